@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static __thread char err_text[HW_ERR_TEXT];
+
+int hw_fail(int rc, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err_text, sizeof(err_text), fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+int hw_wrap(int rc, const char *fmt, ...)
+{
+    char whole[2 * HW_ERR_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(whole, HW_ERR_TEXT, fmt, ap);
+    va_end(ap);
+    size_t at = n < 0 ? 0 : HW_MIN((size_t)n, (size_t)HW_ERR_TEXT - 1);
+    snprintf(whole + at, sizeof(whole) - at, ": %s", err_text);
+    memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the tail may be cut, the end is a NUL already */
+    return rc;
+}
+
+int hw_fail_copy(int rc, const char *line)
+{
+    return hw_fail(rc, "%s", line);
+}
+
+const char *hw_error(void)
+{
+    return err_text;
+}
+
+const char *hw_errno_name(int err)
+{
+    const char *n = strerrorname_np(err < 0 ? -err : err);
+    return n ? n : "unknown error";
+}
+
+void hw_log(const struct hw_logger *l, int level, const char *fmt, ...)
+{
+    if (!l->fn || level > l->level)
+        return;
+    int saved = errno;
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    l->fn(l->arg, level, line);
+    errno = saved;
+}
+
+void hw_close(int *fd)
+{
+    if (*fd < 0)
+        return;
+    int saved = errno;
+    close(*fd); /* not retried on EINTR: on Linux the descriptor is gone either way */
+    *fd = -1;
+    errno = saved;
+}

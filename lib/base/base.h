@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ground everything stands on: the error contract, logging, clocks, small helpers. */
+#ifndef HW_BASE_H
+#define HW_BASE_H
+
+#include "hawser.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#define HW_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#define HW_ERR_TEXT     256
+
+/* Records "what was tried, on what, what to do" for the calling thread and returns rc (0 or -errno), so that
+ * a failure is made and returned in one line. Only whoever detects a fault calls it; callers pass rc on. */
+int hw_fail(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
+/* Puts more context in front of the recorded line: "connecting to 1.2.3.4:20000: <old>". Returns rc. */
+int hw_wrap(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
+/* The calling thread's line; never NULL. */
+const char *hw_error(void);
+/* Copies a line recorded elsewhere (by a progress thread, say) to the calling thread. Returns rc. */
+int hw_fail_copy(int rc, const char *line);
+/* The name of an errno value, "ETIMEDOUT"; for text only. */
+const char *hw_errno_name(int err);
+
+struct hw_logger {
+    hawser_log_fn fn;
+    void *arg;
+    int level; /* lines above it are not made */
+};
+/* Formats one line and hands it over; preserves errno; nothing where there is no callback. */
+void hw_log(const struct hw_logger *l, int level, const char *fmt, ...) HW_PRINTF(3, 4);
+
+/* Monotonic nanoseconds. */
+static inline uint64_t hw_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#define HW_MS    1000000ull /* nanoseconds */
+#define HW_NEVER UINT64_MAX
+
+/* The deadline, in hw_now() terms, timeout_ms from now; -1: never. */
+static inline uint64_t hw_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;
+}
+
+/* close() that keeps errno, ignores -1 and leaves -1 behind. */
+void hw_close(int *fd);
+
+#define HW_MIN(a, b)                       ((a) < (b) ? (a) : (b))
+#define HW_MAX(a, b)                       ((a) > (b) ? (a) : (b))
+#define HW_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
+#define hw_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A streaming JSON writer: no tree, no allocation; commas and escapes are its job, nesting is checked. */
+#ifndef HW_JSON_H
+#define HW_JSON_H
+
+#include "base/base.h"
+#include <stdio.h>
+
+#define HW_JSON_DEPTH 32
+
+struct hw_json {
+    FILE *out;
+    int depth;
+    bool error; /* wrong nesting or a failed write; sticky */
+    bool after_key;
+    struct {
+        bool object, some;
+    } level[HW_JSON_DEPTH];
+};
+
+void hw_json_init(struct hw_json *j, FILE *out);
+/* key: the member's name inside an object, NULL inside an array or at the top. */
+void hw_json_object(struct hw_json *j, const char *key);
+void hw_json_array(struct hw_json *j, const char *key);
+void hw_json_end(struct hw_json *j); /* closes the innermost object or array */
+void hw_json_str(struct hw_json *j, const char *key,
+                 const char *value); /* NULL value: null. Invalid UTF-8 becomes U+FFFD */
+void hw_json_u64(struct hw_json *j, const char *key, uint64_t value);
+void hw_json_i64(struct hw_json *j, const char *key, int64_t value);
+void hw_json_double(struct hw_json *j, const char *key, double value); /* NaN and infinities: null; no locale */
+void hw_json_bool(struct hw_json *j, const char *key, bool value);
+void hw_json_null(struct hw_json *j, const char *key);
+/* Ends the document with a newline and flushes. -EINVAL on wrong nesting, -EIO on a failed write. */
+int hw_json_finish(struct hw_json *j);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every knob of the library in one table: name, type, default, bounds, unit, documentation. The environment
+ * (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page all come from it.
+ */
+#ifndef HW_KNOB_H
+#define HW_KNOB_H
+
+#include "base/base.h"
+
+struct hw_knobs {
+    uint64_t channels;        /* data connections per NIC pair */
+    uint64_t chunk;           /* bytes: largest chunk */
+    uint64_t min_chunk;       /* bytes: smallest chunk that a transfer's tail is cut into */
+    uint64_t window;          /* requests posted and not confirmed, per channel */
+    uint64_t threads;         /* progress threads; 0: by the machine */
+    bool pin;                 /* pin progress threads near their NIC */
+    uint64_t spin_us;         /* how long a waiter polls for a small message before it sleeps */
+    uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
+    uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
+    bool splice;              /* send host memory by reference (vmsplice) where it pays */
+    uint64_t stall_ms;        /* an unacknowledged path is dead after this */
+    uint64_t peer_timeout_ms; /* a peer with no live control connection is dead after this */
+    uint64_t handshake_ms;    /* deadline of each bootstrap message */
+    uint64_t op_timeout_ms;   /* default deadline of an operation; 0: none */
+    uint64_t keepalive_ms;    /* idle time before an idle connection is probed */
+    uint64_t max_peers;       /* accepted at once */
+    uint64_t max_ops;         /* operations pending per peer */
+    uint64_t notify_queue;    /* notifications kept per peer */
+    uint64_t unexpected;      /* bytes of messages kept per peer before their receive is posted */
+    char nics[256];           /* NICs to use, comma-separated; empty: by subnet */
+};
+
+/* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).
+ * -EINVAL with the bad name or value, its bounds and unit in the text. */
+int hw_knobs_load(struct hw_knobs *k, const char *const *list);
+
+/* Sets one knob from text. As above. */
+int hw_knob_set(struct hw_knobs *k, const char *name, const char *value);
+
+/* The value of knob i as text into buf, for tables of what is in force. Returns false past the last. */
+bool hw_knob_text(const struct hw_knobs *k, size_t i, const char **name, char *buf, size_t cap);
+
+#endif
