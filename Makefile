@@ -1,10 +1,52 @@
-# Thin: meson does the work. `make demo` and `make check` also install what they need (Debian, as root).
-BUILD := build
+# SPDX-License-Identifier: Apache-2.0
+# Thin: meson does the work. `make demo` and `make check` also install what they need (Debian 12, as root).
+#   make          build into build/          make asan    ASan and UBSan: build-asan/, tests
+#   make check    install, build, test       make tsan    ThreadSanitizer: build-tsan/, tests
+#   make demo     install, build, show       make lint    clang-format, clang-tidy
+#   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
+BUILD ?= build
+PREFIX ?= /usr/local
+FUZZ_RUNS ?= 100000
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
 $(BUILD)/build.ninja:
-	@meson setup $(BUILD)
+	@command -v meson >/dev/null || { echo "make: there is no meson here: run 'make deps' as root first" >&2; exit 1; }
+	@meson setup --prefix $(PREFIX) $(BUILD) $(MESONFLAGS)
 
-.PHONY: all
+deps:
+	@scripts/deps.sh
+
+check: deps
+	@$(MAKE) --no-print-directory all
+	@scripts/run-tests.sh $(BUILD)
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/hawser demo --out $(BUILD)/demo
+
+asan: deps
+	@$(MAKE) --no-print-directory BUILD=build-asan MESONFLAGS="-Db_sanitize=address,undefined" all
+	@scripts/run-tests.sh build-asan -t 4
+
+tsan: deps
+	@$(MAKE) --no-print-directory BUILD=build-tsan MESONFLAGS="-Db_sanitize=thread" all
+	@scripts/run-tests.sh build-tsan -t 6
+
+lint:
+	@scripts/deps.sh ci
+	@scripts/lint.sh build-lint
+
+fuzz:
+	@scripts/deps.sh ci
+	@CC=clang $(MAKE) --no-print-directory BUILD=build-fuzz MESONFLAGS="-Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false" all
+	@scripts/fuzz.sh build-fuzz $(FUZZ_RUNS)
+
+install: all
+	@meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build build-*/
+
+.PHONY: all deps check demo asan tsan lint fuzz install clean

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what building and testing need, on Debian 12. Says what it installs; does nothing where all is there.
+#   scripts/deps.sh        to build, test and run the demo
+#   scripts/deps.sh ci     also what lint, fuzzing and the clang builds need
+set -eu
+
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev scdoc"
+case "${1-}" in
+"") ;;
+ci) packages="$packages git clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;
+*)
+    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci]" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "deps.sh: not Debian: install what these packages hold by hand: $packages" >&2
+    exit 0
+fi
+
+missing=
+for p in $packages; do
+    # A virtual or multi-arch package answers with one line per architecture; one that is installed is enough.
+    dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+    echo "deps.sh: missing packages, and only root can install them. Run: sudo apt-get install$missing" >&2
+    exit 1
+fi
+echo "deps.sh: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt="apt-get -y -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086 # lists of words
+if ! { $apt update && $apt install --no-install-recommends $missing; } >"$log" 2>&1 </dev/null; then
+    tail -n 30 "$log" >&2
+    echo "deps.sh: apt-get could not install:$missing" >&2
+    exit 1
+fi

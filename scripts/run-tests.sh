@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs the tests of a build folder and ends with one line "N passed, N failed, N skipped".
+#   scripts/run-tests.sh BUILD [MESON TEST ARGUMENTS]
+set -u
+build=$1
+shift
+here=$(dirname "$0")
+log=$build/meson-logs/testlog.json
+rm -f "$log"
+
+# gcc 12's TSan dies at start where the kernel randomises more bits of mmap than it knows of (vm.mmap_rnd_bits > 28).
+run=
+if meson introspect --buildoptions "$build" | grep -q '"value": "thread"' && setarch -R true 2>/dev/null; then
+    run="setarch -R"
+fi
+# halt_on_error: UBSan reports and goes on by default, which no exit code would show.
+export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1}"
+
+$run meson test -C "$build" --print-errorlogs "$@"
+rc=$?
+python3 "$here/summary.py" "$log" || exit 1
+exit $rc
