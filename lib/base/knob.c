@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/knob.h"
+#include "base/size.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum knob_type { COUNT, SIZE, BOOL, TEXT };
+
+/* Everything there is to know about a knob. Defaults are text, read by the same parser as anybody else's. */
+struct knob {
+    const char *name;
+    size_t offset; /* in struct hw_knobs */
+    enum knob_type type;
+    const char *def;
+    uint64_t min, max; /* TEXT: max is the length */
+    const char *unit;
+    const char *doc;
+};
+
+#define KIB        (1ull << 10)
+#define MIB        (1ull << 20)
+#define GIB        (1ull << 30)
+#define MINUTES(n) ((n)*60000ull)
+#define DAYS(n)    MINUTES((n)*24 * 60)
+#define AT(field)  offsetof(struct hw_knobs, field)
+
+/* clang-format off */
+static const struct knob table[] = {
+    {"channels", AT(channels), COUNT, "4", 1, 64, "connections",
+     "data connections per pair of NICs"},
+    {"chunk", AT(chunk), SIZE, "1MiB", 4 * KIB, 64 * MIB, "bytes",
+     "largest piece of a transfer that travels as one"},
+    {"min_chunk", AT(min_chunk), SIZE, "128KiB", 4 * KIB, 64 * MIB, "bytes",
+     "smallest piece that the tail of a transfer is cut into; never more than chunk"},
+    {"window", AT(window), COUNT, "16", 1, 256, "chunks",
+     "chunks posted and not yet confirmed, per channel"},
+    {"threads", AT(threads), COUNT, "0", 0, 64, "threads",
+     "progress threads; 0: chosen by the machine"},
+    {"pin", AT(pin), BOOL, "yes", 0, 0, "yes/no",
+     "pin progress threads to the CPUs near their NIC"},
+    {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
+     "how long a waiter polls for a small message before it sleeps"},
+    {"inline_max", AT(inline_max), SIZE, "8KiB", 0, 16 * KIB, "bytes",
+     "messages up to this size ride on the control connection"},
+    /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */
+    {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
+     "SO_SNDBUF of a data connection; 0: the kernel's autotuning"},
+    {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
+     "SO_RCVBUF of a data connection; 0: the kernel's autotuning"},
+    {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
+     "send host memory by reference (vmsplice) where it pays"},
+    {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
+     "a path that acknowledges nothing is dead after this"},
+    {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
+     "a peer with no live control connection is dead after this"},
+    {"handshake_ms", AT(handshake_ms), COUNT, "5000", 50, MINUTES(10), "ms",
+     "deadline of each message of the handshake"},
+    {"op_timeout_ms", AT(op_timeout_ms), COUNT, "60000", 0, DAYS(7), "ms",
+     "deadline of an operation that brings none; 0: none"},
+    {"keepalive_ms", AT(keepalive_ms), COUNT, "5000", 100, MINUTES(60), "ms",
+     "an idle connection is probed after this"},
+    {"max_peers", AT(max_peers), COUNT, "4096", 1, 1048576, "peers",
+     "accepted peers at once"},
+    {"max_ops", AT(max_ops), COUNT, "65536", 1, 16777216, "operations",
+     "pending operations per peer"},
+    {"notify_queue", AT(notify_queue), COUNT, "1024", 1, 1048576, "notifications",
+     "notifications kept per peer until they are taken"},
+    {"unexpected", AT(unexpected), SIZE, "1MiB", 0, GIB, "bytes",
+     "messages kept per peer until their receive is posted"},
+    {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
+     "local NICs to use, comma-separated; empty: every one that shares a subnet with the peer"},
+};
+/* clang-format on */
+
+/* Text as shown in messages: NULL as nothing. */
+#define SHOW(s) ((s) ? (s) : "")
+
+static const struct knob *find(const char *name)
+{
+    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++)
+        if (strcmp(name, table[i].name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* Edits (insert, delete, replace) from a to b; '-' is '_' and case does not count. Longer names than any
+ * knob's are all equally far. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b);
+
+    if (strlen(a) >= HW_ARRAY_LEN(row) || n >= HW_ARRAY_LEN(row))
+        return SIZE_MAX;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (; *a; a++) {
+        size_t diagonal = row[0]++;
+        char c = *a == '-' ? '_' : *a;
+        if (c >= 'A' && c <= 'Z')
+            c = (char)(c - 'A' + 'a');
+        for (size_t j = 1; j <= n; j++) {
+            size_t replace = diagonal + (c != b[j - 1]);
+            diagonal = row[j];
+            row[j] = HW_MIN(replace, HW_MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+static int unknown(const char *name)
+{
+    const struct knob *best = NULL;
+    size_t least = SIZE_MAX;
+
+    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
+        size_t d = distance(name, table[i].name);
+        if (d < least) {
+            least = d;
+            best = &table[i];
+        }
+    }
+    if (!best)
+        best = &table[0];
+    return hw_fail(-EINVAL, "there is no knob '%.60s'; the nearest is '%s' (%s)", name, best->name, best->doc);
+}
+
+static bool parse_bool(const char *s, bool *out)
+{
+    static const struct {
+        const char *word;
+        bool value;
+    } words[] = {
+        {"yes", true}, {"no", false},  {"1", true},    {"0", false},
+        {"on", true},  {"off", false}, {"true", true}, {"false", false},
+    };
+
+    for (size_t i = 0; i < HW_ARRAY_LEN(words); i++)
+        if (strcasecmp(s, words[i].word) == 0) {
+            *out = words[i].value;
+            return true;
+        }
+    return false;
+}
+
+/* As shown names where the value came from: "knob chunk" or "HAWSER_CHUNK". */
+static int set(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
+{
+    char *field = (char *)k + d->offset;
+    char min[32], max[32];
+    size_t len = strlen(value);
+    uint64_t v;
+    bool b;
+
+    switch (d->type) {
+    case COUNT:
+        if (hw_parse_u64(value, d->min, d->max, &v) < 0)
+            return hw_fail(-EINVAL, "%s='%.60s': want a whole number from %" PRIu64 " to %" PRIu64 " (%s)", as, value,
+                           d->min, d->max, d->unit);
+        memcpy(field, &v, sizeof(v));
+        return 0;
+    case SIZE:
+        if (hw_parse_size(value, &v) < 0 || v < d->min || v > d->max)
+            return hw_fail(-EINVAL, "%s='%.60s': want a size from %s to %s (bytes, or with a unit as in 64KiB)", as,
+                           value, hw_format_size(d->min, min, sizeof(min)), hw_format_size(d->max, max, sizeof(max)));
+        memcpy(field, &v, sizeof(v));
+        return 0;
+    case BOOL:
+        if (!parse_bool(value, &b))
+            return hw_fail(-EINVAL, "%s='%.60s': want yes or no (or 1, 0, true, false, on, off)", as, value);
+        memcpy(field, &b, sizeof(b));
+        return 0;
+    case TEXT:
+        if (len > d->max)
+            return hw_fail(-EINVAL, "%s='%.60s...' is %zu bytes long: at most %" PRIu64 " (%s)", as, value, len, d->max,
+                           d->unit);
+        for (size_t i = 0; i < len; i++)
+            if (value[i] <= ' ' || value[i] > '~')
+                return hw_fail(-EINVAL, "%s: byte %zu is 0x%02x: want %s with no blanks or control characters", as, i,
+                               (unsigned char)value[i], d->unit);
+        memcpy(field, value, len + 1);
+        return 0;
+    }
+    return hw_fail(-EINVAL, "%s: the knob's type is unknown", as);
+}
+
+int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
+{
+    const struct knob *d = name ? find(name) : NULL;
+    char as[48];
+
+    if (!d)
+        return unknown(SHOW(name));
+    snprintf(as, sizeof(as), "knob %s", name);
+    return set(k, d, as, SHOW(value));
+}
+
+/* "HAWSER_CHUNK" of "chunk". */
+static void env_name(const struct knob *d, char *buf, size_t cap)
+{
+    int n = snprintf(buf, cap, "HAWSER_%s", d->name);
+
+    for (int i = 0; i < n; i++)
+        if (buf[i] >= 'a' && buf[i] <= 'z')
+            buf[i] = (char)(buf[i] - 'a' + 'A');
+}
+
+int hw_knobs_load(struct hw_knobs *k, const char *const *list)
+{
+    struct hw_knobs n;
+    char env[48], name[64];
+    int rc;
+
+    memset(&n, 0, sizeof(n));
+    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
+        const char *value;
+        env_name(&table[i], env, sizeof(env));
+        rc = set(&n, &table[i], table[i].name, table[i].def);
+        if (rc == 0 && (value = getenv(env)))
+            rc = set(&n, &table[i], env, value);
+        if (rc < 0)
+            return rc;
+    }
+    for (; list && *list; list++) {
+        const char *eq = strchr(*list, '=');
+        if (!eq)
+            return hw_fail(-EINVAL, "the knob '%.60s' has no value: want name=value", *list);
+        if ((size_t)(eq - *list) >= sizeof(name))
+            return unknown(*list);
+        memcpy(name, *list, (size_t)(eq - *list));
+        name[eq - *list] = 0;
+        rc = hw_knob_set(&n, name, eq + 1);
+        if (rc < 0)
+            return rc;
+    }
+    /* Whoever asks for small chunks need not know of min_chunk. */
+    n.min_chunk = HW_MIN(n.min_chunk, n.chunk);
+    *k = n;
+    return 0;
+}
+
+bool hw_knob_text(const struct hw_knobs *k, size_t i, const char **name, char *buf, size_t cap)
+{
+    const char *field;
+    uint64_t v;
+    bool b;
+
+    if (i >= HW_ARRAY_LEN(table))
+        return false;
+    field = (const char *)k + table[i].offset;
+    *name = table[i].name;
+    switch (table[i].type) {
+    case COUNT:
+        memcpy(&v, field, sizeof(v));
+        snprintf(buf, cap, "%" PRIu64, v);
+        break;
+    case SIZE:
+        memcpy(&v, field, sizeof(v));
+        hw_format_size(v, buf, cap);
+        break;
+    case BOOL:
+        memcpy(&b, field, sizeof(b));
+        snprintf(buf, cap, "%s", b ? "yes" : "no");
+        break;
+    case TEXT:
+        snprintf(buf, cap, "%s", field);
+        break;
+    }
+    return true;
+}
+
+void hawser_knobs(void (*fn)(void *arg, const char *name, const char *env, const char *def, const char *unit,
+                             const char *doc),
+                  void *arg)
+{
+    char env[48];
+
+    for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
+        env_name(&table[i], env, sizeof(env));
+        fn(arg, table[i].name, env, table[i].def, table[i].unit, table[i].doc);
+    }
+}
