@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser: one table of subcommands drives dispatch, help and the guess at what was meant. */
+#include "tool/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int cmd_help(int argc, char **argv);
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"serve", cmd_serve, "wait for benchmarks and validations from other nodes"},
+    {"bench", cmd_bench, "measure verified transfers to a node that runs `hawser serve`"},
+    {"validate", cmd_validate, "try N channels at once on one NIC and check each of them"},
+    {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
+    {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
+    {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
+};
+
+volatile sig_atomic_t tool_stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    tool_stop = 1;
+}
+
+void tool_catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void say(const char *cmd, const char *fmt, va_list ap)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K"); /* a progress line may stand there */
+    fprintf(stderr, "hawser%s%s: ", cmd ? " " : "", cmd ? cmd : "");
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
+int tool_usage(const char *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(cmd, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "Try `hawser help%s%s`.\n", cmd ? " " : "", cmd ? cmd : "");
+    return TOOL_USAGE;
+}
+
+int tool_fail(const char *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(cmd, fmt, ap);
+    va_end(ap);
+    return TOOL_FAILED;
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* Edits (insert, delete, replace) that turn a into b; both short. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { MAX = 32 };
+    size_t la = strlen(a), lb = strlen(b), row[MAX + 1];
+    if (la > MAX || lb > MAX)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= lb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t diag = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = diag + (a[i - 1] != b[j - 1]);
+            diag = row[j];
+            best = HW_MIN(best, row[j] + 1);
+            row[j] = HW_MIN(best, row[j - 1] + 1);
+        }
+    }
+    return row[lb];
+}
+
+static int unknown(const char *name)
+{
+    size_t best = 3; /* further away than two edits is a guess that does not help */
+    const char *near = NULL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++) {
+        size_t d = distance(name, commands[i].name);
+        if (d < best) {
+            best = d;
+            near = commands[i].name;
+        }
+    }
+    if (near)
+        return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, near);
+    return tool_usage(NULL, "there is no command '%s'", name);
+}
+
+static void list(FILE *out)
+{
+    fprintf(
+        out,
+        "hawser %s - verified transfers over many TCP connections and NICs\n\nUsage: hawser COMMAND [ARGUMENT...]\n\n",
+        hawser_version());
+    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\nOn one node `hawser serve`, on the other the command that it prints. "
+                 "Alone on one machine: `hawser demo`.\n");
+}
+
+static void knob_line(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
+{
+    (void)arg;
+    printf("  %-16s %-24s %-10s %-6s %s\n", name, env, *def ? def : "-", *unit ? unit : "-", doc);
+}
+
+static int cmd_help(int argc, char **argv)
+{
+    if (argc > 2)
+        return tool_usage(NULL, "help takes one command's name");
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        list(stdout);
+        return TOOL_OK;
+    }
+    if (strcmp(argv[1], "knobs") == 0) {
+        printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n  %-16s %-24s %-10s %-6s %s\n", "name",
+               "environment", "default", "unit", "what it does");
+        hawser_knobs(knob_line, NULL);
+        return TOOL_OK;
+    }
+    const struct command *c = find(argv[1]);
+    if (!c)
+        return unknown(argv[1]);
+    char help[] = "--help";
+    char *args[] = {argv[1], help, NULL};
+    return c->run(2, args);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        list(stderr);
+        return TOOL_USAGE;
+    }
+    int rc;
+    const struct command *c = find(argv[1]);
+    if (c) {
+        rc = c->run(argc - 1, argv + 1);
+    } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        list(stdout);
+        rc = TOOL_OK;
+    } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        printf("hawser %s\n", hawser_version());
+        rc = TOOL_OK;
+    } else if (argv[1][0] == '-') {
+        rc = tool_usage(NULL, "there is no option '%s'", argv[1]);
+    } else {
+        rc = unknown(argv[1]);
+    }
+    /* Output that did not arrive (a full disk, say) is a failure, not a detail. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)
+        rc = tool_fail(NULL, "standard output could not be written: %s", hw_errno_name(errno));
+    return rc;
+}

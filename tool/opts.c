@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/opts.h"
+
+#include "base/size.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void opts_start(struct opts *o)
+{
+    size_t n = 0, s = 0;
+    o->shrt[s++] = ':'; /* tells a missing argument from an unknown option */
+    for (; o->opt[n].name && n + 2 < OPTS_MAX; n++) {
+        const struct opt *p = &o->opt[n];
+        o->lng[n] = (struct option){p->name, p->arg ? required_argument : no_argument, NULL, p->id};
+        if (p->id < 128) {
+            o->shrt[s++] = (char)p->id;
+            if (p->arg)
+                o->shrt[s++] = ':';
+        }
+    }
+    o->lng[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
+    o->lng[n] = (struct option){0};
+    o->shrt[s++] = 'h';
+    o->shrt[s] = 0;
+    optind = 0; /* glibc: start anew, with its hidden state too */
+    opterr = 0;
+}
+
+static void help(const struct opts *o)
+{
+    printf("Usage: hawser %s %s\n\n%s\n\nOptions:\n", o->cmd, o->args, o->about);
+    for (const struct opt *p = o->opt; p->name; p++) {
+        char left[64];
+        if (!p->help)
+            continue;
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", p->id < 128 ? '-' : ' ', p->id < 128 ? p->id : ' ',
+                 p->id < 128 ? "," : " ", p->name, p->arg ? " " : "", p->arg ? p->arg : "");
+        printf("  %-28s %s\n", left, p->help);
+    }
+    printf("  %-28s %s\n", "-h, --help", "this text");
+}
+
+int opts_next(struct opts *o, int argc, char **argv, const char **arg)
+{
+    int before = optind ? optind : 1, id = getopt_long(argc, argv, o->shrt, o->lng, NULL);
+    *arg = optarg;
+    switch (id) {
+    case -1:
+        return OPT_END;
+    case 'h':
+    case OPT_HELP:
+        help(o);
+        return OPT_HELP;
+    case ':':
+        tool_usage(o->cmd, "option '%s' needs a value", argv[optind - 1]);
+        return OPT_BAD;
+    case '?': {
+        /* optopt is the short option, an option's id given a value that it does not take, or 0 for a long one */
+        const char *bad = argv[HW_MIN(optind, argc) - 1];
+        if (optopt >= 128 || (optopt && strncmp(bad, "--", 2) == 0))
+            tool_usage(o->cmd, "option '%s' takes no value", bad);
+        else if (optopt)
+            tool_usage(o->cmd, "there is no option '-%c'", optopt);
+        else
+            tool_usage(o->cmd, "there is no option '%s'", before < optind ? bad : argv[before]);
+        return OPT_BAD;
+    }
+    default:
+        return id;
+    }
+}
+
+/* Copies the piece of text up to the next comma to buf; *text moves past it. False at the end or when it is too long.
+ */
+static bool piece(const char **text, char *buf, size_t cap)
+{
+    size_t n = strcspn(*text, ",");
+    if (n >= cap)
+        return false;
+    memcpy(buf, *text, n);
+    buf[n] = 0;
+    *text += n + ((*text)[n] == ',');
+    return true;
+}
+
+static bool trailing_comma(const char *text)
+{
+    size_t n = strlen(text);
+    return n == 0 || text[n - 1] == ',';
+}
+
+int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n)
+{
+    const char *at = text;
+    char buf[64];
+    *n = 0;
+    if (trailing_comma(text))
+        return hw_fail(-EINVAL, "'%s' is not a list of sizes like 64MiB,1GiB or 1KiB:64MiB", text);
+    while (*at) {
+        uint64_t first, last;
+        if (!piece(&at, buf, sizeof buf))
+            return hw_fail(-EINVAL, "'%s' is not a list of sizes like 64MiB,1GiB or 1KiB:64MiB", text);
+        char *colon = strchr(buf, ':');
+        if (colon)
+            *colon = 0;
+        int rc = hw_parse_size(buf, &first);
+        if (rc < 0)
+            return rc;
+        last = first;
+        if (colon && (rc = hw_parse_size(colon + 1, &last)) < 0)
+            return rc;
+        if (colon && (first == 0 || first > last))
+            return hw_fail(-EINVAL, "the range %s:%s does not go up from at least 1", buf, colon + 1);
+        for (uint64_t v = first;;) {
+            if (*n == cap)
+                return hw_fail(-E2BIG, "'%s' makes more than %zu sizes", text, cap);
+            out[(*n)++] = v;
+            if (v == last)
+                break;
+            v = v > last / 2 ? last : v * 2;
+        }
+    }
+    return 0;
+}
+
+int opts_host(const char *text, char *host, size_t cap, uint16_t *port)
+{
+    const char *start = text, *end, *p = NULL;
+    const char *colon = strchr(text, ':');
+    if (text[0] == '[') {
+        start = text + 1;
+        end = strchr(text, ']');
+        if (!end || (end[1] != 0 && end[1] != ':'))
+            return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]; an IPv6 address with a port is [ADDRESS]:PORT", text);
+        p = end[1] ? end + 2 : NULL;
+    } else if (colon && strchr(colon + 1, ':')) {
+        end = text + strlen(text); /* a bare IPv6 address */
+    } else {
+        end = colon ? colon : text + strlen(text);
+        p = colon ? colon + 1 : NULL;
+    }
+    size_t n = (size_t)(end - start);
+    if (n == 0 || n >= cap)
+        return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]", text);
+    if (p) {
+        uint64_t v;
+        int rc = hw_parse_u64(p, 1, 65535, &v);
+        if (rc < 0)
+            return hw_wrap(rc, "the port in '%s'", text);
+        *port = (uint16_t)v;
+    }
+    memcpy(host, start, n);
+    host[n] = 0;
+    return 0;
+}
+
+int opts_nics(const char *text)
+{
+    const char *at = text;
+    char buf[HAWSER_NIC_NAME];
+    if (trailing_comma(text))
+        return hw_fail(-EINVAL, "'%s' is not a list of NICs like eth1,eth2", text);
+    while (*at) {
+        const char *from = at;
+        if (!piece(&at, buf, sizeof buf) || !buf[0] || strchr(buf, '/') || strchr(buf, ' '))
+            return hw_fail(-EINVAL, "'%s' is not a list of NICs like eth1,eth2", text);
+        size_t n = strlen(buf);
+        for (const char *q = text; q < from; q += strcspn(q, ",") + 1)
+            if (strncmp(q, buf, n) == 0 && q[n] == ',')
+                return hw_fail(-EINVAL, "NIC %s stands twice in '%s'", buf, text);
+    }
+    return 0;
+}
+
+int common_knob(struct common *c, const char *name, const char *value)
+{
+    if (c->n_knobs == COMMON_MAX_KNOBS)
+        return hw_fail(-E2BIG, "more than %d knobs", COMMON_MAX_KNOBS);
+    char *s = NULL;
+    if (asprintf(&s, "%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
+        return hw_fail(-ENOMEM, "no memory for knob %s", name);
+    c->knobs[c->n_knobs++] = s;
+    return 0;
+}
+
+int common_option(struct common *c, int id, const char *arg)
+{
+    int rc = 0;
+    switch (id) {
+    case 'K':
+        if (!strchr(arg, '=') || arg[0] == '=')
+            return hw_fail(-EINVAL, "--knob takes NAME=VALUE, not '%s'", arg);
+        rc = common_knob(c, arg, NULL);
+        break;
+    case 'k':
+        c->key_file = arg;
+        break;
+    case 'I':
+        c->insecure = true;
+        break;
+    case 'v':
+        c->verbose++;
+        break;
+    default:
+        return 0;
+    }
+    return rc < 0 ? rc : 1;
+}
+
+static void to_stderr(void *arg, int level, const char *line)
+{
+    static const char *const name[] = {"error", "warning", "info", "debug"};
+    const struct common *c = arg;
+    if (level > HAWSER_LOG_WARN + c->verbose)
+        return;
+    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K" : "";
+    fprintf(stderr, "%shawser: %s: %s\n", clear, level >= 0 && level <= 3 ? name[level] : "?", line);
+}
+
+int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return hw_fail(-errno, "opening key file %s: %s", path, strerror(errno));
+    struct stat st;
+    int rc = 0;
+    size_t n = 0;
+    uint8_t extra;
+    if (fstat(fd, &st) < 0)
+        rc = hw_fail(-errno, "key file %s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        rc = hw_fail(-EINVAL, "key file %s is not a regular file", path);
+    else if (st.st_mode & (S_IROTH | S_IWOTH))
+        rc = hw_fail(
+            -EACCES,
+            "key file %s is open to everyone (mode %04o), so its key is no secret: chmod 600 it, and use a new key",
+            path, (unsigned)st.st_mode & 07777);
+    while (rc == 0) {
+        ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, &extra, 1);
+        if (k == 0)
+            break;
+        if (k < 0) {
+            if (errno != EINTR)
+                rc = hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
+        } else if (n == cap) {
+            rc = (n == cap && extra == '\n') ? 0 : hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
+            break;
+        } else {
+            n += (size_t)k;
+        }
+    }
+    hw_close(&fd);
+    if (rc < 0)
+        return rc;
+    if (n > 0 && key[n - 1] == '\n')
+        n--;
+    if (n < 16)
+        return hw_fail(-EINVAL, "the key in %s is %zu bytes; at least 16 are needed (head -c 32 /dev/urandom | base64)",
+                       path, n);
+    *len = n;
+    return 0;
+}
+
+int common_open(struct common *c, hawser **out)
+{
+    if (c->key_file) {
+        int rc = common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
+        if (rc < 0)
+            return rc;
+    }
+    const struct hawser_options o = {
+        .size = sizeof o,
+        .flags = c->insecure ? HAWSER_INSECURE : 0,
+        .log = to_stderr,
+        .log_arg = c,
+        .key = c->key_len ? c->key : NULL,
+        .key_len = c->key_len,
+        .knobs = (const char *const *)c->knobs,
+    };
+    return hawser_open(&o, out);
+}
+
+void common_free(struct common *c)
+{
+    for (size_t i = 0; i < c->n_knobs; i++)
+        free(c->knobs[i]);
+    explicit_bzero(c->key, sizeof c->key);
+    *c = (struct common){0};
+}

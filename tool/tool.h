@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every subcommand of `hawser` shares: its signature, its exit codes, how it says what was wrong. */
+#ifndef HW_TOOL_H
+#define HW_TOOL_H
+
+#include "base/base.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+/* A subcommand's result is the process's exit code. */
+enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+/* argv[0] is the subcommand's name. Each one prints its help to stdout on --help and returns TOOL_OK;
+ * `hawser help X` calls it with {"X", "--help"}. */
+int cmd_serve(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_validate(int argc, char **argv);
+int cmd_lab(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+
+/* "hawser bench: <text>" and where the help is, on stderr. Returns TOOL_USAGE. */
+int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
+/* "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
+int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
+
+/* SIGINT or SIGTERM arrived since tool_catch_signals(); a second one kills at once. SIGPIPE is ignored from then on. */
+extern volatile sig_atomic_t tool_stop;
+void tool_catch_signals(void);
+
+#endif
