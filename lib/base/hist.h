@@ -8,6 +8,7 @@
 #define HW_HIST_SUB_BITS 7 /* 128 linear steps in each power of two */
 #define HW_HIST_BUCKETS  ((64 - HW_HIST_SUB_BITS + 1) << HW_HIST_SUB_BITS)
 
+/* Zeroed memory is an empty histogram: all fields are 0 until something is added. */
 struct hw_hist {
     uint64_t n, min, max;
     double sum;

@@ -12,7 +12,7 @@ struct hw_json {
     FILE *out;
     int depth;
     bool error; /* wrong nesting or a failed write; sticky */
-    bool after_key;
+    int err;    /* errno of the failed write; 0: it was the nesting */
     struct {
         bool object, some;
     } level[HW_JSON_DEPTH];
@@ -30,7 +30,8 @@ void hw_json_i64(struct hw_json *j, const char *key, int64_t value);
 void hw_json_double(struct hw_json *j, const char *key, double value); /* NaN and infinities: null; no locale */
 void hw_json_bool(struct hw_json *j, const char *key, bool value);
 void hw_json_null(struct hw_json *j, const char *key);
-/* Ends the document with a newline and flushes. -EINVAL on wrong nesting, -EIO on a failed write. */
+/* Ends the document with a newline and flushes; after 0 the next one may be written (JSON lines). -EINVAL on wrong
+ * nesting or where nothing was written, -EIO on a failed write, now or before. */
 int hw_json_finish(struct hw_json *j);
 
 #endif

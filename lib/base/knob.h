@@ -32,7 +32,8 @@ struct hw_knobs {
 };
 
 /* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).
- * -EINVAL with the bad name or value, its bounds and unit in the text. */
+ * -EINVAL with the bad name or value, its bounds and unit in the text; *k is then as before. HAWSER_* names in the
+ * environment that are no knob's belong to others (HAWSER_NCCL_*) and are left alone. min_chunk is cut to chunk. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
 /* Sets one knob from text. As above. */

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* Fills buf[0..len) with the pattern's bytes [pos, pos+len). Any alignment. */
+/* Fills buf[0..len) with the pattern's bytes [pos, pos+len). Any alignment; pos + len is below 2^64. */
 void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos);
 
 /* Counts the bytes of buf that differ from the pattern; *first_bad (may be NULL) gets the offset in buf of the

@@ -10,7 +10,8 @@
 int hw_parse_size(const char *text, uint64_t *out);
 /* Decimal digits only, within [min, max]. -EINVAL echoing text and bounds. */
 int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
-/* "10", "10s", "500ms", "2m" to milliseconds; bare numbers are seconds; fractions ("0.5s") allowed. -EINVAL. */
+/* "10", "10s", "500ms", "2m" to milliseconds; bare numbers are seconds; fractions ("0.5s") allowed.
+ * -EINVAL echoing the text, also for what is not a whole number of milliseconds: it is not rounded. */
 int hw_parse_duration_ms(const char *text, uint64_t *out);
 /* "64MiB", "1KiB", "7B", exact where it divides, else the bytes: "4294967303B". Returns buf. */
 char *hw_format_size(uint64_t bytes, char *buf, size_t cap);
