@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both ends of a transfer in one process: a writes into the memory of b.
+ *     cc transfer.c $(pkg-config --cflags --libs hawser) && ./a.out */
+#include <errno.h>
+#include <hawser.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIZE (16u << 20)
+
+static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() says it in words */
+{
+    if (rc < 0) {
+        fprintf(stderr, "%s: %s\n", what, hawser_error());
+        exit(1);
+    }
+}
+
+int main(void)
+{
+    static unsigned char from[SIZE], into[SIZE];
+    for (size_t i = 0; i < SIZE; i++)
+        from[i] = (unsigned char)(i * 2654435761u >> 13);
+
+    hawser *a, *b; /* usually in two programs on two machines: b listens, a connects */
+    hawser_peer *to_a, *to_b;
+    uint16_t port;
+    must(hawser_open(NULL, &a), "open");
+    must(hawser_open(NULL, &b), "open");
+    must(hawser_listen(b, "127.0.0.1", 0, &port), "listen");
+    must(hawser_connect(a, "127.0.0.1", port, NULL, 5000, &to_b), "connect");
+    must(hawser_accept(b, 5000, &to_a), "accept");
+
+    hawser_mem *mem_a, *mem_b; /* b lets a write; the key's 64 bytes reach a by any means: here, a variable */
+    uint8_t key[HAWSER_KEY_SIZE];
+    struct hawser_region region;
+    must(hawser_mem_register(a, HAWSER_MEM_HOST, from, SIZE, &mem_a), "register");
+    must(hawser_mem_register(b, HAWSER_MEM_HOST, into, SIZE, &mem_b), "register");
+    must(hawser_export(mem_b, 0, SIZE, HAWSER_REMOTE_WRITE, to_a, key), "export");
+    must(hawser_import(key, &region), "import");
+
+    struct hawser_vec vec = {mem_a, 0, SIZE, &region, 0}; /* from offset 0 of mem_a to offset 0 of b's region */
+    struct hawser_op_options opts = {sizeof(opts), 30000, "done", sizeof("done")}; /* 30 s; then "done" is told to b */
+    hawser_op *op;
+    must(hawser_write(to_b, &vec, 1, &opts, &op), "write");
+    must(hawser_wait(op, -1), "write");
+    hawser_op_free(op);
+
+    struct pollfd event = {hawser_eventfd(b), POLLIN, 0}; /* b sleeps until the notification is there, then looks */
+    uint64_t count;
+    size_t len;
+    char text[HAWSER_NOTIFY_MAX];
+    int rc;
+    while ((rc = hawser_notification(to_a, text, sizeof(text), &len)) == -EAGAIN)
+        if (poll(&event, 1, 5000) != 1 || read(event.fd, &count, sizeof(count)) != (ssize_t)sizeof(count))
+            exit(1);
+    must(rc, "notification");
+    int same = memcmp(from, into, SIZE) == 0;
+    printf("%s: %u bytes written to %s and %s\n", text, SIZE, hawser_peer_name(to_b), same ? "verified" : "WRONG");
+
+    hawser_close(a); /* and with it its peers and memory */
+    hawser_close(b);
+    return same ? 0 : 1;
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Arrows point down only: which folder may include which, read off every #include "..." and <hawser.h> (TAP).
+Usage: arrows.py ROOT"""
+import pathlib
+import re
+import sys
+
+# Folder (the longest match counts) -> the folders and files that it may include from, besides itself. This is the
+# house order of CONTRIBUTING.md: base < node, mem, wire < transport < engine < hawser.c < tool.
+API = "include/hawser.h"
+LOW = [API, "lib/base"]
+MID = LOW + ["lib/node", "lib/mem", "lib/wire"]
+RULES = {
+    "include": [],
+    "lib/base": [API],
+    "lib/node": LOW,
+    "lib/mem": LOW,
+    "lib/wire": LOW,
+    "lib/transport": MID,
+    "lib/engine": MID + ["lib/transport"],
+    "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
+    "lab": LOW,
+    "tool": LOW + ["lab"],
+    "bench": LOW + ["tool"],
+    "examples": [API],
+    "man": [API],
+    "tests": [""],  # anything: they test the inside
+    "fuzz": [""],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(hawser\.h)>)', re.M)
+
+
+def inside(path, prefix):
+    return prefix == "" or path == prefix or path.startswith(prefix + "/")
+
+
+def folder_of(path):
+    return max((f for f in RULES if inside(path, f)), key=len, default=None)
+
+
+def resolve(root, file, name):
+    for base in (file.parent, root / "include", root / "lib", root):
+        if (base / name).is_file():
+            return (base / name).resolve().relative_to(root).as_posix()
+    return None
+
+
+def check(root, file):
+    """The faults of one file, as text."""
+    me = file.relative_to(root).as_posix()
+    folder = folder_of(me)
+    if folder is None:
+        yield f"{me}: no rule for this folder: give it one in tests/house/arrows.py"
+        return
+    for m in INCLUDE.finditer(file.read_text(encoding="utf-8", errors="replace")):
+        name = m[1] or m[2]
+        target = resolve(root, file, name)
+        if target is None:
+            yield f'{me}: "{name}" is no file of the house (system headers go in <>)'
+        elif folder_of(target) != folder and not any(inside(target, p) for p in RULES[folder]):
+            yield f"{me}: includes {target}; {folder} may only include {', '.join(RULES[folder]) or 'nothing'}"
+
+
+def main(root):
+    root = pathlib.Path(root).resolve()
+    files = sorted(f for f in root.rglob("*.[ch]")
+                   if not f.relative_to(root).parts[0].startswith(("build", ".")) )
+    seen = {}
+    for f in files:
+        seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))
+    for n, (folder, faults) in enumerate(sorted(seen.items()), 1):
+        print(f"{'not ' if faults else ''}ok {n} - {folder} includes only what lies below it")
+        for fault in faults:
+            print(f"# {fault}")
+    print(f"1..{len(seen)}")
+    return 1 if any(seen.values()) or not seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

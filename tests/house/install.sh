@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs into a staging folder, then builds examples/transfer.c against it by pkg-config alone, as a stranger would,
+# with the shared and with the static library, and runs both (TAP).
+#   install.sh BUILD SOURCE PREFIX LIBDIR SANITIZERS MAN(yes|no) CC...
+set -u
+build=$1 source=$2 prefix=$3 libdir=$4 sanitizers=$5 man=$6
+shift 6
+if [ "$sanitizers" != none ]; then
+    echo "1..0 # SKIP built with $sanitizers: what strangers install is not"
+    exit 77
+fi
+stage=$(mktemp -d) || exit 1
+trap 'rm -rf "$stage"' EXIT
+n=0 failed=0
+
+ok() { # WHAT COMMAND...
+    what=$1
+    shift
+    n=$((n + 1))
+    if out=$("$@" 2>&1); then
+        echo "ok $n - $what"
+    else
+        echo "not ok $n - $what"
+        printf '%s\n' "$out" | sed 's/^/# /'
+        failed=1
+    fi
+}
+
+ok "meson install into a staging folder" meson install -C "$build" --no-rebuild --destdir "$stage"
+files="include/hawser.h bin/hawser share/doc/hawser/LICENSE
+    $libdir/libhawser.so $libdir/libhawser.so.0 $libdir/libhawser.a $libdir/pkgconfig/hawser.pc"
+[ "$man" = yes ] && files="$files share/man/man1/hawser.1 share/man/man3/hawser.3 share/man/man7/hawser.7"
+for f in $files; do
+    ok "installed $f" test -s "$stage$prefix/$f"
+done
+
+unset PKG_CONFIG_PATH
+export PKG_CONFIG_LIBDIR="$stage$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
+ok "pkg-config knows the version" pkg-config --exact-version=0.1.0 hawser
+shared=$(pkg-config --cflags --libs hawser)
+# The static library by name, since a linker takes the shared one where both lie side by side.
+static=$(pkg-config --static --cflags --libs hawser | sed 's/-lhawser\b/-l:libhawser.a/; s/-lsodium\b/-l:libsodium.a/')
+strict="-std=c99 -pedantic -Wall -Wextra -Werror"
+# shellcheck disable=SC2086 # lists of flags
+{
+    ok "the example against the shared library" "$@" $strict "$source/examples/transfer.c" -o "$stage/shared" $shared
+    ok "the example against the static library" "$@" $strict "$source/examples/transfer.c" -o "$stage/static" $static
+}
+ok "the shared example runs" env LD_LIBRARY_PATH="$stage$prefix/$libdir" "$stage/shared"
+ok "the static example runs" "$stage/static"
+ok "the static example needs no libhawser.so" sh -c "test -s '$stage/static' && ! readelf -d '$stage/static' | grep -q 'libhawser\|libsodium'"
+echo "1..$n"
+exit $failed

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The man pages say what there is: every function of hawser.h stands in a page's NAME and has a link to it, every
+subcommand and every option of the tool's own help stands in hawser.1, and no option stands there that is gone (TAP).
+Usage: man.py ROOT [HAWSER]"""
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+from library import api  # noqa: E402
+
+
+def said(hawser, *argv):
+    return subprocess.run([hawser, *argv], check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def main(root, hawser=None):
+    n = failed = 0
+
+    def ok(faults, what):
+        nonlocal n, failed
+        n += 1
+        failed += bool(faults)
+        print(f"{'not ' if faults else ''}ok {n} - {what}")
+        for f in sorted(faults):
+            print(f"# {f}")
+
+    root = pathlib.Path(root)
+    functions = api(root / "include/hawser.h")
+    named = set()
+    for page in sorted((root / "man").glob("*.3.scd")):
+        text = page.read_text(encoding="utf-8")
+        names = re.search(r"^# NAME\n\n(.+?) - ", text, re.M)[1].split(", ")
+        named |= {x for x in names if x.startswith("hawser_")}
+        ok({x for x in names if x not in (page.name[:-6],) and f"{x}(" not in text}, f"{page.name} has a synopsis of each")
+    ok(functions ^ named, "every function of hawser.h is in one page's NAME, and nothing else is")
+    links = set(re.findall(r"'(\w+)'(?!\s*:)", re.search(r"man_links = \{(.*?)\n\}",
+                (root / "man/meson.build").read_text(encoding="utf-8"), re.S)[1]))
+    ok(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
+
+    if hawser:
+        text = (root / "man/hawser.1.scd").read_text(encoding="utf-8").replace("\\_", "_")
+        commands = re.findall(r"^  ([a-z]+) +\S", said(hawser, "help"), re.M)
+        ok(set() if len(commands) >= 6 else {f"only {commands}"}, "the tool lists its commands")
+        known = {"--help", "--version"}
+        for c in commands:
+            ok({c} if not re.search(rf"^## hawser {c}\b", text, re.M) else set(), f"hawser.1 has a part on {c}")
+            if c == "help":
+                continue
+            part = re.split(rf"^## hawser {c}\b", text, maxsplit=1, flags=re.M)[-1]
+            part = re.split(r"^##? ", part, maxsplit=1, flags=re.M)[0]
+            options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", said(hawser, "help", c)))
+            common = re.split(r"^## Common options", text, maxsplit=1, flags=re.M)[-1]
+            common = re.split(r"^##? ", common, maxsplit=1, flags=re.M)[0]
+            ok({o for o in options - known if f"*{o}*" not in part and f"*{o}*" not in common},
+               f"hawser.1 has every option of {c}")
+            ok({o for o in set(re.findall(r"^\*(--[a-z0-9-]+)\*", part, re.M)) if o not in options},
+               f"hawser.1 has no option that {c} has not")
+    print(f"1..{n}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
