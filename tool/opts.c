@@ -46,7 +46,7 @@ static void help(const struct opts *o)
 
 int opts_next(struct opts *o, int argc, char **argv, const char **arg)
 {
-    int before = optind ? optind : 1, id = getopt_long(argc, argv, o->shrt, o->lng, NULL);
+    int id = getopt_long(argc, argv, o->shrt, o->lng, NULL);
     *arg = optarg;
     switch (id) {
     case -1:
@@ -66,7 +66,7 @@ int opts_next(struct opts *o, int argc, char **argv, const char **arg)
         else if (optopt)
             tool_usage(o->cmd, "there is no option '-%c'", optopt);
         else
-            tool_usage(o->cmd, "there is no option '%s'", before < optind ? bad : argv[before]);
+            tool_usage(o->cmd, "there is no option '%s'", bad);
         return OPT_BAD;
     }
     default:
@@ -229,29 +229,25 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
     struct stat st;
     int rc = 0;
     size_t n = 0;
-    uint8_t extra;
+    uint8_t extra[2]; /* what follows a full buffer: one newline at most */
     if (fstat(fd, &st) < 0)
         rc = hw_fail(-errno, "key file %s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
         rc = hw_fail(-EINVAL, "key file %s is not a regular file", path);
     else if (st.st_mode & (S_IROTH | S_IWOTH))
-        rc = hw_fail(
-            -EACCES,
-            "key file %s is open to everyone (mode %04o), so its key is no secret: chmod 600 it, and use a new key",
-            path, (unsigned)st.st_mode & 07777);
+        rc = hw_fail(-EACCES,
+                     "key file %s is open to everyone (mode %04o), so its key is no secret: make a new one, chmod 600",
+                     path, (unsigned)st.st_mode & 07777);
     while (rc == 0) {
-        ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, &extra, 1);
-        if (k == 0)
+        ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, extra, sizeof extra);
+        if (k < 0 && errno != EINTR)
+            rc = hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
+        else if (k > 0 && n == cap && (k > 1 || extra[0] != '\n'))
+            rc = hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
+        else if (k == 0 || (k > 0 && n == cap))
             break;
-        if (k < 0) {
-            if (errno != EINTR)
-                rc = hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
-        } else if (n == cap) {
-            rc = (n == cap && extra == '\n') ? 0 : hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
-            break;
-        } else {
+        else if (k > 0)
             n += (size_t)k;
-        }
     }
     hw_close(&fd);
     if (rc < 0)

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/buffer.h"
+
+#include "base/pattern.h"
+#include "base/size.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
+{
+    uint64_t n = 0;
+    if (hot)
+        n = size;
+    else if (__builtin_mul_overflow(stride, (uint64_t)slots, &n))
+        return 0;
+    return HW_MAX(n, 1u);
+}
+
+int buffer_make(struct buffer *b, hawser *h, uint64_t size, uint64_t stride, uint32_t slots, bool hot, uint64_t seed)
+{
+    *b = (struct buffer){.size = size, .stride = stride, .slots = slots, .hot = hot, .seed = seed};
+    char text[32];
+    uint64_t need = buffer_need(size, stride, slots, hot);
+    if (need == 0 || need > SIZE_MAX / 2)
+        return hw_fail(-ENOMEM, "%u slots of %s are more than an address space holds", slots,
+                       hw_format_size(stride, text, sizeof text));
+    void *p = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),
+                       hw_errno_name(errno));
+    madvise(p, need, MADV_HUGEPAGE); /* a wish; without huge pages it is only slower */
+    /* Page faults belong outside the clock. Populate says ENOMEM or EFAULT where touching would kill. */
+    if (madvise(p, need, MADV_POPULATE_WRITE) < 0) {
+        int e = errno;
+        if (e != EINVAL) {
+            munmap(p, need);
+            return hw_fail(-ENOMEM, "%s of memory are not to be had: %s", hw_format_size(need, text, sizeof text),
+                           hw_errno_name(e));
+        }
+        memset(p, 0, need); /* Linux before 5.14 */
+    }
+    b->base = p;
+    b->len = need;
+    int rc = hawser_mem_register(h, HAWSER_MEM_HOST, p, need, &b->mem);
+    if (rc < 0) {
+        munmap(p, need);
+        *b = (struct buffer){0};
+    }
+    return rc;
+}
+
+int buffer_free(struct buffer *b)
+{
+    int rc = b->mem ? hawser_mem_deregister(b->mem) : 0;
+    if (rc < 0)
+        return rc;
+    if (b->base)
+        munmap(b->base, b->len);
+    *b = (struct buffer){0};
+    return 0;
+}
+
+void buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
+{
+    for (uint64_t i = b->hot && count ? first + count - 1 : first; i < first + count; i++)
+        hw_pattern_fill(b->base + buffer_offset(b, i), b->size, tp_seed(b->seed, i), 0);
+}
+
+void buffer_check(const struct buffer *b, uint64_t first, uint32_t count, uint64_t *bad, uint64_t *checked,
+                  uint64_t *first_bad)
+{
+    *bad = *checked = *first_bad = 0;
+    for (uint64_t i = b->hot && count ? first + count - 1 : first; i < first + count; i++) {
+        uint64_t at = 0, n = hw_pattern_check(b->base + buffer_offset(b, i), b->size, tp_seed(b->seed, i), 0, &at);
+        if (n && !*bad)
+            *first_bad = buffer_offset(b, i) + at;
+        *bad += n;
+        *checked += b->size;
+    }
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `hawser bench` and `hawser validate` say to `hawser serve`, over hawser's own send and receive: fixed-size
+ * little-endian requests, each answered by one fixed-size reply. Pure encode and decode; decode trusts nothing.
+ *
+ *   PREPARE  have memory for op: `slots` slots of `stride` bytes                -> key of the region (write, read)
+ *   BEGIN    iterations [first, first+count) come next: fill (read) or post
+ *            receives (send, pingpong); sample the clocks last                 -> counters
+ *   END      of them the first `count` are done: sample the clocks first, then
+ *            check what arrived                                                -> counters, bad bytes
+ *   RAW      start a plain-socket server for `raw`                             -> ports
+ *   RAW_END  wait for it                                                       -> bytes, seconds, CPU
+ *   RELEASE  free the memory                                                   -> empty
+ *
+ * Iteration i lives in slot i % slots and holds the pattern of tp_seed(seed, i).
+ */
+#ifndef HW_TOOL_PROTO_H
+#define HW_TOOL_PROTO_H
+
+#include "base/base.h"
+
+#define TP_VERSION    1
+#define TP_MAX_SLOTS  65536
+#define TP_MAX_DEPTH  4096
+#define TP_MAX_NICS   16 /* counters of so many NICs fit in a reply */
+#define TP_MAX_PATHS  16 /* plain-socket paths in one request */
+#define TP_TEXT       224
+#define TP_REQUEST    1024 /* bytes of every request on the wire */
+#define TP_REPLY      1536 /* bytes of every reply on the wire */
+#define TP_TOKEN      16
+#define TP_MAX_STREAM 16      /* plain streams per path */
+#define TP_RAW_MS     3600000 /* longest plain run */
+
+enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE, TP_TYPES };
+enum tp_op { TP_WRITE = 1, TP_READ, TP_SEND, TP_PINGPONG, TP_VALIDATE, TP_OPS };
+#define TP_NO_VERIFY 1u /* flags: neither fill nor check */
+#define TP_HOT       2u /* flags: all slots share the same memory; only the last iteration can be checked */
+enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW_KINDS };
+
+struct tp_request {
+    enum tp_type type;
+    uint32_t id;   /* echoed in the reply */
+    enum tp_op op; /* PREPARE */
+    uint32_t flags;
+    uint32_t slots, depth;
+    uint64_t size, stride, seed; /* PREPARE */
+    uint64_t first;              /* BEGIN, END */
+    uint32_t count;
+    struct {
+        enum tp_raw_kind kind;
+        uint32_t streams;     /* per path */
+        uint32_t timeout_ms;  /* of the whole run */
+        uint64_t message;     /* bytes per call */
+        uint64_t total;       /* bytes; 0: by duration_ms */
+        uint64_t duration_ms; /* */
+        uint64_t warmup;      /* bytes per stream; pingpong: round trips */
+        uint8_t token[TP_TOKEN];
+        uint32_t n_addrs;
+        char addr[TP_MAX_PATHS][HAWSER_ADDR_TEXT];
+    } raw; /* RAW; zero in others */
+};
+
+struct tp_nic {
+    char nic[HAWSER_NIC_NAME];
+    uint64_t tx_bytes, rx_bytes;               /* ours: payload */
+    uint64_t kernel_tx_bytes, kernel_rx_bytes; /* the kernel's: frames */
+};
+
+struct tp_reply {
+    enum tp_type type;
+    uint32_t id;
+    int32_t status;     /* 0 or -errno of the server's side */
+    char text[TP_TEXT]; /* why, when status is not 0; after PREPARE the server's version */
+    uint8_t key[HAWSER_KEY_SIZE];
+    uint64_t bad, first_bad, checked; /* END: bytes; first_bad is relative to the region */
+    uint64_t cpu_us;                  /* user + system time of the server's process so far */
+    double raw_seconds, raw_cpu;
+    uint64_t raw_bytes;
+    uint16_t port[TP_MAX_PATHS];
+    uint32_t n_nics;
+    struct tp_nic nic[TP_MAX_NICS];
+};
+
+/* Write exactly TP_REQUEST or TP_REPLY bytes. What lies outside the bounds of decode is a caller's bug: -EINVAL. */
+int tp_encode_request(const struct tp_request *r, uint8_t buf[TP_REQUEST]);
+int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY]);
+
+/* Read a message of len bytes. -EPROTO with hw_error() for wrong length, magic, version, type, op, an unknown flag, a
+ * count or size beyond the bounds above, text without an end, or bytes other than zero where nothing belongs. */
+int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r);
+int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r);
+
+/* The pattern's seed of one iteration of a run. */
+uint64_t tp_seed(uint64_t run, uint64_t iteration);
+
+#endif
