@@ -25,6 +25,7 @@ RULES = {
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],
+    "scripts": LOW,
     "tests": [""],  # anything: they test the inside
     "fuzz": [""],
 }

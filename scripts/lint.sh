@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clang-format and clang-tidy over all sources of ours, and the first line of every file.
+#   scripts/lint.sh BUILD    (a build folder for clang, made where there is none)
+set -u
+build=$1
+failed=0
+# Vendored files keep their authors' style.
+sources() {
+    if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+        git ls-files -co --exclude-standard "$@"
+    else
+        find . -type f \( -path './build*' -prune -o -print \) | sed 's,^\./,,' | grep -E "$(echo "$@" | sed 's/\*\.\([a-z]*\)/\\.\1$/g; s/ /|/g')"
+    fi | grep -v '/uapi/'
+}
+
+echo "lint: clang-format"
+sources '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
+
+echo "lint: licence lines"
+for f in $(sources '*.c' '*.h' '*.sh' '*.py'); do
+    head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$f: no SPDX line at the top"; failed=1; }
+done
+
+echo "lint: clang-tidy"
+[ -f "$build/build.ninja" ] || CC=clang meson setup -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
+ninja -C "$build" build.ninja >/dev/null || exit 1
+# Only what the build knows how to compile can be parsed; a source that no build has is itself a fault.
+python3 - "$build" $(sources '*.c') <<'END' >"$build/lint-files" || failed=1
+import json, os, sys
+build, files = sys.argv[1], sys.argv[2:]
+known = {os.path.realpath(os.path.join(c["directory"], c["file"]))
+         for c in json.load(open(os.path.join(build, "compile_commands.json")))}
+rc = 0
+for f in files:
+    if os.path.realpath(f) in known:
+        print(f)
+    elif not f.startswith("bench/"):
+        print(f"{f}: no build target compiles it", file=sys.stderr)
+        rc = 1
+sys.exit(rc)
+END
+tidy() {
+    xargs -r -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet "$@" 2>>"$build/lint-stderr" || failed=1
+}
+: >"$build/lint-stderr"
+alone='^(lib/base/base\.c|examples/)'
+grep -E "$alone" "$build/lint-files" >"$build/lint-alone"
+grep -Ev "$alone" "$build/lint-files" >"$build/lint-rest"
+tidy <"$build/lint-alone"
+tidy --extra-arg=-include --extra-arg="$PWD/scripts/analyzer.h" --extra-arg="-I$PWD/lib" <"$build/lint-rest"
+# clang-tidy counts suppressed warnings on stderr; what else it has to say there is an error.
+grep -v 'warnings\? \(generated\|treated\)\|^Suppressed\|^Use -header-filter' "$build/lint-stderr" >&2
+[ $failed = 0 ] && echo "lint: clean"
+exit $failed
