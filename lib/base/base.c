@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+__thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
 int hw_fail(int rc, const char *fmt, ...)

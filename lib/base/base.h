@@ -52,6 +52,9 @@ static inline uint64_t hw_deadline(int timeout_ms)
     return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;
 }
 
+/* True in the library's own threads, which block all signals. */
+extern __thread bool hw_own_thread;
+
 /* close() that keeps errno, ignores -1 and leaves -1 behind. */
 void hw_close(int *fd);
 

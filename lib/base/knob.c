@@ -117,7 +117,9 @@ static int unknown(const char *name)
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
-        size_t d = distance(name, table[i].name);
+        size_t d = distance(name, table[i].name), len = strlen(name);
+        if (len > 1 && strncasecmp(name, table[i].name, len) == 0)
+            d = 0; /* "stall": the unit is what is forgotten most easily */
         if (d < least) {
             least = d;
             best = &table[i];
