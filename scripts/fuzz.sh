@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs every fuzz target of a build folder for RUNS inputs, starting from its corpus; ends with "N passed, N failed,
 # N skipped". New finds go to BUILD/fuzz-out/TARGET, crashes to BUILD/fuzz-out/crash-TARGET-*.
-#   scripts/fuzz.sh BUILD RUNS
+#   scripts/fuzz.sh BUILD RUNS [TARGET...]
 set -u
 build=$1 runs=$2
+shift 2
 source=$(dirname "$0")/..
 passed=0 failed=0
 out=$build/fuzz-out
 for exe in "$build"/fuzz/fuzz_*; do
     [ -f "$exe" ] && [ -x "$exe" ] || continue
     name=$(basename "$exe")
+    case " $* " in
+    "  " | *" ${name#fuzz_} "*) ;;
+    *) continue ;;
+    esac
     corpus=$source/fuzz/corpus/${name#fuzz_}
     mkdir -p "$out/$name"
     start=$(date +%s)

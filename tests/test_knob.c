@@ -66,8 +66,8 @@ static void bad(const char *name, const char *value, const char *says)
     before = k;
     hw_fail(0, "stale");
     int rc = hw_knob_set(&k, name, value);
-    ok(rc == -EINVAL && memcmp(&k, &before, sizeof(k)) == 0 && strstr(hw_error(), says), "%s=%s refused: %s",
-       name ? name : "(null)", value ? value : "(null)", hw_error());
+    ok(rc == -EINVAL && memcmp(&k, &before, sizeof(k)) == 0 && strstr(hw_error(), says), "%.20s=%.*s refused: %s",
+       name ? name : "(null)", value ? (int)strcspn(value, "\n") : 6, value ? value : "(null)", hw_error());
 }
 
 static void bounds(void)

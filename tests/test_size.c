@@ -39,7 +39,7 @@ static void sizes(void)
                                           "1P",
                                           "1PiB",
                                           "1e3",
-                                          "1\n",
+
                                           "1,000",
                                           "1kk",
                                           "1Bi",
@@ -77,6 +77,10 @@ static void sizes(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(refused); i++)
         bad(hw_parse_size(refused[i], &v), refused[i]);
     bad(hw_parse_size(NULL, &v), "''");
+    bad(hw_parse_size("1\n\x1b[2J\x7f", &v), "'1??[2J?'"); /* an error is one line and moves no cursor */
+    hw_fail(0, "x");
+    hw_wrap(0, "a\nb");
+    is_str(hw_error(), "a?b: x", "context put in front neither");
 }
 
 static void counts(void)

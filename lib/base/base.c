@@ -8,12 +8,21 @@
 __thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
+/* One line, whatever text of strangers it repeats: logs are read line by line, and on terminals. */
+static void one_line(void)
+{
+    for (char *c = err_text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+}
+
 int hw_fail(int rc, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(err_text, sizeof(err_text), fmt, ap);
     va_end(ap);
+    one_line();
     return rc;
 }
 
@@ -27,6 +36,7 @@ int hw_wrap(int rc, const char *fmt, ...)
     size_t at = n < 0 ? 0 : HW_MIN((size_t)n, (size_t)HW_ERR_TEXT - 1);
     snprintf(whole + at, sizeof(whole) - at, ": %s", err_text);
     memcpy(err_text, whole, HW_ERR_TEXT - 1); /* the tail may be cut, the end is a NUL already */
+    one_line();
     return rc;
 }
 

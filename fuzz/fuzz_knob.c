@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One knob from "name=value": what is taken shows as it reads back, what is refused changes nothing. */
+#include "base/knob.h"
+#include "fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size), *eq = strchr(text, '='), *name, buf[300];
+    const char *list[] = {text, NULL}, *shown;
+    static struct hw_knobs defaults; /* made once, never changed */
+    struct hw_knobs k, before, again;
+    int loaded, rc;
+
+    if (defaults.chunk == 0) {
+        clearenv(); /* only what is in the input counts */
+        FUZZ_CHECK(hw_knobs_load(&defaults, NULL) == 0);
+    }
+    k = before = again = defaults;
+
+    hw_fail(0, "%s", "");
+    loaded = hw_knobs_load(&k, list);
+    FUZZ_CHECK(loaded == 0 || (loaded == -EINVAL && *hw_error() && memcmp(&k, &before, sizeof(k)) == 0));
+    k = before;
+
+    name = fuzz_text(data, eq ? (size_t)(eq - text) : size);
+    hw_fail(0, "%s", "");
+    rc = hw_knob_set(&k, name, eq ? eq + 1 : "");
+    if (rc == 0) {
+        bool found = false;
+        FUZZ_CHECK(loaded == 0 || !eq);
+        for (size_t i = 0; hw_knob_text(&k, i, &shown, buf, sizeof(buf)); i++)
+            if (strcmp(shown, name) == 0) {
+                found = true;
+                FUZZ_CHECK(hw_knob_set(&again, shown, buf) == 0);
+            }
+        FUZZ_CHECK(found && memcmp(&k, &again, sizeof(k)) == 0);
+    } else {
+        FUZZ_CHECK(rc == -EINVAL && loaded != 0);
+        FUZZ_CHECK(*hw_error());
+        FUZZ_CHECK(memcmp(&k, &before, sizeof(k)) == 0);
+    }
+    free(name);
+    free(text);
+    return 0;
+}
