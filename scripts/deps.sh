@@ -5,7 +5,8 @@
 #   scripts/deps.sh ci     also what lint, fuzzing and the clang builds need
 set -eu
 
-packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev scdoc"
+# locales: a test wants a locale with a decimal comma.
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev scdoc locales"
 case "${1-}" in
 "") ;;
 ci) packages="$packages git clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;

@@ -65,8 +65,9 @@ def check(root, file):
 
 def main(root):
     root = pathlib.Path(root).resolve()
-    files = sorted(f for f in root.rglob("*.[ch]")
-                   if not f.relative_to(root).parts[0].startswith(("build", ".")) )
+    tops = [d for d in root.iterdir() if d.is_dir() and not d.name.startswith((".", "build"))
+            and not (d / "meson-private").exists()]  # build folders by any other name
+    files = sorted(f for d in tops for f in d.rglob("*.[ch]"))
     seen = {}
     for f in files:
         seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))
