@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the report has read, as plain data: numbers that were missing or null are NAN, text is NULL. */
+#ifndef HW_TOOL_REPORT_DATA_H
+#define HW_TOOL_REPORT_DATA_H
+
+#include "base/base.h"
+#include <stdio.h>
+
+#define REP_MAX_ROWS   10000
+#define REP_MAX_NICS   64
+#define REP_MAX_FAULTS 1000
+#define REP_MAX_POINTS 1000000             /* of one histogram or timeline */
+#define REP_MAX_LINE   (64u * 1024 * 1024) /* bytes of one line */
+
+enum rep_num {
+    REP_SIZE,
+    REP_ITERS,
+    REP_DEPTH,
+    REP_CHANNELS,
+    REP_CHUNK,
+    REP_WINDOW,
+    REP_SECONDS,
+    REP_GBPS,
+    REP_P50,
+    REP_P99,
+    REP_P999,
+    REP_CPU,
+    REP_PEER_CPU,
+    REP_VERIFIED,
+    REP_BAD,
+    REP_RAW_GBPS,
+    REP_RATIO,
+    REP_LOST,
+    REP_RECOVERED,
+    REP_NUMS
+};
+
+struct rep_nic {
+    char *nic, *peer_nic;
+    double bytes, kernel_bytes, gbps, channels, lost;
+};
+
+struct rep_bin {
+    double us, count;
+};
+
+struct rep_sample {
+    double t, gbps;
+    uint32_t nic; /* index into the row's names */
+};
+
+struct rep_fault {
+    double t;
+    char *text;
+};
+
+struct rep_row {
+    size_t line; /* of the file, from 1 */
+    char *op, *mem, *nics;
+    double num[REP_NUMS];
+    struct rep_nic *nic;
+    struct rep_bin *bin;       /* by rising us */
+    struct rep_sample *sample; /* by rising t */
+    struct rep_fault *fault;   /* by rising t */
+    size_t n_nic, n_bin, n_sample, n_fault;
+    char *name[REP_MAX_NICS]; /* NICs of the timeline, in order of appearance */
+    size_t n_name;
+};
+
+struct rep {
+    struct rep_row *row;
+    size_t n_row;
+    char *title, *node, *peer, *date;
+};
+
+/* Reads JSON lines from in; path is for the error text. On failure r is empty. See report_html() for the errors. */
+int rep_read(FILE *in, const char *path, struct rep *r);
+void rep_free(struct rep *r);
+
+#endif
