@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
+#include "base/size.h"
+#include "tool/opts.h"
+#include "tool/output.h"
+#include "tool/report.h"
+#include "tool/rival.h"
+#include "tool/stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define MAX_SIZES  64
+#define MAX_ROUNDS 99
+
+struct bench {
+    struct common common;
+    char host[256];
+    uint16_t port;
+    const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults, *knob_chunk, *knob_window;
+    enum tp_op op;
+    uint64_t sizes[MAX_SIZES];
+    size_t n_sizes;
+    uint64_t iters, warmup, depth, channels, chunk, window, duration_ms, rounds, raw_streams;
+    bool has_warmup, no_verify, hot, compare_raw, raw_best;
+    /* running */
+    hawser *h;
+    struct session s;
+    struct rival rival;
+    FILE *json_out;
+    char *json_tmp; /* a report without --json still needs the lines */
+    uint64_t bad;
+    const char *what; /* of the progress line */
+};
+
+enum {
+    O_WARMUP = 300,
+    O_NICS,
+    O_PEER_NICS,
+    O_CHUNK,
+    O_WINDOW,
+    O_NO_VERIFY,
+    O_RAW,
+    O_STREAMS,
+    O_ROUNDS,
+    O_HOT,
+    O_JSON,
+    O_REPORT,
+    O_FAULTS
+};
+
+static const struct opt options[] = {
+    {"op", 'o', "OP", "write, read, send, or pingpong (default write)"},
+    {"size", 's', "SIZE[,..]", "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"},
+    {"iters", 'n', "N", "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"},
+    {"warmup", O_WARMUP, "N", "operations before the clock counts (default a tenth, at least 2)"},
+    {"duration", 't', "TIME", "instead of --iters: so much time under the clock, 10s, 500ms"},
+    {"depth", 'd', "N", "operations in flight (default 16MiB's worth, from 2 to 32)"},
+    {"channels", 'c', "N", "connections per NIC (default: the knob's, 4)"},
+    {"nics", O_NICS, "A,B", "this node's NICs (default: all that share a subnet with the peer)"},
+    {"peer-nics", O_PEER_NICS, "A,B", "the peer's, paired in order with --nics"},
+    {"chunk", O_CHUNK, "SIZE", "largest chunk (knob chunk)"},
+    {"window", O_WINDOW, "N", "requests in flight per channel (knob window)"},
+    {"no-verify", O_NO_VERIFY, NULL, "do not check what arrives"},
+    {"hot", O_HOT, NULL, "one buffer for all operations, in cache; only a batch's last can be checked"},
+    {"compare-raw", O_RAW, NULL, "measure plain sockets in turns with hawser, same path and memory"},
+    {"raw-streams", O_STREAMS, "N|best", "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"},
+    {"rounds", O_ROUNDS, "N", "turns whose medians are reported (default 1; 3 with --compare-raw)"},
+    {"json", 'j', "FILE", "one line per measurement; - for standard output"},
+    {"report", O_REPORT, "FILE", "one HTML file with plots"},
+    {"faults", O_FAULTS, "FILE", "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"},
+    COMMON_OPTS,
+    {0},
+};
+
+static int parse(struct bench *b, int argc, char **argv)
+{
+    struct opts o = {.cmd = "bench",
+                     .args = "HOST[:PORT] [OPTION...]",
+                     .about =
+                         "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the "
+                         "clock.\nExit: 0 all well, 1 a failure or bad bytes, 2 wrong usage.",
+                     .opt = options};
+    const char *arg;
+    int id, rc;
+    uint64_t v;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return -1;
+        case 'o':
+            b->op_name = arg;
+            b->op = strcmp(arg, "write") == 0      ? TP_WRITE
+                    : strcmp(arg, "read") == 0     ? TP_READ
+                    : strcmp(arg, "send") == 0     ? TP_SEND
+                    : strcmp(arg, "pingpong") == 0 ? TP_PINGPONG
+                                                   : 0;
+            if (!b->op)
+                return tool_usage("bench", "--op takes write, read, send or pingpong, not '%s'", arg);
+            break;
+        case 's':
+            b->sizes_text = arg;
+            rc = opts_sizes(arg, b->sizes, MAX_SIZES, &b->n_sizes);
+            break;
+        case 'n':
+            rc = hw_parse_u64(arg, 1, 1000000000, &b->iters);
+            break;
+        case O_WARMUP:
+            rc = hw_parse_u64(arg, 0, 1000000000, &b->warmup);
+            b->has_warmup = true;
+            break;
+        case 't':
+            rc = hw_parse_duration_ms(arg, &b->duration_ms);
+            if (rc == 0 && (b->duration_ms < 10 || b->duration_ms > TP_RAW_MS / 2))
+                return tool_usage("bench", "--duration takes 10ms to 30m, not '%s'", arg);
+            break;
+        case 'd':
+            rc = hw_parse_u64(arg, 1, TP_MAX_DEPTH, &b->depth);
+            break;
+        case 'c':
+            rc = hw_parse_u64(arg, 1, 64, &b->channels);
+            break;
+        case O_NICS:
+            rc = opts_nics(b->nics = arg);
+            break;
+        case O_PEER_NICS:
+            rc = opts_nics(b->peer_nics = arg);
+            break;
+        case O_CHUNK:
+            rc = hw_parse_size(arg, &b->chunk);
+            if (rc == 0)
+                rc = common_knob(&b->common, "chunk", arg);
+            break;
+        case O_WINDOW:
+            rc = hw_parse_u64(arg, 1, 65536, &b->window);
+            if (rc == 0)
+                rc = common_knob(&b->common, "window", arg);
+            break;
+        case O_NO_VERIFY:
+            b->no_verify = true;
+            break;
+        case O_HOT:
+            b->hot = true;
+            break;
+        case O_RAW:
+            b->compare_raw = true;
+            break;
+        case O_STREAMS:
+            b->raw_best = strcmp(arg, "best") == 0;
+            if (!b->raw_best) {
+                rc = hw_parse_u64(arg, 1, TP_MAX_STREAM, &v);
+                b->raw_streams = v;
+            }
+            break;
+        case O_ROUNDS:
+            rc = hw_parse_u64(arg, 1, MAX_ROUNDS, &b->rounds);
+            break;
+        case 'j':
+            b->json = arg;
+            break;
+        case O_REPORT:
+            b->report = arg;
+            break;
+        case O_FAULTS:
+            b->faults = arg;
+            break;
+        default:
+            rc = common_option(&b->common, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("bench", "%s", hw_error());
+    }
+    if (optind == argc)
+        return tool_usage("bench", "which host? It is what `hawser serve` prints on the other node");
+    if (optind + 1 < argc)
+        return tool_usage("bench", "'%s' is one argument too many", argv[optind + 1]);
+    b->port = HAWSER_DEFAULT_PORT;
+    if (opts_host(argv[optind], b->host, sizeof b->host, &b->port) < 0)
+        return tool_usage("bench", "%s", hw_error());
+    if (b->peer_nics && !b->nics)
+        return tool_usage("bench", "--peer-nics needs --nics to be paired with");
+    if (b->duration_ms && b->iters)
+        return tool_usage("bench", "--duration and --iters exclude each other");
+    if ((b->raw_streams || b->raw_best) && !b->compare_raw)
+        return tool_usage("bench", "--raw-streams needs --compare-raw");
+    if (b->json && strcmp(b->json, "-") == 0 && b->report)
+        return tool_usage("bench", "--report is made from the file of --json, so that cannot be -");
+    if (!b->n_sizes) {
+        b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
+        b->n_sizes = 1;
+    }
+    if (!b->rounds)
+        b->rounds = b->compare_raw ? 3 : 1;
+    return 0;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
+{
+    const struct bench *b = arg;
+    if (b->duration_ms)
+        output_progress("%s: %" PRIu64 " operations, %.1f of %.1f s, %.3f GB", b->what, done, seconds,
+                        (double)b->duration_ms / 1e3, (double)bytes / 1e9);
+    else
+        output_progress("%s: %" PRIu64 " of %" PRIu64 " operations, %.3f GB", b->what, done, of, (double)bytes / 1e9);
+}
+
+static void print_head(struct bench *b)
+{
+    char chunk[32] = "default", window[24] = "default";
+    if (b->chunk)
+        hw_format_size(b->chunk, chunk, sizeof chunk);
+    if (b->window)
+        snprintf(window, sizeof window, "%" PRIu64, b->window);
+    FILE *out = b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
+    for (size_t i = 0; i < b->rival.n_paths; i++) {
+        const struct session_path *p = &b->rival.path[i];
+        fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
+    }
+    fprintf(out, "# chunk %s, window %s, depth %s", chunk, window, b->depth ? "" : "by size");
+    if (b->depth)
+        fprintf(out, "%" PRIu64, b->depth);
+    fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
+            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? " in turns with plain sockets" : "");
+    output_table_head(out);
+}
+
+static double per_GB(uint64_t us, uint64_t bytes)
+{
+    return bytes ? (double)us / 1e6 / ((double)bytes / 1e9) : NAN;
+}
+
+static void fill_nics(struct bench *b, struct row *r)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS, at = 0;
+    if (hawser_nic_stats(b->s.peer, st, &n) < 0)
+        n = 0;
+    for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++) {
+        r->channels = HW_MAX(r->channels, st[i].channels);
+        int k = snprintf(r->nics + at, sizeof r->nics - at, "%s%s", i ? "," : "", st[i].nic);
+        at = HW_MIN(at + (size_t)HW_MAX(k, 0), sizeof r->nics - 1);
+        for (size_t j = 0; j < r->sum.n_own; j++)
+            if (strcmp(r->sum.own[j].nic, st[i].nic) == 0) {
+                r->lost[j] = st[i].lost;
+                r->nic_channels[j] = st[i].channels;
+            }
+    }
+    for (size_t j = 0; j < r->sum.n_own; j++)
+        for (size_t i = 0; i < b->rival.n_paths; i++)
+            if (strcmp(r->sum.own[j].nic, b->rival.path[i].nic) == 0)
+                memcpy(r->peer_nic[j], b->rival.path[i].peer_nic, HAWSER_NIC_NAME);
+}
+
+/* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
+static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
+{
+    double own[MAX_ROUNDS], raw[MAX_ROUNDS], ratio[MAX_ROUNDS], raw_cpu[MAX_ROUNDS], raw_peer[MAX_ROUNDS];
+    double spin[MAX_ROUNDS], block[MAX_ROUNDS];
+    bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
+    uint32_t streams = (uint32_t)b->raw_streams;
+    size_t n = 0;
+    int rc = 0;
+    if (!streams)
+        streams = HW_MIN(HW_MAX(b->rival.path[0].channels, 1u), (uint32_t)TP_MAX_STREAM);
+    if (rival && !ping && b->raw_best)
+        rc = rival_best(&b->rival, m, iters, &streams);
+    for (; n < b->rounds && rc == 0; n++) {
+        uint64_t bytes = r->sum.bytes;
+        double seconds = r->sum.seconds;
+        rc = measure_run(m, iters, b->duration_ms, &r->sum);
+        if (rc < 0)
+            return rc;
+        seconds = r->sum.seconds - seconds;
+        own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
+        if (!rival)
+            continue;
+        output_progress("%s: plain sockets", b->what);
+        if (ping) {
+            rc = rival_pingpong(&b->rival, m, iters, true, &spin[n]);
+            if (rc == 0)
+                rc = rival_pingpong(&b->rival, m, iters, false, &block[n]);
+            continue;
+        }
+        struct rival_result got = {0};
+        rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
+        raw[n] = got.GBps;
+        raw_cpu[n] = got.cpu_s_per_GB;
+        raw_peer[n] = got.peer_cpu_s_per_GB;
+        ratio[n] = got.GBps > 0 ? own[n] / got.GBps : 0;
+    }
+    if (rc < 0)
+        return hw_wrap(rc, "plain sockets");
+    r->GBps = stats_median(own, n);
+    if (rival && ping) {
+        r->raw_spin_us = stats_median(spin, n);
+        r->raw_block_us = stats_median(block, n);
+    } else if (rival) {
+        r->raw_GBps = stats_median(raw, n);
+        r->ratio_raw = stats_median(ratio, n);
+        r->raw_cpu_s_per_GB = stats_median(raw_cpu, n);
+        r->raw_peer_cpu_s_per_GB = stats_median(raw_peer, n);
+        r->raw_streams = streams;
+    }
+    return 0;
+}
+
+static int one_size(struct bench *b, uint64_t size, bool last)
+{
+    FILE *table = b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+    char what[64], text[32];
+    snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
+    b->what = what;
+    struct measure_plan plan = {.op = b->op,
+                                .size = size,
+                                .depth = (uint32_t)b->depth,
+                                .depth_given = b->depth > 0,
+                                .verify = !b->no_verify,
+                                .hot = b->hot};
+    if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
+        return hw_fail(-EIO, "the kernel gives no random bytes");
+    uint64_t iters = b->iters;
+    if (!iters)
+        iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
+    uint64_t warmup = b->has_warmup ? b->warmup : HW_MAX(iters / 10, 2u);
+    struct measure *m = calloc(1, sizeof *m);
+    struct row *r = calloc(1, sizeof *r);
+    int rc = m && r ? 0 : hw_fail(-ENOMEM, "no memory for the results");
+    if (rc == 0)
+        rc = measure_open(m, &b->s, &plan);
+    if (rc < 0)
+        goto free_results;
+    m->progress = progress;
+    m->progress_arg = b;
+    *r = (struct row){.op = output_op_name(b->op),
+                      .size = size,
+                      .chunk = b->chunk,
+                      .window = b->window,
+                      .depth = m->depth,
+                      .raw_GBps = NAN,
+                      .ratio_raw = NAN,
+                      .raw_cpu_s_per_GB = NAN,
+                      .raw_peer_cpu_s_per_GB = NAN,
+                      .raw_spin_us = NAN,
+                      .raw_block_us = NAN,
+                      .m = m};
+    struct measure_sum *ignored = calloc(1, sizeof *ignored);
+    rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_fail(-ENOMEM, "no memory for the results");
+    if (rc == 0)
+        r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
+    free(ignored);
+    m->record = true;
+    if (rc == 0)
+        rc = rounds(b, m, iters, r);
+    output_progress(NULL);
+    if (rc < 0)
+        goto close_measure;
+    if (b->faults && measure_read_faults(m, b->faults) < 0)
+        tool_fail("bench", "%s", hw_error()); /* the measurement stands all the same */
+    r->iters = r->sum.iters;
+    r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
+    r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
+    r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
+    r->cpu_s_per_GB = per_GB(r->sum.cpu_us, r->sum.bytes);
+    r->peer_cpu_s_per_GB = per_GB(r->sum.peer_cpu_us, r->sum.bytes);
+    r->lost_channels = measure_lost(m);
+    fill_nics(b, r);
+    output_table_row(table, r);
+    if (b->op == TP_PINGPONG && b->compare_raw && size > 0)
+        fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
+                r->raw_spin_us, r->raw_block_us);
+    if (last)
+        output_nics(table, r);
+    b->bad += r->sum.bad;
+    if (b->json_out)
+        rc = output_json(b->json_out, r);
+close_measure:;
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    measure_close(m);
+    if (rc < 0)
+        hw_fail_copy(rc, why);
+free_results:
+    free(m);
+    free(r);
+    return rc;
+}
+
+static int open_json(struct bench *b)
+{
+    if (!b->json && !b->report)
+        return 0;
+    if (b->json && strcmp(b->json, "-") == 0) {
+        b->json_out = stdout;
+        return 0;
+    }
+    const char *path = b->json;
+    if (!path) {
+        /* beside the report, which proves that the folder can be written */
+        if (asprintf(&b->json_tmp, "%s.jsonl", b->report) < 0)
+            return hw_fail(-ENOMEM, "no memory for a file name");
+        path = b->json_tmp;
+    }
+    b->json_out = fopen(path, "we");
+    return b->json_out ? 0 : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+}
+
+static int run(struct bench *b)
+{
+    const struct hawser_connect_options o = {
+        .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
+    int rc = open_json(b);
+    if (rc == 0)
+        rc = common_open(&b->common, &b->h);
+    if (rc == 0)
+        rc = session_open(&b->s, b->h, b->host, b->port, &o);
+    if (rc == 0)
+        rc = rival_open(&b->rival, &b->s);
+    if (rc == 0)
+        print_head(b);
+    for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
+        rc = one_size(b, b->sizes[i], i + 1 == b->n_sizes);
+    output_progress(NULL);
+    if (rc < 0)
+        tool_fail("bench", "%s", hw_error());
+    session_close(&b->s);
+    hawser_close(b->h);
+
+    const char *path = b->json_tmp ? b->json_tmp : b->json;
+    bool file = b->json_out && b->json_out != stdout;
+    if (file && fclose(b->json_out) != 0 && rc == 0)
+        rc = tool_fail("bench", "writing %s: %s", path, strerror(errno));
+    if (b->report && rc == 0 && (rc = report_html(path, b->report)) < 0)
+        tool_fail("bench", "%s", hw_error());
+    free(b->json_tmp);
+    if (b->bad)
+        return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
+    return rc == 0 ? TOOL_OK : TOOL_FAILED;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    if (!b)
+        return tool_fail("bench", "no memory");
+    b->op = TP_WRITE;
+    int rc = parse(b, argc, argv);
+    if (rc == 0) {
+        tool_catch_signals();
+        rc = run(b);
+    } else if (rc < 0) {
+        rc = TOOL_OK; /* help was printed */
+    }
+    common_free(&b->common);
+    free(b);
+    return rc;
+}

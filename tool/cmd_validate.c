@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
+#include "base/size.h"
+#include "tool/buffer.h"
+#include "tool/opts.h"
+#include "tool/session.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define MAX_VALIDATE 64 /* channels; also the slots of the region */
+
+struct validate {
+    struct common common;
+    char host[256], nic[HAWSER_NIC_NAME];
+    uint16_t port;
+    uint64_t channels, size, timeout_ms, chunk;
+    struct session s;
+    struct buffer out, in;
+    struct hawser_region region;
+    struct hawser_channel_stats ch[MAX_VALIDATE];
+    size_t n_ch;
+    uint64_t bad_out, bad_in, moved;
+};
+
+enum { O_CHUNK = 300 };
+
+static const struct opt options[] = {
+    {"channels", 'c', "N", "channels at once, 1 to 64 (default 4)"},
+    {"nic", 'n', "NIC", "this node's NIC (default: the one that the route to HOST leaves by)"},
+    {"size", 's', "SIZE", "bytes per channel and round, each way (default 16MiB)"},
+    {"chunk", O_CHUNK, "SIZE", "largest chunk (default: an eighth of --size, at least 4KiB)"},
+    {"timeout", 't', "TIME", "all of it within (default 30s)"},
+    COMMON_OPTS,
+    {0},
+};
+
+/* The NIC whose address the kernel would use towards host. 0 or -errno. */
+static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *ai = NULL;
+    int e = getaddrinfo(host, "20000", &hints, &ai);
+    if (e)
+        return hw_fail(-EHOSTUNREACH, "looking up %s: %s", host, gai_strerror(e));
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+    /* connecting a datagram socket sends nothing: it only asks the routing table */
+    int fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int rc = 0;
+    if (fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 || getsockname(fd, (struct sockaddr *)&own, &len) < 0)
+        rc = hw_fail(-errno, "finding the route to %s: %s", host, strerror(errno));
+    hw_close(&fd);
+    freeaddrinfo(ai);
+    if (rc < 0)
+        return rc;
+    struct ifaddrs *list = NULL;
+    if (getifaddrs(&list) < 0)
+        return hw_fail(-errno, "listing the NICs' addresses: %s", strerror(errno));
+    rc = hw_fail(-ENODEV, "no NIC has the address that the route to %s leaves by; say --nic", host);
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != own.ss_family)
+            continue;
+        const void *a, *b;
+        size_t n;
+        if (own.ss_family == AF_INET) {
+            a = &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr;
+            b = &((const struct sockaddr_in *)(const void *)&own)->sin_addr;
+            n = sizeof(struct in_addr);
+        } else {
+            a = &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr;
+            b = &((const struct sockaddr_in6 *)(const void *)&own)->sin6_addr;
+            n = sizeof(struct in6_addr);
+        }
+        /* 127.0.0.2 and the like are lo's without being listed */
+        bool lo = own.ss_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) && *(const uint8_t *)b == 127;
+        if (lo || memcmp(a, b, n) == 0) {
+            snprintf(nic, HAWSER_NIC_NAME, "%s", i->ifa_name);
+            rc = 0;
+            break;
+        }
+    }
+    freeifaddrs(list);
+    return rc;
+}
+
+/* Moves one slot per channel to the server (write) or back from it. */
+static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline)
+{
+    hawser_op *op[MAX_VALIDATE] = {0};
+    int rc = 0;
+    uint64_t now = hw_now();
+    int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
+    struct buffer *b = back ? &v->in : &v->out;
+    for (uint32_t i = 0; i < v->channels && rc == 0; i++) {
+        uint64_t at = buffer_offset(b, first + i);
+        const struct hawser_vec vec = {
+            .mem = b->mem, .offset = at, .length = v->size, .region = &v->region, .remote_offset = at};
+        rc = back ? hawser_read(v->s.peer, &vec, 1, &o, &op[i]) : hawser_write(v->s.peer, &vec, 1, &o, &op[i]);
+    }
+    for (uint32_t i = 0; i < v->channels; i++) {
+        int one = rc == 0 && op[i] ? session_await(op[i], ms + 1000) : 0;
+        if (rc < 0)
+            hawser_op_free(op[i]);
+        else
+            rc = one;
+        v->moved += rc == 0 ? v->size : 0;
+    }
+    return rc;
+}
+
+static int round_trip(struct validate *v, uint64_t round, uint64_t deadline)
+{
+    uint64_t first = round * v->channels, checked, at, bad;
+    uint32_t n = (uint32_t)v->channels;
+    int patience = session_patience_ms(v->out.len);
+    struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
+    struct tp_reply r;
+    buffer_fill(&v->out, first, n);
+    int rc = session_call(&v->s, &q, &r, patience);
+    if (rc == 0)
+        rc = move(v, false, first, deadline);
+    q = (struct tp_request){.type = TP_END, .first = first, .count = n};
+    if (rc == 0)
+        rc = session_call(&v->s, &q, &r, patience);
+    if (rc < 0)
+        return rc;
+    v->bad_out += r.bad;
+    if (r.checked != v->size * n)
+        return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
+    memset(v->in.base, 0, v->in.len);
+    rc = move(v, true, first, deadline);
+    if (rc < 0)
+        return rc;
+    buffer_check(&v->in, first, n, &bad, &checked, &at);
+    v->bad_in += bad;
+    return v->bad_out + v->bad_in
+               ? hw_fail(-EIO, "%" PRIu64 " bytes arrived wrong there, %" PRIu64 " here", v->bad_out, v->bad_in)
+               : 0;
+}
+
+/* Why channel c does not count, or NULL. */
+static const char *fault(const struct hawser_channel_stats *c)
+{
+    if (!c->up)
+        return "is down";
+    if (c->lost)
+        return "was lost on the way";
+    if (!c->tx_bytes && !c->rx_bytes)
+        return "carried nothing";
+    if (!c->tx_bytes)
+        return "sent nothing";
+    if (!c->rx_bytes)
+        return "received nothing";
+    return NULL;
+}
+
+static size_t good_channels(struct validate *v)
+{
+    size_t good = 0;
+    v->n_ch = MAX_VALIDATE;
+    if (hawser_channel_stats(v->s.peer, v->ch, &v->n_ch) < 0)
+        v->n_ch = 0;
+    v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
+    for (size_t i = 0; i < v->n_ch; i++)
+        good += fault(&v->ch[i]) == NULL;
+    return good;
+}
+
+static int work(struct validate *v, hawser *h, size_t *good)
+{
+    uint64_t deadline = hw_deadline((int)v->timeout_ms), seed;
+    const struct hawser_connect_options o = {.size = sizeof o, .nics = v->nic, .channels = (uint32_t)v->channels};
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        return hw_fail(-EIO, "the kernel gives no random bytes");
+    int rc = session_open(&v->s, h, v->host, v->port, &o);
+    if (rc < 0)
+        return rc;
+    uint64_t stride = (v->size + 4095) / 4096 * 4096;
+    rc = buffer_make(&v->out, h, v->size, stride, (uint32_t)v->channels, false, seed);
+    if (rc == 0)
+        rc = buffer_make(&v->in, h, v->size, stride, (uint32_t)v->channels, false, seed);
+    struct tp_request q = {.type = TP_PREPARE,
+                           .op = TP_VALIDATE,
+                           .slots = (uint32_t)v->channels,
+                           .depth = (uint32_t)v->channels,
+                           .size = v->size,
+                           .stride = stride,
+                           .seed = seed};
+    struct tp_reply r;
+    if (rc == 0)
+        rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
+    if (rc == 0)
+        rc = hawser_import(r.key, &v->region);
+    /* Channels pull their work, so a round may leave one without any: go on until each has had some, or time is up. */
+    for (uint64_t round = 0; rc == 0; round++) {
+        rc = round_trip(v, round, deadline);
+        *good = good_channels(v);
+        if (*good >= v->channels || hw_now() > deadline)
+            break;
+    }
+    return rc;
+}
+
+static int validate(struct validate *v)
+{
+    hawser *h = NULL;
+    size_t good = 0;
+    int rc = 0;
+    if (!v->nic[0])
+        rc = route_nic(v->host, v->nic);
+    if (rc == 0)
+        rc = common_open(&v->common, &h);
+    if (rc == 0) {
+        char size[32];
+        printf("# %" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic, v->host,
+               hw_format_size(v->size, size, sizeof size));
+        fflush(stdout);
+        rc = work(v, h, &good);
+    }
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
+    if (v->s.peer && v->n_ch == 0)
+        good = good_channels(v);
+    for (size_t i = 0; i < v->n_ch; i++) {
+        const struct hawser_channel_stats *c = &v->ch[i];
+        const char *f = fault(c);
+        printf("channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
+               " in %" PRIu64 "  %s%s\n",
+               c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes, c->rx_chunks,
+               f ? "FAILED: it " : "OK", f ? f : "");
+    }
+    if (rc < 0)
+        good = 0; /* what went over which channel is not known, so none of them is proved */
+    good = HW_MIN(good, v->channels);
+    printf("Success: %zu / %" PRIu64 "\n", good, v->channels);
+    fflush(stdout);
+    if (rc < 0)
+        tool_fail("validate", "%s", why);
+    else if (good < v->channels)
+        tool_fail("validate", "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
+                  v->channels - good, v->channels, v->timeout_ms);
+    buffer_free(&v->out);
+    buffer_free(&v->in);
+    session_close(&v->s);
+    hawser_close(h);
+    return rc == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
+}
+
+static int parse(struct validate *v, int argc, char **argv)
+{
+    struct opts o = {.cmd = "validate",
+                     .args = "HOST[:PORT] [OPTION...]",
+                     .about =
+                         "Opens N channels at once on one NIC to a node that runs `hawser serve`, moves checked data "
+                         "both\nways and says of each channel whether it carried its part. Exit: 0 all, 1 not all, "
+                         "2 wrong usage.",
+                     .opt = options};
+    const char *arg;
+    int id, rc;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return -1;
+        case 'c':
+            rc = hw_parse_u64(arg, 1, MAX_VALIDATE, &v->channels);
+            break;
+        case 'n':
+            rc = opts_nics(arg);
+            if (rc == 0 && strchr(arg, ','))
+                return tool_usage("validate", "--nic takes one NIC, not '%s'", arg);
+            if (rc == 0)
+                snprintf(v->nic, sizeof v->nic, "%s", arg);
+            break;
+        case 's':
+            rc = hw_parse_size(arg, &v->size);
+            if (rc == 0 && (v->size < 4096 || v->size > 1ull << 30))
+                return tool_usage("validate", "--size takes 4KiB to 1GiB, not '%s'", arg);
+            break;
+        case O_CHUNK:
+            rc = hw_parse_size(arg, &v->chunk);
+            break;
+        case 't':
+            rc = hw_parse_duration_ms(arg, &v->timeout_ms);
+            if (rc == 0 && (v->timeout_ms < 100 || v->timeout_ms > 3600000))
+                return tool_usage("validate", "--timeout takes 100ms to 60m, not '%s'", arg);
+            break;
+        default:
+            rc = common_option(&v->common, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("validate", "%s", hw_error());
+    }
+    if (optind == argc)
+        return tool_usage("validate", "which host? It is what `hawser serve` prints on the other node");
+    if (optind + 1 < argc)
+        return tool_usage("validate", "'%s' is one argument too many", argv[optind + 1]);
+    if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
+        return tool_usage("validate", "%s", hw_error());
+    char chunk[24];
+    snprintf(chunk, sizeof chunk, "%" PRIu64, v->chunk ? v->chunk : HW_MAX(v->size / 8, 4096u));
+    if (common_knob(&v->common, "chunk", chunk) < 0)
+        return tool_usage("validate", "%s", hw_error());
+    return 0;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    struct validate *v = calloc(1, sizeof *v);
+    if (!v)
+        return tool_fail("validate", "no memory");
+    v->channels = 4;
+    v->size = 16ull << 20;
+    v->timeout_ms = 30000;
+    v->port = HAWSER_DEFAULT_PORT;
+    int rc = parse(v, argc, argv);
+    if (rc == 0) {
+        tool_catch_signals();
+        rc = validate(v);
+    } else if (rc < 0) {
+        rc = TOOL_OK; /* help was printed */
+    }
+    common_free(&v->common);
+    free(v);
+    return rc;
+}

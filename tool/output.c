@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/output.h"
+
+#include "base/json.h"
+#include "base/size.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HIST_POINTS 200
+
+const char *output_op_name(enum tp_op op)
+{
+    static const char *const name[TP_OPS] = {[TP_WRITE] = "write",
+                                             [TP_READ] = "read",
+                                             [TP_SEND] = "send",
+                                             [TP_PINGPONG] = "pingpong",
+                                             [TP_VALIDATE] = "validate"};
+    return op > 0 && op < TP_OPS ? name[op] : "?";
+}
+
+/* A number with a fitting count of decimals, or "-". */
+static const char *num(double v, int decimals, char *buf, size_t cap)
+{
+    if (isnan(v))
+        snprintf(buf, cap, "-");
+    else
+        snprintf(buf, cap, "%.*f", v >= 10000 ? 0 : decimals, v);
+    return buf;
+}
+
+void output_table_head(FILE *out)
+{
+    fprintf(out, "%10s %-8s %7s %9s %9s %9s %9s %8s %8s %8s %6s %9s %5s\n", "size", "op", "iters", "GB/s", "p50 us",
+            "p99 us", "p99.9 us", "CPU s/GB", "peer", "raw GB/s", "ratio", "bad bytes", "lost");
+    fflush(out);
+}
+
+void output_table_row(FILE *out, const struct row *r)
+{
+    char size[32], b[9][32];
+    fprintf(out, "%10s %-8s %7" PRIu64 " %9s %9s %9s %9s %8s %8s %8s %6s %9" PRIu64 " %5" PRIu64 "\n",
+            hw_format_size(r->size, size, sizeof size), r->op, r->iters, num(r->GBps, 3, b[0], 32),
+            num(r->p50_us, 1, b[1], 32), num(r->p99_us, 1, b[2], 32), num(r->p999_us, 1, b[3], 32),
+            num(r->cpu_s_per_GB, 3, b[4], 32), num(r->peer_cpu_s_per_GB, 3, b[5], 32), num(r->raw_GBps, 3, b[6], 32),
+            num(r->ratio_raw, 2, b[7], 32), r->sum.bad, r->lost_channels);
+    fflush(out);
+}
+
+static void nic_line(FILE *out, const char *side, const struct tp_nic *n)
+{
+    const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};
+    fprintf(out, "%6s %-15s", side, n->nic);
+    for (int d = 0; d < 2; d++) {
+        fprintf(out, "  %s %12.6f GB, kernel %12.6f GB", d ? "rx" : "tx", (double)ours[d] / 1e9,
+                (double)kernel[d] / 1e9);
+        if (ours[d] > 1000000) /* below that acknowledgements and headers are all there is to compare */
+            fprintf(out, " (%+6.2f %%)", 100 * ((double)kernel[d] - (double)ours[d]) / (double)ours[d]);
+        else
+            fprintf(out, " %10s", "");
+    }
+    fputc('\n', out);
+}
+
+void output_nics(FILE *out, const struct row *r)
+{
+    fprintf(out, "\nBytes per NIC: payload as hawser counts it; frames as the kernel counts them, headers included\n");
+    for (size_t i = 0; i < r->sum.n_own; i++)
+        nic_line(out, "here", &r->sum.own[i]);
+    for (size_t i = 0; i < r->sum.n_peer; i++)
+        nic_line(out, "there", &r->sum.peer[i]);
+}
+
+static void json_nics(struct hw_json *j, const struct row *r)
+{
+    hw_json_array(j, "per_nic");
+    for (size_t i = 0; i < r->sum.n_own; i++) {
+        const struct tp_nic *n = &r->sum.own[i];
+        hw_json_object(j, NULL);
+        hw_json_str(j, "nic", n->nic);
+        hw_json_str(j, "peer_nic", r->peer_nic[i][0] ? r->peer_nic[i] : NULL);
+        hw_json_u64(j, "tx_bytes", n->tx_bytes);
+        hw_json_u64(j, "rx_bytes", n->rx_bytes);
+        hw_json_u64(j, "kernel_tx_bytes", n->kernel_tx_bytes);
+        hw_json_u64(j, "kernel_rx_bytes", n->kernel_rx_bytes);
+        hw_json_u64(j, "lost", r->lost[i]);
+        hw_json_u64(j, "channels", r->nic_channels[i]);
+        hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);
+        hw_json_u64(j, "kernel_bytes", n->kernel_tx_bytes + n->kernel_rx_bytes);
+        hw_json_double(j, "GBps",
+                       r->sum.seconds > 0 ? (double)(n->tx_bytes + n->rx_bytes) / 1e9 / r->sum.seconds : NAN);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+}
+
+/* The histogram's filled buckets, evenly merged down to HIST_POINTS by rank: [us, count]. */
+static void json_hist(struct hw_json *j, const struct hw_hist *h)
+{
+    hw_json_array(j, "hist_us");
+    /* Quantiles see the buckets without knowing their layout: each step of 1/200 of the ranks is one point, and equal
+     * values are merged. */
+    uint64_t done = 0;
+    for (int i = 1; i <= HIST_POINTS && h->n;) {
+        uint64_t v = hw_hist_quantile(h, (double)i / HIST_POINTS);
+        do {
+            i++;
+        } while (i <= HIST_POINTS && hw_hist_quantile(h, (double)i / HIST_POINTS) == v);
+        uint64_t upto = i > HIST_POINTS ? h->n : (uint64_t)ceil((double)(i - 1) / HIST_POINTS * (double)h->n);
+        if (upto == done)
+            continue;
+        hw_json_array(j, NULL);
+        hw_json_double(j, NULL, (double)v / 1e3);
+        hw_json_u64(j, NULL, upto - done);
+        hw_json_end(j);
+        done = upto;
+    }
+    hw_json_end(j);
+}
+
+int output_json(FILE *out, const struct row *r)
+{
+    struct hw_json j;
+    hw_json_init(&j, out);
+    hw_json_object(&j, NULL);
+    hw_json_str(&j, "schema", "hawser-bench-1");
+    hw_json_str(&j, "op", r->op);
+    hw_json_str(&j, "mem", "host");
+    hw_json_u64(&j, "size", r->size);
+    hw_json_u64(&j, "iters", r->iters);
+    hw_json_u64(&j, "channels", r->channels);
+    hw_json_str(&j, "nics", r->nics);
+    hw_json_double(&j, "GBps", r->GBps);
+    hw_json_double(&j, "p50_us", r->p50_us);
+    hw_json_double(&j, "p99_us", r->p99_us);
+    hw_json_double(&j, "p999_us", r->p999_us);
+    hw_json_double(&j, "cpu_s_per_GB", r->cpu_s_per_GB);
+    hw_json_double(&j, "peer_cpu_s_per_GB", r->peer_cpu_s_per_GB);
+    hw_json_u64(&j, "verified_bytes", r->sum.verified);
+    hw_json_u64(&j, "bad_bytes", r->sum.bad);
+    hw_json_double(&j, "raw_GBps", r->raw_GBps);
+    hw_json_double(&j, "ratio_raw", r->ratio_raw);
+    json_nics(&j, r);
+    hw_json_u64(&j, "lost_channels", r->lost_channels);
+    hw_json_u64(&j, "depth", r->depth);
+    if (r->chunk)
+        hw_json_u64(&j, "chunk", r->chunk);
+    else
+        hw_json_null(&j, "chunk");
+    if (r->window)
+        hw_json_u64(&j, "window", r->window);
+    else
+        hw_json_null(&j, "window");
+    hw_json_double(&j, "seconds", r->sum.seconds);
+    if (r->raw_streams)
+        hw_json_u64(&j, "raw_streams", r->raw_streams);
+    else
+        hw_json_null(&j, "raw_streams");
+    hw_json_double(&j, "raw_cpu_s_per_GB", r->raw_cpu_s_per_GB);
+    hw_json_double(&j, "raw_peer_cpu_s_per_GB", r->raw_peer_cpu_s_per_GB);
+    hw_json_double(&j, "raw_pingpong_spin_us", r->raw_spin_us);
+    hw_json_double(&j, "raw_pingpong_block_us", r->raw_block_us);
+    json_hist(&j, r->m->hist);
+    hw_json_array(&j, "timeline");
+    for (size_t i = 0; i < r->m->n_points; i++) {
+        const struct timeline_point *p = &r->m->points[i];
+        hw_json_object(&j, NULL);
+        hw_json_double(&j, "t_s", p->t_s);
+        hw_json_str(&j, "nic", r->m->names[p->nic]);
+        hw_json_double(&j, "GBps", p->GBps);
+        hw_json_end(&j);
+    }
+    hw_json_end(&j);
+    hw_json_array(&j, "faults");
+    for (size_t i = 0; i < r->m->n_faults; i++) {
+        hw_json_object(&j, NULL);
+        hw_json_double(&j, "t_s", r->m->faults[i].t_s);
+        hw_json_str(&j, "text", r->m->faults[i].text);
+        hw_json_end(&j);
+    }
+    hw_json_end(&j);
+    hw_json_end(&j);
+    int rc = hw_json_finish(&j);
+    return rc < 0 ? hw_wrap(rc, "writing the JSON line") : 0;
+}
+
+void output_progress(const char *fmt, ...)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\033[K", stderr);
+    if (fmt) {
+        va_list ap;
+        va_start(ap, fmt);
+        vfprintf(stderr, fmt, ap);
+        va_end(ap);
+    }
+    fflush(stderr);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What bench says: a table that grows line by line, a progress line, JSON lines. */
+#ifndef HW_TOOL_OUTPUT_H
+#define HW_TOOL_OUTPUT_H
+
+#include "tool/measure.h"
+
+#include <stdio.h>
+
+/* One finished measurement. NAN: not measured (null in JSON, "-" in the table). */
+struct row {
+    const char *op;
+    uint64_t size, iters;
+    uint32_t channels, depth;
+    char nics[256];
+    double GBps, p50_us, p99_us, p999_us;
+    double cpu_s_per_GB, peer_cpu_s_per_GB;
+    double raw_GBps, ratio_raw, raw_cpu_s_per_GB, raw_peer_cpu_s_per_GB, raw_spin_us, raw_block_us;
+    uint32_t raw_streams;
+    uint64_t chunk, window; /* 0: the library's own */
+    uint64_t lost_channels;
+    struct measure_sum sum;
+    char peer_nic[TP_MAX_NICS][HAWSER_NIC_NAME]; /* beside sum.own */
+    uint64_t lost[TP_MAX_NICS];                  /* beside sum.own */
+    uint32_t nic_channels[TP_MAX_NICS];
+    const struct measure *m; /* histogram, timeline and faults */
+};
+
+const char *output_op_name(enum tp_op op);
+void output_table_head(FILE *out);
+void output_table_row(FILE *out, const struct row *r);
+/* Our bytes and the kernel's for each NIC of both sides, with the difference. */
+void output_nics(FILE *out, const struct row *r);
+/* One line of the JSON file, schema hawser-bench-1. -EIO. */
+int output_json(FILE *out, const struct row *r);
+/* A line that overwrites itself on stderr, if that is a terminal; NULL clears it. */
+void output_progress(const char *fmt, ...) HW_PRINTF(1, 2);
+
+#endif
