@@ -40,8 +40,7 @@ lint:
 
 fuzz:
 	@scripts/deps.sh ci
-	@CC=clang $(MAKE) --no-print-directory BUILD=build-fuzz MESONFLAGS="-Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false" all
-	@scripts/fuzz.sh build-fuzz $(FUZZ_RUNS)
+	@fuzz/run -runs=$(FUZZ_RUNS)
 
 install: all
 	@meson install -C $(BUILD) --no-rebuild
