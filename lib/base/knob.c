@@ -25,7 +25,7 @@ struct knob {
 #define MIB        (1ull << 20)
 #define GIB        (1ull << 30)
 #define MINUTES(n) ((n)*60000ull)
-#define DAYS(n)    MINUTES((n)*24 * 60)
+#define DAYS(n)    MINUTES((n)*24ull * 60)
 #define AT(field)  offsetof(struct hw_knobs, field)
 
 /* clang-format off */
@@ -99,7 +99,9 @@ static size_t distance(const char *a, const char *b)
         row[j] = j;
     for (; *a; a++) {
         size_t diagonal = row[0]++;
-        char c = *a == '-' ? '_' : *a;
+        char c = *a;
+        if (c == '-')
+            c = '_';
         if (c >= 'A' && c <= 'Z')
             c = (char)(c - 'A' + 'a');
         for (size_t j = 1; j <= n; j++) {

@@ -113,7 +113,8 @@ static size_t check_any(const unsigned char *p, size_t blocks, uint64_t key, uin
     return check_body(p, blocks, key, n);
 }
 
-#if defined(__x86_64__)
+/* HW_PATTERN_PLAIN: for the test of what machines without AVX2 run. */
+#if defined(__x86_64__) && !defined(HW_PATTERN_PLAIN)
 __attribute__((target("avx2"))) static void fill_avx2(unsigned char *p, size_t blocks, uint64_t key, uint64_t n)
 {
     fill_body(p, blocks, key, n);
@@ -125,11 +126,9 @@ __attribute__((target("avx2"))) static size_t check_avx2(const unsigned char *p,
     return check_body(p, blocks, key, n);
 }
 
-#define HAVE_AVX2 __builtin_cpu_supports("avx2")
+#define BEST(name) (__builtin_cpu_supports("avx2") ? name##_avx2 : name##_any)
 #else
-#define HAVE_AVX2  0
-#define fill_avx2  fill_any
-#define check_avx2 check_any
+#define BEST(name) name##_any
 #endif
 
 /* Vectors are stored as they are: on a big-endian machine every word is made alone. */
@@ -146,10 +145,7 @@ void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos)
     for (; len > 0 && pos % 8 != 0; len--)
         *p++ = byte_at(key, pos++);
     blocks = WHOLE_BLOCKS(len);
-    if (HAVE_AVX2)
-        fill_avx2(p, blocks, key, pos / 8);
-    else
-        fill_any(p, blocks, key, pos / 8);
+    BEST(fill)(p, blocks, key, pos / 8);
     p += blocks * BLOCK;
     pos += blocks * BLOCK;
     len -= blocks * BLOCK;
@@ -186,11 +182,8 @@ uint64_t hw_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t p
         return 0;
     check_bytes(&f, p, 0, at, key, pos);
     while (WHOLE_BLOCKS(len - at) > 0) {
-        size_t blocks = WHOLE_BLOCKS(len - at), good;
-        if (HAVE_AVX2)
-            good = check_avx2(p + at, blocks, key, (pos + at) / 8);
-        else
-            good = check_any(p + at, blocks, key, (pos + at) / 8);
+        size_t blocks = WHOLE_BLOCKS(len - at);
+        size_t good = BEST(check)(p + at, blocks, key, (pos + at) / 8);
         at += good * BLOCK;
         if (good < blocks) {
             check_bytes(&f, p, at, BLOCK, key, pos);
