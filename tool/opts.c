@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/opts.h"
 
+#include "base/knob.h"
 #include "base/size.h"
 
 #include <fcntl.h>
@@ -178,6 +179,18 @@ int opts_nics(const char *text)
 
 int common_knob(struct common *c, const char *name, const char *value)
 {
+    /* tried on a scratch table, so that a bad one is wrong usage and not a failure later */
+    struct hw_knobs scratch = {0};
+    char word[64];
+    const char *eq = strchr(name, '=');
+    size_t len = value ? strlen(name) : (size_t)(eq - name);
+    if (len >= sizeof word)
+        return hw_fail(-EINVAL, "there is no knob '%s'", name);
+    memcpy(word, name, len);
+    word[len] = 0;
+    int rc = hw_knob_set(&scratch, word, value ? value : eq + 1);
+    if (rc < 0)
+        return rc;
     if (c->n_knobs == COMMON_MAX_KNOBS)
         return hw_fail(-E2BIG, "more than %d knobs", COMMON_MAX_KNOBS);
     char *s = NULL;

@@ -69,7 +69,7 @@ struct common {
 
 /* Takes option id if it is a common one: 1 taken, 0 not one of them, -EINVAL with hw_error(). */
 int common_option(struct common *c, int id, const char *arg);
-/* Adds "name=value" as --knob would. -E2BIG, -ENOMEM. */
+/* Adds knob name with value as --knob would (value NULL: name is "NAME=VALUE"). -EINVAL, -E2BIG, -ENOMEM. */
 int common_knob(struct common *c, const char *name, const char *value);
 /* Reads the key file and opens a context. 0 or -errno with hw_error(). */
 int common_open(struct common *c, hawser **out);
