@@ -23,10 +23,11 @@ static const char style[] =
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n"
     "*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--ink);"
     "font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"Noto Sans\",\"DejaVu Sans\",sans-serif}\n"
-    "main{max-width:1000px;margin:0 auto;padding:28px 20px 40px}h1{font-size:24px;margin:0;letter-spacing:-.01em}"
+    "main{max-width:1120px;margin:0 auto;padding:28px 20px 40px}h1{font-size:24px;margin:0;letter-spacing:-.01em}"
     "h2{font-size:16px;margin:0}.sub{margin:2px 0 20px;color:var(--soft);overflow-wrap:anywhere}\n"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(168px,1fr));gap:12px;margin:0 0 16px}"
-    ".card,figure,.sheet{background:var(--card);border:1px solid var(--rule);border-radius:10px}.card{padding:12px "
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(144px,1fr));gap:12px;margin:0 0 16px}"
+    ".card,figure,.sheet{background:var(--card);border:1px solid "
+    "var(--rule);border-radius:10px}.card{margin:0;padding:12px "
     "14px}"
     ".card dt{font-size:12px;color:var(--soft)}.card dd{margin:0;font-size:26px;font-weight:650;line-height:1.25;"
     "font-variant-numeric:tabular-nums}.card dd small{font-size:15px;font-weight:500}.card p{margin:2px 0 0;"
@@ -38,15 +39,18 @@ static const char style[] =
     ".faults{margin:6px 0 0;padding-left:26px;font-size:13px;columns:2 260px}.faults "
     "b{font-variant-numeric:tabular-nums}"
     "\n"
+    ".faults.plain{list-style:none;padding-left:4px}\n"
     "svg text{font-size:12px;fill:var(--soft)}svg .mid{text-anchor:middle}svg .end{text-anchor:end}"
     "svg .unit{font-size:12px}svg .marktext{fill:var(--mark);font-weight:600}.grid{stroke:var(--grid)}"
     ".axis{stroke:var(--soft)}.mark{stroke:var(--mark);stroke-dasharray:4 3}.badge{fill:var(--card);stroke:var(--mark)}"
     "svg .badgetext{fill:var(--mark);font-size:11px;font-weight:600}\n"
     ".line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}.area{fill:var(--c);opacity:.45}"
-    ".dot{fill:var(--c);stroke:var(--card);stroke-width:1}.raw{stroke-dasharray:6 4}.dot.raw{stroke-dasharray:none;"
+    ".edge{stroke-width:1.2}.bar{fill:var(--c)}.bar.raw{fill:var(--card);stroke:var(--c);stroke-width:1.5;"
+    "stroke-dasharray:6 4}.dot{fill:var(--c);stroke:var(--card);stroke-width:1}.raw{stroke-dasharray:6 "
+    "4}.dot.raw{stroke-dasharray:none;"
     "fill:var(--card);stroke:var(--c);stroke-width:1.6}\n"
     ".sheet{margin:0 0 16px;padding:16px 18px;overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px;"
-    "margin-top:8px;font-variant-numeric:tabular-nums}th,td{padding:5px 9px;text-align:right;white-space:nowrap;"
+    "margin-top:8px;font-variant-numeric:tabular-nums}th,td{padding:5px 6px;text-align:right;white-space:nowrap;"
     "border-bottom:1px solid var(--rule)}th{color:var(--soft);font-weight:600;vertical-align:bottom}"
     "tr:last-child td{border-bottom:0}.t{text-align:left}th:first-child,td:first-child{padding-left:0}"
     "footer{color:var(--soft);font-size:12px}\n";
@@ -131,6 +135,15 @@ static void headline(FILE *f, const struct rep *r)
         rep_text_us(s.fast->num[REP_P50], v, sizeof(v));
         card(f, "Latency, median", v, "", "", note);
     }
+    if (s.best && !isnan(s.best->num[REP_CPU]) && !isnan(s.best->num[REP_PEER_CPU])) {
+        double cpu = s.best->num[REP_CPU] + s.best->num[REP_PEER_CPU];
+        double raw = s.best->num[REP_RAW_CPU] + s.best->num[REP_RAW_PEER_CPU];
+        rep_text_num(cpu, v, sizeof(v));
+        rep_text_num(raw, size, sizeof(size));
+        snprintf(note, sizeof(note), isnan(raw) ? "both sides together" : "both sides together; plain sockets %s",
+                 size);
+        card(f, "CPU seconds per GB", v, "", "", note);
+    }
     if (s.some_verified) {
         char *unit;
         rep_text_bytes(s.verified, v, sizeof(v));
@@ -154,7 +167,7 @@ static void headline(FILE *f, const struct rep *r)
     }
     if (s.some_lost) {
         rep_text_count(s.lost, v, sizeof(v));
-        if (s.some_recovered) {
+        if (s.some_recovered && s.lost > 0) {
             rep_text_count(s.recovered, size, sizeof(size));
             snprintf(note, sizeof(note), "%s recovered", size);
         } else {
@@ -193,12 +206,14 @@ static const struct column columns[] = {
     {REP_P50, "p50", rep_text_us},
     {REP_P99, "p99", rep_text_us},
     {REP_P999, "p99.9", rep_text_us},
-    {REP_CPU, "CPU s/GB", rep_text_num},
-    {REP_PEER_CPU, "Peer CPU<br>s/GB", rep_text_num},
+    {REP_CPU, "CPU<br>s/GB", rep_text_num},
+    {REP_PEER_CPU, "Peer<br>s/GB", rep_text_num},
+    {REP_RAW_CPU, "Plain<br>s/GB", rep_text_num},
+    {REP_RAW_PEER_CPU, "its peer<br>s/GB", rep_text_num},
     {REP_VERIFIED, "Verified", rep_text_bytes},
-    {REP_BAD, "Bad bytes", rep_text_count},
+    {REP_BAD, "Bad<br>bytes", rep_text_count},
     {REP_LOST, "Lost<br>channels", rep_text_count},
-    {REP_RECOVERED, "Recovered", rep_text_count},
+    {REP_RECOVERED, "Re-<br>covered", rep_text_count},
 };
 
 static void text_cell(FILE *f, const char *text)
@@ -219,6 +234,59 @@ static void number_cell(FILE *f, double v, void (*fmt)(double v, char *buf, size
     fprintf(f, "<td%s>%s</td>", class, isnan(v) ? no_value : buf);
 }
 
+/* What is the same for every measurement is said once, above the table, instead of in a column. */
+static bool all_same_num(const struct rep *r, enum rep_num key)
+{
+    for (size_t i = 1; i < r->n_row; i++)
+        if (!(r->row[i].num[key] == r->row[0].num[key]))
+            return false;
+    return !isnan(r->row[0].num[key]);
+}
+
+static bool all_same_text(const struct rep *r, bool nics)
+{
+    for (size_t i = 0; i < r->n_row; i++) {
+        const char *a = nics ? r->row[0].nics : r->row[0].mem, *b = nics ? r->row[i].nics : r->row[i].mem;
+        if (!a || !b || strcmp(a, b) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, bool *nics)
+{
+    const char *between = "<p class=\"note\">Everywhere: ";
+    static const char *const word[] = {[REP_CHANNELS] = "channels per NIC",
+                                       [REP_DEPTH] = "in flight",
+                                       [REP_CHUNK] = "largest chunk",
+                                       [REP_WINDOW] = "requests a window"};
+    if (*mem && all_same_text(r, false)) {
+        fprintf(f, "%s", between);
+        svg_escape(f, r->row[0].mem, 40);
+        fputs(" memory", f);
+        between = " \u00b7 ";
+        *mem = false;
+    }
+    if (*nics && all_same_text(r, true)) {
+        fprintf(f, "%sNICs ", between);
+        svg_escape(f, r->row[0].nics, 200);
+        between = " \u00b7 ";
+        *nics = false;
+    }
+    for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++) {
+        enum rep_num key = columns[k].key;
+        char v[64];
+        if (key >= HW_ARRAY_LEN(word) || !word[key] || !show[k] || !all_same_num(r, key))
+            continue;
+        columns[k].fmt(r->row[0].num[key], v, sizeof(v));
+        fprintf(f, "%s%s %s", between, v, word[key]);
+        between = " \u00b7 ";
+        show[k] = false;
+    }
+    if (*between == ' ')
+        fputs("</p>\n", f);
+}
+
 static void results(FILE *f, const struct rep *r)
 {
     bool show[HW_ARRAY_LEN(columns)] = {false}, mem = false, nics = false;
@@ -228,8 +296,10 @@ static void results(FILE *f, const struct rep *r)
         mem |= r->row[i].mem != NULL;
         nics |= r->row[i].nics != NULL;
     }
-    fprintf(f, "<section class=\"sheet\"><h2>Results</h2>\n<table><thead><tr><th class=\"t\">Operation</th>%s%s",
-            mem ? "<th class=\"t\">Memory</th>" : "", nics ? "<th class=\"t\">NICs</th>" : "");
+    fputs("<section class=\"sheet\"><h2>Results</h2>\n", f);
+    common_line(f, r, show, &mem, &nics);
+    fprintf(f, "<table><thead><tr><th class=\"t\">Operation</th>%s%s", mem ? "<th class=\"t\">Memory</th>" : "",
+            nics ? "<th class=\"t\">NICs</th>" : "");
     for (size_t k = 0; k < HW_ARRAY_LEN(columns); k++)
         if (show[k]) /* a column that no measurement has is left out */
             fprintf(f, "<th>%s</th>", columns[k].head);

@@ -30,6 +30,8 @@ enum rep_num {
     REP_BAD,
     REP_RAW_GBPS,
     REP_RATIO,
+    REP_RAW_CPU,
+    REP_RAW_PEER_CPU,
     REP_LOST,
     REP_RECOVERED,
     REP_NUMS

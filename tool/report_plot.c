@@ -149,6 +149,33 @@ static size_t size_ticks(double lo, double hi, double *out, size_t cap)
     return n;
 }
 
+/* One size only makes no curve: a bar for each series and its rival. */
+static void draw_bars(FILE *f, const struct rep *r, const size_t *series, size_t shown, bool raws, double top,
+                      struct point *p)
+{
+    const double row = 26, wide = WIDTH - SVG_LEFT - 120;
+    struct svg s;
+    double y = 8;
+    svg_open(&s, f, WIDTH, row * (double)shown * (raws ? 2 : 1) + 12, 0,
+             "Throughput in GB/s, hawser and plain sockets");
+    for (size_t k = 0; k < shown; k++) {
+        size_t n = series_points(r, series, k, p);
+        for (int raw = 0; n && raw < 1 + raws; raw++) {
+            double v = raw ? p[0].raw : p[0].y, w = top > 0 ? v / top * wide : 0;
+            char text[40];
+            if (isnan(v))
+                continue;
+            rep_text_num(v, text, sizeof(text));
+            fprintf(f,
+                    "<rect class=\"bar c%zu%s\" x=\"4\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" rx=\"3\"/>"
+                    "<text x=\"%.1f\" y=\"%.1f\">%s GB/s</text>\n",
+                    k, raw ? " raw" : "", y, HW_MAX(w, 1.0), row - 8, HW_MAX(w, 1.0) + 12, y + 13, text);
+            y += row;
+        }
+    }
+    svg_close(&s);
+}
+
 int rep_plot_throughput(FILE *f, const struct rep *r)
 {
     size_t *series = calloc(r->n_row, sizeof(*series)), n_series = 0, n_raw = 0;
@@ -186,7 +213,12 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
     if (n_series) {
         struct svg s;
         size_t shown = HW_MIN(n_series, (size_t)SVG_COLOURS);
-        figure_open(f, "Throughput by transfer size",
+        char title[64] = "Throughput by transfer size", size[40];
+        if (!(lo < hi)) {
+            rep_text_size(lo, size, sizeof(size));
+            snprintf(title, sizeof(title), "Throughput of %s transfers", size);
+        }
+        figure_open(f, title,
                     n_raw ? "Plain sockets (dashed): the same path and memory, measured in the same run." : NULL);
         fputs("<ul class=\"legend\">\n", f);
         for (size_t k = 0; k < shown; k++) {
@@ -201,15 +233,19 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             }
         }
         fputs("</ul>\n", f);
-        svg_open(&s, f, WIDTH, HEIGHT, 34, "Throughput in GB/s by transfer size, hawser and plain sockets");
-        s.x = (struct svg_scale){.lo = lo < hi ? lo : lo / 2, .hi = lo < hi ? hi : hi * 2, .log = true};
-        size_t n = y_from_zero(&s, top, ticks, HW_ARRAY_LEN(ticks));
-        svg_axis_y(&s, ticks, n, fmt_plain, "GB/s");
-        n = lo < hi ? size_ticks(lo, hi, ticks, HW_ARRAY_LEN(ticks)) : (ticks[0] = lo, (size_t)1);
-        svg_axis_x(&s, ticks, n, rep_text_size, "bytes per transfer");
-        for (size_t k = 0; k < shown; k++)
-            draw_series(&s, p, series_points(r, series, k, p), k, xs, ys);
-        svg_close(&s);
+        if (lo < hi) {
+            svg_open(&s, f, WIDTH, HEIGHT, 34, "Throughput in GB/s by transfer size, hawser and plain sockets");
+            s.x = (struct svg_scale){.lo = lo, .hi = hi, .log = true};
+            size_t n = y_from_zero(&s, top, ticks, HW_ARRAY_LEN(ticks));
+            svg_axis_y(&s, ticks, n, fmt_plain, "GB/s");
+            n = size_ticks(lo, hi, ticks, HW_ARRAY_LEN(ticks));
+            svg_axis_x(&s, ticks, n, rep_text_size, "bytes per transfer");
+            for (size_t k = 0; k < shown; k++)
+                draw_series(&s, p, series_points(r, series, k, p), k, xs, ys);
+            svg_close(&s);
+        } else {
+            draw_bars(f, r, series, shown, n_raw > 0, top, p);
+        }
         if (shown < n_series)
             fprintf(f, "<p class=\"note\">%zu more series are in the table only.</p>\n", n_series - shown);
         fputs("</figure>\n", f);
@@ -227,7 +263,7 @@ static void latency_curve(struct svg *s, const struct rep_row *r, size_t colour,
 {
     double sum = 0, at = 0;
     size_t k = 0;
-    char class[16];
+    char class[32];
     for (size_t i = 0; i < r->n_bin; i++)
         sum += r->bin[i].count;
     for (size_t i = 0; i < r->n_bin; i++) {
@@ -274,7 +310,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     figure_open(f, "Latency distribution", "How many of the transfers took no longer than that.");
     fputs("<ul class=\"legend\">\n", f);
     for (size_t i = 0; i < n_pick; i++) {
-        char class[16], text[256], name[128], size[40], p50[40], p99[40];
+        char class[32], text[256], name[128], size[40], p50[40], p99[40];
         snprintf(class, sizeof(class), "c%zu", i);
         rep_series_name(r, pick[i], name, sizeof(name));
         rep_text_size(pick[i]->num[REP_SIZE], size, sizeof(size));
@@ -422,13 +458,13 @@ static void draw_faults(struct svg *s, const struct rep_row *r, struct flag *p, 
             svg_badge(s, r->fault[i].t, (double)p[i].lane, i + 1);
 }
 
-static void fault_list(FILE *f, const struct rep_row *r)
+static void fault_list(FILE *f, const struct rep_row *r, bool numbered)
 {
     if (!r->n_fault)
         return;
-    fputs("<ol class=\"faults\">\n", f);
+    fprintf(f, "<ol class=\"faults%s\">\n", numbered ? "" : " plain");
     for (size_t i = 0; i < r->n_fault; i++) {
-        fprintf(f, "<li><b>%.2f s</b> ", r->fault[i].t);
+        fprintf(f, r->fault[i].t < 1e6 ? "<li><b>%.2f s</b> " : "<li><b>%.4g s</b> ", r->fault[i].t);
         svg_escape(f, r->fault[i].text ? r->fault[i].text : "fault", 0);
         fputs("</li>\n", f);
     }
@@ -471,7 +507,7 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     fputs("</ul>\n", f);
 
     /* the marks' places depend on the x scale only, and the plot's top on their lanes */
-    struct svg probe = {.left = 52, .right = WIDTH - 20};
+    struct svg probe = {.left = SVG_LEFT, .right = WIDTH - SVG_RIGHT};
     probe.x.lo = HW_MIN(0.0, g.t[0]);
     probe.x.hi = g.n > 1 ? g.t[g.n - 1] : g.t[0] + 1;
     size_t lanes = 0;
@@ -500,13 +536,14 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
             sum[i] += g.v[k * g.n + i];
         snprintf(class, sizeof(class), "c%zu", k % SVG_COLOURS);
         svg_area(&s, g.t, below, sum, g.n, class);
+        snprintf(class, sizeof(class), "edge c%zu", k % SVG_COLOURS);
         svg_line(&s, g.t, sum, g.n, class);
         if (g.n == 1)
             svg_dot(&s, g.t[0], sum[0], class, row->name[k]);
     }
     draw_faults(&s, row, flags, labels);
     svg_close(&s);
-    fault_list(f, row);
+    fault_list(f, row, !labels);
     fputs("</figure>\n", f);
     free(flags);
     free(sum);

@@ -6,6 +6,13 @@
 
 #define LABEL_PX 7.0 /* of one character at 12 px, on the wide side for the usual sans-serif fonts */
 
+/* U+202A to U+202E and U+2066 to U+2069 turn the direction of all that follows. */
+static bool reorders(const unsigned char *p)
+{
+    return p[0] == 0xe2 &&
+           ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) || (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
+}
+
 void svg_escape(FILE *f, const char *text, size_t max)
 {
     size_t n = 0;
@@ -13,6 +20,11 @@ void svg_escape(FILE *f, const char *text, size_t max)
         if (max && (*p & 0xc0) != 0x80 && n++ == max) { /* a character begins; 10xxxxxx continues one */
             fputs("\u2026", f);
             return;
+        }
+        if (reorders(p)) {
+            fputs("\ufffd", f);
+            p += 2;
+            continue;
         }
         switch (*p) {
         case '&':
@@ -49,7 +61,7 @@ double svg_text_width(const char *text)
 
 void svg_open(struct svg *s, FILE *f, double w, double h, double top, const char *label)
 {
-    *s = (struct svg){.f = f, .w = w, .h = h, .left = 52, .right = w - 20, .top = top, .bottom = h - 46};
+    *s = (struct svg){.f = f, .w = w, .h = h, .left = SVG_LEFT, .right = w - SVG_RIGHT, .top = top, .bottom = h - 46};
     fprintf(f, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", w, h);
     svg_escape(f, label, 0);
     fputs("\">\n", f);
@@ -101,8 +113,10 @@ size_t svg_log_ticks(double lo, double hi, double *out, size_t cap)
 {
     static const double m[] = {1, 2, 5};
     size_t n = 0;
-    for (double p = pow(10, floor(log10(lo))); p <= hi && n < cap; p *= 10)
-        for (size_t i = 0; i < HW_ARRAY_LEN(m) && n < cap; i++)
+    double decades = ceil(log10(hi / lo)), step = pow(10, HW_MAX(1.0, ceil(decades / 12)));
+    size_t each = decades > 5 ? 1 : HW_ARRAY_LEN(m); /* over many decades the powers of ten are enough */
+    for (double p = pow(10, floor(log10(lo))); p <= hi && n < cap; p *= step)
+        for (size_t i = 0; i < each && n < cap; i++)
             if (p * m[i] >= lo * (1 - 1e-9) && p * m[i] <= hi * (1 + 1e-9))
                 out[n++] = p * m[i];
     return n;

@@ -11,6 +11,8 @@
 #include <stdio.h>
 
 #define SVG_COLOURS 8
+#define SVG_LEFT    52.0 /* from the drawing's edge to the plot's */
+#define SVG_RIGHT   30.0
 #define SVG_LANE    17.0 /* between two lanes of marks above a plot */
 #define SVG_BADGE   26.0 /* width of a badge */
 
