@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int cmd_help(int argc, char **argv);
 
@@ -20,51 +19,6 @@ static const struct command {
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
 };
-
-volatile sig_atomic_t tool_stop;
-
-static void on_signal(int sig)
-{
-    (void)sig;
-    tool_stop = 1;
-}
-
-void tool_catch_signals(void)
-{
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
-static void say(const char *cmd, const char *fmt, va_list ap)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K"); /* a progress line may stand there */
-    fprintf(stderr, "hawser%s%s: ", cmd ? " " : "", cmd ? cmd : "");
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-}
-
-int tool_usage(const char *cmd, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    say(cmd, fmt, ap);
-    va_end(ap);
-    fprintf(stderr, "Try `hawser help%s%s`.\n", cmd ? " " : "", cmd ? cmd : "");
-    return TOOL_USAGE;
-}
-
-int tool_fail(const char *cmd, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    say(cmd, fmt, ap);
-    va_end(ap);
-    return TOOL_FAILED;
-}
 
 static const struct command *find(const char *name)
 {

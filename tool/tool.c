@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/tool.h"
+
+#include <unistd.h>
+
+volatile sig_atomic_t tool_stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    tool_stop = 1;
+}
+
+void tool_catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void say(const char *cmd, const char *fmt, va_list ap)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K"); /* a progress line may stand there */
+    fprintf(stderr, "hawser%s%s: ", cmd ? " " : "", cmd ? cmd : "");
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
+int tool_usage(const char *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(cmd, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "Try `hawser help%s%s`.\n", cmd ? " " : "", cmd ? cmd : "");
+    return TOOL_USAGE;
+}
+
+int tool_fail(const char *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(cmd, fmt, ap);
+    va_end(ap);
+    return TOOL_FAILED;
+}
