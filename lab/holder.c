@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Labs without root. A process in a user namespace of its own holds the nodes' network namespaces as descriptors, and
+ * hands them (with the user namespace, and a route-netlink socket in each) to whoever of the same user connects to the
+ * abstract socket "hawser-lab/<uid>/<lab>". The kernel takes that name away with the process, and the namespaces with
+ * the last process in them: there are no files to go stale.
+ *
+ * The name also is the lock of `up` and `down`, for root's labs too: bound and not listening means "under way".
+ */
+#include "lab/lab_int.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PREFIX    "hawser-lab"
+#define ANSWER_MS 5000 /* to build the largest lab takes less; holder_open() meets one that is still being built */
+#define MAX_FDS   (1 + 2 * (HW_LAB_MAX_NODES + 1))
+
+/* The one message of the protocol; fds: user, then ns of each node (and the switch), then the sockets in the same
+ * order. */
+struct hello {
+    char magic[8];
+    uint32_t nodes, has_switch;
+};
+static const char magic[8] = "hwlab 1";
+
+/* What the holder tells hw_lab_up(). */
+struct verdict {
+    int rc;
+    char text[HW_ERR_TEXT];
+};
+
+static socklen_t address(const char *name, struct sockaddr_un *a)
+{
+    memset(a, 0, sizeof(*a));
+    a->sun_family = AF_UNIX;
+    int n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s/%u/%s", PREFIX, (unsigned)geteuid(), name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int holder_lock(const char *name, int *fd)
+{
+    struct sockaddr_un a;
+    socklen_t len = address(name, &a);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (s < 0)
+        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+    if (bind(s, (struct sockaddr *)&a, len) < 0) {
+        int rc = errno == EADDRINUSE ? -EBUSY : -errno;
+        hw_close(&s);
+        return hw_fail(rc, "taking the name @%s: %s", a.sun_path + 1, strerror(-rc));
+    }
+    *fd = s;
+    return 0;
+}
+
+/* Connects to a lab's process, which must be this user's. *pid: it, in this process's view. */
+static int dial(const char *name, pid_t *pid)
+{
+    struct sockaddr_un a;
+    socklen_t len = address(name, &a);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (s < 0)
+        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+    int rc = 0;
+    struct ucred c = {0};
+    socklen_t clen = sizeof(c);
+    struct timeval wait = {.tv_sec = ANSWER_MS / 1000};
+    (void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)); /* bounds connect() too */
+    (void)setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    if (connect(s, (struct sockaddr *)&a, len) < 0)
+        rc = hw_fail(errno == ECONNREFUSED ? -ENOENT : -errno, "there is no lab '%s'; `hawser lab up` makes one", name);
+    else if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &clen) < 0 || c.uid != geteuid() || c.pid <= 0)
+        rc = hw_fail(-EACCES, "the name @%s belongs to another user (%u): choose another lab name", a.sun_path + 1,
+                     c.uid);
+    if (rc < 0) {
+        hw_close(&s);
+        return rc;
+    }
+    *pid = c.pid;
+    return s;
+}
+
+/* ---- the process ---------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
+    int rc = n < 0 ? hw_fail(-errno, "writing %s: %s", path, strerror(errno)) : 0;
+    hw_close(&fd);
+    return rc;
+}
+
+static int enter_user_namespace(void)
+{
+    char map[64];
+    unsigned uid = geteuid(), gid = getegid();
+    /* A network namespace with it, as a home to come back to: it may never again enter the one that it comes from. */
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        return hw_fail(
+            errno == ENOSPC ? -EPERM : -errno,
+            "a lab needs root, or user namespaces, and making one failed (%s); run it as root, or allow them "
+            "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+            strerror(errno));
+    snprintf(map, sizeof(map), "0 %u 1", uid);
+    int rc = write_file("/proc/self/uid_map", map);
+    if (rc == 0)
+        rc = write_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): else gid_map is refused */
+    snprintf(map, sizeof(map), "0 %u 1", gid);
+    if (rc == 0)
+        rc = write_file("/proc/self/gid_map", map);
+    return rc;
+}
+
+static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
+{
+    int rc = enter_user_namespace();
+    if (rc < 0)
+        return rc;
+    l->user = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    if (l->user < 0)
+        return hw_fail(-errno, "opening /proc/self/ns/user: %s", strerror(errno));
+    for (unsigned i = 0; rc == 0 && i < spec->nodes; i++, l->nodes++)
+        rc = hw_netns_create_anonymous(&l->node[i].ns, &l->node[i].rt);
+    if (rc == 0 && spec->nodes > 2)
+        rc = hw_netns_create_anonymous(&l->sw.ns, &l->sw.rt);
+    if (rc == 0)
+        rc = lab_build(l, spec);
+    if (rc == -EPERM || rc == -EACCES)
+        return hw_wrap(rc, "this system gives user namespaces no rights (AppArmor's restriction, say); run it as root");
+    return rc;
+}
+
+/* Sends the whole lab to who has connected. A client that fails or stalls is its own problem. */
+static void hand_out(int to, const struct lab *l)
+{
+    struct hello m = {.nodes = l->nodes, .has_switch = l->sw.ns >= 0};
+    memcpy(m.magic, magic, sizeof(magic));
+    size_t spaces = l->nodes + m.has_switch, n = 1 + 2 * spaces;
+    int fds[MAX_FDS];
+    struct hw_rtnl rt[HW_LAB_MAX_NODES + 1];
+    fds[0] = l->user;
+    size_t made = 0;
+    for (; made < spaces; made++) {
+        int ns = made < l->nodes ? l->node[made].ns : l->sw.ns;
+        if (hw_netns_rtnl(ns, &rt[made]) < 0) /* a new one each, since answers to two clients would mix */
+            break;
+        fds[1 + made] = ns;
+        fds[1 + spaces + made] = rt[made].fd;
+    }
+    if (made == spaces) {
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fds))];
+        memset(control, 0, sizeof(control));
+        struct iovec iov = {&m, sizeof(m)};
+        struct msghdr h = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))};
+        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(n * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+        (void)sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    while (made > 0)
+        hw_rtnl_close(&rt[--made]);
+}
+
+static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int report)
+{
+    /* It outlives its starter: no terminal, no descriptors of others (a pipe that someone waits on, say), no signals.
+     */
+    struct verdict v = {0};
+    struct lab l;
+    lab_init(&l);
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "hawser-lab");
+    (void)!chdir("/");
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; i <= 2; i++)
+        (void)dup2(null, i);
+    lock = fcntl(lock, F_DUPFD_CLOEXEC, 100);
+    report = fcntl(report, F_DUPFD_CLOEXEC, 101);
+    if (lock < 0 || report < 0)
+        _exit(1);
+    (void)syscall(SYS_close_range, 3, HW_MIN(lock, report) - 1, 0);
+    int between = HW_MIN(lock, report) + 1, last = HW_MAX(lock, report);
+    if (between < last)
+        (void)syscall(SYS_close_range, between, last - 1, 0);
+    (void)syscall(SYS_close_range, last + 1, ~0u, 0);
+    for (int s = 1; s < NSIG; s++)
+        (void)signal(s, SIG_DFL);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    sigset_t none;
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+
+    /* Before anything is built, so that `down` can end this process from now on. */
+    if (listen(lock, 16) < 0)
+        v.rc = hw_fail(-errno, "listening for the lab's users: %s", strerror(errno));
+    if (v.rc == 0)
+        v.rc = holder_build(spec, &l);
+    if (v.rc < 0)
+        snprintf(v.text, sizeof(v.text), "%s", hw_error());
+    (void)!write(report, &v, sizeof(v));
+    hw_close(&report);
+    if (v.rc < 0)
+        _exit(1);
+    for (;;) {
+        int s = accept4(lock, NULL, NULL, SOCK_CLOEXEC);
+        if (s < 0) {
+            if (errno != EINTR && errno != ECONNABORTED)
+                (void)poll(NULL, 0, 100); /* out of descriptors or memory: no reason to spin, or to die */
+            continue;
+        }
+        struct ucred c;
+        socklen_t len = sizeof(c);
+        if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &len) == 0 && c.uid == geteuid())
+            hand_out(s, &l);
+        hw_close(&s);
+    }
+}
+
+int holder_start(const struct hw_lab_spec *spec, int lock)
+{
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+    /* Two forks: the holder is nobody's child, so that no program has to wait for it. */
+    pid_t pid = fork();
+    if (pid == 0) {
+        pid_t again = fork();
+        if (again == 0)
+            holder_main(spec, lock, p[1]);
+        _exit(again < 0 ? 1 : 0);
+    }
+    int rc = pid < 0 ? hw_fail(-errno, "starting the lab's process: %s", strerror(errno)) : 0;
+    hw_close(&p[1]);
+    if (pid > 0) {
+        struct verdict v;
+        ssize_t n;
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        do {
+            n = read(p[0], &v, sizeof(v));
+        } while (n < 0 && errno == EINTR);
+        if (n != (ssize_t)sizeof(v))
+            rc = hw_fail(-ECHILD, "the lab's process ended before the lab was ready");
+        else if (v.rc < 0)
+            rc = hw_fail_copy(v.rc, v.text);
+    }
+    hw_close(&p[0]);
+    return rc;
+}
+
+/* ---- its users ------------------------------------------------------------------------------ */
+
+static int receive(int s, struct lab *l)
+{
+    struct hello m;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    struct iovec iov = {&m, sizeof(m)};
+    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    ssize_t n;
+    do {
+        n = recvmsg(s, &h, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return hw_fail(-errno, "the lab's process does not answer: %s", strerror(errno));
+    int fds[MAX_FDS];
+    size_t count = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && count == 0) {
+            count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+        }
+    }
+    size_t spaces = n == (ssize_t)sizeof(m) ? (size_t)m.nodes + m.has_switch : 0;
+    if (n != (ssize_t)sizeof(m) || memcmp(m.magic, magic, sizeof(magic)) != 0 || m.nodes > HW_LAB_MAX_NODES ||
+        m.has_switch > 1 || count != 1 + 2 * spaces) {
+        while (count > 0)
+            hw_close(&fds[--count]);
+        return hw_fail(-EPROTO, "the lab's process answers in another language: it is of another version of hawser, or "
+                                "ended just now; `hawser lab down` ends it");
+    }
+    l->user = fds[0];
+    l->nodes = m.nodes;
+    for (size_t i = 0; i < spaces; i++) {
+        struct lab_ns *to = i < m.nodes ? &l->node[i] : &l->sw;
+        to->ns = fds[1 + i];
+        hw_rtnl_adopt(&to->rt, fds[1 + spaces + i]);
+    }
+    return 0;
+}
+
+int holder_open(const char *name, struct lab *l)
+{
+    pid_t pid;
+    int s = dial(name, &pid);
+    if (s < 0)
+        return s;
+    int rc = receive(s, l);
+    hw_close(&s);
+    return rc;
+}
+
+int holder_end(const char *name)
+{
+    pid_t pid;
+    int s = dial(name, &pid);
+    if (s == -ENOENT) { /* nobody listens: nothing there, or something under way? */
+        int fd;
+        int rc = holder_lock(name, &fd);
+        if (rc < 0)
+            return rc == -EBUSY ? -EAGAIN : rc;
+        hw_close(&fd);
+        return -ENOENT;
+    }
+    if (s < 0)
+        return s;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int rc = fd < 0 && errno != ESRCH ? hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno)) : 0;
+    /* It still listens now that the number is pinned: so the number is still its, and no newer process's. */
+    pid_t same = 0;
+    int again = fd < 0 ? -1 : dial(name, &same);
+    if (again >= 0 && same == pid) {
+        if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+            rc = hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
+        struct pollfd gone = {.fd = fd, .events = POLLIN};
+        if (rc == 0 && poll(&gone, 1, ANSWER_MS) == 0)
+            rc = hw_fail(-EBUSY, "the lab's process %d does not go", (int)pid);
+    }
+    hw_close(&again);
+    hw_close(&fd);
+    hw_close(&s);
+    return rc;
+}
+
+int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
+{
+    char want[64], line[512];
+    int len = snprintf(want, sizeof(want), " @%s/%u/", PREFIX, (unsigned)geteuid());
+    FILE *f = fopen("/proc/net/unix", "re");
+    if (!f)
+        return (int)n; /* no /proc: there is no lab of ours either */
+    while (fgets(line, sizeof(line), f)) {
+        const char *at = strstr(line, want);
+        unsigned flags = 0;
+        /* "address: refs protocol flags type state inode path"; 0x10000 is __SO_ACCEPTCON: it listens */
+        if (!at || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000))
+            continue;
+        if (n < cap)
+            snprintf(out[n], sizeof(out[n]), "%.*s", (int)strcspn(at + len, "\n"), at + len);
+        n++;
+    }
+    fclose(f);
+    return (int)n;
+}

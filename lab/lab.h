@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node lab: a cluster out of one machine. Nodes are network namespaces named a, b, c, ... with n veth NICs each,
+ * eth0 to eth<n-1>; the NICs of one number make a rail, a network of its own: one veth pair between two nodes, a bridge
+ * in a hidden namespace ("switch") between more. NIC i of node k has 198.18.<i>.<k+1>/24 (RFC 2544's range for
+ * benchmarks, never routed).
+ *
+ * Nothing is written down: a lab is what the kernel has. Where the caller may (CAP_SYS_ADMIN), its namespaces are kept
+ * as `ip netns` keeps them, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Elsewhere a process of the
+ * caller's ("hawser-lab", see holder.c) keeps them inside a user namespace, until hw_lab_down() ends it; such a lab can
+ * be seen by the same user only. A name in the abstract socket namespace is the lock of both, and how the second is
+ * found.
+ */
+#ifndef HW_LAB_H
+#define HW_LAB_H
+
+#include "lab/rtnl.h"
+
+#include <sys/types.h>
+
+#define HW_LAB_DEFAULT   "lab"
+#define HW_LAB_NAME_MAX  32
+#define HW_LAB_MIN_NODES 2
+#define HW_LAB_MAX_NODES 26 /* a to z */
+#define HW_LAB_MAX_NICS  32
+
+struct hw_lab_spec {
+    const char *name;               /* letters, digits, '-' and '_', a letter or digit first; NULL: "lab" */
+    unsigned nodes;                 /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
+    unsigned nics;                  /* of each node; 1 to HW_LAB_MAX_NICS */
+    uint32_t mtu;                   /* 576 to 65535; 0: 1500 */
+    uint64_t rate[HW_LAB_MAX_NICS]; /* bits a second, of each rail, both ways; 0: no limit */
+};
+
+/* Makes a lab, all of it or (on an error) nothing. -EINVAL; -EEXIST where there is one of that name, or what a crash
+ * left of it; -EPERM where neither root's way nor a user namespace is allowed; -EBUSY where another up or down of it
+ * runs. */
+int hw_lab_up(const struct hw_lab_spec *spec);
+
+/* Takes a lab away: ends the processes in its nodes (SIGTERM, a second later SIGKILL), then the nodes. Works on what a
+ * crash left, and returns 0 where there is nothing. -EBUSY from inside that lab. */
+int hw_lab_down(const char *name);
+
+/* Starts argv (searched for in PATH) in a node, with /sys as it must look there. stdout_fd: its stdout, -1: the
+ * caller's. Stdin and stderr are the caller's, the signal mask is empty, descriptors that are not O_CLOEXEC are
+ * inherited. *pid is the command itself, a child of the caller's. -ENOENT for a node or command that there is not. */
+int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
+
+/* Turns the calling process, which must have one thread, into argv in a node. Returns only on errors: *cannot_run is
+ * true where the command and not the lab is the reason. warn (may be NULL) gets what is wrong and not fatal, before
+ * the command starts. */
+int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
+                bool *cannot_run);
+
+/* Sets a node's NIC up or down, at that node's end. The kernel keeps the address and puts its route back on up. */
+int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
+
+/* Sets the rate of a NIC in bits a second, both ways; 0: no limit. */
+int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate);
+
+/* "250mbit", "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case ignored) to bits a second, 64 kbit to 1 Tbit; "none"
+ * and "" are 0, no limit. -EINVAL echoing the text. */
+int hw_lab_parse_rate(const char *text, uint64_t *out);
+/* A list of rates into spec->rate: one for all of spec->nics, or one for each. -EINVAL. */
+int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec);
+/* "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
+char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
+/* "eth2" or "2" to 2. -EINVAL. */
+int hw_lab_parse_nic(const char *text, unsigned *nic);
+
+struct hw_lab_nic {
+    struct hw_rtnl_link link;
+    struct in_addr addr; /* 0: none */
+    uint64_t rate;       /* of its own sending; bits a second, 0: no limit */
+};
+
+struct hw_lab_node {
+    char name[8];
+    unsigned nics;
+    struct hw_lab_nic nic[HW_LAB_MAX_NICS];
+};
+
+struct hw_lab_info {
+    char name[HW_LAB_NAME_MAX + 1];
+    bool user; /* in a user namespace, kept by a process */
+    unsigned nodes;
+    struct hw_lab_node node[HW_LAB_MAX_NODES];
+};
+
+/* What a lab is now, as the kernel says. Large: not for the stack. -ENOENT, -EPERM. */
+int hw_lab_info(const char *name, struct hw_lab_info *out);
+/* Names of the labs that there are, whole or not; up to cap of them, in no order. Returns how many there are (perhaps
+ * more than cap), or -errno. */
+int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
+
+#endif

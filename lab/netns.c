@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lab/netns.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OWN_NS "/proc/thread-self/ns/net"
+
+bool hw_netns_privileged(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+    if (syscall(SYS_capget, &head, data) < 0)
+        return false;
+    uint32_t need = CAP_TO_MASK(CAP_SYS_ADMIN) | CAP_TO_MASK(CAP_NET_ADMIN); /* both below 32 */
+    return (data[0].effective & need) == need && access("/run", W_OK) == 0;
+}
+
+int hw_netns_prepare(void)
+{
+    if (mkdir(HW_NETNS_DIR, 0755) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making %s: %s", HW_NETNS_DIR, strerror(errno));
+    int dir = open(HW_NETNS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return hw_fail(-errno, "opening %s: %s", HW_NETNS_DIR, strerror(errno));
+    /* Two at once would mount it twice, and the upper mount would hide, and so keep, what lies in the lower one. */
+    while (flock(dir, LOCK_EX) < 0 && errno == EINTR)
+        ;
+    int rc = 0;
+    if (mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0) {
+        /* EINVAL: not a mount point yet, and only those can be shared. */
+        if (errno != EINVAL || mount(HW_NETNS_DIR, HW_NETNS_DIR, "none", MS_BIND | MS_REC, NULL) < 0 ||
+            mount("", HW_NETNS_DIR, "none", MS_SHARED | MS_REC, NULL) < 0)
+            rc = hw_fail(-errno, "making %s a shared mount: %s", HW_NETNS_DIR, strerror(errno));
+    }
+    hw_close(&dir);
+    return rc;
+}
+
+int hw_netns_own(void)
+{
+    int fd = open(OWN_NS, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? hw_fail(-errno, "opening %s: %s", OWN_NS, strerror(errno)) : fd;
+}
+
+/* In a fresh namespace: a socket, lo up, and (path not NULL) the bind mount that keeps it. */
+static int furnish(const char *path, int *ns, struct hw_rtnl *rt)
+{
+    struct hw_rtnl_link lo;
+    int rc = hw_netns_own();
+    if (rc < 0)
+        return rc;
+    *ns = rc;
+    rc = hw_rtnl_open(rt);
+    if (rc == 0)
+        rc = hw_rtnl_link_get(rt, "lo", &lo);
+    if (rc == 0)
+        rc = hw_rtnl_link_up(rt, lo.index, true);
+    if (rc == 0 && path && mount(OWN_NS, path, "none", MS_BIND, NULL) < 0)
+        rc = hw_fail(-errno, "keeping a network namespace at %s: %s", path, strerror(errno));
+    if (rc < 0) {
+        hw_rtnl_close(rt);
+        hw_close(ns);
+    }
+    return rc;
+}
+
+static int create(const char *path, int *ns, struct hw_rtnl *rt)
+{
+    int own = hw_netns_own();
+    if (own < 0)
+        return own;
+    int rc = 0;
+    if (unshare(CLONE_NEWNET) < 0)
+        rc = hw_fail(-errno, "making a network namespace: %s%s", strerror(errno),
+                     errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
+    if (rc == 0) {
+        rc = furnish(path, ns, rt);
+        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
+            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+    }
+    hw_close(&own);
+    return rc;
+}
+
+int hw_netns_create_anonymous(int *ns, struct hw_rtnl *rt)
+{
+    return create(NULL, ns, rt);
+}
+
+static int path_of(const char *name, char *path, size_t cap)
+{
+    int n = snprintf(path, cap, "%s/%s", HW_NETNS_DIR, name);
+    if (n < 0 || (size_t)n >= cap)
+        return hw_fail(-ENAMETOOLONG, "the namespace name %.64s... is too long", name);
+    return 0;
+}
+
+int hw_netns_create(const char *name, int *ns, struct hw_rtnl *rt)
+{
+    char path[128];
+    int rc = path_of(name, path, sizeof(path));
+    if (rc < 0)
+        return rc;
+    int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0)
+        return hw_fail(-errno, "making %s: %s", path, strerror(errno));
+    hw_close(&fd);
+    rc = create(path, ns, rt);
+    if (rc < 0)
+        (void)unlink(path);
+    return rc;
+}
+
+int hw_netns_open(const char *name, int *ns)
+{
+    char path[128];
+    int rc = path_of(name, path, sizeof(path));
+    if (rc < 0)
+        return rc;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hw_fail(-errno, "opening the namespace %s: %s", path, strerror(errno));
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0 || fs.f_type != NSFS_MAGIC) {
+        hw_close(&fd);
+        return hw_fail(-ENXIO, "%s is no namespace, only what a crash left of one", path);
+    }
+    *ns = fd;
+    return 0;
+}
+
+int hw_netns_remove(const char *name)
+{
+    char path[128];
+    int rc = path_of(name, path, sizeof(path));
+    if (rc < 0)
+        return rc;
+    while (umount2(path, MNT_DETACH) == 0)
+        ;
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL: (no longer) a mount point */
+        return hw_fail(-errno, "unmounting %s: %s", path, strerror(errno));
+    if (unlink(path) < 0 && errno != ENOENT)
+        return hw_fail(-errno, "removing %s: %s", path, strerror(errno));
+    return 0;
+}
+
+int hw_netns_rtnl(int ns, struct hw_rtnl *rt)
+{
+    int own = hw_netns_own();
+    if (own < 0)
+        return own;
+    int rc = 0;
+    if (setns(ns, CLONE_NEWNET) < 0) {
+        rc = hw_fail(-errno, "entering a network namespace: %s", strerror(errno));
+    } else {
+        rc = hw_rtnl_open(rt);
+        if (setns(own, CLONE_NEWNET) < 0)
+            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+    }
+    hw_close(&own);
+    return rc;
+}
+
+bool hw_netns_same(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+static bool is_in(pid_t pid, const struct stat *ns, size_t n)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    if (stat(path, &st) < 0) /* gone, a zombie, or not ours to look at */
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (st.st_dev == ns[i].st_dev && st.st_ino == ns[i].st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* Sends sig to every process in the namespaces. Returns how many there are. */
+static int signal_all(const struct stat *ns, size_t n, int sig)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return hw_fail(-errno, "opening /proc: %s", strerror(errno));
+    int found = 0;
+    const struct dirent *e;
+    while ((e = readdir(proc)) != NULL) {
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (pid == getpid() || !is_in(pid, ns, n))
+            continue;
+        int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        /* Looked at again now that the number is pinned: it might have become another process's. */
+        if (fd >= 0 && is_in(pid, ns, n)) {
+            found++;
+            if (sig)
+                (void)syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+        }
+        hw_close(&fd);
+    }
+    closedir(proc);
+    return found;
+}
+
+int hw_netns_kill(const int *ns, size_t n, int grace_ms)
+{
+    struct stat st[64];
+    if (n > HW_ARRAY_LEN(st))
+        return hw_fail(-E2BIG, "%zu namespaces at once, at most %zu", n, HW_ARRAY_LEN(st));
+    for (size_t i = 0; i < n; i++) {
+        if (fstat(ns[i], &st[i]) < 0)
+            return hw_fail(-errno, "looking at a namespace: %s", strerror(errno));
+    }
+    int first = signal_all(st, n, SIGTERM);
+    if (first <= 0)
+        return first;
+    uint64_t kill_at = hw_deadline(grace_ms), give_up = hw_deadline(grace_ms + 5000);
+    for (;;) {
+        int left = signal_all(st, n, hw_now() >= kill_at ? SIGKILL : 0);
+        if (left < 0)
+            return left;
+        if (left == 0)
+            return first;
+        if (hw_now() >= give_up)
+            return hw_fail(-EBUSY, "%d processes in the lab did not go, not even by SIGKILL", left);
+        (void)poll(NULL, 0, 10);
+    }
+}
+
+int hw_netns_join(int user, int net, int *sysfs_error, const char **step)
+{
+    *sysfs_error = 0;
+    if (user >= 0 && setns(user, CLONE_NEWUSER) < 0) {
+        *step = "entering the lab's user namespace";
+        return -errno;
+    }
+    if (setns(net, CLONE_NEWNET) < 0) {
+        *step = "entering the node's network namespace";
+        return -errno;
+    }
+    if (unshare(CLONE_NEWNS) < 0) {
+        *step = "making a mount namespace";
+        return -errno;
+    }
+    /* Slave: nothing done here shows outside, and what is unmounted outside (a namespace that goes) goes here too. */
+    if (mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0) {
+        *step = "making the mounts private";
+        return -errno;
+    }
+    /* Over the old one, which an unprivileged user could not unmount; a sysfs shows the namespace of who mounts it. */
+    if (mount("hawser", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        *sysfs_error = -errno;
+    return 0;
+}

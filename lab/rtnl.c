@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lab/rtnl.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define REQUEST_MAX 1024  /* the longest request made here is some 200 bytes */
+#define REPLY_MAX   32768 /* the most that the kernel puts in one datagram of a dump (net/netlink/af_netlink.c) */
+
+/* Called for each message that answers a request; returns 0 or -errno, which ends the talk. */
+typedef int (*reply_fn)(const struct nlmsghdr *h, void *arg);
+
+int hw_rtnl_open(struct hw_rtnl *r)
+{
+    r->seq = 0;
+    r->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (r->fd < 0)
+        return hw_fail(-errno, "opening a route-netlink socket: %s", strerror(errno));
+    /* Reasons in words, and no echo of the request; kernels before 4.12 know neither, and are as good without. */
+    int one = 1;
+    (void)setsockopt(r->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
+    (void)setsockopt(r->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
+    /* The kernel answers within its own call, but for a lost answer (ENOBUFS): nobody is to hang on that. */
+    struct timeval wait = {.tv_sec = 10};
+    (void)setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    return 0;
+}
+
+void hw_rtnl_adopt(struct hw_rtnl *r, int fd)
+{
+    r->fd = fd;
+    r->seq = 0;
+}
+
+void hw_rtnl_close(struct hw_rtnl *r)
+{
+    hw_close(&r->fd);
+}
+
+static struct nlmsghdr *request(void *buf, uint16_t type, uint16_t flags)
+{
+    memset(buf, 0, REQUEST_MAX);
+    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+    h->nlmsg_type = type;
+    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    return h;
+}
+
+/* The kernel's own words on why it refused, or NULL. */
+static const char *refusal(const struct nlmsghdr *h)
+{
+    const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
+    if (!(h->nlmsg_flags & NLM_F_ACK_TLVS))
+        return NULL;
+    size_t skip = sizeof(*e);
+    if (!(h->nlmsg_flags & NLM_F_CAPPED))
+        skip += mnl_nlmsg_get_payload_len(&e->msg);
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, skip)
+    {
+        if (mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG && mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
+            return mnl_attr_get_str(a);
+    }
+    return NULL;
+}
+
+/* Sends h and takes the answers, up to the acknowledgement or the end of a dump. what: for the error's text. */
+static int talk(struct hw_rtnl *r, struct nlmsghdr *h, reply_fn fn, void *arg, const char *what)
+{
+    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
+    if (!dump)
+        h->nlmsg_flags |= NLM_F_ACK;
+    h->nlmsg_seq = ++r->seq;
+
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    ssize_t n;
+    do {
+        n = sendto(r->fd, h, h->nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel));
+    } while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return hw_fail(-errno, "%s: sending to the kernel: %s", what, strerror(errno));
+
+    _Alignas(struct nlmsghdr) char buf[REPLY_MAX];
+    int rc = 0;
+    for (;;) {
+        n = recv(r->fd, buf, sizeof(buf), MSG_TRUNC);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
+        if ((size_t)n > sizeof(buf))
+            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %zu", what, n, sizeof(buf));
+        int left = (int)n;
+        const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
+        for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
+            if (m->nlmsg_seq != r->seq)
+                continue; /* the rest of an earlier dump that its reader gave up */
+            if (m->nlmsg_type == NLMSG_DONE)
+                return rc;
+            if (m->nlmsg_type == NLMSG_ERROR) {
+                const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
+                if (e->error == 0)
+                    return rc;
+                const char *why = refusal(m);
+                return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
+            }
+            if (rc == 0 && fn)
+                rc = fn(m, arg);
+        }
+    }
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+static struct nlmsghdr *link_request(void *buf, uint16_t type, uint16_t flags, int index)
+{
+    struct nlmsghdr *h = request(buf, type, flags);
+    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
+    i->ifi_family = AF_UNSPEC;
+    i->ifi_index = index;
+    return h;
+}
+
+static void link_parse(const struct nlmsghdr *h, struct hw_rtnl_link *l)
+{
+    const struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
+    *l = (struct hw_rtnl_link){.index = i->ifi_index,
+                               .up = i->ifi_flags & IFF_UP,
+                               .running = (i->ifi_flags & IFF_UP) && i->ifi_flags & IFF_RUNNING};
+    const struct nlattr *a, *k;
+    mnl_attr_for_each(a, h, sizeof(*i))
+    {
+        switch (mnl_attr_get_type(a)) {
+        case IFLA_IFNAME:
+            snprintf(l->name, sizeof(l->name), "%s", mnl_attr_get_str(a));
+            break;
+        case IFLA_MTU:
+            l->mtu = mnl_attr_get_u32(a);
+            break;
+        case IFLA_LINK:
+            l->peer = (int)mnl_attr_get_u32(a);
+            break;
+        case IFLA_MASTER:
+            l->master = (int)mnl_attr_get_u32(a);
+            break;
+        case IFLA_ADDRESS:
+            if (mnl_attr_get_payload_len(a) == sizeof(l->mac))
+                memcpy(l->mac, mnl_attr_get_payload(a), sizeof(l->mac));
+            break;
+        case IFLA_LINKINFO:
+            mnl_attr_for_each_nested(k, a)
+            {
+                if (mnl_attr_get_type(k) == IFLA_INFO_KIND)
+                    snprintf(l->kind, sizeof(l->kind), "%.*s", (int)mnl_attr_get_payload_len(k), mnl_attr_get_str(k));
+            }
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static int link_one(const struct nlmsghdr *h, void *arg)
+{
+    if (h->nlmsg_type == RTM_NEWLINK)
+        link_parse(h, arg);
+    return 0;
+}
+
+int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *out)
+{
+    char buf[REQUEST_MAX], what[64];
+    if (strlen(name) >= IFNAMSIZ)
+        return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
+    struct nlmsghdr *h = link_request(buf, RTM_GETLINK, 0, 0);
+    mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    snprintf(what, sizeof(what), "looking for the network device %s", name);
+    memset(out, 0, sizeof(*out));
+    return talk(r, h, link_one, out, what);
+}
+
+struct link_sink {
+    struct hw_rtnl_link *out;
+    size_t cap, n;
+};
+
+static int link_each(const struct nlmsghdr *h, void *arg)
+{
+    struct link_sink *s = arg;
+    if (h->nlmsg_type != RTM_NEWLINK)
+        return 0;
+    if (s->n < s->cap)
+        link_parse(h, &s->out[s->n]);
+    s->n++;
+    return 0;
+}
+
+int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap)
+{
+    char buf[REQUEST_MAX];
+    struct link_sink s = {.out = out, .cap = cap};
+    int rc = talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
+    return rc < 0 ? rc : (int)s.n;
+}
+
+int hw_rtnl_veth_add(struct hw_rtnl *r, const char *name, const char *peer_name, int peer_ns, uint32_t mtu)
+{
+    char buf[REQUEST_MAX], what[96];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
+    mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    if (mtu)
+        mnl_attr_put_u32(h, IFLA_MTU, mtu);
+    struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
+    mnl_attr_put_str(h, IFLA_INFO_KIND, "veth");
+    struct nlattr *data = mnl_attr_nest_start(h, IFLA_INFO_DATA);
+    struct nlattr *peer = mnl_attr_nest_start(h, VETH_INFO_PEER);
+    mnl_nlmsg_put_extra_header(h, sizeof(struct ifinfomsg)); /* the peer's own, then its attributes */
+    mnl_attr_put_strz(h, IFLA_IFNAME, peer_name);
+    if (mtu)
+        mnl_attr_put_u32(h, IFLA_MTU, mtu);
+    if (peer_ns >= 0)
+        mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)peer_ns);
+    mnl_attr_nest_end(h, peer);
+    mnl_attr_nest_end(h, data);
+    mnl_attr_nest_end(h, info);
+    snprintf(what, sizeof(what), "making the veth pair %s and %s", name, peer_name);
+    int rc = talk(r, h, NULL, NULL, what);
+    if (rc == -EOPNOTSUPP)
+        return hw_wrap(rc, "this kernel seems to lack veth (CONFIG_VETH, module veth)");
+    return rc;
+}
+
+int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
+{
+    char buf[REQUEST_MAX], what[64];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
+    mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    if (mtu)
+        mnl_attr_put_u32(h, IFLA_MTU, mtu);
+    struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
+    mnl_attr_put_str(h, IFLA_INFO_KIND, "bridge");
+    mnl_attr_nest_end(h, info);
+    snprintf(what, sizeof(what), "making the bridge %s", name);
+    int rc = talk(r, h, NULL, NULL, what);
+    if (rc == -EOPNOTSUPP)
+        return hw_wrap(rc, "this kernel seems to lack bridges (CONFIG_BRIDGE, module bridge)");
+    return rc;
+}
+
+int hw_rtnl_link_del(struct hw_rtnl *r, int index)
+{
+    char buf[REQUEST_MAX], what[64];
+    snprintf(what, sizeof(what), "deleting network device %d", index);
+    return talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
+}
+
+int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
+{
+    char buf[REQUEST_MAX], what[64];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
+    i->ifi_flags = up ? IFF_UP : 0;
+    i->ifi_change = IFF_UP;
+    snprintf(what, sizeof(what), "setting network device %d %s", index, up ? "up" : "down");
+    return talk(r, h, NULL, NULL, what);
+}
+
+int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
+{
+    char buf[REQUEST_MAX], what[64];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    mnl_attr_put_u32(h, IFLA_MTU, mtu);
+    snprintf(what, sizeof(what), "setting the MTU of network device %d to %u", index, mtu);
+    return talk(r, h, NULL, NULL, what);
+}
+
+int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
+{
+    char buf[REQUEST_MAX], what[64];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
+    snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
+    return talk(r, h, NULL, NULL, what);
+}
+
+int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
+{
+    char buf[REQUEST_MAX], what[96];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
+    return talk(r, h, NULL, NULL, what);
+}
+
+int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
+{
+    char buf[REQUEST_MAX], what[96];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
+    if (name)
+        mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    snprintf(what, sizeof(what), "moving network device %d to another namespace", index);
+    return talk(r, h, NULL, NULL, what);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned prefix)
+{
+    char buf[REQUEST_MAX], what[64];
+    struct nlmsghdr *h = request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
+    struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
+    a->ifa_family = AF_INET;
+    a->ifa_prefixlen = (uint8_t)prefix;
+    a->ifa_index = (uint32_t)index;
+    mnl_attr_put_u32(h, IFA_LOCAL, addr.s_addr);
+    mnl_attr_put_u32(h, IFA_ADDRESS, addr.s_addr);
+    snprintf(what, sizeof(what), "adding an address to network device %d", index);
+    return talk(r, h, NULL, NULL, what);
+}
+
+struct addr_find {
+    int index;
+    bool found;
+    struct in_addr addr;
+    unsigned prefix;
+};
+
+static int addr_each(const struct nlmsghdr *h, void *arg)
+{
+    struct addr_find *f = arg;
+    const struct ifaddrmsg *m = mnl_nlmsg_get_payload(h);
+    if (h->nlmsg_type != RTM_NEWADDR || f->found || (int)m->ifa_index != f->index)
+        return 0;
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, sizeof(*m))
+    {
+        if (mnl_attr_get_type(a) == IFA_LOCAL) {
+            f->addr.s_addr = mnl_attr_get_u32(a);
+            f->prefix = m->ifa_prefixlen;
+            f->found = true;
+        }
+    }
+    return 0;
+}
+
+int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigned *prefix)
+{
+    char buf[REQUEST_MAX];
+    struct nlmsghdr *h = request(buf, RTM_GETADDR, NLM_F_DUMP);
+    struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
+    a->ifa_family = AF_INET;
+    struct addr_find f = {.index = index};
+    int rc = talk(r, h, addr_each, &f, "listing addresses");
+    if (rc < 0)
+        return rc;
+    if (!f.found)
+        return hw_fail(-EADDRNOTAVAIL, "network device %d has no IPv4 address", index);
+    *addr = f.addr;
+    if (prefix)
+        *prefix = f.prefix;
+    return 0;
+}
+
+/* ---- the token bucket ----------------------------------------------------------------------- */
+
+#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the first one's */
+
+static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
+{
+    struct nlmsghdr *h = request(buf, type, flags);
+    struct tcmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
+    t->tcm_family = AF_UNSPEC;
+    t->tcm_ifindex = index;
+    t->tcm_parent = TC_H_ROOT;
+    return h;
+}
+
+struct tbf_find {
+    int index;
+    bool found;
+    uint64_t bytes; /* a second */
+};
+
+static int tbf_each(const struct nlmsghdr *h, void *arg)
+{
+    struct tbf_find *f = arg;
+    const struct tcmsg *t = mnl_nlmsg_get_payload(h);
+    if (h->nlmsg_type != RTM_NEWQDISC || t->tcm_ifindex != f->index || t->tcm_parent != TC_H_ROOT)
+        return 0;
+    const struct nlattr *a, *o;
+    bool tbf = false;
+    uint64_t rate = 0, rate64 = 0;
+    mnl_attr_for_each(a, h, sizeof(*t))
+    {
+        if (mnl_attr_get_type(a) == TCA_KIND)
+            tbf = strcmp(mnl_attr_get_str(a), "tbf") == 0;
+        if (mnl_attr_get_type(a) != TCA_OPTIONS || !tbf) /* the kernel puts the kind first */
+            continue;
+        mnl_attr_for_each_nested(o, a)
+        {
+            if (mnl_attr_get_type(o) == TCA_TBF_PARMS && mnl_attr_get_payload_len(o) >= sizeof(struct tc_tbf_qopt))
+                rate = ((const struct tc_tbf_qopt *)mnl_attr_get_payload(o))->rate.rate;
+            if (mnl_attr_get_type(o) == TCA_TBF_RATE64)
+                rate64 = mnl_attr_get_u64(o);
+        }
+    }
+    if (tbf) {
+        f->found = true;
+        f->bytes = HW_MAX(rate, rate64);
+    }
+    return 0;
+}
+
+static int tbf_find(struct hw_rtnl *r, int index, struct tbf_find *f)
+{
+    char buf[REQUEST_MAX];
+    *f = (struct tbf_find){.index = index};
+    return talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f, "listing queueing disciplines");
+}
+
+int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate)
+{
+    struct tbf_find f;
+    int rc = tbf_find(r, index, &f);
+    *rate = rc < 0 ? 0 : f.bytes * 8;
+    return rc;
+}
+
+int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst, uint32_t limit)
+{
+    char buf[REQUEST_MAX], what[64];
+    snprintf(what, sizeof(what), "setting the rate of network device %d", index);
+    if (rate == 0) {
+        struct tbf_find f;
+        int rc = tbf_find(r, index, &f);
+        if (rc < 0 || !f.found)
+            return rc;
+        return talk(r, qdisc_request(buf, RTM_DELQDISC, 0, index), NULL, NULL, what);
+    }
+    struct nlmsghdr *h = qdisc_request(buf, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, index);
+    ((struct tcmsg *)mnl_nlmsg_get_payload(h))->tcm_handle = TBF_HANDLE;
+    mnl_attr_put_strz(h, TCA_KIND, "tbf");
+    struct nlattr *options = mnl_attr_nest_start(h, TCA_OPTIONS);
+    uint64_t bytes = rate / 8;
+    /* Naming the link layer, and the burst in bytes, spares the tables of times by length that tbf_change() in
+     * net/sched/sch_tbf.c would ask for else. Rates of 2^32 bytes a second and more go into an attribute of their own.
+     */
+    struct tc_tbf_qopt q = {
+        .rate = {.linklayer = TC_LINKLAYER_ETHERNET, .rate = (uint32_t)HW_MIN(bytes, (uint64_t)UINT32_MAX)},
+        .limit = limit};
+    mnl_attr_put(h, TCA_TBF_PARMS, sizeof(q), &q);
+    mnl_attr_put_u32(h, TCA_TBF_BURST, burst);
+    if (bytes > UINT32_MAX)
+        mnl_attr_put_u64(h, TCA_TBF_RATE64, bytes);
+    mnl_attr_nest_end(h, options);
+    int rc = talk(r, h, NULL, NULL, what);
+    if (rc == -ENOENT)
+        return hw_wrap(rc, "this kernel seems to lack the token bucket (CONFIG_NET_SCH_TBF, module sch_tbf)");
+    return rc;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rtnetlink that labs and sandboxes need: links, addresses, a token bucket. A socket belongs to the network
+ * namespace that the calling thread was in when it was opened, and keeps working on it from anywhere.
+ */
+#ifndef HW_RTNL_H
+#define HW_RTNL_H
+
+#include "base/base.h"
+
+#include <net/if.h>
+#include <netinet/in.h>
+
+struct hw_rtnl {
+    int fd; /* -1: closed */
+    uint32_t seq;
+};
+
+struct hw_rtnl_link {
+    int index;
+    int peer;   /* a veth's other end: its index, in its own namespace; a VLAN's lower device; 0: none */
+    int master; /* the bridge it is a port of; 0: none */
+    uint32_t mtu;
+    bool up;      /* the administrator's wish */
+    bool running; /* and it has a carrier */
+    char name[IFNAMSIZ];
+    char kind[16]; /* "veth", "bridge", ...; empty for hardware and lo */
+    uint8_t mac[6];
+};
+
+/* Opens a socket in the calling thread's network namespace. */
+int hw_rtnl_open(struct hw_rtnl *r);
+/* Takes over a route-netlink socket made elsewhere (in another namespace, say). */
+void hw_rtnl_adopt(struct hw_rtnl *r, int fd);
+void hw_rtnl_close(struct hw_rtnl *r);
+
+/* Finds a link by name. -ENODEV. */
+int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *out);
+/* Fills up to cap links in the kernel's order. Returns how many there are (perhaps more than cap), or -errno. */
+int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap);
+
+/* Makes a veth pair with one end here and the other in peer_ns (-1: here too), both with this MTU (0: default). */
+int hw_rtnl_veth_add(struct hw_rtnl *r, const char *name, const char *peer_name, int peer_ns, uint32_t mtu);
+int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu);
+/* Deletes a link; a veth's other end goes with it. */
+int hw_rtnl_link_del(struct hw_rtnl *r, int index);
+
+int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up);
+int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu);
+int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master); /* master 0: leaves its bridge */
+/* The link must be down on old kernels (before 6.2). */
+int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name);
+/* Moves a link to the namespace behind ns, under a new name or (NULL) its own. It arrives down, with no addresses. */
+int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name);
+
+/* addr is in network order. -EEXIST where it has it already. */
+int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned prefix);
+/* The link's first IPv4 address; prefix may be NULL. -EADDRNOTAVAIL where it has none. */
+int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigned *prefix);
+
+/* Puts a token bucket at the link's root, or changes the one that is there. rate in bits a second, burst and limit
+ * in bytes. rate 0: takes it away; harmless where there is none. */
+int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst, uint32_t limit);
+/* The rate of the token bucket at the link's root in bits a second; 0: there is none. */
+int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate);
+
+#endif

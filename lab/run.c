@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs in a lab's nodes. */
+#include "lab/lab_int.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Opens the two namespaces that a program in a node needs. */
+static int open_spaces(const char *name, const char *node, int *user, int *net)
+{
+    struct lab l;
+    unsigned k;
+    int rc = lab_open_node(&name, node, &l, &k);
+    if (rc < 0)
+        return rc;
+    *user = l.user;
+    *net = l.node[k].ns;
+    l.user = l.node[k].ns = -1; /* theirs now */
+    lab_close(&l);
+    return 0;
+}
+
+int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
+                bool *cannot_run)
+{
+    int user, net, sysfs;
+    const char *step;
+    *cannot_run = false;
+    int rc = open_spaces(name, node, &user, &net);
+    if (rc < 0)
+        return rc;
+    rc = hw_netns_join(user, net, &sysfs, &step);
+    hw_close(&user);
+    hw_close(&net);
+    if (rc < 0)
+        return hw_fail(rc, "%s: %s", step, strerror(-rc));
+    if (sysfs < 0 && warn) {
+        char line[HW_ERR_TEXT];
+        snprintf(line, sizeof(line),
+                 "no /sys of the node's own (mounting it: %s): /sys/class/net shows another namespace",
+                 strerror(-sysfs));
+        warn(line);
+    }
+    (void)execvp(argv[0], argv);
+    *cannot_run = true;
+    return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
+}
+
+/* What a child that could not become the command says on its way out; on success the pipe closes without a word. */
+struct failure {
+    int rc;
+    const char *step; /* a constant of this program: the parent has it at the same place. NULL: the command itself */
+};
+
+static _Noreturn void child(char *const argv[], int user, int net, int stdout_fd, int report)
+{
+    struct failure f = {0};
+    int sysfs;
+    f.rc = hw_netns_join(user, net, &sysfs, &f.step); /* a caller of this function can do without the right /sys */
+    if (f.rc == 0 && stdout_fd >= 0) {
+        if (stdout_fd == STDOUT_FILENO) /* dup2() would leave it O_CLOEXEC */
+            (void)fcntl(stdout_fd, F_SETFD, 0);
+        else if (dup2(stdout_fd, STDOUT_FILENO) < 0) {
+            f.rc = -errno;
+            f.step = "taking its stdout";
+        }
+    }
+    if (f.rc == 0) {
+        (void)signal(SIGPIPE, SIG_DFL); /* execve() resets what the parent catches, not what it ignores, as tools do */
+        sigset_t none;
+        sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        (void)execvp(argv[0], argv);
+        f.rc = -errno;
+        f.step = NULL;
+    }
+    (void)!write(report, &f, sizeof(f));
+    _exit(127);
+}
+
+int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid)
+{
+    int user = -1, net = -1, p[2];
+    if (!argv || !argv[0])
+        return hw_fail(-EINVAL, "no command to run in node %s", node ? node : "");
+    int rc = open_spaces(name, node, &user, &net);
+    if (rc < 0)
+        return rc;
+    if (pipe2(p, O_CLOEXEC) < 0) {
+        rc = hw_fail(-errno, "making a pipe: %s", strerror(errno));
+        hw_close(&user);
+        hw_close(&net);
+        return rc;
+    }
+    pid_t c = fork();
+    if (c == 0)
+        child(argv, user, net, stdout_fd, p[1]);
+    if (c < 0)
+        rc = hw_fail(-errno, "starting a process: %s", strerror(errno));
+    hw_close(&p[1]);
+    hw_close(&user);
+    hw_close(&net);
+    if (c > 0) {
+        struct failure f;
+        ssize_t n;
+        do {
+            n = read(p[0], &f, sizeof(f));
+        } while (n < 0 && errno == EINTR);
+        if (n == (ssize_t)sizeof(f)) {
+            while (waitpid(c, NULL, 0) < 0 && errno == EINTR)
+                ;
+            if (f.step)
+                rc = hw_fail(f.rc, "running %s in node %s: %s: %s", argv[0], node, f.step, strerror(-f.rc));
+            else
+                rc = hw_fail(f.rc, "running %s in node %s: %s", argv[0], node, strerror(-f.rc));
+        } else {
+            *pid = c;
+        }
+    }
+    hw_close(&p[0]);
+    return rc;
+}
