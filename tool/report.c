@@ -194,7 +194,7 @@ static void fmt_ratio(double v, char *buf, size_t cap)
 
 static const struct column columns[] = {
     {REP_SIZE, "Size", rep_text_size},
-    {REP_ITERS, "Iterations", rep_text_count},
+    {REP_ITERS, "Iters", rep_text_count},
     {REP_CHANNELS, "Channels<br>per NIC", rep_text_count},
     {REP_DEPTH, "Depth", rep_text_count},
     {REP_CHUNK, "Chunk", rep_text_size},
