@@ -28,7 +28,7 @@ static const char *num(double v, int decimals, char *buf, size_t cap)
     if (isnan(v))
         snprintf(buf, cap, "-");
     else
-        snprintf(buf, cap, "%.*f", v >= 10000 ? 0 : decimals, v);
+        snprintf(buf, cap, "%.*f", v >= 10000 ? 0 : v > 0 && v < 0.01 ? decimals + 3 : decimals, v);
     return buf;
 }
 

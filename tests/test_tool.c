@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tool's parsers, its messages and its bookkeeping. */
+#include "tap.h"
+#include "tool/buffer.h"
+#include "tool/opts.h"
+#include "tool/output.h"
+#include "tool/stats.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void sizes(void)
+{
+    uint64_t v[8];
+    size_t n;
+    ok(opts_sizes("64MiB,1GiB", v, 8, &n) == 0 && n == 2 && v[0] == 64u << 20 && v[1] == 1u << 30, "a list of sizes");
+    ok(opts_sizes("1KiB:8KiB", v, 8, &n) == 0 && n == 4 && v[3] == 8192, "a range doubles");
+    ok(opts_sizes("1000:3000", v, 8, &n) == 0 && n == 3 && v[1] == 2000 && v[2] == 3000, "a range ends at its end");
+    ok(opts_sizes("0,4294967303", v, 8, &n) == 0 && n == 2 && v[0] == 0 && v[1] == 4294967303u, "0 and 2^32+7");
+    ok(opts_sizes("9223372036854775808:18446744073709551615", v, 8, &n) == 0 && n == 2 && v[1] == UINT64_MAX,
+       "a range at the very end does not wrap");
+    static const char *const bad[] = {"", ",", "1,", ",1", "1,,2", "0:8", "8:4", "1:2:3", "x", "1KiB:", ":1", "-1"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++)
+        ok(opts_sizes(bad[i], v, 8, &n) == -EINVAL && *hw_error(), "'%s' is refused: %s", bad[i], hw_error());
+    ok(opts_sizes("1:1KiB", v, 8, &n) == -E2BIG, "more sizes than there is room for");
+}
+
+static void hosts(void)
+{
+    static const struct {
+        const char *text, *host;
+        unsigned port; /* 0: refused */
+    } t[] = {{"node7", "node7", 1},
+             {"1.2.3.4:77", "1.2.3.4", 77},
+             {"fe80::1", "fe80::1", 1},
+             {"[fe80::1]", "fe80::1", 1},
+             {"[fe80::1]:65535", "fe80::1", 65535},
+             {"", "", 0},
+             {":5", "", 0},
+             {"a:", "", 0},
+             {"a:0", "", 0},
+             {"a:65536", "", 0},
+             {"a:5x", "", 0},
+             {"[::1", "", 0},
+             {"[::1]5", "", 0},
+             {"[]:5", "", 0}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(t); i++) {
+        char host[32] = "";
+        uint16_t port = 1;
+        int rc = opts_host(t[i].text, host, sizeof host, &port);
+        if (t[i].port)
+            ok(rc == 0 && strcmp(host, t[i].host) == 0 && port == t[i].port, "host '%s'", t[i].text);
+        else
+            ok(rc == -EINVAL, "host '%s' is refused", t[i].text);
+    }
+    ok(opts_nics("eth0,eth1") == 0 && opts_nics("a") == 0, "lists of NICs");
+    static const char *const bad[] = {"", "a,", ",a", "a,,b", "a,b,a", "abcdefghijklmnop", "a b", "a/b"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++)
+        ok(opts_nics(bad[i]) == -EINVAL, "NICs '%s' are refused", bad[i]);
+    ok(opts_nics("eth1,eth11,eth") == 0, "a name may be another's beginning");
+}
+
+static int key_of(const char *path, const char *text, size_t n, mode_t mode, uint8_t *key, size_t *len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text, n) != (ssize_t)n || fchmod(fd, mode) < 0)
+        abort();
+    close(fd);
+    return common_read_key(path, key, 64, len);
+}
+
+static void keys(void)
+{
+    char dir[] = "/tmp/hawser-test-XXXXXX", path[64], big[80];
+    uint8_t key[64];
+    size_t len = 0;
+    if (!mkdtemp(dir))
+        abort();
+    snprintf(path, sizeof path, "%s/key", dir);
+    memset(big, 'k', sizeof big);
+    ok(key_of(path, "0123456789abcdef\n", 17, 0600, key, &len) == 0 && len == 16, "one newline at the end is dropped");
+    ok(key_of(path, "0123456789abcdef\n\n", 18, 0600, key, &len) == 0 && len == 17, "only one");
+    is_int(key_of(path, "0123456789abcde\n", 16, 0600, key, &len), -EINVAL, "15 bytes are too short");
+    ok(key_of(path, big, 64, 0640, key, &len) == 0 && len == 64, "a full buffer; the group may read");
+    is_int(key_of(path, big, 65, 0600, key, &len), -EINVAL, "one more is refused");
+    big[64] = '\n';
+    ok(key_of(path, big, 65, 0600, key, &len) == 0 && len == 64, "unless it is the newline");
+    is_int(key_of(path, big, 66, 0600, key, &len), -EINVAL, "with nothing behind it");
+    is_int(key_of(path, big, 32, 0604, key, &len), -EACCES, "a key that everyone can read");
+    is_int(common_read_key(dir, key, sizeof key, &len), -EINVAL, "a folder");
+    unlink(path);
+    is_int(common_read_key(path, key, sizeof key, &len), -ENOENT, "no file");
+    rmdir(dir);
+}
+
+static struct tp_request a_request(void)
+{
+    struct tp_request q = {.type = TP_RAW, .id = 7, .first = 1ull << 40, .count = 9};
+    q.raw.kind = TP_RAW_DOWN;
+    q.raw.streams = 4;
+    q.raw.timeout_ms = 1000;
+    q.raw.message = 1u << 20;
+    q.raw.total = 123456789;
+    q.raw.n_addrs = TP_MAX_PATHS;
+    for (int i = 0; i < TP_MAX_PATHS; i++)
+        snprintf(q.raw.addr[i], sizeof q.raw.addr[i], "198.18.%d.1", i);
+    memset(q.raw.token, 0xab, sizeof q.raw.token);
+    return q;
+}
+
+static void messages(void)
+{
+    uint8_t buf[TP_REPLY + 1], again[TP_REPLY];
+    struct tp_request q = a_request(), q2;
+    struct tp_reply r = {.type = TP_END,
+                         .id = 3,
+                         .status = -ENOMEM,
+                         .bad = 5,
+                         .checked = 6,
+                         .raw_seconds = 1.5,
+                         .n_nics = TP_MAX_NICS},
+                    r2;
+    is_int(tp_encode_request(&q, buf), 0, "a full request is encoded");
+    ok(tp_decode_request(buf, TP_REQUEST, &q2) == 0 && tp_encode_request(&q2, again) == 0 &&
+           memcmp(buf, again, TP_REQUEST) == 0 && q2.raw.total == 123456789 &&
+           strcmp(q2.raw.addr[15], "198.18.15.1") == 0,
+       "and comes back the same");
+    is_int(tp_decode_request(buf, TP_REQUEST - 1, &q2), -EPROTO, "a request cut short");
+    is_int(tp_decode_request(buf, TP_REQUEST + 1, &q2), -EPROTO, "a request with more behind it");
+    for (int i = 0; i < 8; i++) {
+        buf[i] ^= 0x80;
+        is_int(tp_decode_request(buf, TP_REQUEST, &q2), -EPROTO, "another magic or version");
+        buf[i] ^= 0x80;
+    }
+    buf[TP_REQUEST - 1] = 1;
+    is_int(tp_decode_request(buf, TP_REQUEST, &q2), -EPROTO, "something where nothing belongs");
+
+    static const struct {
+        struct tp_request q;
+        const char *what;
+    } bad[] = {
+        {{.type = 0}, "type 0"},
+        {{.type = TP_TYPES}, "a type that is not there"},
+        {{.type = TP_PREPARE, .op = TP_WRITE, .slots = 0, .depth = 1, .stride = 64}, "no slots"},
+        {{.type = TP_PREPARE, .op = TP_WRITE, .slots = TP_MAX_SLOTS + 1, .depth = 1, .stride = 64}, "too many slots"},
+        {{.type = TP_PREPARE, .op = TP_OPS, .slots = 1, .depth = 1, .stride = 64}, "an unknown op"},
+        {{.type = TP_PREPARE, .op = TP_WRITE, .slots = 1, .depth = 1, .stride = 64, .size = 65}, "size over stride"},
+        {{.type = TP_PREPARE, .op = TP_WRITE, .slots = 2, .depth = 1, .stride = 1ull << 63}, "a region that wraps"},
+        {{.type = TP_PREPARE, .op = TP_WRITE, .slots = 1, .depth = 1, .stride = 64, .flags = 4}, "an unknown flag"},
+        {{.type = TP_BEGIN, .first = UINT64_MAX, .count = 1}, "iterations that wrap"},
+    };
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++)
+        ok(tp_encode_request(&bad[i].q, buf) == -EINVAL && tp_decode_request(buf, TP_REQUEST, &q2) == -EPROTO,
+           "%s is refused on both sides", bad[i].what);
+
+    snprintf(r.text, sizeof r.text, "why");
+    for (int i = 0; i < TP_MAX_NICS; i++) {
+        snprintf(r.nic[i].nic, sizeof r.nic[i].nic, "eth%d", i);
+        r.nic[i].kernel_rx_bytes = UINT64_MAX - (uint64_t)i;
+    }
+    is_int(tp_encode_reply(&r, buf), 0, "a full reply is encoded");
+    ok(tp_decode_reply(buf, TP_REPLY, &r2) == 0 && tp_encode_reply(&r2, again) == 0 &&
+           memcmp(buf, again, TP_REPLY) == 0 && r2.status == -ENOMEM && r2.raw_seconds == 1.5 &&
+           strcmp(r2.nic[15].nic, "eth15") == 0,
+       "and comes back the same");
+    is_int(tp_decode_reply(buf, TP_REPLY - 1, &r2), -EPROTO, "a reply cut short");
+    buf[20] = 0x1b;
+    is_int(tp_decode_reply(buf, TP_REPLY, &r2), -EPROTO, "an escape character in its text");
+    r.status = 1;
+    is_int(tp_encode_reply(&r, buf), -EINVAL, "a status above 0");
+}
+
+static void numbers(void)
+{
+    static const char dev[] = "Inter-|   Receive                    |  Transmit\n"
+                              " face |bytes    packets errs drop fifo frame compressed multicast|bytes packets\n"
+                              "    lo: 100 2 0 0 0 0 0 0 200 3 0 0 0 0 0 0\n"
+                              "  eth0:18446744073709551615 2 0 0 0 0 0 0 7 3 0 0 0 0 0 0\n"
+                              "eth0.1: 5 2\n";
+    struct tp_nic n[3] = {{.nic = "eth0"}, {.nic = "lo"}, {.nic = "eth0.1"}};
+    is_int(stats_parse_netdev(dev, sizeof dev - 1, n, 3), 2, "two of three NICs stand in /proc/net/dev");
+    ok(n[0].kernel_rx_bytes == UINT64_MAX && n[0].kernel_tx_bytes == 7 && n[1].kernel_tx_bytes == 200 &&
+           n[2].kernel_rx_bytes == 0,
+       "with their bytes");
+
+    struct tp_nic before[2] = {{.nic = "a", .tx_bytes = 5}, {.nic = "b"}},
+                  after[2] = {{.nic = "b", .rx_bytes = 3}, {.nic = "a", .tx_bytes = 9}}, sum[2];
+    size_t k = 0;
+    stats_add(sum, &k, 2, before, 2, after, 2);
+    stats_add(sum, &k, 2, before, 1, after, 2);
+    ok(k == 2 && strcmp(sum[1].nic, "a") == 0 && sum[1].tx_bytes == 8 && sum[0].rx_bytes == 3,
+       "differences add up by name, and only for what was there before");
+
+    double v[4] = {4, 1, 3, 2};
+    ok(stats_median(v, 4) == 2.5 && stats_median(v, 3) == 2 && stats_median(v, 0) == 0, "medians");
+    ok(buffer_need(8, 64, 4, false) == 256 && buffer_need(8, 64, 4, true) == 8 && buffer_need(0, 64, 1, true) == 1 &&
+           buffer_need(1, UINT64_MAX / 2, 3, false) == 0,
+       "memory of slots, without overflow");
+    ok(tp_seed(1, 0) != tp_seed(1, 1) && tp_seed(1, 1) != tp_seed(2, 0) && tp_seed(0, 0) != 0, "seeds differ");
+}
+
+int main(void)
+{
+    sizes();
+    hosts();
+    keys();
+    messages();
+    numbers();
+    return tap_done();
+}
