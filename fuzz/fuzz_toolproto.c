@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `hawser bench` and `hawser serve` say to each other: a message that is taken is exactly what its fields say, and
+ * within its bounds; one that is refused says why. The first byte picks request or reply. */
+#include "fuzz.h"
+#include "tool/proto.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t again[TP_REPLY];
+
+    if (size == 0)
+        return 0;
+    hw_fail(0, "%s", "");
+    if (data[0] & 1) {
+        struct tp_reply r;
+        int rc = tp_decode_reply(data + 1, size - 1, &r);
+        FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
+        if (rc < 0)
+            return 0;
+        FUZZ_CHECK(r.status <= 0 && r.bad <= r.checked && r.n_nics <= TP_MAX_NICS && r.raw_seconds >= 0);
+        for (uint32_t i = 0; i < r.n_nics; i++)
+            FUZZ_CHECK(memchr(r.nic[i].nic, 0, sizeof(r.nic[i].nic)));
+        FUZZ_CHECK(memchr(r.text, 0, sizeof(r.text)));
+        FUZZ_CHECK(tp_encode_reply(&r, again) == 0 && memcmp(again, data + 1, TP_REPLY) == 0);
+    } else {
+        struct tp_request q;
+        int rc = tp_decode_request(data + 1, size - 1, &q);
+        FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
+        if (rc < 0)
+            return 0;
+        FUZZ_CHECK(q.type >= TP_PREPARE && q.type < TP_TYPES && q.raw.n_addrs <= TP_MAX_PATHS);
+        if (q.type == TP_PREPARE) {
+            uint64_t bytes;
+            FUZZ_CHECK(q.slots >= 1 && q.slots <= TP_MAX_SLOTS && q.size <= q.stride);
+            FUZZ_CHECK(!__builtin_mul_overflow(q.stride, (uint64_t)q.slots, &bytes));
+        }
+        for (uint32_t i = 0; i < q.raw.n_addrs; i++)
+            FUZZ_CHECK(memchr(q.raw.addr[i], 0, sizeof(q.raw.addr[i])));
+        FUZZ_CHECK(tp_encode_request(&q, again) == 0 && memcmp(again, data + 1, TP_REQUEST) == 0);
+    }
+    return 0;
+}
