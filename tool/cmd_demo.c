@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser demo: two nodes of a lab, four NICs each, one of them slow; a benchmark beside plain sockets, then one that
  * loses a NIC in the middle and gets it back. */
+#include "base/size.h"
 #include "lab/lab.h"
 #include "tool/opts.h"
 #include "tool/report.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -21,6 +23,8 @@
 #define DOWN_AT_MS 3000
 #define UP_AT_MS   5500
 #define FAULT_RUN  "9s"
+#define DOWN_TEXT  "taken down"
+#define UP_TEXT    "back up"
 
 static const uint64_t rates[NICS] = {1000000000, 1000000000, 1000000000, 250000000};
 
@@ -40,9 +44,9 @@ static void sweep(void)
     char(*name)[HW_LAB_NAME_MAX + 1] = calloc(64, sizeof *name);
     int n = name ? hw_lab_names(name, 64) : 0;
     for (int i = 0; i < HW_MIN(n, 64); i++) {
-        int pid = 0, end = 0;
-        if (sscanf(name[i], "demo-%d%n", &pid, &end) == 1 && !name[i][end] && pid > 1 && kill(pid, 0) < 0 &&
-            errno == ESRCH)
+        uint64_t pid;
+        if (strncmp(name[i], "demo-", 5) == 0 && hw_parse_u64(name[i] + 5, 2, INT32_MAX, &pid) == 0 &&
+            kill((pid_t)pid, 0) < 0 && errno == ESRCH)
             hw_lab_down(name[i]);
     }
     free(name);
@@ -78,7 +82,7 @@ static int wait_for(pid_t *pid, uint64_t deadline)
             return hw_fail(-EINTR, "interrupted");
         if (hw_now() > deadline)
             return hw_fail(-ETIMEDOUT, "a process did not end in time");
-        nanosleep(&(struct timespec){.tv_nsec = 20 * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
 
@@ -148,7 +152,7 @@ static int pause_until(uint64_t when)
     while (hw_now() < when) {
         if (tool_stop)
             return hw_fail(-EINTR, "interrupted");
-        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
     return 0;
 }
@@ -161,7 +165,7 @@ static int link_and_note(struct demo *d, bool up)
     FILE *f = fopen(d->faults, "ae");
     if (!f)
         return hw_fail(-errno, "writing %s: %s", d->faults, strerror(errno));
-    fprintf(f, "%.6f eth%d %s\n", (double)hw_now() / 1e9, VICTIM, up ? "back up" : "taken down");
+    fprintf(f, "%.6f eth%d %s\n", (double)hw_now() / 1e9, VICTIM, up ? UP_TEXT : DOWN_TEXT);
     if (fclose(f) != 0)
         return hw_fail(-errno, "writing %s: %s", d->faults, strerror(errno));
     printf("  -- eth%d of node b %s\n", VICTIM, up ? "is back up" : "is taken down");
@@ -198,90 +202,102 @@ static int disturbed(struct demo *d)
     return rc < 0 ? rc : end_bench(d);
 }
 
-/* ---- what came of it; the lines are our own, of output.c ---- */
+/* ---- what came of it --------------------------------------------------------------------------- */
 
-static char *read_all(const char *path)
+/* The lines of a result file as one array; NULL with hw_error(). */
+static json_t *read_lines(const char *path)
 {
     FILE *f = fopen(path, "re");
-    char *text = NULL;
-    size_t cap = 0;
-    if (!f) {
+    json_t *all = json_array();
+    json_error_t e;
+    if (!f)
         hw_fail(-errno, "opening %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (getdelim(&text, &cap, 0, f) < 0) { /* no zero byte in it: the whole file */
-        free(text);
-        text = NULL;
-        hw_fail(-EIO, "%s is empty", path);
-    }
-    fclose(f);
-    return text;
+    else if (all)
+        for (json_t *one; (one = json_loadf(f, JSON_DISABLE_EOF_CHECK, &e));)
+            json_array_append_new(all, one);
+    if (f)
+        fclose(f);
+    if (json_array_size(all) > 0)
+        return all;
+    if (f)
+        hw_fail(-EIO, "%s holds no result", path);
+    json_decref(all);
+    return NULL;
 }
 
-static double number(const char *line, const char *key)
+static double number(const json_t *o, const char *key)
 {
-    char want[64];
-    snprintf(want, sizeof want, "\"%s\":", key);
-    const char *at = strstr(line, want), *eol = strchr(line, '\n');
-    double v;
-    return at && (!eol || at < eol) && sscanf(at + strlen(want), "%lf", &v) == 1 ? v : NAN;
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-/* Mean rate of the victim, GB/s, over the points of [from, to). */
-static double victim_rate(const char *line, double from, double to)
+static const char *text(const json_t *o, const char *key)
 {
-    double t, rate, sum = 0;
-    int nic, n = 0;
-    for (const char *at = line; (at = strstr(at, "{\"t_s\":")); at++)
-        if (sscanf(at, "{\"t_s\":%lf,\"nic\":\"eth%d\",\"GBps\":%lf", &t, &nic, &rate) == 3 && nic == VICTIM &&
-            t >= from && t < to) {
-            sum += rate;
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* Mean rate of the victim, GB/s, over the timeline's points of [from, to). */
+static double victim_rate(const json_t *row, double from, double to)
+{
+    char name[HAWSER_NIC_NAME];
+    double sum = 0;
+    size_t i, n = 0;
+    json_t *p;
+    snprintf(name, sizeof name, "eth%d", VICTIM);
+    json_array_foreach(json_object_get(row, "timeline"), i, p)
+    {
+        double t = number(p, "t_s");
+        if (strcmp(text(p, "nic"), name) == 0 && t >= from && t < to) {
+            sum += number(p, "GBps");
             n++;
         }
-    return n ? sum / n : 0;
+    }
+    return n ? sum / (double)n : 0;
 }
 
-static double fault_time(const char *line, const char *text)
+static double fault_time(const json_t *row, const char *what)
 {
-    double t = NAN, one;
-    char what[96];
-    const char *at = strstr(line, "\"faults\":");
-    for (; at && (at = strstr(at, "{\"t_s\":")); at++)
-        if (sscanf(at, "{\"t_s\":%lf,\"text\":\"%95[^\"]", &one, what) == 2 && strstr(what, text))
-            t = one;
-    return t;
+    size_t i;
+    json_t *p;
+    json_array_foreach(json_object_get(row, "faults"), i, p)
+    {
+        if (strstr(text(p, "text"), what))
+            return number(p, "t_s");
+    }
+    return NAN;
 }
 
 static int judge(struct demo *d)
 {
-    char *first = read_all(d->result), *second = first ? read_all(d->second) : NULL, *line = first;
-    double total = 0, verified = 0, bad = 0, best = 0, raw = 0, ratio = 0;
+    json_t *first = read_lines(d->result), *second = first ? read_lines(d->second) : NULL, *row;
+    double total = 0, verified = 0, bad = 0;
+    size_t i;
     int rc = second ? 0 : -EIO;
-    for (size_t i = 0; i < NICS; i++)
+    for (i = 0; i < NICS; i++)
         total += (double)rates[i] / 8e9;
-    for (; rc == 0 && line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-        verified += number(line, "verified_bytes");
-        bad += number(line, "bad_bytes");
-        best = number(line, "GBps"); /* the last size is the largest */
-        raw = number(line, "raw_GBps");
-        ratio = number(line, "ratio_raw");
+    json_array_foreach(first, i, row)
+    {
+        verified += number(row, "verified_bytes");
+        bad += number(row, "bad_bytes");
     }
     if (rc == 0) {
-        double down = fault_time(second, "taken down"), up = fault_time(second, "back up");
-        double lost = number(second, "lost_channels"), seconds = number(second, "seconds");
-        double before = victim_rate(second, 0, down), after = victim_rate(second, up + 1, seconds + 1);
-        double during = victim_rate(second, down + 0.3, up);
-        bad += number(second, "bad_bytes");
-        verified += number(second, "verified_bytes");
-        printf("\nIn short:\n"
-               "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
-               "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
-               "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while down and "
-               "%.3f\n"
-               "  after; %.0f channels died, no transfer failed, and the run went on at %.3f GB/s on average.\n"
-               "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
-               best, 100 * best / total, total, raw, ratio, VICTIM, down, up, before, during, after, lost,
-               number(second, "GBps"), verified / 1e9, bad);
+        row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
+        const json_t *hit = json_array_get(second, 0);
+        double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT), lost = number(hit, "lost_channels");
+        double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
+        double after = victim_rate(hit, up + 1, INFINITY), best = number(row, "GBps");
+        bad += number(hit, "bad_bytes");
+        verified += number(hit, "verified_bytes");
+        printf(
+            "\nIn short:\n"
+            "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
+            "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
+            "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
+            "  and %.3f after; %.0f channels died, no transfer failed, %.3f GB/s on average over the whole run.\n"
+            "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
+            best, 100 * best / total, total, number(row, "raw_GBps"), number(row, "ratio_raw"), VICTIM, down, up,
+            before, during, after, lost, number(hit, "GBps"), verified / 1e9, bad);
         if (!(bad == 0) || !(verified > 0))
             rc = hw_fail(-EIO, "the data did not arrive right, or was not checked");
         else if (!(lost > 0) || isnan(down) || isnan(up))
@@ -289,26 +305,30 @@ static int judge(struct demo *d)
         else if (!(after > 0))
             rc = hw_fail(-EIO, "eth%d was not used again after it came back", VICTIM);
     }
-    free(first);
-    free(second);
+    json_decref(first);
+    json_decref(second);
     return rc;
 }
 
 /* The second file's line joins the first file. */
 static int join(struct demo *d)
 {
-    char *line = read_all(d->second);
-    FILE *f = line ? fopen(d->result, "ae") : NULL;
-    int rc = f ? 0 : -EIO;
-    if (f) {
-        fputs(line, f);
-        if (fclose(f) != 0)
-            rc = hw_fail(-errno, "writing %s: %s", d->result, strerror(errno));
-        unlink(d->second);
-        unlink(d->faults);
-    }
-    free(line);
-    return rc;
+    FILE *from = fopen(d->second, "re"), *to = fopen(d->result, "ae");
+    char buf[65536];
+    size_t n;
+    bool good = from && to;
+    while (good && (n = fread(buf, 1, sizeof buf, from)) > 0)
+        good = fwrite(buf, 1, n, to) == n;
+    good = good && !ferror(from);
+    if (from)
+        fclose(from);
+    if (to && fclose(to) != 0)
+        good = false;
+    if (!good)
+        return hw_fail(-EIO, "joining %s to %s: %s", d->second, d->result, strerror(errno));
+    unlink(d->second);
+    unlink(d->faults);
+    return 0;
 }
 
 static int demo(struct demo *d)

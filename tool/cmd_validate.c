@@ -50,7 +50,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     int e = getaddrinfo(host, "20000", &hints, &ai);
     if (e)
         return hw_fail(-EHOSTUNREACH, "looking up %s: %s", host, gai_strerror(e));
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t len = sizeof own;
     /* connecting a datagram socket sends nothing: it only asks the routing table */
     int fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -64,7 +64,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     struct ifaddrs *list = NULL;
     if (getifaddrs(&list) < 0)
         return hw_fail(-errno, "listing the NICs' addresses: %s", strerror(errno));
-    rc = hw_fail(-ENODEV, "no NIC has the address that the route to %s leaves by; say --nic", host);
+    rc = -ENODEV;
     for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
         if (!i->ifa_addr || i->ifa_addr->sa_family != own.ss_family)
             continue;
@@ -88,7 +88,9 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
         }
     }
     freeifaddrs(list);
-    return rc;
+    if (rc < 0)
+        return hw_fail(rc, "no NIC has the address that the route to %s leaves by; say --nic", host);
+    return 0;
 }
 
 /* Moves one slot per channel to the server (write) or back from it. */
@@ -268,7 +270,6 @@ static int parse(struct validate *v, int argc, char **argv)
     int id, rc;
     opts_start(&o);
     while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        rc = 0;
         switch (id) {
         case OPT_BAD:
             return TOOL_USAGE;

@@ -195,7 +195,7 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
         uint32_t left = 0;
         for (uint32_t i = 0; i < n; i++) {
             int one = hawser_test(fl[i].op);
-            if (one == -EAGAIN || one < 0) {
+            if (one < 0) { /* not ended, or not well */
                 if (one != -EAGAIN && rc == 0)
                     rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)m->plan.size);
                 fl[left++] = fl[i];
@@ -375,11 +375,13 @@ int measure_read_faults(struct measure *m, const char *path)
     FILE *f = fopen(path, "re");
     if (!f)
         return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
-    char line[256], text[96];
+    char line[256];
     while (fgets(line, sizeof line, f)) {
-        double t;
-        if (sscanf(line, "%lf %95[^\n]", &t, text) != 2 || !(t >= 0 && t < 1e9) || m->n_spans == 0)
+        char *text;
+        double t = strtod(line, &text);
+        if (text == line || *text != ' ' || !(t >= 0 && t < 1e9) || m->n_spans == 0)
             continue;
+        line[strcspn(line, "\n")] = 0;
         uint64_t ns = (uint64_t)(t * 1e9);
         const struct span *s = NULL;
         for (size_t i = 0; i < m->n_spans && m->spans[i].start <= ns; i++)
@@ -389,7 +391,7 @@ int measure_read_faults(struct measure *m, const char *path)
             continue;
         struct fault *to = &m->faults[m->n_faults++];
         to->t_s = s->clocked + SECONDS(HW_MIN(ns, s->end) - s->start);
-        snprintf(to->text, sizeof to->text, "%s", text);
+        snprintf(to->text, sizeof to->text, "%.*s", (int)sizeof to->text - 1, text + 1);
     }
     fclose(f);
     return 0;

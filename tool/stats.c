@@ -2,8 +2,6 @@
 #include "tool/stats.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -31,15 +29,26 @@ size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, siz
         buf[l] = 0;
         line = eol + 1;
         /* net/core/net-procfs.c: rx bytes is the 1st number after the name and its colon, tx bytes the 9th */
-        uint64_t rx, tx;
-        int at = 0;
-        if (sscanf(buf, " %15[^: ]:%n", name, &at) != 1 || at == 0 ||
-            sscanf(buf + at, "%" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &rx, &tx) != 2)
+        uint64_t number[9];
+        char *at = strchr(buf, ':');
+        const char *from = buf + strspn(buf, " ");
+        if (!at || (size_t)(at - from) >= sizeof name)
+            continue;
+        memcpy(name, from, (size_t)(at - from));
+        name[at - from] = 0;
+        at++;
+        size_t k = 0;
+        for (char *stop; k < HW_ARRAY_LEN(number); k++, at = stop) {
+            number[k] = strtoull(at, &stop, 10);
+            if (stop == at)
+                break;
+        }
+        if (k < HW_ARRAY_LEN(number))
             continue;
         for (size_t i = 0; i < n; i++) {
             if (strcmp(nics[i].nic, name) == 0) {
-                nics[i].kernel_rx_bytes = rx;
-                nics[i].kernel_tx_bytes = tx;
+                nics[i].kernel_rx_bytes = number[0];
+                nics[i].kernel_tx_bytes = number[8];
                 found++;
             }
         }
