@@ -54,8 +54,8 @@ static int both(const struct raw_plan *p, const char *const *addrs, size_t n, ui
                 struct raw_result *client, struct raw_result *server, int *server_rc)
 {
     struct raw_server *s;
-    uint16_t ports[4];
-    struct raw_path path[4];
+    uint16_t ports[4] = {0};
+    struct raw_path path[4] = {{0}};
     bool up = p->dir == RAW_CLIENT_SENDS;
     int rc = raw_server_start(p, addrs, n, up ? dst : src, len, in_ms(20000), &s, ports);
     if (rc)
@@ -70,7 +70,7 @@ static int both(const struct raw_plan *p, const char *const *addrs, size_t n, ui
 static void test_moves(uint8_t *src, uint8_t *dst)
 {
     static const char *const one[] = {"127.0.0.1"}, *const two[] = {"127.0.0.1", "127.0.0.2"}, *const six[] = {"::1"};
-    struct raw_result c, s;
+    struct raw_result c = {0}, s = {0};
     int src_rc = 0;
     struct raw_plan p = plan_of(1, 5 * MIB + 7, MIB);
 
@@ -255,8 +255,11 @@ static void test_pingpong(void)
 int main(void)
 {
     uint8_t *src = malloc(8 * MIB), *dst = malloc(8 * MIB);
-    if (!src || !dst)
+    if (!src || !dst) {
+        free(src);
+        free(dst);
         return 1;
+    }
     hw_pattern_fill(src, 8 * MIB, 1, 0);
     int fds = open_fds();
     test_moves(src, dst);

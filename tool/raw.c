@@ -238,6 +238,8 @@ static void *stream_main(void *arg)
 
 static int streams_make(struct run *r, const int *fds, size_t n)
 {
+    if (n < 1)
+        return hw_fail(-EINVAL, "plain sockets: no streams");
     r->streams = calloc(n, sizeof(*r->streams));
     if (!r->streams)
         return hw_fail(-ENOMEM, "plain sockets: no memory for %zu streams", n);

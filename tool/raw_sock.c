@@ -16,7 +16,7 @@
 
 #define PENDING_MAX 128             /* connections that have not shown the token yet; the oldest makes room */
 #define PENDING_NS  (3000 * HW_MS)  /* and none may take longer than this */
-#define POLL_MS_MAX (3600 * 1000)   /* one poll() call; its callers loop */
+#define POLL_MS_MAX 3600000         /* one poll() call; its callers loop */
 #define GO          ((uint8_t)0x47) /* "all are here" */
 
 int raw_poll_ms(uint64_t deadline)

@@ -9,8 +9,8 @@
 #define REP_MAX_ROWS   10000
 #define REP_MAX_NICS   64
 #define REP_MAX_FAULTS 1000
-#define REP_MAX_POINTS 1000000             /* of one histogram or timeline */
-#define REP_MAX_LINE   (64u * 1024 * 1024) /* bytes of one line */
+#define REP_MAX_POINTS 1000000   /* of one histogram or timeline */
+#define REP_MAX_LINE   67108864u /* bytes of one line */
 
 enum rep_num {
     REP_SIZE,
