@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Channels: data connections, their windows, and what happens when one dies.
+ *
+ * A side that sees a channel dead closes it and sends CHAN_DOWN with the number of chunks it has received whole: its
+ * last word on this generation, true because no byte of it can land any more. With the other side's last word it knows
+ * exactly which of its own chunks are missing, and only these are retaken by the other channels. So no chunk ever
+ * arrives twice.
+ */
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define BACKOFF_MIN_MS  100
+#define BACKOFF_MAX_MS  2000
+#define TURN_BYTES      (4u << 20) /* moved in one turn before others have theirs */
+#define POST_BYTES      (1u << 20) /* posted at a time: a pipe's worth */
+#define CONFIRM_BACKLOG (256 * 1024)
+
+static void chan_ready(struct hw_source *s, uint32_t events)
+{
+    struct hw_chan *c = hw_container_of(s, struct hw_chan, src);
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        c->rd = true;
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        c->wr = true;
+    hw_lane_queue(c->lane);
+}
+
+int hw_chan_init(struct hw_chan *c, struct hawser_peer *p, uint32_t index)
+{
+    c->peer = p;
+    c->index = c->st.index = index;
+    c->src.ready = chan_ready;
+    c->new_fd = -1;
+    c->backoff_ms = BACKOFF_MIN_MS;
+    c->window = (uint32_t)HW_MIN(p->h->k.window, (uint64_t)p->h->tp->caps.max_window);
+    c->win = calloc(c->window, sizeof(*c->win));
+    return c->win ? 0 : hw_fail(-ENOMEM, "no memory for a channel's window");
+}
+
+void hw_chan_free(struct hw_chan *c)
+{
+    if (c->conn)
+        c->peer->h->tp->close(c->conn);
+    hw_close(&c->new_fd);
+    free(c->win);
+}
+
+static void schedule_retry(struct hw_chan *c)
+{
+    /* a spread, so that the channels of a NIC that comes back do not all knock at once */
+    uint32_t r;
+    hw_random(&r, sizeof(r));
+    c->retry_at = hw_now() + (c->backoff_ms + r % c->backoff_ms / 2) * HW_MS;
+    c->backoff_ms = HW_MIN(c->backoff_ms * 2, BACKOFF_MAX_MS);
+    hw_loop_want_tick(c->lane->loop);
+}
+
+static void now_up(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    union hw_addr local, remote;
+    c->state = HW_CH_UP;
+    c->was_up = true;
+    c->down_seen = c->kill = c->sending = c->confirm_owed = false;
+    c->rd = c->wr = true;
+    c->win_head = c->win_n = 0;
+    c->tx_seq = c->tx_confirmed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
+    c->rate = 0;
+    c->backoff_ms = BACKOFF_MIN_MS;
+    c->st.up = 1;
+    p->h->tp->ends(c->conn, &local, &remote);
+    hw_addr_text(&local, c->st.local, sizeof(c->st.local));
+    hw_addr_text(&remote, c->st.remote, sizeof(c->st.remote));
+    hw_log(&p->h->log, c->st.lost ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG, "%s: channel %u is up%s: %s (%s) to %s (%s)",
+           p->name, c->index, c->st.lost ? " again" : "", c->st.local, c->nic.name, c->st.remote, c->peer_nic);
+    hw_lane_queue(c->lane);
+    hw_loop_notify(p->home); /* hawser_connect() may wait for it */
+}
+
+void hw_chan_connect(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    struct hw_conn_ident id = {
+        .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->h->keyed, .secret = p->secret};
+    c->was_up = false;
+    c->kill = false;
+    int rc = p->h->tp->connect(&p->h->env, &c->nic, c->handle, c->handle_len, &id, &c->conn);
+    if (rc == 0 && (rc = hw_loop_add(c->lane->loop, p->h->tp->fd(c->conn), &c->src)) != 0) {
+        p->h->tp->close(c->conn);
+        c->conn = NULL;
+    }
+    if (rc) {
+        if (rc != c->connect_rc) /* the same trouble is told once */
+            hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u: %s", p->name, c->index, hw_error());
+        c->connect_rc = rc;
+        schedule_retry(c);
+        return;
+    }
+    c->state = HW_CH_CONNECTING;
+    c->rd = true;
+    hw_lane_queue(c->lane);
+}
+
+void hw_chan_establish(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    int rc = p->h->tp->establish(c->conn);
+    if (rc == -EAGAIN)
+        return;
+    pthread_mutex_lock(&p->mu);
+    if (rc == 0) {
+        c->connect_rc = 0;
+        now_up(c);
+    } else {
+        hw_chan_kill(c, rc, hw_error());
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+/* Server: an authenticated connection for this channel waits in new_fd. */
+void hw_chan_attach(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_transport *tp = p->h->tp;
+    pthread_mutex_lock(&p->h->mu);
+    int fd = c->new_fd;
+    uint32_t gen = c->new_gen;
+    c->new_fd = -1;
+    pthread_mutex_unlock(&p->h->mu);
+    if (fd < 0)
+        return;
+    if (c->state == HW_CH_UP && gen > c->gen) {
+        /* The client goes on to a new generation without a last word only if it never saw the old one established. */
+        hw_chan_kill(c, -ECONNRESET, "replaced by a newer connection");
+        hw_chan_peer_down(c, c->gen, 0);
+    }
+    if (c->state != HW_CH_DOWN || gen <= c->gen || atomic_load(&p->state) < 0) {
+        (void)hw_hs_welcome(fd, HW_REFUSE_STALE, 0);
+        hw_close(&fd);
+        return;
+    }
+    c->gen = gen;
+    int rc = hw_hs_welcome(fd, HW_OK, 0);
+    if (rc == 0)
+        rc = tp->accept(&p->h->env, fd, &c->conn);
+    if (rc == 0 && (rc = hw_loop_add(c->lane->loop, fd, &c->src)) != 0) {
+        tp->close(c->conn);
+        c->conn = NULL;
+        fd = -1;
+    }
+    if (rc) {
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: channel %u: %s", p->name, c->index, hw_error());
+        hw_close(&fd);
+        return;
+    }
+    now_up(c);
+}
+
+/* The peer's last word is known: what it has not received is retaken. */
+static void settle(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    hw_chan_confirmed(c, c->down_count);
+    uint32_t taken = 0;
+    for (uint32_t k = c->win_n; k-- > 0;) { /* last first: the list is a stack */
+        struct hw_sent *s = &c->win[(c->win_head + k) % c->window];
+        if (s->op && s->op->failing) {
+            struct hawser_op *op = s->op;
+            op->inflight--;
+            hw_op_check(op);
+        } else if (s->op) {
+            p->retry[p->nretry++] = *s;
+            atomic_fetch_add(&p->tx_work, 1);
+            taken++;
+        }
+    }
+    c->st.retaken_chunks += taken;
+    c->win_n = 0;
+    c->inflight_bytes = 0;
+    c->state = HW_CH_DOWN;
+    if (taken)
+        hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: %u chunks of channel %u are taken up by others", p->name, taken,
+               c->index);
+    if (p->client)
+        schedule_retry(c);
+    hw_peer_queue_all(p);
+}
+
+static void send_down(struct hw_chan *c, uint32_t gen, uint64_t count)
+{
+    uint8_t body[8];
+    hw_put32(body, c->index);
+    hw_put32(body + 4, gen);
+    if (hw_ctl_add(c->peer, HW_F_CHAN_DOWN, 0, count, body, 8, NULL, 0) == 0)
+        hw_ctl_flush(c->peer);
+}
+
+void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
+{
+    struct hawser_peer *p = c->peer;
+    if (!c->conn)
+        return;
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", why);
+    p->h->tp->close(c->conn);
+    c->conn = NULL;
+    c->kill = false;
+    c->rx_op = NULL;
+    c->rx_region = 0;
+    c->confirm_owed = false;
+    if (c->state == HW_CH_CONNECTING) {
+        if (rc != c->connect_rc)
+            hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u over %s: %s", p->name, c->index, c->nic.name, text);
+        c->connect_rc = rc;
+        c->state = HW_CH_DOWN;
+        schedule_retry(c);
+        return;
+    }
+    c->st.up = 0;
+    c->st.lost++;
+    c->state = HW_CH_DRAIN;
+    if (atomic_load(&p->state) < 0)
+        return; /* the whole peer is dead: nothing to tell it */
+    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: channel %u over %s is lost: %s", p->name, c->index, c->nic.name, text);
+    send_down(c, c->gen, c->rx_count);
+    if (rc == -ETIMEDOUT && hw_addr_same_host(&p->ctl.local, &c->nic.addr))
+        hw_ctl_break(p, "channel %u on the same path is dead", c->index);
+    if (c->down_seen)
+        settle(c);
+    hw_loop_want_tick(c->lane->loop);
+}
+
+void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
+{
+    if (gen != c->gen)
+        return;
+    if (c->state == HW_CH_UP || (c->state == HW_CH_DRAIN && !c->down_seen)) {
+        c->down_seen = true;
+        c->down_count = HW_MIN(count, c->tx_seq);
+        if (c->state == HW_CH_DRAIN) {
+            settle(c);
+        } else {
+            c->kill = true;
+            atomic_store(&c->lane->scan, true);
+            hw_lane_queue(c->lane);
+        }
+    } else if (!c->was_up) {
+        /* it was up for the peer only */
+        send_down(c, gen, 0);
+    }
+}
+
+void hw_chan_confirmed(struct hw_chan *c, uint64_t count)
+{
+    if (count <= c->tx_confirmed)
+        return;
+    if (count > c->tx_seq)
+        count = c->tx_seq;
+    uint64_t bytes = 0;
+    while (c->tx_confirmed < count && c->win_n) {
+        struct hw_sent s = c->win[c->win_head];
+        c->win_head = (c->win_head + 1) % c->window;
+        c->win_n--;
+        c->tx_confirmed++;
+        c->st.tx_chunks++;
+        bytes += s.len;
+        if (s.op) {
+            atomic_fetch_add(&s.op->moved, s.len);
+            s.op->inflight--;
+            hw_op_check(s.op);
+        }
+    }
+    c->st.tx_bytes += bytes;
+    c->inflight_bytes -= bytes;
+    c->rate_bytes += bytes;
+    if (c->peer->npairs > 1) { /* only then does anyone ask */
+        uint64_t now = hw_now();
+        if (now - c->rate_at >= 4 * HW_MS) {
+            double r = (double)c->rate_bytes / (double)(now - c->rate_at);
+            c->rate = c->rate > 0 ? 0.6 * c->rate + 0.4 * r : r;
+            c->rate_at = now;
+            c->rate_bytes = 0;
+        }
+    }
+    if (atomic_load(&c->peer->tx_work))
+        hw_lane_queue(c->lane);
+}
+
+/* Would the next chunk end later here than the whole would elsewhere? Then it is left to the others: a slow NIC carries
+ * less and never sets the pace, not even at a transfer's end. */
+static bool may_pull(const struct hw_chan *c)
+{
+    const struct hawser_peer *p = c->peer;
+    if (p->npairs <= 1 || c->rate <= 0)
+        return c->rate > 0 || p->npairs <= 1 || c->win_n < 2;
+    double rate = 0, best = 0, load = (double)p->tx_left;
+    uint32_t n = atomic_load(&p->nchans);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct hw_chan *o = &p->chans[i];
+        if (o->state != HW_CH_UP)
+            continue;
+        rate += o->rate;
+        best = HW_MAX(best, o->rate);
+        load += (double)o->inflight_bytes;
+    }
+    for (uint32_t i = 0; i < p->nretry; i++)
+        load += p->retry[i].len;
+    if (c->win_n == 0 && c->rate >= best * 0.5)
+        return true;
+    double mine = ((double)c->inflight_bytes + (double)HW_MIN(p->h->k.min_chunk, p->tx_left)) / c->rate;
+    return mine <= load / rate * 1.05 + 1e6;
+}
+
+static uint32_t post(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_transport *tp = p->h->tp;
+    uint32_t bytes = 0;
+    while (bytes < POST_BYTES && c->win_n < c->window && atomic_load(&p->tx_work) && may_pull(c)) {
+        struct hw_sent s;
+        if (!hw_op_cut(p, &s))
+            break;
+        struct hw_vec *v = &s.op->vecs[s.vec];
+        static const uint8_t type[] = {[HW_OP_WRITE] = HW_C_WRITE, [HW_OP_SEND] = HW_C_SEND, [HW_OP_SERVE] = HW_C_READ};
+        struct hw_chunk_head head = {.type = type[s.op->type], .len = s.len, .op = s.op->id, .seq = ++c->tx_seq};
+        if (s.op->type == HW_OP_WRITE) {
+            head.region = v->region;
+            head.secret = v->secret;
+            head.offset = v->remote + s.off;
+        } else {
+            head.offset = v->start + s.off;
+        }
+        uint8_t raw[HW_CHUNK_HEAD];
+        hw_chunk_encode(raw, &head);
+        /* cannot be full: its ring is as long as the window, and what is confirmed was released above */
+        (void)tp->post_send(c->conn, raw, v->ptr + s.off, s.len);
+        if (c->win_n == 0) {
+            c->rate_at = hw_now();
+            c->rate_bytes = 0;
+        }
+        c->win[(c->win_head + c->win_n++) % c->window] = s;
+        c->inflight_bytes += s.len;
+        bytes += s.len;
+    }
+    return bytes;
+}
+
+bool hw_chan_send(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_transport *tp = p->h->tp;
+    uint32_t turn = 0;
+    while (c->wr) {
+        if (c->sending) {
+            int rc = tp->test_send(c->conn);
+            if (rc == -EAGAIN) {
+                c->wr = false;
+                return false;
+            }
+            if (rc) {
+                pthread_mutex_lock(&p->mu);
+                hw_chan_kill(c, rc, hw_error());
+                pthread_mutex_unlock(&p->mu);
+                return false;
+            }
+            c->sending = false;
+        }
+        if (turn >= TURN_BYTES)
+            return true;
+        if (!atomic_load(&p->tx_work))
+            return false;
+        pthread_mutex_lock(&p->mu);
+        tp->release_send(c->conn, (uint32_t)(c->tx_confirmed - c->tx_released));
+        c->tx_released = c->tx_confirmed;
+        uint32_t n = post(c);
+        pthread_mutex_unlock(&p->mu);
+        if (!n)
+            return false;
+        c->sending = true;
+        turn += n;
+    }
+    return false;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------- */
+
+/* Under peer->mu: where the bytes of the current chunk from rx_done on go. NULL: nowhere. */
+static uint8_t *destination(struct hw_chan *c, uint32_t *len)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_chunk_head *h = &c->rx_head;
+    *len = h->len - c->rx_done;
+    c->rx_op = NULL;
+    c->rx_region = 0;
+    if (h->type == HW_C_WRITE) {
+        uint8_t *ptr;
+        int rc = hw_region_find(p, h->region, h->secret, h->offset, h->len, HAWSER_REMOTE_WRITE, &ptr);
+        if (rc) {
+            hw_ctl_error(p, h->op, rc, hw_error());
+            return NULL;
+        }
+        c->rx_region = h->region;
+        return ptr;
+    }
+    struct hawser_op *op = hw_hash_get(h->type == HW_C_SEND ? &p->by_remote : &p->by_id, h->op);
+    if (!op || op->aborting || op->type != (h->type == HW_C_SEND ? HW_OP_RECV : HW_OP_READ))
+        return NULL; /* called off meanwhile */
+    uint64_t total = atomic_load(&op->length), room;
+    if (h->offset > total || h->len > total - h->offset) {
+        hw_op_abort(op, -EPROTO, "the peer sent bytes beyond the end of the operation");
+        return NULL;
+    }
+    c->rx_op = op;
+    uint8_t *ptr = hw_op_at(op, h->offset + c->rx_done, &room);
+    *len = (uint32_t)HW_MIN(room, (uint64_t)*len);
+    return ptr;
+}
+
+static int next_piece(struct hw_chan *c)
+{
+    uint32_t len;
+    uint8_t *ptr = destination(c, &len);
+    if (c->rx_dropped) /* a chunk of which a piece was dropped counts for no operation */
+        ptr = NULL;
+    if (!ptr)
+        c->rx_dropped = true;
+    c->rx_piece = len;
+    return c->peer->h->tp->post_recv(c->conn, ptr, len, c->rx_done + len < c->rx_head.len);
+}
+
+static int chunk_begins(struct hw_chan *c, const uint8_t *raw)
+{
+    int rc = hw_chunk_decode(raw, &c->rx_head);
+    if (rc)
+        return rc;
+    if (c->rx_head.seq != c->rx_seq + 1)
+        return hw_fail(-EPROTO, "chunk %llu came after chunk %llu", (unsigned long long)c->rx_head.seq,
+                       (unsigned long long)c->rx_seq);
+    c->rx_seq++;
+    c->rx_done = 0;
+    c->rx_dropped = false;
+    return next_piece(c);
+}
+
+static int piece_done(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    c->rx_done += c->rx_piece;
+    if (c->rx_done < c->rx_head.len)
+        return next_piece(c);
+    p->h->tp->consumed(c->conn);
+    c->rx_count++;
+    c->st.rx_chunks++;
+    c->st.rx_bytes += c->rx_head.len;
+    c->confirm_owed = true;
+    c->rx_region = 0;
+    struct hawser_op *op = c->rx_op;
+    c->rx_op = NULL;
+    if (op && !op->aborting) {
+        uint64_t n = atomic_fetch_add(&op->moved, c->rx_head.len) + c->rx_head.len;
+        if (n >= atomic_load(&op->length))
+            hw_op_complete(op, 0, NULL);
+    }
+    return 0;
+}
+
+bool hw_chan_recv(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    uint64_t moved = 0;
+    while (c->rd) {
+        const uint8_t *raw = NULL;
+        int rc = p->h->tp->test_recv(c->conn, &raw, &moved);
+        if (rc == -EAGAIN) {
+            c->rd = false;
+            break;
+        }
+        pthread_mutex_lock(&p->mu);
+        bool fin = rc == -EPIPE;
+        if (rc == HW_RX_HEADER)
+            rc = chunk_begins(c, raw);
+        else if (rc == HW_RX_DONE)
+            rc = piece_done(c);
+        if (rc) {
+            if (fin)
+                p->remote_gone = true;
+            hw_chan_kill(c, rc, hw_error());
+        }
+        pthread_mutex_unlock(&p->mu);
+        if (rc)
+            return false;
+        if (moved >= TURN_BYTES)
+            return true;
+    }
+    return false;
+}
+
+/* Under peer->mu: tells the peer what arrived on this lane's channels. */
+static void confirm(struct hw_lane *lane)
+{
+    struct hawser_peer *p = lane->peer;
+    uint32_t n = atomic_load(&p->nchans);
+    bool any = false;
+    if (hw_ctl_backlog(p) > CONFIRM_BACKLOG)
+        return; /* counts are cumulative: later will do */
+    for (uint32_t i = 0; i < n; i++) {
+        struct hw_chan *c = &p->chans[i];
+        if (c->lane != lane || !c->confirm_owed || c->state != HW_CH_UP)
+            continue;
+        uint8_t body[8];
+        hw_put32(body, c->index);
+        hw_put32(body + 4, c->gen);
+        if (hw_ctl_add(p, HW_F_CONFIRM, 0, c->rx_count, body, 8, NULL, 0))
+            return;
+        c->confirm_owed = false;
+        any = true;
+    }
+    if (any)
+        hw_ctl_flush(p);
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------------------- */
+
+static void scan(struct hw_lane *lane)
+{
+    struct hawser_peer *p = lane->peer;
+    uint32_t n = atomic_load(&p->nchans);
+    bool dead = atomic_load(&p->state) < 0;
+    pthread_mutex_lock(&p->mu);
+    for (uint32_t i = 0; i < n; i++) {
+        struct hw_chan *c = &p->chans[i];
+        if (c->lane != lane)
+            continue;
+        if (c->conn && (dead || c->kill))
+            hw_chan_kill(c, -ECONNRESET, "the peer has closed it");
+        if (p->client && !dead && p->setup_acked && c->state == HW_CH_DOWN && c->gen == 0)
+            hw_chan_connect(c);
+        if (!p->client)
+            hw_chan_attach(c);
+    }
+    hw_op_lane_scan(lane);
+    pthread_mutex_unlock(&p->mu);
+}
+
+bool hw_lane_run(struct hw_lane *lane)
+{
+    struct hawser_peer *p = lane->peer;
+    bool more = false, owed = false;
+    if (atomic_exchange(&lane->scan, false))
+        scan(lane);
+    if (lane->loop == p->home)
+        hw_ctl_service(p);
+    uint32_t n = atomic_load(&p->nchans);
+    for (uint32_t i = 0; i < n; i++) {
+        struct hw_chan *c = &p->chans[i];
+        if (c->lane != lane || !c->conn)
+            continue;
+        if (c->state == HW_CH_CONNECTING)
+            hw_chan_establish(c);
+        if (c->state == HW_CH_UP)
+            more |= hw_chan_recv(c);
+        if (c->state == HW_CH_UP)
+            more |= hw_chan_send(c);
+        owed |= c->confirm_owed;
+    }
+    if (owed) {
+        pthread_mutex_lock(&p->mu);
+        confirm(lane);
+        pthread_mutex_unlock(&p->mu);
+    }
+    return more;
+}
+
+bool hw_lane_tick(struct hw_lane *lane, uint64_t now)
+{
+    struct hawser_peer *p = lane->peer;
+    bool busy = false;
+    pthread_mutex_lock(&p->mu);
+    if (lane->loop == p->home) {
+        hw_ctl_tick(p, now);
+        hw_op_deadlines(p, now);
+        busy |= p->nops || p->nserved || p->ctl.fd < 0 || p->ctl.hs;
+    }
+    bool alive = atomic_load(&p->state) == 0;
+    uint32_t n = atomic_load(&p->nchans);
+    for (uint32_t i = 0; i < n; i++) {
+        struct hw_chan *c = &p->chans[i];
+        if (c->lane != lane)
+            continue;
+        if (c->state == HW_CH_UP && (c->win_n || c->sending)) {
+            int rc = p->h->tp->health(c->conn);
+            if (rc)
+                hw_chan_kill(c, rc, hw_error());
+            busy = true;
+        } else if (c->state == HW_CH_DOWN && p->client && alive && p->setup_acked && p->ctl.fd >= 0 &&
+                   now >= c->retry_at) {
+            hw_chan_connect(c);
+        }
+        if (c->conn) /* a shortage of kernel memory gives no event when it is over: look again */
+            c->wr = c->rd = true;
+        busy |= c->state != HW_CH_UP || c->confirm_owed || c->rx_op || c->rx_region;
+    }
+    pthread_mutex_unlock(&p->mu);
+    if (busy)
+        hw_lane_queue(lane);
+    return busy && atomic_load(&p->state) >= 0;
+}

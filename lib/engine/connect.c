@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting, listening, accepting: the public face of it. */
+#include "engine/engine.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
+{
+    return hw_listener_start(h, addr, port, bound);
+}
+
+static bool someone_there(void *arg)
+{
+    struct hawser *h = arg;
+    pthread_mutex_lock(&h->mu);
+    bool some = !hw_list_empty(&h->accepts);
+    pthread_mutex_unlock(&h->mu);
+    return some;
+}
+
+int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
+{
+    *out = NULL;
+    if (timeout_ms)
+        (void)hw_loop_wait(&h->loops[0], someone_there, h, hw_deadline(timeout_ms), NULL);
+    pthread_mutex_lock(&h->mu);
+    struct hawser_peer *p = hw_list_first(&h->accepts, struct hawser_peer, in_accept);
+    if (p)
+        hw_list_remove(&p->in_accept);
+    pthread_mutex_unlock(&h->mu);
+    if (!p)
+        return hw_fail(-EAGAIN, "no peer has connected");
+    *out = p;
+    return 0;
+}
+
+static int resolve(const char *host, uint16_t port, union hw_addr *out, size_t max)
+{
+    char service[8];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
+    snprintf(service, sizeof(service), "%u", port);
+    int rc = getaddrinfo(host, service, &hints, &list);
+    if (rc)
+        return hw_fail(rc == EAI_SYSTEM ? -errno : -EHOSTUNREACH, "looking up \"%s\": %s", host, gai_strerror(rc));
+    size_t n = 0;
+    for (struct addrinfo *i = list; i && n < max; i = i->ai_next) {
+        if (i->ai_family != AF_INET && i->ai_family != AF_INET6)
+            continue;
+        memset(&out[n], 0, sizeof(out[n]));
+        memcpy(&out[n++], i->ai_addr, i->ai_addrlen);
+    }
+    freeaddrinfo(list);
+    return n ? (int)n : hw_fail(-EHOSTUNREACH, "\"%s\" has no IP address", host);
+}
+
+/* The session's first connection, in the caller's thread. Returns the descriptor. */
+static int first_connection(struct hawser_peer *p, const union hw_addr *to, const struct hw_nic *nic, uint64_t deadline,
+                            struct hw_hs *hs)
+{
+    struct hawser *h = p->h;
+    char text[HAWSER_ADDR_TEXT + 8];
+    hw_addr_text(to, text, sizeof(text));
+    if (!hw_address_allowed(h, to))
+        return hw_fail(
+            -EPERM,
+            "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "
+            "unprotected connection (--insecure)",
+            text);
+    int fd = hw_sock_connect(nic, to, &h->k);
+    if (fd < 0)
+        return fd;
+    struct hw_hello hello = {.kind = HW_BOOT_CONTROL, .keyed = h->keyed};
+    hw_hs_client(hs, &hello, h->key, h->k.handshake_ms);
+    int rc;
+    while ((rc = hw_hs_step(hs, fd)) == -EAGAIN) {
+        uint64_t until = HW_MIN(hs->deadline, deadline), now = hw_now();
+        if (now >= deadline) {
+            rc = hw_fail(-ETIMEDOUT, "no answer in time");
+            break;
+        }
+        /* writable means connected; after that only what the peer says matters */
+        struct pollfd pfd = {.fd = fd, .events = hs->want ? POLLIN : POLLOUT};
+        (void)poll(&pfd, 1, until <= now ? 1 : (int)((until - now) / HW_MS) + 1);
+    }
+    if (rc == 0)
+        return fd;
+    hw_sock_abort(&fd);
+    return hw_wrap(rc, "connecting to %s", text);
+}
+
+struct connecting {
+    struct hawser_peer *p;
+    bool all;
+};
+
+/* Done when each NIC pair has a channel (all: every channel is up), or the peer is dead. */
+static bool channels_up(void *arg)
+{
+    struct connecting *w = arg;
+    struct hawser_peer *p = w->p;
+    if (atomic_load(&p->state) < 0)
+        return true;
+    uint32_t n = atomic_load(&p->nchans);
+    if (!n || !p->npairs)
+        return false;
+    pthread_mutex_lock(&p->mu);
+    bool ok = true;
+    uint32_t per = n / p->npairs;
+    for (uint32_t i = 0; i < p->npairs && ok; i++) {
+        uint32_t up = 0;
+        for (uint32_t k = 0; k < per; k++)
+            up += p->chans[i * per + k].state == HW_CH_UP;
+        ok = up >= (w->all ? per : 1);
+    }
+    pthread_mutex_unlock(&p->mu);
+    return ok;
+}
+
+static unsigned count_up(struct hawser_peer *p)
+{
+    unsigned up = 0;
+    pthread_mutex_lock(&p->mu);
+    for (uint32_t i = 0; i < atomic_load(&p->nchans); i++)
+        up += p->chans[i].state == HW_CH_UP;
+    pthread_mutex_unlock(&p->mu);
+    return up;
+}
+
+static int connect_options(const struct hawser_connect_options *in, struct hawser_connect_options *o)
+{
+    memset(o, 0, sizeof(*o));
+    if (in) {
+        if (in->size < sizeof(size_t) || in->size > 4096)
+            return hw_fail(-EINVAL, "hawser_connect_options.size is %zu", in->size);
+        memcpy(o, in, HW_MIN(in->size, sizeof(*o)));
+    }
+    return 0;
+}
+
+static void drop(struct hawser_peer *p)
+{
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", hw_error());
+    hawser_peer_close(p);
+    (void)hw_fail_copy(0, text);
+}
+
+int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                   int timeout_ms, hawser_peer **out)
+{
+    struct hawser_connect_options o;
+    union hw_addr to[8];
+    uint64_t deadline = hw_deadline(timeout_ms);
+    *out = NULL;
+    int rc = connect_options(opts, &o);
+    if (rc)
+        return rc;
+    int n = resolve(host, port, to, HW_ARRAY_LEN(to));
+    if (n < 0)
+        return n;
+    struct hawser_peer *p = hw_peer_new(h, true);
+    struct hw_hs *hs = calloc(1, sizeof(*hs));
+    if (p) {
+        const char *nics = o.nics && *o.nics ? o.nics : h->k.nics;
+        p->want_nics = strdup(nics);
+        p->want_peer_nics = strdup(o.peer_nics ? o.peer_nics : "");
+        p->want_channels = o.channels;
+        pthread_mutex_lock(&h->mu);
+        hw_list_append(&h->peers, &p->in_ctx);
+        h->npeers++;
+        pthread_mutex_unlock(&h->mu);
+    }
+    if (!p || !hs || !p->want_nics || !p->want_peer_nics) {
+        free(hs);
+        rc = hw_fail(-ENOMEM, "no memory for a peer");
+        if (p)
+            drop(p);
+        return rc;
+    }
+    int fd = -1;
+    for (int i = 0; i < n && fd < 0; i++) {
+        hw_addr_text(&to[i], p->name, sizeof(p->name));
+        fd = first_connection(p, &to[i], NULL, deadline, hs);
+    }
+    if (fd < 0) {
+        free(hs);
+        drop(p);
+        return fd;
+    }
+    p->session = hs->challenge.session;
+    hw_hs_secret(hs, p->secret);
+    free(hs);
+    hw_loop_acquire(p->home);
+    pthread_mutex_lock(&p->mu);
+    rc = hw_ctl_install(p, fd, 0);
+    pthread_mutex_unlock(&p->mu);
+    hw_loop_release(p->home);
+    if (rc) {
+        hw_close(&fd);
+        drop(p);
+        return rc;
+    }
+    struct connecting w = {.p = p};
+    hw_loop_want_tick(p->home);
+    bool done = hw_loop_wait(p->home, channels_up, &w, deadline, NULL);
+    if (done && atomic_load(&p->state) >= 0) {
+        /* the stragglers of each NIC get a moment more: callers expect the channels they asked for */
+        w.all = true;
+        (void)hw_loop_wait(p->home, channels_up, &w, HW_MIN(deadline, hw_now() + 200 * HW_MS), NULL);
+    }
+    rc = atomic_load(&p->state);
+    if (rc < 0) {
+        rc = hw_fail_copy(rc, p->err);
+    } else if (!count_up(p)) {
+        rc = hw_fail(-ETIMEDOUT, "%s: the peer answers, but no channel to its NICs came up within %d ms", p->name,
+                     timeout_ms);
+    } else {
+        if (!done)
+            hw_log(&h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u channels", p->name, count_up(p),
+                   atomic_load(&p->nchans));
+        *out = p;
+        return 0;
+    }
+    drop(p);
+    return rc;
+}
+
+int hawser_peer_state(hawser_peer *p)
+{
+    int rc = atomic_load(&p->state);
+    return rc < 0 ? hw_fail_copy(rc, p->err) : 0;
+}
+
+const char *hawser_peer_name(hawser_peer *p)
+{
+    return p->name;
+}
+
+void hawser_peer_set_user(hawser_peer *p, void *user)
+{
+    p->user = user;
+}
+
+void *hawser_peer_user(hawser_peer *p)
+{
+    return p->user;
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------ */
+
+int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_t *n)
+{
+    uint32_t have = atomic_load(&p->nchans);
+    pthread_mutex_lock(&p->mu);
+    for (uint32_t i = 0; i < have && i < *n; i++)
+        out[i] = p->chans[i].st;
+    pthread_mutex_unlock(&p->mu);
+    *n = have;
+    return 0;
+}
+
+int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
+{
+    size_t found = 0;
+    struct hawser_nic_stats all[HW_NIC_MAX];
+    uint32_t have = atomic_load(&p->nchans);
+    pthread_mutex_lock(&p->mu);
+    for (uint32_t i = 0; i < have; i++) {
+        const struct hawser_channel_stats *c = &p->chans[i].st;
+        size_t k = 0;
+        while (k < found && strcmp(all[k].nic, c->nic) != 0)
+            k++;
+        if (k == HW_NIC_MAX)
+            continue;
+        if (k == found) {
+            memset(&all[k], 0, sizeof(all[k]));
+            memcpy(all[k].nic, c->nic, HAWSER_NIC_NAME);
+            found++;
+        }
+        all[k].channels++;
+        all[k].channels_up += c->up;
+        all[k].lost += c->lost;
+        all[k].tx_bytes += c->tx_bytes;
+        all[k].rx_bytes += c->rx_bytes;
+    }
+    pthread_mutex_unlock(&p->mu);
+    memcpy(out, all, HW_MIN(found, *n) * sizeof(*out));
+    *n = found;
+    return 0;
+}

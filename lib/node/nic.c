@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/nic.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static unsigned prefix_of(const struct sockaddr *mask)
+{
+    if (!mask)
+        return 0;
+    const uint8_t *p;
+    size_t n;
+    if (mask->sa_family == AF_INET) {
+        p = (const uint8_t *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
+        n = 4;
+    } else {
+        p = (const uint8_t *)&((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr;
+        n = 16;
+    }
+    unsigned bits = 0;
+    for (size_t i = 0; i < n; i++)
+        bits += (unsigned)__builtin_popcount(p[i]);
+    return bits;
+}
+
+int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
+{
+    struct ifaddrs *list;
+    if (getifaddrs(&list) < 0)
+        return hw_fail(-errno, "listing network interfaces: %s", strerror(errno));
+    size_t n = 0;
+    for (struct ifaddrs *i = list; i && n < max; i = i->ifa_next) {
+        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || strlen(i->ifa_name) >= HAWSER_NIC_NAME)
+            continue;
+        struct hw_nic nic = {.loopback = i->ifa_flags & IFF_LOOPBACK, .prefix = prefix_of(i->ifa_netmask)};
+        if (i->ifa_addr->sa_family == AF_INET)
+            memcpy(&nic.addr.in, i->ifa_addr, sizeof(nic.addr.in));
+        else if (i->ifa_addr->sa_family == AF_INET6 && want_v6)
+            memcpy(&nic.addr.in6, i->ifa_addr, sizeof(nic.addr.in6));
+        else
+            continue;
+        if (nic.addr.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&nic.addr.in6.sin6_addr))
+            continue;
+        strcpy(nic.name, i->ifa_name);
+        /* an alias "eth0:1" is the same NIC */
+        nic.name[strcspn(nic.name, ":")] = 0;
+        out[n++] = nic;
+    }
+    freeifaddrs(list);
+    return (int)n;
+}
+
+static const uint8_t *raw(const union hw_addr *a, size_t *n)
+{
+    if (a->sa.sa_family == AF_INET) {
+        *n = 4;
+        return (const uint8_t *)&a->in.sin_addr;
+    }
+    *n = 16;
+    return (const uint8_t *)&a->in6.sin6_addr;
+}
+
+bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a)
+{
+    if (n->addr.sa.sa_family != a->sa.sa_family)
+        return false;
+    size_t len;
+    const uint8_t *x = raw(&n->addr, &len), *y = raw(a, &len);
+    unsigned bits = HW_MIN(n->prefix, (unsigned)(8 * len));
+    if (memcmp(x, y, bits / 8) != 0)
+        return false;
+    return bits % 8 == 0 || ((x[bits / 8] ^ y[bits / 8]) >> (8 - bits % 8)) == 0;
+}
+
+int hw_nic_cpus(const char *name, cpu_set_t *out)
+{
+    char path[96], text[512];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device/local_cpulist", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -ENOENT;
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    if (n <= 0)
+        return -ENOENT;
+    text[n] = 0;
+    cpu_set_t may, near;
+    CPU_ZERO(&near);
+    if (sched_getaffinity(0, sizeof(may), &may) < 0)
+        return -ENOENT;
+    /* "0-3,8-11" */
+    for (char *p = text; *p && *p != '\n';) {
+        char *end;
+        unsigned long a = strtoul(p, &end, 10), b = a;
+        if (end == p)
+            return -ENOENT;
+        if (*end == '-')
+            b = strtoul(end + 1, &end, 10);
+        for (unsigned long c = a; c <= b && c < CPU_SETSIZE; c++)
+            CPU_SET(c, &near);
+        p = *end == ',' ? end + 1 : end;
+        if (*end && *end != ',' && *end != '\n')
+            return -ENOENT;
+    }
+    CPU_AND(out, &near, &may);
+    return CPU_COUNT(out) == 0 || CPU_EQUAL(out, &may) ? -ENOENT : 0;
+}
+
+char *hw_addr_text(const union hw_addr *a, char *buf, size_t cap)
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+    bool v6 = a->sa.sa_family == AF_INET6;
+    if (v6)
+        inet_ntop(AF_INET6, &a->in6.sin6_addr, ip, sizeof(ip));
+    else if (a->sa.sa_family == AF_INET)
+        inet_ntop(AF_INET, &a->in.sin_addr, ip, sizeof(ip));
+    if (hw_addr_port(a))
+        snprintf(buf, cap, v6 ? "[%s]:%u" : "%s:%u", ip, hw_addr_port(a));
+    else
+        snprintf(buf, cap, "%s", ip);
+    return buf;
+}
+
+socklen_t hw_addr_len(const union hw_addr *a)
+{
+    return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
+}
+
+uint16_t hw_addr_port(const union hw_addr *a)
+{
+    if (a->sa.sa_family == AF_INET6)
+        return ntohs(a->in6.sin6_port);
+    return a->sa.sa_family == AF_INET ? ntohs(a->in.sin_port) : 0;
+}
+
+void hw_addr_set_port(union hw_addr *a, uint16_t port)
+{
+    if (a->sa.sa_family == AF_INET6)
+        a->in6.sin6_port = htons(port);
+    else
+        a->in.sin_port = htons(port);
+}
+
+void hw_addr_unmap(union hw_addr *a)
+{
+    if (a->sa.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->in6.sin6_addr))
+        return;
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = a->in6.sin6_port};
+    memcpy(&v4.sin_addr, a->in6.sin6_addr.s6_addr + 12, 4);
+    memset(a, 0, sizeof(*a));
+    a->in = v4;
+}
+
+bool hw_addr_same_host(const union hw_addr *a, const union hw_addr *b)
+{
+    size_t n;
+    if (a->sa.sa_family != b->sa.sa_family)
+        return false;
+    const uint8_t *x = raw(a, &n), *y = raw(b, &n);
+    return memcmp(x, y, n) == 0;
+}
+
+bool hw_addr_is_loopback(const union hw_addr *a)
+{
+    if (a->sa.sa_family == AF_INET)
+        return ntohl(a->in.sin_addr.s_addr) >> 24 == 127;
+    return a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
+}
+
+bool hw_addr_is_private_ground(const union hw_addr *a)
+{
+    if (a->sa.sa_family == AF_INET && ntohl(a->in.sin_addr.s_addr) >> 17 == (198u << 24 | 18u << 16) >> 17)
+        return true;
+    return hw_addr_is_loopback(a);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/tcp/sock.h"
+
+#include <linux/tcp.h> /* struct tcp_info with tcpi_last_ack_recv; glibc's copy is older */
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void set_int(int fd, int level, int name, int value)
+{
+    /* Tuning only: a kernel that lacks an option still moves bytes. */
+    (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+void hw_sock_tune(int fd, const struct hw_knobs *k)
+{
+    int ka = (int)HW_MAX(k->keepalive_ms / 1000, 1ull);
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, ka);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, ka);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)k->peer_timeout_ms);
+}
+
+void hw_sock_buffers(int fd, const struct hw_knobs *k)
+{
+    if (k->sndbuf)
+        set_int(fd, SOL_SOCKET, SO_SNDBUF, (int)HW_MIN(k->sndbuf, (uint64_t)INT32_MAX));
+    if (k->rcvbuf)
+        set_int(fd, SOL_SOCKET, SO_RCVBUF, (int)HW_MIN(k->rcvbuf, (uint64_t)INT32_MAX));
+}
+
+int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const struct hw_knobs *k)
+{
+    char text[HAWSER_ADDR_TEXT + 8];
+    int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+    hw_sock_tune(fd, k);
+    int rc;
+    if (nic) {
+        /* Without privilege: allowed since Linux 5.7 on a socket that is not bound yet; refusal is no error. */
+        if (!nic->loopback)
+            (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic->name, (socklen_t)strlen(nic->name));
+        union hw_addr from = nic->addr;
+        hw_addr_set_port(&from, 0);
+        set_int(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+        if (bind(fd, &from.sa, hw_addr_len(&from)) < 0) {
+            rc = hw_fail(-errno, "binding to %s of %s: %s", hw_addr_text(&from, text, sizeof(text)), nic->name,
+                         strerror(errno));
+            goto close;
+        }
+    }
+    if (connect(fd, &addr->sa, hw_addr_len(addr)) < 0 && errno != EINPROGRESS) {
+        rc = hw_fail(-errno, "connecting to %s%s%s: %s", hw_addr_text(addr, text, sizeof(text)), nic ? " over " : "",
+                     nic ? nic->name : "", strerror(errno));
+        goto close;
+    }
+    return fd;
+close:
+    hw_close(&fd);
+    return rc;
+}
+
+int hw_sock_listen(const union hw_addr *addr)
+{
+    char text[HAWSER_ADDR_TEXT + 8];
+    int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return hw_fail(-errno, "making a socket: %s", strerror(errno));
+    set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (addr->sa.sa_family == AF_INET6)
+        set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (bind(fd, &addr->sa, hw_addr_len(addr)) < 0 || listen(fd, 4096) < 0) {
+        int rc = hw_fail(-errno, "listening on %s: %s", hw_addr_text(addr, text, sizeof(text)), strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hw_sock_health(int fd, uint64_t stall_ms)
+{
+    struct tcp_info ti;
+    socklen_t len = sizeof(ti);
+    memset(&ti, 0, sizeof(ti));
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
+        return 0;
+    /* tcpi_last_ack_recv counts from the last acknowledgement of any kind, so a stream that has just begun to send
+     * after an idle hour looks stalled at once: ask also that a retransmission has already gone unanswered. */
+    if (ti.tcpi_unacked > 0 && ti.tcpi_last_ack_recv > stall_ms && ti.tcpi_last_data_sent < 60000 &&
+        ti.tcpi_retransmits > 0)
+        return hw_fail(-ETIMEDOUT, "nothing acknowledged for %u ms (%u segments outstanding, %u retransmissions)",
+                       ti.tcpi_last_ack_recv, ti.tcpi_unacked, ti.tcpi_retransmits);
+    return 0;
+}
+
+void hw_sock_abort(int *fd)
+{
+    if (*fd < 0)
+        return;
+    struct linger l = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(*fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+    hw_close(fd);
+}

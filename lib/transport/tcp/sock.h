@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TCP sockets as hawser wants them, and the bootstrap handshake on one. Used by the tcp transport and, for control
+ * connections, by the engine. */
+#ifndef HW_SOCK_H
+#define HW_SOCK_H
+
+#include "base/knob.h"
+#include "node/nic.h"
+#include "wire/wire.h"
+
+/* Starts a non-blocking connect from nic (NULL: the kernel chooses) to addr. Returns the descriptor or -errno. Binds to
+ * the NIC's address and, where permitted, its device: with several NICs on one subnet only that keeps flows apart. */
+int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const struct hw_knobs *k);
+
+/* Options every connection gets: TCP_NODELAY, keepalive, TCP_USER_TIMEOUT. Buffer sizes for data connections only. */
+void hw_sock_tune(int fd, const struct hw_knobs *k);
+void hw_sock_buffers(int fd, const struct hw_knobs *k);
+
+/* Non-blocking listener on addr. Returns the descriptor or -errno. */
+int hw_sock_listen(const union hw_addr *addr);
+
+/* 0, or -ETIMEDOUT when the path looks dead: data unacknowledged and nothing heard for stall_ms. A receiver that merely
+ * does not read (zero window) is not dead. */
+int hw_sock_health(int fd, uint64_t stall_ms);
+
+/* Closes with a reset: what is queued is dropped, pages held by reference are let go. */
+void hw_sock_abort(int *fd);
+
+/* ---- handshake ------------------------------------------------------------------------------ */
+
+struct hw_hs {
+    bool client;
+    uint8_t stage;
+    uint64_t deadline; /* of the message under way, hw_now() */
+    uint64_t step_ms;
+    uint32_t have, want;
+    struct hw_hello hello;
+    struct hw_challenge challenge;
+    struct hw_welcome welcome; /* client: as received */
+    uint8_t key[HW_SECRET];
+    uint8_t hello_raw[HW_HELLO_SIZE], challenge_raw[HW_CHALLENGE_SIZE];
+    uint8_t in[HW_CHALLENGE_SIZE];
+    /* Server: asked once HELLO is known and well-formed. Fills key and challenge->session; returns enum hw_refusal. */
+    unsigned (*admit)(void *arg, const struct hw_hello *hello, struct hw_challenge *challenge, uint8_t key[HW_SECRET]);
+    void *admit_arg;
+};
+
+/* Client: hello without its nonce; key as wire.h says. */
+void hw_hs_client(struct hw_hs *hs, const struct hw_hello *hello, const uint8_t key[HW_SECRET], uint64_t step_ms);
+void hw_hs_server(struct hw_hs *hs, bool keyed,
+                  unsigned (*admit)(void *, const struct hw_hello *, struct hw_challenge *, uint8_t[HW_SECRET]),
+                  void *arg, uint64_t step_ms);
+
+/* Moves on as far as the socket allows. 0: done (the server has yet to send WELCOME, by hw_hs_welcome(), once the
+ * engine has taken the connection). -EAGAIN: wait for the descriptor or hs->deadline. -ETIMEDOUT, -EACCES, -EPERM,
+ * -EPROTO, -ECONNRESET ...: over, with the reason; the caller closes. */
+int hw_hs_step(struct hw_hs *hs, int fd);
+int hw_hs_welcome(int fd, unsigned refusal, uint64_t rx_offset);
+
+/* The secret of the session begun; valid after hw_hs_step() gave 0 for HW_BOOT_CONTROL. */
+void hw_hs_secret(const struct hw_hs *hs, uint8_t out[HW_SECRET]);
+
+#endif

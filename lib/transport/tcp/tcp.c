@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tcp transport: any kernel, any NIC, host memory. The header rides in front of the payload.
+ *
+ * Sending: large payloads go by reference, vmsplice into a pipe of the connection's own and splice from there to the
+ * socket, so that the sender's core does not copy (docs/performance.md has the figures). The pages then belong to the
+ * kernel until the receiver has confirmed, which is just what post_send's contract says of ptr. Small ones are copied
+ * by one sendmsg for many chunks.
+ * Receiving: one recvmsg takes the rest of a payload and the header that follows it.
+ */
+#include "transport/tcp/tcp.h"
+#include "transport/tcp/sock.h"
+#include "transport/transport.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define SPLICE_MIN (16 * 1024) /* below this a copy is cheaper than two more system calls */
+#define PIPE_SIZE  (1 << 20)   /* /proc/sys/fs/pipe-max-size by default */
+#define TX_IOV     64
+
+struct tx {
+    uint8_t head[HW_CHUNK_HEAD];
+    const uint8_t *ptr;
+    uint32_t len;
+    uint32_t taken; /* of head and payload: handed to the pipe or the socket */
+};
+
+struct hw_conn {
+    int fd;
+    int pipe[2];
+    uint32_t in_pipe; /* bytes */
+    bool splice;
+    uint64_t stall_ms;
+    bool client;
+    struct hw_hs *hs; /* while establishing */
+
+    /* Send ring: [released, fill) may still be read by the kernel, [fill, posted) waits. */
+    uint64_t posted, fill, released;
+    uint32_t ring;
+    struct tx *tx;
+
+    /* Receive. */
+    uint8_t head[HW_CHUNK_HEAD];
+    uint32_t head_have;
+    enum { RX_HEAD, RX_HEAD_SEEN, RX_BODY, RX_BODY_DONE } rx_state;
+    uint8_t *rx_ptr; /* NULL: nowhere */
+    uint32_t rx_len, rx_have;
+    bool rx_more; /* what follows is payload, not a header */
+};
+
+/* The handle: family u8, reserved u8, port u16, address 16. */
+#define HANDLE_SIZE 20
+
+static int tcp_listen(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port,
+                      uint8_t handle[HW_HANDLE_MAX])
+{
+    (void)env;
+    memset(handle, 0, HANDLE_SIZE);
+    hw_put16(handle + 2, port);
+    if (nic->addr.sa.sa_family == AF_INET) {
+        handle[0] = 4;
+        memcpy(handle + 4, &nic->addr.in.sin_addr, 4);
+    } else {
+        handle[0] = 6;
+        memcpy(handle + 4, &nic->addr.in6.sin6_addr, 16);
+    }
+    return HANDLE_SIZE;
+}
+
+int hw_tcp_handle_addr(const uint8_t *handle, size_t len, union hw_addr *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (len != HANDLE_SIZE || (handle[0] != 4 && handle[0] != 6) || handle[1] != 0 || hw_get16(handle + 2) == 0)
+        return hw_fail(-EPROTO, "the peer's address handle is not one of the tcp transport");
+    if (handle[0] == 4) {
+        out->in.sin_family = AF_INET;
+        memcpy(&out->in.sin_addr, handle + 4, 4);
+    } else {
+        out->in6.sin6_family = AF_INET6;
+        memcpy(&out->in6.sin6_addr, handle + 4, 16);
+    }
+    hw_addr_set_port(out, hw_get16(handle + 2));
+    return 0;
+}
+
+static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
+{
+    struct hw_conn *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->ring = (uint32_t)HW_MIN(env->knobs->window, (uint64_t)hw_tcp.caps.max_window);
+    c->tx = calloc(c->ring, sizeof(*c->tx));
+    if (!c->tx) {
+        free(c);
+        return NULL;
+    }
+    c->fd = fd;
+    c->pipe[0] = c->pipe[1] = -1;
+    c->splice = env->knobs->splice;
+    c->stall_ms = env->knobs->stall_ms;
+    return c;
+}
+
+static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle, size_t handle_len,
+                       const struct hw_conn_ident *ident, struct hw_conn **out)
+{
+    union hw_addr to;
+    int rc = hw_tcp_handle_addr(handle, handle_len, &to);
+    if (rc)
+        return rc;
+    int fd = hw_sock_connect(nic, &to, env->knobs);
+    if (fd < 0)
+        return fd;
+    hw_sock_buffers(fd, env->knobs);
+    struct hw_conn *c = conn_new(env, fd);
+    struct hw_hs *hs = c ? calloc(1, sizeof(*hs)) : NULL;
+    if (!hs) {
+        if (c)
+            hw_tcp.close(c);
+        else
+            hw_close(&fd);
+        return hw_fail(-ENOMEM, "no memory for a connection");
+    }
+    c->client = true;
+    c->hs = hs;
+    struct hw_hello hello = {.kind = HW_BOOT_DATA,
+                             .keyed = ident->keyed,
+                             .session = ident->session,
+                             .channel = ident->channel,
+                             .gen = ident->gen};
+    hw_hs_client(hs, &hello, ident->secret, env->knobs->handshake_ms);
+    *out = c;
+    return 0;
+}
+
+static int tcp_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
+{
+    struct hw_conn *c = conn_new(env, fd);
+    if (!c)
+        return hw_fail(-ENOMEM, "no memory for a connection");
+    hw_sock_tune(fd, env->knobs);
+    hw_sock_buffers(fd, env->knobs);
+    *out = c;
+    return 0;
+}
+
+static int tcp_establish(struct hw_conn *c)
+{
+    if (!c->hs)
+        return 0;
+    int rc = hw_hs_step(c->hs, c->fd);
+    if (rc == -EAGAIN)
+        return rc;
+    free(c->hs);
+    c->hs = NULL;
+    return rc;
+}
+
+static int tcp_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const void *ptr, uint32_t len)
+{
+    if (c->posted - c->released == c->ring)
+        return -EAGAIN;
+    struct tx *t = &c->tx[c->posted % c->ring];
+    memcpy(t->head, header, HW_CHUNK_HEAD);
+    t->ptr = ptr;
+    t->len = len;
+    t->taken = 0;
+    c->posted++;
+    return 0;
+}
+
+/* The unsent parts of posted chunks as an iovec, as long as they are of one kind (by reference or not). */
+static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
+{
+    int n = 0;
+    for (uint64_t i = c->fill; i < c->posted && n + 2 <= TX_IOV; i++) {
+        struct tx *t = &c->tx[i % c->ring];
+        bool ref = c->splice && t->len >= SPLICE_MIN;
+        if (n == 0)
+            *by_ref = ref;
+        else if (ref != *by_ref)
+            break;
+        if (t->taken < HW_CHUNK_HEAD)
+            iov[n++] = (struct iovec){.iov_base = t->head + t->taken, .iov_len = HW_CHUNK_HEAD - t->taken};
+        uint32_t body = t->taken > HW_CHUNK_HEAD ? t->taken - HW_CHUNK_HEAD : 0;
+        /* iovec is not const: nothing writes through it here */
+        iov[n++] = (struct iovec){.iov_base = (void *)(uintptr_t)(t->ptr + body), .iov_len = t->len - body};
+    }
+    return n;
+}
+
+static void advance(struct hw_conn *c, size_t n)
+{
+    while (n) {
+        struct tx *t = &c->tx[c->fill % c->ring];
+        size_t left = HW_CHUNK_HEAD + (size_t)t->len - t->taken, part = HW_MIN(left, n);
+        t->taken += (uint32_t)part;
+        n -= part;
+        if (part == left)
+            c->fill++;
+    }
+}
+
+/* Pipe to socket. 0 empty, -EAGAIN, -errno. */
+static int drain_pipe_raw(struct hw_conn *c)
+{
+    while (c->in_pipe) {
+        unsigned more = c->fill < c->posted ? SPLICE_F_MORE : 0;
+        ssize_t n = splice(c->pipe[0], NULL, c->fd, NULL, c->in_pipe, SPLICE_F_MOVE | SPLICE_F_NONBLOCK | more);
+        if (n > 0) {
+            c->in_pipe -= (uint32_t)n;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
+            return -EAGAIN;
+        return n < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice moved nothing");
+    }
+    return 0;
+}
+
+/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process. Our
+ * own threads block SIGPIPE for good; in a caller's thread it is blocked for the moment, and the one we caused is taken
+ * back. */
+static int drain_pipe(struct hw_conn *c)
+{
+    if (!c->in_pipe)
+        return 0;
+    if (hw_own_thread)
+        return drain_pipe_raw(c);
+    sigset_t pipe_set, old, pending;
+    sigemptyset(&pipe_set);
+    sigaddset(&pipe_set, SIGPIPE);
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+    int rc = drain_pipe_raw(c);
+    if (rc && rc != -EAGAIN && !was_pending) {
+        struct timespec zero = {0};
+        while (sigtimedwait(&pipe_set, NULL, &zero) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
+static bool pipe_ready(struct hw_conn *c)
+{
+    if (c->pipe[0] >= 0)
+        return true;
+    if (pipe2(c->pipe, O_CLOEXEC | O_NONBLOCK) == 0) {
+        /* smaller where the user's pipe quota is used up (pipe-user-pages-soft): slower, not wrong */
+        (void)fcntl(c->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
+        return true;
+    }
+    c->pipe[0] = c->pipe[1] = -1;
+    c->splice = false; /* no descriptors left: copying needs none */
+    return false;
+}
+
+static int tcp_test_send(struct hw_conn *c)
+{
+    for (;;) {
+        int rc = drain_pipe(c);
+        if (rc)
+            return rc;
+        if (c->fill == c->posted)
+            return 0;
+        struct iovec iov[TX_IOV];
+        bool by_ref = false;
+        int k = fill_iov(c, iov, &by_ref);
+        if (by_ref && !pipe_ready(c))
+            continue;
+        ssize_t n;
+        if (by_ref) {
+            n = vmsplice(c->pipe[1], iov, (size_t)k, SPLICE_F_NONBLOCK);
+            if (n > 0)
+                c->in_pipe += (uint32_t)n;
+            else if (n < 0 && errno != EINTR && errno != EAGAIN && errno != ENOMEM) {
+                /* memory that cannot be referenced (a device mapping, say) can still be copied */
+                c->splice = false;
+                continue;
+            }
+        } else {
+            struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
+            n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+        if (n > 0) {
+            advance(c, (size_t)n);
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
+            return -EAGAIN;
+        return n < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "nothing was sent");
+    }
+}
+
+static void tcp_release_send(struct hw_conn *c, uint32_t n)
+{
+    c->released += n;
+}
+
+static int recv_failed(ssize_t n)
+{
+    if (n == 0)
+        return hw_fail(-EPIPE, "the peer closed the connection");
+    if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM)
+        return -EAGAIN;
+    return hw_fail(-errno, "receiving: %s", strerror(errno));
+}
+
+static int tcp_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
+{
+    for (;;) {
+        ssize_t n;
+        switch (c->rx_state) {
+        case RX_HEAD:
+            if (c->head_have < HW_CHUNK_HEAD) {
+                n = recv(c->fd, c->head + c->head_have, HW_CHUNK_HEAD - c->head_have, MSG_DONTWAIT);
+                if (n < 0 && errno == EINTR)
+                    continue;
+                if (n <= 0)
+                    return recv_failed(n);
+                c->head_have += (uint32_t)n;
+                continue;
+            }
+            c->rx_state = RX_HEAD_SEEN;
+            *header = c->head;
+            return HW_RX_HEADER;
+        case RX_BODY: {
+            uint32_t left = c->rx_len - c->rx_have;
+            if (c->rx_ptr) {
+                struct iovec iov[2] = {{.iov_base = c->rx_ptr + c->rx_have, .iov_len = left},
+                                       {.iov_base = c->head, .iov_len = HW_CHUNK_HEAD}};
+                struct msghdr m = {.msg_iov = iov, .msg_iovlen = c->rx_more ? 1 : 2};
+                n = recvmsg(c->fd, &m, MSG_DONTWAIT);
+            } else {
+                /* tcp(7): MSG_TRUNC drops bytes of a stream without copying them */
+                n = recv(c->fd, NULL, left, MSG_DONTWAIT | MSG_TRUNC);
+            }
+            if (n < 0 && errno == EINTR)
+                continue;
+            if (n <= 0)
+                return recv_failed(n);
+            uint32_t body = HW_MIN((uint32_t)n, left);
+            c->rx_have += body;
+            c->head_have = (uint32_t)n - body;
+            *moved += body;
+            if (c->rx_have < c->rx_len)
+                continue;
+            c->rx_state = RX_BODY_DONE;
+            return HW_RX_DONE;
+        }
+        default:
+            return hw_fail(-EINVAL, "test_recv while the engine owes an answer");
+        }
+    }
+}
+
+static int tcp_post_recv(struct hw_conn *c, void *ptr, uint32_t len, bool more)
+{
+    c->rx_more = more;
+    c->rx_ptr = ptr;
+    c->rx_len = len;
+    c->rx_have = 0;
+    c->head_have = 0;
+    c->rx_state = RX_BODY;
+    return 0;
+}
+
+static void tcp_discard(struct hw_conn *c)
+{
+    c->rx_ptr = NULL;
+}
+
+static void tcp_consumed(struct hw_conn *c)
+{
+    c->rx_state = RX_HEAD;
+}
+
+static int tcp_health(struct hw_conn *c)
+{
+    return hw_sock_health(c->fd, c->stall_ms);
+}
+
+static int tcp_fd(struct hw_conn *c)
+{
+    return c->fd;
+}
+
+static void tcp_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *remote)
+{
+    memset(local, 0, sizeof(*local));
+    memset(remote, 0, sizeof(*remote));
+    socklen_t len = sizeof(*local);
+    (void)getsockname(c->fd, &local->sa, &len);
+    len = sizeof(*remote);
+    (void)getpeername(c->fd, &remote->sa, &len);
+    hw_addr_unmap(local);
+    hw_addr_unmap(remote);
+}
+
+static void tcp_close(struct hw_conn *c)
+{
+    hw_sock_abort(&c->fd);
+    hw_close(&c->pipe[0]);
+    hw_close(&c->pipe[1]);
+    free(c->hs);
+    free(c->tx);
+    free(c);
+}
+
+const struct hw_transport hw_tcp = {
+    .name = "tcp",
+    .caps = {.max_chunk = HW_CHUNK_MAX, .max_window = 256, .header_in_band = true, .needs_gather = false},
+    .listen = tcp_listen,
+    .connect = tcp_connect,
+    .accept = tcp_accept,
+    .establish = tcp_establish,
+    .post_send = tcp_post_send,
+    .test_send = tcp_test_send,
+    .release_send = tcp_release_send,
+    .test_recv = tcp_test_recv,
+    .post_recv = tcp_post_recv,
+    .discard = tcp_discard,
+    .consumed = tcp_consumed,
+    .health = tcp_health,
+    .fd = tcp_fd,
+    .ends = tcp_ends,
+    .close = tcp_close,
+};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract between the engine and a transport: one const table each.
+ *
+ * A connection carries chunks (a header and a payload) in both directions, in order. Each direction is a FIFO of
+ * posted requests, and only its head is ever tested: the rule of GPUDirect-TCPX (facts/tcpx-plugin.md, "Invariants"),
+ * which costs an in-order stream nothing. All functions are non-blocking. One thread at a time calls into a connection.
+ *
+ * What differs between transports is data in `caps`, not branches in the engine.
+ */
+#ifndef HW_TRANSPORT_H
+#define HW_TRANSPORT_H
+
+#include "base/base.h"
+#include "base/knob.h"
+#include "node/nic.h"
+#include "wire/wire.h"
+
+struct hw_caps {
+    uint32_t max_chunk;  /* bytes */
+    uint32_t max_window; /* requests posted and not finished, each direction */
+    bool header_in_band; /* the chunk header rides in front of the payload; else on the control connection */
+    bool needs_gather;   /* payload arrives as fragments that lib/mem must put in order before `consumed` */
+};
+
+/* What a transport may know of its surroundings. */
+struct hw_tp_env {
+    const struct hw_knobs *knobs;
+    const struct hw_logger *log;
+};
+
+struct hw_conn;
+
+/* Which connection of which session this is: what the transport shows to the other side. */
+struct hw_conn_ident {
+    uint64_t session;
+    uint32_t channel, gen;
+    bool keyed;
+    const uint8_t *secret; /* HW_SECRET bytes, of the session */
+};
+
+enum hw_rx_event {
+    HW_RX_HEADER = 1, /* a header is there (in-band transports): answer by post_recv */
+    HW_RX_DONE = 2,   /* the posted receive is complete: answer by consumed */
+};
+
+struct hw_transport {
+    const char *name;
+    struct hw_caps caps;
+
+    /* Fills handle with what a peer needs to reach this side over nic, as opaque bytes for connect() there; port: the
+     * context's own listening port, for transports that share it. Returns the handle's size or -errno. */
+    int (*listen)(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port, uint8_t handle[HW_HANDLE_MAX]);
+
+    /* Starts a connection from nic (its address, its device where that is allowed) to handle. -errno, or 0 and *out,
+     * which establish() finishes. */
+    int (*connect)(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle, size_t handle_len,
+                   const struct hw_conn_ident *ident, struct hw_conn **out);
+
+    /* Makes a connection of a descriptor that the context's listener has authenticated. Takes fd on success only. */
+    int (*accept)(const struct hw_tp_env *env, int fd, struct hw_conn **out);
+
+    /* Drives connect(): 0 established, -EAGAIN wait for an event (or call again after the deadline), else why not. */
+    int (*establish)(struct hw_conn *c);
+
+    /* Queues a chunk. ptr stays in use, and unchanged, until the peer has confirmed the chunk (the kernel may hold it
+     * by reference). The header is copied. -EAGAIN: max_window are posted and not released. */
+    int (*post_send)(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const void *ptr, uint32_t len);
+
+    /* Moves posted chunks out: 0 all gone, -EAGAIN wait for an event, else the connection is dead. */
+    int (*test_send)(struct hw_conn *c);
+
+    /* The peer has confirmed the oldest n chunks: their slots may be used again. */
+    void (*release_send)(struct hw_conn *c, uint32_t n);
+
+    /* Moves bytes in. HW_RX_HEADER with *header, HW_RX_DONE, -EAGAIN, or -errno; -EPIPE is the
+     * orderly end of the stream: as hawser itself never ends one so without a BYE, the process at the other end is gone.
+     * *moved is increased by the payload bytes taken in. */
+    int (*test_recv)(struct hw_conn *c, const uint8_t **header, uint64_t *moved);
+
+    /* Where the next len bytes of the payload go; NULL: nowhere. more: the payload goes on after them, and HW_RX_DONE
+     * is to be answered by another post_recv. */
+    int (*post_recv)(struct hw_conn *c, void *ptr, uint32_t len, bool more);
+
+    /* The rest of the posted receive goes nowhere: its memory is not touched again. */
+    void (*discard)(struct hw_conn *c);
+
+    /* The engine is done with the head receive (a scattering transport gives its pages back). */
+    void (*consumed)(struct hw_conn *c);
+
+    /* 0, or -ETIMEDOUT when data has gone unacknowledged for longer than knob stall_ms: the path is dead. */
+    int (*health)(struct hw_conn *c);
+
+    /* Descriptor for epoll (edge-triggered, in and out). */
+    int (*fd)(struct hw_conn *c);
+
+    /* The two ends, for statistics. */
+    void (*ends)(struct hw_conn *c, union hw_addr *local, union hw_addr *remote);
+
+    /* At once and for good: what was queued is dropped, so that no byte leaves after it. */
+    void (*close)(struct hw_conn *c);
+};
+
+extern const struct hw_transport hw_tcp;
+
+#endif

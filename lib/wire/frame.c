@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/wire.h"
+
+/* What a body may measure, by type. */
+static const struct {
+    uint32_t min, max;
+} body_bounds[HW_F_COUNT] = {
+    [HW_F_SETUP] = {HW_SETUP_HEAD, HW_FRAME_MAX - HW_FRAME_HEAD},
+    [HW_F_ACK] = {8, 8},
+    [HW_F_CONFIRM] = {8, 8},
+    [HW_F_WRITE] = {HW_WRITE_HEAD, HW_WRITE_HEAD + HW_INLINE_MAX},
+    [HW_F_SEND] = {0, HW_INLINE_MAX},
+    [HW_F_RTS] = {8, 8},
+    [HW_F_CTS] = {0, 0},
+    [HW_F_READ] = {HW_READ_ENTRY, HW_FRAME_MAX - HW_FRAME_HEAD},
+    [HW_F_READ_DATA] = {8, 8 + HW_INLINE_MAX},
+    [HW_F_NOTIFY] = {0, HAWSER_NOTIFY_MAX},
+    [HW_F_ERROR] = {4, 4 + HW_ERR_TEXT},
+    [HW_F_CANCEL] = {4, 4},
+    [HW_F_CHAN_DOWN] = {8, 8},
+    [HW_F_PING] = {0, 0},
+    [HW_F_BYE] = {0, 0},
+};
+
+void hw_frame_head(uint8_t out[HW_FRAME_HEAD], uint8_t type, uint8_t flags, uint64_t id, uint32_t body_len)
+{
+    hw_put32(out, HW_FRAME_HEAD + body_len);
+    out[4] = type;
+    out[5] = flags;
+    hw_put16(out + 6, HW_FRAME_MAGIC);
+    hw_put64(out + 8, id);
+}
+
+int64_t hw_frame_parse(const uint8_t *in, size_t n, struct hw_frame *f)
+{
+    if (n < HW_FRAME_HEAD)
+        return 0;
+    uint32_t size = hw_get32(in);
+    f->type = in[4];
+    f->flags = in[5];
+    f->id = hw_get64(in + 8);
+    if (hw_get16(in + 6) != HW_FRAME_MAGIC)
+        return hw_fail(-EPROTO, "a control frame without its magic number");
+    if (f->type == 0 || f->type >= HW_F_COUNT)
+        return hw_fail(-EPROTO, "a control frame of unknown type %u", f->type);
+    if (f->flags & ~(f->type == HW_F_READ ? HW_FF_MORE : 0u))
+        return hw_fail(-EPROTO, "a control frame of type %u with flags 0x%02x", f->type, f->flags);
+    if (size < HW_FRAME_HEAD || size - HW_FRAME_HEAD < body_bounds[f->type].min ||
+        size - HW_FRAME_HEAD > body_bounds[f->type].max)
+        return hw_fail(-EPROTO, "a control frame of type %u and %u bytes", f->type, size);
+    if (f->type == HW_F_READ && (size - HW_FRAME_HEAD) % HW_READ_ENTRY)
+        return hw_fail(-EPROTO, "a READ whose list ends within an entry");
+    if (n < size)
+        return 0;
+    f->body = in + HW_FRAME_HEAD;
+    f->body_len = size - HW_FRAME_HEAD;
+    return size;
+}
+
+void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s)
+{
+    hw_put32(out, s->unexpected);
+    hw_put32(out + 4, s->max_ops);
+    hw_put16(out + 8, s->n);
+    hw_put16(out + 10, 0);
+}
+
+size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e)
+{
+    memcpy(out, e->nic, HAWSER_NIC_NAME);
+    hw_put16(out + HAWSER_NIC_NAME, e->handle_index);
+    hw_put16(out + HAWSER_NIC_NAME + 2, e->handle_len);
+    memcpy(out + HAWSER_NIC_NAME + 4, e->handle, e->handle_len);
+    return HAWSER_NIC_NAME + 4u + e->handle_len;
+}
+
+int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s)
+{
+    if (len < HW_SETUP_HEAD)
+        return hw_fail(-EPROTO, "a SETUP of %zu bytes", len);
+    s->unexpected = hw_get32(body);
+    s->max_ops = hw_get32(body + 4);
+    s->n = hw_get16(body + 8);
+    if (s->n > HW_SETUP_MAX)
+        return hw_fail(-EPROTO, "a SETUP with %u entries, at most %u are allowed", s->n, HW_SETUP_MAX);
+    return 0;
+}
+
+int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e)
+{
+    const size_t head = HAWSER_NIC_NAME + 4;
+    if (*at > len || len - *at < head)
+        return hw_fail(-EPROTO, "a SETUP that ends within an entry");
+    const uint8_t *p = body + *at;
+    memcpy(e->nic, p, HAWSER_NIC_NAME);
+    e->handle_index = hw_get16(p + HAWSER_NIC_NAME);
+    e->handle_len = hw_get16(p + HAWSER_NIC_NAME + 2);
+    if (e->handle_len > HW_HANDLE_MAX || len - *at - head < e->handle_len)
+        return hw_fail(-EPROTO, "a SETUP with a handle of %u bytes", e->handle_len);
+    /* the name is shown to people: printable, and ended within its field */
+    if (!memchr(e->nic, 0, sizeof(e->nic)))
+        return hw_fail(-EPROTO, "a SETUP with an unterminated NIC name");
+    for (const char *c = e->nic; *c; c++)
+        if (*c <= ' ' || *c > '~')
+            return hw_fail(-EPROTO, "a SETUP with an unprintable NIC name");
+    memset(e->handle, 0, sizeof(e->handle));
+    memcpy(e->handle, p + head, e->handle_len);
+    *at += head + e->handle_len;
+    return 0;
+}
