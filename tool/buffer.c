@@ -4,6 +4,9 @@
 #include "base/pattern.h"
 #include "base/size.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -17,6 +20,20 @@ uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
     return HW_MAX(n, 1u);
 }
 
+/* What the kernel could give without swapping; populating more would call its OOM killer. */
+static uint64_t available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t bytes = UINT64_MAX;
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "MemAvailable:", 13) == 0)
+            bytes = strtoull(line + 13, NULL, 10) * 1024;
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
 int buffer_make(struct buffer *b, hawser *h, uint64_t size, uint64_t stride, uint32_t slots, bool hot, uint64_t seed)
 {
     *b = (struct buffer){.size = size, .stride = stride, .slots = slots, .hot = hot, .seed = seed};
@@ -25,6 +42,10 @@ int buffer_make(struct buffer *b, hawser *h, uint64_t size, uint64_t stride, uin
     if (need == 0 || need > SIZE_MAX / 2)
         return hw_fail(-ENOMEM, "%u slots of %s are more than an address space holds", slots,
                        hw_format_size(stride, text, sizeof text));
+    uint64_t there = available();
+    if (need > there)
+        return hw_fail(-ENOMEM, "%s of memory are needed, %" PRIu64 " MiB are available",
+                       hw_format_size(need, text, sizeof text), there >> 20);
     void *p = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
+#include "base/knob.h"
 #include "base/size.h"
 #include "tool/opts.h"
 #include "tool/output.h"
@@ -16,16 +17,19 @@
 
 #define MAX_SIZES  64
 #define MAX_ROUNDS 99
+#define RAW_BYTES  (256ull << 20) /* of a round beside plain sockets where no --iters is given */
+#define RAW_ITERS  20000          /* but not more operations than that */
 
 struct bench {
     struct common common;
     char host[256];
     uint16_t port;
-    const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults, *knob_chunk, *knob_window;
+    const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults;
     enum tp_op op;
     uint64_t sizes[MAX_SIZES];
     size_t n_sizes;
-    uint64_t iters, warmup, depth, channels, chunk, window, duration_ms, rounds, raw_streams;
+    uint64_t iters, warmup, depth, channels, duration_ms, rounds, raw_streams;
+    struct hw_knobs knobs; /* in force */
     bool has_warmup, no_verify, hot, compare_raw, raw_best;
     /* running */
     hawser *h;
@@ -135,14 +139,10 @@ static int parse(struct bench *b, int argc, char **argv)
             rc = opts_nics(b->peer_nics = arg);
             break;
         case O_CHUNK:
-            rc = hw_parse_size(arg, &b->chunk);
-            if (rc == 0)
-                rc = common_knob(&b->common, "chunk", arg);
+            rc = common_knob(&b->common, "chunk", arg);
             break;
         case O_WINDOW:
-            rc = hw_parse_u64(arg, 1, 65536, &b->window);
-            if (rc == 0)
-                rc = common_knob(&b->common, "window", arg);
+            rc = common_knob(&b->common, "window", arg);
             break;
         case O_NO_VERIFY:
             b->no_verify = true;
@@ -214,18 +214,15 @@ static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint
 
 static void print_head(struct bench *b)
 {
-    char chunk[32] = "default", window[24] = "default";
-    if (b->chunk)
-        hw_format_size(b->chunk, chunk, sizeof chunk);
-    if (b->window)
-        snprintf(window, sizeof window, "%" PRIu64, b->window);
+    char chunk[32];
     FILE *out = b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
     fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
     for (size_t i = 0; i < b->rival.n_paths; i++) {
         const struct session_path *p = &b->rival.path[i];
         fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
     }
-    fprintf(out, "# chunk %s, window %s, depth %s", chunk, window, b->depth ? "" : "by size");
+    fprintf(out, "# chunk %s, window %" PRIu64 ", depth %s", hw_format_size(b->knobs.chunk, chunk, sizeof chunk),
+            b->knobs.window, b->depth ? "" : "by size");
     if (b->depth)
         fprintf(out, "%" PRIu64, b->depth);
     fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
@@ -330,6 +327,8 @@ static int one_size(struct bench *b, uint64_t size, bool last)
     uint64_t iters = b->iters;
     if (!iters)
         iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
+    if (!b->iters && b->compare_raw && b->op != TP_PINGPONG && size > 0)
+        iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS)); /* beyond the start of plain sockets */
     uint64_t warmup = b->has_warmup ? b->warmup : HW_MAX(iters / 10, 2u);
     struct measure *m = calloc(1, sizeof *m);
     struct row *r = calloc(1, sizeof *r);
@@ -342,8 +341,8 @@ static int one_size(struct bench *b, uint64_t size, bool last)
     m->progress_arg = b;
     *r = (struct row){.op = output_op_name(b->op),
                       .size = size,
-                      .chunk = b->chunk,
-                      .window = b->window,
+                      .chunk = b->knobs.chunk,
+                      .window = b->knobs.window,
                       .depth = m->depth,
                       .raw_GBps = NAN,
                       .ratio_raw = NAN,
@@ -418,6 +417,8 @@ static int run(struct bench *b)
     const struct hawser_connect_options o = {
         .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
     int rc = open_json(b);
+    if (rc == 0)
+        rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
     if (rc == 0)
         rc = common_open(&b->common, &b->h);
     if (rc == 0)

@@ -17,7 +17,7 @@
 static const struct opt options[] = {
     {"bind", 'b', "ADDR", "listen on this address (default: all)"},
     {"port", 'p', "PORT", "the one port for everything, 0 picks one (default 20000)"},
-    {"max-memory", 'm', "SIZE", "memory for all clients together (default 4GiB)"},
+    {"max-memory", 'm', "SIZE", "memory for all clients together (default 8GiB)"},
     {"once", '1', NULL, "end when the first client has left"},
     COMMON_OPTS,
     {0},
@@ -143,7 +143,7 @@ static int parse_and_serve(struct common *c, int argc, char **argv)
                          "Waits for `hawser bench` and `hawser validate` from other nodes, any number at once, until "
                          "it is interrupted.",
                      .opt = options};
-    struct service_options so = {.max_memory = 4ull << 30};
+    struct service_options so = {.max_memory = 8ull << 30};
     const char *arg, *bind_addr = NULL;
     uint64_t port = HAWSER_DEFAULT_PORT;
     int id, rc;

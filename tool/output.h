@@ -17,7 +17,7 @@ struct row {
     double cpu_s_per_GB, peer_cpu_s_per_GB;
     double raw_GBps, ratio_raw, raw_cpu_s_per_GB, raw_peer_cpu_s_per_GB, raw_spin_us, raw_block_us;
     uint32_t raw_streams;
-    uint64_t chunk, window; /* 0: the library's own */
+    uint64_t chunk, window;
     uint64_t lost_channels;
     struct measure_sum sum;
     char peer_nic[TP_MAX_NICS][HAWSER_NIC_NAME]; /* beside sum.own */

@@ -8,8 +8,6 @@
 #include <sys/random.h>
 
 #define RUN_MS      120000 /* longest plain run, beyond its own duration */
-#define MIN_BYTES   (256ull << 20)
-#define MIN_CALLS   20000 /* with small messages a run is bounded by calls instead */
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
@@ -66,7 +64,7 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
     if (m->plan.size == 0)
         return hw_fail(-EINVAL, "plain sockets cannot carry messages of 0 bytes");
     if (!duration_ms)
-        plan.total = HW_MAX(iters * m->plan.size, HW_MIN(MIN_BYTES, plan.message * MIN_CALLS));
+        plan.total = iters * m->plan.size;
     plan.warmup = HW_MIN(WARMUP, plan.message * WARMUP_CALL);
     int limit = RUN_MS + (int)HW_MIN(HW_MAX(duration_ms, plan.total / 10000), (uint64_t)(TP_RAW_MS - RUN_MS));
     struct tp_request q = {.raw = {.kind = down ? TP_RAW_DOWN : TP_RAW_UP,

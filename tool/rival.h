@@ -17,7 +17,7 @@ struct rival_result {
 
 /* Learns the paths from the session's channels. -ENODEV where there are none. */
 int rival_open(struct rival *v, struct session *s);
-/* One run of `streams` streams a path over m's memory: about as many bytes as iters operations, or for duration_ms. */
+/* One run of `streams` streams a path over m's memory: as many bytes as iters operations move, or for duration_ms. */
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,
               struct rival_result *out);
 /* The number of streams of 1, 2, 4 and 8 that is fastest, one run each. */

@@ -91,6 +91,19 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 
+/* "1.2.3.4:5", "[::1]:5" and bare addresses: the address. */
+static void address(char *out, size_t cap, const char *text)
+{
+    const char *first = strchr(text, ':'), *end = text + strlen(text);
+    if (*text == '[') {
+        text++;
+        end = text + strcspn(text, "]");
+    } else if (first && !strchr(first + 1, ':')) {
+        end = first;
+    }
+    snprintf(out, cap, "%.*s", (int)(end - text), text);
+}
+
 size_t session_paths(struct session *s, struct session_path *out, size_t cap)
 {
     size_t n = 0, there = MAX_CHANNELS;
@@ -99,16 +112,19 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
     for (size_t i = 0; i < there; i++) {
+        char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
         size_t k = 0;
-        while (k < n && (strcmp(out[k].local, ch[i].local) != 0 || strcmp(out[k].remote, ch[i].remote) != 0))
+        address(local, sizeof local, ch[i].local);
+        address(remote, sizeof remote, ch[i].remote);
+        while (k < n && (strcmp(out[k].local, local) != 0 || strcmp(out[k].remote, remote) != 0))
             k++;
         if (k == n && n < cap) {
             struct session_path *p = &out[n++];
             *p = (struct session_path){0};
             snprintf(p->nic, sizeof p->nic, "%s", ch[i].nic);
             snprintf(p->peer_nic, sizeof p->peer_nic, "%s", ch[i].peer_nic);
-            snprintf(p->local, sizeof p->local, "%s", ch[i].local);
-            snprintf(p->remote, sizeof p->remote, "%s", ch[i].remote);
+            memcpy(p->local, local, sizeof p->local);
+            memcpy(p->remote, remote, sizeof p->remote);
         }
         if (k < n)
             out[k].channels++;
