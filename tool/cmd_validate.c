@@ -111,7 +111,7 @@ static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline
     for (uint32_t i = 0; i < v->channels; i++) {
         int one = rc == 0 && op[i] ? session_await(op[i], ms + 1000) : 0;
         if (rc < 0)
-            hawser_op_free(op[i]);
+            session_drop(op[i]);
         else
             rc = one;
         v->moved += rc == 0 ? v->size : 0;

@@ -150,7 +150,7 @@ static int post(struct measure *m, uint64_t iteration, hawser_op **op)
 static void land(struct flight *fl, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
-        hawser_op_free(fl[i].op); /* cancels what is under way */
+        session_drop(fl[i].op); /* cancels what is under way */
     *n = 0;
 }
 
@@ -223,13 +223,12 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
 }
 
 /* The timed part of a pingpong: the clock runs from each send to its answer, and not while filling and checking. */
-static int pingpong(struct measure *m, uint64_t first, uint32_t count, double limit_s, struct measure_sum *sum,
-                    uint32_t *done, struct span *span, double *seconds)
+static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum, uint32_t *done,
+                    struct span *span, double *seconds)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
     uint64_t start = hw_now(), clock_ns = 0;
     int rc = 0;
-    (void)limit_s; /* the server has posted count receives: a batch is run to its end */
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         uint64_t at = buffer_offset(&m->buf, first + i);
         const struct hawser_vec out = {.mem = m->buf.mem, .offset = at, .length = m->plan.size};
@@ -249,11 +248,11 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, double li
             rc = hw_fail(-EINTR, "interrupted");
         if (rc == 0 && hawser_op_length(recv) != m->plan.size)
             rc = hw_fail(-EPROTO, "an echo of another length came back");
-        hawser_op_free(recv);
+        session_drop(recv);
         if (rc == 0)
             rc = session_await(send, op_timeout(m));
         else
-            hawser_op_free(send);
+            session_drop(send);
         if (rc < 0)
             break;
         clock_ns += t;
@@ -305,8 +304,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     if (stats_nics(m->s->peer, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
-    rc = ping ? pingpong(m, first, count, limit_s, sum, done, &span, &seconds)
-              : fly(m, first, count, limit_s, done, &span);
+    rc = ping ? pingpong(m, first, count, sum, done, &span, &seconds) : fly(m, first, count, limit_s, done, &span);
     cpu = stats_cpu_us() - cpu;
     if (rc < 0)
         goto free_replies;
@@ -360,7 +358,8 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
         else if (ping || m->plan.op == TP_SEND) /* cannot be cut short, so keep them short */
             count = HW_MIN(count, ping ? 1000u : 4u * m->depth);
         uint32_t k = 0;
-        int rc = batch(m, (uint32_t)count, limit > 0 ? start + limit : 0, sum, &k);
+        bool cut = limit > 0 && (m->plan.op == TP_WRITE || m->plan.op == TP_READ);
+        int rc = batch(m, (uint32_t)count, cut ? start + limit : 0, sum, &k);
         if (rc < 0)
             return rc;
         done += k;

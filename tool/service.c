@@ -379,8 +379,11 @@ static void *client_main(void *arg)
         }
     bool died = rc != -ESHUTDOWN && rc != -ECANCELED;
     if (!c->s->o.quiet) {
-        printf("client %s left%s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes\n",
-               hawser_peer_name(c->peer), died ? ", " : "", died ? why : "", (double)rx / 1e9, (double)tx / 1e9,
+        const char *name = hawser_peer_name(c->peer), *reason = why;
+        if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
+            reason += strlen(name) + 2; /* who it is stands there already */
+        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes\n", name,
+               died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
                (double)c->checked / 1e9, c->bad);
         fflush(stdout);
     }

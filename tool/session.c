@@ -31,6 +31,14 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
+void session_drop(hawser_op *op)
+{
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    hawser_op_free(op);
+    hw_fail_copy(0, why);
+}
+
 int session_await(hawser_op *op, int timeout_ms)
 {
     uint64_t deadline = hw_deadline(timeout_ms);
@@ -43,7 +51,7 @@ int session_await(hawser_op *op, int timeout_ms)
         if (rc != -EAGAIN)
             break;
     }
-    hawser_op_free(op);
+    session_drop(op);
     return rc;
 }
 
@@ -65,12 +73,12 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
         return rc;
     rc = hawser_send(s->peer, &out, 1, &o, &send);
     if (rc < 0) {
-        hawser_op_free(recv);
+        session_drop(recv);
         return rc;
     }
     rc = session_await(send, timeout_ms);
     if (rc < 0) {
-        hawser_op_free(recv);
+        session_drop(recv);
         return rc;
     }
     /* as session_await(), which frees before the length could be asked */
@@ -81,7 +89,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     if (rc == -EAGAIN)
         rc = tool_stop ? hw_fail(-EINTR, "interrupted")
                        : hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
-    hawser_op_free(recv);
+    session_drop(recv);
     if (rc == 0)
         rc = tp_decode_reply(s->msg + TP_REQUEST, len, r);
     if (rc < 0)

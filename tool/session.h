@@ -25,6 +25,8 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
 int session_patience_ms(uint64_t bytes);
 /* Closes the peer. All zero is allowed. */
 void session_close(struct session *s);
+/* Frees op, ending it where it is under way, and keeps the calling thread's error line. NULL is allowed. */
+void session_drop(hawser_op *op);
 /* Waits for op in steps, so that a signal is seen; frees it. -EINTR after tool_stop. */
 int session_await(hawser_op *op, int timeout_ms);
 
