@@ -39,7 +39,7 @@ static const char style[] =
     ".faults{margin:6px 0 0;padding-left:26px;font-size:13px;columns:2 260px}.faults "
     "b{font-variant-numeric:tabular-nums}"
     "\n"
-    ".faults.plain{list-style:none;padding-left:4px}\n"
+    ".note.after{margin:-8px 4px 14px}.faults.plain{list-style:none;padding-left:4px}\n"
     "svg text{font-size:12px;fill:var(--soft)}svg .mid{text-anchor:middle}svg .end{text-anchor:end}"
     "svg .unit{font-size:12px}svg .marktext{fill:var(--mark);font-weight:600}.grid{stroke:var(--grid)}"
     ".axis{stroke:var(--soft)}.mark{stroke:var(--mark);stroke-dasharray:4 3}.badge{fill:var(--card);stroke:var(--mark)}"

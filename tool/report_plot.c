@@ -9,7 +9,8 @@
 
 #define WIDTH        920
 #define HEIGHT       340
-#define MAX_TIMELINE 6   /* plots over time; the ones with faults come first */
+#define MAX_TIMELINE 6   /* plots over time */
+#define MAX_QUIET    2   /* of them without faults */
 #define MAX_GRID     600 /* points over time */
 #define LABEL_MAX    30  /* characters of a fault's label */
 #define MAX_LANES    3   /* of labels; more faults than that get numbers */
@@ -553,19 +554,21 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
 
 int rep_plot_timeline(FILE *f, const struct rep *r)
 {
-    size_t done = 0, all = 0;
+    size_t with = 0, without = 0, done = 0;
     int rc = 0;
-    for (int faults = 1; faults >= 0; faults--)
-        for (size_t i = 0; !rc && i < r->n_row; i++) {
-            const struct rep_row *row = &r->row[i];
-            if (!row->n_sample || (row->n_fault > 0) != (faults == 1))
-                continue;
-            if (all++ < MAX_TIMELINE) {
-                rc = plot_one_timeline(f, r, row);
-                done++;
-            }
+    for (size_t i = 0; !rc && i < r->n_row; i++)
+        if (r->row[i].n_sample && r->row[i].n_fault && with++ < MAX_TIMELINE) {
+            rc = plot_one_timeline(f, r, &r->row[i]);
+            done++;
         }
-    if (!rc && done < all)
-        fprintf(f, "<p class=\"note\">%zu more measurements over time are not shown.</p>\n", all - done);
+    for (size_t i = r->n_row; !rc && i-- > 0;) /* the last ones are the largest of a sweep */
+        if (r->row[i].n_sample && !r->row[i].n_fault && without++ < MAX_QUIET && done < MAX_TIMELINE) {
+            rc = plot_one_timeline(f, r, &r->row[i]);
+            done++;
+        }
+    if (!rc && done < with + without)
+        fprintf(f, "<p class=\"note after\">%zu more measurement%s over time %s not shown.</p>\n",
+                with + without - done, with + without - done == 1 ? "" : "s",
+                with + without - done == 1 ? "is" : "are");
     return rc;
 }
