@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,11 +136,18 @@ static uint32_t address(unsigned node, unsigned nic)
     return 198u << 24 | 18u << 16 | nic << 8 | (node + 1); /* RFC 2544, 198.18.0.0/15 */
 }
 
+/* Indices of NICs, none twice in a lab: see hw_rtnl_veth_add(). Small ones are the kernel's, for lo and such. */
+static int nic_index(unsigned node, unsigned nic, bool port)
+{
+    return 100 + (int)((2 * node + port) * HW_LAB_MAX_NICS + nic);
+}
+
 static int build_rail_pair(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
 {
     char eth[IFNAMSIZ];
     snprintf(eth, sizeof(eth), "eth%u", nic);
-    int rc = hw_rtnl_veth_add(&l->node[0].rt, eth, eth, l->node[1].ns, spec->mtu);
+    struct hw_rtnl_end a = {eth, nic_index(0, nic, false), -1}, b = {eth, nic_index(1, nic, false), l->node[1].ns};
+    int rc = hw_rtnl_veth_add(&l->node[0].rt, &a, &b, spec->mtu);
     for (unsigned k = 0; rc == 0 && k < 2; k++)
         rc = furnish(&l->node[k].rt, eth, address(k, nic), 0, spec->rate[nic]);
     return rc;
@@ -158,7 +166,9 @@ static int build_rail_bridge(struct lab *l, const struct hw_lab_spec *spec, unsi
         rc = hw_rtnl_link_up(&l->sw.rt, bridge.index, true);
     for (unsigned k = 0; rc == 0 && k < l->nodes; k++) {
         snprintf(port, sizeof(port), "%c%u", 'a' + (int)k, nic);
-        rc = hw_rtnl_veth_add(&l->node[k].rt, eth, port, l->sw.ns, spec->mtu);
+        struct hw_rtnl_end here = {eth, nic_index(k, nic, false), -1};
+        struct hw_rtnl_end there = {port, nic_index(k, nic, true), l->sw.ns};
+        rc = hw_rtnl_veth_add(&l->node[k].rt, &here, &there, spec->mtu);
         if (rc == 0)
             rc = furnish(&l->sw.rt, port, 0, bridge.index, spec->rate[nic]);
         if (rc == 0)
@@ -167,29 +177,33 @@ static int build_rail_bridge(struct lab *l, const struct hw_lab_spec *spec, unsi
     return rc;
 }
 
-/* A NIC sends nothing until the kernel's link watcher, a work queue, has seen its carrier: without waiting for that,
- * the first connection over it would lose its SYN, and a second with that. */
+/* A NIC sends nothing, and a bridge's port forwards nothing, until the kernel's link watcher, a work queue, has seen
+ * its carrier: without waiting for that, the first connection would lose its SYN, and a second with that. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
+    size_t cap = (size_t)(l->nodes + 1) * spec->nics + 1; /* what the switch has: ports, bridges, lo */
+    struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
-    for (unsigned k = 0; k < l->nodes; k++) {
-        for (unsigned nic = 0; nic < spec->nics;) {
-            char eth[IFNAMSIZ];
-            struct hw_rtnl_link link;
-            snprintf(eth, sizeof(eth), "eth%u", nic);
-            int rc = hw_rtnl_link_get(&l->node[k].rt, eth, &link);
-            if (rc < 0)
-                return rc;
-            if (link.running) {
-                nic++;
-                continue;
-            }
-            if (hw_now() > give_up)
-                return hw_fail(-ETIMEDOUT, "%s of node %c got no carrier", eth, 'a' + (int)k);
-            (void)poll(NULL, 0, 1);
+    int rc = links ? 0 : hw_fail(-ENOMEM, "out of memory for %zu links", cap);
+    for (unsigned k = 0; rc == 0 && k <= l->nodes;) {
+        struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
+        int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);
+        int bad = -1;
+        for (int i = 0; i < n && (size_t)i < cap && bad < 0; i++) {
+            if (links[i].up && !links[i].running && strcmp(links[i].kind, "veth") == 0)
+                bad = i;
         }
+        if (n < 0)
+            rc = n;
+        else if (bad < 0)
+            k++;
+        else if (hw_now() > give_up)
+            rc = hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
+        else
+            (void)poll(NULL, 0, 1);
     }
-    return 0;
+    free(links);
+    return rc;
 }
 
 int lab_build(struct lab *l, const struct hw_lab_spec *spec)

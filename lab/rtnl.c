@@ -210,27 +210,31 @@ int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap)
     return rc < 0 ? rc : (int)s.n;
 }
 
-int hw_rtnl_veth_add(struct hw_rtnl *r, const char *name, const char *peer_name, int peer_ns, uint32_t mtu)
+static void put_end(struct nlmsghdr *h, const struct hw_rtnl_end *e, uint32_t mtu)
 {
-    char buf[REQUEST_MAX], what[96];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
-    mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    mnl_attr_put_strz(h, IFLA_IFNAME, e->name);
     if (mtu)
         mnl_attr_put_u32(h, IFLA_MTU, mtu);
+    if (e->ns >= 0)
+        mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)e->ns);
+}
+
+int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const struct hw_rtnl_end *there, uint32_t mtu)
+{
+    char buf[REQUEST_MAX], what[96];
+    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, here->index);
+    put_end(h, here, mtu);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
     mnl_attr_put_str(h, IFLA_INFO_KIND, "veth");
     struct nlattr *data = mnl_attr_nest_start(h, IFLA_INFO_DATA);
     struct nlattr *peer = mnl_attr_nest_start(h, VETH_INFO_PEER);
-    mnl_nlmsg_put_extra_header(h, sizeof(struct ifinfomsg)); /* the peer's own, then its attributes */
-    mnl_attr_put_strz(h, IFLA_IFNAME, peer_name);
-    if (mtu)
-        mnl_attr_put_u32(h, IFLA_MTU, mtu);
-    if (peer_ns >= 0)
-        mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)peer_ns);
+    struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i)); /* the peer's own, then its attributes */
+    i->ifi_index = there->index;
+    put_end(h, there, mtu);
     mnl_attr_nest_end(h, peer);
     mnl_attr_nest_end(h, data);
     mnl_attr_nest_end(h, info);
-    snprintf(what, sizeof(what), "making the veth pair %s and %s", name, peer_name);
+    snprintf(what, sizeof(what), "making the veth pair %s and %s", here->name, there->name);
     int rc = talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack veth (CONFIG_VETH, module veth)");

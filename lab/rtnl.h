@@ -39,8 +39,17 @@ int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *o
 /* Fills up to cap links in the kernel's order. Returns how many there are (perhaps more than cap), or -errno. */
 int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap);
 
-/* Makes a veth pair with one end here and the other in peer_ns (-1: here too), both with this MTU (0: default). */
-int hw_rtnl_veth_add(struct hw_rtnl *r, const char *name, const char *peer_name, int peer_ns, uint32_t mtu);
+/* One end of a veth pair to be. */
+struct hw_rtnl_end {
+    const char *name;
+    int index; /* 0: the kernel picks one. See hw_rtnl_veth_add() */
+    int ns;    /* -1: the socket's */
+};
+
+/* Makes a veth pair, both ends with this MTU (0: default). Where the ends lie in two namespaces, give them two indices:
+ * the kernel takes an end whose peer has the same index for no veth, and acts on its carrier up to a second late
+ * (linkwatch_urgent_event() in net/core/link_watch.c). */
+int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const struct hw_rtnl_end *there, uint32_t mtu);
 int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu);
 /* Deletes a link; a veth's other end goes with it. */
 int hw_rtnl_link_del(struct hw_rtnl *r, int index);
