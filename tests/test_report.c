@@ -179,6 +179,13 @@ static void test_pages(void)
     ok(strstr(t, "what arrived is not what was sent"), "hostile: bad bytes are said loudly");
     free(t);
 
+    t = from("{\"op\":\"w\",\"size\":1,\"timeline\":[{\"t_s\":1,\"GBps\":2}]}\n"
+             "{\"op\":\"w\",\"size\":2,\"timeline\":[{\"t_s\":1,\"GBps\":2}]}\n"
+             "{\"op\":\"w\",\"size\":3,\"timeline\":[{\"t_s\":1,\"GBps\":2}]}\n");
+    is_int(occurrences(t, "Throughput over time"), 2 + 2, "two quiet timelines are shown, heading and label each");
+    ok(strstr(t, "1 more measurement over time is not shown"), "and that there is a third one is said");
+    free(t);
+
     t = from(
         "\n  \r\n{\"op\":\"pingpong\",\"size\":8,\"p50_us\":4.7,\"p99_us\":null,\"GBps\":null,\"hist_us\":null}\n\n");
     ok(strstr(t, "4.70 <small></small>") == NULL && strstr(t, "4.70 \u00b5s"), "ping-pong alone: its latency leads");
