@@ -224,9 +224,11 @@ static int lab_list(int argc, char **argv)
         hw_json_array(&j, NULL);
     }
     for (int i = 0; i < n; i++) {
-        if (hw_lab_info(name ? name : names[i], info) < 0)
-            result = tool_fail(o.cmd, "%s", hw_error());
-        else if (json)
+        if (hw_lab_info(name ? name : names[i], info) < 0) {
+            (void)tool_fail(o.cmd, "%s", hw_error());
+            if (name) /* of all, some may be root's, or go just now: worth a line, but no failure */
+                result = TOOL_FAILED;
+        } else if (json)
             list_json(&j, info);
         else
             list_text(info);
