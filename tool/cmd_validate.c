@@ -15,7 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define MAX_VALIDATE 64 /* channels; also the slots of the region */
+#define MAX_VALIDATE 64           /* channels; also the slots of the region */
+#define MAX_AT_ONCE  16384        /* operations of a round: the largest window times the most channels */
+#define MAX_BYTES    (1ull << 30) /* and their bytes */
 
 struct validate {
     struct common common;
@@ -27,7 +29,7 @@ struct validate {
     struct hawser_region region;
     struct hawser_channel_stats ch[MAX_VALIDATE];
     size_t n_ch;
-    uint64_t bad_out, bad_in, moved;
+    uint64_t bad_out, bad_in;
 };
 
 enum { O_CHUNK = 300 };
@@ -93,33 +95,32 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     return 0;
 }
 
-/* Moves one slot per channel to the server (write) or back from it. */
-static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline)
+/* Moves each slot `times` times to the server (write) or back from it, all at once. */
+static int move(struct validate *v, bool back, uint64_t first, uint64_t times, uint64_t deadline)
 {
-    hawser_op *op[MAX_VALIDATE] = {0};
-    int rc = 0;
-    uint64_t now = hw_now();
+    uint64_t n = v->channels * times, now = hw_now();
+    hawser_op **op = calloc(n, sizeof(hawser_op *));
+    int rc = op ? 0 : hw_fail(-ENOMEM, "no memory for %" PRIu64 " operations", n);
     int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
     struct buffer *b = back ? &v->in : &v->out;
-    for (uint32_t i = 0; i < v->channels && rc == 0; i++) {
-        uint64_t at = buffer_offset(b, first + i);
+    for (uint64_t i = 0; i < n && rc == 0; i++) {
+        uint64_t at = buffer_offset(b, first + i % v->channels);
         const struct hawser_vec vec = {
             .mem = b->mem, .offset = at, .length = v->size, .region = &v->region, .remote_offset = at};
         rc = back ? hawser_read(v->s.peer, &vec, 1, &o, &op[i]) : hawser_write(v->s.peer, &vec, 1, &o, &op[i]);
     }
-    for (uint32_t i = 0; i < v->channels; i++) {
-        int one = rc == 0 && op[i] ? session_await(op[i], ms + 1000) : 0;
-        if (rc < 0)
-            session_drop(op[i]);
+    for (uint64_t i = 0; op && i < n; i++) {
+        if (rc == 0)
+            rc = session_await(op[i], ms + 1000);
         else
-            rc = one;
-        v->moved += rc == 0 ? v->size : 0;
+            session_drop(op[i]);
     }
+    free(op);
     return rc;
 }
 
-static int round_trip(struct validate *v, uint64_t round, uint64_t deadline)
+static int round_trip(struct validate *v, uint64_t round, uint64_t times, uint64_t deadline)
 {
     uint64_t first = round * v->channels, checked, at, bad;
     uint32_t n = (uint32_t)v->channels;
@@ -129,7 +130,7 @@ static int round_trip(struct validate *v, uint64_t round, uint64_t deadline)
     buffer_fill(&v->out, first, n);
     int rc = session_call(&v->s, &q, &r, patience);
     if (rc == 0)
-        rc = move(v, false, first, deadline);
+        rc = move(v, false, first, times, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
@@ -139,7 +140,7 @@ static int round_trip(struct validate *v, uint64_t round, uint64_t deadline)
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
     memset(v->in.base, 0, v->in.len);
-    rc = move(v, true, first, deadline);
+    rc = move(v, true, first, times, deadline);
     if (rc < 0)
         return rc;
     buffer_check(&v->in, first, n, &bad, &checked, &at);
@@ -202,12 +203,16 @@ static int work(struct validate *v, hawser *h, size_t *good)
         rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
     if (rc == 0)
         rc = hawser_import(r.key, &v->region);
-    /* Channels pull their work, so a round may leave one without any: go on until each has had some, or time is up. */
+    /* Channels pull their work, so a few may take all of it: more at once in each round, until every channel has had
+     * some, or time is up. */
+    uint64_t times = 1;
     for (uint64_t round = 0; rc == 0; round++) {
-        rc = round_trip(v, round, deadline);
+        rc = round_trip(v, round, times, deadline);
         *good = good_channels(v);
         if (*good >= v->channels || hw_now() > deadline)
             break;
+        if (2 * times * v->channels <= MAX_AT_ONCE && 2 * times * v->channels * v->size <= MAX_BYTES)
+            times *= 2;
     }
     return rc;
 }

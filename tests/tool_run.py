@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The `hawser` command as a user meets it, on loopback (TAP). Usage: tool_run.py HAWSER"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HAWSER = sys.argv[1]
+KEYS = ("schema op mem size iters channels nics GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB "
+        "verified_bytes bad_bytes raw_GBps ratio_raw per_nic lost_channels").split()
+count = failed = 0
+
+
+def ok(good, what, more=()):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'' if good else 'not '}ok {count} - {what}")
+    if not good:
+        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
+    sys.stdout.flush()
+
+
+def run(*argv, timeout=60):
+    return subprocess.run([HAWSER, *map(str, argv)], capture_output=True, text=True, timeout=timeout)
+
+
+class Serve:
+    """`hawser serve` on a port of its own; .host is what its own line says to type."""
+
+    def __init__(self, *argv):
+        self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
+                                  stderr=subprocess.DEVNULL)
+        self.said = ""
+        self.host = None
+        while self.host is None:
+            line = self.p.stdout.readline()
+            self.said += line
+            if not line:
+                raise SystemExit(f"Bail out! serve ended: {self.said}")
+            m = re.match(r"  hawser bench (127\.0\.0\.1:\d+)(.*)", line)
+            if m:
+                self.host, self.rest = m[1], m[2].split()
+
+    def stop(self):
+        self.p.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self):
+        try:
+            self.said += self.p.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.said += self.p.communicate()[0] + "\n(killed by the test)"
+        return self.p.returncode
+
+    def alive(self):
+        """What to say beside a failure: whether serve is still there."""
+        return f"serve: {'runs' if self.p.poll() is None else f'ended, {self.p.returncode}'}"
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.p.pid}/fd"))
+
+
+def usage():
+    for argv in ["help"], ["--help"], ["help", "bench"], ["serve", "--help"], ["help", "validate"], ["help", "knobs"], \
+            ["demo", "-h"], ["--version"]:
+        r = run(*argv)
+        ok(r.returncode == 0 and r.stdout and not r.stderr, f"`{' '.join(argv)}` prints to stdout, exit 0", r)
+    wrong = {"bensh": "did you mean 'bench'", "bench": "which host", "bench a b": "one argument too many",
+             "bench --op fly x": "fly", "bench --size 12Q x": "12Q", "bench --frobnicate x": "--frobnicate",
+             "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
+             "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --chunk 1 x": "chunk",
+             "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "exclude", "serve --port 65536": "65536",
+             "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x"}
+    for argv, said in wrong.items():
+        r = run(*argv.split())
+        ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`{argv}`: exit 2, says {said}", r)
+    r = run()
+    ok(r.returncode == 2 and "serve" in r.stderr, "no command: the list on stderr, exit 2", r)
+    r = run("bench", "127.0.0.1:1")
+    ok(r.returncode == 1 and "127.0.0.1" in r.stderr and "refused" in r.stderr, "nobody listens: exit 1 and why", r)
+
+
+def measurements(tmp):
+    s = Serve("--max-memory", "300MiB")
+    out, html = tmp / "out.jsonl", tmp / "out.html"
+    r = run("bench", s.host, "--size", "0,1,65537,1MiB", "--iters", "40", "--json", out, "--report", html)
+    rows = [json.loads(x) for x in out.read_text().splitlines()]
+    ok(r.returncode == 0 and [x["size"] for x in rows] == [0, 1, 65537, 1 << 20], "bench of sizes 0, 1, 65537 and 1 MiB", r)
+    ok(all(list(x)[:len(KEYS)] == KEYS for x in rows), "the keys of each JSON line", [list(x) for x in rows])
+    ok(all(x["bad_bytes"] == 0 and x["verified_bytes"] == 40 * x["size"] and x["iters"] == 40 for x in rows),
+       "every byte of every iteration is checked (the warm-up's are not counted)", rows)
+    last = rows[-1]
+    nic = last["per_nic"][0]
+    ok(last["schema"] == "hawser-bench-1" and last["mem"] == "host" and last["nics"] == "lo" and last["channels"] == 4,
+       "what was measured stands in the line", last)
+    ok(nic["tx_bytes"] >= 40 << 20 and nic["kernel_tx_bytes"] >= nic["tx_bytes"], "our bytes and the kernel's", nic)
+    ok(0 < last["p50_us"] <= last["p99_us"] <= last["p999_us"] and last["GBps"] > 0 and last["cpu_s_per_GB"] > 0 and
+       last["raw_GBps"] is None and rows[0]["cpu_s_per_GB"] is None, "numbers where there are some, else null", last)
+    ok("<svg" in html.read_text(), "a report")
+    for op in "read", "send", "pingpong":
+        r = run("bench", s.host, "--op", op, "--size", "0,1,70000", "--iters", "60", "--json", "-")
+        rows = [json.loads(x) for x in r.stdout.splitlines()]
+        ok(r.returncode == 0 and len(rows) == 3 and all(x["op"] == op and x["bad_bytes"] == 0 and
+           x["verified_bytes"] == 60 * x["size"] for x in rows), f"{op}, checked; JSON alone on stdout", r)
+    r = run("bench", s.host, "--size", "1MiB", "--iters", "64", "--compare-raw", "--json", "-")
+    row = json.loads(r.stdout) if r.returncode == 0 else {}
+    ok(row.get("raw_GBps", 0) > 0 and row["ratio_raw"] > 0 and row["iters"] == 3 * 64, "beside plain sockets", r)
+    r = run("bench", s.host, "--op", "pingpong", "--iters", "300", "--compare-raw", "--json", "-")
+    row = json.loads(r.stdout) if r.returncode == 0 else {}
+    ok(row.get("raw_pingpong_spin_us", 0) > 0 and row["raw_pingpong_block_us"] > 0, "ping-pong beside plain sockets", r)
+    for op in "write", "send":
+        r = run("bench", s.host, "--op", op, "--size", "256KiB", "--duration", "300ms", "--json", "-")
+        row = json.loads(r.stdout) if r.returncode == 0 else {}
+        ok(0.25 < row.get("seconds", 0) < 5 and row["bad_bytes"] == 0, f"{op} for a duration", r)
+    r = run("bench", s.host, "--size", "1GiB")
+    ok(r.returncode == 1 and "--max-memory" in r.stderr, "more memory than serve gives: exit 1 and why", r)
+    r = run("bench", s.host, "--nics", "nosuch0")
+    ok(r.returncode == 1 and "nosuch0" in r.stderr, "an unknown NIC: exit 1 and its name", r)
+    r = run("validate", s.host, "--size", "1MiB")
+    ok(r.returncode == 0 and r.stdout.endswith("Success: 4 / 4\n") and len(re.findall(r"^channel .* OK$", r.stdout, re.M)) == 4,
+       "validate: a line per channel and `Success: 4 / 4`", (r, s.alive()))
+    two = [subprocess.Popen([HAWSER, "bench", s.host, "--op", op, "--size", "256KiB", "--iters", "500"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for op in ("write", "send")]
+    said = [p.communicate(timeout=60)[1] for p in two]
+    ok([p.returncode for p in two] == [0, 0], "two clients at once", (said, s.alive()))
+    ok(s.stop() == 0 and re.search(r"^\d+ clients .* 0 bad bytes", s.said, re.M), "SIGINT ends serve with a summary", s.said)
+
+
+def clients_die():
+    s = Serve()
+    run("bench", s.host, "--size", "1MiB", "--iters", "4")
+    time.sleep(1)
+    before = s.fds()
+    for i, op in enumerate(["write", "read", "send", "pingpong"] * 2):
+        p = subprocess.Popen([HAWSER, "bench", s.host, "--op", op, "--size", "256KiB", "--duration", "20s"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.1 + 0.07 * i)
+        p.kill()
+        p.wait()
+    r = run("bench", s.host, "--size", "1MiB", "--iters", "4")
+    ok(r.returncode == 0, "after eight clients killed at any point the next is served", (r, s.alive()))
+    deadline = time.monotonic() + 25  # the library's peer_timeout_ms is 10 s
+    while s.fds() > before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    ok(s.fds() <= before, "and no descriptor is left of them", f"{s.fds()} now, {before} before")
+    ok(s.stop() == 0, "serve ends well", s.said)
+
+
+def keys(tmp):
+    key, other = tmp / "key", tmp / "other"
+    for f, text in (key, "0123456789abcdef0123456789abcdef\n"), (other, "fedcba9876543210fedcba9876543210\n"):
+        f.write_text(text)
+        f.chmod(0o600)
+    s = Serve("--key-file", key)
+    ok(s.rest == ["--key-file", str(key)], "the command to type names the key file", s.said)
+    ok(run("bench", s.host, "--key-file", key, "--iters", "2", "--size", "1KiB").returncode == 0, "the right key")
+    for what, argv in ("another key", ["--key-file", other]), ("no key", []):
+        r = run("bench", s.host, *argv)
+        ok(r.returncode == 1 and r.stderr, f"{what}: exit 1 and why", r)
+    other.chmod(0o644)
+    r = run("bench", s.host, "--key-file", other)
+    ok(r.returncode == 1 and "0644" in r.stderr, "a key file that everyone can read is refused", r)
+    s.stop()
+    s = Serve("--once")
+    run("bench", s.host, "--iters", "2", "--size", "1KiB")
+    ok(s.wait() == 0 and "1 client " in s.said, "--once ends after one client", s.said)
+
+
+with tempfile.TemporaryDirectory() as d:
+    usage()
+    measurements(pathlib.Path(d))
+    clients_die()
+    keys(pathlib.Path(d))
+print(f"1..{count}")
+sys.exit(1 if failed else 0)
