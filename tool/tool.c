@@ -5,15 +5,21 @@
 
 volatile sig_atomic_t tool_stop;
 
+/* timeout(1) signals its child and then the group, so that one wish to end comes twice; who insists is let go. */
+#define PATIENCE 4
+
 static void on_signal(int sig)
 {
-    (void)sig;
+    static volatile sig_atomic_t times;
     tool_stop = 1;
+    times = times + 1;
+    if (times == PATIENCE)
+        signal(sig, SIG_DFL);
 }
 
 void tool_catch_signals(void)
 {
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction a = {.sa_handler = on_signal};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);

@@ -24,7 +24,7 @@ int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* SIGINT or SIGTERM arrived since tool_catch_signals(); a second one kills at once. SIGPIPE is ignored from then on. */
+/* SIGINT or SIGTERM arrived since tool_catch_signals(); the fifth kills at once. SIGPIPE is ignored from then on. */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);
 
