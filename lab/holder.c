@@ -278,7 +278,7 @@ static int receive(int s, struct lab *l)
     } while (n < 0 && errno == EINTR);
     if (n < 0)
         return hw_fail(-errno, "the lab's process does not answer: %s", strerror(errno));
-    int fds[MAX_FDS];
+    int fds[MAX_FDS + 1] = {-1}; /* the kernel rounds: one more than asked for may fit the control buffer */
     size_t count = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && count == 0) {

@@ -71,7 +71,7 @@ static bool split(const char *file, char lab[HW_LAB_NAME_MAX + 1], const char **
     return strcmp(*node, LAB_SWITCH) == 0 || ((*node)[0] >= 'a' && (*node)[0] <= 'z' && (*node)[1] == 0);
 }
 
-static void ns_name(const char *lab, unsigned node, char *out, size_t cap)
+void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
 {
     if (node == HW_LAB_MAX_NODES)
         snprintf(out, cap, PREFIX "%s-" LAB_SWITCH, lab);
@@ -109,7 +109,7 @@ int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate)
      * that TCP's halved window still fills it (there is no other delay in a lab), short enough to be no bufferbloat.
      * Below 100 mbit the floor of two large packets makes it longer.
      */
-    uint64_t bytes = rate / 8, floor = 2 * 65536;
+    uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
     uint64_t limit = HW_MIN(HW_MAX(bytes * 10 / 1000, floor), (uint64_t)INT32_MAX);
     return hw_rtnl_tbf_set(rt, index, rate, (uint32_t)burst, (uint32_t)limit);
@@ -237,7 +237,7 @@ static int remove_kept(const char *name, uint32_t which)
     int rc = 0;
     for (unsigned k = 0; k <= HW_LAB_MAX_NODES; k++) {
         char ns[64];
-        ns_name(name, k, ns, sizeof(ns));
+        lab_ns_name(name, k, ns, sizeof(ns));
         int one = which & 1u << k ? hw_netns_remove(ns) : 0;
         if (one < 0 && rc == 0)
             rc = one;
@@ -253,12 +253,12 @@ static int up_kept(const struct hw_lab_spec *spec)
     lab_init(&l);
     int rc = hw_netns_prepare();
     for (unsigned k = 0; rc == 0 && k < spec->nodes; k++, l.nodes++) {
-        ns_name(spec->name, k, ns, sizeof(ns));
+        lab_ns_name(spec->name, k, ns, sizeof(ns));
         rc = hw_netns_create(ns, &l.node[k].ns, &l.node[k].rt);
         made |= rc == 0 ? 1u << k : 0;
     }
     if (rc == 0 && spec->nodes > 2) {
-        ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
+        lab_ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
         rc = hw_netns_create(ns, &l.sw.ns, &l.sw.rt);
         made |= rc == 0 ? 1u << HW_LAB_MAX_NODES : 0;
     }
@@ -307,7 +307,7 @@ static unsigned open_kept(const char *name, struct lab *l, bool *denied)
     for (unsigned k = 0; k <= HW_LAB_MAX_NODES; k++) {
         struct lab_ns *to = k == HW_LAB_MAX_NODES ? &l->sw : &l->node[k];
         char ns[64];
-        ns_name(name, k, ns, sizeof(ns));
+        lab_ns_name(name, k, ns, sizeof(ns));
         if (!(which & 1u << k) || hw_netns_open(ns, &to->ns) < 0)
             continue;
         if (hw_netns_rtnl(to->ns, &to->rt) < 0) {
@@ -320,6 +320,11 @@ static unsigned open_kept(const char *name, struct lab *l, bool *denied)
             l->nodes = k + 1;
     }
     return n;
+}
+
+static int is_inside(const char *name)
+{
+    return hw_fail(-EBUSY, "this process is in the lab '%s' itself: take it down from outside", name);
 }
 
 /* Ends the processes in a lab. */
@@ -340,7 +345,7 @@ static int empty(const char *name, const struct lab *l)
         inside = inside || hw_netns_same(own, ns[i]);
     hw_close(&own);
     if (inside)
-        return hw_fail(-EBUSY, "this process is in the lab '%s' itself: take it down from outside", name);
+        return is_inside(name);
     int rc = n ? hw_netns_kill(ns, n, 1000) : 0;
     return rc < 0 ? rc : 0;
 }
@@ -386,6 +391,12 @@ int hw_lab_down(const char *name)
         lab_close(&l);
         if (rc == 0)
             rc = remove_kept(name, which);
+    } else {
+        /* Of a lab whose process was killed, its programs may live on, and its namespaces by them. */
+        char mark[64];
+        snprintf(mark, sizeof(mark), PREFIX "%s-", name);
+        rc = hw_netns_marked(mark) ? is_inside(name) : hw_netns_kill_marked(mark, 1000);
+        rc = HW_MIN(rc, 0);
     }
     hw_close(&lock);
     return rc;

@@ -24,6 +24,9 @@ struct lab {
 void lab_init(struct lab *l);
 void lab_close(struct lab *l);
 
+/* hawser-<lab>-<node>; node HW_LAB_MAX_NODES is the switch. */
+void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap);
+
 /* Opens a lab (*name NULL: the default, which *name becomes) and finds a node of it. To be closed only on success. */
 int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *k);
 

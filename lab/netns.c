@@ -185,22 +185,47 @@ bool hw_netns_same(int a, int b)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-static bool is_in(pid_t pid, const struct stat *ns, size_t n)
+/* Which processes: those in one of the namespaces, or those with a mark. */
+struct those {
+    struct stat ns[64];
+    size_t n;
+    const char *mark; /* NULL: by namespace */
+};
+
+static bool has_mark(const char *pid, const char *prefix)
+{
+    char path[64], line[1024], source[64];
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
+    FILE *f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        const char *at = strstr(line, " - sysfs ");
+        found = at && sscanf(at, " - sysfs %63s", source) == 1 && strlen(source) == strlen(prefix) + 1 &&
+                strncmp(source, prefix, strlen(prefix)) == 0;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static bool is_one(const char *pid, const struct those *t)
 {
     char path[64];
     struct stat st;
-    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    snprintf(path, sizeof(path), t->mark ? "/proc/%s" : "/proc/%s/ns/net", pid);
     if (stat(path, &st) < 0) /* gone, a zombie, or not ours to look at */
         return false;
-    for (size_t i = 0; i < n; i++) {
-        if (st.st_dev == ns[i].st_dev && st.st_ino == ns[i].st_ino)
+    if (t->mark)
+        return st.st_uid == geteuid() && has_mark(pid, t->mark);
+    for (size_t i = 0; i < t->n; i++) {
+        if (st.st_dev == t->ns[i].st_dev && st.st_ino == t->ns[i].st_ino)
             return true;
     }
     return false;
 }
 
-/* Sends sig to every process in the namespaces. Returns how many there are. */
-static int signal_all(const struct stat *ns, size_t n, int sig)
+/* Sends sig (0: none) to each of those. Returns how many there are. */
+static int signal_all(const struct those *t, int sig)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -211,11 +236,11 @@ static int signal_all(const struct stat *ns, size_t n, int sig)
         if (!isdigit((unsigned char)e->d_name[0]))
             continue;
         pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
-        if (pid == getpid() || !is_in(pid, ns, n))
+        if (pid == getpid() || !is_one(e->d_name, t))
             continue;
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
         /* Looked at again now that the number is pinned: it might have become another process's. */
-        if (fd >= 0 && is_in(pid, ns, n)) {
+        if (fd >= 0 && is_one(e->d_name, t)) {
             found++;
             if (sig)
                 (void)syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
@@ -226,21 +251,14 @@ static int signal_all(const struct stat *ns, size_t n, int sig)
     return found;
 }
 
-int hw_netns_kill(const int *ns, size_t n, int grace_ms)
+static int kill_all(const struct those *t, int grace_ms)
 {
-    struct stat st[64];
-    if (n > HW_ARRAY_LEN(st))
-        return hw_fail(-E2BIG, "%zu namespaces at once, at most %zu", n, HW_ARRAY_LEN(st));
-    for (size_t i = 0; i < n; i++) {
-        if (fstat(ns[i], &st[i]) < 0)
-            return hw_fail(-errno, "looking at a namespace: %s", strerror(errno));
-    }
-    int first = signal_all(st, n, SIGTERM);
+    int first = signal_all(t, SIGTERM);
     if (first <= 0)
         return first;
     uint64_t kill_at = hw_deadline(grace_ms), give_up = hw_deadline(grace_ms + 5000);
     for (;;) {
-        int left = signal_all(st, n, hw_now() >= kill_at ? SIGKILL : 0);
+        int left = signal_all(t, hw_now() >= kill_at ? SIGKILL : 0);
         if (left < 0)
             return left;
         if (left == 0)
@@ -251,7 +269,30 @@ int hw_netns_kill(const int *ns, size_t n, int grace_ms)
     }
 }
 
-int hw_netns_join(int user, int net, int *sysfs_error, const char **step)
+int hw_netns_kill(const int *ns, size_t n, int grace_ms)
+{
+    struct those t = {.n = n};
+    if (n > HW_ARRAY_LEN(t.ns))
+        return hw_fail(-E2BIG, "%zu namespaces at once, at most %zu", n, HW_ARRAY_LEN(t.ns));
+    for (size_t i = 0; i < n; i++) {
+        if (fstat(ns[i], &t.ns[i]) < 0)
+            return hw_fail(-errno, "looking at a namespace: %s", strerror(errno));
+    }
+    return kill_all(&t, grace_ms);
+}
+
+int hw_netns_kill_marked(const char *prefix, int grace_ms)
+{
+    struct those t = {.mark = prefix};
+    return kill_all(&t, grace_ms);
+}
+
+bool hw_netns_marked(const char *prefix)
+{
+    return has_mark("self", prefix);
+}
+
+int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step)
 {
     *sysfs_error = 0;
     if (user >= 0 && setns(user, CLONE_NEWUSER) < 0) {
@@ -272,7 +313,7 @@ int hw_netns_join(int user, int net, int *sysfs_error, const char **step)
         return -errno;
     }
     /* Over the old one, which an unprivileged user could not unmount; a sysfs shows the namespace of who mounts it. */
-    if (mount("hawser", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+    if (mount(mark, "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         *sysfs_error = -errno;
     return 0;
 }

@@ -38,9 +38,16 @@ int hw_netns_own(void);
  * itself is left out. Returns how many there were; -EBUSY where some would not go. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
+/* As above for this user's processes that hw_netns_join() gave a mark of prefix and one more character, wherever their
+ * namespaces are: for where nobody keeps those any more. */
+int hw_netns_kill_marked(const char *prefix, int grace_ms);
+/* Whether the caller itself carries such a mark. */
+bool hw_netns_marked(const char *prefix);
+
 /* Moves this process, which must have one thread, into the user namespace user (-1: stay), the network namespace net
- * and a mount namespace of its own, and puts a sysfs for net at /sys; *sysfs_error gets 0 or the -errno of that
- * last step, which is not fatal. Safe after fork() in a program with threads. *step, on failure, names what failed. */
-int hw_netns_join(int user, int net, int *sysfs_error, const char **step);
+ * and a mount namespace of its own, and puts a sysfs for net at /sys, with mark as the mount's source; *sysfs_error
+ * gets 0 or the -errno of that last step, which is not fatal. Safe after fork() in a program with threads. *step, on
+ * failure, names what failed. */
+int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

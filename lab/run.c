@@ -9,14 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens the two namespaces that a program in a node needs. */
-static int open_spaces(const char *name, const char *node, int *user, int *net)
+/* Opens the two namespaces that a program in a node needs; mark is the node's name among all labs'. */
+static int open_spaces(const char *name, const char *node, int *user, int *net, char mark[64])
 {
     struct lab l;
     unsigned k;
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)
         return rc;
+    lab_ns_name(name, k, mark, 64);
     *user = l.user;
     *net = l.node[k].ns;
     l.user = l.node[k].ns = -1; /* theirs now */
@@ -28,12 +29,13 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
                 bool *cannot_run)
 {
     int user, net, sysfs;
+    char mark[64];
     const char *step;
     *cannot_run = false;
-    int rc = open_spaces(name, node, &user, &net);
+    int rc = open_spaces(name, node, &user, &net, mark);
     if (rc < 0)
         return rc;
-    rc = hw_netns_join(user, net, &sysfs, &step);
+    rc = hw_netns_join(user, net, mark, &sysfs, &step);
     hw_close(&user);
     hw_close(&net);
     if (rc < 0)
@@ -56,11 +58,12 @@ struct failure {
     const char *step; /* a constant of this program: the parent has it at the same place. NULL: the command itself */
 };
 
-static _Noreturn void child(char *const argv[], int user, int net, int stdout_fd, int report)
+static _Noreturn void child(char *const argv[], int user, int net, const char *mark, int stdout_fd, int report)
 {
     struct failure f = {0};
     int sysfs;
-    f.rc = hw_netns_join(user, net, &sysfs, &f.step); /* a caller of this function can do without the right /sys */
+    f.rc =
+        hw_netns_join(user, net, mark, &sysfs, &f.step); /* a caller of this function can do without the right /sys */
     if (f.rc == 0 && stdout_fd >= 0) {
         if (stdout_fd == STDOUT_FILENO) /* dup2() would leave it O_CLOEXEC */
             (void)fcntl(stdout_fd, F_SETFD, 0);
@@ -85,9 +88,10 @@ static _Noreturn void child(char *const argv[], int user, int net, int stdout_fd
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid)
 {
     int user = -1, net = -1, p[2];
+    char mark[64];
     if (!argv || !argv[0])
         return hw_fail(-EINVAL, "no command to run in node %s", node ? node : "");
-    int rc = open_spaces(name, node, &user, &net);
+    int rc = open_spaces(name, node, &user, &net, mark);
     if (rc < 0)
         return rc;
     if (pipe2(p, O_CLOEXEC) < 0) {
@@ -98,7 +102,7 @@ int hw_lab_spawn(const char *name, const char *node, char *const argv[], int std
     }
     pid_t c = fork();
     if (c == 0)
-        child(argv, user, net, stdout_fd, p[1]);
+        child(argv, user, net, mark, stdout_fd, p[1]);
     if (c < 0)
         rc = hw_fail(-errno, "starting a process: %s", strerror(errno));
     hw_close(&p[1]);

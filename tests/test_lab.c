@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -441,6 +442,41 @@ static void test_race(void)
     is_int(lost, 2 * rounds, "and two are told that there is one already");
 }
 
+/* The process that keeps a lab without root: it listens on the lab's name. */
+static pid_t keeper_of(const char *lab)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct ucred c = {0};
+    socklen_t len = sizeof(c);
+    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "hawser-lab/%u/%s", (unsigned)geteuid(), lab);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connect(s, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0 ||
+        getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
+        c.pid = 0;
+    close(s);
+    return c.pid;
+}
+
+/* Killed, it leaves its lab's programs behind. */
+static void test_keeper(struct hw_lab_info *info)
+{
+    is_int(up(one, 3, 1), 0, "up");
+    pid_t keeper = keeper_of(one);
+    if (!ok(keeper > 0, "the lab is kept by a process"))
+        return;
+    pid_t server = start_server(one, "b");
+    ok(server > 0, "a program in it");
+    kill(keeper, SIGKILL);
+    while (remains(one) && kill(keeper, 0) == 0)
+        poll(NULL, 0, 10);
+    is_int(hw_lab_info(one, info), -ENOENT, "the process killed, the lab is gone");
+    is_int(hw_lab_down(one), 0, "down");
+    int end = server > 0 ? wait_status(server) : 0;
+    ok(WIFSIGNALED(end), "ends its programs too");
+    is_int(up(one, 2, 1), 0, "up again");
+    is_int(hw_lab_down(one), 0, "down");
+}
+
 static void suite(void)
 {
     struct hw_lab_info *info = malloc(sizeof(*info));
@@ -450,6 +486,8 @@ static void suite(void)
     test_two_labs(info);
     test_killed();
     test_race();
+    if (!hw_netns_privileged())
+        test_keeper(info);
     is_int(open_fds(), fds, "no descriptor is left open");
     free(info);
 }
