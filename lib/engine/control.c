@@ -128,10 +128,13 @@ static int acked(struct hawser_peer *p, uint64_t offset)
     if (offset < c->tx_base || offset - c->tx_base > c->tx_sent)
         return hw_fail(-EPROTO, "the peer acknowledges control bytes that were never sent");
     size_t n = (size_t)(offset - c->tx_base);
-    memmove(c->tx, c->tx + n, c->tx_len - n);
-    c->tx_len -= n;
-    c->tx_sent -= n;
-    c->tx_base = offset;
+    /* Less than half is left where it is: what moves is then no more than what goes, however small the peer's steps. */
+    if (n && n >= c->tx_len - n) {
+        memmove(c->tx, c->tx + n, c->tx_len - n);
+        c->tx_len -= n;
+        c->tx_sent -= n;
+        c->tx_base = offset;
+    }
     for (;;) {
         struct hawser_op *op = hw_list_first(&p->await_ack, struct hawser_op, queue);
         if (!op || op->seq > offset)

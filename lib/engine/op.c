@@ -279,7 +279,8 @@ bool hw_op_cut(struct hawser_peer *p, struct hw_sent *out)
     while (p->nretry) {
         *out = p->retry[--p->nretry];
         atomic_fetch_sub(&p->tx_work, 1);
-        if (out->op->failing) { /* nobody wants it any more */
+        /* Nobody wants it any more. An aborting one's may not be posted: the lane may have let go of it already. */
+        if (out->op->failing || out->op->aborting) {
             out->op->inflight--;
             hw_op_check(out->op);
             continue;

@@ -46,8 +46,8 @@ static int put(int fd, const void *p, size_t n)
     do {
         r = send(fd, p, n, MSG_NOSIGNAL);
     } while (r < 0 && errno == EINTR);
-    if (r < 0)
-        return hw_fail(-errno, "sending a bootstrap message: %s", strerror(errno));
+    if (r < 0) /* -EAGAIN would say "wait" to callers */
+        return hw_fail(errno == EAGAIN ? -ENOBUFS : -errno, "sending a bootstrap message: %s", strerror(errno));
     if ((size_t)r != n)
         return hw_fail(-EIO, "a bootstrap message did not fit into an empty send buffer");
     return 0;
@@ -85,7 +85,7 @@ static int refused(unsigned refusal)
 {
     static const int code[HW_REFUSE_COUNT] = {
         [HW_REFUSE_VERSION] = -EPROTO, [HW_REFUSE_KEY_NEEDED] = -EACCES, [HW_REFUSE_KEY_UNWANTED] = -EACCES,
-        [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -EAGAIN,       [HW_REFUSE_SESSION] = -ECONNRESET,
+        [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED,       [HW_REFUSE_SESSION] = -ECONNRESET,
         [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,
     };
     return hw_fail(code[refusal], "the peer refused: %s", hw_refusal_text(refusal));
