@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -306,7 +307,7 @@ static int receive(int s, struct lab *l)
 
 int holder_open(const char *name, struct lab *l)
 {
-    pid_t pid;
+    pid_t pid = 0;
     int s = dial(name, &pid);
     if (s < 0)
         return s;
@@ -317,7 +318,7 @@ int holder_open(const char *name, struct lab *l)
 
 int holder_end(const char *name)
 {
-    pid_t pid;
+    pid_t pid = 0;
     int s = dial(name, &pid);
     if (s == -ENOENT) { /* nobody listens: nothing there, or something under way? */
         int fd;
@@ -356,9 +357,9 @@ int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
         return (int)n; /* no /proc: there is no lab of ours either */
     while (fgets(line, sizeof(line), f)) {
         const char *at = strstr(line, want);
-        unsigned flags = 0;
+        char flags[16];
         /* "address: refs protocol flags type state inode path"; 0x10000 is __SO_ACCEPTCON: it listens */
-        if (!at || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000))
+        if (!at || sscanf(line, "%*s %*s %*s %15s", flags) != 1 || !(strtoul(flags, NULL, 16) & 0x10000))
             continue;
         if (n < cap)
             snprintf(out[n], sizeof(out[n]), "%.*s", (int)strcspn(at + len, "\n"), at + len);
