@@ -17,6 +17,7 @@
 #define BACKOFF_MIN_MS  100
 #define BACKOFF_MAX_MS  2000
 #define TURN_BYTES      (4u << 20) /* moved in one turn before others have theirs */
+#define CHUNK_COST      4096       /* what a chunk counts for besides: a peer may send ones of one byte */
 #define POST_BYTES      (1u << 20) /* posted at a time: a pipe's worth */
 #define CONFIRM_BACKLOG (256 * 1024)
 
@@ -69,8 +70,9 @@ static void now_up(struct hw_chan *c)
     c->down_seen = c->kill = c->sending = c->confirm_owed = false;
     c->rd = c->wr = true;
     c->win_head = c->win_n = 0;
-    c->tx_seq = c->tx_confirmed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
+    c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
     c->rate = 0;
+    atomic_store(&c->early, false);
     c->backoff_ms = BACKOFF_MIN_MS;
     c->st.up = 1;
     p->h->tp->ends(c->conn, &local, &remote);
@@ -145,6 +147,7 @@ void hw_chan_attach(struct hw_chan *c)
         return;
     }
     c->gen = gen;
+    c->was_up = false; /* not in this generation, should what follows fail */
     int rc = hw_hs_welcome(fd, HW_OK, 0);
     if (rc == 0)
         rc = tp->accept(&p->h->env, fd, &c->conn);
@@ -255,12 +258,10 @@ void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
     }
 }
 
-void hw_chan_confirmed(struct hw_chan *c, uint64_t count)
+static void confirmed(struct hw_chan *c, uint64_t count)
 {
     if (count <= c->tx_confirmed)
         return;
-    if (count > c->tx_seq)
-        count = c->tx_seq;
     uint64_t bytes = 0;
     while (c->tx_confirmed < count && c->win_n) {
         struct hw_sent s = c->win[c->win_head];
@@ -289,6 +290,23 @@ void hw_chan_confirmed(struct hw_chan *c, uint64_t count)
     }
     if (atomic_load(&c->peer->tx_work))
         hw_lane_queue(c->lane);
+}
+
+/* A confirmation may come before this side has noted that the chunk is out, and a hostile one before it is out at all:
+ * an operation whose memory is still to be read must not end. So what is ahead waits until the sender gets there. */
+static void confirm_claimed(struct hw_chan *c)
+{
+    uint64_t sent = c->conn ? c->peer->h->tp->sent(c->conn) : c->tx_seq;
+    confirmed(c, HW_MIN(c->tx_claimed, sent));
+    atomic_store(&c->early, c->tx_claimed > sent);
+}
+
+void hw_chan_confirmed(struct hw_chan *c, uint64_t count)
+{
+    c->tx_claimed = HW_MAX(c->tx_claimed, HW_MIN(count, c->tx_seq));
+    confirm_claimed(c);
+    if (atomic_load(&c->early))
+        hw_lane_queue(c->lane); /* its driver may have got there meanwhile */
 }
 
 /* Would the next chunk end later here than the whole would elsewhere? Then it is left to the others: a slow NIC carries
@@ -461,11 +479,8 @@ static int piece_done(struct hw_chan *c)
     c->rx_region = 0;
     struct hawser_op *op = c->rx_op;
     c->rx_op = NULL;
-    if (op && !op->aborting) {
-        uint64_t n = atomic_fetch_add(&op->moved, c->rx_head.len) + c->rx_head.len;
-        if (n >= atomic_load(&op->length))
-            hw_op_complete(op, 0, NULL);
-    }
+    if (op && !op->aborting)
+        hw_op_arrived(op, c->rx_head.len);
     return 0;
 }
 
@@ -483,7 +498,7 @@ bool hw_chan_recv(struct hw_chan *c)
         pthread_mutex_lock(&p->mu);
         bool fin = rc == -EPIPE;
         if (rc == HW_RX_HEADER)
-            rc = chunk_begins(c, raw);
+            moved += CHUNK_COST, rc = chunk_begins(c, raw);
         else if (rc == HW_RX_DONE)
             rc = piece_done(c);
         if (rc) {
@@ -566,6 +581,11 @@ bool hw_lane_run(struct hw_lane *lane)
             more |= hw_chan_recv(c);
         if (c->state == HW_CH_UP)
             more |= hw_chan_send(c);
+        if (atomic_load(&c->early)) {
+            pthread_mutex_lock(&p->mu);
+            confirm_claimed(c);
+            pthread_mutex_unlock(&p->mu);
+        }
         owed |= c->confirm_owed;
     }
     if (owed) {

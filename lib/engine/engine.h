@@ -218,6 +218,8 @@ struct hw_chan {
     struct hw_sent *win; /* ring of `window` */
     uint32_t win_head, win_n, window;
     uint64_t tx_seq, tx_confirmed; /* chunks */
+    uint64_t tx_claimed;           /* what the peer confirmed, were it to be believed */
+    atomic_bool early;             /* tx_claimed is ahead: see hw_chan_confirmed() */
     uint64_t rx_count;             /* chunks received whole */
     bool confirm_owed;
     bool down_seen; /* the peer's CHAN_DOWN for gen */
@@ -386,6 +388,8 @@ int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f);     /* s
 
 /* op.c; all under peer->mu */
 void hw_op_complete(struct hawser_op *op, int rc, const char *text);
+/* n more bytes of a READ or a RECV are in place. */
+void hw_op_arrived(struct hawser_op *op, uint64_t n);
 void hw_op_soft_fail(struct hawser_op *op, int rc, const char *text);
 void hw_op_abort(struct hawser_op *op, int rc, const char *text);
 void hw_op_check(struct hawser_op *op);                     /* all sent and confirmed? */

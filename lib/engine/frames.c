@@ -129,8 +129,7 @@ static void on_read_data(struct hawser_peer *p, const struct hw_frame *f)
         memcpy(to, f->body + 8 + i, room);
         i += room;
     }
-    if (atomic_fetch_add(&op->moved, len) + len >= total)
-        hw_op_complete(op, 0, NULL);
+    hw_op_arrived(op, len);
 }
 
 /* ---- two-sided ---------------------------------------------------------------------------------- */

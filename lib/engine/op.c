@@ -168,6 +168,24 @@ void hw_op_check(struct hawser_op *op)
         hw_op_complete(op, 0, NULL);
 }
 
+void hw_op_arrived(struct hawser_op *op, uint64_t n)
+{
+    struct hawser_peer *p = op->peer;
+    uint64_t moved = atomic_fetch_add(&op->moved, n) + n, total = atomic_load(&op->length);
+    if (moved < total)
+        return;
+    /* A peer that sends bytes twice gets to the sum before the end. A channel may then be writing to the memory still,
+     * which the caller thinks his again once the operation is over: an abort waits for it. */
+    bool twice = moved > total;
+    uint32_t nchans = atomic_load(&p->nchans);
+    for (uint32_t i = 0; i < nchans; i++)
+        twice |= p->chans[i].rx_op == op;
+    if (twice)
+        hw_op_abort(op, -EPROTO, "the peer sent bytes of it twice");
+    else
+        hw_op_complete(op, 0, NULL);
+}
+
 void hw_op_soft_fail(struct hawser_op *op, int rc, const char *text)
 {
     if (op->failing || op->aborting)

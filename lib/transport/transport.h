@@ -73,6 +73,10 @@ struct hw_transport {
     /* The peer has confirmed the oldest n chunks: their slots may be used again. */
     void (*release_send)(struct hw_conn *c, uint32_t n);
 
+    /* How many of the chunks posted so far are read from memory no more (by address). Any thread, the connection being
+     * kept open. */
+    uint64_t (*sent)(struct hw_conn *c);
+
     /* Moves bytes in. HW_RX_HEADER with *header, HW_RX_DONE, -EAGAIN, or -errno; -EPIPE is the
      * orderly end of the stream: as hawser itself never ends one so without a BYE, the process at the other end is gone.
      * *moved is increased by the payload bytes taken in. */

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -44,6 +45,7 @@ struct hw_conn {
     uint64_t posted, fill, released;
     uint32_t ring;
     struct tx *tx;
+    _Atomic uint64_t sent; /* fill, for other threads */
 
     /* Receive. */
     uint8_t head[HW_CHUNK_HEAD];
@@ -203,8 +205,13 @@ static void advance(struct hw_conn *c, size_t n)
         t->taken += (uint32_t)part;
         n -= part;
         if (part == left)
-            c->fill++;
+            atomic_store_explicit(&c->sent, ++c->fill, memory_order_release);
     }
+}
+
+static uint64_t tcp_sent(struct hw_conn *c)
+{
+    return atomic_load_explicit(&c->sent, memory_order_acquire);
 }
 
 /* Pipe to socket. 0 empty, -EAGAIN, -errno. */
@@ -429,6 +436,7 @@ const struct hw_transport hw_tcp = {
     .post_send = tcp_post_send,
     .test_send = tcp_test_send,
     .release_send = tcp_release_send,
+    .sent = tcp_sent,
     .test_recv = tcp_test_recv,
     .post_recv = tcp_post_recv,
     .discard = tcp_discard,
