@@ -262,6 +262,7 @@ static void close_control(struct hawser_peer *p)
     c->tx_sent = 0; /* and so does all that was not acknowledged */
     c->down_since = hw_now();
     c->retry_at = 0;
+    c->candidate = 0;
     hw_loop_want_tick(p->home);
 }
 
@@ -376,13 +377,32 @@ static void reconnect_ready(struct hw_source *s, uint32_t events)
     pthread_mutex_unlock(&p->mu);
 }
 
+/* The way that the k-th attempt takes: 0 is the original path, 1 on the NIC pairs. Pairs that have a channel up come
+ * first, but for the one on which the connection was just lost: each wrong guess costs a second. */
+static unsigned nth_way(const struct hawser_peer *p, unsigned k)
+{
+    unsigned per = p->npairs ? atomic_load(&p->nchans) / p->npairs : 0, other = 0, live = 0;
+    bool good[HW_NIC_MAX + 1] = {false};
+    for (unsigned w = 1; w <= p->npairs && w <= HW_NIC_MAX; w++) {
+        const struct hw_chan *ch = &p->chans[(size_t)(w - 1) * per];
+        for (unsigned i = 0; i < per && !good[w]; i++)
+            good[w] = ch[i].state == HW_CH_UP && !hw_addr_same_host(&p->ctl.local, &ch[i].nic.addr);
+        live += good[w];
+    }
+    k %= p->npairs + 1;
+    bool want = k < live;
+    for (unsigned w = 0; w <= p->npairs && w <= HW_NIC_MAX; w++)
+        if (good[w] == want && other++ == (want ? k : k - live))
+            return w;
+    return 0;
+}
+
 static void reconnect(struct hawser_peer *p)
 {
     struct hw_control *c = &p->ctl;
-    /* in turn: the original path, then each NIC pair's */
     const struct hw_nic *nic = NULL;
     union hw_addr to = c->remote;
-    unsigned way = c->candidate % (p->npairs + 1);
+    unsigned way = nth_way(p, c->candidate);
     if (way) {
         struct hw_chan *ch = &p->chans[(way - 1) * (atomic_load(&p->nchans) / p->npairs)];
         nic = &ch->nic;
