@@ -604,7 +604,7 @@ bool hw_lane_tick(struct hw_lane *lane, uint64_t now)
     if (lane->loop == p->home) {
         hw_ctl_tick(p, now);
         hw_op_deadlines(p, now);
-        busy |= p->nops || p->nserved || p->ctl.fd < 0 || p->ctl.hs;
+        busy |= p->nops || p->nserved || p->ctl.fd < 0 || p->ctl.hs || atomic_load(&p->state) == 1;
     }
     bool alive = atomic_load(&p->state) == 0;
     uint32_t n = atomic_load(&p->nchans);

@@ -253,7 +253,9 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
         h->regions = grown;
         h->nregions = n;
     }
-    r->id = (uint64_t)++h->region_gen << 32 | i;
+    if (++h->region_gen == 0)
+        h->region_gen = 1; /* 0 as an id is none */
+    r->id = (uint64_t)h->region_gen << 32 | i;
     h->regions[i] = r;
     hw_list_append(&m->regions, &r->in_mem);
     hw_region_encode(key, &(struct hawser_region){.id = r->id, .secret = r->secret, .length = len, .rights = rights});

@@ -308,17 +308,16 @@ void hw_ctl_service(struct hawser_peer *p)
         bool first = c->new_first;
         c->new_fd = -1;
         pthread_mutex_unlock(&p->h->mu);
-        if (c->fd >= 0)
+        if (fd >= 0 && c->fd >= 0)
             close_control(p);
-        if (!dead)
-            rc = hw_hs_welcome(fd, HW_OK, c->rx_offset);
-        if (rc == 0)
+        bool welcomed = fd >= 0 && !dead && hw_hs_welcome(fd, HW_OK, c->rx_offset) == 0;
+        if (welcomed)
             rc = hw_ctl_install(p, fd, offset);
         if (rc)
-            hw_close(&fd);
+            hw_close(&fd); /* not welcomed: the client has given this way up, and tries others */
         else if (!first)
             hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: the control connection is resumed", p->name);
-        if (rc && !dead)
+        if (rc && welcomed)
             hw_peer_fail(p, rc, "taking over a control connection: %s", hw_error());
         if (rc == 0 && first)
             hw_setup_send(p);
@@ -437,6 +436,13 @@ void hw_ctl_tick(struct hawser_peer *p, uint64_t now)
     const struct hw_knobs *k = &p->h->k;
     if (atomic_load(&p->state) < 0)
         return;
+    if (p->client && !c->remote.sa.sa_family)
+        return; /* hawser_connect() is still at the first connection */
+    if (!p->client && atomic_load(&p->state) == 1 && now >= p->born + k->handshake_ms * HW_MS) {
+        hw_peer_fail(p, -ETIMEDOUT, "it proved its key and then did not set up within %llu ms (knob handshake_ms)",
+                     (unsigned long long)k->handshake_ms);
+        return;
+    }
     if (c->fd >= 0) {
         c->blocked = false;
         hw_ctl_flush(p);

@@ -331,7 +331,10 @@ struct hawser_peer {
     atomic_int state; /* 0 alive, 1 being set up, else -errno */
     char err[HW_ERR_TEXT];
     char name[HAWSER_ADDR_TEXT + 8];
-    bool client, closing, accepted;
+    bool client;
+    bool closing;  /* under h->mu: out of the context's lists, and not to come back */
+    bool known;    /* server: was set up, so that the application is told of it whatever becomes of it */
+    uint64_t born; /* hw_now() */
     void *user;
     struct hw_list in_ctx, in_accept; /* under h->mu */
     uint64_t session;
@@ -382,7 +385,7 @@ void hw_peer_fail(struct hawser_peer *p, int rc, const char *fmt, ...) HW_PRINTF
 /* Sends the scan through every lane. */
 void hw_peer_scan(struct hawser_peer *p);
 void hw_peer_queue_all(struct hawser_peer *p); /* every lane: there may be something to send */
-struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session); /* under h->mu */
+struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session); /* that came here; under h->mu */
 int hw_setup_send(struct hawser_peer *p);                                   /* server */
 int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f);     /* setup.c; under peer->mu */
 

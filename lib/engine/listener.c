@@ -92,7 +92,10 @@ static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challen
 static void begin_session(struct slot *s)
 {
     struct hawser *h = s->l->h;
-    struct hawser_peer *p = hw_peer_new(h, false);
+    pthread_mutex_lock(&h->mu);
+    bool full = h->npeers >= h->k.max_peers; /* others may have come in since admit() */
+    pthread_mutex_unlock(&h->mu);
+    struct hawser_peer *p = full ? NULL : hw_peer_new(h, false);
     if (!p) {
         (void)hw_hs_welcome(s->fd, HW_REFUSE_FULL, 0);
         hw_close(&s->fd);

@@ -21,6 +21,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     }
     p->h = h;
     p->client = client;
+    p->born = hw_now();
     p->home = &h->loops[atomic_fetch_add(&h->next_home, 1) % h->nloops];
     pthread_mutex_init(&p->mu, NULL);
     atomic_store(&p->state, 1);
@@ -68,12 +69,16 @@ static void lane_leave(struct hw_lane *l)
 void hw_peer_free(struct hawser_peer *p)
 {
     struct hawser *h = p->h;
-    for (unsigned i = 0; i < h->nloops; i++) {
+    for (unsigned k = 1; k <= h->nloops; k++) {
+        /* home last: who waits for an operation drives it, and must find the peer there until the operation is over */
+        unsigned i = (p->home->index + k) % h->nloops;
         hw_loop_acquire(&h->loops[i]);
         (void)hw_lane_run(&p->lanes[i]); /* the scan: closes connections, ends operations */
         lane_leave(&p->lanes[i]);
-        if (&h->loops[i] == p->home)
+        if (&h->loops[i] == p->home) {
             hw_list_remove(&p->ctl.owing);
+            hw_sock_abort(&p->ctl.hs_fd); /* a reconnect under way: its loop would go on with it */
+        }
         hw_loop_release(&h->loops[i]);
     }
     hw_list_each(it, tmp, &p->unexpected)
@@ -119,7 +124,8 @@ void hw_peer_scan(struct hawser_peer *p)
 
 void hw_peer_fail(struct hawser_peer *p, int rc, const char *fmt, ...)
 {
-    if (atomic_load(&p->state) < 0)
+    int was = atomic_load(&p->state);
+    if (was < 0)
         return;
     char text[HW_ERR_TEXT];
     va_list ap;
@@ -147,7 +153,7 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session)
     hw_list_each(it, tmp, &h->peers)
     {
         struct hawser_peer *p = hw_container_of(it, struct hawser_peer, in_ctx);
-        if (p->session == session)
+        if (!p->client && p->session == session) /* a client's is the word of its server */
             return p;
     }
     return NULL;

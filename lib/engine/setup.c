@@ -173,8 +173,9 @@ static int pair_up(struct hawser_peer *p, struct pairing *g)
         memcpy(names[i], g->entry[i].nic, HAWSER_NIC_NAME);
     if ((rc = all_known(theirs, "the peer", (const char(*)[HAWSER_NIC_NAME])names, HW_MIN(g->nentries, HW_NIC_MAX))))
         return rc;
+    /* where this side would not go by itself it does not go because a server says so either */
     for (uint16_t e = 0; e < g->nentries; e++)
-        if (*theirs && place_in(theirs, g->entry[e].nic) < 0)
+        if ((*theirs && place_in(theirs, g->entry[e].nic) < 0) || !hw_address_allowed(p->h, &g->addr[e]))
             g->used[e] = true;
     /* first by subnet */
     for (int i = 0; i < g->nnics; i++) {
