@@ -69,7 +69,7 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
     struct hawser_op *op = calloc(1, sizeof(*op));
     if (!op)
         return hw_fail(-ENOMEM, "no memory for an operation");
-    op->vecs = calloc(HW_MAX(n, (size_t)1), sizeof(*op->vecs));
+    op->vecs = n <= 1 ? &op->one_vec : calloc(n, sizeof(*op->vecs));
     if (o->notify)
         op->notify = malloc(HW_MAX(o->notify_len, (size_t)1));
     if (!op->vecs || (o->notify && !op->notify)) {
@@ -101,7 +101,7 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
     hw_list_init(&op->queue);
     hw_list_init(&op->pending);
     int64_t ms = o->timeout_ms ? o->timeout_ms : (int64_t)p->h->k.op_timeout_ms;
-    op->deadline = ms <= 0 ? HW_NEVER : hw_now() + (uint64_t)ms * HW_MS;
+    op->deadline = ms <= 0 ? HW_NEVER : hw_now_coarse() + (uint64_t)ms * HW_MS;
     *out = op;
     return 0;
 }
@@ -360,7 +360,9 @@ int hawser_wait(hawser_op *op, int timeout_ms)
         /* Bulk is not worth polling for: it would take the CPU from those who move it. */
         bool small = atomic_load(&op->length) <= p->h->k.inline_max && !atomic_load(&p->tx_work);
         atomic_fetch_add(&op->waiting, 1);
-        (void)hw_loop_wait(p->home, is_done, op, hw_deadline(timeout_ms), small ? p : NULL);
+        uint64_t deadline =
+            timeout_ms < 1000 ? hw_deadline(timeout_ms) : hw_now_coarse() + (uint64_t)timeout_ms * HW_MS;
+        (void)hw_loop_wait(p->home, is_done, op, deadline, small ? p : NULL);
         atomic_fetch_sub(&op->waiting, 1);
     }
     int rc = hawser_test(op);

@@ -61,6 +61,22 @@ static void schedule_retry(struct hw_chan *c)
     hw_loop_want_tick(c->lane->loop);
 }
 
+/* Counts what hawser_connect() waits for. Channels of one NIC pair are neighbours. */
+static void count_up(struct hawser_peer *p)
+{
+    uint32_t n = atomic_load(&p->nchans), up = 0, pairs = 0, per = p->npairs ? HW_MAX(n / p->npairs, 1u) : 1;
+    for (uint32_t i = 0; i < n; i++)
+        up += p->chans[i].state == HW_CH_UP;
+    for (uint32_t i = 0; i < n; i += per) {
+        bool any = false;
+        for (uint32_t k = i; k < i + per && k < n; k++)
+            any |= p->chans[k].state == HW_CH_UP;
+        pairs += any;
+    }
+    atomic_store(&p->chans_up, up);
+    atomic_store(&p->pairs_up, pairs);
+}
+
 static void now_up(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
@@ -81,6 +97,7 @@ static void now_up(struct hw_chan *c)
     hw_log(&p->h->log, c->st.lost ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG, "%s: channel %u is up%s: %s (%s) to %s (%s)",
            p->name, c->index, c->st.lost ? " again" : "", c->st.local, c->nic.name, c->st.remote, c->peer_nic);
     hw_lane_queue(c->lane);
+    count_up(p);
     hw_loop_notify(p->home); /* hawser_connect() may wait for it */
 }
 
@@ -227,6 +244,7 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     c->st.up = 0;
     c->st.lost++;
     c->state = HW_CH_DRAIN;
+    count_up(p);
     if (atomic_load(&p->state) < 0)
         return; /* the whole peer is dead: nothing to tell it */
     hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: channel %u over %s is lost: %s", p->name, c->index, c->nic.name, text);

@@ -15,22 +15,20 @@ int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 
 static bool someone_there(void *arg)
 {
-    struct hawser *h = arg;
-    pthread_mutex_lock(&h->mu);
-    bool some = !hw_list_empty(&h->accepts);
-    pthread_mutex_unlock(&h->mu);
-    return some;
+    return atomic_load(&((struct hawser *)arg)->naccepts) > 0;
 }
 
 int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
 {
     *out = NULL;
     if (timeout_ms)
-        (void)hw_loop_wait(&h->loops[0], someone_there, h, hw_deadline(timeout_ms), NULL);
+        (void)hw_loop_watch(&h->loops[0], someone_there, h, hw_deadline(timeout_ms));
     pthread_mutex_lock(&h->mu);
     struct hawser_peer *p = hw_list_first(&h->accepts, struct hawser_peer, in_accept);
-    if (p)
+    if (p) {
         hw_list_remove(&p->in_accept);
+        atomic_fetch_sub(&h->naccepts, 1);
+    }
     pthread_mutex_unlock(&h->mu);
     if (!p)
         return hw_fail(-EAGAIN, "no peer has connected");
@@ -105,29 +103,7 @@ static bool channels_up(void *arg)
     if (atomic_load(&p->state) < 0)
         return true;
     uint32_t n = atomic_load(&p->nchans);
-    if (!n || !p->npairs)
-        return false;
-    pthread_mutex_lock(&p->mu);
-    bool ok = true;
-    uint32_t per = n / p->npairs;
-    for (uint32_t i = 0; i < p->npairs && ok; i++) {
-        uint32_t up = 0;
-        for (uint32_t k = 0; k < per; k++)
-            up += p->chans[i * per + k].state == HW_CH_UP;
-        ok = up >= (w->all ? per : 1);
-    }
-    pthread_mutex_unlock(&p->mu);
-    return ok;
-}
-
-static unsigned count_up(struct hawser_peer *p)
-{
-    unsigned up = 0;
-    pthread_mutex_lock(&p->mu);
-    for (uint32_t i = 0; i < atomic_load(&p->nchans); i++)
-        up += p->chans[i].state == HW_CH_UP;
-    pthread_mutex_unlock(&p->mu);
-    return up;
+    return n && (w->all ? atomic_load(&p->chans_up) == n : atomic_load(&p->pairs_up) == p->npairs);
 }
 
 static int connect_options(const struct hawser_connect_options *in, struct hawser_connect_options *o)
@@ -215,12 +191,12 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     rc = atomic_load(&p->state);
     if (rc < 0) {
         rc = hw_fail_copy(rc, p->err);
-    } else if (!count_up(p)) {
+    } else if (!atomic_load(&p->chans_up)) {
         rc = hw_fail(-ETIMEDOUT, "%s: the peer answers, but no channel to its NICs came up within %d ms", p->name,
                      timeout_ms);
     } else {
         if (!done)
-            hw_log(&h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u channels", p->name, count_up(p),
+            hw_log(&h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u channels", p->name, atomic_load(&p->chans_up),
                    atomic_load(&p->nchans));
         *out = p;
         return 0;

@@ -108,7 +108,10 @@ static void detach_peer(struct hawser_peer *p)
 {
     struct hawser *h = p->h;
     pthread_mutex_lock(&h->mu);
-    hw_list_remove(&p->in_accept);
+    if (!hw_list_empty(&p->in_accept)) {
+        hw_list_remove(&p->in_accept);
+        atomic_fetch_sub(&h->naccepts, 1);
+    }
     hw_list_remove(&p->in_ctx);
     h->npeers--;
     for (uint32_t i = 0; i < h->nregions; i++) /* what was exported to it alone is of no use any more */

@@ -42,11 +42,11 @@ struct hw_loop {
     pthread_mutex_t mu; /* guards the next group */
     pthread_cond_t cv;  /* callers who wait to drive, or for their operation while another drives */
     pthread_cond_t thread_cv;
+    pthread_cond_t watch_cv; /* callers who wait for something rare, and do not drive */
     bool driven, stop, thread_deep;
-    bool offered;         /* the next turn belongs to one of those who wait */
-    atomic_uint want;     /* callers in cv */
-    uint64_t wait_seq;    /* counts callers' turns at driving */
-    uint64_t lease_until; /* the thread leaves the loop to callers until then */
+    bool offered;      /* the next turn belongs to one of those who wait */
+    atomic_uint want;  /* callers in cv */
+    uint64_t wait_seq; /* counts callers' turns at driving */
     bool has_thread;
     pthread_t thread;
 
@@ -56,6 +56,9 @@ struct hw_loop {
 
     atomic_bool sleeping; /* the driver is, or is about to be, blocked in epoll_wait */
     atomic_bool tick_on;  /* something has a deadline */
+
+    /* driver */
+    unsigned spin_skip, spin_fails; /* polling that did not pay is left out for a while */
 
     /* driver */
     struct hw_list owing; /* peers that an acknowledgement is owed to */
@@ -71,14 +74,20 @@ int hw_loop_add(struct hw_loop *l, int fd, struct hw_source *s); /* edge-trigger
 void hw_loop_forget(struct hw_loop *l, int fd);
 /* The driver, if asleep, looks around again; callers in cv too. */
 void hw_loop_notify(struct hw_loop *l);
+/* And those in hw_loop_watch(). */
+void hw_loop_alert(struct hw_loop *l);
 /* Turns the periodic look at deadlines on, as something now has one. */
 void hw_loop_want_tick(struct hw_loop *l);
 /* Become / stop being the driver. Not for a thread that drives a loop already. */
 void hw_loop_acquire(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);
+/* done() is called with loop->mu held: it must take no lock. */
 /* Drives l until done(arg) or the deadline. spin: the peer whose control connection is polled hard at first, or NULL.
  * True if done. */
 bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, struct hawser_peer *spin);
+/* As hw_loop_wait(), but leaves the driving to the loop's thread where there is one: for what is rare, so that the one
+ * who waits for it is not in the way of those who wait for messages. hw_loop_alert() makes it look. */
+bool hw_loop_watch(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline);
 /* One pass, as driver, sleeping until the deadline at most. True if anything happened. */
 bool hw_loop_drive(struct hw_loop *l, uint64_t deadline);
 
@@ -163,7 +172,8 @@ struct hawser_op {
     uint8_t *notify;
     uint32_t notify_len;
     size_t nvecs;
-    struct hw_vec *vecs;
+    struct hw_vec *vecs; /* one_vec, or allocated */
+    struct hw_vec one_vec;
 };
 
 /* ---- channels ----------------------------------------------------------------------------------------- */
@@ -290,7 +300,7 @@ void hw_ctl_flush(struct hawser_peer *p); /* sends what can be sent */
 size_t hw_ctl_backlog(const struct hawser_peer *p);
 /* Sends a failing operation of the peer's its reason. */
 void hw_ctl_error(struct hawser_peer *p, uint64_t id, int rc, const char *text);
-bool hw_ctl_recv(struct hawser_peer *p); /* driver of home, without peer->mu; true if anything came */
+bool hw_ctl_recv(struct hawser_peer *p, bool polling); /* driver of home, without peer->mu; true if anything came */
 void hw_ctl_break(struct hawser_peer *p, const char *fmt, ...) HW_PRINTF(2, 3);
 void hw_ctl_service(struct hawser_peer *p);            /* driver of home: broken, new_fd */
 void hw_ctl_tick(struct hawser_peer *p, uint64_t now); /* driver of home, under peer->mu */
@@ -352,7 +362,8 @@ struct hawser_peer {
     struct hw_chan *chans; /* nchans; set once */
     atomic_uint nchans;
     uint32_t npairs;
-    struct hw_sent *retry; /* chunks to retake; room for every window */
+    atomic_uint chans_up, pairs_up; /* channels that are up; NIC pairs that have one */
+    struct hw_sent *retry;          /* chunks to retake; room for every window */
     uint32_t nretry, retry_cap;
 
     uint64_t next_id;
@@ -427,6 +438,7 @@ struct hawser {
     struct hw_listener *listener;
     pthread_mutex_t mu;
     struct hw_list peers, accepts, mems;
+    atomic_uint naccepts; /* in accepts */
     unsigned npeers;
     atomic_uint next_home;
     struct hw_region **regions; /* by the low 32 bits of the id */

@@ -41,7 +41,7 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
     size_t n = f->body_len / HW_READ_ENTRY;
     if (op->nvecs + n > HAWSER_MAX_VECS)
         return hw_fail(-E2BIG, "a read of more than %d descriptors", HAWSER_MAX_VECS);
-    struct hw_vec *v = realloc(op->vecs, (op->nvecs + n) * sizeof(*v));
+    struct hw_vec *v = realloc(op->vecs, (op->nvecs + n) * sizeof(*v)); /* never one_vec: see on_read() */
     if (!v)
         return hw_fail(-ENOMEM, "no memory to serve a read of %zu descriptors", op->nvecs + n);
     op->vecs = v;

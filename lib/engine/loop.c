@@ -2,7 +2,7 @@
 /*
  * Loops. One driver at a time: the loop's own thread, or a caller who waits. A caller who waits drives, so that a
  * message that arrives wakes the very thread that wants it, with no hand-over; the thread stands by meanwhile. After a
- * caller's turn the thread leaves the loop alone for LEASE_NS, because callers who wait in a row (a ping-pong) would
+ * caller's turn the thread leaves the loop alone for a nap, because callers who wait in a row (a ping-pong) would
  * else wake it for nothing each time; if none comes back, it takes over.
  */
 #include "engine/engine.h"
@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LEASE_NS    (100 * 1000ull)
+#define NAP_MIN_NS  (100 * 1000ull)
 #define NAP_MAX_NS  (400 * 1000ull)
 #define EVENTS      64
 #define SPIN_ROUNDS 32 /* polls of one connection between looks at all */
@@ -54,6 +54,7 @@ int hw_loop_init(struct hw_loop *l, struct hawser *h, unsigned index)
     pthread_mutex_init(&l->qmu, NULL);
     pthread_cond_init(&l->cv, &attr);
     pthread_cond_init(&l->thread_cv, &attr);
+    pthread_cond_init(&l->watch_cv, &attr);
     pthread_condattr_destroy(&attr);
     hw_list_init(&l->runq);
     hw_list_init(&l->lanes);
@@ -76,6 +77,7 @@ void hw_loop_free(struct hw_loop *l)
     hw_close(&l->wakefd);
     pthread_cond_destroy(&l->cv);
     pthread_cond_destroy(&l->thread_cv);
+    pthread_cond_destroy(&l->watch_cv);
     pthread_mutex_destroy(&l->mu);
     pthread_mutex_destroy(&l->qmu);
 }
@@ -99,6 +101,14 @@ void hw_loop_notify(struct hw_loop *l)
         pthread_cond_broadcast(&l->cv);
         pthread_mutex_unlock(&l->mu);
     }
+}
+
+void hw_loop_alert(struct hw_loop *l)
+{
+    hw_loop_notify(l);
+    pthread_mutex_lock(&l->mu);
+    pthread_cond_broadcast(&l->watch_cv);
+    pthread_mutex_unlock(&l->mu);
 }
 
 void hw_loop_want_tick(struct hw_loop *l)
@@ -247,25 +257,25 @@ static void wake_others(struct hw_loop *l)
         pthread_cond_signal(&l->thread_cv);
 }
 
-/* Called with l->mu. Leaves the loop to callers as long as they want it. */
+/* Called with l->mu. Leaves the loop to callers as long as they come back within a nap. */
 static void stand_by(struct hw_loop *l)
 {
-    uint64_t nap = LEASE_NS, seen = l->wait_seq - 1;
+    uint64_t nap = NAP_MIN_NS, seen = l->wait_seq;
+    bool napped = false;
     while (!l->stop) {
-        uint64_t now = hw_now();
-        if (!l->driven && !l->want && now >= l->lease_until)
+        bool busy = l->driven || l->want;
+        if (!busy && (seen == l->wait_seq || !l->has_thread))
             return;
-        if ((l->driven || l->want) && seen == l->wait_seq) {
+        if (busy && napped && seen == l->wait_seq) {
             /* one long wait: sleep until that caller is through */
             l->thread_deep = true;
             pthread_cond_wait(&l->thread_cv, &l->mu);
             l->thread_deep = false;
-            nap = LEASE_NS;
-            seen = l->wait_seq - 1;
-            continue;
+            nap = NAP_MIN_NS;
         }
         seen = l->wait_seq;
-        timed_wait(&l->thread_cv, &l->mu, now + nap);
+        timed_wait(&l->thread_cv, &l->mu, hw_now() + nap);
+        napped = true;
         nap = HW_MIN(nap * 2, NAP_MAX_NS);
     }
 }
@@ -355,7 +365,6 @@ static void give(struct hw_loop *l)
     pthread_mutex_lock(&l->mu);
     l->driven = false;
     l->offered = l->want > 0;
-    l->lease_until = l->want || !l->has_thread ? 0 : hw_now() + LEASE_NS;
     wake_others(l);
     pthread_mutex_unlock(&l->mu);
 }
@@ -374,22 +383,51 @@ void hw_loop_release(struct hw_loop *l)
     give(l);
 }
 
-/* Polls one control connection as hard as a program with its own socket would. */
+/* Polls one control connection as hard as a program with its own socket would. Where that did not pay (the other side
+ * is slow, or wants this very CPU) the next waits do without, more of them each time. */
 static void spin_on(struct hw_loop *l, struct hawser_peer *p, bool (*done)(void *), void *arg)
 {
-    uint64_t end = hw_now() + l->h->k.spin_us * 1000u;
-    for (;;) {
-        for (int i = 0; i < SPIN_ROUNDS; i++) {
-            hw_ctl_recv(p);
-            if (done(arg))
-                return;
-            if (i == 0)
-                flush_owing(l);
-        }
-        hw_loop_drive(l, 0);
-        if (done(arg) || hw_now() >= end)
-            return;
+    if (l->spin_skip) {
+        l->spin_skip--;
+        return;
     }
+    uint64_t end = 0;
+    for (unsigned round = 1;; round++) {
+        hw_ctl_recv(p, true);
+        if (done(arg)) {
+            l->spin_fails = 0;
+            return;
+        }
+        if (round == 1)
+            flush_owing(l);
+        if (round % SPIN_ROUNDS)
+            continue;
+        uint64_t now = hw_now();
+        if (!end)
+            end = now + l->h->k.spin_us * 1000u;
+        hw_loop_drive(l, 0);
+        if (done(arg)) {
+            l->spin_fails = 0;
+            return;
+        }
+        if (now >= end)
+            break;
+    }
+    /* now and then everyone has to wait; only failure after failure says something */
+    l->spin_fails = HW_MIN(l->spin_fails + 1, 9u);
+    l->spin_skip = l->spin_fails < 4 ? 0 : 1u << (l->spin_fails - 3);
+}
+
+bool hw_loop_watch(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline)
+{
+    if (!l->has_thread)
+        return hw_loop_wait(l, done, arg, deadline, NULL);
+    bool ok;
+    pthread_mutex_lock(&l->mu);
+    while (!(ok = done(arg)) && (deadline == HW_NEVER || hw_now() < deadline))
+        timed_wait(&l->watch_cv, &l->mu, deadline);
+    pthread_mutex_unlock(&l->mu);
+    return ok;
 }
 
 bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, struct hawser_peer *spin)
@@ -416,6 +454,8 @@ bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t d
         }
         driving = NULL;
         give(l);
+        if (ok)
+            return true;
         pthread_mutex_lock(&l->mu);
         if (deadline != HW_NEVER && hw_now() >= deadline) {
             ok = ok || done(arg);

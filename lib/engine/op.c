@@ -76,7 +76,8 @@ void hw_op_free_memory(struct hawser_op *op)
 {
     free(op->err);
     free(op->notify);
-    free(op->vecs);
+    if (op->vecs != &op->one_vec)
+        free(op->vecs);
     free(op);
 }
 

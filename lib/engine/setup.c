@@ -336,8 +336,9 @@ static int server_setup(struct hawser_peer *p, const struct hw_frame *f, const s
     struct hawser *h = p->h;
     pthread_mutex_lock(&h->mu);
     hw_list_append(&h->accepts, &p->in_accept);
+    atomic_fetch_add(&h->naccepts, 1);
     pthread_mutex_unlock(&h->mu);
-    hw_loop_notify(&h->loops[0]);
+    hw_loop_alert(&h->loops[0]);
     hw_event(h);
     return 0;
 }
