@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends, receives and notifications over the public API. */
+#include "pairhelp.h"
+
+static struct pair pr;
+
+static hawser_op *post(ph_post f, hawser_peer *p, struct ph_buf *m, uint64_t at, uint64_t len)
+{
+    struct hawser_vec v = {.mem = m->mem, .offset = at, .length = len};
+    hawser_op *op;
+    must(f(p, &v, 1, NULL, &op));
+    return op;
+}
+
+/* ---- sizes, in both orders ---------------------------------------------------------------------- */
+
+static void one_size(size_t n, bool recv_first)
+{
+    struct ph_buf a = ph_buf(pr.a, n, 1, 0, NULL), b = ph_buf(pr.b, n + 100, 2, 0, NULL);
+    hw_pattern_fill(a.p, n, n, 0);
+    hawser_op *r = recv_first ? post(hawser_recv, pr.ba, &b, 0, n + 100) : NULL;
+    hawser_op *s = post(hawser_send, pr.ab, &a, 0, n);
+    if (!recv_first) {
+        usleep(1000);
+        is_rc(hawser_test(s), -EAGAIN, "a send does not end before its receive is posted");
+        r = post(hawser_recv, pr.ba, &b, 0, n + 100);
+    }
+    int rr = hawser_wait(r, 30000), sr = hawser_wait(s, 30000);
+    bool tail = true;
+    for (size_t i = n; i < b.len; i++)
+        tail &= b.p[i] == 0;
+    ok(rr == 0 && sr == 0 && hawser_op_length(r) == n && hawser_op_bytes(r) == n && hawser_op_bytes(s) == n && tail &&
+           hw_pattern_check(b.p, n, n, 0, NULL) == 0 && ph_guards_ok(&b),
+       "%zu bytes into a longer receive posted %s (%d, %d)", n, recv_first ? "before" : "after", sr, rr);
+    hawser_op_free(r);
+    hawser_op_free(s);
+    ph_drop(&a);
+    ph_drop(&b);
+}
+
+static void sizes(void)
+{
+    static const size_t n[] = {0,    1,     7,     4095,          4096,    4097,          8191,   8192,
+                               8193, 16384, 16385, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5000001};
+    step("send sizes");
+    for (size_t i = 0; i < HW_ARRAY_LEN(n); i++) {
+        one_size(n[i], true);
+        one_size(n[i], false);
+    }
+    one_size((64u << 20) + 3, true);
+}
+
+/* ---- scattered differently on both sides -------------------------------------------------------------- */
+
+static void scatter(size_t total, size_t piece_a, size_t piece_b)
+{
+    struct ph_buf a = ph_buf(pr.a, 2 * total, 0, 0, NULL), b = ph_buf(pr.b, 2 * total, 0, 0, NULL);
+    size_t na = (total + piece_a - 1) / piece_a, nb = (total + piece_b - 1) / piece_b;
+    struct hawser_vec *va = calloc(na, sizeof(*va)), *vb = calloc(2 * nb, sizeof(*vb));
+    /* with gaps as long as the pieces on both sides, and empty descriptors between b's */
+    for (size_t i = 0; i < na; i++) {
+        va[i] = (struct hawser_vec){
+            .mem = a.mem, .offset = 2 * i * piece_a, .length = HW_MIN(piece_a, total - i * piece_a)};
+        hw_pattern_fill(a.p + 2 * i * piece_a, va[i].length, 3, i * piece_a);
+    }
+    for (size_t i = 0; i < nb; i++)
+        vb[2 * i] = (struct hawser_vec){
+            .mem = b.mem, .offset = 2 * i * piece_b, .length = HW_MIN(piece_b, total - i * piece_b)};
+    hawser_op *s, *r;
+    must(hawser_recv(pr.ba, vb, 2 * nb, NULL, &r));
+    must(hawser_send(pr.ab, va, na, NULL, &s));
+    int rr = ph_finish(r), sr = ph_finish(s);
+    uint64_t bad = 0;
+    for (size_t i = 0; i < nb; i++) {
+        const uint8_t *at = b.p + 2 * i * piece_b;
+        bad += hw_pattern_check(at, vb[2 * i].length, 3, i * piece_b, NULL);
+        for (size_t k = piece_b; k < 2 * piece_b && 2 * i * piece_b + k < b.len; k++)
+            bad += at[k] != 0;
+    }
+    ok(rr == 0 && sr == 0 && bad == 0 && ph_guards_ok(&b),
+       "%zu bytes gathered from pieces of %zu, scattered to %zu (%d, %d)", total, piece_a, piece_b, sr, rr);
+    free(va);
+    free(vb);
+    ph_drop(&a);
+    ph_drop(&b);
+}
+
+/* ---- order ---------------------------------------------------------------------------------------------- */
+
+#define MESSAGES 1000
+
+static size_t length_of(unsigned i)
+{
+    static const size_t n[] = {1, 300, 0, 9000, 64, 70000, 8192, 8193, 5, 40};
+    return n[i % HW_ARRAY_LEN(n)] + i % 3;
+}
+
+/* Everything is sent before the first receive is posted; far more than the knob `unexpected` keeps. */
+static void order(bool recv_first)
+{
+    static hawser_op *s[MESSAGES], *r[MESSAGES];
+    size_t total = 0, at = 0;
+    for (unsigned i = 0; i < MESSAGES; i++)
+        total += length_of(i);
+    struct ph_buf a = ph_buf(pr.a, total, 0, 0, NULL), b = ph_buf(pr.b, total, 0, 0, NULL);
+    hw_pattern_fill(a.p, total, 4, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        at = 0;
+        for (unsigned i = 0; i < MESSAGES; at += length_of(i), i++) {
+            if ((turn == 0) == recv_first)
+                r[i] = post(hawser_recv, pr.ba, &b, at, length_of(i));
+            else
+                s[i] = post(hawser_send, pr.ab, &a, at, length_of(i));
+        }
+        if (turn == 0 && !recv_first)
+            usleep(50000);
+    }
+    int bad = 0;
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        bad += hawser_wait(r[i], 20000) != 0 || hawser_op_length(r[i]) != length_of(i);
+        hawser_op_free(r[i]);
+        bad += ph_finish(s[i]) != 0;
+    }
+    ok(bad == 0 && hw_pattern_check(b.p, total, 4, 0, NULL) == 0 && ph_guards_ok(&b),
+       "%d messages of mixed sizes keep their order, %s first", MESSAGES, recv_first ? "receives" : "sends");
+    ph_drop(&a);
+    ph_drop(&b);
+}
+
+/* ---- too short a receive ---------------------------------------------------------------------------------- */
+
+static void too_long(size_t n, bool recv_first)
+{
+    struct ph_buf a = ph_buf(pr.a, n, 0, 0, NULL), b = ph_buf(pr.b, n - 1, 0, 0, NULL);
+    struct ph_buf c = ph_buf(pr.b, n, 0, 0, NULL);
+    hw_pattern_fill(a.p, n, 6, 0);
+    hawser_op *r = recv_first ? post(hawser_recv, pr.ba, &b, 0, n - 1) : NULL;
+    hawser_op *s = post(hawser_send, pr.ab, &a, 0, n), *s2 = post(hawser_send, pr.ab, &a, 0, n);
+    if (!recv_first) {
+        usleep(2000);
+        r = post(hawser_recv, pr.ba, &b, 0, n - 1);
+    }
+    hawser_op *r2 = post(hawser_recv, pr.ba, &c, 0, n);
+    int rr = hawser_wait(r, 10000), sr = hawser_wait(s, 10000);
+    bool zero = true;
+    for (size_t i = 0; i < b.len; i++)
+        zero &= b.p[i] == 0;
+    ok(rr == -EMSGSIZE && sr == -EMSGSIZE && zero,
+       "%zu bytes into a receive of one less: both sides hear of it (%d, %d)", n, sr, rr);
+    is_rc(hawser_test(s), -EMSGSIZE, "the sender in words");
+    ok(strstr(hawser_error(), "receive") != NULL, "\"%s\"", hawser_error());
+    is_rc(hawser_wait(r2, 10000), 0, "the message after it arrives");
+    is_rc(hawser_wait(s2, 10000), 0, "and its sender knows");
+    ok(hw_pattern_check(c.p, n, 6, 0, NULL) == 0, "whole");
+    hawser_op_free(r);
+    hawser_op_free(s);
+    hawser_op_free(r2);
+    hawser_op_free(s2);
+    ph_drop(&a);
+    ph_drop(&b);
+    ph_drop(&c);
+}
+
+/* ---- who gives up ------------------------------------------------------------------------------------------- */
+
+/* A peer that never posts receives: sends time out one after the other. However many there were, the connection lives,
+ * and the receives that come at last meet the messages that were not called off. */
+static void sends_given_up(void)
+{
+    static const char *const knobs[] = {"max_ops=16", NULL};
+    struct pair q = ph_pair(0, NULL, 0, knobs);
+    struct ph_buf a = ph_buf(q.a, 200000, 0, 0, NULL), b = ph_buf(q.b, 200000, 0, 0, NULL);
+    int again = 0, cancelled = 0;
+    hawser_op *op;
+    for (int i = 0; i < 60; i++) {
+        struct hawser_vec v = {.mem = a.mem, .length = i % 3 == 0 ? 0 : i % 3 == 1 ? 10 : 200000};
+        int rc = hawser_send(q.ab, &v, 1, NULL, &op);
+        if (rc == -EAGAIN) {
+            again++;
+            continue;
+        }
+        must(rc);
+        must(hawser_cancel(op));
+        cancelled += ph_finish(op) == -ECANCELED;
+    }
+    ok(cancelled + again == 60 && cancelled >= 16, "60 sends that nobody receives: %d cancelled, %d turned away",
+       cancelled, again);
+    usleep(50000);
+    is_rc(hawser_peer_state(q.ba), 0, "the receiver does not take that for a broken protocol");
+    is_rc(hawser_peer_state(q.ab), 0, "nor the sender");
+    /* what was sent inline is there and comes first; what was only announced was called off */
+    hw_pattern_fill(a.p, a.len, 8, 0);
+    hawser_op *r[64], *s = NULL;
+    int got = 0;
+    for (int i = 0; i < 64; i++) {
+        struct hawser_vec v = {.mem = b.mem, .length = 200000};
+        must(hawser_recv(q.ba, &v, 1, NULL, &r[i]));
+        /* what was matched is told to the sender, which makes room for new ones; that may take a moment */
+        for (int k = 0; !s && hawser_test(r[i]) == -EAGAIN && k < 1000; k++) {
+            struct hawser_vec w = {.mem = a.mem, .length = 200000};
+            int rc = hawser_send(q.ab, &w, 1, NULL, &s);
+            if (rc && rc != -EAGAIN)
+                must(rc);
+            if (rc)
+                usleep(1000);
+        }
+        must(hawser_wait(r[i], 5000));
+        got++;
+        bool last = hawser_op_length(r[i]) == 200000;
+        hawser_op_free(r[i]);
+        if (last)
+            break;
+    }
+    ok(s && ph_finish(s) == 0 && hw_pattern_check(b.p, 200000, 8, 0, NULL) == 0,
+       "after %d receives a new send arrives whole", got);
+    ph_close(&q);
+    free(a.raw);
+    free(b.raw);
+}
+
+/* The receiver calls its receive off while the message is on its way: the sender must not believe that it arrived. */
+static void recv_given_up(void)
+{
+    int lies = 0, failed = 0, done = 0;
+    struct ph_buf a = ph_buf(pr.a, 8 << 20, 0, 0, NULL), b = ph_buf(pr.b, 8 << 20, 0, 0, NULL);
+    for (int i = 0; i < 30; i++) {
+        hawser_op *r = post(hawser_recv, pr.ba, &b, 0, b.len), *s = post(hawser_send, pr.ab, &a, 0, a.len);
+        while (hawser_op_bytes(r) < (uint64_t)i * 150000 + 1 && hawser_test(r) == -EAGAIN)
+            ;
+        must(hawser_cancel(r));
+        int rr = ph_finish(r), sr = ph_finish(s);
+        lies += sr == 0 && rr != 0;
+        failed += sr == -ECANCELED && rr == -ECANCELED;
+        done += sr == 0 && rr == 0;
+        if (rr == -ECANCELED && sr != -ECANCELED) {
+            diag("round %d: receive %d, send %d", i, rr, sr);
+            /* never matched: the send still waits. Meet it. */
+        }
+    }
+    ok(lies == 0,
+       "a send whose receive was called off never says it arrived (%d do; %d failed on both sides, %d went through)",
+       lies, failed, done);
+    is_rc(hawser_peer_state(pr.ab), 0, "the stream goes on");
+    is_rc(hawser_peer_state(pr.ba), 0, "on both sides");
+    ph_drop(&a);
+    ph_drop(&b);
+    one_size(100000, true);
+}
+
+/* ---- notifications ---------------------------------------------------------------------------------------------- */
+
+static int take(hawser_peer *p, void *buf, size_t cap, size_t *len)
+{
+    int rc = -EAGAIN;
+    for (int i = 0; i < 5000 && rc == -EAGAIN; i++) {
+        rc = hawser_notification(p, buf, cap, len);
+        if (rc == -EAGAIN)
+            usleep(1000);
+    }
+    return rc;
+}
+
+static void notifications(void)
+{
+    char got[HAWSER_NOTIFY_MAX], big[HAWSER_NOTIFY_MAX + 1];
+    size_t len = 99;
+    hawser_op *op;
+    step("notifications");
+    is_rc(hawser_notification(pr.ba, got, sizeof(got), &len), -EAGAIN, "none yet");
+    static const size_t sizes_of[] = {0, 1, 17, HAWSER_NOTIFY_MAX};
+    for (size_t i = 0; i < HW_ARRAY_LEN(sizes_of); i++) {
+        hw_pattern_fill(big, sizeof(big), i, 0);
+        must(hawser_notify(pr.ab, big, sizes_of[i], NULL, &op));
+        is_rc(ph_finish(op), 0, "a notification is delivered");
+        int rc = hawser_notification(pr.ba, got, sizeof(got), &len);
+        ok(rc == 0 && len == sizes_of[i] && memcmp(got, big, len) == 0, "at once, of %zu bytes", sizes_of[i]);
+    }
+    is_rc(hawser_notify(pr.ab, big, sizeof(big), NULL, &op), -EINVAL, "one byte too long");
+    is_rc(hawser_notify(pr.ab, NULL, 1, NULL, &op), -EINVAL, "a byte of nothing");
+
+    must(hawser_notify(pr.ab, "twelve bytes", 12, NULL, &op));
+    is_rc(ph_finish(op), 0, "another");
+    len = 0;
+    is_rc(hawser_notification(pr.ba, got, 11, &len), -EMSGSIZE, "a buffer of one byte less");
+    is_int(len, 12, "says what is needed");
+    is_rc(hawser_notification(pr.ba, got, 12, &len), 0, "and has lost nothing");
+    ok(memcmp(got, "twelve bytes", 12) == 0, "of it");
+
+    /* with a write: when it is seen, the data is there */
+    static const size_t n[] = {0, 100, 9000, 3 << 20};
+    struct ph_buf a = ph_buf(pr.a, 3 << 20, 0, 0, NULL), b = ph_buf(pr.b, 3 << 20, 0, HAWSER_REMOTE_WRITE, NULL);
+    int late = 0, wrong = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        size_t k = n[i % HW_ARRAY_LEN(n)];
+        hw_pattern_fill(a.p, k, i, 0);
+        struct hawser_vec v = {.mem = a.mem, .length = k, .region = &b.region};
+        struct hawser_op_options o = {.size = sizeof(o), .notify = &i, .notify_len = sizeof(i)};
+        must(hawser_write(pr.ab, &v, 1, &o, &op));
+        unsigned word = 0;
+        wrong += take(pr.ba, &word, sizeof(word), &len) != 0 || word != i || len != sizeof(i);
+        late += hw_pattern_check(b.p, k, i, 0, NULL) != 0;
+        wrong += ph_finish(op) != 0;
+    }
+    ok(late == 0 && wrong == 0, "100 writes: the data is there when the notification is (%d late, %d wrong)", late,
+       wrong);
+    /* a write that fails notifies nobody */
+    struct hawser_region bad = b.region;
+    bad.secret++;
+    for (int i = 0; i < 2; i++) {
+        struct hawser_vec v = {.mem = a.mem, .length = i ? a.len : 10, .region = &bad};
+        struct hawser_op_options o = {.size = sizeof(o), .notify = "no", .notify_len = 2};
+        must(hawser_write(pr.ab, &v, 1, &o, &op));
+        is_rc(ph_finish(op), -ESTALE, "a write with a notification is refused");
+    }
+    must(hawser_notify(pr.ab, "after", 5, NULL, &op));
+    is_rc(ph_finish(op), 0, "one more");
+    ok(take(pr.ba, got, sizeof(got), &len) == 0 && len == 5, "and it is the next: a refused write notifies nobody");
+    ph_drop(&a);
+    ph_drop(&b);
+
+    static const char *const knobs[] = {"notify_queue=4", NULL};
+    struct pair q = ph_pair(0, NULL, 0, knobs);
+    int ends[6];
+    for (int i = 0; i < 6; i++) {
+        must(hawser_notify(q.ab, &i, sizeof(i), NULL, &op));
+        ends[i] = ph_finish(op);
+    }
+    ok(ends[0] == 0 && ends[3] == 0 && ends[4] == -ENOBUFS && ends[5] == -ENOBUFS,
+       "a queue of four: the fifth is refused");
+    int first = -1;
+    ok(hawser_notification(q.ba, &first, sizeof(first), &len) == 0 && first == 0, "the oldest comes first");
+    must(hawser_notify(q.ab, "x", 1, NULL, &op));
+    is_rc(ph_finish(op), 0, "and there is room again");
+    ph_close(&q);
+}
+
+int main(void)
+{
+    watchdog(60);
+    pr = ph_pair(0, NULL, 0, NULL);
+    sizes();
+    step("scatter");
+    scatter(1000, 10, 7);
+    scatter(8192, 4096, 100);
+    scatter(100000, 1000, 999);
+    scatter(3000000, 3000000, 4097);
+    scatter(3000000, 1001, 3000000);
+    scatter(3000000, 777, 65537);
+    step("order");
+    order(true);
+    order(false);
+    step("too short receives");
+    too_long(100, true);
+    too_long(100, false);
+    too_long(100000, true);
+    too_long(100000, false);
+    too_long(2 << 20, true);
+    step("sends given up");
+    sends_given_up();
+    step("receives given up");
+    recv_given_up();
+    notifications();
+    is_rc(hawser_peer_state(pr.ab), 0, "alive at the end");
+    is_rc(hawser_peer_state(pr.ba), 0, "on both sides");
+    step("closing");
+    ph_close(&pr);
+    return tap_done();
+}
