@@ -122,6 +122,10 @@ static int enter(struct hawser_peer *p, struct hawser_op *op)
     uint64_t most = HW_MIN(p->h->k.max_ops, (uint64_t)p->peer_max_ops);
     if (p->nops >= most)
         return hw_fail(-EAGAIN, "%u operations are pending with %s (knob max_ops, here or there)", p->nops, p->name);
+    /* A send that was called off is over here, yet what the peer got of it still takes a place there. */
+    if (op->type == HW_OP_SEND && p->send_seq - p->send_matched >= p->peer_max_ops)
+        return hw_fail(-EAGAIN, "%s has not received %llu messages yet (knob max_ops there)", p->name,
+                       (unsigned long long)(p->send_seq - p->send_matched));
     if (op->type != HW_OP_RECV && hw_ctl_backlog(p) > FRAME_BACKLOG)
         return hw_fail(-EAGAIN, "%zu bytes of requests wait for %s to take them in", hw_ctl_backlog(p), p->name);
     op->id = p->next_id++;

@@ -383,6 +383,7 @@ struct hawser_peer {
     uint64_t unexpected_bytes, nunexpected;
     struct hw_list await_match, await_ack;
     uint64_t send_seq;         /* our messages */
+    uint64_t send_matched;     /* of them: met a receive, or were dropped, as far as the peer has said */
     uint64_t unmatched_inline; /* bytes of them */
     uint64_t matched;          /* the peer's messages that met a receive */
     struct hw_list notes;

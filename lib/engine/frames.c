@@ -252,6 +252,7 @@ static void on_ack(struct hawser_peer *p, const struct hw_frame *f)
         violation(p, "it has matched more messages than were sent");
         return;
     }
+    p->send_matched = HW_MAX(p->send_matched, count);
     for (;;) {
         struct hawser_op *op = hw_list_first(&p->await_match, struct hawser_op, queue);
         if (!op || op->seq > count)

@@ -213,6 +213,11 @@ void hw_op_abort(struct hawser_op *op, int rc, const char *text)
         hw_put32(body, (uint32_t)-rc);
         if (atomic_load(&p->state) == 0 && hw_ctl_add(p, HW_F_CANCEL, 0, op->id, body, 4, NULL, 0) == 0)
             hw_ctl_flush(p);
+    } else if (op->type == HW_OP_RECV && op->bound && atomic_load(&p->state) == 0) {
+        /* what still comes of the message is dropped: its sender must not take the confirmations for an arrival */
+        char told[HW_ERR_TEXT];
+        snprintf(told, sizeof(told), "the peer gave its receive up: %s", text ? text : hw_errno_name(rc));
+        hw_ctl_error(p, op->remote_id, rc, told);
     }
     op->lanes_left = p->h->nloops == HW_LOOPS_MAX ? ~0ull : (1ull << p->h->nloops) - 1;
     hw_list_append(&p->aborting, &op->queue);

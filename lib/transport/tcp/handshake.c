@@ -58,6 +58,8 @@ static int get(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
+        if (r == 0 && hs->stage == S_PROOF && hs->have == 0) /* it checks our proof first, and leaves without a word */
+            return hw_fail(-EACCES, "the client left instead of proving the job key: it probably holds another one");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
