@@ -193,8 +193,16 @@ int hawser_progress(hawser *h, int timeout_ms)
 
 int hawser_eventfd(hawser *h)
 {
-    if (h->flags & HAWSER_CALLER_PROGRESS)
+    if (h->flags & HAWSER_CALLER_PROGRESS) {
+        if (!atomic_exchange(&h->event_wanted, true)) {
+            int rc = hw_loop_pollable(&h->loops[0]);
+            if (rc) {
+                atomic_store(&h->event_wanted, false);
+                return rc;
+            }
+        }
         return h->loops[0].epfd;
+    }
     atomic_store(&h->event_wanted, true);
     return h->event_fd;
 }

@@ -36,8 +36,8 @@ struct hw_source {
 struct hw_loop {
     struct hawser *h;
     unsigned index;
-    int epfd, wakefd;
-    struct hw_source wake_src;
+    int epfd, wakefd, timerfd; /* timerfd: only where a caller polls epfd, else -1 */
+    struct hw_source wake_src, timer_src;
 
     pthread_mutex_t mu; /* guards the next group */
     pthread_cond_t cv;  /* callers who wait to drive, or for their operation while another drives */
@@ -63,11 +63,14 @@ struct hw_loop {
     /* driver */
     struct hw_list owing; /* peers that an acknowledgement is owed to */
     uint64_t next_tick;
+    uint64_t timer_at; /* what timerfd is set to, 0: nothing */
     bool pinned;
 };
 
 int hw_loop_init(struct hw_loop *l, struct hawser *h, unsigned index);
 int hw_loop_start(struct hw_loop *l); /* its thread */
+/* From here on epfd is readable while there is work and nobody drives, deadlines included. */
+int hw_loop_pollable(struct hw_loop *l);
 void hw_loop_stop(struct hw_loop *l); /* joins it */
 void hw_loop_free(struct hw_loop *l);
 int hw_loop_add(struct hw_loop *l, int fd, struct hw_source *s); /* edge-triggered, in and out */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define NAP_MIN_NS  (100 * 1000ull)
@@ -31,6 +32,15 @@ static void wake_ready(struct hw_source *s, uint32_t events)
         ;
 }
 
+static void timer_ready(struct hw_source *s, uint32_t events)
+{
+    (void)events;
+    struct hw_loop *l = hw_container_of(s, struct hw_loop, timer_src);
+    uint64_t n;
+    while (read(l->timerfd, &n, sizeof(n)) < 0 && errno == EINTR)
+        ;
+}
+
 int hw_loop_add(struct hw_loop *l, int fd, struct hw_source *s)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
@@ -46,7 +56,9 @@ void hw_loop_forget(struct hw_loop *l, int fd)
 
 int hw_loop_init(struct hw_loop *l, struct hawser *h, unsigned index)
 {
-    *l = (struct hw_loop){.h = h, .index = index, .epfd = -1, .wakefd = -1, .wake_src.ready = wake_ready};
+    *l = (struct hw_loop){.h = h, .index = index, .epfd = -1, .wakefd = -1, .timerfd = -1};
+    l->wake_src.ready = wake_ready;
+    l->timer_src.ready = timer_ready;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -75,6 +87,7 @@ void hw_loop_free(struct hw_loop *l)
         return;
     hw_close(&l->epfd);
     hw_close(&l->wakefd);
+    hw_close(&l->timerfd);
     pthread_cond_destroy(&l->cv);
     pthread_cond_destroy(&l->thread_cv);
     pthread_cond_destroy(&l->watch_cv);
@@ -231,6 +244,37 @@ bool hw_loop_drive(struct hw_loop *l, uint64_t deadline)
     return did || n > 0;
 }
 
+int hw_loop_pollable(struct hw_loop *l)
+{
+    int rc = 0;
+    hw_loop_acquire(l);
+    if (l->timerfd < 0) {
+        struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->timer_src};
+        l->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (l->timerfd < 0 || epoll_ctl(l->epfd, EPOLL_CTL_ADD, l->timerfd, &ev) < 0) {
+            rc = hw_fail(-errno, "making a timer to poll for: %s", strerror(errno));
+            hw_close(&l->timerfd);
+        }
+    }
+    hw_loop_release(l);
+    return rc;
+}
+
+/* Before a caller who polls the epoll descriptor leaves the loop: whatever is to be done must show there. */
+static void ready_to_poll(struct hw_loop *l)
+{
+    flush_owing(l);
+    atomic_store(&l->sleeping, true); /* from here on whoever queues work makes wakefd readable */
+    if (!runq_empty(l))
+        wake_sleeper(l);
+    uint64_t at = atomic_load(&l->tick_on) ? HW_MAX(l->next_tick, (uint64_t)1) : 0; /* 0 disarms */
+    if (at == l->timer_at)
+        return;
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)}};
+    if (timerfd_settime(l->timerfd, TFD_TIMER_ABSTIME, &when, NULL) == 0)
+        l->timer_at = at;
+}
+
 static void until_ts(uint64_t ns, struct timespec *t)
 {
     t->tv_sec = (time_t)(ns / 1000000000u);
@@ -362,6 +406,8 @@ static bool take(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t de
 
 static void give(struct hw_loop *l)
 {
+    if (l->timerfd >= 0)
+        ready_to_poll(l);
     pthread_mutex_lock(&l->mu);
     l->driven = false;
     l->offered = l->want > 0;
