@@ -15,25 +15,38 @@ int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 
 static bool someone_there(void *arg)
 {
-    return atomic_load(&((struct hawser *)arg)->naccepts) > 0;
+    struct hawser *h = arg;
+    return atomic_load(&h->naccepts) + atomic_load(&h->ngraves) > 0;
+}
+
+static struct hawser_peer *take_first(struct hawser *h, struct hw_list *list, atomic_uint *n)
+{
+    pthread_mutex_lock(&h->mu);
+    struct hawser_peer *p = hw_list_first(list, struct hawser_peer, in_accept);
+    if (p) {
+        hw_list_remove(&p->in_accept);
+        atomic_fetch_sub(n, 1);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return p;
 }
 
 int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
 {
+    uint64_t deadline = timeout_ms ? hw_deadline(timeout_ms) : 0;
     *out = NULL;
-    if (timeout_ms)
-        (void)hw_loop_watch(&h->loops[0], someone_there, h, hw_deadline(timeout_ms));
-    pthread_mutex_lock(&h->mu);
-    struct hawser_peer *p = hw_list_first(&h->accepts, struct hawser_peer, in_accept);
-    if (p) {
-        hw_list_remove(&p->in_accept);
-        atomic_fetch_sub(&h->naccepts, 1);
+    for (;;) {
+        struct hawser_peer *p;
+        /* A peer cannot be freed by a loop, which would have to take every loop's role in turn. */
+        while (atomic_load(&h->ngraves) && (p = take_first(h, &h->graves, &h->ngraves)))
+            hawser_peer_close(p);
+        if ((p = take_first(h, &h->accepts, &h->naccepts))) {
+            *out = p;
+            return 0;
+        }
+        if (!timeout_ms || !hw_loop_watch(&h->loops[0], someone_there, h, deadline))
+            return hw_fail(-EAGAIN, "no peer has connected");
     }
-    pthread_mutex_unlock(&h->mu);
-    if (!p)
-        return hw_fail(-EAGAIN, "no peer has connected");
-    *out = p;
-    return 0;
 }
 
 static int resolve(const char *host, uint16_t port, union hw_addr *out, size_t max)

@@ -72,6 +72,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     pthread_mutex_init(&h->mu, NULL);
     hw_list_init(&h->peers);
     hw_list_init(&h->accepts);
+    hw_list_init(&h->graves);
     hw_list_init(&h->mems);
     h->flags = o.flags;
     h->log = (struct hw_logger){.fn = o.log, .arg = o.log_arg, .level = HAWSER_LOG_DEBUG};
@@ -110,7 +111,7 @@ static void detach_peer(struct hawser_peer *p)
     pthread_mutex_lock(&h->mu);
     if (!hw_list_empty(&p->in_accept)) {
         hw_list_remove(&p->in_accept);
-        atomic_fetch_sub(&h->naccepts, 1);
+        atomic_fetch_sub(p->known ? &h->naccepts : &h->ngraves, 1);
     }
     hw_list_remove(&p->in_ctx);
     h->npeers--;

@@ -442,7 +442,9 @@ struct hawser {
     struct hw_listener *listener;
     pthread_mutex_t mu;
     struct hw_list peers, accepts, mems;
-    atomic_uint naccepts; /* in accepts */
+    atomic_uint naccepts;  /* in accepts */
+    struct hw_list graves; /* peers that died before the application knew of them; by in_accept */
+    atomic_uint ngraves;
     unsigned npeers;
     atomic_uint next_home;
     struct hw_region **regions; /* by the low 32 bits of the id */

@@ -143,6 +143,16 @@ void hw_peer_fail(struct hawser_peer *p, int rc, const char *fmt, ...)
     {
         hw_op_abort(hw_container_of(it, struct hawser_op, pending), rc, NULL);
     }
+    if (was == 1 && !p->client) { /* nobody else will ever free it: hawser_accept() does */
+        struct hawser *h = p->h;
+        pthread_mutex_lock(&h->mu);
+        if (!hw_list_empty(&p->in_ctx)) { /* else it is being closed */
+            hw_list_append(&h->graves, &p->in_accept);
+            atomic_fetch_add(&h->ngraves, 1);
+        }
+        pthread_mutex_unlock(&h->mu);
+        hw_loop_alert(&h->loops[0]);
+    }
     hw_peer_scan(p);
     hw_loop_notify(p->home);
     hw_event(p->h);

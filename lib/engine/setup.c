@@ -335,6 +335,7 @@ static int server_setup(struct hawser_peer *p, const struct hw_frame *f, const s
     atomic_store(&p->state, 0);
     struct hawser *h = p->h;
     pthread_mutex_lock(&h->mu);
+    p->known = true;
     hw_list_append(&h->accepts, &p->in_accept);
     atomic_fetch_add(&h->naccepts, 1);
     pthread_mutex_unlock(&h->mu);
