@@ -450,7 +450,7 @@ void hw_ctl_tick(struct hawser_peer *p, uint64_t now)
     if (c->fd >= 0) {
         c->blocked = false;
         hw_ctl_flush(p);
-        if (c->fd >= 0 && !c->broken && hw_sock_health(c->fd, k->stall_ms))
+        if (c->fd >= 0 && !c->broken && hw_sock_health(c->fd, k->stall_ms, k->peer_timeout_ms))
             hw_ctl_break(p, "%s", hw_error());
         /* Waiting with nothing of ours unacknowledged, TCP alone would not notice a dead path: ask. */
         if ((p->nops || p->nserved) && c->tx_sent == c->tx_len && now - c->last_ping >= k->stall_ms / 2 * HW_MS) {

@@ -81,7 +81,16 @@ int hw_sock_listen(const union hw_addr *addr)
     return fd;
 }
 
-int hw_sock_health(int fd, uint64_t stall_ms)
+/* Asking costs less than setting, which takes the socket's lock. */
+static void want_user_timeout(int fd, uint64_t ms)
+{
+    int have = -1;
+    socklen_t len = sizeof(have);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &have, &len) == 0 && have != (int)ms)
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
+}
+
+int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms)
 {
     struct tcp_info ti;
     socklen_t len = sizeof(ti);
@@ -94,6 +103,15 @@ int hw_sock_health(int fd, uint64_t stall_ms)
         ti.tcpi_retransmits > 0)
         return hw_fail(-ETIMEDOUT, "nothing acknowledged for %u ms (%u segments outstanding, %u retransmissions)",
                        ti.tcpi_last_ack_recv, ti.tcpi_unacked, ti.tcpi_retransmits);
+    /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, and
+     * the kernel probes it. TCP_USER_TIMEOUT would end such a connection although every probe is answered
+     * (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended for the while; probes that go unanswered count
+     * here: tcpi_probes is those since the last answer. */
+    bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
+    want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
+    if (closed && ti.tcpi_probes > 1 && ti.tcpi_last_ack_recv > stall_ms)
+        return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not answered for %u ms", ti.tcpi_probes,
+                       ti.tcpi_last_ack_recv);
     return 0;
 }
 

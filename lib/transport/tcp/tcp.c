@@ -37,7 +37,7 @@ struct hw_conn {
     int pipe[2];
     uint32_t in_pipe; /* bytes */
     bool splice;
-    uint64_t stall_ms;
+    uint64_t stall_ms, peer_timeout_ms;
     bool client;
     struct hw_hs *hs; /* while establishing */
 
@@ -106,6 +106,7 @@ static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
     c->pipe[0] = c->pipe[1] = -1;
     c->splice = env->knobs->splice;
     c->stall_ms = env->knobs->stall_ms;
+    c->peer_timeout_ms = env->knobs->peer_timeout_ms;
     return c;
 }
 
@@ -396,7 +397,7 @@ static void tcp_consumed(struct hw_conn *c)
 
 static int tcp_health(struct hw_conn *c)
 {
-    return hw_sock_health(c->fd, c->stall_ms);
+    return hw_sock_health(c->fd, c->stall_ms, c->peer_timeout_ms);
 }
 
 static int tcp_fd(struct hw_conn *c)
