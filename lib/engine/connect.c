@@ -56,7 +56,10 @@ static int resolve(const char *host, uint16_t port, union hw_addr *out, size_t m
     snprintf(service, sizeof(service), "%u", port);
     int rc = getaddrinfo(host, service, &hints, &list);
     if (rc)
-        return hw_fail(rc == EAI_SYSTEM ? -errno : -EHOSTUNREACH, "looking up \"%s\": %s", host, gai_strerror(rc));
+        return hw_fail(rc == EAI_SYSTEM   ? -errno
+                       : rc == EAI_MEMORY ? -ENOMEM
+                                          : -EHOSTUNREACH,
+                       "looking up \"%s\": %s", host, gai_strerror(rc));
     size_t n = 0;
     for (struct addrinfo *i = list; i && n < max; i = i->ai_next) {
         if (i->ai_family != AF_INET && i->ai_family != AF_INET6)
@@ -93,9 +96,14 @@ static int first_connection(struct hawser_peer *p, const union hw_addr *to, cons
             rc = hw_fail(-ETIMEDOUT, "no answer in time");
             break;
         }
+        int most = 60000;
+        if (h->flags & HAWSER_CALLER_PROGRESS) { /* it may be this very context that is to answer */
+            (void)hawser_progress(h, 0);
+            most = 1;
+        }
         /* writable means connected; after that only what the peer says matters */
         struct pollfd pfd = {.fd = fd, .events = hs->want ? POLLIN : POLLOUT};
-        (void)poll(&pfd, 1, until <= now ? 1 : (int)((until - now) / HW_MS) + 1);
+        (void)poll(&pfd, 1, until <= now ? 1 : (int)HW_MIN((until - now) / HW_MS + 1, (uint64_t)most));
     }
     if (rc == 0)
         return fd;

@@ -257,10 +257,14 @@ void hw_ctl_ready(struct hw_source *s, uint32_t events)
 static void close_control(struct hawser_peer *p)
 {
     struct hw_control *c = &p->ctl;
-    if (p->said_bye)
-        hw_close(&c->fd); /* in order: the BYE is still on its way */
-    else
+    if (p->said_bye) { /* in order: the BYE is still on its way */
+        /* closed with bytes unread, the kernel would send a reset after it, which may overtake (tcp_close()) */
+        for (int i = 0; i < RX_TURN && recv(c->fd, NULL, 1u << 20, MSG_DONTWAIT | MSG_TRUNC) > 0; i++)
+            ;
+        hw_close(&c->fd);
+    } else {
         hw_sock_abort(&c->fd);
+    }
     c->broken = c->blocked = false;
     c->rx_len = 0;  /* an unfinished frame comes again, whole */
     c->tx_sent = 0; /* and so does all that was not acknowledged */
@@ -298,6 +302,12 @@ int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
 void hw_ctl_service(struct hawser_peer *p)
 {
     struct hw_control *c = &p->ctl;
+    pthread_mutex_lock(&p->mu);
+    bool broken = c->broken;
+    pthread_mutex_unlock(&p->mu);
+    /* Sending fails first when the other side has closed: its last words, a BYE among them, are there to be read. */
+    for (c->rd |= broken; broken && c->rd && atomic_load(&p->state) >= 0;)
+        hw_ctl_recv(p, false);
     pthread_mutex_lock(&p->mu);
     bool dead = atomic_load(&p->state) < 0;
     if (c->broken || (dead && c->fd >= 0)) {

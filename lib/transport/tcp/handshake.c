@@ -58,7 +58,8 @@ static int get(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
-        if (r == 0 && hs->stage == S_PROOF && hs->have == 0) /* it checks our proof first, and leaves without a word */
+        if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
+            hs->have == 0) /* it checks our proof first, and leaves without a word */
             return hw_fail(-EACCES, "the client left instead of proving the job key: it probably holds another one");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
@@ -87,7 +88,7 @@ static int refused(unsigned refusal)
 {
     static const int code[HW_REFUSE_COUNT] = {
         [HW_REFUSE_VERSION] = -EPROTO, [HW_REFUSE_KEY_NEEDED] = -EACCES, [HW_REFUSE_KEY_UNWANTED] = -EACCES,
-        [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED,       [HW_REFUSE_SESSION] = -ECONNRESET,
+        [HW_REFUSE_ADDRESS] = -EPERM,  [HW_REFUSE_FULL] = -ECONNREFUSED, [HW_REFUSE_SESSION] = -ECONNRESET,
         [HW_REFUSE_PROOF] = -EACCES,   [HW_REFUSE_STALE] = -EBUSY,
     };
     return hw_fail(code[refusal], "the peer refused: %s", hw_refusal_text(refusal));
