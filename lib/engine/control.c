@@ -277,6 +277,13 @@ static void close_control(struct hawser_peer *p)
 int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
 {
     struct hw_control *c = &p->ctl;
+    union hw_addr remote;
+    socklen_t len = sizeof(remote);
+    memset(&remote, 0, sizeof(remote));
+    if (getpeername(fd, &remote.sa, &len) == 0)
+        c->remote = remote;
+    else if (p->client) /* reset already; and without an address there would be no way to resume it */
+        return hw_fail(-ECONNRESET, "the peer closed the control connection as soon as it stood");
     if (peer_rx_offset < c->tx_base || peer_rx_offset - c->tx_base > c->tx_len)
         return hw_fail(-EPROTO, "the peer resumes the control stream at a place that never was");
     c->tx_sent = (size_t)(peer_rx_offset - c->tx_base);
@@ -284,10 +291,8 @@ int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
         return -EPROTO;
     c->fd = fd;
     c->ack_owed = true;
-    socklen_t len = sizeof(c->local);
+    len = sizeof(c->local);
     (void)getsockname(fd, &c->local.sa, &len);
-    len = sizeof(c->remote);
-    (void)getpeername(fd, &c->remote.sa, &len);
     hw_addr_unmap(&c->local);
     hw_addr_unmap(&c->remote);
     int rc = hw_loop_add(p->home, fd, &c->src);
