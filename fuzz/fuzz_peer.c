@@ -92,7 +92,9 @@ static uint64_t number(struct game *g, uint64_t near)
 static void tcp_pair(int *ours, int *theirs)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    FUZZ_CHECK(fd >= 0 && connect(fd, &where.sa, sizeof(where.in)) == 0);
+    int small = 4096; /* so that chunks wait to be sent */
+    FUZZ_CHECK(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0);
+    FUZZ_CHECK(connect(fd, &where.sa, sizeof(where.in)) == 0);
     *theirs = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     FUZZ_CHECK(*theirs >= 0);
     *ours = fd;
@@ -159,9 +161,9 @@ static size_t region_at(int i)
 
 static void start(void)
 {
-    static const char *const knobs[] = {
-        "max_ops=32",      "notify_queue=4", "unexpected=4KiB",   "window=4", "chunk=64KiB", "min_chunk=4KiB",
-        "inline_max=2KiB", "spin_us=0",      "handshake_ms=1000", "splice=0", NULL};
+    static const char *const knobs[] = {"max_ops=32",        "notify_queue=4", "unexpected=4KiB", "window=4",
+                                        "chunk=64KiB",       "min_chunk=4KiB", "inline_max=2KiB", "spin_us=0",
+                                        "handshake_ms=1000", "splice=0",       "sndbuf=4096",     NULL};
     struct hawser_options o = {.size = sizeof(o), .flags = HAWSER_CALLER_PROGRESS, .knobs = knobs};
     socklen_t len = sizeof(where);
     FUZZ_CHECK(hawser_open(&o, &ctx) == 0);
@@ -322,7 +324,7 @@ static void play_chunk(struct game *g)
 {
     static uint8_t raw[HW_CHUNK_HEAD + 65536];
     unsigned i = u8(g) % CHANS, what = u8(g);
-    struct hw_chunk_head h = {.type = (uint8_t)(what % 5), .op = number(g, 0), .seq = ++g->seq[i]};
+    struct hw_chunk_head h = {.type = (uint8_t)((what & 15) % 5), .op = number(g, 0), .seq = ++g->seq[i]};
     uint8_t fields[24];
     size_t n = u16(g), put_n;
     h.len = (uint32_t)n;
@@ -406,7 +408,7 @@ static void post(struct game *g)
 {
     unsigned what = u8(g);
     struct local *l = &g->op[u8(g) % OPS];
-    size_t len = number(g, BUF) % (4 * BUF), cut = u16(g) % (len + 1);
+    size_t len = number(g, BUF) % (32 * BUF), cut = u16(g) % (len + 1);
     struct hawser_region far = {.id = 1, .secret = 2, .length = UINT64_MAX, .rights = 3};
     struct hawser_op_options o = {.size = sizeof(o), .timeout_ms = (int)(u8(g) * 10)};
     if (l->op)
