@@ -51,6 +51,8 @@ static const struct knob table[] = {
      "SO_SNDBUF of a data connection; 0: the kernel's autotuning"},
     {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_RCVBUF of a data connection; 0: the kernel's autotuning"},
+    {"congestion", AT(congestion), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->congestion) - 1, "name",
+     "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same subnet; system"},
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
      "send host memory by reference (vmsplice) where it pays"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",

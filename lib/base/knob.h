@@ -18,6 +18,7 @@ struct hw_knobs {
     uint64_t spin_us;         /* how long a waiter polls for a small message before it sleeps */
     uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
     uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
+    char congestion[16];      /* "auto", "system", or an algorithm's name */
     bool splice;              /* send host memory by reference (vmsplice) where it pays */
     uint64_t stall_ms;        /* an unacknowledged path is dead after this */
     uint64_t peer_timeout_ms; /* a peer with no live control connection is dead after this */

@@ -96,6 +96,7 @@ static void now_up(struct hw_chan *c)
     hw_addr_text(&remote, c->st.remote, sizeof(c->st.remote));
     hw_log(&p->h->log, c->st.lost ? HAWSER_LOG_WARN : HAWSER_LOG_DEBUG, "%s: channel %u is up%s: %s (%s) to %s (%s)",
            p->name, c->index, c->st.lost ? " again" : "", c->st.local, c->nic.name, c->st.remote, c->peer_nic);
+    hw_loop_pin(c->lane->loop, c->nic.name);
     hw_lane_queue(c->lane);
     count_up(p);
     hw_loop_notify(p->home); /* hawser_connect() may wait for it */

@@ -20,8 +20,8 @@ void hw_event(struct hawser *h)
         ;
 }
 
-/* One loop for every four CPUs, at most eight: a loop moves some 25 to 40 Gbit/s (docs/performance.md), and the
- * application wants the rest. */
+/* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
+ * and eight at most, the application wants the rest. They sleep when there is nothing to do. */
 static unsigned loops_wanted(const struct hawser *h)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -30,7 +30,7 @@ static unsigned loops_wanted(const struct hawser *h)
         return (unsigned)HW_MIN(h->k.threads, (uint64_t)HW_LOOPS_MAX);
     cpu_set_t may;
     unsigned cpus = sched_getaffinity(0, sizeof(may), &may) == 0 ? (unsigned)CPU_COUNT(&may) : 1;
-    return HW_MAX(1u, HW_MIN(cpus / 4, 8u));
+    return cpus < 2 ? 1 : HW_MAX(2u, HW_MIN(cpus / 2, 8u));
 }
 
 static void free_context(struct hawser *h)

@@ -81,6 +81,8 @@ void hw_loop_notify(struct hw_loop *l);
 void hw_loop_alert(struct hw_loop *l);
 /* Turns the periodic look at deadlines on, as something now has one. */
 void hw_loop_want_tick(struct hw_loop *l);
+/* Pins l's thread to the CPUs near the first NIC it serves (knob pin), where the machine says which those are. */
+void hw_loop_pin(struct hw_loop *l, const char *nic);
 /* Become / stop being the driver. Not for a thread that drives a loop already. */
 void hw_loop_acquire(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);

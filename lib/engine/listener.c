@@ -193,30 +193,51 @@ static void slot_ready(struct hw_source *src, uint32_t events)
         slot_step(s);
 }
 
+/* A free slot, or the one that has been silent for longest, where that is a quarter of its time: those who connect and
+ * say nothing are not to keep others out until their own deadlines have passed. */
+static struct slot *find_slot(struct hw_listener *l)
+{
+    struct slot *oldest = &l->slots[0];
+    for (unsigned i = 0; i < HW_HANDSHAKES; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->fd < 0)
+            return s;
+        if (s->hs.deadline < oldest->hs.deadline)
+            oldest = s;
+    }
+    return hw_now() + l->h->k.handshake_ms * HW_MS * 3 / 4 >= oldest->hs.deadline ? oldest : NULL;
+}
+
 static void accept_some(struct hw_listener *l)
 {
     for (;;) {
-        struct slot *s = NULL;
-        for (unsigned i = 0; i < HW_HANDSHAKES && !s; i++)
-            if (l->slots[i].fd < 0)
-                s = &l->slots[i];
+        struct slot *s = find_slot(l);
         l->pending = !s;
         if (!s)
             return;
-        socklen_t len = sizeof(s->from);
-        memset(&s->from, 0, sizeof(s->from));
-        int fd = accept4(l->fd, &s->from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        union hw_addr from;
+        socklen_t len = sizeof(from);
+        memset(&from, 0, sizeof(from));
+        int fd = accept4(l->fd, &from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
             if (errno != EAGAIN) { /* out of descriptors or memory: try again at the next tick */
                 l->pending = true;
-                log_refusal(l, &s->from, strerror(errno));
+                log_refusal(l, &from, strerror(errno));
                 hw_loop_want_tick(&l->h->loops[0]);
             }
             return;
         }
-        hw_addr_unmap(&s->from);
+        if (s->fd >= 0) {
+            (void)hw_fail(-ETIMEDOUT, "others waited for its place, and it had sent %u of %u bytes", s->hs.have,
+                          s->hs.want);
+            log_refusal(l, &s->from, hw_error());
+            hw_close(&s->fd);
+            l->busy--;
+        }
+        hw_addr_unmap(&from);
+        s->from = from;
         s->fd = fd;
         l->busy++;
         hw_hs_server(&s->hs, l->h->keyed, admit, s, l->h->k.handshake_ms);

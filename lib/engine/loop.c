@@ -19,7 +19,7 @@
 #define NAP_MIN_NS  (100 * 1000ull)
 #define NAP_MAX_NS  (400 * 1000ull)
 #define EVENTS      64
-#define SPIN_ROUNDS 32 /* polls of one connection between looks at all */
+#define SPIN_ROUNDS 128 /* polls of one connection between looks at all */
 
 static __thread struct hw_loop *driving;
 
@@ -362,6 +362,15 @@ int hw_loop_start(struct hw_loop *l)
     snprintf(name, sizeof(name), "hawser/%u", l->index);
     (void)pthread_setname_np(l->thread, name);
     return 0;
+}
+
+void hw_loop_pin(struct hw_loop *l, const char *nic)
+{
+    cpu_set_t cpus;
+    if (l->pinned || !l->has_thread || !l->h->k.pin || hw_nic_cpus(nic, &cpus))
+        return;
+    l->pinned = true;
+    (void)pthread_setaffinity_np(l->thread, sizeof(cpus), &cpus);
 }
 
 void hw_loop_stop(struct hw_loop *l)

@@ -24,6 +24,49 @@ void hw_sock_tune(int fd, const struct hw_knobs *k)
     set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)k->peer_timeout_ms);
 }
 
+static bool set_congestion(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+/* Do the socket's two ends share a subnet, so that only switches lie between them? */
+static bool on_link(int fd)
+{
+    union hw_addr local, remote;
+    struct hw_nic nics[HW_NIC_MAX];
+    socklen_t a = sizeof(local), b = sizeof(remote);
+    memset(&local, 0, sizeof(local));
+    memset(&remote, 0, sizeof(remote));
+    if (getsockname(fd, &local.sa, &a) < 0 || getpeername(fd, &remote.sa, &b) < 0)
+        return false;
+    hw_addr_unmap(&local);
+    hw_addr_unmap(&remote);
+    int n = hw_nics_list(nics, HW_NIC_MAX, true);
+    for (int i = 0; i < n; i++)
+        if (hw_addr_same_host(&nics[i].addr, &local))
+            return hw_nic_reaches(&nics[i], &remote);
+    return false;
+}
+
+void hw_sock_congestion(int fd, const struct hw_knobs *k)
+{
+    if (strcmp(k->congestion, "system") == 0)
+        return;
+    if (strcmp(k->congestion, "auto") != 0) {
+        (void)set_congestion(fd, k->congestion); /* one that is not there, or not allowed: the system's stays */
+        return;
+    }
+    /* BBR paces every burst by a timer (net/ipv4/tcp_output.c, tcp_pacing_check), which where no fq qdisc does it costs
+     * more than all else together: docs/performance.md. It is meant for long paths; on a subnet the classic ones do as
+     * well. */
+    char now[16] = "";
+    socklen_t len = sizeof(now) - 1;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) < 0 || strncmp(now, "bbr", 3) != 0 || !on_link(fd))
+        return;
+    if (!set_congestion(fd, "cubic"))
+        (void)set_congestion(fd, "reno"); /* always there, and allowed to everyone */
+}
+
 void hw_sock_buffers(int fd, const struct hw_knobs *k)
 {
     if (k->sndbuf)

@@ -14,6 +14,8 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 
 /* Options every connection gets: TCP_NODELAY, keepalive, TCP_USER_TIMEOUT. Buffer sizes for data connections only. */
 void hw_sock_tune(int fd, const struct hw_knobs *k);
+/* Knob congestion; once connected. */
+void hw_sock_congestion(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 
 /* Non-blocking listener on addr. Returns the descriptor or -errno. */

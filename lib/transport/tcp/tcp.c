@@ -37,7 +37,7 @@ struct hw_conn {
     int pipe[2];
     uint32_t in_pipe; /* bytes */
     bool splice;
-    uint64_t stall_ms, peer_timeout_ms;
+    const struct hw_knobs *knobs; /* the context's */
     bool client;
     struct hw_hs *hs; /* while establishing */
 
@@ -105,8 +105,7 @@ static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
     c->fd = fd;
     c->pipe[0] = c->pipe[1] = -1;
     c->splice = env->knobs->splice;
-    c->stall_ms = env->knobs->stall_ms;
-    c->peer_timeout_ms = env->knobs->peer_timeout_ms;
+    c->knobs = env->knobs;
     return c;
 }
 
@@ -149,6 +148,7 @@ static int tcp_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
         return hw_fail(-ENOMEM, "no memory for a connection");
     hw_sock_tune(fd, env->knobs);
     hw_sock_buffers(fd, env->knobs);
+    hw_sock_congestion(fd, env->knobs);
     *out = c;
     return 0;
 }
@@ -162,6 +162,8 @@ static int tcp_establish(struct hw_conn *c)
         return rc;
     free(c->hs);
     c->hs = NULL;
+    if (rc == 0)
+        hw_sock_congestion(c->fd, c->knobs);
     return rc;
 }
 
@@ -397,7 +399,7 @@ static void tcp_consumed(struct hw_conn *c)
 
 static int tcp_health(struct hw_conn *c)
 {
-    return hw_sock_health(c->fd, c->stall_ms, c->peer_timeout_ms);
+    return hw_sock_health(c->fd, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
 }
 
 static int tcp_fd(struct hw_conn *c)
