@@ -96,6 +96,7 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
         at += v->length;
     }
     op->peer = p;
+    op->home = p->home;
     op->type = type;
     atomic_store(&op->length, total);
     hw_list_init(&op->queue);
@@ -360,14 +361,14 @@ int hawser_test(hawser_op *op)
 int hawser_wait(hawser_op *op, int timeout_ms)
 {
     if (!atomic_load(&op->done) && timeout_ms) {
-        struct hawser_peer *p = op->peer;
+        struct hw_loop *l = op->home;
         /* Bulk is not worth polling for: it would take the CPU from those who move it. */
-        bool small = atomic_load(&op->length) <= p->h->k.inline_max && !atomic_load(&p->tx_work);
-        atomic_fetch_add(&op->waiting, 1);
+        bool small = atomic_load(&op->length) <= l->h->k.inline_max;
         uint64_t deadline =
             timeout_ms < 1000 ? hw_deadline(timeout_ms) : hw_now_coarse() + (uint64_t)timeout_ms * HW_MS;
-        (void)hw_loop_wait(p->home, is_done, op, deadline, small ? p : NULL);
-        atomic_fetch_sub(&op->waiting, 1);
+        atomic_fetch_add(&l->callers, 1);
+        (void)hw_loop_wait(l, is_done, op, deadline, small ? op->peer : NULL);
+        atomic_fetch_sub(&l->callers, 1);
     }
     int rc = hawser_test(op);
     return rc == -EAGAIN ? hw_fail(-EAGAIN, "the operation is still under way after %d ms", timeout_ms) : rc;
@@ -377,11 +378,19 @@ int hawser_cancel(hawser_op *op)
 {
     if (atomic_load(&op->done))
         return 0;
-    struct hawser_peer *p = op->peer;
-    pthread_mutex_lock(&p->mu);
-    if (!atomic_load(&op->done))
-        hw_op_abort(op, -ECANCELED, "cancelled");
-    pthread_mutex_unlock(&p->mu);
+    /* Another thread may be closing its peer; that drives home last, and only then is the operation over. */
+    struct hw_loop *l = op->home;
+    atomic_fetch_add(&l->callers, 1);
+    hw_loop_acquire(l);
+    if (!atomic_load(&op->done)) {
+        struct hawser_peer *p = op->peer;
+        pthread_mutex_lock(&p->mu);
+        if (!atomic_load(&op->done))
+            hw_op_abort(op, -ECANCELED, "cancelled");
+        pthread_mutex_unlock(&p->mu);
+    }
+    hw_loop_release(l);
+    atomic_fetch_sub(&l->callers, 1);
     return 0;
 }
 

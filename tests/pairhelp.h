@@ -103,6 +103,12 @@ __attribute__((unused)) static bool ph_logged(struct ph_log *l, const char *word
     return false;
 }
 
+__attribute__((unused)) static void ph_print(void *arg, int level, const char *line)
+{
+    (void)arg;
+    fprintf(stderr, "# %.6f [%d] %s\n", (double)hw_now() / 1e9, level, line);
+}
+
 /* ---- a pair --------------------------------------------------------------------------------- */
 
 struct pair {
@@ -115,6 +121,8 @@ __attribute__((unused)) static hawser *ph_open(uint32_t flags, const char *const
 {
     struct hawser_options o = {.size = sizeof(o), .flags = flags, .knobs = knobs};
     hawser *h;
+    if (getenv("TEST_LOG")) /* for whoever looks into a failure */
+        o.log = ph_print;
     must(hawser_open(&o, &h));
     return h;
 }

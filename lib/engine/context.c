@@ -39,6 +39,9 @@ static void free_context(struct hawser *h)
         hw_loop_stop(&h->loops[i]);
     hw_listener_stop(h);
     for (unsigned i = 0; i < h->nloops && h->loops; i++)
+        while (atomic_load(&h->loops[i].callers)) /* their operations are over: they are on their way out */
+            sched_yield();
+    for (unsigned i = 0; i < h->nloops && h->loops; i++)
         hw_loop_free(&h->loops[i]);
     free(h->loops);
     free(h->regions);

@@ -104,6 +104,8 @@ void hw_ctl_flush(struct hawser_peer *p)
         } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
             c->blocked = true; /* until epoll, or the next tick, says otherwise */
         } else if (errno != EINTR) {
+            if (errno == EPIPE) /* not a bare reset: a FIN came before it (net/ipv4/tcp_input.c, tcp_reset()) */
+                p->remote_gone = true;
             hw_ctl_break(p, "sending: %s", strerror(errno));
             return;
         }
@@ -195,7 +197,7 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
         }
         pthread_mutex_lock(&p->mu);
         if (n <= 0) {
-            if (n == 0)
+            if (n == 0 && !c->broken) /* else sending has eaten the error that would stand here */
                 p->remote_gone = true;
             hw_ctl_break(p, n == 0 ? "the peer closed it" : "receiving: %s", strerror(errno));
             pthread_mutex_unlock(&p->mu);

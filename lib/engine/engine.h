@@ -44,9 +44,10 @@ struct hw_loop {
     pthread_cond_t thread_cv;
     pthread_cond_t watch_cv; /* callers who wait for something rare, and do not drive */
     bool driven, stop, thread_deep;
-    bool offered;      /* the next turn belongs to one of those who wait */
-    atomic_uint want;  /* callers in cv */
-    uint64_t wait_seq; /* counts callers' turns at driving */
+    bool offered;        /* the next turn belongs to one of those who wait */
+    atomic_uint want;    /* callers in cv */
+    atomic_uint callers; /* in hawser_wait() or hawser_cancel(), counted before they look: not freed under them */
+    uint64_t wait_seq;   /* counts callers' turns at driving */
     bool has_thread;
     pthread_t thread;
 
@@ -148,11 +149,11 @@ struct hw_vec {
 };
 
 struct hawser_op {
-    struct hawser_peer *peer; /* not to be followed once done */
+    struct hawser_peer *peer; /* not to be followed once done, nor without driving home: it may be being freed */
+    struct hw_loop *home;     /* the peer's */
     enum hw_op_type type;
     uint64_t id; /* ours; SERVE: the peer's */
     atomic_int done;
-    atomic_uint waiting;     /* callers blocked on it */
     int rc;                  /* once done */
     char *err;               /* once failed; may be NULL */
     _Atomic uint64_t moved;  /* bytes confirmed or arrived */

@@ -498,7 +498,8 @@ bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t d
         }
         pthread_mutex_unlock(&l->mu);
         driving = l;
-        if (spin && l->h->k.spin_us)
+        /* not done: the peer is there, and stays at least until this loop is let go */
+        if (spin && l->h->k.spin_us && !done(arg) && !atomic_load(&spin->tx_work))
             spin_on(l, spin, done, arg);
         while (!(ok = done(arg))) {
             if (deadline != HW_NEVER && hw_now() >= deadline)

@@ -145,9 +145,8 @@ void hw_op_complete(struct hawser_op *op, int rc, const char *text)
     struct hawser *h = p->h;
     struct hw_loop *home = p->home;
     /* order: once done is seen, the caller may free op */
-    bool waited = atomic_load(&op->waiting) > 0;
     atomic_store(&op->done, 1);
-    if (waited || home->want)
+    if (atomic_load(&home->callers)) /* read after done is set: who counted himself in later sees it */
         hw_loop_notify(home);
     hw_event(h);
 }
@@ -264,7 +263,7 @@ void hw_op_lane_scan(struct hw_lane *lane)
                 }
             }
             if (mine && c->state == HW_CH_UP)
-                hw_chan_kill(c, op->aborting, "an operation in flight on it was called off");
+                hw_chan_kill(c, -ECANCELED, "an operation in flight on it was called off");
         }
         op->lanes_left &= ~bit;
         if (op->lanes_left)

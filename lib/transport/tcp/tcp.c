@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -26,7 +27,6 @@
 #define TX_IOV     64
 
 struct tx {
-    uint8_t head[HW_CHUNK_HEAD];
     const uint8_t *ptr;
     uint32_t len;
     uint32_t taken; /* of head and payload: handed to the pipe or the socket */
@@ -45,6 +45,9 @@ struct hw_conn {
     uint64_t posted, fill, released;
     uint32_t ring;
     struct tx *tx;
+    /* Their headers, which go by reference too. A mapping of its own and not of the heap: the pages may still lie in
+     * some queue when the connection is closed, and must not change then. */
+    uint8_t (*tx_head)[HW_CHUNK_HEAD];
     _Atomic uint64_t sent; /* fill, for other threads */
 
     /* Receive. */
@@ -98,10 +101,15 @@ static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
         return NULL;
     c->ring = (uint32_t)HW_MIN(env->knobs->window, (uint64_t)hw_tcp.caps.max_window);
     c->tx = calloc(c->ring, sizeof(*c->tx));
-    if (!c->tx) {
+    void *heads =
+        c->tx ? mmap(NULL, (size_t)c->ring * HW_CHUNK_HEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+              : MAP_FAILED;
+    if (heads == MAP_FAILED) {
+        free(c->tx);
         free(c);
         return NULL;
     }
+    c->tx_head = heads;
     c->fd = fd;
     c->pipe[0] = c->pipe[1] = -1;
     c->splice = env->knobs->splice;
@@ -172,7 +180,7 @@ static int tcp_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD],
     if (c->posted - c->released == c->ring)
         return -EAGAIN;
     struct tx *t = &c->tx[c->posted % c->ring];
-    memcpy(t->head, header, HW_CHUNK_HEAD);
+    memcpy(c->tx_head[c->posted % c->ring], header, HW_CHUNK_HEAD);
     t->ptr = ptr;
     t->len = len;
     t->taken = 0;
@@ -192,7 +200,8 @@ static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
         else if (ref != *by_ref)
             break;
         if (t->taken < HW_CHUNK_HEAD)
-            iov[n++] = (struct iovec){.iov_base = t->head + t->taken, .iov_len = HW_CHUNK_HEAD - t->taken};
+            iov[n++] =
+                (struct iovec){.iov_base = c->tx_head[i % c->ring] + t->taken, .iov_len = HW_CHUNK_HEAD - t->taken};
         uint32_t body = t->taken > HW_CHUNK_HEAD ? t->taken - HW_CHUNK_HEAD : 0;
         /* iovec is not const: nothing writes through it here */
         iov[n++] = (struct iovec){.iov_base = (void *)(uintptr_t)(t->ptr + body), .iov_len = t->len - body};
@@ -425,6 +434,7 @@ static void tcp_close(struct hw_conn *c)
     hw_close(&c->pipe[0]);
     hw_close(&c->pipe[1]);
     free(c->hs);
+    (void)munmap(c->tx_head, (size_t)c->ring * HW_CHUNK_HEAD);
     free(c->tx);
     free(c);
 }
