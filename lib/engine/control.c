@@ -482,7 +482,8 @@ void hw_ctl_tick(struct hawser_peer *p, uint64_t now)
     uint32_t n = atomic_load(&p->nchans);
     for (uint32_t i = 0; i < n; i++)
         any_up |= p->chans[i].state == HW_CH_UP;
-    uint64_t down_ms = (now - c->down_since) / HW_MS;
+    /* now was read before the loop's other peers had their tick: this one may have been made since */
+    uint64_t down_ms = now > c->down_since ? (now - c->down_since) / HW_MS : 0;
     if (p->remote_gone && !any_up && down_ms >= HW_TICK_MS)
         hw_peer_fail(p, -ECONNRESET, "the peer's process is gone: it closed its connections without a word");
     else if (down_ms >= k->peer_timeout_ms)
