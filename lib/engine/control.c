@@ -297,7 +297,6 @@ int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
     (void)getsockname(fd, &c->local.sa, &len);
     hw_addr_unmap(&c->local);
     hw_addr_unmap(&c->remote);
-    hw_sock_congestion(fd, &p->h->k);
     int rc = hw_loop_add(p->home, fd, &c->src);
     if (rc) {
         c->fd = -1;

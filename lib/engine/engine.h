@@ -56,6 +56,7 @@ struct hw_loop {
     struct hw_list lanes; /* all of them */
 
     atomic_bool sleeping; /* the driver is, or is about to be, blocked in epoll_wait */
+    atomic_bool nudged;   /* and is not to be, this once */
     atomic_bool tick_on;  /* something has a deadline */
 
     /* driver */

@@ -104,7 +104,7 @@ static void begin_session(struct slot *s)
     p->session = s->hs.challenge.session;
     hw_hs_secret(&s->hs, p->secret);
     hw_addr_text(&s->from, p->name, sizeof(p->name));
-    hw_sock_tune(s->fd, &h->k);
+    hw_sock_accepted(s->fd, &h->k);
     p->ctl.new_fd = s->fd;
     p->ctl.new_first = true;
     atomic_store(&p->ctl.has_new, true);
@@ -131,7 +131,7 @@ static unsigned join_session(struct slot *s)
     struct hawser_peer *p = hw_peer_by_session(h, s->hs.hello.session);
     if (p && s->hs.hello.kind == HW_BOOT_RESUME) {
         hw_sock_abort(&p->ctl.new_fd);
-        hw_sock_tune(s->fd, &h->k);
+        hw_sock_accepted(s->fd, &h->k);
         p->ctl.new_fd = s->fd;
         p->ctl.new_first = false;
         p->ctl.new_rx_offset = s->hs.hello.rx_offset;
@@ -296,10 +296,10 @@ int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_
     struct hw_listener *l = calloc(1, sizeof(*l));
     if (!l)
         return hw_fail(-ENOMEM, "no memory for a listener");
-    l->fd = hw_sock_listen(&a);
+    l->fd = hw_sock_listen(&a, &h->k);
     if (l->fd == -EAFNOSUPPORT && (!addr || !*addr)) { /* a machine without IPv6 */
         (void)parse_addr("0.0.0.0", port, &a);
-        l->fd = hw_sock_listen(&a);
+        l->fd = hw_sock_listen(&a, &h->k);
     }
     if (l->fd < 0) {
         rc = l->fd;

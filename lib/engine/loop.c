@@ -105,10 +105,17 @@ static void wake_sleeper(struct hw_loop *l)
     }
 }
 
+/* For what the driver looks at only between its turns. It may be past that and not asleep yet: then it is not to sleep. */
+static void nudge(struct hw_loop *l)
+{
+    atomic_store(&l->nudged, true);
+    wake_sleeper(l);
+}
+
 void hw_loop_notify(struct hw_loop *l)
 {
     if (driving != l)
-        wake_sleeper(l);
+        nudge(l);
     if (l->want) {
         pthread_mutex_lock(&l->mu);
         pthread_cond_broadcast(&l->cv);
@@ -218,7 +225,7 @@ bool hw_loop_drive(struct hw_loop *l, uint64_t deadline)
         uint64_t until = deadline;
         if (atomic_load(&l->tick_on))
             until = HW_MIN(until, l->next_tick);
-        if (!runq_empty(l) || did)
+        if (!runq_empty(l) || did || atomic_exchange(&l->nudged, false))
             timeout = 0;
         else if (until == HW_NEVER)
             timeout = -1;
@@ -381,7 +388,7 @@ void hw_loop_stop(struct hw_loop *l)
     l->stop = true;
     pthread_cond_signal(&l->thread_cv);
     pthread_mutex_unlock(&l->mu);
-    wake_sleeper(l);
+    nudge(l);
     pthread_join(l->thread, NULL);
     l->has_thread = false;
 }
@@ -397,7 +404,7 @@ static bool take(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t de
             if (done && done(arg))
                 break;
             if (l->driven)
-                wake_sleeper(l);
+                nudge(l);
             timed_wait(&l->cv, &l->mu, deadline);
             taken = !l->driven;
         } while (!taken && (deadline == HW_NEVER || hw_now() < deadline));

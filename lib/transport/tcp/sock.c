@@ -29,42 +29,58 @@ static bool set_congestion(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/* Do the socket's two ends share a subnet, so that only switches lie between them? */
-static bool on_link(int fd)
+/* The algorithm that fd has, or would get. */
+static bool is_bbr(int fd)
 {
-    union hw_addr local, remote;
+    char now[16] = "";
+    socklen_t len = sizeof(now) - 1;
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 && strncmp(now, "bbr", 3) == 0;
+}
+
+/* Does addr share a subnet with us, so that only switches lie between? */
+static bool on_link(const union hw_addr *addr)
+{
     struct hw_nic nics[HW_NIC_MAX];
-    socklen_t a = sizeof(local), b = sizeof(remote);
-    memset(&local, 0, sizeof(local));
-    memset(&remote, 0, sizeof(remote));
-    if (getsockname(fd, &local.sa, &a) < 0 || getpeername(fd, &remote.sa, &b) < 0)
-        return false;
-    hw_addr_unmap(&local);
-    hw_addr_unmap(&remote);
-    int n = hw_nics_list(nics, HW_NIC_MAX, true);
+    int n = hw_nics_list(nics, HW_NIC_MAX, addr->sa.sa_family == AF_INET6);
     for (int i = 0; i < n; i++)
-        if (hw_addr_same_host(&nics[i].addr, &local))
-            return hw_nic_reaches(&nics[i], &remote);
+        if (hw_nic_reaches(&nics[i], addr))
+            return true;
     return false;
 }
 
-void hw_sock_congestion(int fd, const struct hw_knobs *k)
+/*
+ * Knob congestion. BBR paces every burst by a timer (net/ipv4/tcp_output.c, tcp_pacing_check), which where no fq qdisc
+ * does it costs more than all else together: docs/performance.md. It is meant for long paths; on a subnet the classic
+ * ones do as well. It must never have run on the socket: once it has asked for pacing, no other algorithm takes that
+ * back (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So this comes before connect() and, for accepted sockets, on
+ * the listener.
+ */
+static void choose_congestion(int fd, const struct hw_knobs *k, bool near)
 {
     if (strcmp(k->congestion, "system") == 0)
         return;
-    if (strcmp(k->congestion, "auto") != 0) {
+    if (strcmp(k->congestion, "auto") != 0)
         (void)set_congestion(fd, k->congestion); /* one that is not there, or not allowed: the system's stays */
-        return;
-    }
-    /* BBR paces every burst by a timer (net/ipv4/tcp_output.c, tcp_pacing_check), which where no fq qdisc does it costs
-     * more than all else together: docs/performance.md. It is meant for long paths; on a subnet the classic ones do as
-     * well. */
-    char now[16] = "";
-    socklen_t len = sizeof(now) - 1;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) < 0 || strncmp(now, "bbr", 3) != 0 || !on_link(fd))
-        return;
-    if (!set_congestion(fd, "cubic"))
+    else if (near && is_bbr(fd) && !set_congestion(fd, "cubic"))
         (void)set_congestion(fd, "reno"); /* always there, and allowed to everyone */
+}
+
+void hw_sock_accepted(int fd, const struct hw_knobs *k)
+{
+    hw_sock_tune(fd, k);
+    union hw_addr from;
+    socklen_t len = sizeof(from);
+    memset(&from, 0, sizeof(from));
+    if (strcmp(k->congestion, "auto") != 0 || getpeername(fd, &from.sa, &len) < 0)
+        return;
+    hw_addr_unmap(&from);
+    if (on_link(&from))
+        return;
+    /* from afar after all: what the system would have given it */
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (plain >= 0 && is_bbr(plain))
+        (void)set_congestion(fd, "bbr");
+    hw_close(&plain);
 }
 
 void hw_sock_buffers(int fd, const struct hw_knobs *k)
@@ -82,6 +98,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
     if (fd < 0)
         return hw_fail(-errno, "making a socket: %s", strerror(errno));
     hw_sock_tune(fd, k);
+    choose_congestion(fd, k, nic ? hw_nic_reaches(nic, addr) : on_link(addr));
     int rc;
     if (nic) {
         /* Without privilege: allowed since Linux 5.7 on a socket that is not bound yet; refusal is no error. */
@@ -107,13 +124,14 @@ close:
     return rc;
 }
 
-int hw_sock_listen(const union hw_addr *addr)
+int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k)
 {
     char text[HAWSER_ADDR_TEXT + 8];
     int fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return hw_fail(-errno, "making a socket: %s", strerror(errno));
     set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    choose_congestion(fd, k, true);
     if (addr->sa.sa_family == AF_INET6)
         set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (bind(fd, &addr->sa, hw_addr_len(addr)) < 0 || listen(fd, 4096) < 0) {

@@ -14,12 +14,12 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 
 /* Options every connection gets: TCP_NODELAY, keepalive, TCP_USER_TIMEOUT. Buffer sizes for data connections only. */
 void hw_sock_tune(int fd, const struct hw_knobs *k);
-/* Knob congestion; once connected. */
-void hw_sock_congestion(int fd, const struct hw_knobs *k);
+/* What an accepted socket needs, hw_sock_tune() included. */
+void hw_sock_accepted(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 
 /* Non-blocking listener on addr. Returns the descriptor or -errno. */
-int hw_sock_listen(const union hw_addr *addr);
+int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k);
 
 /* 0, or -ETIMEDOUT when the path looks dead: data unacknowledged and nothing heard for stall_ms. A receiver that merely
  * does not read (zero window) is not dead. */

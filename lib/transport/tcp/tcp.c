@@ -154,9 +154,8 @@ static int tcp_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
     struct hw_conn *c = conn_new(env, fd);
     if (!c)
         return hw_fail(-ENOMEM, "no memory for a connection");
-    hw_sock_tune(fd, env->knobs);
+    hw_sock_accepted(fd, env->knobs);
     hw_sock_buffers(fd, env->knobs);
-    hw_sock_congestion(fd, env->knobs);
     *out = c;
     return 0;
 }
@@ -170,8 +169,6 @@ static int tcp_establish(struct hw_conn *c)
         return rc;
     free(c->hs);
     c->hs = NULL;
-    if (rc == 0)
-        hw_sock_congestion(c->fd, c->knobs);
     return rc;
 }
 
