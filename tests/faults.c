@@ -30,6 +30,8 @@ struct msg { /* both sides are one program: no need for an encoding */
     uint64_t size;
 };
 
+const char *f_job_key;
+
 /* AddressSanitizer's and ThreadSanitizer's own count; glibc's knows nothing of their heaps. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
@@ -348,9 +350,9 @@ static bool session_run(struct server *v, struct session *s, unsigned *lost)
     struct hawser_channel_stats st[F_CHANS_MAX];
     size_t n = F_CHANS_MAX;
     hawser_channel_stats(s->p, st, &n);
-    for (size_t i = 0; i < n; i++)
+    rc = hawser_peer_state(s->p); /* a peer that has ended takes its channels along: those count for nothing */
+    for (size_t i = 0; i < n && rc == 0; i++)
         *lost += st[i].lost;
-    rc = hawser_peer_state(s->p);
     if (rc == 0)
         return true;
     session_end(v, s, rc);
@@ -379,7 +381,12 @@ bool f_probe(struct f_server *sv)
 
 int f_serve(struct f_server *sv, const char *addr, size_t size, const char *const *knobs)
 {
-    struct hawser_options o = {.size = sizeof(o), .log = server_log, .log_arg = sv, .knobs = knobs};
+    struct hawser_options o = {.size = sizeof(o),
+                               .log = server_log,
+                               .log_arg = sv,
+                               .knobs = knobs,
+                               .key = f_job_key,
+                               .key_len = f_job_key ? strlen(f_job_key) : 0};
     struct server v = {.sv = sv, .size = size};
     uint16_t port = 0;
     hw_list_init(&v.sessions);
@@ -495,6 +502,10 @@ int f_connect(struct f_client *c, hawser *h, const char *addr, uint16_t port, si
 void f_close(struct f_client *c)
 {
     phase(c, F_CLOSING);
+    if (c->phase) { /* who wants to kill it here has to see it here */
+        struct timespec t = {.tv_nsec = 300000};
+        nanosleep(&t, NULL);
+    }
     hawser_peer_close(c->p);
     if (c->mem && hawser_mem_deregister(c->mem))
         abort();

@@ -45,6 +45,9 @@ struct f_server {
     char log[F_LOG_SIZE];
 };
 
+/* The job key of servers begun from now on; NULL: none. */
+extern const char *f_job_key;
+
 /* Knobs for hawser_open(), NULL-terminated. Runs until sv->stop; the exit status for the process. size: of the region
  * that each peer gets. */
 int f_serve(struct f_server *sv, const char *addr, size_t size, const char *const *knobs);
