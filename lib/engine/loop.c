@@ -105,7 +105,7 @@ static void wake_sleeper(struct hw_loop *l)
     }
 }
 
-/* For what the driver looks at only between its turns. It may be past that and not asleep yet: then it is not to sleep. */
+/* For what the driver looks at only between its turns. It may be past that, yet awake: then it is not to sleep. */
 static void nudge(struct hw_loop *l)
 {
     atomic_store(&l->nudged, true);
