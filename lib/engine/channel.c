@@ -379,6 +379,7 @@ static uint32_t post(struct hw_chan *c)
         if (c->win_n == 0) {
             c->rate_at = hw_now();
             c->rate_bytes = 0;
+            hw_loop_want_tick(c->lane->loop); /* from now on its path is watched */
         }
         c->win[(c->win_head + c->win_n++) % c->window] = s;
         c->inflight_bytes += s.len;
@@ -540,8 +541,10 @@ static void confirm(struct hw_lane *lane)
     struct hawser_peer *p = lane->peer;
     uint32_t n = atomic_load(&p->nchans);
     bool any = false;
-    if (hw_ctl_backlog(p) > CONFIRM_BACKLOG)
-        return; /* counts are cumulative: later will do */
+    if (hw_ctl_backlog(p) > CONFIRM_BACKLOG) {
+        hw_loop_want_tick(lane->loop); /* counts are cumulative: later will do */
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         struct hw_chan *c = &p->chans[i];
         if (c->lane != lane || !c->confirm_owed || c->state != HW_CH_UP)
