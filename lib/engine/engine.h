@@ -60,6 +60,7 @@ struct hw_loop {
     atomic_bool tick_on;  /* something has a deadline */
 
     /* driver */
+    unsigned polls;
     unsigned spin_skip, spin_fails; /* polling that did not pay is left out for a while */
 
     /* driver */

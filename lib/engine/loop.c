@@ -19,7 +19,7 @@
 #define NAP_MIN_NS  (100 * 1000ull)
 #define NAP_MAX_NS  (400 * 1000ull)
 #define EVENTS      64
-#define SPIN_ROUNDS 128 /* polls of one connection between looks at all */
+#define SPIN_ROUNDS 512 /* polls of one connection between looks at all; counted across waits, so that none starves */
 
 static __thread struct hw_loop *driving;
 
@@ -454,15 +454,15 @@ static void spin_on(struct hw_loop *l, struct hawser_peer *p, bool (*done)(void 
         return;
     }
     uint64_t end = 0;
-    for (unsigned round = 1;; round++) {
+    for (bool first = true;; first = false) {
         hw_ctl_recv(p, true);
         if (done(arg)) {
             l->spin_fails = 0;
             return;
         }
-        if (round == 1)
+        if (first)
             flush_owing(l);
-        if (round % SPIN_ROUNDS)
+        if (++l->polls % SPIN_ROUNDS)
             continue;
         uint64_t now = hw_now();
         if (!end)
