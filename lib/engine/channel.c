@@ -228,6 +228,7 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
         return;
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", why);
+    hw_loop_forget(c->lane->loop, p->h->tp->fd(c->conn));
     p->h->tp->close(c->conn);
     c->conn = NULL;
     c->kill = false;

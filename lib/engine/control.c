@@ -259,6 +259,7 @@ void hw_ctl_ready(struct hw_source *s, uint32_t events)
 static void close_control(struct hawser_peer *p)
 {
     struct hw_control *c = &p->ctl;
+    hw_loop_forget(p->home, c->fd);
     if (p->said_bye) { /* in order: the BYE is still on its way */
         /* closed with bytes unread, the kernel would send a reset after it, which may overtake (tcp_close()) */
         for (int i = 0; i < RX_TURN && recv(c->fd, NULL, 1u << 20, MSG_DONTWAIT | MSG_TRUNC) > 0; i++)
@@ -355,6 +356,7 @@ static void reconnect_over(struct hawser_peer *p, int rc, const char *why)
     struct hw_control *c = &p->ctl;
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", why);
+    hw_loop_forget(p->home, c->hs_fd);
     hw_sock_abort(&c->hs_fd);
     free(c->hs);
     c->hs = NULL;

@@ -77,6 +77,7 @@ int hw_loop_pollable(struct hw_loop *l);
 void hw_loop_stop(struct hw_loop *l); /* joins it */
 void hw_loop_free(struct hw_loop *l);
 int hw_loop_add(struct hw_loop *l, int fd, struct hw_source *s); /* edge-triggered, in and out */
+/* Before it is closed: a child of a fork() that holds it too would keep it in the set, and its source is gone. */
 void hw_loop_forget(struct hw_loop *l, int fd);
 /* The driver, if asleep, looks around again; callers in cv too. */
 void hw_loop_notify(struct hw_loop *l);
@@ -335,6 +336,10 @@ struct hw_note {
 
 #define HW_HASH_MIN 64
 
+/* Descriptors of reads that are served to one peer at a time: 64 MB of them. A list's end may never come, so that only
+ * a bound on all of them is one on the memory. */
+#define HW_SERVED_VECS (16 * HAWSER_MAX_VECS)
+
 struct hw_hash {    /* operations by id */
     bool by_remote; /* by remote_id instead */
     struct hawser_op **slot;
@@ -381,6 +386,7 @@ struct hawser_peer {
     struct hw_hash by_id;     /* ours */
     struct hw_hash by_remote; /* receives bound to a large message */
     uint32_t nops, nserved;
+    size_t served_vecs; /* descriptors of what is in served */
     uint64_t next_deadline;
     struct hw_list txq_small, txq; /* with bytes to cut */
     uint32_t small_run;

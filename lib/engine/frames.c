@@ -41,6 +41,8 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
     size_t n = f->body_len / HW_READ_ENTRY;
     if (op->nvecs + n > HAWSER_MAX_VECS)
         return hw_fail(-E2BIG, "a read of more than %d descriptors", HAWSER_MAX_VECS);
+    if (p->served_vecs + n > HW_SERVED_VECS)
+        return hw_fail(-EAGAIN, "reads of more than %d descriptors under way", HW_SERVED_VECS);
     struct hw_vec *v = realloc(op->vecs, (op->nvecs + n) * sizeof(*v)); /* never one_vec: see on_read() */
     if (!v)
         return hw_fail(-ENOMEM, "no memory to serve a read of %zu descriptors", op->nvecs + n);
@@ -56,6 +58,7 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
             continue;
         if (total + len < total)
             return hw_fail(-EINVAL, "a read of more than 2^64 bytes");
+        p->served_vecs++;
         op->vecs[op->nvecs++] = (struct hw_vec){.ptr = ptr, .len = len, .start = total, .region = hw_get64(e)};
         atomic_store(&op->length, total + len);
     }

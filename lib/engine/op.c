@@ -130,6 +130,7 @@ void hw_op_complete(struct hawser_op *op, int rc, const char *text)
     hw_list_remove(&op->pending);
     if (op->type == HW_OP_SERVE) {
         p->nserved--;
+        p->served_vecs -= op->nvecs;
         hw_op_free_memory(op);
         return;
     }

@@ -77,6 +77,7 @@ void hw_peer_free(struct hawser_peer *p)
         lane_leave(&p->lanes[i]);
         if (&h->loops[i] == p->home) {
             hw_list_remove(&p->ctl.owing);
+            hw_loop_forget(p->home, p->ctl.hs_fd);
             hw_sock_abort(&p->ctl.hs_fd); /* a reconnect under way: its loop would go on with it */
         }
         hw_loop_release(&h->loops[i]);
