@@ -228,7 +228,7 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
         if (c->ack_owed && hw_list_empty(&c->owing))
             hw_list_append(&p->home->owing, &c->owing);
         pthread_mutex_unlock(&p->mu);
-        if ((size_t)n < space) { /* that was all there is: epoll tells of more */
+        if ((size_t)n < space && !c->ending) { /* that was all there is: epoll tells of more */
             c->rd = false;
             return true;
         }
@@ -243,6 +243,9 @@ void hw_ctl_ready(struct hw_source *s, uint32_t events)
     /* straight away: this is the path of small messages. More than a turn's worth waits for the lane. */
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
         c->rd = true;
+        /* Edge-triggered: where the last bytes and the end come in one event, no other follows for the end. */
+        if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+            c->ending = true;
         hw_ctl_recv(p, false);
     }
     pthread_mutex_lock(&p->mu);
@@ -293,6 +296,7 @@ int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
     if (acked(p, peer_rx_offset))
         return -EPROTO;
     c->fd = fd;
+    c->ending = false;
     c->ack_owed = true;
     len = sizeof(c->local);
     (void)getsockname(fd, &c->local.sa, &len);

@@ -273,6 +273,7 @@ struct hw_control {
     int hs_fd;
     struct hw_source hs_src;
     bool rd;
+    bool ending; /* epoll has told of the end already: only recv() still does */
     uint8_t *rx;
     size_t rx_len;
     struct hw_list owing; /* in home->owing */
