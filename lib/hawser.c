@@ -66,9 +66,10 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
             return rc;
         total += vecs[i].length; /* cannot overflow: each lies in one address space, and n is small */
     }
-    struct hawser_op *op = calloc(1, sizeof(*op));
+    struct hawser_op *op = malloc(sizeof(*op));
     if (!op)
         return hw_fail(-ENOMEM, "no memory for an operation");
+    memset(op, 0, sizeof(*op)); /* not calloc(): glibc's goes past the thread's cache, twice the time of all else here */
     op->vecs = n <= 1 ? &op->one_vec : calloc(n, sizeof(*op->vecs));
     if (o->notify)
         op->notify = malloc(HW_MAX(o->notify_len, (size_t)1));
