@@ -46,7 +46,7 @@ extern "C" {
 #define HAWSER_KEY_SIZE     64    /* bytes of an exported region's key, see hawser_export() */
 #define HAWSER_NOTIFY_MAX   1024  /* largest notification, bytes */
 #define HAWSER_NIC_NAME     16    /* as the kernel's IFNAMSIZ */
-#define HAWSER_ADDR_TEXT    48    /* an IP address as text */
+#define HAWSER_ADDR_TEXT    48    /* an IP address and a port as text: "198.18.0.1:20000", "[fe80::1]:20000" */
 #define HAWSER_MAX_VECS     65536 /* longest list of descriptors in one operation */
 
 typedef struct hawser hawser;           /* a context: threads, listener, peers, memory */
@@ -112,15 +112,17 @@ HAWSER_API int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out);
 
 struct hawser_connect_options {
     size_t size;           /* sizeof */
-    const char *nics;      /* "eth1,eth2": the local NICs; NULL or "": every one that shares a subnet with the peer */
+    const char *nics;      /* "eth1,eth2": the local NICs; NULL or "": knob nics, by default every one that shares a
+                            * subnet with the peer */
     const char *peer_nics; /* the peer's NICs, paired in order with nics where subnets do not tell */
     uint32_t channels;     /* data connections per NIC; 0: the knob's value */
 };
 
 /* Connects to a listening context. host: name or numeric address; opts may be NULL. Returns once the
- * control connection and at least one channel on each usable NIC pair stand, or timeout_ms passed.
- * -ECONNREFUSED, -ETIMEDOUT, -EACCES (key), -EPERM (a public address with no key), -ENODEV (unknown NIC),
- * -EPROTO (not hawser, or another version). */
+ * control connection and at least one channel on each usable NIC pair stand; where timeout_ms passes first, with what
+ * there is, if that is one channel at least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES
+ * (key), -EPERM (a public address with no key), -ENODEV (unknown NIC), -E2BIG (more than 256 channels in all), -EPROTO
+ * (not hawser, or another version). */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
 
@@ -192,8 +194,8 @@ struct hawser_op_options {
  * The memory is the library's until the operation ends. opts may be NULL. *op is the caller's, to free by
  * hawser_op_free(). Two operations have no order between them. A write ends when the peer has confirmed
  * that every byte is in place.
- * At once: -EINVAL, -EFAULT (outside mem or region), -EACCES (rights), -EAGAIN (too many pending), -ENOMEM,
- * or what the peer died of. Later, from test or wait: the errors at the top. */
+ * At once: -EINVAL, -EFAULT (outside mem or region), -EACCES (rights), -EAGAIN (too many pending), -E2BIG (n above
+ * HAWSER_MAX_VECS), -ENOMEM, or what the peer died of. Later, from test or wait: the errors at the top. */
 HAWSER_API int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                             const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
@@ -209,7 +211,7 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
                            const struct hawser_op_options *opts, hawser_op **op);
 
 /* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's hawser_notification(). Ends when they are in its queue;
- * -ENOBUFS when that queue is full (nothing is dropped silently). */
+ * -ENOBUFS when that queue is full (nothing is dropped silently); likewise a write's notification. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
                              hawser_op **op);
 
@@ -239,12 +241,12 @@ HAWSER_API void hawser_op_free(hawser_op *op);
 /* ---- statistics ----------------------------------------------------------------------------- */
 
 struct hawser_channel_stats {
-    char nic[HAWSER_NIC_NAME];      /* local NIC */
-    char peer_nic[HAWSER_NIC_NAME]; /* the peer's */
-    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
-    uint32_t index; /* of the channel within its peer */
-    uint32_t up;    /* 1: connected now */
-    uint32_t lost;  /* times it died */
+    char nic[HAWSER_NIC_NAME];                              /* local NIC */
+    char peer_nic[HAWSER_NIC_NAME];                         /* the peer's */
+    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* "address:port"; "" until it first was up */
+    uint32_t index;                                         /* of the channel within its peer */
+    uint32_t up;                                            /* 1: connected now */
+    uint32_t lost;                                          /* times it died */
     uint32_t reserved;
     uint64_t tx_bytes; /* payload confirmed by the peer */
     uint64_t rx_bytes; /* payload that arrived whole */
