@@ -35,6 +35,11 @@ const char *f_job_key;
 /* AddressSanitizer's and ThreadSanitizer's own count; glibc's knows nothing of their heaps. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
+bool f_sanitized(void)
+{
+    return __sanitizer_get_current_allocated_bytes != NULL;
+}
+
 size_t f_heap(void)
 {
     if (__sanitizer_get_current_allocated_bytes)

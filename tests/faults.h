@@ -57,6 +57,7 @@ bool f_probe(struct f_server *sv);
 size_t f_heap(void);
 unsigned f_fds(void);
 size_t f_rss(void);
+bool f_sanitized(void); /* by ASan or TSan */
 
 struct f_client {
     hawser *h;
