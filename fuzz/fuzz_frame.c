@@ -34,7 +34,8 @@ static void setup(const struct hw_frame *f)
 static void frame(const struct hw_frame *f, const uint8_t *in, size_t size)
 {
     uint8_t head[HW_FRAME_HEAD];
-    FUZZ_CHECK(size == HW_FRAME_HEAD + (size_t)f->body_len && size <= HW_FRAME_MAX && f->body == in + HW_FRAME_HEAD);
+    static const unsigned largest = HW_FRAME_MAX;
+    FUZZ_CHECK(size == HW_FRAME_HEAD + (size_t)f->body_len && size <= largest && f->body == in + HW_FRAME_HEAD);
     FUZZ_CHECK(f->type > 0 && f->type < HW_F_COUNT);
     hw_frame_head(head, f->type, f->flags, f->id, f->body_len);
     FUZZ_CHECK(memcmp(head, in, sizeof(head)) == 0);

@@ -13,12 +13,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define MEM     (40 * 1024)
-#define GUARD   1024
-#define REGION  8192
+#define MEM     ((size_t)40 * 1024)
+#define GUARD   ((size_t)1024)
+#define REGION  ((size_t)8192)
 #define CHANS   4
 #define OPS     16
-#define BUF     3000
+#define BUF     ((size_t)3000)
 #define MAX_OPS 32
 
 enum { R_RW, R_READ, R_WRITE, R_LATE, REGIONS };
@@ -94,6 +94,12 @@ static void tcp_pair(int *ours, int *theirs)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int small = 4096; /* so that chunks wait to be sent */
     FUZZ_CHECK(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0);
+    /* from another address each time: connections that ended in order keep their ports for a minute */
+    static uint32_t from;
+    struct sockaddr_in src = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010001 + ++from % 65000)};
+    int one = 1;
+    (void)setsockopt(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+    FUZZ_CHECK(bind(fd, (struct sockaddr *)&src, sizeof(src)) == 0);
     FUZZ_CHECK(connect(fd, &where.sa, sizeof(where.in)) == 0);
     *theirs = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     FUZZ_CHECK(*theirs >= 0);

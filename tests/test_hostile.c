@@ -113,6 +113,15 @@ static void chunk(int fd, uint8_t type, uint64_t op, uint64_t seq, uint64_t offs
         so_;                                                 \
     })
 
+/* What its loops change under it. */
+#define LOCKED(p, expr)                 \
+    ({                                  \
+        pthread_mutex_lock(&(p)->mu);   \
+        __typeof__(expr) l_ = (expr);   \
+        pthread_mutex_unlock(&(p)->mu); \
+        l_;                             \
+    })
+
 static unsigned peers(hawser *h)
 {
     pthread_mutex_lock(&h->mu);
@@ -189,7 +198,7 @@ static void test_sent_twice(bool read)
     int ch[2] = {shake(&e, HW_BOOT_DATA, 0, 1), shake(&e, HW_BOOT_DATA, 1, 1)};
     const uint32_t n = 200000;
     uint8_t *buf = calloc(1, n), len[8];
-    hawser_mem *m;
+    hawser_mem *m = NULL;
     hawser_op *op = NULL;
     struct hawser_region far = {.id = 1, .secret = 1, .length = n, .rights = HAWSER_REMOTE_READ};
     if (!ok(ch[0] >= 0 && ch[1] >= 0 && buf && hawser_mem_register(h, HAWSER_MEM_HOST, buf, n, &m) == 0, "channels"))
@@ -201,9 +210,9 @@ static void test_sent_twice(bool read)
         exit(1);
     if (!read)
         frame(&e, HW_F_RTS, 0, op->id, len, 8);
-    ok(read || SOON_SO(atomic_load(&op->length) == n && p->by_remote.n == 1), "its peer knows of it");
+    ok(read || SOON_SO(LOCKED(p, p->by_remote.n == 1)), "its peer knows of it");
     chunk(ch[0], read ? HW_C_READ : HW_C_SEND, op->id, 1, 0, n, n / 2);
-    ok(SOON_SO(p->chans[0].rx_op == op), "one channel is in the middle of it");
+    ok(SOON_SO(LOCKED(p, p->chans[0].rx_op == op)), "one channel is in the middle of it");
     chunk(ch[1], read ? HW_C_READ : HW_C_SEND, op->id, 1, 0, n, n);
     is_int(hawser_wait(op, SOON), -EPROTO, "sent whole by another, it fails");
     hawser_op_free(op);
@@ -229,8 +238,8 @@ static void test_confirmed_early(void)
     int ch = shake(&e, HW_BOOT_DATA, 0, 1);
     const size_t n = 1 << 20; /* two chunks, posted at once */
     uint8_t *buf = malloc(n), body[8];
-    hawser_mem *m;
-    hawser_op *op;
+    hawser_mem *m = NULL;
+    hawser_op *op = NULL;
     struct hawser_region far = {.id = 1, .secret = 1, .length = n, .rights = HAWSER_REMOTE_WRITE};
     if (!ok(ch >= 0 && buf && hawser_mem_register(h, HAWSER_MEM_HOST, buf, n, &m) == 0, "a channel"))
         exit(1);
@@ -239,7 +248,7 @@ static void test_confirmed_early(void)
     struct hawser_op_options o = {.size = sizeof(o), .timeout_ms = 1500};
     if (!ok(hawser_write(p, &v, 1, &o, &op) == 0, "a write is posted"))
         exit(1);
-    ok(SOON_SO(atomic_load(&p->chans[0].tx_seq) > 0), "its first chunks are under way"); /* more than goes at once */
+    ok(SOON_SO(LOCKED(p, p->chans[0].tx_seq > 0)), "its first chunks are under way"); /* more than goes at once */
     hw_put32(body, 0);
     hw_put32(body + 4, 1);
     for (int i = 0; i < 20; i++) {
@@ -265,8 +274,8 @@ static void test_endless_reads(void)
     hawser_peer *p = meet(h, &e, 1);
     static uint8_t mem[4096], body[HW_FRAME_MAX];
     uint8_t key[HAWSER_KEY_SIZE];
-    hawser_mem *m;
-    struct hawser_region r;
+    hawser_mem *m = NULL;
+    struct hawser_region r = {0};
     if (!ok(hawser_mem_register(h, HAWSER_MEM_HOST, mem, sizeof(mem), &m) == 0 &&
                 hawser_export(m, 0, sizeof(mem), HAWSER_REMOTE_READ, NULL, key) == 0 && hawser_import(key, &r) == 0,
             "a region"))
@@ -285,9 +294,9 @@ static void test_endless_reads(void)
         while (recv(e.ctl, drop, sizeof(drop), MSG_DONTWAIT) > 0)
             ;
     }
-    ok(SOON_SO(p->served_vecs > HW_SERVED_VECS - 2 * per), "reads are served up to a bound");
+    ok(SOON_SO(LOCKED(p, p->served_vecs) > HW_SERVED_VECS - 2 * per), "reads are served up to a bound");
     usleep(200000);
-    ok(p->served_vecs <= HW_SERVED_VECS, "and not beyond");
+    ok(LOCKED(p, p->served_vecs) <= HW_SERVED_VECS, "and not beyond");
     is_int(hawser_peer_state(p), 0, "which kills nobody");
     close(e.ctl);
     hawser_peer_close(p);
@@ -319,12 +328,10 @@ static void test_tiny_acks(void)
     struct timespec a, b;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     const uint64_t acks = 20000;
-    pthread_mutex_lock(&p->mu);
-    uint64_t end = p->ctl.rx_offset + acks * (HW_FRAME_HEAD + 8);
-    pthread_mutex_unlock(&p->mu);
+    uint64_t end = LOCKED(p, p->ctl.rx_offset) + acks * (HW_FRAME_HEAD + 8);
     for (uint64_t i = 0; i < acks; i++)
         frame(&e, HW_F_ACK, 0, i, matched, 8);
-    ok(SOON_SO(p->ctl.rx_offset >= end), "its acknowledgements are taken in");
+    ok(SOON_SO(LOCKED(p, p->ctl.rx_offset) >= end), "its acknowledgements are taken in");
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
     long ms = (b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000;
     ok(got > 1000000 && hawser_peer_state(p) == 0, "a peer with a long backlog");
@@ -370,7 +377,7 @@ static void test_sent_elsewhere(void)
     socklen_t len = sizeof(a);
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    pthread_t t;
+    pthread_t t = 0;
     hawser *h = NULL;
     hawser_peer *p;
     if (!ok(bind(l, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(l, 4) == 0 &&
@@ -413,7 +420,7 @@ static void test_fork(void)
     hawser *h = open_server(NULL, &e.port);
     hawser_peer *p = meet(h, &e, 1);
     int ch = shake(&e, HW_BOOT_DATA, 0, 1), hold[2], status;
-    ok(ch >= 0 && SOON_SO(p->chans[0].state == HW_CH_UP), "a channel");
+    ok(ch >= 0 && SOON_SO(LOCKED(p, p->chans[0].state == HW_CH_UP)), "a channel");
     if (pipe(hold))
         exit(1);
     pid_t child = fork();
