@@ -452,7 +452,7 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
 {
     struct lab l;
     struct hw_rtnl_link link;
-    unsigned k;
+    unsigned k = 0;
     char eth[IFNAMSIZ];
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)
@@ -469,7 +469,7 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
 {
     struct lab l;
     struct hw_rtnl_link link, far;
-    unsigned k;
+    unsigned k = 0;
     char eth[IFNAMSIZ], port[IFNAMSIZ];
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)

@@ -161,7 +161,7 @@ static int post(hawser_peer *p, enum hw_op_type type, const struct hawser_vec *v
                 hawser_op **out)
 {
     struct hawser_op_options o;
-    struct hawser_op *op;
+    struct hawser_op *op = NULL;
     *out = NULL;
     int rc = read_options(opts, &o);
     if (rc)
@@ -309,7 +309,7 @@ int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const s
 int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts, hawser_op **out)
 {
     struct hawser_op_options o;
-    struct hawser_op *op;
+    struct hawser_op *op = NULL;
     *out = NULL;
     int rc = read_options(opts, &o);
     if (rc)

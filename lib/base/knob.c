@@ -196,7 +196,7 @@ static int set(struct hw_knobs *k, const struct knob *d, const char *as, const c
 int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
 {
     const struct knob *d = name ? find(name) : NULL;
-    char as[48];
+    char as[80];
 
     if (!d)
         return unknown(SHOW(name));

@@ -133,6 +133,8 @@ void hw_chan_establish(struct hw_chan *c)
     if (rc == -EAGAIN)
         return;
     pthread_mutex_lock(&p->mu);
+    if (rc == 0 && c->kill)
+        rc = hw_fail(-ECONNRESET, "the peer has given it up");
     if (rc == 0) {
         c->connect_rc = 0;
         now_up(c);
@@ -260,8 +262,12 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
 
 void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
 {
-    if (gen != c->gen)
+    if (gen != c->gen) {
+        /* A client leaves a generation that was up only after the server's last word: so this one never was, here. */
+        if (c->peer->client && gen < c->gen)
+            send_down(c, gen, 0);
         return;
+    }
     if (c->state == HW_CH_UP || (c->state == HW_CH_DRAIN && !c->down_seen)) {
         c->down_seen = true;
         c->down_count = HW_MIN(count, c->tx_seq);
@@ -273,7 +279,12 @@ void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
             hw_lane_queue(c->lane);
         }
     } else if (!c->was_up) {
-        /* it was up for the peer only */
+        /* it was up for the peer only, and must not come up here any more: this is the last word on it */
+        if (c->state == HW_CH_CONNECTING) {
+            c->kill = true;
+            atomic_store(&c->lane->scan, true);
+            hw_lane_queue(c->lane);
+        }
         send_down(c, gen, 0);
     }
 }
