@@ -173,7 +173,7 @@ struct hawser_op {
     uint64_t remote_id;  /* RECV of a large message: the peer's operation */
     bool in_txq;         /* `queue` is in txq or txq_small */
     bool rts;            /* SEND: announced by RTS, goes over the channels */
-    bool bound;          /* RECV: matched to remote_id; SEND: CTS seen */
+    bool bound;          /* RECV: matched to remote_id; SEND: CTS seen; SERVE: its list is complete */
     uint64_t seq;        /* inline SEND: which of our messages; WRITE, NOTIFY: control offset that acknowledges it */
     size_t cut_vec;      /* next byte to cut */
     uint64_t cut_off, cut_total;

@@ -81,6 +81,10 @@ static void on_read(struct hawser_peer *p, const struct hw_frame *f)
 {
     struct hawser_op *op = served_by_id(p, f->id);
     int rc = 0;
+    if (op && op->bound) { /* it may be in the queue to be sent: not to be put there twice, nor to grow */
+        violation(p, "a read's number was used again while it was under way");
+        return;
+    }
     if (!op) {
         if (p->nserved >= p->h->k.max_ops)
             rc = hw_fail(-EAGAIN, "too many reads under way (knob max_ops)");
@@ -106,6 +110,7 @@ static void on_read(struct hawser_peer *p, const struct hw_frame *f)
     }
     if (f->flags & HW_FF_MORE)
         return;
+    op->bound = true;
     if (op->failing || op->nvecs == 0)
         hw_op_complete(op, 0, NULL);
     else if (atomic_load(&op->length) <= p->h->k.inline_max && op->nvecs <= 16 && hw_ctl_backlog(p) < 256 * 1024)
