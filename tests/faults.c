@@ -66,8 +66,8 @@ size_t f_rss(void)
     size_t kb = 0;
     FILE *f = fopen("/proc/self/status", "re");
     while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "VmRSS: %zu", &kb) == 1)
-            break;
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            kb = strtoul(line + 6, NULL, 10);
     if (f)
         fclose(f);
     return kb * 1024;
@@ -339,7 +339,7 @@ static bool session_run(struct server *v, struct session *s, unsigned *lost)
     struct msg m;
     size_t len;
     int rc;
-    while ((rc = hawser_notification(s->p, &m, sizeof(m), &len)) == 0 && len == sizeof(m))
+    while (hawser_notification(s->p, &m, sizeof(m), &len) == 0 && len == sizeof(m))
         command(v, s, &m);
     if (s->recv && (rc = hawser_test(s->recv)) != -EAGAIN) {
         struct msg r = {.what = REPLY_RECV, .rc = rc};

@@ -66,10 +66,10 @@ struct f_client {
     uint8_t *raw, *buf; /* with guards; without */
     hawser_mem *mem;
     struct hawser_region region;
-    bool poisoned;
     atomic_int *phase; /* may be NULL */
     atomic_ullong *moved;
     int timeout_ms; /* of each operation; 0: 30 s */
+    bool poisoned;
 };
 
 /* Connects, gets the region. -errno with hawser_error(). Whatever it returns, end it by f_close(). */

@@ -131,7 +131,7 @@ static int node_main(int argc, char **argv)
     size_t size = sizeof(*sh);
     if (argc < 4)
         return 2;
-    sh_fd = atoi(argv[2]);
+    sh_fd = (int)strtol(argv[2], NULL, 10);
     sh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, sh_fd, 0);
     close(sh_fd);
     if (sh == MAP_FAILED)
@@ -283,9 +283,8 @@ static bool has_grown(void *arg)
 /* ---- scenarios -------------------------------------------------------------------------------------------------- */
 
 struct fault {
-    const char *what;
+    const char *what, *node;
     unsigned mask;
-    const char *node;
     unsigned down_ms; /* 0: not back before the transfer is through */
     bool never;       /* nor after it */
     unsigned ops;     /* bit per enum f_op in the short run */
@@ -296,15 +295,15 @@ struct fault {
 #define S 4u
 
 static const struct fault faults[] = {
-    {"one NIC of four", 1u << 1, "a", 0, false, W | R | S},
-    {"one NIC of four at the server", 1u << 2, "b", 0, false, W | R},
-    {"the control connection's NIC", 1u << 0, "a", 0, false, W | S},
-    {"the control connection's NIC at the server", 1u << 0, "b", 0, false, W | R},
-    {"three NICs of four", 7u, "a", 0, false, W | R},
-    {"three NICs of four at the server", 14u, "b", 0, false, S},
-    {"all NICs for a second", ALL, "a", 1000, false, W | R | S},
-    {"all NICs for a second at the server", ALL, "b", 1000, false, W},
-    {"one NIC for good", 1u << 3, "a", 0, true, R | S},
+    {"one NIC of four", "a", 1u << 1, 0, false, W | R | S},
+    {"one NIC of four at the server", "b", 1u << 2, 0, false, W | R},
+    {"the control connection's NIC", "a", 1u << 0, 0, false, W | S},
+    {"the control connection's NIC at the server", "b", 1u << 0, 0, false, W | R},
+    {"three NICs of four", "a", 7u, 0, false, W | R},
+    {"three NICs of four at the server", "b", 14u, 0, false, S},
+    {"all NICs for a second", "a", ALL, 1000, false, W | R | S},
+    {"all NICs for a second at the server", "b", ALL, 1000, false, W},
+    {"one NIC for good", "a", 1u << 3, 0, true, R | S},
 };
 
 static uint64_t base_ns; /* of a transfer without a fault */

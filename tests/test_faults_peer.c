@@ -485,8 +485,7 @@ static void stopped(const struct stop_case *t)
     ok(stop_server(&sh->sv2, server) && stop_server(&sh->sv, other), "the servers end well");
 }
 
-/* ---- idle; connections ---------------------------------------------------------------------------------------------
- */
+/* ---- idle; connections ----------------------------------------------------------------------------- */
 
 /* The sockets of this process's connections to port, by their inodes, as one number. */
 static uint64_t connections(uint16_t port, unsigned *n)
@@ -496,13 +495,16 @@ static uint64_t connections(uint16_t port, unsigned *n)
     FILE *f = fopen("/proc/self/net/tcp", "re");
     *n = 0;
     while (f && fgets(line, sizeof(line), f)) {
-        unsigned lport, rport, state;
-        unsigned long inode;
-        if (sscanf(line, " %*d: %*8x:%x %*8x:%x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &lport, &rport, &state, &inode) ==
-                4 &&
-            rport == port && state == 1) {
+        /* Documentation/networking/proc_net_tcp.rst: slot, local, remote, state, queues, timer, retransmissions, user,
+         * timeout, inode */
+        char *word[10] = {0}, *rest = line;
+        size_t k = 0;
+        while (k < HW_ARRAY_LEN(word) && (word[k] = strtok_r(rest, " ", &rest)))
+            k++;
+        char *colon = k == HW_ARRAY_LEN(word) ? strchr(word[2], ':') : NULL;
+        if (colon && strtoul(colon + 1, NULL, 16) == port && strcmp(word[3], "01") == 0) { /* TCP_ESTABLISHED */
             ++*n;
-            sum += inode * 0x9e3779b97f4a7c15ull + lport;
+            sum += strtoul(word[9], NULL, 10) * 0x9e3779b97f4a7c15ull;
         }
     }
     if (f)
