@@ -34,6 +34,7 @@ static void many_peers(void)
     }
     for (int i = 0; i < MANY; i++) {
         bad += ph_finish(op[i]) != 0;
+        ph_see(in[i]);
         bad += hw_pattern_check(t.p + i * 100000, 100000, (uint64_t)i % 2, 0, NULL) != 0;
     }
     is_int(bad, 0, "50 peers of two clients write to one server at once");
@@ -83,6 +84,7 @@ static void self(uint32_t flags)
         struct ph_buf m = ph_buf(h, 3 << 20, 0, 0, NULL), t = ph_buf(h, 3 << 20, 0, HAWSER_REMOTE_WRITE, in);
         hw_pattern_fill(m.p, m.len, 1, 0);
         is_rc(ph_one(hawser_write, out, &m, 0, m.len, &t.region, 0), 0, "and writes to itself");
+        ph_see(in);
         ok(hw_pattern_check(t.p, t.len, 1, 0, NULL) == 0, "the right bytes");
         hawser_op *r;
         struct hawser_vec v = {.mem = t.mem, .length = 100};
@@ -114,11 +116,17 @@ static void *wait_thread(void *arg)
     return NULL;
 }
 
-/* Everything pending at once: writes and reads, large sends nobody receives, receives nobody sends to. */
+/* m: to send from, and behind its middle to receive into. Everything pending at once: writes and reads, large sends
+ * nobody receives, receives nobody sends to. */
 static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_op **op)
 {
     for (int i = 0; i < PENDING; i++) {
-        struct hawser_vec v = {.mem = m->mem, .length = i % 2 ? 100 : m->len, .region = &t->region};
+        uint64_t half = m->len / 2;
+        struct hawser_vec v = {.mem = m->mem, .length = i % 2 ? 100 : half, .region = &t->region};
+        if (i % 4 == 3 || i % 8 == 0)
+            v.offset = half;
+        if (i % 8 == 4)
+            v.remote_offset = half;
         switch (i % 4) {
         case 0:
             must(i % 8 ? hawser_write(p->ab, &v, 1, NULL, &op[i]) : hawser_read(p->ab, &v, 1, NULL, &op[i]));
@@ -141,7 +149,7 @@ static void closing(enum how how, bool with_waiters, uint32_t flags)
                                        "hawser_close() there"};
     step(name[how]);
     struct pair p = ph_pair(flags, NULL, 0, NULL);
-    struct ph_buf m = ph_buf(p.a, 24 << 20, 0, 0, NULL), t = ph_buf(p.b, 24 << 20, 0, 3, NULL);
+    struct ph_buf m = ph_buf(p.a, 48 << 20, 0, 0, NULL), t = ph_buf(p.b, 48 << 20, 0, 3, NULL);
     hawser_op *op[PENDING];
     struct waiter w[3];
     pthread_t th[3];

@@ -300,6 +300,7 @@ static void notifications(void)
         wrong += take(pr.ba, &word, sizeof(word), &len) != 0 || word != i || len != sizeof(i);
         late += hw_pattern_check(b.p, k, i, 0, NULL) != 0;
         wrong += ph_finish(op) != 0;
+        ph_see(pr.ba);
     }
     ok(late == 0 && wrong == 0, "100 writes: the data is there when the notification is (%d late, %d wrong)", late,
        wrong);

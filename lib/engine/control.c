@@ -265,7 +265,9 @@ static void close_control(struct hawser_peer *p)
     hw_loop_forget(p->home, c->fd);
     if (p->said_bye) { /* in order: the BYE is still on its way */
         /* closed with bytes unread, the kernel would send a reset after it, which may overtake (tcp_close()) */
-        for (int i = 0; i < RX_TURN && recv(c->fd, NULL, 1u << 20, MSG_DONTWAIT | MSG_TRUNC) > 0; i++)
+        for (int i = 0; i < RX_TURN &&
+                        syscall(SYS_recvfrom, c->fd, NULL, (size_t)1 << 20, MSG_DONTWAIT | MSG_TRUNC, NULL, NULL) > 0;
+             i++)
             ;
         hw_close(&c->fd);
     } else {
@@ -322,7 +324,7 @@ void hw_ctl_service(struct hawser_peer *p)
         hw_ctl_recv(p, false);
     pthread_mutex_lock(&p->mu);
     bool dead = atomic_load(&p->state) < 0;
-    if (c->broken || (dead && c->fd >= 0)) {
+    if (broken || (dead && c->fd >= 0)) { /* broken only now: the lane was queued for it again */
         if (!dead)
             hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: the control connection is lost: %s", p->name, c->why);
         close_control(p);

@@ -227,7 +227,7 @@ struct hw_chan {
     uint32_t new_gen;
 
     /* under peer->mu */
-    enum hw_chan_state state;
+    atomic_int state; /* enum hw_chan_state; its loop looks without the lock, others end DRAIN */
     uint32_t gen;
     bool kill;   /* the peer, or an abort, wants it dead */
     bool was_up; /* in this generation */
