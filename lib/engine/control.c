@@ -19,7 +19,10 @@
 #define TX_HARD_MAX (16u << 20)
 #define RX_CAP      (2 * HW_FRAME_MAX)
 #define ACK_LAZY    (32 * 1024) /* taken in and not acknowledged, where nobody waits for it */
-#define RX_TURN     16
+/* A killed process can leave nothing but resets. So can a client that gave up every connection while all its NICs were
+ * down, but it comes back within this. */
+#define RESET_GRACE_MS 2000
+#define RX_TURN        16
 
 size_t hw_ctl_backlog(const struct hawser_peer *p)
 {
@@ -106,6 +109,7 @@ void hw_ctl_flush(struct hawser_peer *p)
         } else if (errno != EINTR) {
             if (errno == EPIPE) /* not a bare reset: a FIN came before it (net/ipv4/tcp_input.c, tcp_reset()) */
                 p->remote_gone = true;
+            c->was_reset = n < 0 && errno == ECONNRESET;
             hw_ctl_break(p, "sending: %s", strerror(errno));
             return;
         }
@@ -199,6 +203,7 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
         if (n <= 0) {
             if (n == 0 && !c->broken) /* else sending has eaten the error that would stand here */
                 p->remote_gone = true;
+            c->was_reset = n < 0 && errno == ECONNRESET;
             hw_ctl_break(p, n == 0 ? "the peer closed it" : "receiving: %s", strerror(errno));
             pthread_mutex_unlock(&p->mu);
             c->rd = false;
@@ -298,6 +303,7 @@ int hw_ctl_install(struct hawser_peer *p, int fd, uint64_t peer_rx_offset)
     if (acked(p, peer_rx_offset))
         return -EPROTO;
     c->fd = fd;
+    c->was_reset = false;
     c->ending = false;
     c->ack_owed = true;
     len = sizeof(c->local);
@@ -493,6 +499,8 @@ void hw_ctl_tick(struct hawser_peer *p, uint64_t now)
     uint64_t down_ms = now > c->down_since ? (now - c->down_since) / HW_MS : 0;
     if (p->remote_gone && !any_up && down_ms >= HW_TICK_MS)
         hw_peer_fail(p, -ECONNRESET, "the peer's process is gone: it closed its connections without a word");
+    else if (c->was_reset && !p->client && !any_up && down_ms >= RESET_GRACE_MS)
+        hw_peer_fail(p, -ECONNRESET, "the peer's process is gone: its side of every connection was reset");
     else if (down_ms >= k->peer_timeout_ms)
         hw_peer_fail(p, -ETIMEDOUT, "no path to the peer for %llu ms (knob peer_timeout_ms); the last trouble: %s",
                      (unsigned long long)down_ms, c->why);

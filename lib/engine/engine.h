@@ -289,6 +289,7 @@ struct hw_control {
     /* under peer->mu */
     int fd;              /* -1: down */
     bool blocked;        /* the socket's send buffer is full */
+    bool was_reset;      /* ended by a reset from the other side */
     bool broken;         /* the home loop must close it */
     char why[128];       /* why it broke */
     uint64_t down_since; /* hw_now(), while down */
