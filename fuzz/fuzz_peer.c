@@ -100,7 +100,10 @@ static void tcp_pair(int *ours, int *theirs)
     int one = 1;
     (void)setsockopt(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
     FUZZ_CHECK(bind(fd, (struct sockaddr *)&src, sizeof(src)) == 0);
-    FUZZ_CHECK(connect(fd, &where.sa, sizeof(where.in)) == 0);
+    if (connect(fd, &where.sa, sizeof(where.in))) {
+        perror("connecting over the loopback"); /* the machine's trouble, not the library's */
+        exit(1);
+    }
     *theirs = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     FUZZ_CHECK(*theirs >= 0);
     *ours = fd;
