@@ -261,8 +261,9 @@ void hw_chan_attach(struct hw_chan *c);                                  /* take
 void hw_chan_confirmed(struct hw_chan *c, uint64_t count);               /* any thread */
 void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count); /* any thread */
 bool hw_chan_recv(struct hw_chan *c);                                    /* without peer->mu; true if more is left */
-bool hw_chan_send(struct hw_chan *c);      /* without peer->mu; true if more could be done */
-void hw_chan_establish(struct hw_chan *c); /* without peer->mu */
+bool hw_chan_send(struct hw_chan *c);            /* without peer->mu; true if more could be done */
+void hw_chan_confirm_claimed(struct hw_chan *c); /* see channel.c */
+void hw_chan_establish(struct hw_chan *c);       /* without peer->mu */
 
 /* ---- control connection -------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static unsigned prefix_of(const struct sockaddr *mask)
@@ -76,6 +77,14 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a)
     if (memcmp(x, y, bits / 8) != 0)
         return false;
     return bits % 8 == 0 || ((x[bits / 8] ^ y[bits / 8]) >> (8 - bits % 8)) == 0;
+}
+
+bool hw_nic_is_down(int fd, const char *name)
+{
+    struct ifreq r;
+    memset(&r, 0, sizeof(r));
+    snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+    return ioctl(fd, SIOCGIFFLAGS, &r) == 0 && (r.ifr_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING);
 }
 
 int hw_nic_cpus(const char *name, cpu_set_t *out)

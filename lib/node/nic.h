@@ -31,6 +31,10 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 /* Is a in n's subnet? False across families. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 
+/* Has NIC name, by name, lost its carrier or been set down? fd: any socket of its network namespace. False where it is
+ * not known by that name. */
+bool hw_nic_is_down(int fd, const char *name);
+
 /* The CPUs near NIC name (sysfs local_cpulist), cut to those this process may use. -ENOENT where the machine does not
  * say (virtual devices, one NUMA node): then nothing is worth pinning. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
