@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE_BACKLOG (256 * 1024) /* control bytes waiting above which data goes by the channels */
-#define FRAME_BACKLOG  (4u << 20)   /* and above which new requests are turned away */
-#define INLINE_VECS    16           /* a scattered small write is one frame a descriptor */
+#define INLINE_BACKLOG (256ul * 1024) /* control bytes waiting above which data goes by the channels */
+#define FRAME_BACKLOG  (4u << 20)     /* and above which new requests are turned away */
+#define INLINE_VECS    16             /* a scattered small write is one frame a descriptor */
 
 static int read_options(const struct hawser_op_options *in, struct hawser_op_options *o)
 {
@@ -69,7 +69,8 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
     struct hawser_op *op = malloc(sizeof(*op));
     if (!op)
         return hw_fail(-ENOMEM, "no memory for an operation");
-    memset(op, 0, sizeof(*op)); /* not calloc(): glibc's goes past the thread's cache, twice the time of all else here */
+    memset(op, 0,
+           sizeof(*op)); /* not calloc(): glibc's goes past the thread's cache, twice the time of all else here */
     op->vecs = n <= 1 ? &op->one_vec : calloc(n, sizeof(*op->vecs));
     if (o->notify)
         op->notify = malloc(HW_MAX(o->notify_len, (size_t)1));

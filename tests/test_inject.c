@@ -189,7 +189,7 @@ static bool bend(int fd, bool sends)
         err = EINTR;
     else if (sends && roll < (at += atomic_load(&io.starve)))
         err = roll & 1 ? ENOBUFS : ENOMEM;
-    else if (roll < (at += atomic_load(&io.again)))
+    else if (roll < at + atomic_load(&io.again))
         err = EAGAIN;
     if (!err)
         return false;

@@ -43,7 +43,9 @@ static inline void hw_list_remove(struct hw_list *n)
 #define hw_list_first(head, type, member) (hw_list_empty(head) ? NULL : hw_container_of((head)->next, type, member))
 
 /* it may be removed (and freed) in the body. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): it and tmp are declared here */
 #define hw_list_each(it, tmp, head) \
     for (struct hw_list *it = (head)->next, *tmp = it->next; it != (head); it = tmp, tmp = it->next)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

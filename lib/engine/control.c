@@ -17,8 +17,8 @@
 
 #define TX_MIN      4096
 #define TX_HARD_MAX (16u << 20)
-#define RX_CAP      (2 * HW_FRAME_MAX)
-#define ACK_LAZY    (32 * 1024) /* taken in and not acknowledged, where nobody waits for it */
+#define RX_CAP      (2ul * HW_FRAME_MAX)
+#define ACK_LAZY    (32ul * 1024) /* taken in and not acknowledged, where nobody waits for it */
 /* A killed process can leave nothing but resets. So can a client that gave up every connection while all its NICs were
  * down, but it comes back within this. */
 #define RESET_GRACE_MS 2000
@@ -438,7 +438,7 @@ static void reconnect(struct hawser_peer *p)
     union hw_addr to = c->remote;
     unsigned way = nth_way(p, c->candidate);
     if (way) {
-        struct hw_chan *ch = &p->chans[(way - 1) * (atomic_load(&p->nchans) / p->npairs)];
+        struct hw_chan *ch = &p->chans[(size_t)(way - 1) * (atomic_load(&p->nchans) / p->npairs)];
         nic = &ch->nic;
         if (hw_tcp_handle_addr(ch->handle, ch->handle_len, &to))
             to = c->remote;

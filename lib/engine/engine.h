@@ -341,7 +341,7 @@ struct hw_note {
 
 /* Descriptors of reads that are served to one peer at a time: 64 MB of them. A list's end may never come, so that only
  * a bound on all of them is one on the memory. */
-#define HW_SERVED_VECS (16 * HAWSER_MAX_VECS)
+#define HW_SERVED_VECS (16ul * HAWSER_MAX_VECS)
 
 struct hw_hash {    /* operations by id */
     bool by_remote; /* by remote_id instead */

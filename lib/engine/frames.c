@@ -42,7 +42,7 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
     if (op->nvecs + n > HAWSER_MAX_VECS)
         return hw_fail(-E2BIG, "a read of more than %d descriptors", HAWSER_MAX_VECS);
     if (p->served_vecs + n > HW_SERVED_VECS)
-        return hw_fail(-EAGAIN, "reads of more than %d descriptors under way", HW_SERVED_VECS);
+        return hw_fail(-EAGAIN, "reads of more than %lu descriptors under way", HW_SERVED_VECS);
     struct hw_vec *v = realloc(op->vecs, (op->nvecs + n) * sizeof(*v)); /* never one_vec: see on_read() */
     if (!v)
         return hw_fail(-ENOMEM, "no memory to serve a read of %zu descriptors", op->nvecs + n);
@@ -113,7 +113,7 @@ static void on_read(struct hawser_peer *p, const struct hw_frame *f)
     op->bound = true;
     if (op->failing || op->nvecs == 0)
         hw_op_complete(op, 0, NULL);
-    else if (atomic_load(&op->length) <= p->h->k.inline_max && op->nvecs <= 16 && hw_ctl_backlog(p) < 256 * 1024)
+    else if (atomic_load(&op->length) <= p->h->k.inline_max && op->nvecs <= 16 && hw_ctl_backlog(p) < 256ul * 1024)
         serve_inline(p, op);
     else
         hw_op_queue_tx(op);

@@ -2,7 +2,7 @@
 /* Lanes: a peer's share of one loop, its channels and, on its home loop, the control connection. One turn at a time. */
 #include "engine/engine.h"
 
-#define CONFIRM_BACKLOG (256 * 1024) /* control bytes waiting above which confirmations do too */
+#define CONFIRM_BACKLOG (256ul * 1024) /* control bytes waiting above which confirmations do too */
 
 /* Under peer->mu: tells the peer what arrived on this lane's channels. */
 static void confirm(struct hw_lane *lane)

@@ -12,7 +12,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     if (!p)
         return NULL;
     p->lanes = calloc(h->nloops, sizeof(*p->lanes));
-    p->ctl.rx = malloc(2 * HW_FRAME_MAX);
+    p->ctl.rx = malloc(2ul * HW_FRAME_MAX);
     if (!p->lanes || !p->ctl.rx) {
         free(p->lanes);
         free(p->ctl.rx);

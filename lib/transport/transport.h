@@ -78,8 +78,8 @@ struct hw_transport {
     uint64_t (*sent)(struct hw_conn *c);
 
     /* Moves bytes in. HW_RX_HEADER with *header, HW_RX_DONE, -EAGAIN, or -errno; -EPIPE is the
-     * orderly end of the stream: as hawser itself never ends one so without a BYE, the process at the other end is gone.
-     * *moved is increased by the payload bytes taken in. */
+     * orderly end of the stream: as hawser itself never ends one so without a BYE, the process at the other end is
+     * gone. *moved is increased by the payload bytes taken in. */
     int (*test_recv)(struct hw_conn *c, const uint8_t **header, uint64_t *moved);
 
     /* Where the next len bytes of the payload go; NULL: nowhere. more: the payload goes on after them, and HW_RX_DONE
