@@ -136,7 +136,7 @@ const char *hw_refusal_text(unsigned refusal);
 
 #define HW_FRAME_MAGIC 0x5748u
 #define HW_FRAME_HEAD  16
-#define HW_FRAME_MAX   (40 * 1024) /* header and body */
+#define HW_FRAME_MAX   (40ul * 1024) /* header and body */
 #define HW_INLINE_MAX  (16 * 1024)
 
 enum hw_frame_type {
