@@ -259,7 +259,7 @@ static size_t setup_body(struct game *g, uint8_t *out)
 
 static void play_frame(struct game *g)
 {
-    static uint8_t body[HW_FRAME_MAX + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX];
+    static uint8_t body[HW_FRAME_MAX + (size_t)HW_SETUP_MAX * HW_SETUP_ENTRY_MAX];
     uint8_t type = u8(g), flags = 0;
     size_t n = 0, data;
     uint64_t id = number(g, 0);

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 2000
 #define TURN_BYTES     (4u << 20) /* moved in one turn before others have theirs */
 #define CHUNK_COST     4096       /* what a chunk counts for besides: a peer may send ones of one byte */
@@ -36,7 +35,7 @@ int hw_chan_init(struct hw_chan *c, struct hawser_peer *p, uint32_t index)
     c->index = c->st.index = index;
     c->src.ready = chan_ready;
     c->new_fd = -1;
-    c->backoff_ms = BACKOFF_MIN_MS;
+    c->backoff_ms = HW_BACKOFF_MIN_MS;
     c->window = (uint32_t)HW_MIN(p->h->k.window, (uint64_t)p->h->tp->caps.max_window);
     c->win = calloc(c->window, sizeof(*c->win));
     return c->win ? 0 : hw_fail(-ENOMEM, "no memory for a channel's window");
@@ -88,7 +87,7 @@ static void now_up(struct hw_chan *c)
     c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
     c->rate = 0;
     atomic_store(&c->early, false);
-    c->backoff_ms = BACKOFF_MIN_MS;
+    c->backoff_ms = HW_BACKOFF_MIN_MS;
     c->st.up = 1;
     p->h->tp->ends(c->conn, &local, &remote);
     hw_addr_text(&local, c->st.local, sizeof(c->st.local));

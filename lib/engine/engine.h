@@ -23,9 +23,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HW_TICK_MS    50 /* how often deadlines, stalls and reconnects are looked at while anything is under way */
-#define HW_LOOPS_MAX  64
-#define HW_HANDSHAKES 256 /* half-open connections a listener holds; the next wait in the kernel's queue */
+#define HW_TICK_MS        50 /* how often deadlines, stalls and reconnects are looked at while anything is under way */
+#define HW_LOOPS_MAX      64
+#define HW_BACKOFF_MIN_MS 100 /* before a channel's first attempt to reconnect */
+#define HW_HANDSHAKES     256 /* half-open connections a listener holds; the next wait in the kernel's queue */
 
 /* ---- loop.c ------------------------------------------------------------------------------------ */
 

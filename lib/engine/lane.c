@@ -112,7 +112,11 @@ bool hw_lane_tick(struct hw_lane *lane, uint64_t now)
             busy = true;
         } else if (c->state == HW_CH_DOWN && p->client && alive && p->setup_acked && p->ctl.fd >= 0 &&
                    now >= c->retry_at) {
-            hw_chan_connect(c);
+            /* while its NIC is down there is no point in trying, once it is up again none in waiting */
+            if (hw_nic_is_down(p->ctl.fd, c->nic.name))
+                c->backoff_ms = HW_BACKOFF_MIN_MS;
+            else
+                hw_chan_connect(c);
         }
         if (c->conn) /* a shortage of kernel memory gives no event when it is over: look again */
             c->wr = c->rd = true;
