@@ -529,7 +529,22 @@ int main(int argc, char **argv)
             return tap_done();
         }
     }
-    if (access(self, X_OK) < 0) {
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+#ifdef UNDER_TSAN
+    /* unshare(2): CLONE_NEWUSER is EINVAL in a process with threads, and ThreadSanitizer gives every process one */
+    bool threads = true;
+#else
+    bool threads = false;
+#endif
+    if (threads) {
+        tap_skip("the suite as an unprivileged user", "ThreadSanitizer's own thread forbids a user namespace");
+    } else if (access(self, X_OK) < 0) {
         tap_skip("the suite as an unprivileged user", "nobody may not run this program where it lies");
     } else if (possible()) {
         diag("as user %u", (unsigned)geteuid());
