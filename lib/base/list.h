@@ -27,11 +27,6 @@ static inline void hw_list_append(struct hw_list *head, struct hw_list *n)
     head->prev = n;
 }
 
-static inline void hw_list_prepend(struct hw_list *head, struct hw_list *n)
-{
-    hw_list_append(head->next, n);
-}
-
 /* Safe on an unlinked (initialised) node. */
 static inline void hw_list_remove(struct hw_list *n)
 {

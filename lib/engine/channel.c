@@ -258,6 +258,14 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     hw_loop_want_tick(c->lane->loop);
 }
 
+/* Its driver is to close it. */
+static void ask_to_kill(struct hw_chan *c)
+{
+    c->kill = true;
+    atomic_store(&c->lane->scan, true);
+    hw_lane_queue(c->lane);
+}
+
 void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
 {
     if (gen != c->gen) {
@@ -272,17 +280,12 @@ void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count)
         if (c->state == HW_CH_DRAIN) {
             settle(c);
         } else {
-            c->kill = true;
-            atomic_store(&c->lane->scan, true);
-            hw_lane_queue(c->lane);
+            ask_to_kill(c);
         }
     } else if (!c->was_up) {
         /* it was up for the peer only, and must not come up here any more: this is the last word on it */
-        if (c->state == HW_CH_CONNECTING) {
-            c->kill = true;
-            atomic_store(&c->lane->scan, true);
-            hw_lane_queue(c->lane);
-        }
+        if (c->state == HW_CH_CONNECTING)
+            ask_to_kill(c);
         send_down(c, gen, 0);
     }
 }

@@ -72,8 +72,7 @@ static int resolve(const char *host, uint16_t port, union hw_addr *out, size_t m
 }
 
 /* The session's first connection, in the caller's thread. Returns the descriptor. */
-static int first_connection(struct hawser_peer *p, const union hw_addr *to, const struct hw_nic *nic, uint64_t deadline,
-                            struct hw_hs *hs)
+static int first_connection(struct hawser_peer *p, const union hw_addr *to, uint64_t deadline, struct hw_hs *hs)
 {
     struct hawser *h = p->h;
     char text[HAWSER_ADDR_TEXT + 8];
@@ -84,7 +83,7 @@ static int first_connection(struct hawser_peer *p, const union hw_addr *to, cons
             "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "
             "unprotected connection (--insecure)",
             text);
-    int fd = hw_sock_connect(nic, to, &h->k);
+    int fd = hw_sock_connect(NULL, to, &h->k);
     if (fd < 0)
         return fd;
     struct hw_hello hello = {.kind = HW_BOOT_CONTROL, .keyed = h->keyed};
@@ -181,7 +180,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     int fd = -1;
     for (int i = 0; i < n && fd < 0; i++) {
         hw_addr_text(&to[i], p->name, sizeof(p->name));
-        fd = first_connection(p, &to[i], NULL, deadline, hs);
+        fd = first_connection(p, &to[i], deadline, hs);
     }
     if (fd < 0) {
         free(hs);

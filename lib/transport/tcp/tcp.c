@@ -39,8 +39,7 @@ struct hw_conn {
     uint32_t in_pipe; /* bytes */
     bool splice;
     const struct hw_knobs *knobs; /* the context's */
-    bool client;
-    struct hw_hs *hs; /* while establishing */
+    struct hw_hs *hs;             /* while establishing */
 
     /* Send ring: [released, fill) may still be read by the kernel, [fill, posted) waits. */
     uint64_t posted, fill, released;
@@ -138,7 +137,6 @@ static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, co
             hw_close(&fd);
         return hw_fail(-ENOMEM, "no memory for a connection");
     }
-    c->client = true;
     c->hs = hs;
     struct hw_hello hello = {.kind = HW_BOOT_DATA,
                              .keyed = ident->keyed,
