@@ -100,11 +100,17 @@ static void tcp_pair(int *ours, int *theirs)
     int one = 1;
     (void)setsockopt(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
     FUZZ_CHECK(bind(fd, (struct sockaddr *)&src, sizeof(src)) == 0);
-    if (connect(fd, &where.sa, sizeof(where.in))) {
+    while (connect(fd, &where.sa, sizeof(where.in))) {
+        if (errno == EINTR) /* libFuzzer's clock; nothing was sent yet, or the next call says EISCONN */
+            continue;
+        if (errno == EISCONN)
+            break;
         perror("connecting over the loopback"); /* the machine's trouble, not the library's */
         exit(1);
     }
-    *theirs = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    do
+        *theirs = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    while (*theirs < 0 && errno == EINTR);
     FUZZ_CHECK(*theirs >= 0);
     *ours = fd;
 }
