@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/sysfs.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_ENTRIES 65536 /* of one directory: more is not a sysfs */
+
+/* Makes the path, or returns from the caller with -ENAMETOOLONG. */
+#define MAKE_PATH(path, fmt)                                                                  \
+    do {                                                                                      \
+        va_list ap_;                                                                          \
+        va_start(ap_, fmt);                                                                   \
+        int n_ = vsnprintf(path, sizeof(path), fmt, ap_);                                     \
+        va_end(ap_);                                                                          \
+        if (n_ < 0 || (size_t)n_ >= sizeof(path))                                             \
+            return hw_fail(-ENAMETOOLONG, "%.80s...: the path is too long to be read", path); \
+    } while (0)
+
+int hw_root_open(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? hw_fail(-errno, "%s: cannot be the root of a machine's files: %s", dir, strerror(errno)) : fd;
+}
+
+static bool is_slash(int root)
+{
+    struct stat a, b;
+    return fstat(root, &a) == 0 && stat("/", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Opens path within root; a descriptor or -errno, without text. */
+static int open_in(int root, const char *path, int flags)
+{
+    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
+    int fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+    /* before Linux 5.6, and in sandboxes that do not know the call: the same in "/" without it */
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_slash(root))
+        fd = openat(root, *path ? path : ".", flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int open_failed(int rc, const char *path)
+{
+    if (rc == -ENOSYS)
+        return hw_fail(rc, "%s: reading a snapshot needs openat2(), Linux 5.6 or later", path);
+    return hw_fail(rc, "%s: %s", path, strerror(-rc));
+}
+
+static int read_text(int root, const char *path, char *buf, size_t cap)
+{
+    int fd = open_in(root, path, O_RDONLY | O_NONBLOCK); /* a FIFO in a snapshot does not hang us */
+    if (fd < 0)
+        return open_failed(fd, path);
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        hw_close(&fd);
+        return hw_fail(-EINVAL, "%s: not a plain file", path);
+    }
+    size_t n = 0;
+    int rc = 0;
+    while (n < cap) {
+        ssize_t got = read(fd, buf + n, cap - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    hw_close(&fd);
+    if (rc < 0)
+        return rc;
+    if (n == cap)
+        return hw_fail(-E2BIG, "%s: longer than the %zu bytes that it may be", path, cap - 1);
+    if (memchr(buf, 0, n))
+        return hw_fail(-EINVAL, "%s: not a text", path);
+    while (n > 0 && isspace((unsigned char)buf[n - 1]))
+        n--;
+    buf[n] = 0;
+    size_t lead = strspn(buf, " \t\r\n\v\f");
+    memmove(buf, buf + lead, n - lead + 1);
+    return n == lead ? hw_fail(-ENODATA, "%s: empty", path) : (int)(n - lead);
+}
+
+int hw_root_text(int root, char *buf, size_t cap, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    MAKE_PATH(path, fmt);
+    return read_text(root, path, buf, cap);
+}
+
+int hw_text_u64(const char *text, uint64_t *out)
+{
+    int base = text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10;
+    const char *digits = text + (base == 16 ? 2 : 0);
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(digits, &end, base);
+    /* strtoull() takes blanks, signs and another 0x */
+    if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strchr(digits, 'x')))
+        return hw_fail(-EINVAL, "'%.40s' is no whole number", text);
+    *out = v;
+    return 0;
+}
+
+int hw_text_i64(const char *text, int64_t *out)
+{
+    uint64_t v;
+    bool minus = *text == '-';
+    int rc = hw_text_u64(text + minus, &v);
+    if (rc < 0 || v > (uint64_t)INT64_MAX)
+        return hw_fail(-EINVAL, "'%.40s' is no whole number of 64 bits", text);
+    *out = minus ? -(int64_t)v : (int64_t)v;
+    return 0;
+}
+
+int hw_root_u64(int root, uint64_t *out, const char *fmt, ...)
+{
+    char path[PATH_MAX], text[64];
+    MAKE_PATH(path, fmt);
+    int rc = read_text(root, path, text, sizeof(text));
+    if (rc < 0)
+        return rc;
+    rc = hw_text_u64(text, out);
+    return rc < 0 ? hw_wrap(rc, "%s", path) : 0;
+}
+
+int hw_root_i64(int root, int64_t *out, const char *fmt, ...)
+{
+    char path[PATH_MAX], text[64];
+    MAKE_PATH(path, fmt);
+    int rc = read_text(root, path, text, sizeof(text));
+    if (rc < 0)
+        return rc;
+    rc = hw_text_i64(text, out);
+    return rc < 0 ? hw_wrap(rc, "%s", path) : 0;
+}
+
+static int read_link(int root, const char *path, char *buf, size_t cap)
+{
+    int fd = open_in(root, path, O_PATH | O_NOFOLLOW);
+    if (fd < 0)
+        return open_failed(fd, path);
+    ssize_t n = readlinkat(fd, "", buf, cap);
+    int err = n < 0 ? errno : 0;
+    hw_close(&fd);
+    if (n < 0) /* of what is no link: ENOENT, with an empty path (readlink(2)) */
+        return hw_fail(-EINVAL, "%s: %s", path, err == ENOENT ? "not a link" : strerror(err));
+    if (n == 0 || (size_t)n >= cap)
+        return hw_fail(n ? -E2BIG : -ENODATA, "%s: a link to a name of %zd bytes", path, n);
+    buf[n] = 0;
+    return (int)n;
+}
+
+int hw_root_link(int root, char *buf, size_t cap, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    MAKE_PATH(path, fmt);
+    return read_link(root, path, buf, cap);
+}
+
+int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    MAKE_PATH(path, fmt);
+    int rc = read_link(root, path, target, sizeof(target));
+    if (rc < 0)
+        return rc;
+    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+    size_t n = strlen(name);
+    if (n == 0 || n >= cap)
+        return hw_fail(n ? -E2BIG : -EINVAL, "%s: a link to '%.80s', which ends in no name", path, target);
+    memcpy(buf, name, n + 1);
+    return (int)n;
+}
+
+bool hw_root_has(int root, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(path, sizeof(path), fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return false;
+    int fd = open_in(root, path, O_PATH);
+    bool has = fd >= 0;
+    hw_close(&fd);
+    return has;
+}
+
+static int by_version(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int list_into(DIR *d, const char *path, struct hw_names *out)
+{
+    size_t room = 0;
+    for (const struct dirent *e; errno = 0, (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (out->n == MAX_ENTRIES)
+            return hw_fail(-E2BIG, "%s: more than %d entries", path, MAX_ENTRIES);
+        if (out->n == room) {
+            room = HW_MAX(2 * room, (size_t)16);
+            char **more = realloc(out->name, room * sizeof(*more));
+            if (!more)
+                return hw_fail(-ENOMEM, "%s: no memory for its entries", path);
+            out->name = more;
+        }
+        out->name[out->n] = strdup(e->d_name);
+        if (!out->name[out->n])
+            return hw_fail(-ENOMEM, "%s: no memory for its entries", path);
+        out->n++;
+    }
+    if (errno)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    if (out->n > 1)
+        qsort(out->name, out->n, sizeof(*out->name), by_version);
+    return 0;
+}
+
+int hw_root_list(int root, struct hw_names *out, const char *fmt, ...)
+{
+    *out = (struct hw_names){0};
+    char path[PATH_MAX];
+    MAKE_PATH(path, fmt);
+    int fd = open_in(root, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return open_failed(fd, path);
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    int rc = list_into(d, path, out);
+    closedir(d);
+    return rc;
+}
+
+void hw_names_free(struct hw_names *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->name[i]);
+    free(l->name);
+    *l = (struct hw_names){0};
+}
