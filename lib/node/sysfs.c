@@ -93,6 +93,14 @@ static int read_text(int root, const char *path, char *buf, size_t cap)
     return n == lead ? hw_fail(-ENODATA, "%s: empty", path) : (int)(n - lead);
 }
 
+int hw_root_fd(int root, int flags, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    MAKE_PATH(path, fmt);
+    int fd = open_in(root, path, flags);
+    return fd < 0 ? open_failed(fd, path) : fd;
+}
+
 int hw_root_text(int root, char *buf, size_t cap, const char *fmt, ...)
 {
     char path[PATH_MAX];

@@ -31,6 +31,9 @@ int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...) HW_
 /* Is there such a thing, of any kind? */
 bool hw_root_has(int root, const char *fmt, ...) HW_PRINTF(2, 3);
 
+/* A descriptor of anything below the root, to be closed; flags as open(2)'s, O_CLOEXEC added. For what is not text. */
+int hw_root_fd(int root, int flags, const char *fmt, ...) HW_PRINTF(3, 4);
+
 struct hw_names {
     char **name;
     size_t n;

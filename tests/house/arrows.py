@@ -21,7 +21,7 @@ RULES = {
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "lab": LOW,
-    "tool": LOW + ["lab"],
+    "tool": LOW + ["lab", "lib/node", "lib/mem"],
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],
