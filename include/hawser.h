@@ -141,7 +141,7 @@ HAWSER_API void hawser_peer_close(hawser_peer *p);
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-enum hawser_mem_kind { HAWSER_MEM_HOST = 0 };
+enum hawser_mem_kind { HAWSER_MEM_HOST = 0, HAWSER_MEM_CUDA = 1 };
 
 /* Registers [ptr, ptr+len) once per context. The memory stays the caller's and must outlive the
  * registration. kind: HAWSER_MEM_HOST (others: -EOPNOTSUPP). -EINVAL for NULL or an overflowing range. */

@@ -38,8 +38,8 @@ struct hw_space_ops {
     int (*queue_open)(const struct hw_space *s, unsigned depth, struct hw_copyq **out);
     /* All copies are over, or the device is lost: see done(). */
     void (*queue_close)(struct hw_copyq *q);
-    /* Starts a copy between pinned host memory and the space, or within it: the addresses tell which. -EAGAIN: depth are
-     * under way; else the copies started are numbered 1, 2, 3... */
+    /* Starts a copy between pinned host memory and the space, or within it: the addresses tell which. -EAGAIN: depth
+     * are under way; else the copies started are numbered 1, 2, 3... */
     int (*copy)(struct hw_copyq *q, void *to, const void *from, size_t len);
     /* *upto: all copies up to this number are over. -errno where the device has failed: nothing more comes. */
     int (*done)(struct hw_copyq *q, uint64_t *upto);
@@ -47,14 +47,16 @@ struct hw_space_ops {
 
 extern const struct hw_space hw_host;
 
-/* The space of [ptr, ptr+len) of this kind, once it is proved to be so. -EINVAL not memory of this kind, managed, or not
- * all one allocation's; -ENODEV no driver or no GPU; -EOPNOTSUPP unknown kind. */
+/* The space of [ptr, ptr+len) of this kind, once it is proved to be so. -EINVAL not memory of this kind, managed, or
+ * not all one allocation's; -ENODEV no driver or no GPU; -EOPNOTSUPP unknown kind. */
 int hw_space_find(enum hawser_mem_kind kind, const void *ptr, size_t len, const struct hw_space **out);
 
-/* The space of a kind's device by ordinal, to allocate there. -ENODEV there is none; the text says how many there are. */
+/* The space of a kind's device by ordinal, to allocate there. -ENODEV there is none; the text says how many there are.
+ */
 int hw_space_device(enum hawser_mem_kind kind, int device, const struct hw_space **out);
 
-/* Host memory of whole pages near `numa` (-1: anywhere), not inherited across fork, for hw_space_ops.pin. NULL: none. */
+/* Host memory of whole pages near `numa` (-1: anywhere), not inherited across fork, for hw_space_ops.pin. NULL: none.
+ */
 void *hw_pages_alloc(size_t len, int numa);
 void hw_pages_free(void *ptr, size_t len);
 
