@@ -88,7 +88,8 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
         if (!v->length)
             continue;
         struct hw_vec *w = &op->vecs[op->nvecs++];
-        *w = (struct hw_vec){.ptr = v->mem->ptr + v->offset, .len = v->length, .start = at, .mem = v->mem};
+        *w = (struct hw_vec){
+            .space = v->mem->space, .ptr = v->mem->ptr + v->offset, .len = v->length, .start = at, .mem = v->mem};
         if (type == HW_OP_WRITE || type == HW_OP_READ) {
             w->region = v->region->id;
             w->secret = v->region->secret;
@@ -202,11 +203,16 @@ static void start_write(struct hawser_peer *p, struct hawser_op *op)
     }
     for (size_t i = 0; i < op->nvecs; i++) {
         const struct hw_vec *v = &op->vecs[i];
-        uint8_t head[HW_WRITE_HEAD];
+        uint8_t head[HW_WRITE_HEAD], buf[HW_INLINE_MAX];
+        const uint8_t *data = hw_vec_load(v, buf);
+        if (!data) {
+            hw_op_complete(op, -EIO, hw_error());
+            return;
+        }
         hw_put64(head, v->region);
         hw_put64(head + 8, v->secret);
         hw_put64(head + 16, v->remote);
-        if (hw_ctl_add(p, HW_F_WRITE, 0, op->id, head, sizeof(head), v->ptr, v->len))
+        if (hw_ctl_add(p, HW_F_WRITE, 0, op->id, head, sizeof(head), data, v->len))
             return; /* the peer has failed, and with it op */
     }
     op->seq = stream_end(p);
@@ -258,19 +264,21 @@ int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const s
 static void start_send(struct hawser_peer *p, struct hawser_op *op)
 {
     uint64_t len = atomic_load(&op->length);
-    p->send_seq++;
     /* What the peer must keep until its receive is posted is bounded by what it said it would; the rest is announced,
      * and waits here. */
     if (len <= p->h->k.inline_max && (len == 0 || hw_ctl_backlog(p) < INLINE_BACKLOG) &&
         len + p->unmatched_inline <= p->peer_unexpected) {
         uint8_t flat[HW_INLINE_MAX];
-        const uint8_t *data = op->nvecs ? op->vecs[0].ptr : NULL;
-        if (op->nvecs > 1) {
-            for (size_t i = 0; i < op->nvecs; i++)
-                memcpy(flat + op->vecs[i].start, op->vecs[i].ptr, op->vecs[i].len);
-            data = flat;
+        const uint8_t *data = NULL;
+        if (op->nvecs == 1)
+            data = hw_vec_load(&op->vecs[0], flat);
+        for (size_t i = 0; i < op->nvecs && op->nvecs > 1 && (i == 0 || data); i++)
+            data = hw_load(op->vecs[i].space, flat + op->vecs[i].start, op->vecs[i].ptr, op->vecs[i].len) ? NULL : flat;
+        if (op->nvecs && !data) {
+            hw_op_complete(op, -EIO, hw_error());
+            return;
         }
-        op->seq = p->send_seq;
+        op->seq = ++p->send_seq;
         p->unmatched_inline += len;
         hw_list_append(&p->await_match, &op->queue);
         if (hw_ctl_add(p, HW_F_SEND, 0, op->id, data, len, NULL, 0) == 0)
@@ -279,6 +287,7 @@ static void start_send(struct hawser_peer *p, struct hawser_op *op)
     }
     uint8_t body[8];
     hw_put64(body, len);
+    p->send_seq++;
     op->rts = true;
     if (hw_ctl_add(p, HW_F_RTS, 0, op->id, body, sizeof(body), NULL, 0) == 0)
         hw_ctl_flush(p);

@@ -55,6 +55,8 @@ static const struct knob table[] = {
      "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same subnet; system"},
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
      "send host memory by reference (vmsplice) where it pays"},
+    {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
+     "pinned host memory that GPU memory passes through, per connection and direction; never less than two chunks"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
      "a path that acknowledges nothing is dead after this"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",

@@ -20,6 +20,7 @@ struct hw_knobs {
     uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
     char congestion[16];      /* "auto", "system", or an algorithm's name */
     bool splice;              /* send host memory by reference (vmsplice) where it pays */
+    uint64_t stage;           /* bytes per connection and direction that GPU memory passes through */
     uint64_t stall_ms;        /* an unacknowledged path is dead after this */
     uint64_t peer_timeout_ms; /* a peer with no live control connection is dead after this */
     uint64_t handshake_ms;    /* deadline of each bootstrap message */

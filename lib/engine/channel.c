@@ -17,7 +17,6 @@
 #define BACKOFF_MAX_MS 2000
 #define TURN_BYTES     (4u << 20) /* moved in one turn before others have theirs */
 #define CHUNK_COST     4096       /* what a chunk counts for besides: a peer may send ones of one byte */
-#define POST_BYTES     (1u << 20) /* posted at a time: a pipe's worth */
 
 static void chan_ready(struct hw_source *s, uint32_t events)
 {
@@ -341,6 +340,19 @@ void hw_chan_confirmed(struct hw_chan *c, uint64_t count)
         hw_lane_queue(c->lane); /* its driver may have got there meanwhile */
 }
 
+/* A chunk that cannot be posted at all. */
+static void give_up(struct hw_sent *s, int rc)
+{
+    struct hawser_op *op = s->op;
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", hw_error());
+    op->inflight--;
+    if (op->type == HW_OP_SERVE)
+        hw_ctl_error(op->peer, op->id, -EIO, text);
+    if (!op->aborting)
+        hw_op_abort(op, rc == -ENXIO ? -EIO : rc, text);
+}
+
 /* Would the next chunk end later here than the whole would elsewhere? Then it is left to the others: a slow NIC carries
  * less and never sets the pace, not even at a transfer's end. */
 static bool may_pull(const struct hw_chan *c)
@@ -366,12 +378,34 @@ static bool may_pull(const struct hw_chan *c)
     return mine <= load / rate * 1.05 + 1e6;
 }
 
+/* A device, not the network, has failed what goes over this channel: its operations are lost, and not for another
+ * channel to try. */
+static void device_failed(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", hw_error());
+    for (uint32_t k = 0; k < c->win_n; k++) {
+        const struct hw_sent *s = &c->win[(c->win_head + k) % c->window];
+        if (!s->op || s->op->aborting || s->op->vecs[s->vec].space->direct)
+            continue;
+        if (s->op->type == HW_OP_SERVE)
+            hw_ctl_error(p, s->op->id, -EIO, text);
+        hw_op_abort(s->op, -EIO, text);
+    }
+    if (c->rx_op && !c->rx_op->aborting)
+        hw_op_abort(c->rx_op, -EIO, text);
+    if (c->rx_region)
+        hw_ctl_error(p, c->rx_head.op, -EIO, text);
+    (void)hw_fail_copy(-ENXIO, text);
+}
+
 static uint32_t post(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
     const struct hw_transport *tp = p->h->tp;
-    uint32_t bytes = 0;
-    while (bytes < POST_BYTES && c->win_n < c->window && atomic_load(&p->tx_work) && may_pull(c)) {
+    uint32_t bytes = 0, want = tp->want(c->conn);
+    while (bytes < want && c->win_n < c->window && atomic_load(&p->tx_work) && may_pull(c)) {
         struct hw_sent s;
         if (!hw_op_cut(p, &s))
             break;
@@ -387,8 +421,18 @@ static uint32_t post(struct hw_chan *c)
         }
         uint8_t raw[HW_CHUNK_HEAD];
         hw_chunk_encode(raw, &head);
-        /* cannot be full: its ring is as long as the window, and what is confirmed was released above */
-        (void)tp->post_send(c->conn, raw, v->ptr + s.off, s.len);
+        /* never -EAGAIN: its ring is as long as the window, and what is confirmed was released above */
+        int rc = tp->post_send(c->conn, raw, v->space, v->ptr + s.off, s.len);
+        if (rc) {
+            c->tx_seq--;
+            if (rc == -EBUSY) { /* no room for it here and now: it is the next that any channel takes */
+                p->retry[p->nretry++] = s;
+                atomic_fetch_add(&p->tx_work, 1);
+            } else {
+                give_up(&s, rc);
+            }
+            break;
+        }
         if (c->win_n == 0) {
             c->rate_at = hw_now();
             c->rate_bytes = 0;
@@ -406,42 +450,44 @@ bool hw_chan_send(struct hw_chan *c)
     struct hawser_peer *p = c->peer;
     const struct hw_transport *tp = p->h->tp;
     uint32_t turn = 0;
+    bool busy = false;
     while (c->wr) {
         if (c->sending) {
             int rc = tp->test_send(c->conn);
+            busy = rc == -EBUSY;
             if (rc == -EAGAIN) {
                 c->wr = false;
-                return false;
-            }
-            if (rc) {
+            } else if (rc && !busy) {
                 pthread_mutex_lock(&p->mu);
+                if (rc == -ENXIO)
+                    device_failed(c);
                 hw_chan_kill(c, rc, hw_error());
                 pthread_mutex_unlock(&p->mu);
                 return false;
             }
-            c->sending = false;
+            c->sending = rc != 0;
         }
         if (turn >= TURN_BYTES)
             return true;
-        if (!atomic_load(&p->tx_work))
-            return false;
+        if (!atomic_load(&p->tx_work) || (c->sending && !tp->want(c->conn)))
+            break;
         pthread_mutex_lock(&p->mu);
         tp->release_send(c->conn, (uint32_t)(c->tx_confirmed - c->tx_released));
         c->tx_released = c->tx_confirmed;
         uint32_t n = post(c);
         pthread_mutex_unlock(&p->mu);
         if (!n)
-            return false;
+            break;
         c->sending = true;
         turn += n;
     }
-    return false;
+    return busy;
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------- */
 
 /* Under peer->mu: where the bytes of the current chunk from rx_done on go. NULL: nowhere. */
-static uint8_t *destination(struct hw_chan *c, uint32_t *len)
+static uint8_t *destination(struct hw_chan *c, const struct hw_space **space, uint32_t *len)
 {
     struct hawser_peer *p = c->peer;
     const struct hw_chunk_head *h = &c->rx_head;
@@ -450,7 +496,7 @@ static uint8_t *destination(struct hw_chan *c, uint32_t *len)
     c->rx_region = 0;
     if (h->type == HW_C_WRITE) {
         uint8_t *ptr;
-        int rc = hw_region_find(p, h->region, h->secret, h->offset, h->len, HAWSER_REMOTE_WRITE, &ptr);
+        int rc = hw_region_find(p, h->region, h->secret, h->offset, h->len, HAWSER_REMOTE_WRITE, space, &ptr);
         if (rc) {
             hw_ctl_error(p, h->op, rc, hw_error());
             return NULL;
@@ -467,21 +513,22 @@ static uint8_t *destination(struct hw_chan *c, uint32_t *len)
         return NULL;
     }
     c->rx_op = op;
-    uint8_t *ptr = hw_op_at(op, h->offset + c->rx_done, &room);
+    uint8_t *ptr = hw_op_at(op, h->offset + c->rx_done, space, &room);
     *len = (uint32_t)HW_MIN(room, (uint64_t)*len);
     return ptr;
 }
 
 static int next_piece(struct hw_chan *c)
 {
+    const struct hw_space *space = &hw_host;
     uint32_t len;
-    uint8_t *ptr = destination(c, &len);
+    uint8_t *ptr = destination(c, &space, &len);
     if (c->rx_dropped) /* a chunk of which a piece was dropped counts for no operation */
         ptr = NULL;
     if (!ptr)
         c->rx_dropped = true;
     c->rx_piece = len;
-    return c->peer->h->tp->post_recv(c->conn, ptr, len, c->rx_done + len < c->rx_head.len);
+    return c->peer->h->tp->post_recv(c->conn, space, ptr, len, c->rx_done + len < c->rx_head.len);
 }
 
 static int chunk_begins(struct hw_chan *c, const uint8_t *raw)
@@ -528,6 +575,8 @@ bool hw_chan_recv(struct hw_chan *c)
             c->rd = false;
             break;
         }
+        if (rc == -EBUSY)
+            return true;
         pthread_mutex_lock(&p->mu);
         bool fin = rc == -EPIPE;
         if (rc == HW_RX_HEADER)
@@ -537,6 +586,8 @@ bool hw_chan_recv(struct hw_chan *c)
         if (rc) {
             if (fin)
                 p->remote_gone = true;
+            if (rc == -ENXIO)
+                device_failed(c);
             hw_chan_kill(c, rc, hw_error());
         }
         pthread_mutex_unlock(&p->mu);

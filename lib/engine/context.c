@@ -216,14 +216,17 @@ int hawser_eventfd(hawser *h)
 int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out)
 {
     *out = NULL;
-    if (kind != HAWSER_MEM_HOST)
-        return hw_fail(-EOPNOTSUPP, "memory of kind %d is not supported, only host memory is", (int)kind);
     if (!ptr || (uintptr_t)ptr + len < (uintptr_t)ptr)
         return hw_fail(-EINVAL, "registering %zu bytes at %p", len, ptr);
+    const struct hw_space *space;
+    int rc = hw_space_find(kind, ptr, len, &space);
+    if (rc)
+        return rc;
     struct hawser_mem *m = calloc(1, sizeof(*m));
     if (!m)
         return hw_fail(-ENOMEM, "no memory to register memory");
     m->h = h;
+    m->space = space;
     m->ptr = ptr;
     m->len = len;
     hw_list_init(&m->regions);
@@ -232,6 +235,52 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
     pthread_mutex_unlock(&h->mu);
     *out = m;
     return 0;
+}
+
+int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out)
+{
+    const struct hw_space *space;
+    void *ptr;
+    *out = NULL;
+    if (len == 0)
+        return hw_fail(-EINVAL, "allocating no bytes");
+    int rc = hw_space_device(kind, device, &space);
+    if (rc == 0)
+        rc = space->ops->alloc(space, len, &ptr);
+    if (rc)
+        return rc;
+    rc = hawser_mem_register(h, kind, ptr, len, out);
+    if (rc) {
+        space->ops->free(space, ptr, len);
+        return rc;
+    }
+    (*out)->own = true;
+    return 0;
+}
+
+void *hawser_mem_ptr(hawser_mem *m)
+{
+    return m->ptr;
+}
+
+static int within(const hawser_mem *m, uint64_t offset, size_t len)
+{
+    if (offset > m->len || len > m->len - offset)
+        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside memory of %zu", (unsigned long long)offset,
+                       (unsigned long long)(offset + len), m->len);
+    return 0;
+}
+
+int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len)
+{
+    int rc = within(m, offset, len);
+    return rc ? rc : hw_load(m->space, buf, m->ptr + offset, len);
+}
+
+int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len)
+{
+    int rc = within(m, offset, len);
+    return rc ? rc : hw_store(m->space, m->ptr + offset, buf, len);
 }
 
 int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
@@ -370,6 +419,8 @@ int hawser_mem_deregister(hawser_mem *m)
     pthread_mutex_lock(&h->mu);
     hw_list_remove(&m->in_ctx);
     pthread_mutex_unlock(&h->mu);
+    if (m->own)
+        m->space->ops->free(m->space, m->ptr, m->len);
     free(m);
     return 0;
 }

@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "base/knob.h"
 #include "base/list.h"
+#include "mem/space.h"
 #include "node/nic.h"
 #include "transport/tcp/sock.h"
 #include "transport/transport.h"
@@ -119,7 +120,7 @@ bool hw_lane_tick(struct hw_lane *lane, uint64_t now); /* driver; true if it wan
 
 struct hw_region {
     uint64_t id, secret;
-    uint8_t *base;
+    uint8_t *base; /* in mem->space */
     uint64_t length;
     uint32_t rights;
     struct hawser_peer *peer; /* NULL: any */
@@ -129,24 +130,28 @@ struct hw_region {
 
 struct hawser_mem {
     struct hawser *h;
-    uint8_t *ptr;
+    const struct hw_space *space;
+    uint8_t *ptr; /* in space */
     size_t len;
+    bool own;               /* allocated by hawser_mem_alloc() */
     atomic_uint busy;       /* operations that use it */
     struct hw_list regions; /* under h->mu */
     struct hw_list in_ctx;  /* under h->mu */
 };
 
-/* Checks a peer's request for [offset, offset+len) with right. 0 and *ptr; -ESTALE, -EACCES, -EFAULT. The pointer is
- * good for as long as the caller drives its loop: hawser_revoke() takes every loop in turn before it returns. */
+/* Checks a peer's request for [offset, offset+len) with right. 0, *ptr and its *space; -ESTALE, -EACCES, -EFAULT. The
+ * pointer is good for as long as the caller drives its loop: hawser_revoke() takes every loop in turn before it
+ * returns. */
 int hw_region_find(struct hawser_peer *p, uint64_t id, uint64_t secret, uint64_t offset, uint64_t len, uint32_t right,
-                   uint8_t **ptr);
+                   const struct hw_space **space, uint8_t **ptr);
 
 /* ---- operations ------------------------------------------------------------------------------------- */
 
 enum hw_op_type { HW_OP_WRITE, HW_OP_READ, HW_OP_SEND, HW_OP_RECV, HW_OP_NOTIFY, HW_OP_SERVE /* a peer's READ */ };
 
 struct hw_vec {
-    uint8_t *ptr;
+    const struct hw_space *space;
+    uint8_t *ptr;        /* in space */
     uint64_t len, start; /* start: of this descriptor in the operation's bytes */
     uint64_t region, secret, remote;
     struct hawser_mem *mem;
@@ -428,7 +433,7 @@ void hw_op_abort(struct hawser_op *op, int rc, const char *text);
 void hw_op_check(struct hawser_op *op);                     /* all sent and confirmed? */
 void hw_op_lane_scan(struct hw_lane *lane);                 /* driver of lane->loop */
 bool hw_op_cut(struct hawser_peer *p, struct hw_sent *out); /* the next chunk to send */
-uint8_t *hw_op_at(struct hawser_op *op, uint64_t offset, uint64_t *room);
+uint8_t *hw_op_at(struct hawser_op *op, uint64_t offset, const struct hw_space **space, uint64_t *room);
 struct hawser_op *hw_hash_get(const struct hw_hash *t, uint64_t id);
 int hw_hash_put(struct hw_hash *t, struct hawser_op *op, uint64_t id);
 void hw_hash_del(struct hw_hash *t, struct hawser_op *op, uint64_t id);
@@ -438,7 +443,10 @@ void hw_op_queue_tx(struct hawser_op *op);
 int hw_op_serve(struct hawser_peer *p, const struct hw_frame *f);
 void hw_op_notify_now(struct hawser_op *op);
 void hw_op_free_memory(struct hawser_op *op);
-void hw_op_deliver(struct hawser_op *op, const uint8_t *data, uint64_t len);
+/* Scatters data, which came in one piece, to byte `at` of the operation and on. 0 or -errno of the memory's device. */
+int hw_op_deliver(struct hawser_op *op, uint64_t at, const uint8_t *data, uint64_t len);
+/* The bytes of a descriptor where the CPU can read them: in place, or in buf. NULL: its device failed. */
+const uint8_t *hw_vec_load(const struct hw_vec *v, void *buf);
 
 /* ---- context ---------------------------------------------------------------------------------------------- */
 

@@ -15,14 +15,15 @@ static void violation(struct hawser_peer *p, const char *what)
 
 static void on_write(struct hawser_peer *p, const struct hw_frame *f)
 {
+    const struct hw_space *space;
     uint8_t *to;
     uint64_t len = f->body_len - HW_WRITE_HEAD;
     int rc = hw_region_find(p, hw_get64(f->body), hw_get64(f->body + 8), hw_get64(f->body + 16), len,
-                            HAWSER_REMOTE_WRITE, &to);
+                            HAWSER_REMOTE_WRITE, &space, &to);
+    if (rc == 0)
+        rc = hw_store(space, to, f->body + HW_WRITE_HEAD, len);
     if (rc)
         hw_ctl_error(p, f->id, rc, hw_error());
-    else
-        memcpy(to, f->body + HW_WRITE_HEAD, len);
 }
 
 static struct hawser_op *served_by_id(struct hawser_peer *p, uint64_t id)
@@ -50,8 +51,10 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
     for (size_t i = 0; i < n; i++) {
         const uint8_t *e = f->body + i * HW_READ_ENTRY;
         uint64_t len = hw_get64(e + 24), total = atomic_load(&op->length);
+        const struct hw_space *space;
         uint8_t *ptr;
-        int rc = hw_region_find(p, hw_get64(e), hw_get64(e + 8), hw_get64(e + 16), len, HAWSER_REMOTE_READ, &ptr);
+        int rc =
+            hw_region_find(p, hw_get64(e), hw_get64(e + 8), hw_get64(e + 16), len, HAWSER_REMOTE_READ, &space, &ptr);
         if (rc)
             return rc;
         if (len == 0)
@@ -59,7 +62,8 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
         if (total + len < total)
             return hw_fail(-EINVAL, "a read of more than 2^64 bytes");
         p->served_vecs++;
-        op->vecs[op->nvecs++] = (struct hw_vec){.ptr = ptr, .len = len, .start = total, .region = hw_get64(e)};
+        op->vecs[op->nvecs++] =
+            (struct hw_vec){.space = space, .ptr = ptr, .len = len, .start = total, .region = hw_get64(e)};
         atomic_store(&op->length, total + len);
     }
     return 0;
@@ -68,9 +72,14 @@ static int serve_append(struct hawser_peer *p, struct hawser_op *op, const struc
 static void serve_inline(struct hawser_peer *p, struct hawser_op *op)
 {
     for (size_t i = 0; i < op->nvecs; i++) {
-        uint8_t at[8];
+        uint8_t at[8], buf[HW_INLINE_MAX];
         hw_put64(at, op->vecs[i].start);
-        if (hw_ctl_add(p, HW_F_READ_DATA, 0, op->id, at, 8, op->vecs[i].ptr, op->vecs[i].len))
+        const uint8_t *data = hw_vec_load(&op->vecs[i], buf);
+        if (!data) {
+            hw_ctl_error(p, op->id, -EIO, hw_error());
+            break;
+        }
+        if (hw_ctl_add(p, HW_F_READ_DATA, 0, op->id, at, 8, data, op->vecs[i].len))
             return;
     }
     hw_ctl_flush(p);
@@ -130,14 +139,11 @@ static void on_read_data(struct hawser_peer *p, const struct hw_frame *f)
         violation(p, "data for a read that was never asked for");
         return;
     }
-    for (uint64_t i = 0; i < len;) {
-        uint64_t room;
-        uint8_t *to = hw_op_at(op, at + i, &room);
-        room = HW_MIN(room, len - i);
-        memcpy(to, f->body + 8 + i, room);
-        i += room;
-    }
-    hw_op_arrived(op, len);
+    int rc = hw_op_deliver(op, at, f->body + 8, len);
+    if (rc)
+        hw_op_abort(op, rc, hw_error());
+    else
+        hw_op_arrived(op, len);
 }
 
 /* ---- two-sided ---------------------------------------------------------------------------------- */
@@ -165,9 +171,12 @@ static void meet(struct hawser_peer *p, struct hawser_op *op, uint64_t id, bool 
     }
     atomic_store(&op->length, len);
     if (!large) {
-        hw_op_deliver(op, data, len);
-        atomic_store(&op->moved, len);
-        hw_op_complete(op, 0, NULL);
+        int lost = hw_op_deliver(op, 0, data, len);
+        if (lost)
+            hw_ctl_error(p, id, lost, hw_error());
+        else
+            atomic_store(&op->moved, len);
+        hw_op_complete(op, lost, lost ? hw_error() : NULL);
         return;
     }
     op->remote_id = id;

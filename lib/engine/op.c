@@ -82,7 +82,7 @@ void hw_op_free_memory(struct hawser_op *op)
 }
 
 /* Where byte `offset` of the operation lies, and how far it goes on from there. */
-uint8_t *hw_op_at(struct hawser_op *op, uint64_t offset, uint64_t *room)
+uint8_t *hw_op_at(struct hawser_op *op, uint64_t offset, const struct hw_space **space, uint64_t *room)
 {
     size_t lo = 0, hi = op->nvecs;
     while (hi - lo > 1) {
@@ -93,20 +93,31 @@ uint8_t *hw_op_at(struct hawser_op *op, uint64_t offset, uint64_t *room)
             hi = mid;
     }
     struct hw_vec *v = &op->vecs[lo];
+    *space = v->space;
     *room = v->len - (offset - v->start);
     return v->ptr + (offset - v->start);
 }
 
-/* Scatters a message that came in one piece. */
-void hw_op_deliver(struct hawser_op *op, const uint8_t *data, uint64_t len)
+int hw_op_deliver(struct hawser_op *op, uint64_t at, const uint8_t *data, uint64_t len)
 {
-    for (uint64_t at = 0; at < len;) {
+    for (uint64_t i = 0; i < len;) {
+        const struct hw_space *space;
         uint64_t room;
-        uint8_t *to = hw_op_at(op, at, &room);
-        room = HW_MIN(room, len - at);
-        memcpy(to, data + at, room);
-        at += room;
+        uint8_t *to = hw_op_at(op, at + i, &space, &room);
+        room = HW_MIN(room, len - i);
+        int rc = hw_store(space, to, data + i, room);
+        if (rc)
+            return rc;
+        i += room;
     }
+    return 0;
+}
+
+const uint8_t *hw_vec_load(const struct hw_vec *v, void *buf)
+{
+    if (v->space->direct)
+        return v->ptr;
+    return hw_load(v->space, buf, v->ptr, v->len) == 0 ? buf : NULL;
 }
 
 /* ---- the end -------------------------------------------------------------------------------------- */

@@ -171,7 +171,7 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session)
 }
 
 int hw_region_find(struct hawser_peer *p, uint64_t id, uint64_t secret, uint64_t offset, uint64_t len, uint32_t right,
-                   uint8_t **ptr)
+                   const struct hw_space **space, uint8_t **ptr)
 {
     struct hawser *h = p->h;
     uint32_t i = (uint32_t)id;
@@ -187,7 +187,7 @@ int hw_region_find(struct hawser_peer *p, uint64_t id, uint64_t secret, uint64_t
         rc = hw_fail(-EFAULT, "bytes %llu to %llu lie outside the region of %llu", (unsigned long long)offset,
                      (unsigned long long)(offset + len), (unsigned long long)r->length);
     else
-        *ptr = r->base + offset;
+        *space = r->mem->space, *ptr = r->base + offset;
     pthread_mutex_unlock(&h->mu);
     return rc;
 }

@@ -7,12 +7,16 @@
  * which costs an in-order stream nothing. All functions are non-blocking. One thread at a time calls into a connection.
  *
  * What differs between transports is data in `caps`, not branches in the engine.
+ *
+ * Where memory is not the CPU's (space.h) a transport may have to wait for its device. -EBUSY says so: no event of the
+ * descriptor will come for it, so the engine calls again soon. -ENXIO: the device failed, and not the path.
  */
 #ifndef HW_TRANSPORT_H
 #define HW_TRANSPORT_H
 
 #include "base/base.h"
 #include "base/knob.h"
+#include "mem/space.h"
 #include "node/nic.h"
 #include "wire/wire.h"
 
@@ -63,11 +67,17 @@ struct hw_transport {
     /* Drives connect(): 0 established, -EAGAIN wait for an event (or call again after the deadline), else why not. */
     int (*establish)(struct hw_conn *c);
 
-    /* Queues a chunk. ptr stays in use, and unchanged, until the peer has confirmed the chunk (the kernel may hold it
-     * by reference). The header is copied. -EAGAIN: max_window are posted and not released. */
-    int (*post_send)(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const void *ptr, uint32_t len);
+    /* Bytes of further chunks that it pays to post now. */
+    uint32_t (*want)(struct hw_conn *c);
 
-    /* Moves posted chunks out: 0 all gone, -EAGAIN wait for an event, else the connection is dead. */
+    /* Queues a chunk. ptr, in the given space, stays in use, and unchanged, until the peer has confirmed the chunk (the
+     * kernel may hold it by reference). The header is copied. -EAGAIN: max_window are posted and not released;
+     * -EBUSY: no room to stage it before others are released; -ENXIO, -ENOMEM: the device cannot. Then nothing was
+     * queued. */
+    int (*post_send)(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const struct hw_space *space,
+                     const void *ptr, uint32_t len);
+
+    /* Moves posted chunks out: 0 all gone, -EAGAIN wait for an event, -EBUSY, -ENXIO, else the connection is dead. */
     int (*test_send)(struct hw_conn *c);
 
     /* The peer has confirmed the oldest n chunks: their slots may be used again. */
@@ -77,14 +87,14 @@ struct hw_transport {
      * kept open. */
     uint64_t (*sent)(struct hw_conn *c);
 
-    /* Moves bytes in. HW_RX_HEADER with *header, HW_RX_DONE, -EAGAIN, or -errno; -EPIPE is the
+    /* Moves bytes in. HW_RX_HEADER with *header, HW_RX_DONE, -EAGAIN, -EBUSY, -ENXIO, or -errno; -EPIPE is the
      * orderly end of the stream: as hawser itself never ends one so without a BYE, the process at the other end is
      * gone. *moved is increased by the payload bytes taken in. */
     int (*test_recv)(struct hw_conn *c, const uint8_t **header, uint64_t *moved);
 
-    /* Where the next len bytes of the payload go; NULL: nowhere. more: the payload goes on after them, and HW_RX_DONE
-     * is to be answered by another post_recv. */
-    int (*post_recv)(struct hw_conn *c, void *ptr, uint32_t len, bool more);
+    /* Where in which space the next len bytes of the payload go; NULL: nowhere. more: the payload goes on after them,
+     * and HW_RX_DONE is to be answered by another post_recv. */
+    int (*post_recv)(struct hw_conn *c, const struct hw_space *space, void *ptr, uint32_t len, bool more);
 
     /* The rest of the posted receive goes nowhere: its memory is not touched again. */
     void (*discard)(struct hw_conn *c);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tcp transport: any kernel, any NIC, host memory. The header rides in front of the payload.
+ * The tcp transport: any kernel, any NIC, any memory. The header rides in front of the payload.
  *
  * Sending: large payloads go by reference, vmsplice into a pipe of the connection's own and splice from there to the
  * socket, so that the sender's core does not copy (docs/performance.md has the figures). The pages then belong to the
  * kernel until the receiver has confirmed, which is just what post_send's contract says of ptr. Small ones are copied
  * by one sendmsg for many chunks.
  * Receiving: one recvmsg takes the rest of a payload and the header that follows it.
+ * Memory that the CPU cannot use passes through rings of host memory both ways: stage.c.
  */
 #include "transport/tcp/tcp.h"
 #include "transport/tcp/sock.h"
+#include "transport/tcp/stage.h"
 #include "transport/transport.h"
 
 #include <fcntl.h>
@@ -26,11 +28,13 @@
 #define SPLICE_MIN (16 * 1024) /* below this a copy is cheaper than two more system calls */
 #define PIPE_SIZE  (1 << 20)   /* /proc/sys/fs/pipe-max-size by default */
 #define TX_IOV     64
+#define POST_BYTES (1u << 20) /* posted at a time: a pipe's worth */
 
 struct tx {
-    const uint8_t *ptr;
+    const uint8_t *ptr; /* in host memory, the caller's or the stage's */
     uint32_t len;
     uint32_t taken; /* of head and payload: handed to the pipe or the socket */
+    struct hw_staged staged;
 };
 
 struct hw_conn {
@@ -39,6 +43,8 @@ struct hw_conn {
     uint32_t in_pipe; /* bytes */
     bool splice;
     const struct hw_knobs *knobs; /* the context's */
+    const struct hw_logger *log;  /* the context's */
+    struct hw_stage *stage;       /* once memory came that needs it */
     struct hw_hs *hs;             /* while establishing */
 
     /* Send ring: [released, fill) may still be read by the kernel, [fill, posted) waits. */
@@ -56,7 +62,8 @@ struct hw_conn {
     enum { RX_HEAD, RX_HEAD_SEEN, RX_BODY, RX_BODY_DONE } rx_state;
     uint8_t *rx_ptr; /* NULL: nowhere */
     uint32_t rx_len, rx_have;
-    bool rx_more; /* what follows is payload, not a header */
+    bool rx_more;   /* what follows is payload, not a header */
+    bool rx_staged; /* it passes through the stage; rx_ptr is not used but for being NULL or not */
 };
 
 /* The handle: family u8, reserved u8, port u16, address 16. */
@@ -114,6 +121,7 @@ static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
     c->pipe[0] = c->pipe[1] = -1;
     c->splice = env->knobs->splice;
     c->knobs = env->knobs;
+    c->log = env->log;
     return c;
 }
 
@@ -171,11 +179,37 @@ static int tcp_establish(struct hw_conn *c)
     return rc;
 }
 
-static int tcp_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const void *ptr, uint32_t len)
+static int stage_for(struct hw_conn *c)
+{
+    if (!c->stage)
+        c->stage = hw_stage_new(c->knobs, c->log);
+    return c->stage ? 0 : -ENOMEM;
+}
+
+/* Host memory: a pipe's worth once the last is gone. Where there is a stage, as much as its ring holds, so that the
+ * device copies ahead of the socket. */
+static uint32_t tcp_want(struct hw_conn *c)
+{
+    if (c->stage)
+        return hw_stage_room(c->stage);
+    return c->fill == c->posted ? POST_BYTES : 0;
+}
+
+static int tcp_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const struct hw_space *space,
+                         const void *ptr, uint32_t len)
 {
     if (c->posted - c->released == c->ring)
         return -EAGAIN;
     struct tx *t = &c->tx[c->posted % c->ring];
+    t->staged = (struct hw_staged){0};
+    if (!space->direct) {
+        int rc = stage_for(c);
+        if (rc == 0)
+            rc = hw_stage_out(c->stage, space, ptr, len, &t->staged);
+        if (rc)
+            return rc;
+        ptr = t->staged.host;
+    }
     memcpy(c->tx_head[c->posted % c->ring], header, HW_CHUNK_HEAD);
     t->ptr = ptr;
     t->len = len;
@@ -184,12 +218,16 @@ static int tcp_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD],
     return 0;
 }
 
-/* The unsent parts of posted chunks as an iovec, as long as they are of one kind (by reference or not). */
+/* The unsent parts of posted chunks as an iovec, as long as they are of one kind (by reference or not) and in host
+ * memory. The count, or -EBUSY, -ENXIO where not even the first is. */
 static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
 {
     int n = 0;
     for (uint64_t i = c->fill; i < c->posted && n + 2 <= TX_IOV; i++) {
         struct tx *t = &c->tx[i % c->ring];
+        int rc = t->staged.space ? hw_stage_ready(c->stage, &t->staged) : 0;
+        if (rc)
+            return n ? n : rc;
         bool ref = c->splice && t->len >= SPLICE_MIN;
         if (n == 0)
             *by_ref = ref;
@@ -291,6 +329,8 @@ static int tcp_test_send(struct hw_conn *c)
         struct iovec iov[TX_IOV];
         bool by_ref = false;
         int k = fill_iov(c, iov, &by_ref);
+        if (k < 0)
+            return k;
         if (by_ref && !pipe_ready(c))
             continue;
         ssize_t n;
@@ -321,7 +361,9 @@ static int tcp_test_send(struct hw_conn *c)
 
 static void tcp_release_send(struct hw_conn *c, uint32_t n)
 {
-    c->released += n;
+    for (uint64_t end = c->released + n; c->released < end; c->released++)
+        if (c->stage && c->tx[c->released % c->ring].staged.space)
+            hw_stage_release(c->stage, &c->tx[c->released % c->ring].staged);
 }
 
 static int recv_failed(ssize_t n)
@@ -333,10 +375,47 @@ static int recv_failed(ssize_t n)
     return hw_fail(-errno, "receiving: %s", strerror(errno));
 }
 
+/* The payload at hand: 0 all of it is in its place. */
+static int recv_body(struct hw_conn *c, uint64_t *moved)
+{
+    while (c->rx_have < c->rx_len) {
+        uint32_t left = c->rx_len - c->rx_have, part = left;
+        uint8_t *to = c->rx_ptr ? c->rx_ptr + c->rx_have : NULL;
+        ssize_t n;
+        if (to && c->rx_staged) {
+            int rc = hw_stage_in_buffer(c->stage, &to, &part);
+            if (rc)
+                return rc;
+        }
+        if (to) {
+            struct iovec iov[2] = {{.iov_base = to, .iov_len = part}, {.iov_base = c->head, .iov_len = HW_CHUNK_HEAD}};
+            struct msghdr m = {.msg_iov = iov, .msg_iovlen = c->rx_more || part < left ? 1 : 2};
+            n = recvmsg(c->fd, &m, MSG_DONTWAIT);
+        } else {
+            /* tcp(7): MSG_TRUNC drops bytes of a stream without copying them. Not by recv(), which ThreadSanitizer
+             * takes for a write to the bytes at NULL. */
+            n = syscall(SYS_recvfrom, c->fd, NULL, (size_t)left, MSG_DONTWAIT | MSG_TRUNC, NULL, NULL);
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return recv_failed(n);
+        uint32_t body = HW_MIN((uint32_t)n, part);
+        c->rx_have += body;
+        c->head_have = (uint32_t)n - body;
+        *moved += body;
+        int rc = to && c->rx_staged ? hw_stage_in_fill(c->stage, body) : 0;
+        if (rc)
+            return rc;
+    }
+    return c->rx_ptr && c->rx_staged ? hw_stage_in_done(c->stage) : 0;
+}
+
 static int tcp_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
 {
     for (;;) {
         ssize_t n;
+        int rc;
         switch (c->rx_state) {
         case RX_HEAD:
             if (c->head_have < HW_CHUNK_HEAD) {
@@ -351,39 +430,28 @@ static int tcp_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *mo
             c->rx_state = RX_HEAD_SEEN;
             *header = c->head;
             return HW_RX_HEADER;
-        case RX_BODY: {
-            uint32_t left = c->rx_len - c->rx_have;
-            if (c->rx_ptr) {
-                struct iovec iov[2] = {{.iov_base = c->rx_ptr + c->rx_have, .iov_len = left},
-                                       {.iov_base = c->head, .iov_len = HW_CHUNK_HEAD}};
-                struct msghdr m = {.msg_iov = iov, .msg_iovlen = c->rx_more ? 1 : 2};
-                n = recvmsg(c->fd, &m, MSG_DONTWAIT);
-            } else {
-                /* tcp(7): MSG_TRUNC drops bytes of a stream without copying them. Not by recv(), which ThreadSanitizer
-                 * takes for a write to the bytes at NULL. */
-                n = syscall(SYS_recvfrom, c->fd, NULL, (size_t)left, MSG_DONTWAIT | MSG_TRUNC, NULL, NULL);
-            }
-            if (n < 0 && errno == EINTR)
-                continue;
-            if (n <= 0)
-                return recv_failed(n);
-            uint32_t body = HW_MIN((uint32_t)n, left);
-            c->rx_have += body;
-            c->head_have = (uint32_t)n - body;
-            *moved += body;
-            if (c->rx_have < c->rx_len)
-                continue;
+        case RX_BODY:
+            rc = recv_body(c, moved);
+            if (rc)
+                return rc;
             c->rx_state = RX_BODY_DONE;
             return HW_RX_DONE;
-        }
         default:
             return hw_fail(-EINVAL, "test_recv while the engine owes an answer");
         }
     }
 }
 
-static int tcp_post_recv(struct hw_conn *c, void *ptr, uint32_t len, bool more)
+static int tcp_post_recv(struct hw_conn *c, const struct hw_space *space, void *ptr, uint32_t len, bool more)
 {
+    c->rx_staged = ptr && !space->direct;
+    if (c->rx_staged) {
+        int rc = stage_for(c);
+        if (rc == 0)
+            rc = hw_stage_in(c->stage, space, ptr, len);
+        if (rc)
+            return -ENXIO; /* the text says why */
+    }
     c->rx_more = more;
     c->rx_ptr = ptr;
     c->rx_len = len;
@@ -395,6 +463,8 @@ static int tcp_post_recv(struct hw_conn *c, void *ptr, uint32_t len, bool more)
 
 static void tcp_discard(struct hw_conn *c)
 {
+    if (c->rx_ptr && c->rx_staged)
+        hw_stage_cut(c->stage);
     c->rx_ptr = NULL;
 }
 
@@ -430,6 +500,7 @@ static void tcp_close(struct hw_conn *c)
     hw_sock_abort(&c->fd);
     hw_close(&c->pipe[0]);
     hw_close(&c->pipe[1]);
+    hw_stage_free(c->stage); /* after the socket: nothing of its ring is sent any more */
     free(c->hs);
     (void)munmap(c->tx_head, (size_t)c->ring * HW_CHUNK_HEAD);
     free(c->tx);
@@ -443,6 +514,7 @@ const struct hw_transport hw_tcp = {
     .connect = tcp_connect,
     .accept = tcp_accept,
     .establish = tcp_establish,
+    .want = tcp_want,
     .post_send = tcp_post_send,
     .test_send = tcp_test_send,
     .release_send = tcp_release_send,

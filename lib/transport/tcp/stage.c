@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/tcp/stage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define PAGE      4096u /* pieces start on pages, so that they go by reference whole */
+#define DEPTH     64u   /* copies under way per queue */
+#define SLICES    16u   /* of the incoming ring */
+#define SLICE_MIN (64u << 10)
+#define STALL_NS  (2 * HW_MS)  /* a copy that takes longer is not worth spinning for */
+#define NAP_NS    (20 * 1000l) /* the sleep between looks from then on */
+
+/* The copies of one space. A connection mostly sees one; a list, since it may see any. */
+struct queue {
+    struct queue *next;
+    const struct hw_space *space;
+    struct hw_copyq *q;
+    uint64_t started, over;
+    uint64_t waiting_since; /* for the oldest; 0: nobody waits */
+    bool named;             /* its stall was logged */
+};
+
+struct ring {
+    uint8_t *base;
+    size_t size;
+    const struct hw_space *pinned_by;
+};
+
+struct slice {
+    struct queue *queue;
+    uint64_t ticket;
+};
+
+struct hw_stage {
+    const struct hw_knobs *knobs;
+    const struct hw_logger *log;
+    struct queue *out_queues, *in_queues; /* apart, as a GPU copies in both directions at once */
+
+    struct ring out;
+    uint64_t head, tail; /* of out, in bytes since the beginning; tail <= head <= tail + size */
+
+    struct ring in;
+    struct slice slice[SLICES];
+    uint32_t slice_size;
+    unsigned at;        /* slice being filled */
+    uint32_t fill;      /* bytes in it */
+    struct queue *in_q; /* of the receive at hand */
+    uint8_t *to;        /* NULL: cut off */
+    uint32_t left;      /* bytes of it still to come from the socket */
+    uint64_t in_ticket; /* its last copy */
+};
+
+static size_t round_up(size_t n)
+{
+    return (n + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+/* The largest chunk this side sends: a rest of less than 4096 bytes goes along with the last one (hw_op_cut). */
+static size_t largest(const struct hw_stage *s)
+{
+    return round_up(s->knobs->chunk + 4096);
+}
+
+struct hw_stage *hw_stage_new(const struct hw_knobs *k, const struct hw_logger *log)
+{
+    struct hw_stage *s = calloc(1, sizeof(*s));
+    if (!s) {
+        (void)hw_fail(-ENOMEM, "no memory for a connection's staging");
+        return NULL;
+    }
+    s->knobs = k;
+    s->log = log;
+    return s;
+}
+
+/* Sleeping pays only for a device that is stuck: a copy takes some 20 us. One that is, is named, once. */
+static int not_yet(struct hw_stage *s, struct queue *q)
+{
+    uint64_t now = hw_now();
+    if (!q->waiting_since)
+        q->waiting_since = now;
+    uint64_t waited = now - q->waiting_since;
+    if (waited > STALL_NS)
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    if (waited > s->knobs->stall_ms * HW_MS && !q->named) {
+        q->named = true;
+        hw_log(s->log, HAWSER_LOG_WARN, "%s has not copied for %llu ms", q->space->name,
+               (unsigned long long)(waited / HW_MS));
+    }
+    return -EBUSY;
+}
+
+static int device_failed(struct queue *q)
+{
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", hw_error());
+    return hw_fail(-ENXIO, "copying from or to %s: %s", q->space->name, text);
+}
+
+/* Is copy `ticket` over? */
+static int over(struct hw_stage *s, struct queue *q, uint64_t ticket)
+{
+    if (q->over >= ticket)
+        return 0;
+    uint64_t upto = q->over;
+    if (q->space->ops->done(q->q, &upto))
+        return device_failed(q);
+    if (upto > q->over) {
+        q->over = upto;
+        q->waiting_since = 0;
+        if (q->named) {
+            q->named = false;
+            hw_log(s->log, HAWSER_LOG_WARN, "%s copies again", q->space->name);
+        }
+    }
+    return q->over >= ticket ? 0 : not_yet(s, q);
+}
+
+static int start(struct hw_stage *s, struct queue *q, void *to, const void *from, size_t len)
+{
+    int rc = q->space->ops->copy(q->q, to, from, len);
+    if (rc == -EAGAIN) { /* DEPTH are under way */
+        rc = over(s, q, q->over + 1);
+        if (rc)
+            return rc;
+        rc = q->space->ops->copy(q->q, to, from, len);
+    }
+    if (rc)
+        return device_failed(q);
+    q->started++;
+    return 0;
+}
+
+static int queue_of(struct queue **list, const struct hw_space *space, struct queue **out)
+{
+    for (*out = *list; *out; *out = (*out)->next)
+        if ((*out)->space == space)
+            return 0;
+    struct queue *q = calloc(1, sizeof(*q));
+    if (!q)
+        return hw_fail(-ENOMEM, "no memory for a queue of copies");
+    q->space = space;
+    int rc = space->ops->queue_open(space, DEPTH, &q->q);
+    if (rc) {
+        free(q);
+        return rc;
+    }
+    q->next = *list;
+    *list = *out = q;
+    return 0;
+}
+
+static int ring_make(struct ring *r, const struct hw_space *space, size_t size)
+{
+    if (r->base)
+        return 0;
+    uint8_t *base = hw_pages_alloc(size, space->numa);
+    if (!base)
+        return hw_fail(-ENOMEM, "no memory for %zu bytes of staging (knob stage)", size);
+    int rc = space->ops->pin(space, base, size);
+    if (rc) {
+        hw_pages_free(base, size);
+        return rc;
+    }
+    *r = (struct ring){.base = base, .size = size, .pinned_by = space};
+    return 0;
+}
+
+static void ring_free(struct ring *r)
+{
+    if (!r->base)
+        return;
+    r->pinned_by->ops->unpin(r->pinned_by, r->base);
+    hw_pages_free(r->base, r->size);
+}
+
+/* All copies of a queue over, or the wait for them: false where the device is stuck. One that failed copies no more. */
+static bool settle(struct hw_stage *s, struct queue *q)
+{
+    uint64_t until = hw_now() + HW_STAGE_WAIT_MS * HW_MS;
+    while (over(s, q, q->started) == -EBUSY)
+        if (hw_now() >= until)
+            return false;
+    return true;
+}
+
+static bool queues_free(struct hw_stage *s, struct queue *list)
+{
+    bool all = true;
+    for (struct queue *q = list, *next; q; q = next) {
+        next = q->next;
+        if (settle(s, q)) {
+            q->space->ops->queue_close(q->q);
+            free(q);
+        } else {
+            hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: memory of a connection is left to it",
+                   q->space->name);
+            all = false; /* the queue too is left: closing it would wait */
+        }
+    }
+    return all;
+}
+
+void hw_stage_free(struct hw_stage *s)
+{
+    if (!s)
+        return;
+    if (queues_free(s, s->out_queues))
+        ring_free(&s->out);
+    if (queues_free(s, s->in_queues))
+        ring_free(&s->in);
+    free(s);
+}
+
+/* ---- out --------------------------------------------------------------------------------------- */
+
+static size_t out_size(const struct hw_stage *s)
+{
+    return HW_MAX(round_up(s->knobs->stage), 2 * largest(s));
+}
+
+/* Free bytes in one piece at the head, after the skip to the ring's beginning where that gives more. */
+static size_t contiguous(const struct hw_stage *s, size_t size, size_t need, uint64_t *at)
+{
+    size_t space = size - (size_t)(s->head - s->tail), pos = (size_t)(s->head % size), to_end = size - pos;
+    *at = s->head;
+    if (to_end >= need || to_end >= space)
+        return HW_MIN(to_end, space);
+    *at = s->head + to_end;
+    return space - to_end;
+}
+
+uint32_t hw_stage_room(const struct hw_stage *s)
+{
+    uint64_t at;
+    size_t room = contiguous(s, out_size(s), largest(s), &at);
+    return room < largest(s) ? 0 : (uint32_t)HW_MIN(room, (size_t)UINT32_MAX);
+}
+
+int hw_stage_out(struct hw_stage *s, const struct hw_space *space, const void *src, uint32_t len, struct hw_staged *out)
+{
+    struct queue *q;
+    size_t need = round_up(len);
+    uint64_t at;
+    int rc = ring_make(&s->out, space, out_size(s));
+    if (rc == 0)
+        rc = queue_of(&s->out_queues, space, &q);
+    if (rc) /* the text says why */
+        return rc == -ENOMEM ? rc : -ENXIO;
+    if (s->head == s->tail && s->head % s->out.size) /* empty: from the beginning, all of it in one piece */
+        s->head = s->tail = s->head + s->out.size - s->head % s->out.size;
+    if (contiguous(s, s->out.size, need, &at) < need)
+        return -EBUSY;
+    uint8_t *host = s->out.base + at % s->out.size;
+    rc = start(s, q, host, src, len);
+    if (rc)
+        return rc;
+    s->head = at + need;
+    *out = (struct hw_staged){.space = space, .host = host, .queue = q, .ticket = q->started, .end = s->head};
+    return 0;
+}
+
+int hw_stage_ready(struct hw_stage *s, struct hw_staged *st)
+{
+    return over(s, st->queue, st->ticket);
+}
+
+void hw_stage_release(struct hw_stage *s, const struct hw_staged *st)
+{
+    s->tail = HW_MAX(s->tail, st->end);
+}
+
+/* ---- in ---------------------------------------------------------------------------------------- */
+
+int hw_stage_in(struct hw_stage *s, const struct hw_space *space, void *to, uint32_t len)
+{
+    if (!s->in.base) {
+        size_t slice = round_up(HW_MAX(s->knobs->stage / SLICES, (uint64_t)SLICE_MIN));
+        int rc = ring_make(&s->in, space, slice * SLICES);
+        if (rc)
+            return rc;
+        s->slice_size = (uint32_t)slice;
+    }
+    int rc = queue_of(&s->in_queues, space, &s->in_q);
+    if (rc)
+        return rc;
+    s->to = to;
+    s->left = len;
+    s->fill = 0;
+    s->in_ticket = 0;
+    return 0;
+}
+
+int hw_stage_in_buffer(struct hw_stage *s, uint8_t **host, uint32_t *len)
+{
+    struct slice *sl = &s->slice[s->at];
+    if (sl->queue) {
+        int rc = over(s, sl->queue, sl->ticket);
+        if (rc)
+            return rc;
+        sl->queue = NULL;
+    }
+    *host = s->in.base + (size_t)s->at * s->slice_size + s->fill;
+    *len = HW_MIN(s->slice_size - s->fill, s->left);
+    return 0;
+}
+
+int hw_stage_in_fill(struct hw_stage *s, uint32_t n)
+{
+    s->fill += n;
+    s->left -= n;
+    if (s->left && s->fill < s->slice_size)
+        return 0;
+    int rc = start(s, s->in_q, s->to, s->in.base + (size_t)s->at * s->slice_size, s->fill);
+    if (rc == -EBUSY) /* cannot be: a queue is deeper than the ring has slices */
+        rc = hw_fail(-ENXIO, "more copies than slices");
+    if (rc)
+        return rc;
+    s->to += s->fill;
+    s->in_ticket = s->in_q->started;
+    s->slice[s->at] = (struct slice){.queue = s->in_q, .ticket = s->in_ticket};
+    s->at = (s->at + 1) % SLICES;
+    s->fill = 0;
+    return 0;
+}
+
+int hw_stage_in_done(struct hw_stage *s)
+{
+    return s->in_ticket ? over(s, s->in_q, s->in_ticket) : 0;
+}
+
+void hw_stage_cut(struct hw_stage *s)
+{
+    for (struct queue *q = s->in_queues; q; q = q->next)
+        if (!settle(s, q))
+            hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy, and may still write to memory that is given back",
+                   q->space->name);
+    s->to = NULL;
+    s->left = 0;
+    s->fill = 0;
+}
