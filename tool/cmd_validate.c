@@ -15,9 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define MAX_VALIDATE 64           /* channels; also the slots of the region */
-#define MAX_AT_ONCE  16384        /* operations of a round: the largest window times the most channels */
-#define MAX_BYTES    (1ull << 30) /* and their bytes */
+#define MAX_VALIDATE 64             /* channels */
+#define MAX_SLOTS    16384          /* operations of a round: the largest window times the most channels */
+#define MAX_BYTES    (512ull << 20) /* and their bytes, where one for each channel does not come to more */
 
 struct validate {
     struct common common;
@@ -25,7 +25,8 @@ struct validate {
     uint16_t port;
     uint64_t channels, size, timeout_ms, chunk;
     struct session s;
-    struct buffer out, in;
+    uint64_t seed, stride;
+    struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
     struct hawser_region region;
     struct hawser_channel_stats ch[MAX_VALIDATE];
     size_t n_ch;
@@ -95,17 +96,39 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     return 0;
 }
 
-/* Moves each slot `times` times to the server (write) or back from it, all at once. */
-static int move(struct validate *v, bool back, uint64_t first, uint64_t times, uint64_t deadline)
+/* Has memory for `slots` operations at once, here and there; what was there before is given back. */
+static int prepare(struct validate *v, uint32_t slots)
 {
-    uint64_t n = v->channels * times, now = hw_now();
+    (void)buffer_free(&v->out);
+    (void)buffer_free(&v->in);
+    int rc = buffer_make(&v->out, v->s.h, v->size, v->stride, slots, false, v->seed);
+    if (rc == 0)
+        rc = buffer_make(&v->in, v->s.h, v->size, v->stride, slots, false, v->seed);
+    if (rc < 0)
+        return rc;
+    struct tp_request q = {.type = TP_PREPARE,
+                           .op = TP_VALIDATE,
+                           .slots = slots,
+                           .depth = HW_MIN(slots, (uint32_t)TP_MAX_DEPTH),
+                           .size = v->size,
+                           .stride = v->stride,
+                           .seed = v->seed};
+    struct tp_reply r;
+    rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
+    return rc < 0 ? rc : hawser_import(r.key, &v->region);
+}
+
+/* Moves the slots of iterations [first, first+slots) to the server (write) or back from it, all at once. */
+static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline)
+{
+    uint64_t n = v->out.slots, now = hw_now();
     hawser_op **op = calloc(n, sizeof(hawser_op *));
     int rc = op ? 0 : hw_fail(-ENOMEM, "no memory for %" PRIu64 " operations", n);
     int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
     struct buffer *b = back ? &v->in : &v->out;
     for (uint64_t i = 0; i < n && rc == 0; i++) {
-        uint64_t at = buffer_offset(b, first + i % v->channels);
+        uint64_t at = buffer_offset(b, first + i);
         const struct hawser_vec vec = {
             .mem = b->mem, .offset = at, .length = v->size, .region = &v->region, .remote_offset = at};
         rc = back ? hawser_read(v->s.peer, &vec, 1, &o, &op[i]) : hawser_write(v->s.peer, &vec, 1, &o, &op[i]);
@@ -120,17 +143,17 @@ static int move(struct validate *v, bool back, uint64_t first, uint64_t times, u
     return rc;
 }
 
-static int round_trip(struct validate *v, uint64_t round, uint64_t times, uint64_t deadline)
+static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
 {
-    uint64_t first = round * v->channels, checked, at, bad;
-    uint32_t n = (uint32_t)v->channels;
+    uint64_t checked, at, bad;
+    uint32_t n = v->out.slots;
     int patience = session_patience_ms(v->out.len);
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
     struct tp_reply r;
     buffer_fill(&v->out, first, n);
     int rc = session_call(&v->s, &q, &r, patience);
     if (rc == 0)
-        rc = move(v, false, first, times, deadline);
+        rc = move(v, false, first, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
@@ -140,7 +163,7 @@ static int round_trip(struct validate *v, uint64_t round, uint64_t times, uint64
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
     memset(v->in.base, 0, v->in.len);
-    rc = move(v, true, first, times, deadline);
+    rc = move(v, true, first, deadline);
     if (rc < 0)
         return rc;
     buffer_check(&v->in, first, n, &bad, &checked, &at);
@@ -180,39 +203,33 @@ static size_t good_channels(struct validate *v)
 
 static int work(struct validate *v, hawser *h, size_t *good)
 {
-    uint64_t deadline = hw_deadline((int)v->timeout_ms), seed;
+    uint64_t deadline = hw_deadline((int)v->timeout_ms), first = 0;
     const struct hawser_connect_options o = {.size = sizeof o, .nics = v->nic, .channels = (uint32_t)v->channels};
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
         return hw_fail(-EIO, "the kernel gives no random bytes");
     int rc = session_open(&v->s, h, v->host, v->port, &o);
     if (rc < 0)
         return rc;
-    uint64_t stride = (v->size + 4095) / 4096 * 4096;
-    rc = buffer_make(&v->out, h, v->size, stride, (uint32_t)v->channels, false, seed);
-    if (rc == 0)
-        rc = buffer_make(&v->in, h, v->size, stride, (uint32_t)v->channels, false, seed);
-    struct tp_request q = {.type = TP_PREPARE,
-                           .op = TP_VALIDATE,
-                           .slots = (uint32_t)v->channels,
-                           .depth = (uint32_t)v->channels,
-                           .size = v->size,
-                           .stride = stride,
-                           .seed = seed};
-    struct tp_reply r;
-    if (rc == 0)
-        rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
-    if (rc == 0)
-        rc = hawser_import(r.key, &v->region);
-    /* Channels pull their work, so a few may take all of it: more at once in each round, until every channel has had
-     * some, or time is up. */
-    uint64_t times = 1;
-    for (uint64_t round = 0; rc == 0; round++) {
-        rc = round_trip(v, round, times, deadline);
+    v->stride = (v->size + 4095) / 4096 * 4096;
+    /* Channels pull their work, so a few may take all of it: twice as much at once in each round, until every channel
+     * has had some, or time is up. */
+    uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
+    rc = prepare(v, slots);
+    while (rc == 0) {
+        rc = round_trip(v, first, deadline);
+        first += slots;
         *good = good_channels(v);
-        if (*good >= v->channels || hw_now() > deadline)
+        if (rc < 0 || *good >= v->channels || hw_now() > deadline)
             break;
-        if (2 * times * v->channels <= MAX_AT_ONCE && 2 * times * v->channels * v->size <= MAX_BYTES)
-            times *= 2;
+        if (slots > most / 2)
+            continue;
+        rc = prepare(v, 2 * slots);
+        if (rc == 0) {
+            slots *= 2;
+        } else if (rc == -ENOMEM) { /* here or there: what was to be had before will do */
+            most = slots;
+            rc = prepare(v, slots);
+        }
     }
     return rc;
 }
