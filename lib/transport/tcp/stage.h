@@ -16,7 +16,7 @@
 #include "base/knob.h"
 #include "mem/space.h"
 
-#define HW_STAGE_WAIT_MS 2000
+#define HW_STAGE_WAIT_MS 500
 
 struct hw_stage;
 
