@@ -21,6 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (uint32_t i = 0; i < r.n_nics; i++)
             FUZZ_CHECK(memchr(r.nic[i].nic, 0, sizeof(r.nic[i].nic)));
         FUZZ_CHECK(memchr(r.text, 0, sizeof(r.text)));
+        FUZZ_CHECK(r.facts.n_nics <= TP_MAX_NICS && memchr(r.facts.kernel, 0, sizeof(r.facts.kernel)));
+        FUZZ_CHECK(r.type == TP_FACTS || r.facts.n_nics == 0);
+        for (uint32_t i = 0; i < r.facts.n_nics; i++) {
+            FUZZ_CHECK(memchr(r.facts.nic[i].nic, 0, sizeof(r.facts.nic[i].nic)) && r.facts.nic[i].prefix <= 128);
+            FUZZ_CHECK((r.facts.carried[i] & ~r.facts.tried[i]) == 0);
+        }
         FUZZ_CHECK(tp_encode_reply(&r, again) == 0 && memcmp(again, data + 1, TP_REPLY) == 0);
     } else {
         struct tp_request q;
@@ -34,6 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(q.slots >= 1 && q.slots <= TP_MAX_SLOTS && q.size <= q.stride);
             FUZZ_CHECK(!__builtin_mul_overflow(q.stride, (uint64_t)q.slots, &bytes));
         }
+        FUZZ_CHECK(q.reach.n_addrs <= TP_MAX_NICS && (q.reach.n_addrs == 0 || q.reach.port >= 1024));
+        for (uint32_t i = 0; i < q.reach.n_addrs; i++)
+            FUZZ_CHECK(q.reach.addr[i].family == 4 || q.reach.addr[i].family == 6);
         for (uint32_t i = 0; i < q.raw.n_addrs; i++)
             FUZZ_CHECK(memchr(q.raw.addr[i], 0, sizeof(q.raw.addr[i])));
         FUZZ_CHECK(tp_encode_request(&q, again) == 0 && memcmp(again, data + 1, TP_REQUEST) == 0);

@@ -171,6 +171,41 @@ static void messages(void)
     is_int(tp_encode_reply(&r, buf), -EINVAL, "a status above 0");
 }
 
+/* What `hawser doctor` asks. */
+static void facts(void)
+{
+    uint8_t buf[TP_REPLY], again[TP_REPLY];
+    struct tp_request q = {.type = TP_FACTS, .reach = {.port = 40000, .n_addrs = TP_MAX_NICS}}, q2;
+    struct tp_reply r = {.type = TP_FACTS, .facts = {.hawser = "0.1.0", .n_nics = TP_MAX_NICS}}, r2;
+    for (int i = 0; i < TP_MAX_NICS; i++) {
+        q.reach.addr[i] = (struct tp_addr){.family = i % 2 ? 6 : 4, .byte = {198, 18, (uint8_t)i, 1}};
+        r.facts.nic[i] =
+            (struct tp_fact_nic){.nic = "eth0", .addr = q.reach.addr[i], .prefix = 24, .mtu = 8896, .speed = 200000};
+        r.facts.tried[i] = r.facts.reached[i] = 0xffff;
+        r.facts.carried[i] = (uint16_t)(1u << i);
+    }
+    ok(tp_encode_request(&q, buf) == 0 && tp_decode_request(buf, TP_REQUEST, &q2) == 0 &&
+           memcmp(&q.reach, &q2.reach, sizeof q.reach) == 0,
+       "a full question about facts comes back the same");
+    ok(tp_encode_reply(&r, buf) == 0 && tp_decode_reply(buf, TP_REPLY, &r2) == 0 && tp_encode_reply(&r2, again) == 0 &&
+           memcmp(buf, again, TP_REPLY) == 0 && r2.facts.carried[15] == 1u << 15 && r2.facts.nic[15].speed == 200000,
+       "and so does a full answer");
+    q.reach.port = 22;
+    is_int(tp_encode_request(&q, buf), -EINVAL, "connections to a port below 1024 are not asked for");
+    q.reach.port = 40000;
+    q.reach.addr[0].byte[15] = 1;
+    is_int(tp_encode_request(&q, buf), -EINVAL, "an IPv4 address with more behind it");
+    q.reach.addr[0] = (struct tp_addr){.family = 5};
+    is_int(tp_encode_request(&q, buf), -EINVAL, "an address of no family");
+    q.reach.n_addrs = TP_MAX_NICS + 1;
+    is_int(tp_encode_request(&q, buf), -EINVAL, "too many addresses");
+    r.facts.tried[3] = 0;
+    is_int(tp_encode_reply(&r, buf), -EINVAL, "reached, but never tried");
+    r.facts.tried[3] = 0xffff;
+    r.facts.nic[2].prefix = 33;
+    is_int(tp_encode_reply(&r, buf), -EINVAL, "an IPv4 subnet of 33 bits");
+}
+
 static void numbers(void)
 {
     static const char dev[] = "Inter-|   Receive                    |  Transmit\n"
@@ -206,6 +241,7 @@ int main(void)
     hosts();
     keys();
     messages();
+    facts();
     numbers();
     return tap_done();
 }

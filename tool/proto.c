@@ -120,11 +120,62 @@ static void real(struct cursor *c, double *field)
         c->bad = true;
 }
 
+static void address(struct cursor *c, struct tp_addr *a)
+{
+    static const uint8_t zeros[12];
+    number(c, &a->family, 2);
+    bytes(c, a->byte, sizeof a->byte);
+    if ((a->family != 4 && a->family != 6) || (a->family == 4 && memcmp(a->byte + 4, zeros, sizeof zeros) != 0))
+        c->bad = true;
+}
+
+static void reach_fields(struct cursor *c, struct tp_reach *q)
+{
+    number(c, &q->port, 2);
+    bytes(c, q->token, TP_TOKEN);
+    number(c, &q->n_addrs, 4);
+    if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
+        c->bad = true; /* below 1024 live the services of others: not a place to be sent to */
+    for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
+        address(c, &q->addr[i]);
+}
+
+static void fact_fields(struct cursor *c, struct tp_facts *f)
+{
+    text(c, f->hawser, sizeof f->hawser);
+    text(c, f->kernel, sizeof f->kernel);
+    bytes(c, f->boot, sizeof f->boot);
+    number(c, &f->wall_in_ns, 8);
+    number(c, &f->wall_out_ns, 8);
+    number(c, &f->n_nics, 4);
+    if (f->n_nics > TP_MAX_NICS || f->wall_in_ns > INT64_MAX || f->wall_out_ns > INT64_MAX)
+        c->bad = true;
+    for (uint32_t i = 0; i < f->n_nics && !c->bad; i++) {
+        struct tp_fact_nic *n = &f->nic[i];
+        text(c, n->nic, sizeof n->nic);
+        address(c, &n->addr);
+        number(c, &n->prefix, 2);
+        number(c, &n->mtu, 4);
+        number(c, &n->speed, 4);
+        number(c, &f->tried[i], 2);
+        number(c, &f->reached[i], 2);
+        number(c, &f->carried[i], 2);
+        if (n->prefix > (n->addr.family == 4 ? 32 : 128) || (f->reached[i] & ~f->tried[i]) ||
+            (f->carried[i] & ~f->reached[i]))
+            c->bad = true;
+    }
+}
+
 static void request_fields(struct cursor *c, struct tp_request *r)
 {
     fixed(c, MAGIC_REQUEST);
     number(c, &r->type, 4);
     number(c, &r->id, 4);
+    if (r->type == TP_FACTS) {
+        reach_fields(c, &r->reach);
+        rest(c);
+        return;
+    }
     number(c, &r->op, 4);
     number(c, &r->flags, 4);
     number(c, &r->slots, 4);
@@ -204,6 +255,11 @@ static void reply_fields(struct cursor *c, struct tp_reply *r)
     number(c, &r->id, 4);
     number(c, &r->status, 4);
     text(c, r->text, TP_TEXT);
+    if (r->type == TP_FACTS) {
+        fact_fields(c, &r->facts);
+        rest(c);
+        return;
+    }
     bytes(c, r->key, HAWSER_KEY_SIZE);
     number(c, &r->bad, 8);
     number(c, &r->first_bad, 8);

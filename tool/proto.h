@@ -11,6 +11,7 @@
  *   RAW      start a plain-socket server for `raw`                             -> ports
  *   RAW_END  wait for it                                                       -> bytes, seconds, CPU
  *   RELEASE  free the memory                                                   -> empty
+ *   FACTS    what are you, and which of these addresses do your NICs reach?    -> facts
  *
  * Iteration i lives in slot i % slots and holds the pattern of tp_seed(seed, i).
  */
@@ -31,11 +32,43 @@
 #define TP_MAX_STREAM 16      /* plain streams per path */
 #define TP_RAW_MS     3600000 /* longest plain run */
 
-enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE, TP_TYPES };
+enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE, TP_FACTS, TP_TYPES };
 enum tp_op { TP_WRITE = 1, TP_READ, TP_SEND, TP_PINGPONG, TP_VALIDATE, TP_OPS };
 #define TP_NO_VERIFY 1u /* flags: neither fill nor check */
 #define TP_HOT       2u /* flags: all slots share the same memory; only the last iteration can be checked */
 enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW_KINDS };
+
+#define TP_HASH 16
+
+/* FACTS may ask the serving node to connect from each of its NICs to those of the asking node's addresses that lie in
+ * the same subnet. Whoever listens there shows the token, so that a stranger's port answers nothing. */
+struct tp_reach {
+    uint16_t port; /* 1024 or above; 0 with no addresses */
+    uint8_t token[TP_TOKEN];
+    uint32_t n_addrs;
+    struct tp_addr {
+        uint16_t family;  /* 4 or 6 */
+        uint8_t byte[16]; /* in network order; zeros behind an IPv4 address */
+    } addr[TP_MAX_NICS];
+};
+
+struct tp_facts {
+    char hawser[16];                  /* its version */
+    char kernel[48];                  /* uname -r, cut */
+    uint8_t boot[TP_HASH];            /* hash of the kernel's boot id: the same on nodes that share a kernel */
+    uint64_t wall_in_ns, wall_out_ns; /* its clock when the request came, and when the reply left */
+    uint32_t n_nics;                  /* an entry an address; without loopback */
+    struct tp_fact_nic {
+        char nic[HAWSER_NIC_NAME];
+        struct tp_addr addr;
+        uint16_t prefix;
+        uint32_t mtu;   /* bytes; 0: unknown */
+        uint32_t speed; /* Mbit/s; 0: unknown */
+    } nic[TP_MAX_NICS];
+    /* of what was asked for; bit i: addr[i] of the request */
+    uint16_t tried[TP_MAX_NICS], reached[TP_MAX_NICS]; /* reached: connected, and the token was shown */
+    uint16_t carried[TP_MAX_NICS];                     /* and a hundred full-sized segments went both ways */
+};
 
 struct tp_request {
     enum tp_type type;
@@ -57,7 +90,8 @@ struct tp_request {
         uint8_t token[TP_TOKEN];
         uint32_t n_addrs;
         char addr[TP_MAX_PATHS][HAWSER_ADDR_TEXT];
-    } raw; /* RAW; zero in others */
+    } raw;                 /* RAW; zero in others */
+    struct tp_reach reach; /* FACTS */
 };
 
 struct tp_nic {
@@ -79,6 +113,7 @@ struct tp_reply {
     uint16_t port[TP_MAX_PATHS];
     uint32_t n_nics;
     struct tp_nic nic[TP_MAX_NICS];
+    struct tp_facts facts; /* FACTS */
 };
 
 /* Write exactly TP_REQUEST or TP_REPLY bytes. What lies outside the bounds of decode is a caller's bug: -EINVAL. */

@@ -2,8 +2,10 @@
 #include "tool/service.h"
 
 #include "base/size.h"
+#include "node/sysfs.h"
 #include "tool/buffer.h"
 #include "tool/raw.h"
+#include "tool/reach.h"
 #include "tool/stats.h"
 
 #include <inttypes.h>
@@ -320,6 +322,20 @@ static int raw_end(struct client *c, struct tp_reply *r)
     return rc;
 }
 
+/* For `hawser doctor`. */
+static int facts(const struct tp_request *q, struct tp_reply *r)
+{
+    uint64_t in = reach_wall_ns();
+    int root = hw_root_open("/");
+    int rc = root < 0 ? root : reach_facts(root, &r->facts);
+    hw_close(&root);
+    if (rc == 0 && q->reach.n_addrs > 0)
+        rc = reach_try(&q->reach, &r->facts);
+    r->facts.wall_in_ns = in;
+    r->facts.wall_out_ns = reach_wall_ns();
+    return rc;
+}
+
 /* 0: answer r; 1: answered; negative: the error is answered, unless the peer is lost. */
 static int serve_one(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
@@ -337,6 +353,8 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
     case TP_RELEASE:
         release(c);
         return 0;
+    case TP_FACTS:
+        return facts(q, r);
     default:
         return hw_fail(-EINVAL, "a request of unknown type %d", (int)q->type);
     }
