@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/nic.h"
+#include "node/sysfs.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 static unsigned prefix_of(const struct sockaddr *mask)
 {
@@ -89,34 +88,16 @@ bool hw_nic_is_down(int fd, const char *name)
 
 int hw_nic_cpus(const char *name, cpu_set_t *out)
 {
-    char path[96], text[512];
-    snprintf(path, sizeof(path), "/sys/class/net/%s/device/local_cpulist", name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -ENOENT;
-    ssize_t n = read(fd, text, sizeof(text) - 1);
-    hw_close(&fd);
-    if (n <= 0)
-        return -ENOENT;
-    text[n] = 0;
+    char text[HW_ATTR_MAX];
     cpu_set_t may, near;
-    CPU_ZERO(&near);
-    if (sched_getaffinity(0, sizeof(may), &may) < 0)
+    size_t count;
+    int root = hw_root_open("/");
+    if (root < 0)
         return -ENOENT;
-    /* "0-3,8-11" */
-    for (char *p = text; *p && *p != '\n';) {
-        char *end;
-        unsigned long a = strtoul(p, &end, 10), b = a;
-        if (end == p)
-            return -ENOENT;
-        if (*end == '-')
-            b = strtoul(end + 1, &end, 10);
-        for (unsigned long c = a; c <= b && c < CPU_SETSIZE; c++)
-            CPU_SET(c, &near);
-        p = *end == ',' ? end + 1 : end;
-        if (*end && *end != ',' && *end != '\n')
-            return -ENOENT;
-    }
+    int rc = hw_root_text(root, text, sizeof(text), "sys/class/net/%s/device/local_cpulist", name);
+    hw_close(&root);
+    if (rc < 0 || hw_text_cpulist(text, &near, &count) < 0 || sched_getaffinity(0, sizeof(may), &may) < 0)
+        return -ENOENT;
     CPU_AND(out, &near, &may);
     return CPU_COUNT(out) == 0 || CPU_EQUAL(out, &may) ? -ENOENT : 0;
 }

@@ -133,6 +133,45 @@ int hw_text_i64(const char *text, int64_t *out)
     return 0;
 }
 
+/* Digits at *p, at most 7 of them: there are no ten million CPUs. */
+static bool cpu_at(const char **p, unsigned *out)
+{
+    unsigned v = 0, n = 0;
+    for (; isdigit((unsigned char)**p) && n < 8; n++, (*p)++)
+        v = 10 * v + (unsigned)(**p - '0');
+    *out = v;
+    return n > 0 && n < 8;
+}
+
+int hw_text_cpulist(const char *text, cpu_set_t *out, size_t *count)
+{
+    cpu_set_t set;
+    size_t n = 0;
+    unsigned next = 0; /* the least that may come */
+    CPU_ZERO(&set);
+    for (const char *p = text;;) {
+        unsigned a, b;
+        bool good = cpu_at(&p, &a);
+        b = a;
+        if (good && *p == '-') {
+            p++;
+            good = cpu_at(&p, &b);
+        }
+        if (!good || a < next || b < a || (*p && *p != ','))
+            return hw_fail(-EINVAL, "'%.60s' is no list of CPUs like 0-3,8-11", text);
+        for (unsigned c = a; c <= b && c < CPU_SETSIZE; c++)
+            CPU_SET(c, &set);
+        n += b - a + 1;
+        next = b + 1;
+        if (!*p)
+            break;
+        p++;
+    }
+    *out = set;
+    *count = n;
+    return 0;
+}
+
 int hw_root_u64(int root, uint64_t *out, const char *fmt, ...)
 {
     char path[PATH_MAX], text[64];

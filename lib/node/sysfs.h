@@ -13,6 +13,8 @@
 
 #include "base/base.h"
 
+#include <sched.h>
+
 /* A sysfs attribute is at most a page (Documentation/filesystems/sysfs.rst), lists of NUMA distances included. */
 #define HW_ATTR_MAX 4097
 
@@ -45,5 +47,8 @@ void hw_names_free(struct hw_names *l);
 /* The parsers alone; -EINVAL echoing the text, *out untouched then. */
 int hw_text_u64(const char *text, uint64_t *out);
 int hw_text_i64(const char *text, int64_t *out);
+/* "0-3,8-11", in rising order as the kernel prints it (lib/bitmap.c): the set, without those from CPU_SETSIZE on, and
+ * how many there are with them. */
+int hw_text_cpulist(const char *text, cpu_set_t *out, size_t *count);
 
 #endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PCI addresses, the way of a device up to its root complex, and how far two devices are from each other. Pure. */
+#ifndef HW_PCI_H
+#define HW_PCI_H
+
+#include "base/base.h"
+
+struct hw_bdf {
+    uint32_t domain;
+    uint8_t bus, slot, fn;
+};
+#define HW_BDF_TEXT 20
+
+/* "0000:19:00.0" in either case, with a domain of 4 to 8 digits: sysfs has 4 or more, NVML 8. -EINVAL echoing it. */
+int hw_bdf_parse(const char *text, struct hw_bdf *out);
+/* As sysfs writes it. Returns buf, of HW_BDF_TEXT. */
+char *hw_bdf_text(struct hw_bdf b, char *buf);
+int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b);
+
+#define HW_PCI_DEPTH 32 /* twice what a rack of switches behind switches has */
+
+/* The bridges from the host bridge down, the device itself last. */
+struct hw_pci_path {
+    char root[20]; /* "pci0000:00"; "": none */
+    unsigned depth;
+    struct hw_bdf at[HW_PCI_DEPTH];
+};
+/* Out of what a sysfs link says, "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0": all from the
+ * root to the last PCI device that others hang below. -ENOENT where there is none (a virtual device), -E2BIG. */
+int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
+
+/* "16.0 GT/s PCIe" in MT/s; 0 for "Unknown" (drivers/pci/probe.c, pci_speed_string()). -EINVAL echoing it. */
+int hw_pci_speed_parse(const char *text, unsigned *out);
+/* What a link of that many lanes carries one way in MB/s, before packet overhead: 8b/10b coding up to 5 GT/s, 128b/130b
+ * up to 32, 242 bytes of each flit of 256 at 64 (PCI Express Base Specification 6.0, 4.2). 0: not known. */
+unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
+
+/*
+ * Names and meaning are those of `nvidia-smi topo --matrix` (its legend; NVML's nvmlGpuTopologyLevel_t has the same):
+ *   X     the same device
+ *   PIX   at most a single PCIe bridge: the same bus, or two ports of one switch
+ *   PXB   several bridges, but not the host bridge
+ *   PHB   the host bridge: the same root complex, different root ports
+ *   NODE  two host bridges of one NUMA node
+ *   SYS   two NUMA nodes
+ * In terms of sysfs, where each port of a switch is a device: let c be how many steps the two ways have in common.
+ * Other roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. c = 0: PHB. Then, if at most
+ * one bridge lies below the common part on either way, PIX, else PXB.
+ */
+enum hw_dist { HW_DIST_X, HW_DIST_PIX, HW_DIST_PXB, HW_DIST_PHB, HW_DIST_NODE, HW_DIST_SYS };
+enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const struct hw_pci_path *b, int numa_b);
+const char *hw_dist_name(enum hw_dist d);
+
+#endif
