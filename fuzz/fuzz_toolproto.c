@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(memchr(r.nic[i].nic, 0, sizeof(r.nic[i].nic)));
         FUZZ_CHECK(memchr(r.text, 0, sizeof(r.text)));
         FUZZ_CHECK(r.facts.n_nics <= TP_MAX_NICS && memchr(r.facts.kernel, 0, sizeof(r.facts.kernel)));
-        FUZZ_CHECK(r.type == TP_FACTS || r.facts.n_nics == 0);
+        FUZZ_CHECK(r.type == TP_FACTS || (r.facts.n_nics == 0 && r.facts.gpus == 0));
+        FUZZ_CHECK(r.facts.gpus < TP_HOST);
         for (uint32_t i = 0; i < r.facts.n_nics; i++) {
             FUZZ_CHECK(memchr(r.facts.nic[i].nic, 0, sizeof(r.facts.nic[i].nic)) && r.facts.nic[i].prefix <= 128);
             FUZZ_CHECK((r.facts.carried[i] & ~r.facts.tried[i]) == 0);

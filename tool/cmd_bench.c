@@ -318,6 +318,8 @@ static int one_size(struct bench *b, uint64_t size, bool last)
     b->what = what;
     struct measure_plan plan = {.op = b->op,
                                 .size = size,
+                                .gpu = BUFFER_HOST,
+                                .peer_gpu = TP_HOST,
                                 .depth = (uint32_t)b->depth,
                                 .depth_given = b->depth > 0,
                                 .verify = !b->no_verify,

@@ -24,6 +24,8 @@ struct validate {
     char host[256], nic[HAWSER_NIC_NAME];
     uint16_t port;
     uint64_t channels, size, timeout_ms, chunk;
+    int gpu;           /* or BUFFER_HOST */
+    uint16_t peer_gpu; /* or TP_HOST */
     struct session s;
     uint64_t seed, stride;
     struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
@@ -101,9 +103,9 @@ static int prepare(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);
     (void)buffer_free(&v->in);
-    int rc = buffer_make(&v->out, v->s.h, v->size, v->stride, slots, false, v->seed);
+    int rc = buffer_make(&v->out, v->s.h, v->gpu, v->size, v->stride, slots, false, v->seed);
     if (rc == 0)
-        rc = buffer_make(&v->in, v->s.h, v->size, v->stride, slots, false, v->seed);
+        rc = buffer_make(&v->in, v->s.h, v->gpu, v->size, v->stride, slots, false, v->seed);
     if (rc < 0)
         return rc;
     struct tp_request q = {.type = TP_PREPARE,
@@ -112,7 +114,8 @@ static int prepare(struct validate *v, uint32_t slots)
                            .depth = HW_MIN(slots, (uint32_t)TP_MAX_DEPTH),
                            .size = v->size,
                            .stride = v->stride,
-                           .seed = v->seed};
+                           .seed = v->seed,
+                           .gpu = v->peer_gpu};
     struct tp_reply r;
     rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
     return rc < 0 ? rc : hawser_import(r.key, &v->region);
@@ -150,8 +153,9 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     int patience = session_patience_ms(v->out.len);
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
     struct tp_reply r;
-    buffer_fill(&v->out, first, n);
-    int rc = session_call(&v->s, &q, &r, patience);
+    int rc = buffer_fill(&v->out, first, n);
+    if (rc == 0)
+        rc = session_call(&v->s, &q, &r, patience);
     if (rc == 0)
         rc = move(v, false, first, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
@@ -162,11 +166,13 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     v->bad_out += r.bad;
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
-    memset(v->in.base, 0, v->in.len);
-    rc = move(v, true, first, deadline);
+    rc = buffer_clear(&v->in);
+    if (rc == 0)
+        rc = move(v, true, first, deadline);
+    if (rc == 0)
+        rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
     if (rc < 0)
         return rc;
-    buffer_check(&v->in, first, n, &bad, &checked, &at);
     v->bad_in += bad;
     return v->bad_out + v->bad_in
                ? hw_fail(-EIO, "%" PRIu64 " bytes arrived wrong there, %" PRIu64 " here", v->bad_out, v->bad_in)
@@ -345,6 +351,8 @@ int cmd_validate(int argc, char **argv)
     if (!v)
         return tool_fail("validate", "no memory");
     v->channels = 4;
+    v->gpu = BUFFER_HOST;
+    v->peer_gpu = TP_HOST;
     v->size = 16ull << 20;
     v->timeout_ms = 30000;
     v->port = HAWSER_DEFAULT_PORT;

@@ -95,10 +95,10 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
     int rc = m->hist && m->points ? 0 : hw_fail(-ENOMEM, "no memory for the results");
     if (rc == 0) {
         hw_hist_reset(m->hist);
-        rc = buffer_make(&m->buf, s->h, plan->size, stride, m->slots, plan->hot, plan->seed);
+        rc = buffer_make(&m->buf, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
     }
     if (rc == 0 && plan->op == TP_PINGPONG)
-        rc = buffer_make(&m->back, s->h, plan->size, stride, m->slots, plan->hot, plan->seed);
+        rc = buffer_make(&m->back, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
     struct tp_request q = {.type = TP_PREPARE,
                            .op = plan->op,
                            .flags = (plan->verify ? 0 : TP_NO_VERIFY) | (plan->hot ? TP_HOT : 0),
@@ -106,7 +106,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
                            .depth = m->depth,
                            .size = plan->size,
                            .stride = stride,
-                           .seed = plan->seed};
+                           .seed = plan->seed,
+                           .gpu = plan->peer_gpu};
     struct tp_reply r;
     if (rc == 0)
         rc = session_call(s, &q, &r, session_patience_ms(m->buf.len));
@@ -235,8 +236,9 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
         const struct hawser_vec in = {.mem = m->back.mem, .offset = at, .length = m->plan.size};
         hawser_op *send = NULL, *recv = NULL;
         if (m->plan.verify)
-            buffer_fill(&m->buf, first + i, 1);
-        rc = hawser_recv(m->s->peer, &in, 1, &o, &recv);
+            rc = buffer_fill(&m->buf, first + i, 1);
+        if (rc == 0)
+            rc = hawser_recv(m->s->peer, &in, 1, &o, &recv);
         uint64_t t0 = hw_now();
         if (rc == 0)
             rc = hawser_send(m->s->peer, &out, 1, &o, &send);
@@ -260,7 +262,7 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
             hw_hist_add(m->hist, t / 2);
         if (m->plan.verify) {
             uint64_t bad, checked, at_byte;
-            buffer_check(&m->back, first + i, 1, &bad, &checked, &at_byte);
+            rc = buffer_check(&m->back, first + i, 1, &bad, &checked, &at_byte);
             sum->bad += bad;
             sum->verified += checked;
         }
@@ -295,7 +297,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     int patience = session_patience_ms(m->plan.size * count);
     *done = 0;
     if (rc == 0 && verify && !read && !ping)
-        buffer_fill(&m->buf, first, count);
+        rc = buffer_fill(&m->buf, first, count);
     if (rc == 0)
         rc = session_call(m->s, &q, begun, patience);
     if (rc < 0)
@@ -321,7 +323,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     sum->verified += ended->checked;
     if (read && verify) {
         uint64_t bad, checked, at;
-        buffer_check(&m->buf, first, *done, &bad, &checked, &at);
+        rc = buffer_check(&m->buf, first, *done, &bad, &checked, &at);
         sum->bad += bad;
         sum->verified += checked;
     }
@@ -332,7 +334,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     sum->peer_cpu_us += ended->cpu_us - begun->cpu_us;
     stats_add(sum->own, &sum->n_own, TP_MAX_NICS, own[0], n[0], own[1], n[1]);
     stats_add(sum->peer, &sum->n_peer, TP_MAX_NICS, begun->nic, begun->n_nics, ended->nic, ended->n_nics);
-    if (m->record) {
+    if (m->record && rc == 0) {
         rc = keep_span(m, &span);
         m->clocked += seconds;
     }

@@ -20,7 +20,9 @@
 struct measure_plan {
     enum tp_op op;
     uint64_t size;
-    uint32_t depth; /* 0: by size */
+    int gpu;           /* of this node, or BUFFER_HOST */
+    uint16_t peer_gpu; /* of the serving node, or TP_HOST */
+    uint32_t depth;    /* 0: by size */
     bool depth_given;
     bool verify, hot;
     uint64_t seed;

@@ -147,8 +147,9 @@ static void fact_fields(struct cursor *c, struct tp_facts *f)
     bytes(c, f->boot, sizeof f->boot);
     number(c, &f->wall_in_ns, 8);
     number(c, &f->wall_out_ns, 8);
+    number(c, &f->gpus, 2);
     number(c, &f->n_nics, 4);
-    if (f->n_nics > TP_MAX_NICS || f->wall_in_ns > INT64_MAX || f->wall_out_ns > INT64_MAX)
+    if (f->n_nics > TP_MAX_NICS || f->gpus == TP_HOST || f->wall_in_ns > INT64_MAX || f->wall_out_ns > INT64_MAX)
         c->bad = true;
     for (uint32_t i = 0; i < f->n_nics && !c->bad; i++) {
         struct tp_fact_nic *n = &f->nic[i];
@@ -185,6 +186,7 @@ static void request_fields(struct cursor *c, struct tp_request *r)
     number(c, &r->seed, 8);
     number(c, &r->first, 8);
     number(c, &r->count, 4);
+    number(c, &r->gpu, 2);
     number(c, &r->raw.kind, 4);
     number(c, &r->raw.streams, 4);
     number(c, &r->raw.timeout_ms, 4);

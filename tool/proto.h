@@ -3,7 +3,7 @@
  * What `hawser bench` and `hawser validate` say to `hawser serve`, over hawser's own send and receive: fixed-size
  * little-endian requests, each answered by one fixed-size reply. Pure encode and decode; decode trusts nothing.
  *
- *   PREPARE  have memory for op: `slots` slots of `stride` bytes                -> key of the region (write, read)
+ *   PREPARE  have memory of `gpu` for op: `slots` slots of `stride` bytes       -> key of the region (write, read)
  *   BEGIN    iterations [first, first+count) come next: fill (read) or post
  *            receives (send, pingpong); sample the clocks last                 -> counters
  *   END      of them the first `count` are done: sample the clocks first, then
@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 
-#define TP_VERSION    1
+#define TP_VERSION    2
 #define TP_MAX_SLOTS  65536
 #define TP_MAX_DEPTH  4096
 #define TP_MAX_NICS   16 /* counters of so many NICs fit in a reply */
@@ -29,6 +29,7 @@
 #define TP_REQUEST    1024 /* bytes of every request on the wire */
 #define TP_REPLY      1536 /* bytes of every reply on the wire */
 #define TP_TOKEN      16
+#define TP_HOST       0xffff  /* instead of a GPU: the host's memory */
 #define TP_MAX_STREAM 16      /* plain streams per path */
 #define TP_RAW_MS     3600000 /* longest plain run */
 
@@ -57,6 +58,7 @@ struct tp_facts {
     char kernel[48];                  /* uname -r, cut */
     uint8_t boot[TP_HASH];            /* hash of the kernel's boot id: the same on nodes that share a kernel */
     uint64_t wall_in_ns, wall_out_ns; /* its clock when the request came, and when the reply left */
+    uint16_t gpus;                    /* of CUDA's; below TP_HOST */
     uint32_t n_nics;                  /* an entry an address; without loopback */
     struct tp_fact_nic {
         char nic[HAWSER_NIC_NAME];
@@ -79,6 +81,7 @@ struct tp_request {
     uint64_t size, stride, seed; /* PREPARE */
     uint64_t first;              /* BEGIN, END */
     uint32_t count;
+    uint16_t gpu; /* PREPARE: of the serving node's, whose memory it is to be; TP_HOST: the host's */
     struct {
         enum tp_raw_kind kind;
         uint32_t streams;     /* per path */

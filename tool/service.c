@@ -2,6 +2,7 @@
 #include "tool/service.h"
 
 #include "base/size.h"
+#include "mem/cuda.h"
 #include "node/sysfs.h"
 #include "tool/buffer.h"
 #include "tool/raw.h"
@@ -18,7 +19,7 @@
 #define DATA_MS      300000 /* a message that a client has announced comes within this, or the client is gone */
 #define AHEAD        16     /* receives posted ahead, at least */
 #define PINGS_AHEAD  4
-#define THREAD_STACK (256u << 10)
+#define THREAD_STACK (1u << 20) /* CUDA drivers run on it too, and say nowhere how much they need */
 
 struct service {
     hawser *h;
@@ -155,7 +156,8 @@ static int prepare(struct client *c, const struct tp_request *q, struct tp_reply
     if (!fits)
         return hw_fail(-ENOMEM, "this needs %s on the serving node, whose --max-memory leaves %s",
                        hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
-    int rc = buffer_make(&c->buf, c->s->h, q->size, q->stride, q->slots, hot, q->seed);
+    int gpu = q->gpu == TP_HOST ? BUFFER_HOST : (int)q->gpu;
+    int rc = buffer_make(&c->buf, c->s->h, gpu, q->size, q->stride, q->slots, hot, q->seed);
     c->op = q->op;
     c->flags = q->flags;
     c->depth = q->depth;
@@ -246,10 +248,12 @@ static int begin(struct client *c, const struct tp_request *q, struct tp_reply *
         return hw_fail(-EINVAL, "a batch of %u in %u slots", q->count, c->buf.slots);
     c->first = q->first;
     c->count = q->count;
-    if (c->op == TP_READ && !(c->flags & TP_NO_VERIFY))
-        buffer_fill(&c->buf, q->first, q->count);
-    uint64_t posted = q->first;
     int rc = 0;
+    if (c->op == TP_READ && !(c->flags & TP_NO_VERIFY))
+        rc = buffer_fill(&c->buf, q->first, q->count);
+    if (rc < 0)
+        return rc;
+    uint64_t posted = q->first;
     c->streaming = two_sided;
     for (; two_sided && rc == 0 && posted < q->first + HW_MIN(q->count, ahead(c)); posted++)
         rc = post(c, posted);
@@ -270,9 +274,10 @@ static int end(struct client *c, const struct tp_request *q, struct tp_reply *r)
     if (!c->op || q->first != c->first || q->count > c->count)
         return hw_fail(-EINVAL, "END of iterations that were not begun");
     if (c->op != TP_READ && c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY)) {
-        buffer_check(&c->buf, q->first, q->count, &r->bad, &r->checked, &r->first_bad);
+        int rc = buffer_check(&c->buf, q->first, q->count, &r->bad, &r->checked, &r->first_bad);
         c->checked += r->checked;
         c->bad += r->bad;
+        return rc;
     }
     return 0;
 }
@@ -281,7 +286,7 @@ static int raw_begin(struct client *c, const struct tp_request *q, struct tp_rep
 {
     uint64_t deadline = hw_deadline((int)q->raw.timeout_ms);
     if (!c->buf.base || c->raw || c->raw_pp)
-        return hw_fail(-EINVAL, "RAW without PREPARE, or while one runs");
+        return hw_fail(-EINVAL, "RAW without PREPARE of the host's memory, or while one runs");
     if (q->raw.kind == TP_RAW_SPIN || q->raw.kind == TP_RAW_BLOCK) {
         struct raw_pingpong pp = {.size = (uint32_t)q->raw.message,
                                   .iters = (uint32_t)HW_MIN(q->raw.total, (uint64_t)INT32_MAX),
@@ -322,7 +327,7 @@ static int raw_end(struct client *c, struct tp_reply *r)
     return rc;
 }
 
-/* For `hawser doctor`. */
+/* For `hawser doctor`, and for who wants to know the GPUs. */
 static int facts(const struct tp_request *q, struct tp_reply *r)
 {
     uint64_t in = reach_wall_ns();
@@ -331,6 +336,8 @@ static int facts(const struct tp_request *q, struct tp_reply *r)
     hw_close(&root);
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
+    int gpus = hw_cuda_count(); /* no driver is none */
+    r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
     r->facts.wall_in_ns = in;
     r->facts.wall_out_ns = reach_wall_ns();
     return rc;
