@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FAKECUDA_INTERNAL_H
+#define FAKECUDA_INTERNAL_H
+
+#include "fakecuda.h"
+
+#include <pthread.h>
+
+/* The entry points under their real symbols, with the prototypes that the library calls them by. */
+#define X(name, symbol, params) FAKECUDA_API CUresult fake_##name params __asm__(symbol);
+HW_CUDA_CALLS(X)
+#undef X
+
+enum { /* more of the driver API's numbers, from its reference manual */
+       CUDA_ERROR_INVALID_CONTEXT = 201,
+       CUDA_ERROR_INVALID_HANDLE = 400,
+       CUDA_ERROR_NOT_FOUND = 500,
+       CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+       CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+};
+
+#define MAX_GPUS 16
+
+struct gpu {
+    char *base;  /* where its memory seems to be: PROT_NONE */
+    char *alias; /* the same memory for us */
+    int fd;
+    uint64_t copies, stall_at; /* stall_at: before that copy; 0 never */
+    bool stalled;
+};
+
+struct CUctx_st {
+    struct CUctx_st *next;
+    int device;
+    bool primary;
+    CUresult broken;
+    CUstream null_stream;
+};
+
+enum kind { DEVICE = 1, HOST, MANAGED };
+
+struct range {
+    struct range *next; /* by address */
+    uint64_t start, len;
+    enum kind kind;
+    int device;
+    CUcontext ctx;
+    bool mapped, owned; /* host memory: devices have an address for it; it is ours to unmap */
+};
+
+extern struct gpu fake_gpus[MAX_GPUS];
+extern struct fakecuda_counts fake_counts;
+extern unsigned fake_copy_us;
+extern pthread_mutex_t fake_lock; /* of everything */
+
+/* Takes the lock, unless this call is to fail: then its code. */
+CUresult fake_enter(const char *symbol);
+/* Counts a misuse. */
+CUresult fake_misuse(CUresult rc);
+/* Gives the lock back. */
+CUresult fake_leave(CUresult rc);
+/* The thread's context; NULL, with the misuse counted, where it has none that lives. */
+CUcontext fake_current(void);
+
+/* Under the lock. */
+struct range *fake_range(uint64_t at);
+enum place { NOWHERE, PAGEABLE, PINNED, ON_DEVICE };
+/* What [ptr, ptr+len) is, and where the CPU sees it. */
+enum place fake_place(uint64_t ptr, size_t len, char **cpu);
+void fake_streams_wake(void);
+void fake_streams_forget(CUcontext ctx);
+
+#define ENTER(symbol)                           \
+    do {                                        \
+        CUresult entered_ = fake_enter(symbol); \
+        if (entered_)                           \
+            return entered_;                    \
+    } while (0)
+
+/* For calls that need a context: ctx is it. */
+#define ENTER_CONTEXT(symbol, ctx)                     \
+    ENTER(symbol);                                     \
+    CUcontext ctx = fake_current();                    \
+    if (!(ctx))                                        \
+        return fake_leave(CUDA_ERROR_INVALID_CONTEXT); \
+    if ((ctx)->broken)                                 \
+    return fake_leave((ctx)->broken)
+
+#endif
