@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/tcp/stage.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,6 +35,7 @@ struct slice {
 };
 
 struct hw_stage {
+    struct hw_stage *next; /* in `left` */
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
     struct queue *out_queues, *in_queues; /* apart, as a GPU copies in both directions at once */
@@ -61,18 +63,6 @@ static size_t round_up(size_t n)
 static size_t largest(const struct hw_stage *s)
 {
     return round_up(s->knobs->chunk + 4096);
-}
-
-struct hw_stage *hw_stage_new(const struct hw_knobs *k, const struct hw_logger *log)
-{
-    struct hw_stage *s = calloc(1, sizeof(*s));
-    if (!s) {
-        (void)hw_fail(-ENOMEM, "no memory for a connection's staging");
-        return NULL;
-    }
-    s->knobs = k;
-    s->log = log;
-    return s;
 }
 
 /* Sleeping pays only for a device that is stuck: a copy takes some 20 us. One that is, is named, once. */
@@ -176,7 +166,13 @@ static void ring_free(struct ring *r)
     hw_pages_free(r->base, r->size);
 }
 
-/* All copies of a queue over, or the wait for them: false where the device is stuck. One that failed copies no more. */
+/* All copies of a queue over? Failed counts: nothing is copied any more. */
+static bool idle(struct queue *q)
+{
+    return q->over >= q->started || q->space->ops->done(q->q, &q->over) || q->over >= q->started;
+}
+
+/* Waits for that. False where the device is stuck. */
 static bool settle(struct hw_stage *s, struct queue *q)
 {
     uint64_t until = hw_now() + HW_STAGE_WAIT_MS * HW_MS;
@@ -186,32 +182,74 @@ static bool settle(struct hw_stage *s, struct queue *q)
     return true;
 }
 
-static bool queues_free(struct hw_stage *s, struct queue *list)
+static void destroy(struct hw_stage *s)
 {
-    bool all = true;
-    for (struct queue *q = list, *next; q; q = next) {
-        next = q->next;
-        if (settle(s, q)) {
+    for (int way = 0; way < 2; way++) {
+        for (struct queue *q = way ? s->in_queues : s->out_queues, *next; q; q = next) {
+            next = q->next;
             q->space->ops->queue_close(q->q);
             free(q);
+        }
+        ring_free(way ? &s->in : &s->out);
+    }
+    free(s);
+}
+
+/* Stages whose device was stuck when their connection ended. They are freed once it no longer is. */
+static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
+static struct hw_stage *left;
+
+static void sweep(void)
+{
+    pthread_mutex_lock(&left_mu);
+    for (struct hw_stage **at = &left; *at;) {
+        struct hw_stage *s = *at;
+        bool all = true;
+        for (int way = 0; way < 2; way++)
+            for (struct queue *q = way ? s->in_queues : s->out_queues; q; q = q->next)
+                all &= idle(q);
+        if (all) {
+            *at = s->next;
+            destroy(s);
         } else {
-            hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: memory of a connection is left to it",
-                   q->space->name);
-            all = false; /* the queue too is left: closing it would wait */
+            at = &s->next;
         }
     }
-    return all;
+    pthread_mutex_unlock(&left_mu);
+}
+
+struct hw_stage *hw_stage_new(const struct hw_knobs *k, const struct hw_logger *log)
+{
+    struct hw_stage *s = calloc(1, sizeof(*s));
+    sweep();
+    if (!s) {
+        (void)hw_fail(-ENOMEM, "no memory for a connection's staging");
+        return NULL;
+    }
+    s->knobs = k;
+    s->log = log;
+    return s;
 }
 
 void hw_stage_free(struct hw_stage *s)
 {
-    if (!s)
-        return;
-    if (queues_free(s, s->out_queues))
-        ring_free(&s->out);
-    if (queues_free(s, s->in_queues))
-        ring_free(&s->in);
-    free(s);
+    if (s) {
+        struct queue *stuck = NULL;
+        for (int way = 0; way < 2 && !stuck; way++)
+            for (struct queue *q = way ? s->in_queues : s->out_queues; q && !stuck; q = q->next)
+                stuck = settle(s, q) ? NULL : q;
+        if (!stuck) {
+            destroy(s);
+        } else {
+            hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: the staging memory of a connection is left to it",
+                   stuck->space->name);
+            pthread_mutex_lock(&left_mu);
+            s->next = left;
+            left = s;
+            pthread_mutex_unlock(&left_mu);
+        }
+    }
+    sweep();
 }
 
 /* ---- out --------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * one pass over host memory more each way than host memory takes, and no copy by the CPU (docs/engine.md).
  *
  * Nothing here blocks, but for hw_stage_free() and hw_stage_cut(), which wait for copies under way and no longer than
- * HW_STAGE_WAIT_MS: a device that does not answer for so long is stuck, and its ring is then left to it.
+ * HW_STAGE_WAIT_MS: a device that does not answer for so long is stuck, and its ring is then left to it until it does.
  *
  * Errors: -EBUSY the device has not got there yet, ask again soon; -ENXIO the device failed, as the text says.
  */
