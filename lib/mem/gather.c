@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mem/gather.h"
+
+#include "mem/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GIB        ((uint64_t)1 << 30)
+#define RING_MIN   1024
+#define RING_MAX   (1u << 24)        /* entries: 256 MiB of pinned memory */
+#define SLICE_MIN  4096              /* bytes; a warp that copies fewer is mostly overhead */
+#define SLICE_MAX  GIB               /* entries have 32 bits, and slices are up to twice as long */
+#define SLICES     8192              /* a large batch is cut into: two for each warp that the largest GPUs run */
+#define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
+#define EACH_MAX   8                 /* entries that a warp reads at once: a cache line */
+#define WIDE_WARPS 4096              /* as many warps have an entry of their own before any has two */
+
+const char *const hw_gather_way_names[HW_GATHER_WAYS] = {"kernel", "d2d", "host"};
+
+struct flight {
+    CUevent event;
+    uint32_t entries; /* of the ring */
+};
+
+struct hw_gather {
+    const struct hw_space *s;
+    enum hw_gather_way way;
+    unsigned depth;
+    uint64_t started, over;
+
+    /* A GPU's: */
+    const struct hw_cuda *cu;
+    CUstream stream;
+    void *pinned; /* the ring or the stage */
+    size_t pinned_len;
+
+    const struct hw_kernels *kernels;
+    struct hw_gather_entry *ring;
+    CUdeviceptr ring_at; /* where the GPU sees it */
+    uint32_t size;       /* entries, a power of two */
+    uint32_t head, used; /* the next one, modulo size; those under way */
+
+    struct flight flight[]; /* that of batch n is n % depth */
+};
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static int open_pinned(struct hw_gather *g, size_t len)
+{
+    void *p = hw_pages_alloc(len, g->s->numa);
+    if (!p)
+        return hw_fail(-ENOMEM, "no %zu bytes of host memory for the gather of %s", len, g->s->name);
+    int rc = g->s->ops->pin(g->s, p, len);
+    if (rc < 0) {
+        hw_pages_free(p, len);
+        return rc;
+    }
+    g->pinned = p;
+    g->pinned_len = len;
+    return 0;
+}
+
+/* In the context. */
+static int open_gpu(struct hw_gather *g)
+{
+    CUresult e = g->cu->StreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; !e && i < g->depth; i++)
+        e = g->cu->EventCreate(&g->flight[i].event, CU_EVENT_DISABLE_TIMING);
+    if (e)
+        return hw_cuda_fail(e, "opening a gather of depth %u on %s", g->depth, g->s->name);
+    if (g->way == HW_GATHER_D2D)
+        return 0;
+    int rc = open_pinned(g, g->way == HW_GATHER_HOST ? STAGE : g->size * sizeof(struct hw_gather_entry));
+    if (rc < 0 || g->way == HW_GATHER_HOST)
+        return rc;
+    g->ring = g->pinned;
+    e = g->cu->MemHostGetDevicePointer(&g->ring_at, g->pinned, 0);
+    return e ? hw_cuda_fail(e, "mapping the gather's ring for %s", g->s->name) : 0;
+}
+
+int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned depth, unsigned frags,
+                   struct hw_gather **out)
+{
+    if (depth == 0 || frags > RING_MAX || (unsigned)way >= HW_GATHER_WAYS)
+        return hw_fail(-EINVAL,
+                       "a gather of way %d, depth %u and %u fragments: depth is at least 1, fragments up to %u",
+                       (int)way, depth, frags, RING_MAX);
+    struct hw_gather *g = calloc(1, sizeof(*g) + depth * sizeof(g->flight[0]));
+    if (!g)
+        return hw_fail(-ENOMEM, "no memory for a gather of depth %u", depth);
+    g->s = s;
+    g->way = way;
+    g->depth = depth;
+    if (!s->direct) {
+        for (g->size = RING_MIN; g->size < frags;)
+            g->size *= 2;
+        int rc = hw_cuda(&g->cu);
+        if (rc == 0 && way == HW_GATHER_KERNEL)
+            rc = hw_kernels(s, &g->kernels);
+        if (rc == 0)
+            rc = hw_cuda_enter(s);
+        if (rc == 0) {
+            rc = open_gpu(g);
+            hw_cuda_leave();
+        }
+        if (rc < 0) {
+            hw_gather_close(g);
+            return rc;
+        }
+    }
+    *out = g;
+    return 0;
+}
+
+void hw_gather_close(struct hw_gather *g)
+{
+    if (!g)
+        return;
+    if (g->stream && hw_cuda_enter(g->s) == 0) {
+        (void)g->cu->StreamSynchronize(g->stream); /* the kernels read the ring */
+        for (unsigned i = 0; i < g->depth && g->flight[i].event; i++)
+            (void)g->cu->EventDestroy(g->flight[i].event);
+        (void)g->cu->StreamDestroy(g->stream);
+        hw_cuda_leave();
+    }
+    if (g->pinned) {
+        g->s->ops->unpin(g->s, g->pinned);
+        hw_pages_free(g->pinned, g->pinned_len);
+    }
+    free(g);
+}
+
+/* ---- the kernel ----------------------------------------------------------------------------- */
+
+/* Entries of the ring that go into one launch. */
+struct launch {
+    const struct hw_gather_bufs *b;
+    uint64_t base; /* what their source offsets count from */
+    uint32_t first, n;
+};
+
+static CUresult launch(struct hw_gather *g, struct launch *l)
+{
+    if (l->n == 0)
+        return CUDA_SUCCESS;
+    CUdeviceptr dst = (uintptr_t)l->b->dst, src = (uintptr_t)l->b->src + l->base;
+    CUdeviceptr list = g->ring_at + l->first * sizeof(struct hw_gather_entry);
+    uint32_t each = HW_MAX(1u, HW_MIN(l->n / WIDE_WARPS, (uint32_t)EACH_MAX));
+    const uint32_t per_block = each * (HW_KERNEL_THREADS / HW_WARP);
+    const unsigned blocks = (l->n + per_block - 1) / per_block;
+    CUresult e = g->cu->LaunchKernel(g->kernels->gather, blocks, 1, 1, HW_KERNEL_THREADS, 1, 1, 0, g->stream,
+                                     (void *[]){&dst, &src, &list, &l->n, &each}, NULL);
+    l->first += l->n;
+    l->n = 0;
+    return e;
+}
+
+/* Where the source is too large for 32 bits, offsets count from 2 GiB before the first one. */
+static bool reaches(const struct launch *l, uint64_t src_off)
+{
+    return src_off >= l->base && src_off - l->base <= UINT32_MAX;
+}
+
+/* One entry more; what is before it in the ring is launched where it cannot go with it. */
+static CUresult add(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off, uint64_t len)
+{
+    CUresult e = CUDA_SUCCESS;
+    if (l->first + l->n == g->size || !reaches(l, src_off)) {
+        e = launch(g, l);
+        l->first %= g->size;
+    }
+    if (!reaches(l, src_off))
+        l->base = src_off > 2 * GIB ? src_off - 2 * GIB : 0;
+    g->ring[l->first + l->n++] = (struct hw_gather_entry){(uint32_t)(src_off - l->base), (uint32_t)len, dst_off};
+    return e;
+}
+
+/* One entry for each warp to copy: a long fragment in slices that end where lines of the destination do. */
+static CUresult add_slices(struct hw_gather *g, struct launch *l, const struct hw_frag *f, uint64_t n)
+{
+    const uint64_t slice = f->len / n;
+    uint64_t at = 0;
+    CUresult e = CUDA_SUCCESS;
+
+    for (uint64_t i = 1; !e && i <= n; i++) {
+        uint64_t end = f->len;
+        if (i < n)
+            end = i * slice - ((uintptr_t)l->b->dst + f->dst_off + i * slice) % 128;
+        e = add(g, l, f->src_off + at, f->dst_off + at, end - at);
+        at = end;
+    }
+    return e;
+}
+
+static int start_kernel(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
+                        uint64_t bytes, size_t *taken)
+{
+    const uint64_t slice =
+        HW_MIN(HW_MAX(bytes / HW_MIN((uint32_t)SLICES, g->size / 2), (uint64_t)SLICE_MIN), SLICE_MAX);
+    struct launch l = {.b = b, .first = g->head};
+    CUresult e = CUDA_SUCCESS;
+    uint32_t entries = 0;
+    size_t i;
+
+    for (i = 0; !e && i < n; i++) {
+        if (frags[i].len == 0)
+            continue;
+        const uint64_t slices = HW_MAX(frags[i].len / slice, (uint64_t)1);
+        if (slices > g->size - g->used - entries) {
+            if (i == 0 && slices > g->size)
+                return hw_fail(-EINVAL, "gathering: fragment %zu of %llu bytes is too long for a ring of %u slices", i,
+                               (unsigned long long)frags[i].len, g->size);
+            break;
+        }
+        e = add_slices(g, &l, &frags[i], slices);
+        entries += (uint32_t)slices;
+    }
+    if (i == 0 && n > 0)
+        return -EAGAIN;
+    if (!e)
+        e = launch(g, &l);
+    if (e)
+        return hw_cuda_fail(e, "launching the gather of %zu fragments on %s", i, g->s->name);
+    g->head = (g->head + entries) % g->size;
+    g->used += entries;
+    g->flight[(g->started + 1) % g->depth].entries = entries;
+    *taken = i;
+    return 0;
+}
+
+/* ---- the other ways ------------------------------------------------------------------------- */
+
+static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct hw_frag *f = &frags[i];
+        if (f->len == 0)
+            continue;
+        CUresult e =
+            g->cu->MemcpyAsync((uintptr_t)b->dst + f->dst_off, (uintptr_t)b->src + f->src_off, f->len, g->stream);
+        if (e)
+            return hw_cuda_fail(e, "gathering fragment %zu on %s", i, g->s->name);
+    }
+    return 0;
+}
+
+/* What fits the stage goes down, then up; the stream's order keeps the next from overwriting it. */
+static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
+{
+    const CUdeviceptr stage = (uintptr_t)g->pinned, dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;
+    size_t i = 0, next;
+    uint64_t at = 0, next_at; /* how far fragment i has come */
+
+    while (i < n) {
+        for (int up = 0; up < 2; up++) {
+            size_t room = STAGE;
+            for (next = i, next_at = at; next < n && room > 0;) {
+                const struct hw_frag *f = &frags[next];
+                const size_t len = (size_t)HW_MIN((uint64_t)room, f->len - next_at);
+                const CUdeviceptr here = stage + (STAGE - room);
+                CUresult e = CUDA_SUCCESS;
+                if (len > 0 && up)
+                    e = g->cu->MemcpyAsync(dst + f->dst_off + next_at, here, len, g->stream);
+                else if (len > 0)
+                    e = g->cu->MemcpyAsync(here, src + f->src_off + next_at, len, g->stream);
+                if (e)
+                    return hw_cuda_fail(e, "gathering fragment %zu on %s by way of the host", next, g->s->name);
+                room -= len;
+                next_at += len;
+                if (next_at == f->len) {
+                    next++;
+                    next_at = 0;
+                }
+            }
+        }
+        i = next;
+        at = next_at;
+    }
+    return 0;
+}
+
+/* ---- start and done ------------------------------------------------------------------------- */
+
+/* Adds to *bytes those of all fragments, which may be more than there are addresses: up to UINT64_MAX. */
+static int check(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
+{
+    const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;
+    if (b->dst_size && b->src_size && d < s + b->src_size && s < d + b->dst_size)
+        return hw_fail(-EINVAL, "gathering: source (%p, %zu bytes) and destination (%p, %zu bytes) overlap", b->src,
+                       b->src_size, b->dst, b->dst_size);
+    for (size_t i = 0; i < n; i++) {
+        const struct hw_frag *f = &frags[i];
+        if (f->src_off > b->src_size || f->len > b->src_size - f->src_off)
+            return hw_fail(-EFAULT, "gathering: fragment %zu, %llu bytes at %llu, reaches beyond a source of %zu", i,
+                           (unsigned long long)f->len, (unsigned long long)f->src_off, b->src_size);
+        if (f->dst_off > b->dst_size || f->len > b->dst_size - f->dst_off)
+            return hw_fail(-EFAULT, "gathering: fragment %zu, %llu bytes to %llu, reaches beyond a destination of %zu",
+                           i, (unsigned long long)f->len, (unsigned long long)f->dst_off, b->dst_size);
+        *bytes = *bytes + f->len < *bytes ? UINT64_MAX : *bytes + f->len;
+    }
+    return 0;
+}
+
+static int start_gpu(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
+                     uint64_t bytes, size_t *taken)
+{
+    int rc = 0;
+    *taken = n;
+    switch (g->way) {
+    case HW_GATHER_D2D:
+        rc = start_d2d(g, b, frags, n);
+        break;
+    case HW_GATHER_HOST:
+        rc = start_host(g, b, frags, n);
+        break;
+    default:
+        rc = start_kernel(g, b, frags, n, bytes, taken);
+    }
+    if (rc == 0) {
+        CUresult e = g->cu->EventRecord(g->flight[(g->started + 1) % g->depth].event, g->stream);
+        if (e)
+            rc = hw_cuda_fail(e, "gathering %zu fragments on %s", *taken, g->s->name);
+    }
+    if (rc < 0 && rc != -EAGAIN)
+        (void)g->cu->StreamSynchronize(g->stream); /* what was started and nobody would hear of */
+    return rc;
+}
+
+int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
+                    size_t *taken)
+{
+    uint64_t bytes = 0, upto;
+    *taken = 0;
+    int rc = check(b, frags, n, &bytes);
+    if (rc < 0)
+        return rc;
+    if (g->s->direct) {
+        for (size_t i = 0; i < n; i++)
+            if (frags[i].len)
+                memcpy((char *)b->dst + frags[i].dst_off, (const char *)b->src + frags[i].src_off, frags[i].len);
+        g->over = ++g->started;
+        *taken = n;
+        return 0;
+    }
+    rc = hw_gather_done(g, &upto);
+    if (rc < 0)
+        return rc;
+    if (g->started - g->over == g->depth)
+        return -EAGAIN;
+    rc = hw_cuda_enter(g->s);
+    if (rc < 0)
+        return rc;
+    size_t count = 0;
+    rc = start_gpu(g, b, frags, n, bytes, &count);
+    hw_cuda_leave();
+    if (rc < 0)
+        return rc;
+    g->started++;
+    *taken = count;
+    return 0;
+}
+
+int hw_gather_done(struct hw_gather *g, uint64_t *upto)
+{
+    if (g->over < g->started) {
+        int rc = hw_cuda_enter(g->s);
+        if (rc < 0)
+            return rc;
+        CUresult e = CUDA_SUCCESS;
+        while (g->over < g->started) {
+            struct flight *f = &g->flight[(g->over + 1) % g->depth];
+            e = g->cu->EventQuery(f->event);
+            if (e)
+                break;
+            g->used -= f->entries;
+            f->entries = 0;
+            g->over++;
+        }
+        hw_cuda_leave();
+        if (e && e != CUDA_ERROR_NOT_READY)
+            return hw_cuda_fail(e, "gather %llu on %s", (unsigned long long)g->over + 1, g->s->name);
+    }
+    *upto = g->over;
+    return 0;
+}

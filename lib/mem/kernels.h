@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of kernels/gather.cu in a GPU's context. */
+#ifndef HW_KERNELS_H
+#define HW_KERNELS_H
+
+#include "mem/cuda.h"
+
+enum { HW_KERNEL_THREADS = 256, HW_WARP = 32 }; /* in a block at most; in a warp */
+
+struct hw_kernels {
+    CUfunction gather; /* (dst, src, const struct hw_gather_entry *list, u32 n, u32 each) */
+    CUfunction fill;   /* (dst, u64 len, u64 seed, u64 pos) */
+    CUfunction check;  /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
+};
+
+/* For a GPU's space; the driver compiles them at the first call. They stay as long as the process. */
+int hw_kernels(const struct hw_space *s, const struct hw_kernels **out);
+
+#endif

@@ -1,0 +1,14 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A text file as a C string: embed.py FILE NAME writes `const char NAME[]` to stdout. Lines that only say // are left out."""
+import sys
+
+path, name = sys.argv[1:]
+print("/* Generated; do not edit. */")
+print(f"extern const char {name}[];\nconst char {name}[] =")
+with open(path, encoding="ascii") as f:
+    for line in f:
+        line = line.strip()
+        if line and not line.startswith("//"):
+            print('    "' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"')
+print("    ;")

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lib/mem/kernels/gather.cu does, by the CPU: with the same parameters, and the same share of the work for each
+ * warp of the grid, so that a grid too small or a wrong entry shows. */
+#include "fakecuda.h"
+
+#include "base/pattern.h"
+#include "mem/gather.h"
+
+#include <string.h>
+
+#define WARP            32u
+#define THREADS         256u
+#define FAULT           700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
+#define BAD_LAUNCH      701 /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: what a block above __launch_bounds__ gets */
+#define ARG(T, args, i) (*(const T *)(args)[i])
+
+static CUresult gather(const unsigned grid[3], const unsigned block[3], void **args)
+{
+    const uint64_t dst = ARG(uint64_t, args, 0), src = ARG(uint64_t, args, 1), list = ARG(uint64_t, args, 2);
+    const uint32_t n = ARG(uint32_t, args, 3), each = ARG(uint32_t, args, 4);
+    const uint32_t warps = grid[0] * (block[0] / WARP);
+
+    if (block[0] > THREADS || block[0] % WARP || each == 0 || each > WARP)
+        return BAD_LAUNCH;
+    for (uint32_t warp = 0; warp < warps; warp++)
+        for (uint64_t first = (uint64_t)warp * each; first < n; first += (uint64_t)warps * each)
+            for (uint64_t i = first; i < n && i < first + each; i++) {
+                const struct hw_gather_entry *e = fakecuda_alias(list + i * sizeof(*e), sizeof(*e));
+                if (!e)
+                    return FAULT;
+                void *to = fakecuda_alias(dst + e->dst_off, e->len);
+                const void *from = fakecuda_alias(src + e->src_off, e->len);
+                if (e->len && (!to || !from))
+                    return FAULT;
+                if (e->len)
+                    memcpy(to, from, e->len);
+            }
+    return CUDA_SUCCESS;
+}
+
+static CUresult fill(const unsigned grid[3], const unsigned block[3], void **args)
+{
+    const uint64_t len = ARG(uint64_t, args, 1);
+    void *to = fakecuda_alias(ARG(uint64_t, args, 0), len);
+    (void)grid;
+    if (block[0] > THREADS)
+        return BAD_LAUNCH;
+    if (!to)
+        return FAULT;
+    hw_pattern_fill(to, len, ARG(uint64_t, args, 2), ARG(uint64_t, args, 3));
+    return CUDA_SUCCESS;
+}
+
+static CUresult check(const unsigned grid[3], const unsigned block[3], void **args)
+{
+    const uint64_t len = ARG(uint64_t, args, 1);
+    const void *from = fakecuda_alias(ARG(uint64_t, args, 0), len);
+    uint64_t *found = fakecuda_alias(ARG(uint64_t, args, 4), 16), first;
+    (void)grid;
+    if (block[0] > THREADS)
+        return BAD_LAUNCH;
+    if (!from || !found)
+        return FAULT;
+    uint64_t bad = hw_pattern_check(from, len, ARG(uint64_t, args, 2), ARG(uint64_t, args, 3), &first);
+    found[0] += bad;
+    if (bad && first < found[1])
+        found[1] = first;
+    return CUDA_SUCCESS;
+}
+
+__attribute__((constructor)) static void ours(void)
+{
+    fakecuda_kernel("hw_gather", gather, (const size_t[]){8, 8, 8, 4, 4}, 5);
+    fakecuda_kernel("hw_pattern_fill", fill, (const size_t[]){8, 8, 8, 8}, 4);
+    fakecuda_kernel("hw_pattern_check", check, (const size_t[]){8, 8, 8, 8, 8}, 5);
+}
