@@ -412,7 +412,8 @@ static int scan_numa(struct hw_node *n, int root)
         struct hw_numa *m = &n->numa[n->n_numa++];
         char path[64];
         snprintf(path, sizeof(path), "sys/devices/system/node/node%d/cpulist", (int)id);
-        *m = (struct hw_numa){.id = (int)id, .package = -1, .cpus = cpulist(n, root, path, &m->n_cpus)};
+        *m = (struct hw_numa){.id = (int)id, .package = -1};
+        m->cpus = cpulist(n, root, path, &m->n_cpus);
         if (!m->cpus)
             rc = hw_fail(-ENOMEM, "no memory for the list of NUMA nodes");
         else if (m->cpus[0]) {
@@ -438,7 +439,9 @@ int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt)
     char vendor[60], product[60];
     word(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
     word(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");
-    snprintf(out->machine, sizeof(out->machine), "%s%s%s", vendor, *vendor && *product ? " " : "", product);
+    bool twice = *vendor && strncmp(product, vendor, strlen(vendor)) == 0; /* "Google", "Google Compute Engine" */
+    snprintf(out->machine, sizeof(out->machine), "%s%s%s", twice ? "" : vendor,
+             !twice && *vendor && *product ? " " : "", product);
     int rc = scan_pci(out, root);
     if (rc == 0)
         rc = scan_gpus(out, opt);
