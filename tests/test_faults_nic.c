@@ -318,32 +318,41 @@ static void common_checks(enum f_op op, const char *what)
         diag("%llu bytes received of %llu sent", (unsigned long long)rx, (unsigned long long)total);
 }
 
+/* A transfer, and in its middle the NICs of node go down. False, and said so, where that cannot be had. */
+static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_ms, const char *knob1,
+                          const char *knob2, const char *what)
+{
+    for (int attempt = 0; attempt < 3; attempt++) {
+        if (!ok(start(op, SIZE, op_ms, knob1, knob2), "%s: %s: a server and a client", f_op_name(op), what)) {
+            abandon();
+            return false;
+        }
+        atomic_store(&sh->cl.go, 1);
+        f_until(moved_enough, NULL, 20000);
+        links(node, mask, false);
+        if (atomic_load(&sh->cl.state) == 2)
+            return true;
+        /* a busy machine let this process sleep through the whole transfer */
+        diag("the transfer was over before the fault: once more");
+        all_up();
+        ok(finish(), "both end in order");
+    }
+    return ok(false, "%s: %s: the fault came in the middle", f_op_name(op), what);
+}
+
 static void run_fault(enum f_op op, const struct fault *f)
 {
     struct client *c = &sh->cl;
     unsigned lost, n, alive = NICS - (unsigned)__builtin_popcount(f->mask);
     uint64_t bytes;
-    bool mid = false;
-    for (int attempt = 0; attempt < 3 && !mid; attempt++) {
-        if (!ok(start(op, SIZE, 0, NULL, NULL), "%s: %s: a server and a client", f_op_name(op), f->what)) {
-            abandon();
-            return;
-        }
-        atomic_store(&c->go, 1);
-        f_until(moved_enough, NULL, 20000);
-        mid = atomic_load(&c->state) == 2;
-        if (!mid && attempt < 2) { /* a busy machine let this process sleep through the whole transfer */
-            diag("the transfer was over before the fault: once more");
-            ok(finish(), "both end in order");
-        }
-    }
-    links(f->node, f->mask, false);
+    if (!start_and_hit(op, f->node, f->mask, 0, NULL, NULL, f->what))
+        return;
     if (f->down_ms) {
         f_sleep_ms(f->down_ms);
         links(f->node, f->mask, true);
     }
     bool through = f_reaches(&c->state, 3, 45000);
-    ok(mid && through, "the fault came in the middle, and the transfer ended");
+    ok(through, "the fault came in the middle, and the transfer ended");
     is_int(atomic_load(&c->rc), 0, "the transfer is complete");
     if (atomic_load(&c->rc))
         diag("%s", c->err);
@@ -428,23 +437,18 @@ static void flapping(enum f_op op)
 static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;
-    if (!ok(start(op, SIZE, op_ms ? op_ms : 60000, op_ms ? NULL : "peer_timeout_ms=2000", "keepalive_ms=1000"),
-            "%s: all NICs for good: a server and a client", f_op_name(op))) {
-        abandon();
+    if (!start_and_hit(op, node, ALL, op_ms ? op_ms : 60000, op_ms ? NULL : "peer_timeout_ms=2000", "keepalive_ms=1000",
+                       "all NICs for good"))
         return;
-    }
-    atomic_store(&sh->cl.go, 1);
-    uint64_t t0 = hw_now();
-    f_until(moved_enough, NULL, 20000);
     uint64_t down = hw_now();
-    links(node, ALL, false);
     f_reaches(&sh->cl.state, 3, 30000);
     int rc = atomic_load(&sh->cl.rc);
-    long long ms = (long long)(atomic_load(&sh->cl.end) - (op_ms ? t0 : down)) / (long long)HW_MS;
+    /* its deadline begins with the operation: not with the filling of its memory, which a sanitizer draws out */
+    long long ms = (long long)(op_ms ? atomic_load(&sh->cl.ns) : atomic_load(&sh->cl.end) - down) / (long long)HW_MS;
     ok(f_typed(rc), "%s: all NICs of %s for good: the operation fails with %d: %s", f_op_name(op), node, rc,
        sh->cl.err);
     if (op_ms) {
-        ok(rc == -ETIMEDOUT && ms >= op_ms - 50 && ms <= op_ms + 600, "by its deadline of %d ms: %lld ms", op_ms, ms);
+        ok(rc == -ETIMEDOUT && ms >= op_ms - 50 && ms <= op_ms + 2000, "by its deadline of %d ms: %lld ms", op_ms, ms);
         finish();
     } else {
         ok(ms <= peer_ms + 2 * stall_ms + 1000, "within peer_timeout_ms of %d and the time to notice: %lld ms", peer_ms,

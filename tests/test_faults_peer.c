@@ -18,12 +18,13 @@
 #define LIMIT_S  110
 #define LOCAL    "127.0.0.1"
 #define SLACK_MS 3000 /* for a busy machine */
-/* What the heap may differ by: caches of the C library's, not of ours. A leak of anything per peer is more. */
-#define HEAP_SLACK (64u << 10)
+/* What the heap may differ by: a transfer of the other peer's is under way. A leak of anything per peer is more. */
+#define HEAP_SLACK (8u << 10)
 
 static const char *const quick[] = {"peer_timeout_ms=1500", "handshake_ms=1000", "keepalive_ms=1000", "channels=2",
                                     NULL};
-#define PEER_MS 1500
+#define PEER_MS      1500
+#define HANDSHAKE_MS 1000
 
 static unsigned kills = 100;
 
@@ -39,7 +40,7 @@ struct slot {
 };
 
 struct side { /* a well-behaved client, for as long as it may */
-    atomic_int rc, rounds, stop, ready;
+    atomic_int rc, rounds, stop, ready, warm;
     atomic_ullong bad;
     char text[200];
 };
@@ -110,6 +111,18 @@ static int life(hawser *h, uint16_t port, atomic_int *phase, uint64_t seed)
 
 /* ---- a client that must not notice anything --------------------------------------------------------------------- */
 
+/* Each channel makes its pipe when it first sends much. */
+static bool all_carried(hawser_peer *p)
+{
+    struct hawser_channel_stats st[F_CHANS_MAX];
+    size_t n = F_CHANS_MAX;
+    hawser_channel_stats(p, st, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!st[i].tx_bytes || !st[i].rx_bytes)
+            return false;
+    return n > 0;
+}
+
 static void be_healthy(hawser *h, uint16_t port)
 {
     struct side *s = &sh->side;
@@ -118,8 +131,10 @@ static void be_healthy(hawser *h, uint16_t port)
     int rc = f_connect(&c, h, LOCAL, port, SIZE, NULL, 10000);
     atomic_store(&s->ready, 1);
     for (unsigned i = 0; rc == 0 && !atomic_load(&s->stop); i++) {
-        rc = f_transfer(&c, i % 3, i, 1u << 20, NULL, &bad);
+        rc = f_transfer(&c, i % 3, i, atomic_load(&s->warm) ? 1u << 20 : SIZE, NULL, &bad);
         atomic_fetch_add(&s->rounds, 1);
+        if (rc == 0 && all_carried(c.p))
+            atomic_store(&s->warm, 1);
         f_sleep_ms(5);
     }
     if (rc)
@@ -191,6 +206,38 @@ static void pause_us(long us)
     nanosleep(&t, NULL);
 }
 
+/* What a process has: its descriptors and its heap. */
+struct room {
+    unsigned fds;
+    uint64_t heap;
+};
+
+static struct room own_room(void)
+{
+    return (struct room){f_fds(), f_heap()};
+}
+
+static struct room server_room(void)
+{
+    if (!f_probe(&sh->sv))
+        return (struct room){UINT32_MAX, UINT64_MAX};
+    return (struct room){atomic_load(&sh->sv.fds), atomic_load(&sh->sv.heap)};
+}
+
+/* A peer that was killed in its handshake is forgotten after a while only (handshake_ms): so the least that is seen in
+ * a longer while; or, where it is known what there was, what there is as soon as it is that again, or in the end. */
+static struct room settled(struct room (*look)(void), const struct room *was)
+{
+    struct room r = look();
+    uint64_t end = hw_deadline(was ? PEER_MS + SLACK_MS : HANDSHAKE_MS + 200);
+    while (hw_now() < end && !(was && r.fds == was->fds && r.heap < was->heap + HEAP_SLACK)) {
+        f_sleep_ms(20);
+        struct room n = look();
+        r = was ? n : (struct room){HW_MIN(n.fds, r.fds), HW_MIN(n.heap, r.heap)};
+    }
+    return r;
+}
+
 static bool only_side_left(void *arg)
 {
     struct f_server *sv = arg;
@@ -210,9 +257,8 @@ static void kill_clients(void)
     }
     f_reaches(&sh->side.ready, 1, 10000);
     struct aim aim[SLOTS] = {0};
-    unsigned begun = 0, dead = 0, missed = 0, warm = SLOTS * 2, bad_exit = 0;
-    unsigned fds = 0;
-    uint64_t heap = 0;
+    unsigned begun = 0, dead = 0, missed = 0, warm = SLOTS * 2;
+    struct room was = {0};
     while (dead < kills + warm) {
         for (unsigned k = 0; k < SLOTS; k++) {
             if (aim[k].pid && fire(&aim[k], &sh->slot[k].phase, &missed)) {
@@ -222,12 +268,9 @@ static void kill_clients(void)
             /* the first few only warm caches up; then the count begins */
             if (!aim[k].pid && begun < (dead >= warm ? kills + warm : warm)) {
                 if (begun == warm) {
-                    /* what the other peer's channels need for themselves (pipes, made when first used) is there */
-                    f_reaches(&sh->side.rounds, 12, 20000);
+                    f_reaches(&sh->side.warm, 1, 20000);
                     f_until(only_side_left, sv, PEER_MS + SLACK_MS);
-                    bad_exit += !f_probe(sv);
-                    fds = atomic_load(&sv->fds);
-                    heap = atomic_load(&sv->heap);
+                    was = settled(server_room, NULL);
                 }
                 atomic_store(&sh->slot[k].phase, F_BORN);
                 pid_t pid = f_fork(30);
@@ -248,11 +291,12 @@ static void kill_clients(void)
     is_int(atomic_load(&sv->untyped), 0, "each by -ECONNRESET, -ESHUTDOWN or -ETIMEDOUT");
     is_int(atomic_load(&sv->bad), 0, "no byte that arrived was wrong or out of place");
     diag("%u sessions were begun, %u ended without a word", atomic_load(&sv->accepted), atomic_load(&sv->died));
-    f_sleep_ms(1200); /* handshakes that were cut off have their deadline (handshake_ms) */
-    ok(bad_exit == 0 && f_probe(sv), "the server answers");
-    long long grown = (long long)atomic_load(&sv->heap) - (long long)heap;
-    ok(grown < (long long)HEAP_SLACK, "its heap has grown by %lld bytes from %llu", grown, (unsigned long long)heap);
-    is_int(atomic_load(&sv->fds), fds, "and it has the descriptors that it had");
+    struct room now = settled(server_room, &was);
+    ok(atomic_load(&sh->side.warm) && was.fds != UINT32_MAX && now.fds != UINT32_MAX, "the server answers");
+    long long grown = (long long)now.heap - (long long)was.heap;
+    ok(grown < (long long)HEAP_SLACK, "its heap has grown by %lld bytes from %llu", grown,
+       (unsigned long long)was.heap);
+    is_int(now.fds, was.fds, "and it has the descriptors that it had");
     atomic_store(&sh->side.stop, 1);
     is_int(f_reap(side, 30000), 0, "the other peer ends well");
     check_healthy("clients");
@@ -303,8 +347,10 @@ static int survivor(void)
     for (int i = 1; i <= 2; i++) { /* measures itself when asked to */
         if (!f_reaches(&sh->want, i, 100000))
             return 3;
-        atomic_store(&sh->fds[i - 1], f_fds());
-        atomic_store(&sh->heap[i - 1], f_heap());
+        const struct room was = {atomic_load(&sh->fds[0]), atomic_load(&sh->heap[0])};
+        const struct room now = settled(own_room, i == 1 ? NULL : &was);
+        atomic_store(&sh->fds[i - 1], now.fds);
+        atomic_store(&sh->heap[i - 1], now.heap);
         atomic_store(&sh->got, i);
     }
     for (unsigned k = 0; k < SLOTS; k++)
@@ -352,10 +398,9 @@ static void kill_servers(void)
             }
             if (!aim[k].pid && begun < (ended >= warm ? kills + warm : warm)) {
                 if (begun == warm) {
-                    f_reaches(&sh->side.rounds, 12, 20000);
-                    f_sleep_ms(100);
+                    f_reaches(&sh->side.warm, 1, 20000);
                     atomic_store(&sh->want, 1);
-                    f_reaches(&sh->got, 1, 5000);
+                    f_reaches(&sh->got, 1, 10000);
                 }
                 atomic_store(&s->phase, F_BORN);
                 aim_at(&aim[k], start_server(&s->sv, SIZE, quick), begun++);
@@ -368,9 +413,8 @@ static void kill_servers(void)
     ok(untyped == 0, "each by -ECONNRESET, -ESHUTDOWN or -ETIMEDOUT (%u by -ECONNREFUSED; %u killed elsewhere)",
        refused, missed);
     ok(late == 0, "the slowest after %llu ms", (unsigned long long)(worst / HW_MS));
-    f_sleep_ms(100);
     atomic_store(&sh->want, 2);
-    f_reaches(&sh->got, 2, 5000);
+    ok(f_reaches(&sh->got, 2, 10000) && atomic_load(&sh->side.warm), "the survivor answers");
     long long grown = (long long)atomic_load(&sh->heap[1]) - (long long)atomic_load(&sh->heap[0]);
     ok(grown < (long long)HEAP_SLACK, "the survivor's heap has grown by %lld bytes from %llu", grown,
        (unsigned long long)atomic_load(&sh->heap[0]));
@@ -471,8 +515,8 @@ static void stopped(const struct stop_case *t)
     is_int(rc, expires ? -ETIMEDOUT : 0, expires ? "it fails by its deadline" : "it is complete once the peer goes on");
     if (*sh->text)
         diag("%s", sh->text);
-    if (expires)
-        ok(ms + 50 >= t->op_ms && ms <= t->op_ms + 600, "after %llu ms of %u", ms, t->op_ms);
+    if (expires) /* and not by the end of the stop */
+        ok(ms + 50 >= t->op_ms && ms < t->stop_ms, "after %llu ms of %u", ms, t->op_ms);
     else
         ok(ms + 100 >= t->stop_ms && ms <= t->stop_ms + 4000, "after %llu ms, %u of them stopped", ms, t->stop_ms);
     if (!expires && t->peer_ms > t->stop_ms) /* a zero window is not a dead path */
@@ -569,8 +613,11 @@ static void end_idle(struct idle *r, pid_t client, pid_t server, const char *wha
     ok(stop_server(&r->sv, server), "the server ends well");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    /* What each thread keeps in malloc's own cache counts as used, tens of KiB of it: without that. */
+    if (argc && !getenv("GLIBC_TUNABLES") && !setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1))
+        execv("/proc/self/exe", argv);
     static const struct stop_case stops[] = {
         {"write", F_WRITE, 3000, 1000, 10000, false},
         {"read", F_READ, 3000, 1000, 10000, false},
@@ -591,7 +638,7 @@ int main(void)
     sh = f_shared(sizeof(*sh), NULL);
     struct idle *idle = f_shared(sizeof(*idle), NULL), *many = f_shared(sizeof(*many), NULL);
     pid_t idle_server, many_server;
-    alarm(LIMIT_S * (getenv("HAWSER_TEST_LONG") ? 8u : 1u));
+    alarm(LIMIT_S * (getenv("HAWSER_TEST_LONG") ? 8u : f_sanitized() ? 3u : 1u));
     pid_t idler = start_idle(idle, &idle_server, 12000, 1);
     for (size_t i = 0; i < HW_ARRAY_LEN(stops); i++)
         stopped(&stops[i]);

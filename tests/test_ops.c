@@ -137,7 +137,7 @@ static void deadlines(void)
             hawser_op *op = start(&q, (enum kind)k, &m, &t.region, n[i], 150);
             int rc = hawser_wait(op, -1);
             uint64_t ms = (hw_now() - t0) / HW_MS;
-            ok(rc == -ETIMEDOUT && ms >= 145 && ms < 1000, "%s of %zu with a deadline of 150 ms: %d after %llu ms",
+            ok(rc == -ETIMEDOUT && ms >= 145 && ms < 3000, "%s of %zu with a deadline of 150 ms: %d after %llu ms",
                kind_name[k], n[i], rc, (unsigned long long)ms);
             ok(rc == 0 || strstr(hawser_error(), "deadline"), "\"%s\"", hawser_error());
             hawser_op_free(op);
@@ -179,7 +179,7 @@ static void waiting(void)
     uint64_t t0 = hw_now();
     is_rc(hawser_wait(op, 100), -EAGAIN, "wait(100): under way");
     uint64_t ms = (hw_now() - t0) / HW_MS;
-    ok(ms >= 99 && ms < 1000, "after %llu ms", (unsigned long long)ms);
+    ok(ms >= 99 && ms < 3000, "after %llu ms", (unsigned long long)ms);
     struct hawser_vec v = {.mem = theirs.mem, .length = 10};
     hawser_op *s;
     must(hawser_send(pr.ba, &v, 1, NULL, &s));

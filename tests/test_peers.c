@@ -49,7 +49,7 @@ static void many_peers(void)
     for (int i = 0; i < MANY; i += 2)
         hawser_peer_close(out[i]);
     int gone = 0, stay = 0;
-    for (int k = 0; k < 200 && gone < MANY / 2; k++) {
+    for (int k = 0; k < 1000 && gone < MANY / 2; k++) {
         gone = stay = 0;
         for (int i = 0; i < MANY; i++)
             *(hawser_peer_state(in[i]) ? &gone : &stay) += 1;
@@ -213,7 +213,7 @@ static void trifles(void)
     is_rc(hawser_accept(h, 0, &p), -EAGAIN, "nobody to accept");
     uint64_t t0 = hw_now();
     is_rc(hawser_accept(h, 100, &p), -EAGAIN, "nor within 100 ms");
-    ok(hw_now() - t0 > 99 * HW_MS && hw_now() - t0 < 1000 * HW_MS, "which it waits");
+    ok(hw_now() - t0 > 99 * HW_MS && hw_now() - t0 < 3000 * HW_MS, "which it waits");
     is_rc(hawser_progress(h, 0), -EAGAIN, "hawser_progress() beside threads is harmless");
     ok(strcmp(hawser_version(), "0.1.0") == 0, "a version");
     hawser_close(h);
