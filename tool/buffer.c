@@ -3,12 +3,16 @@
 
 #include "base/pattern.h"
 #include "base/size.h"
+#include "mem/fill.h"
+#include "mem/kernels.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#define WORTH_A_LAUNCH 262144 /* bytes: a launch and its wait cost what this much costs to copy */
 
 uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
 {
@@ -78,8 +82,13 @@ static int make_gpu(struct buffer *b, hawser *h, int gpu, uint64_t need)
     if (rc < 0) {
         free(b->block);
         *b = (struct buffer){0};
+        return rc;
     }
-    return rc;
+    const struct hw_kernels *k;
+    if (b->size >= WORTH_A_LAUNCH && hw_space_device(HAWSER_MEM_CUDA, gpu, &b->space) == 0 &&
+        hw_kernels(b->space, &k) < 0)
+        b->space = NULL; /* an old driver, say */
+    return 0;
 }
 
 int buffer_make(struct buffer *b, hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slots, bool hot,
@@ -106,35 +115,91 @@ int buffer_free(struct buffer *b)
     return 0;
 }
 
-int buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
+/* The address of a GPU's slot. */
+static void *there(const struct buffer *b, uint64_t slot)
 {
+    return (char *)hawser_mem_ptr(b->mem) + slot;
+}
+
+/* How many of the iterations from i to before end lie side by side and fit in the block; 0: not even one. */
+static uint64_t in_block(const struct buffer *b, uint64_t i, uint64_t end)
+{
+    uint64_t n = HW_MIN(end - i, BUFFER_BLOCK / b->stride);
+    return b->hot ? HW_MIN(n, 1u) : HW_MIN(n, b->slots - i % b->slots);
+}
+
+/* A GPU's slots of iterations [i, end): as many as go in one step; *n says how many those are. */
+static int fill_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n)
+{
+    uint64_t slot = buffer_offset(b, i), seed = tp_seed(b->seed, i);
     int rc = 0;
-    for (uint64_t i = b->hot && count ? first + count - 1 : first; i < first + count && rc == 0; i++) {
-        uint64_t slot = buffer_offset(b, i), seed = tp_seed(b->seed, i);
-        if (b->base)
-            hw_pattern_fill(b->base + slot, b->size, seed, 0);
-        for (uint64_t at = 0; !b->base && at < b->size && rc == 0; at += BUFFER_BLOCK) {
-            size_t n = HW_MIN(b->size - at, (uint64_t)BUFFER_BLOCK);
-            hw_pattern_fill(b->block, n, seed, at);
-            rc = hawser_mem_store(b->mem, slot + at, b->block, n);
-        }
+    *n = 1;
+    if (b->space)
+        return hw_fill(b->space, there(b, slot), b->size, seed, 0);
+    uint64_t k = in_block(b, i, end);
+    for (uint64_t j = 0; j < k; j++)
+        hw_pattern_fill(b->block + j * b->stride, b->size, tp_seed(b->seed, i + j), 0);
+    if (k) {
+        *n = k;
+        return hawser_mem_store(b->mem, slot, b->block, (k - 1) * b->stride + b->size);
+    }
+    for (uint64_t at = 0; at < b->size && rc == 0; at += BUFFER_BLOCK) {
+        size_t part = HW_MIN(b->size - at, (uint64_t)BUFFER_BLOCK);
+        hw_pattern_fill(b->block, part, seed, at);
+        rc = hawser_mem_store(b->mem, slot + at, b->block, part);
     }
     return rc;
 }
 
-/* A slot of a GPU's: how many bytes of it differ, *first the offset in it of the first one. */
-static int check_gpu(struct buffer *b, uint64_t slot, uint64_t seed, uint64_t *bad, uint64_t *first)
+int buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
 {
     int rc = 0;
-    *bad = 0;
+    uint64_t end = first + count, n = 1;
+    for (uint64_t i = b->hot && count ? end - 1 : first; i < end && rc == 0; i += n) {
+        if (b->base)
+            hw_pattern_fill(b->base + buffer_offset(b, i), b->size, tp_seed(b->seed, i), 0);
+        else
+            rc = fill_gpu(b, i, end, &n);
+    }
+    return rc;
+}
+
+/* What is bad of [at, at+len) of iteration i, which lies at p in the host's memory. */
+static void look(const struct buffer *b, const uint8_t *p, uint64_t i, uint64_t at, size_t len, uint64_t *bad,
+                 uint64_t *first_bad)
+{
+    uint64_t byte = 0, k = hw_pattern_check(p, len, tp_seed(b->seed, i), at, &byte);
+    if (k && !*bad)
+        *first_bad = buffer_offset(b, i) + at + byte;
+    *bad += k;
+}
+
+/* As fill_gpu(). */
+static int check_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n, uint64_t *bad, uint64_t *first_bad)
+{
+    uint64_t slot = buffer_offset(b, i), found = 0, byte = 0;
+    int rc = 0;
+    *n = 1;
+    if (b->space) {
+        rc = hw_check(b->space, there(b, slot), b->size, tp_seed(b->seed, i), 0, &found, &byte);
+        if (found && !*bad)
+            *first_bad = slot + byte;
+        *bad += found;
+        return rc;
+    }
+    uint64_t k = in_block(b, i, end);
+    if (k) {
+        *n = k;
+        rc = hawser_mem_load(b->mem, slot, b->block, (k - 1) * b->stride + b->size);
+        for (uint64_t j = 0; j < k && rc == 0; j++)
+            look(b, b->block + j * b->stride, i + j, 0, b->size, bad, first_bad);
+        return rc;
+    }
     for (uint64_t at = 0; at < b->size && rc == 0; at += BUFFER_BLOCK) {
-        size_t n = HW_MIN(b->size - at, (uint64_t)BUFFER_BLOCK);
-        uint64_t in_block = 0;
-        rc = hawser_mem_load(b->mem, slot + at, b->block, n);
-        uint64_t k = rc == 0 ? hw_pattern_check(b->block, n, seed, at, &in_block) : 0;
-        if (k && !*bad)
-            *first = at + in_block;
-        *bad += k;
+        size_t part = HW_MIN(b->size - at, (uint64_t)BUFFER_BLOCK);
+        rc = hawser_mem_load(b->mem, slot + at, b->block, part);
+        if (rc == 0)
+            look(b, b->block, i, at, part, bad, first_bad);
     }
     return rc;
 }
@@ -143,17 +208,14 @@ int buffer_check(struct buffer *b, uint64_t first, uint32_t count, uint64_t *bad
                  uint64_t *first_bad)
 {
     int rc = 0;
+    uint64_t end = first + count, n = 1;
     *bad = *checked = *first_bad = 0;
-    for (uint64_t i = b->hot && count ? first + count - 1 : first; i < first + count && rc == 0; i++) {
-        uint64_t slot = buffer_offset(b, i), seed = tp_seed(b->seed, i), at = 0, n = 0;
+    for (uint64_t i = b->hot && count ? end - 1 : first; i < end && rc == 0; i += n) {
         if (b->base)
-            n = hw_pattern_check(b->base + slot, b->size, seed, 0, &at);
+            look(b, b->base + buffer_offset(b, i), i, 0, b->size, bad, first_bad);
         else
-            rc = check_gpu(b, slot, seed, &n, &at);
-        if (n && !*bad)
-            *first_bad = slot + at;
-        *bad += n;
-        *checked += rc == 0 ? b->size : 0;
+            rc = check_gpu(b, i, end, &n, bad, first_bad);
+        *checked += rc == 0 ? n * b->size : 0;
     }
     return rc;
 }

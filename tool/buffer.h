@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a benchmark, on either side: slots that iterations cycle through, filled and checked by the pattern.
- * It is the host's or a GPU's; the latter is filled and checked through a block of the host's. */
+ * It is the host's or a GPU's. The latter is filled and checked by the GPU, where its driver takes our kernels and a
+ * slot is worth a launch; else through a block of the host's memory. */
 #ifndef HW_TOOL_BUFFER_H
 #define HW_TOOL_BUFFER_H
 
@@ -10,9 +11,10 @@
 #define BUFFER_BLOCK (1u << 20) /* of host memory that a GPU's passes through */
 
 struct buffer {
-    uint8_t *base;  /* NULL: a GPU's */
-    uint8_t *block; /* BUFFER_BLOCK bytes; NULL: the host's */
-    uint64_t len;   /* made and registered */
+    uint8_t *base;                /* NULL: a GPU's */
+    uint8_t *block;               /* BUFFER_BLOCK bytes; NULL: the host's */
+    const struct hw_space *space; /* whose kernels do it; NULL: none do */
+    uint64_t len;                 /* made and registered */
     hawser_mem *mem;
     uint64_t size, stride, seed; /* of an iteration, between slots, of the run */
     uint32_t slots;

@@ -1,45 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
-#include "base/knob.h"
 #include "base/size.h"
-#include "tool/opts.h"
-#include "tool/output.h"
+#include "tool/bench.h"
 #include "tool/report.h"
-#include "tool/rival.h"
 #include "tool/stats.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-#define MAX_SIZES  64
-#define MAX_ROUNDS 99
-#define RAW_BYTES  (256ull << 20) /* of a round beside plain sockets where no --iters is given */
-#define RAW_ITERS  20000          /* but not more operations than that */
-
-struct bench {
-    struct common common;
-    char host[256];
-    uint16_t port;
-    const char *op_name, *sizes_text, *nics, *peer_nics, *json, *report, *faults;
-    enum tp_op op;
-    uint64_t sizes[MAX_SIZES];
-    size_t n_sizes;
-    uint64_t iters, warmup, depth, channels, duration_ms, rounds, raw_streams;
-    struct hw_knobs knobs; /* in force */
-    bool has_warmup, no_verify, hot, compare_raw, raw_best;
-    /* running */
-    hawser *h;
-    struct session s;
-    struct rival rival;
-    FILE *json_out;
-    char *json_tmp; /* a report without --json still needs the lines */
-    uint64_t bad;
-    const char *what; /* of the progress line */
-};
 
 enum {
     O_WARMUP = 300,
@@ -54,7 +24,12 @@ enum {
     O_HOT,
     O_JSON,
     O_REPORT,
-    O_FAULTS
+    O_FAULTS,
+    O_GPUS,
+    O_GPU,
+    O_MAP,
+    O_PER_PROCESS,
+    O_WORKER
 };
 
 static const struct opt options[] = {
@@ -77,6 +52,11 @@ static const struct opt options[] = {
     {"json", 'j', "FILE", "one line per measurement; - for standard output"},
     {"report", O_REPORT, "FILE", "one HTML file with plots"},
     {"faults", O_FAULTS, "FILE", "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"},
+    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"},
+    {"gpu", O_GPU, "N[:M]", "one of them alone, GPU N here with M there (default: the same number)"},
+    {"per-process", O_PER_PROCESS, NULL, "with --gpus: a process for each, on its GPU's NUMA node"},
+    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
+    {"worker", O_WORKER, "", NULL},
     COMMON_OPTS,
     {0},
 };
@@ -112,7 +92,7 @@ static int parse(struct bench *b, int argc, char **argv)
             break;
         case 's':
             b->sizes_text = arg;
-            rc = opts_sizes(arg, b->sizes, MAX_SIZES, &b->n_sizes);
+            rc = opts_sizes(arg, b->sizes, BENCH_SIZES, &b->n_sizes);
             break;
         case 'n':
             rc = hw_parse_u64(arg, 1, 1000000000, &b->iters);
@@ -161,7 +141,7 @@ static int parse(struct bench *b, int argc, char **argv)
             }
             break;
         case O_ROUNDS:
-            rc = hw_parse_u64(arg, 1, MAX_ROUNDS, &b->rounds);
+            rc = hw_parse_u64(arg, 1, BENCH_ROUNDS, &b->rounds);
             break;
         case 'j':
             b->json = arg;
@@ -171,6 +151,24 @@ static int parse(struct bench *b, int argc, char **argv)
             break;
         case O_FAULTS:
             b->faults = arg;
+            break;
+        case O_GPU:
+            if (strpbrk(arg, ",-") || strcmp(arg, "all") == 0)
+                return tool_usage("bench", "--gpu takes one GPU, N or N:M, not '%s'", arg);
+            __attribute__((fallthrough));
+        case O_GPUS:
+            if (b->gpus_text)
+                return tool_usage("bench", "--gpus and --gpu are given once, and not both");
+            rc = gpus_parse(b->gpus_text = arg, &b->gpus);
+            break;
+        case O_MAP:
+            b->map = arg;
+            break;
+        case O_PER_PROCESS:
+            b->per_process = true;
+            break;
+        case O_WORKER:
+            b->worker = arg;
             break;
         default:
             rc = common_option(&b->common, id, arg);
@@ -187,6 +185,10 @@ static int parse(struct bench *b, int argc, char **argv)
         return tool_usage("bench", "%s", hw_error());
     if (b->peer_nics && !b->nics)
         return tool_usage("bench", "--peer-nics needs --nics to be paired with");
+    if (!b->gpus_text && (b->map || b->per_process))
+        return tool_usage("bench", "--map and --per-process need --gpus");
+    if (b->gpus_text && (b->compare_raw || b->rounds > 1 || b->peer_nics))
+        return tool_usage("bench", "--compare-raw, --rounds and --peer-nics do not go with GPU memory");
     if (b->duration_ms && b->iters)
         return tool_usage("bench", "--duration and --iters exclude each other");
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
@@ -214,54 +216,21 @@ static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint
 
 static void print_head(struct bench *b)
 {
-    char chunk[32];
-    FILE *out = b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+    FILE *out = bench_table(b);
     fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
     for (size_t i = 0; i < b->rival.n_paths; i++) {
         const struct session_path *p = &b->rival.path[i];
         fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
     }
-    fprintf(out, "# chunk %s, window %" PRIu64 ", depth %s", hw_format_size(b->knobs.chunk, chunk, sizeof chunk),
-            b->knobs.window, b->depth ? "" : "by size");
-    if (b->depth)
-        fprintf(out, "%" PRIu64, b->depth);
-    fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
-            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? " in turns with plain sockets" : "");
+    bench_print_knobs(b, out);
     output_table_head(out);
-}
-
-static double per_GB(uint64_t us, uint64_t bytes)
-{
-    return bytes ? (double)us / 1e6 / ((double)bytes / 1e9) : NAN;
-}
-
-static void fill_nics(struct bench *b, struct row *r)
-{
-    struct hawser_nic_stats st[TP_MAX_NICS];
-    size_t n = TP_MAX_NICS, at = 0;
-    if (hawser_nic_stats(b->s.peer, st, &n) < 0)
-        n = 0;
-    for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++) {
-        r->channels = HW_MAX(r->channels, st[i].channels);
-        int k = snprintf(r->nics + at, sizeof r->nics - at, "%s%s", i ? "," : "", st[i].nic);
-        at = HW_MIN(at + (size_t)HW_MAX(k, 0), sizeof r->nics - 1);
-        for (size_t j = 0; j < r->sum.n_own; j++)
-            if (strcmp(r->sum.own[j].nic, st[i].nic) == 0) {
-                r->lost[j] = st[i].lost;
-                r->nic_channels[j] = st[i].channels;
-            }
-    }
-    for (size_t j = 0; j < r->sum.n_own; j++)
-        for (size_t i = 0; i < b->rival.n_paths; i++)
-            if (strcmp(r->sum.own[j].nic, b->rival.path[i].nic) == 0)
-                memcpy(r->peer_nic[j], b->rival.path[i].peer_nic, HAWSER_NIC_NAME);
 }
 
 /* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
 static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
 {
-    double own[MAX_ROUNDS], raw[MAX_ROUNDS], ratio[MAX_ROUNDS], raw_cpu[MAX_ROUNDS], raw_peer[MAX_ROUNDS];
-    double spin[MAX_ROUNDS], block[MAX_ROUNDS];
+    double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
+    double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
     bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
     uint32_t streams = (uint32_t)b->raw_streams;
     size_t n = 0;
@@ -312,68 +281,27 @@ static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row
 
 static int one_size(struct bench *b, uint64_t size, bool last)
 {
-    FILE *table = b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+    FILE *table = bench_table(b);
     char what[64], text[32];
     snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
     b->what = what;
-    struct measure_plan plan = {.op = b->op,
-                                .size = size,
-                                .gpu = BUFFER_HOST,
-                                .peer_gpu = TP_HOST,
-                                .depth = (uint32_t)b->depth,
-                                .depth_given = b->depth > 0,
-                                .verify = !b->no_verify,
-                                .hot = b->hot};
-    if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
-        return hw_fail(-EIO, "the kernel gives no random bytes");
-    uint64_t iters = b->iters;
-    if (!iters)
-        iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
-    if (!b->iters && b->compare_raw && b->op != TP_PINGPONG && size > 0)
-        iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS)); /* beyond the start of plain sockets */
-    uint64_t warmup = b->has_warmup ? b->warmup : HW_MAX(iters / 10, 2u);
+    struct measure_plan plan;
+    uint64_t iters = bench_iters(b, size);
     struct measure *m = calloc(1, sizeof *m);
     struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? 0 : hw_fail(-ENOMEM, "no memory for the results");
-    if (rc == 0)
-        rc = measure_open(m, &b->s, &plan);
+    int rc = m && r ? bench_plan(b, size, &plan) : hw_fail(-ENOMEM, "no memory for the results");
     if (rc < 0)
         goto free_results;
     m->progress = progress;
     m->progress_arg = b;
-    *r = (struct row){.op = output_op_name(b->op),
-                      .size = size,
-                      .chunk = b->knobs.chunk,
-                      .window = b->knobs.window,
-                      .depth = m->depth,
-                      .raw_GBps = NAN,
-                      .ratio_raw = NAN,
-                      .raw_cpu_s_per_GB = NAN,
-                      .raw_peer_cpu_s_per_GB = NAN,
-                      .raw_spin_us = NAN,
-                      .raw_block_us = NAN,
-                      .m = m};
-    struct measure_sum *ignored = calloc(1, sizeof *ignored);
-    rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_fail(-ENOMEM, "no memory for the results");
-    if (rc == 0)
-        r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
-    free(ignored);
-    m->record = true;
-    if (rc == 0)
-        rc = rounds(b, m, iters, r);
+    rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
+    if (rc < 0)
+        goto free_results;
+    rc = rounds(b, m, iters, r);
     output_progress(NULL);
     if (rc < 0)
         goto close_measure;
-    if (b->faults && measure_read_faults(m, b->faults) < 0)
-        tool_fail("bench", "%s", hw_error()); /* the measurement stands all the same */
-    r->iters = r->sum.iters;
-    r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
-    r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
-    r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
-    r->cpu_s_per_GB = per_GB(r->sum.cpu_us, r->sum.bytes);
-    r->peer_cpu_s_per_GB = per_GB(r->sum.peer_cpu_us, r->sum.bytes);
-    r->lost_channels = measure_lost(m);
-    fill_nics(b, r);
+    bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
     output_table_row(table, r);
     if (b->op == TP_PINGPONG && b->compare_raw && size > 0)
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
@@ -390,6 +318,7 @@ close_measure:;
     if (rc < 0)
         hw_fail_copy(rc, why);
 free_results:
+    output_progress(NULL);
     free(m);
     free(r);
     return rc;
@@ -414,15 +343,12 @@ static int open_json(struct bench *b)
     return b->json_out ? 0 : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
 }
 
-static int run(struct bench *b)
+/* The host's memory. */
+static int host(struct bench *b)
 {
     const struct hawser_connect_options o = {
         .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
-    int rc = open_json(b);
-    if (rc == 0)
-        rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
-    if (rc == 0)
-        rc = common_open(&b->common, &b->h);
+    int rc = common_open(&b->common, &b->h);
     if (rc == 0)
         rc = session_open(&b->s, b->h, b->host, b->port, &o);
     if (rc == 0)
@@ -431,11 +357,27 @@ static int run(struct bench *b)
         print_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
         rc = one_size(b, b->sizes[i], i + 1 == b->n_sizes);
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    session_close(&b->s);
+    hawser_close(b->h);
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+}
+
+static int run(struct bench *b)
+{
+    if (b->worker)
+        return bench_child(b) < 0 ? TOOL_FAILED : TOOL_OK;
+    int rc = open_json(b);
+    if (rc == 0)
+        rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
+    if (rc == 0 && b->gpus_text)
+        rc = bench_gpus(b);
+    else if (rc == 0)
+        rc = host(b);
     output_progress(NULL);
     if (rc < 0)
         tool_fail("bench", "%s", hw_error());
-    session_close(&b->s);
-    hawser_close(b->h);
 
     const char *path = b->json_tmp ? b->json_tmp : b->json;
     bool file = b->json_out && b->json_out != stdout;
@@ -444,9 +386,13 @@ static int run(struct bench *b)
     if (b->report && rc == 0 && (rc = report_html(path, b->report)) < 0)
         tool_fail("bench", "%s", hw_error());
     free(b->json_tmp);
+    if (b->abandoned) {
+        fflush(NULL);
+        _exit(TOOL_FAILED);
+    }
     if (b->bad)
         return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
-    return rc == 0 ? TOOL_OK : TOOL_FAILED;
+    return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
 }
 
 int cmd_bench(int argc, char **argv)
@@ -455,6 +401,8 @@ int cmd_bench(int argc, char **argv)
     if (!b)
         return tool_fail("bench", "no memory");
     b->op = TP_WRITE;
+    b->argc = argc;
+    b->argv = argv;
     int rc = parse(b, argc, argv);
     if (rc == 0) {
         tool_catch_signals();

@@ -155,6 +155,15 @@ static void land(struct flight *fl, uint32_t *n)
     *n = 0;
 }
 
+static void beat(struct measure *m, uint64_t *next)
+{
+    uint64_t now = m->beat ? hw_now() : 0;
+    if (now < *next || !m->beat)
+        return;
+    m->beat(m->progress_arg, true);
+    *next = now + MEASURE_SAMPLE * HW_MS;
+}
+
 /* The timed part: up to count operations from iteration first on, `depth` in flight. Stops starting them once the
  * clocked time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
 static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done, struct span *span)
@@ -163,7 +172,7 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
     uint32_t n = 0, posted = 0;
     int rc = fl ? 0 : hw_fail(-ENOMEM, "no memory for %u operations in flight", m->depth);
     *done = 0;
-    uint64_t start = hw_now(), now = start, next_sample = start;
+    uint64_t start = hw_now(), now = start, next_sample = start, next_beat = start;
     double base = m->clocked;
     if (m->record) /* samples go by clocked time, so one may be due a while into this batch */
         next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - base) * 1e9);
@@ -213,7 +222,8 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
             nic_state(m, base + SECONDS(now - start));
             next_sample = now + MEASURE_SAMPLE * HW_MS;
         }
-        if (tool_stop && rc == 0)
+        beat(m, &next_beat);
+        if (rc == 0 && session_stopped(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
     *span = (struct span){start, now, base};
@@ -228,7 +238,7 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
                     struct span *span, double *seconds)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
-    uint64_t start = hw_now(), clock_ns = 0;
+    uint64_t start = hw_now(), clock_ns = 0, next_beat = start;
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         uint64_t at = buffer_offset(&m->buf, first + i);
@@ -243,8 +253,8 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
         if (rc == 0)
             rc = hawser_send(m->s->peer, &out, 1, &o, &send);
         if (rc == 0)
-            while ((rc = hawser_wait(recv, 1000)) == -EAGAIN && !tool_stop)
-                ;
+            while ((rc = hawser_wait(recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
+                beat(m, &next_beat);
         uint64_t t = hw_now() - t0;
         if (rc == -EAGAIN)
             rc = hw_fail(-EINTR, "interrupted");
@@ -267,6 +277,7 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
             sum->verified += checked;
         }
         ++*done;
+        beat(m, &next_beat);
     }
     *seconds = SECONDS(clock_ns);
     *span = (struct span){start, start + clock_ns, m->clocked};
@@ -302,12 +313,16 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
         rc = session_call(m->s, &q, begun, patience);
     if (rc < 0)
         goto free_replies;
+    if (m->gate && (rc = m->gate(m->progress_arg)) < 0)
+        goto free_replies;
     m->broken = true; /* until the batch is through, the server may be among data and not listen to requests */
     if (stats_nics(m->s->peer, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
     rc = ping ? pingpong(m, first, count, sum, done, &span, &seconds) : fly(m, first, count, limit_s, done, &span);
     cpu = stats_cpu_us() - cpu;
+    if (m->beat)
+        m->beat(m->progress_arg, false);
     if (rc < 0)
         goto free_replies;
     m->broken = false;

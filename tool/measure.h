@@ -79,7 +79,11 @@ struct measure {
     } * spans;               /* where the clock ran: from the machine's time to the measurement's */
     size_t n_spans;
 
+    /* Hooks, any of them may be NULL. gate: called before each batch's clock starts, returns when it may; beat: at
+     * least every MEASURE_SAMPLE ms while operations are in flight (flying), and at their end (not flying). */
     void (*progress)(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes);
+    int (*gate)(void *arg);
+    void (*beat)(void *arg, bool flying);
     void *progress_arg;
 };
 

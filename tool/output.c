@@ -128,11 +128,19 @@ int output_json(FILE *out, const struct row *r)
     hw_json_object(&j, NULL);
     hw_json_str(&j, "schema", "hawser-bench-1");
     hw_json_str(&j, "op", r->op);
-    hw_json_str(&j, "mem", "host");
+    hw_json_str(&j, "mem", r->of == ROW_HOST ? "host" : "cuda");
     hw_json_u64(&j, "size", r->size);
     hw_json_u64(&j, "iters", r->iters);
     hw_json_u64(&j, "channels", r->channels);
     hw_json_str(&j, "nics", r->nics);
+    if (r->of == ROW_GPU) {
+        hw_json_i64(&j, "gpu", r->gpu);
+        hw_json_i64(&j, "peer_gpu", r->peer_gpu);
+    } else if (r->of == ROW_GPUS) {
+        hw_json_str(&j, "gpu", "all");
+        hw_json_u64(&j, "gpus", r->gpus);
+        hw_json_u64(&j, "failed_gpus", r->failed);
+    }
     hw_json_double(&j, "GBps", r->GBps);
     hw_json_double(&j, "p50_us", r->p50_us);
     hw_json_double(&j, "p99_us", r->p99_us);

@@ -7,9 +7,15 @@
 
 #include <stdio.h>
 
+/* Whose memory a row is of: the host's, one GPU's, all GPUs' together. */
+enum row_of { ROW_HOST, ROW_GPU, ROW_GPUS };
+
 /* One finished measurement. NAN: not measured (null in JSON, "-" in the table). */
 struct row {
     const char *op;
+    enum row_of of;
+    int gpu, peer_gpu;     /* ROW_GPU */
+    uint32_t gpus, failed; /* ROW_GPUS: measured, and those that should have been */
     uint64_t size, iters;
     uint32_t channels, depth;
     char nics[256];

@@ -31,6 +31,11 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
+bool session_stopped(const struct session *s)
+{
+    return tool_stop || (s->stop && __atomic_load_n(s->stop, __ATOMIC_RELAXED));
+}
+
 void session_drop(hawser_op *op)
 {
     char why[HW_ERR_TEXT];
@@ -83,12 +88,12 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     }
     /* as session_await(), which frees before the length could be asked */
     uint64_t deadline = hw_deadline(timeout_ms);
-    while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !tool_stop && hw_now() < deadline)
+    while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !session_stopped(s) && hw_now() < deadline)
         ;
     uint64_t len = hawser_op_length(recv);
     if (rc == -EAGAIN)
-        rc = tool_stop ? hw_fail(-EINTR, "interrupted")
-                       : hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
+        rc = session_stopped(s) ? hw_fail(-EINTR, "interrupted")
+                                : hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
     session_drop(recv);
     if (rc == 0)
         rc = tp_decode_reply(s->msg + TP_REQUEST, len, r);
