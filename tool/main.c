@@ -16,6 +16,7 @@ static const struct command {
     {"bench", cmd_bench, "measure verified transfers to a node that runs `hawser serve`"},
     {"validate", cmd_validate, "try N channels at once on one NIC and check each of them"},
     {"topo", cmd_topo, "show GPUs, NICs and the ways between them, and plan which NICs serve which GPU"},
+    {"doctor", cmd_doctor, "look over this machine, or a pair of them, and say what mends what is wrong"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},

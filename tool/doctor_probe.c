@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This machine, as the checks want it. What is asked of the kernel by ioctl and netlink is in linux/ethtool.h,
+ * linux/ethtool_netlink.h and Documentation/networking/ethtool-netlink.rst; nothing here needs privilege, or changes
+ * anything.
+ */
+#include "node/sysfs.h"
+#include "tool/doctor.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/ethtool.h>
+#include <linux/ethtool_netlink.h>
+#include <linux/genetlink.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define MOMENT_MS 300
+#define MAX_STATS 65536 /* gve has some 30 a queue */
+#define MAX_TABLE 65536
+
+/* One request; data starts with the command. 0 or -errno. */
+static int ethtool(int fd, const char *nic, void *data)
+{
+    struct ifreq r;
+    memset(&r, 0, sizeof r);
+    snprintf(r.ifr_name, sizeof r.ifr_name, "%s", nic);
+    r.ifr_data = data;
+    return fd < 0 ? -EBADF : ioctl(fd, SIOCETHTOOL, &r) < 0 ? -errno : 0;
+}
+
+static void probe_driver(int fd, struct dr_nic *n)
+{
+    struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
+    if (ethtool(fd, n->name, &i) == 0) {
+        snprintf(n->driver, sizeof n->driver, "%.31s", i.driver);
+        snprintf(n->version, sizeof n->version, "%.31s", i.version);
+    }
+}
+
+static void probe_steering(int fd, struct dr_nic *n)
+{
+    struct ethtool_value v = {.cmd = ETHTOOL_GFLAGS};
+    struct ethtool_rxnfc r = {.cmd = ETHTOOL_GRXCLSRLCNT};
+    int rc = ethtool(fd, n->name, &v);
+    n->ntuple = rc < 0 ? rc : (v.data & ETH_FLAG_NTUPLE) != 0;
+    rc = ethtool(fd, n->name, &r);
+    n->rules = rc < 0 ? rc : (int)HW_MIN(r.rule_cnt, 1u << 20);
+}
+
+static void probe_queues(int fd, struct dr_nic *n)
+{
+    struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
+    int rc = ethtool(fd, n->name, &c);
+    n->queues = rc < 0 ? rc : (int)HW_MIN(c.rx_count + c.combined_count, 1u << 20);
+    n->queues_max = rc < 0 ? rc : (int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20);
+}
+
+static void probe_rss(int fd, struct dr_nic *n)
+{
+    struct ethtool_rxfh_indir ask = {.cmd = ETHTOOL_GRXFHINDIR};
+    int rc = ethtool(fd, n->name, &ask);
+    n->rss_queues = n->rss_last = rc < 0 ? rc : -ENODATA;
+    if (rc < 0 || ask.size == 0 || ask.size > MAX_TABLE)
+        return;
+    size_t len = sizeof ask + ask.size * sizeof(uint32_t);
+    struct ethtool_rxfh_indir *t = calloc(1, len);
+    bool *seen = calloc(MAX_TABLE, 1);
+    if (t && seen) {
+        t->cmd = ETHTOOL_GRXFHINDIR;
+        t->size = ask.size;
+        rc = ethtool(fd, n->name, t);
+        n->rss_queues = rc < 0 ? rc : 0;
+        n->rss_last = rc;
+        for (uint32_t i = 0; rc == 0 && i < HW_MIN(t->size, ask.size); i++) {
+            uint32_t q = HW_MIN(t->ring_index[i], MAX_TABLE - 1u);
+            n->rss_queues += !seen[q];
+            seen[q] = true;
+            n->rss_last = HW_MAX(n->rss_last, (int)q);
+        }
+    }
+    free(seen);
+    free(t);
+}
+
+/* The sum of the statistics whose names start with rx_devmem_pkts: one for all, or one a queue. */
+static int devmem_packets(int fd, const char *nic, uint64_t *sum)
+{
+    struct {
+        struct ethtool_sset_info i;
+        uint32_t len;
+    } ask = {.i = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
+    int rc = ethtool(fd, nic, &ask);
+    if (rc < 0)
+        return rc;
+    uint32_t n = ask.i.sset_mask ? ask.len : 0;
+    if (n == 0 || n > MAX_STATS)
+        return -ENODATA;
+    struct ethtool_gstrings *names = calloc(1, sizeof *names + (size_t)n * ETH_GSTRING_LEN);
+    struct ethtool_stats *values = calloc(1, sizeof *values + (size_t)n * sizeof(uint64_t));
+    rc = names && values ? 0 : -ENOMEM;
+    if (rc == 0) {
+        *names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = n};
+        *values = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = n};
+        rc = ethtool(fd, nic, names);
+    }
+    if (rc == 0)
+        rc = ethtool(fd, nic, values);
+    bool found = false;
+    *sum = 0;
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, "rx_devmem_pkts", 14) == 0) {
+            *sum += values->data[i];
+            found = true;
+        }
+    free(names);
+    free(values);
+    return rc < 0 ? rc : found ? 0 : -ENODATA;
+}
+
+/* ---- generic netlink ------------------------------------------------------------------------- */
+
+struct genl {
+    struct mnl_socket *s;
+    uint32_t seq;
+};
+
+/* Sends the request in buf and hands its answer to cb. 0 or -errno. */
+static int genl_ask(struct genl *g, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
+{
+    char buf[32768];
+    h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+    h->nlmsg_seq = ++g->seq;
+    if (!g->s || mnl_socket_sendto(g->s, h, h->nlmsg_len) < 0)
+        return g->s ? -errno : -EPROTONOSUPPORT;
+    for (;;) {
+        ssize_t n = mnl_socket_recvfrom(g->s, buf, sizeof buf);
+        int rc = n < 0 ? -1 : mnl_cb_run(buf, (size_t)n, g->seq, mnl_socket_get_portid(g->s), cb, arg);
+        if (rc < 0)
+            return errno ? -errno : -EIO;
+        if (rc == MNL_CB_STOP)
+            return 0;
+    }
+}
+
+struct family {
+    uint16_t id;
+    uint64_t ops; /* bit i: it has command i */
+};
+
+static int on_family(const struct nlmsghdr *h, void *arg)
+{
+    struct family *f = arg;
+    const struct nlattr *a, *op, *k;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID && mnl_attr_validate(a, MNL_TYPE_U16) == 0)
+            f->id = mnl_attr_get_u16(a);
+        if (mnl_attr_get_type(a) == CTRL_ATTR_OPS)
+            mnl_attr_for_each_nested(op, a) mnl_attr_for_each_nested(k, op)
+            {
+                if (mnl_attr_get_type(k) == CTRL_ATTR_OP_ID && mnl_attr_validate(k, MNL_TYPE_U32) == 0 &&
+                    mnl_attr_get_u32(k) < 64)
+                    f->ops |= 1ull << mnl_attr_get_u32(k);
+            }
+    }
+    return MNL_CB_OK;
+}
+
+static struct nlmsghdr *genl_request(char *buf, uint16_t family, uint8_t cmd, uint8_t version)
+{
+    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+    h->nlmsg_type = family;
+    struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof *g);
+    *g = (struct genlmsghdr){.cmd = cmd, .version = version};
+    return h;
+}
+
+static int genl_family(struct genl *g, const char *name, struct family *f)
+{
+    char buf[512] __attribute__((aligned(8)));
+    struct nlmsghdr *h = genl_request(buf, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 1);
+    mnl_attr_put_strz(h, CTRL_ATTR_FAMILY_NAME, name);
+    *f = (struct family){0};
+    return genl_ask(g, h, on_family, f);
+}
+
+static int on_rings(const struct nlmsghdr *h, void *arg)
+{
+    int *split = arg;
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        if (mnl_attr_get_type(a) == ETHTOOL_A_RINGS_TCP_DATA_SPLIT && mnl_attr_validate(a, MNL_TYPE_U8) == 0)
+            *split = mnl_attr_get_u8(a);
+    }
+    return MNL_CB_OK;
+}
+
+static void probe_split(struct genl *g, const struct family *ethtool_family, struct dr_nic *n)
+{
+    char buf[512] __attribute__((aligned(8)));
+    if (!ethtool_family->id) {
+        n->split = -EPROTONOSUPPORT;
+        return;
+    }
+    struct nlmsghdr *h = genl_request(buf, ethtool_family->id, ETHTOOL_MSG_RINGS_GET, ETHTOOL_GENL_VERSION);
+    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_RINGS_HEADER);
+    mnl_attr_put_strz(h, ETHTOOL_A_HEADER_DEV_NAME, n->name);
+    mnl_attr_nest_end(h, nest);
+    n->split = DR_SPLIT_UNKNOWN;
+    int rc = genl_ask(g, h, on_rings, &n->split);
+    if (rc < 0)
+        n->split = rc;
+}
+
+/* ---- all together ----------------------------------------------------------------------------- */
+
+static void list_nics(struct dr_machine *m, int fd)
+{
+    struct hw_names l = {0};
+    struct hw_nic addr[HW_NIC_MAX];
+    int rc = hw_root_list(m->root, &l, "sys/class/net");
+    int n_addr = hw_nics_list(addr, HW_NIC_MAX, true);
+    m->n_nics = rc < 0 ? rc : 0;
+    for (size_t i = 0; i < l.n && m->n_nics < DR_MAX_NICS; i++) {
+        struct ifreq r;
+        memset(&r, 0, sizeof r);
+        if (strlen(l.name[i]) >= sizeof r.ifr_name)
+            continue;
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", l.name[i]);
+        if (ioctl(fd, SIOCGIFFLAGS, &r) < 0 || (r.ifr_flags & IFF_LOOPBACK))
+            continue; /* not a NIC (bonding_masters), or not worth a look */
+        struct dr_nic *n = &m->nic[m->n_nics++];
+        *n = (struct dr_nic){.up = r.ifr_flags & IFF_UP};
+        memcpy(n->name, r.ifr_name, sizeof n->name);
+        n->physical = hw_root_has(m->root, "sys/class/net/%s/device", n->name);
+        for (int k = 0; k < n_addr && n->n_addrs < DR_MAX_ADDRS; k++)
+            if (strcmp(addr[k].name, n->name) == 0)
+                n->addr[n->n_addrs++] = addr[k];
+    }
+    hw_names_free(&l);
+}
+
+static void list_gpus(struct dr_machine *m)
+{
+    m->n_gpus = hw_cuda_count();
+    for (int i = 0; i < m->n_gpus; i++) {
+        int rc = i < DR_MAX_GPUS ? hw_cuda_info(i, &m->gpu[i]) : -E2BIG;
+        if (rc < 0)
+            m->n_gpus = i ? i : rc;
+    }
+    if (m->n_gpus < 0)
+        snprintf(m->cuda_why, sizeof m->cuda_why, "%s", hw_error());
+}
+
+void dr_probe(struct dr_machine *m, int root, bool gpus)
+{
+    struct utsname u = {0};
+    struct genl g = {.s = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC)};
+    struct family netdev, eth;
+    *m = (struct dr_machine){.root = root, .env = (const char *const *)environ, .moment_ms = MOMENT_MS};
+    uname(&u);
+    snprintf(m->release, sizeof m->release, "%s", u.release);
+    snprintf(m->arch, sizeof m->arch, "%s", u.machine);
+    getrlimit(RLIMIT_MEMLOCK, &m->memlock);
+    getrlimit(RLIMIT_NOFILE, &m->nofile);
+    if (g.s && mnl_socket_bind(g.s, 0, MNL_SOCKET_AUTOPID) < 0) {
+        mnl_socket_close(g.s);
+        g.s = NULL;
+    }
+    m->netdev_rc = genl_family(&g, "netdev", &netdev);
+    m->netdev_ops = netdev.ops;
+    if (genl_family(&g, "ethtool", &eth) < 0)
+        eth.id = 0;
+
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    list_nics(m, fd);
+    bool counts = false;
+    for (int i = 0; i < m->n_nics; i++) {
+        struct dr_nic *n = &m->nic[i];
+        probe_driver(fd, n);
+        probe_steering(fd, n);
+        probe_queues(fd, n);
+        probe_rss(fd, n);
+        probe_split(&g, &eth, n);
+        n->devmem_rc = devmem_packets(fd, n->name, &n->devmem_pkts[0]);
+        counts |= n->devmem_rc == 0;
+    }
+    if (counts) /* only where there is something to see moving */
+        usleep(MOMENT_MS * 1000);
+    for (int i = 0; i < m->n_nics; i++)
+        if (m->nic[i].devmem_rc == 0)
+            m->nic[i].devmem_rc = devmem_packets(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);
+    hw_close(&fd);
+    if (g.s)
+        mnl_socket_close(g.s);
+
+    m->n_gpus = -ECANCELED;
+    snprintf(m->cuda_why, sizeof m->cuda_why, "not asked");
+    if (gpus)
+        list_gpus(m);
+}
