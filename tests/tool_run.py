@@ -70,7 +70,7 @@ class Serve:
 
 def usage():
     for argv in ["help"], ["--help"], ["help", "bench"], ["serve", "--help"], ["help", "validate"], ["help", "knobs"], \
-            ["demo", "-h"], ["--version"]:
+            ["demo", "-h"], ["doctor", "--list"], ["--version"]:
         r = run(*argv)
         ok(r.returncode == 0 and r.stdout and not r.stderr, f"`{' '.join(argv)}` prints to stdout, exit 0", r)
     wrong = {"bensh": "did you mean 'bench'", "bench": "which host", "bench a b": "one argument too many",
@@ -78,7 +78,9 @@ def usage():
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
              "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --chunk 1 x": "chunk",
              "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "exclude", "serve --port 65536": "65536",
-             "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x"}
+             "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x",
+             "doctor a b": "one argument too many", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
+             "doctor x:0": "x:0", "doctor --reverse-port 22 x": "22"}
     for argv, said in wrong.items():
         r = run(*argv.split())
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`{argv}`: exit 2, says {said}", r)
@@ -134,6 +136,28 @@ def measurements(tmp):
     ok(s.stop() == 0 and re.search(r"^\d+ clients .* 0 bad bytes", s.said, re.M), "SIGINT ends serve with a summary", s.said)
 
 
+def doctor():
+    r = run("doctor", "--json")
+    said = json.loads(r.stdout)
+    ok(r.returncode == (1 if said["failed"] else 0) and said["schema"] == "hawser-doctor-1" and
+       len({c["group"] for c in said["checks"]}) == 6 and
+       all(c["mend"] and c["why"] for c in said["checks"] if c["outcome"] in ("WARN", "FAIL")),
+       "doctor of this machine, whatever it finds", r)
+    r = run("doctor", "--only", "limits,kernel")
+    ok(set(re.findall(r"^[A-Z]{4}  (\w+)\.", r.stdout, re.M)) == {"kernel", "limits"} and "\033" not in r.stdout,
+       "two groups alone, no colours in a pipe", r)
+    s = Serve()
+    r = run("doctor", s.host, "--json")
+    said = {c["id"]: c for c in json.loads(r.stdout)["checks"]}
+    ok(said["pair.machine"]["outcome"] in ("WARN", "FAIL") and said["pair.session"]["outcome"] == "PASS" and
+       said["pair.version"]["outcome"] == "PASS" and said["pair.clock"]["outcome"] == "PASS",
+       "doctor of a pair that is one machine says so", r)
+    s.stop()
+    r = run("doctor", s.host)
+    ok(r.returncode == 1 and re.search(r"^FAIL  pair.session .*refused", r.stdout, re.M) and "hawser serve" in r.stdout,
+       "nobody there: exit 1, and what to start", r)
+
+
 def clients_die():
     s = Serve()
     run("bench", s.host, "--size", "1MiB", "--iters", "4")
@@ -177,6 +201,7 @@ def keys(tmp):
 with tempfile.TemporaryDirectory() as d:
     usage()
     measurements(pathlib.Path(d))
+    doctor()
     clients_die()
     keys(pathlib.Path(d))
 print(f"1..{count}")
