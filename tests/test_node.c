@@ -289,6 +289,18 @@ static void fixtures(void)
            "1=ens16;2=ens16,ens17;3=ens17", "two NICs for three GPUs: the middle one has both");
     is_int(n.netdev[1].speed, -1, "a speed that the driver does not know is not known");
     hw_node_free(&n);
+    /* the same machine with IPv6 alone: ens16 has a default that leads nowhere, ens17 a true one */
+    static const char v6[] = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+                             "00000000000000000000000000000000 ffffffff 00000001 00000000 00200200    ens16\n"
+                             "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
+                             "fe800000000000000000000000000001 00000400 00000001 00000000 00000003    ens17\n";
+    snprintf(t, sizeof(t), "%s/v6", tmp);
+    command("cp", "-a", TEST_DATA "/nodes/flat-vm", t);
+    put("v6/proc/net/ipv6_route", v6, sizeof(v6) - 1);
+    put("v6/proc/net/route", "Iface\tDestination\n", 18);
+    is_int(scan(&n, t), 0, "flat-vm with IPv6 alone");
+    is_str(planned(&n, &all, t, sizeof(t)), "0=ens16;1=ens16;2=ens16;3=ens16", "IPv6's default route counts too");
+    hw_node_free(&n);
     is_int(fixture(&n, "laptop"), 0, "laptop");
     ok(n.n_gpu == 2 && n.n_cuda == 1, "two GPUs, one of them CUDA's");
     is_str(planned(&n, &all, t, sizeof(t)), "0=wlan0", "the default route's NIC where there is no other");
@@ -518,8 +530,8 @@ int main(void)
     distances();
     fixtures();
     promises();
-    bent("a3-high", 40);
-    bent("hca8", 20);
+    bent("a3-high", 24);
+    bent("hca8", 12);
     command("rm", "-rf", tmp, NULL);
     return tap_done();
 }

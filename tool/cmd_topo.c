@@ -87,7 +87,10 @@ static int show(struct topo *t, const struct args *a)
     if (rc < 0 && (a->want.gpus || a->want.nics || a->want.map))
         return tool_usage("topo", "%s", hw_error());
     snprintf(t->why, sizeof(t->why), "%s", rc < 0 ? hw_error() : "");
-    if ((rc = a->json ? topo_json(t, stdout) : topo_text(t, stdout)) < 0 || (a->svg && (rc = draw(t, a->svg)) < 0))
+    rc = a->json ? topo_json(t, stdout) : topo_text(t, stdout);
+    if (rc == 0 && a->svg)
+        rc = draw(t, a->svg);
+    if (rc < 0)
         return tool_fail("topo", "%s", hw_error());
     /* the picture is complete, but GPUs that nothing serves are a fault */
     return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);

@@ -252,13 +252,29 @@ static void stacked(struct hw_node *n)
     }
 }
 
-/* /proc/net/route: interface, destination, gateway, flags, RefCnt, Use, metric, mask; numbers in hexadecimal
- * (net/ipv4/fib_trie.c, fib_route_seq_show()). /proc/net/ipv6_route: destination, its length, source, its length, next
- * hop, metric, refcount, use, flags, interface (net/ipv6/ip6_fib.c); RTF_REJECT is 0x200, its "default" leads nowhere.
- */
+/* The interface of a line of a routing table that is a default route, else NULL. /proc/net/route: interface,
+ * destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c, fib_route_seq_show()).
+ * /proc/net/ipv6_route: destination, its length, source, its length, next hop, metric, refcount, use, flags, interface
+ * (net/ipv6/ip6_fib.c); a default with RTF_REJECT (include/uapi/linux/route.h) leads nowhere. All numbers are
+ * hexadecimal. */
+static const char *default_route(char *line, bool v6)
+{
+    enum { REJECT = 0x200 };
+    static const char zero[] = "00000000000000000000000000000000";
+    char *field[10], *save;
+    size_t n = 0;
+    for (char *w = strtok_r(line, " \t", &save); w && n < HW_ARRAY_LEN(field); w = strtok_r(NULL, " \t", &save))
+        field[n++] = w;
+    if (!v6)
+        return n >= 8 && strcmp(field[1], zero + 24) == 0 && strcmp(field[7], zero + 24) == 0 ? field[0] : NULL;
+    if (n < 10 || strcmp(field[0], zero) != 0 || strcmp(field[1], "00") != 0)
+        return NULL;
+    return strtoul(field[8], NULL, 16) & REJECT ? NULL : field[9];
+}
+
 static void default_routes(struct hw_node *n, int root)
 {
-    char *text = malloc(ROUTES_MAX), *save, name[16]; /* IFNAMSIZ */
+    char *text = malloc(ROUTES_MAX), *save;
     if (!text)
         return; /* then none is known */
     for (int v6 = 0; v6 < 2; v6++) {
@@ -268,10 +284,8 @@ static void default_routes(struct hw_node *n, int root)
         if (rc < 0)
             continue;
         for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-            unsigned dest = 1, mask = 1, flags = 0;
-            bool yes = v6 ? sscanf(line, "%*32[0] %x %*s %*s %*s %*s %*s %*s %x %15s", &mask, &flags, name) == 3
-                          : sscanf(line, "%15s %x %*s %*s %*s %*s %*s %x", name, &dest, &mask) == 3 && dest == 0;
-            struct hw_netdev *d = yes && mask == 0 && !(flags & 0x200) ? find_netdev(n, name) : NULL;
+            const char *name = default_route(line, v6);
+            struct hw_netdev *d = name ? find_netdev(n, name) : NULL;
             if (d)
                 d->default_route = true;
         }
