@@ -145,8 +145,8 @@ static int open_bounce(struct cuda_space *c)
     return 0;
 }
 
-/* Not by cuMemcpyDtoH and HtoD: those wait for all that the application has under way in this context, which may be
- * waiting for this very message. */
+/* On a stream of our own: cuMemcpyDtoH and HtoD wait for all that the application has under way in this context, which
+ * may be waiting for this very message. */
 static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, size_t len)
 {
     struct cuda_space *c = cuda_of(s);
@@ -158,13 +158,13 @@ static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, 
     pthread_mutex_lock(&c->small);
     if (!c->bounce)
         rc = open_bounce(c);
-    const CUdeviceptr bounce = (uintptr_t)c->bounce;
     for (size_t at = 0; rc == 0 && !e && at < len; at += BOUNCE) {
         const size_t n = HW_MIN(BOUNCE, len - at);
         const CUdeviceptr there = (uintptr_t)dev + at;
         if (in)
             memcpy(c->bounce, (char *)host + at, n);
-        e = in ? cu->MemcpyAsync(there, bounce, n, c->stream) : cu->MemcpyAsync(bounce, there, n, c->stream);
+        e = in ? cu->MemcpyHtoDAsync(there, c->bounce, n, c->stream)
+               : cu->MemcpyDtoHAsync(c->bounce, there, n, c->stream);
         if (!e)
             e = cu->StreamSynchronize(c->stream);
         if (!e && !in)
@@ -255,6 +255,25 @@ static int cuda_done(struct hw_copyq *q, uint64_t *upto)
     return 0;
 }
 
+/* By cuMemcpyDtoHAsync and its likes, which refuse what is no device memory. cuMemcpyAsync takes an address that CUDA
+ * does not know, as one freed meanwhile, for pageable host memory and touches it by the CPU: the process dies (seen on
+ * CUDA 13). */
+static CUresult start_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
+{
+    const struct hw_cuda *cu = q->space->cu;
+    const CUdeviceptr a = (uintptr_t)to, b = (uintptr_t)from;
+    unsigned to_type, from_type;
+    CUresult e = cu->PointerGetAttribute(&to_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a);
+    if (!e)
+        e = cu->PointerGetAttribute(&from_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, b);
+    if (e)
+        return e;
+    if (to_type == CU_MEMORYTYPE_HOST)
+        return from_type == CU_MEMORYTYPE_HOST ? CUDA_ERROR_INVALID_VALUE : cu->MemcpyDtoHAsync(to, b, len, q->stream);
+    return from_type == CU_MEMORYTYPE_HOST ? cu->MemcpyHtoDAsync(a, from, len, q->stream)
+                                           : cu->MemcpyDtoDAsync(a, b, len, q->stream);
+}
+
 static int cuda_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
 {
     const struct cuda_space *c = q->space;
@@ -269,7 +288,7 @@ static int cuda_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
     int rc = hw_cuda_enter(&c->s);
     if (rc < 0)
         return rc;
-    CUresult e = c->cu->MemcpyAsync((uintptr_t)to, (uintptr_t)from, len, q->stream);
+    CUresult e = start_copy(q, to, from, len);
     if (!e) {
         e = c->cu->EventRecord(q->events[(q->started + 1) % q->depth], q->stream);
         if (e) /* a copy that nobody would hear of */
@@ -395,11 +414,20 @@ static int place_of(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)
         return hw_cuda_fail(e, "asking whose memory 0x%llx is", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
-    CUdeviceptr start = 0;
-    size_t size = 0;
-    if (cu->PointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at) == CUDA_SUCCESS &&
-        cu->PointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at) == CUDA_SUCCESS && start + size > at)
-        p->end = start + size;
+    /* Of cuMemMap's memory the range is all that was reserved, holes and all, and the mapping is what is there; of
+     * cuMemAlloc's the mapping is what the driver has cut it from (seen on CUDA 13). Old drivers know no mappings. */
+    static const int bounds[][2] = {{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE},
+                                    {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE}};
+    CUdeviceptr end = UINT64_MAX;
+    for (size_t i = 0; i < HW_ARRAY_LEN(bounds); i++) {
+        CUdeviceptr start = 0;
+        size_t size = 0;
+        if (cu->PointerGetAttribute(&start, bounds[i][0], at) == CUDA_SUCCESS &&
+            cu->PointerGetAttribute(&size, bounds[i][1], at) == CUDA_SUCCESS && start + size > at)
+            end = HW_MIN(end, start + size);
+    }
+    if (end != UINT64_MAX)
+        p->end = end;
     return 0;
 }
 

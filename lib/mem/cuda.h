@@ -38,6 +38,8 @@ enum {
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+    CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,
+    CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,
 
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
@@ -71,7 +73,6 @@ enum {
     X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * ctx, CUdevice dev))                           \
     X(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx))                                                        \
     X(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * ctx))                                                        \
-    X(CtxGetDevice, "cuCtxGetDevice", (CUdevice * dev))                                                              \
     X(CtxSynchronize, "cuCtxSynchronize", (void))                                                                    \
     X(PointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr ptr))                   \
     X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * ptr, size_t len))                                                    \
@@ -79,8 +80,9 @@ enum {
     X(MemHostRegister, "cuMemHostRegister_v2", (void *ptr, size_t len, unsigned flags))                              \
     X(MemHostUnregister, "cuMemHostUnregister", (void *ptr))                                                         \
     X(MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", (CUdeviceptr * dev, void *host, unsigned flags))      \
-    X(MemcpyDtoH, "cuMemcpyDtoH_v2", (void *to, CUdeviceptr from, size_t len))                                       \
-    X(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr to, const void *from, size_t len))                                 \
+    X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t len, CUstream stream))            \
+    X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t len, CUstream stream))      \
+    X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream))      \
     X(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream))                 \
     X(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                           \
     X(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                        \

@@ -23,20 +23,21 @@
 
 #include "mem/cuda.h"
 
-#define FAKECUDA_COUNTS(X)                                                                          \
-    X(to_device)   /* bytes copied from host to device */                                           \
-    X(from_device) /* and back */                                                                   \
-    X(within)      /* and between addresses of devices */                                           \
-    X(copies)      /* asynchronous ones that were done */                                           \
-    X(kernels)     /* that were run */                                                              \
-    X(pageable)    /* asynchronous copies of host memory that is not pinned */                      \
-    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */    \
-    X(blocking)    /* calls that wait for the application's streams: cuMemcpyDtoH, HtoD, CtxSync */ \
-    X(allocations) /* from here on: what is alive */                                                \
-    X(pins)                                                                                         \
-    X(streams)                                                                                      \
-    X(events)                                                                                       \
-    X(modules)                                                                                      \
+#define FAKECUDA_COUNTS(X)                                                                                           \
+    X(to_device)   /* bytes copied from host to device */                                                            \
+    X(from_device) /* and back */                                                                                    \
+    X(within)      /* and between addresses of devices */                                                            \
+    X(copies)      /* asynchronous ones that were done */                                                            \
+    X(kernels)     /* that were run */                                                                               \
+    X(pageable)    /* asynchronous copies of host memory that is not pinned */                                       \
+    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */                     \
+    X(blocking) /* calls that wait, or have us wait, for the application: cuCtxSynchronize, streams not NON_BLOCKING \
+                 */                                                                                                  \
+    X(allocations) /* from here on: what is alive */                                                                 \
+    X(pins)                                                                                                          \
+    X(streams)                                                                                                       \
+    X(events)                                                                                                        \
+    X(modules)                                                                                                       \
     X(entered) /* contexts pushed and not popped, of all threads */
 
 struct fakecuda_counts {

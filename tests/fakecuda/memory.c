@@ -398,13 +398,6 @@ CUcontext fake_current(void)
     return NULL;
 }
 
-CUresult fake_CtxGetDevice(CUdevice *dev)
-{
-    ENTER_CONTEXT("cuCtxGetDevice", ctx);
-    *dev = ctx->device;
-    return fake_leave(CUDA_SUCCESS);
-}
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static struct range *add_range(struct range r)
@@ -558,9 +551,15 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
         *(int *)value = r->device;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)value = r->start;
+        *(CUdeviceptr *)value = r->area ? r->area : r->start;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)value = r->area ? r->area_len : r->len;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)value = r->start;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)value = r->len;
         break;
     default:
@@ -649,7 +648,12 @@ void *fakecuda_mappings(int device, size_t piece, unsigned n)
     pthread_mutex_lock(&fake_lock);
     uint64_t at = find_hole(device, piece * n, 4096);
     for (unsigned i = 0; at && i < n; i++)
-        add_range((struct range){.start = at + i * piece, .len = piece, .kind = DEVICE, .device = device});
+        add_range((struct range){.start = at + i * piece,
+                                 .len = piece,
+                                 .area = at,
+                                 .area_len = piece * n,
+                                 .kind = DEVICE,
+                                 .device = device});
     pthread_mutex_unlock(&fake_lock);
     return (void *)(uintptr_t)at;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_PARAMS 16
+#define MAX_PARAMS 8
 
 struct item {
     struct item *next;
@@ -21,13 +21,13 @@ struct item {
     /* kernel */
     struct CUfunc_st *fn;
     unsigned grid[3], block[3];
-    uint64_t params[MAX_PARAMS][2];
+    uint64_t params[MAX_PARAMS][128]; /* 1 KiB: hw_gather_few takes a list */
 };
 
 struct CUstream_st {
     struct CUstream_st *next;
     CUcontext ctx;
-    bool blocking, dead; /* dead: the thread ends once all is done */
+    bool dead; /* dead: the thread ends once all is done */
     struct item *first, **end;
     pthread_cond_t wake;
 };
@@ -172,12 +172,12 @@ void fake_streams_forget(CUcontext ctx)
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-static CUstream new_stream(CUcontext ctx, bool blocking)
+static CUstream new_stream(CUcontext ctx)
 {
     CUstream s = calloc(1, sizeof(*s));
     pthread_t thread;
     pthread_attr_t detached;
-    *s = (struct CUstream_st){.next = streams, .ctx = ctx, .blocking = blocking};
+    *s = (struct CUstream_st){.next = streams, .ctx = ctx};
     s->end = &s->first;
     pthread_cond_init(&s->wake, NULL);
     pthread_attr_init(&detached);
@@ -197,7 +197,7 @@ static CUstream stream_of(CUcontext ctx, CUstream handle)
 {
     if (!handle) {
         if (!ctx->null_stream)
-            ctx->null_stream = new_stream(ctx, true);
+            ctx->null_stream = new_stream(ctx);
         return ctx->null_stream;
     }
     for (CUstream s = streams; s; s = s->next)
@@ -225,7 +225,8 @@ static CUresult drain(CUstream s)
 CUresult fake_StreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER_CONTEXT("cuStreamCreate", ctx);
-    *stream = new_stream(ctx, !(flags & CU_STREAM_NON_BLOCKING));
+    fake_counts.blocking += !(flags & CU_STREAM_NON_BLOCKING);
+    *stream = new_stream(ctx);
     if (!*stream)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
     fake_counts.streams++;
@@ -251,24 +252,18 @@ CUresult fake_StreamSynchronize(CUstream stream)
     return fake_leave(s ? drain(s) : CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* What the application has under way in a context: all, or what does not keep out of the default stream's way. */
-static CUresult drain_all(CUcontext ctx, bool blocking_only)
+CUresult fake_CtxSynchronize(void)
 {
+    ENTER_CONTEXT("cuCtxSynchronize", ctx);
     fake_counts.blocking++;
     for (bool busy = true; busy && !ctx->broken;) {
         busy = false;
         for (CUstream s = streams; s; s = s->next)
-            busy |= s->ctx == ctx && s->first && (s->blocking || !blocking_only);
+            busy |= s->ctx == ctx && s->first;
         if (busy)
             pthread_cond_wait(&progress, &fake_lock);
     }
-    return ctx->broken;
-}
-
-CUresult fake_CtxSynchronize(void)
-{
-    ENTER_CONTEXT("cuCtxSynchronize", ctx);
-    return fake_leave(drain_all(ctx, false));
+    return fake_leave(ctx->broken);
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -344,51 +339,49 @@ CUresult fake_EventElapsedTime(float *ms, CUevent from, CUevent to)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-CUresult fake_MemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream)
+/* typed: the call's name says which are the device's. */
+static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUstream stream, bool to_device,
+                     bool from_device, bool typed)
 {
-    ENTER_CONTEXT("cuMemcpyAsync", ctx);
     char *cpu;
     CUstream s = stream_of(ctx, stream);
     if (!s)
-        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
+    enum place to_place = fake_place(to, len, &cpu), from_place = fake_place(from, len, &cpu);
+    if (to_place == NOWHERE || from_place == NOWHERE ||
+        (typed && ((to_place == ON_DEVICE) != to_device || (from_place == ON_DEVICE) != from_device)))
+        return fake_misuse(CUDA_ERROR_INVALID_VALUE);
     struct item *i = calloc(1, sizeof(*i));
-    *i = (struct item){.what = COPY, .to = to, .from = from, .len = len};
-    i->to_place = fake_place(to, len, &cpu);
-    i->from_place = fake_place(from, len, &cpu);
-    if (i->to_place == NOWHERE || i->from_place == NOWHERE) {
-        free(i);
-        return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
-    }
-    bool pageable = i->to_place == PAGEABLE || i->from_place == PAGEABLE;
+    *i =
+        (struct item){.what = COPY, .to = to, .from = from, .len = len, .to_place = to_place, .from_place = from_place};
+    bool pageable = to_place == PAGEABLE || from_place == PAGEABLE;
     fake_counts.pageable += pageable;
     put(s, i);
-    return fake_leave(pageable ? drain(s) : CUDA_SUCCESS); /* it is not asynchronous then, there either */
+    return pageable ? drain(s) : CUDA_SUCCESS; /* it is not asynchronous then, there either */
 }
 
-static CUresult copy_now(CUcontext ctx, uint64_t to, uint64_t from, size_t len)
+CUresult fake_MemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream)
 {
-    char *a, *b;
-    CUresult rc = drain_all(ctx, true);
-    enum place to_place = fake_place(to, len, &a), from_place = fake_place(from, len, &b);
-    if (rc)
-        return rc;
-    if ((to_place == ON_DEVICE) == (from_place == ON_DEVICE))
-        return fake_misuse(CUDA_ERROR_INVALID_VALUE);
-    memmove(a, b, len);
-    *(to_place == ON_DEVICE ? &fake_counts.to_device : &fake_counts.from_device) += len;
-    return CUDA_SUCCESS;
+    ENTER_CONTEXT("cuMemcpyAsync", ctx);
+    return fake_leave(copy(ctx, to, from, len, stream, false, false, false));
 }
 
-CUresult fake_MemcpyDtoH(void *to, CUdeviceptr from, size_t len)
+CUresult fake_MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t len, CUstream stream)
 {
-    ENTER_CONTEXT("cuMemcpyDtoH_v2", ctx);
-    return fake_leave(copy_now(ctx, (uintptr_t)to, from, len));
+    ENTER_CONTEXT("cuMemcpyDtoHAsync_v2", ctx);
+    return fake_leave(copy(ctx, (uintptr_t)to, from, len, stream, false, true, true));
 }
 
-CUresult fake_MemcpyHtoD(CUdeviceptr to, const void *from, size_t len)
+CUresult fake_MemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t len, CUstream stream)
 {
-    ENTER_CONTEXT("cuMemcpyHtoD_v2", ctx);
-    return fake_leave(copy_now(ctx, to, (uintptr_t)from, len));
+    ENTER_CONTEXT("cuMemcpyHtoDAsync_v2", ctx);
+    return fake_leave(copy(ctx, to, (uintptr_t)from, len, stream, true, false, true));
+}
+
+CUresult fake_MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream)
+{
+    ENTER_CONTEXT("cuMemcpyDtoDAsync_v2", ctx);
+    return fake_leave(copy(ctx, to, from, len, stream, true, true, true));
 }
 
 /* ---- kernels -------------------------------------------------------------------------------- */
