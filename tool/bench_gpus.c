@@ -3,7 +3,6 @@
 #include "tool/bench.h"
 
 #include "base/size.h"
-#include "mem/cuda.h"
 #include "tool/stats.h"
 
 #include <inttypes.h>
@@ -13,8 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define MAX_PATHS 256
 
 /* ---- a worker ------------------------------------------------------------------------------- */
 
@@ -363,38 +360,6 @@ static void print_head(const struct bench *b, bool wrapped, int there)
     output_table_head(out);
 }
 
-/* What the peer has, and by which NICs it is reached. */
-static int look(struct bench *b, int here, bool *wrapped, int *there)
-{
-    struct tp_request q = {.type = TP_FACTS};
-    struct tp_reply *r = calloc(1, sizeof *r);
-    struct session_path *path = calloc(MAX_PATHS, sizeof *path);
-    char(*reach)[HAWSER_NIC_NAME] = calloc(MAX_PATHS, sizeof *reach);
-    const struct hawser_connect_options any = {.size = sizeof any, .channels = 1};
-    int rc = r && path && reach ? 0 : hw_fail(-ENOMEM, "no memory for the peer's facts");
-    if (rc == 0)
-        rc = session_open(&b->s, b->h, b->host, b->port, &any);
-    if (rc == 0)
-        rc = session_call(&b->s, &q, r, SESSION_CALL_MS);
-    if (rc == 0) {
-        *there = r->facts.gpus;
-        rc = gpus_resolve(&b->gpus, here, *there, wrapped);
-    }
-    if (rc == 0) {
-        size_t n = session_paths(&b->s, path, MAX_PATHS);
-        for (size_t i = 0; i < n; i++)
-            memcpy(reach[i], path[i].nic, sizeof *reach);
-        rc = gpus_plan(&b->gpus, b->nics, b->map, (const char(*)[HAWSER_NIC_NAME])reach, n);
-    }
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
-    session_close(&b->s);
-    free(r);
-    free(path);
-    free(reach);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
-}
-
 static int work(struct bench *b, struct table *t)
 {
     struct crew *c = t->c;
@@ -421,10 +386,9 @@ int bench_gpus(struct bench *b)
     struct crew c = {0};
     struct table t = {.b = b, .c = &c};
     bool wrapped = false;
-    int there = 0, here = hw_cuda_count();
-    int rc = here < 0 ? hw_wrap(here, "--gpus") : common_open(&b->common, &b->h);
+    int there = 0, rc = common_open(&b->common, &b->h);
     if (rc == 0)
-        rc = look(b, here, &wrapped, &there);
+        rc = gpus_fit(&b->gpus, b->h, b->host, b->port, b->nics, b->map, &there, &wrapped);
     if (b->per_process) { /* a process for each: nothing of hawser's in this one */
         hawser_close(b->h);
         b->h = NULL;

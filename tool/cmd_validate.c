@@ -2,6 +2,7 @@
 /* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
 #include "base/size.h"
 #include "tool/buffer.h"
+#include "tool/gpus.h"
 #include "tool/opts.h"
 #include "tool/session.h"
 
@@ -26,6 +27,8 @@ struct validate {
     uint64_t channels, size, timeout_ms, chunk;
     int gpu;           /* or BUFFER_HOST */
     uint16_t peer_gpu; /* or TP_HOST */
+    const char *gpus_text, *map;
+    struct gpus gpus;
     struct session s;
     uint64_t seed, stride;
     struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
@@ -35,7 +38,7 @@ struct validate {
     uint64_t bad_out, bad_in;
 };
 
-enum { O_CHUNK = 300 };
+enum { O_CHUNK = 300, O_GPUS, O_MAP };
 
 static const struct opt options[] = {
     {"channels", 'c', "N", "channels at once, 1 to 64 (default 4)"},
@@ -43,6 +46,8 @@ static const struct opt options[] = {
     {"size", 's', "SIZE", "bytes per channel and round, each way (default 16MiB)"},
     {"chunk", O_CHUNK, "SIZE", "largest chunk (default: an eighth of --size, at least 4KiB)"},
     {"timeout", 't', "TIME", "all of it within (default 30s)"},
+    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"},
+    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
     COMMON_OPTS,
     {0},
 };
@@ -240,22 +245,20 @@ static int work(struct validate *v, hawser *h, size_t *good)
     return rc;
 }
 
-static int validate(struct validate *v)
+/* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
+static int validate(struct validate *v, hawser *h)
 {
-    hawser *h = NULL;
     size_t good = 0;
-    int rc = 0;
-    if (!v->nic[0])
-        rc = route_nic(v->host, v->nic);
-    if (rc == 0)
-        rc = common_open(&v->common, &h);
-    if (rc == 0) {
-        char size[32];
-        printf("# %" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic, v->host,
-               hw_format_size(v->size, size, sizeof size));
-        fflush(stdout);
-        rc = work(v, h, &good);
-    }
+    char size[32];
+    printf("# ");
+    if (v->gpu != BUFFER_HOST)
+        printf("GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
+    printf("%" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic, v->host,
+           hw_format_size(v->size, size, sizeof size));
+    fflush(stdout);
+    v->n_ch = 0;
+    v->bad_out = v->bad_in = 0;
+    int rc = work(v, h, &good);
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     if (v->s.peer && v->n_ch == 0)
@@ -281,8 +284,55 @@ static int validate(struct validate *v)
     buffer_free(&v->out);
     buffer_free(&v->in);
     session_close(&v->s);
-    hawser_close(h);
     return rc == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
+}
+
+/* Every pair, over each of its planned NICs. */
+static int validate_gpus(struct validate *v, hawser *h, const char *route)
+{
+    bool wrapped;
+    int there;
+    size_t n = 0, good = 0;
+    int rc = gpus_fit(&v->gpus, h, v->host, v->port, v->nic[0] ? v->nic : NULL, v->map, &there, &wrapped);
+    if (rc < 0)
+        return tool_fail("validate", "%s", hw_error());
+    if (wrapped)
+        printf("# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
+               there == 1 ? "" : "s");
+    for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
+        const struct gpu_pair *p = &v->gpus.pair[i];
+        const char *at = p->nics[0] ? p->nics : route;
+        v->gpu = p->gpu;
+        v->peer_gpu = (uint16_t)p->peer;
+        for (size_t len; *at && !tool_stop; at += len + (at[len] == ',')) {
+            len = strcspn(at, ",");
+            snprintf(v->nic, sizeof v->nic, "%.*s", (int)len, at);
+            n++;
+            good += validate(v, h) == TOOL_OK;
+        }
+    }
+    printf("GPUs and NICs: %zu of %zu\n", good, n);
+    return good == n && !tool_stop ? TOOL_OK : TOOL_FAILED;
+}
+
+static int run(struct validate *v)
+{
+    hawser *h = NULL;
+    char route[HAWSER_NIC_NAME] = "";
+    int rc = v->nic[0] ? 0 : route_nic(v->host, route);
+    if (rc == 0)
+        rc = common_open(&v->common, &h);
+    if (rc < 0)
+        return tool_fail("validate", "%s", hw_error());
+    if (v->gpus_text) {
+        rc = validate_gpus(v, h, route);
+    } else {
+        if (route[0])
+            memcpy(v->nic, route, sizeof v->nic);
+        rc = validate(v, h);
+    }
+    hawser_close(h);
+    return rc;
 }
 
 static int parse(struct validate *v, int argc, char **argv)
@@ -326,6 +376,12 @@ static int parse(struct validate *v, int argc, char **argv)
             if (rc == 0 && (v->timeout_ms < 100 || v->timeout_ms > 3600000))
                 return tool_usage("validate", "--timeout takes 100ms to 60m, not '%s'", arg);
             break;
+        case O_GPUS:
+            rc = gpus_parse(v->gpus_text = arg, &v->gpus);
+            break;
+        case O_MAP:
+            v->map = arg;
+            break;
         default:
             rc = common_option(&v->common, id, arg);
         }
@@ -336,6 +392,8 @@ static int parse(struct validate *v, int argc, char **argv)
         return tool_usage("validate", "which host? It is what `hawser serve` prints on the other node");
     if (optind + 1 < argc)
         return tool_usage("validate", "'%s' is one argument too many", argv[optind + 1]);
+    if (v->map && !v->gpus_text)
+        return tool_usage("validate", "--map needs --gpus");
     if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
         return tool_usage("validate", "%s", hw_error());
     char chunk[24];
@@ -359,7 +417,7 @@ int cmd_validate(int argc, char **argv)
     int rc = parse(v, argc, argv);
     if (rc == 0) {
         tool_catch_signals();
-        rc = validate(v);
+        rc = run(v);
     } else if (rc < 0) {
         rc = TOOL_OK; /* help was printed */
     }

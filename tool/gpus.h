@@ -33,9 +33,11 @@ int gpus_parse(const char *text, struct gpus *out);
  * serving node has fewer: *wrapped says whether so. -ENODEV one that is not there, with how many there are. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
-/* The NICs, CPUs and NUMA node of each pair, by the node's plan. `reach` (n_reach names) are the NICs by which the peer
- * can be reached: of the planned ones only these count, and where none of a GPU's is among them it has all (nics "").
- * What nics and map name is taken as it is; they may be NULL: see hw_plan_want. -EINVAL, -ENODEV. */
-int gpus_plan(struct gpus *g, const char *nics, const char *map, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach);
+/* All of it: asks the serving node what it has (*there GPUs), resolves, and fills in the NICs, CPUs and NUMA node of
+ * each pair by this node's plan. Of the planned NICs only those count by which the peer can be reached; where none of a
+ * GPU's is among them it has all (nics ""). What nics and map name is taken as it is; they may be NULL: see
+ * hw_plan_want. -EINVAL, -ENODEV, or what connecting says. */
+int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const char *nics, const char *map, int *there,
+             bool *wrapped);
 
 #endif
