@@ -53,11 +53,14 @@ int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const s
 /* *upto: all batches up to this number are over. -errno where the device has failed: nothing more comes. */
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
+/* The CUstream that it all goes through, in order, to measure it or to put work before it. NULL: a direct space's. */
+void *hw_gather_stream(const struct hw_gather *g);
+
 /*
- * What the kernel reads, in place in the host's memory: 16 bytes a fragment, as in the queue that GPUDirect-TCPX's
- * plugin leaves for a kernel (its loadMeta), so that the same kernel can read that one. The offsets are from the
- * addresses that a launch is given: hw_gather_start() gives one near the fragments where the source is larger than 4
- * GiB, and cuts long fragments up, since a warp copies an entry.
+ * What the kernel reads, in place in the host's memory (or, 64 at most, with the launch): 16 bytes a fragment, as in
+ * the queue that GPUDirect-TCPX's plugin leaves for a kernel (its loadMeta), so that the same kernel can read that one.
+ * The offsets are from the addresses that a launch is given: hw_gather_start() gives one near the fragments where the
+ * source is larger than 4 GiB, and cuts long fragments up, since a warp copies an entry.
  */
 struct hw_gather_entry {
     uint32_t src_off, len;

@@ -27,6 +27,8 @@ static int load(const struct hw_space *s, struct hw_kernels *k)
     if (!e) {
         e = cu->ModuleGetFunction(&k->gather, module, "hw_gather");
         if (!e)
+            e = cu->ModuleGetFunction(&k->gather_few, module, "hw_gather_few");
+        if (!e)
             e = cu->ModuleGetFunction(&k->fill, module, "hw_pattern_fill");
         if (!e)
             e = cu->ModuleGetFunction(&k->check, module, "hw_pattern_check");

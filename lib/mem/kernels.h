@@ -5,12 +5,14 @@
 
 #include "mem/cuda.h"
 
-enum { HW_KERNEL_THREADS = 256, HW_WARP = 32 }; /* in a block at most; in a warp */
+/* Threads in a block at most, and in a warp; entries that gather_few is given. */
+enum { HW_KERNEL_THREADS = 256, HW_WARP = 32, HW_FEW = 64 };
 
 struct hw_kernels {
-    CUfunction gather; /* (dst, src, const struct hw_gather_entry *list, u32 n, u32 each) */
-    CUfunction fill;   /* (dst, u64 len, u64 seed, u64 pos) */
-    CUfunction check;  /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
+    CUfunction gather;     /* (dst, src, const struct hw_gather_entry *list, u32 n, u32 each) */
+    CUfunction gather_few; /* (dst, src, u32 n, struct hw_gather_entry list[HW_FEW]) */
+    CUfunction fill;       /* (dst, u64 len, u64 seed, u64 pos) */
+    CUfunction check;      /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
 };
 
 /* For a GPU's space; the driver compiles them at the first call. They stay as long as the process. */

@@ -10,9 +10,22 @@
 
 #define WARP            32u
 #define THREADS         256u
+#define FEW             64
 #define FAULT           700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
 #define BAD_LAUNCH      701 /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: what a block above __launch_bounds__ gets */
 #define ARG(T, args, i) (*(const T *)(args)[i])
+
+static CUresult copy(uint64_t dst, uint64_t src, const struct hw_gather_entry *e)
+{
+    if (e->len == 0)
+        return CUDA_SUCCESS;
+    void *to = fakecuda_alias(dst + e->dst_off, e->len);
+    const void *from = fakecuda_alias(src + e->src_off, e->len);
+    if (!to || !from)
+        return FAULT;
+    memcpy(to, from, e->len);
+    return CUDA_SUCCESS;
+}
 
 static CUresult gather(const unsigned grid[3], const unsigned block[3], void **args)
 {
@@ -28,14 +41,24 @@ static CUresult gather(const unsigned grid[3], const unsigned block[3], void **a
                 const struct hw_gather_entry *e = fakecuda_alias(list + i * sizeof(*e), sizeof(*e));
                 if (!e)
                     return FAULT;
-                void *to = fakecuda_alias(dst + e->dst_off, e->len);
-                const void *from = fakecuda_alias(src + e->src_off, e->len);
-                if (e->len && (!to || !from))
-                    return FAULT;
-                if (e->len)
-                    memcpy(to, from, e->len);
+                CUresult rc = copy(dst, src, e);
+                if (rc)
+                    return rc;
             }
     return CUDA_SUCCESS;
+}
+
+static CUresult gather_few(const unsigned grid[3], const unsigned block[3], void **args)
+{
+    const uint32_t n = ARG(uint32_t, args, 2), warps = grid[0] * (block[0] / WARP);
+    const struct hw_gather_entry *list = args[3];
+    CUresult rc = CUDA_SUCCESS;
+
+    if (block[0] > THREADS || block[0] % WARP || n > FEW)
+        return BAD_LAUNCH;
+    for (uint32_t i = 0; rc == CUDA_SUCCESS && i < n && i < warps; i++)
+        rc = copy(ARG(uint64_t, args, 0), ARG(uint64_t, args, 1), &list[i]);
+    return rc;
 }
 
 static CUresult fill(const unsigned grid[3], const unsigned block[3], void **args)
@@ -71,6 +94,7 @@ static CUresult check(const unsigned grid[3], const unsigned block[3], void **ar
 __attribute__((constructor)) static void ours(void)
 {
     fakecuda_kernel("hw_gather", gather, (const size_t[]){8, 8, 8, 4, 4}, 5);
+    fakecuda_kernel("hw_gather_few", gather_few, (const size_t[]){8, 8, 4, FEW * sizeof(struct hw_gather_entry)}, 4);
     fakecuda_kernel("hw_pattern_fill", fill, (const size_t[]){8, 8, 8, 8}, 4);
     fakecuda_kernel("hw_pattern_check", check, (const size_t[]){8, 8, 8, 8, 8}, 5);
 }

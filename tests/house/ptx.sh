@@ -49,7 +49,7 @@ for arch in sm_70 sm_80 sm_90 sm_100; do
         skip "$what" "this ptxas does not know it"
     else
         ptxas -v -arch=$arch -o "$tmp/cubin" "$cuda/gather.ptx" >"$tmp/log" 2>&1 &&
-            [ "$(grep -c ' 0 bytes spill stores, 0 bytes spill loads' "$tmp/log")" = 3 ]
+            grep -q spill "$tmp/log" && ! grep -q '[1-9][0-9]* bytes spill' "$tmp/log"
         result $? "$what"
     fi
 done

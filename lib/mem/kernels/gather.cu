@@ -16,6 +16,7 @@ typedef unsigned int uint4 __attribute__((ext_vector_type(4)));
 
 #define THREADS 256u /* in a block, at most (lib/mem/kernels.h) */
 #define WARP    32u
+#define FEW     64u /* (there too) */
 /* 16-byte vectors in flight in each thread; where two are loaded to make one */
 #define BATCH       8u
 #define SHIFT_BATCH 4u
@@ -203,6 +204,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
             u64 dst_off = from_lane(mine.z, i) | (u64)from_lane(mine.w, i) << 32;
             copy(dst + dst_off, src + src_off, len, lane);
         }
+    }
+}
+
+/* The same for up to FEW fragments, whose list comes with the launch: reading the host's memory takes longer than copying
+ * them. A warp each. */
+struct few {
+    uint4 list[FEW];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4) hw_gather_few(u8 *dst, const u8 *src, u32 n, struct few few)
+{
+    u32 warp = block_index() * (block_threads() / WARP) + thread_index() / WARP;
+
+    if (warp < n) {
+        uint4 e = few.list[warp];
+        copy(dst + (e.z | (u64)e.w << 32), src + e.x, e.y, thread_index() % WARP);
     }
 }
 

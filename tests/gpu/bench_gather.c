@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How fast the gather is on each GPU here, beside that GPU's own copy within its memory in the same run; TAP, with the
+ * least that it must reach. Rates count bytes read and bytes written, by events around the work. So that only the GPU's
+ * time counts, a long copy runs before it while the host makes and launches the batches.
+ */
+#include "mem/cuda.h"
+#include "mem/fill.h"
+#include "mem/gather.h"
+#include "tap.h"
+
+#define GIB    ((size_t)1 << 30)
+#define SIZE   (2 * GIB) /* of source and destination */
+#define ROUNDS 7
+#define FRAGS  ((size_t)1 << 18)
+
+static const struct hw_cuda *cu;
+static struct hw_frag frags[FRAGS];
+static uint64_t rnd_state = 88172645463325252ull;
+
+struct bench {
+    const struct hw_space *s;
+    char *src, *dst;
+    CUevent from, to;
+};
+
+static uint64_t rnd(void)
+{
+    rnd_state ^= rnd_state << 13;
+    rnd_state ^= rnd_state >> 7;
+    rnd_state ^= rnd_state << 17;
+    return rnd_state;
+}
+
+static void must(int rc)
+{
+    if (rc < 0) {
+        printf("Bail out! %s\n", hw_error());
+        exit(1);
+    }
+}
+
+static void cuda(CUresult e, const char *what)
+{
+    must(e ? hw_cuda_fail(e, "%s", what) : 0);
+}
+
+/* Of pieces side by side in the destination, the i-th comes from anywhere in the source. */
+static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t dst_at)
+{
+    for (size_t i = 0; i < n; i++)
+        frags[i] = (struct hw_frag){src_at + i * stride, dst_at + i * len, len};
+    for (size_t i = n; i-- > 1;) {
+        size_t j = rnd() % (i + 1);
+        uint64_t t = frags[i].src_off;
+        frags[i].src_off = frags[j].src_off;
+        frags[j].src_off = t;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof(*v), by_size);
+    return v[n / 2];
+}
+
+/* About 10 ms of work, so that what is started meanwhile waits for it and runs at once after it. */
+static void hold(struct bench *b, CUstream stream)
+{
+    must(hw_cuda_enter(b->s));
+    for (int i = 0; i < 10; i++)
+        cuda(cu->MemcpyAsync((uintptr_t)b->dst, (uintptr_t)b->src, SIZE, stream), "copying");
+    cuda(cu->EventRecord(b->from, stream), "recording an event");
+    hw_cuda_leave();
+}
+
+/* Bytes read and written in a second since hold(). */
+static double rate(struct bench *b, CUstream stream, uint64_t bytes)
+{
+    float ms = 0;
+    must(hw_cuda_enter(b->s));
+    cuda(cu->EventRecord(b->to, stream), "recording an event");
+    cuda(cu->StreamSynchronize(stream), "waiting");
+    cuda(cu->EventElapsedTime(&ms, b->from, b->to), "reading the time");
+    hw_cuda_leave();
+    return 2.0 * (double)bytes / (ms * 1e-3);
+}
+
+static double copy_rate(struct bench *b, CUstream stream, uint64_t bytes)
+{
+    double r[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        hold(b, stream);
+        must(hw_cuda_enter(b->s));
+        cuda(cu->MemcpyAsync((uintptr_t)b->dst, (uintptr_t)b->src, bytes, stream), "copying");
+        hw_cuda_leave();
+        r[i] = rate(b, stream, bytes);
+    }
+    return median(r, ROUNDS);
+}
+
+static void drain(struct hw_gather *g, uint64_t n)
+{
+    uint64_t upto = 0;
+    while (upto < n)
+        must(hw_gather_done(g, &upto));
+}
+
+/* The first n fragments of `frags`, `batch` at a time. */
+static double gather_rate(struct bench *b, size_t n, size_t batch)
+{
+    const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
+    struct hw_gather *g;
+    uint64_t bytes = 0, started = 0;
+    double r[ROUNDS];
+    size_t taken;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += frags[i].len;
+    must(hw_gather_open(b->s, HW_GATHER_KERNEL, 1024, 2 * FRAGS, &g));
+    for (int i = 0; i < ROUNDS; i++) {
+        hold(b, hw_gather_stream(g));
+        for (size_t at = 0; at < n; at += taken, started++)
+            must(hw_gather_start(g, &bufs, frags + at, HW_MIN(batch, n - at), &taken));
+        r[i] = rate(b, hw_gather_stream(g), bytes);
+        drain(g, started);
+    }
+    hw_gather_close(g);
+    return median(r, ROUNDS);
+}
+
+/* Microseconds from the call that starts a batch of n to the call that finds it over. */
+static void latency(struct bench *b, enum hw_gather_way way, size_t n, double *half, double *p99)
+{
+    enum { TIMES = 2000 };
+    static double us[TIMES];
+    const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
+    struct hw_gather *g;
+    size_t taken;
+
+    must(hw_gather_open(b->s, way, 4, 0, &g));
+    for (uint64_t i = 0; i < TIMES + 100; i++) {
+        const uint64_t t = hw_now();
+        must(hw_gather_start(g, &bufs, frags + i % 1000 * n, n, &taken));
+        drain(g, i + 1);
+        if (i >= 100)
+            us[i - 100] = (double)(hw_now() - t) / 1e3;
+    }
+    hw_gather_close(g);
+    *half = median(us, TIMES);
+    *p99 = us[TIMES * 99 / 100];
+}
+
+/* By the clock, with all that goes around it. */
+static void pattern(struct bench *b)
+{
+    uint64_t bad, t = hw_now();
+    must(hw_fill(b->s, b->src, SIZE, 3, 5));
+    diag("pattern made: %.0f GB/s", (double)SIZE / (double)(hw_now() - t));
+    t = hw_now();
+    must(hw_check(b->s, b->src, SIZE, 3, 5, &bad, NULL));
+    diag("pattern checked: %.0f GB/s", (double)SIZE / (double)(hw_now() - t));
+    ok(bad == 0, "the pattern that was made is found good");
+}
+
+static void gpu(int device)
+{
+    struct bench b = {0};
+    struct hw_gpu_info info;
+    struct hw_gather *g;
+    void *src, *dst;
+    double half, p99, r;
+
+    must(hw_cuda_info(device, &info));
+    must(hw_space_device(HAWSER_MEM_CUDA, device, &b.s));
+    must(b.s->ops->alloc(b.s, SIZE, &src));
+    must(b.s->ops->alloc(b.s, SIZE, &dst));
+    b.src = src;
+    b.dst = dst;
+    must(hw_cuda_enter(b.s));
+    cuda(cu->EventCreate(&b.from, 0), "making an event");
+    cuda(cu->EventCreate(&b.to, 0), "making an event");
+    hw_cuda_leave();
+    diag("GPU %d: %s", device, info.name);
+    pattern(&b);
+
+    must(hw_gather_open(b.s, HW_GATHER_D2D, 1, 0, &g));
+    const double copy = copy_rate(&b, hw_gather_stream(g), GIB);
+    hw_gather_close(g);
+    diag("copy of 1 GiB within the GPU: %.1f GB/s read and written", copy / 1e9);
+
+    shuffle(FRAGS, 4096, 4096, 0, 0);
+    r = gather_rate(&b, FRAGS, FRAGS);
+    ok(r >= 0.95 * copy, "4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy (95 %% wanted)",
+       FRAGS, r / 1e9, 100 * r / copy);
+    for (size_t batch = 16384; batch >= 1024; batch /= 4) {
+        r = gather_rate(&b, FRAGS / 4, batch);
+        diag("4096-byte fragments, shuffled, %zu a batch: %.1f GB/s, %.1f %% of the copy", batch, r / 1e9,
+             100 * r / copy);
+    }
+    for (size_t n = 64; n <= 256; n *= 4) {
+        latency(&b, HW_GATHER_KERNEL, n, &half, &p99);
+        if (n == 64)
+            ok(half < 10, "64 fragments of 4096 bytes, from start to over: %.1f us, p99 %.1f (10 us wanted)", half,
+               p99);
+        else
+            diag("%zu fragments of 4096 bytes, from start to over: %.1f us, p99 %.1f", n, half, p99);
+    }
+    latency(&b, HW_GATHER_D2D, 64, &half, &p99);
+    diag("64 fragments by d2d: %.1f us, p99 %.1f", half, p99);
+    latency(&b, HW_GATHER_HOST, 64, &half, &p99);
+    diag("64 fragments by host: %.1f us, p99 %.1f", half, p99);
+
+    shuffle(FRAGS, 1448, 1463, 3, 1);
+    r = gather_rate(&b, FRAGS, FRAGS);
+    ok(r >= 0.5 * copy,
+       "1448-byte fragments at odd offsets, %zu a batch: %.1f GB/s, %.1f %% of the copy (50 %% wanted)", FRAGS, r / 1e9,
+       100 * r / copy);
+    shuffle(FRAGS, 1448, 1464, 0, 0);
+    r = gather_rate(&b, FRAGS, FRAGS);
+    diag("1448-byte fragments, multiples of 8: %.1f GB/s, %.1f %% of the copy", r / 1e9, 100 * r / copy);
+    shuffle(1, GIB, GIB, 1, 0);
+    r = gather_rate(&b, 1, 1);
+    diag("one fragment of 1 GiB from an odd offset: %.1f GB/s, %.1f %% of the copy", r / 1e9, 100 * r / copy);
+
+    must(hw_cuda_enter(b.s));
+    (void)cu->EventDestroy(b.from);
+    (void)cu->EventDestroy(b.to);
+    hw_cuda_leave();
+    b.s->ops->free(b.s, src, SIZE);
+    b.s->ops->free(b.s, dst, SIZE);
+}
+
+int main(void)
+{
+    const int n = hw_cuda_count();
+    if (n < 0 || hw_cuda(&cu) < 0)
+        tap_skip_all("%s", hw_error());
+    for (int i = 0; i < n; i++)
+        gpu(i);
+    return tap_done();
+}
