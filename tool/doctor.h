@@ -62,7 +62,7 @@ struct dr_machine {
 };
 
 /* Both sides of a session, for the checks of group pair. */
-#define DR_MAX_LINKS (TP_MAX_NICS * TP_MAX_NICS)
+#define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* index into facts' nic */
     int forward;         /* connecting from here to there: 0 or -errno */

@@ -127,11 +127,17 @@ void dr_gpu_gpudirect(struct dr_report *d)
 static void bar1_of(struct dr_report *d, const char *bdf)
 {
     char text[HW_ATTR_MAX];
-    unsigned long long start = 0, end = 0, memory = 0;
+    unsigned long long start = 0, end = 0;
+    uint64_t memory = 0;
+    char *at = NULL, *rest = NULL;
     const char *line = NULL;
     if (hw_root_text(d->m->root, text, sizeof text, "sys/bus/pci/devices/%s/resource", bdf) > 0)
         line = strchr(text, '\n');
-    if (!line || sscanf(line + 1, "0x%16llx 0x%16llx", &start, &end) != 2) {
+    if (line) {
+        start = strtoull(line + 1, &at, 16);
+        end = strtoull(at, &rest, 16);
+    }
+    if (!line || at == line + 1 || rest == at) {
         dr_say(d, DR_SKIP, bdf, "its PCI resources are not shown");
         return;
     }

@@ -4,6 +4,7 @@
 #include "tool/doctor.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,10 +16,10 @@
 
 unsigned dr_kernel(const char *release)
 {
-    unsigned major, minor;
-    if (sscanf(release, "%3u.%3u", &major, &minor) != 2)
-        return 0;
-    return major * 1000 + minor;
+    char *dot, *end;
+    unsigned long major = strtoul(release, &dot, 10);
+    unsigned long minor = *dot == '.' ? strtoul(dot + 1, &end, 10) : ULONG_MAX;
+    return dot == release || minor > 999 || major > 999 || end == dot + 1 ? 0 : (unsigned)(major * 1000 + minor);
 }
 
 void dr_kernel_version(struct dr_report *d)
@@ -37,18 +38,14 @@ void dr_kernel_version(struct dr_report *d)
         dr_mend(d, "apt install -t trixie-backports linux-image-amd64 && reboot   # or any kernel from 6.16 on");
 }
 
-/* The line of option in the text of a kernel's configuration: 'y', 'm', 'n', or 0 where it does not stand there. */
-static char config_value(const char *text, const char *option)
+/* Is option built in, or a module, by the text of a kernel's configuration? */
+static bool config_set(const char *text, const char *option)
 {
     size_t n = strlen(option);
-    for (const char *p = strstr(text, option); p; p = strstr(p + 1, option)) {
-        bool start = p == text || p[-1] == '\n';
-        if (start && p[n] == '=' && (p[n + 1] == 'y' || p[n + 1] == 'm'))
-            return p[n + 1];
-        if (p - text >= 2 && strncmp(p - 2, "# ", 2) == 0 && strncmp(p + n, " is not set", 11) == 0)
-            return 'n';
-    }
-    return 0;
+    for (const char *p = strstr(text, option); p; p = strstr(p + 1, option))
+        if ((p == text || p[-1] == '\n') && p[n] == '=' && (p[n + 1] == 'y' || p[n + 1] == 'm'))
+            return true;
+    return false;
 }
 
 /* The kernel's configuration as text, to be freed; NULL with hw_error(). *from says where it stood. */
@@ -83,17 +80,17 @@ static char *kernel_config(const struct dr_machine *m, char *from, size_t cap)
 void dr_kernel_devmem(struct dr_report *d)
 {
     const struct dr_machine *m = d->m;
-    bool rx = m->netdev_rc == 0 && m->netdev_ops >> NETDEV_BIND_RX & 1;
-    bool tx = m->netdev_rc == 0 && m->netdev_ops >> NETDEV_BIND_TX & 1;
+    bool rx = m->netdev_rc == 0 && (m->netdev_ops >> NETDEV_BIND_RX & 1) != 0;
+    bool tx = m->netdev_rc == 0 && (m->netdev_ops >> NETDEV_BIND_TX & 1) != 0;
     const char *knows = rx && tx ? "bind-rx and bind-tx" : rx ? "bind-rx" : "neither bind-rx nor bind-tx";
     char from[160];
     char *config = kernel_config(m, from, sizeof from);
-    char v = config ? config_value(config, "CONFIG_NET_DEVMEM") : 0;
+    bool read = config != NULL, set = read && config_set(config, "CONFIG_NET_DEVMEM");
     free(config);
-    if (v == 'y' || v == 'm')
+    if (set)
         dr_say(d, DR_PASS, NULL, "set in %s%s%s", from, m->netdev_rc == 0 ? "; netlink family netdev knows " : "",
                m->netdev_rc == 0 ? knows : "");
-    else if (config)
+    else if (read)
         dr_say(d, DR_WARN, NULL, "not set in %s", from);
     else if (m->netdev_rc == 0 && !rx)
         dr_say(d, DR_WARN, NULL, "netlink family netdev knows %s", knows);
@@ -113,9 +110,11 @@ void dr_kernel_tcp_mem(struct dr_report *d)
     static const char *const name[] = {"tcp_rmem", "tcp_wmem"};
     for (size_t i = 0; i < HW_ARRAY_LEN(name); i++) {
         char text[128];
-        unsigned long long low, def, top;
+        uint64_t top = 0;
         int rc = hw_root_text(d->m->root, text, sizeof text, "proc/sys/net/ipv4/%s", name[i]);
-        if (rc < 0 || sscanf(text, "%19llu %19llu %19llu", &low, &def, &top) != 3) {
+        const char *last = rc < 0 ? NULL : strpbrk(text, " \t");
+        last = last ? strpbrk(last + strspn(last, " \t"), " \t") : NULL;
+        if (!last || hw_text_u64(last + strspn(last, " \t"), &top) < 0) {
             dr_say(d, DR_SKIP, name[i], "%s", rc < 0 ? hw_error() : "not three numbers");
             continue;
         }

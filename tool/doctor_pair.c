@@ -54,7 +54,7 @@ static int try_links(struct dr_pair *p, uint16_t port)
 {
     struct reach_knock *k = calloc(DR_MAX_LINKS, sizeof *k);
     if (!k)
-        return hw_fail(-ENOMEM, "no memory for %d connections", DR_MAX_LINKS);
+        return hw_fail(-ENOMEM, "no memory for %zu connections", DR_MAX_LINKS);
     for (uint32_t i = 0; i < p->here.n_nics; i++)
         for (uint32_t j = 0; j < p->there.n_nics && p->n_links < DR_MAX_LINKS; j++) {
             if (!reach_same_subnet(&p->here.nic[i], &p->there.nic[j].addr))

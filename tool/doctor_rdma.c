@@ -93,7 +93,7 @@ static void each_sharing(struct dr_report *d, const char *name, const char *mend
         const struct dr_nic *n = &d->m->nic[i];
         int other = dr_shares_subnet(d->m, i);
         const char *what = "";
-        int64_t v;
+        int64_t v = 0;
         if (other < 0)
             continue;
         if (sysctl_of(d->m, n->name, name, &v) < 0) {

@@ -17,6 +17,7 @@
 
 #define G            "NCCL_GPUDIRECTTCPX_"
 #define PREFIX_VAR   G "UNIX_CLIENT_PREFIX"
+#define SYMBOL       "ncclNetPlugin_v"
 #define MAX_PLUGINS  16
 #define MAX_FILE     (128u << 20)
 #define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, later ones v6 to v12 */
@@ -137,12 +138,13 @@ struct versions {
 static void version(void *arg, const char *name)
 {
     struct versions *v = arg;
-    unsigned n;
-    if (sscanf(name, "ncclNetPlugin_v%3u", &n) != 1)
+    char *end;
+    unsigned long n = strtoul(name + strlen(SYMBOL), &end, 10);
+    if (!n || *end || n > 999)
         return;
     size_t at = strlen(v->text);
     snprintf(v->text + at, sizeof v->text - at, "%s%.24s", at ? ", " : "", name);
-    v->newest = HW_MAX(v->newest, n);
+    v->newest = HW_MAX(v->newest, (unsigned)n);
 }
 
 static void look_at(struct dr_report *d, const struct plugin *p)
@@ -151,7 +153,7 @@ static void look_at(struct dr_report *d, const struct plugin *p)
     size_t len;
     uint16_t machine = EM_NONE;
     uint8_t *b = load(d->m->root, p->path, &len);
-    int rc = b ? elf_symbols(b, len, "ncclNetPlugin_v", &machine, version, &v) : -ENOEXEC;
+    int rc = b ? elf_symbols(b, len, SYMBOL, &machine, version, &v) : -ENOEXEC;
     free(b);
     uint16_t ours = strcmp(d->m->arch, "x86_64") == 0    ? EM_X86_64
                     : strcmp(d->m->arch, "aarch64") == 0 ? EM_AARCH64
