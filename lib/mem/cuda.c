@@ -158,7 +158,7 @@ static int small_copy(const struct hw_space *s, bool in, void *dev, void *host, 
     pthread_mutex_lock(&c->small);
     if (!c->bounce)
         rc = open_bounce(c);
-    for (size_t at = 0; rc == 0 && !e && at < len; at += BOUNCE) {
+    for (size_t at = 0; c->bounce && !e && at < len; at += BOUNCE) {
         const size_t n = HW_MIN(BOUNCE, len - at);
         const CUdeviceptr there = (uintptr_t)dev + at;
         if (in)
@@ -278,11 +278,11 @@ static int cuda_copy(struct hw_copyq *q, void *to, const void *from, size_t len)
 {
     const struct cuda_space *c = q->space;
     if (q->started - q->over == q->depth) {
-        uint64_t upto;
+        uint64_t upto = 0;
         int rc = cuda_done(q, &upto);
         if (rc < 0)
             return rc;
-        if (q->started - upto == q->depth)
+        if (q->started - q->over == q->depth)
             return -EAGAIN;
     }
     int rc = hw_cuda_enter(&c->s);
@@ -329,8 +329,8 @@ static int numa_of(const struct hw_cuda *cu, CUdevice dev)
     FILE *f = fopen(path, "re");
     if (!f)
         return -1;
-    if (fscanf(f, "%d", &node) != 1)
-        node = -1;
+    if (fgets(path, sizeof(path), f))
+        node = (int)strtol(path, NULL, 10); /* the kernel writes one number */
     fclose(f);
     return node;
 }

@@ -101,11 +101,13 @@ enum {
     X(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange",                                                  \
       (void *handle, CUdeviceptr ptr, size_t len, int type, unsigned long long flags))
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list */
 struct hw_cuda {
 #define X(name, symbol, params) CUresult(*name) params;
     HW_CUDA_CALLS(X)
 #undef X
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* The driver, initialised. -ENODEV where there is none, or it finds no GPU; the text names the library and why. */
 int hw_cuda(const struct hw_cuda **out);

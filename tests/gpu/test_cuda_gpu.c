@@ -118,7 +118,7 @@ static void *in_thread(void *arg)
 static void test_memory(const struct hw_space *s, const struct hw_gpu_info *info)
 {
     const struct hw_space *at = NULL;
-    void *p[3], *none;
+    void *p[3] = {NULL}, *none;
     for (unsigned i = 0; i < 3; i++) {
         is_int(s->ops->alloc(s, 5000, &p[i]), 0, "allocate");
         ok((uintptr_t)p[i] % 4096 == 0, "aligned for a dma-buf");
@@ -131,7 +131,7 @@ static void test_memory(const struct hw_space *s, const struct hw_gpu_info *info
     is_int(find(p[0], 5000, &at), -EINVAL, "freed memory");
     ok(says("not CUDA's"), "%s", hw_error());
     char byte = 0, *ring = hw_pages_alloc(4096, -1);
-    struct hw_copyq *q;
+    struct hw_copyq *q = NULL;
     ok(s->ops->pin(s, ring, 4096) == 0 && s->ops->queue_open(s, 1, &q) == 0, "a queue");
     is_int(s->ops->copy(q, ring, p[0], 1), -EINVAL, "no copy from it");
     is_int(s->ops->copy(q, p[0], ring, 1), -EINVAL, "none to it");
@@ -151,7 +151,7 @@ static void test_memory(const struct hw_space *s, const struct hw_gpu_info *info
 
 static void test_depth(const struct hw_space *s)
 {
-    struct hw_copyq *q;
+    struct hw_copyq *q = NULL;
     void *dev;
     const size_t len = 64 * MIB; /* milliseconds each: the CPU is faster at asking */
     char *ring = hw_pages_alloc(len, s->numa);
