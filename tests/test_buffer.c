@@ -57,7 +57,7 @@ int main(void)
     ok(buffer_make(&b, h, 99, 10, 64, 1, false, 7) == -ENODEV && strstr(hw_error(), "99"), "a GPU that is not there");
     ok(buffer_make(&b, h, GPU, 1ull << 60, 1ull << 60, 1, false, 7) == -ENOMEM, "more than it has");
     ok(buffer_make(&b, h, GPU, 2000, 2048, 3, false, 7) == 0, "made");
-    fakecuda_fail("cuMemcpyAsync", 1, CUDA_ERROR_INVALID_VALUE);
+    fakecuda_fail("cuMemcpyHtoDAsync_v2", 1, CUDA_ERROR_INVALID_VALUE);
     ok(buffer_fill(&b, 0, 3) < 0, "a copy that fails is a failure");
     ok(buffer_free(&b) == 0, "given back");
     hawser_close(h);

@@ -143,6 +143,23 @@ static void refused(const char *json, size_t len, int want, const char *line, co
 }
 #define REFUSED(json, want, line, word) refused(json, sizeof(json) - 1, want, line, word)
 
+/* bench --gpus: a series for each GPU, and the line of all is counted no second time. */
+static void test_gpus(void)
+{
+    char *t = from(
+        "{\"op\":\"write\",\"mem\":\"cuda\",\"size\":1048576,\"gpu\":0,\"peer_gpu\":5,\"GBps\":1,\"verified_bytes\":"
+        "3000}\n"
+        "{\"op\":\"write\",\"mem\":\"cuda\",\"size\":1048576,\"gpu\":1,\"peer_gpu\":4,\"GBps\":1,\"verified_bytes\":"
+        "3000}\n"
+        "{\"op\":\"write\",\"mem\":\"cuda\",\"size\":1048576,\"gpu\":\"all\",\"GBps\":2,\"verified_bytes\":6000}\n");
+    ok(strstr(t, "write, GPU 0 -&gt; 5") && strstr(t, "write, GPU 1 -&gt; 4"), "each pair of GPUs is named");
+    ok(strstr(t, "write, all GPUs") && strstr(t, "6,000 bytes") && !strstr(t, "12,000"),
+       "their sum is not added to itself");
+    free(t);
+    REFUSED("{\"op\":\"write\",\"size\":1,\"gpu\":\"some\"}\n", -EINVAL, ":1:", "gpu");
+    REFUSED("{\"op\":\"write\",\"size\":1,\"gpu\":0}\n", -EINVAL, ":1:", "gpu");
+}
+
 static void test_pages(void)
 {
     char *t = fixture("demo");
@@ -293,6 +310,7 @@ int main(void)
     snprintf(out_path, sizeof(out_path), "%s/out.html", dir);
     test_text();
     test_pages();
+    test_gpus();
     test_many();
     test_refusals();
     unlink(in_path);

@@ -84,6 +84,8 @@ static struct sums sums_of(const struct rep *r)
             s.best = row;
         if (!isnan(row->num[REP_P50]) && (!s.fast || row->num[REP_P50] < s.fast->num[REP_P50]))
             s.fast = row;
+        if (row->sum)
+            continue;
         add_up(row->num[REP_VERIFIED], &s.verified, &s.some_verified);
         add_up(row->num[REP_BAD], &s.bad, &s.some_bad);
         add_up(row->num[REP_LOST], &s.lost, &s.some_lost);

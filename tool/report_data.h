@@ -57,8 +57,9 @@ struct rep_fault {
 };
 
 struct rep_row {
-    size_t line; /* of the file, from 1 */
-    char *op, *mem, *nics;
+    size_t line;           /* of the file, from 1 */
+    char *op, *mem, *nics; /* mem: with bench --gpus whose, "GPU 0 -> 5" or "all GPUs" */
+    bool sum;              /* of rows that are there too */
     double num[REP_NUMS];
     struct rep_nic *nic;
     struct rep_bin *bin;       /* by rising us */

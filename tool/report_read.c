@@ -260,6 +260,26 @@ static int read_faults(const struct at *at, json_t *o, struct rep_row *r)
     return rc;
 }
 
+/* bench --gpus: one memory for each GPU, so that each is a series; and one for the line that sums them up. */
+static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
+{
+    json_t *gpu = json_object_get(o, "gpu"), *peer = json_object_get(o, "peer_gpu");
+    char *mem = NULL;
+    if (!gpu || json_is_null(gpu))
+        return 0;
+    r->sum = json_is_string(gpu) && strcmp(json_string_value(gpu), "all") == 0;
+    if (!r->sum && (!json_is_integer(gpu) || !json_is_integer(peer)))
+        return hw_fail(-EINVAL, "%s:%zu: \"gpu\" and \"peer_gpu\" are neither numbers nor \"all\"", at->path, at->line);
+    int n = r->sum ? asprintf(&mem, "all GPUs")
+                   : asprintf(&mem, "GPU %lld -> %lld", (long long)json_integer_value(gpu),
+                              (long long)json_integer_value(peer));
+    if (n < 0)
+        return no_memory(at);
+    free(r->mem);
+    r->mem = mem;
+    return 0;
+}
+
 static int read_row(const struct at *at, json_t *o, struct rep *all, struct rep_row *r)
 {
     int rc = 0;
@@ -269,8 +289,8 @@ static int read_row(const struct at *at, json_t *o, struct rep *all, struct rep_
     for (int i = 0; !rc && i < REP_NUMS; i++)
         rc = get_num(at, o, num_key[i], &r->num[i]);
     if (rc || (rc = get_text(at, o, "op", &r->op)) || (rc = get_text(at, o, "mem", &r->mem)) ||
-        (rc = read_nics(at, o, r)) || (rc = read_per_nic(at, o, r)) || (rc = read_hist(at, o, r)) ||
-        (rc = read_timeline(at, o, r)) || (rc = read_faults(at, o, r)) ||
+        (rc = read_gpu(at, o, r)) || (rc = read_nics(at, o, r)) || (rc = read_per_nic(at, o, r)) ||
+        (rc = read_hist(at, o, r)) || (rc = read_timeline(at, o, r)) || (rc = read_faults(at, o, r)) ||
         (rc = get_text(at, o, "title", &all->title)) || (rc = get_text(at, o, "node", &all->node)) ||
         (rc = get_text(at, o, "peer", &all->peer)) || (rc = get_text(at, o, "date", &all->date)))
         return rc;
