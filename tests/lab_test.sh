@@ -116,6 +116,25 @@ exits 0 "rate" "$hawser" lab rate "$lab/b" eth1 1.5gbit
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "1.5gbit"
 exits 1 "a NIC that there is not" "$hawser" lab link "$lab/a" eth7 up
+# doctor of a pair: what it tries over each NIC, in both directions
+served=$(mktemp)
+"$hawser" lab exec "$lab/b" -- "$hawser" serve >"$served" 2>&1 &
+pid=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    grep -q "serves on" "$served" && break
+    sleep 0.2
+done
+exits 0 "doctor of two nodes" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
+says "PASS  pair.nics         2 on each side"
+says "PASS  pair.forward      eth0 -> eth0, eth1 -> eth1: connected"
+says "PASS  pair.reverse      eth0 <- eth0, eth1 <- eth1: connected"
+says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB went through both ways"
+"$hawser" lab link "$lab/b" eth1 down
+exits 0 "doctor with a NIC down there" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
+says "WARN  pair.nics         here eth1: no NIC in its subnet on the other side"
+kill "$pid"
+wait "$pid" 2>/dev/null
+rm -f "$served"
 exits 0 "down" "$hawser" lab down --name "$lab"
 exits 0 "down again" "$hawser" lab down --name "$lab"
 exits 1 "list of it" "$hawser" lab list --name "$lab"
