@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser bench --gpus` and `validate --gpus` on loopback, both sides with the driver of tests/fakecuda (TAP).
-Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails"""
+Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails|lab"""
 import json
 import os
 import pathlib
@@ -212,17 +212,51 @@ def faults():
     s.p.communicate()
 
 
-main = Serve(4)
+def lab():
+    """Four NICs: which of them serves which GPU."""
+    name = f"gpus{os.getpid()}"
+    up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "4"], capture_output=True, text=True)
+    if up.returncode:
+        print(f"1..0 # SKIP no lab: {up.stderr.strip()}")
+        sys.exit(77)
+    node = [HAWSER, "lab", "exec", f"{name}/b", "--", HAWSER, "serve"]
+    serve = subprocess.Popen(node, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL, env=env(4))
+    try:
+        serve.stdout.readline()
+
+        def there(*argv):
+            return subprocess.run([HAWSER, "lab", "exec", f"{name}/a", "--", HAWSER, "bench", "198.18.0.2", "--size", "256KiB",
+                                   "--iters", "16", "--json", "-", *argv], capture_output=True, text=True, timeout=60, env=env(4))
+
+        for more in [], ["--per-process"]:
+            r = there("--gpus", "all", *more)
+            ok(r.returncode == 0 and sorted(x["nics"] for x in rows(r)[:4]) == ["eth0", "eth1", "eth2", "eth3"] and
+               rows(r)[-1]["nics"].count("eth") == 4, f"four GPUs and four NICs: one each {more}", r)
+            r = there("--gpus", "0:3,1:2,2:1", "--map", "0,1=eth3;2=eth1,eth2", *more)
+            ok(r.returncode == 0 and [x["nics"] for x in rows(r)[:3]] == ["eth3", "eth3", "eth1,eth2"] and verified(rows(r), 16),
+               f"as a map has it {more}", r)
+        r = there("--gpus", "0,1", "--nics", "eth1,eth2")
+        ok(r.returncode == 0 and sorted(x["nics"] for x in rows(r)[:2]) == ["eth1", "eth2"], "--nics: the plan of these alone", r)
+    finally:
+        serve.terminate()
+        serve.wait()
+        subprocess.run([HAWSER, "lab", "down", "--name", name], check=True)
+
+
+main = None if PART == "lab" else Serve(4)
 if PART == "works":
     usage()
     with tempfile.TemporaryDirectory() as d:
         one_process(main, pathlib.Path(d))
     per_process(main)
+elif PART == "lab":
+    lab()
 else:
     absent()
     killed(main)
     faults()
-said, rc = main.stop()
-ok(rc == 0 and " 0 bad bytes," in said, "serve ends well after all that", said)
+if main:
+    said, rc = main.stop()
+    ok(rc == 0 and " 0 bad bytes," in said, "serve ends well after all that", said)
 print(f"1..{count}")
 sys.exit(1 if failed else 0)

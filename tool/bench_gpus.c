@@ -129,6 +129,8 @@ struct thread {
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
+    if (t->w.pair->has_cpus) /* where the machine does not let us, it is only slower */
+        (void)pthread_setaffinity_np(pthread_self(), sizeof t->w.pair->cpus, &t->w.pair->cpus);
     (void)bench_work(&t->w);
     shutdown(t->w.fd, SHUT_RDWR); /* the supervisor sees the end; the number stays ours until the thread is joined */
     return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench --per-process: a child for each pair of GPUs, which is this program again, near its GPU; started, bound,
  * reaped. */
+#include "base/size.h"
 #include "tool/bench.h"
 
 #include <fcntl.h>
@@ -22,15 +23,36 @@
 
 /* ---- a child -------------------------------------------------------------------------------- */
 
+/* What start() has written: "FD,CROWD,GPU,PEER,NICS". */
+static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
+{
+    uint64_t v[4];
+    char *copy = strdup(text), *at = copy;
+    bool good = copy != NULL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(v) && good; i++) {
+        char *word = strsep(&at, ",");
+        good = word && at && hw_parse_u64(word, 0, GPUS_TOP, &v[i]) == 0;
+    }
+    good = good && strlen(at) < sizeof p->nics;
+    if (good) {
+        w->fd = (int)v[0];
+        w->crowd = v[1];
+        p->gpu = (int)v[2];
+        p->peer = (int)v[3];
+        snprintf(p->nics, sizeof p->nics, "%s", at);
+    }
+    free(copy);
+    return good;
+}
+
 int bench_child(struct bench *b)
 {
     struct gpu_pair pair = {.numa = -1};
     struct bench_work w = {.b = b, .pair = &pair, .own_cpu = true};
-    int at = 0;
-    if (sscanf(b->worker, "%d,%zu,%d,%d,%n", &w.fd, &w.crowd, &pair.gpu, &pair.peer, &at) != 4 || !at ||
-        strlen(b->worker + at) >= sizeof pair.nics)
-        return tool_usage("bench", "--worker is for `hawser bench --per-process` alone"), -EINVAL;
-    snprintf(pair.nics, sizeof pair.nics, "%s", b->worker + at);
+    if (!parse_worker(b->worker, &w, &pair)) {
+        tool_usage("bench", "--worker is for `hawser bench --per-process` alone");
+        return -EINVAL;
+    }
     (void)fcntl(w.fd, F_SETFD, FD_CLOEXEC);
     int rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
     if (rc == 0)

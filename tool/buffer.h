@@ -7,7 +7,7 @@
 
 #include "tool/proto.h"
 
-#define BUFFER_HOST  -1         /* instead of a GPU */
+#define BUFFER_HOST  (-1)       /* instead of a GPU */
 #define BUFFER_BLOCK (1u << 20) /* of host memory that a GPU's passes through */
 
 struct buffer {

@@ -153,11 +153,11 @@ static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline
 
 static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
 {
-    uint64_t checked, at, bad;
+    uint64_t checked = 0, at = 0, bad = 0;
     uint32_t n = v->out.slots;
     int patience = session_patience_ms(v->out.len);
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
-    struct tp_reply r;
+    struct tp_reply r = {0};
     int rc = buffer_fill(&v->out, first, n);
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
@@ -348,6 +348,7 @@ static int parse(struct validate *v, int argc, char **argv)
     int id, rc;
     opts_start(&o);
     while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
         switch (id) {
         case OPT_BAD:
             return TOOL_USAGE;

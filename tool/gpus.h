@@ -9,7 +9,7 @@
 
 #define GPUS_MAX  64   /* pairs */
 #define GPUS_TOP  4095 /* the largest ordinal that can be named */
-#define GPUS_SAME -1   /* a pair's peer before gpus_resolve(): the same number there */
+#define GPUS_SAME (-1) /* a pair's peer before gpus_resolve(): the same number there */
 
 struct gpu_pair {
     int gpu, peer;
