@@ -574,6 +574,8 @@ static int idle_client(struct idle *r, unsigned idle_ms, unsigned transfers)
     unsigned before, after;
     int rc = f_connect(&c, h, LOCAL, port, SIZE, NULL, 10000);
     uint64_t a = connections(port, &before);
+    for (int i = 0; i < 1000 && before < 4; i++, a = connections(port, &before)) /* connected is with one channel up */
+        f_sleep_ms(10);
     f_sleep_ms(idle_ms);
     for (unsigned i = 0; i < transfers && rc == 0; i++)
         rc = f_transfer(&c, i % 3, i, i % 10 ? 64u << 10 : 2u << 20, idle_ms ? &ns : NULL, &bad);

@@ -67,8 +67,8 @@ static void failing(const struct hw_space *s)
     } at[] = {
         {"cuStreamCreate", HW_GATHER_KERNEL},     {"cuEventCreate", HW_GATHER_D2D},
         {"cuMemHostRegister_v2", HW_GATHER_HOST}, {"cuMemHostGetDevicePointer_v2", HW_GATHER_KERNEL},
-        {"cuLaunchKernel", HW_GATHER_KERNEL},     {"cuMemcpyAsync", HW_GATHER_D2D},
-        {"cuMemcpyAsync", HW_GATHER_HOST},        {"cuEventRecord", HW_GATHER_KERNEL},
+        {"cuLaunchKernel", HW_GATHER_KERNEL},     {"cuMemcpyDtoDAsync_v2", HW_GATHER_D2D},
+        {"cuMemcpyDtoHAsync_v2", HW_GATHER_HOST}, {"cuEventRecord", HW_GATHER_KERNEL},
         {"cuEventQuery", HW_GATHER_D2D},
     };
     struct fakecuda_counts before, after;

@@ -90,14 +90,16 @@ static void probe_rss(int fd, struct dr_nic *n)
 /* The sum of the statistics whose names start with rx_devmem_pkts: one for all, or one a queue. */
 static int devmem_packets(int fd, const char *nic, uint64_t *sum)
 {
-    struct {
-        struct ethtool_sset_info i;
-        uint32_t len;
-    } ask = {.i = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
+    union { /* the answer's one number lies in the struct's open end */
+        struct ethtool_sset_info info;
+        uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
+    } ask = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
     int rc = ethtool(fd, nic, &ask);
     if (rc < 0)
         return rc;
-    uint32_t n = ask.i.sset_mask ? ask.len : 0;
+    uint32_t n = 0;
+    if (ask.info.sset_mask)
+        memcpy(&n, ask.room + sizeof(struct ethtool_sset_info), sizeof n);
     if (n == 0 || n > MAX_STATS)
         return -ENODATA;
     struct ethtool_gstrings *names = calloc(1, sizeof *names + (size_t)n * ETH_GSTRING_LEN);

@@ -83,7 +83,6 @@ enum {
     X(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t len, CUstream stream))            \
     X(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t len, CUstream stream))      \
     X(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream))      \
-    X(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream))                 \
     X(StreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                           \
     X(StreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                        \
     X(StreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                   \

@@ -259,7 +259,7 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
         if (f->len == 0)
             continue;
         CUresult e =
-            g->cu->MemcpyAsync((uintptr_t)b->dst + f->dst_off, (uintptr_t)b->src + f->src_off, f->len, g->stream);
+            g->cu->MemcpyDtoDAsync((uintptr_t)b->dst + f->dst_off, (uintptr_t)b->src + f->src_off, f->len, g->stream);
         if (e)
             return hw_cuda_fail(e, "gathering fragment %zu on %s", i, g->s->name);
     }
@@ -269,7 +269,8 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
 /* What fits the stage goes down, then up; the stream's order keeps the next from overwriting it. */
 static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
 {
-    const CUdeviceptr stage = (uintptr_t)g->pinned, dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;
+    const CUdeviceptr dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;
+    uint8_t *stage = g->pinned;
     size_t i = 0, next;
     uint64_t at = 0, next_at; /* how far fragment i has come */
 
@@ -279,12 +280,12 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
             for (next = i, next_at = at; next < n && room > 0;) {
                 const struct hw_frag *f = &frags[next];
                 const size_t len = (size_t)HW_MIN((uint64_t)room, f->len - next_at);
-                const CUdeviceptr here = stage + (STAGE - room);
+                uint8_t *here = stage + (STAGE - room);
                 CUresult e = CUDA_SUCCESS;
                 if (len > 0 && up)
-                    e = g->cu->MemcpyAsync(dst + f->dst_off + next_at, here, len, g->stream);
+                    e = g->cu->MemcpyHtoDAsync(dst + f->dst_off + next_at, here, len, g->stream);
                 else if (len > 0)
-                    e = g->cu->MemcpyAsync(here, src + f->src_off + next_at, len, g->stream);
+                    e = g->cu->MemcpyDtoHAsync(here, src + f->src_off + next_at, len, g->stream);
                 if (e)
                     return hw_cuda_fail(e, "gathering fragment %zu on %s by way of the host", next, g->s->name);
                 room -= len;

@@ -124,7 +124,7 @@ int hw_text_u64(const char *text, uint64_t *out)
 
 int hw_text_i64(const char *text, int64_t *out)
 {
-    uint64_t v;
+    uint64_t v = 0;
     bool minus = *text == '-';
     int rc = hw_text_u64(text + minus, &v);
     if (rc < 0 || v > (uint64_t)INT64_MAX)

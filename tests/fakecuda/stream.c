@@ -360,12 +360,6 @@ static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUst
     return pageable ? drain(s) : CUDA_SUCCESS; /* it is not asynchronous then, there either */
 }
 
-CUresult fake_MemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream)
-{
-    ENTER_CONTEXT("cuMemcpyAsync", ctx);
-    return fake_leave(copy(ctx, to, from, len, stream, false, false, false));
-}
-
 CUresult fake_MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t len, CUstream stream)
 {
     ENTER_CONTEXT("cuMemcpyDtoHAsync_v2", ctx);

@@ -7,7 +7,7 @@
 #include "mem/cuda.h"
 #include "mem/fill.h"
 #include "mem/gather.h"
-#include "tap.h"
+#include "tests/tap.h"
 
 #define GIB    ((size_t)1 << 30)
 #define SIZE   (2 * GIB) /* of source and destination */
@@ -75,7 +75,7 @@ static void hold(struct bench *b, CUstream stream)
 {
     must(hw_cuda_enter(b->s));
     for (int i = 0; i < 10; i++)
-        cuda(cu->MemcpyAsync((uintptr_t)b->dst, (uintptr_t)b->src, SIZE, stream), "copying");
+        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, SIZE, stream), "copying");
     cuda(cu->EventRecord(b->from, stream), "recording an event");
     hw_cuda_leave();
 }
@@ -98,7 +98,7 @@ static double copy_rate(struct bench *b, CUstream stream, uint64_t bytes)
     for (int i = 0; i < ROUNDS; i++) {
         hold(b, stream);
         must(hw_cuda_enter(b->s));
-        cuda(cu->MemcpyAsync((uintptr_t)b->dst, (uintptr_t)b->src, bytes, stream), "copying");
+        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, bytes, stream), "copying");
         hw_cuda_leave();
         r[i] = rate(b, stream, bytes);
     }
