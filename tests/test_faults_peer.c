@@ -563,6 +563,25 @@ static uint64_t connections(uint16_t port, unsigned *n)
     return sum;
 }
 
+/* The same once all is made: every channel up, and two readings alike (the file is not read in one piece, and other
+ * sockets of the machine come and go meanwhile). */
+static uint64_t all_made(struct f_client *c, uint16_t port, unsigned want, unsigned *n)
+{
+    uint64_t was = 0, now = 0;
+    for (int i = 0; i < 1000; i++, was = now) {
+        struct hawser_channel_stats st[F_CHANS_MAX];
+        size_t chans = F_CHANS_MAX, up = 0;
+        hawser_channel_stats(c->p, st, &chans);
+        for (size_t k = 0; k < chans && k < F_CHANS_MAX; k++)
+            up += st[k].up;
+        now = connections(port, n);
+        if (up + 1 >= want && *n == want && now == was)
+            break;
+        f_sleep_ms(10);
+    }
+    return now;
+}
+
 struct idle {
     struct f_server sv;
     atomic_int rc, same;
@@ -580,13 +599,11 @@ static int idle_client(struct idle *r, unsigned idle_ms, unsigned transfers)
     uint64_t bad = 0, ns = 0;
     unsigned before, after;
     int rc = f_connect(&c, h, LOCAL, port, SIZE, NULL, 10000);
-    uint64_t a = connections(port, &before);
-    for (int i = 0; i < 1000 && before < 4; i++, a = connections(port, &before)) /* connected is with one channel up */
-        f_sleep_ms(10);
+    uint64_t a = all_made(&c, port, 4, &before); /* connected is with one channel up */
     f_sleep_ms(idle_ms);
     for (unsigned i = 0; i < transfers && rc == 0; i++)
         rc = f_transfer(&c, i % 3, i, i % 10 ? 64u << 10 : 2u << 20, idle_ms ? &ns : NULL, &bad);
-    uint64_t b = connections(port, &after);
+    uint64_t b = all_made(&c, port, 4, &after);
     struct hawser_channel_stats st[F_CHANS_MAX];
     size_t n = F_CHANS_MAX;
     hawser_channel_stats(c.p, st, &n);
