@@ -394,8 +394,9 @@ void hw_loop_stop(struct hw_loop *l)
 }
 
 /* With l->mu: waits for the driver's role, at most until the deadline or until done. Who has just given it up with
- * others waiting (offered) queues behind them. */
-static bool take(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline)
+ * others waiting (offered) queues behind them. urgent: the driver is called back from the kernel. Not for one who has
+ * had a turn: two who wait would call each other back without end. */
+static bool take(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, bool urgent)
 {
     bool taken = !l->driven && !l->offered;
     if (!taken) {
@@ -403,7 +404,7 @@ static bool take(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t de
         do {
             if (done && done(arg))
                 break;
-            if (l->driven)
+            if (l->driven && urgent)
                 nudge(l);
             timed_wait(&l->cv, &l->mu, deadline);
             taken = !l->driven;
@@ -434,7 +435,7 @@ static void give(struct hw_loop *l)
 void hw_loop_acquire(struct hw_loop *l)
 {
     pthread_mutex_lock(&l->mu);
-    take(l, NULL, NULL, HW_NEVER);
+    take(l, NULL, NULL, HW_NEVER, true);
     pthread_mutex_unlock(&l->mu);
     driving = l;
 }
@@ -498,8 +499,8 @@ bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t d
         return true;
     bool ok = false;
     pthread_mutex_lock(&l->mu);
-    while (!ok) {
-        if (!take(l, done, arg, deadline)) {
+    for (bool first = true; !ok; first = false) {
+        if (!take(l, done, arg, deadline, first)) {
             ok = done(arg);
             break; /* done, or the deadline passed, while another drove */
         }
