@@ -145,20 +145,20 @@ enum hawser_mem_kind { HAWSER_MEM_HOST = 0, HAWSER_MEM_CUDA = 1 };
 
 /* Registers [ptr, ptr+len) once per context. The memory stays the caller's and must outlive the registration, its CUDA
  * context too. HAWSER_MEM_CUDA: a device pointer of any GPU and context (or pinned host memory: then as host memory).
- * -EINVAL NULL, an overflowing range, a pointer that is not CUDA's, is managed, or not all of it one GPU's memory; -ENODEV
- * no driver, no GPU; -EOPNOTSUPP another kind. */
+ * -EINVAL NULL, an overflowing range, a pointer that is not CUDA's, is managed, or not all of it one GPU's memory;
+ * -ENODEV no driver, no GPU; -EOPNOTSUPP another kind. */
 HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out);
 
 /* Allocates len bytes, aligned to pages, and registers them: of the GPU `device` as the driver counts them
- * (HAWSER_MEM_CUDA, in its primary context), or of the host (device -1). Freed by hawser_mem_deregister(). -ENOMEM; -ENODEV
- * there is no such GPU; as hawser_mem_register(). */
+ * (HAWSER_MEM_CUDA, in its primary context), or of the host (device -1). Freed by hawser_mem_deregister(). -ENOMEM;
+ * -ENODEV there is no such GPU; as hawser_mem_register(). */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
 
 /* Its address: the GPU's where it is GPU memory. */
 HAWSER_API void *hawser_mem_ptr(hawser_mem *m);
 
-/* Copy len bytes from or to memory of any kind, done on return; for set-up and checks, not for speed. -EFAULT outside of
- * it, -EIO the GPU failed. */
+/* Copy len bytes from or to memory of any kind, done on return; for set-up and checks, not for speed. -EFAULT outside
+ * of it, -EIO the GPU failed. */
 HAWSER_API int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len);
 HAWSER_API int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len);
 
