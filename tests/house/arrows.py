@@ -7,7 +7,7 @@ import re
 import sys
 
 # Folder (the longest match counts) -> the folders and files that it may include from, besides itself. This is the
-# house order of CONTRIBUTING.md: base < node, mem, wire < transport < engine < hawser.c < tool.
+# house order of CONTRIBUTING.md: base < node, mem, wire < transport < engine < hawser.c < tool, nccl.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
 MID = LOW + ["lib/node", "lib/mem", "lib/wire"]
@@ -20,6 +20,7 @@ RULES = {
     "lib/transport": MID,
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
+    "nccl": LOW + ["lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "lab": LOW,
     "tool": LOW + ["lab", "lib/node", "lib/mem"],
     "bench": LOW + ["tool"],

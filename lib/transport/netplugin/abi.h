@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NCCL's plugin ABI as a plugin and its loader see it: net tables v6 to v12, tuner tables v4 and v5, and what the
+ * kernel of a device-unpacking plugin reads. Written from the facts of the ABI (names, order, types, sizes), for Linux
+ * on 64-bit machines; tests/test_nccl_abi.c compares it with NCCL's own header where one is installed.
+ *
+ * A plugin exports one data object per version, ncclNetPlugin_v11 for example; NCCL takes the newest that it knows:
+ * v6 and v7 of NCCL 2.19, v8 of 2.20, v9 of 2.24, v10 of 2.26, v11 of 2.28, v12 of 2.30.3.
+ *
+ * Which thread of NCCL calls what: init, devices, getProperties, makeVDevice: the one that makes the communicator.
+ * listen, connect, accept, regMr*, deregMr, close*: "NCCL Service". isend, irecv, test, iflush, irecvConsumed: "NCCL
+ * Progress", one per communicator. regMr can run beside isend.
+ */
+#ifndef HW_NETPLUGIN_ABI_H
+#define HW_NETPLUGIN_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    ncclSuccess = 0,
+    ncclUnhandledCudaError = 1,
+    ncclSystemError = 2,
+    ncclInternalError = 3,
+    ncclInvalidArgument = 4,
+    ncclInvalidUsage = 5,
+    ncclRemoteError = 6,
+    ncclInProgress = 7,
+} ncclResult_t;
+
+#define NCCL_NET_HANDLE_MAXSIZE 128
+
+/* In flight per connection; version 6 had fewer. */
+#define NCCL_NET_MAX_REQUESTS    32
+#define NCCL_NET_MAX_REQUESTS_V6 8
+
+/* Kinds of memory: ptrSupport is a set of them, regMr's type is one. */
+#define NCCL_PTR_HOST   0x1
+#define NCCL_PTR_CUDA   0x2
+#define NCCL_PTR_DMABUF 0x4
+
+/* The most that one isend may carry in int sizes (v6 to v8), and the bound of maxP2pBytes and maxCollBytes from v9. */
+#define NCCL_MAX_NET_SIZE       (1024 * 1024 * 1024)
+#define NCCL_MAX_NET_SIZE_BYTES (1024ull * 1024 * 1024 * 1024)
+
+/* What irecv's *request may hold on entry: NCCL will not look at the result. Always to be written over. */
+#define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
+
+#define NCCL_NET_MAX_DEVS_PER_NIC_V9  4
+#define NCCL_NET_MAX_DEVS_PER_NIC_V12 8
+
+/* railId and planeId of a NIC that has none. */
+#define NCCL_NET_ID_UNDEF (-1)
+
+/* How NCCL's log is called back: level, a set of NCCL_* subsystems, where, printf. */
+typedef enum {
+    NCCL_LOG_NONE = 0,
+    NCCL_LOG_VERSION = 1,
+    NCCL_LOG_WARN = 2,
+    NCCL_LOG_INFO = 3,
+    NCCL_LOG_ABORT = 4,
+    NCCL_LOG_TRACE = 5,
+} ncclDebugLogLevel;
+
+typedef enum {
+    NCCL_INIT = 0x1,
+    NCCL_NET = 0x10,
+    NCCL_ENV = 0x80,
+} ncclDebugLogSubSys;
+
+typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
+                                  const char *fmt, ...);
+
+/* How a plugin tells NCCL's profiler of events of its own, from v10: phandle is what isend and irecv were given. */
+typedef enum {
+    ncclProfilerNetEventStart = 0,
+    ncclProfilerNetEventStop = 1,
+    ncclProfilerNetEventUpdate = 2,
+    ncclProfilerNetEventUpdateAndStop = 3,
+} ncclProfilerNetEventType;
+
+/* pluginId: one of these, or-ed with the version of the plugin's own event descriptor. */
+#define NCCL_PROFILER_NET_TYPE_IB   (1 << 16)
+#define NCCL_PROFILER_NET_TYPE_SOCK (2 << 16)
+
+typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *pHandle, int64_t pluginId,
+                                               void *extData);
+
+/* What a connection's GPU side is (v7 on). */
+typedef enum {
+    NCCL_NET_DEVICE_HOST = 0,
+    NCCL_NET_DEVICE_UNPACK = 1,
+    NCCL_NET_DEVICE_GIN_PROXY = 2,
+    NCCL_NET_DEVICE_GIN_GDAKI = 3,
+} ncclNetDeviceType;
+
+#define NCCL_NET_DEVICE_INVALID_VERSION 0x0
+#define NCCL_NET_DEVICE_UNPACK_VERSION  0x7
+
+typedef struct {
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+    void *handle; /* in GPU memory */
+    size_t size;
+    int needsProxyProgress;
+} ncclNetDeviceHandle_v7_t;
+
+typedef ncclNetDeviceHandle_v7_t ncclNetDeviceHandle_v8_t;
+typedef ncclNetDeviceHandle_v8_t ncclNetDeviceHandle_v9_t;
+typedef ncclNetDeviceHandle_v9_t ncclNetDeviceHandle_v10_t;
+typedef ncclNetDeviceHandle_v10_t ncclNetDeviceHandle_v11_t;
+typedef ncclNetDeviceHandle_v11_t ncclNetDeviceHandle_v12_t;
+typedef ncclNetDeviceHandle_v12_t ncclNetDeviceHandle_t;
+
+_Static_assert(sizeof(ncclNetDeviceHandle_t) == 32, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetDeviceHandle_t, netDeviceVersion) == 4, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetDeviceHandle_t, handle) == 8, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
+
+/* What the handle of an unpacking device, version 7, leads to: per irecv (its number since the connection began, modulo
+ * the queue's depth) the fragments of its payload: len bytes at bounce_buf + src_off belong at the irecv's data +
+ * dst_off. (facts: GPUDirect-TCPX, "Handles and device handles") */
+#define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
+#define NET_UNPACK_MAX_SLICE_PAGES             2048
+#define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* one irecv */
+
+struct loadMeta {
+    uint32_t src_off;
+    uint32_t len;
+    uint64_t dst_off;
+};
+
+struct netUnpackMeta {
+    struct loadMeta mem[NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH][NET_UNPACK_MAX_SLICE_PAGES];
+    uint64_t cnt[NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH];
+};
+
+struct unpackNetDeviceHandle {
+    struct netUnpackMeta *meta; /* pinned host memory */
+    void *bounce_buf;           /* GPU memory */
+    uint64_t head;
+};
+
+_Static_assert(sizeof(struct loadMeta) == 16, "NCCL's ABI");
+_Static_assert(offsetof(struct loadMeta, dst_off) == 8, "NCCL's ABI");
+_Static_assert(sizeof(struct netUnpackMeta) == 524416, "NCCL's ABI");
+_Static_assert(offsetof(struct netUnpackMeta, cnt) == 524288, "NCCL's ABI");
+_Static_assert(sizeof(struct unpackNetDeviceHandle) == 24, "NCCL's ABI");
+_Static_assert(offsetof(struct unpackNetDeviceHandle, head) == 16, "NCCL's ABI");
+
+/* Properties of a device. NCCL does not zero them: the plugin writes every field. */
+
+typedef struct {
+    char *name;
+    char *pciPath; /* in /sys; NULL: none */
+    uint64_t guid;
+    int ptrSupport;
+    int speed; /* Mbit/s */
+    int port;
+    float latency; /* us */
+    int maxComms;
+    int maxRecvs; /* of one irecv */
+} ncclNetProperties_v6_t;
+
+typedef struct {
+    char *name;
+    char *pciPath;
+    uint64_t guid;
+    int ptrSupport;
+    int speed;
+    int port;
+    float latency;
+    int maxComms;
+    int maxRecvs;
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+} ncclNetProperties_v7_t;
+
+typedef struct {
+    char *name;
+    char *pciPath;
+    uint64_t guid;
+    int ptrSupport;
+    int regIsGlobal; /* a registration serves all connections, and is cached by NCCL */
+    int speed;
+    int port;
+    float latency;
+    int maxComms;
+    int maxRecvs;
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+} ncclNetProperties_v8_t;
+
+/* The physical devices that a virtual one is made of; of a physical one: itself. */
+typedef struct {
+    int ndevs;
+    int devs[NCCL_NET_MAX_DEVS_PER_NIC_V9];
+} ncclNetVDeviceProps_v9_t;
+
+typedef struct {
+    char *name;
+    char *pciPath;
+    uint64_t guid;
+    int ptrSupport;
+    int regIsGlobal;
+    int forceFlush;
+    int speed;
+    int port;
+    float latency;
+    int maxComms;
+    int maxRecvs;
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+    ncclNetVDeviceProps_v9_t vProps;
+    size_t maxP2pBytes; /* of one isend */
+    size_t maxCollBytes;
+} ncclNetProperties_v9_t;
+
+typedef ncclNetVDeviceProps_v9_t ncclNetVDeviceProps_v10_t;
+typedef ncclNetProperties_v9_t ncclNetProperties_v10_t;
+typedef ncclNetVDeviceProps_v10_t ncclNetVDeviceProps_v11_t;
+
+typedef struct {
+    char *name;
+    char *pciPath;
+    uint64_t guid;
+    int ptrSupport;
+    int regIsGlobal;
+    int forceFlush;
+    int speed;
+    int port;
+    float latency;
+    int maxComms;
+    int maxRecvs;
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+    ncclNetVDeviceProps_v11_t vProps;
+    size_t maxP2pBytes;
+    size_t maxCollBytes;
+    int maxMultiRequestSize;
+} ncclNetProperties_v11_t;
+
+typedef struct {
+    int ndevs;
+    int devs[NCCL_NET_MAX_DEVS_PER_NIC_V12];
+} ncclNetVDeviceProps_v12_t;
+
+typedef struct {
+    char *name;
+    char *pciPath;
+    uint64_t guid;
+    int ptrSupport;
+    int regIsGlobal;
+    int forceFlush;
+    int speed;
+    int port;
+    float latency;
+    int maxComms;
+    int maxRecvs;
+    ncclNetDeviceType netDeviceType;
+    int netDeviceVersion;
+    ncclNetVDeviceProps_v12_t vProps;
+    size_t maxP2pBytes;
+    size_t maxCollBytes;
+    int maxMultiRequestSize;
+    int16_t railId; /* NCCL_NET_ID_UNDEF: none */
+    int16_t planeId;
+} ncclNetProperties_v12_t;
+
+_Static_assert(sizeof(ncclNetProperties_v6_t) == 48, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v6_t, guid) == 16, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v6_t, ptrSupport) == 24, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v6_t, speed) == 28, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v6_t, latency) == 36, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v6_t, maxRecvs) == 44, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetProperties_v7_t) == 56, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v7_t, maxRecvs) == 44, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v7_t, netDeviceType) == 48, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetProperties_v8_t) == 64, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v8_t, regIsGlobal) == 28, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v8_t, speed) == 32, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v8_t, netDeviceType) == 52, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetVDeviceProps_v9_t) == 20, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetProperties_v9_t) == 104, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, forceFlush) == 32, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, speed) == 36, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, netDeviceType) == 56, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, vProps) == 64, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, maxP2pBytes) == 88, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v9_t, maxCollBytes) == 96, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetProperties_v11_t) == 112, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v11_t, maxCollBytes) == 96, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v11_t, maxMultiRequestSize) == 104, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetVDeviceProps_v12_t) == 36, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetProperties_v12_t) == 128, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v12_t, maxP2pBytes) == 104, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v12_t, maxMultiRequestSize) == 120, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v12_t, railId) == 124, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetProperties_v12_t, planeId) == 126, "NCCL's ABI");
+
+/* A communicator's wishes: v10 gives them to connect, v11 to init. */
+typedef struct {
+    int trafficClass;
+} ncclNetCommConfig_v10_t;
+
+typedef ncclNetCommConfig_v10_t ncclNetCommConfig_v11_t;
+typedef ncclNetCommConfig_v11_t ncclNetCommConfig_v12_t;
+
+/* What setNetAttr tells of the traffic to come. */
+typedef struct {
+    int32_t maxConcurrentPeers;
+    int32_t minConcurrentPeers;
+    int32_t maxFlowsPerPeer;
+    int32_t minFlowsPerPeer;
+} ncclNetCommAttr_v11_t;
+
+typedef struct {
+    ncclNetCommAttr_v11_t sendCommAttr;
+    ncclNetCommAttr_v11_t recvCommAttr;
+    uint32_t op; /* sets of bits */
+    uint32_t algo;
+    uint32_t proto;
+} ncclNetAttr_v11_t;
+
+typedef ncclNetCommAttr_v11_t ncclNetCommAttr_v12_t;
+typedef ncclNetAttr_v11_t ncclNetAttr_v12_t;
+
+_Static_assert(sizeof(ncclNetCommConfig_v11_t) == 4, "NCCL's ABI");
+_Static_assert(sizeof(ncclNetAttr_v11_t) == 44, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetAttr_v11_t, recvCommAttr) == 16, "NCCL's ABI");
+_Static_assert(offsetof(ncclNetAttr_v11_t, op) == 32, "NCCL's ABI");
+
+/*
+ * The tables. May be NULL: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice, setNetAttr; and iflush where memory is
+ * the host's alone. finalize may not.
+ *
+ * connect and accept do not block: success with *comm NULL means "call again", with the same handle bytes, which stay
+ * as the plugin left them. isend and irecv likewise with *request NULL. test is called on a connection's oldest request
+ * alone. irecv's sizes are maxima; sends of 0 bytes are legal.
+ */
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v6_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, void *handle, void **sendComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm);
+    ncclResult_t (*regMr)(void *comm, void *data, int size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, int size, int tag, void *mhandle, void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+} ncclNet_v6_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v7_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v7_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v7_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, int size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, int size, int tag, void *mhandle, void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+} ncclNet_v7_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v8_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v8_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v8_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle); /* size_t from here */
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, int size, int tag, void *mhandle, void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+} ncclNet_v8_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v9_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v9_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v9_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, size_t size, int tag, void *mhandle, void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+    ncclResult_t (*makeVDevice)(int *d, ncclNetVDeviceProps_v9_t *props);
+} ncclNet_v9_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v10_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, ncclNetCommConfig_v10_t *config, void *handle, void **sendComm,
+                            ncclNetDeviceHandle_v10_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v10_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+                          void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **phandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+    ncclResult_t (*makeVDevice)(int *d, ncclNetVDeviceProps_v10_t *props);
+} ncclNet_v10_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logFunction,
+                         ncclProfilerCallback_t profFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v11_t *props);
+    ncclResult_t (*listen)(void *ctx, int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(void *ctx, int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v11_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v11_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+                          void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **phandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+    ncclResult_t (*makeVDevice)(int *d, ncclNetVDeviceProps_v11_t *props);
+    ncclResult_t (*finalize)(void *ctx);
+    ncclResult_t (*setNetAttr)(void *ctx, ncclNetAttr_v11_t *netAttr);
+} ncclNet_v11_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(void **ctx, uint64_t commId, ncclNetCommConfig_v12_t *config, ncclDebugLogger_t logFunction,
+                         ncclProfilerCallback_t profFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v12_t *props);
+    ncclResult_t (*listen)(void *ctx, int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(void *ctx, int dev, void *handle, void **sendComm, ncclNetDeviceHandle_v12_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm, ncclNetDeviceHandle_v12_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+                          void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **phandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles, void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+    ncclResult_t (*makeVDevice)(int *d, ncclNetVDeviceProps_v12_t *props);
+    ncclResult_t (*finalize)(void *ctx);
+    ncclResult_t (*setNetAttr)(void *ctx, ncclNetAttr_v12_t *netAttr);
+} ncclNet_v12_t;
+
+_Static_assert(sizeof(ncclNet_v6_t) == 136, "NCCL's ABI");
+_Static_assert(offsetof(ncclNet_v6_t, closeListen) == 128, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v7_t) == 152, "NCCL's ABI");
+_Static_assert(offsetof(ncclNet_v7_t, irecvConsumed) == 144, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v8_t) == 152, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v9_t) == 160, "NCCL's ABI");
+_Static_assert(offsetof(ncclNet_v9_t, makeVDevice) == 152, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v10_t) == 160, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v11_t) == 176, "NCCL's ABI");
+_Static_assert(offsetof(ncclNet_v11_t, finalize) == 160, "NCCL's ABI");
+_Static_assert(offsetof(ncclNet_v11_t, setNetAttr) == 168, "NCCL's ABI");
+_Static_assert(sizeof(ncclNet_v12_t) == 176, "NCCL's ABI");
+
+/* The tuner: of a collective operation it chooses algorithm, protocol and channels. NCCL looks for ncclTunerPlugin_v5
+ * and older in the net plugin's own library where it finds no libnccl-tuner.so. */
+
+typedef enum {
+    ncclFuncBroadcast = 0,
+    ncclFuncReduce = 1,
+    ncclFuncAllGather = 2,
+    ncclFuncReduceScatter = 3,
+    ncclFuncAllReduce = 4,
+} ncclFunc_t;
+
+#define NCCL_NUM_ALGORITHMS      7
+#define NCCL_ALGO_TREE           0
+#define NCCL_ALGO_RING           1
+#define NCCL_ALGO_COLLNET_DIRECT 2
+#define NCCL_ALGO_COLLNET_CHAIN  3
+#define NCCL_ALGO_NVLS           4
+#define NCCL_ALGO_NVLS_TREE      5
+#define NCCL_ALGO_PAT            6
+
+#define NCCL_NUM_PROTOCOLS 3
+#define NCCL_PROTO_LL      0
+#define NCCL_PROTO_LL128   1
+#define NCCL_PROTO_SIMPLE  2
+
+/* In the cost table: the combination is not to be had. */
+#define NCCL_ALGO_PROTO_IGNORE (-1.0f)
+
+/* collCostTable is a float[numAlgo][numProto] in truth, in microseconds, which NCCL passes as a float **. */
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(size_t nRanks, size_t nNodes, ncclDebugLogger_t logFunction, void **context);
+    ncclResult_t (*getCollInfo)(void *context, ncclFunc_t collType, size_t nBytes, int numPipeOps,
+                                float **collCostTable, int numAlgo, int numProto, int regBuff, int *nChannels);
+    ncclResult_t (*destroy)(void *context);
+} ncclTuner_v4_t;
+
+typedef struct {
+    int nNvlDomains;
+    int minRanksPerNvlDomain;
+    int maxRanksPerNvlDomain;
+} ncclNvlDomainInfo_v5_t;
+
+/* NCCL's model of latencies and bandwidths, writable; of no use to us beyond its size. */
+typedef struct {
+    double value[144];
+} ncclTunerConstants_v5_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(void **ctx, uint64_t commId, size_t nRanks, size_t nNodes, ncclDebugLogger_t logFunction,
+                         ncclNvlDomainInfo_v5_t *nvlDomainInfo, ncclTunerConstants_v5_t *constants);
+    ncclResult_t (*getCollInfo)(void *context, ncclFunc_t collType, size_t nBytes, int numPipeOps,
+                                float **collCostTable, int numAlgo, int numProto, int regBuff, int *nChannels);
+    ncclResult_t (*finalize)(void *context);
+} ncclTuner_v5_t;
+
+_Static_assert(sizeof(ncclTuner_v4_t) == 32, "NCCL's ABI");
+_Static_assert(sizeof(ncclNvlDomainInfo_v5_t) == 12, "NCCL's ABI");
+_Static_assert(sizeof(ncclTunerConstants_v5_t) == 1152, "NCCL's ABI");
+_Static_assert(sizeof(ncclTuner_v5_t) == 32, "NCCL's ABI");
+
+#endif
