@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libnccl-net-tcpxlike.so: a net plugin for tests that behaves as GPUDirect-TCPX is documented to, its traps included,
+ * over plain TCP sockets, with host memory or with CUDA memory of whatever driver HAWSER_CUDA_LIBRARY names. Written
+ * from facts about the contract of that plugin (docs of its "Handles and device handles", "Life of a connection",
+ * "Invariants" and "On the wire"), with none of its code.
+ *
+ * It exports ncclNetPlugin_v7 alone. What a host must know:
+ * - listen's handle uses 88 bytes; at 80 stands a pointer of this process. Not 0 at the first connect: a crash.
+ * - connect and accept need several calls, with the same handle; accept writes 32 bytes to **rdev; NULL there crashes.
+ * - one listen comm gives one recv comm. A CUDA device must be set at listen, connect and regMr of CUDA memory.
+ * - regMr of CUDA memory: aligned to 4096, and of the GPU that was set.
+ * - 16 requests a comm; a send's is free once test says done, a receive's once irecvConsumed is called; exhaustion is
+ *   ncclInternalError, as every other error.
+ * - test moves everything, and nothing else does; only the oldest request that is not done may be tested; irecvConsumed
+ *   goes by age too. test never writes *size. Tags mean nothing.
+ * - the size is the sender's. Larger than what was posted: exit(1) here, where the real one would write past the end.
+ * - a receive into CUDA memory leaves fragments in a bounce buffer, and a list of them: abi.h, struct netUnpackMeta.
+ *   Their order and odd lengths come from a seed. More than 2048 of them: exit(1). From this machine itself: exit(1).
+ * - iflush crashes. Zero-byte tasks break the stream, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
+ *
+ * Environment, read by init; what it does not understand, it aborts at.
+ *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  interfaces, by commas: the devices
+ *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   data connections of a comm: their product, 8 at most
+ *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: a share for each data connection, which may be of 0 bytes
+ *   TCPXLIKE_LOOPBACK=0           1: scattered receives work from this machine too
+ *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
+ *   TCPXLIKE_SEED=1               of the fragments
+ *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
+ *   TCPXLIKE_POOL=80              MiB of a comm's bounce buffer
+ *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
+ *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
+ *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
+ *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would
+ *   TCPXLIKE_REPORT=file          at exit a line of what was left open is appended
+ *   TCPXLIKE_FAULT=a,b            of these; N counts isends and irecvs of the process from 1, or with :send or :recv
+ *                                 behind it only the ones of that side
+ *     stall@N   nothing moves on that comm any more       exit@N   exit(1), with a line in the log
+ *     die@N     SIGKILL                                   crash@N  SIGSEGV
+ *     error@N   test of it: ncclInternalError             nocmsg@N test of it: "rx no cmsg", exit(1)
+ *     slowaccept=MS  slowconnect=MS  noaccept  hang-init  fail-regmr
+ */
+#ifndef TCPXLIKE_H
+#define TCPXLIKE_H
+
+#include "mem/cuda.h"
+#include "transport/netplugin/abi.h"
+#include "wire.h"
+
+#define MAX_REQUESTS NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH
+#define MAX_FRAGS    NET_UNPACK_MAX_SLICE_PAGES
+#define MAX_SOCKS    8 /* of data, in a comm */
+#define MAX_TASKS    6 /* of a socket */
+#define MAX_DEVICES  8
+#define PAGE         4096u /* of bounce buffers */
+#define PLAN         64    /* fragments planned ahead for a socket */
+
+/* What is to happen to a request. */
+enum {
+    FAULT_STALL = 1 << 0,
+    FAULT_DIE = 1 << 1,
+    FAULT_CRASH = 1 << 2,
+    FAULT_EXIT = 1 << 3,
+    FAULT_ERROR = 1 << 4,
+    FAULT_NOCMSG = 1 << 5,
+};
+
+struct tcpx_options {
+    unsigned socks, chunk, retries, frag, pool;
+    uint64_t seed;
+    bool loopback, unpack_host, clean_handle, chunk_trap, deliver_oversize;
+    bool no_accept, hang_init, fail_regmr;
+    unsigned slow_accept, slow_connect; /* ms */
+    unsigned devices;
+    char interface[MAX_DEVICES][32];
+};
+extern struct tcpx_options tcpx_opt;
+
+/* ---- tcpxlike_env.c ---- */
+void tcpx_read_environment(ncclDebugLogger_t log);
+/* The next isend or irecv: which faults are its own. */
+unsigned tcpx_faults_now(bool sends);
+void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...) HW_PRINTF(3, 4);
+#define WARN(...) tcpx_log(NCCL_LOG_WARN, __LINE__, __VA_ARGS__)
+#define INFO(...) tcpx_log(NCCL_LOG_INFO, __LINE__, __VA_ARGS__)
+/* A line, and an error: ncclInternalError, as the real one's are. */
+#define FAIL(...) (WARN(__VA_ARGS__), ncclInternalError)
+/* What the real one crashes at. */
+#define CRASH(...) (WARN(__VA_ARGS__), abort())
+/* And where it leaves the process. */
+#define LEAVE(...) (WARN(__VA_ARGS__), exit(1))
+/* For TCPXLIKE_REPORT. */
+extern _Atomic int tcpx_listens, tcpx_comms, tcpx_regs;
+
+/* ---- tcpxlike_bounce.c ---- */
+
+/* The GPU of a comm. ctx NULL: none was set when it was made. */
+struct gpu_side {
+    const struct hw_cuda *cu;
+    CUcontext ctx;
+    int device;
+    CUstream stream;
+};
+/* The calling thread's device, if there is a driver and one is set. */
+void tcpx_gpu_now(struct gpu_side *out);
+ncclResult_t tcpx_gpu_open(struct gpu_side *g);
+void tcpx_gpu_close(struct gpu_side *g);
+/* Pages of host memory that the GPU, where there is one, may reach. */
+void *tcpx_pages_alloc(const struct gpu_side *g, size_t len);
+void tcpx_pages_free(const struct gpu_side *g, void *p, size_t len);
+ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, size_t len);
+
+struct bounce {
+    struct gpu_side *gpu; /* NULL: all of it is host memory */
+    struct netUnpackMeta *meta;
+    uint8_t *host;    /* the buffer, or of one on the GPU the host's copy */
+    CUdeviceptr base; /* as the fragments' reader sees it */
+    void *device_handle;
+    size_t len;
+    uint32_t *free, n_free; /* pages, the last returned on top */
+    uint64_t random;
+};
+struct bounce *tcpx_bounce_open(struct gpu_side *gpu);
+void tcpx_bounce_close(struct bounce *b);
+
+/* ---- tcpxlike_move.c ---- */
+
+struct registration {
+    struct comm *comm;
+    uint8_t *data;
+    size_t len;
+    int type;
+};
+
+struct request {
+    struct comm *comm;
+    uint64_t number; /* on its comm, from 0 */
+    uint8_t *data;   /* of CUDA memory to send: its copy */
+    size_t size;     /* as posted */
+    bool scattered, known;
+    unsigned faults;
+    size_t total, dealt, moved; /* of the message; in tasks; come or gone */
+    unsigned tasks;
+    uint8_t *staging;
+    size_t staging_len;
+    /* scattered */
+    uint32_t n_frags;
+    struct loadMeta *frag; /* in meta */
+    uint32_t pages[MAX_FRAGS];
+};
+
+struct fragment {
+    uint32_t src, len;
+    uint64_t dst;
+};
+
+struct task {
+    struct request *r;
+    size_t off, len, moved;
+};
+
+struct data_socket {
+    int fd;
+    struct task task[MAX_TASKS]; /* a ring */
+    unsigned first, n;
+    /* of a scattered receive, for the first task */
+    uint64_t random;
+    size_t planned; /* bytes of it that have a place */
+    struct fragment plan[PLAN];
+    unsigned plan_first, plan_n;
+    uint32_t plan_have; /* bytes of the first one */
+};
+
+struct comm {
+    bool sends, loopback, broken, stalled;
+    int control;
+    unsigned n_socks, next_sock;
+    struct data_socket sock[MAX_SOCKS];
+    struct wire_msg header; /* of the task that is being announced */
+    bool header_full;
+    /* Requests by number: [consumed, done) are over, [done, posted) wait, from `announce` on they have tasks to come.
+     * A send is consumed once it is done. */
+    uint64_t posted, announce, done, consumed;
+    struct request request[MAX_REQUESTS];
+    struct gpu_side gpu;
+    struct bounce *bounce;
+    ncclNetDeviceHandle_v7_t *device;
+};
+
+struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n, const struct gpu_side *gpu);
+void tcpx_comm_free(struct comm *c);
+
+ncclResult_t tcpx_isend(void *comm, void *data, int size, int tag, void *mhandle, void **request);
+ncclResult_t tcpx_irecv(void *comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
+ncclResult_t tcpx_iflush(void *comm, int n, void **data, int *sizes, void **mhandles, void **request);
+ncclResult_t tcpx_test(void *request, int *done, int *size);
+ncclResult_t tcpx_irecv_consumed(void *comm, int n, void *request);
+
+/* ---- tcpxlike_connect.c ---- */
+ncclResult_t tcpx_listen(int dev, void *handle, void **comm);
+ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle_v7_t **device);
+ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t **device);
+ncclResult_t tcpx_close_listen(void *listener);
+
+#endif
