@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NCCL's net tables, v6 to v12: each a thin shim on net.h. All versions share one function where the ABI lets them;
+ * what differs (sizes of 32 or 64 bits, device handles, profiler handles, properties) is told by the function's name,
+ * that of the first version which has it so.
+ *
+ * No version has makeVDevice, which would merge our lanes under one NIC, nor getDeviceMr and irecvConsumed, which are
+ * of devices that unpack on the GPU. Outputs are written before anything else: a request is stale on entry, or holds
+ * NCCL_NET_OPTIONAL_RECV_COMPLETION.
+ */
+#include "net.h"
+#include "params.h"
+
+#include <string.h>
+
+#define NAME     "hawser"
+#define EXPORTED __attribute__((visibility("default")))
+
+/* More of one irecv would share our connections between local ranks, and tags would no longer be first in, first out.
+ */
+#define MAX_RECVS 1
+
+extern const ncclNet_v6_t ncclNetPlugin_v6;
+extern const ncclNet_v7_t ncclNetPlugin_v7;
+extern const ncclNet_v8_t ncclNetPlugin_v8;
+extern const ncclNet_v9_t ncclNetPlugin_v9;
+extern const ncclNet_v10_t ncclNetPlugin_v10;
+extern const ncclNet_v11_t ncclNetPlugin_v11;
+extern const ncclNet_v12_t ncclNetPlugin_v12;
+
+/* Init and finalize. NCCL reads its parameters after the net plugin's first init, so that is where ours are set. */
+
+static ncclResult_t init_v6(ncclDebugLogger_t logger)
+{
+    hn_params_set(logger);
+    return hn_init(logger);
+}
+
+static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t prof)
+{
+    (void)prof;
+    return init_v6(logger);
+}
+
+static ncclResult_t init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logger,
+                             ncclProfilerCallback_t prof)
+{
+    static char context; /* all communicators share one: any address but NULL */
+
+    (void)comm_id;
+    (void)config; /* the traffic class of RDMA NICs */
+    *ctx = &context;
+    return init_v10(logger, prof);
+}
+
+static ncclResult_t finalize_v11(void *ctx)
+{
+    (void)ctx;
+    return hn_finalize();
+}
+
+static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
+{
+    (void)ctx;
+    (void)attr; /* hints of the traffic to come: work is pulled here, whatever comes */
+    return ncclSuccess;
+}
+
+/* Properties. NCCL's struct is not zeroed: each version adds its fields to those before. */
+
+#define FILL_V6(to, from)                       \
+    do {                                        \
+        (to)->name = (from)->name;              \
+        (to)->pciPath = (from)->pci_path;       \
+        (to)->guid = (from)->guid;              \
+        (to)->ptrSupport = (from)->ptr_support; \
+        (to)->speed = (from)->speed;            \
+        (to)->port = (from)->port;              \
+        (to)->latency = (from)->latency;        \
+        (to)->maxComms = (from)->max_comms;     \
+        (to)->maxRecvs = MAX_RECVS;             \
+    } while (0)
+
+#define FILL_V7(to, from)                                         \
+    do {                                                          \
+        FILL_V6(to, from);                                        \
+        (to)->netDeviceType = NCCL_NET_DEVICE_HOST;               \
+        (to)->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION; \
+    } while (0)
+
+#define FILL_V8(to, from)      \
+    do {                       \
+        FILL_V7(to, from);     \
+        (to)->regIsGlobal = 0; \
+    } while (0)
+
+/* A NIC of one device: itself. NCCL copies ndevs entries of devs to its stack, so both must be right. */
+#define FILL_V9(to, from, dev)                          \
+    do {                                                \
+        FILL_V8(to, from);                              \
+        (to)->forceFlush = 0;                           \
+        memset(&(to)->vProps, 0, sizeof((to)->vProps)); \
+        (to)->vProps.ndevs = 1;                         \
+        (to)->vProps.devs[0] = (dev);                   \
+        (to)->maxP2pBytes = (from)->max_p2p_bytes;      \
+        (to)->maxCollBytes = (from)->max_coll_bytes;    \
+    } while (0)
+
+#define FILL_V11(to, from, dev)        \
+    do {                               \
+        FILL_V9(to, from, dev);        \
+        (to)->maxMultiRequestSize = 1; \
+    } while (0)
+
+#define FILL_V12(to, from, dev)            \
+    do {                                   \
+        FILL_V11(to, from, dev);           \
+        (to)->railId = NCCL_NET_ID_UNDEF;  \
+        (to)->planeId = NCCL_NET_ID_UNDEF; \
+    } while (0)
+
+static ncclResult_t get_properties_v6(int dev, ncclNetProperties_v6_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V6(props, &p);
+    return rc;
+}
+
+static ncclResult_t get_properties_v7(int dev, ncclNetProperties_v7_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V7(props, &p);
+    return rc;
+}
+
+static ncclResult_t get_properties_v8(int dev, ncclNetProperties_v8_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V8(props, &p);
+    return rc;
+}
+
+static ncclResult_t get_properties_v9(int dev, ncclNetProperties_v9_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V9(props, &p, dev);
+    return rc;
+}
+
+static ncclResult_t get_properties_v11(int dev, ncclNetProperties_v11_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V11(props, &p, dev);
+    return rc;
+}
+
+static ncclResult_t get_properties_v12(int dev, ncclNetProperties_v12_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V12(props, &p, dev);
+    return rc;
+}
+
+/* Connections. No device handle: the GPU has no part in them. */
+
+static ncclResult_t listen_v6(int dev, void *handle, void **lc)
+{
+    *lc = NULL;
+    return hn_listen(dev, handle, lc);
+}
+
+static ncclResult_t listen_v11(void *ctx, int dev, void *handle, void **lc)
+{
+    (void)ctx;
+    return listen_v6(dev, handle, lc);
+}
+
+static ncclResult_t connect_v6(int dev, void *handle, void **sc)
+{
+    *sc = NULL;
+    return hn_connect(dev, handle, sc);
+}
+
+static ncclResult_t connect_v7(int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
+{
+    if (dh)
+        *dh = NULL;
+    return connect_v6(dev, handle, sc);
+}
+
+static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *handle, void **sc,
+                                ncclNetDeviceHandle_t **dh)
+{
+    (void)config;
+    return connect_v7(dev, handle, sc, dh);
+}
+
+static ncclResult_t connect_v11(void *ctx, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
+{
+    (void)ctx;
+    return connect_v7(dev, handle, sc, dh);
+}
+
+static ncclResult_t accept_v6(void *lc, void **rc)
+{
+    *rc = NULL;
+    return hn_accept(lc, rc);
+}
+
+static ncclResult_t accept_v7(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
+{
+    if (dh)
+        *dh = NULL;
+    return accept_v6(lc, rc);
+}
+
+/* Memory. */
+
+static ncclResult_t reg_mr_v8(void *comm, void *data, size_t size, int type, void **mh)
+{
+    *mh = NULL;
+    return hn_reg(comm, data, size, type, mh);
+}
+
+static ncclResult_t reg_mr_v6(void *comm, void *data, int size, int type, void **mh)
+{
+    *mh = NULL;
+    return size < 0 ? ncclInvalidArgument : hn_reg(comm, data, (size_t)size, type, mh);
+}
+
+static ncclResult_t reg_mr_dma_buf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh)
+{
+    *mh = NULL;
+    return hn_reg_dmabuf(comm, data, size, type, offset, fd, mh);
+}
+
+/* Transfers. */
+
+static ncclResult_t isend_v10(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
+{
+    *req = NULL;
+    return hn_isend(sc, data, size, tag, mh, phandle, req);
+}
+
+static ncclResult_t isend_v9(void *sc, void *data, size_t size, int tag, void *mh, void **req)
+{
+    return isend_v10(sc, data, size, tag, mh, NULL, req);
+}
+
+static ncclResult_t isend_v6(void *sc, void *data, int size, int tag, void *mh, void **req)
+{
+    *req = NULL;
+    return size < 0 ? ncclInvalidArgument : isend_v10(sc, data, (size_t)size, tag, mh, NULL, req);
+}
+
+static ncclResult_t irecv_v10(void *rc, int n, void **data, size_t *sizes, int *tags, void **mhs, void **phandles,
+                              void **req)
+{
+    *req = NULL;
+    return hn_irecv(rc, n, data, sizes, tags, mhs, phandles, req);
+}
+
+static ncclResult_t irecv_v9(void *rc, int n, void **data, size_t *sizes, int *tags, void **mhs, void **req)
+{
+    return irecv_v10(rc, n, data, sizes, tags, mhs, NULL, req);
+}
+
+static ncclResult_t irecv_v6(void *rc, int n, void **data, int *sizes, int *tags, void **mhs, void **req)
+{
+    size_t size = n == MAX_RECVS ? (size_t)sizes[0] : 0;
+
+    *req = NULL;
+    if (n != MAX_RECVS || sizes[0] < 0)
+        return ncclInvalidArgument;
+    return irecv_v10(rc, n, data, &size, tags, mhs, NULL, req);
+}
+
+static ncclResult_t iflush(void *rc, int n, void **data, int *sizes, void **mhs, void **req)
+{
+    *req = NULL;
+    return hn_iflush(rc, n, data, sizes, mhs, req);
+}
+
+EXPORTED const ncclNet_v6_t ncclNetPlugin_v6 = {
+    .name = NAME,
+    .init = init_v6,
+    .devices = hn_devices,
+    .getProperties = get_properties_v6,
+    .listen = listen_v6,
+    .connect = connect_v6,
+    .accept = accept_v6,
+    .regMr = reg_mr_v6,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v6,
+    .irecv = irecv_v6,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+};
+
+EXPORTED const ncclNet_v7_t ncclNetPlugin_v7 = {
+    .name = NAME,
+    .init = init_v6,
+    .devices = hn_devices,
+    .getProperties = get_properties_v7,
+    .listen = listen_v6,
+    .connect = connect_v7,
+    .accept = accept_v7,
+    .regMr = reg_mr_v6,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v6,
+    .irecv = irecv_v6,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+};
+
+EXPORTED const ncclNet_v8_t ncclNetPlugin_v8 = {
+    .name = NAME,
+    .init = init_v6,
+    .devices = hn_devices,
+    .getProperties = get_properties_v8,
+    .listen = listen_v6,
+    .connect = connect_v7,
+    .accept = accept_v7,
+    .regMr = reg_mr_v8,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v6,
+    .irecv = irecv_v6,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+};
+
+EXPORTED const ncclNet_v9_t ncclNetPlugin_v9 = {
+    .name = NAME,
+    .init = init_v6,
+    .devices = hn_devices,
+    .getProperties = get_properties_v9,
+    .listen = listen_v6,
+    .connect = connect_v7,
+    .accept = accept_v7,
+    .regMr = reg_mr_v8,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v9,
+    .irecv = irecv_v9,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+};
+
+EXPORTED const ncclNet_v10_t ncclNetPlugin_v10 = {
+    .name = NAME,
+    .init = init_v10,
+    .devices = hn_devices,
+    .getProperties = get_properties_v9,
+    .listen = listen_v6,
+    .connect = connect_v10,
+    .accept = accept_v7,
+    .regMr = reg_mr_v8,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+};
+
+EXPORTED const ncclNet_v11_t ncclNetPlugin_v11 = {
+    .name = NAME,
+    .init = init_v11,
+    .devices = hn_devices,
+    .getProperties = get_properties_v11,
+    .listen = listen_v11,
+    .connect = connect_v11,
+    .accept = accept_v7,
+    .regMr = reg_mr_v8,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+    .finalize = finalize_v11,
+    .setNetAttr = set_net_attr_v11,
+};
+
+EXPORTED const ncclNet_v12_t ncclNetPlugin_v12 = {
+    .name = NAME,
+    .init = init_v11,
+    .devices = hn_devices,
+    .getProperties = get_properties_v12,
+    .listen = listen_v11,
+    .connect = connect_v11,
+    .accept = accept_v7,
+    .regMr = reg_mr_v8,
+    .regMrDmaBuf = reg_mr_dma_buf,
+    .deregMr = hn_dereg,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = hn_test,
+    .closeSend = hn_close_send,
+    .closeRecv = hn_close_recv,
+    .closeListen = hn_close_listen,
+    .finalize = finalize_v11,
+    .setNetAttr = set_net_attr_v11,
+};

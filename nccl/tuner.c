@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols from
+ * operations above LL_MAX. Their flags (half of LL's bytes, a sixteenth of LL128's) and small steps cost more over TCP,
+ * where each step is a message, than NCCL's model of them knows. Everything else stays NCCL's: the choice among what is
+ * left, and the channels.
+ */
+#include "params.h"
+
+#include <stdlib.h>
+
+#define LL_MAX   ((size_t)256 * 1024) /* a constant: every rank must choose alike */
+#define EXPORTED __attribute__((visibility("default")))
+
+extern const ncclTuner_v4_t ncclTunerPlugin_v4;
+extern const ncclTuner_v5_t ncclTunerPlugin_v5;
+
+/* A communicator's context is one of these two. */
+static char idle, active;
+
+static void *context(size_t nodes, ncclDebugLogger_t logger)
+{
+    /* Who names protocols has chosen them. */
+    return nodes > 1 && hn_tune(logger) && !getenv("NCCL_PROTO") ? &active : &idle;
+}
+
+static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
+{
+    (void)ranks;
+    *ctx = context(nodes, logger);
+    return ncclSuccess;
+}
+
+static ncclResult_t init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, ncclDebugLogger_t logger,
+                            ncclNvlDomainInfo_v5_t *nvl, ncclTunerConstants_v5_t *constants)
+{
+    (void)comm_id;
+    (void)nvl;
+    (void)constants;
+    return init_v4(ranks, nodes, logger, ctx);
+}
+
+static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int pipe_ops, float **table, int algos,
+                                  int protos, int reg_buff, int *channels)
+{
+    float *cost = (float *)(void *)table; /* [algos][protos] in truth */
+
+    (void)func;
+    (void)pipe_ops;
+    (void)reg_buff;
+    (void)channels; /* 0 on entry: NCCL's choice */
+    if (ctx != &active || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
+        return ncclSuccess;
+    for (int a = 0; a < algos; a++, cost += protos)
+        /* Never the last that an algorithm has; what is not to be had stays so. */
+        if (cost[NCCL_PROTO_SIMPLE] >= 0)
+            for (int p = NCCL_PROTO_LL; p <= NCCL_PROTO_LL128; p++)
+                if (cost[p] >= 0)
+                    cost[p] = NCCL_ALGO_PROTO_IGNORE;
+    return ncclSuccess;
+}
+
+static ncclResult_t destroy(void *ctx)
+{
+    (void)ctx;
+    return ncclSuccess;
+}
+
+EXPORTED const ncclTuner_v4_t ncclTunerPlugin_v4 = {
+    .name = "hawser",
+    .init = init_v4,
+    .getCollInfo = get_coll_info,
+    .destroy = destroy,
+};
+
+EXPORTED const ncclTuner_v5_t ncclTunerPlugin_v5 = {
+    .name = "hawser",
+    .init = init_v5,
+    .getCollInfo = get_coll_info,
+    .finalize = destroy,
+};

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the NCCL plugin shows and needs: its dynamic symbols are exactly NCCL's tables, data objects in memory that
+nothing writes; it needs libc and its parts only, and is never unmapped (TAP).
+Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
+import re
+import subprocess
+import sys
+
+import library  # of this folder
+
+TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5"}
+# Sizes of the tables in bytes (NCCL's ABI).
+SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
+
+
+def main(lib, sanitizers):
+    n = failed = 0
+
+    def ok(good, what, faults=()):
+        nonlocal n, failed
+        n += 1
+        failed += not good
+        print(f"{'' if good else 'not '}ok {n} - {what}")
+        for f in faults:
+            print(f"# {f}")
+
+    # "address size type name", of readelf's columns.
+    rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
+    rows = [r for r in rows if len(r) >= 8 and r[6] != "UND" and r[6] != "Ndx"]
+    shown = {r[7]: r for r in rows}
+    missing, extra = sorted(TABLES - set(shown)), sorted(set(shown) - TABLES)
+    ok(not missing, f"all {len(TABLES)} tables are exported", missing)
+    ok(not extra, "nothing else is exported, and no version is on their names", extra)
+    bad = [name for name in TABLES & set(shown) if shown[name][3] != "OBJECT" or shown[name][4] != "GLOBAL"]
+    ok(not bad, "they are data objects", bad)
+    bad = [f"{v}: {shown[name][2]}" for v, size in SIZES.items()
+           if (name := f"ncclNetPlugin_v{v}") in shown and int(shown[name][2], 0) != size]
+    ok(not bad, "each net table has its version's size", bad)
+
+    dynamic = library.run("readelf", "-dW", lib)
+    ok(re.search(r"\(FLAGS_1\).*\bNODELETE\b", dynamic), "the library is never unmapped")
+    ok(re.search(r"\(FLAGS_1\).*\bNOW\b", dynamic), "its symbols are bound when it is loaded")
+    soname = re.findall(r"\(SONAME\).*\[(.+)\]", dynamic)
+    ok(soname in ([], ["libnccl-net-hawser.so"]), "its soname is none, or its file's name", soname)
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
+    if sanitizers != "none":
+        n += 1
+        print(f"ok {n} - needs libc and nothing else # SKIP built with {sanitizers}: the sanitizer's library is needed")
+    else:
+        bad = [x for x in needed if not library.ALLOWED.match(x)]
+        ok(needed and not bad, "needs libc and nothing else", bad)
+    # What it takes from others must all be libc's too, or loading it would fail where it is not there already.
+    undefined = [r for r in library.run("nm", "-D", "--undefined-only", lib).splitlines()]
+    bad = [r.strip() for r in undefined if not re.search(r"@GLIBC_|^\s+w ", r)]
+    if sanitizers == "none":
+        ok(not bad, "takes nothing but libc's functions", bad)
+    print(f"1..{n}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))
