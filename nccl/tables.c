@@ -53,6 +53,13 @@ static ncclResult_t init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11
     return init_v10(logger, prof);
 }
 
+static ncclResult_t init_v12(void **ctx, uint64_t comm_id, ncclNetCommConfig_v12_t *config, ncclDebugLogger_t logger,
+                             ncclProfilerCallback_t prof)
+{
+    (void)config;
+    return init_v11(ctx, comm_id, NULL, logger, prof);
+}
+
 static ncclResult_t finalize_v11(void *ctx)
 {
     (void)ctx;
@@ -64,6 +71,12 @@ static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
     (void)ctx;
     (void)attr; /* hints of the traffic to come: work is pulled here, whatever comes */
     return ncclSuccess;
+}
+
+static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
+{
+    (void)attr;
+    return set_net_attr_v11(ctx, NULL);
 }
 
 /* Properties. NCCL's struct is not zeroed: each version adds its fields to those before. */
@@ -150,6 +163,16 @@ static ncclResult_t get_properties_v8(int dev, ncclNetProperties_v8_t *props)
 }
 
 static ncclResult_t get_properties_v9(int dev, ncclNetProperties_v9_t *props)
+{
+    struct hn_props p;
+    ncclResult_t rc = hn_properties(dev, &p);
+
+    if (rc == ncclSuccess)
+        FILL_V9(props, &p, dev);
+    return rc;
+}
+
+static ncclResult_t get_properties_v10(int dev, ncclNetProperties_v10_t *props)
 {
     struct hn_props p;
     ncclResult_t rc = hn_properties(dev, &p);
@@ -383,7 +406,7 @@ EXPORTED const ncclNet_v10_t ncclNetPlugin_v10 = {
     .name = NAME,
     .init = init_v10,
     .devices = hn_devices,
-    .getProperties = get_properties_v9,
+    .getProperties = get_properties_v10,
     .listen = listen_v6,
     .connect = connect_v10,
     .accept = accept_v7,
@@ -423,7 +446,7 @@ EXPORTED const ncclNet_v11_t ncclNetPlugin_v11 = {
 
 EXPORTED const ncclNet_v12_t ncclNetPlugin_v12 = {
     .name = NAME,
-    .init = init_v11,
+    .init = init_v12,
     .devices = hn_devices,
     .getProperties = get_properties_v12,
     .listen = listen_v11,
@@ -440,5 +463,5 @@ EXPORTED const ncclNet_v12_t ncclNetPlugin_v12 = {
     .closeRecv = hn_close_recv,
     .closeListen = hn_close_listen,
     .finalize = finalize_v11,
-    .setNetAttr = set_net_attr_v11,
+    .setNetAttr = set_net_attr_v12,
 };

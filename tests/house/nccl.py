@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the NCCL plugin shows and needs: its dynamic symbols are exactly NCCL's tables, data objects in memory that
-nothing writes; it needs libc and its parts only, and is never unmapped (TAP).
+"""What the NCCL plugin shows and needs: its dynamic symbols are exactly NCCL's tables, data objects of the right
+sizes; it needs libc and its parts only, and is never unmapped (TAP).
 Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
 import re
 import subprocess
