@@ -250,7 +250,7 @@ static void parameters(void)
     ok(in_child(readers_go_on, NULL), "other threads' getenv goes on meanwhile");
 }
 
-#define N -1.0f
+#define N NCCL_ALGO_PROTO_IGNORE
 
 /* The cost table as NCCL makes it: -1 is what it, or the user, has not. */
 static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
