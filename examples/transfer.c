@@ -43,7 +43,11 @@ int main(void)
     must(hawser_import(key, &region), "import");
 
     struct hawser_vec vec = {mem_a, 0, SIZE, &region, 0}; /* from offset 0 of mem_a to offset 0 of b's region */
-    struct hawser_op_options opts = {sizeof(opts), 30000, "done", sizeof("done")}; /* 30 s; then "done" is told to b */
+    struct hawser_op_options opts = {                     /* 30 s; then "done" is told to b */
+                                     .size = sizeof(opts),
+                                     .timeout_ms = 30000,
+                                     .notify = "done",
+                                     .notify_len = sizeof("done")};
     hawser_op *op;
     must(hawser_write(to_b, &vec, 1, &opts, &op), "write");
     must(hawser_wait(op, -1), "write");

@@ -263,6 +263,30 @@ static size_t setup_body(struct game *g, uint8_t *out)
     return what & 64 ? len - len / 4 : len;
 }
 
+/* A frame that concerns a stream: of few streams, with numbers that meet. */
+static void play_stream(struct game *g)
+{
+    static uint8_t body[HW_STREAM_HEAD + 4096];
+    static const uint8_t types[] = {HW_F_MESSAGE, HW_F_ANNOUNCE, HW_F_GRANT, HW_F_OFF,
+                                    HW_F_REFUSE,  HW_F_TAKEN,    HW_F_END,   HW_F_MESSAGE};
+    uint8_t what = u8(g), type = types[what & 7];
+    size_t n = HW_STREAM_HEAD;
+    uint64_t id = number(g, type == HW_F_TAKEN ? g->p->early_sent : g->p->next_id);
+    hw_put32(body, what >> 3 & 3);
+    hw_put32(body + 4, what & 128 ? u8(g) : 0);
+    hw_put64(body + 8, number(g, 8) + (what & 32 ? u8(g) : 0));
+    if (type == HW_F_MESSAGE) {
+        n += u16(g) % 4096;
+        memset(body + HW_STREAM_HEAD, 'm', n - HW_STREAM_HEAD);
+    } else if (type == HW_F_ANNOUNCE || type == HW_F_GRANT) {
+        hw_put64(body + n, number(g, BUF) << (what & 64 ? 6 : 0));
+        n += 8;
+    } else if (type == HW_F_TAKEN) {
+        n = 0;
+    }
+    send_frame(g, type, 0, id, body, n);
+}
+
 static void play_frame(struct game *g)
 {
     static uint8_t body[HW_FRAME_MAX + (size_t)HW_SETUP_MAX * HW_SETUP_ENTRY_MAX];
@@ -351,6 +375,11 @@ static void play_chunk(struct game *g)
     } else {
         h.offset = number(g, BUF);
     }
+    if (h.type == HW_C_STREAM) {
+        h.op = number(g, g->p->next_id);
+        h.region = number(g, BUF) << (what & 32 ? 5 : 0);
+        h.secret = number(g, 0) & 3;
+    }
     if ((what & 0xe0) == 0xe0)
         h.seq = number(g, h.seq);
     hw_chunk_encode(raw, &h);
@@ -435,6 +464,8 @@ static void post(struct game *g)
                               {.mem = l->mem, .offset = cut, .region = &far},
                               {.mem = l->mem, .offset = cut, .length = len - cut, .region = &far}};
     int rc;
+    if (what & 32 && (what % 6 == 0 || what % 6 == 5 || what % 6 == 2))
+        o.stream = what >> 6;
     switch (what % 6) {
     case 0:
     case 5:
@@ -546,6 +577,10 @@ static void turn(struct game *g)
         break;
     case 18:
         (void)hawser_notification(g->p, note, sizeof(note), &n);
+        if (op & 32)
+            play_stream(g);
+        if (op & 128)
+            (void)hawser_stream_close(g->p, u8(g) & 3);
         break;
     default:
         drive(u8(g) % 8);

@@ -203,6 +203,8 @@ struct hawser_op_options {
     int timeout_ms;     /* the operation's deadline; 0: knob op_timeout_ms; -1: none */
     const void *notify; /* write: delivered to the peer's application once all data is in place. Copied. */
     size_t notify_len;  /* up to HAWSER_NOTIFY_MAX; with notify NULL: none */
+    uint32_t stream;    /* send, recv: which stream of messages it belongs to; 0: the peer's own one */
+    uint32_t reserved;
 };
 
 /* Starts moving the n descriptors to (write) or from (read) the peer's regions, as one operation.
@@ -225,6 +227,17 @@ HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 
+/* Streams: a peer carries any number of them (65536 at a time), and the k-th send of a stream meets the k-th receive of
+ * the same stream at the other end. Both sides choose the numbers, above 0, by agreement; a stream exists from its
+ * first use. A stream's receives are made known to its sender as they are posted, so that a long message goes straight
+ * into its place, with no question asked first. Where they differ from sends and receives without a stream:
+ *  - a short send (knob inline_max) ends once its bytes are copied; a peer that then dies shows in later operations;
+ *  - a send or receive that fails takes the one that it meets with it: -ECANCELED, or its reason, there.
+ * hawser_stream_close() ends this side's use of one: what is pending here ends with -ECANCELED (wait for it before its
+ * memory is used again), what is pending or posted later at the other end fails with -ESHUTDOWN once all that was sent
+ * before has arrived. The number must not be used again with this peer. -EINVAL for 0. */
+HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
+
 /* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's hawser_notification(). Ends when they are in its queue;
  * -ENOBUFS when that queue is full (nothing is dropped silently); likewise a write's notification. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
@@ -236,6 +249,10 @@ HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t
 
 /* 0: ended well; -EAGAIN: still under way; else why it failed. Never blocks. */
 HAWSER_API int hawser_test(hawser_op *op);
+
+/* As test, but where the operation is under way, and nobody else is at it, first does the work that is ready for its
+ * peer: for callers who poll. What arrives then needs no thread to wake. -EAGAIN, without an error text: not yet. */
+HAWSER_API int hawser_poll(hawser_op *op);
 
 /* As test, but waits up to timeout_ms (-1: until it ends, which its own deadline bounds). */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);

@@ -17,6 +17,10 @@ static int read_options(const struct hawser_op_options *in, struct hawser_op_opt
     if (in->size < offsetof(struct hawser_op_options, notify) || in->size > 4096)
         return hw_fail(-EINVAL, "hawser_op_options.size is %zu", in->size);
     memcpy(o, in, HW_MIN(in->size, sizeof(*o)));
+    if (in->size < sizeof(*o))
+        o->stream = o->reserved = 0; /* padding of an older program's structure */
+    if (o->reserved)
+        return hw_fail(-EINVAL, "hawser_op_options.reserved is %u", o->reserved);
     if (o->timeout_ms < -1)
         return hw_fail(-EINVAL, "a timeout of %d ms", o->timeout_ms);
     if (!o->notify)
@@ -118,7 +122,7 @@ static void unmake_op(struct hawser_op *op)
 }
 
 /* Under peer->mu: the peer must be alive and have room; the operation gets its number. */
-static int enter(struct hawser_peer *p, struct hawser_op *op)
+static int enter(struct hawser_peer *p, struct hawser_op *op, uint32_t stream)
 {
     int rc = atomic_load(&p->state);
     if (rc < 0)
@@ -127,14 +131,25 @@ static int enter(struct hawser_peer *p, struct hawser_op *op)
     if (p->nops >= most)
         return hw_fail(-EAGAIN, "%u operations are pending with %s (knob max_ops, here or there)", p->nops, p->name);
     /* A send that was called off is over here, yet what the peer got of it still takes a place there. */
-    if (op->type == HW_OP_SEND && p->send_seq - p->send_matched >= p->peer_max_ops)
+    if (op->type == HW_OP_SEND && stream) {
+        if ((rc = hw_stream_room(p)))
+            return rc;
+    } else if (op->type == HW_OP_SEND && p->send_seq - p->send_matched >= p->peer_max_ops)
         return hw_fail(-EAGAIN, "%s has not received %llu messages yet (knob max_ops there)", p->name,
                        (unsigned long long)(p->send_seq - p->send_matched));
     if (op->type != HW_OP_RECV && hw_ctl_backlog(p) > FRAME_BACKLOG)
         return hw_fail(-EAGAIN, "%zu bytes of requests wait for %s to take them in", hw_ctl_backlog(p), p->name);
+    struct hw_stream *st = NULL;
+    if (stream && !(st = hw_stream_get(p, stream)))
+        return -EAGAIN;
+    if (st && st->closed)
+        return hw_fail(-ESHUTDOWN, "stream %u of %s was closed by this side", stream, p->name);
     op->id = p->next_id++;
-    if (op->type != HW_OP_RECV && (rc = hw_hash_put(&p->by_id, op, op->id)))
+    if ((op->type != HW_OP_RECV || st) && (rc = hw_hash_put(&p->by_id, op, op->id)))
         return rc;
+    op->stream = st;
+    if (st)
+        st->nops++;
     hw_list_append(&p->ops, &op->pending);
     p->nops++;
     p->next_deadline = HW_MIN(p->next_deadline, op->deadline);
@@ -143,11 +158,11 @@ static int enter(struct hawser_peer *p, struct hawser_op *op)
 }
 
 /* Takes the lock, enters, starts; what start() cannot do it reports by failing the operation. */
-static int begin(struct hawser_peer *p, struct hawser_op *op, void (*start)(struct hawser_peer *, struct hawser_op *),
-                 hawser_op **out)
+static int begin(struct hawser_peer *p, struct hawser_op *op, uint32_t stream,
+                 void (*start)(struct hawser_peer *, struct hawser_op *), hawser_op **out)
 {
     pthread_mutex_lock(&p->mu);
-    int rc = enter(p, op);
+    int rc = enter(p, op, stream);
     if (rc == 0) {
         *out = op; /* it may be over, and waited for elsewhere, before start() returns */
         start(p, op);
@@ -170,8 +185,10 @@ static int post(hawser_peer *p, enum hw_op_type type, const struct hawser_vec *v
         return rc;
     if (o.notify && type != HW_OP_WRITE)
         return hw_fail(-EINVAL, "only a write can carry a notification");
+    if (o.stream && type != HW_OP_SEND && type != HW_OP_RECV)
+        return hw_fail(-EINVAL, "only sends and receives belong to streams");
     rc = make_op(p, type, vecs, n, &o, &op);
-    return rc ? rc : begin(p, op, start, out);
+    return rc ? rc : begin(p, op, o.stream, start, out);
 }
 
 /* The control stream's end once what was just added is in it. */
@@ -264,16 +281,16 @@ int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const s
 static void start_send(struct hawser_peer *p, struct hawser_op *op)
 {
     uint64_t len = atomic_load(&op->length);
+    if (op->stream) {
+        hw_stream_send(p, op);
+        return;
+    }
     /* What the peer must keep until its receive is posted is bounded by what it said it would; the rest is announced,
      * and waits here. */
     if (len <= p->h->k.inline_max && (len == 0 || hw_ctl_backlog(p) < INLINE_BACKLOG) &&
         len + p->unmatched_inline <= p->peer_unexpected) {
         uint8_t flat[HW_INLINE_MAX];
-        const uint8_t *data = NULL;
-        if (op->nvecs == 1)
-            data = hw_vec_load(&op->vecs[0], flat);
-        for (size_t i = 0; i < op->nvecs && op->nvecs > 1 && (i == 0 || data); i++)
-            data = hw_load(op->vecs[i].space, flat + op->vecs[i].start, op->vecs[i].ptr, op->vecs[i].len) ? NULL : flat;
+        const uint8_t *data = hw_op_flat(op, flat);
         if (op->nvecs && !data) {
             hw_op_complete(op, -EIO, hw_error());
             return;
@@ -301,6 +318,10 @@ int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const s
 
 static void start_recv(struct hawser_peer *p, struct hawser_op *op)
 {
+    if (op->stream) {
+        hw_stream_recv(p, op);
+        return;
+    }
     hw_list_append(&p->recvq, &op->queue);
     if (hw_list_empty(&p->unexpected))
         return;
@@ -314,6 +335,19 @@ int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const s
     return post(p, HW_OP_RECV, vecs, n, opts, start_recv, op);
 }
 
+int hawser_stream_close(hawser_peer *p, uint32_t stream)
+{
+    if (!stream)
+        return hw_fail(-EINVAL, "stream 0 ends with its peer");
+    pthread_mutex_lock(&p->mu);
+    struct hw_stream *st = atomic_load(&p->state) < 0 ? NULL : hw_stream_get(p, stream);
+    int rc = st || atomic_load(&p->state) < 0 ? 0 : -EAGAIN; /* with its peer dead there is nothing left of it */
+    if (st && !st->closed)
+        hw_stream_close(p, st);
+    pthread_mutex_unlock(&p->mu);
+    return rc;
+}
+
 /* ---- notifications --------------------------------------------------------------------------------- */
 
 int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts, hawser_op **out)
@@ -324,13 +358,15 @@ int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct haw
     int rc = read_options(opts, &o);
     if (rc)
         return rc;
+    if (o.stream)
+        return hw_fail(-EINVAL, "only sends and receives belong to streams");
     if (o.notify || (len && !data) || len > HAWSER_NOTIFY_MAX)
         return hw_fail(-EINVAL, "a notification of %zu bytes; at most %d are allowed, in data, not in options", len,
                        HAWSER_NOTIFY_MAX);
     o.notify = data ? data : "";
     o.notify_len = len;
     rc = make_op(p, HW_OP_NOTIFY, NULL, 0, &o, &op);
-    return rc ? rc : begin(p, op, start_write, out);
+    return rc ? rc : begin(p, op, 0, start_write, out);
 }
 
 int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len)
@@ -367,6 +403,17 @@ int hawser_test(hawser_op *op)
     if (!atomic_load(&op->done))
         return -EAGAIN;
     return op->rc ? hw_fail_copy(op->rc, op->err ? op->err : hw_errno_name(op->rc)) : 0;
+}
+
+int hawser_poll(hawser_op *op)
+{
+    if (!atomic_load(&op->done)) {
+        struct hw_loop *l = op->home;
+        atomic_fetch_add(&l->callers, 1);
+        hw_loop_poll(l);
+        atomic_fetch_sub(&l->callers, 1);
+    }
+    return hawser_test(op);
 }
 
 int hawser_wait(hawser_op *op, int timeout_ms)

@@ -419,6 +419,12 @@ static uint32_t post(struct hw_chan *c)
         } else {
             head.offset = v->start + s.off;
         }
+        if (s.op->stream) {
+            head.type = HW_C_STREAM;
+            head.op = s.op->remote_id;
+            head.region = atomic_load(&s.op->length);
+            head.secret = s.op->id;
+        }
         uint8_t raw[HW_CHUNK_HEAD];
         hw_chunk_encode(raw, &head);
         /* never -EAGAIN: its ring is as long as the window, and what is confirmed was released above */
@@ -504,8 +510,10 @@ static uint8_t *destination(struct hw_chan *c, const struct hw_space **space, ui
         c->rx_region = h->region;
         return ptr;
     }
-    struct hawser_op *op = hw_hash_get(h->type == HW_C_SEND ? &p->by_remote : &p->by_id, h->op);
-    if (!op || op->aborting || op->type != (h->type == HW_C_SEND ? HW_OP_RECV : HW_OP_READ))
+    struct hawser_op *op = h->type == HW_C_STREAM
+                               ? hw_stream_chunk(p, h)
+                               : hw_hash_get(h->type == HW_C_SEND ? &p->by_remote : &p->by_id, h->op);
+    if (!op || op->aborting || op->type != (h->type == HW_C_READ ? HW_OP_READ : HW_OP_RECV))
         return NULL; /* called off meanwhile */
     uint64_t total = atomic_load(&op->length), room;
     if (h->offset > total || h->len > total - h->offset) {

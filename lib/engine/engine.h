@@ -47,6 +47,7 @@ struct hw_loop {
     pthread_cond_t watch_cv; /* callers who wait for something rare, and do not drive */
     bool driven, stop, thread_deep;
     bool offered;        /* the next turn belongs to one of those who wait */
+    bool polled;         /* a caller polls: the thread stays away for another nap */
     atomic_uint want;    /* callers in cv */
     atomic_uint callers; /* in hawser_wait() or hawser_cancel(), counted before they look: not freed under them */
     uint64_t wait_seq;   /* counts callers' turns at driving */
@@ -93,6 +94,9 @@ void hw_loop_pin(struct hw_loop *l, const char *nic);
 void hw_loop_acquire(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);
 /* done() is called with loop->mu held: it must take no lock. */
+/* One pass without waiting, where nobody else drives; a thread asleep in its loop is woken to leave it to the caller
+ * for as long as he comes back. */
+void hw_loop_poll(struct hw_loop *l);
 /* Drives l until done(arg) or the deadline. spin: the peer whose control connection is polled hard at first, or NULL.
  * True if done. */
 bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, struct hawser_peer *spin);
@@ -173,15 +177,18 @@ struct hawser_op {
     struct hawser_op *hash_next;
     struct hw_list queue; /* txq, recvq, await_ack or await_match */
     uint64_t deadline;
-    int failing;         /* soft failure: ends with this once nothing is in flight */
-    int aborting;        /* hard: ends with this once every lane has let go */
-    uint64_t lanes_left; /* bit per loop, while aborting */
-    uint64_t remote_id;  /* RECV of a large message: the peer's operation */
-    bool in_txq;         /* `queue` is in txq or txq_small */
-    bool rts;            /* SEND: announced by RTS, goes over the channels */
-    bool bound;          /* RECV: matched to remote_id; SEND: CTS seen; SERVE: its list is complete */
-    uint64_t seq;        /* inline SEND: which of our messages; WRITE, NOTIFY: control offset that acknowledges it */
-    size_t cut_vec;      /* next byte to cut */
+    int failing;              /* soft failure: ends with this once nothing is in flight */
+    int aborting;             /* hard: ends with this once every lane has let go */
+    uint64_t lanes_left;      /* bit per loop, while aborting */
+    uint64_t remote_id;       /* RECV of a large message: the peer's operation */
+    bool in_txq;              /* `queue` is in txq or txq_small */
+    struct hw_stream *stream; /* NULL: the peer's own */
+    uint64_t number;          /* of the message in its stream */
+    bool granted;             /* RECV of a stream: the sender knows of it */
+    bool rts;                 /* SEND: announced, and not to be forgotten by the peer without a word */
+    bool bound;               /* RECV: matched to remote_id; SEND: CTS seen; SERVE: its list is complete */
+    uint64_t seq;   /* inline SEND: which of our messages; WRITE, NOTIFY: control offset that acknowledges it */
+    size_t cut_vec; /* next byte to cut */
     uint64_t cut_off, cut_total;
     uint32_t inflight; /* chunks in windows or to be retaken */
     uint8_t *notify;
@@ -332,10 +339,51 @@ struct hw_message { /* arrived before its receive */
     struct hw_list link;
     uint64_t id;
     bool cancelled;
-    bool large; /* an RTS of length bytes, else data */
+    bool large; /* an announcement of length bytes, else data */
     uint64_t length;
+    uint64_t number; /* in its stream */
+    int rc;          /* why it is cancelled */
     uint8_t data[];
 };
+
+/* ---- streams (stream.c) ---------------------------------------------------------------------------------- */
+
+struct hw_grant { /* a receive at the other end, for a message not sent yet */
+    struct hw_list link;
+    uint64_t number, op, length;
+    int rc; /* it is off */
+};
+
+struct hw_stream { /* under peer->mu */
+    struct hw_stream *hash_next;
+    uint32_t id;
+    uint32_t nops; /* operations that point here */
+    uint32_t ngrants;
+    uint64_t tx_next;        /* number of the next message */
+    struct hw_list waiting;  /* sends whose receive is not known yet, by queue */
+    struct hw_list grants;   /* hw_grant, in order */
+    uint64_t rx_next;        /* number of the next receive */
+    struct hw_list receives; /* posted and not over, by queue, in order */
+    struct hw_list early;    /* hw_message before their receive, in order */
+    bool bulk;               /* the last message was long, so the next one will be */
+    bool closed, peer_closed;
+};
+
+#define HW_STREAMS_MAX 65536
+
+struct hw_stream *hw_stream_get(struct hawser_peer *p, uint32_t id); /* NULL: no memory, or too many; hw_error() */
+void hw_stream_unref(struct hw_stream *st, struct hawser_peer *p);   /* an operation of it is over */
+void hw_stream_send(struct hawser_peer *p, struct hawser_op *op);
+void hw_stream_recv(struct hawser_peer *p, struct hawser_op *op);
+void hw_stream_close(struct hawser_peer *p, struct hw_stream *st);
+void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f);
+void hw_stream_free_all(struct hawser_peer *p);
+/* An operation of a stream is being aborted: the other end is told. */
+void hw_stream_aborted(struct hawser_op *op, int rc);
+/* What a long message was promised by: the sends it may hold at the other end at a time. -EAGAIN. */
+int hw_stream_room(struct hawser_peer *p);
+/* A chunk of a stream's message: the receive it is for. NULL: nobody wants it. */
+struct hawser_op *hw_stream_chunk(struct hawser_peer *p, const struct hw_chunk_head *h);
 
 struct hw_note {
     struct hw_list link;
@@ -398,7 +446,7 @@ struct hawser_peer {
     size_t served_vecs; /* descriptors of what is in served */
     uint64_t next_deadline;
     struct hw_list txq_small, txq; /* with bytes to cut */
-    uint32_t small_run;
+    uint32_t small_run, wake_next;
     uint64_t tx_left;          /* bytes in txq and txq_small that are not cut yet */
     atomic_uint tx_work;       /* entries in txq_small, txq, retry: a hint without the lock */
     struct hw_list recvq;      /* posted receives */
@@ -411,6 +459,11 @@ struct hawser_peer {
     uint64_t matched;          /* the peer's messages that met a receive */
     struct hw_list notes;
     uint64_t nnotes;
+    struct hw_stream **streams; /* by id; NULL until one is used */
+    uint32_t nstreams, nannounced;
+    uint64_t early_sent, early_known; /* cost of MESSAGEs sent, and of those the peer said to have taken */
+    uint64_t early_held, early_taken; /* the same of the peer's: waiting here; taken so far */
+    uint64_t early_told;              /* of early_taken */
 };
 
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
@@ -445,6 +498,8 @@ void hw_op_notify_now(struct hawser_op *op);
 void hw_op_free_memory(struct hawser_op *op);
 /* Scatters data, which came in one piece, to byte `at` of the operation and on. 0 or -errno of the memory's device. */
 int hw_op_deliver(struct hawser_op *op, uint64_t at, const uint8_t *data, uint64_t len);
+/* The bytes of a short operation in one piece: in place, or in buf. NULL: there are none, or its device failed. */
+const uint8_t *hw_op_flat(struct hawser_op *op, uint8_t buf[HW_INLINE_MAX]);
 /* The bytes of a descriptor where the CPU can read them: in place, or in buf. NULL: its device failed. */
 const uint8_t *hw_vec_load(const struct hw_vec *v, void *buf);
 

@@ -254,7 +254,7 @@ static void on_cts(struct hawser_peer *p, const struct hw_frame *f)
     struct hawser_op *op = hw_hash_get(&p->by_id, f->id);
     if (!op || op->aborting || op->failing)
         return;
-    if (op->type != HW_OP_SEND || !op->rts || op->bound) {
+    if (op->type != HW_OP_SEND || op->stream || !op->rts || op->bound) {
         violation(p, "a go-ahead for a message that was never announced");
         return;
     }
@@ -317,7 +317,7 @@ static void on_error(struct hawser_peer *p, const struct hw_frame *f)
         if (*c < ' ' || *c > '~')
             *c = '?';
     int rc = code > 0 && code < 4096 ? -(int)code : -EPROTO;
-    if (op->type == HW_OP_READ)
+    if (op->type == HW_OP_READ || op->type == HW_OP_RECV)
         hw_op_abort(op, rc, text);
     else
         hw_op_soft_fail(op, rc, text);
@@ -411,6 +411,15 @@ void hw_ctl_frame(struct hawser_peer *p, const struct hw_frame *f)
     case HW_F_BYE:
         p->bye = true;
         hw_peer_fail(p, -ESHUTDOWN, "the peer closed the connection");
+        break;
+    case HW_F_MESSAGE:
+    case HW_F_ANNOUNCE:
+    case HW_F_GRANT:
+    case HW_F_OFF:
+    case HW_F_REFUSE:
+    case HW_F_TAKEN:
+    case HW_F_END:
+        hw_stream_frame(p, f);
         break;
     case HW_F_COUNT:
         break;

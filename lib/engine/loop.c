@@ -314,10 +314,11 @@ static void stand_by(struct hw_loop *l)
     uint64_t nap = NAP_MIN_NS, seen = l->wait_seq;
     bool napped = false;
     while (!l->stop) {
-        bool busy = l->driven || l->want;
+        bool at_it = l->driven || l->want, busy = at_it || l->polled;
+        l->polled = false;
         if (!busy && (seen == l->wait_seq || !l->has_thread))
             return;
-        if (busy && napped && seen == l->wait_seq) {
+        if (at_it && napped && seen == l->wait_seq) {
             /* one long wait: sleep until that caller is through */
             l->thread_deep = true;
             pthread_cond_wait(&l->thread_cv, &l->mu);
@@ -491,6 +492,25 @@ bool hw_loop_watch(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t 
         timed_wait(&l->watch_cv, &l->mu, deadline);
     pthread_mutex_unlock(&l->mu);
     return ok;
+}
+
+void hw_loop_poll(struct hw_loop *l)
+{
+    if (pthread_mutex_trylock(&l->mu)) /* whoever has it is at the loop's work, or about to be */
+        return;
+    bool mine = !l->driven && !l->want;
+    l->polled = true;
+    if (mine)
+        l->driven = true;
+    else if (l->driven && atomic_load(&l->sleeping))
+        nudge(l);
+    pthread_mutex_unlock(&l->mu);
+    if (!mine)
+        return;
+    driving = l;
+    hw_loop_drive(l, 0);
+    driving = NULL;
+    give(l);
 }
 
 bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, struct hawser_peer *spin)

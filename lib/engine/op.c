@@ -113,6 +113,16 @@ int hw_op_deliver(struct hawser_op *op, uint64_t at, const uint8_t *data, uint64
     return 0;
 }
 
+const uint8_t *hw_op_flat(struct hawser_op *op, uint8_t buf[HW_INLINE_MAX])
+{
+    if (op->nvecs == 1)
+        return hw_vec_load(&op->vecs[0], buf);
+    for (size_t i = 0; i < op->nvecs; i++)
+        if (hw_load(op->vecs[i].space, buf + op->vecs[i].start, op->vecs[i].ptr, op->vecs[i].len))
+            return NULL;
+    return op->nvecs ? buf : NULL;
+}
+
 const uint8_t *hw_vec_load(const struct hw_vec *v, void *buf)
 {
     if (v->space->direct)
@@ -145,9 +155,11 @@ void hw_op_complete(struct hawser_op *op, int rc, const char *text)
         hw_op_free_memory(op);
         return;
     }
-    hw_hash_del(op->bound && op->type == HW_OP_RECV ? &p->by_remote : &p->by_id, op,
-                op->bound && op->type == HW_OP_RECV ? op->remote_id : op->id);
+    bool by_remote = op->bound && op->type == HW_OP_RECV && !op->stream;
+    hw_hash_del(by_remote ? &p->by_remote : &p->by_id, op, by_remote ? op->remote_id : op->id);
     p->nops--;
+    if (op->stream)
+        hw_stream_unref(op->stream, p);
     unhold(op);
     if (rc) {
         op->rc = rc;
@@ -219,7 +231,9 @@ void hw_op_abort(struct hawser_op *op, int rc, const char *text)
     if (text && !op->err)
         op->err = strdup(text);
     unqueue_tx(op);
-    if (op->type == HW_OP_READ || (op->type == HW_OP_SEND && op->rts)) {
+    if (op->stream) {
+        hw_stream_aborted(op, rc);
+    } else if (op->type == HW_OP_READ || (op->type == HW_OP_SEND && op->rts)) {
         uint8_t body[4];
         hw_put32(body, (uint32_t)-rc);
         if (atomic_load(&p->state) == 0 && hw_ctl_add(p, HW_F_CANCEL, 0, op->id, body, 4, NULL, 0) == 0)
@@ -289,6 +303,29 @@ void hw_op_lane_scan(struct hw_lane *lane)
 
 /* ---- sending ----------------------------------------------------------------------------------------- */
 
+/* Calls as many channels as len bytes have chunks, those with least in flight first: each call may wake a thread. One
+ * whose window is full comes by itself, when it is confirmed. With several NIC pairs a channel may decline (may_pull()
+ * in channel.c): then all are asked. */
+static void wake_channels(struct hawser_peer *p, uint64_t len)
+{
+    uint32_t n = atomic_load(&p->nchans);
+    uint64_t chunk = HW_MIN(p->h->k.chunk, (uint64_t)p->h->tp->caps.max_chunk), want = (len + chunk - 1) / chunk;
+    if (p->npairs > 1 || want >= n) {
+        hw_peer_queue_all(p);
+        return;
+    }
+    for (uint32_t level = 0, at = p->wake_next++, left = (uint32_t)want; level < 3; level++) {
+        for (uint32_t i = 0; i < n && left; i++) {
+            struct hw_chan *c = &p->chans[(at + i) % n];
+            uint32_t has = c->win_n == 0 ? 0 : c->win_n < c->window / 2 ? 1 : 2;
+            if (c->state != HW_CH_UP || c->win_n == c->window || has != level)
+                continue;
+            hw_lane_queue(c->lane);
+            left--;
+        }
+    }
+}
+
 void hw_op_queue_tx(struct hawser_op *op)
 {
     struct hawser_peer *p = op->peer;
@@ -296,7 +333,7 @@ void hw_op_queue_tx(struct hawser_op *op)
     op->in_txq = true;
     p->tx_left += atomic_load(&op->length);
     atomic_fetch_add(&p->tx_work, 1);
-    hw_peer_queue_all(p);
+    wake_channels(p, atomic_load(&op->length));
 }
 
 /* The tail of a transfer is cut finer, so that all channels end together: guided self-scheduling. */

@@ -86,6 +86,7 @@ void hw_peer_free(struct hawser_peer *p)
     {
         free(hw_container_of(it, struct hw_message, link));
     }
+    hw_stream_free_all(p);
     hw_list_each(it, tmp, &p->notes)
     {
         free(hw_container_of(it, struct hw_note, link));

@@ -20,6 +20,13 @@ static const struct {
     [HW_F_CHAN_DOWN] = {8, 8},
     [HW_F_PING] = {0, 0},
     [HW_F_BYE] = {0, 0},
+    [HW_F_MESSAGE] = {HW_STREAM_HEAD, HW_STREAM_HEAD + HW_INLINE_MAX},
+    [HW_F_ANNOUNCE] = {HW_STREAM_HEAD + 8, HW_STREAM_HEAD + 8},
+    [HW_F_GRANT] = {HW_STREAM_HEAD + 8, HW_STREAM_HEAD + 8},
+    [HW_F_OFF] = {HW_STREAM_HEAD, HW_STREAM_HEAD},
+    [HW_F_REFUSE] = {HW_STREAM_HEAD, HW_STREAM_HEAD},
+    [HW_F_TAKEN] = {0, 0},
+    [HW_F_END] = {HW_STREAM_HEAD, HW_STREAM_HEAD},
 };
 
 void hw_frame_head(uint8_t out[HW_FRAME_HEAD], uint8_t type, uint8_t flags, uint64_t id, uint32_t body_len)
