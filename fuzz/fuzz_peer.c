@@ -147,7 +147,7 @@ static int fuzz_connect(const struct hw_tp_env *env, const struct hw_nic *nic, c
 {
     int ours, theirs;
     union hw_addr a;
-    FUZZ_CHECK(hw_tcp_handle_addr(handle, len, &a) == 0 && hw_address_allowed(ctx, &a) && *nic->name);
+    FUZZ_CHECK(hw_tcp_handle_addr(handle, len, &a) == 0 && hw_address_allowed(ctx, false, &a) && *nic->name);
     if (ident->channel >= CHANS || (ident->gen & 3) == 3)
         return hw_fail(-ECONNREFUSED, "not now");
     tcp_pair(&ours, &theirs);

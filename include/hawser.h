@@ -116,6 +116,8 @@ struct hawser_connect_options {
                             * subnet with the peer */
     const char *peer_nics; /* the peer's NICs, paired in order with nics where subnets do not tell */
     uint32_t channels;     /* data connections per NIC; 0: the knob's value */
+    const void *key;       /* the peer's job key, where it is not the context's own; NULL: the context's. Copied. */
+    size_t key_len;        /* 16 to 4096 bytes */
 };
 
 /* Connects to a listening context. host: name or numeric address; opts may be NULL. Returns once the

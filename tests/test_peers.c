@@ -332,6 +332,27 @@ static void keys(const char *ka, const char *kb, int want, const char *here, con
     hawser_close(b);
 }
 
+/* A key for this one connection, over the context's own. */
+static void own_key(const char *ka, const char *kb, const char *given, int want, const char *what)
+{
+    step(what);
+    hawser *a = keyed(ka, &alog), *b = keyed(kb, &blog);
+    hawser_peer *p, *q;
+    uint16_t port;
+    struct hawser_connect_options o = {.size = sizeof(o), .key = given, .key_len = strlen(given)};
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    is_rc(hawser_connect(a, "127.0.0.1", port, &o, 5000, &p), want, what);
+    if (want == 0) {
+        must(hawser_accept(b, 5000, &q));
+        struct ph_buf m = ph_buf(a, 1 << 20, 0, 0, NULL), t = ph_buf(b, 1 << 20, 0, 3, NULL);
+        is_rc(ph_one(hawser_write, p, &m, 0, m.len, &t.region, 0), 0, "its channels have the key too");
+        free(m.raw);
+        free(t.raw);
+    }
+    hawser_close(a);
+    hawser_close(b);
+}
+
 static void statistics(void)
 {
     step("statistics");
@@ -368,6 +389,10 @@ int main(void)
     static const char k1[] = "a key of sixteen bytes or more", k2[] = "another key of sixteen bytes";
     keys(k1, k1, 0, "", "", "the same key");
     keys(k1, k2, -EACCES, "key", "key", "different keys");
+    own_key(k1, k2, k2, 0, "a key for one connection, over the context's");
+    own_key(NULL, k2, k2, 0, "and where the context has none");
+    own_key(k2, k2, k1, -EACCES, "the context's does not help where another is given");
+    own_key(k1, k1, "short", -EINVAL, "it has its least length");
     keys(NULL, k1, -EACCES, "key", "key", "a key on the server only");
     keys(k1, NULL, -EACCES, "key", "key", "a key on the client only");
     statistics();

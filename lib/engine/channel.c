@@ -103,7 +103,7 @@ void hw_chan_connect(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
     struct hw_conn_ident id = {
-        .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->h->keyed, .secret = p->secret};
+        .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->keyed, .secret = p->secret};
     c->was_up = false;
     c->kill = false;
     int rc = p->h->tp->connect(&p->h->env, &c->nic, c->handle, c->handle_len, &id, &c->conn);

@@ -72,12 +72,13 @@ static int resolve(const char *host, uint16_t port, union hw_addr *out, size_t m
 }
 
 /* The session's first connection, in the caller's thread. Returns the descriptor. */
-static int first_connection(struct hawser_peer *p, const union hw_addr *to, uint64_t deadline, struct hw_hs *hs)
+static int first_connection(struct hawser_peer *p, const union hw_addr *to, const uint8_t key[HW_SECRET],
+                            uint64_t deadline, struct hw_hs *hs)
 {
     struct hawser *h = p->h;
     char text[HAWSER_ADDR_TEXT + 8];
     hw_addr_text(to, text, sizeof(text));
-    if (!hw_address_allowed(h, to))
+    if (!hw_address_allowed(h, p->keyed, to))
         return hw_fail(
             -EPERM,
             "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "
@@ -86,8 +87,8 @@ static int first_connection(struct hawser_peer *p, const union hw_addr *to, uint
     int fd = hw_sock_connect(NULL, to, &h->k);
     if (fd < 0)
         return fd;
-    struct hw_hello hello = {.kind = HW_BOOT_CONTROL, .keyed = h->keyed};
-    hw_hs_client(hs, &hello, h->key, h->k.handshake_ms);
+    struct hw_hello hello = {.kind = HW_BOOT_CONTROL, .keyed = p->keyed};
+    hw_hs_client(hs, &hello, key, h->k.handshake_ms);
     int rc;
     while ((rc = hw_hs_step(hs, fd)) == -EAGAIN) {
         uint64_t until = HW_MIN(hs->deadline, deadline), now = hw_now();
@@ -134,6 +135,8 @@ static int connect_options(const struct hawser_connect_options *in, struct hawse
             return hw_fail(-EINVAL, "hawser_connect_options.size is %zu", in->size);
         memcpy(o, in, HW_MIN(in->size, sizeof(*o)));
     }
+    if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
+        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
     return 0;
 }
 
@@ -160,7 +163,13 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
         return n;
     struct hawser_peer *p = hw_peer_new(h, true);
     struct hw_hs *hs = calloc(1, sizeof(*hs));
+    uint8_t key[HW_SECRET];
+    if (o.key)
+        hw_boot_key(key, o.key, o.key_len);
+    else
+        memcpy(key, h->key, sizeof(key));
     if (p) {
+        p->keyed = o.key || h->keyed;
         const char *nics = o.nics && *o.nics ? o.nics : h->k.nics;
         p->want_nics = strdup(nics);
         p->want_peer_nics = strdup(o.peer_nics ? o.peer_nics : "");
@@ -180,7 +189,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     int fd = -1;
     for (int i = 0; i < n && fd < 0; i++) {
         hw_addr_text(&to[i], p->name, sizeof(p->name));
-        fd = first_connection(p, &to[i], deadline, hs);
+        fd = first_connection(p, &to[i], key, deadline, hs);
     }
     if (fd < 0) {
         free(hs);

@@ -8,9 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define KEY_MIN 16
-#define KEY_MAX 4096
-
 void hw_event(struct hawser *h)
 {
     if (!atomic_load_explicit(&h->event_wanted, memory_order_relaxed) || h->flags & HAWSER_CALLER_PROGRESS)
@@ -63,8 +60,8 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     }
     if (o.flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE))
         return hw_fail(-EINVAL, "unknown flags 0x%x", o.flags);
-    if (o.key && (o.key_len < KEY_MIN || o.key_len > KEY_MAX))
-        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o.key_len, KEY_MIN, KEY_MAX);
+    if (o.key && (o.key_len < HW_KEY_MIN || o.key_len > HW_KEY_MAX))
+        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o.key_len, HW_KEY_MIN, HW_KEY_MAX);
     int rc = hw_crypto_init();
     if (rc)
         return rc;

@@ -456,7 +456,7 @@ static void reconnect(struct hawser_peer *p)
         return;
     }
     struct hw_hello hello = {
-        .kind = HW_BOOT_RESUME, .keyed = p->h->keyed, .session = p->session, .rx_offset = c->rx_offset};
+        .kind = HW_BOOT_RESUME, .keyed = p->keyed, .session = p->session, .rx_offset = c->rx_offset};
     /* each way gets a second at most, so that a dead one does not hold up the others */
     hw_hs_client(c->hs, &hello, p->secret, HW_MIN(p->h->k.handshake_ms, 1000ull));
     c->hs_src.ready = reconnect_ready;

@@ -27,6 +27,8 @@
 #define HW_TICK_MS        50 /* how often deadlines, stalls and reconnects are looked at while anything is under way */
 #define HW_LOOPS_MAX      64
 #define HW_BACKOFF_MIN_MS 100 /* before a channel's first attempt to reconnect */
+#define HW_KEY_MIN        16  /* bytes of a job key */
+#define HW_KEY_MAX        4096
 #define HW_HANDSHAKES     256 /* half-open connections a listener holds; the next wait in the kernel's queue */
 
 /* ---- loop.c ------------------------------------------------------------------------------------ */
@@ -412,6 +414,7 @@ struct hawser_peer {
     char err[HW_ERR_TEXT];
     char name[HAWSER_ADDR_TEXT + 8];
     bool client;
+    bool keyed;    /* by a job key */
     bool closing;  /* under h->mu: out of the context's lists, and not to come back */
     bool known;    /* server: was set up, so that the application is told of it whatever becomes of it */
     uint64_t born; /* hw_now() */
@@ -534,7 +537,7 @@ struct hawser {
 
 /* Something a caller may wait for has happened. */
 void hw_event(struct hawser *h);
-bool hw_address_allowed(const struct hawser *h, const union hw_addr *a);
+bool hw_address_allowed(const struct hawser *h, bool keyed, const union hw_addr *a);
 
 /* listener.c */
 int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_t *bound);

@@ -39,9 +39,9 @@ uint16_t hw_listener_port(const struct hawser *h)
     return h->listener ? h->listener->port : 0;
 }
 
-bool hw_address_allowed(const struct hawser *h, const union hw_addr *a)
+bool hw_address_allowed(const struct hawser *h, bool keyed, const union hw_addr *a)
 {
-    return h->keyed || h->flags & HAWSER_INSECURE || hw_addr_is_private_ground(a);
+    return keyed || h->flags & HAWSER_INSECURE || hw_addr_is_private_ground(a);
 }
 
 /* A flood of strays must not become a flood of lines. */
@@ -67,7 +67,7 @@ static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challen
     struct slot *s = arg;
     struct hawser *h = s->l->h;
     unsigned refusal = HW_OK;
-    if (!hw_address_allowed(h, &s->from))
+    if (!hw_address_allowed(h, h->keyed, &s->from))
         return HW_REFUSE_ADDRESS;
     pthread_mutex_lock(&h->mu);
     if (hello->kind == HW_BOOT_CONTROL) {

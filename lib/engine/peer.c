@@ -21,6 +21,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     }
     p->h = h;
     p->client = client;
+    p->keyed = h->keyed;
     p->born = hw_now();
     p->home = &h->loops[atomic_fetch_add(&h->next_home, 1) % h->nloops];
     pthread_mutex_init(&p->mu, NULL);

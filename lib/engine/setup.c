@@ -175,7 +175,7 @@ static int pair_up(struct hawser_peer *p, struct pairing *g)
         return rc;
     /* where this side would not go by itself it does not go because a server says so either */
     for (uint16_t e = 0; e < g->nentries; e++)
-        if ((*theirs && place_in(theirs, g->entry[e].nic) < 0) || !hw_address_allowed(p->h, &g->addr[e]))
+        if ((*theirs && place_in(theirs, g->entry[e].nic) < 0) || !hw_address_allowed(p->h, p->keyed, &g->addr[e]))
             g->used[e] = true;
     /* first by subnet */
     for (int i = 0; i < g->nnics; i++) {
