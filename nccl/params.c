@@ -8,34 +8,33 @@
 #include <strings.h>
 #include <unistd.h>
 
+#define SET(name, value) name, value, name "=" value
+
 /* NCCL has read its configuration files into the environment before it loads us, so that what they say is the user's
  * too. Its minima win over its maxima (graph/connect.cc, graph/paths.cc), hence `yields`. */
 const struct hn_param hn_params[] = {
-    {"NCCL_MIN_NCHANNELS",
-     "16",
-     "NCCL takes 2 to 4 channels for a NIC of a cloud's speed, which leaves copies on the GPU and the hosts' cores "
-     "idle",
+    {SET("NCCL_MIN_NCHANNELS", "16"),
+     "NCCL takes 2 to 4 channels for a NIC of a cloud's speed, too few for the GPU's copies and for our threads",
      {"NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}},
-    {"NCCL_NTHREADS",
-     "512",
-     "NCCL halves the GPU threads of a channel where a NIC is slower than a GPU's link; the copies want them",
+    {SET("NCCL_NTHREADS", "512"),
+     "NCCL halves the GPU threads of a channel where a NIC is slower than the GPU's link; the copies want them",
      {NULL}},
-    {"NCCL_BUFFSIZE",
-     "8388608",
+    {SET("NCCL_BUFFSIZE", "8388608"),
      "messages of 2 MiB instead of 1 in a ring, and room for eight chunks of NCCL_P2P_NET_CHUNKSIZE",
      {NULL}},
     /* Not 2 MiB: 64 channels x 16 x 2 MiB, the size of a pool, overflows NCCL's int (transport/net.cc). NCCL itself
-     * cuts it to an eighth of NCCL_BUFFSIZE, so that a user's smaller one stays in force. */
-    {"NCCL_P2P_NET_CHUNKSIZE",
-     "1048576",
+     * cuts it to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so that a user's smaller one stays in force.
+     */
+    {SET("NCCL_P2P_NET_CHUNKSIZE", "1048576"),
      "messages of send/recv and alltoall, 128 KiB by default: each costs a round through NCCL's proxy thread",
      {NULL}},
-    {"NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", "lets small send/recv use the low-latency protocol over a network", {NULL}},
-    {"NCCL_P2P_PER_CHANNEL_NET_BW",
-     "3",
-     "from NCCL 2.29.2: channels per peer of send/recv follow the NIC's speed over this many GB/s, 14 by default",
+    {SET("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1"),
+     "lets small send/recv use the low-latency protocol over a network",
+     {NULL}},
+    {SET("NCCL_P2P_PER_CHANNEL_NET_BW", "3"),
+     "from NCCL 2.29.2: channels per peer of send/recv are the NIC's GB/s over this, 14 by default",
      {"NCCL_NCHANNELS_PER_NET_PEER"}},
-    {NULL, NULL, NULL, {NULL}},
+    {NULL, NULL, NULL, NULL, {NULL}},
 };
 
 const char *hn_param_user(const struct hn_param *p)
@@ -77,17 +76,15 @@ bool hn_tune(ncclDebugLogger_t logger)
 
 /* One array, made whole and then put in the place of the process's: setenv() would move or edit the one that other
  * threads' getenv() may be walking at this moment. The old one is left where it is for the same reason. Ours is never
- * freed, and the plugin is never unmapped (-z nodelete), since the process goes on with it. */
+ * freed, and the plugin with its strings is never unmapped (-z nodelete), since the process goes on with them. */
 static void set_all(ncclDebugLogger_t logger)
 {
-    size_t n = 0, bytes = 0, ours = 0;
-    char **old = environ, **env, *text;
+    size_t n = 0;
+    char **old = environ, **env;
 
-    for (const struct hn_param *p = hn_params; p->name; p++, ours++)
-        bytes += strlen(p->name) + strlen(p->value) + 2;
     while (old && old[n])
         n++;
-    env = malloc((n + ours + 1) * sizeof(*env) + bytes);
+    env = malloc((n + HW_ARRAY_LEN(hn_params)) * sizeof(*env)); /* with the NULL that ends both */
     if (!env) {
         SAY(logger, NCCL_LOG_WARN,
             "NET/hawser : no memory for NCCL's parameters: ranks may disagree on them, and hang");
@@ -95,16 +92,14 @@ static void set_all(ncclDebugLogger_t logger)
     }
     if (n > 0)
         memcpy(env, old, n * sizeof(*env));
-    text = (char *)(env + n + ours + 1);
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         if (user) {
             SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s left alone: the environment has %s", p->name, user);
             continue;
         }
-        env[n++] = text;
-        text = stpcpy(stpcpy(stpcpy(text, p->name), "="), p->value) + 1;
-        SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s=%s set: %s", p->name, p->value, p->why);
+        env[n++] = (char *)p->set; /* libc replaces such strings and does not write to them */
+        SAY(logger, NCCL_LOG_INFO, "NET/hawser : %s set: %s", p->set, p->why);
     }
     env[n] = NULL;
     __atomic_store_n(&environ, env, __ATOMIC_RELEASE);

@@ -13,6 +13,7 @@
 
 struct hn_param {
     const char *name, *value;
+    const char *set; /* NAME=VALUE, as it stands in the environment */
     const char *why;
     /* Where one of these is in the environment it is the user who decides, and ours would contradict it. */
     const char *yields[6];

@@ -52,11 +52,9 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     if (ctx != &active || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)
-        /* Never the last that an algorithm has; what is not to be had stays so. */
+        /* Never the last protocol that an algorithm has: the user may have struck the others. */
         if (cost[NCCL_PROTO_SIMPLE] >= 0)
-            for (int p = NCCL_PROTO_LL; p <= NCCL_PROTO_LL128; p++)
-                if (cost[p] >= 0)
-                    cost[p] = NCCL_ALGO_PROTO_IGNORE;
+            cost[NCCL_PROTO_LL] = cost[NCCL_PROTO_LL128] = NCCL_ALGO_PROTO_IGNORE;
     return ncclSuccess;
 }
 

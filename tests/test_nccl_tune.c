@@ -7,6 +7,7 @@
 #include "nccl/params.h"
 #include "tap.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -207,11 +208,14 @@ static void table(void)
 {
     const struct hn_param *p, *chunk = find("NCCL_P2P_NET_CHUNKSIZE"), *buff = find("NCCL_BUFFSIZE");
     bool whole = true;
+    char set[128];
 
     for (p = hn_params; p->name; p++) {
         for (const struct hn_param *q = hn_params; q < p; q++)
             whole = whole && strcmp(p->name, q->name) != 0;
-        whole = whole && strncmp(p->name, "NCCL_", 5) == 0 && *p->value && strlen(p->why) > 10;
+        snprintf(set, sizeof(set), "%s=%s", p->name, p->value);
+        whole =
+            whole && strncmp(p->name, "NCCL_", 5) == 0 && *p->value && strlen(p->why) > 10 && strcmp(p->set, set) == 0;
     }
     ok(whole && p != hn_params, "each parameter is NCCL's, there once, and has a value and a reason");
     if (chunk) {
@@ -334,6 +338,7 @@ static void tuner(void)
 
 int main(void)
 {
+    mallopt(M_PERTURB, 0x5a); /* fresh memory is not zero */
     parameters();
     tuner();
     return tap_done();
