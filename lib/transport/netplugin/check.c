@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes from the child is looked at here before the parent uses it; fuzz_netplugin sees to it. */
+#include "transport/netplugin/ring.h"
+
+#include <string.h>
+
+const char *const np_call_names[NP_CALLS] = {
+    [NP_NOTHING] = "nothing",
+    [NP_DLOPEN] = "dlopen",
+    [NP_INIT] = "init",
+    [NP_GETDEVICES] = "devices",
+    [NP_PROPERTIES] = "getProperties",
+    [NP_LISTEN] = "listen",
+    [NP_CONNECT] = "connect",
+    [NP_ACCEPT] = "accept",
+    [NP_REGMR] = "regMr",
+    [NP_DEREGMR] = "deregMr",
+    [NP_ISEND] = "isend",
+    [NP_IRECV] = "irecv",
+    [NP_TEST] = "test",
+    [NP_UNPACK] = "unpacking",
+    [NP_CONSUMED] = "irecvConsumed",
+    [NP_CLOSE] = "close",
+    [NP_FINALIZE] = "finalize",
+};
+
+#define END(text) ((text)[sizeof(text) - 1] = 0)
+
+int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, struct np_reply *out)
+{
+    if (n != sizeof(*out))
+        return hw_fail(-EPROTO, "a reply of %zu bytes where %zu are due", n, sizeof(*out));
+    memcpy(out, bytes, n);
+    END(out->text);
+    if (out->seq != seq)
+        return hw_fail(-EPROTO, "a reply to message %u where %u was sent", out->seq, seq);
+    if (out->rc > 0 || out->rc < -4095)
+        return hw_fail(-EPROTO, "a reply of result %d", out->rc);
+    if (out->rc < 0)
+        return 0;
+    if (op == NP_OP_LOAD || op == NP_OP_INIT)
+        END(out->u.hello.table);
+    if (op == NP_OP_LOAD && (out->u.hello.version < 6 || out->u.hello.version > 12))
+        return hw_fail(-EPROTO, "a table of version %u", out->u.hello.version);
+    if (op == NP_OP_INIT && (out->u.hello.devices == 0 || out->u.hello.devices > NP_DEVICES))
+        return hw_fail(-EPROTO, "%u devices", out->u.hello.devices);
+    if (op == NP_OP_PROPERTIES) {
+        END(out->u.device.name);
+        END(out->u.device.pci);
+    }
+    return 0;
+}
+
+int np_check_counter(const char *what, uint64_t value, uint64_t least, uint64_t most)
+{
+    if (value < least || value > most)
+        return hw_fail(-EPROTO, "its counter of requests %s is %llu, which can only be from %llu to %llu", what,
+                       (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+    return 0;
+}
+
+int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct loadMeta *out, uint64_t *size)
+{
+    *size = 0;
+    if (n > NP_FRAGS)
+        return hw_fail(-EPROTO, "a list of %u fragments; there can be %d", n, NP_FRAGS);
+    memcpy(out, list, n * sizeof(*out)); /* once: whoever wrote it may still be writing */
+    for (uint32_t i = 0; i < n; i++) {
+        if (out[i].dst_off > len || out[i].len > len - out[i].dst_off)
+            return hw_fail(-EMSGSIZE, "fragment %u, %u bytes to %llu, lies beyond the %llu bytes that were posted", i,
+                           out[i].len, (unsigned long long)out[i].dst_off, (unsigned long long)len);
+        *size += out[i].len;
+    }
+    if (*size > len)
+        return hw_fail(-EPROTO, "fragments of %llu bytes for a receive of %llu", (unsigned long long)*size,
+                       (unsigned long long)len);
+    return 0;
+}
+
+char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
+{
+    size_t at = 0, from, lines = 0;
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == 0))
+        n--;
+    /* Whole lines from the end, as many as there is room for; of a last one that is too long, its beginning. */
+    for (from = n; from > 0; lines++) {
+        const char *nl = memrchr(text, '\n', from - 1);
+        const size_t begin = nl ? (size_t)(nl - text) + 1 : 0;
+        if (lines > 0 && n - begin + 2 * lines >= cap)
+            break;
+        from = begin;
+    }
+    for (size_t i = from; i < n && at + 4 <= cap; i++) {
+        if (text[i] == '\n') {
+            memcpy(buf + at, " | ", 3);
+            at += 3;
+        } else
+            buf[at++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+    }
+    buf[at] = 0;
+    return buf;
+}

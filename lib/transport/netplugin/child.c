@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child: one loop that answers the parent's messages, moves requests, and sleeps when there is nothing to do. It is
+ * a fork of the parent without an exec, for a library in strangers' processes has no program of its own to run; so it
+ * first takes leave of all that was the parent's: descriptors, signals, atexit handlers.
+ */
+#include "transport/netplugin/child.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    FD_SOCKET = 3,
+    FD_LOG = 4,
+    FD_FREE = 5,        /* from here on they are the plugin's and the connections' */
+    YIELD_AFTER_US = 5, /* of spinning: another process may have the core meanwhile */
+    IDLE_SPIN_US = 50,  /* with nothing under way */
+    NAP_MIN_US = 20,    /* between two looks at what does not move */
+    NAP_MAX_US = 500,
+    IDLE_MS = 1000,
+};
+
+static int log_fd = FD_LOG;
+
+/* ---- what the plugin calls ------------------------------------------------------------------ */
+
+static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+    HW_PRINTF(5, 6);
+static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    (void)flags, (void)file, (void)line;
+    if (level > NCCL_LOG_INFO)
+        return;
+    int saved = errno;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text) - 1, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(text);
+    if (n == 0 || text[n - 1] != '\n')
+        text[n++] = '\n';
+    (void)!write(log_fd, text, n);
+    errno = saved;
+}
+
+static ncclResult_t no_profiler(void **handle, int type, void *phandle, int64_t id, void *ext)
+{
+    (void)type, (void)phandle, (void)id, (void)ext;
+    if (handle)
+        *handle = NULL;
+    return ncclSuccess;
+}
+
+/* exit() would go on to the handlers that the parent's program left: those that remove its files, for one. */
+static void leave_at_once(int status, void *arg)
+{
+    (void)arg;
+    (void)fflush(stdout);
+    _exit(status);
+}
+
+int kid_result(enum np_call call, ncclResult_t rc)
+{
+    static const struct {
+        int rc;
+        const char *name;
+    } as[] = {
+        [ncclSuccess] = {0, ""},
+        [ncclUnhandledCudaError] = {-ENXIO, "ncclUnhandledCudaError"},
+        [ncclSystemError] = {-EIO, "ncclSystemError"},
+        [ncclInternalError] = {-EIO, "ncclInternalError"},
+        [ncclInvalidArgument] = {-EINVAL, "ncclInvalidArgument"},
+        [ncclInvalidUsage] = {-EINVAL, "ncclInvalidUsage"},
+        [ncclRemoteError] = {-ECONNRESET, "ncclRemoteError"},
+        [ncclInProgress] = {-EIO, "ncclInProgress"},
+    };
+    if (rc == ncclSuccess)
+        return 0;
+    const bool known = (unsigned)rc < HW_ARRAY_LEN(as);
+    return hw_fail(known ? as[rc].rc : -EIO, "%s: the plugin gave %d (%s)", np_call_names[call], (int)rc,
+                   known ? as[rc].name : "no ncclResult_t");
+}
+
+void kid_ring(struct kid_comm *c)
+{
+    const uint64_t one = 1;
+    /* The parent arms the bell, then looks at the counters once more: one of the two sees the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&c->ring->armed, memory_order_relaxed) && atomic_exchange(&c->ring->armed, 0))
+        (void)!write(c->bell, &one, sizeof(one));
+}
+
+void kid_fail(struct kid_comm *c, int rc)
+{
+    c->ring->rc = rc;
+    snprintf(c->ring->text, sizeof(c->ring->text), "%s", hw_error());
+    atomic_store_explicit(&c->ring->state, NP_FAILED, memory_order_release);
+    kid_ring(c);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static int load(struct kid *k, struct np_hello *out)
+{
+    const char *name = k->c->plugin;
+    kid_enter(k, NP_DLOPEN);
+    /* As NCCL looks for it: by the name itself, then libnccl-net-NAME.so. */
+    k->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!k->library && !strchr(name, '/') && (strncmp(name, "lib", 3) != 0 || !strstr(name, ".so"))) {
+        char file[256];
+        snprintf(file, sizeof(file), "libnccl-net-%s.so", name);
+        k->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    kid_leave(k);
+    if (!k->library)
+        return hw_fail(-ENOENT, "loading it: %s", dlerror());
+    if (!np_table_find(k->library, k->c->newest, &k->t))
+        return hw_fail(-ENOEXEC, "it exports no ncclNetPlugin_v%d to v%u: no net plugin of NCCL 2.19 or later",
+                       NP_OLDEST, k->c->newest);
+    const char *table = np_table_name(&k->t);
+    if (!table)
+        return hw_fail(-ENOEXEC, "its table v%u has no name", k->t.version);
+    k->q = np_quirk_of(table);
+    out->version = k->t.version;
+    snprintf(out->table, sizeof(out->table), "%s", table);
+    return 0;
+}
+
+static int init(struct kid *k, struct np_hello *out)
+{
+    int n = 0;
+    if (!k->q)
+        return hw_fail(-EINVAL, "init before the library is loaded");
+    kid_enter(k, NP_INIT);
+    ncclResult_t rc = np_table_init(&k->t, log_line, no_profiler);
+    kid_leave(k);
+    if (rc == ncclSuccess) {
+        kid_enter(k, NP_GETDEVICES);
+        rc = np_table_devices(&k->t, &n);
+        kid_leave(k);
+        if (rc != ncclSuccess)
+            return kid_result(NP_GETDEVICES, rc);
+    }
+    if (rc == ncclSuccess && n <= 0)
+        return hw_fail(-ENODEV, "devices: it has %d", n);
+    out->devices = (uint32_t)HW_MIN(n, NP_DEVICES);
+    return kid_result(NP_INIT, rc);
+}
+
+static int properties(struct kid *k, int dev, struct np_device *out)
+{
+    ncclNetProperties_v12_t p;
+    kid_enter(k, NP_PROPERTIES);
+    ncclResult_t rc = np_table_properties(&k->t, dev, &p);
+    if (rc == ncclSuccess) { /* its strings may lie anywhere */
+        snprintf(out->name, sizeof(out->name), "%s", p.name ? p.name : "");
+        snprintf(out->pci, sizeof(out->pci), "%s", p.pciPath ? p.pciPath : "");
+    }
+    kid_leave(k);
+    out->guid = p.guid;
+    out->max_bytes = p.maxP2pBytes;
+    out->latency = p.latency;
+    out->ptr_support = p.ptrSupport;
+    out->speed = p.speed;
+    out->port = p.port;
+    out->max_comms = p.maxComms;
+    out->max_recvs = p.maxRecvs;
+    out->type = (int32_t)p.netDeviceType;
+    out->type_version = p.netDeviceVersion;
+    out->reg_is_global = p.regIsGlobal;
+    return kid_result(NP_PROPERTIES, rc);
+}
+
+static void quit(struct kid *k)
+{
+    kid_close_all(k);
+    kid_enter(k, NP_FINALIZE);
+    (void)np_table_finalize(&k->t);
+    kid_leave(k);
+}
+
+static int answer(struct kid *k, const struct np_message *m, int fd[2], struct np_reply *r)
+{
+    if (m->op != NP_OP_LOAD && m->op != NP_OP_QUIT && !k->q)
+        return hw_fail(-EINVAL, "no plugin is loaded");
+    switch ((enum np_op)m->op) {
+    case NP_OP_LOAD:
+        return load(k, &r->u.hello);
+    case NP_OP_INIT:
+        return init(k, &r->u.hello);
+    case NP_OP_PROPERTIES:
+        return properties(k, (int)m->number, &r->u.device);
+    case NP_OP_LISTEN:
+        return kid_listen(k, m, r->u.handle);
+    case NP_OP_CONNECT:
+        return kid_connect(k, m, fd);
+    case NP_OP_ACCEPT:
+        return kid_accept(k, m, fd);
+    case NP_OP_CLOSE:
+        return kid_close(k, m);
+    case NP_OP_MAP:
+        return kid_map(k, m, fd[0]);
+    case NP_OP_UNMAP:
+        return kid_unmap(k, m);
+    case NP_OP_REG:
+        return kid_reg(k, m);
+    case NP_OP_DEREG:
+        return kid_dereg(k, m);
+    case NP_OP_QUIT:
+        if (k->q)
+            quit(k);
+        return 0;
+    }
+    return hw_fail(-EINVAL, "message %u is not known", m->op);
+}
+
+/* A message and up to two descriptors. */
+static bool take(struct np_message *m, int fd[2])
+{
+    union {
+        char room[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {.room = {0}};
+    struct iovec iov = {.iov_base = m, .iov_len = sizeof(*m)};
+    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(FD_SOCKET, &h, MSG_CMSG_CLOEXEC);
+    fd[0] = fd[1] = -1;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+            memcpy(fd, CMSG_DATA(c), HW_MIN(c->cmsg_len - CMSG_LEN(0), 2 * sizeof(int)));
+    return n == (ssize_t)sizeof(*m);
+}
+
+static bool take_messages(struct kid *k)
+{
+    if (atomic_load_explicit(&k->s->messages, memory_order_acquire) == k->taken)
+        return false;
+    static struct np_message m;
+    int fd[2];
+    if (!take(&m, fd))
+        _exit(0); /* the parent is gone, or the plugin has closed our socket: either way nobody listens */
+    k->taken++;
+    struct np_reply r = {.seq = m.seq};
+    r.rc = answer(k, &m, fd, &r);
+    if (r.rc < 0)
+        snprintf(r.text, sizeof(r.text), "%s", hw_error());
+    hw_close(&fd[0]);
+    hw_close(&fd[1]);
+    if (send(FD_SOCKET, &r, sizeof(r), MSG_NOSIGNAL) < 0 || m.op == NP_OP_QUIT)
+        _exit(0);
+    return true;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+static unsigned look_round(struct kid *k)
+{
+    unsigned found = take_messages(k) ? KID_MOVED : 0;
+    for (unsigned i = 0; i < k->top; i++) {
+        struct kid_comm *c = k->comm[i];
+        if (!c || c->kind == KID_LISTENER)
+            continue;
+        uint32_t state = atomic_load_explicit(&c->ring->state, memory_order_relaxed);
+        if (state == NP_OPENING)
+            found |= kid_setup(k, c);
+        else if (state == NP_OPEN)
+            found |= kid_progress(k, c);
+    }
+    if (k->orphans) {
+        kid_orphans(k);
+        found |= KID_PENDING;
+    }
+    atomic_fetch_add_explicit(&k->s->beat, 1, memory_order_relaxed);
+    return found;
+}
+
+static unsigned nap(struct kid *k, uint64_t us)
+{
+    const uint32_t bell = atomic_load(&k->s->bell);
+    atomic_store(&k->s->asleep, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    unsigned found = look_round(k); /* what came before the parent could see us asleep */
+    if (!(found & KID_MOVED)) {
+        struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
+        (void)syscall(SYS_futex, &k->s->bell, FUTEX_WAIT, bell, &t, NULL, 0);
+    }
+    atomic_store(&k->s->asleep, 0);
+    return found;
+}
+
+static void spin(uint64_t since, uint64_t now)
+{
+    if (now - since > YIELD_AFTER_US * 1000u)
+        (void)sched_yield();
+}
+
+static void run(struct kid *k) __attribute__((noreturn));
+static void run(struct kid *k)
+{
+    uint64_t since = 0, nap_us = NAP_MIN_US;
+    for (;;) {
+        unsigned found = look_round(k);
+        if (found & KID_MOVED) {
+            since = 0;
+            nap_us = NAP_MIN_US;
+            continue;
+        }
+        uint64_t now = hw_now();
+        if (!since)
+            since = now;
+        if (now - since < ((found & KID_PENDING) ? k->c->spin_us : IDLE_SPIN_US) * 1000ull) {
+            spin(since, now);
+            continue;
+        }
+        found = nap(k, (found & KID_PENDING) ? nap_us : IDLE_MS * 1000ull);
+        if (found & KID_MOVED) {
+            since = 0;
+            nap_us = NAP_MIN_US;
+        } else if (found & KID_PENDING)
+            nap_us = HW_MIN(nap_us * 2, (uint64_t)NAP_MAX_US);
+        else
+            since = 0; /* whatever woke us wants a quick answer */
+    }
+}
+
+/* ---- the beginning -------------------------------------------------------------------------- */
+
+/* Ends this process with the parent's, whatever the plugin is at, and keeps the log's memory in bounds. Not
+ * PR_SET_PDEATHSIG: that is sent when the thread ends that forked. */
+static void *watch(void *arg)
+{
+    const struct kid *k = arg;
+    struct pollfd p[2] = {{.fd = (int)syscall(SYS_pidfd_open, k->c->parent, 0), .events = POLLIN},
+                          {.fd = FD_SOCKET}}; /* POLLHUP */
+    off_t punched = 0;
+    for (;;) {
+        if (poll(p, 2, IDLE_MS) > 0 || getppid() != k->c->parent)
+            _exit(0);
+        const off_t end = lseek(FD_LOG, 0, SEEK_END);
+        if (end - punched > 2 * NP_LOG) {
+            (void)fallocate(FD_LOG, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end - NP_LOG);
+            punched = end - NP_LOG;
+        }
+    }
+    return NULL;
+}
+
+static void move_descriptors(const struct np_child *c)
+{
+    const int sock = fcntl(c->socket, F_DUPFD, 16), log = fcntl(c->log, F_DUPFD, 16);
+    const int null = open("/dev/null", O_RDWR);
+    if (sock < 0 || log < 0 || null < 0)
+        _exit(125);
+    dup2(null, 0);
+    dup2(log, 1);
+    dup2(log, 2);
+    dup2(sock, FD_SOCKET);
+    dup2(log, FD_LOG);
+    if (syscall(SYS_close_range, FD_FREE, ~0u, 0) < 0) /* Linux 5.9 */
+        for (long fd = FD_FREE, n = HW_MIN(sysconf(_SC_OPEN_MAX), 65536L); fd < n; fd++)
+            close((int)fd);
+}
+
+void np_child_main(const struct np_child *c)
+{
+    static struct kid kid; /* one to a process */
+    struct kid *k = &kid;
+    struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t none;
+    pthread_t thread;
+
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)sigaction(sig, sig == SIGPIPE ? &ignore : &standard, NULL);
+    (void)setpgid(0, 0); /* Ctrl-C is the parent's to deal with */
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    move_descriptors(c);
+    __fpurge(stdout); /* the parent's, which it will write itself */
+    __fpurge(stderr);
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    (void)on_exit(leave_at_once, NULL);
+    (void)prctl(PR_SET_NAME, "hawser-plugin");
+    (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns: naps are short */
+
+    k->c = c;
+    k->s = c->shared;
+    if (pthread_create(&thread, NULL, watch, k) != 0) /* without it nothing would end this process */
+        _exit(125);
+    run(k);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The child's inside: child.c runs it, child_comm.c makes and closes connections, child_flow.c moves requests. */
+#ifndef HW_NETPLUGIN_CHILD_H
+#define HW_NETPLUGIN_CHILD_H
+
+#include "transport/netplugin/quirks.h"
+#include "transport/netplugin/ring.h"
+#include "transport/netplugin/table.h"
+
+#include <pthread.h>
+
+enum kid_kind { KID_LISTENER, KID_SEND, KID_RECV };
+
+struct kid;
+
+struct kid_comm {
+    struct kid *k;
+    enum kid_kind kind;
+    struct np_ring *ring;
+    void *comm; /* the plugin's; NULL while it is being made */
+    int bell;   /* eventfd; -1 for listeners */
+
+    /* While it is being made. */
+    struct kid_comm *listener;
+    int dev;
+    uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* in place from call to call, as connect() left it */
+    _Atomic uint64_t deadline;
+    uint64_t tries;
+    ncclNetDeviceHandle_t dh_room, *dh;
+    bool threaded;
+    pthread_t thread;
+    ncclResult_t result;
+    _Atomic bool over; /* the thread has written comm and result, and is gone */
+    struct kid_comm *next_orphan;
+
+    unsigned window;
+    uint64_t started, done, given; /* given: to irecvConsumed */
+    void *req[NP_RING];
+    /* A receiving one whose data come scattered in host memory. */
+    const struct netUnpackMeta *meta;
+    const uint8_t *bounce;
+    struct np_frag_area *frags; /* they are shown to the parent, who says when they are consumed */
+};
+
+struct kid_mr {
+    struct kid_comm *comm; /* NULL: no registration */
+    void *mh;
+    uint8_t *at;
+    size_t len;
+};
+
+struct kid {
+    const struct np_child *c;
+    struct np_shared *s;
+    void *library;
+    struct np_table t;
+    const struct np_quirk *q;
+    uint32_t taken; /* messages */
+    unsigned top;   /* slots in use lie below */
+    struct kid_comm *comm[NP_COMMS];
+    struct {
+        uint8_t *at;
+        size_t len;
+    } mem[NP_MEMS];
+    struct kid_mr mr[NP_MRS];
+    struct kid_comm *orphans;
+};
+
+/* Around each call of the plugin. */
+static inline void kid_enter(struct kid *k, enum np_call call)
+{
+    atomic_store_explicit(&k->s->doing, call, memory_order_relaxed);
+}
+static inline void kid_leave(struct kid *k)
+{
+    atomic_store_explicit(&k->s->doing, NP_NOTHING, memory_order_relaxed);
+}
+
+/* The errno and the text of what the plugin gave back; 0 for ncclSuccess. */
+int kid_result(enum np_call call, ncclResult_t rc);
+
+/* The bell of a connection, if the parent sleeps on it. */
+void kid_ring(struct kid_comm *c);
+/* Its state, for good; the text is hw_error(). */
+void kid_fail(struct kid_comm *c, int rc);
+
+/* ---- child_comm.c: the answers to messages; 0 or -errno with hw_error(). Descriptors are theirs where they are said
+ * to be taken. */
+int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]);
+/* Takes fd[0], the bell, and fd[1] where there is one, whatever comes of it. */
+int kid_connect(struct kid *k, const struct np_message *m, int *fd);
+int kid_accept(struct kid *k, const struct np_message *m, int *fd);
+int kid_close(struct kid *k, const struct np_message *m);
+int kid_map(struct kid *k, const struct np_message *m, int fd);
+int kid_unmap(struct kid *k, const struct np_message *m);
+int kid_reg(struct kid *k, const struct np_message *m);
+int kid_dereg(struct kid *k, const struct np_message *m);
+/* What was closed while a thread of its own was making it, and listeners that were closed under an accept. */
+void kid_orphans(struct kid *k);
+void kid_close_all(struct kid *k);
+
+/* What a round found. */
+enum { KID_MOVED = 1, KID_PENDING = 2 };
+unsigned kid_setup(struct kid *k, struct kid_comm *c);
+
+/* ---- child_flow.c */
+unsigned kid_progress(struct kid *k, struct kid_comm *c);
+/* Where the data will come scattered: from the device's handle. */
+int kid_unpack_open(struct kid *k, struct kid_comm *c);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listeners, connections, memory and registrations, in the child. */
+#include "transport/netplugin/child.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static unsigned window_of(const struct kid *k)
+{
+    unsigned most = k->t.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
+    return k->q->max_requests ? HW_MIN(k->q->max_requests, most) : most;
+}
+
+/* A connection in an empty slot. */
+static int new_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
+{
+    if (slot >= NP_COMMS || k->comm[slot])
+        return hw_fail(-EINVAL, "slot %u of connections is not free", slot);
+    struct kid_comm *c = calloc(1, sizeof(*c));
+    if (!c)
+        return hw_fail(-ENOMEM, "no memory for a connection");
+    c->k = k;
+    c->kind = kind;
+    c->ring = &k->s->ring[slot];
+    c->bell = -1;
+    c->window = window_of(k);
+    c->dh = &c->dh_room; /* 32 bytes that accept() may write to */
+    k->comm[slot] = c;
+    k->top = HW_MAX(k->top, slot + 1);
+    *out = c;
+    return 0;
+}
+
+static struct kid_comm *comm_at(const struct kid *k, uint32_t slot)
+{
+    return slot < NP_COMMS ? k->comm[slot] : NULL;
+}
+
+int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE])
+{
+    struct kid_comm *c;
+    int rc = new_comm(k, m->slot, KID_LISTENER, &c);
+    if (rc < 0)
+        return rc;
+    memset(handle, 0, NCCL_NET_HANDLE_MAXSIZE);
+    kid_enter(k, NP_LISTEN);
+    ncclResult_t result = np_table_listen(&k->t, (int)m->number, handle, &c->comm);
+    kid_leave(k);
+    rc = kid_result(NP_LISTEN, result);
+    if (rc == 0 && !c->comm)
+        rc = hw_fail(-EIO, "listen: success, but no listener");
+    if (rc < 0) {
+        k->comm[m->slot] = NULL;
+        free(c);
+    }
+    return rc;
+}
+
+/* ---- connect and accept --------------------------------------------------------------------- */
+
+static ncclResult_t try_once(struct kid *k, struct kid_comm *c)
+{
+    c->tries++;
+    return c->kind == KID_SEND ? np_table_connect(&k->t, c->dev, c->handle, &c->comm, &c->dh)
+                               : np_table_accept(&k->t, c->listener->comm, &c->comm, &c->dh);
+}
+
+/* A plugin whose connect() and accept() wait for each other. */
+static void *setup_thread(void *arg)
+{
+    struct kid_comm *c = arg;
+    while (!(c->result = try_once(c->k, c)) && !c->comm && hw_now() < c->deadline)
+        usleep(50);
+    atomic_store_explicit(&c->over, true, memory_order_release);
+    return NULL;
+}
+
+static int start_thread(struct kid_comm *c)
+{
+    int e = pthread_create(&c->thread, NULL, setup_thread, c);
+    if (e)
+        return hw_fail(-e, "starting a thread to connect in: %s", strerror(e));
+    c->threaded = true;
+    return 0;
+}
+
+static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
+{
+    struct kid_comm *c, *listener = NULL;
+    if (fd[0] < 0)
+        return hw_fail(-EINVAL, "a connection without its eventfd");
+    if (kind == KID_RECV) {
+        listener = comm_at(k, m->number);
+        if (!listener || listener->kind != KID_LISTENER)
+            return hw_fail(-EINVAL, "slot %u has no listener", m->number);
+    }
+    int rc = new_comm(k, m->slot, kind, &c);
+    if (rc < 0)
+        return rc;
+    c->listener = listener;
+    c->dev = (int)m->number;
+    memcpy(c->handle, m->handle, sizeof(c->handle));
+    c->deadline = m->deadline;
+    if (fd[1] >= 0) {
+        void *p = mmap(NULL, sizeof(*c->frags), PROT_READ | PROT_WRITE, MAP_SHARED, fd[1], 0);
+        if (p == MAP_FAILED)
+            rc = hw_fail(-errno, "mapping the list of fragments: %s", strerror(errno));
+        else
+            c->frags = p;
+    }
+    if (rc == 0 && k->q->setup_threads)
+        rc = start_thread(c);
+    if (rc < 0) {
+        if (c->frags)
+            munmap(c->frags, sizeof(*c->frags));
+        k->comm[m->slot] = NULL;
+        free(c);
+        return rc;
+    }
+    c->bell = fd[0];
+    fd[0] = -1;
+    return 0;
+}
+
+static int setup_and_close(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
+{
+    int rc = setup(k, m, kind, fd);
+    hw_close(&fd[0]);
+    hw_close(&fd[1]);
+    return rc;
+}
+
+int kid_connect(struct kid *k, const struct np_message *m, int *fd)
+{
+    return setup_and_close(k, m, KID_SEND, fd);
+}
+
+int kid_accept(struct kid *k, const struct np_message *m, int *fd)
+{
+    return setup_and_close(k, m, KID_RECV, fd);
+}
+
+unsigned kid_setup(struct kid *k, struct kid_comm *c)
+{
+    const enum np_call call = c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
+    if (c->threaded) {
+        if (!atomic_load_explicit(&c->over, memory_order_acquire))
+            return KID_PENDING;
+        pthread_join(c->thread, NULL);
+        c->threaded = false;
+    } else {
+        kid_enter(k, call);
+        c->result = try_once(k, c);
+        kid_leave(k);
+    }
+    int rc = kid_result(call, c->result);
+    if (rc == 0 && !c->comm) {
+        if (hw_now() < c->deadline)
+            return KID_PENDING;
+        rc = hw_fail(-ETIMEDOUT, "%s: not within the deadline, in %llu calls: %s", np_call_names[call],
+                     (unsigned long long)c->tries,
+                     call == NP_CONNECT ? "is the other side there, and reachable?" : "nobody connected");
+    }
+    if (rc == 0)
+        rc = kid_unpack_open(k, c);
+    if (rc < 0) {
+        kid_fail(c, rc);
+        return KID_MOVED;
+    }
+    if (!c->meta && c->frags) { /* nothing will come scattered */
+        munmap(c->frags, sizeof(*c->frags));
+        c->frags = NULL;
+    }
+    atomic_store_explicit(&c->ring->state, NP_OPEN, memory_order_release);
+    kid_ring(c);
+    return KID_MOVED;
+}
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+static int dereg(struct kid *k, struct kid_mr *mr)
+{
+    kid_enter(k, NP_DEREGMR);
+    ncclResult_t rc = np_table_dereg(&k->t, mr->comm->comm, mr->mh);
+    kid_leave(k);
+    *mr = (struct kid_mr){0};
+    return kid_result(NP_DEREGMR, rc);
+}
+
+static int close_comm(struct kid *k, struct kid_comm *c)
+{
+    ncclResult_t result = ncclSuccess;
+    int rc = 0;
+    for (size_t i = 0; i < NP_MRS; i++)
+        if (k->mr[i].comm == c)
+            rc = dereg(k, &k->mr[i]) < 0 ? -EIO : rc;
+    if (c->comm) {
+        kid_enter(k, NP_CLOSE);
+        result = c->kind == KID_LISTENER ? np_table_close_listen(&k->t, c->comm)
+                 : c->kind == KID_SEND   ? np_table_close_send(&k->t, c->comm)
+                                         : np_table_close_recv(&k->t, c->comm);
+        kid_leave(k);
+    }
+    if (c->frags)
+        munmap(c->frags, sizeof(*c->frags));
+    hw_close(&c->bell);
+    free(c);
+    return result ? kid_result(NP_CLOSE, result) : rc;
+}
+
+/* Is an accept under way on this listener? */
+static bool listened_on(const struct kid *k, const struct kid_comm *listener)
+{
+    for (unsigned i = 0; i < k->top; i++) {
+        const struct kid_comm *c = k->comm[i];
+        if (c && c->listener == listener && !c->comm && atomic_load(&c->ring->state) == NP_OPENING)
+            return true;
+    }
+    for (const struct kid_comm *c = k->orphans; c; c = c->next_orphan)
+        if (c->listener == listener)
+            return true;
+    return false;
+}
+
+int kid_close(struct kid *k, const struct np_message *m)
+{
+    struct kid_comm *c = comm_at(k, m->slot);
+    if (!c)
+        return hw_fail(-EINVAL, "slot %u has no connection", m->slot);
+    k->comm[m->slot] = NULL;
+    while (k->top > 0 && !k->comm[k->top - 1])
+        k->top--;
+    if (c->threaded || listened_on(k, c)) {
+        c->deadline = 0;
+        c->next_orphan = k->orphans;
+        k->orphans = c;
+        return 0;
+    }
+    return close_comm(k, c);
+}
+
+void kid_orphans(struct kid *k)
+{
+    for (struct kid_comm **at = &k->orphans; *at;) {
+        struct kid_comm *c = *at;
+        if (c->kind == KID_LISTENER ? listened_on(k, c) : !atomic_load_explicit(&c->over, memory_order_acquire)) {
+            at = &c->next_orphan;
+            continue;
+        }
+        if (c->threaded)
+            pthread_join(c->thread, NULL);
+        *at = c->next_orphan;
+        (void)close_comm(k, c);
+    }
+}
+
+void kid_close_all(struct kid *k)
+{
+    for (int kind = KID_RECV; kind >= KID_LISTENER; kind--)
+        for (unsigned i = 0; i < NP_COMMS; i++) {
+            struct kid_comm *c = k->comm[i];
+            if (!c || (int)c->kind != kind || c->threaded)
+                continue;
+            k->comm[i] = NULL;
+            (void)close_comm(k, c);
+        }
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+int kid_map(struct kid *k, const struct np_message *m, int fd)
+{
+    if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
+        return hw_fail(-EINVAL, "memory %u is not free", m->number);
+    void *p = mmap(NULL, m->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)m->offset);
+    if (p == MAP_FAILED)
+        return hw_fail(-errno, "mapping %llu bytes of shared memory: %s", (unsigned long long)m->len, strerror(errno));
+    k->mem[m->number].at = p;
+    k->mem[m->number].len = m->len;
+    return 0;
+}
+
+int kid_unmap(struct kid *k, const struct np_message *m)
+{
+    if (m->number >= NP_MEMS || !k->mem[m->number].at)
+        return hw_fail(-EINVAL, "there is no memory %u", m->number);
+    munmap(k->mem[m->number].at, k->mem[m->number].len);
+    k->mem[m->number].at = NULL;
+    return 0;
+}
+
+int kid_reg(struct kid *k, const struct np_message *m)
+{
+    struct kid_comm *c = comm_at(k, m->slot);
+    if (!c || !c->comm || c->kind == KID_LISTENER)
+        return hw_fail(-EINVAL, "slot %u has no connection", m->slot);
+    if (m->number >= NP_MRS || k->mr[m->number].comm)
+        return hw_fail(-EINVAL, "registration %u is not free", m->number);
+    if (m->memory >= NP_MEMS || !k->mem[m->memory].at || m->offset > k->mem[m->memory].len ||
+        m->len > k->mem[m->memory].len - m->offset)
+        return hw_fail(-EINVAL, "registering outside of memory %u", m->memory);
+    struct kid_mr mr = {.comm = c, .at = k->mem[m->memory].at + m->offset, .len = m->len};
+    kid_enter(k, NP_REGMR);
+    ncclResult_t rc = np_table_reg(&k->t, c->comm, mr.at, mr.len, &mr.mh);
+    kid_leave(k);
+    if (rc == ncclSuccess)
+        k->mr[m->number] = mr;
+    return kid_result(NP_REGMR, rc);
+}
+
+int kid_dereg(struct kid *k, const struct np_message *m)
+{
+    if (m->number >= NP_MRS || !k->mr[m->number].comm)
+        return hw_fail(-EINVAL, "there is no registration %u", m->number);
+    return dereg(k, &k->mr[m->number]);
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections, from the parent's side: made by messages, used by the ring alone. */
+#include "transport/netplugin/host_inner.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    WAIT_SPIN_US = 20,   /* np_wait() looks before it sleeps */
+    WAIT_SLICE_MS = 100, /* and sleeps no longer, for the child's health */
+    GRACE_MS = 1000,     /* the child's own deadline comes first, with its reason */
+};
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+/* The MTU of a NIC by the plugin's name for it; where that is no NIC of ours, Ethernet's. */
+static uint32_t mtu_of(const char *name)
+{
+    char path[128];
+    unsigned mtu = 0;
+    if (*name && !strchr(name, '/')) {
+        snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", name);
+        FILE *f = fopen(path, "re");
+        char text[16] = "";
+        if (f && fgets(text, sizeof(text), f))
+            mtu = (unsigned)strtoul(text, NULL, 10);
+        if (f)
+            fclose(f);
+    }
+    return mtu ? mtu : 1500;
+}
+
+int np_props(struct np_host *h, unsigned dev, struct np_props *out)
+{
+    struct np_message m = {.op = NP_OP_PROPERTIES, .number = dev};
+    struct np_reply r;
+    int rc = np_usable(h);
+    if (rc < 0)
+        return rc;
+    if (dev >= h->info.devices)
+        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+    rc = np_ask(h, &m, NULL, 0, &r);
+    if (rc < 0)
+        return rc;
+    const struct np_device *d = &r.u.device;
+    *out = (struct np_props){
+        .guid = d->guid,
+        .ptr_support = d->ptr_support,
+        .speed = d->speed,
+        .port = d->port,
+        .max_comms = d->max_comms,
+        .latency = d->latency,
+        .unpacks = d->type == NCCL_NET_DEVICE_UNPACK,
+    };
+    memcpy(out->name, d->name, sizeof(out->name));
+    memcpy(out->pci, d->pci, sizeof(out->pci));
+    uint64_t most = NCCL_MAX_NET_SIZE; /* test() gives an int's size in all versions */
+    if (d->max_bytes)
+        most = HW_MIN(most, d->max_bytes);
+    if (out->unpacks)
+        most = HW_MIN(most, (uint64_t)NET_UNPACK_MAX_SLICE_SIZE);
+    out->max_size = (uint32_t)HW_MIN(most, (uint64_t)np_quirk_size(h->info.quirk, mtu_of(out->name)));
+    return 0;
+}
+
+/* ---- making and closing --------------------------------------------------------------------- */
+
+static int ask_close(struct np_host *h, uint32_t slot)
+{
+    struct np_message m = {.op = NP_OP_CLOSE, .slot = slot};
+    int rc = np_ask(h, &m, NULL, 0, NULL);
+    np_number_free(h, h->slot, slot);
+    return rc;
+}
+
+int np_listen(struct np_host *h, unsigned dev, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out)
+{
+    struct np_reply r;
+    int rc = np_usable(h);
+    if (rc < 0)
+        return rc;
+    if (dev >= h->info.devices)
+        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+    struct np_listener *l = calloc(1, sizeof(*l));
+    const int slot = l ? np_number(h, h->slot, NP_COMMS) : -1;
+    if (slot < 0) {
+        free(l);
+        return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", h->name, NP_COMMS);
+    }
+    struct np_message m = {.op = NP_OP_LISTEN, .slot = (uint32_t)slot, .number = dev};
+    rc = np_ask(h, &m, NULL, 0, &r);
+    if (rc < 0) {
+        np_number_free(h, h->slot, (uint32_t)slot);
+        free(l);
+        return rc;
+    }
+    *l = (struct np_listener){.h = h, .slot = (uint32_t)slot, .dev = dev};
+    const size_t meant = h->info.quirk->handle_bytes ? h->info.quirk->handle_bytes : NP_HANDLE_SIZE;
+    memcpy(handle, r.u.handle, NP_HANDLE_SIZE);
+    memset(handle + meant, 0, NP_HANDLE_SIZE - meant);
+    pthread_mutex_lock(&h->lock);
+    hw_list_append(&h->listeners, &l->link);
+    pthread_mutex_unlock(&h->lock);
+    *out = l;
+    return 0;
+}
+
+int np_listener_close(struct np_listener *l)
+{
+    int rc = ask_close(l->h, l->slot);
+    pthread_mutex_lock(&l->h->lock);
+    hw_list_remove(&l->link);
+    pthread_mutex_unlock(&l->h->lock);
+    free(l);
+    return rc;
+}
+
+void np_comm_drop(struct np_comm *c)
+{
+    hw_list_each(it, tmp, &c->mrs)
+    {
+        struct np_mr *mr = hw_container_of(it, struct np_mr, link);
+        mr->m->regs--;
+        c->h->mr[mr->id] = false;
+        free(mr);
+    }
+    if (c->own_event)
+        hw_close(&c->event);
+    if (c->frags)
+        munmap((void *)(uintptr_t)c->frags, sizeof(*c->frags));
+    free(c);
+}
+
+/* fds[0] is the eventfd; fds[1], or -1, the list of fragments. */
+static int make(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
+{
+    struct np_props props;
+    void *at;
+    int rc = np_props(c->h, dev, &props);
+    if (rc < 0)
+        return rc;
+    c->max_size = props.max_size;
+    c->own_event = event < 0;
+    c->event = event < 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : event;
+    fds[0] = c->event;
+    if (c->event < 0)
+        return hw_fail(-errno, "making an eventfd: %s", strerror(errno));
+    if (!c->sends && c->h->o.list && props.unpacks) {
+        rc = np_shared_memory("hawser-plugin-fragments", sizeof(*c->frags), &fds[1], &at);
+        if (rc < 0)
+            return rc;
+        c->frags = at;
+    }
+    const int slot = np_number(c->h, c->h->slot, NP_COMMS);
+    if (slot < 0)
+        return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", c->h->name, NP_COMMS);
+    c->slot = m->slot = (uint32_t)slot;
+    c->ring = &c->h->s->ring[slot];
+    memset(c->ring, 0, sizeof(*c->ring)); /* the child does not look at a slot that was not given to it */
+    atomic_store(&c->ring->state, NP_OPENING);
+    m->deadline = c->deadline;
+    rc = np_ask(c->h, m, fds, fds[1] >= 0 ? 2 : 1, NULL);
+    if (rc < 0)
+        np_number_free(c->h, c->h->slot, c->slot);
+    return rc;
+}
+
+static int new_comm(struct np_host *h, struct np_message *m, unsigned dev, uint64_t deadline, int event,
+                    struct np_comm **out)
+{
+    int fds[2] = {-1, -1};
+    struct np_comm *c = calloc(1, sizeof(*c));
+    if (!c)
+        return hw_fail(-ENOMEM, "plugin %s: no memory for a connection", h->name);
+    c->h = h;
+    c->event = -1;
+    c->sends = m->op == NP_OP_CONNECT;
+    c->deadline = deadline;
+    hw_list_init(&c->mrs);
+    int rc = make(c, m, dev, event, fds);
+    hw_close(&fds[1]);
+    if (rc < 0) {
+        np_comm_drop(c);
+        return rc;
+    }
+    pthread_mutex_lock(&h->lock);
+    hw_list_append(&h->comms, &c->link);
+    pthread_mutex_unlock(&h->lock);
+    *out = c;
+    return 0;
+}
+
+int np_connect(struct np_host *h, unsigned dev, const uint8_t handle[NP_HANDLE_SIZE], uint64_t deadline, int event,
+               struct np_comm **out)
+{
+    struct np_message m = {.op = NP_OP_CONNECT, .number = dev};
+    memcpy(m.handle, handle, NP_HANDLE_SIZE);
+    return new_comm(h, &m, dev, deadline, event, out);
+}
+
+int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_comm **out)
+{
+    struct np_message m = {.op = NP_OP_ACCEPT, .number = l->slot};
+    int rc = np_usable(l->h);
+    if (rc < 0)
+        return rc;
+    if (l->taken)
+        return hw_fail(-EINVAL, "plugin %s: a listener takes one connection, and this one has had its own", l->h->name);
+    rc = new_comm(l->h, &m, l->dev, deadline, event, out);
+    l->taken = rc == 0;
+    return rc;
+}
+
+int np_comm_close(struct np_comm *c)
+{
+    struct np_host *h = c->h;
+    int rc = ask_close(h, c->slot);
+    pthread_mutex_lock(&h->lock);
+    hw_list_remove(&c->link);
+    np_comm_drop(c);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+/* ---- state ---------------------------------------------------------------------------------- */
+
+/* It is dead from now on. */
+static int kill_comm(struct np_comm *c, int rc)
+{
+    c->rc = rc;
+    snprintf(c->why, sizeof(c->why), "%s", hw_error());
+    return rc;
+}
+
+/* What the child says of a connection that it gave up. */
+static int failed(struct np_comm *c)
+{
+    char text[NP_TEXT];
+    int rc = c->ring->rc;
+    memcpy(text, c->ring->text, sizeof(text));
+    text[sizeof(text) - 1] = 0;
+    if (rc >= 0 || rc < -4095)
+        rc = -EIO;
+    return kill_comm(c, hw_fail(rc, "plugin %s: %s", c->h->name, text));
+}
+
+/* Nothing new: is that as it may be? */
+static int nothing_yet(struct np_comm *c)
+{
+    if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_FAILED) {
+        /* What was over before it failed comes first. */
+        if (!c->open || atomic_load_explicit(&c->ring->done, memory_order_acquire) == c->tested)
+            return failed(c);
+        return -EAGAIN;
+    }
+    int rc = np_health(c->h);
+    return rc < 0 ? kill_comm(c, rc) : -EAGAIN;
+}
+
+int np_established(struct np_comm *c)
+{
+    int rc = np_usable(c->h);
+    if (rc < 0 || c->rc)
+        return rc < 0 ? rc : hw_fail_copy(c->rc, c->why);
+    if (!c->open) {
+        if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_OPEN) {
+            c->open = true;
+            return 0;
+        }
+        rc = nothing_yet(c);
+        if (rc == -EAGAIN && c->deadline != HW_NEVER && hw_now_coarse() > c->deadline + GRACE_MS * HW_MS)
+            rc = kill_comm(c, hw_fail(-ETIMEDOUT, "plugin %s: no connection within the deadline", c->h->name));
+        return rc;
+    }
+    return 0;
+}
+
+int np_event(const struct np_comm *c)
+{
+    return c->event;
+}
+
+int np_arm(struct np_comm *c)
+{
+    struct np_ring *r = c->ring;
+    atomic_store_explicit(&r->armed, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* see kid_ring() in child.c */
+    const uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
+    if (state == NP_FAILED || (!c->open && state == NP_OPEN) ||
+        (c->open && atomic_load_explicit(&r->done, memory_order_acquire) != c->tested))
+        return 0;
+    return -EAGAIN;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static int post(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
+{
+    struct np_host *h = c->h;
+    if (c->rc)
+        return hw_fail_copy(c->rc, c->why);
+    int rc = np_usable(h);
+    if (rc < 0)
+        return rc;
+    if (!c->open || mr->c != c)
+        return hw_fail(-EINVAL, "plugin %s: a request on a connection that is not made, or with another one's memory",
+                       h->name);
+    if (len > c->max_size)
+        return hw_fail(-EMSGSIZE, "plugin %s: a request of %zu bytes; %u are the most it takes", h->name, len,
+                       c->max_size);
+    if (offset > mr->len || len > mr->len - offset)
+        return hw_fail(-EINVAL, "plugin %s: a request for %zu bytes at %zu of a registration of %zu", h->name, len,
+                       offset, mr->len);
+    if (c->posted - (c->sends ? c->tested : c->consumed) >= h->info.window)
+        return -EAGAIN;
+    struct np_entry *e = &c->ring->entry[c->posted % NP_RING];
+    e->mr = mr->id;
+    e->tag = tag;
+    e->offset = offset;
+    e->len = len;
+    e->nulls = 0;
+    c->req[c->posted % NP_RING].len = len;
+    c->req[c->posted % NP_RING].deadline = deadline;
+    atomic_store_explicit(&c->ring->posted, ++c->posted, memory_order_release);
+    np_wake(h);
+    return 0;
+}
+
+int np_isend(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
+{
+    return c->sends ? post(c, mr, offset, len, tag, deadline)
+                    : hw_fail(-EINVAL, "plugin %s: a send on the side that receives", c->h->name);
+}
+
+int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
+{
+    return !c->sends ? post(c, mr, offset, len, tag, deadline)
+                     : hw_fail(-EINVAL, "plugin %s: a receive on the side that sends", c->h->name);
+}
+
+/* The oldest request's deadline has passed. */
+static int too_late(struct np_comm *c)
+{
+    const char *what = c->sends ? "isend" : "irecv";
+    const uint64_t n = c->tested;
+    if (atomic_load_explicit(&c->ring->started, memory_order_relaxed) <= n)
+        return kill_comm(c,
+                         hw_fail(-ETIMEDOUT,
+                                 "plugin %s: %s %llu of %zu bytes: not taken within its deadline: no request in %llu "
+                                 "calls",
+                                 c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
+                                 (unsigned long long)c->ring->entry[n % NP_RING].nulls));
+    return kill_comm(c,
+                     hw_fail(-ETIMEDOUT, "plugin %s: %s %llu of %zu bytes: taken, and not over within its deadline: %s",
+                             c->h->name, what, (unsigned long long)n, c->req[n % NP_RING].len,
+                             c->sends ? "the peer does not receive, or the plugin stalls"
+                                      : "the peer does not send, or the plugin stalls"));
+}
+
+static int result(struct np_comm *c, struct np_result *out)
+{
+    const struct np_entry *e = &c->ring->entry[c->tested % NP_RING];
+    const size_t len = c->req[c->tested % NP_RING].len;
+    const uint64_t size = *(const volatile uint64_t *)&e->size;
+    const uint32_t frags = *(const volatile uint32_t *)&e->frags;
+    *out = (struct np_result){.size = len, .known = !c->sends && *(const volatile uint32_t *)&e->known};
+    if (out->known)
+        out->size = size;
+    out->frags = c->sends ? 0 : frags;
+    if (out->size > len || out->frags > NP_FRAGS) {
+        hw_fail(-EPROTO, "it says that %llu bytes in %u fragments came for a receive of %zu", (unsigned long long)size,
+                frags, len);
+        return kill_comm(c, np_distrust(c->h));
+    }
+    c->req[c->tested % NP_RING].frags = out->frags;
+    c->tested++;
+    return 0;
+}
+
+int np_test(struct np_comm *c, struct np_result *out)
+{
+    if (!*c->h->mine)
+        return np_usable(c->h);
+    if (c->rc)
+        return hw_fail_copy(c->rc, c->why);
+    if (c->tested == c->posted)
+        return hw_fail(-EINVAL, "plugin %s: nothing is posted that could be over", c->h->name);
+    const uint64_t done = atomic_load_explicit(&c->ring->done, memory_order_acquire);
+    if (done != c->tested) {
+        if (np_check_counter("over", done, c->tested, c->posted) < 0)
+            return kill_comm(c, np_distrust(c->h));
+        return result(c, out);
+    }
+    int rc = nothing_yet(c);
+    if (rc == -EAGAIN && hw_now_coarse() > c->req[c->tested % NP_RING].deadline)
+        rc = too_late(c);
+    return rc;
+}
+
+int np_wait(struct np_comm *c, uint64_t deadline, struct np_result *out)
+{
+    const uint64_t spin = hw_now() + WAIT_SPIN_US * 1000u;
+    for (;;) {
+        int rc = np_test(c, out);
+        if (rc != -EAGAIN)
+            return rc;
+        const uint64_t now = hw_now();
+        if (now < spin)
+            continue;
+        if (now >= deadline)
+            return hw_fail(-EAGAIN, "plugin %s: not over yet", c->h->name);
+        if (np_arm(c) == 0)
+            continue;
+        struct pollfd p[2] = {{.fd = c->event, .events = POLLIN}, {.fd = c->h->socket}}; /* POLLHUP: the child died */
+        const uint64_t ms = (HW_MIN(deadline, now + WAIT_SLICE_MS * HW_MS) - now) / HW_MS;
+        uint64_t rung;
+        if (poll(p, 2, (int)ms + 1) > 0 && (p[0].revents & POLLIN))
+            (void)!read(c->event, &rung, sizeof(rung));
+    }
+}
+
+int np_fragments(struct np_comm *c, struct hw_frag *frags, size_t room, size_t *n)
+{
+    static __thread struct loadMeta list[NP_FRAGS];
+    const unsigned at = (unsigned)(c->consumed % NP_RING);
+    uint64_t size;
+    int rc = np_usable(c->h);
+    if (rc < 0)
+        return rc;
+    if (c->sends || c->consumed == c->tested)
+        return hw_fail(-EINVAL, "plugin %s: there is no receive to be unpacked", c->h->name);
+    *n = c->frags ? c->req[at].frags : 0;
+    if (*n > room)
+        return hw_fail(-ENOSPC, "plugin %s: %zu fragments, and room for %zu", c->h->name, *n, room);
+    if (*n > 0 && np_check_frags(c->frags->list[at], (uint32_t)*n, c->req[at].len, list, &size) < 0)
+        return kill_comm(c, np_distrust(c->h));
+    for (size_t i = 0; i < *n; i++)
+        frags[i] = (struct hw_frag){.src_off = list[i].src_off, .dst_off = list[i].dst_off, .len = list[i].len};
+    return 0;
+}
+
+int np_consumed(struct np_comm *c)
+{
+    int rc = np_usable(c->h);
+    if (rc < 0)
+        return rc;
+    if (c->sends || c->consumed == c->tested)
+        return hw_fail(-EINVAL, "plugin %s: there is no receive to give back", c->h->name);
+    atomic_store_explicit(&c->ring->consumed, ++c->consumed, memory_order_release);
+    if (c->frags)
+        np_wake(c->h);
+    return 0;
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The child, from the parent's side: made, asked, watched, ended. */
+#include "transport/netplugin/host_inner.h"
+
+#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    OPEN_MS = 30000,
+    CALL_MS = 15000,
+    CLOSE_MS = 2000,
+    SPIN_US = 2000,
+    LOOK_MS = 10, /* between two looks at the child's health */
+};
+
+static void unmap_page(const uint32_t *page)
+{
+    munmap((void *)(uintptr_t)page, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+int np_usable(struct np_host *h)
+{
+    if (!*h->mine)
+        return hw_fail(-EPERM, "plugin %s: opened by another process, which this one was forked from", h->name);
+    const int dead = atomic_load_explicit(&h->dead, memory_order_acquire);
+    return dead ? hw_fail_copy(dead, h->why) : 0;
+}
+
+const struct np_info *np_info(const struct np_host *h)
+{
+    return &h->info;
+}
+
+int np_number(struct np_host *h, bool *used, size_t n)
+{
+    int found = -1;
+    pthread_mutex_lock(&h->lock);
+    for (size_t i = 0; found < 0 && i < n; i++)
+        if (!used[i]) {
+            used[i] = true;
+            found = (int)i;
+        }
+    pthread_mutex_unlock(&h->lock);
+    return found;
+}
+
+void np_number_free(struct np_host *h, bool *used, uint32_t number)
+{
+    pthread_mutex_lock(&h->lock);
+    used[number] = false;
+    pthread_mutex_unlock(&h->lock);
+}
+
+int np_shared_memory(const char *name, size_t len, int *fd, void **at)
+{
+    *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0)
+        return hw_fail(-errno, "making a memfd: %s", strerror(errno));
+    int rc = 0;
+    /* Sealed: a child that cut it short would have the parent die of SIGBUS. */
+    if (ftruncate(*fd, (off_t)len) < 0 || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
+        (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) == MAP_FAILED)
+        rc = hw_fail(-errno, "sharing %zu bytes of memory: %s", len, strerror(errno));
+    if (rc < 0)
+        hw_close(fd);
+    return rc;
+}
+
+/* ---- the child's end ------------------------------------------------------------------------ */
+
+size_t np_output(struct np_host *h, char *buf, size_t cap)
+{
+    struct stat st;
+    if (cap == 0)
+        return 0;
+    buf[0] = 0;
+    if (fstat(h->log, &st) < 0 || st.st_size <= 0)
+        return 0;
+    const size_t n = HW_MIN(cap - 1, (size_t)st.st_size);
+    const ssize_t got = pread(h->log, buf, n, st.st_size - (off_t)n);
+    buf[HW_MAX(got, 0)] = 0;
+    return (size_t)HW_MAX(got, 0);
+}
+
+/* How it ended, under the lock. False: it has not. */
+static bool ended(struct np_host *h, bool wait, char *how, size_t cap)
+{
+    int status = 0;
+    pid_t got;
+    if (h->pid <= 0) {
+        snprintf(how, cap, "is gone");
+        return true;
+    }
+    while ((got = waitpid(h->pid, &status, wait ? 0 : WNOHANG)) < 0 && errno == EINTR)
+        ;
+    if (got == 0)
+        return false;
+    h->pid = 0;
+    if (got < 0)
+        snprintf(how, cap, "ended, and another wait() of this process took how");
+    else if (WIFSIGNALED(status))
+        snprintf(how, cap, "was killed by SIG%s",
+                 sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+    else
+        snprintf(how, cap, "exited with status %d", WEXITSTATUS(status));
+    return true;
+}
+
+/* Under the lock: sets the host's error, once. */
+static int bury(struct np_host *h, int rc, const char *how)
+{
+    static const size_t tail = 4096;
+    uint32_t doing = atomic_load_explicit(&h->s->doing, memory_order_relaxed);
+    char said[160] = "", *text = malloc(tail);
+    if (text)
+        np_log_line(text, np_output(h, text, tail), said, sizeof(said));
+    free(text);
+    const bool in = doing > NP_NOTHING && doing < NP_CALLS;
+    hw_fail(rc, "plugin %s %s%s%s%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
+            *said ? "; it said: " : "; it said nothing", said);
+    if (!h->dead) {
+        snprintf(h->why, sizeof(h->why), "%s", hw_error());
+        atomic_store_explicit(&h->dead, rc, memory_order_release);
+        if (h->o.log)
+            hw_log(h->o.log, HAWSER_LOG_ERROR, "%s", h->why);
+    }
+    return hw_fail_copy(h->dead, h->why);
+}
+
+/* Under the lock. */
+static int end_it(struct np_host *h, int rc, const char *how)
+{
+    char ignored[80];
+    bury(h, rc, how);
+    /* As long as it is not waited for, the pid is its own. */
+    if (!ended(h, false, ignored, sizeof(ignored))) {
+        (void)kill(h->pid, SIGKILL);
+        (void)ended(h, true, ignored, sizeof(ignored));
+    }
+    return hw_fail_copy(h->dead, h->why);
+}
+
+int np_distrust(struct np_host *h)
+{
+    char how[HW_ERR_TEXT];
+    snprintf(how, sizeof(how), "is not to be trusted and was ended: %.150s;", hw_error());
+    pthread_mutex_lock(&h->lock);
+    int rc = end_it(h, -EPROTO, how);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+/* Under the lock. */
+static int look(struct np_host *h, uint64_t now)
+{
+    char how[96];
+    if (h->dead)
+        return hw_fail_copy(h->dead, h->why);
+    if (ended(h, false, how, sizeof(how)))
+        return bury(h, -EIO, how);
+    const uint64_t beat = atomic_load_explicit(&h->s->beat, memory_order_relaxed);
+    if (beat != h->beat || atomic_load_explicit(&h->s->asleep, memory_order_relaxed)) {
+        h->beat = beat;
+        h->beat_at = now;
+    } else if (now > h->beat_at && now - h->beat_at > (uint64_t)h->o.call_ms * HW_MS) {
+        snprintf(how, sizeof(how), "hung for %d ms and was ended,", h->o.call_ms);
+        return end_it(h, -ETIMEDOUT, how);
+    }
+    return 0;
+}
+
+int np_health(struct np_host *h)
+{
+    int rc = np_usable(h);
+    const uint64_t now = hw_now_coarse();
+    if (rc < 0 || now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) < LOOK_MS * HW_MS)
+        return rc;
+    if (pthread_mutex_trylock(&h->lock) != 0) /* somebody who waits for an answer looks himself */
+        return 0;
+    /* What was not looked at for long is not hung for long. */
+    if (now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) > 1000 * HW_MS)
+        h->beat_at = now;
+    atomic_store_explicit(&h->looked_at, now, memory_order_relaxed);
+    rc = look(h, now);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+void np_wake(struct np_host *h)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* see nap() in child.c */
+    if (!atomic_load_explicit(&h->s->asleep, memory_order_relaxed))
+        return;
+    atomic_fetch_add(&h->s->bell, 1);
+    (void)syscall(SYS_futex, &h->s->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static int send_message(struct np_host *h, const struct np_message *m, const int *fds, size_t n)
+{
+    union {
+        char room[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {.room = {0}};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)m, .iov_len = sizeof(*m)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n > 0) {
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(n * sizeof(int))};
+        memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+    }
+    return sendmsg(h->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m) ? 0 : -errno;
+}
+
+/* Under the lock: the bytes of the answer; 0 where the child is dead, as hw_error() then says. */
+static ssize_t await(struct np_host *h, const struct np_message *m, struct np_reply *r)
+{
+    const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
+                   : m->op == NP_OP_QUIT                      ? CLOSE_MS
+                                                              : h->o.call_ms;
+    const uint64_t deadline = hw_deadline(ms);
+    for (;;) {
+        struct pollfd p = {.fd = h->socket, .events = POLLIN};
+        const uint64_t now = hw_now();
+        char how[96];
+        int n = poll(&p, 1, now < deadline ? (int)HW_MIN((deadline - now) / HW_MS + 1, 1000ull) : 0);
+        if (n > 0) {
+            ssize_t got = recv(h->socket, r, sizeof(*r), MSG_DONTWAIT);
+            if (got > 0)
+                return got;
+            if (got == 0 || errno != EAGAIN) { /* it closed its end: it is ending */
+                bool over = false;
+                for (int ms_left = 1000; ms_left > 0 && !(over = ended(h, false, how, sizeof(how))); ms_left--)
+                    (void)usleep(1000);
+                if (over)
+                    bury(h, -EIO, how);
+                else
+                    end_it(h, -EIO, "closed its socket and was ended,");
+                return 0;
+            }
+        }
+        if (hw_now() >= deadline) {
+            snprintf(how, sizeof(how), "hung for %d ms and was ended,", ms);
+            end_it(h, -ETIMEDOUT, how);
+            return 0;
+        }
+    }
+}
+
+int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out)
+{
+    struct np_reply raw, mine;
+    out = out ? out : &mine;
+    int rc = np_usable(h);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&h->lock);
+    rc = np_usable(h); /* anew: it may have died while another one waited for it */
+    ssize_t got = 0;
+    if (rc == 0) {
+        m->seq = ++h->seq;
+        rc = send_message(h, m, fds, n_fds);
+        if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET)
+            rc = hw_fail(rc, "plugin %s: sending to its process: %s", h->name, strerror(-rc));
+        else {
+            atomic_fetch_add_explicit(&h->s->messages, rc == 0, memory_order_release);
+            np_wake(h);
+            got = await(h, m, &raw);
+            rc = got > 0 ? 0 : h->dead;
+        }
+    }
+    h->beat_at = hw_now_coarse(); /* it was here a moment ago */
+    pthread_mutex_unlock(&h->lock);
+    if (rc < 0)
+        return rc;
+    if (np_check_reply(&raw, (size_t)got, m->seq, (enum np_op)m->op, out) < 0)
+        return np_distrust(h);
+    return out->rc < 0 ? hw_fail(out->rc, "plugin %s: %s", h->name, out->text) : 0;
+}
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+extern char **environ;
+
+/* The environment with the options' variables in it: an array to be freed. */
+static char **environment(const char *const *more)
+{
+    size_t n = 0, at = 0;
+    for (char **e = environ; e && *e; e++)
+        n++;
+    for (const char *const *e = more; e && *e; e++)
+        n++;
+    char **all = calloc(n + 1, sizeof(*all));
+    for (const char *const *e = more; all && e && *e; e++)
+        all[at++] = (char *)(uintptr_t)*e;
+    const size_t ours = at;
+    for (char **e = environ; all && e && *e && at < n; e++) {
+        bool over = false;
+        for (size_t i = 0; i < ours; i++)
+            over |= strncmp(all[i], *e, strcspn(*e, "=") + 1) == 0;
+        if (!over)
+            all[at++] = *e;
+    }
+    return all;
+}
+
+static int spawn(struct np_host *h, char **env)
+{
+    int pair[2];
+    sigset_t all, old;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return hw_fail(-errno, "making a pair of sockets: %s", strerror(errno));
+    const struct np_child child = {
+        .shared = h->s,
+        .plugin = h->plugin,
+        .socket = pair[1],
+        .log = h->log,
+        .parent = getpid(),
+        .newest = h->o.newest ? h->o.newest : NP_NEWEST,
+        .spin_us = (unsigned)h->o.spin_us,
+    };
+    /* No handler of the application's is to run in the child. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    h->pid = fork();
+    if (h->pid == 0) {
+        environ = env; /* not by setenv(), whose lock another thread may have held */
+        np_child_main(&child);
+    }
+    int rc = h->pid < 0 ? hw_fail(-errno, "forking a process for plugin %s: %s", h->name, strerror(errno)) : 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    hw_close(&pair[1]);
+    h->socket = pair[0];
+    return rc;
+}
+
+struct env_log {
+    const struct hw_logger *log;
+    bool any_env;
+};
+
+static void log_env(void *arg, enum np_grade grade, const char *line)
+{
+    const struct env_log *e = arg;
+    if (e->log)
+        hw_log(e->log, grade == NP_GOOD ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s", line);
+}
+
+static int load(struct np_host *h, char **env)
+{
+    struct np_message m = {.op = NP_OP_LOAD};
+    struct np_reply r;
+    int rc = np_ask(h, &m, NULL, 0, &r);
+    if (rc < 0)
+        return rc;
+    snprintf(h->table, sizeof(h->table), "%s", r.u.hello.table);
+    h->info.table = h->table;
+    h->info.version = r.u.hello.version;
+    h->info.quirk = np_quirk_of(h->table);
+    h->info.window = h->info.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
+    if (h->info.quirk->max_requests)
+        h->info.window = HW_MIN(h->info.window, h->info.quirk->max_requests);
+    h->o.call_ms = HW_MAX(h->o.call_ms, (int)h->info.quirk->setup_stall_ms * 2);
+
+    struct env_log e = {.log = h->o.log};
+    if (np_check_env(h->info.quirk, (const char *const *)env, log_env, &e) > 0 && !h->o.any_env)
+        return hw_wrap(-EINVAL, "plugin %s would not work", h->name);
+
+    m = (struct np_message){.op = NP_OP_INIT};
+    rc = np_ask(h, &m, NULL, 0, &r);
+    if (rc == 0)
+        h->info.devices = r.u.hello.devices;
+    return rc;
+}
+
+static int make(struct np_host *h)
+{
+    int fd;
+    void *at = MAP_FAILED;
+    h->log = memfd_create("hawser-plugin-log", MFD_CLOEXEC);
+    if (h->log < 0 || fcntl(h->log, F_SETFL, O_APPEND) < 0)
+        return hw_fail(-errno, "making a file for the plugin's output: %s", strerror(errno));
+    void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return hw_fail(-errno, "no page of memory: %s", strerror(errno));
+    h->mine = page;
+    if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK) < 0) /* Linux 4.14 */
+        return hw_fail(-errno, "marking a page for forks: %s", strerror(errno));
+    *(uint32_t *)page = 1;
+    int rc = np_shared_memory("hawser-plugin", sizeof(struct np_shared), &fd, &at);
+    if (rc < 0)
+        return rc;
+    hw_close(&fd);
+    h->s = at;
+    return 0;
+}
+
+int np_open(const char *plugin, const struct np_options *o, struct np_host **out)
+{
+    struct np_host *h = calloc(1, sizeof(*h));
+    if (!h)
+        return hw_fail(-ENOMEM, "no memory for plugin %s", plugin);
+    if ((size_t)snprintf(h->plugin, sizeof(h->plugin), "%s", plugin) >= sizeof(h->plugin) || !*plugin) {
+        free(h);
+        return hw_fail(-EINVAL, "'%.60s' is no path of a plugin", plugin);
+    }
+    h->name = strrchr(h->plugin, '/') ? strrchr(h->plugin, '/') + 1 : h->plugin;
+    h->o = *o;
+    h->o.open_ms = o->open_ms > 0 ? o->open_ms : OPEN_MS;
+    h->o.call_ms = o->call_ms > 0 ? o->call_ms : CALL_MS;
+    h->o.spin_us = o->spin_us > 0 ? o->spin_us : SPIN_US;
+    h->o.env = NULL;
+    h->socket = h->log = -1;
+    pthread_mutex_init(&h->lock, NULL);
+    hw_list_init(&h->comms);
+    hw_list_init(&h->listeners);
+    hw_list_init(&h->mems);
+    char **env = environment(o->env);
+    int rc = env ? make(h) : hw_fail(-ENOMEM, "no memory for an environment");
+    if (rc == 0)
+        rc = spawn(h, env);
+    if (rc == 0)
+        rc = load(h, env);
+    free(env);
+    if (rc < 0) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        np_close(h);
+        return hw_fail_copy(rc, why);
+    }
+    h->info.pid = h->pid;
+    *out = h;
+    return 0;
+}
+
+/* Lets the child close what it has, or ends it. */
+static void finish(struct np_host *h)
+{
+    struct np_message m = {.op = NP_OP_QUIT};
+    char ignored[80];
+    if (h->pid <= 0)
+        return;
+    (void)np_ask(h, &m, NULL, 0, NULL);
+    pthread_mutex_lock(&h->lock);
+    if (h->pid > 0 && !ended(h, h->dead == 0, ignored, sizeof(ignored)))
+        end_it(h, -EIO, "was ended,");
+    pthread_mutex_unlock(&h->lock);
+}
+
+void np_close(struct np_host *h)
+{
+    if (!h)
+        return;
+    if (h->mine && *h->mine)
+        finish(h);
+    hw_close(&h->socket);
+    hw_list_each(it, tmp, &h->comms) np_comm_drop(hw_container_of(it, struct np_comm, link));
+    hw_list_each(it, tmp, &h->listeners) free(hw_container_of(it, struct np_listener, link));
+    hw_list_each(it, tmp, &h->mems) np_mem_drop(hw_container_of(it, struct np_mem, link));
+    hw_close(&h->log);
+    if (h->s)
+        munmap(h->s, sizeof(*h->s));
+    if (h->mine)
+        unmap_page(h->mine);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/netplugin/quirks.h"
+
+#include "transport/netplugin/abi.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define G "NCCL_GPUDIRECTTCPX_"
+
+/* google/nccl-plugin-gpudirecttcpx, v3.1.9 */
+static const struct np_env tcpx_env[] = {
+    {.name = "NCCL_DYNAMIC_CHUNK_SIZE",
+     .rule = NP_ENV_IS,
+     .value = "524288",
+     .why = "its default is 0, and the tasks of 0 bytes that come of that break the stream"},
+    {.name = G "RECV_SYNC",
+     .rule = NP_ENV_UNSET,
+     .value = "0",
+     .why = "it adds 4 bytes from receiver to sender to each request: both ends must have the same"},
+    {.name = G "UNIX_CLIENT_PREFIX",
+     .rule = NP_ENV_MANAGER,
+     .value = "rx_rule_manager",
+     .fallback = "/tmp",
+     .why = "the plugin has its flows steered by the receive datapath manager (RxDM), which binds its sockets in "
+            "/run/tcpx"},
+    {.name = G "SOCKET_IFNAME", .rule = NP_ENV_NICS, .why = "the data NICs, those beside the GPUs"},
+    {.name = G "CTRL_DEV", .rule = NP_ENV_NICS, .why = "the NIC of the control connections, no data NIC"},
+};
+
+static const struct np_quirk quirks[] = {
+    {
+        /*
+         * GPUDirect-TCPX. Its test() is the only thing that moves bytes, never writes *size, and gives 3 for a request
+         * that is not the oldest; it gives 3 as well where 16 requests are held, and receives are held until
+         * irecvConsumed(). Its handle has a pointer of the process behind the 80 bytes that the peer needs, which the
+         * peer would follow. Never call its iflush(): it reads through *request. accept() sleeps 5 s for its flow rules
+         * to take hold (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev.
+         */
+        .table = "GPUDirectTCPX",
+        .max_requests = 16,
+        .max_size = NET_UNPACK_MAX_SLICE_SIZE,
+        .max_fragments = NET_UNPACK_MAX_SLICE_PAGES,
+        .align = 4096,
+        .handle_bytes = 80,
+        .setup_stall_ms = 5000,
+        .env = tcpx_env,
+        .n_env = HW_ARRAY_LEN(tcpx_env),
+    },
+    {
+        /* google/nccl-fastsocket: its connect() and accept() each wait for the other side's. */
+        .table = "FastSocket",
+        .setup_threads = true,
+    },
+    {.table = ""},
+};
+
+const struct np_quirk *np_quirk_of(const char *table_name)
+{
+    const struct np_quirk *q = quirks;
+    while (strncmp(table_name, q->table, strlen(q->table)) != 0)
+        q++;
+    return q;
+}
+
+uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
+{
+    uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
+    if (!q->max_fragments)
+        return size;
+    /* A packet's payload is a fragment, less 52 bytes for IPv4 and TCP with timestamps, or two where a page ends in it;
+     * a power of two keeps the caller's chunks even. */
+    const uint64_t most = (uint64_t)(mtu > 576 ? mtu - 52 : 524) * (q->max_fragments / 2);
+    while (size > most)
+        size = size & (size - 1) ? 1u << (31 - __builtin_clz(size)) : size / 2;
+    return size;
+}
+
+/* ---- the environment ------------------------------------------------------------------------ */
+
+struct report {
+    np_report_fn fn;
+    void *arg;
+    int bad;
+};
+
+static void say(struct report *r, enum np_grade grade, const char *fmt, ...) HW_PRINTF(3, 4);
+static void say(struct report *r, enum np_grade grade, const char *fmt, ...)
+{
+    char line[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    if (grade == NP_BAD && r->bad++ == 0)
+        hw_fail(-EINVAL, "%s", line);
+    if (r->fn)
+        r->fn(r->arg, grade, line);
+}
+
+static const char *value_of(const char *const *env, const char *name)
+{
+    const size_t n = strlen(name);
+    for (; env && *env; env++)
+        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+            return *env + n + 1;
+    return NULL;
+}
+
+static void check_nics(struct report *r, const struct np_env *e, const char *v)
+{
+    struct stat st;
+    char path[64];
+    if (!v || !*v) {
+        say(r, NP_WARN, "%s is not set, the plugin chooses by itself: set it to %s", e->name, e->why);
+        return;
+    }
+    for (const char *p = v; *p;) {
+        const size_t n = strcspn(p, ",");
+        if (n > 0 && (n > 15 || memchr(p, '/', n) || /* IFNAMSIZ, with its NUL */
+                      snprintf(path, sizeof(path), "/sys/class/net/%.*s", (int)n, p) < 0 || stat(path, &st) < 0)) {
+            say(r, NP_BAD, "%s names '%.*s', and there is no such NIC; it is for %s", e->name, (int)HW_MIN(n, 40u), p,
+                e->why);
+            return;
+        }
+        p += n + (p[n] == ',');
+    }
+    say(r, NP_GOOD, "%s=%.100s", e->name, v);
+}
+
+static void check_one(struct report *r, const struct np_env *e, const char *v)
+{
+    struct stat st;
+    char path[256];
+    switch (e->rule) {
+    case NP_ENV_IS:
+        if (!v || !*v || strcmp(v, "0") == 0)
+            say(r, NP_BAD, "%s is %s: %s; export %s=%s", e->name, v && *v ? v : "not set", e->why, e->name, e->value);
+        else if (strcmp(v, e->value) != 0)
+            say(r, NP_WARN, "%s=%.40s: only %s is known to work; %s", e->name, v, e->value, e->why);
+        else
+            say(r, NP_GOOD, "%s=%s", e->name, v);
+        break;
+    case NP_ENV_UNSET:
+        if (v && strcmp(v, e->value) != 0)
+            say(r, NP_WARN, "%s=%.40s: %s; unset it", e->name, v, e->why);
+        else
+            say(r, NP_GOOD, "%s is %s", e->name, v ? v : "not set");
+        break;
+    case NP_ENV_NICS:
+        check_nics(r, e, v);
+        break;
+    case NP_ENV_MANAGER:
+        snprintf(path, sizeof(path), "%s/%s", v && *v ? v : e->fallback, e->value);
+        if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+            say(r, NP_GOOD, "%s: %s is there", e->name, path);
+        else
+            say(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name, v && *v ? v : "not set", path,
+                e->why);
+        break;
+    }
+}
+
+int np_check_env(const struct np_quirk *q, const char *const *env, np_report_fn fn, void *arg)
+{
+    struct report r = {.fn = fn, .arg = arg};
+    for (size_t i = 0; i < q->n_env; i++)
+        check_one(&r, &q->env[i], value_of(env, q->env[i].name));
+    return r.bad;
+}

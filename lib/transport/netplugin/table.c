@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/netplugin/table.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+
+/* NOLINTBEGIN(bugprone-macro-parentheses): a type's name */
+#define T(t, n) ((const ncclNet_v##n##_t *)(t)->t)
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+/* A function that lies at the same place, and has the same parameters, in all versions. */
+#define SAME(t, call) (T(t, 6)->call)
+
+#define SAME_PLACE(field)                                                                 \
+    _Static_assert(offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v7_t, field) &&      \
+                       offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v9_t, field) &&  \
+                       offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v10_t, field) && \
+                       offsetof(ncclNet_v6_t, field) == offsetof(ncclNet_v12_t, field),   \
+                   "the same place in all tables")
+SAME_PLACE(name);
+SAME_PLACE(devices);
+SAME_PLACE(deregMr);
+SAME_PLACE(test);
+SAME_PLACE(closeSend);
+SAME_PLACE(closeRecv);
+SAME_PLACE(closeListen);
+_Static_assert(offsetof(ncclNet_v7_t, irecvConsumed) == offsetof(ncclNet_v12_t, irecvConsumed), "likewise from v7");
+
+bool np_table_find(void *library, unsigned newest, struct np_table *out)
+{
+    for (unsigned v = newest; v >= NP_OLDEST; v--) {
+        char symbol[32];
+        snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%u", v);
+        const void *t = dlsym(library, symbol);
+        if (t) {
+            *out = (struct np_table){.version = v, .t = t};
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *np_table_name(const struct np_table *t)
+{
+    return SAME(t, name);
+}
+
+ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof)
+{
+    ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* none wished */
+    if (t->version >= 11)
+        return T(t, 11)->init(&t->ctx, 1, &config, log, prof);
+    return t->version == 10 ? T(t, 10)->init(log, prof) : T(t, 6)->init(log);
+}
+
+ncclResult_t np_table_devices(const struct np_table *t, int *n)
+{
+    return SAME(t, devices(n));
+}
+
+#define COPY_V6(from)                        \
+    do {                                     \
+        out->name = (from).name;             \
+        out->pciPath = (from).pciPath;       \
+        out->guid = (from).guid;             \
+        out->ptrSupport = (from).ptrSupport; \
+        out->speed = (from).speed;           \
+        out->port = (from).port;             \
+        out->latency = (from).latency;       \
+        out->maxComms = (from).maxComms;     \
+        out->maxRecvs = (from).maxRecvs;     \
+    } while (0)
+#define COPY_V7(from)                                    \
+    do {                                                 \
+        COPY_V6(from);                                   \
+        out->netDeviceType = (from).netDeviceType;       \
+        out->netDeviceVersion = (from).netDeviceVersion; \
+    } while (0)
+#define COPY_V9(from)                            \
+    do {                                         \
+        COPY_V7(from);                           \
+        out->regIsGlobal = (from).regIsGlobal;   \
+        out->forceFlush = (from).forceFlush;     \
+        out->maxP2pBytes = (from).maxP2pBytes;   \
+        out->maxCollBytes = (from).maxCollBytes; \
+    } while (0)
+
+ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out)
+{
+    /* Zeroed, which NCCL does not do for them: a field that a plugin forgets is not garbage here. */
+    union {
+        ncclNetProperties_v6_t v6;
+        ncclNetProperties_v7_t v7;
+        ncclNetProperties_v8_t v8;
+        ncclNetProperties_v9_t v9;
+        ncclNetProperties_v11_t v11;
+        ncclNetProperties_v12_t v12;
+        char room[1024]; /* for a plugin that was built for more */
+    } p = {.room = {0}};
+    ncclResult_t rc;
+
+    *out = (ncclNetProperties_v12_t){.maxP2pBytes = NCCL_MAX_NET_SIZE, .maxCollBytes = NCCL_MAX_NET_SIZE};
+    switch (t->version) {
+    case 6:
+        rc = T(t, 6)->getProperties(dev, &p.v6);
+        COPY_V6(p.v6);
+        break;
+    case 7:
+        rc = T(t, 7)->getProperties(dev, &p.v7);
+        COPY_V7(p.v7);
+        break;
+    case 8:
+        rc = T(t, 8)->getProperties(dev, &p.v8);
+        COPY_V7(p.v8);
+        out->regIsGlobal = p.v8.regIsGlobal;
+        break;
+    case 9:
+    case 10:
+        rc = T(t, 9)->getProperties(dev, &p.v9);
+        COPY_V9(p.v9);
+        break;
+    case 11:
+        rc = T(t, 11)->getProperties(dev, &p.v11);
+        COPY_V9(p.v11);
+        break;
+    default:
+        rc = T(t, 12)->getProperties(dev, &p.v12);
+        COPY_V9(p.v12);
+    }
+    return rc;
+}
+
+ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc)
+{
+    return t->version >= 11 ? T(t, 11)->listen(t->ctx, dev, handle, lc) : T(t, 6)->listen(dev, handle, lc);
+}
+
+ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
+{
+    ncclNetCommConfig_v10_t config = {.trafficClass = -1};
+    if (t->version >= 11)
+        return T(t, 11)->connect(t->ctx, dev, handle, sc, dh);
+    if (t->version == 10)
+        return T(t, 10)->connect(dev, &config, handle, sc, dh);
+    return t->version >= 7 ? T(t, 7)->connect(dev, handle, sc, dh) : T(t, 6)->connect(dev, handle, sc);
+}
+
+ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, ncclNetDeviceHandle_t **dh)
+{
+    return t->version >= 7 ? T(t, 7)->accept(lc, rc, dh) : T(t, 6)->accept(lc, rc);
+}
+
+ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, void **mh)
+{
+    return t->version >= 8 ? T(t, 8)->regMr(comm, data, size, NCCL_PTR_HOST, mh)
+                           : T(t, 6)->regMr(comm, data, (int)size, NCCL_PTR_HOST, mh);
+}
+
+ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh)
+{
+    return SAME(t, deregMr(comm, mh));
+}
+
+ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req)
+{
+    if (t->version >= 10)
+        return T(t, 10)->isend(sc, data, size, tag, mh, NULL, req);
+    return t->version == 9 ? T(t, 9)->isend(sc, data, size, tag, mh, req)
+                           : T(t, 6)->isend(sc, data, (int)size, tag, mh, req);
+}
+
+ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req)
+{
+    int small = (int)size;
+    void *phandle = NULL;
+    if (t->version >= 10)
+        return T(t, 10)->irecv(rc, 1, &data, &size, &tag, &mh, &phandle, req);
+    return t->version == 9 ? T(t, 9)->irecv(rc, 1, &data, &size, &tag, &mh, req)
+                           : T(t, 6)->irecv(rc, 1, &data, &small, &tag, &mh, req);
+}
+
+ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size)
+{
+    return SAME(t, test(req, done, size));
+}
+
+ncclResult_t np_table_close_send(const struct np_table *t, void *sc)
+{
+    return SAME(t, closeSend(sc));
+}
+
+ncclResult_t np_table_close_recv(const struct np_table *t, void *rc)
+{
+    return SAME(t, closeRecv(rc));
+}
+
+ncclResult_t np_table_close_listen(const struct np_table *t, void *lc)
+{
+    return SAME(t, closeListen(lc));
+}
+
+bool np_table_has_consumed(const struct np_table *t)
+{
+    return t->version >= 7 && T(t, 7)->irecvConsumed;
+}
+
+ncclResult_t np_table_consumed(const struct np_table *t, void *rc, void *req)
+{
+    return T(t, 7)->irecvConsumed(rc, 1, req);
+}
+
+ncclResult_t np_table_finalize(const struct np_table *t)
+{
+    return t->version >= 11 ? T(t, 11)->finalize(t->ctx) : ncclSuccess;
+}
+
+size_t np_table_reg_max(unsigned version)
+{
+    return version >= 8 ? SIZE_MAX / 2 : (size_t)INT_MAX;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plugin's table of any version, called as if there were one. Nothing here is called in the parent. */
+#ifndef HW_NETPLUGIN_TABLE_H
+#define HW_NETPLUGIN_TABLE_H
+
+#include "transport/netplugin/abi.h"
+
+#include <stdbool.h>
+
+enum { NP_OLDEST = 6, NP_NEWEST = 12 };
+
+struct np_table {
+    unsigned version; /* NP_OLDEST .. NP_NEWEST */
+    const void *t;
+    void *ctx; /* what init made, from v11 */
+};
+
+/* The newest table, at most this one, of a library opened by dlopen(). False: it has none. */
+bool np_table_find(void *library, unsigned newest, struct np_table *out);
+const char *np_table_name(const struct np_table *t);
+
+ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof);
+ncclResult_t np_table_devices(const struct np_table *t, int *n);
+/* What a version lacks is as its NCCL takes it to be. */
+ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out);
+ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc);
+ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh);
+ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, ncclNetDeviceHandle_t **dh);
+ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, void **mh);
+ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh);
+ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req);
+ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req);
+ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size);
+ncclResult_t np_table_close_send(const struct np_table *t, void *sc);
+ncclResult_t np_table_close_recv(const struct np_table *t, void *rc);
+ncclResult_t np_table_close_listen(const struct np_table *t, void *lc);
+bool np_table_has_consumed(const struct np_table *t);
+ncclResult_t np_table_consumed(const struct np_table *t, void *rc, void *req);
+ncclResult_t np_table_finalize(const struct np_table *t);
+
+/* The most that one regMr may have: an int up to v7. Requests: NCCL_MAX_NET_SIZE, since test() gives an int's size. */
+size_t np_table_reg_max(unsigned version);
+
+#endif
