@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The driver itself (TAP): each fault of the faulty plugin is noticed by the step that is there for it; every version
+of the table is driven; a bad command line is refused.
+Usage: driver_test.py DRIVER PLAIN.SO FAULTY.SO SANITIZERS"""
+import json
+import os
+import subprocess
+import sys
+
+driver, plain, faulty, sanitizers = sys.argv[1:]
+n = failed = 0
+
+# FAULTY, the step that notices, what it says.
+FAULTS = [
+    ("init", "load", "init returned ncclInternalError"),
+    ("table", "devices", "NULL in the table: deregMr"),
+    ("names", "properties", "are both named plain0"),
+    ("speed", "properties", "speed of plain0 is 0"),
+    ("ndevs", "properties", "vProps.ndevs of plain0 is"),
+    ("handle", "connect", "wrote beyond the 128 bytes"),
+    ("connect", "connect_first", "connect blocks"),
+    ("accept", "accept_first", "accept blocks"),
+    ("corrupt", "sizes", "1 of them are wrong"),
+    ("lost", "sizes", "test says 0 bytes, 8 were sent"),
+    ("size", "sizes", "test says 1 bytes, 0 were sent"),
+    ("beyond", "sizes", "bytes outside the receive"),
+    ("before", "sizes", "bytes outside the receive"),
+    ("stale", "sizes", "irecv left *request as it was"),
+    ("done", "receive_first", "did not write done"),
+    ("hang", "connect", "hangs (in the plugin's irecv)"),
+    ("exit", "connect", "ended with exit(1) (in the plugin's isend)"),
+    ("stray", "stray", "accept returned ncclInternalError"),
+    ("reset", "close_late", "returned ncclRemoteError"),
+    ("leak", "churn", "descriptors after 20 connections"),
+    ("close", "connect", "close"),
+    ("silent", "dead_sender", "within 2 s"),
+    ("silent", "abort_receiver", "within 2 s"),
+    ("thread", "reload", "threads and"),
+]
+# The sanitizers report these in their own way, or their exit handlers do not stand them.
+PLAIN_BUILD_ONLY = [
+    ("crash", "connect", "was killed by Segmentation fault (in the plugin's isend)"),
+    ("fork", "fork", "a child that calls exit() does not end"),
+]
+
+
+def ok(good, what, *notes):
+    global n, failed
+    n += 1
+    failed += not good
+    print(f"{'' if good else 'not '}ok {n} - {what}")
+    if not good:
+        for note in notes:
+            print("\n".join("# " + line for line in str(note).splitlines()))
+    sys.stdout.flush()
+
+
+def run(*args, **env):
+    return subprocess.run([driver, *args], capture_output=True, text=True, env={**os.environ, **env}, timeout=100)
+
+
+innocent = set()
+for fault, step, words in FAULTS + PLAIN_BUILD_ONLY:
+    if sanitizers != "none" and (fault, step, words) in PLAIN_BUILD_ONLY:
+        n += 1
+        print(f"ok {n} - {fault} # SKIP built with {sanitizers}")
+        continue
+    args = ["all", faulty, "--modes", "processes", "--deadline", "2", "--churn", "60", "--only", step]
+    if step not in innocent:
+        innocent.add(step)
+        good = run(*args)
+        ok(good.returncode == 0, f"{step}: nothing to say of a plugin without a fault", good.stdout, good.stderr)
+    bad = run(*args, FAULTY=fault)
+    lines = bad.stdout.splitlines()
+    ok(bad.returncode == 1 and any(x.startswith("not ok") and x.endswith(": " + step) for x in lines) and
+       any(x.startswith("# rank") and words in x for x in lines), f"{step}: {fault} is noticed, and said",
+       bad.returncode, bad.stdout, bad.stderr)
+
+for version in range(6, 13):
+    r = run("all", plain, "--version", str(version), "--only", "[dfmpsz]*", "--comms-max", "4", "--slow", "100ms")
+    ok(r.returncode == 0 and r.stdout.count("\nok ") > 20, f"v{version} of the table", r.stdout, r.stderr)
+
+for args in ([], ["--latency"], ["--bidir", "--comms", "2", "--threads", "2", "--size", "5000"]):
+    r = run("bench", plain, "--seconds", "0.3", "--json", "-", *args)
+    figures = json.loads(r.stdout) if r.returncode == 0 else {}
+    ok(figures.get("gigabytes_per_second", 0) > 0 or figures.get("p99_us", 0) >= figures.get("p50_us", 0) > 0,
+       f"bench {' '.join(args)}", r.stdout, r.stderr)
+
+for args, words in [
+    ([], "see --help"),
+    (["all"], "see --help"),
+    (["some", plain], "'some' is neither all nor bench"),
+    (["all", plain, "--version", "13"], "--version"),
+    (["all", plain, "--modes", "both"], "processes or threads"),
+    (["bench", plain, "--size", "0"], "--size"),
+    (["bench", plain, "--seconds", "x"], "--seconds"),
+]:
+    r = run(*args)
+    ok(r.returncode == 2 and words in r.stderr, f"refused: {' '.join(args[:1] + args[2:])}", r.stdout, r.stderr)
+r = run("bench", "libc.so.6")
+ok(r.returncode == 1 and "is it a net plugin?" in r.stderr, "libc is no plugin", r.stdout, r.stderr)
+r = run("bench", faulty, "--version", "9")
+ok(r.returncode == 1 and "has no ncclNetPlugin_v9" in r.stderr, "a version that is not there", r.stdout, r.stderr)
+r = run("bench", faulty, FAULTY="exit")
+ok(r.returncode == 1 and "exit(1)" in r.stderr, "bench over a plugin that leaves", r.stdout, r.stderr)
+r = run("all", plain, "--only", "nothing")
+ok(r.returncode == 1, "no step of that name", r.stdout)
+print(f"1..{n}")
+sys.exit(1 if failed else 0)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plain plugin with one fault, which FAULTY names: proof that the driver notices. v11 alone.
+ */
+#include "plain.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static pid_t owner;
+
+static bool fault(const char *name)
+{
+    const char *f = getenv("FAULTY");
+    return f && strcmp(f, name) == 0;
+}
+
+static void nap(unsigned ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+/* Both of plain.c's comms begin with their socket. */
+static int socket_of(const void *comm)
+{
+    int fd;
+    memcpy(&fd, comm, sizeof(fd));
+    return fd;
+}
+
+/* What an irecv was, so that its test can spoil it. */
+static struct posted {
+    void *req;
+    uint8_t *data;
+    size_t room;
+} posted[4096];
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember(void *req, void *data, size_t room)
+{
+    pthread_mutex_lock(&mu);
+    for (size_t i = 0; i < sizeof(posted) / sizeof(posted[0]); i++)
+        if (!posted[i].req || posted[i].req == req) {
+            posted[i] = (struct posted){req, data, room};
+            break;
+        }
+    pthread_mutex_unlock(&mu);
+}
+
+static struct posted recall(void *req)
+{
+    struct posted found = {0};
+    pthread_mutex_lock(&mu);
+    for (size_t i = 0; i < sizeof(posted) / sizeof(posted[0]) && !found.req; i++)
+        if (posted[i].req == req) {
+            found = posted[i];
+            posted[i].req = NULL;
+        }
+    pthread_mutex_unlock(&mu);
+    return found;
+}
+
+/* Runs when the library goes or the process ends. */
+__attribute__((destructor)) static void gone(void)
+{
+    if (fault("fork") && owner && owner != getpid())
+        (void)pause(); /* as if for a thread that fork did not copy */
+}
+
+static void *sleeper(void *arg)
+{
+    nap(60000);
+    return arg;
+}
+
+static ncclResult_t f_init(void **ctx, uint64_t id, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logger,
+                           ncclProfilerCallback_t profiler)
+{
+    pthread_t t;
+    (void)id;
+    (void)config;
+    (void)profiler;
+    owner = getpid();
+    *ctx = &owner;
+    if (fault("thread") && pthread_create(&t, NULL, sleeper, NULL) == 0)
+        pthread_detach(t);
+    return fault("init") ? ncclInternalError : plain_init(logger);
+}
+
+static ncclResult_t f_properties(int dev, ncclNetProperties_v11_t *p)
+{
+    static char name[PLAIN_DEVICES][8] = {"plain0", "plain1"};
+    int garbage = p->vProps.ndevs;
+
+    if (dev < 0 || dev >= PLAIN_DEVICES)
+        return ncclInvalidArgument;
+    *p = (ncclNetProperties_v11_t){.name = name[fault("names") ? 0 : dev],
+                                   .guid = (uint64_t)dev + 1,
+                                   .ptrSupport = NCCL_PTR_HOST,
+                                   .speed = fault("speed") ? 0 : 10000,
+                                   .maxComms = 1024,
+                                   .maxRecvs = 1,
+                                   .vProps = {.ndevs = 1, .devs = {dev}},
+                                   .maxP2pBytes = 1 << 30,
+                                   .maxCollBytes = 1 << 30};
+    if (fault("ndevs"))
+        p->vProps.ndevs = garbage;
+    return ncclSuccess;
+}
+
+static ncclResult_t f_listen(void *ctx, int dev, void *handle, void **lc)
+{
+    (void)ctx;
+    if (fault("handle"))
+        memset(handle, 1, NCCL_NET_HANDLE_MAXSIZE + 2);
+    return plain_listen(dev, handle, lc);
+}
+
+static ncclResult_t f_connect(void *ctx, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
+{
+    (void)ctx;
+    *dh = NULL;
+    if (fault("connect"))
+        nap(600);
+    return plain_connect(dev, handle, sc);
+}
+
+/* "stray": whoever comes first is taken for the peer, and if he is not, nobody else gets in. */
+static ncclResult_t f_accept(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
+{
+    char said[4];
+    int fd;
+
+    *dh = NULL;
+    if (fault("accept"))
+        nap(600);
+    if (!fault("stray"))
+        return plain_accept(lc, rc);
+    *rc = NULL;
+    fd = accept4(socket_of(lc), NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return ncclSuccess;
+    ssize_t n = recv(fd, said, sizeof(said), MSG_WAITALL);
+    close(fd);
+    return n == sizeof(said) && memcmp(said, "GET ", 4) == 0 ? ncclInternalError : ncclSystemError;
+}
+
+static ncclResult_t f_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
+{
+    (void)phandle;
+    if (fault("crash"))
+        (void)raise(SIGSEGV);
+    if (fault("exit"))
+        exit(1);
+    if (fault("lost") && size == 8)
+        size = 0;
+    ncclResult_t rc = plain_isend(sc, data, size, tag, mh, req);
+    return fault("silent") ? ncclSuccess : rc;
+}
+
+static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *tags, void **mhs, void **phandles,
+                            void **req)
+{
+    static atomic_uint calls;
+    ncclResult_t ret;
+
+    (void)phandles;
+    if (fault("hang"))
+        nap(1000000);
+    if (fault("stale") && atomic_fetch_add(&calls, 1) % 5 == 4)
+        return ncclSuccess; /* "later", but *req is not written */
+    ret = plain_irecv(rc, n, data, sizes, tags, mhs, req);
+    if (*req)
+        remember(*req, data[0], sizes[0]);
+    return fault("silent") ? ncclSuccess : ret;
+}
+
+static ncclResult_t f_test(void *req, int *done, int *sizes)
+{
+    int before = *done;
+    ncclResult_t rc = plain_test(req, done, sizes);
+
+    if (fault("silent") && rc != ncclSuccess) {
+        *done = 0;
+        return ncclSuccess;
+    }
+    if (fault("done") && !*done)
+        *done = before;
+    if (!*done)
+        return rc;
+    struct posted p = recall(req);
+    if (!p.req)
+        return rc;
+    if (fault("corrupt") && *sizes > 1000)
+        p.data[*sizes / 2] ^= 1;
+    if (fault("beyond"))
+        p.data[p.room] = 1;
+    if (fault("before"))
+        p.data[-1] = 1;
+    if (fault("size"))
+        ++*sizes;
+    return rc;
+}
+
+static ncclResult_t f_close(void *comm)
+{
+    static const struct linger reset = {.l_onoff = 1};
+    if (fault("leak"))
+        (void)dup(socket_of(comm));
+    if (fault("reset"))
+        (void)setsockopt(socket_of(comm), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    return fault("close") ? ncclSystemError : plain_close(comm);
+}
+
+static ncclResult_t f_finalize(void *ctx)
+{
+    return ctx == &owner ? ncclSuccess : ncclInvalidArgument;
+}
+
+__attribute__((visibility("default"))) extern ncclNet_v11_t ncclNetPlugin_v11;
+ncclNet_v11_t ncclNetPlugin_v11 = {
+    .name = "Faulty",
+    .init = f_init,
+    .devices = plain_devices,
+    .getProperties = f_properties,
+    .listen = f_listen,
+    .connect = f_connect,
+    .accept = f_accept,
+    .regMr = plain_reg,
+    .deregMr = plain_dereg,
+    .isend = f_isend,
+    .irecv = f_irecv,
+    .iflush = plain_iflush,
+    .test = f_test,
+    .closeSend = f_close,
+    .closeRecv = f_close,
+    .closeListen = plain_close_listen,
+    .finalize = f_finalize,
+};
+
+__attribute__((constructor)) static void incomplete(void)
+{
+    if (fault("table"))
+        ncclNetPlugin_v11.deregMr = NULL;
+}
