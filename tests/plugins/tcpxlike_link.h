@@ -76,6 +76,7 @@ static inline void leave(struct link *l)
     CHECK(net->closeSend(l->sc) == ncclSuccess);
     CHECK(net->closeRecv(l->rc) == ncclSuccess);
     CHECK(net->closeListen(l->lc) == ncclSuccess);
+    closed = true;
 }
 
 /* Memory of both sides, registered there. */
