@@ -140,8 +140,8 @@ struct comm {
     struct comm *next;
     uint64_t id; /* the same on both ranks */
     bool sends;
-    bool fresh; /* connect has not been called */
-    uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16];
+    bool fresh;                                                 /* connect has not been called */
+    _Alignas(16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* the handle; plugins lay structs over it */
     void *lc, *c;
     ncclNetDeviceHandle_t dev_space, *dh;
     uint64_t received; /* irecvs so far */
