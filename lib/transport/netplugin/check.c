@@ -26,6 +26,29 @@ const char *const np_call_names[NP_CALLS] = {
 
 #define END(text) ((text)[sizeof(text) - 1] = 0)
 
+static void printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+/* Numbers that cannot be are as if the plugin had not said them. */
+static void check_device(struct np_device *d)
+{
+    END(d->name);
+    END(d->pci);
+    printable(d->name);
+    printable(d->pci);
+    d->speed = HW_MAX(d->speed, 0);
+    d->port = HW_MAX(d->port, 0);
+    d->max_comms = HW_MAX(d->max_comms, 0);
+    if (!(d->latency >= 0 && d->latency < 1e9f)) /* NaN too */
+        d->latency = 0;
+    if (d->max_bytes > NCCL_MAX_NET_SIZE_BYTES)
+        d->max_bytes = 0;
+}
+
 int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, struct np_reply *out)
 {
     if (n != sizeof(*out))
@@ -44,10 +67,8 @@ int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, str
         return hw_fail(-EPROTO, "a table of version %u", out->u.hello.version);
     if (op == NP_OP_INIT && (out->u.hello.devices == 0 || out->u.hello.devices > NP_DEVICES))
         return hw_fail(-EPROTO, "%u devices", out->u.hello.devices);
-    if (op == NP_OP_PROPERTIES) {
-        END(out->u.device.name);
-        END(out->u.device.pci);
-    }
+    if (op == NP_OP_PROPERTIES)
+        check_device(&out->u.device);
     return 0;
 }
 

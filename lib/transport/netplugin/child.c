@@ -97,9 +97,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
 void kid_ring(struct kid_comm *c)
 {
     const uint64_t one = 1;
-    /* The parent arms the bell, then looks at the counters once more: one of the two sees the other. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&c->ring->armed, memory_order_relaxed) && atomic_exchange(&c->ring->armed, 0))
+    /* The parent arms the bell by an exchange, then looks at the counters once more: one of the two sees the other. */
+    if (atomic_exchange(&c->ring->armed, 0))
         (void)!write(c->bell, &one, sizeof(one));
 }
 
@@ -130,9 +129,9 @@ static int load(struct kid *k, struct np_hello *out)
     if (!np_table_find(k->library, k->c->newest, &k->t))
         return hw_fail(-ENOEXEC, "it exports no ncclNetPlugin_v%d to v%u: no net plugin of NCCL 2.19 or later",
                        NP_OLDEST, k->c->newest);
-    const char *table = np_table_name(&k->t);
-    if (!table)
-        return hw_fail(-ENOEXEC, "its table v%u has no name", k->t.version);
+    const char *lacks = np_table_lacks(&k->t), *table = np_table_name(&k->t);
+    if (lacks)
+        return hw_fail(-ENOEXEC, "its table v%u has no %s", k->t.version, lacks);
     k->q = np_quirk_of(table);
     out->version = k->t.version;
     snprintf(out->table, sizeof(out->table), "%s", table);
@@ -170,6 +169,8 @@ static int properties(struct kid *k, int dev, struct np_device *out)
         snprintf(out->pci, sizeof(out->pci), "%s", p.pciPath ? p.pciPath : "");
     }
     kid_leave(k);
+    if (rc == ncclSuccess && !p.name)
+        return hw_fail(-EIO, "getProperties: device %d has no name", dev);
     out->guid = p.guid;
     out->max_bytes = p.maxP2pBytes;
     out->latency = p.latency;
@@ -290,8 +291,7 @@ static unsigned look_round(struct kid *k)
 static unsigned nap(struct kid *k, uint64_t us)
 {
     const uint32_t bell = atomic_load(&k->s->bell);
-    atomic_store(&k->s->asleep, 1);
-    atomic_thread_fence(memory_order_seq_cst);
+    (void)atomic_exchange(&k->s->asleep, 1);
     unsigned found = look_round(k); /* what came before the parent could see us asleep */
     if (!(found & KID_MOVED)) {
         struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};

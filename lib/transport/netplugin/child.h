@@ -36,7 +36,9 @@ struct kid_comm {
     unsigned window;
     uint64_t started, done, given; /* given: to irecvConsumed */
     void *req[NP_RING];
+    bool unpacks; /* its receives are held until irecvConsumed */
     /* A receiving one whose data come scattered in host memory. */
+    bool scatters; /* one did */
     const struct netUnpackMeta *meta;
     const uint8_t *bounce;
     struct np_frag_area *frags; /* they are shown to the parent, who says when they are consumed */

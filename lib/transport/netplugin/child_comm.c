@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define GUARD ((size_t)64 << 10)
+
 static unsigned window_of(const struct kid *k)
 {
     unsigned most = k->t.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
@@ -40,17 +42,22 @@ static struct kid_comm *comm_at(const struct kid *k, uint32_t slot)
 
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE])
 {
+    static uint8_t room[1024];
     struct kid_comm *c;
     int rc = new_comm(k, m->slot, KID_LISTENER, &c);
     if (rc < 0)
         return rc;
-    memset(handle, 0, NCCL_NET_HANDLE_MAXSIZE);
+    memset(room, 0, sizeof(room));
     kid_enter(k, NP_LISTEN);
-    ncclResult_t result = np_table_listen(&k->t, (int)m->number, handle, &c->comm);
+    ncclResult_t result = np_table_listen(&k->t, (int)m->number, room, &c->comm);
     kid_leave(k);
     rc = kid_result(NP_LISTEN, result);
     if (rc == 0 && !c->comm)
         rc = hw_fail(-EIO, "listen: success, but no listener");
+    for (size_t i = NCCL_NET_HANDLE_MAXSIZE; rc == 0 && i < sizeof(room); i++)
+        if (room[i])
+            rc = hw_fail(-EIO, "listen: it wrote beyond the %d bytes of a handle", NCCL_NET_HANDLE_MAXSIZE);
+    memcpy(handle, room, NCCL_NET_HANDLE_MAXSIZE);
     if (rc < 0) {
         k->comm[m->slot] = NULL;
         free(c);
@@ -169,7 +176,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
         kid_fail(c, rc);
         return KID_MOVED;
     }
-    if (!c->meta && c->frags) { /* nothing will come scattered */
+    if (!c->meta && c->frags) { /* nothing will come scattered here */
         munmap(c->frags, sizeof(*c->frags));
         c->frags = NULL;
     }
@@ -274,10 +281,12 @@ int kid_map(struct kid *k, const struct np_message *m, int fd)
 {
     if (m->number >= NP_MEMS || k->mem[m->number].at || fd < 0)
         return hw_fail(-EINVAL, "memory %u is not free", m->number);
-    void *p = mmap(NULL, m->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)m->offset);
-    if (p == MAP_FAILED)
+    /* With nothing on both sides of it, so that a plugin that goes too far stops there. */
+    uint8_t *room = mmap(NULL, m->len + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED ||
+        mmap(room + GUARD, m->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m->offset) == MAP_FAILED)
         return hw_fail(-errno, "mapping %llu bytes of shared memory: %s", (unsigned long long)m->len, strerror(errno));
-    k->mem[m->number].at = p;
+    k->mem[m->number].at = room + GUARD;
     k->mem[m->number].len = m->len;
     return 0;
 }
@@ -286,7 +295,7 @@ int kid_unmap(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MEMS || !k->mem[m->number].at)
         return hw_fail(-EINVAL, "there is no memory %u", m->number);
-    munmap(k->mem[m->number].at, k->mem[m->number].len);
+    munmap(k->mem[m->number].at - GUARD, k->mem[m->number].len + 2 * GUARD);
     k->mem[m->number].at = NULL;
     return 0;
 }

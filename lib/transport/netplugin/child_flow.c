@@ -3,8 +3,11 @@
 #include "transport/netplugin/child.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
+
+#define UNSAID INT_MIN
 
 static int start(struct kid *k, struct kid_comm *c, struct np_entry *e, void **req)
 {
@@ -41,12 +44,14 @@ static bool readable(const void *p, size_t len)
 int kid_unpack_open(struct kid *k, struct kid_comm *c)
 {
     const ncclNetDeviceHandle_t *dh = c->dh;
-    (void)k;
     if (c->kind != KID_RECV || !dh || dh->netDeviceType != NCCL_NET_DEVICE_UNPACK)
         return 0;
     if (dh->netDeviceVersion != NCCL_NET_DEVICE_UNPACK_VERSION)
         return hw_fail(-EPROTO, "the connection unpacks by version %d, and version %d alone is known",
                        dh->netDeviceVersion, NCCL_NET_DEVICE_UNPACK_VERSION);
+    if (!np_table_has_consumed(&k->t))
+        return hw_fail(-EPROTO, "the connection unpacks, but the table has no irecvConsumed");
+    c->unpacks = true;
     /* With a bounce buffer on a GPU, only receives into that GPU's memory come scattered: none of ours. */
     if (!dh->handle || !readable(dh->handle, sizeof(struct unpackNetDeviceHandle)))
         return 0;
@@ -73,6 +78,10 @@ static int unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
         return rc;
+    /* A plugin may put what goes to host memory in its place itself. */
+    c->scatters |= n > 0;
+    if (!c->scatters)
+        return 0;
     e->frags = (uint32_t)n;
     e->known = true;
     if (c->frags) {
@@ -89,8 +98,6 @@ static int unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
 static int consumed(struct kid *k, struct kid_comm *c)
 {
     void *req = c->req[c->given++ % NP_RING];
-    if (!np_table_has_consumed(&k->t))
-        return hw_fail(-EPROTO, "the connection unpacks, but the table has no irecvConsumed");
     kid_enter(k, NP_CONSUMED);
     ncclResult_t rc = np_table_consumed(&k->t, c->comm, req);
     kid_leave(k);
@@ -101,22 +108,20 @@ static int consumed(struct kid *k, struct kid_comm *c)
 
 static int finish(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
 {
+    int rc = 0;
     e->frags = 0;
-    e->known = size >= 0;
+    e->known = c->kind == KID_RECV && size != UNSAID;
     e->size = e->known ? (uint64_t)size : 0;
-    if (c->kind == KID_SEND)
-        return 0;
-    if (e->known && e->size > e->len)
+    if (e->known && (size < 0 || e->size > e->len))
         return hw_fail(-EMSGSIZE, "test: %d bytes came for a receive of %llu", size, (unsigned long long)e->len);
-    if (!c->meta)
-        return 0;
-    int rc = unpack(k, c, e);
-    return rc == 0 && !c->frags ? consumed(k, c) : rc;
+    if (c->meta)
+        rc = unpack(k, c, e);
+    return rc == 0 && c->unpacks && !c->frags ? consumed(k, c) : rc;
 }
 
 static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bool *over)
 {
-    int done = 0, size = -1; /* some never write it */
+    int done = 0, size = UNSAID; /* some never write it */
     kid_enter(k, NP_TEST);
     ncclResult_t result = np_table_test(&k->t, c->req[c->done % NP_RING], &done, &size);
     kid_leave(k);
@@ -130,7 +135,7 @@ unsigned kid_progress(struct kid *k, struct kid_comm *c)
     struct np_ring *r = c->ring;
     const uint64_t posted = atomic_load_explicit(&r->posted, memory_order_acquire);
     /* A receive that unpacks is held until it is consumed; all others until they are done. */
-    const uint64_t *free_at = c->meta ? &c->given : &c->done;
+    const uint64_t *free_at = c->unpacks ? &c->given : &c->done;
     unsigned found = 0;
     int rc = 0;
 

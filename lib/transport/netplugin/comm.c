@@ -289,8 +289,7 @@ int np_event(const struct np_comm *c)
 int np_arm(struct np_comm *c)
 {
     struct np_ring *r = c->ring;
-    atomic_store_explicit(&r->armed, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* see kid_ring() in child.c */
+    (void)atomic_exchange(&r->armed, 1); /* see kid_ring() in child.c */
     const uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
     if (state == NP_FAILED || (!c->open && state == NP_OPEN) ||
         (c->open && atomic_load_explicit(&r->done, memory_order_acquire) != c->tested))

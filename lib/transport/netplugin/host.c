@@ -25,6 +25,7 @@ enum {
     CLOSE_MS = 2000,
     SPIN_US = 2000,
     LOOK_MS = 10, /* between two looks at the child's health */
+    SLICE_MS = 100,
 };
 
 static void unmap_page(const uint32_t *page)
@@ -101,14 +102,21 @@ static bool ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
     pid_t got;
-    if (h->pid <= 0) {
+    if (h->pid <= 0) { /* kill(-0) would be everybody */
         snprintf(how, cap, "is gone");
         return true;
     }
-    while ((got = waitpid(h->pid, &status, wait ? 0 : WNOHANG)) < 0 && errno == EINTR)
+    siginfo_t info = {.si_pid = 0};
+    int rc;
+    while ((rc = waitid(P_PID, (id_t)h->pid, &info, WEXITED | WNOWAIT | (wait ? 0 : WNOHANG))) < 0 && errno == EINTR)
         ;
-    if (got == 0)
+    if (rc == 0 && info.si_pid == 0)
         return false;
+    /* What the plugin may have left behind is in the group of that number, which stays ours until it is waited for. */
+    if (rc == 0)
+        (void)kill(-h->pid, SIGKILL);
+    while ((got = waitpid(h->pid, &status, WNOHANG)) < 0 && errno == EINTR)
+        ;
     h->pid = 0;
     if (got < 0)
         snprintf(how, cap, "ended, and another wait() of this process took how");
@@ -204,8 +212,9 @@ int np_health(struct np_host *h)
 
 void np_wake(struct np_host *h)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* see nap() in child.c */
-    if (!atomic_load_explicit(&h->s->asleep, memory_order_relaxed))
+    /* Either this finds the child asleep, or the child's own exchange comes after this one, and it sees in the round
+     * that it makes before it sleeps all that was written here before. */
+    if (!atomic_fetch_or(&h->s->asleep, 0))
         return;
     atomic_fetch_add(&h->s->bell, 1);
     (void)syscall(SYS_futex, &h->s->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -240,7 +249,7 @@ static ssize_t await(struct np_host *h, const struct np_message *m, struct np_re
         struct pollfd p = {.fd = h->socket, .events = POLLIN};
         const uint64_t now = hw_now();
         char how[96];
-        int n = poll(&p, 1, now < deadline ? (int)HW_MIN((deadline - now) / HW_MS + 1, 1000ull) : 0);
+        int n = poll(&p, 1, now < deadline ? (int)HW_MIN((deadline - now) / HW_MS + 1, (uint64_t)SLICE_MS) : 0);
         if (n > 0) {
             ssize_t got = recv(h->socket, r, sizeof(*r), MSG_DONTWAIT);
             if (got > 0)
@@ -255,6 +264,10 @@ static ssize_t await(struct np_host *h, const struct np_message *m, struct np_re
                     end_it(h, -EIO, "closed its socket and was ended,");
                 return 0;
             }
+        }
+        if (n <= 0 && ended(h, false, how, sizeof(how))) { /* its socket may be another process's still */
+            bury(h, -EIO, how);
+            return 0;
         }
         if (hw_now() >= deadline) {
             snprintf(how, sizeof(how), "hung for %d ms and was ended,", ms);

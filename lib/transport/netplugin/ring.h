@@ -72,7 +72,7 @@ struct np_ring {
     /* The parent's. */
     _Alignas(64) _Atomic uint64_t posted;
     _Atomic uint64_t consumed;
-    _Atomic uint32_t armed; /* the parent sleeps: the eventfd is to be rung */
+    _Alignas(64) _Atomic uint32_t armed; /* by the parent: the eventfd is to be rung. Only exchanged, by both */
     /* The child's. */
     _Alignas(64) _Atomic uint64_t started;
     _Atomic uint64_t done;
@@ -87,9 +87,9 @@ struct np_shared {
     _Alignas(64) _Atomic uint32_t bell; /* futex: the child sleeps on it */
     _Atomic uint32_t messages;          /* on the socket, sent so far */
     /* The child's. */
-    _Alignas(64) _Atomic uint32_t asleep;
-    _Atomic uint64_t beat;  /* rises with each round of its loop */
-    _Atomic uint32_t doing; /* enum np_call */
+    _Alignas(64) _Atomic uint32_t asleep; /* only read by operations that write, too: see np_wake() */
+    _Alignas(64) _Atomic uint64_t beat;   /* rises with each round of its loop */
+    _Atomic uint32_t doing;               /* enum np_call */
     struct np_ring ring[NP_COMMS];
 };
 

@@ -46,6 +46,19 @@ const char *np_table_name(const struct np_table *t)
     return SAME(t, name);
 }
 
+const char *np_table_lacks(const struct np_table *t)
+{
+    /* All are pointers, in this order (v10 and v11 only change parameters). */
+    static const char *const names[] = {"name",   "init",  "devices",   "getProperties", "listen",     "connect",
+                                        "accept", "regMr", NULL,        "deregMr",       "isend",      "irecv",
+                                        NULL,     "test",  "closeSend", "closeRecv",     "closeListen"};
+    const void *const *entry = t->t;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i] && !entry[i])
+            return names[i];
+    return t->version >= 11 && !T(t, 11)->finalize ? "finalize" : NULL;
+}
+
 ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
     ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* none wished */

@@ -18,6 +18,8 @@ struct np_table {
 /* The newest table, at most this one, of a library opened by dlopen(). False: it has none. */
 bool np_table_find(void *library, unsigned newest, struct np_table *out);
 const char *np_table_name(const struct np_table *t);
+/* An entry that must be there and is NULL: its name; NULL: all are there. */
+const char *np_table_lacks(const struct np_table *t);
 
 ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t np_table_devices(const struct np_table *t, int *n);
