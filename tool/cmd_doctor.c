@@ -3,6 +3,7 @@
 #include "base/size.h"
 #include "node/sysfs.h"
 #include "tool/doctor_pair.h"
+#include "tool/nccl_look.h"
 #include "tool/opts.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@ enum { O_ONLY = 300, O_LIST, O_WHY, O_REVERSE };
 
 static const struct opt options[] = {
     {"only", O_ONLY, "GROUP[,..]",
-     "only these: kernel, nic, gpu, limits, tcpx, rdma, pair (default: pair with HOST, else the rest)"},
+     "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl (default: pair with HOST, else all but pair and "
+     "nccl)"},
     {"json", 'j', NULL, "one JSON object instead of lines"},
     {"why", O_WHY, NULL, "say why of every check, not only of what is wrong"},
     {"list", O_LIST, NULL, "list the checks, and do nothing"},
@@ -31,6 +33,7 @@ struct doctor {
     bool json, why, list;
     struct dr_machine m;
     struct dr_pair pair;
+    struct nccl_look nccl;
 };
 
 /* "nic,gpu": bits. */
@@ -43,7 +46,8 @@ static int parse_groups(const char *text, unsigned *groups)
         while (g < DR_GROUPS && (strlen(dr_group_name(g)) != n || strncmp(dr_group_name(g), p, n) != 0))
             g++;
         if (g == DR_GROUPS)
-            return hw_fail(-EINVAL, "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair",
+            return hw_fail(-EINVAL,
+                           "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl",
                            (int)HW_MIN(n, (size_t)40), p);
         *groups |= 1u << g;
         p += n + (p[n] == ',');
@@ -87,8 +91,11 @@ static int examine(struct doctor *d)
     bool pair = d->host[0] && d->groups & 1u << DR_PAIR;
     int root = hw_root_open("/");
     int rc = root;
+    if (rc >= 0 && d->groups & 1u << DR_NCCL)
+        rc = nccl_look(&d->nccl, NULL); /* first: its children must not have CUDA from us */
     if (rc >= 0) {
         dr_probe(&d->m, root, d->groups & 1u << DR_GPU);
+        d->m.nccl = d->groups & 1u << DR_NCCL ? &d->nccl : NULL;
         rc = pair ? ask_peer(d, root) : 0;
     }
     if (rc >= 0)
@@ -101,6 +108,7 @@ static int examine(struct doctor *d)
                : dr_count(&report, DR_FAIL) > 0 ? TOOL_FAILED
                                                 : TOOL_OK;
     dr_free(&report);
+    nccl_look_free(&d->nccl);
     hw_close(&root);
     return exit;
 }

@@ -96,14 +96,34 @@ const struct dr_check dr_checks[] = {
      "where full packets vanish, connections stand and then hang with the first large message", dr_pair_path_mtu},
     {"pair.clock", DR_PAIR, "clocks", "logs of two nodes can be laid side by side only if their clocks agree",
      dr_pair_clock},
+    {"nccl.library", DR_NCCL, "NCCL", "its version decides which plugins it can take", dr_nccl_library},
+    {"nccl.plugins", DR_NCCL, "NCCL_NET_PLUGIN", "NCCL tries the plugins that it names, in order, and no other",
+     dr_nccl_list},
+    {"nccl.load", DR_NCCL, "loading plugins", "NCCL finds a plugin by dlopen; where it does not, it says nothing",
+     dr_nccl_load},
+    {"nccl.table", DR_NCCL, "plugins' tables", "NCCL takes the newest ncclNetPlugin_vN that it and the plugin know",
+     dr_nccl_table},
+    {"nccl.init", DR_NCCL, "starting plugins", "NCCL passes over a plugin that does not start or has no device",
+     dr_nccl_init},
+    {"nccl.nics", DR_NCCL, "plugins' devices", "their speeds decide how many channels NCCL makes", dr_nccl_nics},
+    {"nccl.network", DR_NCCL, "network", "the first plugin that works and that NCCL_NET does not forbid",
+     dr_nccl_network},
+    {"nccl.link", DR_NCCL, "libnccl-net.so",
+     "NCCL 2.27.3 to 2.29.7 forget the plugin's name with the last communicator, and look for this one", dr_nccl_link},
+    {"nccl.tuner", DR_NCCL, "tuner", "it chooses algorithm, protocol and channels; ours knows what TCP is good at",
+     dr_nccl_tuner},
+    {"nccl.env-plugin", DR_NCCL, "libnccl-env.so", "from 2.28.7 on NCCL may ask it for all parameters",
+     dr_nccl_env_plugin},
+    {"nccl.environment", DR_NCCL, "variables",
+     "some keep the plugin out, others take part of what it sets and leave the rest", dr_nccl_environment},
 };
 const size_t dr_n_checks = HW_ARRAY_LEN(dr_checks);
 
 const char *dr_group_name(enum dr_group g)
 {
     static const char *const name[DR_GROUPS] = {
-        [DR_KERNEL] = "kernel", [DR_NIC] = "nic",   [DR_GPU] = "gpu",  [DR_LIMITS] = "limits",
-        [DR_TCPX] = "tcpx",     [DR_RDMA] = "rdma", [DR_PAIR] = "pair"};
+        [DR_KERNEL] = "kernel", [DR_NIC] = "nic",   [DR_GPU] = "gpu",   [DR_LIMITS] = "limits",
+        [DR_TCPX] = "tcpx",     [DR_RDMA] = "rdma", [DR_PAIR] = "pair", [DR_NCCL] = "nccl"};
     return g < DR_GROUPS ? name[g] : "?";
 }
 
@@ -159,7 +179,8 @@ int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair
     for (size_t i = 0; i < dr_n_checks && !d->broken; i++) {
         d->now = &dr_checks[i];
         size_t before = d->n;
-        if (!(groups & 1u << d->now->group) || (d->now->group == DR_PAIR && !pair))
+        if (!(groups & 1u << d->now->group) || (d->now->group == DR_PAIR && !pair) ||
+            (d->now->group == DR_NCCL && !m->nccl))
             continue;
         d->now->run(d);
         if (d->n == before)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `hawser nccl bench`: collective operations over real NCCL, a process for each GPU. Each process is this program
+ * again, a rank, which loads NCCL and CUDA and does what it is told; the supervisor loads neither, since NCCL reads its
+ * parameters once in a process and each configuration is to have its own.
+ *
+ * Orders and replies are one SOCK_SEQPACKET message each; both ends are the same program.
+ */
+#ifndef HW_TOOL_NCCL_BENCH_H
+#define HW_TOOL_NCCL_BENCH_H
+
+#include "base/base.h"
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#define NB_RANKS  16
+#define NB_SIZES  64
+#define NB_SET    12 /* variables of a configuration */
+#define NB_UID    128
+#define NB_TAIL   3072 /* of a rank's output */
+#define NB_JOIN   180000
+#define NB_LEAVE  10000
+#define NB_ROUNDS 99
+
+enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_OPS };
+
+const char *nb_op_name(enum nb_op op);
+/* What of `size` bytes an operation among n ranks moves, as nccl-tests count: busbw = algbw times this. */
+double nb_bus_factor(enum nb_op op, unsigned n);
+/* The size as it is moved: whole floats, and for alltoall as many for each rank. 0: too small. */
+uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
+
+/* ---- orders and replies --------------------------------------------------------------------- */
+
+enum nb_order_type { NB_MAKE_UID = 1, NB_JOIN_COMM, NB_RUN, NB_END };
+struct nb_order {
+    uint32_t type, op;
+    uint64_t size; /* NB_RUN: bytes; NB_JOIN_COMM: the most that will be run */
+    uint32_t iters, warmup;
+    uint8_t uid[NB_UID];
+};
+
+struct nb_reply {
+    int32_t rc; /* 0, or -errno and text says why */
+    int32_t version;
+    double seconds, cpu;          /* of all iterations; cpu of the whole process, over the same time */
+    uint64_t checked, bad, first; /* elements; first: the index of the first bad one */
+    uint8_t uid[NB_UID];
+    char text[HW_ERR_TEXT];
+};
+
+/* A rank's life: told FD,RANK,RANKS,GPU by the hidden option --rank. The exit code. */
+int nb_rank(const char *told, const char *nccl);
+
+/* ---- the ranks of one configuration --------------------------------------------------------- */
+
+struct nb_var {
+    const char *name, *value; /* value NULL: taken out of the environment */
+};
+
+/* What is measured: NCCL with these variables. */
+struct nb_config {
+    const char *name; /* "hawser", "socket-1x1" */
+    const char *about;
+    bool socket, tuned;
+    struct nb_var set[NB_SET];
+};
+
+struct nb_member {
+    pid_t pid;
+    int fd, err, gpu;
+    bool answered;
+    struct nb_reply reply;
+    char network[40]; /* as NCCL says */
+    char tail[NB_TAIL + 1];
+    size_t tail_len, line; /* line: where its last line begins */
+};
+
+struct nb_crew {
+    const char *config;
+    unsigned n;
+    struct nb_member m[NB_RANKS];
+    int version;
+    bool verbose;
+};
+
+/* How ranks are started. */
+struct nb_start {
+    const char *nccl;                   /* NULL: libnccl.so.2 */
+    const char *library_path;           /* put in front of LD_LIBRARY_PATH; "": nothing */
+    const struct nb_var *common, *more; /* each ends with a NULL name */
+    unsigned n;
+    bool verbose;
+};
+
+/* Starts the ranks and makes their communicator. In any case to be ended by nb_crew_end(). */
+int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most);
+/* All ranks carry out the order; their replies are in m[].reply. -ETIMEDOUT, -EPIPE, what a rank says. */
+int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms);
+/* Ends all ranks, in good order after rc 0 and by force else. Then, what they said last goes to standard error. */
+void nb_crew_end(struct nb_crew *c, int rc);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+struct nb_sample {
+    double us, cpu; /* of one iteration */
+};
+
+struct nb_cell {
+    struct nb_sample sample[NB_ROUNDS];
+    unsigned n; /* samples */
+    uint64_t checked, bad;
+};
+
+/* A row is one operation and size; a cell of it, one configuration. */
+struct nb_row {
+    enum nb_op op;
+    uint64_t size;
+    uint32_t iters, warmup;
+    struct nb_cell *cell;
+};
+
+struct nb_raw {
+    uint32_t streams;
+    double GBps[NB_ROUNDS];
+    unsigned n;
+};
+
+#define NB_RAWS 4
+
+struct nb_table {
+    const struct nb_config *config;
+    size_t n_configs;
+    char (*network)[40]; /* of each configuration */
+    struct nb_row *row;
+    size_t n_rows;
+    unsigned ranks, rounds;
+    struct nb_raw raw[NB_RAWS];
+    size_t n_raw;
+};
+
+/* Medians over the rounds; NAN where nothing was measured. */
+double nb_us(const struct nb_cell *c);
+double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
+void nb_print(FILE *out, const struct nb_table *t);
+/* A line for each operation, size and configuration, and one for each kind of plain sockets; schema
+ * hawser-nccl-bench-1. -EIO. */
+int nb_print_json(FILE *out, const struct nb_table *t);
+
+#endif
