@@ -20,7 +20,7 @@ RULES = {
     "lib/transport": MID,
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
-    "nccl": LOW + ["lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
+    "nccl": LOW + ["lib/node", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "lab": LOW,
     "tool": LOW + ["lab", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h"],
     "bench": LOW + ["tool"],

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators: listen, connect and accept; memory; sends and receives. */
+#include "inner.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- connecting -------------------------------------------------------------------------------------------- */
+
+ncclResult_t hn_listen(int dev, void *handle, void **lc)
+{
+    *lc = NULL;
+    if (dev < 0 || dev >= HN_DEVICES)
+        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "listen");
+    struct hn_listen *l = calloc(1, sizeof(*l));
+    if (!l)
+        return hn_error(hw_fail(-ENOMEM, "no memory"), "listen");
+    pthread_mutex_lock(&hn_g.mu);
+    int rc = hn_open();
+    if (rc == 0) {
+        hn_g.comms++;
+        l->id = ++hn_g.next_listen;
+        hw_random(&l->secret, sizeof(l->secret));
+        hw_list_init(&l->arrived);
+        hw_list_append(&hn_g.listens, &l->all);
+        struct hn_handle h = {
+            .port = hn_g.port, .host = hn_g.host, .process = hn_g.process, .listen = l->id, .secret = l->secret};
+        memcpy(h.key, hn_g.key, HN_KEY);
+        memcpy(h.addr, hn_g.addr, sizeof(h.addr));
+        hn_handle_encode(handle, &h);
+    }
+    pthread_mutex_unlock(&hn_g.mu);
+    if (rc) {
+        free(l);
+        return hn_error(rc, "listen");
+    }
+    *lc = l;
+    return ncclSuccess;
+}
+
+static struct hn_comm *new_comm(struct hn_link *l, uint32_t stream, bool out)
+{
+    struct hn_comm *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->link = l;
+    c->stream = stream;
+    c->out = out;
+    c->small = true;
+    for (unsigned i = 0; i < HN_REQUESTS; i++)
+        c->req[i].comm = c;
+    hn_g.comms++;
+    return c;
+}
+
+/* Connections under way are few: those of the handles whose attempt is noted in them. */
+struct attempt {
+    struct hw_list all;
+    uint32_t id;
+    struct hn_comm *comm;
+};
+
+static struct attempt *find_attempt(uint32_t id)
+{
+    hw_list_each(it, tmp, &hn_g.attempts)
+    {
+        struct attempt *a = hw_container_of(it, struct attempt, all);
+        if (a->id == id)
+            return a;
+    }
+    return NULL;
+}
+
+static int begin(const struct hn_handle *h, void *handle, struct attempt **out)
+{
+    struct hn_link *l;
+    struct attempt *a = calloc(1, sizeof(*a));
+    int rc = a ? hn_open() : hw_fail(-ENOMEM, "no memory to connect");
+    if (rc == 0)
+        rc = hn_link_get(h, &l);
+    if (rc == 0 && !(a->comm = new_comm(l, l->next_stream, true))) {
+        hn_link_put(l);
+        rc = hw_fail(-ENOMEM, "no memory to connect");
+    }
+    if (rc) {
+        free(a);
+        return rc;
+    }
+    l->next_stream++;
+    while ((a->id = ++hn_g.next_attempt) == 0)
+        ;
+    hn_handle_note(handle, a->id);
+    hw_list_append(&hn_g.attempts, &a->all);
+    *out = a;
+    return 0;
+}
+
+/* 0: connected; -EAGAIN: not yet. */
+static int go_on(struct attempt *a, const struct hn_handle *h)
+{
+    struct hn_comm *c = a->comm;
+    struct hn_link *l = c->link;
+    int state = atomic_load(&l->state);
+    if (state == HN_CONNECTING)
+        return -EAGAIN;
+    if (state == HN_DEAD)
+        return hw_fail(l->rc, "%s", l->err);
+    if (!c->hello) {
+        uint8_t hello[HN_HELLO];
+        hn_hello_encode(hello, &(struct hn_hello){.listen = h->listen, .stream = c->stream, .secret = h->secret});
+        int rc = hawser_notify(l->peer, hello, sizeof(hello), NULL, &c->hello);
+        if (rc)
+            return rc;
+    }
+    int rc = hawser_test(c->hello);
+    if (rc == -ENOBUFS) { /* its queue is full of hellos: again */
+        hawser_op_free(c->hello);
+        c->hello = NULL;
+        rc = -EAGAIN;
+    }
+    return rc;
+}
+
+static void free_comm(struct hn_comm *c)
+{
+    /* Its peer may be dead: then that has ended what is pending. */
+    (void)hawser_stream_close(c->link->peer, c->stream);
+    for (unsigned i = 0; i < HN_REQUESTS; i++)
+        hawser_op_free(c->req[i].op);
+    hawser_op_free(c->hello);
+    hn_link_put(c->link);
+    free(c);
+}
+
+ncclResult_t hn_connect(int dev, void *handle, void **sc)
+{
+    struct hn_handle h;
+    struct attempt *a = NULL;
+    *sc = NULL;
+    if (dev < 0 || dev >= HN_DEVICES)
+        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "connect");
+    int rc = hn_handle_decode(handle, &h);
+    if (rc)
+        return hn_error(rc, "connect");
+    pthread_mutex_lock(&hn_g.mu);
+    if (h.attempt && hn_g.h)
+        a = find_attempt(h.attempt);
+    if (!a)
+        rc = begin(&h, handle, &a);
+    if (rc == 0)
+        rc = go_on(a, &h);
+    if (a && rc != -EAGAIN) {
+        hw_list_remove(&a->all);
+        hn_handle_note(handle, 0);
+        if (rc) {
+            if (a->comm->link->peer) {
+                free_comm(a->comm);
+            } else {
+                hn_link_put(a->comm->link);
+                free(a->comm);
+            }
+            hn_drop();
+        } else {
+            *sc = a->comm;
+        }
+        free(a);
+    }
+    pthread_mutex_unlock(&hn_g.mu);
+    return rc && rc != -EAGAIN ? hn_error(rc, "connect") : ncclSuccess;
+}
+
+void hn_arrived(struct hn_link *l, const struct hn_hello *h)
+{
+    struct hn_listen *to = NULL;
+    hw_list_each(it, tmp, &hn_g.listens)
+    {
+        struct hn_listen *n = hw_container_of(it, struct hn_listen, all);
+        if (n->id == h->listen && n->secret == h->secret)
+            to = n;
+    }
+    struct hn_arrival *a = to ? calloc(1, sizeof(*a)) : NULL;
+    if (a && !(a->comm = new_comm(l, h->stream, false))) {
+        free(a);
+        a = NULL;
+    }
+    if (!a) {
+        hn_say(NCCL_LOG_WARN, "from %s: a connection to %s: dropped", hawser_peer_name(l->peer),
+               to ? "which there is no memory for" : "nobody who listens, or with the wrong secret");
+        (void)hawser_stream_close(l->peer, h->stream);
+        return;
+    }
+    l->refs++;
+    hw_list_append(&to->arrived, &a->link);
+}
+
+static struct hn_comm *first_arrival(struct hn_listen *l)
+{
+    struct hn_arrival *a = hw_list_first(&l->arrived, struct hn_arrival, link);
+    if (!a)
+        return NULL;
+    struct hn_comm *c = a->comm;
+    hw_list_remove(&a->link);
+    free(a);
+    return c;
+}
+
+ncclResult_t hn_accept(void *lc, void **rc)
+{
+    pthread_mutex_lock(&hn_g.mu);
+    hn_links_serve();
+    *rc = first_arrival(lc);
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+ncclResult_t hn_close_listen(void *lc)
+{
+    struct hn_listen *l = lc;
+    struct hn_comm *c;
+    if (!l)
+        return ncclSuccess;
+    pthread_mutex_lock(&hn_g.mu);
+    hw_list_remove(&l->all);
+    while ((c = first_arrival(l))) {
+        free_comm(c);
+        hn_g.comms--;
+    }
+    free(l);
+    hn_drop();
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+ncclResult_t hn_close_send(void *sc)
+{
+    if (!sc)
+        return ncclSuccess;
+    pthread_mutex_lock(&hn_g.mu);
+    free_comm(sc);
+    hn_drop();
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+ncclResult_t hn_close_recv(void *rc)
+{
+    return hn_close_send(rc);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+struct mem {
+    hawser_mem *mem;
+    uint8_t *ptr;
+};
+
+ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
+{
+    (void)comm; /* memory is the context's, whichever connection it is registered for */
+    *mh = NULL;
+    if (type != NCCL_PTR_HOST)
+        return hn_error(hw_fail(-EINVAL, "memory of type %d; only host memory was offered", type), "regMr");
+    struct mem *m = calloc(1, sizeof(*m));
+    int rc = m ? hawser_mem_register(hn_g.h, HAWSER_MEM_HOST, data, size, &m->mem) : hw_fail(-ENOMEM, "no memory");
+    if (rc) {
+        free(m);
+        return hn_error(rc, "regMr");
+    }
+    m->ptr = data;
+    *mh = m;
+    return ncclSuccess;
+}
+
+ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh)
+{
+    (void)comm;
+    (void)data;
+    (void)size;
+    (void)type;
+    (void)offset;
+    (void)fd;
+    *mh = NULL;
+    return hn_error(hw_fail(-EINVAL, "dma-bufs were not offered"), "regMrDmaBuf");
+}
+
+ncclResult_t hn_dereg(void *comm, void *mh)
+{
+    struct mem *m = mh;
+    struct hn_comm *c = comm;
+    if (!m)
+        return ncclSuccess;
+    int rc = hawser_mem_deregister(m->mem);
+    if (rc == -EBUSY) { /* an abort: NCCL takes the memory back with requests in flight on it */
+        for (unsigned i = 0; i < HN_REQUESTS; i++)
+            if (c->req[i].op && hawser_cancel(c->req[i].op) == 0)
+                (void)hawser_wait(c->req[i].op, -1);
+        rc = hawser_mem_deregister(m->mem);
+    }
+    if (rc)
+        return hn_error(rc, "deregMr");
+    free(m);
+    return ncclSuccess;
+}
+
+/* ---- sends and receives ------------------------------------------------------------------------------------------ */
+
+typedef int (*post_fn)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
+                       hawser_op **op);
+
+static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m, void **req,
+                         const char *what)
+{
+    struct hn_req *r = NULL;
+    for (unsigned i = 0; i < HN_REQUESTS && !r; i++)
+        if (!c->req[(c->at + i) % HN_REQUESTS].op)
+            r = &c->req[(c->at + i) % HN_REQUESTS];
+    if (!r)
+        return ncclSuccess; /* later */
+    if (size && !m)
+        return hn_error(hw_fail(-EINVAL, "%zu bytes of memory that is not registered", size), what);
+    struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
+    if (size)
+        v.offset = (uint64_t)((uint8_t *)data - m->ptr);
+    struct hawser_op_options o = {.size = sizeof(o), .stream = c->stream, .timeout_ms = -1};
+    int rc = fn(c->link->peer, &v, 1, &o, &r->op);
+    if (rc == -EAGAIN)
+        return ncclSuccess;
+    if (rc)
+        return hn_error(rc, what);
+    c->at = (unsigned)(r - c->req + 1) % HN_REQUESTS;
+    *req = r;
+    return ncclSuccess;
+}
+
+ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
+{
+    (void)tag; /* one receive at a time: first in, first out */
+    (void)phandle;
+    *req = NULL;
+    return post(sc, hawser_send, data, size, mh, req, "isend");
+}
+
+ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
+                      void **req)
+{
+    (void)tags;
+    (void)phandles;
+    *req = NULL;
+    if (n != 1)
+        return hn_error(hw_fail(-EINVAL, "%d receives at once; 1 was offered", n), "irecv");
+    return post(rc, hawser_recv, data[0], sizes[0], mhs[0], req, "irecv");
+}
+
+/* Never called: what arrives in host memory is there. */
+ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
+{
+    (void)rc;
+    (void)n;
+    (void)data;
+    (void)sizes;
+    (void)mhs;
+    *req = NULL;
+    return ncclSuccess;
+}
+
+ncclResult_t hn_test(void *req, int *done, int *sizes)
+{
+    struct hn_req *r = req;
+    struct hn_comm *c = r->comm;
+    *done = 0;
+    /* NCCL's thread asks again and again: where messages are small it does the work itself, as its own sockets do, and
+     * no other thread has to wake for it. Bulk is for the other threads, so that this one goes on posting. */
+    int rc = c->small ? hawser_poll(r->op) : hawser_test(r->op);
+    if (rc == -EAGAIN)
+        return ncclSuccess;
+    if (rc) {
+        if (c->failed)
+            return ncclRemoteError;
+        c->failed = true;
+        return hn_error(rc, c->out ? "sending" : "receiving");
+    }
+    uint64_t len = hawser_op_length(r->op);
+    c->small = len <= HN_SMALL;
+    hawser_op_free(r->op);
+    r->op = NULL;
+    if (sizes)
+        sizes[0] = (int)len;
+    *done = 1;
+    return ncclSuccess;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the NCCL plugin: one context of the process, the links of that context, and the communicators on them.
+ *
+ * A *link* is a peer of libhawser between two processes, in one direction: the process that connects sends on it, the
+ * other receives. Up to `lanes` of them go from one process to another, whatever the number of communicators: each
+ * communicator is a stream on one of them, dealt in turn. A link has one connection per pair of NICs, so a communicator
+ * has all NICs, and what libhawser does about a slow one or a dead one.
+ *
+ * g.mu guards all of it but what only one thread of NCCL's touches: a communicator's requests are its progress
+ * thread's.
+ */
+#ifndef HN_INNER_H
+#define HN_INNER_H
+
+#include "base/base.h"
+#include "base/list.h"
+#include "hawser.h"
+#include "net.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define HN_LANES      8 /* links from one process to another: docs/nccl.md has the measurement */
+#define HN_LANES_MAX  64
+#define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
+#define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
+#define HN_NICS_MAX   32
+#define HN_REQUESTS   64          /* of a communicator: twice what NCCL posts */
+#define HN_SMALL      (64u << 10) /* messages up to this are polled for, see hn_test() */
+#define HN_CONNECT_MS 30000       /* until a process that does not answer is given up */
+
+/* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
+
+#define HN_ADDRS 3 /* in a handle */
+#define HN_KEY   32
+#define HN_HELLO 32 /* bytes */
+
+struct hn_addr {
+    uint8_t family; /* 4, 6; 0: none */
+    uint8_t ip[16];
+};
+
+struct hn_handle {
+    uint16_t port;
+    uint64_t host;    /* which kernel and network namespace */
+    uint64_t process; /* which context there */
+    uint8_t key[HN_KEY];
+    uint32_t listen;
+    uint64_t secret; /* of that listen */
+    struct hn_addr addr[HN_ADDRS];
+    uint32_t attempt; /* the connecting side's own note */
+};
+
+/* The first word on a stream, as a notification: it belongs to that listen. */
+struct hn_hello {
+    uint32_t listen, stream;
+    uint64_t secret;
+};
+
+void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h);
+int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h); /* -EPROTO */
+void hn_handle_note(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], uint32_t attempt);
+void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h);
+int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPROTO */
+
+/* ---- links (links.c) ------------------------------------------------------------------------------------ */
+
+enum hn_link_state { HN_CONNECTING, HN_UP, HN_DEAD };
+
+struct hn_link {
+    struct hw_list all; /* in g.links */
+    bool out;           /* this side connected, and sends */
+    struct hn_handle to;
+    unsigned lane;
+    hawser_peer *peer;
+    unsigned refs; /* communicators */
+    uint32_t next_stream;
+    atomic_int state; /* enum hn_link_state */
+    int rc;           /* once dead before it was up */
+    char err[256];
+    bool has_thread;
+    pthread_t thread;
+};
+
+/* Under g.mu. The link that a new communicator to that process is to use, being made where there is none yet; -errno.
+ */
+int hn_link_get(const struct hn_handle *to, struct hn_link **out);
+void hn_link_put(struct hn_link *l);
+/* Takes in who has connected and what they say; frees links that are dead and unused. */
+void hn_links_serve(void);
+void hn_links_close(void); /* all; they must be unused */
+
+/* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
+
+struct hn_comm;
+
+struct hn_req {
+    struct hn_comm *comm;
+    hawser_op *op; /* NULL: free */
+};
+
+struct hn_comm {
+    struct hn_link *link;
+    uint32_t stream;
+    bool out;
+    bool failed;      /* told once */
+    bool small;       /* the last message was */
+    unsigned at;      /* where to look for a free request first */
+    hawser_op *hello; /* out: under way */
+    struct hn_req req[HN_REQUESTS];
+};
+
+struct hn_listen {
+    struct hw_list all; /* in g.listens */
+    uint32_t id;
+    uint64_t secret;
+    struct hw_list arrived; /* hn_arrival: those who have shown the secret */
+};
+
+struct hn_arrival {
+    struct hw_list link;
+    struct hn_comm *comm;
+};
+
+/* Under g.mu: a hello has come by l. */
+void hn_arrived(struct hn_link *l, const struct hn_hello *h);
+
+/* ---- the context (net.c) -------------------------------------------------------------------------------------- */
+
+struct hn_global {
+    pthread_mutex_t mu;
+    ncclDebugLogger_t logger;
+    unsigned inits, comms; /* finalizes wanted; communicators and listens alive */
+    hawser *h;             /* NULL: not open */
+    uint16_t port;
+    uint8_t key[HN_KEY];
+    uint64_t host, process;
+    unsigned lanes;
+    bool surveyed; /* the next group is known */
+    int nnics;
+    char nic[HN_NICS_MAX][HAWSER_NIC_NAME];
+    struct hn_addr addr[HN_ADDRS];
+    char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* "eth0,eth1" */
+    char name[HN_DEVICES][32], pci[HN_DEVICES][256];
+    struct hw_list links, listens, attempts;
+    uint32_t next_listen, next_attempt;
+};
+
+extern struct hn_global hn_g;
+
+/* Under g.mu. Opens the context, if it is not; 0 or -errno. */
+int hn_open(void);
+/* Under g.mu. One communicator or listen less; the last one after the last finalize closes the context. */
+void hn_drop(void);
+void hn_say(ncclDebugLogLevel level, const char *fmt, ...) HW_PRINTF(2, 3);
+/* Says why, and gives NCCL's code for it. */
+ncclResult_t hn_error(int rc, const char *what);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
+#include "inner.h"
+#include "node/nic.h"
+#include "wire/wire.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- the log ------------------------------------------------------------------------------------------- */
+
+void hn_say(ncclDebugLogLevel level, const char *fmt, ...)
+{
+    char text[HW_ERR_TEXT];
+    va_list ap;
+    if (!hn_g.logger)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    hn_g.logger(level, NCCL_NET, "hawser", 0, "NET/hawser: %s", text);
+}
+
+static void on_log(void *arg, int level, const char *line)
+{
+    (void)arg;
+    /* What libhawser mends by itself, a NIC that went, is no failure to NCCL's users: but they will want to know. */
+    hn_say(level <= HAWSER_LOG_WARN   ? NCCL_LOG_WARN
+           : level == HAWSER_LOG_INFO ? NCCL_LOG_INFO
+                                      : NCCL_LOG_TRACE,
+           "%s", line);
+}
+
+ncclResult_t hn_error(int rc, const char *what)
+{
+    hn_say(NCCL_LOG_WARN, "%s: %s (%s)", what, hawser_error(), hw_errno_name(rc));
+    switch (rc) {
+    case -ECONNRESET:
+    case -ESHUTDOWN:
+    case -ETIMEDOUT:
+    case -ECANCELED:
+    case -ECONNREFUSED:
+    case -EHOSTUNREACH:
+        return ncclRemoteError;
+    case -EINVAL:
+    case -EFAULT:
+        return ncclInvalidArgument;
+    case -EMSGSIZE:
+        return ncclInvalidUsage;
+    case -EPROTO:
+    case -EACCES:
+        return ncclInternalError;
+    default:
+        return ncclSystemError;
+    }
+}
+
+/* ---- the NICs -------------------------------------------------------------------------------------------- */
+
+/* NCCL_SOCKET_IFNAME: a comma list of prefixes; "=" before it: of names; "^" (and "^="): all but those. */
+static bool by_ifname(const char *list, const char *nic)
+{
+    bool not = *list == '^', exact, hit = false;
+    list += not ;
+    exact = *list == '=';
+    list += exact;
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        hit |= n && (exact ? strlen(nic) == n && strncmp(list, nic, n) == 0 : strncmp(list, nic, n) == 0);
+        list += n + (list[n] == ',');
+    }
+    return hit != not ;
+}
+
+static bool by_name(const char *list, const char *nic)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (strlen(nic) == n && strncmp(list, nic, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's; else, as NCCL does for its own sockets, everything but the
+ * loopback and docker's bridges, and those where there is nothing else. */
+static bool usable(const struct hw_nic *n, int pass)
+{
+    const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
+    if (nics && *nics)
+        return by_name(nics, n->name);
+    if (ifname && *ifname)
+        return by_ifname(ifname, n->name);
+    bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0;
+    return pass == 0 ? !odd : odd;
+}
+
+static void add_nic(const struct hw_nic *n, unsigned *naddrs)
+{
+    bool known = false;
+    for (int i = 0; i < hn_g.nnics; i++)
+        known |= strcmp(hn_g.nic[i], n->name) == 0;
+    if (*naddrs < HN_ADDRS && (!known || *naddrs == 0)) {
+        struct hn_addr *a = &hn_g.addr[(*naddrs)++];
+        a->family = n->addr.sa.sa_family == AF_INET6 ? 6 : 4;
+        if (a->family == 4)
+            memcpy(a->ip, &n->addr.in.sin_addr, 4);
+        else
+            memcpy(a->ip, &n->addr.in6.sin6_addr, 16);
+    }
+    if (known || hn_g.nnics == HN_NICS_MAX)
+        return;
+    memcpy(hn_g.nic[hn_g.nnics], n->name, HAWSER_NIC_NAME);
+    size_t len = strlen(hn_g.nics);
+    snprintf(hn_g.nics + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", n->name);
+    hn_g.nnics++;
+}
+
+/* Where in the PCI tree a NIC is, as the kernel names it: what NCCL takes for its topology. */
+static void pci_path(const char *nic, char *out, size_t cap)
+{
+    char path[64], real[PATH_MAX];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device", nic);
+    if (realpath(path, real) && strlen(real) < cap)
+        memcpy(out, real, strlen(real) + 1);
+}
+
+static void survey(void)
+{
+    struct hw_nic nic[HW_NIC_MAX];
+    unsigned naddrs = 0;
+    int n = hw_nics_list(nic, HW_NIC_MAX, false);
+    if (n == 0)
+        n = hw_nics_list(nic, HW_NIC_MAX, true);
+    for (int pass = 0; pass < 2 && hn_g.nnics == 0; pass++)
+        for (int i = 0; i < n; i++)
+            if (usable(&nic[i], pass))
+                add_nic(&nic[i], &naddrs);
+    for (int i = 0; i < HN_DEVICES && hn_g.nnics; i++) {
+        const char *on = hn_g.nic[i % hn_g.nnics];
+        snprintf(hn_g.name[i], sizeof(hn_g.name[i]), "%s/%d", on, i);
+        pci_path(on, hn_g.pci[i], sizeof(hn_g.pci[i]));
+    }
+    hn_g.surveyed = true;
+    if (hn_g.nnics)
+        hn_say(NCCL_LOG_INFO, "using %s", hn_g.nics);
+    else
+        hn_say(NCCL_LOG_WARN, "no usable NIC: none is up with an address%s; see `hawser nccl check`",
+               getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME") ? " and named by HAWSER_NICS or NCCL_SOCKET_IFNAME"
+                                                                     : "");
+}
+
+/* ---- the context ------------------------------------------------------------------------------------------ */
+
+/* Two processes that have this in common reach each other by the loopback. */
+static uint64_t host_id(void)
+{
+    char boot[64] = "";
+    struct stat st = {0};
+    uint64_t id = 1469598103934665603ull; /* FNV-1a */
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0 || stat("/proc/self/ns/net", &st))
+        hw_random(&id, sizeof(id)); /* like no other: then by the NICs */
+    for (ssize_t i = 0; i < n; i++)
+        id = (id ^ (uint8_t)boot[i]) * 1099511628211ull;
+    return (id ^ st.st_ino) * 1099511628211ull;
+}
+
+static void forked(void)
+{
+    /* The child has none of the threads, and must not touch the connections, which are the parent's still. */
+    struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    hn_g = fresh;
+}
+
+static void at_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, forked);
+}
+
+int hn_open(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (hn_g.h)
+        return 0;
+    (void)pthread_once(&once, at_fork);
+    /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
+    static const char *const ours[][2] = {{"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
+                                          {"HAWSER_CHANNELS", "channels=1"}};
+    const char *knobs[HW_ARRAY_LEN(ours) + 2];
+    char nics[sizeof(hn_g.nics) + 8];
+    size_t n = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
+        if (!getenv(ours[i][0]))
+            knobs[n++] = ours[i][1];
+    snprintf(nics, sizeof(nics), "nics=%s", hn_g.nics);
+    knobs[n++] = nics;
+    knobs[n] = NULL;
+    hw_random(hn_g.key, sizeof(hn_g.key));
+    hw_random(&hn_g.process, sizeof(hn_g.process));
+    struct hawser_options o = {.size = sizeof(o), .log = on_log, .key = hn_g.key, .key_len = HN_KEY, .knobs = knobs};
+    hw_list_init(&hn_g.links);
+    hw_list_init(&hn_g.listens);
+    hw_list_init(&hn_g.attempts);
+    hn_g.host = host_id();
+    const char *lanes = getenv("HAWSER_NCCL_LANES");
+    hn_g.lanes = lanes ? (unsigned)strtoul(lanes, NULL, 10) : HN_LANES;
+    hn_g.lanes = HW_MAX(1u, HW_MIN(hn_g.lanes, (unsigned)HN_LANES_MAX));
+    int rc = hawser_open(&o, &hn_g.h);
+    if (rc == 0 && (rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0) {
+        hawser_close(hn_g.h);
+        hn_g.h = NULL;
+    }
+    return rc;
+}
+
+static void close_if_over(void)
+{
+    if (hn_g.inits || hn_g.comms || !hn_g.h)
+        return;
+    hn_links_close();
+    hawser_close(hn_g.h);
+    hn_g.h = NULL;
+}
+
+void hn_drop(void)
+{
+    hn_g.comms--;
+    close_if_over();
+}
+
+ncclResult_t hn_init(ncclDebugLogger_t logger)
+{
+    pthread_mutex_lock(&hn_g.mu);
+    if (!hn_g.logger)
+        hn_g.logger = logger;
+    hn_g.inits++;
+    if (!hn_g.surveyed)
+        survey();
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+ncclResult_t hn_finalize(void)
+{
+    pthread_mutex_lock(&hn_g.mu);
+    if (hn_g.inits)
+        hn_g.inits--;
+    close_if_over();
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+ncclResult_t hn_devices(int *n)
+{
+    pthread_mutex_lock(&hn_g.mu);
+    *n = hn_g.nnics ? HN_DEVICES : 0;
+    pthread_mutex_unlock(&hn_g.mu);
+    return ncclSuccess;
+}
+
+ncclResult_t hn_properties(int dev, struct hn_props *p)
+{
+    if (dev < 0 || dev >= HN_DEVICES || !hn_g.nnics)
+        return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "properties");
+    *p = (struct hn_props){.name = hn_g.name[dev],
+                           .pci_path = hn_g.pci[dev][0] ? hn_g.pci[dev] : NULL,
+                           .guid = (uint64_t)dev + 1, /* distinct: NCCL takes devices of one guid for one NIC's ports */
+                           .ptr_support = NCCL_PTR_HOST,
+                           .speed = HN_SPEED,
+                           .max_comms = 65536,
+                           .max_p2p_bytes = NCCL_MAX_NET_SIZE_BYTES,
+                           .max_coll_bytes = NCCL_MAX_NET_SIZE_BYTES};
+    return ncclSuccess;
+}

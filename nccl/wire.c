@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two messages of the plugin's own: the handle, which NCCL carries, and the hello, a notification of libhawser. */
+#include "wire/wire.h"
+#include "inner.h"
+
+#define HANDLE_MAGIC 0x434e5748u /* "HWNC" */
+#define HELLO_MAGIC  0x484e5748u /* "HWNH" */
+#define VERSION      1
+#define AT_ADDR      72
+#define AT_ATTEMPT   124
+
+/* 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 secret, 64 listen, 68 zero, 72 addresses (17 each),
+ * 123 zero, 124 attempt */
+void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h)
+{
+    memset(out, 0, NCCL_NET_HANDLE_MAXSIZE);
+    hw_put32(out, HANDLE_MAGIC);
+    hw_put16(out + 4, VERSION);
+    hw_put16(out + 6, h->port);
+    hw_put64(out + 8, h->host);
+    hw_put64(out + 16, h->process);
+    memcpy(out + 24, h->key, HN_KEY);
+    hw_put64(out + 56, h->secret);
+    hw_put32(out + 64, h->listen);
+    for (int i = 0; i < HN_ADDRS; i++) {
+        out[AT_ADDR + 17 * i] = h->addr[i].family;
+        memcpy(out + AT_ADDR + 17 * i + 1, h->addr[i].ip, 16);
+    }
+    hn_handle_note(out, h->attempt);
+}
+
+void hn_handle_note(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], uint32_t attempt)
+{
+    hw_put32(handle + AT_ATTEMPT, attempt);
+}
+
+int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h)
+{
+    if (hw_get32(in) != HANDLE_MAGIC)
+        return hw_fail(-EPROTO, "the handle is not this plugin's: every rank must load the same one (NCCL_NET_PLUGIN)");
+    if (hw_get16(in + 4) != VERSION)
+        return hw_fail(-EPROTO, "the handle is of version %u of this plugin, this is %d", hw_get16(in + 4), VERSION);
+    h->port = hw_get16(in + 6);
+    h->host = hw_get64(in + 8);
+    h->process = hw_get64(in + 16);
+    memcpy(h->key, in + 24, HN_KEY);
+    h->secret = hw_get64(in + 56);
+    h->listen = hw_get32(in + 64);
+    for (int i = 0; i < HN_ADDRS; i++) {
+        h->addr[i].family = in[AT_ADDR + 17 * i];
+        memcpy(h->addr[i].ip, in + AT_ADDR + 17 * i + 1, 16);
+        if (h->addr[i].family != 0 && h->addr[i].family != 4 && h->addr[i].family != 6)
+            return hw_fail(-EPROTO, "the handle has an address of family %u", h->addr[i].family);
+    }
+    h->attempt = hw_get32(in + AT_ATTEMPT);
+    return h->port ? 0 : hw_fail(-EPROTO, "the handle has no port");
+}
+
+/* 0 magic, 4 version, 8 listen, 12 stream, 16 secret, 24 zero */
+void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
+{
+    memset(out, 0, HN_HELLO);
+    hw_put32(out, HELLO_MAGIC);
+    hw_put32(out + 4, VERSION);
+    hw_put32(out + 8, h->listen);
+    hw_put32(out + 12, h->stream);
+    hw_put64(out + 16, h->secret);
+}
+
+int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h)
+{
+    if (len != HN_HELLO || hw_get32(in) != HELLO_MAGIC || hw_get32(in + 4) != VERSION || hw_get64(in + 24) != 0)
+        return hw_fail(-EPROTO, "a notification of %zu bytes that is no hello", len);
+    h->listen = hw_get32(in + 8);
+    h->stream = hw_get32(in + 12);
+    h->secret = hw_get64(in + 16);
+    return h->stream ? 0 : hw_fail(-EPROTO, "a hello for stream 0");
+}
