@@ -22,6 +22,7 @@ const char *const np_call_names[NP_CALLS] = {
     [NP_CONSUMED] = "irecvConsumed",
     [NP_CLOSE] = "close",
     [NP_FINALIZE] = "finalize",
+    [NP_DLCLOSE] = "dlclose",
 };
 
 #define END(text) ((text)[sizeof(text) - 1] = 0)

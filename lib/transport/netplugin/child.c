@@ -190,6 +190,8 @@ static void quit(struct kid *k)
     kid_close_all(k);
     kid_enter(k, NP_FINALIZE);
     (void)np_table_finalize(&k->t);
+    kid_enter(k, NP_DLCLOSE);
+    (void)dlclose(k->library); /* as NCCL does */
     kid_leave(k);
 }
 

@@ -247,7 +247,7 @@ static int failed(struct np_comm *c)
     text[sizeof(text) - 1] = 0;
     if (rc >= 0 || rc < -4095)
         rc = -EIO;
-    return kill_comm(c, hw_fail(rc, "plugin %s: %s", c->h->name, text));
+    return kill_comm(c, np_blame(c->h, rc, text));
 }
 
 /* Nothing new: is that as it may be? */

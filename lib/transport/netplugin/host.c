@@ -128,15 +128,26 @@ static bool ended(struct np_host *h, bool wait, char *how, size_t cap)
     return true;
 }
 
+/* Its last lines in one. */
+static const char *last_words(struct np_host *h, char *buf, size_t cap)
+{
+    char text[1024];
+    return np_log_line(text, np_output(h, text, sizeof(text)), buf, cap);
+}
+
+int np_blame(struct np_host *h, int rc, const char *what)
+{
+    char said[100];
+    return hw_fail(rc, "plugin %s: %s%s%s", h->name, what,
+                   *last_words(h, said, sizeof(said)) ? "; its last line: " : "", said);
+}
+
 /* Under the lock: sets the host's error, once. */
 static int bury(struct np_host *h, int rc, const char *how)
 {
-    static const size_t tail = 4096;
     uint32_t doing = atomic_load_explicit(&h->s->doing, memory_order_relaxed);
-    char said[160] = "", *text = malloc(tail);
-    if (text)
-        np_log_line(text, np_output(h, text, tail), said, sizeof(said));
-    free(text);
+    char said[160];
+    (void)last_words(h, said, sizeof(said));
     const bool in = doing > NP_NOTHING && doing < NP_CALLS;
     hw_fail(rc, "plugin %s %s%s%s%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
             *said ? "; it said: " : "; it said nothing", said);
@@ -305,7 +316,7 @@ int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds
         return rc;
     if (np_check_reply(&raw, (size_t)got, m->seq, (enum np_op)m->op, out) < 0)
         return np_distrust(h);
-    return out->rc < 0 ? hw_fail(out->rc, "plugin %s: %s", h->name, out->text) : 0;
+    return out->rc < 0 ? np_blame(h, out->rc, out->text) : 0;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */

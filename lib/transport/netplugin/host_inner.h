@@ -84,6 +84,8 @@ int np_usable(struct np_host *h);
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
 /* Ends the child: what it said cannot be. hw_error() says what; returns the host's error from now on. */
 int np_distrust(struct np_host *h);
+/* An error of the plugin's, with its last line. Returns rc. */
+int np_blame(struct np_host *h, int rc, const char *what);
 /* Wakes the child, if it sleeps; after a counter of the parent's was moved. */
 void np_wake(struct np_host *h);
 

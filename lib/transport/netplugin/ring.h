@@ -48,6 +48,7 @@ enum np_call {
     NP_CONSUMED,
     NP_CLOSE,
     NP_FINALIZE,
+    NP_DLCLOSE,
     NP_CALLS
 };
 extern const char *const np_call_names[NP_CALLS];
