@@ -56,9 +56,10 @@ static inline struct outcome in_child(void (*fn)(void), const char *const *env, 
     pid_t pid = fork();
     if (pid == 0) {
         close(fd[0]);
-        said = fd[1];
-        dup2(said, STDOUT_FILENO); /* its output is no TAP */
-        dup2(said, STDERR_FILENO);
+        dup2(fd[1], STDOUT_FILENO); /* its output is no TAP */
+        dup2(fd[1], STDERR_FILENO);
+        close(fd[1]);
+        said = STDOUT_FILENO;
         alarm(seconds);
         for (; *env; env++) {
             char name[64];
@@ -74,12 +75,14 @@ static inline struct outcome in_child(void (*fn)(void), const char *const *env, 
     }
     close(fd[1]);
     size_t have = 0;
-    char drop[512];
-    for (ssize_t n = 1; n > 0;) {
-        bool room = have < sizeof(o.log) - 1;
-        n = read(fd[0], room ? o.log + have : drop, room ? sizeof(o.log) - 1 - have : sizeof(drop));
-        have += n > 0 && room ? (size_t)n : 0;
+    for (ssize_t n = 1; n > 0; have += n > 0 ? (size_t)n : 0) {
+        if (have == sizeof(o.log) - 1) { /* the end counts */
+            memmove(o.log, o.log + sizeof(o.log) / 2, have - sizeof(o.log) / 2);
+            have -= sizeof(o.log) / 2;
+        }
+        n = read(fd[0], o.log + have, sizeof(o.log) - 1 - have);
     }
+    o.log[have] = 0;
     close(fd[0]);
     waitpid(pid, &o.status, 0);
     return o;
@@ -90,7 +93,7 @@ static inline void show(const struct outcome *o)
     diag("status 0x%x, log:", (unsigned)o->status);
     for (const char *line = o->log; *line;) {
         int len = (int)strcspn(line, "\n");
-        diag("  %.*s", len, line);
+        diag("  %.*s", HW_MIN(len, 200), line);
         line += len + (line[len] == '\n');
     }
 }
