@@ -212,6 +212,7 @@ int inherited(void);          /* descriptors that a program started from here wo
 extern const struct step steps[];
 extern const size_t n_steps;
 int step_reload(struct rank *r);
+int step_lines(struct rank *r);
 int step_churn(struct rank *r);
 int step_abort_both(struct rank *r);
 int step_abort_receiver(struct rank *r);

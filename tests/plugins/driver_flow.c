@@ -200,7 +200,7 @@ static int arrived(struct flow *f, unsigned i, int size)
     if (bad && s->hinted) { /* done may come before the data: that is what the hint allows */
         struct wait w = wait_for("data of a receive with optional completion");
         while ((bad = hw_pattern_check(s->p, s->size, seed_of(f, i), 0, &first)))
-            if ((rc = wait_turn(f->c->r, &w)))
+            if (wait_turn(f->c->r, &w))
                 break;
     }
     if (bad)

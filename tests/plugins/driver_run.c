@@ -75,6 +75,13 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
+#ifdef __SANITIZE_THREAD__
+static void *nothing(void *arg)
+{
+    return arg;
+}
+#endif
+
 static void rank_process(int first, int n, const int *ctl)
 {
     struct rank ranks[2];
@@ -82,6 +89,11 @@ static void rank_process(int first, int n, const int *ctl)
 
     for (int i = first; i < first + n; i++)
         ranks[i] = (struct rank){.id = i, .fd = os.swap[i], .ctl = ctl[i], .sh = os.sh, .threads = n == 2};
+#ifdef __SANITIZE_THREAD__
+    /* The sanitizer makes a thread of its own with the first that is made. */
+    if (!pthread_create(&t, NULL, nothing, NULL) && !pthread_join(t, NULL))
+        nap_ms(50);
+#endif
     for (int i = first; i < first + n; i++) {
         ranks[i].tasks = entries("/proc/self/task") + n - 1;
         ranks[i].fds = entries("/proc/self/fd");

@@ -497,6 +497,7 @@ const struct step steps[] = {
     {"zeros", step_zeros, 0},
     {"maxima", step_maxima, 0},
     {"hint", step_hint, 0},
+    {"lines", step_lines, 0},
     {"receive_first", step_receive_first, 0},
     {"send_first", step_send_first, 0},
     {"slow_receiver", step_slow_receiver, 0},

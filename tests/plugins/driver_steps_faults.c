@@ -526,7 +526,7 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, rc = r->loaded ? net_unload(r) : 0;
+    int tasks = 0, fds = 0, version = net_version(), rc = r->loaded ? net_unload(r) : 0;
 
     if (rc || (rc = barrier(r)) || (r->threads && r->id))
         return rc ? rc : barrier(r);
@@ -541,7 +541,7 @@ static int unloaded(struct rank *r)
         return rc;
     (void)hw_fail(0, "%d threads and %d descriptors before the load, %d and %d after the unload", r->tasks, r->fds,
                   tasks, fds);
-    return net_version() < 11 ? STEP_SKIPPED : -EMFILE; /* a table without finalize can hardly do better */
+    return version < 11 ? STEP_SKIPPED : -EMFILE; /* a table without finalize can hardly do better */
 }
 
 /* After the last communicator is gone NCCL unloads the plugin, and may load it again. */
