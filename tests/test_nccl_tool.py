@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser nccl` with no NCCL and no GPU: tests/fakenccl on tests/fakecuda, and plugins with nothing behind them (TAP).
-Usage: test_nccl_tool.py HAWSER env|check|bench|fails LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
+Usage: test_nccl_tool.py HAWSER env|check|bench|fails|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
 import json
 import os
 import pathlib
@@ -303,7 +303,7 @@ def part_bench(tmp):
 
     for argv, said in (["--op", "bogus"], "no operation 'bogus'"), (["--size", "x"], "'x'"), (["--gpus", "1"], "'1'"), \
             (["--rounds", "0"], "'0'"), (["--set", "X"], "NAME=VALUE"), (["--raw", "0"], "'0'"), (["--timeout", "0"], "--timeout"), \
-            (["stray"], "options only"), (["--rank", "nonsense"], ""):
+            (["stray"], "options only"), (["--lab", "x", "--raw", "1"], "loopback"), (["--rank", "nonsense"], ""):
         r = bench(tmp, *argv)
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`nccl bench {' '.join(argv)}`: exit 2", r)
     r = bench(tmp, "--op", "alltoall", "--size", "4")
@@ -380,7 +380,25 @@ def part_fails(tmp):
     ok(len(born) == 2 and not alive(tmp), "killed: its ranks go with it", born)
 
 
+def part_lab(tmp):
+    name = f"nccl{os.getpid()}"
+    up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "1"], capture_output=True, text=True)
+    if up.returncode:
+        print(f"1..0 # SKIP no lab: {up.stderr.strip()}")
+        sys.exit(77)
+    try:
+        told = tmp / "report"
+        r = bench(tmp, "--lab", name, "--size", "4KiB", "--iters", 2, "--json", "-", FAKENCCL_REPORT=told)
+        ok(r.returncode == 0 and [x["errors"] for x in rows(r)] == [0, 0], "each rank in a node of a lab", r)
+        spaces = {w for x in told.read_text().splitlines() for w in x.split(" ") if w.startswith("netns=")}
+        ok(len(spaces) == 2 and f"netns={os.stat('/proc/self/ns/net').st_ino}" not in spaces, "which are two, and not here", spaces)
+        r = bench(tmp, "--lab", "nosuchlab", "--size", "8")
+        ok(r.returncode == 1 and "ended with status 125" in r.stderr and not r.stdout and "nosuchlab" in r.stderr, "a lab that is not there", r)
+    finally:
+        subprocess.run([HAWSER, "lab", "down", "--name", name], check=True)
+
+
 with tempfile.TemporaryDirectory() as d:
-    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails}[PART](pathlib.Path(d))
+    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails, "lab": part_lab}[PART](pathlib.Path(d))
 print(f"1..{count}")
 sys.exit(1 if failed else 0)

@@ -25,7 +25,21 @@
 #define RAW_MS     1000 /* under the clock */
 #define RAW_BUFFER (64u << 20)
 
-enum { O_VS = 300, O_OP, O_SIZE, O_ITERS, O_WARMUP, O_ROUNDS, O_NCCL, O_PLUGIN, O_SET, O_RAW, O_TIMEOUT, O_RANK };
+enum {
+    O_VS = 300,
+    O_OP,
+    O_SIZE,
+    O_ITERS,
+    O_WARMUP,
+    O_ROUNDS,
+    O_NCCL,
+    O_PLUGIN,
+    O_SET,
+    O_RAW,
+    O_TIMEOUT,
+    O_LAB,
+    O_RANK
+};
 
 static const struct opt options[] = {
     {"op", O_OP, "OP[,..]", "all_reduce, sendrecv, alltoall (default: the first two)"},
@@ -40,6 +54,7 @@ static const struct opt options[] = {
     {"plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN of what is ours (default: hawser)"},
     {"set", O_SET, "NAME=VALUE", "a variable for ours alone; may be repeated"},
     {"nccl", O_NCCL, "FILE", "NCCL's library (default: libnccl.so.2)"},
+    {"lab", O_LAB, "LAB", "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"},
     {"timeout", O_TIMEOUT, "TIME", "a rank that does not answer for so long is given up (default: 120s)"},
     {"json", 'j', "FILE", "write a line of JSON per measurement; - is standard output"},
     {"verbose", 'v', NULL, "show all that the ranks and NCCL say, on stderr"},
@@ -88,7 +103,7 @@ static const struct nb_var common[] = {
     {"NCCL_MNNVL_ENABLE", "0"},
     /* what we read, and the user's that would send it elsewhere or choose another network */
     {"NCCL_DEBUG", "INFO"},
-    {"NCCL_DEBUG_SUBSYS", "INIT,ENV"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
     {"NCCL_DEBUG_FILE", NULL},
     {"NCCL_NET", NULL},
     {"NCCL_NET_PLUGIN", NULL},
@@ -101,7 +116,7 @@ struct bench_args {
     bool op[NB_OPS], vs;
     uint64_t size[NB_SIZES], gpus, rounds, iters, warmup, timeout_ms;
     size_t n_sizes;
-    const char *nccl, *plugin, *json, *rank;
+    const char *nccl, *plugin, *json, *lab, *rank;
     bool verbose;
     struct nb_var set[SETS + 1];
     char *set_text[SETS];
@@ -151,6 +166,7 @@ struct bench_run {
     struct nb_table t;
     struct nb_start start;
     bool failed[HW_ARRAY_LEN(configs)];
+    bool left_badly; /* ranks of some round did not end in good order */
     int version;
     uint64_t most;
 };
@@ -198,7 +214,8 @@ static int measure_config(struct bench_run *b, size_t config, unsigned round)
     output_progress(NULL);
     if (rc < 0 && rc != -EINTR)
         tool_fail(CMD, "%s", hw_error());
-    nb_crew_end(&crew, rc);
+    if (nb_crew_end(&crew, rc) < 0 && rc == 0)
+        b->left_badly = true;
     return rc;
 }
 
@@ -235,6 +252,8 @@ static void head(FILE *out, const struct bench_run *b)
     fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
             b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
             b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
+    if (a->lab)
+        fprintf(out, "# rank 0 in node %s/a, rank 1 in node %s/b, and so on\n", a->lab, a->lab);
     for (unsigned i = 0; i < b->t.ranks; i++) {
         struct hw_gpu_info g;
         if (hw_cuda_info((int)i, &g) == 0)
@@ -298,6 +317,8 @@ static int make_rows(struct bench_run *b)
 
 static bool all_well(const struct bench_run *b)
 {
+    if (b->left_badly)
+        return false;
     for (size_t i = 0; i < b->t.n_configs; i++) {
         if (b->failed[i])
             return false;
@@ -324,14 +345,20 @@ static int bench(struct bench_run *b)
     configs[0].set[0].value = a->plugin;
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         dir[0] = 0;
-    b->start = (struct nb_start){
-        .nccl = a->nccl, .library_path = dir, .common = common, .more = a->set, .n = b->t.ranks, .verbose = a->verbose};
+    b->start = (struct nb_start){.nccl = a->nccl,
+                                 .lab = a->lab,
+                                 .library_path = dir,
+                                 .common = common,
+                                 .more = a->set,
+                                 .n = b->t.ranks,
+                                 .verbose = a->verbose};
     int rc = make_rows(b);
     if (rc == 0)
         rc = rounds(b);
     if (rc < 0)
         return tool_fail(CMD, "%s", hw_error());
-    bool table = !a->json || strcmp(a->json, "-") != 0;
+    /* where no communicator was made all has been said */
+    bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
     if (table) {
         head(stdout, b);
         nb_print(stdout, &b->t);
@@ -424,6 +451,9 @@ static int take(struct bench_args *a, int id, const char *arg)
     case O_NCCL:
         a->nccl = arg;
         return 0;
+    case O_LAB:
+        a->lab = arg;
+        return 0;
     case O_TIMEOUT:
         return hw_parse_duration_ms(arg, &a->timeout_ms);
     case 'j':
@@ -458,6 +488,8 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
         return tool_usage(CMD, "'%s': bench takes options only", argv[optind]);
     if (a->timeout_ms < 1000 || a->timeout_ms > 3600000)
         return tool_usage(CMD, "--timeout is from 1s to 1 hour");
+    if (a->lab && a->n_raw)
+        return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
     if (a->rank)
         return nb_rank(a->rank, a->nccl);
     struct bench_run *b = calloc(1, sizeof *b);

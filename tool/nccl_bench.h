@@ -88,6 +88,7 @@ struct nb_crew {
 /* How ranks are started. */
 struct nb_start {
     const char *nccl;                   /* NULL: libnccl.so.2 */
+    const char *lab;                    /* ranks live in its nodes; NULL: here */
     const char *library_path;           /* put in front of LD_LIBRARY_PATH; "": nothing */
     const struct nb_var *common, *more; /* each ends with a NULL name */
     unsigned n;
@@ -98,8 +99,9 @@ struct nb_start {
 int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most);
 /* All ranks carry out the order; their replies are in m[].reply. -ETIMEDOUT, -EPIPE, what a rank says. */
 int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms);
-/* Ends all ranks, in good order after rc 0 and by force else. Then, what they said last goes to standard error. */
-void nb_crew_end(struct nb_crew *c, int rc);
+/* Ends all ranks, in good order after rc 0 and by force else. Then, what they said last goes to standard error. rc, or
+ * what came of the good order. */
+int nb_crew_end(struct nb_crew *c, int rc);
 
 /* ---- results -------------------------------------------------------------------------------- */
 

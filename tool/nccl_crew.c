@@ -120,8 +120,14 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
 {
     struct nb_member *m = &c->m[rank];
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
-    static char self[] = "hawser", cmd[] = "nccl", action[] = "bench";
-    char told[64], *nccl = NULL, *argv[] = {self, cmd, action, told, NULL, NULL};
+    static char self[] = "hawser", cmd[] = "nccl", action[] = "bench", lab[] = "lab", into[] = "exec", dashes[] = "--";
+    char told[64], node[64], exe[4096], *nccl = NULL;
+    char *plain[] = {self, cmd, action, told, NULL, NULL};
+    char *inside[] = {self, lab, into, node, dashes, exe, cmd, action, told, NULL, NULL};
+    char **argv = s->lab ? inside : plain;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = 0;
+    snprintf(node, sizeof node, "%s/%c", s->lab ? s->lab : "", (char)('a' + rank));
     struct env env = {0};
     snprintf(told, sizeof told, "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, m->gpu);
     int rc = env_make(&env, config, s, rank);
@@ -129,7 +135,7 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
         nccl = NULL;
         rc = hw_fail(-ENOMEM, "no memory for a command line");
     }
-    argv[4] = nccl;
+    plain[4] = inside[9] = nccl;
     if (rc == 0 && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0 || pipe2(err, O_CLOEXEC) < 0))
         rc = hw_fail(-errno, "sockets for a rank: %s", strerror(errno));
     /* 3 is where the rank wants its socket: err must not be there */
@@ -356,14 +362,14 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     return rc == 0 ? check_networks(c, config) : rc;
 }
 
-void nb_crew_end(struct nb_crew *c, int rc)
+int nb_crew_end(struct nb_crew *c, int rc)
 {
     const struct nb_order o = {.type = NB_END};
     char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
-    bool well = rc == 0 && tell(c, c->n, &o, NB_LEAVE) == 0;
-    if (rc == 0 && !well)
+    if (rc == 0 && (rc = tell(c, c->n, &o, NB_LEAVE)) < 0 && rc != -EINTR)
         tool_fail("nccl bench", "%s", hw_error());
+    bool well = rc == 0;
+    snprintf(why, sizeof why, "%s", hw_error());
     for (unsigned i = 0; i < c->n; i++)
         if (!well && c->m[i].pid > 0)
             kill(c->m[i].pid, SIGKILL);
@@ -382,5 +388,5 @@ void nb_crew_end(struct nb_crew *c, int rc)
         hw_close(&m->fd);
         hw_close(&m->err);
     }
-    (void)hw_fail_copy(rc, why);
+    return well ? 0 : hw_fail_copy(rc, why);
 }

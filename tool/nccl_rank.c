@@ -318,6 +318,7 @@ int nb_rank(const char *told, const char *nccl)
     if (!parse(told, &k))
         return 2;
     (void)prctl(PR_SET_NAME, "hawser-rank");
+    setlinebuf(stdout); /* NCCL writes there, and is to be heard at once */
     int ready = open_gpu(&k);
     if (ready == 0)
         ready = load_nccl(&k);

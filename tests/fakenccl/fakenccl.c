@@ -9,7 +9,8 @@
  *   FAKENCCL_SLOW=name:us      each operation over this network takes so much longer
  *   FAKENCCL_DEAF=1            plugins are never used: the network is Socket
  *   FAKENCCL_MUTE=1            says nothing
- *   FAKENCCL_REPORT=file       rank, then each variable NCCL_*, as one line, appended by CommInitRank
+ *   FAKENCCL_REPORT=file       rank, network, network namespace, then each variable NCCL_*, as one line, appended by
+ * CommInitRank
  */
 #include "../fakecuda/fakecuda.h"
 
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define API   __attribute__((visibility("default")))
@@ -148,7 +150,9 @@ static void report(ncclComm_t c)
     if (fd < 0)
         return;
     char line[8192];
-    size_t at = (size_t)snprintf(line, sizeof line, "rank=%d network=%s", c->rank, c->network);
+    struct stat ns;
+    size_t at = (size_t)snprintf(line, sizeof line, "rank=%d network=%s netns=%llu", c->rank, c->network,
+                                 (unsigned long long)(stat("/proc/self/ns/net", &ns) < 0 ? 0 : ns.st_ino));
     for (char **e = environ; *e; e++)
         if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
             at += (size_t)snprintf(line + at, sizeof line - at, " %s", *e);
