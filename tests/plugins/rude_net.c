@@ -16,9 +16,13 @@ struct handle {
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE, "NCCL's ABI");
 
 struct listener {
-    int fd, stranger;
+    int fd;
     uint64_t secret;
-    struct wire_msg hello;
+    struct stranger { /* that has not shown the secret yet */
+        int fd;
+        struct wire_msg hello;
+    } stranger[16];
+    unsigned n;
 };
 
 struct comm;
@@ -50,8 +54,7 @@ ncclResult_t net_listen(int dev, void *out, void **comm)
 {
     struct handle h = {0};
     struct listener *l = calloc(1, sizeof(*l));
-    l->hello.len = sizeof(l->secret);
-    l->stranger = l->fd = -1;
+    l->fd = -1;
     if (dev == 0 && wire_address("lo", &h.at) &&
         getrandom(&l->secret, sizeof(l->secret), 0) == (ssize_t)sizeof(l->secret))
         l->fd = wire_listen(&h.at);
@@ -90,25 +93,37 @@ ncclResult_t net_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle
     return ncclSuccess;
 }
 
+static void drop(struct listener *l, unsigned i)
+{
+    if (l->stranger[i].fd >= 0)
+        close(l->stranger[i].fd);
+    memmove(&l->stranger[i], &l->stranger[i + 1], (--l->n - i) * sizeof(l->stranger[0]));
+}
+
 ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **device)
 {
     (void)device;
     struct listener *l = listener;
     *comm = NULL;
-    if (l->stranger < 0) {
-        l->stranger = wire_accept(l->fd);
-        l->hello.done = 0;
+    for (int fd; (fd = wire_accept(l->fd)) >= 0;) {
+        if (l->n == sizeof(l->stranger) / sizeof(l->stranger[0]))
+            drop(l, 0); /* who has been silent the longest */
+        l->stranger[l->n++] = (struct stranger){.fd = fd, .hello.len = sizeof(l->secret)};
     }
-    if (l->stranger < 0)
-        return ncclSuccess;
-    int rc = wire_msg_get(l->stranger, &l->hello);
-    if (rc == 0)
-        return ncclSuccess;
-    if (rc > 0 && memcmp(l->hello.bytes, &l->secret, sizeof(l->secret)) == 0)
-        *comm = comm_new(false, l->stranger);
-    else
-        close(l->stranger);
-    l->stranger = -1;
+    for (unsigned i = 0; i < l->n;) {
+        struct stranger *s = &l->stranger[i];
+        int rc = wire_msg_get(s->fd, &s->hello);
+        if (rc > 0 && memcmp(s->hello.bytes, &l->secret, sizeof(l->secret)) == 0) {
+            *comm = comm_new(false, s->fd);
+            s->fd = -1;
+            drop(l, i);
+            return ncclSuccess;
+        }
+        if (rc != 0)
+            drop(l, i);
+        else
+            i++;
+    }
     return ncclSuccess;
 }
 
@@ -218,8 +233,8 @@ ncclResult_t net_close(void *comm)
 ncclResult_t net_close_listen(void *listener)
 {
     struct listener *l = listener;
-    if (l->stranger >= 0)
-        close(l->stranger);
+    while (l->n)
+        drop(l, 0);
     close(l->fd);
     free(l);
     return ncclSuccess;

@@ -85,7 +85,7 @@ int wire_connected(int fd)
 
 bool wire_is_loopback(int fd)
 {
-    struct sockaddr_in me, peer;
+    struct sockaddr_in me = {0}, peer = {0};
     socklen_t a = sizeof(me), b = sizeof(peer);
     if (getsockname(fd, (struct sockaddr *)&me, &a) || getpeername(fd, (struct sockaddr *)&peer, &b))
         return false;
