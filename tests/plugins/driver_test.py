@@ -27,7 +27,7 @@ FAULTS = [
     ("beyond", "sizes", "bytes outside the receive"),
     ("before", "sizes", "bytes outside the receive"),
     ("stale", "sizes", "irecv left *request as it was"),
-    ("lines", "lines", "could be seen before its beginning"),
+    ("lines", "lines", "could be seen before their beginnings"),
     ("done", "receive_first", "did not write done"),
     ("hang", "connect", "hangs (in the plugin's irecv)"),
     ("exit", "connect", "ended with exit(1) (in the plugin's isend)"),
