@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser nccl` with no NCCL and no GPU: tests/fakenccl on tests/fakecuda, and plugins with nothing behind them (TAP).
-Usage: test_nccl_tool.py HAWSER env|check|bench|fails|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
+Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
 import json
 import os
 import pathlib
@@ -380,6 +380,31 @@ def part_fails(tmp):
     ok(len(born) == 2 and not alive(tmp), "killed: its ranks go with it", born)
 
 
+def part_gpu(tmp):
+    """tests/gpu/run nccl, as a GPU machine runs it."""
+    script = pathlib.Path(__file__).parent / "gpu/run"
+
+    def gpu(*argv, **more):
+        return subprocess.run(["bash", script, "nccl", "--tool", HAWSER, "--nccl", NCCL, "--sizes", "8,1MiB", "--rounds", "1", *argv, "--",
+                               "--iters", "2", "--op", "all_reduce"], capture_output=True, text=True, timeout=100, env=env(tmp, **more))
+
+    r = gpu("--raw", "1", FAKENCCL_SLOW="Socket:100000")
+    ok(r.returncode == 0 and r.stdout.endswith("\n8 passed, 0 failed, 0 skipped\n") and "MISSED: all_reduce 8" not in r.stdout and
+       re.search(r"^met: all_reduce 1 MiB: [\d.]+x the best tuned", r.stdout, re.M), "tests/gpu/run nccl", r)
+    ok(re.search(r"^\| all_reduce \| 1 MiB \| ([\d.]+ \| ){5}[\d.]+x \| [\d.]+x \| \d+ % \| [\d.]+ / [\d.]+ \|$", r.stdout, re.M) and
+       "Plain sockets, 1 streams" in r.stdout, "its table", r)
+    r = gpu("--raw", "", FAKENCCL_SLOW="hawser:100000")
+    ok(r.returncode == 0 and "MISSED: all_reduce 1 MiB" in r.stdout and "MISSED: all_reduce 8 B" in r.stdout, "an aim that is missed is told", r)
+    r = gpu("--raw", "", FAKENCCL_FAULT="wrong:1:6", FAKENCCL_FAULT_NET="hawser")
+    ok(r.returncode == 1 and "failed: hawser: all_reduce 8 B: 1 of " in r.stdout and r.stdout.endswith("\n7 passed, 1 failed, 0 skipped\n"),
+       "wrong data fails", r)
+    r = gpu("--raw", "", FAKENCCL_DEAF="1")
+    ok(r.returncode == 1 and r.stdout.endswith("\n6 passed, 1 failed, 0 skipped\n"), "and so does what was not measured", r)
+    r = gpu(FAKECUDA_GPUS="1")
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL moves nothing with one GPU" in r.stdout and
+       r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "one GPU: skipped, and why", r)
+
+
 def part_lab(tmp):
     name = f"nccl{os.getpid()}"
     up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "1"], capture_output=True, text=True)
@@ -399,6 +424,6 @@ def part_lab(tmp):
 
 
 with tempfile.TemporaryDirectory() as d:
-    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails, "lab": part_lab}[PART](pathlib.Path(d))
+    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails, "lab": part_lab, "gpu": part_gpu}[PART](pathlib.Path(d))
 print(f"1..{count}")
 sys.exit(1 if failed else 0)

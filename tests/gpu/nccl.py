@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Real NCCL over hawser against its own sockets, as their default is and tuned, and plain sockets, in rounds on one machine of
+two GPUs or more: tests/gpu/run nccl [OPTION...]. Checks every element, which is what passes or fails; the aims, which a
+machine's day may miss, are told as met or MISSED. Fits in 4 minutes; --quick takes one.
+Ends with the line "N passed, N failed, N skipped"; with fewer than two GPUs, or no NCCL, it is skipped, and why."""
+import argparse
+import ctypes.util
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
+SMALL = 64 << 10  # up to here latency counts, and from 1 MiB on throughput
+TUNED = 1.1  # times as fast as the best tuned NET/Socket
+DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # as its default, at 256 MiB
+LIMIT = 0.9  # the part of what plain sockets move, where the loopback itself is the limit
+
+
+def find_nccl():
+    """Where PyTorch has it first: an older one may lie on the loader's path."""
+    code = "import nvidia.nccl as n; print(list(n.__path__)[0])"
+    r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    places = [r.stdout.strip() + "/lib"] if r.returncode == 0 else []
+    for site in sys.path:
+        places += [site + "/nvidia/nccl/lib", site + "/torch/lib"]
+    places += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64", "/usr/local/lib"]
+    for p in places:
+        found = sorted(glob.glob(p + "/libnccl.so.2"))
+        if found:
+            return found[0]
+    return ctypes.util.find_library("nccl")
+
+
+def end(passed, failed, skipped):
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)
+
+
+def size_text(n):
+    for unit, k in ("MiB", 20), ("KiB", 10):
+        if n >= 1 << k:
+            return f"{n >> k} {unit}"
+    return f"{n} B"
+
+
+def num(v, digits=2):
+    return "-" if v is None else f"{v:.{digits}f}"
+
+
+def aims(row, cpu_of):
+    """(met, text) of each aim that the row has."""
+    op, size, share = row["op"], row["size"], row["of_raw"]
+    at_limit = share is not None and share >= LIMIT
+    note = f", {100 * share:.0f} % of plain sockets" if share is not None else ""
+    what = f"{op} {size_text(size)}"
+    tuned, default = row["ratio_tuned"], row["ratio_default"]
+    if size <= SMALL:
+        if default is not None:
+            yield default >= 1, f"{what}: {1 / default:.2f}x the time of NET/Socket's default (aim <= 1.00)"
+        return
+    if tuned is not None:
+        yield tuned >= TUNED or at_limit, f"{what}: {tuned:.2f}x the best tuned, {row['tuned_best']} (aim >= {TUNED}){note}"
+    if size >= 256 << 20 and default is not None and op in DEFAULT:
+        yield default >= DEFAULT[op] or at_limit, f"{what}: {default:.1f}x the default (aim >= {DEFAULT[op]}){note}"
+    best = cpu_of.get((op, size, row["tuned_best"]))
+    if best and row["cpu_s_per_GB"] is not None:
+        yield row["cpu_s_per_GB"] <= best, f"{what}: {row['cpu_s_per_GB']:.3f} CPU s/GB, NET/Socket at its best {best:.3f} (aim <= 1.00x)"
+
+
+def table(rows, raws):
+    """As docs/results.md has it."""
+    ops = sorted({(r["op"], r["size"]) for r in rows})
+    by = {(r["op"], r["size"], r["config"]): r for r in rows}
+    configs = list(dict.fromkeys(r["config"] for r in rows))
+    print("\n| operation | size | " + " | ".join(f"{c}, us" for c in configs) + " | GB/s | of default | of best tuned | of plain sockets | CPU s/GB, ours / its |")
+    print("|---|---|" + "---|" * (len(configs) + 5))
+    for op, size in ops:
+        ours = by.get((op, size, "hawser"), {})
+        best = by.get((op, size, ours.get("tuned_best")), {})
+        times = [num(by.get((op, size, c), {}).get("time_us"), 1) for c in configs]
+        share = ours.get("of_raw")
+        print(f"| {op} | {size_text(size)} | " + " | ".join(times) + f" | {num(ours.get('algbw_GBps'))} | {num(ours.get('ratio_default'))}x | "
+              f"{num(ours.get('ratio_tuned'))}x | {'-' if share is None else f'{100 * share:.0f} %'} | "
+              f"{num(ours.get('cpu_s_per_GB'), 3)} / {num(best.get('cpu_s_per_GB'), 3)} |")
+    for r in raws:
+        print(f"Plain sockets, {r['streams']} streams: {r['wire_GBps']:.1f} GB/s.")
+    print()
+
+
+def main():
+    a = argparse.ArgumentParser(prog="tests/gpu/run nccl", description=__doc__)
+    a.add_argument("--tool", default=str(HERE / "../../build/hawser"), help="the program; its plugin is the one beside it")
+    a.add_argument("--nccl", help="NCCL's library; by default PyTorch's")
+    a.add_argument("--sizes", default=SIZES)
+    a.add_argument("--op", default="all_reduce,sendrecv")
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--raw", default="16,32", help="plain sockets; '' for none")
+    a.add_argument("--limit", type=int, default=230, help="seconds for all of it")
+    a.add_argument("--quick", action="store_true", help="one round of 8 B, 1 MiB and 64 MiB")
+    a.add_argument("--json", help="keep the lines of JSON in this file")
+    a.add_argument("--lab", help="ranks in nodes of this lab, see `hawser lab up`; no plain sockets then")
+    a.add_argument("more", nargs="*", help="after --: more options of `hawser nccl bench`")
+    a = a.parse_args()
+    if a.quick:
+        a.sizes, a.rounds = "8,1MiB,64MiB", 1
+    nccl = a.nccl or find_nccl()
+    if not os.access(a.tool, os.X_OK):
+        print(f"failed: nccl: no program {a.tool}: build first, or name it by --tool")
+        end(0, 1, 0)
+    if not nccl:
+        print("skipped: nccl: no libnccl.so.2 where PyTorch, CUDA or the system would have it; name it by --nccl")
+        end(0, 0, 1)
+    env = dict(os.environ)
+    if not a.lab:
+        env.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as d:
+        out = a.json or d + "/nccl.jsonl"
+        argv = [a.tool, "nccl", "bench", "--vs-socket", "--nccl", nccl, "--op", a.op, "--size", a.sizes, "--rounds", str(a.rounds), "--json", out,
+                "--timeout", "60s", *(["--lab", a.lab] if a.lab else ["--raw", a.raw] if a.raw else []), *a.more]
+        print("+ " + " ".join(argv[1:]), flush=True)
+        try:
+            r = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.limit)
+        except subprocess.TimeoutExpired as e:
+            print((e.stdout or b"").decode(errors="replace"))
+            print(f"failed: nccl: not done within {a.limit} s: take fewer --rounds or --sizes")
+            end(0, 1, 0)
+        print(r.stdout)
+        if r.returncode and ("NCCL moves nothing with one GPU" in r.stdout or "no CUDA driver" in r.stdout or "NO_DEVICE" in r.stdout):
+            print(f"skipped: nccl: {r.stdout.strip()}")
+            end(0, 0, 1)
+        lines = [json.loads(x) for x in open(out, encoding="utf-8")] if os.path.exists(out) else []
+    rows, raws = [x for x in lines if x["op"] != "raw"], [x for x in lines if x["op"] == "raw"]
+    passed = sum(x["errors"] == 0 for x in rows)
+    failed = len(rows) - passed
+    if rows:
+        table(rows, raws)
+    cpu_of = {(x["op"], x["size"], x["config"]): x["cpu_s_per_GB"] for x in rows}
+    for x in rows:
+        if x["errors"]:
+            print(f"failed: {x['config']}: {x['op']} {size_text(x['size'])}: {x['errors']} of {x['checked']} elements are wrong")
+        if x["config"] == "hawser":
+            for met, text in aims(x, cpu_of):
+                print(("met: " if met else "MISSED: ") + text)
+    if r.returncode and not failed:
+        print("failed: nccl: not all was measured, see above")
+        failed = 1
+    end(passed, failed, 0)
+
+
+if __name__ == "__main__":
+    main()
