@@ -410,7 +410,7 @@ int hawser_poll(hawser_op *op)
     if (!atomic_load(&op->done)) {
         struct hw_loop *l = op->home;
         atomic_fetch_add(&l->callers, 1);
-        hw_loop_poll(l);
+        hw_loop_poll(l, op);
         atomic_fetch_sub(&l->callers, 1);
     }
     return hawser_test(op);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,12 +199,18 @@ int hn_open(void)
     /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
     static const char *const ours[][2] = {{"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
                                           {"HAWSER_CHANNELS", "channels=1"}};
-    const char *knobs[HW_ARRAY_LEN(ours) + 2];
+    const char *knobs[HW_ARRAY_LEN(ours) + 4];
     char nics[sizeof(hn_g.nics) + 8];
     size_t n = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
         if (!getenv(ours[i][0]))
             knobs[n++] = ours[i][1];
+    /* NCCL waits by polling, and what it waits for comes in bursts: where there are CPUs for it our threads do so too,
+     * for as long as a burst lasts. */
+    cpu_set_t may;
+    bool many = sched_getaffinity(0, sizeof(may), &may) == 0 && CPU_COUNT(&may) >= 8;
+    if (many && !getenv("HAWSER_BUSY_US"))
+        knobs[n++] = "busy_us=100";
     snprintf(nics, sizeof(nics), "nics=%s", hn_g.nics);
     knobs[n++] = nics;
     knobs[n] = NULL;

@@ -44,6 +44,8 @@ static const struct knob table[] = {
      "pin progress threads to the CPUs near their NIC"},
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
      "how long a waiter polls for a small message before it sleeps"},
+    {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
+     "how long a progress thread polls for more work before it sleeps; a CPU each, meanwhile"},
     {"inline_max", AT(inline_max), SIZE, "8KiB", 0, 16 * KIB, "bytes",
      "messages up to this size ride on the control connection"},
     /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */

@@ -16,6 +16,7 @@ struct hw_knobs {
     uint64_t threads;         /* progress threads; 0: by the machine */
     bool pin;                 /* pin progress threads near their NIC */
     uint64_t spin_us;         /* how long a waiter polls for a small message before it sleeps */
+    uint64_t busy_us;         /* how long a progress thread polls after it had work */
     uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
     uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
     char congestion[16];      /* "auto", "system", or an algorithm's name */

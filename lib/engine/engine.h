@@ -61,6 +61,7 @@ struct hw_loop {
     struct hw_list lanes; /* all of them */
 
     atomic_bool sleeping; /* the driver is, or is about to be, blocked in epoll_wait */
+    atomic_bool napping;  /* its thread stays away for a moment, for a caller's sake */
     atomic_bool nudged;   /* and is not to be, this once */
     atomic_bool tick_on;  /* something has a deadline */
 
@@ -71,7 +72,8 @@ struct hw_loop {
     /* driver */
     struct hw_list owing; /* peers that an acknowledgement is owed to */
     uint64_t next_tick;
-    uint64_t timer_at; /* what timerfd is set to, 0: nothing */
+    uint64_t busy_until; /* polled until then (knob busy_us); 0: not */
+    uint64_t timer_at;   /* what timerfd is set to, 0: nothing */
     bool pinned;
 };
 
@@ -96,9 +98,9 @@ void hw_loop_pin(struct hw_loop *l, const char *nic);
 void hw_loop_acquire(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);
 /* done() is called with loop->mu held: it must take no lock. */
-/* One pass without waiting, where nobody else drives; a thread asleep in its loop is woken to leave it to the caller
- * for as long as he comes back. */
-void hw_loop_poll(struct hw_loop *l);
+/* Some of the work that is ready, of op's peer first, where nobody else drives; a thread asleep in its loop is woken to
+ * leave it to the caller for as long as he comes back. */
+void hw_loop_poll(struct hw_loop *l, struct hawser_op *op);
 /* Drives l until done(arg) or the deadline. spin: the peer whose control connection is polled hard at first, or NULL.
  * True if done. */
 bool hw_loop_wait(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t deadline, struct hawser_peer *spin);

@@ -19,6 +19,7 @@
 #define NAP_MIN_NS  (100 * 1000ull)
 #define NAP_MAX_NS  (400 * 1000ull)
 #define EVENTS      64
+#define POLL_ROUNDS 4   /* looks at the control connection for one at all else */
 #define SPIN_ROUNDS 512 /* polls of one connection between looks at all; counted across waits, so that none starves */
 
 static __thread struct hw_loop *driving;
@@ -145,8 +146,14 @@ void hw_lane_queue(struct hw_lane *lane)
     pthread_mutex_lock(&l->qmu);
     hw_list_append(&l->runq, &lane->run);
     pthread_mutex_unlock(&l->qmu);
-    if (driving != l)
-        wake_sleeper(l);
+    if (driving == l)
+        return;
+    wake_sleeper(l);
+    if (atomic_load(&l->napping) && !atomic_load(&l->want)) { /* who polled last need not come again */
+        pthread_mutex_lock(&l->mu);
+        pthread_cond_signal(&l->thread_cv);
+        pthread_mutex_unlock(&l->mu);
+    }
 }
 
 static bool runq_empty(struct hw_loop *l)
@@ -219,7 +226,14 @@ bool hw_loop_drive(struct hw_loop *l, uint64_t deadline)
 {
     bool did = run_lanes(l);
     int timeout = 0;
-    if (runq_empty(l)) {
+    if (did && l->h->k.busy_us)
+        l->busy_until = hw_now() + l->h->k.busy_us * 1000;
+    /* A thread of ours only: a caller has his own idea of polling. */
+    bool busy = l->busy_until && hw_own_thread && !l->want && hw_now() < l->busy_until;
+    if (busy && !did)
+        flush_owing(l);
+    if (!busy && runq_empty(l)) {
+        l->busy_until = 0;
         flush_owing(l);
         atomic_store(&l->sleeping, true);
         uint64_t until = deadline;
@@ -241,8 +255,11 @@ bool hw_loop_drive(struct hw_loop *l, uint64_t deadline)
         struct hw_source *s = ev[i].data.ptr;
         s->ready(s, ev[i].events);
     }
-    if (n > 0)
+    if (n > 0) {
         did |= run_lanes(l);
+        if (l->h->k.busy_us)
+            l->busy_until = hw_now() + l->h->k.busy_us * 1000;
+    }
     if (atomic_load_explicit(&l->tick_on, memory_order_relaxed)) {
         uint64_t now = hw_now();
         if (now >= l->next_tick)
@@ -314,8 +331,10 @@ static void stand_by(struct hw_loop *l)
     uint64_t nap = NAP_MIN_NS, seen = l->wait_seq;
     bool napped = false;
     while (!l->stop) {
-        bool at_it = l->driven || l->want, busy = at_it || l->polled;
+        bool at_it = l->driven || l->want, busy = at_it || l->polled, for_poll = !at_it && l->polled;
         l->polled = false;
+        if (for_poll && napped && !runq_empty(l)) /* who polled is about something else now */
+            return;
         if (!busy && (seen == l->wait_seq || !l->has_thread))
             return;
         if (at_it && napped && seen == l->wait_seq) {
@@ -326,7 +345,9 @@ static void stand_by(struct hw_loop *l)
             nap = NAP_MIN_NS;
         }
         seen = l->wait_seq;
+        atomic_store(&l->napping, for_poll);
         timed_wait(&l->thread_cv, &l->mu, hw_now() + nap);
+        atomic_store(&l->napping, false);
         napped = true;
         nap = HW_MIN(nap * 2, NAP_MAX_NS);
     }
@@ -494,7 +515,7 @@ bool hw_loop_watch(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t 
     return ok;
 }
 
-void hw_loop_poll(struct hw_loop *l)
+void hw_loop_poll(struct hw_loop *l, struct hawser_op *op)
 {
     if (pthread_mutex_trylock(&l->mu)) /* whoever has it is at the loop's work, or about to be */
         return;
@@ -508,7 +529,11 @@ void hw_loop_poll(struct hw_loop *l)
     if (!mine)
         return;
     driving = l;
-    hw_loop_drive(l, 0);
+    /* what is polled for mostly comes on the control connection: one system call; not done, so its peer is there */
+    if (!atomic_load(&op->done) && hw_ctl_recv(op->peer, true))
+        flush_owing(l);
+    if (!atomic_load(&op->done) && ++l->polls % POLL_ROUNDS == 0)
+        hw_loop_drive(l, 0);
     driving = NULL;
     give(l);
 }

@@ -336,11 +336,14 @@ void hw_op_queue_tx(struct hawser_op *op)
     wake_channels(p, atomic_load(&op->length));
 }
 
-/* The tail of a transfer is cut finer, so that all channels end together: guided self-scheduling. */
+/* The tail of a transfer is cut finer, so that all channels end together: guided self-scheduling. One has nobody to end
+ * together with. */
 static uint64_t chunk_size(const struct hawser_peer *p, uint64_t left)
 {
     const struct hw_knobs *k = &p->h->k;
     uint64_t max = HW_MIN(k->chunk, (uint64_t)p->h->tp->caps.max_chunk);
+    if (atomic_load(&p->nchans) == 1)
+        return max;
     uint64_t share = left / (2 * (uint64_t)HW_MAX(atomic_load(&p->nchans), 1u));
     share &= ~4095ull; /* whole pages, so that by-reference fragments stay whole */
     return HW_MIN(max, HW_MAX(share, HW_MIN(k->min_chunk, max)));

@@ -230,8 +230,8 @@ static int answer(struct kid *k, const struct np_message *m, int fd[2], struct n
     return hw_fail(-EINVAL, "message %u is not known", m->op);
 }
 
-/* A message and up to two descriptors. */
-static bool take(struct np_message *m, int fd[2])
+/* A message and up to two descriptors; *lost: more came than this process may have. */
+static bool take(struct np_message *m, int fd[2], bool *lost)
 {
     union {
         char room[CMSG_SPACE(2 * sizeof(int))];
@@ -241,6 +241,7 @@ static bool take(struct np_message *m, int fd[2])
     struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
     ssize_t n = recvmsg(FD_SOCKET, &h, MSG_CMSG_CLOEXEC);
     fd[0] = fd[1] = -1;
+    *lost = h.msg_flags & MSG_CTRUNC;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
             memcpy(fd, CMSG_DATA(c), HW_MIN(c->cmsg_len - CMSG_LEN(0), 2 * sizeof(int)));
@@ -253,11 +254,13 @@ static bool take_messages(struct kid *k)
         return false;
     static struct np_message m;
     int fd[2];
-    if (!take(&m, fd))
+    bool lost;
+    if (!take(&m, fd, &lost))
         _exit(0); /* the parent is gone, or the plugin has closed our socket: either way nobody listens */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
-    r.rc = answer(k, &m, fd, &r);
+    r.rc = lost ? hw_fail(-EMFILE, "its process may not have that many descriptors (RLIMIT_NOFILE)")
+                : answer(k, &m, fd, &r);
     if (r.rc < 0)
         snprintf(r.text, sizeof(r.text), "%s", hw_error());
     hw_close(&fd[0]);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    WAIT_SPIN_US = 20,   /* np_wait() looks before it sleeps */
+    WAIT_SPIN_US = 50,   /* np_wait() looks before it sleeps */
     WAIT_SLICE_MS = 100, /* and sleeps no longer, for the child's health */
     GRACE_MS = 1000,     /* the child's own deadline comes first, with its reason */
 };
