@@ -20,6 +20,7 @@
 
 struct pair {
     struct np_host *h;
+    struct np_listener *listener;
     struct np_comm *send, *recv;
     struct np_mem *mem; /* its first half is sent, its second one received into */
     struct np_mr *smr, *rmr;
@@ -78,24 +79,22 @@ UNUSED static int established(struct np_comm *c)
     return rc;
 }
 
-/* 0, or the first error; then nothing is left. len: of both halves. event is to be set. */
-UNUSED static int pair_make(struct pair *p, struct np_host *h, unsigned dev, size_t len)
+/* 0, or the first error; to be unmade in either case. len: of both halves. event is to be set. */
+UNUSED static int pair_make_in(struct pair *p, struct np_host *h, unsigned dev, size_t len, int ms)
 {
     uint8_t handle[NP_HANDLE_SIZE];
-    struct np_listener *l;
     const int event = p->event;
     *p = (struct pair){.h = h, .half = len / 2, .event = event};
-    int rc = np_listen(h, dev, handle, &l);
+    int rc = np_listen(h, dev, handle, &p->listener);
     if (rc < 0)
         return rc;
-    rc = np_connect(h, dev, handle, hw_deadline(SOON), event, &p->send);
+    rc = np_connect(h, dev, handle, hw_deadline(ms), event, &p->send);
     if (rc == 0)
-        rc = np_accept(l, hw_deadline(SOON), event, &p->recv);
+        rc = np_accept(p->listener, hw_deadline(ms), event, &p->recv);
     if (rc == 0)
         rc = established(p->send);
     if (rc == 0)
         rc = established(p->recv);
-    np_listener_close(l);
     if (rc == 0)
         rc = np_mem_alloc(h, len, &p->mem);
     if (rc == 0)
@@ -105,12 +104,19 @@ UNUSED static int pair_make(struct pair *p, struct np_host *h, unsigned dev, siz
     return rc;
 }
 
+UNUSED static int pair_make(struct pair *p, struct np_host *h, unsigned dev, size_t len)
+{
+    return pair_make_in(p, h, dev, len, SOON);
+}
+
 UNUSED static void pair_unmake(struct pair *p)
 {
     if (p->send)
         np_comm_close(p->send);
     if (p->recv)
         np_comm_close(p->recv);
+    if (p->listener)
+        np_listener_close(p->listener);
     if (p->mem)
         np_mem_free(p->mem);
 }
