@@ -3,7 +3,6 @@
 #include "rude_world.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -2,8 +2,7 @@
 /*
  * libnccl-net-tcpxlike.so: a net plugin for tests that behaves as GPUDirect-TCPX is documented to, its traps included,
  * over plain TCP sockets, with host memory or with CUDA memory of whatever driver HAWSER_CUDA_LIBRARY names. Written
- * from facts about the contract of that plugin (docs of its "Handles and device handles", "Life of a connection",
- * "Invariants" and "On the wire"), with none of its code.
+ * from facts about that plugin's contract, with none of its code.
  *
  * It exports ncclNetPlugin_v7 alone. What a host must know:
  * - listen's handle uses 88 bytes; at 80 stands a pointer of this process. Not 0 at the first connect: a crash.
