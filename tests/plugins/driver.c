@@ -46,6 +46,7 @@ static const struct row {
     {"no-alternate", FLAG, &opt.no_alternate, 0, 0, "quirk: connect waits for accept; they never take turns"},
     {"list", FLAG, &opt.list, 0, 0, "all: prints the steps"},
     {"only", TEXT, &opt.only, 0, 0, "all: steps whose name matches this glob"},
+    {"without", TEXT, &opt.without, 0, 0, "all: steps whose name matches this glob are skipped"},
     {"modes", TEXT, &opt.modes, 0, 0, "all: processes or threads (both)"},
     {"repeat", NUMBER, &opt.repeat, 1, 1000000, "all: how often (1)"},
     {"strict", FLAG, &opt.strict, 0, 0, "all: also what the ABI leaves open"},

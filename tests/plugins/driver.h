@@ -19,12 +19,13 @@
 #include <sys/types.h>
 
 struct options {
-    const char *plugin; /* a path, or NAME of libnccl-net-NAME.so */
-    const char *only;   /* a glob of steps' names */
-    const char *modes;  /* "processes", "threads"; NULL: both */
-    const char *json;   /* bench: a file, "-": stdout */
-    uint64_t version;   /* 0: the newest that the plugin has */
-    uint64_t deadline;  /* seconds for every wait */
+    const char *plugin;  /* a path, or NAME of libnccl-net-NAME.so */
+    const char *only;    /* a glob of steps' names */
+    const char *without; /* another */
+    const char *modes;   /* "processes", "threads"; NULL: both */
+    const char *json;    /* bench: a file, "-": stdout */
+    uint64_t version;    /* 0: the newest that the plugin has */
+    uint64_t deadline;   /* seconds for every wait */
     uint64_t dev, depth_max, comms_max, churn, max_size, align, slow_ms, repeat;
     uint64_t size, comms, depth, threads, ms; /* bench */
     bool list, verbose, strict, bidir, latency;
@@ -59,7 +60,8 @@ struct rank {
     int step;                  /* its number */
     const char *name;          /* and name */
     void *ctx;                 /* of the table's init, from v11 */
-    struct comm *comms;        /* all that were opened in this step */
+    struct comm *comms;        /* all that are open in this step */
+    unsigned made;             /* comms so far: both ranks make them in one order */
 };
 
 /* A step returns 0, -errno with hw_error() saying why, or SKIP() */
@@ -140,7 +142,7 @@ struct comm {
     struct comm *next;
     uint64_t id; /* the same on both ranks */
     bool sends;
-    bool fresh;                                                 /* connect has not been called */
+    int dev;                                                    /* --dev, unless set before listen or connect */
     _Alignas(16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* the handle; plugins lay structs over it */
     void *lc, *c;
     ncclNetDeviceHandle_t dev_space, *dh;
@@ -213,6 +215,9 @@ extern const struct step steps[];
 extern const size_t n_steps;
 int step_reload(struct rank *r);
 int step_lines(struct rank *r);
+int step_each_device(struct rank *r);
+int step_listen_closed(struct rank *r);
+int step_dead_listener(struct rank *r);
 int step_churn(struct rank *r);
 int step_abort_both(struct rank *r);
 int step_abort_receiver(struct rank *r);

@@ -60,7 +60,7 @@ struct swap_msg {
 int swap(struct rank *r, const void *mine, void *theirs, size_t len)
 {
     struct swap_msg out = {.step = r->step, .len = (unsigned)len}, in;
-    uint64_t end = hw_now() + opt.deadline * 1000 * HW_MS;
+    uint64_t limit = 3 * opt.deadline, end = hw_now() + limit * 1000 * HW_MS; /* it may have to wait itself */
 
     if (len > SWAP_MAX)
         return hw_fail(-EMSGSIZE, "the driver swaps %zu bytes", len);
@@ -89,7 +89,7 @@ int swap(struct rank *r, const void *mine, void *theirs, size_t len)
         if (rc)
             return rc;
         if (hw_now() >= end)
-            return hw_fail(-ETIMEDOUT, "the other rank is not there within %llu s", (unsigned long long)opt.deadline);
+            return hw_fail(-ETIMEDOUT, "the other rank is not there within %llu s", (unsigned long long)limit);
     }
 }
 
@@ -106,8 +106,8 @@ struct comm *comm_new(struct rank *r, int sender)
         abort();
     c->r = r;
     c->sends = r->id == sender;
-    c->fresh = true;
-    c->id = r->comms ? r->comms->id + 1 : (uint64_t)r->step << 32;
+    c->dev = (int)opt.dev;
+    c->id = (uint64_t)r->step << 32 | r->made++;
     memset(c->guarded, GUARD, sizeof(c->guarded));
     c->next = r->comms;
     r->comms = c;
@@ -116,7 +116,7 @@ struct comm *comm_new(struct rank *r, int sender)
 
 int comm_listen(struct comm *c)
 {
-    int rc = net_fail(net_listen(c->r, (int)opt.dev, c->guarded, &c->lc), "listen");
+    int rc = net_fail(net_listen(c->r, c->dev, c->guarded, &c->lc), "listen");
     if (rc)
         return rc;
     if (!c->lc)
@@ -141,10 +141,9 @@ int comm_try(struct comm *c)
     int rc;
     c->dh = &c->dev_space; /* TCPX writes through it */
     if (c->sends)
-        rc = net_fail(net_connect(c->r, (int)opt.dev, c->guarded, &c->c, &c->dh), "connect");
+        rc = net_fail(net_connect(c->r, c->dev, c->guarded, &c->c, &c->dh), "connect");
     else
         rc = net_fail(net_accept(c->r, c->lc, &c->c, &c->dh), "accept");
-    c->fresh = false;
     if (rc)
         return rc;
     return c->c ? 0 : -EAGAIN;

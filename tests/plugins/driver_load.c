@@ -259,6 +259,15 @@ static ncclResult_t init(struct rank *r)
     return CALL(r, "init", lib.t.v6->init(logger)); /* v6 to v9 */
 }
 
+/* As NCCL tells it before it connects. */
+static ncclResult_t set_attributes(struct rank *r)
+{
+    ncclNetAttr_v11_t a = {.sendCommAttr = {1, 1, 2, 1}, .recvCommAttr = {1, 1, 2, 1}, .op = 1, .algo = 2, .proto = 4};
+    if (lib.version < 11 || !lib.t.v11->setNetAttr)
+        return ncclSuccess;
+    return CALL(r, "setNetAttr", lib.t.v11->setNetAttr(r->ctx, &a));
+}
+
 int net_load(struct rank *r)
 {
     int rc = 0;
@@ -274,6 +283,8 @@ int net_load(struct rank *r)
             goto unlock;
     }
     rc = net_fail(init(r), "init");
+    if (!rc)
+        rc = net_fail(set_attributes(r), "setNetAttr");
     if (!rc) {
         lib.users++;
         r->loaded = true;

@@ -48,6 +48,7 @@ static void run_step(struct rank *r, const struct order *o)
 
     r->step = o->run;
     r->name = s->name;
+    r->made = 0;
     if (!(s->flags & STEP_ALONE) && !r->loaded)
         a.rc = net_load(r);
     if (!a.rc)
@@ -289,6 +290,14 @@ static void print_outcome(const struct step *s, const struct outcome *out)
     }
 }
 
+static void left_out(const struct step *s)
+{
+    char what[128], why[128];
+    snprintf(what, sizeof(what), "%s: %s", os.threads ? "threads" : "processes", s->name);
+    snprintf(why, sizeof(why), "--without %s", opt.without);
+    tap_skip(what, why);
+}
+
 static int run_one(int index, struct outcome *out)
 {
     const struct step *s = &os.steps[index];
@@ -348,6 +357,10 @@ int run_suite(const struct step *list, size_t n)
                     (opt.only && fnmatch(opt.only, list[i].name, 0) != 0))
                     continue;
                 any = true;
+                if (opt.without && fnmatch(opt.without, list[i].name, 0) == 0) {
+                    left_out(&list[i]);
+                    continue;
+                }
                 if (run_one((int)i, &out)) {
                     printf("Bail out! %s\n", hw_error());
                     kill_ranks();

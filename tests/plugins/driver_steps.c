@@ -490,6 +490,7 @@ const struct step steps[] = {
     {"connect_first", step_connect_first, 0},
     {"accept_first", step_accept_first, 0},
     {"connect_alternately", step_connect_alternately, 0},
+    {"each_device", step_each_device, 0},
     {"sizes", step_sizes, 0},
     {"depths", step_depths, 0},
     {"large", step_large, 0},
@@ -512,6 +513,7 @@ const struct step steps[] = {
     {"abort_both", step_abort_both, 0},
     {"abort_receiver", step_abort_receiver, 0},
     {"abort_sender", step_abort_sender, 0},
+    {"listen_closed", step_listen_closed, 0},
     {"after_aborts", step_after, 0},
     {"churn", step_churn, 0},
     {"dead_sender", step_dead_sender, STEP_DIES},
@@ -520,6 +522,8 @@ const struct step steps[] = {
     {"after_dead_receiver", step_after, STEP_PROCESSES},
     {"dead_idle", step_dead_idle, STEP_DIES},
     {"after_dead_idle", step_after, STEP_PROCESSES},
+    {"dead_listener", step_dead_listener, STEP_DIES},
+    {"after_dead_listener", step_after, STEP_PROCESSES},
     {"reload", step_reload, STEP_ALONE},
 };
 const size_t n_steps = HW_ARRAY_LEN(steps);

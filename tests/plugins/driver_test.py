@@ -37,6 +37,8 @@ FAULTS = [
     ("close", "connect", "close"),
     ("silent", "dead_sender", "within 2 s"),
     ("silent", "abort_receiver", "within 2 s"),
+    ("silent", "listen_closed", "within 2 s"),
+    ("silent", "dead_listener", "within 2 s"),
     ("thread", "reload", "threads and"),
 ]
 # The sanitizers report these in their own way, or their exit handlers do not stand them.
@@ -105,6 +107,8 @@ r = run("bench", faulty, "--version", "9")
 ok(r.returncode == 1 and "has no ncclNetPlugin_v9" in r.stderr, "a version that is not there", r.stdout, r.stderr)
 r = run("bench", faulty, FAULTY="exit")
 ok(r.returncode == 1 and "exit(1)" in r.stderr, "bench over a plugin that leaves", r.stdout, r.stderr)
+r = run("all", faulty, "--only", "load", "--without", "lo*", FAULTY="init")
+ok(r.returncode == 0 and r.stdout.count("# SKIP --without lo*") == 2, "a step that is left out, and said to be", r.stdout)
 r = run("all", plain, "--only", "nothing")
 ok(r.returncode == 1, "no step of that name", r.stdout)
 print(f"1..{n}")
