@@ -65,7 +65,7 @@ static const struct way {
     {"test-never", RUN, -ETIMEDOUT, "isend 0 of 1000 bytes: taken", true},
     {"test-crash", RUN, -EIO, "SIGSEGV in test", false},
     {"test-exit", RUN, -EIO, "status 1 in test", false},
-    {"test-hang", RUN, -ETIMEDOUT, "hung for 1000 ms and was ended, in test", false},
+    {"test-hang", RUN, -ETIMEDOUT, "hung for 1000 ms in test and was ended", false},
     {"test-slow=10", NONE, 0, NULL, true},
     {"recv-overrun", NONE, 0, NULL, true},
     {"recv-corrupt", RUN, -EBADMSG, "wrong bytes", true},

@@ -21,7 +21,8 @@
 
 enum {
     OPEN_MS = 30000,
-    CALL_MS = 15000,
+    CALL_MS =
+        15000, /* GPUDirect-TCPX's accept() sleeps for 5 s: NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS */
     CLOSE_MS = 2000,
     SPIN_US = 2000,
     LOOK_MS = 10, /* between two looks at the child's health */
@@ -142,15 +143,16 @@ int np_blame(struct np_host *h, int rc, const char *what)
                    *last_words(h, said, sizeof(said)) ? "; its last line: " : "", said);
 }
 
-/* Under the lock: sets the host's error, once. */
-static int bury(struct np_host *h, int rc, const char *how)
+/* Under the lock: sets the host's error, once: how it ended, in which call of the plugin, and what then (NULL: the call
+ * has nothing to do with it). */
+static int bury(struct np_host *h, int rc, const char *how, const char *then)
 {
     uint32_t doing = atomic_load_explicit(&h->s->doing, memory_order_relaxed);
     char said[160];
     (void)last_words(h, said, sizeof(said));
-    const bool in = doing > NP_NOTHING && doing < NP_CALLS;
-    hw_fail(rc, "plugin %s %s%s%s%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
-            *said ? "; it said: " : "; it said nothing", said);
+    const bool in = then && doing > NP_NOTHING && doing < NP_CALLS;
+    hw_fail(rc, "plugin %s %s%s%s%s; it said%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
+            then ? then : "", *said ? ": " : " nothing", said);
     if (!h->dead) {
         snprintf(h->why, sizeof(h->why), "%s", hw_error());
         atomic_store_explicit(&h->dead, rc, memory_order_release);
@@ -161,10 +163,10 @@ static int bury(struct np_host *h, int rc, const char *how)
 }
 
 /* Under the lock. */
-static int end_it(struct np_host *h, int rc, const char *how)
+static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];
-    bury(h, rc, how);
+    bury(h, rc, how, then);
     /* As long as it is not waited for, the pid is its own. */
     if (!ended(h, false, ignored, sizeof(ignored))) {
         (void)kill(h->pid, SIGKILL);
@@ -176,9 +178,9 @@ static int end_it(struct np_host *h, int rc, const char *how)
 int np_distrust(struct np_host *h)
 {
     char how[HW_ERR_TEXT];
-    snprintf(how, sizeof(how), "is not to be trusted and was ended: %.150s;", hw_error());
+    snprintf(how, sizeof(how), "is not to be trusted and was ended: %.150s", hw_error());
     pthread_mutex_lock(&h->lock);
-    int rc = end_it(h, -EPROTO, how);
+    int rc = end_it(h, -EPROTO, how, NULL);
     pthread_mutex_unlock(&h->lock);
     return rc;
 }
@@ -190,14 +192,14 @@ static int look(struct np_host *h, uint64_t now)
     if (h->dead)
         return hw_fail_copy(h->dead, h->why);
     if (ended(h, false, how, sizeof(how)))
-        return bury(h, -EIO, how);
+        return bury(h, -EIO, how, "");
     const uint64_t beat = atomic_load_explicit(&h->s->beat, memory_order_relaxed);
     if (beat != h->beat || atomic_load_explicit(&h->s->asleep, memory_order_relaxed)) {
         h->beat = beat;
         h->beat_at = now;
     } else if (now > h->beat_at && now - h->beat_at > (uint64_t)h->o.call_ms * HW_MS) {
-        snprintf(how, sizeof(how), "hung for %d ms and was ended,", h->o.call_ms);
-        return end_it(h, -ETIMEDOUT, how);
+        snprintf(how, sizeof(how), "hung for %d ms", h->o.call_ms);
+        return end_it(h, -ETIMEDOUT, how, " and was ended");
     }
     return 0;
 }
@@ -270,19 +272,19 @@ static ssize_t await(struct np_host *h, const struct np_message *m, struct np_re
                 for (int ms_left = 1000; ms_left > 0 && !(over = ended(h, false, how, sizeof(how))); ms_left--)
                     (void)usleep(1000);
                 if (over)
-                    bury(h, -EIO, how);
+                    bury(h, -EIO, how, "");
                 else
-                    end_it(h, -EIO, "closed its socket and was ended,");
+                    end_it(h, -EIO, "closed its socket", " and was ended");
                 return 0;
             }
         }
         if (n <= 0 && ended(h, false, how, sizeof(how))) { /* its socket may be another process's still */
-            bury(h, -EIO, how);
+            bury(h, -EIO, how, "");
             return 0;
         }
         if (hw_now() >= deadline) {
-            snprintf(how, sizeof(how), "hung for %d ms and was ended,", ms);
-            end_it(h, -ETIMEDOUT, how);
+            snprintf(how, sizeof(how), "hung for %d ms", ms);
+            end_it(h, -ETIMEDOUT, how, " and was ended");
             return 0;
         }
     }
@@ -401,7 +403,6 @@ static int load(struct np_host *h, char **env)
     h->info.window = h->info.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
     if (h->info.quirk->max_requests)
         h->info.window = HW_MIN(h->info.window, h->info.quirk->max_requests);
-    h->o.call_ms = HW_MAX(h->o.call_ms, (int)h->info.quirk->setup_stall_ms * 2);
 
     struct env_log e = {.log = h->o.log};
     if (np_check_env(h->info.quirk, (const char *const *)env, log_env, &e) > 0 && !h->o.any_env)
@@ -484,7 +485,7 @@ static void finish(struct np_host *h)
     (void)np_ask(h, &m, NULL, 0, NULL);
     pthread_mutex_lock(&h->lock);
     if (h->pid > 0 && !ended(h, h->dead == 0, ignored, sizeof(ignored)))
-        end_it(h, -EIO, "was ended,");
+        end_it(h, -EIO, "did not end", " and was killed");
     pthread_mutex_unlock(&h->lock);
 }
 

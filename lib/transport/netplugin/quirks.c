@@ -44,7 +44,6 @@ static const struct np_quirk quirks[] = {
         .max_fragments = NET_UNPACK_MAX_SLICE_PAGES,
         .align = 4096,
         .handle_bytes = 80,
-        .setup_stall_ms = 5000,
         .env = tcpx_env,
         .n_env = HW_ARRAY_LEN(tcpx_env),
     },

@@ -22,14 +22,13 @@ struct np_env {
 };
 
 struct np_quirk {
-    const char *table;       /* how the table's name begins */
-    unsigned max_requests;   /* in flight on a connection and direction; 0: the ABI's */
-    uint32_t max_size;       /* bytes of one request; 0: the ABI's */
-    uint32_t max_fragments;  /* of one request; more end the process */
-    uint32_t align;          /* of registered addresses; 0: any */
-    unsigned handle_bytes;   /* of the handle that are meant for the peer; 0: all */
-    bool setup_threads;      /* connect and accept may each wait for the other: a thread each */
-    unsigned setup_stall_ms; /* how long one call of accept may sleep by design */
+    const char *table;      /* how the table's name begins */
+    unsigned max_requests;  /* in flight on a connection and direction; 0: the ABI's */
+    uint32_t max_size;      /* bytes of one request; 0: the ABI's */
+    uint32_t max_fragments; /* of one request; more end the process */
+    uint32_t align;         /* of registered addresses; 0: any */
+    unsigned handle_bytes;  /* of the handle that are meant for the peer; 0: all */
+    bool setup_threads;     /* connect and accept may each wait for the other: a thread each */
     const struct np_env *env;
     size_t n_env;
 };
