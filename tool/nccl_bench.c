@@ -136,10 +136,14 @@ static int raw_run(uint32_t streams, double *GBps)
     struct raw_path path = {.addr = addr[0]};
     void *from = malloc(RAW_BUFFER), *to = malloc(RAW_BUFFER);
     uint64_t deadline = hw_deadline(60000);
-    int rc = from && to ? 0 : hw_fail(-ENOMEM, "no memory for plain sockets");
-    if (rc == 0)
-        memset(from, 1, RAW_BUFFER);
-    if (rc == 0 && getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
+    if (!from || !to) {
+        free(from);
+        free(to);
+        return hw_fail(-ENOMEM, "no memory for plain sockets");
+    }
+    int rc = 0;
+    memset(from, 1, RAW_BUFFER);
+    if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
         rc = hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
     if (rc == 0)
         rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);

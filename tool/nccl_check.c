@@ -42,7 +42,8 @@ static const char *last_words(const struct nccl_child *c, char *buf, size_t cap)
     at = end - at > cap - 32 ? end - (cap - 32) : at;
     snprintf(buf, cap, "%s%.*s%s", end ? "; it said last: '" : "", (int)(end - at), c->tail + at, end ? "'" : "");
     for (char *p = buf; *p; p++)
-        *p = (unsigned char)*p < ' ' ? ' ' : *p;
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
     return buf;
 }
 
@@ -305,7 +306,9 @@ int nccl_check_main(int argc, char **argv)
     struct nccl_look look;
     struct dr_machine *m = calloc(1, sizeof *m);
     struct dr_report d = {0};
-    int rc = m ? nccl_look(&look, nccl) : hw_fail(-ENOMEM, "no memory");
+    if (!m)
+        return tool_fail(CMD, "no memory");
+    int rc = nccl_look(&look, nccl);
     if (rc == 0) {
         m->root = -1;
         m->nccl = &look;
@@ -317,8 +320,7 @@ int nccl_check_main(int argc, char **argv)
         dr_print(stdout, &d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), why);
     int exit = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : dr_count(&d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
     dr_free(&d);
-    if (m)
-        nccl_look_free(&look);
+    nccl_look_free(&look);
     free(m);
     return exit;
 }

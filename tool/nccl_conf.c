@@ -172,7 +172,8 @@ static void partial(struct nccl_conflict *out, size_t *n)
     }
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
-        if (!user || strcmp(getenv(user), p->value) == 0)
+        const char *is = user ? getenv(user) : NULL;
+        if (!is || strcmp(is, p->value) == 0)
             continue;
         struct nccl_conflict *c = add(out, n, user, NCCL_CAUTION);
         TEXT(c, "%s is not set to %s by the plugin, since this is yours; it must be the same on every rank", p->name,

@@ -69,7 +69,7 @@ static int env_make(struct env *e, const struct nb_config *config, const struct 
     char host[32];
     while (environ[n])
         n++;
-    *e = (struct env){.cap = n + 2 * NB_SET + 64};
+    *e = (struct env){.cap = n + 2 * (size_t)NB_SET + 64};
     e->v = calloc(e->cap + 1, sizeof *e->v);
     if (!e->v)
         return hw_fail(-ENOMEM, "no memory for an environment");
@@ -201,7 +201,9 @@ static void overhear(const struct nb_crew *c, struct nb_member *m)
             m->line = m->line > drop ? m->line - drop : 0;
         }
         for (size_t i = 0; i < n; i++) {
-            m->tail[m->tail_len++] = text[i] ? text[i] : ' ';
+            if (!text[i])
+                text[i] = '?';
+            m->tail[m->tail_len++] = text[i];
             m->tail[m->tail_len] = 0;
             if (text[i] == '\n') {
                 look_at_line(m);
@@ -286,7 +288,7 @@ static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int m
     for (;;) {
         struct pollfd p[2 * NB_RANKS];
         unsigned left = 0;
-        for (unsigned i = 0; i < c->n; i++) {
+        for (size_t i = 0; i < c->n; i++) {
             /* who has answered may still die, and then the others wait for it in vain */
             p[2 * i] = (struct pollfd){.fd = c->m[i].fd, .events = c->m[i].answered ? 0 : POLLIN};
             p[2 * i + 1] = (struct pollfd){.fd = c->m[i].err, .events = POLLIN};
@@ -298,11 +300,11 @@ static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int m
             return 0;
         if (hw_now() >= deadline)
             return late(c, o, ms);
-        (void)poll(p, 2 * c->n, POLL_MS);
-        for (unsigned i = 0; i < c->n; i++) {
+        (void)poll(p, 2 * (nfds_t)c->n, POLL_MS);
+        for (size_t i = 0; i < c->n; i++) {
             if (p[2 * i + 1].revents)
                 overhear(c, &c->m[i]);
-            if (p[2 * i].revents && (rc = c->m[i].answered ? gone(c, i) : hear(c, i)) < 0)
+            if (p[2 * i].revents && (rc = c->m[i].answered ? gone(c, (unsigned)i) : hear(c, (unsigned)i)) < 0)
                 return rc;
         }
         if (tool_stop)
