@@ -3,8 +3,14 @@
 #ifndef HW_TOOL_NCCL_H
 #define HW_TOOL_NCCL_H
 
+#include "node/plan.h"
+
 int nccl_env_main(int argc, char **argv);
 int nccl_check_main(int argc, char **argv);
 int nccl_bench_main(int argc, char **argv);
+
+/* The NICs that the plugin would use by itself, apart by the plan: list gets those that serve GPUs, left the others.
+ * True where there are both, so that HAWSER_NICS is worth setting. */
+bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256], char left[256]);
 
 #endif

@@ -20,7 +20,7 @@ struct export
 {
     const char *name;
     char value[NCCL_PATH];
-    char why[256];
+    char why[384];
     bool front; /* in front of what the variable holds already */
 };
 
@@ -44,15 +44,33 @@ static struct export *add(struct env *v, const char *name, const char *value)
 
 /* ---- NICs ------------------------------------------------------------------------------------- */
 
-/* Ours uses every NIC that has an address; the plan knows better where one of them serves no GPU: a management NIC, or
- * one that is much slower. */
+static void append(char text[256], const char *name)
+{
+    size_t at = strlen(text);
+    if (at + 1 + strlen(name) < 256) /* half a name would be another NIC's */
+        snprintf(text + at, 256 - at, "%s%s", at ? "," : "", name);
+}
+
+bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256], char left[256])
+{
+    list[0] = left[0] = 0;
+    for (size_t i = 0; i < n->n_netdev; i++) {
+        const struct hw_netdev *d = &n->netdev[i];
+        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0)
+            append(p->why[i] ? left : list, d->name);
+    }
+    return *list && *left;
+}
+
+/* Ours uses every NIC that has an address, but the loopback and docker's bridges; the plan knows better where one of
+ * them serves no GPU: a management NIC, or one that is much slower. */
 static void nics(struct env *v)
 {
     struct hw_node node = {0};
     struct hw_plan plan = {0};
     struct hw_bdf cuda[MAX_GPU];
     struct hw_scan scan = {.live = true};
-    char list[256] = "", left[128] = "";
+    char list[256], left[256];
     int root = hw_root_open("/"), n = hw_cuda_count();
     for (int i = 0; i < n && i < MAX_GPU; i++) {
         struct hw_gpu_info g;
@@ -62,15 +80,7 @@ static void nics(struct env *v)
         scan.n_cuda = (size_t)i + 1;
     }
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
-        hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0)
-        for (size_t i = 0; i < node.n_netdev; i++) {
-            const struct hw_netdev *d = &node.netdev[i];
-            char *to = plan.why[i] ? left : list;
-            size_t at = strlen(to), cap = plan.why[i] ? sizeof left : sizeof list;
-            if (d->address && !d->loopback)
-                snprintf(to + at, cap - at, "%s%s", at ? "," : "", d->name);
-        }
-    if (*list && *left)
+        hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
         WHY(add(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); not %s", left);
     hw_plan_free(&plan);
     hw_node_free(&node);
@@ -103,7 +113,8 @@ static void make(struct env *v)
         }
         nccl_unshare(x, sizeof *x);
     }
-    if (!getenv("HAWSER_NICS"))
+    /* both are the user's word on NICs, and the plugin follows either */
+    if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
         nics(v);
 }
 
