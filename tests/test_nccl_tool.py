@@ -340,6 +340,9 @@ def part_fails(tmp):
     r = bench(tmp, *quick, "--timeout", "2s", FAKENCCL_FAULT="hang:1:3")
     ok(r.returncode == 1 and "no answer from rank 0 (GPU 0), 1 (GPU 1) within 2 s in all_reduce of 8 bytes" in r.stderr and
        "rank 1 hangs as it was told" in r.stderr and time.monotonic() - start < 30, "a rank that hangs: given up, its last words", r)
+    r = bench(tmp, *quick, "--timeout", "2s", FAKENCCL_FAULT="hang:1:0")
+    ok(r.returncode == 1 and "no answer from rank 0 (GPU 0), 1 (GPU 1) within 2 s in making the communicator" in r.stderr,
+       "one that hangs there", r)
     r = bench(tmp, *quick, FAKENCCL_FAULT="die:1:0")
     ok(r.returncode == 1 and "rank 1 (GPU 1) ended with status 3" in r.stderr, "a rank that dies while the communicator is made", r)
     r = bench(tmp, *quick, "--vs-socket", "--rounds", 1, "--json", "-", FAKENCCL_FAULT="die:1:3", FAKENCCL_FAULT_NET="hawser")

@@ -355,6 +355,7 @@ static int bench(struct bench_run *b)
                                  .common = common,
                                  .more = a->set,
                                  .n = b->t.ranks,
+                                 .timeout_ms = (int)a->timeout_ms,
                                  .verbose = a->verbose};
     int rc = make_rows(b);
     if (rc == 0)

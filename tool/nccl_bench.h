@@ -19,7 +19,6 @@
 #define NB_SET    12 /* variables of a configuration */
 #define NB_UID    128
 #define NB_TAIL   3072 /* of a rank's output */
-#define NB_JOIN   180000
 #define NB_LEAVE  10000
 #define NB_ROUNDS 99
 
@@ -92,6 +91,7 @@ struct nb_start {
     const char *library_path;           /* put in front of LD_LIBRARY_PATH; "": nothing */
     const struct nb_var *common, *more; /* each ends with a NULL name */
     unsigned n;
+    int timeout_ms; /* for each order */
     bool verbose;
 };
 

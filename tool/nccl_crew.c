@@ -354,11 +354,11 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     for (unsigned i = 0; i < c->n && rc == 0; i++)
         rc = start(c, i, config, s);
     if (rc == 0)
-        rc = tell(c, 1, &o, NB_JOIN);
+        rc = tell(c, 1, &o, s->timeout_ms);
     if (rc == 0) {
         o.type = NB_JOIN_COMM;
         memcpy(o.uid, c->m[0].reply.uid, sizeof o.uid);
-        rc = tell(c, c->n, &o, NB_JOIN);
+        rc = tell(c, c->n, &o, s->timeout_ms);
     }
     c->version = c->m[0].reply.version;
     return rc == 0 ? check_networks(c, config) : rc;
