@@ -206,8 +206,11 @@ struct hawser_op_options {
     const void *notify; /* write: delivered to the peer's application once all data is in place. Copied. */
     size_t notify_len;  /* up to HAWSER_NOTIFY_MAX; with notify NULL: none */
     uint32_t stream;    /* send, recv: which stream of messages it belongs to; 0: the peer's own one */
-    uint32_t reserved;
+    uint32_t flags;     /* HAWSER_POLLED */
 };
+
+/* flags: the caller is going to hawser_poll() it until it ends, so that no thread need be woken for it now. */
+#define HAWSER_POLLED 1u
 
 /* Starts moving the n descriptors to (write) or from (read) the peer's regions, as one operation.
  * The memory is the library's until the operation ends. opts may be NULL. *op is the caller's, to free by

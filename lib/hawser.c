@@ -18,9 +18,9 @@ static int read_options(const struct hawser_op_options *in, struct hawser_op_opt
         return hw_fail(-EINVAL, "hawser_op_options.size is %zu", in->size);
     memcpy(o, in, HW_MIN(in->size, sizeof(*o)));
     if (in->size < sizeof(*o))
-        o->stream = o->reserved = 0; /* padding of an older program's structure */
-    if (o->reserved)
-        return hw_fail(-EINVAL, "hawser_op_options.reserved is %u", o->reserved);
+        o->stream = o->flags = 0; /* padding of an older program's structure */
+    if (o->flags & ~HAWSER_POLLED)
+        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->timeout_ms < -1)
         return hw_fail(-EINVAL, "a timeout of %d ms", o->timeout_ms);
     if (!o->notify)
@@ -158,14 +158,16 @@ static int enter(struct hawser_peer *p, struct hawser_op *op, uint32_t stream)
 }
 
 /* Takes the lock, enters, starts; what start() cannot do it reports by failing the operation. */
-static int begin(struct hawser_peer *p, struct hawser_op *op, uint32_t stream,
+static int begin(struct hawser_peer *p, struct hawser_op *op, const struct hawser_op_options *o,
                  void (*start)(struct hawser_peer *, struct hawser_op *), hawser_op **out)
 {
     pthread_mutex_lock(&p->mu);
-    int rc = enter(p, op, stream);
+    int rc = enter(p, op, o->stream);
     if (rc == 0) {
         *out = op; /* it may be over, and waited for elsewhere, before start() returns */
+        hw_will_poll = o->flags & HAWSER_POLLED;
         start(p, op);
+        hw_will_poll = false;
     }
     pthread_mutex_unlock(&p->mu);
     if (rc)
@@ -188,7 +190,7 @@ static int post(hawser_peer *p, enum hw_op_type type, const struct hawser_vec *v
     if (o.stream && type != HW_OP_SEND && type != HW_OP_RECV)
         return hw_fail(-EINVAL, "only sends and receives belong to streams");
     rc = make_op(p, type, vecs, n, &o, &op);
-    return rc ? rc : begin(p, op, o.stream, start, out);
+    return rc ? rc : begin(p, op, &o, start, out);
 }
 
 /* The control stream's end once what was just added is in it. */
@@ -366,7 +368,7 @@ int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct haw
     o.notify = data ? data : "";
     o.notify_len = len;
     rc = make_op(p, HW_OP_NOTIFY, NULL, 0, &o, &op);
-    return rc ? rc : begin(p, op, 0, start_write, out);
+    return rc ? rc : begin(p, op, &o, start_write, out);
 }
 
 int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len)

@@ -324,7 +324,8 @@ static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size,
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
     if (size)
         v.offset = (uint64_t)((uint8_t *)data - m->ptr);
-    struct hawser_op_options o = {.size = sizeof(o), .stream = c->stream, .timeout_ms = -1};
+    struct hawser_op_options o = {
+        .size = sizeof(o), .stream = c->stream, .timeout_ms = -1, .flags = c->small ? HAWSER_POLLED : 0};
     int rc = fn(c->link->peer, &v, 1, &o, &r->op);
     if (rc == -EAGAIN)
         return ncclSuccess;
@@ -332,6 +333,8 @@ static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size,
         return hn_error(rc, what);
     c->at = (unsigned)(r - c->req + 1) % HN_REQUESTS;
     *req = r;
+    if (c->small && c->out)
+        (void)hawser_poll(r->op); /* on its way now, and not with the first test */
     return ncclSuccess;
 }
 

@@ -271,8 +271,8 @@ static void failures(void)
     is_rc(hawser_write(pr.ab, &v, 0, &o, &op), -EINVAL, "a write has no stream");
     is_rc(hawser_notify(pr.ab, "x", 1, &o, &op), -EINVAL, "nor has a notification");
     o.stream = 0;
-    o.reserved = 1;
-    is_rc(hawser_send(pr.ab, &v, 1, &o, &op), -EINVAL, "what is reserved must be 0");
+    o.flags = 2;
+    is_rc(hawser_send(pr.ab, &v, 1, &o, &op), -EINVAL, "unknown flags are refused");
     ph_drop(&a);
     ph_drop(&b);
 }

@@ -49,7 +49,6 @@ struct hw_loop {
     pthread_cond_t watch_cv; /* callers who wait for something rare, and do not drive */
     bool driven, stop, thread_deep;
     bool offered;        /* the next turn belongs to one of those who wait */
-    bool polled;         /* a caller polls: the thread stays away for another nap */
     atomic_uint want;    /* callers in cv */
     atomic_uint callers; /* in hawser_wait() or hawser_cancel(), counted before they look: not freed under them */
     uint64_t wait_seq;   /* counts callers' turns at driving */
@@ -61,6 +60,7 @@ struct hw_loop {
     struct hw_list lanes; /* all of them */
 
     atomic_bool sleeping; /* the driver is, or is about to be, blocked in epoll_wait */
+    atomic_bool polled;   /* by a caller: the thread stays away for another nap; or, with busy_us, polls on */
     atomic_bool napping;  /* its thread stays away for a moment, for a caller's sake */
     atomic_bool nudged;   /* and is not to be, this once */
     atomic_bool tick_on;  /* something has a deadline */
@@ -121,6 +121,8 @@ struct hw_lane {
 };
 
 void hw_lane_queue(struct hw_lane *lane);
+/* The calling thread will poll for what it queues: nobody is woken for it. */
+extern __thread bool hw_will_poll;
 bool hw_lane_run(struct hw_lane *lane);                /* driver; true if more is left */
 bool hw_lane_tick(struct hw_lane *lane, uint64_t now); /* driver; true if it wants the next tick too */
 

@@ -22,6 +22,7 @@
 #define POLL_ROUNDS 4   /* looks at the control connection for one at all else */
 #define SPIN_ROUNDS 512 /* polls of one connection between looks at all; counted across waits, so that none starves */
 
+__thread bool hw_will_poll;
 static __thread struct hw_loop *driving;
 
 static void wake_ready(struct hw_source *s, uint32_t events)
@@ -146,7 +147,7 @@ void hw_lane_queue(struct hw_lane *lane)
     pthread_mutex_lock(&l->qmu);
     hw_list_append(&l->runq, &lane->run);
     pthread_mutex_unlock(&l->qmu);
-    if (driving == l)
+    if (driving == l || (hw_will_poll && !l->h->k.busy_us))
         return;
     wake_sleeper(l);
     if (atomic_load(&l->napping) && !atomic_load(&l->want)) { /* who polled last need not come again */
@@ -226,7 +227,7 @@ bool hw_loop_drive(struct hw_loop *l, uint64_t deadline)
 {
     bool did = run_lanes(l);
     int timeout = 0;
-    if (did && l->h->k.busy_us)
+    if (l->h->k.busy_us && (did || (atomic_load(&l->polled) && atomic_exchange(&l->polled, false))))
         l->busy_until = hw_now() + l->h->k.busy_us * 1000;
     /* A thread of ours only: a caller has his own idea of polling. */
     bool busy = l->busy_until && hw_own_thread && !l->want && hw_now() < l->busy_until;
@@ -331,8 +332,8 @@ static void stand_by(struct hw_loop *l)
     uint64_t nap = NAP_MIN_NS, seen = l->wait_seq;
     bool napped = false;
     while (!l->stop) {
-        bool at_it = l->driven || l->want, busy = at_it || l->polled, for_poll = !at_it && l->polled;
-        l->polled = false;
+        bool at_it = l->driven || l->want;
+        bool for_poll = !at_it && !l->h->k.busy_us && atomic_exchange(&l->polled, false), busy = at_it || for_poll;
         if (for_poll && napped && !runq_empty(l)) /* who polled is about something else now */
             return;
         if (!busy && (seen == l->wait_seq || !l->has_thread))
@@ -517,10 +518,16 @@ bool hw_loop_watch(struct hw_loop *l, bool (*done)(void *), void *arg, uint64_t 
 
 void hw_loop_poll(struct hw_loop *l, struct hawser_op *op)
 {
+    if (l->h->k.busy_us && l->has_thread) { /* the thread polls, for both */
+        atomic_store(&l->polled, true);
+        if (atomic_load(&l->sleeping))
+            nudge(l);
+        return;
+    }
     if (pthread_mutex_trylock(&l->mu)) /* whoever has it is at the loop's work, or about to be */
         return;
     bool mine = !l->driven && !l->want;
-    l->polled = true;
+    atomic_store(&l->polled, true);
     if (mine)
         l->driven = true;
     else if (l->driven && atomic_load(&l->sleeping))
@@ -529,10 +536,11 @@ void hw_loop_poll(struct hw_loop *l, struct hawser_op *op)
     if (!mine)
         return;
     driving = l;
-    /* what is polled for mostly comes on the control connection: one system call; not done, so its peer is there */
-    if (!atomic_load(&op->done) && hw_ctl_recv(op->peer, true))
+    /* A short message comes on the control connection: one system call. Not done, so the peer is there. */
+    bool by_channel = op->granted || op->type == HW_OP_SEND;
+    if (!by_channel && !atomic_load(&op->done) && hw_ctl_recv(op->peer, true))
         flush_owing(l);
-    if (!atomic_load(&op->done) && ++l->polls % POLL_ROUNDS == 0)
+    if (!atomic_load(&op->done) && (by_channel || ++l->polls % POLL_ROUNDS == 0))
         hw_loop_drive(l, 0);
     driving = NULL;
     give(l);
