@@ -291,6 +291,33 @@ static void test_parent_dies(void)
     close(pipe_fd[1]);
 }
 
+/* A plugin whose connect() and accept() each wait for the other's: a thread for each. */
+static void test_waits(void)
+{
+    struct np_host *h = open_host(WAITS, &(struct np_options){0});
+    uint8_t handle[NP_HANDLE_SIZE];
+    struct np_listener *l;
+    struct np_comm *c;
+    struct pair p[4];
+    for (int i = 0; i < 4; i++)
+        pair_open(&p[i], h, 0, 1 << 17);
+    for (int i = 0; i < 4; i++)
+        ok(pair_run(&p[i], 10, 20000, 1) == 0, "messages over a connection that was made by two threads");
+
+    /* One that nobody answers is closed, and costs the others nothing; the thread is left behind. */
+    is_int(np_listen(h, 0, handle, &l), 0, "a listener");
+    is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "an accept that waits");
+    is_int(np_established(c), -EAGAIN, "as it does");
+    ok(pair_run(&p[0], 10, 20000, 2) == 0, "while messages move");
+    is_int(established(c), -ETIMEDOUT, "it is given up");
+    is_int(np_comm_close(c), 0, "and closed");
+    is_int(np_listener_close(l), 0, "its listener too");
+    ok(pair_run(&p[3], 10, 20000, 3) == 0, "messages move on");
+    for (int i = 0; i < 4; i++)
+        pair_close(&p[i]);
+    np_close(h);
+}
+
 int main(void)
 {
     const int fds = open_fds();
@@ -303,6 +330,7 @@ int main(void)
     test_threads();
     test_forks();
     test_parent_dies();
+    test_waits();
     is_int(open_fds(), fds, "no descriptor is left open");
     is_int(children(), 0, "and no child, living or dead");
     return tap_done();

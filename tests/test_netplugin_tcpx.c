@@ -197,13 +197,14 @@ static void check_fault(const char *fault, const char *mode, int want, const cha
     struct np_host *h = open_with(WITH(env, mode), false);
     struct np_result r;
     struct pair p, q;
+    const int ms = want == -ETIMEDOUT ? 500 : SOON;
     int rc = 0;
     pair_open(&p, h, 0, 1 << 20);
     pair_open(&q, h, 0, 1 << 20);
     for (int i = 0; rc == 0 && i < 4; i++) {
-        rc = np_irecv(p.recv, p.rmr, 0, 5000, 0, hw_deadline(500));
+        rc = np_irecv(p.recv, p.rmr, 0, 5000, 0, hw_deadline(ms));
         if (rc == 0)
-            rc = np_isend(p.send, p.smr, 0, 5000, 0, hw_deadline(500));
+            rc = np_isend(p.send, p.smr, 0, 5000, 0, hw_deadline(ms));
         if (rc == 0)
             rc = np_wait(p.recv, hw_deadline(SOON), &r);
         if (rc == 0)

@@ -195,7 +195,8 @@ static int properties(struct kid *k, int dev, struct np_device *out)
 
 static void quit(struct kid *k)
 {
-    kid_close_all(k);
+    if (!kid_close_all(k))
+        return;
     kid_enter(k, NP_FINALIZE);
     (void)np_table_finalize(&k->t);
     kid_enter(k, NP_DLCLOSE);

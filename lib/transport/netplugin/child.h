@@ -99,7 +99,8 @@ int kid_reg(struct kid *k, const struct np_message *m);
 int kid_dereg(struct kid *k, const struct np_message *m);
 /* What was closed while a thread of its own was making it, and listeners that were closed under an accept. */
 void kid_orphans(struct kid *k);
-void kid_close_all(struct kid *k);
+/* False: threads are still in the plugin. */
+bool kid_close_all(struct kid *k);
 
 /* What a round found. */
 enum { KID_MOVED = 1, KID_PENDING = 2 };

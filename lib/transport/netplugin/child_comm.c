@@ -222,7 +222,7 @@ static bool listened_on(const struct kid *k, const struct kid_comm *listener)
 {
     for (unsigned i = 0; i < k->top; i++) {
         const struct kid_comm *c = k->comm[i];
-        if (c && c->listener == listener && !c->comm && atomic_load(&c->ring->state) == NP_OPENING)
+        if (c && c->listener == listener && atomic_load(&c->ring->state) == NP_OPENING)
             return true;
     }
     for (const struct kid_comm *c = k->orphans; c; c = c->next_orphan)
@@ -263,16 +263,22 @@ void kid_orphans(struct kid *k)
     }
 }
 
-void kid_close_all(struct kid *k)
+bool kid_close_all(struct kid *k)
 {
+    bool all = true;
     for (int kind = KID_RECV; kind >= KID_LISTENER; kind--)
         for (unsigned i = 0; i < NP_COMMS; i++) {
             struct kid_comm *c = k->comm[i];
-            if (!c || (int)c->kind != kind || c->threaded)
+            if (!c || (int)c->kind != kind)
                 continue;
+            if (c->threaded) {
+                all = false;
+                continue;
+            }
             k->comm[i] = NULL;
             (void)close_comm(k, c);
         }
+    return all && !k->orphans;
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
