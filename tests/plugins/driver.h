@@ -84,6 +84,7 @@ struct step {
 /* driver_run.c */
 int run_suite(const struct step *steps, size_t n);
 int run_bench(const struct step *step);
+extern FILE *rank_out; /* in a rank: where results go; stdout is stderr there, for plugins print what they like */
 
 /* driver_load.c: the plugin, once for each process; what is asked of it has the shape of the newest table whatever the
  * version. The result is NCCL's, which net_fail() turns into words. */

@@ -193,7 +193,7 @@ static FILE *open_json(void)
 {
     if (!opt.json)
         return NULL;
-    return strcmp(opt.json, "-") == 0 ? stdout : fopen(opt.json, "we");
+    return strcmp(opt.json, "-") == 0 ? rank_out : fopen(opt.json, "we");
 }
 
 static int json_head(struct hw_json *j, FILE *f, const char *what)
@@ -213,7 +213,7 @@ static int json_end(struct hw_json *j, FILE *f)
     int rc;
     hw_json_end(j);
     rc = hw_json_finish(j);
-    if (f != stdout && fclose(f) && !rc)
+    if (f != rank_out && fclose(f) && !rc)
         rc = hw_fail(-errno, "writing %s", opt.json);
     return rc;
 }
@@ -227,11 +227,11 @@ static int print_bandwidth(const struct tally *a, const struct tally *b)
     FILE *f = open_json();
     int rc;
 
-    if (f != stdout)
-        printf("%s v%d: %s, %llu comms%s, depth %llu, %.1f s: %.3f GB/s, %.3f CPU s/GB, verified\n", net_name(),
-               net_version(), hw_format_size(opt.size, size, sizeof(size)), (unsigned long long)opt.comms,
-               opt.bidir ? " each way" : "", (unsigned long long)depth_of(opt.depth), s, gb / s, cpu / gb);
-    fflush(stdout); /* this process is killed in the end */
+    if (f != rank_out)
+        fprintf(rank_out, "%s v%d: %s, %llu comms%s, depth %llu, %.1f s: %.3f GB/s, %.3f CPU s/GB, verified\n",
+                net_name(), net_version(), hw_format_size(opt.size, size, sizeof(size)), (unsigned long long)opt.comms,
+                opt.bidir ? " each way" : "", (unsigned long long)depth_of(opt.depth), s, gb / s, cpu / gb);
+    fflush(rank_out); /* this process is killed in the end */
     if (!opt.json)
         return 0;
     if ((rc = json_head(&j, f, "bandwidth")))
@@ -323,10 +323,10 @@ static int print_latency(const struct hw_hist *h)
     FILE *f = open_json();
     int rc;
 
-    if (f != stdout)
-        printf("%s v%d: 8B, half a round trip of %llu: p50 %.2f us, p99 %.2f us, every word verified\n", net_name(),
-               net_version(), (unsigned long long)h->n, p50, p99);
-    fflush(stdout); /* this process is killed in the end */
+    if (f != rank_out)
+        fprintf(rank_out, "%s v%d: 8B, half a round trip of %llu: p50 %.2f us, p99 %.2f us, every word verified\n",
+                net_name(), net_version(), (unsigned long long)h->n, p50, p99);
+    fflush(rank_out); /* this process is killed in the end */
     if (!opt.json)
         return 0;
     if ((rc = json_head(&j, f, "latency")))

@@ -2,6 +2,7 @@
 /* The plugin's table, of whichever version, behind functions of one shape. */
 #include "driver.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,9 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     text[strcspn(text, "\n")] = 0;
+    for (char *c = text; *c; c++)
+        if (!isprint((unsigned char)*c))
+            *c = '?';
     if (level == NCCL_LOG_WARN) {
         static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
         pthread_mutex_lock(&mu);

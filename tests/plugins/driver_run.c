@@ -38,6 +38,8 @@ static struct overseer {
     pid_t pid[2]; /* the second is 0 with threads */
 } os;
 
+FILE *rank_out;
+
 /* ---- in a rank ------------------------------------------------------------------------------ */
 
 static void run_step(struct rank *r, const struct order *o)
@@ -90,6 +92,9 @@ static void rank_process(int first, int n, const int *ctl)
 
     for (int i = first; i < first + n; i++)
         ranks[i] = (struct rank){.id = i, .fd = os.swap[i], .ctl = ctl[i], .sh = os.sh, .threads = n == 2};
+    rank_out = fdopen(dup(STDOUT_FILENO), "w");
+    if (!rank_out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        _exit(6);
 #ifdef __SANITIZE_THREAD__
     /* The sanitizer makes a thread of its own with the first that is made. */
     if (!pthread_create(&t, NULL, nothing, NULL) && !pthread_join(t, NULL))
