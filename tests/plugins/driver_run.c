@@ -255,7 +255,7 @@ static void hear(const struct step *s, struct outcome *out, int i)
 static bool hung(int i, uint64_t end)
 {
     uint64_t since = atomic_load(&os.sh->at[i].since), now = hw_now();
-    return now >= end || (since && now > since && now - since > (opt.deadline + 5) * 1000 * HW_MS);
+    return now >= end || (since && now > since && now - since > (opt.deadline + 2) * 1000 * HW_MS);
 }
 
 static void await(const struct step *s, struct outcome *out)

@@ -87,8 +87,8 @@ ok(r.returncode == 0 and r.stdout.count("\nok ") > 20 and all(
     x.startswith(("ok ", "1..")) for x in r.stdout.splitlines()), "a rude plugin", r.stdout[:5000])
 
 for version in range(6, 13):
-    r = run("all", plain, "--version", str(version), "--only", "[dfmpsz]*", "--comms-max", "4", "--slow", "100ms")
-    ok(r.returncode == 0 and r.stdout.count("\nok ") > 20, f"v{version} of the table", r.stdout, r.stderr)
+    r = run("all", plain, "--version", str(version), "--only", "*s", "--comms-max", "4")
+    ok(r.returncode == 0 and r.stdout.count("\nok ") > 14, f"v{version} of the table", r.stdout, r.stderr)
 
 for args in ([], ["--latency"], ["--bidir", "--comms", "2", "--threads", "2", "--size", "5000"]):
     r = run("bench", plain, "--seconds", "0.3", "--json", "-", *args)
