@@ -27,9 +27,9 @@ static void start(struct fixture *f, bool list)
     }
     kill(f->h->pid, SIGSTOP);
     usleep(20000);
-    if (np_irecv(f->p.recv, f->p.rmr, 0, 1000, 0, HW_NEVER) < 0 ||
-        np_irecv(f->p.recv, f->p.rmr, 0, 1000, 0, HW_NEVER) < 0)
-        exit(1);
+    for (int i = 0; i < 2; i++)
+        if (np_irecv(f->p.recv, f->p.rmr, 0, 1000, 0, HW_NEVER) < 0)
+            exit(1);
 }
 
 static void stop(struct fixture *f)
@@ -89,7 +89,8 @@ static void test_entries(void)
     static struct hw_frag frags[NP_FRAGS];
     struct np_frag_area *area = (struct np_frag_area *)(uintptr_t)f.p.recv->frags;
     size_t n;
-    ok(area != NULL, "a list of fragments is shared");
+    if (!area)
+        exit(1);
     area->list[0][0] = (struct loadMeta){.src_off = UINT32_MAX, .len = 500, .dst_off = 0};
     area->list[0][1] = (struct loadMeta){.src_off = 0, .len = 500, .dst_off = 501};
     f.p.recv->ring->entry[0].frags = 2;

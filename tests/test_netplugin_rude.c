@@ -114,7 +114,7 @@ static bool printable(const char *s)
 static int run(struct pair *p, int ms, bool early)
 {
     uint8_t *at = np_mem_ptr(p->mem);
-    struct np_result r;
+    struct np_result r = {0};
     for (unsigned i = 0; i < N; i++) {
         hw_pattern_fill(at, LEN, 5, (uint64_t)i * LEN);
         int rc = np_irecv(p->recv, p->rmr, 0, LEN, 0, hw_deadline(2 * ms));

@@ -40,7 +40,8 @@ static void check_env(const char *what, int bad, int warned, const char *in_bad,
         diag("%d bad, %d warned of; the last bad one: %s", rc, g.n[NP_WARN], g.bad);
 }
 
-#define G "NCCL_GPUDIRECTTCPX_"
+#define G           "NCCL_GPUDIRECTTCPX_"
+#define IFNAME(nic) G "SOCKET_IFNAME=" nic
 
 static void test_env(void)
 {
@@ -52,7 +53,9 @@ static void test_env(void)
     snprintf(at.sun_path, sizeof(at.sun_path), "%s/rx_rule_manager", dir);
     snprintf(prefix, sizeof(prefix), G "UNIX_CLIENT_PREFIX=%s", dir);
     ok(bind(s, (struct sockaddr *)&at, sizeof(at)) == 0, "a socket where the manager's would be");
-    const char *chunk = "NCCL_DYNAMIC_CHUNK_SIZE=524288", *nic = G "SOCKET_IFNAME=lo", *ctrl = G "CTRL_DEV=lo";
+    const char *chunk = "NCCL_DYNAMIC_CHUNK_SIZE=524288", *nic = IFNAME("lo"), *ctrl = G "CTRL_DEV=lo";
+    const char *no_prefix = G "UNIX_CLIENT_PREFIX=/", *sync = G "RECV_SYNC=1";
+    const char *no_nic = IFNAME("lo,nosuch0"), *path = IFNAME("../net/lo");
 
 #define ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
     check_env("all as it should be", 0, 0, NULL, ENV(chunk, prefix, nic, ctrl));
@@ -60,11 +63,10 @@ static void test_env(void)
     check_env("no chunk size is bad", 1, 0, "NCCL_DYNAMIC_CHUNK_SIZE is not set", ENV(prefix, nic, ctrl));
     check_env("0 too", 1, 0, "524288", ENV("NCCL_DYNAMIC_CHUNK_SIZE=0", prefix, nic, ctrl));
     check_env("another one is warned of", 0, 1, NULL, ENV("NCCL_DYNAMIC_CHUNK_SIZE=65536", prefix, nic, ctrl));
-    check_env("no manager is bad", 1, 0, "rx_rule_manager", ENV(chunk, G "UNIX_CLIENT_PREFIX=/", nic, ctrl));
-    check_env("a NIC that is not there is bad", 1, 0, "'nosuch0'",
-              ENV(chunk, prefix, G "SOCKET_IFNAME=lo,nosuch0", ctrl));
-    check_env("a path is no NIC", 1, 0, "'../net/lo'", ENV(chunk, prefix, G "SOCKET_IFNAME=../net/lo", ctrl));
-    check_env("RECV_SYNC is warned of", 0, 1, NULL, ENV(chunk, prefix, nic, ctrl, G "RECV_SYNC=1"));
+    check_env("no manager is bad", 1, 0, "rx_rule_manager", ENV(chunk, no_prefix, nic, ctrl));
+    check_env("a NIC that is not there is bad", 1, 0, "'nosuch0'", ENV(chunk, prefix, no_nic, ctrl));
+    check_env("a path is no NIC", 1, 0, "'../net/lo'", ENV(chunk, prefix, path, ctrl));
+    check_env("RECV_SYNC is warned of", 0, 1, NULL, ENV(chunk, prefix, nic, ctrl, sync));
     check_env("nothing at all", 2, 2, NULL, ENV("X=1"));
     is_int(np_check_env(np_quirk_of("AWS Libfabric"), ENV("X=1"), NULL, NULL), 0, "other plugins want nothing");
 

@@ -116,9 +116,13 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
         if (text[i] == '\n') {
             memcpy(buf + at, " | ", 3);
             at += 3;
-        } else
-            buf[at++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+        } else {
+            buf[at++] = text[i];
+            if (!text[i]) /* which would end it */
+                buf[at - 1] = '?';
+        }
     }
     buf[at] = 0;
+    printable(buf);
     return buf;
 }

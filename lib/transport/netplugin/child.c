@@ -317,7 +317,7 @@ static unsigned nap(struct kid *k, uint64_t us)
 
 static void spin(uint64_t since, uint64_t now)
 {
-    if (now - since > YIELD_AFTER_US * 1000u)
+    if (now - since > YIELD_AFTER_US * 1000ull)
         (void)sched_yield();
 }
 
@@ -364,7 +364,7 @@ static void *watch(void *arg)
         if (poll(p, 2, IDLE_MS) > 0 || getppid() != k->c->parent)
             leave(0);
         const off_t end = lseek(FD_LOG, 0, SEEK_END);
-        if (end - punched > 2 * NP_LOG) {
+        if (end - punched > (off_t)2 * NP_LOG) {
             (void)fallocate(FD_LOG, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end - NP_LOG);
             punched = end - NP_LOG;
         }

@@ -60,7 +60,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
     };
     memcpy(out->name, d->name, sizeof(out->name));
     memcpy(out->pci, d->pci, sizeof(out->pci));
-    uint64_t most = NCCL_MAX_NET_SIZE; /* test() gives an int's size in all versions */
+    uint64_t most = (uint64_t)NCCL_MAX_NET_SIZE; /* test() gives an int's size in all versions */
     if (d->max_bytes)
         most = HW_MIN(most, d->max_bytes);
     if (out->unpacks)
@@ -404,7 +404,7 @@ int np_test(struct np_comm *c, struct np_result *out)
 
 int np_wait(struct np_comm *c, uint64_t deadline, struct np_result *out)
 {
-    const uint64_t spin = hw_now() + WAIT_SPIN_US * 1000u;
+    const uint64_t spin = hw_now() + WAIT_SPIN_US * 1000ull;
     for (;;) {
         int rc = np_test(c, out);
         if (rc != -EAGAIN)

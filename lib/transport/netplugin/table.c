@@ -113,7 +113,7 @@ ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetPrope
     } p = {.room = {0}};
     ncclResult_t rc;
 
-    *out = (ncclNetProperties_v12_t){.maxP2pBytes = NCCL_MAX_NET_SIZE, .maxCollBytes = NCCL_MAX_NET_SIZE};
+    *out = (ncclNetProperties_v12_t){.maxP2pBytes = (size_t)1 << 30, .maxCollBytes = (size_t)1 << 30};
     switch (t->version) {
     case 6:
         rc = T(t, 6)->getProperties(dev, &p.v6);
