@@ -121,6 +121,17 @@ static double host_run(struct pair *p, unsigned window)
     return (double)(hw_now() - from) / 1e9;
 }
 
+/* CPU time so far, in seconds: pid 0 is this process. */
+static double cpu_of(int pid)
+{
+    struct timespec t = {0};
+    clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
+    if (pid)
+        need(clock_getcpuclockid(pid, &clock), "the child's clock");
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -145,9 +156,13 @@ int main(int argc, char **argv)
     memset(np_mem_ptr(p.mem), 1, 2 * WINDOW * bytes);
     direct_open(&d, argv[1]);
     for (unsigned w = 0; w < 2; w++) {
-        double ratio[99], direct = 0, host = 0;
+        double ratio[99], direct = 0, host = 0, cpu[3] = {0};
         for (unsigned i = 0; i < rounds; i++) {
-            const double a = direct_run(&d, w ? WINDOW : 1), b = host_run(&p, w ? WINDOW : 1);
+            const double start = cpu_of(0), a = direct_run(&d, w ? WINDOW : 1), between = cpu_of(0);
+            const double child = cpu_of(np_info(h)->pid), b = host_run(&p, w ? WINDOW : 1);
+            cpu[0] += between - start;
+            cpu[1] += cpu_of(0) - between;
+            cpu[2] += cpu_of(np_info(h)->pid) - child;
             ratio[i] = a / b;
             direct += a / rounds;
             host += b / rounds;
@@ -156,6 +171,9 @@ int main(int argc, char **argv)
         printf("%zu bytes, %s: direct %.3f GB/s (%.2f us each), host %.3f GB/s (%.2f us each), host / direct %.3f\n",
                bytes, window_names[w], (double)bytes * messages / direct / 1e9, direct / messages * 1e6,
                (double)bytes * messages / host / 1e9, host / messages * 1e6, ratio[rounds / 2]);
+        const double each = 1e6 / messages / rounds;
+        printf("  CPU, us each: direct %.2f; host %.2f and its child %.2f\n", cpu[0] * each, cpu[1] * each,
+               cpu[2] * each);
     }
     pair_unmake(&p);
     np_close(h);

@@ -25,7 +25,7 @@ enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
     FD_FREE = 5,        /* from here on they are the plugin's and the connections' */
-    YIELD_AFTER_US = 5, /* of spinning: another process may have the core meanwhile */
+    YIELD_AFTER_US = 50, /* of spinning: another process may have the core meanwhile */
     IDLE_SPIN_US = 50,  /* with nothing under way */
     NAP_MIN_US = 20,    /* between two looks at what does not move */
     NAP_MAX_US = 500,
