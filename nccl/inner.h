@@ -29,6 +29,8 @@
 #define HN_REQUESTS   64          /* of a communicator: twice what NCCL posts */
 #define HN_SMALL      (64u << 10) /* messages up to this are polled for, see hn_test() */
 #define HN_CONNECT_MS 30000       /* until a process that does not answer is given up */
+#define HN_REFUSED_MS 3000        /* likewise one that refuses: its handle says that it listened */
+#define HN_ATTEND_MS  500         /* how often somebody looks for who has come, where NCCL does not ask */
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
@@ -90,6 +92,10 @@ void hn_link_put(struct hn_link *l);
 /* Takes in who has connected and what they say; frees links that are dead and unused. */
 void hn_links_serve(void);
 void hn_links_close(void); /* all; they must be unused */
+/* The thread that does hn_links_serve() now and then; it must be gone before the context is closed, and g.mu is let go
+ * of meanwhile. */
+int hn_attend(void);
+void hn_attend_no_more(void);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
 
@@ -145,6 +151,9 @@ struct hn_global {
     char name[HN_DEVICES][32], pci[HN_DEVICES][256];
     struct hw_list links, listens, attempts;
     uint32_t next_listen, next_attempt;
+    pthread_t attendant;
+    pthread_cond_t leave;
+    bool leaving;
 };
 
 extern struct hn_global hn_g;

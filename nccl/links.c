@@ -17,7 +17,7 @@ static int connect_to(struct hn_link *l, const char *host, const char *nics, int
 /* Its addresses in turn, again until the time is up: the other process may be slow to take connections in. */
 static int try_all(struct hn_link *l)
 {
-    uint64_t deadline = hw_deadline(HN_CONNECT_MS);
+    uint64_t deadline = hw_deadline(HN_CONNECT_MS), refused = 0;
     bool here = l->to.host == hn_g.host;
     int rc = -EHOSTUNREACH;
     for (unsigned turn = 0; turn == 0 || hw_now() < deadline; turn++) {
@@ -30,7 +30,10 @@ static int try_all(struct hn_link *l)
         rc = connect_to(l, host, NULL, ms);
         if (rc == -ENODEV) /* the two sides have different NICs: with the first, which always finds a partner */
             rc = connect_to(l, host, hn_g.nic[0], ms);
-        if (rc == 0 || rc == -EACCES || rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE)
+        if (rc == -ECONNREFUSED && !refused)
+            refused = hw_deadline(HN_REFUSED_MS);
+        if (rc == 0 || (refused && hw_now() >= refused) || rc == -EACCES || rc == -EPERM || rc == -EPROTO ||
+            rc == -ENOMEM || rc == -EMFILE)
             break;
         struct timespec nap = {.tv_nsec = 50 * 1000 * 1000};
         nanosleep(&nap, NULL);
@@ -149,6 +152,49 @@ void hn_links_serve(void)
         if (l->refs == 0 && is_dead(l))
             free_link(l);
     }
+}
+
+/* NCCL asks for connections only while it wants some; who connects to a listen that is closed is to be told all the
+ * same. */
+static void *attendant(void *arg)
+{
+    struct timespec until;
+    (void)arg;
+    pthread_mutex_lock(&hn_g.mu);
+    while (!hn_g.leaving) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += HN_ATTEND_MS * 1000000l;
+        until.tv_sec += until.tv_nsec / 1000000000l;
+        until.tv_nsec %= 1000000000l;
+        if (pthread_cond_timedwait(&hn_g.leave, &hn_g.mu, &until) == ETIMEDOUT && !hn_g.leaving)
+            hn_links_serve();
+    }
+    pthread_mutex_unlock(&hn_g.mu);
+    return NULL;
+}
+
+int hn_attend(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&hn_g.leave, &attr);
+    pthread_condattr_destroy(&attr);
+    hn_g.leaving = false;
+    int rc = pthread_create(&hn_g.attendant, NULL, attendant, NULL);
+    if (rc)
+        pthread_cond_destroy(&hn_g.leave);
+    return rc ? hw_fail(-rc, "starting a thread: %s", strerror(rc)) : 0;
+}
+
+void hn_attend_no_more(void)
+{
+    hn_g.leaving = true;
+    pthread_cond_signal(&hn_g.leave);
+    pthread_mutex_unlock(&hn_g.mu);
+    (void)pthread_join(hn_g.attendant, NULL);
+    pthread_mutex_lock(&hn_g.mu);
+    pthread_cond_destroy(&hn_g.leave);
 }
 
 void hn_links_close(void)

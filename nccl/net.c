@@ -225,7 +225,7 @@ int hn_open(void)
     hn_g.lanes = lanes ? (unsigned)strtoul(lanes, NULL, 10) : HN_LANES;
     hn_g.lanes = HW_MAX(1u, HW_MIN(hn_g.lanes, (unsigned)HN_LANES_MAX));
     int rc = hawser_open(&o, &hn_g.h);
-    if (rc == 0 && (rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0) {
+    if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {
         hawser_close(hn_g.h);
         hn_g.h = NULL;
     }
@@ -236,9 +236,19 @@ static void close_if_over(void)
 {
     if (hn_g.inits || hn_g.comms || !hn_g.h)
         return;
+    hawser *h = hn_g.h;
+    if (hn_g.leaving)
+        return; /* another thread is at it */
+    hn_attend_no_more();
+    if (hn_g.inits || hn_g.comms) { /* somebody came meanwhile: it goes on, if it can be attended to */
+        if (hn_attend())
+            hn_say(NCCL_LOG_WARN, "%s", hawser_error());
+        return;
+    }
     hn_links_close();
-    hawser_close(hn_g.h);
+    hawser_close(h);
     hn_g.h = NULL;
+    hn_g.leaving = false;
 }
 
 void hn_drop(void)

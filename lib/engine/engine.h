@@ -117,6 +117,7 @@ struct hw_lane {
     struct hw_loop *loop;
     struct hw_list run, all; /* under loop->qmu */
     atomic_bool queued;
+    atomic_bool quiet; /* queued by one who polls: nobody was woken */
     atomic_bool scan; /* look for aborted operations, kill requests, a dead peer */
 };
 

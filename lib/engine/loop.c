@@ -142,12 +142,18 @@ void hw_loop_want_tick(struct hw_loop *l)
 void hw_lane_queue(struct hw_lane *lane)
 {
     struct hw_loop *l = lane->loop;
-    if (atomic_exchange(&lane->queued, true))
-        return;
-    pthread_mutex_lock(&l->qmu);
-    hw_list_append(&l->runq, &lane->run);
-    pthread_mutex_unlock(&l->qmu);
-    if (driving == l || (hw_will_poll && !l->h->k.busy_us))
+    bool quiet = hw_will_poll && !l->h->k.busy_us;
+    if (atomic_exchange(&lane->queued, true)) {
+        if (quiet || !atomic_exchange(&lane->quiet, false)) /* else nobody has been woken for it yet */
+            return;
+    } else {
+        pthread_mutex_lock(&l->qmu);
+        hw_list_append(&l->runq, &lane->run);
+        pthread_mutex_unlock(&l->qmu);
+        if (quiet)
+            atomic_store(&lane->quiet, true);
+    }
+    if (driving == l || quiet)
         return;
     wake_sleeper(l);
     if (atomic_load(&l->napping) && !atomic_load(&l->want)) { /* who polled last need not come again */
@@ -183,6 +189,7 @@ static bool run_lanes(struct hw_loop *l)
             break;
         hw_list_remove(&lane->run);
         pthread_mutex_unlock(&l->qmu);
+        atomic_store(&lane->quiet, false);
         atomic_store(&lane->queued, false);
         if (hw_lane_run(lane))
             hw_lane_queue(lane);
