@@ -53,7 +53,7 @@ static void forget(struct np_mem *m)
 int np_mem_alloc(struct np_host *h, size_t len, struct np_mem **out)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct np_mem *m;
+    struct np_mem *m = NULL;
     void *at;
     int fd, rc = np_usable(h);
     if (rc < 0)
@@ -82,7 +82,7 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct stat st;
-    struct np_mem *m;
+    struct np_mem *m = NULL;
     int rc = np_usable(h);
     if (rc < 0)
         return rc;
