@@ -195,7 +195,9 @@ int flow_post(struct flow *f);  /* one more message: 1, or 0 where there is no r
 int flow_test(struct flow *f);  /* the oldest: 1 where it is done */
 int flow_step(struct flow *f);  /* both: how many things happened */
 int flow_close(struct flow *f); /* deregisters and frees; of a flow that failed, nothing is freed */
-void flow_free(struct flow *f); /* frees alone: for when the comm is closed */
+/* As NCCL does after an abort: deregisters and closes the comm, whatever is in flight. What comes after the close may
+ * not touch the memory: it is gone. */
+int flow_abandon(struct flow *f);
 /* All flows to their end, from this thread. */
 int flow_run(struct rank *r, struct flow *f, size_t n);
 /* Opens, runs and closes one over c. */

@@ -252,7 +252,7 @@ int flow_step(struct flow *f)
     return n < 0 ? n : events + n;
 }
 
-void flow_free(struct flow *f)
+static void flow_free(struct flow *f)
 {
     if (f->raw)
         munmap(f->raw, f->raw_len);
@@ -275,6 +275,14 @@ int flow_close(struct flow *f)
     }
     flow_free(f);
     return rc;
+}
+
+int flow_abandon(struct flow *f)
+{
+    int rc = net_fail(net_dereg(f->c->r, f->c->c, f->mh), "deregMr");
+    int rc2 = comm_close(f->c);
+    flow_free(f);
+    return rc ? rc : rc2;
 }
 
 int flow_run(struct rank *r, struct flow *f, size_t n)

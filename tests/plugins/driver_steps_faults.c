@@ -71,16 +71,6 @@ int step_close_late(struct rank *r)
     return rc ? rc : barrier(r);
 }
 
-/* As NCCL does after an abort: deregisters and closes, whatever is in flight. What comes after the close may not touch
- * the memory: it is gone. */
-static int abandon(struct flow *f)
-{
-    int rc = net_fail(net_dereg(f->c->r, f->c->c, f->mh), "deregMr");
-    int rc2 = comm_close(f->c);
-    flow_free(f);
-    return rc ? rc : rc2;
-}
-
 /* Until that many messages have passed. */
 static int run_some(struct flow *f, size_t n, unsigned want)
 {
@@ -116,7 +106,7 @@ int step_abort_both(struct rank *r)
         if (rc && rc != -EREMOTEIO)
             return rc;
         for (int i = 0; i < 2; i++)
-            if ((rc = abandon(&f[i])))
+            if ((rc = flow_abandon(&f[i])))
                 return rc;
         if ((rc = barrier(r)))
             return rc;
@@ -140,7 +130,7 @@ static int abort_one(struct rank *r, int closer, unsigned after)
     else
         rc = flow_until_error(&f);
     if (!rc)
-        rc = abandon(&f);
+        rc = flow_abandon(&f);
     return rc ? rc : barrier(r);
 }
 
@@ -186,7 +176,7 @@ int step_oversize(struct rank *r)
         rc = rc == -ETIMEDOUT ? rc : 0; /* done or an error: either will do */
     }
     if (!rc)
-        rc = abandon(&f);
+        rc = flow_abandon(&f);
     if (!rc)
         rc = barrier(r);
     return rc ? rc : exchange(r, &talk);
@@ -238,7 +228,7 @@ static int dead(struct rank *r, int sender)
         return rc;
     }
     rc = flow_until_error(&f);
-    return rc ? rc : abandon(&f);
+    return rc ? rc : flow_abandon(&f);
 }
 
 int step_dead_sender(struct rank *r)
@@ -279,7 +269,7 @@ int step_dead_idle(struct rank *r)
     for (int i = 0; i < 2 && !rc; i++)
         rc = hw_wrap(flow_until_error(&f[i]), i ? "receiving" : "sending");
     for (int i = 0; i < 2 && !rc; i++)
-        rc = abandon(&f[i]);
+        rc = flow_abandon(&f[i]);
     return rc;
 }
 
