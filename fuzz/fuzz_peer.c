@@ -268,10 +268,10 @@ static void play_stream(struct game *g)
 {
     static uint8_t body[HW_STREAM_HEAD + 4096];
     static const uint8_t types[] = {HW_F_MESSAGE, HW_F_ANNOUNCE, HW_F_GRANT, HW_F_OFF,
-                                    HW_F_REFUSE,  HW_F_TAKEN,    HW_F_END,   HW_F_MESSAGE};
+                                    HW_F_REFUSE,  HW_F_POSTED,   HW_F_END,   HW_F_MESSAGE};
     uint8_t what = u8(g), type = types[what & 7];
     size_t n = HW_STREAM_HEAD;
-    uint64_t id = number(g, type == HW_F_TAKEN ? g->p->early_sent : g->p->next_id);
+    uint64_t id = number(g, g->p->next_id);
     hw_put32(body, what >> 3 & 3);
     hw_put32(body + 4, what & 128 ? u8(g) : 0);
     hw_put64(body + 8, number(g, 8) + (what & 32 ? u8(g) : 0));
@@ -281,8 +281,6 @@ static void play_stream(struct game *g)
     } else if (type == HW_F_ANNOUNCE || type == HW_F_GRANT) {
         hw_put64(body + n, number(g, BUF) << (what & 64 ? 6 : 0));
         n += 8;
-    } else if (type == HW_F_TAKEN) {
-        n = 0;
     }
     send_frame(g, type, 0, id, body, n);
 }
@@ -363,7 +361,7 @@ static void play_chunk(struct game *g)
 {
     static uint8_t raw[HW_CHUNK_HEAD + 65536];
     unsigned i = u8(g) % CHANS, what = u8(g);
-    struct hw_chunk_head h = {.type = (uint8_t)((what & 15) % 5), .op = number(g, 0), .seq = ++g->seq[i]};
+    struct hw_chunk_head h = {.type = (uint8_t)((what & 15) % 6), .op = number(g, 0), .seq = ++g->seq[i]};
     uint8_t fields[24];
     size_t n = u16(g), put_n;
     h.len = (uint32_t)n;
@@ -374,6 +372,11 @@ static void play_chunk(struct game *g)
         h.offset = hw_get64(fields + 16);
     } else {
         h.offset = number(g, BUF);
+    }
+    if (h.type == HW_C_EAGER) {
+        h.region = what >> 5 & 3;
+        h.secret = number(g, 8);
+        h.offset = what & 128 ? h.offset : 0;
     }
     if (h.type == HW_C_STREAM) {
         h.op = number(g, g->p->next_id);

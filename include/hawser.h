@@ -237,6 +237,8 @@ HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t
  * first use. A stream's receives are made known to its sender as they are posted, so that a long message goes straight
  * into its place, with no question asked first. Where they differ from sends and receives without a stream:
  *  - a short send (knob inline_max) ends once its bytes are copied; a peer that then dies shows in later operations;
+ *  - one of up to 256 KiB ends once its bytes are at the peer, which keeps them (knob unexpected) until its receive is
+ *    posted; one that is then too short fails alone;
  *  - a send or receive that fails takes the one that it meets with it: -ECANCELED, or its reason, there.
  * hawser_stream_close() ends this side's use of one: what is pending here ends with -ECANCELED (wait for it before its
  * memory is used again), what is pending or posted later at the other end fails with -ESHUTDOWN once all that was sent

@@ -231,6 +231,7 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     p->h->tp->close(c->conn);
     c->conn = NULL;
     c->kill = false;
+    hw_stream_eager_lost(c);
     c->rx_op = NULL;
     c->rx_region = 0;
     c->confirm_owed = false;
@@ -419,7 +420,11 @@ static uint32_t post(struct hw_chan *c)
         } else {
             head.offset = v->start + s.off;
         }
-        if (s.op->stream) {
+        if (s.op->eager) {
+            head.type = HW_C_EAGER;
+            head.region = s.op->stream->id;
+            head.secret = s.op->number;
+        } else if (s.op->stream) {
             head.type = HW_C_STREAM;
             head.op = s.op->remote_id;
             head.region = atomic_load(&s.op->length);
@@ -510,9 +515,17 @@ static uint8_t *destination(struct hw_chan *c, const struct hw_space **space, ui
         c->rx_region = h->region;
         return ptr;
     }
-    struct hawser_op *op = h->type == HW_C_STREAM
-                               ? hw_stream_chunk(p, h)
-                               : hw_hash_get(h->type == HW_C_SEND ? &p->by_remote : &p->by_id, h->op);
+    struct hawser_op *op;
+    if (h->type == HW_C_EAGER) {
+        uint8_t *keep = NULL;
+        op = hw_stream_eager(c, &keep);
+        if (keep)
+            return keep + c->rx_done;
+    } else if (h->type == HW_C_STREAM) {
+        op = hw_stream_chunk(p, h);
+    } else {
+        op = hw_hash_get(h->type == HW_C_SEND ? &p->by_remote : &p->by_id, h->op);
+    }
     if (!op || op->aborting || op->type != (h->type == HW_C_READ ? HW_OP_READ : HW_OP_RECV))
         return NULL; /* called off meanwhile */
     uint64_t total = atomic_load(&op->length), room;
@@ -569,6 +582,8 @@ static int piece_done(struct hw_chan *c)
     c->rx_op = NULL;
     if (op && !op->aborting)
         hw_op_arrived(op, c->rx_head.len);
+    if (c->rx_head.type == HW_C_EAGER)
+        hw_stream_eager_done(c);
     return 0;
 }
 

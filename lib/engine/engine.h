@@ -118,7 +118,7 @@ struct hw_lane {
     struct hw_list run, all; /* under loop->qmu */
     atomic_bool queued;
     atomic_bool quiet; /* queued by one who polls: nobody was woken */
-    atomic_bool scan; /* look for aborted operations, kill requests, a dead peer */
+    atomic_bool scan;  /* look for aborted operations, kill requests, a dead peer */
 };
 
 void hw_lane_queue(struct hw_lane *lane);
@@ -192,6 +192,7 @@ struct hawser_op {
     struct hw_stream *stream; /* NULL: the peer's own */
     uint64_t number;          /* of the message in its stream */
     bool granted;             /* RECV of a stream: the sender knows of it */
+    bool eager;               /* SEND of a stream: one chunk that finds its receive by itself */
     bool rts;                 /* SEND: announced, and not to be forgotten by the peer without a word */
     bool bound;               /* RECV: matched to remote_id; SEND: CTS seen; SERVE: its list is complete */
     uint64_t seq;   /* inline SEND: which of our messages; WRITE, NOTIFY: control offset that acknowledges it */
@@ -263,8 +264,9 @@ struct hw_chan {
     bool confirm_owed;
     bool down_seen; /* the peer's CHAN_DOWN for gen */
     uint64_t down_count;
-    struct hawser_op *rx_op; /* receives into it right now */
-    uint64_t rx_region;      /* receives into this region right now, or 0 */
+    struct hawser_op *rx_op;   /* receives into it right now */
+    uint64_t rx_region;        /* receives into this region right now, or 0 */
+    struct hw_message *rx_msg; /* receives into this message right now */
     uint64_t inflight_bytes;
     double rate;      /* bytes/ns, of confirmations */
     uint64_t rate_at; /* when it was last measured */
@@ -350,6 +352,10 @@ struct hw_message { /* arrived before its receive */
     uint64_t length;
     uint64_t number; /* in its stream */
     int rc;          /* why it is cancelled */
+    uint64_t cost;   /* counted in early_held; 0: announced only */
+    bool whole;      /* else it is to come over a channel */
+    bool filling;    /* it is coming right now */
+    bool orphan;     /* its stream is gone: the channel that fills it frees it */
     uint8_t data[];
 };
 
@@ -359,6 +365,11 @@ struct hw_grant { /* a receive at the other end, for a message not sent yet */
     struct hw_list link;
     uint64_t number, op, length;
     int rc; /* it is off */
+};
+
+struct hw_unasked { /* takes up what the other end will keep of messages, until a receive is known to be there */
+    struct hw_list link;
+    uint64_t number, cost;
 };
 
 struct hw_stream { /* under peer->mu */
@@ -372,6 +383,9 @@ struct hw_stream { /* under peer->mu */
     uint64_t rx_next;        /* number of the next receive */
     struct hw_list receives; /* posted and not over, by queue, in order */
     struct hw_list early;    /* hw_message before their receive, in order */
+    struct hw_list unasked;  /* hw_unasked: messages sent before anything was known of their receives, in order */
+    struct hw_list owing;    /* in peer->owing: the sender is to be told of receives */
+    uint64_t owed;           /* cost of the messages that he can then forget */
     bool bulk;               /* the last message was long, so the next one will be */
     bool closed, peer_closed;
 };
@@ -391,6 +405,10 @@ void hw_stream_aborted(struct hawser_op *op, int rc);
 int hw_stream_room(struct hawser_peer *p);
 /* A chunk of a stream's message: the receive it is for. NULL: nobody wants it. */
 struct hawser_op *hw_stream_chunk(struct hawser_peer *p, const struct hw_chunk_head *h);
+/* The same of an EAGER one, which is a whole message. Where its receive is not there yet: *to, a place to keep it. */
+struct hawser_op *hw_stream_eager(struct hw_chan *c, uint8_t **to);
+void hw_stream_eager_done(struct hw_chan *c); /* it has come whole */
+void hw_stream_eager_lost(struct hw_chan *c); /* its channel has ended before that */
 
 struct hw_note {
     struct hw_list link;
@@ -469,9 +487,10 @@ struct hawser_peer {
     uint64_t nnotes;
     struct hw_stream **streams; /* by id; NULL until one is used */
     uint32_t nstreams, nannounced;
-    uint64_t early_sent, early_known; /* cost of MESSAGEs sent, and of those the peer said to have taken */
-    uint64_t early_held, early_taken; /* the same of the peer's: waiting here; taken so far */
-    uint64_t early_told;              /* of early_taken */
+    uint64_t unasked;     /* cost of the messages in the streams' unasked */
+    uint64_t early_held;  /* of the peer's: waiting here */
+    struct hw_list owing; /* streams with something owed */
+    uint64_t owed;        /* the sum */
 };
 
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);

@@ -417,7 +417,7 @@ void hw_ctl_frame(struct hawser_peer *p, const struct hw_frame *f)
     case HW_F_GRANT:
     case HW_F_OFF:
     case HW_F_REFUSE:
-    case HW_F_TAKEN:
+    case HW_F_POSTED:
     case HW_F_END:
         hw_stream_frame(p, f);
         break;

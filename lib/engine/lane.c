@@ -120,7 +120,7 @@ bool hw_lane_tick(struct hw_lane *lane, uint64_t now)
         }
         if (c->conn) /* a shortage of kernel memory gives no event when it is over: look again */
             c->wr = c->rd = true;
-        busy |= c->state != HW_CH_UP || c->confirm_owed || c->rx_op || c->rx_region;
+        busy |= c->state != HW_CH_UP || c->confirm_owed || c->rx_op || c->rx_region || c->rx_msg;
     }
     pthread_mutex_unlock(&p->mu);
     if (busy)

@@ -372,7 +372,7 @@ bool hw_op_cut(struct hawser_peer *p, struct hw_sent *out)
     struct hawser_op *op = hw_list_first(q, struct hawser_op, queue);
     struct hw_vec *v = &op->vecs[op->cut_vec];
     uint64_t total = atomic_load(&op->length);
-    uint64_t len = HW_MIN(v->len - op->cut_off, chunk_size(p, total - op->cut_total));
+    uint64_t len = op->eager ? v->len : HW_MIN(v->len - op->cut_off, chunk_size(p, total - op->cut_total));
     /* no crumbs: a rest smaller than the smallest chunk goes along */
     if (v->len - op->cut_off - len < 4096 && v->len - op->cut_off <= p->h->tp->caps.max_chunk)
         len = v->len - op->cut_off;

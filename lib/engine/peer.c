@@ -45,6 +45,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     hw_list_init(&p->await_match);
     hw_list_init(&p->await_ack);
     hw_list_init(&p->notes);
+    hw_list_init(&p->owing);
     for (unsigned i = 0; i < h->nloops; i++) {
         struct hw_lane *l = &p->lanes[i];
         l->peer = p;

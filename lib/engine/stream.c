@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define SLOTS          1024
+#define EAGER_MAX      (256ul * 1024)
 #define INLINE_BACKLOG (256ul * 1024) /* control bytes waiting above which short messages go by the channels too */
 
 /* ---- streams by id ----------------------------------------------------------------------------------- */
@@ -51,32 +52,58 @@ struct hw_stream *hw_stream_get(struct hawser_peer *p, uint32_t id)
     hw_list_init(&st->grants);
     hw_list_init(&st->receives);
     hw_list_init(&st->early);
+    hw_list_init(&st->unasked);
+    hw_list_init(&st->owing);
     *at = st;
     p->nstreams++;
     return st;
 }
 
-static void taken(struct hawser_peer *p, uint64_t cost)
+static int frame(struct hawser_peer *p, uint8_t type, uint64_t id, const struct hw_stream *st, uint64_t number, int rc,
+                 const void *more, size_t n)
 {
-    p->early_taken += cost;
-    if (p->early_taken - p->early_told >= HW_MAX(p->h->k.unexpected / 4, (uint64_t)1)) {
-        p->early_told = p->early_taken;
-        if (hw_ctl_add(p, HW_F_TAKEN, 0, p->early_taken, NULL, 0, NULL, 0) == 0)
-            hw_ctl_flush(p);
+    uint8_t head[HW_STREAM_HEAD];
+    hw_put32(head, st->id);
+    hw_put32(head + 4, (uint32_t)-rc);
+    hw_put64(head + 8, number);
+    int bad = hw_ctl_add(p, type, 0, id, head, sizeof(head), more, n);
+    if (bad == 0)
+        hw_ctl_flush(p);
+    return bad;
+}
+
+/* The sender of these may forget them: their receives are there. He is told when it is worth a frame. */
+static void owe(struct hawser_peer *p, struct hw_stream *st, uint64_t cost)
+{
+    if (st->closed) /* END has told him, or will */
+        return;
+    st->owed += cost;
+    p->owed += cost;
+    if (hw_list_empty(&st->owing))
+        hw_list_append(&p->owing, &st->owing);
+    if (p->owed < p->h->k.unexpected / 4)
+        return;
+    hw_list_each(it, tmp, &p->owing)
+    {
+        struct hw_stream *s = hw_container_of(it, struct hw_stream, owing);
+        hw_list_remove(it);
+        p->owed -= s->owed;
+        s->owed = 0;
+        (void)frame(p, HW_F_POSTED, 0, s, s->rx_next, 0, NULL, 0);
     }
 }
 
 static void drop_message(struct hawser_peer *p, struct hw_message *m)
 {
     hw_list_remove(&m->link);
-    if (m->large && !m->cancelled) {
+    if (m->cost)
+        p->early_held -= m->cost;
+    else
         p->nannounced--;
-    } else {
-        uint64_t cost = (m->large ? 0 : m->length) + HW_MESSAGE_COST;
-        p->early_held -= cost;
-        taken(p, cost);
-    }
-    free(m);
+    if (m->filling)
+        m->orphan = true;
+    else
+        free(m);
 }
 
 static void drop_kept(struct hawser_peer *p, struct hw_stream *st)
@@ -91,6 +118,40 @@ static void drop_kept(struct hawser_peer *p, struct hw_stream *st)
     {
         drop_message(p, hw_container_of(it, struct hw_message, link));
     }
+    p->owed -= st->owed;
+    st->owed = 0;
+    hw_list_remove(&st->owing);
+}
+
+/* The receives of messages below number are there: they take up nothing at the other end any more. */
+static void forget(struct hawser_peer *p, struct hw_stream *st, uint64_t number)
+{
+    struct hw_unasked *u;
+    while ((u = hw_list_first(&st->unasked, struct hw_unasked, link)) && u->number < number) {
+        hw_list_remove(&u->link);
+        p->unasked -= u->cost;
+        free(u);
+    }
+}
+
+/* A message goes out of whose receive nothing is known. Without memory to note that it is not noted. */
+static void unasked(struct hawser_peer *p, struct hw_stream *st, uint64_t number, uint64_t cost)
+{
+    struct hw_unasked *u = malloc(sizeof(*u));
+    if (!u)
+        return;
+    u->number = number;
+    u->cost = cost;
+    p->unasked += cost;
+    struct hw_list *at = st->unasked.prev; /* an OFF may be of an older one */
+    while (at != &st->unasked && hw_container_of(at, struct hw_unasked, link)->number > number)
+        at = at->prev;
+    hw_list_append(at->next, &u->link); /* before what follows */
+}
+
+static bool room_for(const struct hawser_peer *p, uint64_t cost)
+{
+    return p->unasked + cost <= p->peer_unexpected;
 }
 
 static void drop_if_over(struct hawser_peer *p, struct hw_stream *st)
@@ -101,6 +162,7 @@ static void drop_if_over(struct hawser_peer *p, struct hw_stream *st)
     *at = st->hash_next;
     p->nstreams--;
     drop_kept(p, st);
+    forget(p, st, UINT64_MAX);
     free(st);
 }
 
@@ -116,24 +178,12 @@ void hw_stream_free_all(struct hawser_peer *p)
         for (struct hw_stream *st = p->streams[i], *next; st; st = next) {
             next = st->hash_next;
             drop_kept(p, st);
+            forget(p, st, UINT64_MAX);
             free(st);
         }
     }
     free(p->streams);
     p->streams = NULL;
-}
-
-static int frame(struct hawser_peer *p, uint8_t type, uint64_t id, const struct hw_stream *st, uint64_t number, int rc,
-                 const void *more, size_t n)
-{
-    uint8_t head[HW_STREAM_HEAD];
-    hw_put32(head, st->id);
-    hw_put32(head + 4, (uint32_t)-rc);
-    hw_put64(head + 8, number);
-    int bad = hw_ctl_add(p, type, 0, id, head, sizeof(head), more, n);
-    if (bad == 0)
-        hw_ctl_flush(p);
-    return bad;
 }
 
 static struct hawser_op *by_number(const struct hw_list *list, uint64_t number)
@@ -151,14 +201,20 @@ static struct hawser_op *by_number(const struct hw_list *list, uint64_t number)
 int hw_stream_room(struct hawser_peer *p)
 {
     /* Messages called off count at the other end until their receives come. */
-    if (p->early_sent - p->early_known > 2 * (uint64_t)p->peer_unexpected + (1u << 20))
+    if (p->unasked > 2 * (uint64_t)p->peer_unexpected + (1u << 20))
         return hw_fail(-EAGAIN, "%s has not received %llu bytes of messages yet (knob unexpected there)", p->name,
-                       (unsigned long long)(p->early_sent - p->early_known));
+                       (unsigned long long)p->unasked);
     return 0;
 }
 
+static void send_off(struct hawser_peer *p, struct hawser_op *op, int rc)
+{
+    unasked(p, op->stream, op->number, HW_MESSAGE_COST);
+    (void)frame(p, HW_F_OFF, op->id, op->stream, op->number, rc, NULL, 0);
+}
+
 /* The whole message, on the control connection: the operation is over. */
-static void send_short(struct hawser_peer *p, struct hawser_op *op)
+static void send_short(struct hawser_peer *p, struct hawser_op *op, bool asked)
 {
     uint8_t flat[HW_INLINE_MAX];
     uint64_t len = atomic_load(&op->length);
@@ -166,12 +222,13 @@ static void send_short(struct hawser_peer *p, struct hawser_op *op)
     if (len && !data) {
         char text[HW_ERR_TEXT];
         snprintf(text, sizeof(text), "%s", hw_error());
-        p->early_sent += HW_MESSAGE_COST;
-        if (frame(p, HW_F_OFF, op->id, op->stream, op->number, -EIO, NULL, 0) == 0)
+        send_off(p, op, -EIO);
+        if (atomic_load(&p->state) == 0)
             hw_op_complete(op, -EIO, text);
         return;
     }
-    p->early_sent += len + HW_MESSAGE_COST;
+    if (!asked)
+        unasked(p, op->stream, op->number, len + HW_MESSAGE_COST);
     if (frame(p, HW_F_MESSAGE, op->id, op->stream, op->number, 0, data, len))
         return; /* the peer has failed, and with it op */
     atomic_store(&op->moved, len);
@@ -186,11 +243,11 @@ static void go(struct hawser_peer *p, struct hawser_op *op, uint64_t id, uint64_
         char text[HW_ERR_TEXT];
         snprintf(text, sizeof(text), "a message of %llu bytes met a receive of %llu", (unsigned long long)len,
                  (unsigned long long)length);
-        p->early_sent += HW_MESSAGE_COST;
-        if (frame(p, HW_F_OFF, op->id, op->stream, op->number, -EMSGSIZE, NULL, 0) == 0)
+        send_off(p, op, -EMSGSIZE);
+        if (atomic_load(&p->state) == 0)
             hw_op_complete(op, -EMSGSIZE, text);
     } else if (len <= p->h->k.inline_max) {
-        send_short(p, op);
+        send_short(p, op, true);
     } else {
         op->remote_id = id;
         op->rts = op->bound = true;
@@ -212,6 +269,13 @@ static struct hw_grant *take_grant(struct hw_stream *st, uint64_t number)
     return NULL;
 }
 
+/* Up to here a message goes as one chunk that finds its receive by itself, and is kept for it if need be. */
+static uint64_t eager_max(const struct hawser_peer *p)
+{
+    uint64_t chunk = HW_MIN(p->h->k.chunk, (uint64_t)p->h->tp->caps.max_chunk);
+    return p->h->tp->caps.header_in_band ? HW_MIN((uint64_t)EAGER_MAX, HW_MIN(chunk, p->peer_unexpected / 4ull)) : 0;
+}
+
 void hw_stream_send(struct hawser_peer *p, struct hawser_op *op)
 {
     struct hw_stream *st = op->stream;
@@ -224,12 +288,15 @@ void hw_stream_send(struct hawser_peer *p, struct hawser_op *op)
     struct hw_grant *g = take_grant(st, op->number);
     if (g && g->rc)
         hw_op_complete(op, g->rc, "the peer gave its receive up");
-    else if (len <= p->h->k.inline_max && hw_ctl_backlog(p) < INLINE_BACKLOG &&
-             (g || p->early_sent - p->early_known + cost <= p->peer_unexpected))
-        send_short(p, op);
+    else if (len <= p->h->k.inline_max && hw_ctl_backlog(p) < INLINE_BACKLOG && (g || room_for(p, cost)))
+        send_short(p, op, g != NULL);
     else if (g)
         go(p, op, g->op, g->length);
-    else {
+    else if (len && len <= eager_max(p) && op->nvecs == 1 && room_for(p, cost)) {
+        unasked(p, st, op->number, cost);
+        op->eager = op->rts = op->bound = true;
+        hw_op_queue_tx(op);
+    } else {
         uint8_t length[8];
         hw_put64(length, len);
         op->rts = true;
@@ -271,12 +338,27 @@ static void meet_short(struct hawser_op *op, const uint8_t *data, uint64_t len)
     hw_op_complete(op, rc, rc ? hw_error() : NULL);
 }
 
+static struct hw_message *early_by_number(const struct hw_stream *st, uint64_t number)
+{
+    for (const struct hw_list *it = st->early.next; it != &st->early; it = it->next) {
+        struct hw_message *m = hw_container_of(it, struct hw_message, link);
+        if (m->number >= number)
+            return m->number == number ? m : NULL;
+    }
+    return NULL;
+}
+
 void hw_stream_recv(struct hawser_peer *p, struct hawser_op *op)
 {
     struct hw_stream *st = op->stream;
     op->number = st->rx_next++;
-    struct hw_message *m = hw_list_first(&st->early, struct hw_message, link);
-    if (m && m->number == op->number) {
+    struct hw_message *m = early_by_number(st, op->number);
+    if (m) {
+        uint64_t cost = m->cost;
+        if (!m->whole && !m->large) {
+            hw_list_append(&st->receives, &op->queue); /* until it is */
+            return;
+        }
         if (m->cancelled) {
             hw_op_complete(op, m->rc, "the peer called its send off");
         } else if (m->large) {
@@ -286,6 +368,7 @@ void hw_stream_recv(struct hawser_peer *p, struct hawser_op *op)
             meet_short(op, m->data, m->length);
         }
         drop_message(p, m);
+        owe(p, st, cost);
     } else if (st->peer_closed) {
         hw_op_complete(op, -ESHUTDOWN, "the peer has closed this stream");
     } else {
@@ -312,22 +395,18 @@ struct hawser_op *hw_stream_chunk(struct hawser_peer *p, const struct hw_chunk_h
     return op;
 }
 
-/* ---- frames ------------------------------------------------------------------------------------------------ */
-
 static void violation(struct hawser_peer *p, const char *what)
 {
     hw_peer_fail(p, -EPROTO, "the peer broke the protocol: %s", what);
 }
 
-/* Keeps what came before its receive. */
-static struct hw_message *keep(struct hawser_peer *p, struct hw_stream *st, const struct hw_frame *f, uint64_t number,
-                               uint64_t cost, uint64_t len)
+/* Keeps what came before its receive: len bytes; cost 0: of an announcement, which takes up nothing to speak of. */
+static struct hw_message *keep(struct hawser_peer *p, struct hw_stream *st, uint64_t id, uint64_t number, uint64_t cost,
+                               const uint8_t *data, uint64_t len)
 {
     /* What is called off comes on top of what the sender's own bound is: see hw_stream_room(). */
     uint64_t most = 3 * (uint64_t)p->h->k.unexpected + (1u << 20) + p->h->k.max_ops * HW_MESSAGE_COST;
-    struct hw_message *last =
-        hw_list_empty(&st->early) ? NULL : hw_container_of(st->early.prev, struct hw_message, link);
-    if (number < st->rx_next || (last && number <= last->number)) {
+    if (number < st->rx_next || early_by_number(st, number)) {
         violation(p, "a message's number was used twice");
         return NULL;
     }
@@ -340,25 +419,117 @@ static struct hw_message *keep(struct hawser_peer *p, struct hw_stream *st, cons
         hw_peer_fail(p, -ENOMEM, "no memory for a message that came before its receive");
         return NULL;
     }
-    *m = (struct hw_message){.id = f->id, .length = len, .number = number};
-    if (len)
-        memcpy(m->data, f->body + HW_STREAM_HEAD, len);
-    hw_list_append(&st->early, &m->link);
+    *m = (struct hw_message){
+        .id = id, .length = len, .number = number, .cost = cost, .large = cost == 0, .whole = data || !len};
+    if (data)
+        memcpy(m->data, data, len);
+    struct hw_list *at = st->early.prev; /* frames and chunks overtake each other */
+    while (at != &st->early && hw_container_of(at, struct hw_message, link)->number > number)
+        at = at->prev;
+    hw_list_append(at->next, &m->link);
     p->early_held += cost;
+    p->nannounced += cost == 0;
     return m;
 }
 
+struct hawser_op *hw_stream_eager(struct hw_chan *c, uint8_t **to)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_chunk_head *h = &c->rx_head;
+    struct hw_stream *st = h->region && h->region <= UINT32_MAX ? hw_stream_get(p, (uint32_t)h->region) : NULL;
+    if (!st || h->offset) {
+        violation(p, st || !h->region ? "a message in the wrong place" : hw_error());
+        return NULL;
+    }
+    struct hawser_op *op = by_number(&st->receives, h->secret);
+    struct hw_message *m = early_by_number(st, h->secret);
+    if (m && (m->cancelled || st->closed)) /* its being called off came first */
+        return NULL;
+    if (m && (m->large || m->whole || m->filling || m->length != h->len)) {
+        violation(p, "a message's number was used twice");
+        return NULL;
+    }
+    if (op && !m) {
+        if (op->bound ? op->remote_id != h->op || atomic_load(&op->length) != h->len : op->aborting) {
+            hw_op_abort(op, -EPROTO, "the peer sent the same message twice");
+            return NULL;
+        }
+        if (!op->bound && h->len > atomic_load(&op->length)) {
+            char text[HW_ERR_TEXT];
+            snprintf(text, sizeof(text), "a message of %u bytes met a receive of %llu", h->len,
+                     (unsigned long long)atomic_load(&op->length));
+            hw_ctl_error(p, h->op, -EMSGSIZE, text);
+            hw_op_complete(op, -EMSGSIZE, text);
+            return NULL;
+        }
+        op->bound = true;
+        op->remote_id = h->op;
+        st->bulk = false;
+        atomic_store(&op->length, h->len);
+        return op;
+    }
+    if (!m && (h->secret < st->rx_next || st->closed)) /* the receive was given up */
+        return NULL;
+    if (!m && !(m = keep(p, st, h->op, h->secret, h->len + HW_MESSAGE_COST, NULL, h->len)))
+        return NULL;
+    m->filling = true;
+    c->rx_msg = m;
+    *to = m->data;
+    return NULL;
+}
+
+void hw_stream_eager_done(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    const struct hw_chunk_head *h = &c->rx_head;
+    struct hw_message *m = c->rx_msg;
+    c->rx_msg = NULL;
+    if (m) {
+        m->filling = false;
+        m->whole = true;
+        if (m->orphan) {
+            free(m);
+            return;
+        }
+    }
+    struct hw_stream *st = p->streams ? *slot_of(p, (uint32_t)h->region) : NULL;
+    if (!st || h->secret >= st->rx_next)
+        return;
+    if (m) {
+        struct hawser_op *op = by_number(&st->receives, h->secret);
+        if (op && m->cancelled)
+            hw_op_complete(op, m->rc, "the peer called its send off");
+        else if (op)
+            meet_short(op, m->data, m->length);
+        drop_message(p, m);
+    }
+    owe(p, st, h->len + HW_MESSAGE_COST);
+}
+
+void hw_stream_eager_lost(struct hw_chan *c)
+{
+    struct hw_message *m = c->rx_msg;
+    c->rx_msg = NULL;
+    if (m) {
+        m->filling = false;
+        if (m->orphan)
+            free(m);
+    }
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------ */
+
 static void on_message(struct hawser_peer *p, struct hw_stream *st, const struct hw_frame *f, uint64_t number)
 {
-    uint64_t len = f->body_len - HW_STREAM_HEAD;
+    uint64_t len = f->body_len - HW_STREAM_HEAD, cost = len + HW_MESSAGE_COST;
     struct hawser_op *op = by_number(&st->receives, number);
     if (!op && number >= st->rx_next && !st->closed) {
-        (void)keep(p, st, f, number, len + HW_MESSAGE_COST, len);
+        (void)keep(p, st, f->id, number, cost, f->body + HW_STREAM_HEAD, len);
         return;
     }
     if (op)
         meet_short(op, f->body + HW_STREAM_HEAD, len);
-    taken(p, len + HW_MESSAGE_COST);
+    owe(p, st, cost);
 }
 
 static void on_announce(struct hawser_peer *p, struct hw_stream *st, const struct hw_frame *f, uint64_t number)
@@ -370,44 +541,33 @@ static void on_announce(struct hawser_peer *p, struct hw_stream *st, const struc
         return;
     }
     /* A receive of this number that is over was granted before it was: the sender knows what became of it. */
-    if (number < st->rx_next || st->closed)
-        return;
-    struct hw_message *m = keep(p, st, f, number, 0, 0);
-    if (m) {
-        m->large = true;
-        p->nannounced++;
-    }
+    if (number >= st->rx_next && !st->closed)
+        (void)keep(p, st, f->id, number, 0, NULL, 0);
 }
 
 static void on_off(struct hawser_peer *p, struct hw_stream *st, const struct hw_frame *f, uint64_t number, int rc)
 {
     struct hawser_op *op = by_number(&st->receives, number);
-    if (!op && number >= st->rx_next && !st->closed) {
-        struct hw_message *m = NULL;
-        hw_list_each(it, tmp, &st->early)
-        {
-            struct hw_message *e = hw_container_of(it, struct hw_message, link);
-            if (e->number == number)
-                m = e;
-        }
-        if (m && (!m->large || m->cancelled)) {
-            violation(p, "a message that had come whole was called off");
-        } else if (m) {
-            p->nannounced--;
-            p->early_held += HW_MESSAGE_COST;
-        } else {
-            m = keep(p, st, f, number, HW_MESSAGE_COST, 0);
-        }
-        if (m) {
-            m->large = m->cancelled = true;
-            m->rc = rc;
-        }
-        return;
+    struct hw_message *m = early_by_number(st, number);
+    if (!m && !op && number >= st->rx_next && !st->closed)
+        m = keep(p, st, f->id, number, HW_MESSAGE_COST, NULL, 0);
+    if (m && !m->cost) { /* announced, and to be kept as called off */
+        p->nannounced--;
+        p->early_held += m->cost = HW_MESSAGE_COST;
     }
-    if (op)
+    if (m) {
+        m->cancelled = true;
+        m->whole |= !m->filling;
+        m->rc = rc;
+    }
+    if (op) {
         hw_op_abort(op, rc,
                     rc == -EMSGSIZE ? "the message is longer than the receive" : "the peer called its send off");
-    taken(p, HW_MESSAGE_COST);
+        if (m)
+            drop_message(p, m);
+    }
+    if (number < st->rx_next)
+        owe(p, st, HW_MESSAGE_COST);
 }
 
 /* A word about the receive of a message that is not sent yet. */
@@ -443,6 +603,7 @@ static void on_grant(struct hawser_peer *p, struct hw_stream *st, const struct h
     uint64_t length = hw_get64(f->body + HW_STREAM_HEAD);
     if (st->closed)
         return;
+    forget(p, st, number); /* receives are posted in order */
     if (number >= st->tx_next) {
         note_grant(p, st, &(struct hw_grant){.number = number, .op = f->id, .length = length});
         return;
@@ -496,13 +657,6 @@ static void on_end(struct hawser_peer *p, struct hw_stream *st)
 
 void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f)
 {
-    if (f->type == HW_F_TAKEN) {
-        if (f->id > p->early_sent || f->id < p->early_known)
-            violation(p, "it has taken more messages than were sent");
-        else
-            p->early_known = f->id;
-        return;
-    }
     uint32_t id = hw_get32(f->body), code = hw_get32(f->body + 4);
     uint64_t number = hw_get64(f->body + 8);
     int rc = code > 0 && code < 4096 ? -(int)code : -ECANCELED;
@@ -527,6 +681,9 @@ void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f)
     case HW_F_REFUSE:
         on_refuse(p, st, number, rc);
         break;
+    case HW_F_POSTED:
+        forget(p, st, number);
+        break;
     default:
         on_end(p, st);
         break;
@@ -544,8 +701,7 @@ void hw_stream_aborted(struct hawser_op *op, int rc)
     if (op->type == HW_OP_RECV) {
         (void)frame(p, HW_F_REFUSE, 0, st, op->number, -ECANCELED, NULL, 0);
     } else {
-        p->early_sent += HW_MESSAGE_COST;
-        (void)frame(p, HW_F_OFF, op->id, st, op->number, rc, NULL, 0);
+        send_off(p, op, rc);
     }
 }
 

@@ -160,7 +160,7 @@ enum hw_frame_type {
     HW_F_GRANT,     /* id: the receive; body: HW_STREAM_HEAD, u64 length of the receive */
     HW_F_OFF,       /* id: operation; body: HW_STREAM_HEAD with an errno: this message will not come */
     HW_F_REFUSE,    /* body: HW_STREAM_HEAD with an errno: the receive of this message is off */
-    HW_F_TAKEN,     /* id: cost of the MESSAGEs and OFFs of all streams that are no longer kept; body empty */
+    HW_F_POSTED,    /* body: HW_STREAM_HEAD, whose number is that of receives posted so far */
     HW_F_END,       /* body: HW_STREAM_HEAD: nothing more on this stream, either way */
     HW_F_COUNT
 };
@@ -184,7 +184,7 @@ int64_t hw_frame_parse(const uint8_t *in, size_t n, struct hw_frame *f);
 /* In front of the bodies that concern a stream: u32 stream, u32 errno (OFF, REFUSE; else 0), u64 number of the message
  * in the stream, from 0 on (END: 0). */
 #define HW_STREAM_HEAD 16
-/* What a MESSAGE or OFF that waits for its receive counts for, besides its bytes. */
+/* What a message or OFF that waits for its receive counts for, besides its bytes. */
 #define HW_MESSAGE_COST 256
 #define HW_READ_ENTRY   32
 
@@ -220,15 +220,15 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 #define HW_CHUNK_HEAD  56
 #define HW_CHUNK_MAX   (64u << 20)
 
-enum hw_chunk_type { HW_C_WRITE = 1, HW_C_SEND = 2, HW_C_READ = 3, HW_C_STREAM = 4, HW_C_COUNT };
+enum hw_chunk_type { HW_C_WRITE = 1, HW_C_SEND = 2, HW_C_READ = 3, HW_C_STREAM = 4, HW_C_EAGER = 5, HW_C_COUNT };
 
 struct hw_chunk_head {
     uint8_t type;
     uint32_t len;
-    uint64_t op;     /* WRITE, SEND: the sender's operation; READ, STREAM: the receiver's */
+    uint64_t op;     /* WRITE, SEND, EAGER: the sender's operation; READ, STREAM: the receiver's */
     uint64_t seq;    /* 1, 2, .. on this connection */
-    uint64_t region; /* WRITE; STREAM: length of the message */
-    uint64_t secret; /* WRITE; STREAM: the sender's operation */
+    uint64_t region; /* WRITE; STREAM: length of the message; EAGER: the stream */
+    uint64_t secret; /* WRITE; STREAM: the sender's operation; EAGER: number of the message */
     uint64_t offset; /* WRITE: in the region; else in the operation */
 };
 
