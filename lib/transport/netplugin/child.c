@@ -24,10 +24,9 @@
 enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
-    FD_FREE = 5,        /* from here on they are the plugin's and the connections' */
+    FD_FREE = 5,         /* from here on they are the plugin's and the connections' */
     YIELD_AFTER_US = 50, /* of spinning: another process may have the core meanwhile */
-    IDLE_SPIN_US = 50,  /* with nothing under way */
-    NAP_MIN_US = 20,    /* between two looks at what does not move */
+    NAP_MIN_US = 20,     /* between two looks at what does not move */
     NAP_MAX_US = 500,
     IDLE_MS = 1000,
 };
@@ -335,7 +334,8 @@ static void run(struct kid *k)
         uint64_t now = hw_now();
         if (!since)
             since = now;
-        if (now - since < ((found & KID_PENDING) ? k->c->spin_us : IDLE_SPIN_US) * 1000ull) {
+        if (now - since <
+            k->c->spin_us * 1000ull) { /* with nothing under way too: to be woken costs more than the wait */
             spin(since, now);
             continue;
         }

@@ -40,7 +40,7 @@ struct np_options {
     const struct hw_logger *log; /* as long as the host */
     int open_ms;                 /* for loading and init; 0: 30 s */
     int call_ms;                 /* for any other call of the plugin: it hangs after this; 0: 15 s */
-    int spin_us;                 /* how long the child looks without a nap for requests to move; 0: 2 ms */
+    int spin_us;                 /* how long the child looks without a nap for something to do; 0: 2 ms */
     unsigned newest;             /* table to look for first; 0: v12 */
     bool any_env;                /* np_check_env()'s faults are logged, and no reason to refuse */
     bool list;                   /* scattered receives are left to the caller: np_fragments(), np_consumed() */

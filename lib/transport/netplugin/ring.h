@@ -171,7 +171,7 @@ struct np_child {
     int socket, log;    /* log: a file that only grows, and is emptied from its start */
     int parent;         /* its pid */
     unsigned newest;    /* table */
-    unsigned spin_us;   /* with requests under way, before it naps between two looks */
+    unsigned spin_us;   /* before it naps between two looks */
 };
 /* The child's whole life, from fork() on. */
 void np_child_main(const struct np_child *c) __attribute__((noreturn));
