@@ -71,6 +71,14 @@ UNUSED static struct np_host *open_host(const char *plugin, const struct np_opti
     return h;
 }
 
+/* Sanitizers report from the child, too. */
+UNUSED static bool no_report(struct np_host *h)
+{
+    static char out[65536];
+    np_output(h, out, sizeof(out));
+    return !strstr(out, "runtime error") && !strstr(out, "Sanitizer");
+}
+
 UNUSED static int established(struct np_comm *c)
 {
     int rc;

@@ -17,6 +17,7 @@ static void test_versions(void)
         pair_open(&p, h, 0, 1 << 20);
         ok(pair_run(&p, 50, 64 << 10, 7) == 0, "%s: 50 messages, all bytes right", name);
         pair_close(&p);
+        ok(no_report(h), "no sanitizer has anything to say of the child");
         np_close(h);
     }
 }

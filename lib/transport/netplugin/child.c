@@ -372,12 +372,18 @@ static void *watch(void *arg)
     return NULL;
 }
 
+static void cannot(int log, const char *what)
+{
+    dprintf(log, "the plugin's process could not begin: %s: %s\n", what, strerror(errno));
+    leave(125);
+}
+
 static void move_descriptors(const struct np_child *c)
 {
-    const int sock = fcntl(c->socket, F_DUPFD, 16), log = fcntl(c->log, F_DUPFD, 16);
+    const int sock = fcntl(c->socket, F_DUPFD, FD_FREE), log = fcntl(c->log, F_DUPFD, FD_FREE);
     const int null = open("/dev/null", O_RDWR);
     if (sock < 0 || log < 0 || null < 0)
-        leave(125);
+        cannot(c->log, "its descriptors");
     dup2(null, 0);
     dup2(log, 1);
     dup2(log, 2);
@@ -411,7 +417,8 @@ void np_child_main(const struct np_child *c)
 
     k->c = c;
     k->s = c->shared;
-    if (pthread_create(&thread, NULL, watch, k) != 0) /* without it nothing would end this process */
-        leave(125);
+    errno = pthread_create(&thread, NULL, watch, k);
+    if (errno) /* without it nothing would end this process */
+        cannot(FD_LOG, "its thread");
     run(k);
 }

@@ -23,7 +23,7 @@ struct kid_comm {
     /* While it is being made. */
     struct kid_comm *listener;
     int dev;
-    uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* in place from call to call, as connect() left it */
+    _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* in place from call to call, as connect() left it */
     _Atomic uint64_t deadline;
     uint64_t tries;
     ncclNetDeviceHandle_t dh_room, *dh;

@@ -42,7 +42,7 @@ static struct kid_comm *comm_at(const struct kid *k, uint32_t slot)
 
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE])
 {
-    static uint8_t room[1024];
+    static _Alignas(16) uint8_t room[1024];
     struct kid_comm *c;
     int rc = new_comm(k, m->slot, KID_LISTENER, &c);
     if (rc < 0)
