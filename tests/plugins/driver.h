@@ -226,6 +226,7 @@ int step_abort_both(struct rank *r);
 int step_abort_receiver(struct rank *r);
 int step_abort_sender(struct rank *r);
 int step_close_late(struct rank *r);
+int step_unload_late(struct rank *r);
 int step_fork(struct rank *r);
 int step_stray(struct rank *r);
 int step_oversize(struct rank *r);

@@ -507,6 +507,7 @@ const struct step steps[] = {
     {"made_at_once", step_made_at_once, 0},
     {"profiler", step_profiler, 0},
     {"close_late", step_close_late, 0},
+    {"unload_late", step_unload_late, 0},
     {"stray", step_stray, 0},
     {"fork", step_fork, 0},
     {"oversize", step_oversize, 0},

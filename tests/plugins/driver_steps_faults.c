@@ -42,8 +42,9 @@ int step_after(struct rank *r)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* The sender closes as soon as its sends are done; the receiver takes its time, and gets all there is. */
-int step_close_late(struct rank *r)
+/* The sender closes as soon as its sends are done, and may unload the plugin too: its application has ended. The
+ * receiver takes its time, and gets all there is. */
+static int leave_early(struct rank *r, bool unload)
 {
     struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = 100000};
     struct wait w = wait_for(s.what);
@@ -55,6 +56,8 @@ int step_close_late(struct rank *r)
         return rc;
     if (c->sends) {
         if ((rc = flow_run(r, &f, 1)) || (rc = flow_close(&f)) || (rc = comm_close(c)))
+            return rc;
+        if (unload && (rc = net_unload(r)))
             return rc;
         return barrier(r);
     }
@@ -69,6 +72,16 @@ int step_close_late(struct rank *r)
     }
     rc = flow_close(&f);
     return rc ? rc : barrier(r);
+}
+
+int step_close_late(struct rank *r)
+{
+    return leave_early(r, false);
+}
+
+int step_unload_late(struct rank *r)
+{
+    return leave_early(r, true);
 }
 
 /* Until that many messages have passed. */
@@ -516,8 +529,10 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, version = net_version(), rc = r->loaded ? net_unload(r) : 0;
+    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late is for the other case */
 
+    if (!rc && r->loaded)
+        rc = net_unload(r);
     if (rc || (rc = barrier(r)) || (r->threads && r->id))
         return rc ? rc : barrier(r);
     for (int i = 0; i < 200; i++) { /* a thread that was joined may still be in /proc for a moment */

@@ -32,6 +32,7 @@ FAULTS = [
     ("exit", "connect", "ended with exit(1) (in the plugin's isend)"),
     ("stray", "stray", "accept returned ncclInternalError"),
     ("reset", "close_late", "returned ncclRemoteError"),
+    ("reset", "unload_late", "returned ncclRemoteError"),
     ("leak", "churn", "descriptors after 20 connections"),
     ("close", "connect", "close"),
     ("silent", "dead_sender", "within 2 s"),
