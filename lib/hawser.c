@@ -125,7 +125,7 @@ static void unmake_op(struct hawser_op *op)
 static int enter(struct hawser_peer *p, struct hawser_op *op, uint32_t stream)
 {
     int rc = atomic_load(&p->state);
-    if (rc < 0)
+    if (rc < 0 && !(op->type == HW_OP_RECV && stream && hw_stream_left(p, stream)))
         return hw_fail_copy(rc, p->err);
     uint64_t most = HW_MIN(p->h->k.max_ops, (uint64_t)p->peer_max_ops);
     if (p->nops >= most)

@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES      8 /* links from one process to another: docs/nccl.md has the measurement */
+#define HN_LANES      4 /* links from one process to another: docs/nccl.md has the measurement */
 #define HN_LANES_MAX  64
 #define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */

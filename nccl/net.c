@@ -197,9 +197,12 @@ int hn_open(void)
         return 0;
     (void)pthread_once(&once, at_fork);
     /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
-    static const char *const ours[][2] = {{"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-                                          {"HAWSER_CHANNELS", "channels=1"},
-                                          {"HAWSER_UNEXPECTED", "unexpected=8MiB"}};
+    const char *const ours[][2] = {
+        {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
+        {"HAWSER_UNEXPECTED", "unexpected=8MiB"},
+        {"HAWSER_MIN_CHUNK", "min_chunk=1MiB"}, /* NCCL has cut its messages already */
+        /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
+        {"HAWSER_CHANNELS", hn_g.nnics > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 4];
     char nics[sizeof(hn_g.nics) + 8];
     size_t n = 0;

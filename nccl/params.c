@@ -13,9 +13,6 @@
 /* NCCL has read its configuration files into the environment before it loads us, so that what they say is the user's
  * too. Its minima win over its maxima (graph/connect.cc, graph/paths.cc), hence `yields`. */
 const struct hn_param hn_params[] = {
-    {SET("NCCL_MIN_NCHANNELS", "16"),
-     "NCCL takes 2 to 4 channels for a NIC of a cloud's speed, too few for the GPU's copies and for our threads",
-     {"NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}},
     {SET("NCCL_NTHREADS", "512"),
      "NCCL halves the GPU threads of a channel where a NIC is slower than the GPU's link; the copies want them",
      {NULL}},
@@ -25,7 +22,7 @@ const struct hn_param hn_params[] = {
     /* Not 2 MiB: 64 channels x 16 x 2 MiB, the size of a pool, overflows NCCL's int (transport/net.cc). NCCL itself
      * cuts it to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so that a user's smaller one stays in force.
      */
-    {SET("NCCL_P2P_NET_CHUNKSIZE", "1048576"),
+    {SET("NCCL_P2P_NET_CHUNKSIZE", "524288"),
      "messages of send/recv and alltoall, 128 KiB by default: each costs a round through NCCL's proxy thread",
      {NULL}},
     {SET("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1"),

@@ -2,32 +2,52 @@
 /*
  * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols from
  * operations above LL_MAX. Their flags (half of LL's bytes, a sixteenth of LL128's) and small steps cost more over TCP,
- * where each step is a message, than NCCL's model of them knows. Everything else stays NCCL's: the choice among what is
- * left, and the channels.
+ * where each step is a message, than NCCL's model of them knows. Where each node has one GPU it also asks for few
+ * channels: there they serve the network alone, and fewer of them make larger messages (docs/nccl.md has the figures).
+ * Everything else stays NCCL's.
  */
 #include "params.h"
 
 #include <stdlib.h>
 
 #define LL_MAX   ((size_t)256 * 1024) /* a constant: every rank must choose alike */
+#define CHANNELS 4                    /* likewise */
 #define EXPORTED __attribute__((visibility("default")))
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
 
-/* A communicator's context is one of these two. */
-static char idle, active;
+/* A communicator's context is one of these. */
+struct context {
+    bool protocols, channels; /* what to have a say in */
+};
 
-static void *context(size_t nodes, ncclDebugLogger_t logger)
+static struct context contexts[2][2] = {{{false, false}, {false, true}}, {{true, false}, {true, true}}};
+
+static bool any_set(const char *const *names)
 {
-    /* Who names protocols has chosen them. */
-    return nodes > 1 && hn_tune(logger) && !getenv("NCCL_PROTO") ? &active : &idle;
+    while (*names && !getenv(*names))
+        names++;
+    return *names != NULL;
+}
+
+static void *context(size_t ranks, size_t nodes, ncclDebugLogger_t logger)
+{
+    /* Who names protocols, or numbers of channels, has chosen them. */
+    static const char *const users[] = {"NCCL_MIN_NCHANNELS",
+                                        "NCCL_MAX_NCHANNELS",
+                                        "NCCL_MIN_NRINGS",
+                                        "NCCL_MAX_NRINGS",
+                                        "NCCL_MIN_CTAS",
+                                        "NCCL_MAX_CTAS",
+                                        NULL};
+    bool tune = nodes > 1 && hn_tune(logger);
+    return &contexts[tune && !getenv("NCCL_PROTO")][tune && ranks == nodes && !any_set(users)];
 }
 
 static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
 {
-    (void)ranks;
-    *ctx = context(nodes, logger);
+    *ctx = context(ranks, nodes, logger);
     return ncclSuccess;
 }
 
@@ -44,12 +64,14 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
                                   int protos, int reg_buff, int *channels)
 {
     float *cost = (float *)(void *)table; /* [algos][protos] in truth */
+    const struct context *c = ctx;
 
     (void)func;
     (void)pipe_ops;
     (void)reg_buff;
-    (void)channels; /* 0 on entry: NCCL's choice */
-    if (ctx != &active || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
+    if (c->channels)
+        *channels = CHANNELS; /* it was 0: NCCL's choice */
+    if (!c->protocols || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)
         /* Never the last protocol that an algorithm has: the user may have struck the others. */

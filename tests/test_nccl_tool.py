@@ -69,7 +69,7 @@ def part_env(tmp):
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 0 and not r.stderr and re.search(r"^export NCCL_NET_PLUGIN='hawser'$", r.stdout, re.M), "env: the plugin's name", r)
     ok(f"export LD_LIBRARY_PATH='{tmp}/lib'" in r.stdout, "and the folder that it was installed to", r)
-    ok("export NCCL_NET=" not in r.stdout and "NCCL_MIN_NCHANNELS=16" in r.stdout, "no more than is needed, and what the plugin sets", r)
+    ok("export NCCL_NET=" not in r.stdout and "NCCL_NTHREADS=512" in r.stdout, "no more than is needed, and what the plugin sets", r)
     bad = [x for x in r.stdout.splitlines() if not x.startswith(("#", "export "))]
     ok(not bad, "each line is a comment or an export", bad)
     r = run(tmp, "env", tool=tool, LD_LIBRARY_PATH=tmp / "lib")
@@ -88,12 +88,12 @@ def part_env(tmp):
     r = subprocess.run(["sh", "-c", shell, installed(quoted, MINI)], capture_output=True, text=True, env=env(tmp), timeout=30)
     ok(r.stdout == f"hawser||{quoted}/lib" and not r.stderr, "from a folder with quotes in its name too", r)
 
-    r = run(tmp, "env", "--json", tool=tool, NCCL_MAX_NCHANNELS="4", NCCL_NSOCKS_PERTHREAD="4", NCCL_P2P_NET_CHUNKSIZE="2097152")
+    r = run(tmp, "env", "--json", tool=tool, NCCL_MAX_NCHANNELS="4", NCCL_NCHANNELS_PER_NET_PEER="4", NCCL_NSOCKS_PERTHREAD="4", NCCL_P2P_NET_CHUNKSIZE="2097152")
     j = json.loads(r.stdout)
     by = {x["name"]: x for x in j["set_by_plugin"]}
     ok(r.returncode == 0 and j["schema"] == "hawser-nccl-env-1" and j["tune"] is True and j["plugin_missing"] is None and
        [x["name"] for x in j["export"]] == ["NCCL_NET_PLUGIN", "LD_LIBRARY_PATH"] and j["export"][1]["prepend"], "as JSON", r)
-    ok(by["NCCL_MIN_NCHANNELS"]["overridden_by"] == "NCCL_MAX_NCHANNELS" and by["NCCL_MIN_NCHANNELS"]["overridden_value"] == "4" and
+    ok(by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_by"] == "NCCL_NCHANNELS_PER_NET_PEER" and by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_value"] == "4" and
        by["NCCL_NTHREADS"]["overridden_by"] is None, "which parameters the user overrides", by)
     weights = {(x["name"], x["weight"]) for x in j["conflicts"]}
     ok(weights >= {("NCCL_MAX_NCHANNELS", "caution"), ("NCCL_NSOCKS_PERTHREAD", "note"), ("NCCL_P2P_NET_CHUNKSIZE", "caution")} and

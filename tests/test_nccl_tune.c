@@ -111,7 +111,7 @@ static bool libc_goes_on(void)
     setenv("NCCL_NTHREADS", "256", 1);
     unsetenv("NCCL_BUFFSIZE");
     return is("NCCL_NTHREADS", "256") && is("NCCL_BUFFSIZE", NULL) && is("AFTER_99", "x") && is("PATH", "/bin") &&
-           system("test \"$NCCL_NTHREADS\" = 256 && test \"$NCCL_MIN_NCHANNELS\" -gt 0") == 0;
+           system("test \"$NCCL_NTHREADS\" = 256 && test \"$NCCL_P2P_NET_CHUNKSIZE\" -gt 0") == 0;
 }
 
 static bool empty_environment(void)
@@ -130,7 +130,7 @@ static bool users_stay(void)
 static bool yields_to_channels(void)
 {
     hn_params_set(logger);
-    return is("NCCL_MIN_NCHANNELS", NULL) && all_set(VARS("NCCL_MIN_NCHANNELS"));
+    return is("NCCL_P2P_PER_CHANNEL_NET_BW", NULL) && all_set(VARS("NCCL_P2P_PER_CHANNEL_NET_BW"));
 }
 
 static bool off(void)
@@ -227,10 +227,10 @@ static void table(void)
 
 static bool says_who(void)
 {
-    const struct hn_param *p = find("NCCL_MIN_NCHANNELS"), *q = find("NCCL_NTHREADS");
+    const struct hn_param *p = find("NCCL_P2P_PER_CHANNEL_NET_BW"), *q = find("NCCL_NTHREADS");
 
-    return p && q && strcmp(hn_param_user(p), "NCCL_MAX_CTAS") == 0 && strcmp(hn_param_user(q), "NCCL_NTHREADS") == 0 &&
-           !hn_param_user(find("NCCL_ALLOC_P2P_NET_LL_BUFFERS"));
+    return p && q && strcmp(hn_param_user(p), "NCCL_NCHANNELS_PER_NET_PEER") == 0 &&
+           strcmp(hn_param_user(q), "NCCL_NTHREADS") == 0 && !hn_param_user(find("NCCL_ALLOC_P2P_NET_LL_BUFFERS"));
 }
 
 static void parameters(void)
@@ -242,10 +242,9 @@ static void parameters(void)
     ok(in_child(empty_environment, NULL), "an empty environment gets them too");
     ok(in_child(users_stay, VARS("NCCL_NTHREADS", "256", "NCCL_BUFFSIZE", "")),
        "what the user set stays, if it is empty");
-    ok(in_child(yields_to_channels, VARS("NCCL_MAX_NCHANNELS", "4")),
-       "a user's maximum of channels wins over our minimum");
-    ok(in_child(yields_to_channels, VARS("NCCL_MIN_NRINGS", "4")), "and a minimum by its old name");
-    ok(in_child(says_who, VARS("NCCL_MAX_CTAS", "4", "NCCL_NTHREADS", "64")), "who decided is told");
+    ok(in_child(yields_to_channels, VARS("NCCL_NCHANNELS_PER_NET_PEER", "4")),
+       "a user's number of channels wins over what ours would make of it");
+    ok(in_child(says_who, VARS("NCCL_NCHANNELS_PER_NET_PEER", "4", "NCCL_NTHREADS", "64")), "who decided is told");
     ok(in_child(off, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
     ok(in_child(off, VARS("HAWSER_NCCL_TUNE", "Off")), "off likewise");
     ok(in_child(on, VARS("HAWSER_NCCL_TUNE", "1")), "HAWSER_NCCL_TUNE=1: on");
@@ -326,6 +325,32 @@ static bool forbids(void)
     return good && ncclTunerPlugin_v4.destroy(one) == ncclSuccess && ncclTunerPlugin_v4.destroy(two) == ncclSuccess;
 }
 
+/* The channels asked for: of ranks on nodes, for an operation of so many bytes. */
+static int channels_of(size_t ranks, size_t nodes, size_t bytes)
+{
+    float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
+    int channels = 0;
+    void *ctx = NULL;
+
+    memcpy(cost, before, sizeof(cost));
+    if (ncclTunerPlugin_v5.init(&ctx, 1, ranks, nodes, logger, NULL, NULL) != ncclSuccess ||
+        ncclTunerPlugin_v5.getCollInfo(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
+                                       NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
+        return -1;
+    return channels;
+}
+
+static bool few_channels(void)
+{
+    return channels_of(2, 2, 8) == 4 && channels_of(64, 64, 1 << 30) == 4 && channels_of(16, 2, 1 << 20) == 0 &&
+           channels_of(1, 1, 1 << 20) == 0;
+}
+
+static bool as_many_as_nccl_wants(void)
+{
+    return channels_of(2, 2, 1 << 20) == 0 && channels_of(2, 2, 8) == 0;
+}
+
 static void tuner(void)
 {
     is_str(ncclTunerPlugin_v4.name, "hawser", "the tuner's name, v4");
@@ -334,6 +359,11 @@ static void tuner(void)
     ok(in_child(narrow_table, NULL), "a table without the simple protocol is left alone");
     ok(in_child(leaves_all_alone, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
     ok(in_child(leaves_all_alone, VARS("NCCL_PROTO", "LL,Simple")), "nor where the user chose protocols");
+    ok(in_child(few_channels, NULL), "one GPU in each node: four channels; else as many as NCCL wants");
+    ok(in_child(few_channels, VARS("NCCL_PROTO", "LL,Simple")), "whatever protocols the user chose");
+    ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MAX_NCHANNELS", "8")), "not where the user chose their number");
+    ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MIN_CTAS", "2")), "by whatever name");
+    ok(in_child(as_many_as_nccl_wants, VARS("HAWSER_NCCL_TUNE", "0")), "nor without tuning");
 }
 
 int main(void)

@@ -399,12 +399,27 @@ static void peer_goes(void)
     struct ph_buf a = ph_buf(q.a, N, 0, 0, NULL);
     step("the peer goes");
     hawser_op *s = post(hawser_send, q.ab, &a, 0, N, 1), *r = post(hawser_recv, q.ab, &a, 0, N, 2);
+    struct ph_buf b = ph_buf(q.b, N, 0, 0, NULL);
+    hw_pattern_fill(b.p, 1000, 9, 0);
+    hw_pattern_fill(b.p + 1000, 100000, 10, 0);
+    is_rc(ph_finish(post(hawser_send, q.ba, &b, 0, 1000, 3)), 0, "a short message to one who does not receive yet");
+    is_rc(ph_finish(post(hawser_send, q.ba, &b, 1000, 100000, 3)), 0, "and a longer one");
     hawser_peer_close(q.ba);
     is_rc(ph_finish(s), -ESHUTDOWN, "a send ends when the peer closes");
     is_rc(ph_finish(r), -ESHUTDOWN, "a receive too");
+    is_rc(try_post(hawser_recv, q.ab, &a, 0, N, 3, 0, &r), 0, "what had come before can still be received");
+    is_rc(hawser_wait(r, 1000), 0, "from one who is gone");
+    ok(hawser_op_length(r) == 1000 && hw_pattern_check(a.p, 1000, 9, 0, NULL) == 0, "and is right");
+    hawser_op_free(r);
+    is_rc(try_post(hawser_recv, q.ab, &a, 0, N, 3, 0, &r), 0, "a longer one too");
+    is_rc(hawser_wait(r, 1000), 0, "likewise");
+    ok(hawser_op_length(r) == 100000 && hw_pattern_check(a.p, 100000, 10, 0, NULL) == 0, "whole");
+    hawser_op_free(r);
+    is_rc(try_post(hawser_recv, q.ab, &a, 0, N, 3, 0, &r), -ESHUTDOWN, "but no more");
     is_rc(hawser_stream_close(q.ab, 1), 0, "a stream of a dead peer can be closed");
     is_rc(try_post(hawser_send, q.ab, &a, 0, 1, 1, 0, &s), -ESHUTDOWN, "and nothing more be sent");
     ph_drop(&a);
+    ph_drop(&b);
     hawser_close(q.a);
     hawser_close(q.b);
 }

@@ -401,6 +401,8 @@ void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f);
 void hw_stream_free_all(struct hawser_peer *p);
 /* An operation of a stream is being aborted: the other end is told. */
 void hw_stream_aborted(struct hawser_op *op, int rc);
+/* Has the next message of a stream come whole? Then it can be received though its sender is gone. */
+bool hw_stream_left(struct hawser_peer *p, uint32_t id);
 /* What a long message was promised by: the sends it may hold at the other end at a time. -EAGAIN. */
 int hw_stream_room(struct hawser_peer *p);
 /* A chunk of a stream's message: the receive it is for. NULL: nobody wants it. */

@@ -75,7 +75,7 @@ static int frame(struct hawser_peer *p, uint8_t type, uint64_t id, const struct 
 /* The sender of these may forget them: their receives are there. He is told when it is worth a frame. */
 static void owe(struct hawser_peer *p, struct hw_stream *st, uint64_t cost)
 {
-    if (st->closed) /* END has told him, or will */
+    if (st->closed || atomic_load(&p->state) < 0) /* END has told him, or will; or there is nobody to tell */
         return;
     st->owed += cost;
     p->owed += cost;
@@ -346,6 +346,13 @@ static struct hw_message *early_by_number(const struct hw_stream *st, uint64_t n
             return m->number == number ? m : NULL;
     }
     return NULL;
+}
+
+bool hw_stream_left(struct hawser_peer *p, uint32_t id)
+{
+    struct hw_stream *st = p->streams ? *slot_of(p, id) : NULL;
+    struct hw_message *m = st && !st->closed ? early_by_number(st, st->rx_next) : NULL;
+    return m && m->whole && !m->large && !m->cancelled;
 }
 
 void hw_stream_recv(struct hawser_peer *p, struct hawser_op *op)
