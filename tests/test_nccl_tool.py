@@ -96,7 +96,7 @@ def part_env(tmp):
     ok(by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_by"] == "NCCL_NCHANNELS_PER_NET_PEER" and by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_value"] == "4" and
        by["NCCL_NTHREADS"]["overridden_by"] is None, "which parameters the user overrides", by)
     weights = {(x["name"], x["weight"]) for x in j["conflicts"]}
-    ok(weights >= {("NCCL_MAX_NCHANNELS", "caution"), ("NCCL_NSOCKS_PERTHREAD", "note"), ("NCCL_P2P_NET_CHUNKSIZE", "caution")} and
+    ok(weights >= {("NCCL_NCHANNELS_PER_NET_PEER", "caution"), ("NCCL_NSOCKS_PERTHREAD", "note"), ("NCCL_P2P_NET_CHUNKSIZE", "caution")} and
        any("31 bits" in x["text"] for x in j["conflicts"]), "conflicts and their weight", j["conflicts"])
     r = run(tmp, "env", "--json", tool=tool, HAWSER_NCCL_TUNE="0")
     ok(json.loads(r.stdout)["tune"] is False and "HAWSER_NCCL_TUNE" in r.stdout, "HAWSER_NCCL_TUNE=0", r)
