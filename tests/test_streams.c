@@ -2,6 +2,9 @@
 /* Streams of messages, over the public API. */
 #include "pairhelp.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 static struct pair pr;
 
 static int try_post(ph_post f, hawser_peer *p, struct ph_buf *m, uint64_t at, uint64_t len, uint32_t stream,
@@ -60,6 +63,8 @@ static void sizes(void)
 
 /* ---- many streams, mixed lengths, both directions, at the same time ---------------------------------- */
 
+static uint32_t base = 1; /* of the streams' numbers */
+
 #define LANES    24
 #define MESSAGES 60
 #define DEEP     6
@@ -102,7 +107,7 @@ static void *run_side(void *arg)
     while (left) {
         unsigned i = (unsigned)rand_r(&s->seed) % LANES, what = (unsigned)rand_r(&s->seed) % 4;
         struct lane *n = &l[i];
-        uint32_t stream = 1 + i;
+        uint32_t stream = base + i;
         if (what == 0 && n->sent < MESSAGES && n->sent - n->send_done < DEEP) {
             uint64_t at = ((uint64_t)i * DEEP + n->sent % DEEP) * SLOT;
             uint32_t len = length_of(i, n->sent);
@@ -155,6 +160,59 @@ static void many(void)
     pthread_join(t, NULL);
     ok(a.bad == 0 && b.bad == 0 && a.done == LANES * MESSAGES && b.done == LANES * MESSAGES,
        "%d streams of %d messages each way, all in their places and of the right length", LANES, MESSAGES);
+}
+
+/* ---- the same while channels die ----------------------------------------------------------------------- */
+
+static atomic_bool cutting;
+
+/* Resets one channel after another, as a path that goes would: connect() to nowhere (tcp_disconnect() in the kernel).
+ */
+static void *cutter(void *arg)
+{
+    unsigned *cuts = arg, seed = 3;
+    while (atomic_load(&cutting)) {
+        struct hawser_channel_stats st[64];
+        size_t n = HW_ARRAY_LEN(st);
+        must(hawser_channel_stats(pr.ab, st, &n));
+        const struct hawser_channel_stats *c = &st[(unsigned)rand_r(&seed) % n];
+        const char *colon = strrchr(c->local, ':');
+        struct sockaddr_in a;
+        for (int fd = 3; c->up && colon && fd < 200; fd++) {
+            socklen_t len = sizeof(a);
+            if (getsockname(fd, (struct sockaddr *)&a, &len) || a.sin_family != AF_INET ||
+                ntohs(a.sin_port) != (unsigned)atoi(colon + 1) || ntohs(a.sin_port) == pr.port)
+                continue;
+            struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+            *cuts += connect(fd, &nowhere, sizeof(nowhere)) == 0;
+            break;
+        }
+        usleep(15000);
+    }
+    return NULL;
+}
+
+static void under_fire(void)
+{
+    unsigned cuts = 0;
+    pthread_t t;
+    step("channels die");
+    atomic_store(&cutting, true);
+    pthread_create(&t, NULL, cutter, &cuts);
+    for (int i = 0; i < 5; i++) {
+        base += LANES;
+        many();
+    }
+    atomic_store(&cutting, false);
+    pthread_join(t, NULL);
+    struct hawser_channel_stats st[64];
+    size_t n = HW_ARRAY_LEN(st);
+    uint64_t retaken = 0;
+    must(hawser_channel_stats(pr.ab, st, &n));
+    for (size_t i = 0; i < n; i++)
+        retaken += st[i].retaken_chunks;
+    ok(cuts > 0, "while %u channels were reset, %llu chunks of which others took up", cuts,
+       (unsigned long long)retaken);
 }
 
 /* ---- one stream does not hold up another ---------------------------------------------------------------- */
@@ -430,6 +488,7 @@ int main(void)
     pr = ph_pair(0, NULL, 0, NULL);
     sizes();
     many();
+    under_fire();
     apart();
     failures();
     closing();
