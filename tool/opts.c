@@ -209,6 +209,9 @@ int common_option(struct common *c, int id, const char *arg)
             return hw_fail(-EINVAL, "--knob takes NAME=VALUE, not '%s'", arg);
         rc = common_knob(c, arg, NULL);
         break;
+    case OPT_TRANSPORT:
+        rc = common_knob(c, "transport", arg);
+        break;
     case 'k':
         c->key_file = arg;
         break;

@@ -77,6 +77,8 @@ static const struct knob table[] = {
      "notifications kept per peer until they are taken"},
     {"unexpected", AT(unexpected), SIZE, "1MiB", 0, GIB, "bytes",
      "messages kept per peer until their receive is posted"},
+    {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",
+     "tcp, or netplugin:PLUGIN, a path or name of a libnccl-net-*.so, run in a child process; the same on both sides"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
      "local NICs to use, comma-separated; empty: every one that shares a subnet with the peer"},
 };

@@ -19,6 +19,7 @@ struct hw_knobs {
     uint64_t busy_us;         /* how long a progress thread polls after it had work */
     uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
     uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
+    char transport[256];      /* "tcp", "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or an algorithm's name */
     bool splice;              /* send host memory by reference (vmsplice) where it pays */
     uint64_t stage;           /* bytes per connection and direction that GPU memory passes through */

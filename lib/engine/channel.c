@@ -23,7 +23,7 @@ static void chan_ready(struct hw_source *s, uint32_t events)
     struct hw_chan *c = hw_container_of(s, struct hw_chan, src);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         c->rd = true;
-    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR) || c->peer->h->tp->caps.one_event)
         c->wr = true;
     hw_lane_queue(c->lane);
 }
@@ -99,6 +99,15 @@ static void now_up(struct hw_chan *c)
     hw_loop_notify(p->home); /* hawser_connect() may wait for it */
 }
 
+/* Where the transport as a whole is dead there is nothing to try again. */
+static bool transport_dead(struct hawser_peer *p)
+{
+    int rc = p->h->tp->alive && atomic_load(&p->state) >= 0 ? p->h->tp->alive(&p->h->env) : 0;
+    if (rc)
+        hw_peer_fail(p, rc, "%s", hw_error());
+    return rc != 0;
+}
+
 void hw_chan_connect(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
@@ -115,7 +124,8 @@ void hw_chan_connect(struct hw_chan *c)
         if (rc != c->connect_rc) /* the same trouble is told once */
             hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u: %s", p->name, c->index, hw_error());
         c->connect_rc = rc;
-        schedule_retry(c);
+        if (!transport_dead(p))
+            schedule_retry(c);
         return;
     }
     c->state = HW_CH_CONNECTING;
@@ -168,7 +178,7 @@ void hw_chan_attach(struct hw_chan *c)
     int rc = hw_hs_welcome(fd, HW_OK, 0);
     if (rc == 0)
         rc = tp->accept(&p->h->env, fd, &c->conn);
-    if (rc == 0 && (rc = hw_loop_add(c->lane->loop, fd, &c->src)) != 0) {
+    if (rc == 0 && (rc = hw_loop_add(c->lane->loop, tp->fd(c->conn), &c->src)) != 0) {
         tp->close(c->conn);
         c->conn = NULL;
         fd = -1;
@@ -240,14 +250,15 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
             hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u over %s: %s", p->name, c->index, c->nic.name, text);
         c->connect_rc = rc;
         c->state = HW_CH_DOWN;
-        schedule_retry(c);
+        if (!transport_dead(p))
+            schedule_retry(c);
         return;
     }
     c->st.up = 0;
     c->st.lost++;
     c->state = HW_CH_DRAIN;
     count_up(p);
-    if (atomic_load(&p->state) < 0)
+    if (atomic_load(&p->state) < 0 || transport_dead(p))
         return; /* the whole peer is dead: nothing to tell it */
     hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: channel %u over %s is lost: %s", p->name, c->index, c->nic.name, text);
     send_down(c, c->gen, c->rx_count);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: options, loops, memory and regions, connecting and accepting. */
 #include "engine/engine.h"
+#include "transport/netplugin/netplugin.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#define NETPLUGIN "netplugin:"
 
 void hw_event(struct hawser *h)
 {
@@ -42,6 +45,8 @@ static void free_context(struct hawser *h)
         hw_loop_free(&h->loops[i]);
     free(h->loops);
     free(h->regions);
+    if (h->tp == &h->own_tp)
+        hw_netplugin_close(&h->env);
     hw_close(&h->event_fd);
     pthread_mutex_destroy(&h->mu);
     free(h);
@@ -82,6 +87,14 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
     if ((rc = hw_knobs_load(&h->k, o.knobs)))
         goto fail;
+    if (strncmp(h->k.transport, NETPLUGIN, strlen(NETPLUGIN)) == 0) { /* before there are threads: it forks */
+        if ((rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp)))
+            goto fail;
+        h->tp = &h->own_tp;
+    } else if (strcmp(h->k.transport, "tcp") != 0) {
+        rc = hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp nor netplugin:PLUGIN", h->k.transport);
+        goto fail;
+    }
     unsigned want = loops_wanted(h);
     h->loops = calloc(want, sizeof(*h->loops));
     h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -543,6 +543,7 @@ struct hawser {
     bool keyed;
     uint8_t key[HW_SECRET];
     const struct hw_transport *tp;
+    struct hw_transport own_tp; /* what tp is where its capabilities are not known before */
     struct hw_tp_env env;
     unsigned nloops;
     struct hw_loop *loops;

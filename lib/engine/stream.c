@@ -3,11 +3,11 @@
  * Streams of messages within a peer. A message has its number in its stream, and meets the receive of the same number.
  *
  * A short one goes as a MESSAGE on the control connection, one of up to EAGER_MAX as one chunk that names stream and
- * number: both without a question, as long as what the peer may have to keep is within its bound. A longer one goes over
- * the channels once its sender knows the receive's own number (GRANT), with which every chunk is addressed. Where the
- * message before was long the receiver grants as soon as a receive is posted, so that the sender need not ask; else the
- * sender asks by ANNOUNCE. Chunks and frames overtake each other: whatever is decided by a frame must not depend on a
- * chunk having come before.
+ * number: both without a question, as long as what the peer may have to keep is within its bound. A longer one goes
+ * over the channels once its sender knows the receive's own number (GRANT), with which every chunk is addressed. Where
+ * the message before was long the receiver grants as soon as a receive is posted, so that the sender need not ask; else
+ * the sender asks by ANNOUNCE. Chunks and frames overtake each other: whatever is decided by a frame must not depend on
+ * a chunk having come before.
  *
  * All of it under peer->mu.
  */

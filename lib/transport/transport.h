@@ -24,6 +24,7 @@ struct hw_caps {
     uint32_t max_chunk;  /* bytes */
     uint32_t max_window; /* requests posted and not finished, each direction */
     bool header_in_band; /* the chunk header rides in front of the payload; else on the control connection */
+    bool one_event;      /* the descriptor is readable for whatever happens, room to send too */
     bool needs_gather;   /* payload arrives as fragments that lib/mem must put in order before `consumed` */
 };
 
@@ -31,6 +32,7 @@ struct hw_caps {
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
+    void *state; /* the transport's own, for the whole context */
 };
 
 struct hw_conn;
@@ -51,6 +53,9 @@ enum hw_rx_event {
 struct hw_transport {
     const char *name;
     struct hw_caps caps;
+
+    /* 0, or why no connection of this context will work again. NULL: such a thing cannot be. */
+    int (*alive)(const struct hw_tp_env *env);
 
     /* Fills handle with what a peer needs to reach this side over nic, as opaque bytes for connect() there; port: the
      * context's own listening port, for transports that share it. Returns the handle's size or -errno. */

@@ -17,6 +17,9 @@ void hw_chunk_encode(uint8_t out[HW_CHUNK_HEAD], const struct hw_chunk_head *c)
 int hw_chunk_decode(const uint8_t in[HW_CHUNK_HEAD], struct hw_chunk_head *c)
 {
     uint32_t type = hw_get32(in + 4);
+    if (hw_get32(in) == HW_PLUGIN_MAGIC)
+        return hw_fail(-EPROTO,
+                       "the peer uses a plugin as its transport: both sides must have the same knob transport");
     if (hw_get32(in) != HW_CHUNK_MAGIC || hw_get32(in + 12) != 0)
         return hw_fail(-EPROTO, "a chunk without its magic number");
     if (type == 0 || type >= HW_C_COUNT)

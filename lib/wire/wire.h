@@ -218,7 +218,9 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 
 #define HW_CHUNK_MAGIC 0x4b435748u /* "HWCK" */
 #define HW_CHUNK_HEAD  56
-#define HW_CHUNK_MAX   (64u << 20)
+#define HW_PLUGIN_MAGIC \
+    0x504e5748u /* "HWNP": what the netplugin transport says on a data connection, docs/netplugin.md */
+#define HW_CHUNK_MAX (64u << 20)
 
 enum hw_chunk_type { HW_C_WRITE = 1, HW_C_SEND = 2, HW_C_READ = 3, HW_C_STREAM = 4, HW_C_EAGER = 5, HW_C_COUNT };
 

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The netplugin transport: chunks over any libnccl-net-*.so, run in a child process (host.h).
+ *
+ * A channel is made as tcp's are, and so is authenticated as they are; its socket then carries one greeting each way,
+ * with the handle of a listener of the plugin's, and after that nothing: that it stands shows that the peer does. Two
+ * connections of the plugin, one each way, carry the chunks, header and payload as one message, from and into slots of
+ * memory that the child shares. So each byte is copied once more on each side than the plugin itself does; the
+ * receiver's slots are posted ahead, and given back once the engine has what was in them.
+ *
+ * One descriptor for epoll: an epoll set with the socket and the eventfd of both connections.
+ */
+#include "transport/netplugin/netplugin.h"
+#include "transport/netplugin/abi.h"
+#include "transport/netplugin/host.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GREETING  (8 + NP_HANDLE_SIZE)
+#define ROOM      64 /* of a slot in front of the payload: the chunk's header */
+#define SLOTS_MAX 8  /* each way */
+#define SLOT_MAX  (4u << 20)
+
+struct hw_conn {
+    struct hw_conn *tcp; /* of the tcp transport: opaque here */
+    struct np_host *host;
+    int fd;        /* tcp's */
+    int set;       /* epoll, for the engine */
+    int event;     /* both comms ring it */
+    bool tcp_news; /* something has happened on the socket */
+    enum { TCP, GREET, JOIN, READY } state;
+    uint64_t deadline, request_ms;
+    uint8_t out[GREETING], in[GREETING];
+    unsigned out_done, in_have, dev;
+    struct np_listener *listener;
+    struct np_comm *tx, *rx;
+    struct np_mem *mem;
+    uint8_t *base; /* slots to send, then slots to receive */
+    struct np_mr *tx_mr, *rx_mr;
+    uint32_t slot, nslots; /* bytes of one; each way */
+
+    /* Send ring, all counts ever: released by the engine <= over at the plugin <= given to it <= posted. */
+    uint64_t posted, given, over, released;
+    struct {
+        uint8_t head[HW_CHUNK_HEAD];
+        const struct hw_space *space;
+        const void *ptr;
+        uint32_t len;
+    } send[SLOTS_MAX];
+    _Atomic uint64_t sent; /* given, for other threads */
+
+    /* Receive: the oldest slot. */
+    uint64_t taken; /* slots given back */
+    enum { HEAD, HEAD_SEEN, BODY, BODY_DONE } rx_state;
+    uint32_t rx_at, rx_len; /* of the payload: copied so far; the piece that was posted */
+    const struct hw_space *rx_space;
+    void *rx_ptr; /* NULL: nowhere */
+};
+
+/* The longest message: whole pages, no more than the plugin takes. The pages of a slot that are not used cost nothing.
+ */
+static uint32_t slot_size(const struct np_props *p)
+{
+    return HW_MIN(p->max_size, SLOT_MAX) & ~4095u;
+}
+
+/* ---- the context's ----------------------------------------------------------------------------------- */
+
+int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
+{
+    struct np_host *h;
+    struct np_options o = {.log = env->log};
+    int rc = np_open(plugin, &o, &h);
+    if (rc)
+        return rc;
+    struct np_props p;
+    if (np_info(h)->devices == 0)
+        rc = hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
+    if (rc == 0)
+        rc = np_props(h, 0, &p);
+    if (rc == 0 && p.max_size < 2 * 4096)
+        rc = hw_fail(-EOPNOTSUPP, "the plugin %s takes no more than %u bytes at a time", np_info(h)->table, p.max_size);
+    if (rc == 0 && !(p.ptr_support & NCCL_PTR_HOST))
+        rc = hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
+    if (rc) {
+        np_close(h);
+        return rc;
+    }
+    *tp = hw_netplugin;
+    tp->caps.max_chunk = slot_size(&p) - ROOM;
+    tp->caps.max_window = HW_MIN((uint32_t)SLOTS_MAX, np_info(h)->window);
+    env->state = h;
+    hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
+           np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
+    return 0;
+}
+
+void hw_netplugin_close(struct hw_tp_env *env)
+{
+    np_close(env->state);
+    env->state = NULL;
+}
+
+static int netplugin_alive(const struct hw_tp_env *env)
+{
+    return np_health(env->state);
+}
+
+/* ---- making a connection ------------------------------------------------------------------------------- */
+
+static int watch(int set, int fd, uint32_t events)
+{
+    struct epoll_event ev = {.events = events | EPOLLET, .data.fd = fd};
+    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev);
+}
+
+/* The plugin's device for a NIC: of the same name, else the first. */
+static unsigned device_of(struct np_host *h, const char *nic)
+{
+    struct np_props p;
+    for (unsigned i = 0; i < np_info(h)->devices; i++)
+        if (np_props(h, i, &p) == 0 && strcmp(p.name, nic) == 0)
+            return i;
+    return 0;
+}
+
+static void conn_free(struct hw_conn *c)
+{
+    hw_close(&c->set);
+    hw_close(&c->event);
+    free(c);
+}
+
+/* All but the tcp connection, over fd and from nic. */
+static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
+{
+    struct hw_conn *c = calloc(1, sizeof(*c));
+    if (!c)
+        return hw_fail(-ENOMEM, "no memory for a connection");
+    c->host = env->state;
+    c->fd = fd;
+    c->set = epoll_create1(EPOLL_CLOEXEC);
+    c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    c->deadline = hw_deadline((int)env->knobs->handshake_ms);
+    c->request_ms = env->knobs->peer_timeout_ms;
+    c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)SLOTS_MAX, (uint64_t)np_info(c->host)->window));
+    c->dev = device_of(c->host, nic);
+    c->tcp_news = true;
+    struct np_props p;
+    int rc = c->set < 0 || c->event < 0 || watch(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
+                     watch(c->set, c->event, EPOLLIN)
+                 ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
+                 : np_props(c->host, c->dev, &p);
+    if (rc) {
+        conn_free(c);
+        return rc;
+    }
+    c->slot = slot_size(&p);
+    *out = c;
+    return 0;
+}
+
+static int netplugin_listen(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port,
+                            uint8_t handle[HW_HANDLE_MAX])
+{
+    return hw_tcp.listen(env, nic, port, handle);
+}
+
+static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle,
+                             size_t handle_len, const struct hw_conn_ident *ident, struct hw_conn **out)
+{
+    struct hw_conn *tcp;
+    int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &tcp);
+    if (rc)
+        return rc;
+    if ((rc = conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0)
+        hw_tcp.close(tcp);
+    else
+        (*out)->tcp = tcp;
+    return rc;
+}
+
+static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
+{
+    union hw_addr local;
+    struct hw_nic nics[HW_NIC_MAX];
+    const char *name = "";
+    socklen_t len = sizeof(local);
+    memset(&local, 0, sizeof(local));
+    (void)getsockname(fd, &local.sa, &len);
+    hw_addr_unmap(&local);
+    int n = hw_nics_list(nics, HW_NIC_MAX, local.sa.sa_family == AF_INET6);
+    for (int i = 0; i < n; i++)
+        if (hw_addr_same_host(&nics[i].addr, &local))
+            name = nics[i].name;
+    int rc = conn_new(env, fd, name, out);
+    if (rc)
+        return rc;
+    if ((rc = hw_tcp.accept(env, fd, &(*out)->tcp)) != 0) {
+        conn_free(*out);
+        return rc;
+    }
+    (*out)->state = GREET;
+    return 0;
+}
+
+static int begin_greeting(struct hw_conn *c)
+{
+    hw_put32(c->out, HW_PLUGIN_MAGIC);
+    hw_put32(c->out + 4, c->slot);
+    int rc = np_listen(c->host, c->dev, c->out + 8, &c->listener);
+    if (rc == 0)
+        c->state = GREET;
+    return rc;
+}
+
+/* Both greetings, as far as the socket goes. */
+static int greet(struct hw_conn *c)
+{
+    if (!c->listener) {
+        int rc = begin_greeting(c);
+        if (rc)
+            return rc;
+    }
+    while (c->out_done < GREETING) {
+        ssize_t n = send(c->fd, c->out + c->out_done, GREETING - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+        c->out_done += (unsigned)n;
+    }
+    while (c->in_have < GREETING) {
+        ssize_t n = recv(c->fd, c->in + c->in_have, GREETING - c->in_have, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+        if (n == 0)
+            return hw_fail(-ECONNRESET, "the peer closed the connection while its plugin was to be met");
+        c->in_have += (unsigned)n;
+        if (c->in_have >= 4 && hw_get32(c->in) != HW_PLUGIN_MAGIC)
+            return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+    }
+    if (hw_get32(c->in + 4) != c->slot)
+        return hw_fail(-EPROTO,
+                       "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
+                       hw_get32(c->in + 4), c->slot);
+    int rc = np_connect(c->host, c->dev, c->in + 8, c->deadline, c->event, &c->tx);
+    if (rc == 0)
+        rc = np_accept(c->listener, c->deadline, c->event, &c->rx);
+    if (rc == 0)
+        c->state = JOIN;
+    return rc;
+}
+
+static int post_slot(struct hw_conn *c, uint64_t i)
+{
+    return np_irecv(c->rx, c->rx_mr, i % c->nslots * c->slot, c->slot, 0, HW_NEVER);
+}
+
+static int join(struct hw_conn *c)
+{
+    int a = np_established(c->tx), b = np_established(c->rx);
+    if (a && a != -EAGAIN)
+        return a;
+    if (b && b != -EAGAIN)
+        return b;
+    if (a || b) {
+        if ((a && np_arm(c->tx) == 0) || (b && np_arm(c->rx) == 0))
+            return join(c);
+        return -EAGAIN;
+    }
+    size_t ring = (size_t)c->nslots * c->slot;
+    int rc = np_mem_alloc(c->host, 2 * ring, &c->mem);
+    if (rc == 0)
+        rc = np_reg(c->tx, c->mem, 0, ring, &c->tx_mr);
+    if (rc == 0)
+        rc = np_reg(c->rx, c->mem, ring, ring, &c->rx_mr);
+    if (rc)
+        return rc;
+    c->base = np_mem_ptr(c->mem);
+    for (uint64_t i = 0; i < c->nslots; i++)
+        if ((rc = post_slot(c, i)))
+            return rc;
+    c->state = READY;
+    return 0;
+}
+
+/* What the socket has to say once it has carried the greetings: nothing, or that it is over. */
+static int socket_word(struct hw_conn *c)
+{
+    uint8_t byte;
+    if (!c->tcp_news)
+        return 0;
+    ssize_t n = recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (n == 0)
+        return hw_fail(-EPIPE, "the peer closed the connection");
+    if (n > 0)
+        return hw_fail(-EPROTO, "the peer sent bytes beside its plugin");
+    if (errno != EAGAIN && errno != EINTR)
+        return hw_fail(-errno, "receiving: %s", strerror(errno));
+    c->tcp_news = false;
+    return 0;
+}
+
+/* Takes note of what has happened. The receiving side alone does: the engine tries it at every event, and what the
+ * sending side took note of would be news to nobody else. */
+static void listen_up(struct hw_conn *c)
+{
+    struct epoll_event ev[2];
+    uint64_t rung;
+    int n = epoll_wait(c->set, ev, 2, 0);
+    for (int i = 0; i < n; i++) {
+        if (ev[i].data.fd == c->fd)
+            c->tcp_news = true;
+        else
+            (void)!read(c->event, &rung, sizeof(rung));
+    }
+}
+
+/* On towards READY: 0, -EAGAIN, else it is dead. */
+static int ready(struct hw_conn *c)
+{
+    int rc = 0;
+    if (c->state == READY)
+        return socket_word(c);
+    if (c->state == TCP && (rc = hw_tcp.establish(c->tcp)) == 0)
+        c->state = GREET;
+    if (rc == 0 && c->state == GREET)
+        rc = greet(c);
+    if (rc == 0 && c->state == JOIN)
+        rc = join(c);
+    if (rc == -EAGAIN && hw_now() >= c->deadline)
+        return hw_fail(-ETIMEDOUT, "the two plugins did not connect in time");
+    if (rc == -EAGAIN && c->state == JOIN && (rc = socket_word(c)) == 0)
+        rc = np_health(c->host) ? np_health(c->host) : -EAGAIN;
+    return rc;
+}
+
+static int netplugin_establish(struct hw_conn *c)
+{
+    listen_up(c);
+    return ready(c);
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------- */
+
+static uint32_t netplugin_want(struct hw_conn *c)
+{
+    return c->posted - c->released < c->nslots ? c->slot - ROOM : 0;
+}
+
+static int netplugin_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const struct hw_space *space,
+                               const void *ptr, uint32_t len)
+{
+    if (c->posted - c->released >= c->nslots)
+        return -EAGAIN;
+    if (len > c->slot - ROOM) /* devices of one plugin that differ */
+        return hw_fail(-EMSGSIZE, "a chunk of %u bytes where the plugin takes %u", len, c->slot - ROOM);
+    uint64_t i = c->posted++ % c->nslots;
+    memcpy(c->send[i].head, header, HW_CHUNK_HEAD);
+    c->send[i].space = space;
+    c->send[i].ptr = ptr;
+    c->send[i].len = len;
+    return 0;
+}
+
+/* What the plugin has sent makes its slots free. */
+static int reap(struct hw_conn *c)
+{
+    struct np_result r;
+    int rc = 0;
+    while (c->over < c->given && (rc = np_test(c->tx, &r)) == 0)
+        c->over++;
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+static int netplugin_test_send(struct hw_conn *c)
+{
+    int rc = ready(c);
+    while (rc == 0) {
+        if ((rc = reap(c)) || c->given == c->posted)
+            break;
+        if (c->given - c->over >= c->nslots) { /* its slot is the plugin's still */
+            if ((rc = np_arm(c->tx)) == 0)
+                continue;
+            break;
+        }
+        uint64_t i = c->given % c->nslots;
+        uint8_t *slot = c->base + i * c->slot;
+        memset(slot + HW_CHUNK_HEAD, 0, ROOM - HW_CHUNK_HEAD);
+        memcpy(slot, c->send[i].head, HW_CHUNK_HEAD);
+        rc = c->send[i].space->direct ? (memcpy(slot + ROOM, c->send[i].ptr, c->send[i].len), 0)
+                                      : hw_load(c->send[i].space, slot + ROOM, c->send[i].ptr, c->send[i].len);
+        if (rc)
+            return -ENXIO;
+        rc = np_isend(c->tx, c->tx_mr, i * c->slot, ROOM + c->send[i].len, 0, hw_deadline((int)c->request_ms));
+        if (rc == -EAGAIN) {
+            if ((rc = np_arm(c->tx)) == 0)
+                continue;
+            break;
+        }
+        if (rc == 0)
+            atomic_store(&c->sent, ++c->given);
+    }
+    return rc;
+}
+
+static void netplugin_release_send(struct hw_conn *c, uint32_t n)
+{
+    c->released += n;
+}
+
+static uint64_t netplugin_sent(struct hw_conn *c)
+{
+    return atomic_load(&c->sent);
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
+{
+    uint8_t *slot;
+    struct np_result r;
+    listen_up(c);
+    int rc = ready(c);
+    if (rc == -EPIPE && c->state == READY && c->rx_state == HEAD && np_test(c->rx, &r) == 0)
+        rc = 0; /* it had sent more before */
+    else if (rc == 0 && c->rx_state == HEAD)
+        while ((rc = np_test(c->rx, &r)) == -EAGAIN && np_arm(c->rx) == 0)
+            ;
+    if (rc)
+        return rc;
+    slot = c->base + (c->nslots + c->taken % c->nslots) * (size_t)c->slot;
+    switch (c->rx_state) {
+    case HEAD: {
+        uint32_t len = hw_get32(slot + 8); /* of the payload, docs/wire.md; the engine looks at all of it */
+        if (len > c->slot - ROOM || (r.known && r.size != (size_t)ROOM + len))
+            return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for a chunk of %u", r.size, len);
+        c->rx_at = 0;
+        c->rx_state = HEAD_SEEN;
+        *header = slot;
+        return HW_RX_HEADER;
+    }
+    case BODY:
+        if (c->rx_ptr && c->rx_space->direct)
+            memcpy(c->rx_ptr, slot + ROOM + c->rx_at, c->rx_len);
+        else if (c->rx_ptr && hw_store(c->rx_space, c->rx_ptr, slot + ROOM + c->rx_at, c->rx_len))
+            return -ENXIO;
+        c->rx_at += c->rx_len;
+        *moved += c->rx_len;
+        c->rx_state = BODY_DONE;
+        return HW_RX_DONE;
+    default:
+        return hw_fail(-EINVAL, "test_recv while the engine owes an answer");
+    }
+}
+
+static int netplugin_post_recv(struct hw_conn *c, const struct hw_space *space, void *ptr, uint32_t len, bool more)
+{
+    (void)more;
+    if (len > c->slot - ROOM - c->rx_at)
+        return hw_fail(-EPROTO, "a chunk that is longer than its message");
+    c->rx_space = space;
+    c->rx_ptr = ptr;
+    c->rx_len = len;
+    c->rx_state = BODY;
+    return 0;
+}
+
+static void netplugin_discard(struct hw_conn *c)
+{
+    c->rx_ptr = NULL;
+}
+
+/* The slot goes back, to be filled again. What fails here shows at the next test. */
+static void netplugin_consumed(struct hw_conn *c)
+{
+    if (np_consumed(c->rx) == 0)
+        (void)post_slot(c, c->taken);
+    c->taken++;
+    c->rx_state = HEAD;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------------ */
+
+static int netplugin_health(struct hw_conn *c)
+{
+    int rc = np_health(c->host);
+    if (rc)
+        return rc;
+    return c->state != READY && hw_now() >= c->deadline ? hw_fail(-ETIMEDOUT, "the two plugins did not connect in time")
+                                                        : 0;
+}
+
+static int netplugin_fd(struct hw_conn *c)
+{
+    return c->set;
+}
+
+static void netplugin_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *remote)
+{
+    hw_tcp.ends(c->tcp, local, remote);
+}
+
+static void plugin_close(struct hw_conn *c)
+{
+    if (c->tx)
+        (void)np_comm_close(c->tx);
+    if (c->rx)
+        (void)np_comm_close(c->rx);
+    if (c->listener)
+        (void)np_listener_close(c->listener);
+    if (c->mem)
+        (void)np_mem_free(c->mem);
+}
+
+static void netplugin_close(struct hw_conn *c)
+{
+    plugin_close(c);
+    hw_tcp.close(c->tcp);
+    conn_free(c);
+}
+
+const struct hw_transport hw_netplugin = {
+    .name = "netplugin",
+    .caps = {.max_chunk = SLOT_MAX - ROOM, .max_window = SLOTS_MAX, .header_in_band = true, .one_event = true},
+    .alive = netplugin_alive,
+    .listen = netplugin_listen,
+    .connect = netplugin_connect,
+    .accept = netplugin_accept,
+    .establish = netplugin_establish,
+    .want = netplugin_want,
+    .post_send = netplugin_post_send,
+    .test_send = netplugin_test_send,
+    .release_send = netplugin_release_send,
+    .sent = netplugin_sent,
+    .test_recv = netplugin_test_recv,
+    .post_recv = netplugin_post_recv,
+    .discard = netplugin_discard,
+    .consumed = netplugin_consumed,
+    .health = netplugin_health,
+    .fd = netplugin_fd,
+    .ends = netplugin_ends,
+    .close = netplugin_close,
+};
