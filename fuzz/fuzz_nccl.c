@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NCCL plugin takes from other processes: handles, which NCCL carries, and hellos, which come as notifications.
- * What is taken encodes to what it was, but for the bytes that mean nothing. */
+/* What the NCCL plugin takes from other processes: handles, which NCCL carries, and hellos, which come as
+ * notifications. What is taken encodes to what it was, but for the bytes that mean nothing. */
 #include "fuzz.h"
 #include "nccl/inner.h"
 

@@ -35,7 +35,7 @@ static int try_all(struct hn_link *l)
         if (rc == 0 || (refused && hw_now() >= refused) || rc == -EACCES || rc == -EPERM || rc == -EPROTO ||
             rc == -ENOMEM || rc == -EMFILE)
             break;
-        struct timespec nap = {.tv_nsec = 50 * 1000 * 1000};
+        struct timespec nap = {.tv_nsec = 50 * 1000000L};
         nanosleep(&nap, NULL);
     }
     return rc;
@@ -163,9 +163,9 @@ static void *attendant(void *arg)
     pthread_mutex_lock(&hn_g.mu);
     while (!hn_g.leaving) {
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += HN_ATTEND_MS * 1000000l;
-        until.tv_sec += until.tv_nsec / 1000000000l;
-        until.tv_nsec %= 1000000000l;
+        until.tv_nsec += HN_ATTEND_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
         if (pthread_cond_timedwait(&hn_g.leave, &hn_g.mu, &until) == ETIMEDOUT && !hn_g.leaving)
             hn_links_serve();
     }

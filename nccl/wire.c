@@ -22,7 +22,7 @@ void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_hand
     memcpy(out + 24, h->key, HN_KEY);
     hw_put64(out + 56, h->secret);
     hw_put32(out + 64, h->listen);
-    for (int i = 0; i < HN_ADDRS; i++) {
+    for (size_t i = 0; i < HN_ADDRS; i++) {
         out[AT_ADDR + 17 * i] = h->addr[i].family;
         memcpy(out + AT_ADDR + 17 * i + 1, h->addr[i].ip, 16);
     }
@@ -46,7 +46,7 @@ int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle
     memcpy(h->key, in + 24, HN_KEY);
     h->secret = hw_get64(in + 56);
     h->listen = hw_get32(in + 64);
-    for (int i = 0; i < HN_ADDRS; i++) {
+    for (size_t i = 0; i < HN_ADDRS; i++) {
         h->addr[i].family = in[AT_ADDR + 17 * i];
         memcpy(h->addr[i].ip, in + AT_ADDR + 17 * i + 1, 16);
         if (h->addr[i].family != 0 && h->addr[i].family != 4 && h->addr[i].family != 6)

@@ -172,7 +172,7 @@ static void *cutter(void *arg)
 {
     unsigned *cuts = arg, seed = 3;
     while (atomic_load(&cutting)) {
-        struct hawser_channel_stats st[64];
+        struct hawser_channel_stats st[64] = {0};
         size_t n = HW_ARRAY_LEN(st);
         must(hawser_channel_stats(pr.ab, st, &n));
         const struct hawser_channel_stats *c = &st[(unsigned)rand_r(&seed) % n];
@@ -205,7 +205,7 @@ static void under_fire(void)
     }
     atomic_store(&cutting, false);
     pthread_join(t, NULL);
-    struct hawser_channel_stats st[64];
+    struct hawser_channel_stats st[64] = {0};
     size_t n = HW_ARRAY_LEN(st);
     uint64_t retaken = 0;
     must(hawser_channel_stats(pr.ab, st, &n));

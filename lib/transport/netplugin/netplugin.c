@@ -79,7 +79,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     int rc = np_open(plugin, &o, &h);
     if (rc)
         return rc;
-    struct np_props p;
+    struct np_props p = {0};
     if (np_info(h)->devices == 0)
         rc = hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
     if (rc == 0)
@@ -123,7 +123,7 @@ static int watch(int set, int fd, uint32_t events)
 /* The plugin's device for a NIC: of the same name, else the first. */
 static unsigned device_of(struct np_host *h, const char *nic)
 {
-    struct np_props p;
+    struct np_props p = {0};
     for (unsigned i = 0; i < np_info(h)->devices; i++)
         if (np_props(h, i, &p) == 0 && strcmp(p.name, nic) == 0)
             return i;
@@ -152,7 +152,7 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)SLOTS_MAX, (uint64_t)np_info(c->host)->window));
     c->dev = device_of(c->host, nic);
     c->tcp_news = true;
-    struct np_props p;
+    struct np_props p = {0};
     int rc = c->set < 0 || c->event < 0 || watch(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
                      watch(c->set, c->event, EPOLLIN)
                  ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
