@@ -177,8 +177,8 @@ static void *cutter(void *arg)
         must(hawser_channel_stats(pr.ab, st, &n));
         const struct hawser_channel_stats *c = &st[(unsigned)rand_r(&seed) % n];
         const char *colon = strrchr(c->local, ':');
-        struct sockaddr_in a;
         for (int fd = 3; c->up && colon && fd < 200; fd++) {
+            struct sockaddr_in a = {0};
             socklen_t len = sizeof(a);
             if (getsockname(fd, (struct sockaddr *)&a, &len) || a.sin_family != AF_INET ||
                 ntohs(a.sin_port) != (unsigned)atoi(colon + 1) || ntohs(a.sin_port) == pr.port)
