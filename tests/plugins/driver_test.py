@@ -65,6 +65,10 @@ def run(*args, **env):
 
 
 innocent = set()
+if "thread" in sanitizers:
+    print("1..0 # SKIP the driver's judgement is not a matter of threads, and each fault takes seconds here: other builds run it")
+    sys.exit(0)
+
 for fault, step, words in FAULTS + PLAIN_BUILD_ONLY:
     if sanitizers != "none" and (fault, step, words) in PLAIN_BUILD_ONLY:
         n += 1
