@@ -105,9 +105,9 @@ for _ in $(seq 200); do # ThreadSanitizer's start alone takes seconds on a busy 
     sleep 0.1
 done
 kill -INT "$pid" # ignored by a background job of a shell
-kill -HUP "$pid"
+kill -TERM "$pid" # not HUP, which nohup has everybody ignore
 wait "$pid" 2>/dev/null
-report "$([ $? = 129 ]; echo $?)" "a signal reaches the command"
+report "$([ $? = 143 ]; echo $?)" "a signal reaches the command"
 exits 0 "link down" "$hawser" lab link "$lab/a" eth1 down
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "no-carrier"
