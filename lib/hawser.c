@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE_BACKLOG (256ul * 1024) /* control bytes waiting above which data goes by the channels */
-#define FRAME_BACKLOG  (4u << 20)     /* and above which new requests are turned away */
-#define INLINE_VECS    16             /* a scattered small write is one frame a descriptor */
+#define FRAME_BACKLOG (4u << 20) /* and above which new requests are turned away */
+#define INLINE_VECS   16         /* a scattered small write is one frame a descriptor */
 
 static int read_options(const struct hawser_op_options *in, struct hawser_op_options *o)
 {
@@ -202,7 +201,7 @@ static uint64_t stream_end(const struct hawser_peer *p)
 static bool fits_inline(const struct hawser_peer *p, const struct hawser_op *op)
 {
     return atomic_load(&op->length) <= p->h->k.inline_max && op->nvecs <= INLINE_VECS &&
-           hw_ctl_backlog(p) < INLINE_BACKLOG;
+           hw_ctl_backlog(p) < HW_INLINE_BACKLOG;
 }
 
 /* ---- write ------------------------------------------------------------------------------------- */
@@ -289,7 +288,7 @@ static void start_send(struct hawser_peer *p, struct hawser_op *op)
     }
     /* What the peer must keep until its receive is posted is bounded by what it said it would; the rest is announced,
      * and waits here. */
-    if (len <= p->h->k.inline_max && (len == 0 || hw_ctl_backlog(p) < INLINE_BACKLOG) &&
+    if (len <= p->h->k.inline_max && (len == 0 || hw_ctl_backlog(p) < HW_INLINE_BACKLOG) &&
         len + p->unmatched_inline <= p->peer_unexpected) {
         uint8_t flat[HW_INLINE_MAX];
         const uint8_t *data = hw_op_flat(op, flat);

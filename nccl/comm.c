@@ -124,8 +124,9 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
 
 static void free_comm(struct hn_comm *c)
 {
-    /* Its peer may be dead: then that has ended what is pending. */
-    (void)hawser_stream_close(c->link->peer, c->stream);
+    /* Its peer may be dead: then that has ended what is pending; or have never been. */
+    if (c->link->peer)
+        (void)hawser_stream_close(c->link->peer, c->stream);
     for (unsigned i = 0; i < HN_REQUESTS; i++)
         hawser_op_free(c->req[i].op);
     hawser_op_free(c->hello);
@@ -154,12 +155,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
         hw_list_remove(&a->all);
         hn_handle_note(handle, 0);
         if (rc) {
-            if (a->comm->link->peer) {
-                free_comm(a->comm);
-            } else {
-                hn_link_put(a->comm->link);
-                free(a->comm);
-            }
+            free_comm(a->comm);
             hn_drop();
         } else {
             *sc = a->comm;

@@ -66,29 +66,22 @@ ncclResult_t hn_error(int rc, const char *what)
 
 /* ---- the NICs -------------------------------------------------------------------------------------------- */
 
-/* NCCL_SOCKET_IFNAME: a comma list of prefixes; "=" before it: of names; "^" (and "^="): all but those. */
-static bool by_ifname(const char *list, const char *nic)
-{
-    bool not = *list == '^', exact, hit = false;
-    list += not ;
-    exact = *list == '=';
-    list += exact;
-    while (*list) {
-        size_t n = strcspn(list, ",");
-        hit |= n && (exact ? strlen(nic) == n && strncmp(list, nic, n) == 0 : strncmp(list, nic, n) == 0);
-        list += n + (list[n] == ',');
-    }
-    return hit != not ;
-}
-
-static bool by_name(const char *list, const char *nic)
+/* In a comma list, of names or (not exact) of prefixes. */
+static bool listed(const char *list, const char *nic, bool exact)
 {
     for (size_t n; *list; list += n + (list[n] == ',')) {
         n = strcspn(list, ",");
-        if (strlen(nic) == n && strncmp(list, nic, n) == 0)
+        if (n && strncmp(list, nic, n) == 0 && (!exact || strlen(nic) == n))
             return true;
     }
     return false;
+}
+
+/* NCCL_SOCKET_IFNAME: prefixes; "=" before them: names; "^" (and "^="): all but those. */
+static bool by_ifname(const char *list, const char *nic)
+{
+    bool but = *list == '^', exact = list[but] == '=';
+    return listed(list + but + exact, nic, exact) != but;
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's; else, as NCCL does for its own sockets, everything but the
@@ -97,7 +90,7 @@ static bool usable(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
-        return by_name(nics, n->name);
+        return listed(nics, n->name, true);
     if (ifname && *ifname)
         return by_ifname(ifname, n->name);
     bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0;

@@ -3,6 +3,7 @@
  * reaped. */
 #include "base/size.h"
 #include "tool/bench.h"
+#include "tool/child.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -84,12 +85,7 @@ static void become(char **argv, pid_t parent, int fd, int err, const struct gpu_
         nodes[(size_t)p->numa / bits] = 1ul << ((size_t)p->numa % bits);
         (void)syscall(SYS_set_mempolicy, MPOL_PREFER, nodes, NODES_MAX + 1ul);
     }
-    /* dup2() of a number to itself would keep O_CLOEXEC */
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (fd == WORKER_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, WORKER_FD) < 0)
-        _exit(127);
-    if (in < 0 || dup2(in, 0) < 0 || dup2(err, 1) < 0 || dup2(err, 2) < 0)
-        _exit(127);
+    child_take_ends(fd, WORKER_FD, err);
     execv("/proc/self/exe", argv);
     _exit(127);
 }
@@ -109,17 +105,9 @@ static int start(const struct bench *b, struct crew_member *m, const struct gpu_
         for (int i = 1; i < b->argc; i++)
             argv[i + 2] = b->argv[i];
     }
-    if (rc == 0 && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) < 0 || pipe2(err, O_CLOEXEC) < 0))
-        rc = hw_fail(-errno, "sockets for a child: %s", strerror(errno));
+    if (rc == 0)
+        rc = child_ends(SOCK_STREAM, WORKER_FD, "a child", talk, err);
     pid_t parent = getpid();
-    /* 3 is where the child wants its socket: err must not be there */
-    if (rc == 0 && err[1] == WORKER_FD) {
-        int other = fcntl(err[1], F_DUPFD_CLOEXEC, WORKER_FD + 1);
-        if (other < 0)
-            rc = hw_fail(-errno, "a pipe for a child: %s", strerror(errno));
-        hw_close(&err[1]);
-        err[1] = other;
-    }
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
         become(argv, parent, talk[1], err[1], p);
@@ -141,24 +129,6 @@ static int start(const struct bench *b, struct crew_member *m, const struct gpu_
     return 0;
 }
 
-/* Reaps it within ms, by force after that. Its status. */
-static int reap(struct bench_child *c, int ms)
-{
-    int status = 0;
-    uint64_t deadline = hw_deadline(ms);
-    while (c->pid > 0) {
-        pid_t k = waitpid(c->pid, &status, WNOHANG);
-        if (k == c->pid || (k < 0 && errno != EINTR))
-            c->pid = 0;
-        else if (hw_now() > deadline) {
-            kill(c->pid, SIGKILL);
-            deadline = HW_NEVER;
-        } else
-            usleep(5000);
-    }
-    return status;
-}
-
 static void kill_child(void *arg, size_t i)
 {
     struct bench_child *c = (struct bench_child *)arg + i;
@@ -168,7 +138,7 @@ static void kill_child(void *arg, size_t i)
 
 static void child_ended(void *arg, size_t i, char *why, size_t cap)
 {
-    int status = reap((struct bench_child *)arg + i, REAP_MS);
+    int status = child_reap(&((struct bench_child *)arg)[i].pid, REAP_MS);
     if (why[0])
         return;
     if (WIFSIGNALED(status))
@@ -195,5 +165,5 @@ void bench_children_end(struct bench_child *child, size_t n)
         if (child[i].pid > 0)
             kill(child[i].pid, SIGKILL);
     for (size_t i = 0; i < n; i++)
-        (void)reap(&child[i], REAP_MS);
+        (void)child_reap(&child[i].pid, REAP_MS);
 }

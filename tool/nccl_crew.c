@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of one configuration, as their supervisor sees them: started, told, heard, ended. */
 #include "nccl/params.h"
+#include "tool/child.h"
 #include "tool/nccl_bench.h"
 #include "tool/tool.h"
 
@@ -106,12 +107,7 @@ static void become(char **argv, char **env, pid_t parent, int fd, int err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(127);
-    /* dup2() of a number to itself would keep O_CLOEXEC */
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (fd == RANK_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, RANK_FD) < 0)
-        _exit(127);
-    if (in < 0 || dup2(in, 0) < 0 || dup2(err, 1) < 0 || dup2(err, 2) < 0)
-        _exit(127);
+    child_take_ends(fd, RANK_FD, err);
     execve("/proc/self/exe", argv, env);
     _exit(127);
 }
@@ -136,16 +132,8 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
         rc = hw_fail(-ENOMEM, "no memory for a command line");
     }
     plain[4] = inside[9] = nccl;
-    if (rc == 0 && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) < 0 || pipe2(err, O_CLOEXEC) < 0))
-        rc = hw_fail(-errno, "sockets for a rank: %s", strerror(errno));
-    /* 3 is where the rank wants its socket: err must not be there */
-    if (rc == 0 && err[1] == RANK_FD) {
-        int other = fcntl(err[1], F_DUPFD_CLOEXEC, RANK_FD + 1);
-        if (other < 0)
-            rc = hw_fail(-errno, "a pipe for a rank: %s", strerror(errno));
-        hw_close(&err[1]);
-        err[1] = other;
-    }
+    if (rc == 0)
+        rc = child_ends(SOCK_SEQPACKET, RANK_FD, "a rank", talk, err);
     pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
     if (pid == 0)
         become(argv, env.v, parent, talk[1], err[1]);
@@ -213,27 +201,10 @@ static void overhear(const struct nb_crew *c, struct nb_member *m)
     }
 }
 
-static int status_of(struct nb_member *m, int ms)
-{
-    int status = 0;
-    uint64_t deadline = hw_deadline(ms);
-    while (m->pid > 0) {
-        pid_t k = waitpid(m->pid, &status, WNOHANG);
-        if (k == m->pid || (k < 0 && errno != EINTR))
-            m->pid = 0;
-        else if (hw_now() > deadline) {
-            kill(m->pid, SIGKILL);
-            deadline = HW_NEVER;
-        } else
-            usleep(2000);
-    }
-    return status;
-}
-
 static int gone(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
-    int status = status_of(m, 1000);
+    int status = child_reap(&m->pid, 1000);
     overhear(c, m);
     if (WIFSIGNALED(status))
         return hw_fail(-EPIPE, "%s: rank %u (GPU %d) was killed by signal %d (%s)", c->config, rank, m->gpu,
@@ -377,7 +348,7 @@ int nb_crew_end(struct nb_crew *c, int rc)
             kill(c->m[i].pid, SIGKILL);
     for (unsigned i = 0; i < c->n; i++) {
         struct nb_member *m = &c->m[i];
-        (void)status_of(m, REAP_MS);
+        (void)child_reap(&m->pid, REAP_MS);
         overhear(c, m);
         if (!well && rc != -EINTR && !c->verbose && m->tail_len) {
             fprintf(stderr, "  rank %u said last:\n", i);

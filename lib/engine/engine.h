@@ -27,7 +27,9 @@
 #define HW_TICK_MS        50 /* how often deadlines, stalls and reconnects are looked at while anything is under way */
 #define HW_LOOPS_MAX      64
 #define HW_BACKOFF_MIN_MS 100 /* before a channel's first attempt to reconnect */
-#define HW_KEY_MIN        16  /* bytes of a job key */
+/* Control bytes waiting above which data goes by the channels, however short it is. */
+#define HW_INLINE_BACKLOG (256ul * 1024)
+#define HW_KEY_MIN        16 /* bytes of a job key */
 #define HW_KEY_MAX        4096
 #define HW_HANDSHAKES     256 /* half-open connections a listener holds; the next wait in the kernel's queue */
 
@@ -499,6 +501,8 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
 void hw_peer_free(struct hawser_peer *p); /* all loops have let go of it */
 /* Under peer->mu: everything pending ends with rc; connections are closed by their loops. */
 void hw_peer_fail(struct hawser_peer *p, int rc, const char *fmt, ...) HW_PRINTF(3, 4);
+/* The same of one who breaks the protocol. */
+void hw_peer_violation(struct hawser_peer *p, const char *what);
 /* Sends the scan through every lane. */
 void hw_peer_scan(struct hawser_peer *p);
 void hw_peer_queue_all(struct hawser_peer *p); /* every lane: there may be something to send */
@@ -506,8 +510,13 @@ struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session); /* t
 int hw_setup_send(struct hawser_peer *p);                                   /* server */
 int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f);     /* setup.c; under peer->mu */
 
+/* The largest chunk that goes to p. */
+uint64_t hw_chunk_max(const struct hawser_peer *p);
+
 /* op.c; all under peer->mu */
 void hw_op_complete(struct hawser_op *op, int rc, const char *text);
+/* What is said where a message of len bytes met a receive of cap. Returns text. */
+const char *hw_op_misfit(char text[HW_ERR_TEXT], uint64_t len, uint64_t cap);
 /* n more bytes of a READ or a RECV are in place. */
 void hw_op_arrived(struct hawser_op *op, uint64_t n);
 void hw_op_soft_fail(struct hawser_op *op, int rc, const char *text);

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void violation(struct hawser_peer *p, const char *what)
-{
-    hw_peer_fail(p, -EPROTO, "the peer broke the protocol: %s", what);
-}
-
 /* ---- one-sided ------------------------------------------------------------------------------- */
 
 static void on_write(struct hawser_peer *p, const struct hw_frame *f)
@@ -91,7 +86,7 @@ static void on_read(struct hawser_peer *p, const struct hw_frame *f)
     struct hawser_op *op = served_by_id(p, f->id);
     int rc = 0;
     if (op && op->bound) { /* it may be in the queue to be sent: not to be put there twice, nor to grow */
-        violation(p, "a read's number was used again while it was under way");
+        hw_peer_violation(p, "a read's number was used again while it was under way");
         return;
     }
     if (!op) {
@@ -136,7 +131,7 @@ static void on_read_data(struct hawser_peer *p, const struct hw_frame *f)
         return; /* called off meanwhile */
     uint64_t total = atomic_load(&op->length);
     if (op->type != HW_OP_READ || at > total || len > total - at) {
-        violation(p, "data for a read that was never asked for");
+        hw_peer_violation(p, "data for a read that was never asked for");
         return;
     }
     int rc = hw_op_deliver(op, at, f->body + 8, len);
@@ -163,9 +158,7 @@ static void meet(struct hawser_peer *p, struct hawser_op *op, uint64_t id, bool 
     matched(p);
     hw_list_remove(&op->queue);
     if (len > cap) {
-        snprintf(text, sizeof(text), "a message of %llu bytes met a receive of %llu", (unsigned long long)len,
-                 (unsigned long long)cap);
-        hw_ctl_error(p, id, -EMSGSIZE, text);
+        hw_ctl_error(p, id, -EMSGSIZE, hw_op_misfit(text, len, cap));
         hw_op_complete(op, -EMSGSIZE, text);
         return;
     }
@@ -197,7 +190,7 @@ static void keep(struct hawser_peer *p, uint64_t id, bool large, uint64_t len, c
     uint64_t cost = large ? 0 : len;
     /* The peer counts the same way and announces by RTS what would not fit, so only a broken one gets here. */
     if (p->unexpected_bytes + cost > p->h->k.unexpected || p->nunexpected >= p->h->k.max_ops) {
-        violation(p, "more unexpected messages than this side said it would keep");
+        hw_peer_violation(p, "more unexpected messages than this side said it would keep");
         return;
     }
     struct hw_message *m = malloc(sizeof(*m) + cost);
@@ -239,7 +232,7 @@ static void on_message(struct hawser_peer *p, const struct hw_frame *f)
     bool large = f->type == HW_F_RTS;
     uint64_t len = large ? hw_get64(f->body) : f->body_len;
     if (large && len == 0) {
-        violation(p, "an announcement of an empty message");
+        hw_peer_violation(p, "an announcement of an empty message");
         return;
     }
     struct hawser_op *op = hw_list_first(&p->recvq, struct hawser_op, queue);
@@ -255,7 +248,7 @@ static void on_cts(struct hawser_peer *p, const struct hw_frame *f)
     if (!op || op->aborting || op->failing)
         return;
     if (op->type != HW_OP_SEND || op->stream || !op->rts || op->bound) {
-        violation(p, "a go-ahead for a message that was never announced");
+        hw_peer_violation(p, "a go-ahead for a message that was never announced");
         return;
     }
     op->bound = true;
@@ -266,7 +259,7 @@ static void on_ack(struct hawser_peer *p, const struct hw_frame *f)
 {
     uint64_t count = hw_get64(f->body);
     if (count > p->send_seq) {
-        violation(p, "it has matched more messages than were sent");
+        hw_peer_violation(p, "it has matched more messages than were sent");
         return;
     }
     p->send_matched = HW_MAX(p->send_matched, count);
@@ -349,7 +342,7 @@ static struct hw_chan *channel_of(struct hawser_peer *p, const struct hw_frame *
     uint32_t i = hw_get32(f->body);
     if (i < atomic_load(&p->nchans))
         return &p->chans[i];
-    violation(p, "word of a channel that there is not");
+    hw_peer_violation(p, "word of a channel that there is not");
     return NULL;
 }
 
@@ -358,7 +351,7 @@ void hw_ctl_frame(struct hawser_peer *p, const struct hw_frame *f)
     struct hw_chan *c;
     if (atomic_load(&p->state) == 1 && f->type != HW_F_SETUP && f->type != HW_F_ACK && f->type != HW_F_PING &&
         f->type != HW_F_BYE) {
-        violation(p, "a request before the set-up");
+        hw_peer_violation(p, "a request before the set-up");
         return;
     }
     switch ((enum hw_frame_type)f->type) {

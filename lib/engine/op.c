@@ -175,6 +175,13 @@ void hw_op_complete(struct hawser_op *op, int rc, const char *text)
     hw_event(h);
 }
 
+const char *hw_op_misfit(char text[HW_ERR_TEXT], uint64_t len, uint64_t cap)
+{
+    snprintf(text, HW_ERR_TEXT, "a message of %llu bytes met a receive of %llu", (unsigned long long)len,
+             (unsigned long long)cap);
+    return text;
+}
+
 /* An operation that sends ends once nothing of it is in flight and, unless it failed, all of it was confirmed. */
 void hw_op_check(struct hawser_op *op)
 {
@@ -303,13 +310,18 @@ void hw_op_lane_scan(struct hw_lane *lane)
 
 /* ---- sending ----------------------------------------------------------------------------------------- */
 
+uint64_t hw_chunk_max(const struct hawser_peer *p)
+{
+    return HW_MIN(p->h->k.chunk, (uint64_t)p->h->tp->caps.max_chunk);
+}
+
 /* Calls as many channels as len bytes have chunks, those with least in flight first: each call may wake a thread. One
  * whose window is full comes by itself, when it is confirmed. With several NIC pairs a channel may decline (may_pull()
  * in channel.c): then all are asked. */
 static void wake_channels(struct hawser_peer *p, uint64_t len)
 {
     uint32_t n = atomic_load(&p->nchans);
-    uint64_t chunk = HW_MIN(p->h->k.chunk, (uint64_t)p->h->tp->caps.max_chunk), want = (len + chunk - 1) / chunk;
+    uint64_t chunk = hw_chunk_max(p), want = (len + chunk - 1) / chunk;
     if (p->npairs > 1 || want >= n) {
         hw_peer_queue_all(p);
         return;
@@ -341,7 +353,7 @@ void hw_op_queue_tx(struct hawser_op *op)
 static uint64_t chunk_size(const struct hawser_peer *p, uint64_t left)
 {
     const struct hw_knobs *k = &p->h->k;
-    uint64_t max = HW_MIN(k->chunk, (uint64_t)p->h->tp->caps.max_chunk);
+    uint64_t max = hw_chunk_max(p);
     if (atomic_load(&p->nchans) == 1)
         return max;
     uint64_t share = left / (2 * (uint64_t)HW_MAX(atomic_load(&p->nchans), 1u));

@@ -162,6 +162,11 @@ void hw_peer_fail(struct hawser_peer *p, int rc, const char *fmt, ...)
     hw_event(p->h);
 }
 
+void hw_peer_violation(struct hawser_peer *p, const char *what)
+{
+    hw_peer_fail(p, -EPROTO, "the peer broke the protocol: %s", what);
+}
+
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session)
 {
     hw_list_each(it, tmp, &h->peers)

@@ -17,9 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOTS          1024
-#define EAGER_MAX      (256ul * 1024)
-#define INLINE_BACKLOG (256ul * 1024) /* control bytes waiting above which short messages go by the channels too */
+#define SLOTS     1024
+#define EAGER_MAX (256ul * 1024)
 
 /* ---- streams by id ----------------------------------------------------------------------------------- */
 
@@ -156,6 +155,13 @@ static bool room_for(const struct hawser_peer *p, uint64_t cost)
     return p->unasked + cost <= p->peer_unexpected;
 }
 
+static void free_stream(struct hawser_peer *p, struct hw_stream *st)
+{
+    drop_kept(p, st);
+    forget(p, st, UINT64_MAX);
+    free(st);
+}
+
 static void drop_if_over(struct hawser_peer *p, struct hw_stream *st)
 {
     if (!st->closed || !st->peer_closed || st->nops)
@@ -163,9 +169,7 @@ static void drop_if_over(struct hawser_peer *p, struct hw_stream *st)
     struct hw_stream **at = slot_of(p, st->id);
     *at = st->hash_next;
     p->nstreams--;
-    drop_kept(p, st);
-    forget(p, st, UINT64_MAX);
-    free(st);
+    free_stream(p, st);
 }
 
 void hw_stream_unref(struct hw_stream *st, struct hawser_peer *p)
@@ -179,9 +183,7 @@ void hw_stream_free_all(struct hawser_peer *p)
     for (uint32_t i = 0; p->streams && i < SLOTS; i++) {
         for (struct hw_stream *st = p->streams[i], *next; st; st = next) {
             next = st->hash_next;
-            drop_kept(p, st);
-            forget(p, st, UINT64_MAX);
-            free(st);
+            free_stream(p, st);
         }
     }
     free(p->streams);
@@ -243,11 +245,9 @@ static void go(struct hawser_peer *p, struct hawser_op *op, uint64_t id, uint64_
     uint64_t len = atomic_load(&op->length);
     if (len > length) {
         char text[HW_ERR_TEXT];
-        snprintf(text, sizeof(text), "a message of %llu bytes met a receive of %llu", (unsigned long long)len,
-                 (unsigned long long)length);
         send_off(p, op, -EMSGSIZE);
         if (atomic_load(&p->state) == 0)
-            hw_op_complete(op, -EMSGSIZE, text);
+            hw_op_complete(op, -EMSGSIZE, hw_op_misfit(text, len, length));
     } else if (len <= p->h->k.inline_max) {
         send_short(p, op, true);
     } else {
@@ -274,8 +274,8 @@ static struct hw_grant *take_grant(struct hw_stream *st, uint64_t number)
 /* Up to here a message goes as one chunk that finds its receive by itself, and is kept for it if need be. */
 static uint64_t eager_max(const struct hawser_peer *p)
 {
-    uint64_t chunk = HW_MIN(p->h->k.chunk, (uint64_t)p->h->tp->caps.max_chunk);
-    return p->h->tp->caps.header_in_band ? HW_MIN((uint64_t)EAGER_MAX, HW_MIN(chunk, p->peer_unexpected / 4ull)) : 0;
+    uint64_t most = HW_MIN(hw_chunk_max(p), p->peer_unexpected / 4ull);
+    return p->h->tp->caps.header_in_band ? HW_MIN((uint64_t)EAGER_MAX, most) : 0;
 }
 
 void hw_stream_send(struct hawser_peer *p, struct hawser_op *op)
@@ -290,7 +290,7 @@ void hw_stream_send(struct hawser_peer *p, struct hawser_op *op)
     struct hw_grant *g = take_grant(st, op->number);
     if (g && g->rc)
         hw_op_complete(op, g->rc, "the peer gave its receive up");
-    else if (len <= p->h->k.inline_max && hw_ctl_backlog(p) < INLINE_BACKLOG && (g || room_for(p, cost)))
+    else if (len <= p->h->k.inline_max && hw_ctl_backlog(p) < HW_INLINE_BACKLOG && (g || room_for(p, cost)))
         send_short(p, op, g != NULL);
     else if (g)
         go(p, op, g->op, g->length);
@@ -328,9 +328,7 @@ static void meet_short(struct hawser_op *op, const uint8_t *data, uint64_t len)
     }
     if (len > cap) {
         char text[HW_ERR_TEXT];
-        snprintf(text, sizeof(text), "a message of %llu bytes met a receive of %llu", (unsigned long long)len,
-                 (unsigned long long)cap);
-        hw_op_complete(op, -EMSGSIZE, text);
+        hw_op_complete(op, -EMSGSIZE, hw_op_misfit(text, len, cap));
         return;
     }
     atomic_store(&op->length, len);
@@ -404,11 +402,6 @@ struct hawser_op *hw_stream_chunk(struct hawser_peer *p, const struct hw_chunk_h
     return op;
 }
 
-static void violation(struct hawser_peer *p, const char *what)
-{
-    hw_peer_fail(p, -EPROTO, "the peer broke the protocol: %s", what);
-}
-
 /* Keeps what came before its receive: len bytes; cost 0: of an announcement, which takes up nothing to speak of. */
 static struct hw_message *keep(struct hawser_peer *p, struct hw_stream *st, uint64_t id, uint64_t number, uint64_t cost,
                                const uint8_t *data, uint64_t len)
@@ -416,11 +409,11 @@ static struct hw_message *keep(struct hawser_peer *p, struct hw_stream *st, uint
     /* What is called off comes on top of what the sender's own bound is: see hw_stream_room(). */
     uint64_t most = 3 * (uint64_t)p->h->k.unexpected + (1u << 20) + p->h->k.max_ops * HW_MESSAGE_COST;
     if (number < st->rx_next || early_by_number(st, number)) {
-        violation(p, "a message's number was used twice");
+        hw_peer_violation(p, "a message's number was used twice");
         return NULL;
     }
     if (cost ? p->early_held + cost > most : p->nannounced >= p->h->k.max_ops) {
-        violation(p, "more unexpected messages than this side said it would keep");
+        hw_peer_violation(p, "more unexpected messages than this side said it would keep");
         return NULL;
     }
     struct hw_message *m = malloc(sizeof(*m) + len);
@@ -447,7 +440,7 @@ struct hawser_op *hw_stream_eager(struct hw_chan *c, uint8_t **to)
     const struct hw_chunk_head *h = &c->rx_head;
     struct hw_stream *st = h->region && h->region <= UINT32_MAX ? hw_stream_get(p, (uint32_t)h->region) : NULL;
     if (!st || h->offset) {
-        violation(p, st || !h->region ? "a message in the wrong place" : hw_error());
+        hw_peer_violation(p, st || !h->region ? "a message in the wrong place" : hw_error());
         return NULL;
     }
     struct hawser_op *op = by_number(&st->receives, h->secret);
@@ -455,7 +448,7 @@ struct hawser_op *hw_stream_eager(struct hw_chan *c, uint8_t **to)
     if (m && (m->cancelled || st->closed)) /* its being called off came first */
         return NULL;
     if (m && (m->large || m->whole || m->filling || m->length != h->len)) {
-        violation(p, "a message's number was used twice");
+        hw_peer_violation(p, "a message's number was used twice");
         return NULL;
     }
     if (op && !m) {
@@ -465,9 +458,7 @@ struct hawser_op *hw_stream_eager(struct hw_chan *c, uint8_t **to)
         }
         if (!op->bound && h->len > atomic_load(&op->length)) {
             char text[HW_ERR_TEXT];
-            snprintf(text, sizeof(text), "a message of %u bytes met a receive of %llu", h->len,
-                     (unsigned long long)atomic_load(&op->length));
-            hw_ctl_error(p, h->op, -EMSGSIZE, text);
+            hw_ctl_error(p, h->op, -EMSGSIZE, hw_op_misfit(text, h->len, atomic_load(&op->length)));
             hw_op_complete(op, -EMSGSIZE, text);
             return NULL;
         }
@@ -588,17 +579,14 @@ static void note_grant(struct hawser_peer *p, struct hw_stream *st, const struct
     struct hw_grant *g = at == &st->grants ? NULL : hw_container_of(at, struct hw_grant, link);
     if (!g || g->number != word->number) {
         if (st->ngrants >= p->h->k.max_ops + p->peer_max_ops) {
-            violation(p, "more receives than it may have pending");
+            hw_peer_violation(p, "more receives than it may have pending");
             return;
         }
         if (!(g = malloc(sizeof(*g)))) {
             hw_peer_fail(p, -ENOMEM, "no memory to note a receive of the peer's");
             return;
         }
-        g->link.prev = at;
-        g->link.next = at->next;
-        at->next->prev = &g->link;
-        at->next = &g->link;
+        hw_list_append(at->next, &g->link); /* before what follows */
         st->ngrants++;
     }
     g->number = word->number;
@@ -671,7 +659,7 @@ void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f)
     int rc = code > 0 && code < 4096 ? -(int)code : -ECANCELED;
     struct hw_stream *st = id ? hw_stream_get(p, id) : NULL;
     if (!st) {
-        violation(p, id ? hw_error() : "a message of stream 0");
+        hw_peer_violation(p, id ? hw_error() : "a message of stream 0");
         return;
     }
     switch (f->type) {
