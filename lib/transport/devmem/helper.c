@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/devmem/helper.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct dm_helper {
+    int fd; /* -1: broken, see dm_helper.h on -EPIPE */
+    int timeout_ms;
+    uint32_t seq;
+};
+
+/* The conversation is over: what the daemon granted goes back, since it sees the end of the connection. */
+static int broken(struct dm_helper *h, int rc)
+{
+    /* not closed: dm_helper_fd() is in somebody's poll set, where its number must not become another file's */
+    if (h->fd >= 0)
+        shutdown(h->fd, SHUT_RDWR);
+    h->timeout_ms = -1;
+    return rc;
+}
+
+static int wait_for(struct dm_helper *h, short events, uint64_t deadline)
+{
+    for (;;) {
+        uint64_t now = hw_now();
+        struct pollfd p = {.fd = h->fd, .events = events};
+        int ms = now >= deadline ? 0 : (int)HW_MIN((deadline - now + HW_MS - 1) / HW_MS, 60000ull);
+        int n = poll(&p, 1, ms);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return broken(h, hw_fail(-errno, "waiting for hawserd: %s", hw_errno_name(errno)));
+        if (n == 0 && hw_now() >= deadline)
+            return broken(h, hw_fail(-ETIMEDOUT, "hawserd did not answer in time; what it had granted to this "
+                                                 "connection goes back"));
+    }
+}
+
+static int send_request(struct dm_helper *h, const struct hw_helper_request *q, int fd, uint64_t deadline)
+{
+    uint8_t buf[HW_HELPER_REQUEST];
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec iov = {.iov_base = buf, .iov_len = sizeof(buf)};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    hw_helper_request_encode(buf, q);
+    if (hw_helper_fds(q->type)) {
+        m.msg_control = &control;
+        m.msg_controllen = sizeof(control);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+    }
+    for (;;) {
+        int rc = wait_for(h, POLLOUT, deadline);
+        if (rc)
+            return rc;
+        ssize_t n = sendmsg(h->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n == (ssize_t)sizeof(buf))
+            return 0;
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n < 0 && errno == EBADF) /* the caller's descriptor: nothing was sent */
+            return hw_fail(-EBADF, "descriptor %d, for hawserd, is not open", fd);
+        if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+            return 0; /* its last word, which says why, may still be there to be read */
+        return broken(h, hw_fail(n < 0 ? -errno : -EIO, "sending to hawserd: %s", hw_errno_name(n < 0 ? errno : EIO)));
+    }
+}
+
+static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t deadline)
+{
+    uint8_t buf[HW_HELPER_REPLY + 1]; /* one more, so that a longer packet shows */
+    for (;;) {
+        int rc = wait_for(h, POLLIN, deadline);
+        if (rc)
+            return rc;
+        ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            return broken(h, hw_fail(-EPIPE, "hawserd is gone, or has dropped this client; its log says why"));
+        if (n < 0)
+            return broken(h, hw_fail(-errno, "receiving from hawserd: %s", hw_errno_name(errno)));
+        rc = hw_helper_reply_decode(buf, (size_t)n, r);
+        return rc ? broken(h, rc) : 0;
+    }
+}
+
+/* One request and its answer. The daemon's refusal is the result, with its text. */
+static int call(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
+{
+    if (h->timeout_ms < 0)
+        return hw_fail(-EPIPE, "the connection to hawserd is broken: open another one");
+    uint64_t deadline = hw_deadline(h->timeout_ms);
+    q->seq = ++h->seq;
+    int rc = send_request(h, q, fd, deadline);
+    if (rc == 0)
+        rc = recv_reply(h, r, deadline);
+    if (rc)
+        return rc;
+    if (r->type != q->type || r->seq != q->seq)
+        return broken(h, hw_fail(-EPROTO, "hawserd answered request %u of type %u with %u of type %u", q->seq, q->type,
+                                 r->seq, r->type));
+    return r->status ? hw_fail_copy(r->status, r->text) : 0;
+}
+
+static int no_way_in(int err, const char *path)
+{
+    switch (err) {
+    case ENOENT:
+        return hw_fail(-err, "no hawserd at %s: start it (systemctl start hawserd, or as root: hawserd)", path);
+    case ECONNREFUSED:
+        return hw_fail(-err, "the hawserd of %s has died: start it again (systemctl restart hawserd)", path);
+    case EACCES:
+    case EPERM:
+        return hw_fail(-EACCES, "%s: this user may not open it: its folder and mode are hawserd's to set", path);
+    default:
+        return hw_fail(-err, "connecting to hawserd at %s: %s", path, hw_errno_name(err));
+    }
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (!*path || strlen(path) >= sizeof(a.sun_path))
+        return hw_fail(-ENAMETOOLONG, "'%s' is no path for a UNIX socket (1 to %zu bytes)", path,
+                       sizeof(a.sun_path) - 1);
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return hw_fail(-errno, "a UNIX socket for hawserd: %s", hw_errno_name(errno));
+    /* does not block: with its queue full the daemon is so far behind that EAGAIN is the answer */
+    if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
+        int err = errno;
+        hw_close(&fd);
+        return err == EAGAIN ? hw_fail(-EAGAIN, "hawserd at %s is too busy to take another client", path)
+                             : no_way_in(err, path);
+    }
+    return fd;
+}
+
+int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out)
+{
+    *out = NULL;
+    struct dm_helper *h = calloc(1, sizeof(*h));
+    if (!h)
+        return hw_fail(-ENOMEM, "no memory for hawserd's client");
+    h->timeout_ms = HW_MAX(timeout_ms, 0);
+    h->fd = connect_to(path ? path : HW_HELPER_SOCKET);
+    int rc = h->fd < 0 ? h->fd : 0;
+    if (rc == 0) {
+        struct hw_helper_request q = {.type = HW_H_HELLO};
+        struct hw_helper_reply r;
+        rc = call(h, &q, -1, &r);
+    }
+    if (rc) {
+        dm_helper_close(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+void dm_helper_close(struct dm_helper *h)
+{
+    if (!h)
+        return;
+    hw_close(&h->fd);
+    free(h);
+}
+
+int dm_helper_fd(const struct dm_helper *h)
+{
+    return h->fd;
+}
+
+static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, uint32_t count, struct dm_binding *out)
+{
+    struct hw_helper_request q = {.type = type, .count = count};
+    struct hw_helper_reply r;
+    *out = (struct dm_binding){0};
+    if (strlen(nic) >= sizeof(q.nic) || !*nic)
+        return hw_fail(-ENODEV, "'%s' is no network device's name (1 to %zu bytes)", nic, sizeof(q.nic) - 1);
+    memcpy(q.nic, nic, strlen(nic));
+    int rc = call(h, &q, fd, &r);
+    if (rc)
+        return rc;
+    if (r.count != count)
+        return broken(h,
+                      hw_fail(-EPROTO, "hawserd bound %u queues of %s where %u were asked for", r.count, nic, count));
+    *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count};
+    memcpy(out->queues, r.queues, sizeof(out->queues));
+    return 0;
+}
+
+int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, struct dm_binding *out)
+{
+    *out = (struct dm_binding){0};
+    if (nqueues < 1 || nqueues > HW_HELPER_QUEUES)
+        return hw_fail(-EINVAL, "a binding has 1 to %d queues, not %u", HW_HELPER_QUEUES, nqueues);
+    return bind_to(h, HW_H_BIND_RX, nic, dmabuf_fd, nqueues, out);
+}
+
+int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struct dm_binding *out)
+{
+    return bind_to(h, HW_H_BIND_TX, nic, dmabuf_fd, 0, out);
+}
+
+int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *rule, uint32_t *queue)
+{
+    struct hw_helper_request q = {.type = HW_H_STEER, .id = binding};
+    struct hw_helper_reply r;
+    *rule = *queue = 0;
+    if (binding == 0)
+        return hw_fail(-ENOENT, "there is no binding 0");
+    int rc = call(h, &q, sock, &r);
+    if (rc)
+        return rc;
+    *rule = r.id;
+    *queue = r.queues[0];
+    return 0;
+}
+
+int dm_helper_release(struct dm_helper *h, uint32_t id)
+{
+    struct hw_helper_request q = {.type = HW_H_RELEASE, .id = id};
+    struct hw_helper_reply r;
+    if (id == 0)
+        return hw_fail(-ENOENT, "there is no binding or rule 0");
+    return call(h, &q, -1, &r);
+}
