@@ -463,6 +463,30 @@ static void test_export(void)
     is_int(hw_cuda_export(gpu0, p, 4096, false), -EOPNOTSUPP, "a driver that says no after all");
     ok(says("CUDA_ERROR_NOT_SUPPORTED"), "%s", hw_error());
     gpu0->ops->free(gpu0, p, 64 * KIB);
+
+    struct hw_dmabuf b, of;
+    is_int(gpu0->ops->dmabuf_alloc(gpu0, 100000, &b), 0, "pages with their dma-buf");
+    ok(b.size == 25 * 4096 && (uintptr_t)b.base % 4096 == 0, "whole pages");
+    is_int(gpu0->ops->dmabuf_of(gpu0, b.base + 70001, &of), 0, "the dma-buf around an address in them");
+    ok(of.base <= b.base && of.base + of.size >= b.base + b.size && of.id == b.id && of.id,
+       "has all of them, and says which");
+    ok(gpu0->ops->dmabuf_id(gpu0, b.base + 99999) == b.id, "as asking for that alone does");
+    close(of.fd);
+    uint64_t id = b.id;
+    gpu0->ops->dmabuf_free(gpu0, &b);
+    is_int(gpu0->ops->dmabuf_alloc(gpu0, 100000, &b), 0, "others after them");
+    ok(b.id != id, "are not taken for the same");
+    gpu0->ops->dmabuf_free(gpu0, &b);
+    ok(gpu0->ops->dmabuf_id(gpu0, &b) == 0, "what is not the GPU's has none");
+    is_int(hw_host.ops->dmabuf_of(&hw_host, &b, &of), -EOPNOTSUPP, "nor the host's");
+    int rc = hw_host.ops->dmabuf_alloc(&hw_host, 100000, &b);
+    if (rc == -EOPNOTSUPP || rc == -EACCES) {
+        tap_skip("host memory as a dma-buf", hw_error());
+    } else {
+        is_int(rc, 0, "host memory as a dma-buf");
+        memset(b.base, 1, b.size);
+        hw_host.ops->dmabuf_free(&hw_host, &b);
+    }
 }
 
 /* ---- threads and processes ------------------------------------------------------------------ */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of each CUDA context as a space. */
 #include "mem/cuda.h"
+#include "mem/dmabuf.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,18 +62,12 @@ void hw_cuda_leave(void)
         (void)cu->CtxPopCurrent(&ctx);
 }
 
-/* What dma-bufs of a GPU, and their mapping by a NIC, want. */
-static size_t page_size(void)
-{
-    return HW_MAX((size_t)sysconf(_SC_PAGESIZE), (size_t)4096);
-}
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static int cuda_alloc(const struct hw_space *s, size_t len, void **out)
 {
     const struct hw_cuda *cu = cuda_of(s)->cu;
-    const size_t page = page_size();
+    const size_t page = hw_cuda_page();
     if (len == 0 || len > SIZE_MAX / 2)
         return hw_fail(-EINVAL, "allocating %zu bytes on %s: no such size", len, s->name);
     const size_t whole = (len + page - 1) / page * page;
@@ -311,6 +305,10 @@ static const struct hw_space_ops cuda_ops = {
     .queue_close = cuda_queue_close,
     .copy = cuda_copy,
     .done = cuda_done,
+    .dmabuf_alloc = hw_cuda_dmabuf_alloc,
+    .dmabuf_free = hw_cuda_dmabuf_free,
+    .dmabuf_of = hw_cuda_dmabuf_of,
+    .dmabuf_id = hw_cuda_dmabuf_id,
 };
 
 /* ---- which space ---------------------------------------------------------------------------- */
@@ -468,45 +466,4 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     rc = space_of(cu, a.ctx, a.device, out);
     pthread_mutex_unlock(&spaces_lock);
     return rc;
-}
-
-/* ---- dma-buf -------------------------------------------------------------------------------- */
-
-int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie)
-{
-    const size_t page = page_size();
-    int version = hw_cuda_driver_version(), fd = -1;
-    struct hw_gpu_info info;
-    if (version < 0)
-        return version;
-    if (s->ops != &cuda_ops)
-        return hw_fail(-EINVAL, "a dma-buf of %s memory: only GPUs' can be exported", s->name);
-    if (len == 0 || (uintptr_t)ptr % page || len % page)
-        return hw_fail(-EINVAL, "a dma-buf of %zu bytes at %p: both must be multiples of the page size, %zu", len, ptr,
-                       page);
-    int rc = hw_cuda_info(s->device, &info);
-    if (rc < 0)
-        return rc;
-    const struct hw_cuda *cu = cuda_of(s)->cu;
-    if (!cu->MemGetHandleForAddressRange)
-        return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s: the driver, for CUDA %d.%d, has no "
-                       "cuMemGetHandleForAddressRange: 11.7 or later is needed",
-                       s->name, version / 1000, version % 1000 / 10);
-    if (!info.dmabuf)
-        return hw_fail(-EOPNOTSUPP,
-                       "a dma-buf of %s (%s): its driver says DMA_BUF_SUPPORTED=0: NVIDIA's open kernel "
-                       "modules, Linux 5.12 or later and a GPU since Turing are needed",
-                       s->name, info.name);
-    rc = hw_cuda_enter(s);
-    if (rc < 0)
-        return rc;
-    CUresult e =
-        cu->MemGetHandleForAddressRange(&fd, (uintptr_t)ptr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-                                        pcie && version >= 12080 ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0);
-    hw_cuda_leave();
-    if (e)
-        return hw_cuda_fail(e, "a dma-buf of %zu bytes at %p of %s", len, ptr, s->name);
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    return fd;
 }

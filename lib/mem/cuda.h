@@ -34,6 +34,7 @@ enum {
 
     CU_POINTER_ATTRIBUTE_CONTEXT = 1,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
@@ -130,6 +131,9 @@ int hw_cuda_driver_version(void); /* 12040 for 12.4, or -errno */
 /* Makes the space's context the calling thread's until leave(). Every other function here does so itself. */
 int hw_cuda_enter(const struct hw_space *s);
 void hw_cuda_leave(void);
+
+/* What dma-bufs of a GPU, and their mapping by a NIC, want: multiples of this, in bytes. */
+size_t hw_cuda_page(void);
 
 /* A dma-buf of [ptr, ptr+len) of a GPU's memory; the caller closes it. Both must be multiples of the page size
  * (-EINVAL), the GPU and its driver able to (-EOPNOTSUPP; the text names what is missing). pcie: map by BAR1 (flag

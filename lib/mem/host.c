@@ -2,6 +2,7 @@
 #include "mem/space.h"
 
 #include "mem/cuda.h"
+#include "mem/dmabuf.h"
 
 #include <limits.h>
 #include <linux/mempolicy.h> /* MPOL_PREFERRED; <numaif.h> would want libnuma */
@@ -69,6 +70,18 @@ static int no_done(struct hw_copyq *q, uint64_t *upto)
     return hw_fail(-EOPNOTSUPP, "host memory has no copy queues");
 }
 
+static int no_dmabuf_of(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out)
+{
+    (void)ptr, (void)out;
+    return hw_fail(-EOPNOTSUPP, "%s memory of the caller's is no dma-buf", s->name);
+}
+
+static uint64_t no_dmabuf_id(const struct hw_space *s, const void *ptr)
+{
+    (void)s, (void)ptr;
+    return 0;
+}
+
 static const struct hw_space_ops host_ops = {
     .alloc = host_alloc,
     .free = host_free,
@@ -80,6 +93,10 @@ static const struct hw_space_ops host_ops = {
     .queue_close = no_close,
     .copy = no_copy,
     .done = no_done,
+    .dmabuf_alloc = hw_udmabuf_alloc,
+    .dmabuf_free = hw_udmabuf_free,
+    .dmabuf_of = no_dmabuf_of,
+    .dmabuf_id = no_dmabuf_id,
 };
 
 const struct hw_space hw_host = {.ops = &host_ops, .name = "host", .direct = true, .device = -1, .numa = -1};

@@ -11,6 +11,14 @@
 
 #include "base/base.h"
 
+/* A range of a space that other devices reach by a dma-buf. */
+struct hw_dmabuf {
+    int fd; /* the caller's */
+    uint8_t *base;
+    size_t size;
+    uint64_t id; /* of the allocation: no other ever has it, in the same space */
+};
+
 struct hw_copyq; /* copies of one space, done in the order they were started */
 
 struct hw_space {
@@ -43,6 +51,14 @@ struct hw_space_ops {
     int (*copy)(struct hw_copyq *q, void *to, const void *from, size_t len);
     /* *upto: all copies up to this number are over. -errno where the device has failed: nothing more comes. */
     int (*done)(struct hw_copyq *q, uint64_t *upto);
+
+    /* Whole pages of the space as a dma-buf, to be freed with it. -EOPNOTSUPP: it has none, and the text says why. */
+    int (*dmabuf_alloc)(const struct hw_space *s, size_t len, struct hw_dmabuf *out);
+    void (*dmabuf_free)(const struct hw_space *s, struct hw_dmabuf *b);
+    /* The dma-buf of the pages of the caller's own allocation around ptr. -EOPNOTSUPP likewise. */
+    int (*dmabuf_of)(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out);
+    /* hw_dmabuf.id of the allocation around ptr: cheap. 0: none. */
+    uint64_t (*dmabuf_id)(const struct hw_space *s, const void *ptr);
 };
 
 extern const struct hw_space hw_host;

@@ -42,6 +42,7 @@ enum kind { DEVICE = 1, HOST, MANAGED };
 struct range {
     struct range *next; /* by address */
     uint64_t start, len;
+    uint64_t id;             /* no other has it */
     uint64_t area, area_len; /* the addresses reserved around a mapping; 0 none */
     enum kind kind;
     int device;

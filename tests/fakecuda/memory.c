@@ -3,9 +3,11 @@
 #include "internal.h"
 
 #include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@ struct fakecuda_counts fake_counts;
 unsigned fake_copy_us;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static unsigned n_gpus, version, dmabuf;
+static unsigned n_gpus, version, dmabuf, udmabuf;
 static int numa;
 static size_t memory;
 static char pci[MAX_GPUS][32];
@@ -67,6 +69,7 @@ __attribute__((constructor)) static void read_env(void)
     numa = (int)env("FAKECUDA_NUMA", -1);
     version = (unsigned)env("FAKECUDA_VERSION", 12080);
     dmabuf = (unsigned)env("FAKECUDA_DMABUF", 1);
+    udmabuf = (unsigned)env("FAKECUDA_UDMABUF", 0);
     fake_copy_us = (unsigned)env("FAKECUDA_COPY_US", 0);
     report = getenv("FAKECUDA_REPORT");
     for (unsigned i = 0; i < MAX_GPUS; i++)
@@ -187,8 +190,8 @@ CUresult fake_Init(unsigned flags)
     owner = getpid();
     for (unsigned i = 0; !initialised && i < n_gpus; i++) {
         struct gpu *g = &fake_gpus[i];
-        g->fd = memfd_create("fakecuda", MFD_CLOEXEC);
-        if (g->fd < 0 || ftruncate(g->fd, (off_t)memory) < 0)
+        g->fd = memfd_create("fakecuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (g->fd < 0 || ftruncate(g->fd, (off_t)memory) < 0 || fcntl(g->fd, F_ADD_SEALS, F_SEAL_SHRINK))
             return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
         g->base = mmap(NULL, memory, PROT_NONE, MAP_SHARED | MAP_NORESERVE, g->fd, 0);
         g->alias = mmap(NULL, memory, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, g->fd, 0);
@@ -402,10 +405,12 @@ CUcontext fake_current(void)
 
 static struct range *add_range(struct range r)
 {
+    static uint64_t ids;
     struct range **at = &ranges, *n = malloc(sizeof(*n));
     while (*at && (*at)->start < r.start)
         at = &(*at)->next;
     *n = r;
+    n->id = ++ids;
     n->next = *at;
     *at = n;
     (r.kind == HOST ? &fake_counts.pins : &fake_counts.allocations)[0]++;
@@ -550,6 +555,9 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)value = r->device;
         break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)value = r->id;
+        break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)value = r->area ? r->area : r->start;
         break;
@@ -569,6 +577,17 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
 }
 
 #ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier */
+/* A true dma-buf of part of a memfd, which a kernel takes where it wants a GPU's. */
+static int fake_udmabuf(int memfd, size_t offset, size_t len)
+{
+    int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+    struct udmabuf_create c = {.memfd = (unsigned)memfd, .flags = UDMABUF_FLAGS_CLOEXEC, .offset = offset, .size = len};
+    int fd = dev < 0 ? -1 : ioctl(dev, UDMABUF_CREATE, &c);
+    if (dev >= 0)
+        close(dev);
+    return fd;
+}
+
 CUresult fake_MemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t len, int type, unsigned long long flags)
 {
     ENTER_CONTEXT("cuMemGetHandleForAddressRange", ctx);
@@ -579,7 +598,11 @@ CUresult fake_MemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t 
         (flags && (flags != CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || version < 12080)) ||
         fake_place(ptr, len, &cpu) != ON_DEVICE)
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
-    *(int *)handle = fcntl(gpu_at(ptr)->fd, F_DUPFD, 0);
+    int fd = udmabuf ? fake_udmabuf(gpu_at(ptr)->fd, (size_t)(ptr - (uintptr_t)gpu_at(ptr)->base), len)
+                     : fcntl(gpu_at(ptr)->fd, F_DUPFD, 0);
+    if (fd < 0)
+        return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
+    *(int *)handle = fd;
     return fake_leave(CUDA_SUCCESS);
 }
 #endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPU memory as dma-bufs, which NICs can be told to write to and read from. */
+#include "mem/cuda.h"
+#include "mem/dmabuf.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+size_t hw_cuda_page(void)
+{
+    return HW_MAX((size_t)sysconf(_SC_PAGESIZE), (size_t)4096);
+}
+
+int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie)
+{
+    const size_t page = hw_cuda_page();
+    int version = hw_cuda_driver_version(), fd = -1;
+    struct hw_gpu_info info;
+    if (version < 0)
+        return version;
+    if (s->device < 0)
+        return hw_fail(-EINVAL, "a dma-buf of %s memory: only GPUs' can be exported", s->name);
+    if (len == 0 || (uintptr_t)ptr % page || len % page)
+        return hw_fail(-EINVAL, "a dma-buf of %zu bytes at %p: both must be multiples of the page size, %zu", len, ptr,
+                       page);
+    int rc = hw_cuda_info(s->device, &info);
+    if (rc < 0)
+        return rc;
+    const struct hw_cuda *cu;
+    if ((rc = hw_cuda(&cu)) < 0)
+        return rc;
+    if (!cu->MemGetHandleForAddressRange)
+        return hw_fail(-EOPNOTSUPP,
+                       "a dma-buf of %s: the driver, for CUDA %d.%d, has no "
+                       "cuMemGetHandleForAddressRange: 11.7 or later is needed",
+                       s->name, version / 1000, version % 1000 / 10);
+    if (!info.dmabuf)
+        return hw_fail(-EOPNOTSUPP,
+                       "a dma-buf of %s (%s): its driver says DMA_BUF_SUPPORTED=0: NVIDIA's open kernel "
+                       "modules, Linux 5.12 or later and a GPU since Turing are needed",
+                       s->name, info.name);
+    rc = hw_cuda_enter(s);
+    if (rc < 0)
+        return rc;
+    CUresult e =
+        cu->MemGetHandleForAddressRange(&fd, (uintptr_t)ptr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                        pcie && version >= 12080 ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0);
+    hw_cuda_leave();
+    if (e)
+        return hw_cuda_fail(e, "a dma-buf of %zu bytes at %p of %s", len, ptr, s->name);
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
+/* In BAR1, as NICs see it, where the driver can say so. */
+static int export_pages(const struct hw_space *s, uint8_t *base, size_t size, struct hw_dmabuf *out)
+{
+    int fd = hw_cuda_export(s, base, size, true);
+    if (fd == -EOPNOTSUPP || fd == -EINVAL)
+        fd = hw_cuda_export(s, base, size, false);
+    if (fd < 0)
+        return fd;
+    *out = (struct hw_dmabuf){.fd = fd, .base = base, .size = size, .id = hw_cuda_dmabuf_id(s, base)};
+    return 0;
+}
+
+int hw_cuda_dmabuf_alloc(const struct hw_space *s, size_t len, struct hw_dmabuf *out)
+{
+    void *p;
+    const size_t page = hw_cuda_page(), whole = (len + page - 1) / page * page;
+    int rc = s->ops->alloc(s, whole, &p);
+    if (rc == 0 && (rc = export_pages(s, p, whole, out)) != 0)
+        s->ops->free(s, p, whole);
+    return rc;
+}
+
+void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
+{
+    hw_close(&b->fd);
+    s->ops->free(s, b->base, b->size);
+}
+
+/* The allocation that ptr lies in, as far as it is whole pages. */
+int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out)
+{
+    const struct hw_cuda *cu;
+    CUdeviceptr start = 0;
+    size_t len = 0;
+    const size_t page = hw_cuda_page();
+    int rc = hw_cuda(&cu);
+    if (rc < 0)
+        return rc;
+    CUresult e = cu->PointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, (CUdeviceptr)(uintptr_t)ptr);
+    if (!e)
+        e = cu->PointerGetAttribute(&len, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)(uintptr_t)ptr);
+    if (e)
+        return hw_cuda_fail(e, "asking for the allocation around %p of %s", ptr, s->name);
+    CUdeviceptr from = (start + page - 1) / page * page, to = (start + len) / page * page;
+    if ((uintptr_t)ptr < from || (uintptr_t)ptr >= to)
+        return hw_fail(-EOPNOTSUPP, "%p of %s lies in a page that belongs to other allocations too", ptr, s->name);
+    return export_pages(s, (uint8_t *)(uintptr_t)from, (size_t)(to - from), out);
+}
+
+uint64_t hw_cuda_dmabuf_id(const struct hw_space *s, const void *ptr)
+{
+    const struct hw_cuda *cu;
+    unsigned long long id = 0;
+    (void)s;
+    if (hw_cuda(&cu) < 0 || cu->PointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)(uintptr_t)ptr))
+        return 0;
+    return id;
+}
