@@ -115,8 +115,12 @@ def main():
 
     s = Serve(*by(TCPX), **tcpx)
     for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin gave"):
-        r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx, TCPXLIKE_FAULT=fault)
+        r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
+    # The last of the eight chunks of a round fails when all are the plugin's: nothing more is to be sent that would tell.
+    r = run("validate", s, *by(TCPX), "--channels", 1, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT="error@8:send")
+    ok(r.returncode == 1 and "the plugin gave" in r.stderr and "channel 0 is up again" in r.stderr,
+       "a send that fails as the last one: the channel is made anew", r)
     r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx)
     ok(r.returncode == 0 and r.stdout.endswith("Success: 2 / 2\n"), "and the other side goes on with others", r)
     ok(s.stop()[1] == 0, "to its end")

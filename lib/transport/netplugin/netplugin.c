@@ -494,6 +494,9 @@ static void netplugin_consumed(struct hw_conn *c)
 static int netplugin_health(struct hw_conn *c)
 {
     int rc = np_health(c->host);
+    /* What failed after all was given to it rings for nobody: a send that is over is no news either. */
+    if (rc == 0 && c->state == READY)
+        rc = reap(c);
     if (rc)
         return rc;
     return c->state != READY && hw_now() >= c->deadline ? hw_fail(-ETIMEDOUT, "the two plugins did not connect in time")
