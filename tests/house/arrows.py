@@ -22,7 +22,8 @@ RULES = {
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "nccl": LOW + ["lib/node", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "lab": LOW,
-    "tool": LOW + ["lab", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h"],
+    "sandbox": LOW + ["lab", "lib/node"],
+    "tool": LOW + ["lab", "sandbox", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h"],
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],

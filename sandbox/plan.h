@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which NICs, RDMA devices and GPUs a sandbox gets, and why each other one does not. Always from a snapshot's facts:
+ * names that were asked for only filter it. The rules are in docs/sandbox.md.
+ */
+#ifndef HW_SANDBOX_PLAN_H
+#define HW_SANDBOX_PLAN_H
+
+#include "sandbox/snapshot.h"
+
+#define SBX_WHY             192
+#define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$"
+
+struct sbx_want {
+    const char *nics;      /* "rdma0,rdma1": only these, names of netdevs or RDMA devices; NULL: all that fit */
+    const char *gpus;      /* "0-3,6", "none"; NULL or "all": all */
+    const char *exclude;   /* extended regular expression of netdevs; NULL: the default; "": none */
+    const char *peer_nics; /* only those that the peer has too; NULL: all */
+    const char *bootstrap; /* the address that the nodes meet at: its NIC stays; NULL: not said */
+    bool require_ipv4;     /* a NIC without one is an error */
+    bool force;            /* take those with a default route or the bootstrap address too */
+    bool keep_nics;        /* show every NIC's PCI device in sysfs: NCCL then meets the dangling ones */
+};
+
+struct sbx_plan_nic {
+    const char *name;
+    int net;           /* in sbx_snapshot.net */
+    char why[SBX_WHY]; /* why not; "": the sandbox gets it */
+};
+struct sbx_plan_rdma {
+    const char *name;
+    int rdma;
+    char why[SBX_WHY];
+    unsigned *port; /* those that the sandbox can use */
+    size_t n_port;
+    int gid_index; /* of RoCE v2 over IPv4, the same on each of these ports; -1: none, or not the same */
+};
+struct sbx_plan_gpu {
+    char at[HW_BDF_TEXT];
+    int ordinal, pci; /* ordinal -1: not of CUDA's */
+    char why[SBX_WHY];
+};
+
+struct sbx_plan {
+    struct sbx_plan_nic *nic;   /* one for each of the snapshot's netdevs, in its order */
+    struct sbx_plan_rdma *rdma; /* and RDMA devices */
+    struct sbx_plan_gpu *gpu;
+    const char **pci_why; /* of each PCI device: why the sandbox's sysfs leaves it out; NULL: it is there */
+    char **warning;
+    size_t n_nic, n_rdma, n_gpu, n_warning;
+};
+
+/* -EINVAL what is no list or regular expression; -ENODEV a NIC or GPU that is not there; -EPERM a NIC named that would
+ * need force; -EADDRNOTAVAIL with require_ipv4. To be freed after either; the snapshot must outlive it. */
+int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
+void sbx_plan_free(struct sbx_plan *p);
+
+static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
+{
+    return !p->nic[net].why[0];
+}
+
+int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
+int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
+
+#endif
