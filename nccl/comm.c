@@ -127,8 +127,11 @@ static void free_comm(struct hn_comm *c)
     /* Its peer may be dead: then that has ended what is pending; or have never been. */
     if (c->link->peer)
         (void)hawser_stream_close(c->link->peer, c->stream);
-    for (unsigned i = 0; i < HN_REQUESTS; i++)
+    for (unsigned i = 0; i < HN_REQUESTS; i++) {
+        if (c->req[i].event)
+            hn_event_lost(&c->req[i]);
         hawser_op_free(c->req[i].op);
+    }
     hawser_op_free(c->hello);
     hn_link_put(c->link);
     free(c);
@@ -306,8 +309,8 @@ ncclResult_t hn_dereg(void *comm, void *mh)
 typedef int (*post_fn)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
                        hawser_op **op);
 
-static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m, void **req,
-                         const char *what)
+static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m, void *phandle,
+                         void **req, const char *what)
 {
     struct hn_req *r = NULL;
     for (unsigned i = 0; i < HN_REQUESTS && !r; i++)
@@ -329,6 +332,8 @@ static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size,
         return hn_error(rc, what);
     c->at = (unsigned)(r - c->req + 1) % HN_REQUESTS;
     *req = r;
+    if (hn_g.profiler && phandle)
+        hn_event_start(r, phandle, size);
     if (c->small && c->out)
         (void)hawser_poll(r->op); /* on its way now, and not with the first test */
     return ncclSuccess;
@@ -337,20 +342,18 @@ static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size,
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
 {
     (void)tag; /* one receive at a time: first in, first out */
-    (void)phandle;
     *req = NULL;
-    return post(sc, hawser_send, data, size, mh, req, "isend");
+    return post(sc, hawser_send, data, size, mh, phandle, req, "isend");
 }
 
 ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
                       void **req)
 {
     (void)tags;
-    (void)phandles;
     *req = NULL;
     if (n != 1)
         return hn_error(hw_fail(-EINVAL, "%d receives at once; 1 was offered", n), "irecv");
-    return post(rc, hawser_recv, data[0], sizes[0], mhs[0], req, "irecv");
+    return post(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
 /* Never called: what arrives in host memory is there. */
@@ -376,6 +379,8 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
     if (rc == -EAGAIN)
         return ncclSuccess;
     if (rc) {
+        if (r->event)
+            hn_event_lost(r);
         if (c->failed)
             return ncclRemoteError;
         c->failed = true;
@@ -383,6 +388,8 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
     }
     uint64_t len = hawser_op_length(r->op);
     c->small = len <= HN_SMALL;
+    if (r->event)
+        hn_event_done(r, len);
     hawser_op_free(r->op);
     r->op = NULL;
     if (sizes)

@@ -74,7 +74,7 @@ struct hn_link {
     struct hw_list all; /* in g.links */
     bool out;           /* this side connected, and sends */
     struct hn_handle to;
-    unsigned lane;
+    unsigned number; /* of those that this process has made */
     hawser_peer *peer;
     unsigned refs; /* communicators */
     uint32_t next_stream;
@@ -104,6 +104,7 @@ struct hn_comm;
 struct hn_req {
     struct hn_comm *comm;
     hawser_op *op; /* NULL: free */
+    void *event;   /* the profiler's; NULL: it has none */
 };
 
 struct hn_comm {
@@ -132,13 +133,21 @@ struct hn_arrival {
 /* Under g.mu: a hello has come by l. */
 void hn_arrived(struct hn_link *l, const struct hn_hello *h);
 
+/* ---- the profiler (event.c): only where there is one to be told, hn_g.profiler or r->event ------------------------
+ */
+
+void hn_event_start(struct hn_req *r, void *phandle, uint64_t room);
+void hn_event_done(struct hn_req *r, uint64_t length);
+void hn_event_lost(struct hn_req *r); /* it failed, or was given up */
+
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */
 
 struct hn_global {
     pthread_mutex_t mu;
     ncclDebugLogger_t logger;
-    unsigned inits, comms; /* finalizes wanted; communicators and listens alive */
-    hawser *h;             /* NULL: not open */
+    ncclProfilerCallback_t profiler; /* NULL: a table of before v10 */
+    unsigned inits, comms;           /* finalizes wanted; communicators and listens alive */
+    hawser *h;                       /* NULL: not open */
     uint16_t port;
     uint8_t key[HN_KEY];
     uint64_t host, process;
@@ -151,6 +160,7 @@ struct hn_global {
     char name[HN_DEVICES][32], pci[HN_DEVICES][256];
     struct hw_list links, listens, attempts;
     uint32_t next_listen, next_attempt;
+    unsigned next_link;
     pthread_t attendant;
     pthread_cond_t leave;
     bool leaving;

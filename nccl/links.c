@@ -76,6 +76,7 @@ static struct hn_link *new_link(void)
         return NULL;
     }
     l->next_stream = 1;
+    l->number = hn_g.next_link++;
     hw_list_append(&hn_g.links, &l->all);
     return l;
 }

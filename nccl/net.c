@@ -254,11 +254,13 @@ void hn_drop(void)
     close_if_over();
 }
 
-ncclResult_t hn_init(ncclDebugLogger_t logger)
+ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
     pthread_mutex_lock(&hn_g.mu);
     if (!hn_g.logger)
         hn_g.logger = logger;
+    if (!hn_g.profiler)
+        hn_g.profiler = profiler;
     hn_g.inits++;
     if (!hn_g.surveyed)
         survey();

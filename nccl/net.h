@@ -27,10 +27,11 @@ struct hn_props {
     size_t max_p2p_bytes, max_coll_bytes;
 };
 
-/* Takes the logger (the first one stays: it lives as long as NCCL) and opens the context. It never fails, since
+/* Takes the logger and the profiler's callback, NULL where the table has none (the first ones stay: they live as long
+ * as NCCL) and opens the context. It never fails, since
  * NCCL 2.28 then calls finalize through NULL: what went wrong is logged, and hn_devices() says 0. Counted: each call
  * wants one hn_finalize(), where the table has a finalize; the last one closes the context and joins its threads. */
-ncclResult_t hn_init(ncclDebugLogger_t logger);
+ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t hn_finalize(void);
 
 ncclResult_t hn_devices(int *n);

@@ -33,13 +33,13 @@ extern const ncclNet_v12_t ncclNetPlugin_v12;
 static ncclResult_t init_v6(ncclDebugLogger_t logger)
 {
     hn_params_set(logger);
-    return hn_init(logger);
+    return hn_init(logger, NULL);
 }
 
 static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t prof)
 {
-    (void)prof;
-    return init_v6(logger);
+    hn_params_set(logger);
+    return hn_init(logger, prof);
 }
 
 static ncclResult_t init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logger,

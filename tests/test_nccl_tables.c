@@ -22,7 +22,7 @@ static struct {
     int dev, type, tag, n, fd;
     size_t size;
     uint64_t offset;
-    const void *comm, *handle, *data, *mh, *phandle, *sizes, *tags, *done, *logger;
+    const void *comm, *handle, *data, *mh, *phandle, *sizes, *tags, *done, *logger, *profiler;
 } last;
 static int params_set;
 static ncclResult_t result; /* what it answers */
@@ -44,9 +44,9 @@ void hn_params_set(ncclDebugLogger_t logger)
     params_set++;
 }
 
-ncclResult_t hn_init(ncclDebugLogger_t logger)
+ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
-    RECORD(last.logger = (const void *)(uintptr_t)logger);
+    RECORD(last.logger = (const void *)(uintptr_t)logger, last.profiler = (const void *)(uintptr_t)profiler);
     return result;
 }
 
@@ -298,10 +298,14 @@ static ncclResult_t prof(void **eHandle, int type, void *pHandle, int64_t plugin
     return ncclSuccess;
 }
 
-#define INIT(v, ...)                                                                                       \
-    do {                                                                                                   \
-        params_set = 0;                                                                                    \
-        PLAIN(v, hn_init, last.logger == (const void *)(uintptr_t)logger && params_set == 1, __VA_ARGS__); \
+/* Versions from 10 on have a profiler to pass on. */
+#define INIT(v, ...)                                                                  \
+    do {                                                                              \
+        params_set = 0;                                                               \
+        PLAIN(v, hn_init,                                                             \
+              last.logger == (const void *)(uintptr_t)logger && params_set == 1 &&    \
+                  last.profiler == ((v) < 10 ? NULL : (const void *)(uintptr_t)prof), \
+              __VA_ARGS__);                                                           \
     } while (0)
 
 #define CONTEXT_V11(v, t)                                                                                  \

@@ -149,7 +149,8 @@ int main(int argc, char **argv)
         return 2;
     }
     opt.plugin = argv[optind + 1];
-    if (strcmp(argv[optind], "all") == 0)
+    opt.profile = strcmp(argv[optind], "all") == 0;
+    if (opt.profile)
         return run_suite(steps, n_steps);
     if (strcmp(argv[optind], "bench") == 0)
         return run_bench(&bench_step);

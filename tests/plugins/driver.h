@@ -34,6 +34,7 @@ struct options {
     bool flush;        /* iflush after receives */
     bool no_hint;      /* irecv's *request never says "optional completion" */
     bool no_alternate; /* connect and accept of one rank do not take turns */
+    bool profile;      /* set for all, not for bench: a profiler is there */
     bool no_stray, no_death, no_abort, no_fork;
 };
 extern struct options opt;
@@ -104,8 +105,7 @@ int net_version(void);
 const char *net_name(void);
 const char *net_versions(char *buf, size_t cap);              /* all that the plugin has: "v8 v9" */
 int net_required(char *missing, size_t cap, int ptr_support); /* entries that are NULL and may not be */
-uint64_t net_profiled(bool *balanced);
-int net_fail(ncclResult_t rc, const char *call); /* -EREMOTEIO, or 0 for ncclSuccess */
+int net_fail(ncclResult_t rc, const char *call);              /* -EREMOTEIO, or 0 for ncclSuccess */
 
 ncclResult_t net_devices(struct rank *r, int *n);
 ncclResult_t net_props(struct rank *r, int dev, struct props *p);
@@ -122,6 +122,19 @@ ncclResult_t net_consumed(struct rank *r, void *rc, void *req);
 ncclResult_t net_close_send(struct rank *r, void *sc);
 ncclResult_t net_close_recv(struct rank *r, void *rc);
 ncclResult_t net_close_listen(struct rank *r, void *lc);
+
+/* driver_profiler.c: what isend and irecv get as phandle, and what the plugin says of it. */
+struct phandle {
+    uint64_t magic;
+    bool sends;
+    size_t size, room; /* of the message; of the receive */
+    atomic_uint told;  /* events begun */
+};
+ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext);
+void prof_begin(struct phandle *p, bool sends, size_t size, size_t room); /* before isend or irecv */
+/* The message is over: so must be its events, and -EPROTO where they are not. */
+int prof_end(struct phandle *p, const char *when);
+int step_profiler(struct rank *r);
 
 /* driver_comm.c: waiting, agreeing, connections. */
 struct wait {
@@ -186,7 +199,7 @@ struct flow {
         uint8_t *p;
         size_t size, room;
         bool hinted;
-        uint64_t phandle;
+        struct phandle ph;
     } slot[FLOW_DEPTH];
 };
 
@@ -206,6 +219,8 @@ int flow_all(struct comm *c, const struct flow_spec *s);
 int exchange(struct rank *r, const struct flow_spec *s);
 /* As flow_run(), but an error of the plugin is what is wanted: 0 where one came in time. */
 int flow_until_error(struct flow *f);
+/* All of them, until each has done so many messages. */
+int flow_some(struct flow *f, size_t n, unsigned want);
 /* A receive is done: fetches the fragments of an unpacking plugin, and consumes (--consumed). */
 int comm_arrived(struct comm *c, void *req, uint8_t *p, size_t room);
 size_t depth_of(size_t want); /* no more than the plugin is good for */

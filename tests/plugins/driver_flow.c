@@ -121,12 +121,13 @@ int flow_post(struct flow *f)
         mh = s->mh;
     }
     before = req = stale(f, s, i);
+    prof_begin(&s->ph, c->sends, s->size, s->room);
     if (c->sends) {
         hw_pattern_fill(s->p, s->size, seed_of(f, i), 0);
-        rc = net_fail(net_isend(c->r, c->c, s->p, s->size, tag_of(f, i), mh, &s->phandle, &req), "isend");
+        rc = net_fail(net_isend(c->r, c->c, s->p, s->size, tag_of(f, i), mh, &s->ph, &req), "isend");
     } else {
         guard(s);
-        rc = net_fail(net_irecv(c->r, c->c, s->p, s->room, tag_of(f, i), mh, &s->phandle, &req), "irecv");
+        rc = net_fail(net_irecv(c->r, c->c, s->p, s->room, tag_of(f, i), mh, &s->ph, &req), "irecv");
     }
     if (rc)
         return hw_wrap(rc, "%s, message %u of %zu bytes", f->s.what, i, s->size);
@@ -229,6 +230,8 @@ int flow_test(struct flow *f)
         return hw_fail(-EPROTO, "%s, message %u: test did not write done", f->s.what, i);
     if (!done)
         return 0;
+    if ((rc = prof_end(&s->ph, "done")))
+        return hw_wrap(rc, "%s, message %u of %zu bytes", f->s.what, i, s->size);
     if (!f->c->sends && (rc = arrived(f, i, sizes[0])))
         return rc;
     if (s->mh) {
@@ -281,6 +284,8 @@ int flow_abandon(struct flow *f)
 {
     int rc = net_fail(net_dereg(f->c->r, f->c->c, f->mh), "deregMr");
     int rc2 = comm_close(f->c);
+    for (unsigned i = f->done; i < f->posted && !rc2; i++)
+        rc2 = prof_end(&f->slot[i % f->s.depth].ph, "given up, its connection closed");
     flow_free(f);
     return rc ? rc : rc2;
 }
@@ -352,5 +357,25 @@ int flow_until_error(struct flow *f)
             return rc;
         if (hw_now() >= w.end)
             return hw_fail(-ETIMEDOUT, "%s: no error within %llu s", f->s.what, (unsigned long long)opt.deadline);
+    }
+}
+
+int flow_some(struct flow *f, size_t n, unsigned want)
+{
+    struct wait w = wait_for("the first messages of a stream");
+    for (;;) {
+        int events = 0, rc;
+        bool enough = true;
+        for (size_t i = 0; i < n; i++) {
+            int got = flow_step(&f[i]);
+            if (got < 0)
+                return got;
+            events += got;
+            enough = enough && f[i].done >= want;
+        }
+        if (enough)
+            return 0;
+        if (!events && (rc = wait_turn(f[0].c->r, &w)))
+            return rc;
     }
 }

@@ -37,8 +37,6 @@ static struct lib {
     int who;
 } lib = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static atomic_uint_least64_t prof_starts, prof_stops;
-
 static const char *const result_names[] = {"ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
                                            "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
                                            "ncclRemoteError",   "ncclInProgress"};
@@ -72,34 +70,6 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
     if (opt.verbose)
         fprintf(stderr, "# %d log level %d flags %#lx %s:%d: %s\n", lib.who, (int)level, flags, file ? file : "?", line,
                 text);
-}
-
-/* phandle is a flow_slot's: any address will do, the pairing of starts and stops is what counts. */
-static ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext)
-{
-    (void)ext;
-    if (!handle || (type == ncclProfilerNetEventStart && !phandle) || (id >> 16) == 0)
-        return ncclInvalidArgument;
-    switch (type) {
-    case ncclProfilerNetEventStart:
-        atomic_fetch_add(&prof_starts, 1);
-        *handle = phandle;
-        break;
-    case ncclProfilerNetEventStop:
-    case ncclProfilerNetEventUpdateAndStop:
-        atomic_fetch_add(&prof_stops, 1);
-        break;
-    default:
-        break;
-    }
-    return ncclSuccess;
-}
-
-uint64_t net_profiled(bool *balanced)
-{
-    uint64_t n = atomic_load(&prof_starts);
-    *balanced = n == atomic_load(&prof_stops);
-    return n;
 }
 
 /* As NCCL names libraries: as given; then libnccl-net-NAME.so, unless it is a path or says lib itself. */

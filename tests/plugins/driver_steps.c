@@ -467,21 +467,6 @@ static int step_made_at_once(struct rank *r)
     return crowd(r, HW_MIN((size_t)8, opt.comms_max), true, &s);
 }
 
-static int step_profiler(struct rank *r)
-{
-    bool balanced;
-    uint64_t n;
-    if (net_version() < 10)
-        return SKIP("no profiler before v10");
-    int rc = barrier(r); /* with threads, the count is of both */
-    if (rc)
-        return rc;
-    n = net_profiled(&balanced);
-    if (!balanced)
-        return hw_fail(-EPROTO, "the profiler was told of %llu starts, and not as many stops", (unsigned long long)n);
-    return n ? 0 : SKIP("the plugin tells the profiler nothing");
-}
-
 const struct step steps[] = {
     {"load", step_load, STEP_ALONE},
     {"devices", step_devices, 0},

@@ -84,27 +84,6 @@ int step_unload_late(struct rank *r)
     return leave_early(r, true);
 }
 
-/* Until that many messages have passed. */
-static int run_some(struct flow *f, size_t n, unsigned want)
-{
-    struct wait w = wait_for("the first messages of a stream");
-    for (;;) {
-        int events = 0, rc;
-        bool enough = true;
-        for (size_t i = 0; i < n; i++) {
-            int got = flow_step(&f[i]);
-            if (got < 0)
-                return got;
-            events += got;
-            enough = enough && f[i].done >= want;
-        }
-        if (enough)
-            return 0;
-        if (!events && (rc = wait_turn(f[0].c->r, &w)))
-            return rc;
-    }
-}
-
 int step_abort_both(struct rank *r)
 {
     for (unsigned round = 0; round < 8; round++) {
@@ -114,7 +93,7 @@ int step_abort_both(struct rank *r)
         for (int i = 0; i < 2; i++)
             if ((rc = comm_open(r, i, &c[i])) || (rc = flow_open(&f[i], c[i], &stream)))
                 return rc;
-        rc = run_some(f, 2, 3 * round);
+        rc = flow_some(f, 2, 3 * round);
         /* The other rank may have closed by now: its errors are what an abort looks like from here. */
         if (rc && rc != -EREMOTEIO)
             return rc;
@@ -139,7 +118,7 @@ static int abort_one(struct rank *r, int closer, unsigned after)
     if (rc || (rc = flow_open(&f, c, &stream)))
         return rc;
     if (r->id == closer)
-        rc = run_some(&f, 1, after);
+        rc = flow_some(&f, 1, after);
     else
         rc = flow_until_error(&f);
     if (!rc)
@@ -235,7 +214,7 @@ static int dead(struct rank *r, int sender)
     if (rc || (rc = flow_open(&f, c, &stream)))
         return rc;
     if (r->id == 1) {
-        rc = run_some(&f, 1, 10);
+        rc = flow_some(&f, 1, 10);
         if (!rc)
             (void)raise(SIGKILL);
         return rc;
@@ -355,7 +334,7 @@ int step_fork(struct rank *r)
         if (!(rc = comm_open(r, i, &c[i])))
             rc = flow_open(&f[i], c[i], &s);
     for (int kind = 0; kind <= kinds && !rc; kind++) {
-        rc = run_some(f, 2, 20 * (unsigned)(kind + 1));
+        rc = flow_some(f, 2, 20 * (unsigned)(kind + 1));
         if (!rc)
             rc = fork_one(kind);
     }
@@ -505,7 +484,7 @@ int step_stray(struct rank *r)
     if (!rc)
         rc = flow_open(&f, c, &talk);
     if (!rc)
-        rc = run_some(&f, 1, 10);
+        rc = flow_some(&f, 1, 10);
     for (size_t i = 0; i < n * STRAYS && !rc; i++)
         fds[1][i] = knock(&d[i / STRAYS], (int)(i % STRAYS));
     if (!rc)

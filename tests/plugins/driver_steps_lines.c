@@ -51,12 +51,14 @@ static int one(struct comm *c, struct lines *l, void *mh)
 {
     struct wait w = wait_for("a message that is watched");
     void *req = NULL;
+    struct phandle ph;
     int done = 0, sizes[8], rc = 0;
 
     l->words = l->lines = 0;
+    prof_begin(&ph, c->sends, BYTES, BYTES);
     while (!rc && !req) {
-        rc = net_fail(c->sends ? net_isend(c->r, c->c, l->got, BYTES, 7, mh, &req, &req)
-                               : net_irecv(c->r, c->c, l->got, BYTES, 7, mh, &req, &req),
+        rc = net_fail(c->sends ? net_isend(c->r, c->c, l->got, BYTES, 7, mh, &ph, &req)
+                               : net_irecv(c->r, c->c, l->got, BYTES, 7, mh, &ph, &req),
                       c->sends ? "isend" : "irecv");
         if (!rc && !req)
             rc = wait_turn(c->r, &w);
@@ -68,6 +70,8 @@ static int one(struct comm *c, struct lines *l, void *mh)
             break;
         rc = wait_turn(c->r, &w);
     }
+    if (!rc)
+        rc = prof_end(&ph, "done");
     if (!rc && !c->sends)
         rc = comm_arrived(c, req, l->got, BYTES);
     if (!rc && !c->sends && memcmp(l->got, l->want, BYTES) != 0)

@@ -40,6 +40,9 @@ FAULTS = [
     ("silent", "listen_closed", "within 2 s"),
     ("silent", "dead_listener", "within 2 s"),
     ("thread", "reload", "threads and"),
+    ("profiler-open", "profiler", "of its events in the profiler go on"),
+    ("profiler-twice", "profiler", "that is not there (any more)"),
+    ("profiler-parent", "profiler", "begins with a phandle that is none"),
 ]
 # The sanitizers report these in their own way, or their exit handlers do not stand them.
 PLAIN_BUILD_ONLY = [
@@ -90,6 +93,9 @@ r = run("all", rude, "--only", "[cdls]*", "--slow", "100ms", "--churn", "60", "-
         RUDE="isend-null,irecv-null,regmr-null,init-slow,flood=1,log-flood=2000,log-wild,spin=1")
 ok(r.returncode == 0 and r.stdout.count("\nok ") > 20 and all(
     x.startswith(("ok ", "1..")) for x in r.stdout.splitlines()), "a rude plugin", r.stdout[:5000])
+
+r = run("all", faulty, "--only", "profiler", FAULTY="profiler")
+ok(r.returncode == 0 and "SKIP" not in r.stdout, "a plugin that tells the profiler, and well", r.stdout, r.stderr)
 
 for version in range(6, 13):
     r = run("all", plain, "--version", str(version), "--only", "*s", "--comms-max", "4")

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static pid_t owner;
+static ncclProfilerCallback_t prof;
 
 static bool fault(const char *name)
 {
@@ -82,13 +83,26 @@ static void *sleeper(void *arg)
     return arg;
 }
 
+/* An event of the message's posting alone, well told with FAULTY=profiler: none of the faults is that. */
+static void tell(void *phandle)
+{
+    void *handle = NULL;
+    if (!getenv("FAULTY") || strncmp(getenv("FAULTY"), "profiler", 8) != 0)
+        return;
+    (void)prof(&handle, ncclProfilerNetEventStart, fault("profiler-parent") ? &handle : phandle, 0x7f0001, NULL);
+    if (!fault("profiler-open"))
+        (void)prof(&handle, ncclProfilerNetEventStop, NULL, 0x7f0001, NULL);
+    if (fault("profiler-twice"))
+        (void)prof(&handle, ncclProfilerNetEventStop, NULL, 0x7f0001, NULL);
+}
+
 static ncclResult_t f_init(void **ctx, uint64_t id, ncclNetCommConfig_v11_t *config, ncclDebugLogger_t logger,
                            ncclProfilerCallback_t profiler)
 {
     pthread_t t;
     (void)id;
     (void)config;
-    (void)profiler;
+    prof = profiler;
     owner = getpid();
     *ctx = &owner;
     if (fault("thread") && pthread_create(&t, NULL, sleeper, NULL) == 0)
@@ -157,7 +171,6 @@ static ncclResult_t f_accept(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
 
 static ncclResult_t f_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req)
 {
-    (void)phandle;
     if (fault("crash"))
         (void)raise(SIGSEGV);
     if (fault("exit"))
@@ -165,6 +178,8 @@ static ncclResult_t f_isend(void *sc, void *data, size_t size, int tag, void *mh
     if (fault("lost") && size == 8)
         size = 0;
     ncclResult_t rc = plain_isend(sc, data, size, tag, mh, req);
+    if (*req)
+        tell(phandle);
     return fault("silent") ? ncclSuccess : rc;
 }
 
@@ -175,7 +190,6 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     ncclResult_t ret;
     void *to = data[0];
 
-    (void)phandles;
     if (fault("lines") && !(to = calloc(1, sizes[0] + 1)))
         return ncclSystemError;
     if (fault("hang"))
@@ -183,6 +197,8 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     if (fault("stale") && atomic_fetch_add(&calls, 1) % 5 == 4)
         return ncclSuccess; /* "later", but *req is not written */
     ret = plain_irecv(rc, n, &to, sizes, tags, mhs, req);
+    if (*req)
+        tell(phandles[0]);
     if (*req)
         remember((struct posted){*req, data[0], to == data[0] ? NULL : to, sizes[0], -1});
     else if (to != data[0])

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NCCL's profiler, as far as a net plugin sees it: what a plugin says of the message whose phandle isend or irecv gave
+ * it. Each event begins with a live phandle and ends once, no later than its message. As in NCCL the profiler may not
+ * want an event: then *handle stays as it was, and what is said of that later is nothing.
+ *
+ * Events are found by their address and never looked into on a plugin's word; so are phandles, but for the one that an
+ * event begins with, which NCCL too takes for good.
+ */
+#include "driver.h"
+
+#include "nccl/event.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC    0x70726f66696c6572ull
+#define UNWANTED 5 /* every fifth event */
+
+struct event {
+    struct event *next;
+    struct phandle *of; /* compared, not followed: it may be gone */
+    int64_t id;
+    bool sends;
+    size_t size;
+};
+
+static struct {
+    pthread_mutex_t mu;
+    struct event *live;
+    uint64_t begun, wanted;
+    bool ours;       /* hawser's plugin has told of events */
+    char wrong[256]; /* the first thing that was */
+} prof = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((format(printf, 1, 2))) static void wrong(const char *fmt, ...)
+{
+    va_list ap;
+    if (prof.wrong[0])
+        return;
+    va_start(ap, fmt);
+    vsnprintf(prof.wrong, sizeof(prof.wrong), fmt, ap);
+    va_end(ap);
+}
+
+static struct event **find(const void *handle)
+{
+    for (struct event **at = &prof.live; *at; at = &(*at)->next)
+        if (*at == handle)
+            return at;
+    return NULL;
+}
+
+/* What ours says is known to the byte. (nccl/event.h) */
+static void check_ours(const struct hn_event_v1 *e, bool sends, uint64_t length, const char *when)
+{
+    if (!e || e->type != HN_EVENT_MESSAGE || e->received == sends || e->length != length)
+        wrong("hawser's event at its %s: type %d, received %d, %llu bytes; wanted 1, %d, %llu", when, e ? e->type : -1,
+              e ? e->received : -1, e ? (unsigned long long)e->length : 0ull, !sends, (unsigned long long)length);
+}
+
+static void start(void **handle, struct phandle *p, int64_t id, const void *ext)
+{
+    if (!p || p->magic != MAGIC) {
+        wrong("an event begins with a phandle that is none");
+        return;
+    }
+    if (id >> 16 == 0 || (id & 0xffff) == 0 || id >> 32 != 0) {
+        wrong("the plugin's id is %#llx: a type above 16 bits of a version", (unsigned long long)id);
+        return;
+    }
+    if (id == HN_EVENT_ID) {
+        prof.ours = true;
+        check_ours(ext, p->sends, p->room, "start");
+    }
+    atomic_fetch_add(&p->told, 1);
+    if (++prof.begun % UNWANTED == 0)
+        return;
+    struct event *e = malloc(sizeof(*e));
+    if (!e)
+        return;
+    *e = (struct event){.next = prof.live, .of = p, .id = id, .sends = p->sends, .size = p->size};
+    prof.live = *handle = e;
+    prof.wanted++;
+}
+
+static void change(void *handle, int type, const void *ext)
+{
+    struct event **at = find(handle), *e;
+    if (!handle)
+        return; /* of an event that was not wanted */
+    if (!at) {
+        wrong("an event ends, or changes, that is not there (any more)");
+        return;
+    }
+    e = *at;
+    if (e->id == HN_EVENT_ID && type != ncclProfilerNetEventStop)
+        check_ours(ext, e->sends, e->size, "end");
+    if (type == ncclProfilerNetEventUpdate)
+        return;
+    *at = e->next;
+    free(e);
+}
+
+ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext)
+{
+    if (!opt.profile) /* as NCCL's where no profiler is loaded */
+        return ncclSuccess;
+    pthread_mutex_lock(&prof.mu);
+    if (!handle)
+        wrong("no place for an event's handle");
+    else if (type == ncclProfilerNetEventStart)
+        start(handle, phandle, id, ext);
+    else if (type >= ncclProfilerNetEventStop && type <= ncclProfilerNetEventUpdateAndStop)
+        change(*handle, type, ext);
+    else
+        wrong("an event of type %d", type);
+    pthread_mutex_unlock(&prof.mu);
+    return ncclSuccess;
+}
+
+void prof_begin(struct phandle *p, bool sends, size_t size, size_t room)
+{
+    p->magic = MAGIC;
+    p->sends = sends;
+    p->size = size;
+    p->room = room;
+    atomic_store(&p->told, 0);
+}
+
+int prof_end(struct phandle *p, const char *when)
+{
+    unsigned open = 0;
+    bool missing;
+
+    pthread_mutex_lock(&prof.mu);
+    for (const struct event *e = prof.live; e; e = e->next)
+        open += e->of == p;
+    missing = prof.ours && atomic_load(&p->told) != 1;
+    pthread_mutex_unlock(&prof.mu);
+    p->magic = 0;
+    if (open)
+        return hw_fail(-EPROTO, "a message is %s, and %u of its events in the profiler go on", when, open);
+    if (missing)
+        return hw_fail(-EPROTO, "a message is %s, and the profiler was told of %u events", when, atomic_load(&p->told));
+    return 0;
+}
+
+/* A flow of its own for each of these threads. */
+struct watched {
+    struct rank *r;
+    struct flow f;
+    pthread_t t;
+    int rc;
+    char why[HW_ERR_TEXT];
+};
+
+static void *watched_main(void *arg)
+{
+    struct watched *w = arg;
+    w->rc = flow_run(w->r, &w->f, 1);
+    if (w->rc) {
+        snprintf(w->why, sizeof(w->why), "%s", hw_error());
+        atomic_store(&w->r->sh->gone, w->r->step + 1);
+    }
+    return NULL;
+}
+
+#define THREADS 4
+
+static int on_threads(struct rank *r)
+{
+    struct flow_spec s = {
+        .what = "watched messages on threads", .n = 200, .depth = 8, .max = 100000, .slack = 500, .hint = true};
+    struct watched w[THREADS] = {{0}};
+    struct comm *c;
+    size_t n = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < THREADS && !rc; i++) {
+        w[i].r = r;
+        if (!(rc = comm_open(r, (int)(i % 2), &c)))
+            rc = flow_open(&w[i].f, c, &s);
+    }
+    for (; n < THREADS && !rc; n++)
+        if (pthread_create(&w[n].t, NULL, watched_main, &w[n])) {
+            rc = hw_fail(-EAGAIN, "no thread");
+            break;
+        }
+    for (size_t i = 0; i < n; i++)
+        pthread_join(w[i].t, NULL);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = w[i].rc ? hw_fail_copy(w[i].rc, w[i].why) : flow_close(&w[i].f);
+    return rc;
+}
+
+/* Closed in the middle: flow_abandon() looks whether that ended their events. */
+static int given_up(struct rank *r)
+{
+    struct flow_spec s = {.what = "watched messages given up", .n = 1000, .depth = 8, .min = 1 << 20, .max = 1 << 20};
+    struct comm *c;
+    struct flow f;
+    int rc = comm_open(r, 0, &c);
+
+    if (!rc)
+        rc = flow_open(&f, c, &s);
+    if (!rc)
+        rc = flow_some(&f, 1, 6);
+    if (rc && rc != -EREMOTEIO) /* the other rank may have closed by now */
+        return rc;
+    if (!(rc = flow_abandon(&f)))
+        rc = barrier(r);
+    return rc;
+}
+
+int step_profiler(struct rank *r)
+{
+    static const size_t sizes[] = {0, 8, 1, 4096, 100000, 0, 1 << 20};
+    struct flow_spec s = {
+        .what = "watched messages", .n = 70, .depth = 8, .sizes = sizes, .n_sizes = HW_ARRAY_LEN(sizes), .slack = 100};
+    uint64_t before, after, wanted;
+    char words[sizeof(prof.wrong)];
+    int rc;
+
+    if (net_version() < 10)
+        return SKIP("no profiler before v10");
+    pthread_mutex_lock(&prof.mu);
+    before = prof.begun;
+    pthread_mutex_unlock(&prof.mu);
+    if ((rc = exchange(r, &s)) || (rc = on_threads(r)) || (rc = given_up(r)) || (rc = barrier(r)))
+        return rc;
+    pthread_mutex_lock(&prof.mu);
+    after = prof.begun;
+    wanted = prof.wanted;
+    memcpy(words, prof.wrong, sizeof(words));
+    pthread_mutex_unlock(&prof.mu);
+    if (words[0])
+        return hw_fail(-EPROTO, "the profiler: %s", words);
+    if (after == before)
+        return SKIP("the plugin tells the profiler nothing");
+    return wanted ? 0 : hw_fail(-EPROTO, "the profiler was told of events, and none had a handle");
+}
