@@ -193,7 +193,8 @@ int hn_open(void)
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
         {"HAWSER_UNEXPECTED", "unexpected=8MiB"},
-        {"HAWSER_MIN_CHUNK", "min_chunk=1MiB"}, /* NCCL has cut its messages already */
+        /* NCCL has cut its messages already; but what a slow NIC holds, the receives behind it wait for */
+        {"HAWSER_MIN_CHUNK", hn_g.nnics > 1 ? "min_chunk=256KiB" : "min_chunk=1MiB"},
         /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
         {"HAWSER_CHANNELS", hn_g.nnics > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 4];
