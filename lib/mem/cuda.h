@@ -18,6 +18,9 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+typedef struct {
+    char reserved[64]; /* CU_IPC_HANDLE_SIZE */
+} CUipcMemHandle;
 
 /* The numbers of the driver API's enums, "Data types used by CUDA driver" of its reference manual; those in use here.
  */
@@ -55,6 +58,7 @@ enum {
     CU_MEMHOSTREGISTER_DEVICEMAP = 2,
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
+    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
     CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1, /* CUDA 12.8 and later */
 };
@@ -98,6 +102,9 @@ enum {
     X(LaunchKernel, "cuLaunchKernel",                                                                                \
       (CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, \
        CUstream stream, void **args, void **extra))                                                                  \
+    X(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle * handle, CUdeviceptr ptr))                              \
+    X(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr * ptr, CUipcMemHandle handle, unsigned flags))         \
+    X(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr ptr))                                                   \
     X(MemGetHandleForAddressRange, "cuMemGetHandleForAddressRange",                                                  \
       (void *handle, CUdeviceptr ptr, size_t len, int type, unsigned long long flags))
 
@@ -139,6 +146,18 @@ size_t hw_cuda_page(void);
  * (-EINVAL), the GPU and its driver able to (-EOPNOTSUPP; the text names what is missing). pcie: map by BAR1 (flag
  * CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE), where the driver knows it. Returns the descriptor or -errno. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
+
+/* *len: from ptr to the end of its allocation. -EINVAL: ptr is not this GPU's. */
+int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len);
+
+/* What another process needs to open the allocation around ptr, of cuMemAlloc's: and where in it ptr lies. It must not
+ * be freed before the other has closed it. The end of this process is no harm: the other one's addresses stay good
+ * (seen on an H100, driver 580). What was opened cannot be exported as a dma-buf there (CUDA_ERROR_INVALID_VALUE,
+ * likewise). -EOPNOTSUPP and others: not to be had. */
+int hw_cuda_ipc_share(const struct hw_space *s, const void *ptr, CUipcMemHandle *out, uint64_t *offset);
+/* In the other process, never the same: len bytes at offset of it. -EPROTO: it is smaller. */
+int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uint64_t offset, size_t len, void **out);
+void hw_cuda_ipc_close(const struct hw_space *s, void *ptr, uint64_t offset);
 
 /* hw_space_find() and hw_space_device() for HAWSER_MEM_CUDA. */
 int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out);

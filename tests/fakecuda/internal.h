@@ -48,6 +48,7 @@ struct range {
     int device;
     CUcontext ctx;
     bool mapped, owned; /* host memory: devices have an address for it; it is ours to unmap */
+    char *imported;     /* another process's: where the CPU sees it */
 };
 
 extern struct gpu fake_gpus[MAX_GPUS];
@@ -66,6 +67,8 @@ CUcontext fake_current(void);
 
 /* Under the lock. */
 struct range *fake_range(uint64_t at);
+struct range *fake_range_add(struct range r);
+void fake_range_remove(struct range *r);
 enum place { NOWHERE, PAGEABLE, PINNED, ON_DEVICE };
 /* What [ptr, ptr+len) is, and where the CPU sees it. */
 enum place fake_place(uint64_t ptr, size_t len, char **cpu);

@@ -403,7 +403,7 @@ CUcontext fake_current(void)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static struct range *add_range(struct range r)
+struct range *fake_range_add(struct range r)
 {
     static uint64_t ids;
     struct range **at = &ranges, *n = malloc(sizeof(*n));
@@ -417,7 +417,7 @@ static struct range *add_range(struct range r)
     return n;
 }
 
-static void remove_range(struct range *r)
+void fake_range_remove(struct range *r)
 {
     struct range **at = &ranges;
     while (*at != r)
@@ -467,7 +467,7 @@ static uint64_t device_alloc(int device, CUcontext ctx, size_t len)
 {
     uint64_t at = len ? find_hole(device, len, GRAIN) : 0;
     if (at)
-        add_range((struct range){.start = at, .len = len, .kind = DEVICE, .device = device, .ctx = ctx});
+        fake_range_add((struct range){.start = at, .len = len, .kind = DEVICE, .device = device, .ctx = ctx});
     return at;
 }
 
@@ -476,7 +476,7 @@ static void device_free(struct range *r)
     struct gpu *g = &fake_gpus[r->device];
     memset(g->alias + (r->start - (uintptr_t)g->base), 0xdf,
            HW_MIN(r->len, (uint64_t)65536)); /* who reads it sees it */
-    remove_range(r);
+    fake_range_remove(r);
 }
 
 CUresult fake_MemAlloc(CUdeviceptr *ptr, size_t len)
@@ -492,7 +492,7 @@ CUresult fake_MemFree(CUdeviceptr ptr)
 {
     ENTER_CONTEXT("cuMemFree_v2", ctx);
     struct range *r = fake_range(ptr);
-    if (!r || r->kind != DEVICE || r->start != ptr || !r->ctx)
+    if (!r || r->kind != DEVICE || r->start != ptr || !r->ctx || r->imported)
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
     device_free(r);
     return fake_leave(CUDA_SUCCESS);
@@ -507,7 +507,7 @@ CUresult fake_MemHostRegister(void *ptr, size_t len, unsigned flags)
     for (struct range *r = ranges; r; r = r->next)
         if (r->start < at + len && at < r->start + r->len)
             return fake_leave(fake_misuse(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
-    add_range((struct range){.start = at,
+    fake_range_add((struct range){.start = at,
                              .len = len,
                              .kind = HOST,
                              .device = ctx->device,
@@ -522,7 +522,7 @@ CUresult fake_MemHostUnregister(void *ptr)
     struct range *r = fake_range((uintptr_t)ptr);
     if (!r || r->kind != HOST || r->owned || r->start != (uintptr_t)ptr)
         return fake_leave(fake_misuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
-    remove_range(r);
+    fake_range_remove(r);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -594,6 +594,9 @@ CUresult fake_MemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t 
     char *cpu;
     if (!dmabuf)
         return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
+    const struct range *r = fake_range(ptr);
+    if (r && r->imported)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
     if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || ptr % 4096 || len == 0 || len % 4096 ||
         (flags && (flags != CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || version < 12080)) ||
         fake_place(ptr, len, &cpu) != ON_DEVICE)
@@ -622,7 +625,12 @@ enum place fake_place(uint64_t ptr, size_t len, char **cpu)
         return ON_DEVICE;
     }
     struct range *r = fake_range(ptr);
-    return r && ptr + len <= r->start + r->len ? PINNED : PAGEABLE;
+    const bool within = r && ptr + len <= r->start + r->len;
+    if (r && r->imported) {
+        *cpu = r->imported + (ptr - r->start);
+        return within ? ON_DEVICE : NOWHERE;
+    }
+    return within ? PINNED : PAGEABLE;
 }
 
 void *fakecuda_alias(CUdeviceptr ptr, size_t len)
@@ -650,7 +658,7 @@ static void *map_host(size_t len, enum kind kind)
     if (p == MAP_FAILED)
         return NULL;
     pthread_mutex_lock(&fake_lock);
-    add_range((struct range){
+    fake_range_add((struct range){
         .start = (uintptr_t)p, .len = len, .kind = kind, .ctx = contexts, .mapped = true, .owned = true});
     pthread_mutex_unlock(&fake_lock);
     return p;
@@ -671,7 +679,7 @@ void *fakecuda_mappings(int device, size_t piece, unsigned n)
     pthread_mutex_lock(&fake_lock);
     uint64_t at = find_hole(device, piece * n, 4096);
     for (unsigned i = 0; at && i < n; i++)
-        add_range((struct range){.start = at + i * piece,
+        fake_range_add((struct range){.start = at + i * piece,
                                  .len = piece,
                                  .area = at,
                                  .area_len = piece * n,
@@ -690,7 +698,7 @@ void fakecuda_free(void *ptr)
     else if (r->kind == DEVICE)
         device_free(r);
     else
-        remove_range(r);
+        fake_range_remove(r);
     pthread_mutex_unlock(&fake_lock);
 }
 
