@@ -19,14 +19,16 @@ sources '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
 
 echo "lint: licence lines"
 for f in $(sources '*.c' '*.h' '*.sh' '*.py'); do
-    head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$f: no SPDX line at the top"; failed=1; }
+    case $f in lab/dmnic/*) licence=GPL-2.0 ;; *) licence=Apache-2.0 ;; esac # a kernel module has the kernel's licence
+    head -n 2 "$f" | grep -q "SPDX-License-Identifier: $licence" || { echo "$f: no SPDX line at the top"; failed=1; }
 done
 
 echo "lint: clang-tidy"
 [ -f "$build/build.ninja" ] || CC=clang meson setup -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
 ninja -C "$build" build.ninja >/dev/null || exit 1
-# Only what the build knows how to compile can be parsed; a source that no build has is itself a fault.
-python3 - "$build" $(sources '*.c') <<'END' >"$build/lint-files" || failed=1
+# Only what the build knows how to compile can be parsed; a source that no build has is itself a fault. The kernel
+# module's are compiled by kbuild, with warnings as errors (lab/vm/build-module).
+python3 - "$build" $(sources '*.c' | grep -v '^lab/dmnic/') <<'END' >"$build/lint-files" || failed=1
 import json, os, sys
 build, files = sys.argv[1], sys.argv[2:]
 known = {os.path.realpath(os.path.join(c["directory"], c["file"]))

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* One source for Linux 6.12 and 7.x: what the kernel renamed or added in between. Built and run on 6.12 and 7.3; the
+ * versions between follow the kernel's own history. */
+#ifndef DMNIC_COMPAT_H
+#define DMNIC_COMPAT_H
+
+#include <linux/ethtool.h>
+#include <linux/netdevice.h>
+#include <linux/version.h>
+#include <net/netdev_queues.h>
+#include <net/page_pool/helpers.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#error "devmem TCP begins with Linux 6.12"
+#endif
+#ifndef CONFIG_64BIT
+#error "counters are plain u64 and all memory is mapped: 64-bit kernels only"
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+#define DMNIC_HDS_THRESH      1 /* struct kernel_ethtool_ringparam.hds_thresh */
+#define dmnic_pool_take(pool) page_pool_alloc_netmems(pool, GFP_ATOMIC | __GFP_NOWARN)
+#else
+#define dmnic_pool_take(pool) page_pool_alloc_netmem(pool, GFP_ATOMIC | __GFP_NOWARN)
+#endif
+
+/* Since 6.15 a driver with queue_mgmt_ops has its operations called under the netdev's own lock, which the plain forms
+ * would take again (Documentation/networking/netdevices.rst). */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+#define dmnic_napi_enable  napi_enable_locked
+#define dmnic_napi_disable napi_disable_locked
+#else
+#define dmnic_napi_enable  napi_enable
+#define dmnic_napi_disable napi_disable
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+#define DMNIC_NETMEM_TX NETMEM_TX_DMA
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define DMNIC_NETMEM_TX true
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+#define DMNIC_RX_RING_COUNT 1 /* ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
+#endif
+
+/* 7.0: struct netdev_queue_mgmt_ops hands the queue's configuration along. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define DMNIC_QCFG struct netdev_queue_config *qcfg,
+#else
+#define DMNIC_QCFG
+#endif
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* dmnic: two network cards joined by a wire, made of nothing but memory copies, with all that the kernel's devmem TCP
+ * asks of a driver: header split, flow steering, queues that restart alone, and page pools whose memory the CPU is not
+ * supposed to read. */
+#ifndef DMNIC_H
+#define DMNIC_H
+
+#include "compat.h"
+
+#include <linux/if_vlan.h>
+#include <linux/skbuff.h>
+
+#define DMNIC_INDIR    128
+#define DMNIC_KEY      40
+#define DMNIC_RULES    64
+#define DMNIC_RING     1024
+#define DMNIC_RING_MIN 16
+#define DMNIC_RING_MAX 8192
+#define DMNIC_MTU_MAX  9000
+
+/* What each queue counts. Every counter has one writer: the queue's poll, the transmit lock of the queue with the same
+ * number, or the ring's lock (DMNIC_RX_MISSED). */
+enum dmnic_stat {
+    DMNIC_RX_PACKETS,
+    DMNIC_RX_BYTES,
+    DMNIC_RX_DEVMEM_PKTS,
+    DMNIC_RX_DEVMEM_BYTES,
+    DMNIC_RX_LINEAR_PKTS,
+    DMNIC_RX_LINEAR_BYTES,
+    DMNIC_RX_ALLOC_FAIL,
+    DMNIC_RX_MISSED,
+    DMNIC_RX_ERRORS,
+    DMNIC_RX_LOST,
+    DMNIC_RX_REORDERED,
+    DMNIC_RX_CORRUPTED,
+    DMNIC_TX_PACKETS,
+    DMNIC_TX_BYTES,
+    DMNIC_TX_DEVMEM_PKTS,
+    DMNIC_TX_DEVMEM_BYTES,
+    DMNIC_TX_DROPS,
+    DMNIC_STATS,
+};
+
+struct dmnic;
+
+struct dmnic_queue {
+    struct napi_struct napi;
+    struct dmnic *nic;
+    unsigned int idx;
+    struct page_pool *pool;
+    struct sk_buff_head ring; /* what is on the wire: the sender's own skbs, let go when their bytes have been read */
+    struct sk_buff *cur;      /* the one that poll is cutting into packets */
+    struct sk_buff *held;     /* a packet kept back, so that others overtake it */
+    unsigned int held_for;
+    u64 refill_at, refill_credit;
+    u64 stat[DMNIC_STATS];
+};
+
+/* A packet's parts, kept in skb->cb while it is on the wire. */
+struct dmnic_cb {
+    u16 l3, l4, hdr; /* where the network and transport headers begin and the payload does; hdr 0: not TCP, not split */
+    bool v6;
+    u32 off; /* payload bytes already delivered */
+    u32 hash;
+};
+#define DMNIC_CB(skb) ((struct dmnic_cb *)(skb)->cb)
+
+/* What steering looks at. */
+struct dmnic_flow {
+    bool v6;
+    u8 proto;     /* 0: not IP */
+    bool ports;   /* TCP, and no IP fragment */
+    __be32 ip[8]; /* source, then destination; one word each for IPv4 (ip[0], ip[1]) */
+    __be16 port[2];
+};
+
+struct dmnic_rule {
+    struct rcu_head rcu;
+    struct ethtool_rx_flow_spec fs;
+};
+
+struct dmnic {
+    struct net_device *ndev;
+    struct dmnic *peer;
+    struct dmnic_queue *q;
+    unsigned int nq;
+    unsigned int ring; /* skbs that a queue's ring holds at most */
+    u32 hds_thresh;
+    bool split;
+    bool up;
+    u32 indir[DMNIC_INDIR];
+    u8 key[DMNIC_KEY];
+    struct dmnic_rule __rcu *rules[DMNIC_RULES];
+};
+
+/* The faults that module parameters ask for; 0 is none of it. */
+struct dmnic_faults {
+    unsigned int loss, reorder, corrupt; /* one packet in so many */
+    unsigned int linear;                 /* payload bytes that stay in header memory */
+    unsigned int refill;                 /* pages that a queue gets in a millisecond */
+    bool recycle_all, large;
+};
+extern struct dmnic_faults dmnic_faults;
+
+netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev);
+int dmnic_poll(struct napi_struct *napi, int budget);
+void dmnic_queue_purge(struct dmnic_queue *q);
+
+/* Splits the headers of a frame off; what is not TCP has no parts. */
+void dmnic_parse(const struct sk_buff *skb, struct dmnic_cb *cb, struct dmnic_flow *flow);
+/* The receive queue that a flow belongs on, or -1 where a rule says drop. */
+int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash);
+int dmnic_rule_add(struct dmnic *nic, struct ethtool_rx_flow_spec *fs);
+int dmnic_rule_del(struct dmnic *nic, u32 location);
+int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locations);
+int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info);
+void dmnic_rules_clear(struct dmnic *nic);
+
+/* Gives every queue a new pool for the settings split and ring; nothing has changed when it fails. */
+int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
+bool dmnic_bound(const struct dmnic *nic);
+u64 dmnic_drops(const struct dmnic_queue *q);
+extern const struct ethtool_ops dmnic_ethtool_ops;
+
+#endif
