@@ -388,8 +388,8 @@ def part_gpu(tmp):
     script = pathlib.Path(__file__).parent / "gpu/run"
 
     def gpu(*argv, **more):
-        return subprocess.run(["bash", script, "nccl", "--tool", HAWSER, "--nccl", NCCL, "--sizes", "8,1MiB", "--rounds", "1", *argv, "--",
-                               "--iters", "2", "--op", "all_reduce"], capture_output=True, text=True, timeout=100, env=env(tmp, **more))
+        return subprocess.run(["bash", script, "nccl", "--parts", "table", "--tool", HAWSER, "--nccl", NCCL, "--sizes", "8,1MiB", "--rounds", "1",
+                               "--op", "all_reduce", *argv, "--", "--iters", "2"], capture_output=True, text=True, timeout=100, env=env(tmp, **more))
 
     r = gpu("--raw", "1", FAKENCCL_SLOW="Socket:100000")
     ok(r.returncode == 0 and r.stdout.endswith("\n8 passed, 0 failed, 0 skipped\n") and "MISSED: all_reduce 8" not in r.stdout and
@@ -406,6 +406,18 @@ def part_gpu(tmp):
     r = gpu(FAKECUDA_GPUS="1")
     ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: NCCL moves nothing with one GPU" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "one GPU: skipped, and why", r)
+    r = gpu("--parts", "four", "--four-sizes", "64,1MiB", FAKECUDA_GPUS="4")
+    ok(r.returncode == 0 and r.stdout.endswith("\n16 passed, 0 failed, 0 skipped\n") and "| alltoall | 1 MiB |" in r.stdout,
+       "four ranks: all_reduce and alltoall, over four networks", r)
+    r = gpu("--parts", "four")
+    ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: 4 GPUs are not there: there are 2" in r.stdout and
+       r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "two GPUs: no four ranks, and why", r)
+    r = gpu("--parts", "table,none")
+    ok(r.returncode == 1 and "there is no part 'none'" in r.stdout, "a part that is not there", r)
+    r = subprocess.run([sys.executable, script.parent / "nccl_train.py"], capture_output=True, text=True, timeout=100,
+                       env=env(tmp, CUDA_VISIBLE_DEVICES="", PYTHONDONTWRITEBYTECODE="1"))
+    ok(r.returncode == 0 and re.search("^skipped: train: (no PyTorch|0 GPUs)", r.stdout, re.M) and
+       r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "no PyTorch, or no GPU for it: skipped, and why", r)
 
 
 def part_lab(tmp):

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Real NCCL over hawser against its own sockets, as their default is and tuned, and plain sockets, in rounds on one machine of
-two GPUs or more: tests/gpu/run nccl [OPTION...]. Checks every element, which is what passes or fails; the aims, which a
-machine's day may miss, are told as met or MISSED. Fits in 4 minutes; --quick takes one.
-Ends with the line "N passed, N failed, N skipped"; with fewer than two GPUs, or no NCCL, it is skipped, and why."""
+"""Real NCCL over hawser against its own sockets, on one machine of two GPUs or more: tests/gpu/run nccl [OPTION...].
+  table  two ranks, all sizes, the sockets' default and tuned, and plain sockets, in rounds
+  four   all_reduce and alltoall among four ranks, where there are four GPUs
+  train  PyTorch's DDP and FSDP among two and four ranks, bitwise as over NCCL's sockets (nccl_train.py)
+Every element is checked, which is what passes or fails; the aims of the table, which a machine's day may miss, are told
+as met or MISSED. The table fits in 4 minutes, --quick takes one; the rest takes three.
+Ends with the line "N passed, N failed, N skipped"; what cannot be had here is skipped, and why."""
 import argparse
 import ctypes.util
 import glob
@@ -13,6 +16,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+import nccl_train  # beside this file
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
@@ -93,64 +99,93 @@ def table(rows, raws):
     print()
 
 
-def main():
-    a = argparse.ArgumentParser(prog="tests/gpu/run nccl", description=__doc__)
-    a.add_argument("--tool", default=str(HERE / "../../build/hawser"), help="the program; its plugin is the one beside it")
-    a.add_argument("--nccl", help="NCCL's library; by default PyTorch's")
-    a.add_argument("--sizes", default=SIZES)
-    a.add_argument("--op", default="all_reduce,sendrecv")
-    a.add_argument("--rounds", type=int, default=3)
-    a.add_argument("--raw", default="16,32", help="plain sockets; '' for none")
-    a.add_argument("--limit", type=int, default=230, help="seconds for all of it")
-    a.add_argument("--quick", action="store_true", help="one round of 8 B, 1 MiB and 64 MiB")
-    a.add_argument("--json", help="keep the lines of JSON in this file")
-    a.add_argument("--lab", help="ranks in nodes of this lab, see `hawser lab up`; no plain sockets then")
-    a.add_argument("more", nargs="*", help="after --: more options of `hawser nccl bench`")
-    a = a.parse_args()
-    if a.quick:
-        a.sizes, a.rounds = "8,1MiB,64MiB", 1
-    nccl = a.nccl or find_nccl()
-    if not os.access(a.tool, os.X_OK):
-        print(f"failed: nccl: no program {a.tool}: build first, or name it by --tool")
-        end(0, 1, 0)
-    if not nccl:
-        print("skipped: nccl: no libnccl.so.2 where PyTorch, CUDA or the system would have it; name it by --nccl")
-        end(0, 0, 1)
+def bench(a, nccl, gpus, ops, sizes, rounds, raw, limit):
+    """Prints a table of what `hawser nccl bench --vs-socket` measures. ((passed, failed, skipped), rows)"""
     env = dict(os.environ)
     if not a.lab:
         env.setdefault("NCCL_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as d:
         out = a.json or d + "/nccl.jsonl"
-        argv = [a.tool, "nccl", "bench", "--vs-socket", "--nccl", nccl, "--op", a.op, "--size", a.sizes, "--rounds", str(a.rounds), "--json", out,
-                "--timeout", "60s", *(["--lab", a.lab] if a.lab else ["--raw", a.raw] if a.raw else []), *a.more]
+        argv = [a.tool, "nccl", "bench", "--vs-socket", "--gpus", str(gpus), "--nccl", nccl, "--op", ops, "--size", sizes, "--rounds", str(rounds),
+                "--json", out, "--timeout", "60s", *(["--lab", a.lab] if a.lab else ["--raw", raw] if raw else []), *a.more]
         print("+ " + " ".join(argv[1:]), flush=True)
         try:
-            r = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.limit)
+            r = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
         except subprocess.TimeoutExpired as e:
             print((e.stdout or b"").decode(errors="replace"))
-            print(f"failed: nccl: not done within {a.limit} s: take fewer --rounds or --sizes")
-            end(0, 1, 0)
+            print(f"failed: nccl: not done within {limit} s: take fewer --rounds or --sizes")
+            return (0, 1, 0), []
         print(r.stdout)
-        if r.returncode and ("NCCL moves nothing with one GPU" in r.stdout or "no CUDA driver" in r.stdout or "NO_DEVICE" in r.stdout):
+        if r.returncode and any(x in r.stdout for x in ("NCCL moves nothing with one GPU", "no CUDA driver", "NO_DEVICE", "GPUs are not there")):
             print(f"skipped: nccl: {r.stdout.strip()}")
-            end(0, 0, 1)
+            return (0, 0, 1), []
         lines = [json.loads(x) for x in open(out, encoding="utf-8")] if os.path.exists(out) else []
     rows, raws = [x for x in lines if x["op"] != "raw"], [x for x in lines if x["op"] == "raw"]
     passed = sum(x["errors"] == 0 for x in rows)
     failed = len(rows) - passed
     if rows:
         table(rows, raws)
-    cpu_of = {(x["op"], x["size"], x["config"]): x["cpu_s_per_GB"] for x in rows}
     for x in rows:
         if x["errors"]:
             print(f"failed: {x['config']}: {x['op']} {size_text(x['size'])}: {x['errors']} of {x['checked']} elements are wrong")
-        if x["config"] == "hawser":
-            for met, text in aims(x, cpu_of):
-                print(("met: " if met else "MISSED: ") + text)
     if r.returncode and not failed:
         print("failed: nccl: not all was measured, see above")
         failed = 1
-    end(passed, failed, 0)
+    return (passed, failed, 0), rows
+
+
+def main():
+    a = argparse.ArgumentParser(prog="tests/gpu/run nccl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--parts", default="table,four,train", help="which of them (all)")
+    a.add_argument("--tool", default=str(HERE / "../../build/hawser"), help="the program; its plugin is the one beside it")
+    a.add_argument("--nccl", help="NCCL's library; by default PyTorch's")
+    a.add_argument("--sizes", default=SIZES, help="of the table")
+    a.add_argument("--op", default="all_reduce,sendrecv", help="of the table")
+    a.add_argument("--four-sizes", default="64,64KiB,1MiB,64MiB", help="of four")
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--raw", default="16,32", help="plain sockets; '' for none")
+    a.add_argument("--limit", type=int, default=230, help="seconds for the table")
+    a.add_argument("--quick", action="store_true", help="one round of 8 B, 1 MiB and 64 MiB")
+    a.add_argument("--json", help="keep the lines of JSON in this file, of the last table that was made")
+    a.add_argument("--lab", help="ranks in nodes of this lab, see `hawser lab up`; no plain sockets then")
+    a.add_argument("--plugin-dir", help="of train: where libnccl-net-hawser.so is, if neither in build/nccl nor on LD_LIBRARY_PATH")
+    a.add_argument("more", nargs="*", help="after --: more options of `hawser nccl bench`")
+    a = a.parse_args()
+    parts = a.parts.split(",")
+    if bad := [p for p in parts if p not in ("table", "four", "train")]:
+        print(f"failed: nccl: there is no part '{bad[0]}'; there are table, four, train")
+        end(0, 1, 0)
+    if a.quick:
+        a.sizes, a.rounds = "8,1MiB,64MiB", 1
+    nccl = a.nccl or find_nccl()
+    total = [0, 0, 0]
+
+    def add(counts):
+        for i, n in enumerate(counts):
+            total[i] += n
+
+    if "train" != a.parts and not os.access(a.tool, os.X_OK):
+        print(f"failed: nccl: no program {a.tool}: build first, or name it by --tool")
+        end(0, 1, 0)
+    if "train" != a.parts and not nccl:
+        print("skipped: nccl: no libnccl.so.2 where PyTorch, CUDA or the system would have it; name it by --nccl")
+        add((0, 0, 1))
+        parts = [p for p in parts if p == "train"]
+    if "table" in parts:
+        counts, rows = bench(a, nccl, 2, a.op, a.sizes, a.rounds, a.raw, a.limit)
+        add(counts)
+        cpu_of = {(x["op"], x["size"], x["config"]): x["cpu_s_per_GB"] for x in rows}
+        for x in rows:
+            if x["config"] == "hawser":
+                for met, text in aims(x, cpu_of):
+                    print(("met: " if met else "MISSED: ") + text)
+    if "four" in parts:
+        print("== four ranks", flush=True)
+        add(bench(a, nccl, 4, "all_reduce,alltoall", a.four_sizes, 1, "", 120)[0])
+    if "train" in parts:
+        print("== PyTorch", flush=True)
+        add(nccl_train.run(["--plugin-dir", a.plugin_dir] if a.plugin_dir else []))
+    end(*total)
 
 
 if __name__ == "__main__":

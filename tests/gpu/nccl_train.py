@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch over hawser and over NCCL's own sockets: steps of DistributedDataParallel and of FSDP, and the collective
+operations they and expert parallelism live on, among two and four ranks. Algorithm, protocol and channels of NCCL are
+the same for both networks, and so must be every bit of what comes out: losses, parameters, results. They must also be
+right: those of one process that has all ranks' data, up to rounding; results of whole numbers exactly.
+
+Part of `tests/gpu/run nccl`; by itself: nccl_train.py [OPTION...]. Each rank is a process that NCCL takes for a host of
+its own; with fewer GPUs than ranks they share them. Ends with the line "N passed, N failed, N skipped"; without PyTorch
+or two GPUs it is skipped. --cpu tries the script without either GPUs or NCCL."""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+NETWORKS = ("hawser", "Socket")
+# Two GPUs of one host are to behave as two nodes', and both networks are to be asked for the same. What the plugin and
+# its tuner would choose by themselves is named here, so that they leave it (nccl/params.c, nccl/tuner.c).
+COMMON = {
+    "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0",
+    "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4",
+    "NCCL_NTHREADS": "512", "NCCL_BUFFSIZE": "8388608", "NCCL_P2P_NET_CHUNKSIZE": "524288",
+    "NCCL_ALLOC_P2P_NET_LL_BUFFERS": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+}
+OF = {"hawser": {"NCCL_NET_PLUGIN": "hawser"}, "Socket": {"NCCL_NET_PLUGIN": "none", "NCCL_NET": "Socket"}}
+OUT = ("NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE", "NCCL_TUNER_PLUGIN", "NCCL_CONF_FILE")
+
+
+# ---- a rank -----------------------------------------------------------------------------------------------------
+
+
+def bits(tensors):
+    """One number for every bit of them."""
+    h = hashlib.sha256()
+    for t in tensors:
+        h.update(t.detach().cpu().contiguous().numpy().tobytes())
+    return h.hexdigest()
+
+
+class Rank:
+    def __init__(self, a):
+        import torch
+        import torch.distributed as dist
+
+        self.a, self.torch, self.dist = a, torch, dist
+        self.rank, self.world = a.rank, a.world
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_num_threads(1)
+        self.device = torch.device("cpu")
+        if not a.cpu:
+            self.device = torch.device("cuda", a.rank % torch.cuda.device_count())
+            torch.cuda.set_device(self.device)
+        import datetime
+
+        dist.init_process_group("gloo" if a.cpu else "nccl", init_method=f"file://{a.dir}/meet", rank=a.rank,
+                                world_size=a.world, timeout=datetime.timedelta(seconds=60))
+
+    def sync(self):
+        if not self.a.cpu:
+            self.torch.cuda.synchronize()
+
+    def model(self):
+        nn, width = self.torch.nn, self.a.width
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+            def forward(self, x):
+                return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+        self.torch.manual_seed(7)
+        return nn.Sequential(*(Block() for _ in range(self.a.layers)), nn.Linear(width, 16)).to(self.device)
+
+    def batch(self, step, rank):
+        g = self.torch.Generator().manual_seed(1000 * step + rank)
+        x = self.torch.randn(32, self.a.width, generator=g)
+        return x.to(self.device), (x[:, :16] * 0.5 + 0.1).to(self.device)
+
+    def train(self, model, ranks):
+        """Losses, and the median time of a step in ms. ranks: whose data."""
+        torch = self.torch
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        losses, times = [], []
+        for step in range(self.a.steps):
+            both = [self.batch(step, r) for r in ranks]
+            x, want = torch.cat([b[0] for b in both]), torch.cat([b[1] for b in both])
+            self.sync()
+            t0 = time.monotonic()
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x), want)
+            loss.backward()
+            optimizer.step()
+            self.sync()
+            times.append((time.monotonic() - t0) * 1e3)
+            losses.append(loss.item())
+        return losses, sorted(times)[len(times) // 2]
+
+    def ddp(self):
+        net = self.torch.nn.parallel.DistributedDataParallel(self.model(), device_ids=None if self.a.cpu else [self.device.index])
+        losses, ms = self.train(net, [self.rank])
+        return {"losses": losses, "ms": ms, "bits": bits(net.parameters())}
+
+    def fsdp(self):
+        from torch.distributed.fsdp import fully_shard
+
+        net = self.model()
+        for part in net:
+            fully_shard(part)
+        fully_shard(net)
+        losses, ms = self.train(net, [self.rank])
+        return {"losses": losses, "ms": ms, "bits": bits(p.full_tensor() for p in net.parameters())}
+
+    def alone(self):
+        losses, ms = self.train(self.model(), range(self.world))
+        return {"losses": losses, "ms": ms}
+
+    def collectives(self):
+        """Whole numbers, so that each result is known exactly; the wrong ones are told."""
+        torch, dist, n, me, wrong = self.torch, self.dist, self.world, self.rank, []
+
+        def of(rank, count, salt):
+            i = torch.arange(count, dtype=torch.int64, device=self.device)
+            return ((i * 2654435761 + salt * 97) % 251 + rank * rank).float()
+
+        for count in (2, 1000, 65536, 1 << 20, 4 << 20) if not self.a.cpu else (2, 1000, 65536):
+            part = count // n
+            if part:
+                out = torch.full((part * n,), float("nan"), device=self.device)
+                dist.all_to_all_single(out, torch.cat([of(me, part, to) for to in range(n)]))
+                if not torch.equal(out, torch.cat([of(r, part, me) for r in range(n)])):
+                    wrong.append(f"alltoall of {4 * part * n} bytes")
+            x = of(me, count, 0)
+            dist.all_reduce(x)
+            total = sum(of(r, count, 0) for r in range(n))
+            if not torch.equal(x, total):
+                wrong.append(f"all_reduce of {4 * count} bytes")
+            out = torch.full((count * n,), float("nan"), device=self.device)
+            dist.all_gather_into_tensor(out, of(me, count, 1))
+            if not torch.equal(out, torch.cat([of(r, count, 1) for r in range(n)])):
+                wrong.append(f"all_gather of {4 * count} bytes")
+            out = torch.full((count,), float("nan"), device=self.device)
+            dist.reduce_scatter_tensor(out, torch.cat([of(me, count, to) for to in range(n)]))
+            if not torch.equal(out, sum(of(r, count, me) for r in range(n))):
+                wrong.append(f"reduce_scatter of {4 * count} bytes")
+        return {"wrong": wrong}
+
+    def run(self):
+        out = {"collectives": self.collectives(), "ddp": self.ddp(), "fsdp": self.fsdp()}
+        if self.rank == 0:
+            out["alone"] = self.alone()
+        self.dist.barrier()
+        self.dist.destroy_process_group()
+        path = pathlib.Path(self.a.dir) / f"rank{self.rank}.json"
+        path.write_text(json.dumps(out), encoding="utf-8")
+        if self.a.cpu:
+            os._exit(0)  # gloo's threads do not always stand the interpreter's end
+
+
+# ---- what starts them -----------------------------------------------------------------------------------------------
+
+
+def plugin_folder(a):
+    for place in [a.plugin_dir] if a.plugin_dir else [str(HERE / "../../build/nccl"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]:
+        if place and os.path.exists(f"{place}/libnccl-net-hawser.so"):
+            return os.path.realpath(place)
+    return None
+
+
+def launch(a, network, world, folder):
+    """The ranks' results, or what went wrong."""
+    with tempfile.TemporaryDirectory() as d:
+        ranks = []
+        for rank in range(world):
+            env = {k: v for k, v in os.environ.items() if k not in OUT}
+            env.update(COMMON)
+            env.update(OF[network])
+            env.update(NCCL_HOSTID=f"hawser-{rank}", LD_LIBRARY_PATH=f"{folder}:{env.get('LD_LIBRARY_PATH', '')}",
+                       LOCAL_RANK=str(rank % max(a.gpus, 1)), PYTHONUNBUFFERED="1")
+            env.setdefault("NCCL_SOCKET_IFNAME", "lo")
+            argv = [sys.executable, __file__, "--rank", str(rank), "--world", str(world), "--dir", d, "--width", str(a.width),
+                    "--layers", str(a.layers), "--steps", str(a.steps), *(["--cpu"] if a.cpu else [])]
+            log = open(f"{d}/log{rank}", "w+", encoding="utf-8", errors="replace")
+            ranks.append((subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True), log))
+        end = time.monotonic() + a.each
+        while time.monotonic() < end and any(p.poll() is None for p, _ in ranks) and not any(p.poll() for p, _ in ranks):
+            time.sleep(0.1)
+        faults, logs = [], []
+        late = not any(p.poll() for p, _ in ranks)
+        for rank, (p, log) in enumerate(ranks):
+            if p.poll() is None:
+                if late:
+                    faults.append(f"rank {rank}: not done within {a.each} s")
+                os.killpg(p.pid, signal.SIGKILL)
+            elif p.returncode:
+                faults.append(f"rank {rank}: exit status {p.returncode}")
+            p.wait()
+            log.seek(0)
+            logs.append(log.read())
+            log.close()
+        for rank, text in enumerate(logs):
+            used = {line.split("Using network ")[1].split()[0] for line in text.splitlines() if "Using network " in line}
+            if not a.cpu and not faults and used != {network}:
+                faults.append(f"rank {rank}: NCCL's network is {', '.join(sorted(used)) or 'not told'}, not {network}")
+        if faults:
+            for rank, text in enumerate(logs):
+                print("\n".join(f"# rank {rank}: {x[:300]}" for x in text.splitlines() if " NCCL INFO " not in x)[-3000:])
+            return None, "; ".join(faults)
+        return [json.loads((pathlib.Path(d) / f"rank{r}.json").read_text(encoding="utf-8")) for r in range(world)], None
+
+
+def near(a, b, within):
+    return len(a) == len(b) and all(abs(x - y) <= within * max(abs(x), abs(y), 1e-6) for x, y in zip(a, b))
+
+
+def judge(ok, what, world, got):
+    """got: {network: results of the ranks}."""
+    for network, ranks in got.items():
+        where = f"{what} over {network}"
+        wrong = sorted({w for r in ranks for w in r["collectives"]["wrong"]})
+        ok(not wrong, f"{where}: alltoall, all_reduce, all_gather and reduce_scatter, exactly", "; ".join(wrong))
+        alone = ranks[0]["alone"]["losses"]
+        for kind in "ddp", "fsdp":
+            mean = [sum(r[kind]["losses"][i] for r in ranks) / world for i in range(len(alone))]
+            ok(near(mean, alone, 2e-3) and mean[-1] < mean[0], f"{where}: {kind}'s losses are those of one process with all data, and fall",
+               f"{mean} and {alone}")
+            ok(len({r[kind]["bits"] for r in ranks}) == 1, f"{where}: {kind}: all ranks end with the same parameters")
+    if len(got) < len(NETWORKS):
+        return
+    ours, theirs = (got[n] for n in NETWORKS)
+    for kind in "ddp", "fsdp":
+        ok(all(x[kind]["losses"] == y[kind]["losses"] for x, y in zip(ours, theirs)), f"{what}: {kind}: every loss is bitwise that over {NETWORKS[1]}",
+           f"{[x[kind]['losses'] for x in ours]} and {[y[kind]['losses'] for y in theirs]}")
+        ok(all(x[kind]["bits"] == y[kind]["bits"] for x, y in zip(ours, theirs)), f"{what}: {kind}: and every parameter in the end")
+        print(f"# {what}: {kind}: a step takes {ours[0][kind]['ms']:.1f} ms over hawser, {theirs[0][kind]['ms']:.1f} over NET/Socket of the same setting")
+
+
+def run(argv=None):
+    """(passed, failed, skipped)"""
+    a = argparse.ArgumentParser(prog="nccl_train.py", description=__doc__)
+    a.add_argument("--ranks", default="2,4")
+    a.add_argument("--plugin-dir", help="where libnccl-net-hawser.so is; by default build/nccl, or on LD_LIBRARY_PATH")
+    a.add_argument("--width", type=int, default=1024)
+    a.add_argument("--layers", type=int, default=4)
+    a.add_argument("--steps", type=int, default=6)
+    a.add_argument("--each", type=int, default=90, help="seconds for one set of ranks")
+    a.add_argument("--cpu", action="store_true", help="gloo in NCCL's place: tries this script, and proves nothing of hawser")
+    for hidden in "--rank", "--world":
+        a.add_argument(hidden, type=int, help=argparse.SUPPRESS)
+    a.add_argument("--dir", help=argparse.SUPPRESS)
+    a = a.parse_args(argv)
+    if a.rank is not None:
+        Rank(a).run()
+        return 0, 0, 0
+    probe = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.device_count())"], capture_output=True, text=True)
+    if probe.returncode:
+        print("skipped: train: no PyTorch for", sys.executable)
+        return 0, 0, 1
+    a.gpus = int(probe.stdout)
+    if a.gpus < 2 and not a.cpu:
+        print(f"skipped: train: {a.gpus} GPUs, two are needed")
+        return 0, 0, 1
+    folder = "" if a.cpu else plugin_folder(a)
+    if folder is None:
+        print("failed: train: no libnccl-net-hawser.so: build first, or name its folder by --plugin-dir")
+        return 0, 1, 0
+    count = [0, 0]
+
+    def ok(good, what, why=""):
+        count[not good] += 1
+        print(f"{'passed' if good else 'failed'}: {what}{'' if good else ': ' + why}", flush=True)
+
+    if a.cpu:
+        print("# --cpu: gloo stands for both networks, neither NCCL nor hawser is there")
+    for world in map(int, a.ranks.split(",")):
+        what = f"{world} ranks" + (f" on {a.gpus} GPUs" if not a.cpu and world > a.gpus else "")
+        got = {}
+        for network in NETWORKS:
+            results, why = launch(a, network, world, folder)
+            if why:
+                ok(False, f"{what} over {network}", why)
+            else:
+                got[network] = results
+        judge(ok, what, world, got)
+    return count[0], count[1], 0
+
+
+if __name__ == "__main__":
+    passed, failed, skipped = run()
+    if not any(x.startswith("--rank=") or x == "--rank" for x in sys.argv):
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)
