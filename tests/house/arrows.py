@@ -24,6 +24,7 @@ RULES = {
     "lab": LOW,
     "sandbox": LOW + ["lab", "lib/node"],
     "tool": LOW + ["lab", "sandbox", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h"],
+    "helper": LOW + ["lib/node", "lib/wire"],
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],

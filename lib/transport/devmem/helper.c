@@ -77,6 +77,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
 static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t deadline)
 {
     uint8_t buf[HW_HELPER_REPLY + 1]; /* one more, so that a longer packet shows */
+    bool reset = false;
     for (;;) {
         int rc = wait_for(h, POLLIN, deadline);
         if (rc)
@@ -84,6 +85,12 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
         ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
+        /* Said once, and before what lies in the queue, where the daemon closed without having read our request
+         * (net/unix/af_unix.c, unix_release_sock()): its refusal may be there. */
+        if (n < 0 && errno == ECONNRESET && !reset) {
+            reset = true;
+            continue;
+        }
         if (n == 0 || (n < 0 && errno == ECONNRESET))
             return broken(h, hw_fail(-EPIPE, "hawserd is gone, or has dropped this client; its log says why"));
         if (n < 0)

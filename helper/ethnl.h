@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ethtool over netlink, for what its ioctl does not know: header split, and the RSS contexts besides the main one. */
+#ifndef HW_HELPER_ETHNL_H
+#define HW_HELPER_ETHNL_H
+
+#include "helper/genl.h"
+#include "helper/kernel.h"
+
+int hd_ethnl_split_get(struct hd_genl *g, int ifindex, struct hd_split *out);
+int hd_ethnl_split_set(struct hd_genl *g, int ifindex, const struct hd_split *s);
+/* The queues that RSS contexts other than 0 use; none where the kernel cannot list them. */
+int hd_ethnl_contexts(struct hd_genl *g, int ifindex, struct hd_set *out);
+
+#endif

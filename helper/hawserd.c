@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawserd: binds queues and steers flows for programs that have no privilege; see hawserd(8) and docs/devmem.md. */
+#include "helper/daemon.h"
+#include "helper/guard.h"
+
+#include <getopt.h>
+#include <libgen.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define RECOVER_MS 5000 /* for the sockets of the last hawserd to be closed */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true /* whose own system calls would end it */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+struct args {
+    const char *socket, *state, *policy, *user;
+    int verbose;
+};
+
+static void log_line(void *arg, int level, const char *line)
+{
+    static const char *const names[] = {"error: ", "warning: ", "", ""};
+    (void)arg;
+    fprintf(stderr, "hawserd: %s%s\n", names[level], line);
+}
+
+static int fail(void)
+{
+    fprintf(stderr, "hawserd: %s\n", hw_error());
+    return 1;
+}
+
+static void usage(FILE *f)
+{
+    fprintf(f,
+            "Usage: hawserd [OPTION...]\n"
+            "Binds a NIC's queues to dma-bufs, and steers TCP connections to them, for programs without privilege.\n\n"
+            "  -s, --socket PATH  listen there (%s)\n"
+            "  -t, --state FILE   the journal of what is to be undone (%s)\n"
+            "  -p, --policy FILE  who may have what (%s; without one, root and this user)\n"
+            "  -u, --user NAME    run as that user, with CAP_NET_ADMIN alone\n"
+            "  -v, --verbose      also say what is refused, and why\n"
+            "  -h, --help\n"
+            "  -V, --version\n",
+            HW_HELPER_SOCKET, HD_STATE_FILE, HD_POLICY_FILE);
+}
+
+/* 0: go on; else the exit status plus one. */
+static int parse(int argc, char **argv, struct args *a)
+{
+    static const struct option options[] = {
+        {"socket", required_argument, NULL, 's'}, {"state", required_argument, NULL, 't'},
+        {"policy", required_argument, NULL, 'p'}, {"user", required_argument, NULL, 'u'},
+        {"verbose", no_argument, NULL, 'v'},      {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},      {0},
+    };
+    for (int c; (c = getopt_long(argc, argv, "s:t:p:u:vhV", options, NULL)) != -1;) {
+        switch (c) {
+        case 's':
+            a->socket = optarg;
+            break;
+        case 't':
+            a->state = optarg;
+            break;
+        case 'p':
+            a->policy = optarg;
+            break;
+        case 'u':
+            a->user = optarg;
+            break;
+        case 'v':
+            a->verbose++;
+            break;
+        case 'h':
+            usage(stdout);
+            return 1;
+        case 'V':
+            printf("hawserd %d.%d\n", HAWSER_VERSION_MAJOR, HAWSER_VERSION_MINOR);
+            return 1;
+        default:
+            usage(stderr);
+            return 3;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "hawserd: '%s': it takes no arguments\n", argv[optind]);
+        return 3;
+    }
+    return 0;
+}
+
+/* The last folder of the path, where it is not there; for --user, his. */
+static int make_folder(const char *path, const char *user)
+{
+    char copy[256];
+    if (strlen(path) >= sizeof(copy) - 8)
+        return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
+    snprintf(copy, sizeof(copy), "%s", path);
+    const char *dir = dirname(copy);
+    const struct passwd *u = user ? getpwnam(user) : NULL;
+    if (mkdir(dir, 0755) < 0)
+        return errno == EEXIST ? 0 : hw_fail(-errno, "making the folder %s: %s", dir, hw_errno_name(errno));
+    if (u && chown(dir, u->pw_uid, u->pw_gid) < 0)
+        return hw_fail(-errno, "giving the folder %s to %s: %s", dir, user, hw_errno_name(errno));
+    return 0;
+}
+
+static int load_policy(struct hd_policy *p, const char *path)
+{
+    if (!path && access(HD_POLICY_FILE, F_OK) < 0 && errno == ENOENT) {
+        hd_policy_default(p, geteuid());
+        return 0;
+    }
+    return hd_policy_load(p, path ? path : HD_POLICY_FILE);
+}
+
+/* To systemd (Type=notify), that clients can come: sd_notify(3)'s protocol. */
+static void tell_ready(void)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (!path || strlen(path) < 2 || strlen(path) >= sizeof(a.sun_path))
+        return;
+    memcpy(a.sun_path, path, strlen(path));
+    if (path[0] == '@')
+        a.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&a,
+                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    hw_close(&fd);
+}
+
+static int signals(void)
+{
+    sigset_t s;
+    sigemptyset(&s);
+    sigaddset(&s, SIGTERM);
+    sigaddset(&s, SIGINT);
+    sigaddset(&s, SIGHUP);
+    if (sigprocmask(SIG_BLOCK, &s, NULL) < 0)
+        return hw_fail(-errno, "blocking signals: %s", hw_errno_name(errno));
+    signal(SIGPIPE, SIG_IGN);
+    int fd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_name(errno)) : fd;
+}
+
+static void raise_files(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = HW_MIN(l.rlim_max, (rlim_t)65536);
+        (void)setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
+/* With the lock, the journal and the listener: gives up privilege, undoes what the last one left, serves. */
+static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
+{
+    int rc = hd_guard_caps(a->user);
+    if (rc == 0 && SANITIZED)
+        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of system calls");
+    else if (rc == 0)
+        rc = hd_guard_calls();
+    if (rc)
+        return rc;
+    int left = hd_recover(&d->state, RECOVER_MS);
+    if (left < 0)
+        return left;
+    if (left)
+        hw_log(log, HAWSER_LOG_WARN, "%d things that the last hawserd left cannot be undone yet", left);
+    hw_log(log, HAWSER_LOG_INFO, "serving at %s, %u sections of policy", a->socket, d->policy->n);
+    return hd_serve(d);
+}
+
+int main(int argc, char **argv)
+{
+    static struct hd_policy policy;
+    struct args a = {.socket = HW_HELPER_SOCKET, .state = HD_STATE_FILE};
+    struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_INFO};
+    struct hd_kernel kernel;
+    int rc = parse(argc, argv, &a);
+    if (rc)
+        return rc - 1;
+    log.level += a.verbose ? 1 : 0;
+    umask(022);
+    raise_files();
+    struct hd_daemon d = {.policy = &policy, .listener = -1, .stop = signals()};
+    if (d.stop < 0 || load_policy(&policy, a.policy) < 0 || make_folder(a.state, a.user) < 0 ||
+        make_folder(a.socket, a.user) < 0)
+        return fail();
+    int lock = hd_journal_lock(a.state);
+    if (lock < 0 || hd_kernel_open(&kernel) < 0)
+        return fail();
+    hd_state_init(&d.state, &kernel, &log, a.state);
+    d.listener = hd_listen(a.socket);
+    rc = d.listener < 0 ? d.listener : 0;
+    if (rc == 0) {
+        tell_ready();
+        rc = run(&a, &d, &log);
+        unlink(a.socket);
+    }
+    if (rc < 0)
+        (void)fail();
+    hd_state_free(&d.state);
+    hd_kernel_close(&kernel);
+    hw_close(&d.listener);
+    hw_close(&d.stop);
+    hw_close(&lock);
+    return rc ? 1 : 0;
+}

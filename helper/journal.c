@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The journal: what hawserd has changed and how it was before, as lines of text, so that an operator can read it too.
+ * It is written whole to a file beside it, fsynced and renamed over it before each step, so that it is never half a
+ * journal; its last line says that it is all there.
+ */
+#include "helper/state.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JOURNAL_MAX (4u << 20)
+#define HEAD        "hawserd-state 1"
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+static void put_set(FILE *f, const char *what, const struct hd_set *s)
+{
+    bool any = false;
+    for (uint32_t q = 0; q < HD_QUEUES_MAX; q++) {
+        if (!hd_has(s, q))
+            continue;
+        fprintf(f, "%s %u", any ? "" : what, q);
+        any = true;
+    }
+    if (any)
+        fputc('\n', f);
+}
+
+static void put_nic(FILE *f, const struct hd_nic *n)
+{
+    fprintf(f, "nic %d %s\n", n->ifindex, n->name);
+    if (n->split_set)
+        fprintf(f, "split %u %d %u\n", n->split_was.split, n->split_was.has_thresh, n->split_was.thresh);
+    if (n->ntuple_set)
+        fprintf(f, "ntuple\n");
+    if (n->n_was) {
+        fprintf(f, "rss");
+        for (uint32_t i = 0; i < n->n_was; i++)
+            fprintf(f, " %u", n->was[i]);
+        fputc('\n', f);
+        put_set(f, "taken", &n->taken);
+    }
+}
+
+static void put_rule(FILE *f, const struct hd_held_rule *r)
+{
+    char local[INET6_ADDRSTRLEN] = "", remote[INET6_ADDRSTRLEN] = "", loc[16] = "-";
+    const union hw_addr *l = &r->rule.local, *p = &r->rule.remote;
+    bool v4 = l->sa.sa_family == AF_INET;
+    inet_ntop(l->sa.sa_family, v4 ? (const void *)&l->in.sin_addr : &l->in6.sin6_addr, local, sizeof(local));
+    inet_ntop(p->sa.sa_family, v4 ? (const void *)&p->in.sin_addr : &p->in6.sin6_addr, remote, sizeof(remote));
+    if (r->placed)
+        snprintf(loc, sizeof(loc), "%u", r->rule.loc);
+    fprintf(f, "rule %d %u %s %s %u %s %u\n", r->nic->ifindex, r->rule.queue, loc, local, hw_addr_port(l), remote,
+            hw_addr_port(p));
+}
+
+char *hd_journal_text(const struct hd_state *s, size_t *len)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, len);
+    if (!f)
+        return NULL;
+    fprintf(f, HEAD "\nboot %s\nnetns %" PRIu64 "\n", s->boot, s->netns);
+    hw_list_each(it, tmp, &s->nics) if (!hw_container_of(it, struct hd_nic, node)->gone)
+        put_nic(f, hw_container_of(it, struct hd_nic, node));
+    hw_list_each(it, tmp, &s->rules) if (!hw_container_of(it, struct hd_held_rule, node)->nic->gone)
+        put_rule(f, hw_container_of(it, struct hd_held_rule, node));
+    fprintf(f, "end\n");
+    bool bad = ferror(f);
+    if (fclose(f) != 0 || bad) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static int write_whole(int fd, const char *text, size_t len)
+{
+    while (len) {
+        ssize_t n = write(fd, text, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        text += n;
+        len -= (size_t)n;
+    }
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+/* The rename is only on the disk when the folder is. */
+static int sync_folder(const char *path)
+{
+    char dir[256];
+    snprintf(dir, sizeof(dir), "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = 0;
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    if (fd < 0 || fsync(fd) < 0)
+        rc = -errno;
+    hw_close(&fd);
+    return rc;
+}
+
+int hd_journal_write(struct hd_state *s)
+{
+    char next[256];
+    size_t len = 0;
+    if (!s->path)
+        return 0;
+    char *text = hd_journal_text(s, &len);
+    if (!text)
+        return hw_fail(-ENOMEM, "no memory for the journal");
+    snprintf(next, sizeof(next), "%s.new", s->path);
+    int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : write_whole(fd, text, len);
+    if (rc == 0 && rename(next, s->path) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = sync_folder(s->path);
+    hw_close(&fd);
+    free(text);
+    return rc ? hw_fail(rc, "journal %s: %s; nothing is changed on a NIC that could not be undone", s->path,
+                        hw_errno_name(rc))
+              : 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+struct reader {
+    struct hd_state *s;
+    struct hd_nic *nic;
+    unsigned line;
+};
+
+static int bad(const struct reader *r, const char *what)
+{
+    return hw_fail(-EPROTO, "journal, line %u: %s", r->line, what);
+}
+
+/* The next word of the line as a number up to max. */
+static bool number(char **save, uint64_t max, uint64_t *out)
+{
+    const char *w = strtok_r(NULL, " ", save);
+    *out = 0;
+    for (const char *c = w; w && *c; c++) {
+        if (*c < '0' || *c > '9' || *out > (UINT64_MAX - 9) / 10)
+            return false;
+        *out = *out * 10 + (uint64_t)(*c - '0');
+    }
+    return w && *w && *out <= max;
+}
+
+static int take_nic(struct reader *r, char **save)
+{
+    uint64_t index;
+    bool good = number(save, INT32_MAX, &index) && index > 0;
+    const char *name = strtok_r(NULL, " ", save);
+    if (!good || !name || strlen(name) >= HAWSER_NIC_NAME || hd_nic_find(r->s, (int)index))
+        return bad(r, "nic INDEX NAME");
+    r->nic = hd_nic_add(r->s, (int)index, name);
+    return r->nic ? 0 : -ENOMEM;
+}
+
+static int take_split(struct reader *r, char **save)
+{
+    uint64_t split, has, thresh;
+    if (!r->nic || r->nic->split_set || !number(save, 2, &split) || !number(save, 1, &has) ||
+        !number(save, UINT32_MAX, &thresh))
+        return bad(r, "split WAS HAS THRESH");
+    r->nic->split_set = true;
+    r->nic->split_was = (struct hd_split){.split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh};
+    return 0;
+}
+
+static int take_rss(struct reader *r, char **save)
+{
+    uint64_t q;
+    if (!r->nic || r->nic->was || !(r->nic->was = calloc(HD_TABLE_MAX, sizeof(uint32_t))))
+        return bad(r, "an RSS table too much");
+    while (**save) {
+        if (r->nic->n_was == HD_TABLE_MAX || !number(save, UINT32_MAX, &q))
+            return bad(r, "rss QUEUE ...");
+        r->nic->was[r->nic->n_was++] = (uint32_t)q;
+    }
+    return r->nic->n_was ? 0 : bad(r, "an empty RSS table");
+}
+
+static int take_taken(struct reader *r, char **save)
+{
+    uint64_t q;
+    if (!r->nic || !r->nic->n_was)
+        return bad(r, "queues taken out of no RSS table");
+    while (**save) {
+        if (!number(save, HD_QUEUES_MAX - 1, &q))
+            return bad(r, "taken QUEUE ...");
+        hd_put(&r->nic->taken, (uint32_t)q);
+    }
+    return 0;
+}
+
+static bool end_of(union hw_addr *a, char **save)
+{
+    const char *text = strtok_r(NULL, " ", save);
+    uint64_t port;
+    memset(a, 0, sizeof(*a));
+    if (!text || !number(save, UINT16_MAX, &port))
+        return false;
+    a->sa.sa_family = strchr(text, ':') ? AF_INET6 : AF_INET;
+    hw_addr_set_port(a, (uint16_t)port);
+    return inet_pton(a->sa.sa_family, text, a->sa.sa_family == AF_INET ? (void *)&a->in.sin_addr : &a->in6.sin6_addr) ==
+           1;
+}
+
+static int take_rule(struct reader *r, char **save)
+{
+    uint64_t index, queue, loc = 0;
+    if (!number(save, INT32_MAX, &index) || !number(save, HD_QUEUES_MAX - 1, &queue))
+        return bad(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+    char *dash = *save; /* a place that is not known yet */
+    bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
+    if (!placed)
+        *save = dash + 2;
+    struct hd_held_rule *h = calloc(1, sizeof(*h));
+    if (!h)
+        return hw_fail(-ENOMEM, "no memory for the journal's rules");
+    h->nic = hd_nic_find(r->s, (int)index);
+    h->placed = placed;
+    h->rule.exact = true;
+    h->rule.queue = (uint32_t)queue;
+    bool good = h->nic && (!placed || number(save, UINT32_MAX, &loc)) && end_of(&h->rule.local, save) &&
+                end_of(&h->rule.remote, save) && h->rule.local.sa.sa_family == h->rule.remote.sa.sa_family;
+    h->rule.loc = (uint32_t)loc;
+    if (!good) {
+        free(h);
+        return bad(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+    }
+    hw_list_append(&r->s->rules, &h->node);
+    return 0;
+}
+
+static int take_line(struct reader *r, char *line, bool *end)
+{
+    char *save = NULL, *w = strtok_r(line, " ", &save);
+    int rc;
+    if (!w || *end)
+        return bad(r, w ? "something behind the end" : "an empty line");
+    if (strcmp(w, "nic") == 0)
+        rc = take_nic(r, &save);
+    else if (strcmp(w, "split") == 0)
+        rc = take_split(r, &save);
+    else if (strcmp(w, "rss") == 0)
+        rc = take_rss(r, &save);
+    else if (strcmp(w, "taken") == 0)
+        rc = take_taken(r, &save);
+    else if (strcmp(w, "rule") == 0)
+        rc = take_rule(r, &save);
+    else if (strcmp(w, "ntuple") == 0 && r->nic)
+        rc = (r->nic->ntuple_set = true, 0);
+    else if (strcmp(w, "end") == 0)
+        rc = (*end = true, 0);
+    else
+        rc = bad(r, "an unknown line");
+    if (rc == 0 && save && *save)
+        rc = bad(r, "too many words");
+    return rc;
+}
+
+/* The three lines at the head. */
+static int take_head(struct reader *r, char *line, bool *other_boot, bool *other_net)
+{
+    char netns[32];
+    snprintf(netns, sizeof(netns), "netns %" PRIu64, r->s->netns);
+    if (r->line == 1 && strcmp(line, HEAD) != 0)
+        return bad(r, "not the journal of a hawserd of this version");
+    if (r->line == 2) {
+        if (strncmp(line, "boot ", 5) != 0 || strlen(line + 5) >= sizeof(r->s->boot))
+            return bad(r, "boot ID");
+        *other_boot = strcmp(line + 5, r->s->boot) != 0;
+    }
+    if (r->line == 3) {
+        if (strncmp(line, "netns ", 6) != 0)
+            return bad(r, "netns INODE");
+        *other_net = strcmp(line, netns) != 0;
+    }
+    return 0;
+}
+
+int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
+{
+    struct reader r = {.s = s};
+    bool end = false, other_boot = false, other_net = false;
+    char *copy = len <= JOURNAL_MAX && strnlen(text, len) == len ? strndup(text, len) : NULL, *at = copy;
+    int rc = copy ? 0 : hw_fail(-EPROTO, "journal: not a text, or larger than %u bytes", JOURNAL_MAX);
+    while (rc == 0 && *at) {
+        char *nl = strchr(at, '\n');
+        r.line++;
+        if (!nl) {
+            rc = bad(&r, "it ends in the middle of a line");
+            break;
+        }
+        *nl = 0;
+        rc = r.line <= 3 ? take_head(&r, at, &other_boot, &other_net) : take_line(&r, at, &end);
+        at = nl + 1;
+    }
+    free(copy);
+    if (rc == 0 && !end)
+        rc = bad(&r, "its end is missing");
+    if (rc == 0 && other_boot)
+        return hw_fail(-ESTALE, "the journal is from before the last boot: nothing of it holds");
+    if (rc == 0 && other_net && !hw_list_empty(&s->nics))
+        return hw_fail(-EXDEV, "the journal is of another network namespace: start hawserd there, or with --state "
+                               "FILE of its own here");
+    return rc;
+}
+
+int hd_journal_read(struct hd_state *s)
+{
+    struct stat st;
+    size_t have = 0;
+    ssize_t n = 0;
+    if (!s->path)
+        return hw_fail(-ENOENT, "no journal is kept");
+    int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_name(errno));
+    int rc = 0;
+    char *text = NULL;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        rc = hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
+    else if (st.st_uid != 0 && st.st_uid != geteuid())
+        rc = hw_fail(-EACCES, "journal %s: it belongs to user %u", s->path, (unsigned)st.st_uid);
+    else if (!(text = malloc(JOURNAL_MAX + 1)))
+        rc = hw_fail(-ENOMEM, "no memory for the journal");
+    while (rc == 0 && have <= JOURNAL_MAX && (n = read(fd, text + have, JOURNAL_MAX + 1 - have)) > 0)
+        have += (size_t)n;
+    if (rc == 0 && n < 0)
+        rc = hw_fail(-errno, "journal %s: %s", s->path, hw_errno_name(errno));
+    if (rc == 0)
+        rc = hd_journal_parse(s, text, have);
+    free(text);
+    hw_close(&fd);
+    return rc;
+}
+
+/* ---- after a death ------------------------------------------------------------------------------ */
+
+int hd_journal_lock(const char *path)
+{
+    char lock[256], pid[24] = "";
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        int err = errno;
+        if (read(fd, pid, sizeof(pid) - 1) < 0)
+            pid[0] = 0;
+        pid[strspn(pid, "0123456789")] = 0;
+        hw_close(&fd);
+        return err == EWOULDBLOCK ? hw_fail(-EBUSY, "hawserd lives, with process id %s: it holds %s", pid, lock)
+                                  : hw_fail(-err, "%s: %s", lock, hw_errno_name(err));
+    }
+    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) < 0 || write(fd, pid, (size_t)n) != n) {
+        hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_name(errno));
+        hw_close(&fd);
+        return -EIO;
+    }
+    return fd;
+}
+
+/* Is a queue that we had taken still bound? */
+static bool still_bound(struct hd_state *s)
+{
+    struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
+    bool bound = false;
+    hw_list_each(it, tmp, &s->nics)
+    {
+        const struct hd_nic *nic = hw_container_of(it, struct hd_nic, node);
+        unsigned n = 0;
+        if (!q || s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n) < 0)
+            continue;
+        for (unsigned i = 0; i < n; i++)
+            bound |= q[i].user != HD_FREE && hd_has(&nic->taken, i);
+    }
+    free(q);
+    return bound;
+}
+
+int hd_recover(struct hd_state *s, int wait_ms)
+{
+    int rc = hd_journal_read(s);
+    if (rc == -ENOENT || rc == -ESTALE) {
+        hd_state_forget(s);
+        rc = hd_journal_write(s);
+        return rc;
+    }
+    if (rc < 0) {
+        hd_state_forget(s);
+        return rc;
+    }
+    hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing what the last hawserd left",
+                                           hw_container_of(it, struct hd_nic, node)->name);
+    /* Its lock may go before its netlink sockets do: a process that is killed closes its descriptors one by one, and
+     * what closing them does is done later still (fs/file_table.c, fput()). */
+    uint64_t until = hw_deadline(wait_ms);
+    while (still_bound(s) && hw_now() < until) {
+        struct timespec t = {.tv_nsec = 20 * 1000 * 1000};
+        nanosleep(&t, NULL);
+    }
+    return (int)hd_settle_all(s);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* struct hd_kernel over this machine's kernel. */
+#include "helper/kernel.h"
+#include "helper/ethnl.h"
+#include "helper/ethtool.h"
+#include "helper/fds.h"
+#include "helper/netdev.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+
+struct real {
+    struct hd_genl genl;
+    int fd;
+};
+
+static int k_link(void *arg, const char *name, struct hd_link *out)
+{
+    return hd_eth_link(((struct real *)arg)->fd, name, out);
+}
+static int k_link_at(void *arg, int ifindex, struct hd_link *out)
+{
+    return hd_eth_link_at(((struct real *)arg)->fd, ifindex, out);
+}
+static int k_queues(void *arg, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n)
+{
+    return hd_netdev_queues(&((struct real *)arg)->genl, ifindex, out, cap, n);
+}
+static int k_split_get(void *arg, int ifindex, struct hd_split *out)
+{
+    return hd_ethnl_split_get(&((struct real *)arg)->genl, ifindex, out);
+}
+static int k_split_set(void *arg, int ifindex, const struct hd_split *s)
+{
+    return hd_ethnl_split_set(&((struct real *)arg)->genl, ifindex, s);
+}
+static int k_ntuple_get(void *arg, int ifindex, bool *on)
+{
+    return hd_eth_ntuple_get(((struct real *)arg)->fd, ifindex, on);
+}
+static int k_ntuple_set(void *arg, int ifindex, bool on)
+{
+    return hd_eth_ntuple_set(((struct real *)arg)->fd, ifindex, on);
+}
+static int k_rss_get(void *arg, int ifindex, struct hd_rss *out)
+{
+    struct real *r = arg;
+    int rc = hd_eth_rss_get(r->fd, ifindex, out);
+    if (rc == 0)
+        rc = hd_ethnl_contexts(&r->genl, ifindex, &out->others);
+    if (rc) {
+        free(out->queue);
+        out->queue = NULL;
+    }
+    return rc;
+}
+static int k_rss_set(void *arg, int ifindex, const uint32_t *queue, uint32_t n)
+{
+    return hd_eth_rss_set(((struct real *)arg)->fd, ifindex, queue, n);
+}
+static int k_rules(void *arg, int ifindex, struct hd_rule **out, unsigned *n)
+{
+    return hd_eth_rules(((struct real *)arg)->fd, ifindex, out, n);
+}
+static int k_rule_at(void *arg, int ifindex, uint32_t loc, struct hd_rule *out)
+{
+    return hd_eth_rule_at(((struct real *)arg)->fd, ifindex, loc, out);
+}
+static int k_rule_add(void *arg, int ifindex, struct hd_rule *r)
+{
+    return hd_eth_rule_add(((struct real *)arg)->fd, ifindex, r);
+}
+static int k_rule_del(void *arg, int ifindex, uint32_t loc)
+{
+    return hd_eth_rule_del(((struct real *)arg)->fd, ifindex, loc);
+}
+static int k_bind(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned n, int *sock, uint32_t *id)
+{
+    struct hd_link link;
+    struct real *r = arg;
+    int rc = hd_eth_link_at(r->fd, ifindex, &link);
+    return rc ? rc : hd_netdev_bind(&r->genl, ifindex, link.name, dmabuf, queue, n, sock, id);
+}
+static void k_unbind(void *arg, int *sock)
+{
+    (void)arg;
+    hw_close(sock);
+}
+static int k_dmabuf_size(void *arg, int fd, uint64_t *size)
+{
+    (void)arg;
+    return hd_fd_dmabuf_size(fd, size);
+}
+static int k_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote)
+{
+    (void)arg;
+    return hd_fd_ends(fd, local, remote);
+}
+static int k_same_netns(void *arg, int fd)
+{
+    (void)arg;
+    return hd_fd_same_netns(fd);
+}
+
+int hd_kernel_open(struct hd_kernel *k)
+{
+    static struct real r;
+    *k = (struct hd_kernel){
+        .arg = &r,
+        .link = k_link,
+        .link_at = k_link_at,
+        .queues = k_queues,
+        .split_get = k_split_get,
+        .split_set = k_split_set,
+        .ntuple_get = k_ntuple_get,
+        .ntuple_set = k_ntuple_set,
+        .rss_get = k_rss_get,
+        .rss_set = k_rss_set,
+        .rules = k_rules,
+        .rule_at = k_rule_at,
+        .rule_add = k_rule_add,
+        .rule_del = k_rule_del,
+        .bind = k_bind,
+        .unbind = k_unbind,
+        .dmabuf_size = k_dmabuf_size,
+        .ends = k_ends,
+        .same_netns = k_same_netns,
+    };
+    int rc = hd_genl_open(&r.genl, NULL);
+    r.fd = rc ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (rc == 0 && r.fd < 0) {
+        rc = hw_fail(-errno, "a socket for ethtool: %s", hw_errno_name(errno));
+        hd_genl_close(&r.genl);
+    }
+    return rc;
+}
+
+void hd_kernel_close(struct hd_kernel *k)
+{
+    struct real *r = k->arg;
+    hd_genl_close(&r->genl);
+    hw_close(&r->fd);
+}

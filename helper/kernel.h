@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All that hawserd asks of the kernel, as one table: the real one talks netlink and ioctl, that of the tests plays a
+ * NIC and can fail, or end the process, at any call. Each returns 0 or -errno with hw_error(); -ENODEV: the NIC is
+ * gone.
+ */
+#ifndef HW_HELPER_KERNEL_H
+#define HW_HELPER_KERNEL_H
+
+#include "base/base.h"
+#include "node/nic.h"
+
+#define HD_QUEUES_MAX 1024   /* receive queues of a NIC; drivers of today stop at a few hundred */
+#define HD_TABLE_MAX  16384u /* entries of an indirection table; the largest of today have 4096 */
+#define HD_RULES_MAX  65536u /* flow rules of a NIC that are looked at */
+
+/* A set of queues. */
+struct hd_set {
+    uint64_t bits[HD_QUEUES_MAX / 64];
+};
+static inline bool hd_has(const struct hd_set *s, uint32_t q)
+{
+    return q < HD_QUEUES_MAX && s->bits[q / 64] >> (q % 64) & 1;
+}
+static inline void hd_put(struct hd_set *s, uint32_t q)
+{
+    if (q < HD_QUEUES_MAX)
+        s->bits[q / 64] |= 1ull << (q % 64);
+}
+static inline void hd_cut(struct hd_set *s, uint32_t q)
+{
+    if (q < HD_QUEUES_MAX)
+        s->bits[q / 64] &= ~(1ull << (q % 64));
+}
+
+struct hd_link {
+    int ifindex;
+    char name[HAWSER_NIC_NAME];
+    bool up;
+    unsigned rx_queues; /* at most HD_QUEUES_MAX; those above are left alone */
+};
+
+enum hd_user { HD_FREE, HD_DMABUF, HD_IO_URING, HD_XSK, HD_LEASED };
+struct hd_queue {
+    enum hd_user user;
+    uint32_t dmabuf_id;
+};
+
+/* Header split, as ethtool's tcp-data-split: values of ETHTOOL_TCP_DATA_SPLIT_*. */
+struct hd_split {
+    uint8_t split;
+    bool has_thresh; /* kernels from 6.14 on, drivers that can */
+    uint32_t thresh; /* below it a packet is not split */
+};
+
+/* The indirection table of RSS context 0, and which queues the other contexts use. queue is freed by the caller, NULL
+ * after a failure. */
+struct hd_rss {
+    uint32_t n, *queue;
+    struct hd_set others;
+};
+
+/* A flow rule: TCP from remote to local goes to a queue. */
+struct hd_rule {
+    bool exact; /* it is just that, both ends given whole; else only queue and loc mean something */
+    union hw_addr local, remote;
+    uint32_t queue; /* UINT32_MAX: to none (dropped, or to an RSS context) */
+    uint32_t loc;   /* its place in the NIC's table */
+};
+
+struct hd_kernel {
+    void *arg;
+    int (*link)(void *arg, const char *name, struct hd_link *out);
+    int (*link_at)(void *arg, int ifindex, struct hd_link *out);
+    /* Of a NIC that is down the kernel shows none (net/core/netdev-genl.c): *n is 0 then. */
+    int (*queues)(void *arg, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);
+    int (*split_get)(void *arg, int ifindex, struct hd_split *out);
+    int (*split_set)(void *arg, int ifindex, const struct hd_split *s);
+    int (*ntuple_get)(void *arg, int ifindex, bool *on);
+    int (*ntuple_set)(void *arg, int ifindex, bool on);
+    int (*rss_get)(void *arg, int ifindex, struct hd_rss *out);
+    int (*rss_set)(void *arg, int ifindex, const uint32_t *queue, uint32_t n);
+    /* All rules; *out is freed by the caller. */
+    int (*rules)(void *arg, int ifindex, struct hd_rule **out, unsigned *n);
+    int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT */
+    int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets loc */
+    int (*rule_del)(void *arg, int ifindex, uint32_t loc);
+    /* The binding lives as long as the descriptor *sock; n 0: for sending. */
+    int (*bind)(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned n, int *sock, uint32_t *id);
+    void (*unbind)(void *arg, int *sock);
+
+    /* Descriptors of strangers. None may call into a file system of theirs, which could hold us for ever: see
+     * helper/fds.c. */
+    int (*dmabuf_size)(void *arg, int fd, uint64_t *size);                       /* -EBADF: no dma-buf */
+    int (*ends)(void *arg, int fd, union hw_addr *local, union hw_addr *remote); /* of a connected TCP socket */
+    int (*same_netns)(void *arg, int fd);                                        /* of a socket; -EXDEV: no */
+};
+
+/* The kernel of this machine. -errno where its netlink cannot be had. */
+int hd_kernel_open(struct hd_kernel *k);
+void hd_kernel_close(struct hd_kernel *k);
+
+#endif

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A NIC's header split, flow rules and RSS: brought to what bindings need, and back. */
+#include "helper/state.h"
+
+#include <linux/ethtool_netlink.h>
+#include <stdlib.h>
+
+struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex)
+{
+    hw_list_each(it, tmp, &s->nics)
+    {
+        struct hd_nic *n = hw_container_of(it, struct hd_nic, node);
+        if (n->ifindex == ifindex)
+            return n;
+    }
+    return NULL;
+}
+
+struct hd_nic *hd_nic_add(struct hd_state *s, int ifindex, const char *name)
+{
+    struct hd_nic *n = s->n_nics < HD_NICS_MAX ? calloc(1, sizeof(*n)) : NULL;
+    if (!n) {
+        hw_fail(-ENOMEM, s->n_nics < HD_NICS_MAX ? "no memory for NIC %.16s" : "NIC %.16s is one too many", name);
+        return NULL;
+    }
+    n->ifindex = ifindex;
+    memcpy(n->name, name, strnlen(name, sizeof(n->name) - 1));
+    hw_list_append(&s->nics, &n->node);
+    s->n_nics++;
+    return n;
+}
+
+void hd_nic_free(struct hd_state *s, struct hd_nic *nic)
+{
+    hw_list_remove(&nic->node);
+    s->n_nics--;
+    free(nic->was);
+    free(nic);
+}
+
+/* ---- forth -------------------------------------------------------------------------------------- */
+
+int hd_split_on(struct hd_state *s, struct hd_nic *nic)
+{
+    struct hd_split now;
+    int rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
+    if (rc)
+        return rc;
+    if (now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0)
+        return 0;
+    if (!nic->split_set) {
+        nic->split_was = now;
+        nic->split_was.has_thresh = now.thresh != 0; /* else it is not touched: not every driver can set it */
+        nic->split_set = true;
+        rc = hd_journal_write(s);
+    }
+    struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
+    if (rc == 0)
+        rc = s->k->split_set(s->k->arg, nic->ifindex, &on);
+    if (rc == 0)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on", nic->name);
+    return rc;
+}
+
+int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
+{
+    bool on;
+    int rc = s->k->ntuple_get(s->k->arg, nic->ifindex, &on);
+    if (rc || on)
+        return rc;
+    if (!nic->ntuple_set) {
+        nic->ntuple_set = true;
+        rc = hd_journal_write(s);
+    }
+    if (rc == 0)
+        rc = s->k->ntuple_set(s->k->arg, nic->ifindex, true);
+    if (rc == 0)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: flow rules turned on", nic->name);
+    return rc;
+}
+
+/* Queues that flow rules of anybody send to: what they would bring must not land in a stranger's memory. */
+static int ruled(struct hd_state *s, int ifindex, struct hd_set *out)
+{
+    struct hd_rule *r = NULL;
+    unsigned n = 0;
+    int rc = s->k->rules(s->k->arg, ifindex, &r, &n);
+    for (unsigned i = 0; rc == 0 && i < n; i++)
+        hd_put(out, r[i].queue);
+    free(r);
+    return rc;
+}
+
+static bool in_table(const uint32_t *table, uint32_t n, uint32_t q)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (table[i] == q)
+            return true;
+    return false;
+}
+
+/* How many different queues the table names besides those of the set. */
+static unsigned others_in(const struct hd_rss *rss, const struct hd_set *without)
+{
+    struct hd_set seen = {0};
+    unsigned n = 0;
+    for (uint32_t i = 0; i < rss->n; i++) {
+        n += !hd_has(&seen, rss->queue[i]) && !hd_has(without, rss->queue[i]);
+        hd_put(&seen, rss->queue[i]);
+    }
+    return n;
+}
+
+int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_rights *r, unsigned n, uint32_t *queue,
+              const struct hd_rss *rss)
+{
+    struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
+    struct hd_set rules = {0};
+    struct hd_nic *nic = hd_nic_find(s, link->ifindex);
+    unsigned n_q = 0, got = 0, bound = 0, with_rules = 0, denied = 0, last = 0;
+    int rc = q ? s->k->queues(s->k->arg, link->ifindex, q, HD_QUEUES_MAX, &n_q)
+               : hw_fail(-ENOMEM, "no memory for the queues of %s", link->name);
+    if (rc == 0)
+        rc = ruled(s, link->ifindex, &rules);
+
+    /* Those that ordinary traffic does not use first, so that RSS stays as it is; then from the highest down, which
+     * leaves "equal N" tables as the operator knows them. */
+    struct hd_set mine = {0};
+    for (int in_rss = 0; in_rss < 2 && rc == 0; in_rss++) {
+        for (unsigned i = HW_MIN(n_q, link->rx_queues); i-- > 0 && got < n;) {
+            if (in_table(rss->queue, rss->n, i) != (in_rss == 1))
+                continue;
+            if (r->queues_set && !hd_has(&r->queues, i)) {
+                denied++;
+                continue;
+            }
+            if (q[i].user != HD_FREE || hd_has(&rss->others, i) || (nic && hd_has(&nic->taken, i))) {
+                bound++;
+                continue;
+            }
+            if (hd_has(&rules, i)) {
+                with_rules++;
+                continue;
+            }
+            hd_put(&mine, i);
+            if (in_rss && others_in(rss, &mine) == 0) { /* ordinary traffic needs one */
+                hd_cut(&mine, i);
+                last = 1;
+                continue;
+            }
+            queue[got++] = i;
+        }
+    }
+    if (rc == 0 && got < n)
+        rc = hw_fail(-EBUSY,
+                     "%s: %u of %u queues could be had: it has %u; %u bound or taken already, %u with flow rules, %u "
+                     "not allowed by the policy, %u kept for ordinary traffic%s%s",
+                     link->name, got, n, n_q, bound, with_rules, denied, last,
+                     n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
+                     n_q < link->rx_queues || n_q < 2 ? link->name : "");
+    free(q);
+    return rc;
+}
+
+/* The table as it was, with other queues in the places of those taken: those that are left there, by turns. NULL: no
+ * memory; the caller frees it. */
+static uint32_t *without(const struct hd_nic *nic, const struct hd_set *taken)
+{
+    uint32_t *t = calloc(nic->n_was, sizeof(*t));
+    uint32_t left[HD_QUEUES_MAX], n = 0, turn = 0;
+    struct hd_set seen = *taken;
+    for (uint32_t i = 0; t && i < nic->n_was; i++) {
+        t[i] = nic->was[i];
+        if (!hd_has(&seen, t[i]) && n < HD_QUEUES_MAX && t[i] < HD_QUEUES_MAX)
+            left[n++] = t[i];
+        hd_put(&seen, t[i]);
+    }
+    for (uint32_t i = 0; t && n && i < nic->n_was; i++)
+        if (hd_has(taken, t[i]))
+            t[i] = left[turn++ % n];
+    return t;
+}
+
+/* Has somebody else set the table since we did? Ours differs from what was there only where a queue was taken. */
+static bool foreign(const struct hd_nic *nic, const struct hd_rss *now)
+{
+    if (now->n != nic->n_was)
+        return true;
+    for (uint32_t i = 0; i < now->n; i++)
+        if (now->queue[i] != nic->was[i] && !hd_has(&nic->taken, nic->was[i]))
+            return true;
+    return false;
+}
+
+/* Remembers the table, or another's that has come in its place: that is what its setter will want back. */
+static int remember(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
+{
+    if (nic->n_was && !foreign(nic, now))
+        return 0;
+    uint32_t *copy = calloc(now->n ? now->n : 1, sizeof(*copy));
+    if (!copy)
+        return hw_fail(-ENOMEM, "no memory for the RSS table of %s", nic->name);
+    if (nic->n_was)
+        hw_log(s->log, HAWSER_LOG_WARN, "%s: its RSS table was changed by somebody else; that is what it goes back to",
+               nic->name);
+    memcpy(copy, now->queue, now->n * sizeof(*copy));
+    free(nic->was);
+    nic->was = copy;
+    nic->n_was = now->n;
+    return 0;
+}
+
+static int table_set(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
+{
+    uint32_t *want = without(nic, &nic->taken);
+    int rc = 0;
+    if (!want)
+        return hw_fail(-ENOMEM, "no memory for the RSS table of %s", nic->name);
+    if (memcmp(want, now->queue, nic->n_was * sizeof(*want)) != 0)
+        rc = s->k->rss_set(s->k->arg, nic->ifindex, want, nic->n_was);
+    free(want);
+    return rc;
+}
+
+int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n)
+{
+    int rc = remember(s, nic, rss);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < n; i++)
+        hd_put(&nic->taken, queue[i]);
+    rc = hd_journal_write(s);
+    if (rc == 0)
+        rc = table_set(s, nic, rss);
+    return rc;
+}
+
+/* ---- back --------------------------------------------------------------------------------------- */
+
+static bool empty(const struct hd_set *set)
+{
+    static const struct hd_set none;
+    return memcmp(set, &none, sizeof(none)) == 0;
+}
+
+static bool any_bound(const struct hd_queue *q, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (q[i].user == HD_DMABUF || q[i].user == HD_IO_URING)
+            return true;
+    return false;
+}
+
+/* Queues that no binding of ours holds any more go back into RSS, if they are bound by nobody else: what ordinary
+ * traffic would bring there, programs that do not ask for devmem could not read. */
+static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q)
+{
+    struct hd_set was = nic->taken;
+    unsigned back = 0;
+    struct hd_rss rss = {0};
+    if (empty(&nic->taken) && nic->n_was == 0)
+        return 0;
+    int rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
+    if (rc == 0)
+        rc = remember(s, nic, &rss);
+    for (uint32_t i = 0; rc == 0 && i < HD_QUEUES_MAX; i++) {
+        if (!hd_has(&was, i) || hd_has(&nic->held, i))
+            continue;
+        if (i < n_q && q[i].user != HD_FREE) {
+            hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is still bound by somebody: it stays out of RSS", nic->name,
+                   i);
+            continue;
+        }
+        hd_cut(&nic->taken, i);
+        back++;
+    }
+    if (rc == 0)
+        rc = table_set(s, nic, &rss);
+    free(rss.queue);
+    if (rc) {
+        nic->taken = was;
+        return hw_wrap(rc, "giving queues of %s back to RSS", nic->name);
+    }
+    if (back)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: %u queues are back in RSS", nic->name, back);
+    if (empty(&nic->taken)) {
+        free(nic->was);
+        nic->was = NULL;
+        nic->n_was = 0;
+    }
+    return 0;
+}
+
+static int split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
+{
+    struct hd_split now;
+    if (!nic->split_set || nic->bindings)
+        return 0;
+    int rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
+    if (rc)
+        return rc;
+    bool ours = now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0;
+    if (ours && bound)
+        return hw_fail(-EBUSY, "%s: header split stays on while somebody else's binding needs it", nic->name);
+    if (ours)
+        rc = s->k->split_set(s->k->arg, nic->ifindex, &nic->split_was);
+    if (rc)
+        return hw_wrap(rc, "%s: header split back to what it was", nic->name);
+    hw_log(s->log, HAWSER_LOG_INFO,
+           ours ? "%s: header split is as it was" : "%s: header split was set by somebody else", nic->name);
+    nic->split_set = false;
+    return 0;
+}
+
+static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
+{
+    struct hd_rule *r = NULL;
+    unsigned n = 0;
+    bool on = false;
+    if (!nic->ntuple_set || nic->bindings)
+        return 0;
+    int rc = s->k->ntuple_get(s->k->arg, nic->ifindex, &on);
+    if (rc == 0 && on)
+        rc = s->k->rules(s->k->arg, nic->ifindex, &r, &n);
+    free(r);
+    if (rc == 0 && n) /* turning them off would take the rules with it, in most drivers */
+        return hw_fail(-EBUSY, "%s: flow rules stay on while it has %u of somebody else's", nic->name, n);
+    if (rc == 0 && on)
+        rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
+    if (rc == 0)
+        nic->ntuple_set = false;
+    return rc;
+}
+
+static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
+{
+    unsigned n = 0;
+    hw_list_each(it, tmp, &s->rules) n += hw_container_of(it, struct hd_held_rule, node)->nic == nic;
+    return n;
+}
+
+/* Nothing of ours is on it any more: only the bindings' descriptors remain, which their owners release. */
+static void mourn(struct hd_state *s, struct hd_nic *nic)
+{
+    if (!nic->gone)
+        hw_log(s->log, HAWSER_LOG_WARN, "%s is gone: there is nothing left to undo on it", nic->name);
+    nic->gone = true;
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (r->nic != nic || r->binding)
+            continue;
+        hw_list_remove(&r->node);
+        free(r);
+    }
+    if (nic->bindings == 0 && rules_on(s, nic) == 0)
+        hd_nic_free(s, nic);
+}
+
+/* One step of the way back. What failed is said once, and not at each retry. */
+static bool went(struct hd_state *s, int rc)
+{
+    if (rc && rc != -ENODEV)
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
+    return rc == 0;
+}
+
+void hd_settle(struct hd_state *s, struct hd_nic *nic)
+{
+    struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
+    unsigned n_q = 0;
+    int rc = q ? s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n_q)
+               : hw_fail(-ENOMEM, "no memory for the queues of %s", nic->name);
+    bool clean = went(s, rc);
+    if (rc == 0) {
+        rc = queues_back(s, nic, q, n_q);
+        clean &= went(s, rc);
+    }
+    if (rc != -ENODEV && q) {
+        rc = split_back(s, nic, any_bound(q, n_q));
+        clean &= went(s, rc);
+    }
+    if (rc != -ENODEV && rules_on(s, nic) == 0) {
+        rc = ntuple_back(s, nic);
+        clean &= went(s, rc);
+    }
+    free(q);
+    if (rc == -ENODEV)
+        mourn(s, nic);
+    else if (clean && nic->bindings == 0 && nic->n_was == 0 && rules_on(s, nic) == 0)
+        hd_nic_free(s, nic);
+    if (hd_journal_write(s) < 0)
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
+}
+
+int hd_unplace(struct hd_state *s, struct hd_held_rule *r)
+{
+    struct hd_rule at, *all = NULL;
+    unsigned n = 0;
+    if (r->nic->gone)
+        return 0;
+    if (r->placed) {
+        int rc = s->k->rule_at(s->k->arg, r->nic->ifindex, r->rule.loc, &at);
+        if (rc == 0 && hd_rule_same(&at, &r->rule))
+            rc = s->k->rule_del(s->k->arg, r->nic->ifindex, r->rule.loc);
+        return rc == -ENOENT ? 0 : rc;
+    }
+    /* the process died, or the call failed, between asking for the rule and learning its place */
+    int rc = s->k->rules(s->k->arg, r->nic->ifindex, &all, &n);
+    for (unsigned i = 0; rc == 0 && i < n; i++)
+        if (hd_rule_same(&all[i], &r->rule))
+            rc = s->k->rule_del(s->k->arg, r->nic->ifindex, all[i].loc);
+    free(all);
+    return rc;
+}
+
+bool hd_rule_same(const struct hd_rule *a, const struct hd_rule *b)
+{
+    return a->exact && b->exact && a->queue == b->queue && hw_addr_same_host(&a->local, &b->local) &&
+           hw_addr_same_host(&a->remote, &b->remote) && hw_addr_port(&a->local) == hw_addr_port(&b->local) &&
+           hw_addr_port(&a->remote) == hw_addr_port(&b->remote);
+}
+
+unsigned hd_left(const struct hd_state *s)
+{
+    unsigned left = 0;
+    hw_list_each(it, tmp, &s->rules) left += !hw_container_of(it, struct hd_held_rule, node)->binding;
+    hw_list_each(it, tmp, &s->nics)
+    {
+        const struct hd_nic *nic = hw_container_of(it, struct hd_nic, node);
+        left += memcmp(&nic->taken, &nic->held, sizeof(nic->held)) != 0 || nic->bindings == 0;
+    }
+    return left;
+}
+
+unsigned hd_settle_all(struct hd_state *s)
+{
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (r->binding)
+            continue;
+        int rc = hd_unplace(s, r);
+        if (!went(s, rc) && rc != -ENODEV)
+            continue;
+        hw_list_remove(&r->node);
+        free(r);
+    }
+    hw_list_each(it, tmp, &s->nics) hd_settle(s, hw_container_of(it, struct hd_nic, node));
+    return hd_left(s);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "helper/policy.h"
+#include "base/size.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <grp.h>
+#include <ini.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* inih cuts lines at 200 bytes (INI_MAX_LINE) and reads on as if the rest were a line of its own. */
+#define LINE_MAX_BYTES 190
+
+enum key { K_NICS, K_QUEUES, K_MAX_QUEUES, K_MAX_BINDINGS, K_MAX_RULES, K_MAX_BYTES, K_COUNT };
+static const char *const keys[K_COUNT] = {
+    [K_NICS] = "nics",
+    [K_QUEUES] = "queues",
+    [K_MAX_QUEUES] = "max-queues",
+    [K_MAX_BINDINGS] = "max-bindings",
+    [K_MAX_RULES] = "max-rules",
+    [K_MAX_BYTES] = "max-bytes",
+};
+
+struct reader {
+    struct hd_policy *p;
+    char section[80]; /* as it stood in the file */
+    unsigned seen;    /* bit i: key i of this section */
+};
+
+static void defaults(struct hd_rights *r)
+{
+    r->max_queues = 16;
+    r->max_bindings = 16;
+    r->max_rules = 256;
+    r->max_bytes = UINT64_MAX;
+}
+
+void hd_policy_default(struct hd_policy *p, uid_t uid)
+{
+    memset(p, 0, sizeof(*p));
+    uid_t ids[] = {0, uid};
+    for (size_t i = 0; i < (uid == 0 ? 1u : 2u); i++) {
+        struct hd_rights *r = &p->section[p->n++];
+        defaults(r);
+        r->id = ids[i];
+        snprintf(r->who, sizeof(r->who), "user %u", (unsigned)ids[i]);
+        r->nics[0] = '*';
+    }
+}
+
+static int by_name(const char *name, bool group, uint32_t *id)
+{
+    uint64_t number;
+    if (hw_parse_u64(name, 0, UINT32_MAX - 1, &number) == 0) {
+        *id = (uint32_t)number;
+        return 0;
+    }
+    errno = 0;
+    const struct passwd *u = group ? NULL : getpwnam(name);
+    const struct group *g = group ? getgrnam(name) : NULL;
+    if (!u && !g)
+        return hw_fail(-EINVAL, "this machine knows no %s '%s'", group ? "group" : "user", name);
+    *id = group ? g->gr_gid : u->pw_uid;
+    return 0;
+}
+
+static int section_begin(struct reader *x, const char *name)
+{
+    struct hd_policy *p = x->p;
+    bool group = strncmp(name, "group ", 6) == 0;
+    if (strlen(name) >= sizeof(x->section) || (!group && strncmp(name, "user ", 5) != 0))
+        return hw_fail(-EINVAL, "[%.60s]: a section is [user NAME] or [group NAME]", name);
+    if (p->n == HD_SECTIONS_MAX)
+        return hw_fail(-E2BIG, "[%s]: more than %d sections", name, HD_SECTIONS_MAX);
+    struct hd_rights *r = &p->section[p->n];
+    memset(r, 0, sizeof(*r));
+    int rc = by_name(name + (group ? 6 : 5), group, &r->id);
+    if (rc)
+        return rc;
+    r->group = group;
+    for (unsigned i = 0; i < p->n; i++)
+        if (p->section[i].group == group && p->section[i].id == r->id)
+            return hw_fail(-EINVAL, "[%s]: there is a section for it already", name);
+    defaults(r);
+    snprintf(r->who, sizeof(r->who), "%.*s", (int)sizeof(r->who) - 1, name);
+    snprintf(x->section, sizeof(x->section), "%s", name);
+    x->seen = 0;
+    p->n++;
+    return 0;
+}
+
+/* "eth1, eth2*" to "eth1\0eth2*\0\0" */
+static int take_nics(struct hd_rights *r, const char *value)
+{
+    size_t at = 0;
+    char text[HD_NICS_TEXT], *save = NULL;
+    if (strlen(value) >= sizeof(text) - 1)
+        return hw_fail(-EINVAL, "nics: more than %d bytes", HD_NICS_TEXT - 2);
+    snprintf(text, sizeof(text), "%s", value);
+    for (char *w = strtok_r(text, ", \t", &save); w; w = strtok_r(NULL, ", \t", &save)) {
+        size_t len = strlen(w) + 1;
+        memcpy(r->nics + at, w, len);
+        at += len;
+    }
+    r->nics[at] = 0;
+    return at ? 0 : hw_fail(-EINVAL, "nics: the list is empty");
+}
+
+/* "4-7, 9" */
+static int take_queues(struct hd_rights *r, const char *value)
+{
+    char text[200], *save = NULL;
+    snprintf(text, sizeof(text), "%s", value);
+    for (char *w = strtok_r(text, ", \t", &save); w; w = strtok_r(NULL, ", \t", &save)) {
+        uint64_t from, to;
+        char *dash = strchr(w, '-');
+        if (dash)
+            *dash = 0;
+        int rc = hw_parse_u64(w, 0, HD_QUEUES_MAX - 1, &from);
+        to = from;
+        if (rc == 0 && dash)
+            rc = hw_parse_u64(dash + 1, from, HD_QUEUES_MAX - 1, &to);
+        if (rc)
+            return hw_wrap(rc, "queues");
+        r->queues_set = true;
+        for (uint64_t q = from; q <= to; q++)
+            hd_put(&r->queues, (uint32_t)q);
+    }
+    return r->queues_set ? 0 : hw_fail(-EINVAL, "queues: the list is empty");
+}
+
+static int take_count(uint32_t *out, enum key k, const char *value, uint32_t max)
+{
+    uint64_t n;
+    int rc = hw_parse_u64(value, 0, max, &n);
+    if (rc)
+        return hw_wrap(rc, "%s", keys[k]);
+    *out = (uint32_t)n;
+    return 0;
+}
+
+static int take(struct reader *x, enum key k, const char *value)
+{
+    struct hd_rights *r = &x->p->section[x->p->n - 1];
+    int rc;
+    switch (k) {
+    case K_NICS:
+        return take_nics(r, value);
+    case K_QUEUES:
+        return take_queues(r, value);
+    case K_MAX_QUEUES:
+        return take_count(&r->max_queues, k, value, HD_QUEUES_MAX);
+    case K_MAX_BINDINGS:
+        return take_count(&r->max_bindings, k, value, 1024);
+    case K_MAX_RULES:
+        return take_count(&r->max_rules, k, value, 65536);
+    case K_MAX_BYTES:
+        rc = hw_parse_size(value, &r->max_bytes);
+        return rc ? hw_wrap(rc, "max-bytes") : 0;
+    default:
+        return hw_fail(-EINVAL, "no such key");
+    }
+}
+
+static int on_key(struct reader *x, const char *section, const char *name, const char *value)
+{
+    if (!*section)
+        return hw_fail(-EINVAL, "'%s' stands before the first section, [user NAME] or [group NAME]", name);
+    if (strcmp(section, x->section) != 0) {
+        int rc = section_begin(x, section);
+        if (rc)
+            return rc;
+    }
+    for (unsigned k = 0; k < K_COUNT; k++) {
+        if (strcmp(keys[k], name) != 0)
+            continue;
+        if (x->seen & 1u << k)
+            return hw_fail(-EINVAL, "'%s' for the second time in [%s]", name, section);
+        x->seen |= 1u << k;
+        return take(x, (enum key)k, value);
+    }
+    return hw_fail(-EINVAL, "there is no key '%s'", name);
+}
+
+struct verdict {
+    struct reader x;
+    int rc;
+};
+
+/* inih's: 0 is an error, and the first one's line is what ini_parse_string() returns. */
+static int handler(void *arg, const char *section, const char *name, const char *value)
+{
+    struct verdict *v = arg;
+    if (v->rc == 0)
+        v->rc = on_key(&v->x, section, name, value);
+    return v->rc == 0;
+}
+
+int hd_policy_parse(struct hd_policy *p, const char *text, const char *name)
+{
+    unsigned line = 1;
+    memset(p, 0, sizeof(*p));
+    for (const char *c = text; *c; line++) {
+        size_t n = strcspn(c, "\n");
+        if (n > LINE_MAX_BYTES)
+            return hw_fail(-EINVAL, "%s, line %u: longer than %d bytes", name, line, LINE_MAX_BYTES);
+        c += n + (c[n] != 0);
+    }
+    struct verdict v = {.x = {.p = p}};
+    int at = ini_parse_string(text, handler, &v);
+    if (at == 0)
+        for (unsigned i = 0; i < p->n; i++)
+            if (!p->section[i].nics[0])
+                return hw_fail(-EINVAL, "%s: [%s] names no NICs: nics = eth1,eth2 or nics = *", name,
+                               p->section[i].who);
+    if (at == 0)
+        return 0;
+    if (v.rc)
+        return hw_wrap(v.rc, "%s, line %d", name, at);
+    return hw_fail(-EINVAL, "%s, line %d: neither a section nor KEY = VALUE", name, at);
+}
+
+int hd_policy_load(struct hd_policy *p, const char *path)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc = 0;
+    if (fd < 0)
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    char *text = NULL;
+    ssize_t n = 0;
+    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
+        rc = hw_fail(-EINVAL, "policy %s: not a plain file", path);
+    else if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
+        rc = hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
+                     path);
+    else if (s.st_size > (off_t)HD_POLICY_FILE_MAX)
+        rc = hw_fail(-E2BIG, "policy %s: more than %u bytes", path, HD_POLICY_FILE_MAX);
+    else if (!(text = calloc(1, HD_POLICY_FILE_MAX + 1)))
+        rc = hw_fail(-ENOMEM, "no memory for the policy");
+    size_t have = 0;
+    while (rc == 0 && have < HD_POLICY_FILE_MAX && (n = read(fd, text + have, HD_POLICY_FILE_MAX - have)) > 0)
+        have += (size_t)n;
+    if (rc == 0 && n < 0)
+        rc = hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    if (rc == 0 && strlen(text) != have)
+        rc = hw_fail(-EINVAL, "policy %s: not a text", path);
+    if (rc == 0)
+        rc = hd_policy_parse(p, text, path);
+    free(text);
+    hw_close(&fd);
+    return rc;
+}
+
+const struct hd_rights *hd_policy_find(const struct hd_policy *p, uid_t uid, const gid_t *gids, unsigned n_gids)
+{
+    for (unsigned i = 0; i < p->n; i++)
+        if (!p->section[i].group && p->section[i].id == uid)
+            return &p->section[i];
+    for (unsigned i = 0; i < p->n; i++)
+        for (unsigned k = 0; k < n_gids; k++)
+            if (p->section[i].group && p->section[i].id == gids[k])
+                return &p->section[i];
+    return NULL;
+}
+
+bool hd_policy_nic(const struct hd_rights *r, const char *nic)
+{
+    for (const char *w = r->nics; *w; w += strlen(w) + 1)
+        if (fnmatch(w, nic, 0) == 0)
+            return true;
+    return false;
+}

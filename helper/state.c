@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "helper/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void read_boot(struct hd_state *s)
+{
+    struct stat st;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    snprintf(s->boot, sizeof(s->boot), "unknown");
+    if (f) {
+        if (fgets(s->boot, sizeof(s->boot), f))
+            s->boot[strcspn(s->boot, "\n")] = 0;
+        (void)fclose(f);
+    }
+    s->netns = stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
+
+void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct hw_logger *log, const char *path)
+{
+    *s = (struct hd_state){.k = k, .log = log, .path = path};
+    hw_list_init(&s->nics);
+    hw_list_init(&s->bindings);
+    hw_list_init(&s->rules);
+    read_boot(s);
+}
+
+void hd_state_forget(struct hd_state *s)
+{
+    hw_list_each(it, tmp, &s->rules)
+    {
+        hw_list_remove(it);
+        free(hw_container_of(it, struct hd_held_rule, node));
+    }
+    hw_list_each(it, tmp, &s->nics) hd_nic_free(s, hw_container_of(it, struct hd_nic, node));
+}
+
+void hd_state_free(struct hd_state *s)
+{
+    hw_list_each(it, tmp, &s->bindings)
+    {
+        struct hd_binding *b = hw_container_of(it, struct hd_binding, node);
+        s->k->unbind(s->k->arg, &b->sock);
+        hw_list_remove(it);
+        free(b);
+    }
+    hd_state_forget(s);
+}
+
+/* Writes the journal after something was undone: a failure costs nothing but a look for what is not there. */
+static void note(struct hd_state *s)
+{
+    if (hd_journal_write(s) < 0)
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
+}
+
+/* ---- limits ------------------------------------------------------------------------------------- */
+
+static int within_limits(const struct hd_state *s, uid_t uid, const struct hd_rights *r, unsigned queues,
+                         uint64_t bytes)
+{
+    unsigned bindings = 1;
+    hw_list_each(it, tmp, &s->bindings)
+    {
+        const struct hd_binding *b = hw_container_of(it, struct hd_binding, node);
+        if (b->uid != uid)
+            continue;
+        bindings++;
+        queues += b->n;
+        bytes = bytes > UINT64_MAX - b->bytes ? UINT64_MAX : bytes + b->bytes;
+    }
+    if (bindings > r->max_bindings)
+        return hw_fail(-EDQUOT, "%s may hold %u bindings: max-bindings of the policy", r->who, r->max_bindings);
+    if (queues > r->max_queues)
+        return hw_fail(-EDQUOT, "%s may hold %u queues and would hold %u: max-queues of the policy", r->who,
+                       r->max_queues, queues);
+    if (bytes > r->max_bytes)
+        return hw_fail(-EDQUOT, "%s may bind %llu bytes and would have bound %llu: max-bytes of the policy", r->who,
+                       (unsigned long long)r->max_bytes, (unsigned long long)bytes);
+    return 0;
+}
+
+static int rules_within(const struct hd_state *s, uid_t uid, const struct hd_rights *r)
+{
+    unsigned n = 1;
+    hw_list_each(it, tmp, &s->rules)
+    {
+        const struct hd_held_rule *h = hw_container_of(it, struct hd_held_rule, node);
+        n += h->binding && h->uid == uid;
+    }
+    if (n > r->max_rules)
+        return hw_fail(-EDQUOT, "%s may hold %u flow rules: max-rules of the policy", r->who, r->max_rules);
+    return 0;
+}
+
+/* ---- bindings ----------------------------------------------------------------------------------- */
+
+static uint32_t new_id(struct hd_state *s)
+{
+    for (;;) {
+        uint32_t id = ++s->last_id;
+        bool used = id == 0;
+        hw_list_each(it, tmp, &s->bindings) used |= hw_container_of(it, struct hd_binding, node)->id == id;
+        hw_list_each(it, tmp, &s->rules) used |= hw_container_of(it, struct hd_held_rule, node)->id == id;
+        if (!used)
+            return id;
+    }
+}
+
+static int size_of(struct hd_state *s, int fd, unsigned n, uint64_t *bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int rc = s->k->dmabuf_size(s->k->arg, fd, bytes);
+    if (rc)
+        return rc;
+    if (*bytes % page || *bytes < page * HW_MAX(n, 1u))
+        return hw_fail(-EINVAL,
+                       "a dma-buf of %llu bytes: it must be whole pages of %llu bytes, and one for each queue at least",
+                       (unsigned long long)*bytes, (unsigned long long)page);
+    return 0;
+}
+
+/* Header split on, queues out of RSS, in that order: for the former a driver may set up its rings anew, and RSS too. */
+static int prepare(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link, const struct hd_rights *r,
+                   struct hd_binding *b)
+{
+    struct hd_rss rss;
+    int rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
+    if (rc == 0)
+        rc = hd_choose(s, link, r, b->n, b->queue, &rss);
+    if (rc == 0)
+        rc = hd_split_on(s, nic);
+    if (rc == 0) {
+        free(rss.queue);
+        rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
+    }
+    if (rc == 0)
+        rc = hd_take(s, nic, &rss, b->queue, b->n);
+    free(rss.queue);
+    return rc;
+}
+
+int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, int fd,
+            const struct hw_helper_request *q, struct hw_helper_reply *a)
+{
+    struct hd_link link;
+    if (!hd_policy_nic(r, q->nic))
+        return hw_fail(-EACCES, "the policy lets %s have nothing of NIC %s", r->who, q->nic);
+    struct hd_binding *b = calloc(1, sizeof(*b));
+    if (!b)
+        return hw_fail(-ENOMEM, "no memory for a binding");
+    *b = (struct hd_binding){.owner = owner, .uid = uid, .n = q->count, .sock = -1};
+    int rc = s->k->link(s->k->arg, q->nic, &link);
+    if (rc == 0)
+        rc = size_of(s, fd, b->n, &b->bytes);
+    if (rc == 0)
+        rc = within_limits(s, uid, r, b->n, b->bytes);
+    if (rc == 0 && !link.up)
+        rc = hw_fail(-ENETDOWN, "%s is down: ip link set %s up", q->nic, q->nic);
+    struct hd_nic *nic = NULL;
+    if (rc == 0) {
+        nic = hd_nic_find(s, link.ifindex);
+        if (!nic)
+            nic = hd_nic_add(s, link.ifindex, q->nic);
+        rc = nic ? 0 : -ENOMEM;
+    }
+    /* counted from here on, so that nothing is settled away under it */
+    if (rc == 0) {
+        nic->bindings++;
+        rc = b->n ? prepare(s, nic, &link, r, b) : 0;
+        if (rc == 0)
+            rc = s->k->bind(s->k->arg, nic->ifindex, fd, b->queue, b->n, &b->sock, &b->dmabuf_id);
+        if (rc) {
+            char why[HW_ERR_TEXT];
+            snprintf(why, sizeof(why), "%s", hw_error());
+            nic->bindings--;
+            hd_settle(s, nic);
+            hw_fail_copy(rc, why);
+        }
+    }
+    if (rc) {
+        free(b);
+        return rc;
+    }
+    b->nic = nic;
+    b->id = new_id(s);
+    for (unsigned i = 0; i < b->n; i++)
+        hd_put(&nic->held, b->queue[i]);
+    hw_list_append(&s->bindings, &b->node);
+    a->id = b->id;
+    a->dmabuf_id = b->dmabuf_id;
+    a->count = b->n;
+    memcpy(a->queues, b->queue, sizeof(a->queues));
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: binding %u of user %u: dma-buf %u, %llu bytes, %s, %u queues", q->nic, b->id,
+           (unsigned)uid, b->dmabuf_id, (unsigned long long)b->bytes, b->n ? "receive" : "send", b->n);
+    return 0;
+}
+
+/* ---- rules -------------------------------------------------------------------------------------- */
+
+/* Takes it off the NIC; what cannot be is nobody's then, and tried again. */
+static void rule_end(struct hd_state *s, struct hd_held_rule *r)
+{
+    int rc = hd_unplace(s, r);
+    r->binding = NULL;
+    if (rc && rc != -ENODEV) {
+        hw_log(s->log, HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
+        return;
+    }
+    hw_list_remove(&r->node);
+    free(r);
+}
+
+static struct hd_binding *binding_of(const struct hd_state *s, const void *owner, uint32_t id)
+{
+    hw_list_each(it, tmp, &s->bindings)
+    {
+        struct hd_binding *b = hw_container_of(it, struct hd_binding, node);
+        if (b->id == id && b->owner == owner)
+            return b;
+    }
+    return NULL;
+}
+
+/* The queue of the binding with the fewest rules. */
+static uint32_t quietest(const struct hd_state *s, const struct hd_binding *b)
+{
+    unsigned best = UINT32_MAX;
+    uint32_t queue = b->queue[0];
+    for (unsigned i = 0; i < b->n; i++) {
+        unsigned n = 0;
+        hw_list_each(it, tmp, &s->rules)
+        {
+            const struct hd_held_rule *h = hw_container_of(it, struct hd_held_rule, node);
+            n += h->nic == b->nic && h->rule.queue == b->queue[i];
+        }
+        if (n < best) {
+            best = n;
+            queue = b->queue[i];
+        }
+    }
+    return queue;
+}
+
+/* Two rules for one connection: which of them the NIC obeys is its secret. */
+static int unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
+{
+    struct hd_rule *all = NULL, like = *want;
+    unsigned n = 0;
+    int rc = s->k->rules(s->k->arg, nic->ifindex, &all, &n);
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        like.queue = all[i].queue;
+        if (hd_rule_same(&all[i], &like))
+            rc = hw_fail(-EEXIST, "%s has a flow rule for this connection already, at %u, to queue %u", nic->name,
+                         all[i].loc, all[i].queue);
+    }
+    free(all);
+    return rc;
+}
+
+int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, int fd, uint32_t binding,
+             struct hw_helper_reply *a)
+{
+    struct hd_binding *b = binding_of(s, owner, binding);
+    if (!b)
+        return hw_fail(-ENOENT, "there is no binding %u of yours", binding);
+    if (b->n == 0)
+        return hw_fail(-EINVAL, "binding %u is for sending: nothing can be steered to it", binding);
+    int rc = rules_within(s, b->uid, r);
+    if (rc)
+        return rc;
+    struct hd_held_rule *h = calloc(1, sizeof(*h));
+    if (!h)
+        return hw_fail(-ENOMEM, "no memory for a rule");
+    *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .rule.exact = true};
+    rc = s->k->ends(s->k->arg, fd, &h->rule.local, &h->rule.remote);
+    if (rc == 0 && (hw_addr_same_host(&h->rule.local, &h->rule.remote) || hw_addr_is_loopback(&h->rule.local)))
+        rc = hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
+                              "cannot land in device memory");
+    if (rc == 0)
+        rc = unruled(s, b->nic, &h->rule);
+    if (rc == 0) {
+        h->rule.queue = quietest(s, b);
+        h->id = new_id(s);
+        hw_list_append(&s->rules, &h->node);
+        rc = hd_ntuple_on(s, b->nic);
+        if (rc == 0)
+            rc = hd_journal_write(s);
+        if (rc == 0)
+            rc = s->k->rule_add(s->k->arg, b->nic->ifindex, &h->rule);
+        h->placed = rc == 0;
+        if (rc) {
+            char why[HW_ERR_TEXT];
+            snprintf(why, sizeof(why), "%s", hw_error());
+            rule_end(s, h);
+            note(s);
+            return hw_fail_copy(rc, why);
+        }
+    }
+    if (rc) {
+        free(h);
+        return rc;
+    }
+    a->id = h->id;
+    a->count = 1;
+    a->queues[0] = h->rule.queue;
+    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u at %u to queue %u", b->nic->name, h->id, h->rule.loc, h->rule.queue);
+    return 0;
+}
+
+/* ---- the way back ------------------------------------------------------------------------------- */
+
+/* Rules first, so that nothing arrives any more; then the binding; then the queues go back. */
+static void binding_end(struct hd_state *s, struct hd_binding *b)
+{
+    struct hd_nic *nic = b->nic;
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (r->binding == b)
+            rule_end(s, r);
+    }
+    s->k->unbind(s->k->arg, &b->sock);
+    for (unsigned i = 0; i < b->n; i++)
+        hd_cut(&nic->held, b->queue[i]);
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: binding %u of user %u is released", nic->name, b->id, (unsigned)b->uid);
+    hw_list_remove(&b->node);
+    free(b);
+    nic->bindings--;
+    hd_settle(s, nic);
+}
+
+int hd_release(struct hd_state *s, const void *owner, uint32_t id)
+{
+    struct hd_binding *b = binding_of(s, owner, id);
+    if (b) {
+        binding_end(s, b);
+        return 0;
+    }
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (r->id != id || !r->binding || r->binding->owner != owner)
+            continue;
+        rule_end(s, r);
+        note(s);
+        return 0;
+    }
+    return hw_fail(-ENOENT, "there is no binding or rule %u of yours", id);
+}
+
+void hd_drop(struct hd_state *s, const void *owner)
+{
+    hw_list_each(it, tmp, &s->bindings)
+    {
+        struct hd_binding *b = hw_container_of(it, struct hd_binding, node);
+        if (b->owner == owner)
+            binding_end(s, b);
+    }
+}
