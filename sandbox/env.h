@@ -25,8 +25,7 @@ struct sbx_env {
 };
 
 /* To be freed after either. */
-int sbx_env_make(struct sbx_env *out, const struct sbx_snapshot *s, const struct sbx_plan *p,
-                 const struct sbx_env_want *want);
+int sbx_env_make(struct sbx_env *out, const struct sbx_plan *p, const struct sbx_env_want *want);
 void sbx_env_free(struct sbx_env *e);
 
 #endif

@@ -60,6 +60,14 @@ static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
     return !p->nic[net].why[0];
 }
 
+/* Does RDMA device r hang on interface net? By its GIDs, or for one that has none by its PCI function and port. */
+bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net);
+/* "rdma0,rdma1", those that the sandbox gets; "" for none. To be freed; NULL: no memory. */
+char *sbx_plan_nics(const struct sbx_plan *p);
+/* "mlx5_0:1,mlx5_1:1". To be freed; NULL: no memory. */
+char *sbx_plan_hcas(const struct sbx_plan *p);
+
+/* 0 or -errno. The JSON is of schema hawser-sandbox-plan-1. */
 int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
 int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out);
 

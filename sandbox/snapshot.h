@@ -15,6 +15,7 @@
 
 #define SBX_SNAPSHOT_VERSION 1
 #define SBX_NAME             64 /* IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64, with their NULs */
+#define SBX_PATH             1024
 
 /* A file below an object's folder; the name may hold slashes: "topology/core_id". */
 struct sbx_attr {
@@ -50,9 +51,9 @@ struct sbx_addr {
 struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
-    int pci;                                 /* in sbx_snapshot.pci, its own; -1: virtual */
-    char driver[SBX_NAME], master[SBX_NAME]; /* "": none */
-    char over[SBX_NAME];                     /* what it is stacked on, the first; "": none */
+    int pci;                               /* in sbx_snapshot.pci, its own; -1: virtual */
+    char driver[SBX_NAME], bus[SBX_NAME];  /* of the device below it, "virtio"; "": none */
+    char master[SBX_NAME], over[SBX_NAME]; /* what it is part of, what it is stacked on (the first); "": none */
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port... */
     struct sbx_addr *addr; /* see sbx_snapshot.addresses */
@@ -90,13 +91,14 @@ struct sbx_numbered {
 };
 
 struct sbx_snapshot {
-    bool addresses;         /* were MAC and IP addresses and GIDs to be had, and asked for? */
+    bool addresses, gids;   /* IP addresses are known, GIDs are */
     struct sbx_pci *pci;    /* by address */
     struct sbx_netdev *net; /* by name, eth2 before eth10 */
     struct sbx_rdma *rdma;
     struct sbx_numbered *numa, *cpu;
     struct sbx_attrs file; /* whatever else, by its path: "devices/system/cpu/online", "module/nvidia/version" */
     size_t n_pci, n_net, n_rdma, n_numa, n_cpu;
+    size_t skipped; /* of a scan: devices with names that no sandbox can be given, see sbx_name_ok() */
 };
 
 struct sbx_take {
@@ -113,10 +115,18 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len);
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file);
 void sbx_snapshot_free(struct sbx_snapshot *s);
 
-/* The place in s->net, s->rdma; -1. */
+/* The place in s->net, s->rdma, s->pci; -1. */
 int sbx_find_net(const struct sbx_snapshot *s, const char *name);
 int sbx_find_rdma(const struct sbx_snapshot *s, const char *name);
+int sbx_find_pci(const struct sbx_snapshot *s, struct hw_bdf at);
+/* Of both ways to a snapshot: sorts it, fills in what follows from the rest (pci, way, class...), and refuses what does
+ * not fit together. */
+int sbx_snapshot_settle(struct sbx_snapshot *s);
+/* Adds a file; name and value are copied. -ENOMEM. */
+int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value);
 /* A name of a device or file as the kernel gives them: ^[A-Za-z0-9][A-Za-z0-9_.:+-]*$, shorter than SBX_NAME. */
 bool sbx_name_ok(const char *name);
+/* Such names with slashes between, at most SBX_PATH bytes. */
+bool sbx_path_ok(const char *path);
 
 #endif

@@ -10,8 +10,23 @@ static const struct action {
     int (*run)(int argc, char **argv);
     const char *args, *summary;
 } actions[] = {
+    {"plan", sandbox_plan_main, "[PLAN OPTION...] [--json]",
+     "which NICs, RDMA devices and GPUs a container gets, and why each other one does not"},
+    {"snapshot", sandbox_snapshot_main, "[--out FILE] [--sysfs DIR] [--no-addresses]",
+     "what a container's sysfs is rebuilt from, as one JSON file"},
+    {"sysfs", sandbox_sysfs_main,
+     "--out DIR | --fuse MOUNTPOINT [--foreground] | --nccl-topo FILE\n            [PLAN OPTION...]",
+     "the sysfs that a container is to see, as a folder, by FUSE, or as NCCL's XML"},
+    {"env", sandbox_env_main,
+     "[--shell | --json] [--nccl-topo FILE] [--net-plugin NAME] [--debug-all]\n            [PLAN OPTION...]",
+     "the environment that a container's programs need, and why"},
     {0},
 };
+
+/* Of all actions that plan. */
+static const char plan_options[] =
+    "Plan options: [--from FILE] [--nics NIC[,..]] [--gpus LIST] [--exclude REGEX]\n"
+    "  [--peer-nics NIC[,..]] [--bootstrap ADDR] [--require-ipv4] [--force] [--all-nics]\n";
 
 int cmd_sandbox(int argc, char **argv)
 {
@@ -23,7 +38,7 @@ int cmd_sandbox(int argc, char **argv)
                "afterwards.\n\n");
         for (const struct action *a = actions; a->name; a++)
             printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
-        printf("\n`hawser sandbox ACTION --help` says more.\n");
+        printf("\n%s\n`hawser sandbox ACTION --help` says more.\n", plan_options);
         return TOOL_OK;
     }
     for (const struct action *a = actions; a->name; a++)
