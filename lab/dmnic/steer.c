@@ -76,19 +76,18 @@ static u32 toeplitz(const u8 *key, const void *input, unsigned int len)
 
 static u32 flow_hash(const struct dmnic *nic, const struct dmnic_flow *flow)
 {
-    unsigned int words = flow->v6 ? 8 : 2;
-    struct {
-        __be32 ip[8];
-        __be16 port[2];
-    } in;
+    unsigned int len = flow->v6 ? 32 : 8;
+    u8 in[36];
 
     BUILD_BUG_ON(sizeof(in) + 4 > DMNIC_KEY);
     if (flow->proto == 0)
         return 0;
-    memcpy(in.ip, flow->ip, words * 4);
-    if (flow->ports)
-        memcpy(&in.ip[words], flow->port, 4); /* for IPv6 that is in.port */
-    return toeplitz(nic->key, &in, words * 4 + (flow->ports ? 4 : 0));
+    memcpy(in, flow->ip, len);
+    if (flow->ports) {
+        memcpy(in + len, flow->port, 4);
+        len += 4;
+    }
+    return toeplitz(nic->key, in, len);
 }
 
 static bool differs(const __be32 *a, const __be32 *b, const __be32 *mask, int words)

@@ -32,8 +32,9 @@
 #include <unistd.h>
 
 /* include/uapi/linux/netdev.h, uio.h and asm-generic/socket.h of Linux 6.16; Debian 12's headers are older. */
-enum { NETDEV_CMD_BIND_RX = 13, NETDEV_CMD_BIND_TX = 15 };
+enum { NETDEV_CMD_PAGE_POOL_GET = 5, NETDEV_CMD_BIND_RX = 13, NETDEV_CMD_BIND_TX = 15 };
 enum { NETDEV_A_DMABUF_IFINDEX = 1, NETDEV_A_DMABUF_QUEUES, NETDEV_A_DMABUF_FD, NETDEV_A_DMABUF_ID };
+enum { NETDEV_A_PAGE_POOL_DETACH_TIME = 6 };
 enum { NETDEV_A_QUEUE_ID = 1, NETDEV_A_QUEUE_TYPE = 3 };
 enum { DEVMEM_LINEAR = 78, DEVMEM_DMABUF = 79, DEVMEM_DONTNEED = 80, SOCK_DEVMEM = 0x2000000 };
 struct frag {
@@ -92,17 +93,26 @@ static uint64_t word(uint64_t seed, uint64_t i)
     return z ^ (z >> 31);
 }
 
-static void fill(uint8_t *p, uint64_t seed, uint64_t at, size_t len)
+/* The byte at a place of the stream; a word is reckoned once for its eight bytes. */
+static uint8_t byte_at(uint64_t seed, uint64_t i, uint64_t *w, bool first)
 {
-    for (size_t i = 0; i < len; i++)
-        p[i] = (uint8_t)(word(seed, (at + i) / 8) >> (at + i) % 8 * 8);
+    if (first || i % 8 == 0)
+        *w = word(seed, i / 8);
+    return (uint8_t)(*w >> i % 8 * 8);
 }
 
-static uint64_t wrong(const volatile uint8_t *p, uint64_t seed, uint64_t at, size_t len)
+static void fill(uint8_t *p, uint64_t seed, uint64_t at, size_t len)
 {
-    uint64_t n = 0;
+    uint64_t w = 0;
     for (size_t i = 0; i < len; i++)
-        n += p[i] != (uint8_t)(word(seed, (at + i) / 8) >> (at + i) % 8 * 8);
+        p[i] = byte_at(seed, at + i, &w, i == 0);
+}
+
+static uint64_t wrong(const uint8_t *p, uint64_t seed, uint64_t at, size_t len)
+{
+    uint64_t n = 0, w = 0;
+    for (size_t i = 0; i < len; i++)
+        n += p[i] != byte_at(seed, at + i, &w, i == 0);
     return n;
 }
 
@@ -144,6 +154,23 @@ static struct msg begin(uint16_t family, uint8_t cmd)
     return m;
 }
 
+/* An attribute of a message, or NULL. */
+static const struct nlattr *find(const struct nlmsghdr *h, uint16_t want)
+{
+    int left = (int)h->nlmsg_len - (int)NLMSG_LENGTH(GENL_HDRLEN);
+    const char *at = (const char *)h + NLMSG_LENGTH(GENL_HDRLEN);
+    while (left >= NLA_HDRLEN) {
+        const struct nlattr *a = (const void *)at;
+        if (a->nla_len < NLA_HDRLEN || a->nla_len > left)
+            break;
+        if ((a->nla_type & NLA_TYPE_MASK) == want)
+            return a;
+        left -= NLA_ALIGN(a->nla_len);
+        at += NLA_ALIGN(a->nla_len);
+    }
+    return NULL;
+}
+
 /* Sends m and stores the u32 (or u16) attribute `want` of the answer; 0 or -errno. */
 static int ask(int fd, struct msg *m, uint16_t want, uint32_t *value)
 {
@@ -157,13 +184,9 @@ static int ask(int fd, struct msg *m, uint16_t want, uint32_t *value)
         for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
             if (h->nlmsg_type == NLMSG_ERROR)
                 return ((struct nlmsgerr *)NLMSG_DATA(h))->error;
-            int left = (int)h->nlmsg_len - (int)NLMSG_LENGTH(GENL_HDRLEN);
-            struct nlattr *a = (void *)((char *)h + NLMSG_LENGTH(GENL_HDRLEN));
-            for (; left >= NLA_HDRLEN && a->nla_len >= NLA_HDRLEN && a->nla_len <= left;
-                 left -= NLA_ALIGN(a->nla_len), a = (void *)((char *)a + NLA_ALIGN(a->nla_len))) {
-                if ((a->nla_type & NLA_TYPE_MASK) == want && value)
-                    memcpy(value, (char *)a + NLA_HDRLEN, a->nla_len == NLA_HDRLEN + 2 ? 2 : 4);
-            }
+            const struct nlattr *a = find(h, want);
+            if (a && value)
+                memcpy(value, (const char *)a + NLA_HDRLEN, a->nla_len == NLA_HDRLEN + 2 ? 2 : 4);
         }
     }
 }
@@ -622,6 +645,35 @@ static int bindtx_cmd(const char *ifname)
     return 0;
 }
 
+static int pools_cmd(void)
+{
+    static char buf[65536] __attribute__((aligned(8)));
+    unsigned pools = 0, waiting = 0;
+    uint16_t family;
+    int fd = genl_open("netdev", &family);
+    struct msg m = begin(family, NETDEV_CMD_PAGE_POOL_GET);
+    m.nl.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+    if (send(fd, &m, m.nl.nlmsg_len, 0) < 0)
+        die("netlink send");
+    for (;;) {
+        ssize_t n = recv(fd, buf, sizeof(buf), 0);
+        if (n < 0)
+            die("netlink receive");
+        for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+            if (h->nlmsg_type == NLMSG_ERROR) {
+                errno = -((struct nlmsgerr *)NLMSG_DATA(h))->error;
+                die("page-pool-get");
+            }
+            if (h->nlmsg_type == NLMSG_DONE) {
+                printf("pools=%u waiting=%u\n", pools, waiting);
+                return 0;
+            }
+            pools++;
+            waiting += find(h, NETDEV_A_PAGE_POOL_DETACH_TIME) != NULL;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *cmd = argc > 2 ? argv[1] : "";
@@ -635,6 +687,8 @@ int main(int argc, char **argv)
         return send_cmd(argc, argv);
     if (strcmp(cmd, "bindtx") == 0)
         return bindtx_cmd(argv[2]);
-    fprintf(stderr, "usage: dmnic_probe nic|stat|recv|send|bindtx ...\n");
+    if (strcmp(cmd, "pools") == 0)
+        return pools_cmd();
+    fprintf(stderr, "usage: dmnic_probe nic|stat|recv|send|bindtx|pools ...\n");
     return 2;
 }

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of lab/dmnic share: two namespaces with a card each, one transfer and what came of it, TAP.
+# dm0 is in namespace n0 as 10.9.0.1 and fd00:9::1, dm1 in n1 as .2; queue 3 of each is out of RSS and takes port 5000.
+cd /tmp || exit 1
+tests=0 failed=0
+knobs=/sys/module/dmnic/parameters
+kernel=$(uname -r)
+
+ok() { # TEXT COMMAND...
+    tests=$((tests + 1))
+    text=$1
+    shift
+    if "$@" >/tmp/ok.out 2>&1; then
+        echo "ok $tests - $text"
+    else
+        failed=1
+        echo "not ok $tests - $text"
+        sed 's/^/# /' /tmp/ok.out
+        for f in recv send; do [ ! -s $f ] || sed "s/^/# $f: /" $f; done
+    fi
+}
+
+skip() { # TEXT WHY
+    tests=$((tests + 1))
+    echo "ok $tests - $1 # SKIP $2"
+}
+
+done_testing() {
+    echo "1..$tests"
+    exit $failed
+}
+
+in0() { ip netns exec n0 "$@"; }
+in1() { ip netns exec n1 "$@"; }
+probe0() { in0 dmnic_probe "$@"; }
+probe1() { in1 dmnic_probe "$@"; }
+refused() { ! "$@"; }
+says() { # WHAT COMMAND...: it fails, and says why
+    what=$1
+    shift
+    if "$@" >/tmp/says.out 2>&1; then return 1; fi
+    cat /tmp/says.out
+    grep -q "$what" /tmp/says.out
+}
+within() { # SECONDS COMMAND...: true in the end
+    left=$(($1 * 10))
+    shift
+    until "$@"; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
+
+address() { # N: brings card N up in its namespace
+    ip -n "n$1" addr add "10.9.0.$(($1 + 1))/24" dev "dm$1" && ip -n "n$1" addr add "fd00:9::$(($1 + 1))/64" dev "dm$1" nodad &&
+        ip -n "n$1" link set "dm$1" up
+}
+up() { # MODULE PARAMETERS...
+    insmod /dmnic.ko "$@" || return 1
+    for i in 0 1; do
+        ip netns add n$i && ip link set dm$i netns n$i && ip -n n$i link set lo up && address $i || return 1
+        ip netns exec n$i dmnic_probe nic dm$i split=on ntuple=on rss=3 rule=4:5000:3 rule=6:5000:3 >rules || return 1
+    done
+}
+# Nothing is left: no card, no pool that waits for pages, no module.
+down() {
+    rmmod dmnic && ip netns del n0 && ip netns del n1 && within 10 no_pools
+}
+no_pools() { dmnic_probe pools net | grep -q '^pools=0 '; }
+
+value() { sed -n "s/.*\b$2=\([0-9]*\).*/\1/p" "$1" | tail -n 1; }
+counter() { ip netns exec "n$1" dmnic_probe stat "dm$1" "$2"; }
+grew() { # N COUNTER BEFORE LEAST
+    now=$(counter "$1" "$2")
+    echo "$2 of dm$1: $3, then $now"
+    [ $((now - $3)) -ge "$4" ]
+}
+for_all() { # VALUE PARAMETER...
+    v=$1
+    shift
+    for k in "$@"; do echo "$v" >"$knobs/$k"; done
+}
+
+# Receives in n1-from-n0 or the other way; options for recv and for send are lists of words. The pid is in $receiver.
+start() { # TO RECV-OPTIONS
+    to=$1
+    : >recv
+    : >send
+    # shellcheck disable=SC2086 # a list, of which the first of a name counts
+    ip netns exec "n$to" dmnic_probe recv "dm$to" $2 port=5000 seed=$$ >>recv 2>&1 &
+    receiver=$!
+    within 20 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
+}
+push() { # SEND-OPTIONS: to whom start() was told of
+    # shellcheck disable=SC2086
+    ip netns exec "n$((1 - to))" dmnic_probe send ${host-10.9.0.$((to + 1))} $1 port=5000 seed=$$ >send 2>&1
+}
+# A whole transfer: both ends end well. $3 holds for what is sent from, for instance dev=dm0.
+transfer() { # TO RECV-OPTIONS SEND-OPTIONS
+    start "$1" "$2" && push "$3"
+    sent=$?
+    [ $sent = 0 ] || kill "$receiver" 2>/dev/null
+    wait "$receiver" && [ $sent = 0 ]
+}
+# ... all of which came into the bound memory, byte for byte.
+all_devmem() {
+    transfer "$@" && [ "$(value recv devmem)" = "$(value recv got)" ] && [ "$(value recv plain)" = 0 ]
+}
