@@ -244,14 +244,16 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     p->gid = zeroed(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         struct sbx_gid *g = &p->gid[p->n_gid];
+        char text[64]; /* with its newline */
         uint64_t index;
         if (hw_text_u64(l.name[i], &index) < 0 || index > 65535)
             continue;
         p->gids = HW_MAX(p->gids, (unsigned)index + 1);
         if (t->opt->no_addresses ||
-            hw_root_text(t->root, g->gid, sizeof(g->gid), "sys/%s/gids/%s", dir, l.name[i]) < 0 ||
-            strcmp(g->gid, zero_gid) == 0)
+            hw_root_text(t->root, text, sizeof(text), "sys/%s/gids/%s", dir, l.name[i]) != sizeof(g->gid) - 1 ||
+            strcmp(text, zero_gid) == 0)
             continue;
+        memcpy(g->gid, text, sizeof(g->gid));
         g->index = (unsigned)index;
         p->n_gid++;
         if (hw_root_text(t->root, g->type, sizeof(g->type), "sys/%s/gid_attrs/types/%s", dir, l.name[i]) < 0)

@@ -11,8 +11,8 @@
 enum { O_SAVE = 300, O_SVG };
 
 static const struct opt options[] = {
-    {"from", 'f', "DIR", "a snapshot of another machine, as --save writes it, instead of this machine"},
-    {"save", O_SAVE, "DIR", "write a snapshot of this machine to DIR, a new folder, and nothing else"},
+    {"from", 'f', "FILE", "a snapshot of another machine, as --save writes it, instead of this machine"},
+    {"save", O_SAVE, "FILE", "write a snapshot of this machine, without addresses, to FILE, and show nothing"},
     {"gpus", 'g', "LIST", "plan for these GPUs only: 0-3,6 (default: all)"},
     {"nics", 'n', "NIC[,..]", "with these NICs only (default: see hawser(1))"},
     {"map", 'm', "MAP", "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""},
@@ -52,20 +52,24 @@ static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
     return NULL;
 }
 
-static int look(struct topo *t, int root, const struct args *a)
+static int look(struct topo *t, const char *from)
 {
-    struct hw_scan scan = {.live = !a->from};
-    struct hw_bdf *cuda = NULL;
-    if (a->from)
-        snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
-    else if (!a->save)
-        cuda = ask_cuda(t, &scan.n_cuda);
+    struct hw_scan scan = {.live = !from};
+    if (from) {
+        int rc = topo_from(&t->node, from);
+        if (t->node.n_cuda > 1) /* else no order is in question */
+            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
+        return rc;
+    }
+    int root = hw_root_open("/");
+    if (root < 0)
+        return root;
+    struct hw_bdf *cuda = ask_cuda(t, &scan.n_cuda);
     scan.cuda = cuda;
     int rc = hw_node_scan(&t->node, root, &scan);
     free(cuda);
-    if (t->node.n_cuda < 2 && a->from) /* no order is in question */
-        t->cuda[0] = 0;
-    return rc;
+    hw_close(&root);
+    return rc < 0 ? hw_wrap(rc, "/") : 0;
 }
 
 static int draw(const struct topo *t, const char *path)
@@ -99,25 +103,20 @@ static int show(struct topo *t, const struct args *a)
 static int run(const struct args *a)
 {
     struct topo t = {.from = a->from};
-    int root = hw_root_open(a->from ? a->from : "/"), rc = TOOL_OK;
-    if (root < 0)
-        return tool_fail("topo", "%s", hw_error());
-    if (look(&t, root, a) < 0) {
-        rc = tool_fail("topo", "%s: %s", a->from ? a->from : "/", hw_error());
-    } else if (a->save) {
-        if (topo_save(&t.node, root, a->save) < 0)
-            rc = tool_fail("topo", "%s", hw_error());
-        else
-            printf("%s holds this machine's PCI devices, NICs and NUMA nodes; read it with: hawser topo --from %s\n",
-                   a->save, a->save);
-    } else {
-        rc = show(&t, a);
-    }
-    hw_close(&root);
+    int rc = look(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : show(&t, a);
     hw_plan_free(&t.plan);
     hw_node_free(&t.node);
     free(t.info);
     return rc;
+}
+
+static int save(const char *path)
+{
+    if (topo_save(path) < 0)
+        return tool_fail("topo", "%s", hw_error());
+    printf("%s holds this machine's PCI devices, NICs and NUMA nodes; read it with: hawser topo --from %s\n", path,
+           path);
+    return TOOL_OK;
 }
 
 int cmd_topo(int argc, char **argv)
@@ -164,5 +163,5 @@ int cmd_topo(int argc, char **argv)
         return tool_usage("topo", "'%s': topo takes no arguments; a snapshot is named by --from", argv[optind]);
     if (a.save && (a.from || a.json || a.svg || a.want.gpus || a.want.nics || a.want.map))
         return tool_usage("topo", "--save keeps this machine and shows nothing: it takes no other option");
-    return run(&a);
+    return a.save ? save(a.save) : run(&a);
 }

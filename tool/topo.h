@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 struct topo {
-    const char *from; /* the snapshot's folder; NULL: this machine */
+    const char *from; /* the snapshot's file; NULL: this machine */
     struct hw_node node;
     struct hw_plan plan;
     bool planned;
@@ -39,8 +39,9 @@ char *topo_speed(int64_t mbps, char *buf, size_t cap);
 int topo_text(const struct topo *t, FILE *out);
 int topo_json(const struct topo *t, FILE *out);
 int topo_svg(const struct topo *t, FILE *out);
-/* Writes to dir, which must not exist, what a scan of this machine reads, and nothing else: no MAC or IP address, no
- * serial number. */
-int topo_save(const struct hw_node *n, int root, const char *dir);
+/* Writes a snapshot of this machine: no MAC or IP address, no serial number. */
+int topo_save(const char *path);
+/* Scans a snapshot as a machine is scanned. To be freed, also after a failure. */
+int topo_from(struct hw_node *n, const char *file);
 
 #endif
