@@ -14,15 +14,17 @@
 #define REQUEST_MAX 1024  /* the longest request made here is some 200 bytes */
 #define REPLY_MAX   32768 /* the most that the kernel puts in one datagram of a dump (net/netlink/af_netlink.c) */
 
-/* Called for each message that answers a request; returns 0 or -errno, which ends the talk. */
-typedef int (*reply_fn)(const struct nlmsghdr *h, void *arg);
-
 int hw_rtnl_open(struct hw_rtnl *r)
 {
-    r->seq = 0;
-    r->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    return hw_rtnl_open_protocol(r, NETLINK_ROUTE);
+}
+
+int hw_rtnl_open_protocol(struct hw_rtnl *r, int protocol)
+{
+    hw_rtnl_adopt(r, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (r->fd < 0)
-        return hw_fail(-errno, "opening a route-netlink socket: %s", strerror(errno));
+        return hw_fail(-errno, "opening a%s netlink socket: %s", protocol == NETLINK_ROUTE ? " route-" : "",
+                       strerror(errno));
     /* Reasons in words, and no echo of the request; kernels before 4.12 know neither, and are as good without. */
     int one = 1;
     (void)setsockopt(r->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
@@ -35,8 +37,7 @@ int hw_rtnl_open(struct hw_rtnl *r)
 
 void hw_rtnl_adopt(struct hw_rtnl *r, int fd)
 {
-    r->fd = fd;
-    r->seq = 0;
+    *r = (struct hw_rtnl){.fd = fd};
 }
 
 void hw_rtnl_close(struct hw_rtnl *r)
@@ -71,13 +72,13 @@ static const char *refusal(const struct nlmsghdr *h)
     return NULL;
 }
 
-/* Sends h and takes the answers, up to the acknowledgement or the end of a dump. what: for the error's text. */
-static int talk(struct hw_rtnl *r, struct nlmsghdr *h, reply_fn fn, void *arg, const char *what)
+int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg, const char *what)
 {
     bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
     if (!dump)
         h->nlmsg_flags |= NLM_F_ACK;
     h->nlmsg_seq = ++r->seq;
+    r->torn = false;
 
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     ssize_t n;
@@ -102,8 +103,14 @@ static int talk(struct hw_rtnl *r, struct nlmsghdr *h, reply_fn fn, void *arg, c
         for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
             if (m->nlmsg_seq != r->seq)
                 continue; /* the rest of an earlier dump that its reader gave up */
-            if (m->nlmsg_type == NLMSG_DONE)
+            r->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+            if (m->nlmsg_type == NLMSG_DONE) {
+                /* A dump that broke off says why in its end (netlink_dump_done() in net/netlink/af_netlink.c). */
+                const int *err = mnl_nlmsg_get_payload(m);
+                if (rc == 0 && mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
+                    return hw_fail(*err, "%s: %s", what, strerror(-*err));
                 return rc;
+            }
             if (m->nlmsg_type == NLMSG_ERROR) {
                 const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
                 if (e->error == 0)
@@ -183,7 +190,7 @@ int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *o
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "looking for the network device %s", name);
     memset(out, 0, sizeof(*out));
-    return talk(r, h, link_one, out, what);
+    return hw_rtnl_talk(r, h, link_one, out, what);
 }
 
 struct link_sink {
@@ -206,7 +213,7 @@ int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap)
 {
     char buf[REQUEST_MAX];
     struct link_sink s = {.out = out, .cap = cap};
-    int rc = talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
+    int rc = hw_rtnl_talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
     return rc < 0 ? rc : (int)s.n;
 }
 
@@ -235,7 +242,7 @@ int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const st
     mnl_attr_nest_end(h, data);
     mnl_attr_nest_end(h, info);
     snprintf(what, sizeof(what), "making the veth pair %s and %s", here->name, there->name);
-    int rc = talk(r, h, NULL, NULL, what);
+    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack veth (CONFIG_VETH, module veth)");
     return rc;
@@ -252,7 +259,7 @@ int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
     mnl_attr_put_str(h, IFLA_INFO_KIND, "bridge");
     mnl_attr_nest_end(h, info);
     snprintf(what, sizeof(what), "making the bridge %s", name);
-    int rc = talk(r, h, NULL, NULL, what);
+    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack bridges (CONFIG_BRIDGE, module bridge)");
     return rc;
@@ -262,7 +269,7 @@ int hw_rtnl_link_del(struct hw_rtnl *r, int index)
 {
     char buf[REQUEST_MAX], what[64];
     snprintf(what, sizeof(what), "deleting network device %d", index);
-    return talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
+    return hw_rtnl_talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
 }
 
 int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
@@ -273,7 +280,7 @@ int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
     i->ifi_flags = up ? IFF_UP : 0;
     i->ifi_change = IFF_UP;
     snprintf(what, sizeof(what), "setting network device %d %s", index, up ? "up" : "down");
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
@@ -282,7 +289,7 @@ int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MTU, mtu);
     snprintf(what, sizeof(what), "setting the MTU of network device %d to %u", index, mtu);
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
@@ -291,7 +298,7 @@ int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
     snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
@@ -300,7 +307,7 @@ int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
@@ -311,7 +318,7 @@ int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
     if (name)
         mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "moving network device %d to another namespace", index);
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------ */
@@ -327,7 +334,7 @@ int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned
     mnl_attr_put_u32(h, IFA_LOCAL, addr.s_addr);
     mnl_attr_put_u32(h, IFA_ADDRESS, addr.s_addr);
     snprintf(what, sizeof(what), "adding an address to network device %d", index);
-    return talk(r, h, NULL, NULL, what);
+    return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
 
 struct addr_find {
@@ -362,7 +369,7 @@ int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigne
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     struct addr_find f = {.index = index};
-    int rc = talk(r, h, addr_each, &f, "listing addresses");
+    int rc = hw_rtnl_talk(r, h, addr_each, &f, "listing addresses");
     if (rc < 0)
         return rc;
     if (!f.found)
@@ -427,7 +434,8 @@ static int tbf_find(struct hw_rtnl *r, int index, struct tbf_find *f)
 {
     char buf[REQUEST_MAX];
     *f = (struct tbf_find){.index = index};
-    return talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f, "listing queueing disciplines");
+    return hw_rtnl_talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f,
+                        "listing queueing disciplines");
 }
 
 int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate)
@@ -447,7 +455,7 @@ int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst,
         int rc = tbf_find(r, index, &f);
         if (rc < 0 || !f.found)
             return rc;
-        return talk(r, qdisc_request(buf, RTM_DELQDISC, 0, index), NULL, NULL, what);
+        return hw_rtnl_talk(r, qdisc_request(buf, RTM_DELQDISC, 0, index), NULL, NULL, what);
     }
     struct nlmsghdr *h = qdisc_request(buf, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, index);
     ((struct tcmsg *)mnl_nlmsg_get_payload(h))->tcm_handle = TBF_HANDLE;
@@ -465,7 +473,7 @@ int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst,
     if (bytes > UINT32_MAX)
         mnl_attr_put_u64(h, TCA_TBF_RATE64, bytes);
     mnl_attr_nest_end(h, options);
-    int rc = talk(r, h, NULL, NULL, what);
+    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
     if (rc == -ENOENT)
         return hw_wrap(rc, "this kernel seems to lack the token bucket (CONFIG_NET_SCH_TBF, module sch_tbf)");
     return rc;

@@ -14,6 +14,7 @@
 struct hw_rtnl {
     int fd; /* -1: closed */
     uint32_t seq;
+    bool torn; /* what the last dump listed changed under it (NLM_F_DUMP_INTR): dump again */
 };
 
 struct hw_rtnl_link {
@@ -33,6 +34,15 @@ int hw_rtnl_open(struct hw_rtnl *r);
 /* Takes over a route-netlink socket made elsewhere (in another namespace, say). */
 void hw_rtnl_adopt(struct hw_rtnl *r, int fd);
 void hw_rtnl_close(struct hw_rtnl *r);
+
+/* The talk itself, for who needs more than what is below; also with other protocols than NETLINK_ROUTE. */
+struct nlmsghdr;
+int hw_rtnl_open_protocol(struct hw_rtnl *r, int protocol);
+/* Called for each message that answers a request; returns 0 or -errno, which ends the talk. */
+typedef int (*hw_rtnl_fn)(const struct nlmsghdr *h, void *arg);
+/* Sends h, which is complete but for its sequence number, and hands the answers to fn (may be NULL), up to the
+ * acknowledgement or the end of a dump. what: for the error's text. -errno, the kernel's too, with its reason. */
+int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg, const char *what);
 
 /* Finds a link by name. -ENODEV. */
 int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *out);

@@ -20,12 +20,21 @@ static const struct action {
     {"env", sandbox_env_main,
      "[--shell | --json] [--nccl-topo FILE] [--net-plugin NAME] [--debug-all]\n            [PLAN OPTION...]",
      "the environment that a container's programs need, and why"},
+    {"move", sandbox_move_main,
+     "ID --netns NETNS --nics NIC[=NAME][,..] [--rdma auto|yes|no] [--no-arp] [--force]\n"
+     "            [--journal-dir DIR] [--verbose]",
+     "NICs into a container's network namespace, with all they have: all of them or none"},
+    {"restore", sandbox_restore_main, "ID [--forget] [--journal-dir DIR] [--verbose]",
+     "give back what `move` took, whatever happened since"},
+    {"watch", sandbox_watch_main, "ID [--forget] [--journal-dir DIR] [--verbose]",
+     "wait for the container's end, then restore"},
+    {"status", sandbox_status_main, "[ID] [--json] [--journal-dir DIR]", "which containers have which NICs"},
     {0},
 };
 
 /* Of all actions that plan. */
 static const char plan_options[] =
-    "Plan options: [--from FILE] [--nics NIC[,..]] [--gpus LIST] [--exclude REGEX]\n"
+    "Plan options: [--from FILE | --sysfs DIR] [--nics NIC[,..]] [--gpus LIST] [--exclude REGEX]\n"
     "  [--peer-nics NIC[,..]] [--bootstrap ADDR] [--require-ipv4] [--force] [--all-nics]\n";
 
 int cmd_sandbox(int argc, char **argv)

@@ -9,6 +9,13 @@ int sandbox_plan_main(int argc, char **argv);
 int sandbox_snapshot_main(int argc, char **argv);
 int sandbox_sysfs_main(int argc, char **argv);
 int sandbox_env_main(int argc, char **argv);
+int sandbox_move_main(int argc, char **argv);
+int sandbox_restore_main(int argc, char **argv);
+int sandbox_watch_main(int argc, char **argv);
+int sandbox_status_main(int argc, char **argv);
+
+/* A hw_logger's function: a line on stderr. arg: the command's name. */
+void sandbox_log(void *arg, int level, const char *line);
 
 /* A snapshot of this machine, or (dir) of one whose sys/ and proc/ are below dir. To be freed, also after a failure. */
 int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses);
@@ -17,7 +24,8 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path);
 
 /* What every action that plans takes. Their rows in a table of options, in SANDBOX_ARGS for the usage line. */
 struct sandbox_args {
-    const char *from; /* a snapshot; NULL: this machine */
+    const char *from;  /* a snapshot; NULL: none */
+    const char *sysfs; /* without from: the folder of a machine's sys/ and proc/; NULL: this machine's */
     struct sbx_want want;
 };
 enum {
@@ -30,6 +38,7 @@ enum {
 };
 #define SANDBOX_OPTS                                                                                             \
     {"from", 'f', "FILE", "another machine, out of a snapshot, instead of this one"},                            \
+        {"sysfs", 's', "DIR", "the machine whose sys/ and proc/ are below DIR, instead of this one"},            \
         {"nics", 'n', "NIC[,..]", "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"},     \
         {"gpus", 'g', "LIST", "only these GPUs: 0-3,6, or none (default: all)"},                                 \
         {"exclude", SANDBOX_EXCLUDE, "REGEX", "leave out NICs like this; empty: none (default: ^eth[0-9]+$)"},   \

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NICs back from the container. The journal says what there was; this makes it so, from whatever there is now, and may
+ * be begun anew after any interruption: nothing that it does is done twice, nor needs to be remembered, but for the
+ * index that a NIC is to get here.
+ */
+#include "sandbox/move.h"
+#include "sandbox/move_int.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/rtnetlink.h>
+#include <stdio.h>
+#include <string.h>
+
+struct back {
+    struct sb_journal *j;
+    int dir;
+    const char *id;
+    struct sb_ns host, there; /* there.fd -1: the container's namespace has ended */
+    struct sb_faults f;
+    unsigned lost;
+    int now[SB_NICS_MAX]; /* the index here; 0: not touched, lost, or still there */
+    char name[SB_NICS_MAX][IFNAMSIZ];
+};
+
+/* ---- where is it? -------------------------------------------------------------------------------- */
+
+static bool same_bytes(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
+{
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+/* Is it that NIC? What nobody in the container can change says so; where that is little (a veth or macvlan device has
+ * no address of its own for good, and no place in the machine), its MAC must be the same too, unless its index, which
+ * was free when it was announced, says enough. */
+static bool is_that(const struct sb_link *l, const struct sb_link *want, bool by_index)
+{
+    if (strcmp(l->kind, want->kind) != 0 || strcmp(l->parent, want->parent) != 0 ||
+        !same_bytes(l->perm, l->perm_len, want->perm, want->perm_len))
+        return false;
+    return by_index || want->perm_len > 0 || same_bytes(l->mac, l->mac_len, want->mac, want->mac_len);
+}
+
+struct search {
+    const struct sb_link *want;
+    struct sb_link found;
+    unsigned n;
+};
+
+static int look(const struct sb_link *l, void *arg)
+{
+    struct search *s = arg;
+    bool some = false;
+    for (int i = 0; i < l->mac_len; i++)
+        some |= l->mac[i] != 0;
+    if (some && !(l->flags & IFF_LOOPBACK) && is_that(l, s->want, false)) {
+        s->found = *l;
+        s->n++;
+    }
+    return 0;
+}
+
+/* 0 with *l, -ENODEV, -errno. */
+static int at_index(struct hw_rtnl *rt, int index, const struct sb_link *want, bool by_index, struct sb_link *l)
+{
+    int rc = index ? sb_netdev_find(rt, index, NULL, l) : -ENODEV;
+    if (rc == 0 && !is_that(l, want, by_index))
+        rc = -ENODEV;
+    return rc;
+}
+
+/* ---- back ---------------------------------------------------------------------------------------- */
+
+/* Brings NIC i from the container: l, its link there, becomes the one here. */
+static int fetch(struct back *b, int i, struct sb_link *l)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    struct sb_link other;
+    int index = k->link.index;
+    int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
+    if (rc == 0) {
+        /* Another device has its index by now. */
+        index = HW_MAX(index, l->index) + 1000000;
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d is now that of %s", k->link.name, k->link.index,
+               other.name);
+    } else if (rc != -ENODEV) {
+        return rc;
+    }
+    /* Giving back comes first: with a full disk there is no more safety against a second accident, and no harm else. */
+    if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
+    rc = sb_netdev_move(&b->there.rt, l->index, b->host.fd, k->link.name, index);
+    const char *name = k->link.name;
+    char spare[IFNAMSIZ];
+    if (rc == -EEXIST) {
+        (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
+        snprintf(spare, sizeof(spare), "hwback%d", index);
+        name = spare;
+        rc = sb_netdev_move(&b->there.rt, l->index, b->host.fd, name, index);
+    }
+    if (rc == 0)
+        rc = sb_netdev_find(&b->host.rt, index, NULL, l);
+    if (rc == -ENODEV) /* an old kernel gave it another index */
+        rc = sb_netdev_find(&b->host.rt, 0, name, l);
+    return rc;
+}
+
+/* Finds NIC i, and has it here. -ENODEV: it is no more. */
+static int bring(struct back *b, int i, struct sb_link *l)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    int rc = at_index(&b->host.rt, k->back, &k->link, true, l);
+    if (rc == -ENODEV)
+        rc = at_index(&b->host.rt, k->link.index, &k->link, false, l);
+    if (rc == -ENODEV && b->there.fd >= 0) {
+        rc = at_index(&b->there.rt, k->there, &k->link, true, l);
+        if (rc == 0)
+            return fetch(b, i, l);
+    }
+    if (rc == -ENODEV) {
+        /* When a namespace ends, the kernel puts its hardware into the first one (default_device_exit_net() in
+         * net/core/dev.c), maybe under another name and index. */
+        struct search s = {.want = &k->link};
+        rc = sb_netdev_links(&b->host.rt, look, &s);
+        if (rc == 0 && s.n != 1)
+            rc = -ENODEV;
+        *l = s.found;
+    }
+    return rc;
+}
+
+static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    bool up = k->link.flags & IFF_UP;
+    struct sb_faults *f = &b->f;
+    unsigned before = f->n;
+    (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
+    if (strcmp(l->name, k->link.name) != 0 && sb_netdev_find(&b->host.rt, l->index, NULL, l) < 0)
+        return sb_fault(f, hw_wrap(-EIO, "%s", k->link.name));
+    snprintf(b->name[i], sizeof(b->name[i]), "%s", l->name);
+    (void)sb_sysctl_apply(b->j, i, l->name, f);
+    (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET, f);
+    if (up != !!(l->flags & IFF_UP))
+        (void)sb_fault(f, hw_rtnl_link_up(&b->host.rt, l->index, up));
+    (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET6, f);
+    if (f->n == before)
+        sb_log(f->log, HAWSER_LOG_INFO, "%s is back", k->link.name);
+    return 0;
+}
+
+static void take_rules_away(struct back *b)
+{
+    for (size_t i = 0; b->there.fd >= 0 && i < b->j->n; i++) {
+        if (b->j->rec[i].kind == SB_MADE)
+            (void)sb_fault(&b->f, sb_netdev_rule(&b->there.rt, false, b->j->rec[i].data));
+    }
+}
+
+static void bring_rdma(struct back *b)
+{
+    for (unsigned i = 0; b->there.fd >= 0 && i < b->j->nics; i++) {
+        const struct sb_jnic *k = &b->j->nic[i];
+        if (!k->rdma_moved)
+            continue;
+        int rc = sb_rdma_move(&b->there, b->host.fd, k->rdma, k->rdma_name);
+        if (rc != -ENODEV) /* it is here already */
+            (void)sb_fault(&b->f, rc);
+    }
+}
+
+/* ---- is it as it was? ---------------------------------------------------------------------------- */
+
+static void differs(struct back *b, unsigned i, const char *what, const char *is, const char *was)
+{
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its %s is %s, and was %s", b->j->nic[i].link.name, what, is, was));
+}
+
+static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
+{
+    const struct sb_link *w = &b->j->nic[i].link;
+    const uint32_t flags = IFF_UP | IFF_NOARP | IFF_ALLMULTI | IFF_PROMISC | IFF_MULTICAST | IFF_DYNAMIC;
+    const struct {
+        const char *what;
+        uint32_t is, was;
+    } t[] = {{"MTU", l->mtu, w->mtu},
+             {"queue length", l->txqlen, w->txqlen},
+             {"group", l->group, w->group},
+             {"set of flags", l->flags & flags, w->flags & flags}};
+    for (size_t k = 0; k < HW_ARRAY_LEN(t); k++) {
+        char is[16], was[16];
+        snprintf(is, sizeof(is), "%u", t[k].is);
+        snprintf(was, sizeof(was), "%u", t[k].was);
+        if (t[k].is != t[k].was)
+            differs(b, i, t[k].what, is, was);
+    }
+    if (strcmp(l->name, w->name) != 0)
+        differs(b, i, "name", l->name, w->name);
+    if (strcmp(l->alias, w->alias) != 0)
+        differs(b, i, "alias", l->alias, w->alias);
+    if (!same_bytes(l->mac, l->mac_len, w->mac, w->mac_len))
+        differs(b, i, "MAC address", "another", "what the journal has");
+}
+
+/* The NIC i of the journal in the new snapshot, which has only those that are here; -1: it is lost. */
+static int now_nic(const struct back *b, const struct sb_journal *now, int i)
+{
+    for (unsigned k = 0; i >= 0 && k < now->nics; k++) {
+        if (now->nic[k].link.index == b->now[i])
+            return (int)k;
+    }
+    return -1;
+}
+
+static bool has(const struct back *b, const struct sb_journal *now, const struct sb_record *r, const struct sb_map *map)
+{
+    int nic = now_nic(b, now, r->nic);
+    for (size_t i = 0; i < now->n; i++) {
+        const struct sb_record *n = &now->rec[i];
+        if (n->kind != r->kind || n->nic != nic)
+            continue;
+        if (r->kind == SB_SYSCTL ? strcmp(n->data, r->data) == 0 : sb_msg_same(r->kind, n->data, r->data, map))
+            return true;
+    }
+    return false;
+}
+
+/* Reads it all anew and tells each difference. */
+static int compare(struct back *b, const struct sb_map *map)
+{
+    const char *names[SB_NICS_MAX];
+    size_t n = 0;
+    struct sb_journal now;
+    for (unsigned i = 0; i < b->j->nics; i++) {
+        if (b->now[i])
+            names[n++] = b->name[i];
+    }
+    if (n == 0)
+        return 0;
+    sb_journal_init(&now);
+    int rc = sb_journal_addf(&now, SB_HEAD, -1, "1");
+    if (rc == 0)
+        rc = sb_netdev_read(&b->host.rt, &now, names, n);
+    for (unsigned i = 0; rc == 0 && i < b->j->nics; i++) {
+        int k = now_nic(b, &now, (int)i);
+        if (k >= 0)
+            compare_link(b, i, &now.nic[k].link);
+    }
+    for (size_t i = 0; rc == 0 && i < b->j->n; i++) {
+        static const char *const nouns[SB_KINDS] = {[SB_SYSCTL] = "sysctl",
+                                                    [SB_ADDR] = "an address",
+                                                    [SB_NEIGH] = "a neighbour",
+                                                    [SB_ROUTE] = "a route",
+                                                    [SB_RULE] = "a rule"};
+        const struct sb_record *r = &b->j->rec[i];
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        bool of_nic = r->nic >= 0;
+        if (!nouns[r->kind] || (of_nic && !b->now[r->nic]))
+            continue;
+        if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
+            continue; /* moved by force: it was said then */
+        if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
+            continue; /* its lifetime is over, or a NIC of it is lost */
+        if (!has(b, &now, r, map))
+            (void)sb_fault(&b->f, hw_fail(-EIO, "%s: %s%s%s is missing", of_nic ? b->j->nic[r->nic].link.name : "all",
+                                          nouns[r->kind], r->kind == SB_SYSCTL ? " " : "",
+                                          r->kind == SB_SYSCTL ? (const char *)r->data : ""));
+    }
+    sb_journal_free(&now);
+    return rc;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static uint64_t elapsed_since(uint64_t taken)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec > taken ? (uint64_t)now.tv_sec - taken : 0;
+}
+
+static void bring_all(struct back *b)
+{
+    struct sb_journal *j = b->j;
+    struct sb_map map = {.others = true, .elapsed = elapsed_since(j->taken)};
+    struct sb_link l[SB_NICS_MAX];
+    take_rules_away(b);
+    bring_rdma(b);
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (!j->nic[i].there) /* not touched */
+            continue;
+        int rc = bring(b, (int)i, &l[i]);
+        if (rc == -ENODEV && b->there.fd < 0) {
+            b->lost++;
+            sb_log(b->f.log, HAWSER_LOG_ERROR,
+                   "%s is lost: it is not here, and the container's namespace has ended%s%s", j->nic[i].link.name,
+                   *j->nic[i].link.kind ? ", with which goes a device of the kind " : "", j->nic[i].link.kind);
+        } else if (rc == -ENODEV) {
+            b->lost++;
+            sb_log(b->f.log, HAWSER_LOG_ERROR,
+                   "%s is lost: neither here nor in the container: it was deleted there, or moved on",
+                   j->nic[i].link.name);
+        } else if (rc < 0) {
+            (void)sb_fault(&b->f, hw_wrap(rc, "%s", j->nic[i].link.name));
+        } else {
+            b->now[i] = l[i].index;
+        }
+    }
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (!j->nic[i].there)
+            continue;
+        map.dev[map.n].from = j->nic[i].link.index;
+        map.dev[map.n].to = b->now[i];
+        map.dev[map.n].from_name = map.dev[map.n].to_name = j->nic[i].link.name;
+        map.n++;
+    }
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (b->now[i])
+            (void)dress(b, (int)i, &l[i], &map);
+    }
+    if (map.n == 0)
+        return;
+    (void)sb_fault(&b->f, sb_netdev_routes(&b->host.rt, j, &map, &b->f));
+    (void)sb_netdev_neighs(&b->host.rt, j, &map, &b->f);
+    for (size_t i = 0; i < j->n; i++) {
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        if (j->rec[i].kind == SB_RULE && sb_msg_rewrite(SB_RULE, j->rec[i].data, &map, buf, sizeof(buf)) > 0)
+            (void)sb_fault(&b->f, sb_netdev_rule(&b->host.rt, true, (struct nlmsghdr *)buf));
+    }
+    (void)sb_fault(&b->f, compare(b, &map));
+}
+
+int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
+                 unsigned *lost)
+{
+    struct back b = {.j = j, .dir = dir, .id = id, .f = {.log = log}};
+    b.host = b.there = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
+    char boot[64];
+    int rc = sb_boot_id(boot);
+    if (rc < 0)
+        return rc;
+    if (!j->begun || strcmp(boot, j->boot) != 0) {
+        sb_log(log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", id,
+               j->begun ? "the machine was started anew since" : "nothing had been touched yet");
+    } else {
+        rc = sb_ns_own(&b.host);
+        if (rc == 0 && !sb_ns_same(&b.host.id, &j->host))
+            rc = hw_fail(-EXDEV, "the NICs of %s are from another network namespace than this one", id);
+        if (rc == 0) {
+            rc = sb_ns_find(j, dir, id, &b.there);
+            if (rc == -ENOENT)
+                rc = 0;
+        }
+        if (rc == 0)
+            bring_all(&b);
+    }
+    if (lost)
+        *lost = b.lost;
+    if (rc == 0 && b.f.n > 0 && !forget)
+        rc = hw_fail(-EIO, "%s: %.150s%s; what could not be given back is tried again by `hawser sandbox restore %s`",
+                     id, b.f.first, b.f.n > 1 ? " (and more)" : "", id);
+    sb_ns_close(&b.there);
+    sb_ns_close(&b.host);
+    if (rc == 0)
+        rc = sb_unpin(dir, id);
+    return rc == 0 ? sb_journal_remove(dir, id) : rc;
+}
+
+int sb_restore(const struct sb_restore_options *o, unsigned *lost)
+{
+    struct sb_journal j;
+    if (lost)
+        *lost = 0;
+    int rc = sb_id_check(o->id);
+    if (rc < 0)
+        return rc;
+    int dir = sb_dir_open(o->journal_dir, false);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : dir;
+    rc = sb_dir_lock(dir);
+    if (rc == 0)
+        rc = sb_journal_load(&j, dir, o->id, true);
+    if (rc == -ENOENT) {
+        rc = sb_unpin(dir, o->id); /* the journal goes last, but for a crash between the two */
+        rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
+    } else if (rc == -EBADMSG && o->forget) {
+        rc = sb_unpin(dir, o->id);
+        rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
+    } else if (rc == 0) {
+        rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
+        sb_journal_free(&j);
+    }
+    hw_close(&dir);
+    return rc;
+}
