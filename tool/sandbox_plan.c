@@ -9,6 +9,9 @@ bool sandbox_option(struct sandbox_args *a, int id, const char *arg)
     case 'f':
         a->from = arg;
         return true;
+    case 's':
+        a->sysfs = arg;
+        return true;
     case 'n':
         a->want.nics = arg;
         return true;
@@ -41,7 +44,10 @@ bool sandbox_option(struct sandbox_args *a, int id, const char *arg)
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
     *p = (struct sbx_plan){0};
-    int rc = a->from ? sbx_snapshot_load(s, a->from) : sandbox_take(s, NULL, false);
+    *s = (struct sbx_snapshot){0};
+    if (a->from && a->sysfs)
+        return tool_usage(cmd, "--from and --sysfs name two machines");
+    int rc = a->from ? sbx_snapshot_load(s, a->from) : sandbox_take(s, a->sysfs, false);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     rc = sbx_plan_make(p, s, &a->want);

@@ -39,12 +39,12 @@ static int topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const ch
 }
 
 /* Returns in the parent once it is mounted; the child serves on, apart from the terminal. A tool_exit. */
-static int serve(const struct sbx_tree *t, const struct out *out, bool live)
+static int serve(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};
     struct sbx_fuse f = {.at = out->fuse, .host = -1, .ready = -1};
     char byte;
-    if (live && (f.host = hw_root_open("/")) < 0)
+    if (host && (f.host = hw_root_open(host)) < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (!out->foreground) {
         if (pipe2(ready, O_CLOEXEC) < 0)
@@ -81,7 +81,7 @@ static int run(const struct sandbox_args *a, const struct out *out)
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
     if (rc == TOOL_OK && out->fuse)
-        rc = serve(&t, out, !a->from);
+        rc = serve(&t, out, a->from ? NULL : a->sysfs ? a->sysfs : "/");
     sbx_tree_free(&t);
     return rc;
 }
