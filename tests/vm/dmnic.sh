@@ -82,7 +82,7 @@ for_all() { # VALUE PARAMETER...
     for k in "$@"; do echo "$v" >"$knobs/$k"; done
 }
 
-# Receives in n1-from-n0 or the other way; options for recv and for send are lists of words. The pid is in $receiver.
+# A receiver in namespace TO, whose pid is in $receiver; options are lists of words.
 start() { # TO RECV-OPTIONS
     to=$1
     : >recv
@@ -92,18 +92,27 @@ start() { # TO RECV-OPTIONS
     receiver=$!
     within 20 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
 }
-push() { # SEND-OPTIONS: to whom start() was told of
+push_start() { # SEND-OPTIONS: to whom start() was told of; its pid is in $sender
     # shellcheck disable=SC2086
-    ip netns exec "n$((1 - to))" dmnic_probe send ${host-10.9.0.$((to + 1))} $1 port=5000 seed=$$ >send 2>&1
+    ip netns exec "n$((1 - to))" dmnic_probe send ${host-10.9.0.$((to + 1))} $1 port=5000 seed=$$ >send 2>&1 &
+    sender=$!
 }
-# A whole transfer: both ends end well. $3 holds for what is sent from, for instance dev=dm0.
-transfer() { # TO RECV-OPTIONS SEND-OPTIONS
-    start "$1" "$2" && push "$3"
+both_end() { # well; an end whose other end has failed waits for nobody
+    wait "$sender"
     sent=$?
     [ $sent = 0 ] || kill "$receiver" 2>/dev/null
     wait "$receiver" && [ $sent = 0 ]
 }
+# A whole transfer; dev=dm0 and the like among the options for send: out of bound memory.
+transfer() { # TO RECV-OPTIONS SEND-OPTIONS
+    start "$1" "$2" && push_start "$3" && both_end
+}
 # ... all of which came into the bound memory, byte for byte.
 all_devmem() {
     transfer "$@" && [ "$(value recv devmem)" = "$(value recv got)" ] && [ "$(value recv plain)" = 0 ]
+}
+# One that goes on for long, up to where its packets come in.
+busy() { # TO RECV-OPTIONS SEND-OPTIONS
+    was=$(counter "$1" "rx_pkts[3]")
+    start "$1" "queue=3 $2" && push_start "$3" && within 20 grew "$1" "rx_pkts[3]" "$was" 200
 }

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lab/dmnic while things go wrong: its own fault knobs, links that flap, receivers that are killed, pools that run dry,
+# memory that is unbound, queues that are reset and cards that vanish under load. What arrives is right all the same, and
+# no pool is left waiting.
+# vm: programs ip ethtool BUILD/tests/dmnic_probe
+# vm: files tests/vm/dmnic.sh:/dmnic.sh
+# vm: build-module lab/dmnic
+# vm: timeout 150
+. /dmnic.sh
+
+case $kernel in
+6.12.*) dev() { :; } ;;
+*) dev() { echo "dev=dm$1"; } ;; # out of bound memory too, where the kernel can
+esac
+size=2000000
+
+ok "the cards come up" up
+
+for fault in "loss 50 rx_lost" "reorder 7 rx_reordered" "linear 13 rx_linear_pkts"; do
+    # shellcheck disable=SC2086 # three words
+    set -- $fault
+    was=$(counter 1 "$3[3]")
+    for_all "$2" "$1"
+    ok "$1=$2: every byte is right" transfer 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+    for_all 0 "$1"
+    ok "... and it did happen" grew 1 "$3[3]" "$was" 5
+done
+ok "... 13 bytes of each packet come in ordinary memory" [ "$(value recv linear)" -gt $((size / 1448 * 13 - 200)) ]
+for_all 20 loss reorder
+for_all 13 linear
+ok "all three at once" transfer 0 "queue=3 bytes=500000" "bytes=500000 $(dev 1)"
+for_all 0 loss reorder linear
+
+for_all 50 corrupt
+ok "payload that was not copied does not pass" refused transfer 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+ok "... because its bytes are wrong" [ "$(value recv bad)" -gt 1000 ]
+for_all 0 corrupt
+
+# Pools that run dry: of too little memory, and because pages are given out slowly.
+was=$(counter 1 "rx_alloc_fail[3]")
+ok "a receiver with 16 pages that holds on to them" transfer 1 "queue=3 bytes=300000 mem=65536 hold=12 pause=20" "bytes=300000 $(dev 0)"
+ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
+was=$(counter 1 "rx_alloc_fail[3]")
+for_all 4 refill
+ok "pages at 4 a millisecond" transfer 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+for_all 0 refill
+ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
+ok "after that all is as before" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+
+# While data comes in, something happens, and is over before the data is.
+load() { # TO RECV-OPTIONS WHAT...
+    busy "$1" "bytes=$((size * 6)) $2" "bytes=$((size * 6)) $(dev $((1 - $1)))"
+    shift 2
+    "$@" && kill -0 "$receiver" || kill "$receiver"
+    both_end
+}
+flap() {
+    for n in 1 0 1; do
+        ip -n n$n link set dm$n down && sleep 0.2 && ip -n n$n link set dm$n up || return 1
+        sleep 0.3
+    done
+}
+ok "the link flaps at both ends" load 1 "" flap
+ok "... and the memory is still bound" [ "$(value recv plain)" = 0 ]
+resize() {
+    for n in 64 128 1024 32 1024; do
+        in1 ethtool -G dm1 rx $n || return 1
+        sleep 0.1
+    done
+}
+ok "queues are reset" load 1 "" resize
+ok "... and the memory is still bound" [ "$(value recv plain)" = 0 ]
+ok "memory is unbound" load 1 "unbind=$size" true
+ok "... and the rest comes in ordinary memory" [ "$(value recv plain)" -gt 0 ]
+start 1 "queue=3"
+ok "header split cannot be turned off while memory is bound" says 'Invalid argument' probe1 nic dm1 split=off
+kill -KILL "$receiver"
+wait "$receiver"
+
+for n in 1 2 3; do
+    busy 1 bytes=100000000 "bytes=100000000 $(dev 0)" >counters
+    ok "a second owner of the queue is refused" says exists probe1 recv dm1 queue=3 port=5009
+    kill -KILL "$receiver"
+    ok "killed, time $n: the sender notices" refused wait "$sender"
+    wait "$receiver"
+    ok "... and the queue can be bound at once" all_devmem 1 "queue=3 bytes=500000" "bytes=500000 $(dev 0)"
+done
+busy 0 bytes=100000000 "bytes=100000000 $(dev 1)" >counters
+kill -KILL "$sender"
+ok "a killed sender: the receiver notices" refused wait "$receiver"
+
+# A namespace that ends gives its card back, pools and all.
+ip netns del n1
+ok "the card of a namespace that is gone comes back" within 10 ip link show dm1
+ip netns add n1 && ip link set dm1 netns n1 && address 1
+ok "... and works in another" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+
+# A segment left whole in header memory but marked like one with pages: GRO hangs it behind unreadable ones, and
+# recvmsg() never gets past it.
+for_all 1 recycle_all
+for_all 100 linear
+ok "recycle_all wedges a receiver" refused transfer 1 "queue=3 bytes=$size" "bytes=$size chunk=14530 $(dev 0)"
+ok "... with ENODEV" grep -q 'No such device' recv
+for_all 0 linear recycle_all
+
+# The cards vanish under load, the receiver's memory still bound.
+busy 1 bytes=100000000 bytes=100000000 >counters
+ok "the module is removed under load" rmmod dmnic
+kill -KILL "$receiver" "$sender"
+wait
+ip netns del n0
+ip netns del n1
+ok "... and no pool is left" within 10 no_pools
+ok "the module comes again" up
+ok "... and works" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+ok "... and goes" down
+done_testing
