@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, over the plugins of tests/plugins and our own (TAP).
-Usage: tool_netplugin.py HAWSER PLAIN TCPXLIKE RUDE OURS"""
+Usage: tool_netplugin.py host|gpu HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib
@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 
-HAWSER, PLAIN, TCPX, RUDE, OURS = [str(pathlib.Path(x).resolve()) for x in sys.argv[1:]]
+PART = sys.argv[1]
+HAWSER, PLAIN, TCPX, RUDE, OURS, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
 count = failed = 0
 
 
@@ -62,6 +63,7 @@ def run(what, s, *argv, timeout=80, **env):
 
 def verified(r, sizes, iters):
     rows = [json.loads(x) for x in r.stdout.splitlines()] if r.stdout.startswith("{") else []
+    rows = [x for x in rows if x.get("gpu") != "all"]
     return r.returncode == 0 and [x["size"] for x in rows] == sizes and all(
         x["bad_bytes"] == 0 and x["lost_channels"] == 0 and x["verified_bytes"] == iters * x["size"] for x in rows)
 
@@ -88,11 +90,89 @@ def manager(folder):
     return held
 
 
-def main():
-    tmp = pathlib.Path(tempfile.mkdtemp())
-    held = manager(tmp)
-    tcpx = {"TCPXLIKE_LOOPBACK": "1", "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
-            "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": str(tmp)}
+class Counts:
+    """What the drivers of the processes, and the plugin in its own, have counted."""
+
+    def __init__(self, folder):
+        self.files = folder / "driver", folder / "plugin"
+        self.env = {"FAKECUDA_REPORT": str(self.files[0]), "TCPXLIKE_REPORT": str(self.files[1])}
+
+    def take(self):
+        lines = [[dict(x.split("=") for x in line.split()) for line in f.read_text().splitlines()] if f.exists() else []
+                 for f in self.files]
+        for f in self.files:
+            f.unlink(missing_ok=True)
+        return lines
+
+
+def clean(line):
+    return line["misuse"] == line["pageable"] == line["blocking"] == line["allocations"] == line["events"] == "0"
+
+
+def on_gpus(tmp, tcpx):
+    gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
+    counts = Counts(tmp)
+    env = {**tcpx, **gpu, **counts.env}
+    sizes = [1, 8193, 100003, 1 << 20, (4 << 20) + 5]
+
+    def bench(s, plugin, gpus, op, iters, **env):
+        return run("bench", s, *by(plugin), "--gpus", gpus, "--op", op, "--size", ",".join(map(str, sizes)), "--iters", iters,
+                   "--json", "-", **env)
+
+    def shared(what, least):
+        """Bytes went between places of the GPU in both processes, and messages of its memory by both plugins."""
+        driver, plugin = counts.take()
+        ok(len(driver) == 2 and all(clean(x) and int(x["within"]) >= least for x in driver) and len(plugin) == 2 and
+           all(x["listens"] == x["comms"] == x["registrations"] == "0" and int(x["cuda"]) > 0 for x in plugin),
+           f"{what}: by memory of the GPU that both processes have, and nothing is left", (driver, plugin))
+
+    s = Serve(*by(TCPX), **env)
+    r = run("validate", s, *by(TCPX), "--gpus", "0:0", **env)
+    ok(r.returncode == 0 and "Success: 4 / 4\n" in r.stdout, "validate between GPUs", r)
+    for op in "write", "read", "send":
+        r = bench(s, TCPX, "0:0", op, 6, **{k: v for k, v in env.items() if k not in counts.env})
+        ok(verified(r, sizes, 6), f"{op}, every byte verified", r)
+    out, rc = s.stop()
+    ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
+    shared("GPU memory", 4 << 20)
+
+    odd = {**env, "TCPXLIKE_FRAG": "1003", "TCPXLIKE_SEED": "7", "NCCL_NSOCKS_PERTHREAD": "3"}
+    s = Serve(*by(TCPX), **odd)
+    r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--chunk", "512KiB", **odd)
+    ok(r.returncode == 0 and "Success: 4 / 4\n" in r.stdout, "fragments of odd lengths over three sockets each", r)
+    r = bench(s, TCPX, "1:0,0:1", "write", 3, **gpu, **tcpx)
+    ok(r.returncode == 0 and r.stdout.count('"bad_bytes":0') >= 10, "other GPUs than the connections'", r)
+    r = run("bench", s, *by(TCPX), "--size", "1MiB", "--iters", 9, "--json", "-", **tcpx)
+    ok(verified(r, [1 << 20], 9), "host memory over them", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+    shared("odd fragments", 1)
+
+    s = Serve(*by(PLAIN), **gpu)
+    r = bench(s, PLAIN, "0:0", "read", 3, **gpu)
+    ok(verified(r, sizes, 3) and "host's" not in r.stderr, "a plugin that takes host memory alone", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
+    s = Serve(*by(TCPX), **tcpx, **gpu)
+    for call in "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2":
+        r = bench(s, TCPX, "0:0", "read", 3, **tcpx, **gpu, FAKECUDA_FAIL=",".join(f"{call}:1:801" for _ in range(9)))
+        ok(verified(r, sizes, 3) and r.stderr.count("its memory goes by way of the host's") == 1 and
+           "CUDA_ERROR_NOT_SUPPORTED" in r.stderr, f"{call} fails: by way of host memory, with one warning", r)
+    for what, words, more in (
+            ("exit@40", "exited with status 1", {"TCPXLIKE_FAULT": "exit@40"}),
+            ("die@40", "killed by", {"TCPXLIKE_FAULT": "die@40"}),
+            ("error@40", "the plugin gave", {"TCPXLIKE_FAULT": "error@40"}),
+            ("nocmsg@40:recv", "rx no cmsg", {"TCPXLIKE_FAULT": "nocmsg@40:recv"}),
+            ("from this machine itself", "rx no cmsg", {"TCPXLIKE_LOOPBACK": "0"}),
+            ("too many fragments", "more than 2048 fragments", {"TCPXLIKE_FRAG": "100"}),
+            ("the gather fails", "launching the gather", {"FAKECUDA_FAIL": "cuLaunchKernel:12:719"})):
+        r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--channels", 2, "--timeout", "10s", **{**tcpx, **gpu, **more})
+        ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{what}: {words}", r)
+    r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--channels", 2, **tcpx, **gpu)
+    ok(r.returncode == 0 and "Success: 2 / 2\n" in r.stdout, "and the other side goes on with others", r)
+    ok(s.stop()[1] == 0, "to its end")
+
+
+def on_hosts(tmp, tcpx):
     works(PLAIN, "plain")
     works(TCPX, "like TCPX", **tcpx)
     works(OURS, "our own")
@@ -103,7 +183,7 @@ def main():
     r = run("validate", s, *by(tmp / "nosuch.so"))
     ok(r.returncode == 1 and "nosuch.so" in r.stderr and "No such file" in r.stderr, "no such plugin", r)
     r = run("validate", s, "--transport", "rdma")
-    ok(r.returncode != 0 and '"rdma" is neither tcp nor netplugin:PLUGIN' in r.stderr, "no such transport", r)
+    ok(r.returncode != 0 and '"rdma" is neither tcp, devmem nor netplugin:PLUGIN' in r.stderr, "no such transport", r)
     env = {k: v for k, v in tcpx.items() if k != "NCCL_DYNAMIC_CHUNK_SIZE"}
     r = run("validate", s, *by(TCPX), **env)
     ok(r.returncode == 1 and "NCCL_DYNAMIC_CHUNK_SIZE is not set" in r.stderr and "=524288" in r.stderr,
@@ -124,6 +204,14 @@ def main():
     r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx)
     ok(r.returncode == 0 and r.stdout.endswith("Success: 2 / 2\n"), "and the other side goes on with others", r)
     ok(s.stop()[1] == 0, "to its end")
+
+
+def main():
+    tmp = pathlib.Path(tempfile.mkdtemp())
+    held = manager(tmp)
+    tcpx = {"TCPXLIKE_LOOPBACK": "1", "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
+            "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": str(tmp)}
+    {"host": on_hosts, "gpu": on_gpus}[PART](tmp, tcpx)
     del held
     print(f"1..{count}")
     return failed > 0

@@ -31,7 +31,7 @@
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
  *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
  *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would
- *   TCPXLIKE_REPORT=file          at exit a line of what was left open is appended
+ *   TCPXLIKE_REPORT=file          at exit a line of what was left open, and was done, is appended
  *   TCPXLIKE_FAULT=a,b            of these; N counts isends and irecvs of the process from 1, or with :send or :recv
  *                                 behind it only the ones of that side
  *     stall@N   nothing moves on that comm any more       exit@N   exit(1), with a line in the log
@@ -90,6 +90,7 @@ void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...) HW_PRINTF
 #define LEAVE(...) (WARN(__VA_ARGS__), exit(1))
 /* For TCPXLIKE_REPORT. */
 extern _Atomic int tcpx_listens, tcpx_comms, tcpx_regs;
+extern _Atomic unsigned tcpx_cuda; /* requests of CUDA memory */
 
 /* ---- tcpxlike_bounce.c ---- */
 

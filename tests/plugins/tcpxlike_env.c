@@ -10,6 +10,7 @@
 
 struct tcpx_options tcpx_opt;
 _Atomic int tcpx_listens, tcpx_comms, tcpx_regs;
+_Atomic unsigned tcpx_cuda;
 
 static ncclDebugLogger_t logger;
 static const char *report;
@@ -161,7 +162,7 @@ __attribute__((destructor)) static void write_report(void)
     FILE *f = report && *report && owner == getpid() ? fopen(report, "ae") : NULL;
     if (!f)
         return;
-    fprintf(f, "listens=%d comms=%d registrations=%d requests=%u pid=%d\n", tcpx_listens, tcpx_comms, tcpx_regs,
-            requests, (int)owner);
+    fprintf(f, "listens=%d comms=%d registrations=%d requests=%u cuda=%u pid=%d\n", tcpx_listens, tcpx_comms, tcpx_regs,
+            requests, tcpx_cuda, (int)owner);
     fclose(f);
 }

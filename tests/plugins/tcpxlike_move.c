@@ -136,6 +136,7 @@ ncclResult_t tcpx_isend(void *comm, void *data, int size, int tag, void *mhandle
         return rc;
     struct request *r = post(c, data, size);
     r->total = r->size;
+    tcpx_cuda += mr && mr->type == NCCL_PTR_CUDA;
     if (size > 0 && mr->type == NCCL_PTR_CUDA && (rc = stage(r))) {
         c->broken = true;
         return rc;
@@ -156,6 +157,7 @@ ncclResult_t tcpx_irecv(void *comm, int n, void **data, int *sizes, int *tags, v
     if (rc)
         return rc;
     struct request *r = post(c, data[0], sizes[0]);
+    tcpx_cuda += mr && mr->type == NCCL_PTR_CUDA;
     r->scattered = mr && (mr->type == NCCL_PTR_CUDA || tcpx_opt.unpack_host);
     *request = r;
     return ncclSuccess;

@@ -18,6 +18,7 @@ const char *const np_call_names[NP_CALLS] = {
     [NP_ISEND] = "isend",
     [NP_IRECV] = "irecv",
     [NP_TEST] = "test",
+    [NP_FLUSH] = "iflush",
     [NP_UNPACK] = "unpacking",
     [NP_CONSUMED] = "irecvConsumed",
     [NP_CLOSE] = "close",
@@ -68,6 +69,8 @@ int np_check_reply(const void *bytes, size_t n, uint32_t seq, enum np_op op, str
         return hw_fail(-EPROTO, "a table of version %u", out->u.hello.version);
     if (op == NP_OP_INIT && (out->u.hello.devices == 0 || out->u.hello.devices > NP_DEVICES))
         return hw_fail(-EPROTO, "%u devices", out->u.hello.devices);
+    if (op == NP_OP_GPU && (out->u.gpu.device < 0 || out->u.gpu.device > 4095))
+        return hw_fail(-EPROTO, "GPU %d", out->u.gpu.device);
     if (op == NP_OP_PROPERTIES)
         check_device(&out->u.device);
     return 0;

@@ -224,6 +224,10 @@ static int answer(struct kid *k, const struct np_message *m, int fd[2], struct n
         return kid_close(k, m);
     case NP_OP_MAP:
         return kid_map(k, m, fd[0]);
+    case NP_OP_GPU:
+        return kid_gpu(k, m, &r->u.gpu);
+    case NP_OP_ALLOC:
+        return kid_alloc(k, m, &r->u.gpu);
     case NP_OP_UNMAP:
         return kid_unmap(k, m);
     case NP_OP_REG:

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child's inside: child.c runs it, child_comm.c makes and closes connections, child_flow.c moves requests. */
+/* The child's inside: child.c runs it, child_comm.c makes and closes connections, child_flow.c moves requests,
+ * child_unpack.c puts scattered ones in order, child_gpu.c has GPUs and memory of theirs. */
 #ifndef HW_NETPLUGIN_CHILD_H
 #define HW_NETPLUGIN_CHILD_H
 
+#include "mem/gather.h"
 #include "transport/netplugin/quirks.h"
 #include "transport/netplugin/ring.h"
 #include "transport/netplugin/table.h"
@@ -34,14 +36,19 @@ struct kid_comm {
     struct kid_comm *next_orphan;
 
     unsigned window;
-    uint64_t started, done, given; /* given: to irecvConsumed */
+    uint64_t started, come, done, given; /* test said so; it is in its place; given to irecvConsumed */
     void *req[NP_RING];
-    bool unpacks; /* its receives are held until irecvConsumed */
-    /* A receiving one whose data come scattered in host memory. */
+    void *flush[NP_RING];       /* of what has come into a GPU's memory: iflush()'s request */
+    const struct hw_space *gpu; /* the one that is set in calls about it; NULL: none */
+    bool unpacks;               /* its receives are held until irecvConsumed */
+    /* A receiving one whose data come scattered. */
     bool scatters; /* one did */
     const struct netUnpackMeta *meta;
     const uint8_t *bounce;
-    struct np_frag_area *frags; /* they are shown to the parent, who says when they are consumed */
+    struct hw_gather *gather; /* the bounce buffer is gpu's, as what is put in order then; NULL: both are the host's */
+    size_t bounce_len;
+    uint64_t batches, batch[NP_RING]; /* of the gather: started so far; a receive's last one, 0: none */
+    struct np_frag_area *frags;       /* they are shown to the parent, who says when they are consumed */
 };
 
 struct kid_mr {
@@ -49,6 +56,7 @@ struct kid_mr {
     void *mh;
     uint8_t *at;
     size_t len;
+    bool cuda; /* GPU memory */
 };
 
 struct kid {
@@ -63,7 +71,10 @@ struct kid {
     struct {
         uint8_t *at;
         size_t len;
+        const struct hw_space *gpu; /* whose it is; NULL: host memory */
     } mem[NP_MEMS];
+    const struct hw_space *gpu[NP_DEVICES]; /* the one for the connections of each device */
+    const struct hw_space *set;             /* the GPU that this thread has set */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
 };
@@ -108,7 +119,20 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c);
 
 /* ---- child_flow.c */
 unsigned kid_progress(struct kid *k, struct kid_comm *c);
+
+/* ---- child_unpack.c */
 /* Where the data will come scattered: from the device's handle. */
 int kid_unpack_open(struct kid *k, struct kid_comm *c);
+void kid_unpack_close(struct kid_comm *c);
+/* A receive has come: begins to put it in order, or shows it to the parent. */
+int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e);
+/* Is receive n in its place? 1, 0 or -errno. */
+int kid_unpacked(struct kid_comm *c, uint64_t n);
+
+/* ---- child_gpu.c */
+int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out);
+int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out);
+/* Plugins ask CUDA which device is set. NULL: it does not matter. */
+void kid_set_gpu(struct kid *k, const struct hw_space *gpu);
 
 #endif

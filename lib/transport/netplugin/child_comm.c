@@ -44,9 +44,14 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
 {
     static _Alignas(16) uint8_t room[1024];
     struct kid_comm *c;
+    if (m->number >= NP_DEVICES)
+        return hw_fail(-EINVAL, "device %u", m->number);
     int rc = new_comm(k, m->slot, KID_LISTENER, &c);
     if (rc < 0)
         return rc;
+    c->dev = (int)m->number;
+    c->gpu = k->gpu[m->number];
+    kid_set_gpu(k, c->gpu);
     memset(room, 0, sizeof(room));
     kid_enter(k, NP_LISTEN);
     ncclResult_t result = np_table_listen(&k->t, (int)m->number, room, &c->comm);
@@ -78,6 +83,8 @@ static ncclResult_t try_once(struct kid *k, struct kid_comm *c)
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;
+    if (c->gpu) /* of this thread, and for good */
+        (void)hw_cuda_enter(c->gpu);
     while (!(c->result = try_once(c->k, c)) && !c->comm && hw_now() < c->deadline)
         usleep(50);
     atomic_store_explicit(&c->over, true, memory_order_release);
@@ -103,11 +110,14 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
         if (!listener || listener->kind != KID_LISTENER)
             return hw_fail(-EINVAL, "slot %u has no listener", m->number);
     }
+    if (kind == KID_SEND && m->number >= NP_DEVICES)
+        return hw_fail(-EINVAL, "device %u", m->number);
     int rc = new_comm(k, m->slot, kind, &c);
     if (rc < 0)
         return rc;
     c->listener = listener;
-    c->dev = (int)m->number;
+    c->dev = listener ? listener->dev : (int)m->number;
+    c->gpu = listener ? listener->gpu : k->gpu[m->number];
     memcpy(c->handle, m->handle, sizeof(c->handle));
     c->deadline = m->deadline;
     if (fd[1] >= 0) {
@@ -158,6 +168,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
         pthread_join(c->thread, NULL);
         c->threaded = false;
     } else {
+        kid_set_gpu(k, c->gpu);
         kid_enter(k, call);
         c->result = try_once(k, c);
         kid_leave(k);
@@ -189,6 +200,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
 
 static int dereg(struct kid *k, struct kid_mr *mr)
 {
+    kid_set_gpu(k, mr->comm->gpu);
     kid_enter(k, NP_DEREGMR);
     ncclResult_t rc = np_table_dereg(&k->t, mr->comm->comm, mr->mh);
     kid_leave(k);
@@ -200,6 +212,8 @@ static int close_comm(struct kid *k, struct kid_comm *c)
 {
     ncclResult_t result = ncclSuccess;
     int rc = 0;
+    kid_unpack_close(c); /* before the plugin frees what is read */
+    kid_set_gpu(k, c->gpu);
     for (size_t i = 0; i < NP_MRS; i++)
         if (k->mr[i].comm == c)
             rc = dereg(k, &k->mr[i]) < 0 ? -EIO : rc;
@@ -301,13 +315,37 @@ int kid_unmap(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MEMS || !k->mem[m->number].at)
         return hw_fail(-EINVAL, "there is no memory %u", m->number);
-    munmap(k->mem[m->number].at - GUARD, k->mem[m->number].len + 2 * GUARD);
+    const struct hw_space *gpu = k->mem[m->number].gpu;
+    if (gpu)
+        gpu->ops->free(gpu, k->mem[m->number].at, k->mem[m->number].len);
+    else
+        munmap(k->mem[m->number].at - GUARD, k->mem[m->number].len + 2 * GUARD);
     k->mem[m->number].at = NULL;
+    k->mem[m->number].gpu = NULL;
     return 0;
+}
+
+/* As NCCL does: by a dma-buf where the plugin takes them and the driver has them. */
+static ncclResult_t reg_cuda(struct kid *k, struct kid_comm *c, const struct hw_space *gpu, struct kid_mr *mr)
+{
+    ncclNetProperties_v12_t p;
+    int fd = -1;
+    kid_set_gpu(k, gpu);
+    if (np_table_has_dmabuf(&k->t) && np_table_properties(&k->t, c->dev, &p) == ncclSuccess &&
+        (p.ptrSupport & NCCL_PTR_DMABUF))
+        fd = hw_cuda_export(gpu, mr->at, mr->len, false);
+    kid_enter(k, NP_REGMR);
+    ncclResult_t rc = fd >= 0 ? np_table_reg_dmabuf(&k->t, c->comm, mr->at, mr->len, fd, &mr->mh)
+                              : np_table_reg(&k->t, c->comm, mr->at, mr->len, NCCL_PTR_CUDA, &mr->mh);
+    kid_leave(k);
+    if (fd >= 0)
+        hw_close(&fd);
+    return rc;
 }
 
 int kid_reg(struct kid *k, const struct np_message *m)
 {
+    ncclResult_t rc;
     struct kid_comm *c = comm_at(k, m->slot);
     if (!c || !c->comm || c->kind == KID_LISTENER)
         return hw_fail(-EINVAL, "slot %u has no connection", m->slot);
@@ -316,10 +354,16 @@ int kid_reg(struct kid *k, const struct np_message *m)
     if (m->memory >= NP_MEMS || !k->mem[m->memory].at || m->offset > k->mem[m->memory].len ||
         m->len > k->mem[m->memory].len - m->offset)
         return hw_fail(-EINVAL, "registering outside of memory %u", m->memory);
-    struct kid_mr mr = {.comm = c, .at = k->mem[m->memory].at + m->offset, .len = m->len};
-    kid_enter(k, NP_REGMR);
-    ncclResult_t rc = np_table_reg(&k->t, c->comm, mr.at, mr.len, &mr.mh);
-    kid_leave(k);
+    const struct hw_space *gpu = k->mem[m->memory].gpu;
+    struct kid_mr mr = {.comm = c, .at = k->mem[m->memory].at + m->offset, .len = m->len, .cuda = gpu != NULL};
+    if (gpu) {
+        rc = reg_cuda(k, c, gpu, &mr);
+    } else {
+        kid_set_gpu(k, c->gpu);
+        kid_enter(k, NP_REGMR);
+        rc = np_table_reg(&k->t, c->comm, mr.at, mr.len, NCCL_PTR_HOST, &mr.mh);
+        kid_leave(k);
+    }
     if (rc == ncclSuccess)
         k->mr[m->number] = mr;
     return kid_result(NP_REGMR, rc);

@@ -17,8 +17,8 @@
  * was forked from the one that opened the host may close it, and gets -EPERM for all else.
  *
  * The child is a fork, without an exec. So open a host early: the child keeps what memory the parent had then as it
- * was; CUDA, once used in the parent, cannot be used in the child; and a wait() of the application's for any child may
- * take away how it ended.
+ * was; CUDA, once used in the parent, cannot be used in the child (and then GPU memory cannot be shared with it); and a
+ * wait() of the application's for any child may take away how it ended.
  */
 #ifndef HW_NETPLUGIN_HOST_H
 #define HW_NETPLUGIN_HOST_H
@@ -73,6 +73,14 @@ struct np_props {
 };
 int np_props(struct np_host *h, unsigned dev, struct np_props *out);
 
+/* From now on this GPU (-1: the nearest to the device) is set when the plugin makes connections of device dev, which
+ * some ask for: GPUDirect-TCPX's land their data in its memory. Returns which it is; -ENODEV: no driver, or no such
+ * GPU; others: CUDA was in use before the host was opened, or fails. */
+int np_gpu(struct np_host *h, unsigned dev, int gpu);
+
+/* True once, for a warning of which one is enough. */
+bool np_warn_once(struct np_host *h);
+
 /* 0 while the child lives and answers. Costs little; the others ask it themselves. */
 int np_health(struct np_host *h);
 /* The plugin's last output as text with newlines, at most cap - 1 bytes; also after its death. Returns its length. */
@@ -86,6 +94,9 @@ int np_mem_alloc(struct np_host *h, size_t len, struct np_mem **out);
  * that is this process's alone, which is refused (-EOPNOTSUPP): the child cannot reach it; it must be copied through
  * np_mem_alloc()'s. The file must not be cut short while it is in use. */
 int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t offset, struct np_mem **out);
+/* Memory of a GPU (space) that child and parent both see, in pieces of 2 MiB; np_mem_ptr() is good in that space. It is
+ * the child's: CUDA is put to use there, which fails where it was in use here before the host was opened. */
+int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len, struct np_mem **out);
 void *np_mem_ptr(const struct np_mem *m);
 /* -EBUSY while it is registered. */
 int np_mem_free(struct np_mem *m);

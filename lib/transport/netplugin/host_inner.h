@@ -27,8 +27,9 @@ struct np_host {
     uint64_t beat, beat_at;
 
     _Atomic uint64_t looked_at; /* np_health(), the last time that it looked */
-    _Atomic int dead;           /* -errno, for good: */
-    char why[HW_ERR_TEXT];      /* written before */
+    _Atomic bool warned;
+    _Atomic int dead;      /* -errno, for good: */
+    char why[HW_ERR_TEXT]; /* written before */
 };
 
 struct np_mem {
@@ -37,7 +38,9 @@ struct np_mem {
     uint32_t id;
     uint8_t *at;
     size_t len;
-    bool ours; /* to be unmapped */
+    bool ours;                  /* to be unmapped */
+    const struct hw_space *gpu; /* whose it is; NULL: host memory */
+    uint64_t gpu_offset;        /* in the child's allocation */
     _Atomic unsigned regs;
 };
 

@@ -4,6 +4,7 @@
 
 #include "transport/netplugin/table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,10 +35,18 @@ static int new_mem(struct np_host *h, size_t len, struct np_mem **out)
     return 0;
 }
 
+static void unmap(struct np_mem *m)
+{
+    if (m->gpu)
+        hw_cuda_ipc_close(m->gpu, m->at, m->gpu_offset);
+    else if (m->ours && m->at)
+        munmap(m->at, m->len);
+    m->at = NULL;
+}
+
 void np_mem_drop(struct np_mem *m)
 {
-    if (m->ours && m->at)
-        munmap(m->at, m->len);
+    unmap(m);
     free(m);
 }
 
@@ -110,6 +119,57 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
     return 0;
 }
 
+int np_gpu(struct np_host *h, unsigned dev, int gpu)
+{
+    struct np_message q = {.op = NP_OP_GPU, .number = dev, .memory = gpu < 0 ? UINT32_MAX : (uint32_t)gpu};
+    struct np_reply r;
+    int rc = np_usable(h);
+    if (rc == 0 && dev >= h->info.devices)
+        rc = hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+    if (rc == 0)
+        rc = np_ask(h, &q, NULL, 0, &r);
+    return rc < 0 ? rc : r.u.gpu.device;
+}
+
+bool np_warn_once(struct np_host *h)
+{
+    return !atomic_exchange(&h->warned, true);
+}
+
+int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len, struct np_mem **out)
+{
+    const size_t piece = (size_t)2 << 20; /* what the driver shares whole, so that nothing else is shared with it */
+    struct np_mem *m = NULL;
+    struct np_reply r;
+    void *at;
+    int rc = np_usable(h);
+    if (rc < 0)
+        return rc;
+    if (len == 0 || len > SIZE_MAX / 2 || space->device < 0)
+        return hw_fail(-EINVAL, "plugin %s: %zu bytes of memory of %s: no such thing", h->name, len, space->name);
+    rc = new_mem(h, (len + piece - 1) / piece * piece, &m);
+    if (rc < 0)
+        return rc;
+    struct np_message q = {.op = NP_OP_ALLOC, .number = m->id, .memory = (uint32_t)space->device, .len = m->len};
+    rc = np_ask(h, &q, NULL, 0, &r);
+    if (rc < 0) {
+        forget(m);
+        return rc;
+    }
+    rc = hw_cuda_ipc_open(space, &r.u.gpu.handle, r.u.gpu.offset, m->len, &at);
+    if (rc < 0) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        (void)np_mem_free(m);
+        return hw_fail_copy(rc, why);
+    }
+    m->gpu = space;
+    m->gpu_offset = r.u.gpu.offset;
+    m->at = at;
+    *out = m;
+    return 0;
+}
+
 void *np_mem_ptr(const struct np_mem *m)
 {
     return m->at;
@@ -120,6 +180,8 @@ int np_mem_free(struct np_mem *m)
     struct np_message q = {.op = NP_OP_UNMAP, .number = m->id};
     if (m->regs > 0)
         return hw_fail(-EBUSY, "plugin %s: the memory still has %u registrations", m->h->name, m->regs);
+    if (m->gpu) /* which is to be done before the child frees it */
+        unmap(m);
     (void)np_ask(m->h, &q, NULL, 0, NULL); /* dead or not, it goes */
     forget(m);
     return 0;

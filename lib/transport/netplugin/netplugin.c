@@ -5,14 +5,15 @@
  * A channel is made as tcp's are, and so is authenticated as they are; its socket then carries one greeting each way,
  * with the handle of a listener of the plugin's, and after that nothing: that it stands shows that the peer does. Two
  * connections of the plugin, one each way, carry the chunks, header and payload as one message, from and into slots of
- * memory that the child shares. So each byte is copied once more on each side than the plugin itself does; the
- * receiver's slots are posted ahead, and given back once the engine has what was in them.
+ * memory that the child shares (slots.h). So each byte is copied once more on each side than the plugin itself does;
+ * the receiver's slots are posted ahead, and given back once the engine has what was in them.
  *
  * One descriptor for epoll: an epoll set with the socket and the eventfd of both connections.
  */
 #include "transport/netplugin/netplugin.h"
 #include "transport/netplugin/abi.h"
 #include "transport/netplugin/host.h"
+#include "transport/netplugin/slots.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,10 +23,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GREETING  (8 + NP_HANDLE_SIZE)
-#define ROOM      64 /* of a slot in front of the payload: the chunk's header */
-#define SLOTS_MAX 8  /* each way */
-#define SLOT_MAX  (4u << 20)
+#define GREETING (8 + NP_HANDLE_SIZE)
+#define ROOM     NP_ROOM
+#define SLOT_MAX (4u << 20)
 
 struct hw_conn {
     struct hw_conn *tcp; /* of the tcp transport: opaque here */
@@ -40,23 +40,23 @@ struct hw_conn {
     unsigned out_done, in_have, dev;
     struct np_listener *listener;
     struct np_comm *tx, *rx;
-    struct np_mem *mem;
-    uint8_t *base; /* slots to send, then slots to receive */
-    struct np_mr *tx_mr, *rx_mr;
     uint32_t slot, nslots; /* bytes of one; each way */
+    struct np_slots slots;
 
-    /* Send ring, all counts ever: released by the engine <= over at the plugin <= given to it <= posted. */
-    uint64_t posted, given, over, released;
+    /* Send ring, all counts ever: over at the plugin <= given to it <= filled <= posted by the engine; and what that
+     * has released. */
+    uint64_t posted, filled, given, over, released;
     struct {
         uint8_t head[HW_CHUNK_HEAD];
         const struct hw_space *space;
         const void *ptr;
         uint32_t len;
-    } send[SLOTS_MAX];
+    } send[NP_SLOTS];
     _Atomic uint64_t sent; /* given, for other threads */
 
     /* Receive: the oldest slot. */
-    uint64_t taken; /* slots given back */
+    uint64_t came, taken; /* messages; slots given back */
+    struct np_result result[NP_SLOTS];
     enum { HEAD, HEAD_SEEN, BODY, BODY_DONE } rx_state;
     uint32_t rx_at, rx_len; /* of the payload: copied so far; the piece that was posted */
     const struct hw_space *rx_space;
@@ -94,7 +94,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     }
     *tp = hw_netplugin;
     tp->caps.max_chunk = slot_size(&p) - ROOM;
-    tp->caps.max_window = HW_MIN((uint32_t)SLOTS_MAX, np_info(h)->window);
+    tp->caps.max_window = HW_MIN((uint32_t)NP_SLOTS, np_info(h)->window);
     env->state = h;
     hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
            np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
@@ -137,6 +137,16 @@ static void conn_free(struct hw_conn *c)
     free(c);
 }
 
+/* A plugin that unpacks lands what it receives in memory of the GPU that was set when the connection was made. */
+static void set_gpu(struct hw_conn *c)
+{
+    int gpu = np_gpu(c->host, c->dev, -1);
+    c->slots.only = gpu;
+    c->slots.cuda = gpu >= 0;
+    if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
+        hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
+}
+
 /* All but the tcp connection, over fd and from nic. */
 static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
 {
@@ -149,7 +159,7 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->deadline = hw_deadline((int)env->knobs->handshake_ms);
     c->request_ms = env->knobs->peer_timeout_ms;
-    c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)SLOTS_MAX, (uint64_t)np_info(c->host)->window));
+    c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
     c->dev = device_of(c->host, nic);
     c->tcp_news = true;
     struct np_props p = {0};
@@ -162,6 +172,14 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
         return rc;
     }
     c->slot = slot_size(&p);
+    c->slots = (struct np_slots){.host = c->host,
+                                 .log = env->log,
+                                 .n = c->nslots,
+                                 .size = c->slot,
+                                 .cuda = p.ptr_support & NCCL_PTR_CUDA,
+                                 .only = -1};
+    if (c->slots.cuda && p.unpacks)
+        set_gpu(c);
     *out = c;
     return 0;
 }
@@ -260,11 +278,6 @@ static int greet(struct hw_conn *c)
     return rc;
 }
 
-static int post_slot(struct hw_conn *c, uint64_t i)
-{
-    return np_irecv(c->rx, c->rx_mr, i % c->nslots * c->slot, c->slot, 0, HW_NEVER);
-}
-
 static int join(struct hw_conn *c)
 {
     int a = np_established(c->tx), b = np_established(c->rx);
@@ -277,18 +290,11 @@ static int join(struct hw_conn *c)
             return join(c);
         return -EAGAIN;
     }
-    size_t ring = (size_t)c->nslots * c->slot;
-    int rc = np_mem_alloc(c->host, 2 * ring, &c->mem);
-    if (rc == 0)
-        rc = np_reg(c->tx, c->mem, 0, ring, &c->tx_mr);
-    if (rc == 0)
-        rc = np_reg(c->rx, c->mem, ring, ring, &c->rx_mr);
+    c->slots.tx = c->tx;
+    c->slots.rx = c->rx;
+    int rc = np_slots_open(&c->slots);
     if (rc)
         return rc;
-    c->base = np_mem_ptr(c->mem);
-    for (uint64_t i = 0; i < c->nslots; i++)
-        if ((rc = post_slot(c, i)))
-            return rc;
     c->state = READY;
     return 0;
 }
@@ -382,26 +388,31 @@ static int reap(struct hw_conn *c)
     return rc == -EAGAIN ? 0 : rc;
 }
 
+/* Into slots as far as there are any; what the CPU has to copy, one at a time, so that the plugin has the first one
+ * meanwhile. */
+static int fill(struct hw_conn *c)
+{
+    while (c->filled < c->posted && c->filled - c->over < c->nslots) {
+        const uint64_t i = c->filled % c->nslots;
+        if (c->send[i].space->direct && c->filled > c->given)
+            break;
+        int rc = np_slots_fill(&c->slots, c->filled, c->send[i].head, c->send[i].space, c->send[i].ptr, c->send[i].len);
+        if (rc)
+            return rc;
+        c->filled++;
+    }
+    return 0;
+}
+
 static int netplugin_test_send(struct hw_conn *c)
 {
     int rc = ready(c);
     while (rc == 0) {
-        if ((rc = reap(c)) || c->given == c->posted)
+        if ((rc = reap(c)) || (rc = fill(c)) || c->given == c->posted)
             break;
-        if (c->given - c->over >= c->nslots) { /* its slot is the plugin's still */
-            if ((rc = np_arm(c->tx)) == 0)
-                continue;
-            break;
-        }
-        uint64_t i = c->given % c->nslots;
-        uint8_t *slot = c->base + i * c->slot;
-        memset(slot + HW_CHUNK_HEAD, 0, ROOM - HW_CHUNK_HEAD);
-        memcpy(slot, c->send[i].head, HW_CHUNK_HEAD);
-        rc = c->send[i].space->direct ? (memcpy(slot + ROOM, c->send[i].ptr, c->send[i].len), 0)
-                                      : hw_load(c->send[i].space, slot + ROOM, c->send[i].ptr, c->send[i].len);
-        if (rc)
-            return -ENXIO;
-        rc = np_isend(c->tx, c->tx_mr, i * c->slot, ROOM + c->send[i].len, 0, hw_deadline((int)c->request_ms));
+        rc = c->given == c->filled ? -EAGAIN /* its slot is the plugin's still */
+                                   : np_slots_send(&c->slots, c->given, c->send[c->given % c->nslots].len,
+                                                   hw_deadline((int)c->request_ms));
         if (rc == -EAGAIN) {
             if ((rc = np_arm(c->tx)) == 0)
                 continue;
@@ -425,35 +436,52 @@ static uint64_t netplugin_sent(struct hw_conn *c)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
+/* Takes note of messages that have come: 0 there is one; -EAGAIN, armed; else why there will be no more. */
+static int arrive(struct hw_conn *c)
 {
-    uint8_t *slot;
-    struct np_result r;
-    listen_up(c);
-    int rc = ready(c);
-    if (rc == -EPIPE && c->state == READY && c->rx_state == HEAD && np_test(c->rx, &r) == 0)
-        rc = 0; /* it had sent more before */
-    else if (rc == 0 && c->rx_state == HEAD)
-        while ((rc = np_test(c->rx, &r)) == -EAGAIN && np_arm(c->rx) == 0)
-            ;
+    int rc = -EAGAIN;
+    while (c->came - c->taken < c->nslots) {
+        rc = np_test(c->rx, &c->result[c->came % c->nslots]);
+        if (rc == -EAGAIN && c->came == c->taken && np_arm(c->rx) == 0)
+            continue;
+        if (rc == 0)
+            rc = np_slots_came(&c->slots, c->came++);
+        if (rc)
+            break;
+    }
+    return c->came > c->taken ? 0 : rc;
+}
+
+static int header_of(struct hw_conn *c, const uint8_t **header)
+{
+    const struct np_result *r = &c->result[c->taken % c->nslots];
+    int rc = np_slots_head(&c->slots, c->taken, header);
     if (rc)
         return rc;
-    slot = c->base + (c->nslots + c->taken % c->nslots) * (size_t)c->slot;
-    switch (c->rx_state) {
-    case HEAD: {
-        uint32_t len = hw_get32(slot + 8); /* of the payload, docs/wire.md; the engine looks at all of it */
-        if (len > c->slot - ROOM || (r.known && r.size != (size_t)ROOM + len))
-            return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for a chunk of %u", r.size, len);
-        c->rx_at = 0;
-        c->rx_state = HEAD_SEEN;
-        *header = slot;
-        return HW_RX_HEADER;
+    uint32_t len = hw_get32(*header + 8); /* of the payload, docs/wire.md; the engine looks at all of it */
+    if (len > c->slot - ROOM || (r->known && r->size != (size_t)ROOM + len))
+        return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for a chunk of %u", r->size, len);
+    c->rx_at = 0;
+    c->rx_state = HEAD_SEEN;
+    return HW_RX_HEADER;
+}
+
+static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
+{
+    listen_up(c);
+    int rc = ready(c);
+    if (c->state == READY && (rc == 0 || rc == -EPIPE)) { /* what it had sent before it left comes first */
+        int news = c->rx_state == HEAD ? arrive(c) : 0;
+        rc = rc && news == -EAGAIN ? rc : news;
     }
+    if (rc)
+        return rc;
+    switch (c->rx_state) {
+    case HEAD:
+        return header_of(c, header);
     case BODY:
-        if (c->rx_ptr && c->rx_space->direct)
-            memcpy(c->rx_ptr, slot + ROOM + c->rx_at, c->rx_len);
-        else if (c->rx_ptr && hw_store(c->rx_space, c->rx_ptr, slot + ROOM + c->rx_at, c->rx_len))
-            return -ENXIO;
+        if (c->rx_ptr && (rc = np_slots_take(&c->slots, c->taken, c->rx_at, c->rx_space, c->rx_ptr, c->rx_len)))
+            return rc;
         c->rx_at += c->rx_len;
         *moved += c->rx_len;
         c->rx_state = BODY_DONE;
@@ -477,6 +505,7 @@ static int netplugin_post_recv(struct hw_conn *c, const struct hw_space *space, 
 
 static void netplugin_discard(struct hw_conn *c)
 {
+    np_slots_cut(&c->slots);
     c->rx_ptr = NULL;
 }
 
@@ -484,7 +513,7 @@ static void netplugin_discard(struct hw_conn *c)
 static void netplugin_consumed(struct hw_conn *c)
 {
     if (np_consumed(c->rx) == 0)
-        (void)post_slot(c, c->taken);
+        (void)np_slots_post(&c->slots, c->taken);
     c->taken++;
     c->rx_state = HEAD;
 }
@@ -521,8 +550,7 @@ static void plugin_close(struct hw_conn *c)
         (void)np_comm_close(c->rx);
     if (c->listener)
         (void)np_listener_close(c->listener);
-    if (c->mem)
-        (void)np_mem_free(c->mem);
+    np_slots_close(&c->slots);
 }
 
 static void netplugin_close(struct hw_conn *c)
@@ -534,7 +562,7 @@ static void netplugin_close(struct hw_conn *c)
 
 const struct hw_transport hw_netplugin = {
     .name = "netplugin",
-    .caps = {.max_chunk = SLOT_MAX - ROOM, .max_window = SLOTS_MAX, .header_in_band = true, .one_event = true},
+    .caps = {.max_chunk = SLOT_MAX - ROOM, .max_window = NP_SLOTS, .header_in_band = true, .one_event = true},
     .alive = netplugin_alive,
     .listen = netplugin_listen,
     .connect = netplugin_connect,

@@ -14,6 +14,7 @@
 #define HW_NETPLUGIN_RING_H
 
 #include "base/base.h"
+#include "mem/cuda.h"
 #include "transport/netplugin/abi.h"
 
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ enum np_call {
     NP_ISEND,
     NP_IRECV,
     NP_TEST,
+    NP_FLUSH,
     NP_UNPACK,
     NP_CONSUMED,
     NP_CLOSE,
@@ -110,6 +112,8 @@ enum np_op {
     NP_OP_ACCEPT,     /* slot; number: the listener's slot; deadline; the eventfd, and perhaps the fragments' memfd */
     NP_OP_CLOSE,      /* slot */
     NP_OP_MAP,        /* number: the memory; len, at offset of the file that comes along */
+    NP_OP_GPU,        /* number: the device; memory: the GPU that is set for its connections, UINT32_MAX: the nearest */
+    NP_OP_ALLOC,      /* number: the memory; len, on the GPU `memory`, of the child's own */
     NP_OP_UNMAP,      /* number: the memory */
     NP_OP_REG,        /* slot; number: the registration; memory; offset, len */
     NP_OP_DEREG,      /* number: the registration */
@@ -136,6 +140,14 @@ struct np_hello {
     char table[64];
 };
 
+/* GPU memory of the child's, for the parent to open. */
+struct np_gpu {
+    CUipcMemHandle handle;
+    uint64_t offset;
+    int32_t device; /* NP_OP_GPU's answer: which it is */
+    int32_t pad;
+};
+
 struct np_reply {
     uint32_t seq;
     int32_t rc; /* 0 or -errno, and then: */
@@ -143,6 +155,7 @@ struct np_reply {
     union {
         struct np_hello hello;
         struct np_device device;
+        struct np_gpu gpu;
         uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
     } u;
 };

@@ -20,7 +20,9 @@
                    "the same place in all tables")
 SAME_PLACE(name);
 SAME_PLACE(devices);
+SAME_PLACE(regMrDmaBuf);
 SAME_PLACE(deregMr);
+SAME_PLACE(iflush);
 SAME_PLACE(test);
 SAME_PLACE(closeSend);
 SAME_PLACE(closeRecv);
@@ -164,10 +166,20 @@ ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, nccl
     return t->version >= 7 ? T(t, 7)->accept(lc, rc, dh) : T(t, 6)->accept(lc, rc);
 }
 
-ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, void **mh)
+ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, int type, void **mh)
 {
-    return t->version >= 8 ? T(t, 8)->regMr(comm, data, size, NCCL_PTR_HOST, mh)
-                           : T(t, 6)->regMr(comm, data, (int)size, NCCL_PTR_HOST, mh);
+    return t->version >= 8 ? T(t, 8)->regMr(comm, data, size, type, mh)
+                           : T(t, 6)->regMr(comm, data, (int)size, type, mh);
+}
+
+bool np_table_has_dmabuf(const struct np_table *t)
+{
+    return SAME(t, regMrDmaBuf);
+}
+
+ncclResult_t np_table_reg_dmabuf(const struct np_table *t, void *comm, void *data, size_t size, int fd, void **mh)
+{
+    return SAME(t, regMrDmaBuf(comm, data, size, NCCL_PTR_CUDA, 0, fd, mh));
 }
 
 ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh)
@@ -191,6 +203,16 @@ ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size
         return T(t, 10)->irecv(rc, 1, &data, &size, &tag, &mh, &phandle, req);
     return t->version == 9 ? T(t, 9)->irecv(rc, 1, &data, &size, &tag, &mh, req)
                            : T(t, 6)->irecv(rc, 1, &data, &small, &tag, &mh, req);
+}
+
+bool np_table_has_flush(const struct np_table *t)
+{
+    return SAME(t, iflush);
+}
+
+ncclResult_t np_table_flush(const struct np_table *t, void *rc, void *data, int size, void *mh, void **req)
+{
+    return SAME(t, iflush(rc, 1, &data, &size, &mh, req));
 }
 
 ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size)

@@ -28,10 +28,17 @@ ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetPrope
 ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc);
 ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh);
 ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, ncclNetDeviceHandle_t **dh);
-ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, void **mh);
+/* type: NCCL_PTR_HOST or NCCL_PTR_CUDA. */
+ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, int type, void **mh);
+bool np_table_has_dmabuf(const struct np_table *t);
+/* GPU memory, with its dma-buf, which begins where it does. */
+ncclResult_t np_table_reg_dmabuf(const struct np_table *t, void *comm, void *data, size_t size, int fd, void **mh);
 ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh);
 ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req);
 ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req);
+bool np_table_has_flush(const struct np_table *t);
+/* *req NULL: nothing is to be waited for. */
+ncclResult_t np_table_flush(const struct np_table *t, void *rc, void *data, int size, void *mh, void **req);
 ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size);
 ncclResult_t np_table_close_send(const struct np_table *t, void *sc);
 ncclResult_t np_table_close_recv(const struct np_table *t, void *rc);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUs, in the child: which one is set, and memory of theirs. That is the child's own, which the parent opens by CUDA
+ * IPC, and not the other way round: a plugin that exports a dma-buf of what it is to register, as GPUDirect-TCPX does,
+ * cannot do so of memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
+ */
+#include "transport/netplugin/child.h"
+
+#include "node/pci.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void kid_set_gpu(struct kid *k, const struct hw_space *gpu)
+{
+    if (!gpu || k->set == gpu)
+        return;
+    if (k->set)
+        hw_cuda_leave();
+    k->set = hw_cuda_enter(gpu) == 0 ? gpu : NULL;
+}
+
+static bool way_of(const char *pci, struct hw_pci_path *out)
+{
+    char file[64], link[512];
+    snprintf(file, sizeof(file), "/sys/bus/pci/devices/%s", pci);
+    ssize_t n = readlink(file, link, sizeof(link) - 1);
+    link[HW_MAX(n, (ssize_t)0)] = 0;
+    return n > 0 && hw_pci_path_parse(link, out) == 0;
+}
+
+/* The GPU nearest to the plugin's device, by their ways to the root; 0 where these are not known. */
+static int nearest(struct kid *k, int dev)
+{
+    ncclNetProperties_v12_t p;
+    struct hw_pci_path nic, way;
+    struct hw_gpu_info info;
+    int n = hw_cuda_count(), best = 0;
+    enum hw_dist least = HW_DIST_SYS;
+    if (n < 0 || np_table_properties(&k->t, dev, &p) != ncclSuccess || !p.pciPath ||
+        hw_pci_path_parse(p.pciPath, &nic) < 0)
+        return HW_MIN(n, 0);
+    for (int i = 0; i < n; i++) {
+        enum hw_dist far = HW_DIST_SYS;
+        if (hw_cuda_info(i, &info) == 0 && way_of(info.pci, &way))
+            far = hw_pci_distance(&nic, -1, &way, -1);
+        if (far < least) {
+            least = far;
+            best = i;
+        }
+    }
+    return best;
+}
+
+int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out)
+{
+    const struct hw_space *s;
+    if (m->number >= NP_DEVICES)
+        return hw_fail(-EINVAL, "device %u", m->number);
+    int gpu = m->memory == UINT32_MAX ? nearest(k, (int)m->number) : (int)m->memory;
+    int rc = gpu < 0 ? gpu : hw_space_device(HAWSER_MEM_CUDA, gpu, &s);
+    if (rc < 0)
+        return rc;
+    k->gpu[m->number] = s;
+    out->device = gpu;
+    return 0;
+}
+
+int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out)
+{
+    const struct hw_space *s;
+    void *at;
+    if (m->number >= NP_MEMS || k->mem[m->number].at)
+        return hw_fail(-EINVAL, "memory %u is not free", m->number);
+    int rc = hw_space_device(HAWSER_MEM_CUDA, (int)m->memory, &s);
+    if (rc == 0)
+        rc = s->ops->alloc(s, m->len, &at);
+    if (rc < 0)
+        return rc;
+    rc = hw_cuda_ipc_share(s, at, &out->handle, &out->offset);
+    if (rc < 0) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        s->ops->free(s, at, m->len);
+        return hw_fail_copy(rc, why);
+    }
+    k->mem[m->number].at = at;
+    k->mem[m->number].len = m->len;
+    k->mem[m->number].gpu = s;
+    return 0;
+}

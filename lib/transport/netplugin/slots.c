@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/netplugin/slots.h"
+
+#include "mem/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    STALL_MS = 2,             /* a copy that takes longer is not worth spinning for */
+    NAP_US = 20,              /* the sleep between looks from then on */
+    SETTLE_MS = 500,          /* a device that has not copied for so long is stuck */
+    DEPTH = 2 * NP_SLOTS + 2, /* copies under way: a header and a payload for each slot */
+};
+
+static uint8_t *host_slot(const struct np_slots *s, bool receives, uint64_t i)
+{
+    return s->base + ((receives ? s->n : 0) + i % s->n) * (size_t)s->size;
+}
+
+static uint8_t *gpu_slot(const struct np_slots *s, bool receives, uint64_t i)
+{
+    return s->gpu_base + ((receives ? s->n : 0) + i % s->n) * (size_t)s->size;
+}
+
+static uint8_t *head_of(const struct np_slots *s, bool receives, uint64_t i)
+{
+    return s->heads + ((receives ? s->n : 0) + i % s->n) * NP_ROOM;
+}
+
+/* ---- copies ----------------------------------------------------------------------------------------------- */
+
+static int device_failed(const struct np_slots *s)
+{
+    return hw_wrap(-ENXIO, "copying on %s", s->gpu->name);
+}
+
+static int start(struct np_slots *s, struct np_way *w, void *to, const void *from, size_t len)
+{
+    int rc = len ? s->gpu->ops->copy(w->q, to, from, len) : 0;
+    if (rc && rc != -EAGAIN)
+        return device_failed(s);
+    w->started += rc == 0 && len;
+    return rc ? -EBUSY : 0;
+}
+
+static int over(struct np_slots *s, struct np_way *w, uint64_t ticket)
+{
+    if (w->over < ticket && s->gpu->ops->done(w->q, &w->over))
+        return device_failed(s);
+    if (w->over >= ticket) {
+        w->waiting_since = 0;
+        return 0;
+    }
+    const uint64_t now = hw_now();
+    if (!w->waiting_since)
+        w->waiting_since = now;
+    if (now - w->waiting_since > STALL_MS * HW_MS)
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_US * 1000L}, NULL);
+    return -EBUSY;
+}
+
+/* Waits for all copies of a way. False: the device is stuck. */
+static bool settle(struct np_slots *s, struct np_way *w)
+{
+    const uint64_t until = hw_deadline(SETTLE_MS);
+    while (over(s, w, w->started) == -EBUSY)
+        if (hw_now() >= until)
+            return false;
+    return true;
+}
+
+/* ---- the GPU's -------------------------------------------------------------------------------------------- */
+
+static size_t heads_len(const struct np_slots *s)
+{
+    const size_t page = hw_cuda_page();
+    return ((size_t)2 * s->n * NP_ROOM + page - 1) / page * page;
+}
+
+static void close_gpu(struct np_slots *s)
+{
+    if (s->out.q)
+        s->gpu->ops->queue_close(s->out.q);
+    if (s->in.q)
+        s->gpu->ops->queue_close(s->in.q);
+    if (s->heads) {
+        s->gpu->ops->unpin(s->gpu, s->heads);
+        hw_pages_free(s->heads, heads_len(s));
+    }
+    if (s->gpu_tx_mr)
+        (void)np_dereg(s->gpu_tx_mr);
+    if (s->gpu_rx_mr)
+        (void)np_dereg(s->gpu_rx_mr);
+    if (s->gpu_mem)
+        (void)np_mem_free(s->gpu_mem);
+    s->out.q = s->in.q = NULL;
+    s->heads = NULL;
+    s->gpu_tx_mr = s->gpu_rx_mr = NULL;
+    s->gpu_mem = NULL;
+    s->gpu = NULL;
+}
+
+static int open_gpu(struct np_slots *s, const struct hw_space *space)
+{
+    const size_t ring = (size_t)s->n * s->size;
+    s->gpu = space;
+    int rc = np_mem_alloc_on(s->host, space, 2 * ring, &s->gpu_mem);
+    if (rc == 0)
+        rc = np_reg(s->tx, s->gpu_mem, 0, ring, &s->gpu_tx_mr);
+    if (rc == 0)
+        rc = np_reg(s->rx, s->gpu_mem, ring, ring, &s->gpu_rx_mr);
+    if (rc)
+        return rc;
+    s->gpu_base = np_mem_ptr(s->gpu_mem);
+    uint8_t *heads = hw_pages_alloc(heads_len(s), space->numa);
+    if (!heads)
+        return hw_fail(-ENOMEM, "no memory for %zu bytes of headers", heads_len(s));
+    rc = space->ops->pin(space, heads, heads_len(s));
+    if (rc) {
+        hw_pages_free(heads, heads_len(s));
+        return rc;
+    }
+    s->heads = heads;
+    memset(heads, 0, heads_len(s));
+    rc = space->ops->queue_open(space, DEPTH, &s->out.q);
+    return rc ? rc : space->ops->queue_open(space, DEPTH, &s->in.q);
+}
+
+/* Are there slots in this GPU's memory? Made at the first sight of one. */
+static bool has(struct np_slots *s, const struct hw_space *space)
+{
+    if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
+        s->tried = true;
+        if (open_gpu(s, space)) {
+            if (np_warn_once(s->host))
+                hw_log(s->log, HAWSER_LOG_WARN, "%s: its memory goes by way of the host's: %s", space->name,
+                       hw_error());
+            close_gpu(s);
+        }
+    }
+    return s->gpu == space;
+}
+
+/* ---- open and close --------------------------------------------------------------------------------------- */
+
+int np_slots_open(struct np_slots *s)
+{
+    const size_t ring = (size_t)s->n * s->size;
+    int rc = np_mem_alloc(s->host, 2 * ring, &s->mem);
+    if (rc == 0)
+        rc = np_reg(s->tx, s->mem, 0, ring, &s->tx_mr);
+    if (rc == 0)
+        rc = np_reg(s->rx, s->mem, ring, ring, &s->rx_mr);
+    if (rc)
+        return rc;
+    s->base = np_mem_ptr(s->mem);
+    for (uint64_t i = 0; i < s->n; i++)
+        if ((rc = np_slots_post(s, i)))
+            return rc;
+    return 0;
+}
+
+void np_slots_close(struct np_slots *s)
+{
+    s->gpu_tx_mr = s->gpu_rx_mr = NULL; /* gone with the connections */
+    if (s->gpu && (!settle(s, &s->out) || !settle(s, &s->in)))
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: a connection's memory there is left to it",
+               s->gpu->name);
+    else if (s->gpu)
+        close_gpu(s);
+    if (s->mem)
+        (void)np_mem_free(s->mem);
+    s->mem = NULL;
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------------- */
+
+int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
+                  const void *ptr, uint32_t len)
+{
+    uint8_t *slot = host_slot(s, false, i);
+    const bool gpu = !space->direct && has(s, space);
+    uint8_t *room = gpu ? head_of(s, false, i) : slot;
+    memset(room + HW_CHUNK_HEAD, 0, NP_ROOM - HW_CHUNK_HEAD);
+    memcpy(room, head, HW_CHUNK_HEAD);
+    s->send[i % s->n].gpu = gpu;
+    if (gpu) {
+        slot = gpu_slot(s, false, i);
+        int rc = start(s, &s->out, slot, room, NP_ROOM);
+        if (rc == 0)
+            rc = start(s, &s->out, slot + NP_ROOM, ptr, len);
+        s->send[i % s->n].ticket = s->out.started;
+        return rc;
+    }
+    if (!space->direct)
+        return hw_load(space, slot + NP_ROOM, ptr, len) ? -ENXIO : 0;
+    if (len)
+        memcpy(slot + NP_ROOM, ptr, len);
+    return 0;
+}
+
+int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline)
+{
+    const bool gpu = s->send[i % s->n].gpu;
+    int rc = gpu ? over(s, &s->out, s->send[i % s->n].ticket) : 0;
+    return rc ? rc : np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
+}
+
+/* ---- receiving -------------------------------------------------------------------------------------------- */
+
+int np_slots_post(struct np_slots *s, uint64_t i)
+{
+    s->recv[i % s->n].gpu = s->land;
+    return np_irecv(s->rx, s->land ? s->gpu_rx_mr : s->rx_mr, i % s->n * s->size, s->size, 0, HW_NEVER);
+}
+
+int np_slots_came(struct np_slots *s, uint64_t i)
+{
+    if (!s->recv[i % s->n].gpu)
+        return 0;
+    int rc = start(s, &s->in, head_of(s, true, i), gpu_slot(s, true, i), NP_ROOM);
+    s->recv[i % s->n].ticket = s->in.started;
+    return rc;
+}
+
+int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
+{
+    const bool gpu = s->recv[i % s->n].gpu;
+    int rc = gpu ? over(s, &s->in, s->recv[i % s->n].ticket) : 0;
+    *head = gpu ? head_of(s, true, i) : host_slot(s, true, i);
+    return rc;
+}
+
+int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_space *space, void *ptr, uint32_t len)
+{
+    uint8_t *from = host_slot(s, true, i) + NP_ROOM + at;
+    const bool gpu = s->recv[i % s->n].gpu;
+    int rc = 0;
+    s->land = !space->direct && has(s, space);
+    if (gpu && s->land) {
+        if (!s->taking && (rc = start(s, &s->in, ptr, gpu_slot(s, true, i) + NP_ROOM + at, len)) == 0)
+            s->taking = s->in.started;
+        if (rc == 0 && (rc = over(s, &s->in, s->taking)) == 0)
+            s->taking = 0;
+        return rc;
+    }
+    if (gpu && hw_load(s->gpu, from, gpu_slot(s, true, i) + NP_ROOM + at, len))
+        return -ENXIO;
+    if (space->direct && len)
+        memcpy(ptr, from, len);
+    return !space->direct && hw_store(space, ptr, from, len) ? -ENXIO : 0;
+}
+
+void np_slots_cut(struct np_slots *s)
+{
+    if (s->taking && !settle(s, &s->in))
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy, and may still write to memory that is given back",
+               s->gpu->name);
+    s->taking = 0;
+}
