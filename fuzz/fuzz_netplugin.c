@@ -33,6 +33,8 @@ static void reply(const uint8_t *data, size_t size, unsigned op)
         ends(r.u.hello.table, sizeof(r.u.hello.table));
     } else if (op == NP_OP_INIT) {
         FUZZ_CHECK(r.u.hello.devices > 0 && r.u.hello.devices <= NP_DEVICES);
+    } else if (op == NP_OP_GPU) {
+        FUZZ_CHECK(r.u.gpu.device >= 0 && r.u.gpu.device < 4096);
     } else if (op == NP_OP_PROPERTIES) {
         const struct np_device *d = &r.u.device;
         ends(d->name, sizeof(d->name));
