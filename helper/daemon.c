@@ -186,12 +186,14 @@ static void receive(int sock, struct packet *p)
         char room[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec iov = {.iov_base = p->buf, .iov_len = sizeof(p->buf)};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    /* CMSG_LEN and not CMSG_SPACE, whose padding the kernel would fill with a second descriptor */
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
     p->fd = -1;
     p->len = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (p->len < 0)
         return;
-    p->cut = m.msg_flags & (MSG_CTRUNC | MSG_TRUNC);
+    p->cut = m.msg_flags & MSG_CTRUNC;
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&p->fd, CMSG_DATA(h), sizeof(p->fd));
