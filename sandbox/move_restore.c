@@ -247,24 +247,21 @@ static int compare(struct back *b, const struct sb_map *map)
             compare_link(b, i, &now.nic[k].link);
     }
     for (size_t i = 0; rc == 0 && i < b->j->n; i++) {
-        static const char *const nouns[SB_KINDS] = {[SB_SYSCTL] = "sysctl",
-                                                    [SB_ADDR] = "an address",
-                                                    [SB_NEIGH] = "a neighbour",
-                                                    [SB_ROUTE] = "a route",
-                                                    [SB_RULE] = "a rule"};
         const struct sb_record *r = &b->j->rec[i];
-        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
-        bool of_nic = r->nic >= 0;
-        if (!nouns[r->kind] || (of_nic && !b->now[r->nic]))
+        char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
+        bool of_nic = r->nic >= 0, compared = r->kind == SB_SYSCTL || r->kind == SB_ADDR || r->kind == SB_NEIGH ||
+                                              r->kind == SB_ROUTE || r->kind == SB_RULE;
+        if (!compared || (of_nic && !b->now[r->nic]))
             continue;
         if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
             continue; /* moved by force: it was said then */
         if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
             continue; /* its lifetime is over, or a NIC of it is lost */
-        if (!has(b, &now, r, map))
-            (void)sb_fault(&b->f, hw_fail(-EIO, "%s: %s%s%s is missing", of_nic ? b->j->nic[r->nic].link.name : "all",
-                                          nouns[r->kind], r->kind == SB_SYSCTL ? " " : "",
-                                          r->kind == SB_SYSCTL ? (const char *)r->data : ""));
+        if (!has(b, &now, r, map)) {
+            const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
+            (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was",
+                                          of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
+        }
     }
     sb_journal_free(&now);
     return rc;

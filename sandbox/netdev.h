@@ -32,6 +32,10 @@ const uint8_t *sb_addr_bytes(const struct nlmsghdr *h, int *family, unsigned *pr
 /* The source that a rule is about, where it is a single address of this family; NULL: it is not. */
 const uint8_t *sb_rule_source(const struct nlmsghdr *h, int *family);
 
+#define SB_TEXT 80
+/* "address 10.0.0.1/16", "route to 10.1.0.0/24": of an address, neighbour, route or rule. Returns out. */
+const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB_TEXT]);
+
 /* Which device here is which there. */
 struct sb_map {
     size_t n;

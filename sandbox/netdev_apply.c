@@ -109,11 +109,7 @@ int sb_netdev_set(struct hw_rtnl *rt, const struct sb_link *now, const struct sb
 
 int sb_netdev_add(struct hw_rtnl *rt, enum sb_kind kind, struct nlmsghdr *h)
 {
-    char what[96];
-    const char *noun = kind == SB_ADDR    ? "an address"
-                       : kind == SB_NEIGH ? "a neighbour"
-                       : kind == SB_ROUTE ? "a route"
-                                          : "a rule";
+    char what[SB_TEXT + 16], text[SB_TEXT];
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
     uint16_t flags = NLM_F_CREATE | NLM_F_EXCL;
     if (kind == SB_NEIGH) {
@@ -130,7 +126,7 @@ int sb_netdev_add(struct hw_rtnl *rt, enum sb_kind kind, struct nlmsghdr *h)
         }
     }
     h->nlmsg_flags = NLM_F_REQUEST | flags;
-    snprintf(what, sizeof(what), "giving back %s%s", noun, family == AF_INET6 ? " (IPv6)" : "");
+    snprintf(what, sizeof(what), "making the %s", sb_msg_text(kind, h, text));
     int rc = hw_rtnl_talk(rt, h, NULL, NULL, what);
     return rc == -EEXIST ? 0 : rc;
 }
@@ -156,12 +152,13 @@ static int family_of(const struct sb_record *r)
 /* Rewrites and adds one record. 0 too where its lifetime is over. */
 static int add_record(struct hw_rtnl *rt, const struct sb_record *r, const struct sb_map *map)
 {
-    char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+    char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
     int n = sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf));
     if (n == -ESTALE)
         return 0;
     if (n == -ENODEV)
-        return hw_fail(-EXDEV, "a route through several network devices, one of which stays");
+        return hw_fail(-EXDEV, "the %s: one of the network devices that it leads through stays",
+                       sb_msg_text(r->kind, r->data, text));
     if (n < 0)
         return hw_fail(n, "a message of the kernel's does not fit %zu bytes", sizeof(buf));
     return sb_netdev_add(rt, r->kind, (struct nlmsghdr *)buf);

@@ -2,6 +2,7 @@
 /* Single rtnetlink messages: checked, read, rewritten for another namespace. */
 #include "sandbox/netdev.h"
 
+#include <arpa/inet.h>
 #include <libmnl/libmnl.h>
 #include <linux/fib_rules.h>
 #include <linux/if_addr.h>
@@ -309,6 +310,30 @@ const uint8_t *sb_rule_source(const struct nlmsghdr *h, int *family)
     return a && r->src_len == bits_of(r->family) ? mnl_attr_get_payload(a) : NULL;
 }
 
+const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB_TEXT])
+{
+    static const char *const nouns[SB_KINDS] = {
+        [SB_ADDR] = "address", [SB_NEIGH] = "neighbour", [SB_ROUTE] = "route to", [SB_RULE] = "rule from"};
+    int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
+    const uint8_t *head = mnl_nlmsg_get_payload(h);
+    const struct nlattr *a = kind == SB_ADDR    ? attr(kind, h, IFA_LOCAL)
+                             : kind == SB_NEIGH ? attr(kind, h, NDA_DST)
+                             : kind == SB_ROUTE ? attr(kind, h, RTA_DST)
+                                                : attr(kind, h, FRA_SRC);
+    if (!a && kind == SB_ADDR)
+        a = attr(kind, h, IFA_ADDRESS);
+    char text[INET6_ADDRSTRLEN] = "everywhere";
+    /* The prefix length is the second byte of an address's, a route's and a rule's source's (the third there) header.
+     */
+    unsigned prefix = kind == SB_NEIGH ? bits_of(family) : head[kind == SB_RULE ? 2 : 1];
+    if (a && mnl_attr_get_payload_len(a) * 8 == bits_of(family) &&
+        inet_ntop(family, mnl_attr_get_payload(a), text, sizeof(text)))
+        snprintf(out, SB_TEXT, "%s %s/%u", nouns[kind], text, prefix);
+    else
+        snprintf(out, SB_TEXT, "%s %s", nouns[kind], text);
+    return out;
+}
+
 /* ---- rewriting ----------------------------------------------------------------------------------- */
 
 static int map_index(const struct sb_map *map, int index, int *out)
@@ -337,7 +362,11 @@ static int map_name(const struct sb_map *map, const char *name, const char **out
 
 static bool put(struct nlmsghdr *h, size_t cap, uint16_t type, const void *data, size_t len)
 {
-    return mnl_attr_put_check(h, cap, type, len, data);
+    char *end = (char *)mnl_nlmsg_get_payload_tail(h) + MNL_ATTR_HDRLEN + len;
+    if (!mnl_attr_put_check(h, cap, type, len, data))
+        return false;
+    memset(end, 0, MNL_ALIGN(len) - len); /* libmnl leaves what was there: messages are compared */
+    return true;
 }
 
 struct hops {
