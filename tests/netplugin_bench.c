@@ -56,8 +56,8 @@ static void direct_open(struct direct *d, const char *plugin)
     }
     d->mem = mmap(NULL, 2 * WINDOW * bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset(d->mem, 1, 2 * WINDOW * bytes);
-    need(np_table_reg(&d->t, d->sc, d->mem, WINDOW * bytes, &d->smh), "regMr");
-    need(np_table_reg(&d->t, d->rc, d->mem + WINDOW * bytes, WINDOW * bytes, &d->rmh), "regMr");
+    need(np_table_reg(&d->t, d->sc, d->mem, WINDOW * bytes, NCCL_PTR_HOST, &d->smh), "regMr");
+    need(np_table_reg(&d->t, d->rc, d->mem + WINDOW * bytes, WINDOW * bytes, NCCL_PTR_HOST, &d->rmh), "regMr");
 }
 
 /* Seconds for all messages, `window` of them under way at once. */

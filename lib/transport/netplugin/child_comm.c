@@ -330,6 +330,7 @@ static ncclResult_t reg_cuda(struct kid *k, struct kid_comm *c, const struct hw_
 {
     ncclNetProperties_v12_t p;
     int fd = -1;
+    c->gpu = c->gpu ? c->gpu : gpu;
     kid_set_gpu(k, gpu);
     if (np_table_has_dmabuf(&k->t) && np_table_properties(&k->t, c->dev, &p) == ncclSuccess &&
         (p.ptrSupport & NCCL_PTR_DMABUF))
