@@ -21,7 +21,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES      4 /* links from one process to another: docs/nccl.md has the measurement */
+#define HN_LANES      6  /* links from one process to another: docs/performance.md has the measurement */
+#define HN_THREADS    12 /* a thread for each link out and in */
+#define HN_MANY_CPUS  24 /* from which on there is room for so many */
 #define HN_LANES_MAX  64
 #define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */

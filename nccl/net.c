@@ -206,9 +206,14 @@ int hn_open(void)
     /* NCCL waits by polling, and what it waits for comes in bursts: where there are CPUs for it our threads do so too,
      * for as long as a burst lasts. */
     cpu_set_t may;
-    bool many = sched_getaffinity(0, sizeof(may), &may) == 0 && CPU_COUNT(&may) >= 8;
-    if (many && !getenv("HAWSER_BUSY_US"))
+    int cpus = sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : 1;
+    char threads[32];
+    if (cpus >= 8 && !getenv("HAWSER_BUSY_US"))
         knobs[n++] = "busy_us=100";
+    if (cpus >= HN_MANY_CPUS && !getenv("HAWSER_THREADS")) {
+        snprintf(threads, sizeof(threads), "threads=%d", HN_THREADS);
+        knobs[n++] = threads;
+    }
     snprintf(nics, sizeof(nics), "nics=%s", hn_g.nics);
     knobs[n++] = nics;
     knobs[n] = NULL;

@@ -3,16 +3,19 @@
  * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols from
  * operations above LL_MAX. Their flags (half of LL's bytes, a sixteenth of LL128's) and small steps cost more over TCP,
  * where each step is a message, than NCCL's model of them knows. Where each node has one GPU it also asks for few
- * channels: there they serve the network alone, and fewer of them make larger messages (docs/nccl.md has the figures).
+ * channels: there they serve the network alone, and fewer of them make larger messages (docs/performance.md has the
+ * figures).
  * Everything else stays NCCL's.
  */
 #include "params.h"
 
 #include <stdlib.h>
 
-#define LL_MAX   ((size_t)256 * 1024) /* a constant: every rank must choose alike */
-#define CHANNELS 4                    /* likewise */
-#define EXPORTED __attribute__((visibility("default")))
+#define LL_MAX         ((size_t)256 * 1024) /* a constant: every rank must choose alike */
+#define CHANNELS       4                    /* likewise */
+#define LARGE          ((size_t)8 << 20)    /* from which on there are more: one for each link of a process (inner.h) */
+#define CHANNELS_LARGE 6
+#define EXPORTED       __attribute__((visibility("default")))
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
@@ -70,7 +73,7 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     (void)pipe_ops;
     (void)reg_buff;
     if (c->channels)
-        *channels = CHANNELS; /* it was 0: NCCL's choice */
+        *channels = bytes < LARGE ? CHANNELS : CHANNELS_LARGE; /* it was 0: NCCL's choice */
     if (!c->protocols || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)

@@ -342,8 +342,8 @@ static int channels_of(size_t ranks, size_t nodes, size_t bytes)
 
 static bool few_channels(void)
 {
-    return channels_of(2, 2, 8) == 4 && channels_of(64, 64, 1 << 30) == 4 && channels_of(16, 2, 1 << 20) == 0 &&
-           channels_of(1, 1, 1 << 20) == 0;
+    return channels_of(2, 2, 8) == 4 && channels_of(2, 2, 1 << 20) == 4 && channels_of(64, 64, 1 << 30) == 6 &&
+           channels_of(16, 2, 1 << 20) == 0 && channels_of(1, 1, 1 << 20) == 0;
 }
 
 static bool as_many_as_nccl_wants(void)
@@ -359,7 +359,7 @@ static void tuner(void)
     ok(in_child(narrow_table, NULL), "a table without the simple protocol is left alone");
     ok(in_child(leaves_all_alone, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
     ok(in_child(leaves_all_alone, VARS("NCCL_PROTO", "LL,Simple")), "nor where the user chose protocols");
-    ok(in_child(few_channels, NULL), "one GPU in each node: four channels; else as many as NCCL wants");
+    ok(in_child(few_channels, NULL), "one GPU in each node: four channels, six for much; else as many as NCCL wants");
     ok(in_child(few_channels, VARS("NCCL_PROTO", "LL,Simple")), "whatever protocols the user chose");
     ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MAX_NCHANNELS", "8")), "not where the user chose their number");
     ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MIN_CTAS", "2")), "by whatever name");
