@@ -145,6 +145,19 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
+/* Tells who waits that it is mounted, and lets go of the terminal, or of the pipe that somebody reads to its end. */
+static int background(const struct sbx_fuse *f)
+{
+    int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3 && null >= 0; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        hw_close(&null);
+    bool told = write(ready, "", 1) == 1;
+    hw_close(&ready);
+    return told ? 0 : hw_fail(-EPIPE, "nobody waits for %s any more", f->at);
+}
+
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
 {
     struct served s = {.t = t, .host = f->host};
@@ -166,12 +179,8 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
                        f->at);
     }
     int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "signals cannot be caught") : 0;
-    if (rc == 0 && f->ready >= 0) {
-        int ready = f->ready;
-        if (write(ready, "", 1) != 1)
-            rc = hw_fail(-EPIPE, "nobody waits for %s any more", f->at);
-        hw_close(&ready);
-    }
+    if (rc == 0 && f->ready >= 0)
+        rc = background(f);
     /* one thread: a child of fork() has no others, and sysfs is quick. A signal that ends it is no fault. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)

@@ -19,7 +19,8 @@ int sbx_tree_remove(const char *dir);
 struct sbx_fuse {
     const char *at; /* the mount point */
     int host;       /* the root (hw_root_open()) whose sys/ the live files are read from; -1: none are live */
-    int ready;      /* -1, or a descriptor that gets a byte and is closed once it is mounted */
+    int ready;      /* -1, or a descriptor that gets a byte and is closed once it is mounted; the standard ones are
+                       /dev/null from then on */
 };
 /* Serves t until it is unmounted or the process gets SIGTERM, SIGINT or SIGHUP; unmounts then. */
 int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f);

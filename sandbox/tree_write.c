@@ -180,10 +180,10 @@ static int whose(const char *dir)
 
 int sbx_tree_remove(const char *dir)
 {
-    int rc = whose(dir);
-    if (rc == 0 && access(dir, F_OK) < 0)
+    struct stat st;
+    if (lstat(dir, &st) < 0 && errno == ENOENT)
         return 0;
-    return rc < 0 ? hw_fail(-EINVAL, "%s", hw_error()) : remove_all(dir);
+    return whose(dir) == 1 ? remove_all(dir) : hw_fail(-EINVAL, "%s is no sysfs that hawser has written", dir);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -192,6 +192,8 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
 {
     char part[PATH_MAX];
     size_t len = strlen(dir);
+    if (t->rc < 0)
+        return t->rc;
     while (len > 1 && dir[len - 1] == '/')
         len--;
     if ((size_t)snprintf(part, sizeof(part), "%.*s.XXXXXX", (int)len, dir) >= sizeof(part))
