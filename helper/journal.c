@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -355,29 +354,54 @@ int hd_journal_read(struct hd_state *s)
 
 /* ---- after a death ------------------------------------------------------------------------------ */
 
+/* An open-file-description lock, as it can be asked for without being taken. */
+static struct flock whole_file(void)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+}
+
+/* The process id in the lock file, or 0. */
+static int holder(int fd)
+{
+    char pid[24] = "";
+    ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+    pid[n < 0 ? 0 : n] = 0;
+    return (int)strtol(pid, NULL, 10);
+}
+
+int hd_journal_alive(const char *path)
+{
+    char lock[256];
+    struct flock f = whole_file();
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+    int rc = fcntl(fd, F_OFD_GETLK, &f) < 0 ? hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno)) : 0;
+    if (rc == 0 && f.l_type != F_UNLCK)
+        rc = HW_MAX(holder(fd), 1);
+    hw_close(&fd);
+    return rc;
+}
+
 int hd_journal_lock(const char *path)
 {
-    char lock[256], pid[24] = "";
+    char lock[256];
+    struct flock f = whole_file();
     snprintf(lock, sizeof(lock), "%s.lock", path);
     int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
         return hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        int err = errno;
-        if (read(fd, pid, sizeof(pid) - 1) < 0)
-            pid[0] = 0;
-        pid[strspn(pid, "0123456789")] = 0;
+    int rc = 0;
+    if (fcntl(fd, F_OFD_SETLK, &f) < 0)
+        rc = errno == EAGAIN || errno == EACCES
+                 ? hw_fail(-EBUSY, "hawserd lives, with process id %d: it holds %s", holder(fd), lock)
+                 : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+    if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
+        rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_name(errno));
+    if (rc)
         hw_close(&fd);
-        return err == EWOULDBLOCK ? hw_fail(-EBUSY, "hawserd lives, with process id %s: it holds %s", pid, lock)
-                                  : hw_fail(-err, "%s: %s", lock, hw_errno_name(err));
-    }
-    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) < 0 || write(fd, pid, (size_t)n) != n) {
-        hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_name(errno));
-        hw_close(&fd);
-        return -EIO;
-    }
-    return fd;
+    return rc ? rc : fd;
 }
 
 /* Is a queue that we had taken still bound? */

@@ -119,5 +119,7 @@ char *hd_journal_text(const struct hd_state *s, size_t *len);
 int hd_recover(struct hd_state *s, int wait_ms);
 /* Takes the lock that the living hawserd holds beside the journal: a descriptor, or -EBUSY with its pid. */
 int hd_journal_lock(const char *path);
+/* The process id of the hawserd that lives and keeps this journal, 0 if none does. */
+int hd_journal_alive(const char *path);
 
 #endif

@@ -224,7 +224,9 @@ static void journal(const char *dir)
     char pid[40];
     snprintf(pid, sizeof(pid), "process id %d:", (int)getpid());
     ok(strstr(hw_error(), pid) != NULL, "%s", hw_error());
+    is_int(hd_journal_alive(path), getpid(), "who holds it can be asked");
     close(one);
+    is_int(hd_journal_alive(path), 0, "and that nobody does");
     one = hd_journal_lock(path);
     ok(one >= 0, "and again when it is free");
     close(one);

@@ -131,6 +131,9 @@ void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
 const char *dr_env(const struct dr_machine *m, const char *name);
 /* "6.18.44-foo": 6018. 0 where it does not start so. */
 unsigned dr_kernel(const char *release);
+/* Does this driver in this kernel receive into device memory (tx: send from it)? DR_MAY: in some kernels between. */
+enum dr_can { DR_CANNOT, DR_MAY, DR_CAN };
+enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx);
 /* Was GPUDirect-TCPX meant to run here: its directory, or its variables? */
 bool dr_tcpx_meant(const struct dr_machine *m);
 /* A subnet that two NICs share: the second NIC's index, or -1. */

@@ -130,13 +130,28 @@ void dr_nic_mtu(struct dr_report *d)
 
 /*
  * In the sources of Linux 7.3.4 these receive into unreadable memory (PP_FLAG_ALLOW_UNREADABLE_NETMEM) and send from it
- * (netdev->netmem_tx); in those of 6.12 none does. Between the two each came at its own time.
+ * (netdev->netmem_tx); in those of 6.12 none does. Between the two each came at its own time. dmnic is lab/dmnic, ours.
  */
 static const struct {
     const char *driver;
     bool rx, tx;
-} devmem_drivers[] = {{"gve", true, true},   {"bnxt_en", true, true}, {"mlx5_core", true, true},
-                      {"fbnic", true, true}, {"netkit", true, true},  {"bnge", true, false}};
+    unsigned sure; /* from this kernel on; 6.12 has no sending at all */
+} devmem_drivers[] = {{"gve", true, true, 7003},   {"bnxt_en", true, true, 7003}, {"mlx5_core", true, true, 7003},
+                      {"fbnic", true, true, 7003}, {"netkit", true, true, 7003},  {"bnge", true, false, 7003},
+                      {"dmnic", true, true, 6012}};
+
+enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx)
+{
+    unsigned v = dr_kernel(release);
+    for (size_t i = 0; i < HW_ARRAY_LEN(devmem_drivers); i++) {
+        if (strcmp(devmem_drivers[i].driver, driver) != 0)
+            continue;
+        if (!(tx ? devmem_drivers[i].tx : devmem_drivers[i].rx) || v < (tx ? 6016 : 6012))
+            return DR_CANNOT;
+        return v >= devmem_drivers[i].sure ? DR_CAN : v > 6012 ? DR_MAY : DR_CANNOT;
+    }
+    return DR_CANNOT;
+}
 
 /* May ordinary traffic meet queues bound to GPU memory on this NIC? */
 static bool devmem_driver(const struct dr_nic *n)
@@ -161,8 +176,9 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
     else if (i == HW_ARRAY_LEN(devmem_drivers))
         dr_say(d, n->physical ? DR_WARN : DR_SKIP, n->name, "%s has no devmem: GPU memory goes through the host's",
                n->driver);
-    else if (v >= 7003)
-        dr_say(d, DR_PASS, n->name, "%s: devmem receive%s", n->driver, devmem_drivers[i].tx ? " and send" : " only");
+    else if (v >= devmem_drivers[i].sure)
+        dr_say(d, DR_PASS, n->name, "%s: devmem receive%s", n->driver,
+               devmem_drivers[i].tx && v >= 6016 ? " and send" : " only");
     else if (v > 6012)
         dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3 and had none in 6.12; this is %s", n->driver,
                d->m->release);

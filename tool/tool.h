@@ -18,6 +18,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_devmem(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_nccl(int argc, char **argv);
