@@ -4,6 +4,7 @@
 #   make check    install, build, test       make tsan    ThreadSanitizer: build-tsan/, tests
 #   make demo     install, build, show       make lint    clang-format, clang-tidy
 #   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
+#   make check-vm tests in guests with newer kernels (QEMU without KVM; fetches Debian's kernels at the first time)
 BUILD ?= build
 PREFIX ?= /usr/local
 FUZZ_RUNS ?= 100000
@@ -21,6 +22,13 @@ deps:
 check: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/run-tests.sh $(BUILD)
+
+vm-deps:
+	@scripts/deps.sh vm
+
+check-vm: vm-deps
+	@$(MAKE) --no-print-directory all
+	@tests/vm/run $(BUILD)
 
 demo: deps
 	@$(MAKE) --no-print-directory all
@@ -49,4 +57,4 @@ install: all
 clean:
 	rm -rf build build-*/
 
-.PHONY: all deps check demo asan tsan lint fuzz install clean
+.PHONY: all deps check vm-deps check-vm demo asan tsan lint fuzz install clean

@@ -3,7 +3,6 @@
 # vm: modules veth sch_netem rdma_rxe rdma_ucm ib_uverbs crc32_generic?
 # vm: programs ip tc rdma BUILD/hawser
 # vm: files tests/vm/test_lab.sh:/data/copy
-# vm: build-module tests/vm/module
 # What the VM lab promises to those who write tests for it.
 n=0
 ok() { # STATUS TEXT
@@ -41,11 +40,6 @@ rdma link delete rxe0
 ip netns delete other
 ip link delete v0 2>/dev/null
 
-try "a module of ours is loaded" insmod /hawser_vm.ko number=6
-try "with its parameter" grep -x 7 /sys/module/hawser_vm/parameters/number
-try "and unloaded" rmmod hawser_vm
-insmod /hawser_vm.ko number=-5 2>/dev/null
-ok $((!$?)) "a module that refuses is not loaded"
 try "modprobe knows what else a module needs" modprobe -r sch_netem
 try "and loads it again" modprobe sch_netem
 
