@@ -407,9 +407,9 @@ static void new_channel(struct game *g)
     /* as listener.c's join_session() */
     pthread_mutex_lock(&ctx->mu);
     struct hw_chan *c = &g->p->chans[i % CHANS];
-    hw_sock_abort(&c->new_fd);
-    c->new_fd = theirs;
-    c->new_gen = g->gen;
+    hw_sock_abort(&c->fresh.fd);
+    c->fresh.fd = theirs;
+    c->fresh.gen = g->gen;
     atomic_store(&c->lane->scan, true);
     hw_lane_queue(c->lane);
     pthread_mutex_unlock(&ctx->mu);

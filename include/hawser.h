@@ -291,6 +291,9 @@ struct hawser_channel_stats {
     uint64_t rx_bytes; /* payload that arrived whole */
     uint64_t tx_chunks, rx_chunks;
     uint64_t retaken_chunks; /* chunks of this channel that others had to take up */
+    /* Transport devmem, payload: put into device memory by the NIC; copied by this process, where it might have been;
+     * taken from device memory by the NIC. */
+    uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 
 struct hawser_nic_stats {
@@ -298,6 +301,7 @@ struct hawser_nic_stats {
     uint32_t channels, channels_up, lost; /* lost: deaths of channels so far */
     uint32_t reserved;
     uint64_t tx_bytes, rx_bytes;
+    uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 
 /* Fill up to *n entries, set *n to the number there are. */

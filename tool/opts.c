@@ -212,6 +212,10 @@ int common_option(struct common *c, int id, const char *arg)
     case OPT_TRANSPORT:
         rc = common_knob(c, "transport", arg);
         break;
+    case OPT_REQUIRE_DEVMEM:
+        rc = common_knob(c, "transport", "devmem");
+        rc = rc ? rc : common_knob(c, "require_devmem", "yes");
+        break;
     case 'k':
         c->key_file = arg;
         break;

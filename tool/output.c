@@ -63,6 +63,9 @@ static void nic_line(FILE *out, const char *side, const struct tp_nic *n)
             fprintf(out, " %10s", "");
     }
     fputc('\n', out);
+    if (n->rx_device_bytes || n->rx_copied_bytes || n->tx_device_bytes)
+        fprintf(out, "%22s  devmem: tx %.6f GB from device memory, rx %.6f GB into it, %.6f GB copied by a CPU\n", "",
+                (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, (double)n->rx_copied_bytes / 1e9);
 }
 
 void output_nics(FILE *out, const struct row *r)
@@ -86,6 +89,9 @@ static void json_nics(struct hw_json *j, const struct row *r)
         hw_json_u64(j, "rx_bytes", n->rx_bytes);
         hw_json_u64(j, "kernel_tx_bytes", n->kernel_tx_bytes);
         hw_json_u64(j, "kernel_rx_bytes", n->kernel_rx_bytes);
+        hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
+        hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
+        hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
         hw_json_u64(j, "lost", r->lost[i]);
         hw_json_u64(j, "channels", r->nic_channels[i]);
         hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);

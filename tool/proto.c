@@ -282,6 +282,9 @@ static void reply_fields(struct cursor *c, struct tp_reply *r)
         number(c, &n->rx_bytes, 8);
         number(c, &n->kernel_tx_bytes, 8);
         number(c, &n->kernel_rx_bytes, 8);
+        number(c, &n->rx_device_bytes, 8);
+        number(c, &n->rx_copied_bytes, 8);
+        number(c, &n->tx_device_bytes, 8);
     }
     rest(c);
 }

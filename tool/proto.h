@@ -27,7 +27,7 @@
 #define TP_MAX_PATHS  16 /* plain-socket paths in one request */
 #define TP_TEXT       224
 #define TP_REQUEST    1024 /* bytes of every request on the wire */
-#define TP_REPLY      1536 /* bytes of every reply on the wire */
+#define TP_REPLY      2048 /* bytes of every reply on the wire */
 #define TP_TOKEN      16
 #define TP_HOST       0xffff  /* instead of a GPU: the host's memory */
 #define TP_MAX_STREAM 16      /* plain streams per path */
@@ -99,8 +99,9 @@ struct tp_request {
 
 struct tp_nic {
     char nic[HAWSER_NIC_NAME];
-    uint64_t tx_bytes, rx_bytes;               /* ours: payload */
-    uint64_t kernel_tx_bytes, kernel_rx_bytes; /* the kernel's: frames */
+    uint64_t tx_bytes, rx_bytes;                                /* ours: payload */
+    uint64_t kernel_tx_bytes, kernel_rx_bytes;                  /* the kernel's: frames */
+    uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes; /* hawser_nic_stats */
 };
 
 struct tp_reply {

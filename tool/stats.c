@@ -84,7 +84,11 @@ int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n)
         return rc;
     there = HW_MIN(HW_MIN(there, (size_t)TP_MAX_NICS), *n);
     for (size_t i = 0; i < there; i++) {
-        nics[i] = (struct tp_nic){.tx_bytes = own[i].tx_bytes, .rx_bytes = own[i].rx_bytes};
+        nics[i] = (struct tp_nic){.tx_bytes = own[i].tx_bytes,
+                                  .rx_bytes = own[i].rx_bytes,
+                                  .rx_device_bytes = own[i].rx_device_bytes,
+                                  .rx_copied_bytes = own[i].rx_copied_bytes,
+                                  .tx_device_bytes = own[i].tx_device_bytes};
         memcpy(nics[i].nic, own[i].nic, HAWSER_NIC_NAME);
         nics[i].nic[HAWSER_NIC_NAME - 1] = 0;
     }
@@ -118,6 +122,9 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
         }
         t->tx_bytes += a->tx_bytes - b->tx_bytes;
         t->rx_bytes += a->rx_bytes - b->rx_bytes;
+        t->rx_device_bytes += a->rx_device_bytes - b->rx_device_bytes;
+        t->rx_copied_bytes += a->rx_copied_bytes - b->rx_copied_bytes;
+        t->tx_device_bytes += a->tx_device_bytes - b->tx_device_bytes;
         t->kernel_tx_bytes += a->kernel_tx_bytes - b->kernel_tx_bytes;
         t->kernel_rx_bytes += a->kernel_rx_bytes - b->kernel_rx_bytes;
     }

@@ -78,7 +78,19 @@ static const struct knob table[] = {
     {"unexpected", AT(unexpected), SIZE, "1MiB", 0, GIB, "bytes",
      "messages kept per peer until their receive is posted"},
     {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",
-     "tcp, or netplugin:PLUGIN, a path or name of a libnccl-net-*.so, run in a child process; the same on both sides"},
+     "tcp; devmem: payload into device memory by the kernel, where NICs can; or netplugin:PLUGIN, a path or name of a "
+     "libnccl-net-*.so, run in a child process; the same on both sides"},
+    {"devmem_socket", AT(devmem_socket), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->devmem_socket) - 1, "path",
+     "transport devmem: hawserd's socket; empty: /run/hawser/hawserd.sock"},
+    {"devmem_memory", AT(devmem_memory), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->devmem_memory) - 1, "name",
+     "transport devmem: where NICs put payload: cuda:N, host, or auto: the GPU of the GPU memory registered first, where "
+     "any was before the first connection; else a GPU near the NIC; else host"},
+    {"devmem_pool", AT(devmem_pool), SIZE, "64MiB", MIB, 4 * GIB, "bytes",
+     "transport devmem: that memory, per NIC"},
+    {"devmem_queues", AT(devmem_queues), COUNT, "1", 1, 16, "queues",
+     "transport devmem: receive queues to bind, per NIC"},
+    {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
+     "transport devmem: fail where a connection would fall back to plain tcp"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
      "local NICs to use, comma-separated; empty: every one that shares a subnet with the peer"},
 };

@@ -19,7 +19,7 @@ struct hw_knobs {
     uint64_t busy_us;         /* how long a progress thread polls after it had work */
     uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
     uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
-    char transport[256];      /* "tcp", "netplugin:PLUGIN" */
+    char transport[256];      /* "tcp", "devmem", "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or an algorithm's name */
     bool splice;              /* send host memory by reference (vmsplice) where it pays */
     uint64_t stage;           /* bytes per connection and direction that GPU memory passes through */
@@ -32,6 +32,11 @@ struct hw_knobs {
     uint64_t max_ops;         /* operations pending per peer */
     uint64_t notify_queue;    /* notifications kept per peer */
     uint64_t unexpected;      /* bytes of messages kept per peer before their receive is posted */
+    char devmem_socket[108];  /* hawserd's; empty: its usual place */
+    char devmem_memory[16];   /* "auto", "host", "cuda:N" */
+    uint64_t devmem_pool;     /* bytes of it per NIC */
+    uint64_t devmem_queues;   /* per NIC */
+    bool require_devmem;      /* no falling back to tcp */
     char nics[256];           /* NICs to use, comma-separated; empty: by subnet */
 };
 

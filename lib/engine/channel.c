@@ -33,7 +33,7 @@ int hw_chan_init(struct hw_chan *c, struct hawser_peer *p, uint32_t index)
     c->peer = p;
     c->index = c->st.index = index;
     c->src.ready = chan_ready;
-    c->new_fd = -1;
+    c->fresh.fd = c->side.fd = -1;
     c->backoff_ms = HW_BACKOFF_MIN_MS;
     c->window = (uint32_t)HW_MIN(p->h->k.window, (uint64_t)p->h->tp->caps.max_window);
     c->win = calloc(c->window, sizeof(*c->win));
@@ -44,7 +44,8 @@ void hw_chan_free(struct hw_chan *c)
 {
     if (c->conn)
         c->peer->h->tp->close(c->conn);
-    hw_close(&c->new_fd);
+    hw_close(&c->fresh.fd);
+    hw_close(&c->side.fd);
     free(c->win);
 }
 
@@ -151,16 +152,37 @@ void hw_chan_establish(struct hw_chan *c)
     pthread_mutex_unlock(&p->mu);
 }
 
-/* Server: an authenticated connection for this channel waits in new_fd. */
+static struct hw_arrival take(struct hawser *h, struct hw_arrival *a)
+{
+    pthread_mutex_lock(&h->mu);
+    struct hw_arrival taken = *a;
+    a->fd = -1;
+    pthread_mutex_unlock(&h->mu);
+    return taken;
+}
+
+/* A second connection of a channel that stands. */
+static void attach_side(struct hw_chan *c, struct hw_arrival a)
+{
+    const struct hw_transport *tp = c->peer->h->tp;
+    bool good = tp->side && c->state == HW_CH_UP && a.gen == c->gen;
+    if (hw_hs_welcome(a.fd, good ? HW_OK : HW_REFUSE_STALE, 0) == 0 && good)
+        tp->side(c->conn, a.fd);
+    else
+        hw_close(&a.fd);
+    if (good)
+        c->rd = c->wr = true;
+}
+
 void hw_chan_attach(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
     const struct hw_transport *tp = p->h->tp;
-    pthread_mutex_lock(&p->h->mu);
-    int fd = c->new_fd;
-    uint32_t gen = c->new_gen;
-    c->new_fd = -1;
-    pthread_mutex_unlock(&p->h->mu);
+    struct hw_arrival side = take(p->h, &c->side), fresh = take(p->h, &c->fresh);
+    int fd = fresh.fd;
+    uint32_t gen = fresh.gen;
+    if (side.fd >= 0)
+        attach_side(c, side);
     if (fd < 0)
         return;
     if (c->state == HW_CH_UP && gen > c->gen) {
@@ -230,6 +252,17 @@ static void send_down(struct hw_chan *c, uint32_t gen, uint64_t count)
         hw_ctl_flush(c->peer);
 }
 
+void hw_chan_counts(const struct hw_chan *c, struct hawser_channel_stats *st)
+{
+    struct hw_tp_counts n = {0};
+    if (!c->conn || !c->peer->h->tp->count)
+        return;
+    c->peer->h->tp->count(c->conn, &n);
+    st->rx_device_bytes += n.rx_device;
+    st->rx_copied_bytes += n.rx_copied;
+    st->tx_device_bytes += n.tx_device;
+}
+
 void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
 {
     struct hawser_peer *p = c->peer;
@@ -238,6 +271,7 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", why);
     hw_loop_forget(c->lane->loop, p->h->tp->fd(c->conn));
+    hw_chan_counts(c, &c->st);
     p->h->tp->close(c->conn);
     c->conn = NULL;
     c->kill = false;
@@ -602,6 +636,8 @@ bool hw_chan_recv(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
     uint64_t moved = 0;
+    /* The transport may take note here of what is news for sending, too, and nobody will hear of it again. */
+    c->wr |= c->rd && p->h->tp->caps.one_event;
     while (c->rd) {
         const uint8_t *raw = NULL;
         int rc = p->h->tp->test_recv(c->conn, &raw, &moved);

@@ -261,8 +261,10 @@ int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_
 {
     uint32_t have = atomic_load(&p->nchans);
     pthread_mutex_lock(&p->mu);
-    for (uint32_t i = 0; i < have && i < *n; i++)
+    for (uint32_t i = 0; i < have && i < *n; i++) {
         out[i] = p->chans[i].st;
+        hw_chan_counts(&p->chans[i], &out[i]);
+    }
     pthread_mutex_unlock(&p->mu);
     *n = have;
     return 0;
@@ -275,7 +277,8 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
     uint32_t have = atomic_load(&p->nchans);
     pthread_mutex_lock(&p->mu);
     for (uint32_t i = 0; i < have; i++) {
-        const struct hawser_channel_stats *c = &p->chans[i].st;
+        struct hawser_channel_stats now = p->chans[i].st, *c = &now;
+        hw_chan_counts(&p->chans[i], c);
         size_t k = 0;
         while (k < found && strcmp(all[k].nic, c->nic) != 0)
             k++;
@@ -291,6 +294,9 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
         all[k].lost += c->lost;
         all[k].tx_bytes += c->tx_bytes;
         all[k].rx_bytes += c->rx_bytes;
+        all[k].rx_device_bytes += c->rx_device_bytes;
+        all[k].rx_copied_bytes += c->rx_copied_bytes;
+        all[k].tx_device_bytes += c->tx_device_bytes;
     }
     pthread_mutex_unlock(&p->mu);
     memcpy(out, all, HW_MIN(found, *n) * sizeof(*out));

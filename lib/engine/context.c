@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: options, loops, memory and regions, connecting and accepting. */
 #include "engine/engine.h"
+#include "transport/devmem/devmem.h"
 #include "transport/netplugin/netplugin.h"
 
 #include <sched.h>
@@ -47,6 +48,8 @@ static void free_context(struct hawser *h)
     free(h->regions);
     if (h->tp == &h->own_tp)
         hw_netplugin_close(&h->env);
+    if (h->tp == &hw_devmem)
+        hw_devmem_close(&h->env);
     hw_close(&h->event_fd);
     pthread_mutex_destroy(&h->mu);
     free(h);
@@ -91,8 +94,12 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         if ((rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp)))
             goto fail;
         h->tp = &h->own_tp;
-    } else if (strcmp(h->k.transport, "tcp") != 0) {
-        rc = hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp nor netplugin:PLUGIN", h->k.transport);
+    } else if (strcmp(h->k.transport, hw_devmem.name) == 0) {
+        if ((rc = hw_devmem_open(&h->env)))
+            goto fail;
+        h->tp = &hw_devmem;
+    } else if (strcmp(h->k.transport, hw_tcp.name) != 0) {
+        rc = hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
         goto fail;
     }
     unsigned want = loops_wanted(h);
@@ -235,6 +242,10 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
     struct hawser_mem *m = calloc(1, sizeof(*m));
     if (!m)
         return hw_fail(-ENOMEM, "no memory to register memory");
+    if (!space->direct) {
+        const struct hw_space *none = NULL;
+        (void)atomic_compare_exchange_strong(&h->env.gpu, &none, space);
+    }
     m->h = h;
     m->space = space;
     m->ptr = ptr;
@@ -429,6 +440,8 @@ int hawser_mem_deregister(hawser_mem *m)
     pthread_mutex_lock(&h->mu);
     hw_list_remove(&m->in_ctx);
     pthread_mutex_unlock(&h->mu);
+    if (h->tp->forget)
+        h->tp->forget(&h->env, m->space, m->ptr, m->len);
     if (m->own)
         m->space->ops->free(m->space, m->ptr, m->len);
     free(m);

@@ -224,6 +224,12 @@ struct hw_sent {          /* a chunk posted and not confirmed */
     uint32_t len;
 };
 
+/* Server: an authenticated connection that waits to be taken over. */
+struct hw_arrival {
+    int fd; /* -1: none */
+    uint32_t gen;
+};
+
 struct hw_chan {
     struct hawser_peer *peer;
     struct hw_lane *lane;
@@ -246,8 +252,7 @@ struct hw_chan {
     uint64_t tx_released; /* chunks */
 
     /* under h->mu */
-    int new_fd; /* server: an authenticated connection to take over */
-    uint32_t new_gen;
+    struct hw_arrival fresh, side; /* side: a second connection for the transport */
 
     /* under peer->mu */
     atomic_int state; /* enum hw_chan_state; its loop looks without the lock, others end DRAIN */
@@ -280,8 +285,10 @@ struct hw_chan {
 int hw_chan_init(struct hw_chan *c, struct hawser_peer *p, uint32_t index);
 void hw_chan_free(struct hw_chan *c);
 void hw_chan_connect(struct hw_chan *c);
+/* Adds what the connection at hand has counted itself. */
+void hw_chan_counts(const struct hw_chan *c, struct hawser_channel_stats *st);
 void hw_chan_kill(struct hw_chan *c, int rc, const char *why);
-void hw_chan_attach(struct hw_chan *c);                                  /* takes new_fd */
+void hw_chan_attach(struct hw_chan *c);                                  /* takes fresh and side */
 void hw_chan_confirmed(struct hw_chan *c, uint64_t count);               /* any thread */
 void hw_chan_peer_down(struct hw_chan *c, uint32_t gen, uint64_t count); /* any thread */
 bool hw_chan_recv(struct hw_chan *c);                                    /* without peer->mu; true if more is left */

@@ -141,9 +141,10 @@ static unsigned join_session(struct slot *s)
         refusal = HW_OK;
     } else if (p && s->hs.hello.channel < atomic_load(&p->nchans)) {
         struct hw_chan *c = &p->chans[s->hs.hello.channel];
-        hw_sock_abort(&c->new_fd);
-        c->new_fd = s->fd;
-        c->new_gen = s->hs.hello.gen;
+        struct hw_arrival *a = s->hs.hello.kind == HW_BOOT_SIDE ? &c->side : &c->fresh;
+        hw_sock_abort(&a->fd);
+        a->fd = s->fd;
+        a->gen = s->hs.hello.gen;
         s->fd = -1;
         atomic_store(&c->lane->scan, true);
         hw_lane_queue(c->lane);

@@ -78,6 +78,21 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a)
     return bits % 8 == 0 || ((x[bits / 8] ^ y[bits / 8]) >> (8 - bits % 8)) == 0;
 }
 
+void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME])
+{
+    union hw_addr local;
+    struct hw_nic nics[HW_NIC_MAX];
+    socklen_t len = sizeof(local);
+    memset(&local, 0, sizeof(local));
+    memset(name, 0, HAWSER_NIC_NAME);
+    (void)getsockname(fd, &local.sa, &len);
+    hw_addr_unmap(&local);
+    int n = hw_nics_list(nics, HW_NIC_MAX, local.sa.sa_family == AF_INET6);
+    for (int i = 0; i < n; i++)
+        if (hw_addr_same_host(&nics[i].addr, &local))
+            memcpy(name, nics[i].name, HAWSER_NIC_NAME);
+}
+
 bool hw_nic_is_down(int fd, const char *name)
 {
     struct ifreq r;

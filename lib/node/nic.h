@@ -31,6 +31,9 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 /* Is a in n's subnet? False across families. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 
+/* The name of the NIC that fd's local address is one of; "" where there is none. */
+void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
+
 /* Has NIC name, by name, lost its carrier or been set down? fd: any socket of its network namespace. False where it is
  * not known by that name. */
 bool hw_nic_is_down(int fd, const char *name);

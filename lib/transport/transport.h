@@ -20,6 +20,8 @@
 #include "node/nic.h"
 #include "wire/wire.h"
 
+#include <stdatomic.h>
+
 struct hw_caps {
     uint32_t max_chunk;  /* bytes */
     uint32_t max_window; /* requests posted and not finished, each direction */
@@ -33,6 +35,7 @@ struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
     void *state; /* the transport's own, for the whole context */
+    _Atomic(const struct hw_space *) gpu; /* of the first GPU memory that was registered; NULL: none yet */
 };
 
 struct hw_conn;
@@ -42,7 +45,15 @@ struct hw_conn_ident {
     uint64_t session;
     uint32_t channel, gen;
     bool keyed;
+    bool side;             /* the channel's second connection: see side() */
     const uint8_t *secret; /* HW_SECRET bytes, of the session */
+};
+
+/* Payload bytes. */
+struct hw_tp_counts {
+    uint64_t rx_device; /* that the NIC put into device memory */
+    uint64_t rx_copied; /* that a CPU of ours copied, where they might have been put there */
+    uint64_t tx_device; /* that the NIC took from device memory */
 };
 
 enum hw_rx_event {
@@ -57,6 +68,9 @@ struct hw_transport {
     /* 0, or why no connection of this context will work again. NULL: such a thing cannot be. */
     int (*alive)(const struct hw_tp_env *env);
 
+    /* [ptr, ptr+len) is registered no more. NULL: never told. */
+    void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
+
     /* Fills handle with what a peer needs to reach this side over nic, as opaque bytes for connect() there; port: the
      * context's own listening port, for transports that share it. Returns the handle's size or -errno. */
     int (*listen)(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port, uint8_t handle[HW_HANDLE_MAX]);
@@ -68,6 +82,10 @@ struct hw_transport {
 
     /* Makes a connection of a descriptor that the context's listener has authenticated. Takes fd on success only. */
     int (*accept)(const struct hw_tp_env *env, int fd, struct hw_conn **out);
+
+    /* A second connection for c, which the peer's transport has asked for (HW_BOOT_SIDE), authenticated too. Takes fd.
+     * NULL: it never does. */
+    void (*side)(struct hw_conn *c, int fd);
 
     /* Drives connect(): 0 established, -EAGAIN wait for an event (or call again after the deadline), else why not. */
     int (*establish)(struct hw_conn *c);
@@ -112,6 +130,9 @@ struct hw_transport {
 
     /* Descriptor for epoll (edge-triggered, in and out). */
     int (*fd)(struct hw_conn *c);
+
+    /* Adds what the connection has counted. NULL: nothing. Any thread, the connection being kept open. */
+    void (*count)(struct hw_conn *c, struct hw_tp_counts *sum);
 
     /* The two ends, for statistics. */
     void (*ends)(struct hw_conn *c, union hw_addr *local, union hw_addr *remote);

@@ -65,7 +65,12 @@ static inline uint64_t hw_get64(const uint8_t *p)
 #define HW_PROOF_SIZE     32
 #define HW_WELCOME_SIZE   16
 
-enum hw_boot_kind { HW_BOOT_CONTROL = 1, HW_BOOT_DATA = 2, HW_BOOT_RESUME = 3 };
+enum hw_boot_kind {
+    HW_BOOT_CONTROL = 1, /* a new session's */
+    HW_BOOT_DATA = 2,    /* a channel's */
+    HW_BOOT_RESUME = 3,  /* a session's control connection, again */
+    HW_BOOT_SIDE = 4     /* a second one of a channel's, for transports that want it */
+};
 
 enum hw_refusal {
     HW_OK = 0,

@@ -508,11 +508,11 @@ CUresult fake_MemHostRegister(void *ptr, size_t len, unsigned flags)
         if (r->start < at + len && at < r->start + r->len)
             return fake_leave(fake_misuse(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
     fake_range_add((struct range){.start = at,
-                             .len = len,
-                             .kind = HOST,
-                             .device = ctx->device,
-                             .ctx = ctx,
-                             .mapped = flags & CU_MEMHOSTREGISTER_DEVICEMAP});
+                                  .len = len,
+                                  .kind = HOST,
+                                  .device = ctx->device,
+                                  .ctx = ctx,
+                                  .mapped = flags & CU_MEMHOSTREGISTER_DEVICEMAP});
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -577,14 +577,21 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
 }
 
 #ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier */
-/* A true dma-buf of part of a memfd, which a kernel takes where it wants a GPU's. */
-static int fake_udmabuf(int memfd, size_t offset, size_t len)
+/* Part of a memfd as what stands for a dma-buf: a true one, which a kernel takes where it wants a GPU's, or the memfd
+ * itself, opened anew and at its offset. */
+static int fake_dmabuf(int memfd, size_t offset, size_t len)
 {
-    int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+    char path[64];
     struct udmabuf_create c = {.memfd = (unsigned)memfd, .flags = UDMABUF_FLAGS_CLOEXEC, .offset = offset, .size = len};
-    int fd = dev < 0 ? -1 : ioctl(dev, UDMABUF_CREATE, &c);
-    if (dev >= 0)
-        close(dev);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", memfd);
+    int dev = open(udmabuf ? "/dev/udmabuf" : path, O_RDWR | O_CLOEXEC);
+    if (dev < 0 || !udmabuf) {
+        if (dev >= 0)
+            (void)lseek(dev, (off_t)offset, SEEK_SET);
+        return dev;
+    }
+    int fd = ioctl(dev, UDMABUF_CREATE, &c);
+    close(dev);
     return fd;
 }
 
@@ -601,8 +608,7 @@ CUresult fake_MemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t 
         (flags && (flags != CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || version < 12080)) ||
         fake_place(ptr, len, &cpu) != ON_DEVICE)
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
-    int fd = udmabuf ? fake_udmabuf(gpu_at(ptr)->fd, (size_t)(ptr - (uintptr_t)gpu_at(ptr)->base), len)
-                     : fcntl(gpu_at(ptr)->fd, F_DUPFD, 0);
+    int fd = fake_dmabuf(gpu_at(ptr)->fd, (size_t)(ptr - (uintptr_t)gpu_at(ptr)->base), len);
     if (fd < 0)
         return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
     *(int *)handle = fd;
@@ -680,11 +686,11 @@ void *fakecuda_mappings(int device, size_t piece, unsigned n)
     uint64_t at = find_hole(device, piece * n, 4096);
     for (unsigned i = 0; at && i < n; i++)
         fake_range_add((struct range){.start = at + i * piece,
-                                 .len = piece,
-                                 .area = at,
-                                 .area_len = piece * n,
-                                 .kind = DEVICE,
-                                 .device = device});
+                                      .len = piece,
+                                      .area = at,
+                                      .area_len = piece * n,
+                                      .kind = DEVICE,
+                                      .device = device});
     pthread_mutex_unlock(&fake_lock);
     return (void *)(uintptr_t)at;
 }

@@ -42,6 +42,7 @@ struct hw_conn {
     int pipe[2];
     uint32_t in_pipe; /* bytes */
     bool splice;
+    uint32_t head_size;           /* of what rides in front of a payload: HW_CHUNK_HEAD, or 0 */
     const struct hw_knobs *knobs; /* the context's */
     const struct hw_logger *log;  /* the context's */
     struct hw_stage *stage;       /* once memory came that needs it */
@@ -120,9 +121,15 @@ static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
     c->fd = fd;
     c->pipe[0] = c->pipe[1] = -1;
     c->splice = env->knobs->splice;
+    c->head_size = HW_CHUNK_HEAD;
     c->knobs = env->knobs;
     c->log = env->log;
     return c;
+}
+
+void hw_tcp_bare(struct hw_conn *c)
+{
+    c->head_size = 0;
 }
 
 static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle, size_t handle_len,
@@ -146,7 +153,7 @@ static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, co
         return hw_fail(-ENOMEM, "no memory for a connection");
     }
     c->hs = hs;
-    struct hw_hello hello = {.kind = HW_BOOT_DATA,
+    struct hw_hello hello = {.kind = ident->side ? HW_BOOT_SIDE : HW_BOOT_DATA,
                              .keyed = ident->keyed,
                              .session = ident->session,
                              .channel = ident->channel,
@@ -233,10 +240,10 @@ static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
             *by_ref = ref;
         else if (ref != *by_ref)
             break;
-        if (t->taken < HW_CHUNK_HEAD)
+        if (t->taken < c->head_size)
             iov[n++] =
-                (struct iovec){.iov_base = c->tx_head[i % c->ring] + t->taken, .iov_len = HW_CHUNK_HEAD - t->taken};
-        uint32_t body = t->taken > HW_CHUNK_HEAD ? t->taken - HW_CHUNK_HEAD : 0;
+                (struct iovec){.iov_base = c->tx_head[i % c->ring] + t->taken, .iov_len = c->head_size - t->taken};
+        uint32_t body = t->taken > c->head_size ? t->taken - c->head_size : 0;
         /* iovec is not const: nothing writes through it here */
         iov[n++] = (struct iovec){.iov_base = (void *)(uintptr_t)(t->ptr + body), .iov_len = t->len - body};
     }
@@ -247,7 +254,7 @@ static void advance(struct hw_conn *c, size_t n)
 {
     while (n) {
         struct tx *t = &c->tx[c->fill % c->ring];
-        size_t left = HW_CHUNK_HEAD + (size_t)t->len - t->taken, part = HW_MIN(left, n);
+        size_t left = c->head_size + (size_t)t->len - t->taken, part = HW_MIN(left, n);
         t->taken += (uint32_t)part;
         n -= part;
         if (part == left)

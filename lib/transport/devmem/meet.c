@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/devmem/meet.h"
+#include "transport/devmem/kernel.h"
+#include "transport/tcp/tcp.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define WORD       8
+#define MAGIC      0x4d445748u /* "HWDM" */
+#define PROBE      4096
+#define WINDOW_MIN (256u << 10)
+
+enum { OFFER = 1, READY = 2, VERDICT = 3 };
+
+struct dm_meet {
+    struct dm_meet_args a;
+    uint64_t deadline;
+    uint8_t out[3 * WORD], in[WORD];
+    unsigned out_len, out_done, in_have;
+    int mine[4], theirs[4]; /* by word: -1 not yet, 0 no, 1 yes */
+    struct hw_conn *side;
+    bool side_up, side_lost;
+    struct dm_claim *claim;
+    struct dm_rx *rx;
+    const struct dm_pool *pool;
+    uint32_t dmabuf_id;
+    char why[HW_ERR_TEXT]; /* we do not receive into device memory */
+    uint32_t probe_out, probe_in, probe_device;
+    bool probe_plain, probe_wrong;
+};
+
+static uint8_t probe_byte(uint32_t i)
+{
+    return (uint8_t)(i * 31 + (i >> 8) + 7);
+}
+
+struct dm_meet *dm_meet_new(const struct dm_meet_args *a)
+{
+    struct dm_meet *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->a = *a;
+    m->deadline = hw_deadline((int)a->env->knobs->handshake_ms);
+    for (int i = OFFER; i <= VERDICT; i++)
+        m->mine[i] = m->theirs[i] = -1;
+    return m;
+}
+
+void dm_meet_free(struct dm_meet *m)
+{
+    if (!m)
+        return;
+    dm_rx_free(m->rx);
+    dm_claim_free(m->claim);
+    if (m->side)
+        hw_tcp.close(m->side);
+    free(m);
+}
+
+/* ---- words -------------------------------------------------------------------------------------------- */
+
+static void say(struct dm_meet *m, int word, bool yes)
+{
+    if (m->mine[word] >= 0)
+        return;
+    m->mine[word] = yes;
+    uint8_t *w = m->out + m->out_len;
+    hw_put32(w, MAGIC);
+    w[4] = (uint8_t)word;
+    w[5] = yes;
+    hw_put16(w + 6, 1); /* version */
+    m->out_len += WORD;
+}
+
+/* Why this end receives by way of the host. */
+static void without(struct dm_meet *m, const char *why)
+{
+    if (!*m->why)
+        snprintf(m->why, sizeof(m->why), "%s", why);
+}
+
+static int speak(struct dm_meet *m)
+{
+    while (m->out_done < m->out_len) {
+        ssize_t n = send(m->a.heads, m->out + m->out_done, m->out_len - m->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "agreeing on devmem: %s", strerror(errno));
+        m->out_done += (unsigned)n;
+    }
+    return 0;
+}
+
+/* The next word of the peer's, if it is there: 1, 0, or -errno. */
+static int hear(struct dm_meet *m)
+{
+    int next = OFFER;
+    while (next <= VERDICT && m->theirs[next] >= 0)
+        next++;
+    if (next > VERDICT)
+        return 0;
+    while (m->in_have < WORD) {
+        ssize_t n = recv(m->a.heads, m->in + m->in_have, WORD - m->in_have, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "agreeing on devmem: %s", strerror(errno));
+        if (n == 0)
+            return hw_fail(-ECONNRESET, "the peer closed the connection while devmem was to be agreed on");
+        m->in_have += (unsigned)n;
+        if (m->in_have >= 4 && hw_get32(m->in) != MAGIC)
+            return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+    }
+    if (m->in[4] != next || m->in[5] > 1 || hw_get16(m->in + 6) != 1)
+        return hw_fail(-EPROTO, "agreeing on devmem: word %u (%u, version %u) where %d was to come", m->in[4], m->in[5],
+                       hw_get16(m->in + 6), next);
+    m->theirs[next] = m->in[5];
+    m->in_have = 0;
+    return 1;
+}
+
+/* ---- the second connection ---------------------------------------------------------------------------- */
+
+static void side_lost(struct dm_meet *m, const char *why)
+{
+    m->side_lost = true;
+    without(m, why);
+    if (m->side)
+        hw_tcp.close(m->side);
+    m->side = NULL;
+}
+
+static int side_watch(struct dm_meet *m)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    return epoll_ctl(m->a.set, EPOLL_CTL_ADD, hw_tcp.fd(m->side), &ev)
+               ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
+               : 0;
+}
+
+void dm_meet_side(struct dm_meet *m, int fd)
+{
+    int rc = m->side || m->side_lost ? hw_fail(-EPROTO, "one more second connection") : 0;
+    if (rc == 0 && (rc = hw_tcp.accept(m->a.env, fd, &m->side)) == 0) {
+        m->side_up = true;
+        if (side_watch(m))
+            side_lost(m, hw_error());
+        return;
+    }
+    hw_close(&fd);
+}
+
+/* Has it come? The client makes it. */
+static void side_step(struct dm_meet *m)
+{
+    if (m->side_up || m->side_lost)
+        return;
+    if (!m->a.client) {
+        if (m->theirs[READY] >= 0) /* the client says that word once it has it, or knows that it will not */
+            side_lost(m, "the peer could not make the second connection");
+        return;
+    }
+    int rc = 0;
+    if (!m->side) {
+        if ((rc = m->a.dial(m->a.arg, &m->side)) == 0)
+            rc = side_watch(m);
+        else
+            m->side = NULL;
+    }
+    if (rc == 0)
+        rc = hw_tcp.establish(m->side);
+    if (rc == 0)
+        m->side_up = true;
+    else if (rc != -EAGAIN)
+        side_lost(m, hw_error());
+}
+
+/* ---- steering, and the probe ---------------------------------------------------------------------------- */
+
+/* What is on its way to all who share the pool must fit into it, whatever size its pieces come in: a page for each
+ * segment of an Ethernet of 1500 bytes, of 1448. A clamp and not SO_RCVBUF, which net.core.rmem_max would cut. */
+static void clamp(const struct dm_meet *m)
+{
+    uint64_t sharers = HW_MAX((uint64_t)dm_claim_sharers(m->claim), m->a.env->knobs->channels);
+    int window = (int)HW_MIN(HW_MAX(m->pool->buf.size / 3 / sharers, (uint64_t)WINDOW_MIN), (uint64_t)1 << 30);
+    (void)setsockopt(hw_tcp.fd(m->side), IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window));
+}
+
+/* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
+static int steer(struct dm_meet *m)
+{
+    int rc = 0;
+    if (!m->claim)
+        rc = dm_claim_new(m->a.ctx, m->a.nic, hw_tcp.fd(m->side), m->a.event, &m->claim);
+    if (rc == 0)
+        rc = dm_claim_test(m->claim, &m->pool, &m->dmabuf_id);
+    if (rc == 0)
+        rc = dm_rx_new(hw_tcp.fd(m->side), m->pool, m->dmabuf_id, &m->rx);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc) {
+        without(m, hw_error());
+        return 0;
+    }
+    clamp(m);
+    return 1;
+}
+
+static int probe_send(struct dm_meet *m)
+{
+    uint8_t probe[PROBE];
+    for (uint32_t i = 0; i < PROBE; i++)
+        probe[i] = probe_byte(i);
+    while (m->probe_out < PROBE) {
+        ssize_t n = send(hw_tcp.fd(m->side), probe + m->probe_out, PROBE - m->probe_out, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? 0 : hw_fail(-errno, "sending a probe: %s", strerror(errno));
+        m->probe_out += (uint32_t)n;
+    }
+    return 0;
+}
+
+static int probe_look(struct dm_meet *m, const struct dm_received *r, const uint8_t *host)
+{
+    uint8_t bytes[PROBE];
+    uint32_t tokens[DM_PIECES], n = 0;
+    for (unsigned i = 0; i < r->n; i++) {
+        const struct dm_piece *p = &r->piece[i];
+        const uint8_t *at = host;
+        if (p->len > PROBE - m->probe_in)
+            return hw_fail(-EPROTO, "a probe of more than %d bytes", PROBE);
+        if (p->device) {
+            tokens[n++] = p->token;
+            m->probe_device += p->len;
+            if (p->dmabuf_id != m->dmabuf_id || p->offset > m->pool->buf.size || p->len > m->pool->buf.size - p->offset)
+                return hw_fail(-EPROTO, "devmem receive: a piece outside what was bound");
+            if (hw_load(m->pool->space, bytes, m->pool->buf.base + p->offset, p->len))
+                return -ENXIO;
+            at = bytes;
+        } else {
+            host += p->len;
+        }
+        for (uint32_t k = 0; k < p->len; k++)
+            m->probe_wrong |= at[k] != probe_byte(m->probe_in + k);
+        m->probe_in += p->len;
+    }
+    m->probe_plain |= r->plain;
+    return n ? HW_MIN(dm_give_back(hw_tcp.fd(m->side), tokens, n), 0) : 0;
+}
+
+static int probe_receive(struct dm_meet *m)
+{
+    struct dm_received r;
+    uint8_t host[PROBE];
+    while (m->probe_in < PROBE) {
+        ssize_t n = dm_recv(hw_tcp.fd(m->side), host, PROBE - m->probe_in, &r);
+        if (n == -EAGAIN)
+            return 0;
+        if (n <= 0)
+            return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe");
+        int rc = probe_look(m, &r, host);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* The whole probe is here: what of it? */
+static bool probe_good(struct dm_meet *m)
+{
+    if (m->probe_wrong)
+        without(m, "a probe came with other bytes than were sent: what the NIC writes is not where it is looked for");
+    else if (m->probe_plain)
+        without(
+            m, "payload comes as ordinary data, and not into device memory (rx no cmsg): the flow rule does not match, "
+               "another one sends it to a queue that is not bound, or the path is not by this NIC; see hawser devmem "
+               "status");
+    else if (m->probe_device < PROBE / 2)
+        without(m, "payload comes into host memory: the NIC does not split headers from data "
+                   "(ethtool -G NIC tcp-data-split on); see hawser devmem status");
+    return !*m->why;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------------- */
+
+/* One round: everything that can be said by now. */
+static int round_of(struct dm_meet *m)
+{
+    int rc = 0;
+    if (m->mine[OFFER] < 0) {
+        if (dm_sys.to_self(m->a.heads))
+            without(m, "this node talks to itself: what never leaves it is never in device memory");
+        say(m, OFFER, !*m->why);
+    }
+    while ((rc = hear(m)) == 1)
+        ;
+    if (rc || m->theirs[OFFER] < 0)
+        return rc;
+    bool wanted = m->mine[OFFER] || m->theirs[OFFER];
+    if (wanted)
+        side_step(m);
+    if (wanted && !m->side_up && !m->side_lost)
+        return 0;
+    if (m->mine[READY] < 0) {
+        int ready = m->mine[OFFER] && m->side_up ? steer(m) : 0;
+        if (ready != -EAGAIN)
+            say(m, READY, ready);
+    }
+    if (m->theirs[READY] == 1) {
+        if (!m->side_up)
+            return hw_fail(-ECONNRESET, "the second connection of a devmem channel is lost");
+        if ((rc = probe_send(m)))
+            return rc;
+    }
+    if (m->mine[READY] == 1 && m->mine[VERDICT] < 0) {
+        if ((rc = probe_receive(m)))
+            return rc;
+        if (m->probe_in == PROBE)
+            say(m, VERDICT, probe_good(m));
+    } else if (m->mine[READY] == 0) {
+        say(m, VERDICT, false);
+    }
+    return 0;
+}
+
+static bool finished(const struct dm_meet *m)
+{
+    return m->mine[VERDICT] >= 0 && m->theirs[VERDICT] >= 0 && m->out_done == m->out_len &&
+           (m->theirs[READY] != 1 || m->probe_out == PROBE);
+}
+
+int dm_meet_late(const struct dm_meet *m)
+{
+    return hw_now() >= m->deadline ? hw_fail(-ETIMEDOUT, "the two ends did not agree on devmem in time") : 0;
+}
+
+int dm_meet_step(struct dm_meet *m, struct dm_met *out)
+{
+    int rc = round_of(m);
+    if (rc == 0)
+        rc = speak(m);
+    if (rc)
+        return rc;
+    if (!finished(m))
+        return dm_meet_late(m) ? -ETIMEDOUT : -EAGAIN;
+    bool receive = m->mine[VERDICT], send_side = m->theirs[VERDICT];
+    if (!receive)
+        dm_ctx_warn(m->a.ctx, m->a.nic, m->why);
+    if (m->a.env->knobs->require_devmem && (!receive || !send_side)) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "knob require_devmem, and over %s there is none: %.150s", m->a.nic,
+                 receive ? "the peer does not receive so" : m->why);
+        dm_ctx_kill(m->a.ctx, -EOPNOTSUPP, why);
+        return hw_fail_copy(-EOPNOTSUPP, why);
+    }
+    *out = (struct dm_met){.send_side = send_side};
+    if (receive) {
+        out->rx = m->rx;
+        out->claim = m->claim;
+        m->rx = NULL;
+        m->claim = NULL;
+    }
+    if (receive || send_side) {
+        out->side = m->side;
+        m->side = NULL;
+    }
+    return 0;
+}

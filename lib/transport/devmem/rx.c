@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/devmem/rx.h"
+#include "mem/gather.h"
+#include "transport/devmem/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SCRATCH    (256u << 10) /* of one recvmsg: all of it may be ordinary data after all */
+#define HELD       8192u        /* pages taken and not given back */
+#define GIVE_BACK  64u          /* together, while more is coming */
+#define DEPTH      64u          /* gathers under way */
+#define DISCARD_MS 500          /* for gathers under way */
+
+struct held {
+    uint32_t token;
+    uint64_t batch; /* of the gather that reads it */
+};
+
+struct dm_rx {
+    int fd;
+    const struct dm_pool *pool;
+    uint32_t dmabuf_id;
+    uint8_t *scratch; /* SCRATCH for ordinary data, and as much for copies between GPUs */
+    struct dm_received r;
+
+    /* What was posted for. */
+    const struct hw_space *space;
+    uint8_t *to;
+    uint32_t len, have;
+
+    struct hw_gather *gather;       /* within the pool's space */
+    uint64_t started, over;         /* batches */
+    struct hw_frag wait[DM_PIECES]; /* fragments whose gather could not start yet */
+    unsigned nwait, started_of;
+
+    struct held *held;   /* ring */
+    uint64_t head, tail; /* tail <= next to start <= head */
+    bool strayed;
+    struct dm_rx_counts n;
+};
+
+static void count(_Atomic uint64_t *at, uint64_t n)
+{
+    atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+int dm_rx_new(int fd, const struct dm_pool *pool, uint32_t dmabuf_id, struct dm_rx **out)
+{
+    struct dm_rx *rx = calloc(1, sizeof(*rx));
+    if (!rx)
+        return hw_fail(-ENOMEM, "no memory to receive with");
+    rx->fd = fd;
+    rx->pool = pool;
+    rx->dmabuf_id = dmabuf_id;
+    rx->scratch = malloc((size_t)2 * SCRATCH);
+    rx->held = calloc(HELD, sizeof(*rx->held));
+    int rc = rx->scratch && rx->held ? 0 : hw_fail(-ENOMEM, "no memory to receive with");
+    if (rc == 0)
+        rc = hw_gather_open(pool->space, HW_GATHER_KERNEL, DEPTH, HELD, &rx->gather);
+    if (rc) {
+        dm_rx_free(rx);
+        return rc;
+    }
+    *out = rx;
+    return 0;
+}
+
+void dm_rx_free(struct dm_rx *rx)
+{
+    if (!rx)
+        return;
+    if (rx->gather)
+        hw_gather_close(rx->gather);
+    free(rx->scratch);
+    free(rx->held);
+    free(rx);
+}
+
+void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len)
+{
+    rx->space = space;
+    rx->to = ptr;
+    rx->len = len;
+    rx->have = 0;
+}
+
+static int device_failed(const char *doing)
+{
+    char text[HW_ERR_TEXT];
+    snprintf(text, sizeof(text), "%s", hw_error());
+    return hw_fail(-ENXIO, "%s: %s", doing, text);
+}
+
+/* Pages that nobody reads any more go back. */
+static int give_back(struct dm_rx *rx, unsigned at_least)
+{
+    uint32_t tokens[GIVE_BACK * 4];
+    for (;;) {
+        unsigned n = 0;
+        while (rx->tail + n < rx->head && n < HW_ARRAY_LEN(tokens) &&
+               rx->held[(rx->tail + n) % HELD].batch <= rx->over) {
+            tokens[n] = rx->held[(rx->tail + n) % HELD].token;
+            n++;
+        }
+        if (n == 0 || n < at_least)
+            return 0;
+        int rc = dm_give_back(rx->fd, tokens, n);
+        if (rc < 0)
+            return rc;
+        rx->tail += n;
+    }
+}
+
+static int look(struct dm_rx *rx)
+{
+    if (rx->over == rx->started)
+        return 0;
+    return hw_gather_done(rx->gather, &rx->over) ? device_failed("gathering") : 0;
+}
+
+/* Starts the gather of what waits. 0, -EBUSY, -ENXIO. */
+static int start(struct dm_rx *rx)
+{
+    const struct hw_gather_bufs b = {
+        .dst = rx->to, .dst_size = rx->len, .src = rx->pool->buf.base, .src_size = rx->pool->buf.size};
+    while (rx->started_of < rx->nwait) {
+        size_t taken = 0;
+        int rc = hw_gather_start(rx->gather, &b, rx->wait + rx->started_of, rx->nwait - rx->started_of, &taken);
+        if (rc == -EAGAIN)
+            return look(rx) ? -ENXIO : -EBUSY;
+        if (rc)
+            return device_failed("gathering");
+        rx->started++;
+        /* the fragments that wait are the last ones held */
+        uint64_t first = rx->head - (rx->nwait - rx->started_of);
+        for (size_t i = 0; i < taken; i++)
+            rx->held[(first + i) % HELD].batch = rx->started;
+        rx->started_of += (unsigned)taken;
+    }
+    rx->nwait = rx->started_of = 0;
+    return look(rx);
+}
+
+/* By the CPU or the driver, at once. */
+static int copy(struct dm_rx *rx, const struct hw_space *from_space, const uint8_t *from, uint32_t len)
+{
+    uint8_t *to = rx->to + rx->have;
+    int rc = 0;
+    if (rx->space->direct)
+        rc = from_space->direct ? (memcpy(to, from, len), 0) : hw_load(from_space, to, from, len);
+    else if (from_space->direct)
+        rc = hw_store(rx->space, to, from, len);
+    else /* two GPUs; no piece is larger than a receive */
+        rc = hw_load(from_space, rx->scratch + SCRATCH, from, len) ||
+             hw_store(rx->space, to, rx->scratch + SCRATCH, len);
+    count(&rx->n.copied, len);
+    return rc ? device_failed("copying") : 0;
+}
+
+static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
+{
+    const uint8_t *host = rx->scratch;
+    int rc = 0;
+    for (unsigned i = 0; i < r->n; i++) {
+        const struct dm_piece *p = &r->piece[i];
+        if (p->len > rx->len - rx->have)
+            return hw_fail(-EPROTO, "devmem receive: more bytes than were asked for");
+        if (p->device && (p->dmabuf_id != rx->dmabuf_id || p->offset > rx->pool->buf.size ||
+                          p->len > rx->pool->buf.size - p->offset))
+            return hw_fail(-EPROTO, "devmem receive: %u bytes at %llu of dma-buf %u: not this connection's", p->len,
+                           (unsigned long long)p->offset, p->dmabuf_id);
+        if (p->device) {
+            bool gather = rx->to && rx->space == rx->pool->space;
+            rx->held[rx->head++ % HELD] = (struct held){.token = p->token, .batch = gather ? UINT64_MAX : 0};
+            count(&rx->n.device, p->len);
+            if (gather && rx->space->direct)
+                count(&rx->n.copied, p->len);
+            if (gather)
+                rx->wait[rx->nwait++] = (struct hw_frag){.src_off = p->offset, .dst_off = rx->have, .len = p->len};
+            else if (rx->to && rc == 0)
+                rc = copy(rx, rx->pool->space, rx->pool->buf.base + p->offset, p->len);
+        } else {
+            if (rx->to && rc == 0)
+                rc = copy(rx, &hw_host, host, p->len);
+            host += p->len;
+        }
+        rx->have += p->len;
+        *moved += p->len;
+    }
+    if (rx->head - rx->tail > atomic_load_explicit(&rx->n.held_most, memory_order_relaxed))
+        atomic_store_explicit(&rx->n.held_most, (uint32_t)(rx->head - rx->tail), memory_order_relaxed);
+    return rc;
+}
+
+int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
+{
+    for (;;) {
+        int rc = start(rx);
+        if (rc)
+            return rc;
+        bool whole = rx->have == rx->len;
+        if ((rc = give_back(rx, whole ? 1 : GIVE_BACK)))
+            return rc;
+        if (whole)
+            return rx->over == rx->started ? 0 : -EBUSY;
+        if (HELD - (rx->head - rx->tail) < DM_PIECES)
+            return -EBUSY;
+        ssize_t n = dm_recv(rx->fd, rx->scratch, HW_MIN(rx->len - rx->have, SCRATCH), &rx->r);
+        count(&rx->n.calls, 1);
+        if (n == 0)
+            return hw_fail(-EPIPE, "the peer closed the connection");
+        if (n == -EAGAIN) {
+            if ((rc = look(rx)) || (rc = give_back(rx, 1)))
+                return rc;
+            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* what is held may be what the sender waits for */
+        }
+        if (n < 0)
+            return (int)n;
+        rx->strayed |= rx->r.plain;
+        if ((rc = place(rx, &rx->r, moved)))
+            return rc;
+    }
+}
+
+void dm_rx_discard(struct dm_rx *rx)
+{
+    uint64_t until = hw_now() + DISCARD_MS * HW_MS;
+    for (; rx->nwait > rx->started_of; rx->nwait--) /* they are read by nobody */
+        rx->held[(rx->head - (rx->nwait - rx->started_of)) % HELD].batch = 0;
+    rx->nwait = rx->started_of = 0;
+    while (look(rx) == 0 && rx->over < rx->started && hw_now() < until)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    rx->to = NULL;
+}
+
+bool dm_rx_strayed(const struct dm_rx *rx)
+{
+    return rx->strayed;
+}
+
+const struct dm_rx_counts *dm_rx_counts(const struct dm_rx *rx)
+{
+    return &rx->n;
+}
