@@ -234,9 +234,12 @@ bool sb_journal_locked(int dir, const char *id)
 
 int sb_journal_remove(int dir, const char *id)
 {
+    static const char *const suffixes[] = {".journal", ".new"}; /* .new: what a crash in sb_journal_create() left */
     char name[SB_ID_MAX + 16];
-    file_name(name, id, ".journal");
-    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
-        return hw_fail(-errno, "removing the journal of %s: %s", id, strerror(errno));
+    for (size_t i = 0; i < HW_ARRAY_LEN(suffixes); i++) {
+        file_name(name, id, suffixes[i]);
+        if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+            return hw_fail(-errno, "removing the journal of %s: %s", id, strerror(errno));
+    }
     return 0;
 }

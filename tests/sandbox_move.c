@@ -558,6 +558,19 @@ char *sm_state(const struct sm_ns *n)
     return text;
 }
 
+char *sm_settled(void)
+{
+    char *a = sm_state(&sm_host);
+    for (int same = 0; same < 5;) {
+        (void)poll(NULL, 0, 60);
+        char *b = sm_state(&sm_host);
+        same = strcmp(a, b) == 0 ? same + 1 : 0;
+        free(a);
+        a = b;
+    }
+    return a;
+}
+
 /* Lines of a that b has not; both are sorted. */
 static void missing(const char *what, const char *a, const char *b)
 {
@@ -592,7 +605,7 @@ bool sm_same(const struct sm_ns *n, const char *was)
         free(is);
         if (same || hw_now() >= deadline)
             return same;
-        (void)poll(NULL, 0, 20);
+        (void)poll(NULL, 0, 5);
     }
 }
 

@@ -54,6 +54,8 @@ const char *sm_sysctl_get(const struct sm_ns *n, const char *path, char buf[64])
 /* Everything in a namespace: links, addresses, permanent neighbours, routes, rules, the sysctls of each device, but for
  * counters and times; sorted lines, to be freed. */
 char *sm_state(const struct sm_ns *n);
+/* The host's, once it no longer changes by itself: addresses are checked for duplicates, carriers seen. */
+char *sm_settled(void);
 /* Is it as `was` within some seconds (duplicate address detection and carriers take their time)? Says what is not. */
 bool sm_same(const struct sm_ns *n, const char *was);
 /* Nothing is left of journals and pins. */

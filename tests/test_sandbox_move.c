@@ -72,20 +72,6 @@ static void furnish(void)
     sm_sysctl(&sm_host, "ipv6/conf/n1/disable_ipv6", "1");
 }
 
-/* Everything is settled: no more duplicate address detection, carriers seen. */
-static char *settled(void)
-{
-    char *a = sm_state(&sm_host);
-    for (int same = 0; same < 5;) {
-        (void)poll(NULL, 0, 60);
-        char *b = sm_state(&sm_host);
-        same = strcmp(a, b) == 0 ? same + 1 : 0;
-        free(a);
-        a = b;
-    }
-    return a;
-}
-
 static void test_whole(char *was)
 {
     char buf[64];
@@ -310,7 +296,7 @@ static void test_refused(void)
     sm_nic("port");
     (void)hw_rtnl_bridge_add(&sm_host.rt, "br1", 0);
     (void)hw_rtnl_link_master(&sm_host.rt, sm_index(&sm_host, "port"), sm_index(&sm_host, "br1"));
-    was = settled();
+    was = sm_settled();
     refuses(sm_move(&box, "nosuch", false), -ENODEV, "nosuch", was, "a NIC that there is not");
     refuses(sm_move(&box, "n0,nosuch", false), -ENODEV, "nosuch", was, "one among others");
     refuses(sm_move(&box, "lo", false), -EINVAL, "loopback", was, "the loopback device");
@@ -368,16 +354,16 @@ int main(void)
     sm_nic("stays");
     sm_addr(&sm_host, "stays", "10.30.0.1/24");
     furnish();
-    char *was = settled();
+    char *was = sm_settled();
     test_whole(was);
     test_changed(was);
     test_deleted(was);
     free(was);
-    was = settled(); /* with a new macvlan device */
+    was = sm_settled(); /* with a new macvlan device */
     test_name_taken(was);
     test_end(was);
     free(was);
-    was = settled();
+    was = sm_settled();
     test_watch(was);
     free(was);
     test_refused();
