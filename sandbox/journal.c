@@ -28,13 +28,13 @@ static const struct {
     [SB_SYSCTL] = {"sysctl", TEXT, true, false},
     [SB_ADDR] = {"addr", MESSAGE, true, false},
     [SB_NEIGH] = {"neigh", MESSAGE, true, false},
-    [SB_RDMA] = {"rdma", TEXT, true, false},
+    [SB_RDMA] = {"rdma", TEXT, false, false},
     [SB_ROUTE] = {"route", MESSAGE, false, false},
     [SB_RULE] = {"rule", MESSAGE, false, false},
     [SB_BEGIN] = {"begin", NOTHING, false, false},
     [SB_PIN] = {"pin", NOTHING, false, true},
     [SB_MOVE] = {"move", TEXT, true, true},
-    [SB_RDMAMOVE] = {"rdma-move", NOTHING, true, true},
+    [SB_RDMAMOVE] = {"rdma-move", TEXT, false, true},
     [SB_MADE] = {"made", MESSAGE, false, true},
     [SB_READY] = {"ready", NOTHING, false, true},
     [SB_BACK] = {"back", TEXT, true, true},
@@ -146,7 +146,7 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
     case SB_LINK:
         if (j->nics == SB_NICS_MAX || nic != (int)j->nics)
             return false;
-        *k = (struct sb_jnic){.rdma = -1};
+        *k = (struct sb_jnic){0};
         sb_link_parse((const void *)text, &k->link);
         memcpy(k->as, k->link.name, sizeof(k->as));
         j->nics++;
@@ -156,10 +156,10 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
     case SB_SYSCTL:
         return is_sysctl(text);
     case SB_RDMA:
-        if (!numbers(&text, v, 1) || v[0] > INT32_MAX || *text++ != ' ')
+        if (!numbers(&text, v, 1) || v[0] > INT32_MAX || *text++ != ' ' || j->rdmas == SB_NICS_MAX)
             return false;
-        k->rdma = (int)v[0];
-        return copy(k->rdma_name, sizeof(k->rdma_name), text);
+        j->rdma[j->rdmas].index = (int)v[0];
+        return copy(j->rdma[j->rdmas++].name, sizeof(j->rdma[0].name), text);
     case SB_BEGIN:
         j->begun = true;
         return j->boot[0] && j->path[0] && j->nics > 0;
@@ -169,8 +169,11 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
     case SB_MOVE:
         return index_of(text, &k->there);
     case SB_RDMAMOVE:
-        k->rdma_moved = true;
-        return k->rdma >= 0;
+        if (!numbers(&text, v, 1) || *text)
+            return false;
+        for (unsigned i = 0; i < j->rdmas; i++)
+            j->rdma[i].moved |= (uint64_t)j->rdma[i].index == v[0];
+        return true;
     case SB_READY:
         j->ready = true;
         return true;

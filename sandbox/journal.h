@@ -29,13 +29,13 @@ enum sb_kind {
     SB_SYSCTL,   /* "ipv4/conf NAME VALUE": /proc/sys/net/ipv4/conf/<NIC>/NAME */
     SB_ADDR,     /* RTM_NEWADDR */
     SB_NEIGH,    /* RTM_NEWNEIGH */
-    SB_RDMA,     /* "INDEX NAME" of an RDMA device that goes with it */
+    SB_RDMA,     /* "INDEX NAME" of an RDMA device that goes along; '-' */
     SB_ROUTE,    /* RTM_NEWROUTE; NIC is '-': a route may have nexthops through several */
     SB_RULE,     /* RTM_NEWRULE; '-' */
     SB_BEGIN,    /* all of the above is whole: from here on things change */
     SB_PIN,      /* ID.netns is made, a bind mount that keeps the container's namespace alive */
     SB_MOVE,     /* "INDEX": the NIC goes to the container, to be this index there */
-    SB_RDMAMOVE, /* its RDMA device goes too */
+    SB_RDMAMOVE, /* "INDEX": the RDMA device of that index goes too */
     SB_MADE,     /* RTM_NEWRULE: made in the container */
     SB_READY,    /* all is there */
     SB_BACK,     /* "INDEX": the NIC comes back, to be this index here */
@@ -67,9 +67,12 @@ struct sb_jnic {
     struct sb_link link;
     char as[IFNAMSIZ];
     int there, back; /* the index announced by SB_MOVE, SB_BACK; 0: not announced */
-    int rdma;        /* index of its RDMA device; -1: none goes along */
-    char rdma_name[64];
-    bool rdma_moved;
+};
+
+struct sb_jrdma {
+    int index; /* the same in every namespace */
+    char name[64];
+    bool moved; /* announced */
 };
 
 struct sb_journal {
@@ -82,6 +85,8 @@ struct sb_journal {
     uint64_t holder_start, taken;
     unsigned nics;
     struct sb_jnic nic[SB_NICS_MAX];
+    unsigned rdmas;
+    struct sb_jrdma rdma[SB_NICS_MAX];
     bool begun, pinned, ready, returning;
     bool torn; /* its last line was, and is not among the records */
     /* The file, while steps are written. */

@@ -398,13 +398,11 @@ static int go(struct mover *m)
         rc = sb_pin(m->dir, m->o->id, m->there.fd);
     for (unsigned i = 0; rc == 0 && i < m->j.nics; i++)
         rc = move_nic(m, (int)i);
-    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++) {
-        const struct sb_jnic *k = &m->j.nic[i];
-        if (k->rdma < 0)
-            continue;
-        rc = sb_journal_step(&m->j, SB_RDMAMOVE, (int)i, NULL, 0);
+    for (unsigned i = 0; rc == 0 && i < m->j.rdmas; i++) {
+        const struct sb_jrdma *k = &m->j.rdma[i];
+        rc = sb_journal_stepf(&m->j, SB_RDMAMOVE, -1, "%d", k->index);
         if (rc == 0)
-            rc = sb_rdma_move(&m->host, m->there.fd, k->rdma, k->rdma_name);
+            rc = sb_rdma_move(&m->host, m->there.fd, k->index, k->name);
     }
     if (rc == 0)
         rc = sb_netdev_routes(&m->there.rt, &m->j, &m->map, &f);

@@ -159,11 +159,11 @@ static void take_rules_away(struct back *b)
 
 static void bring_rdma(struct back *b)
 {
-    for (unsigned i = 0; b->there.fd >= 0 && i < b->j->nics; i++) {
-        const struct sb_jnic *k = &b->j->nic[i];
-        if (!k->rdma_moved)
+    for (unsigned i = 0; b->there.fd >= 0 && i < b->j->rdmas; i++) {
+        const struct sb_jrdma *k = &b->j->rdma[i];
+        if (!k->moved)
             continue;
-        int rc = sb_rdma_move(&b->there, b->host.fd, k->rdma, k->rdma_name);
+        int rc = sb_rdma_move(&b->there, b->host.fd, k->index, k->name);
         if (rc != -ENODEV) /* it is here already */
             (void)sb_fault(&b->f, rc);
     }

@@ -81,10 +81,10 @@ static int list(struct hw_rtnl *r, struct devices *d)
 }
 
 struct ports {
-    struct sb_journal *j;
-    int index, taken; /* NICs that it belongs to and that move */
-    int others;       /* a NIC that it belongs to and that stays; 0: none */
-    unsigned nic[SB_NICS_MAX];
+    const struct sb_journal *j;
+    bool *has;      /* of each NIC: it has an RDMA device */
+    int stays;      /* the index of a NIC that the device belongs to and that stays; 0: none */
+    const char *by; /* the name of one that it belongs to and that moves */
 };
 
 static int port_each(const struct nlmsghdr *h, void *arg)
@@ -99,30 +99,30 @@ static int port_each(const struct nlmsghdr *h, void *arg)
     }
     bool moves = netdev == 0;
     for (unsigned i = 0; netdev && i < p->j->nics; i++) {
-        if (p->j->nic[i].link.index == netdev && p->taken < SB_NICS_MAX) {
-            p->nic[p->taken++] = i;
-            moves = true;
+        if (p->j->nic[i].link.index == netdev) {
+            p->has[i] = moves = true;
+            p->by = p->j->nic[i].link.name;
         }
     }
     if (!moves)
-        p->others = netdev;
+        p->stays = netdev;
     return 0;
 }
 
-static int plan_device(struct hw_rtnl *r, struct sb_journal *j, int index, const char *name)
+static int plan_device(struct hw_rtnl *r, struct sb_journal *j, int index, const char *name, bool *has)
 {
     char buf[REQUEST_MAX], what[96];
-    struct ports p = {.j = j, .index = index};
+    struct ports p = {.j = j, .has = has};
     struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_PORT_GET, NLM_F_DUMP);
     mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
     snprintf(what, sizeof(what), "listing the ports of the RDMA device %s", name);
     int rc = hw_rtnl_talk(r, h, port_each, &p, what);
-    if (rc < 0 || p.taken == 0)
+    if (rc < 0 || !p.by)
         return rc;
-    if (p.others)
+    if (p.stays)
         return hw_fail(-EBUSY, "the RDMA device %s belongs to %s, which moves, and to network device %d, which stays",
-                       name, j->nic[p.nic[0]].link.name, p.others);
-    return sb_journal_addf(j, SB_RDMA, (int)p.nic[0], "%d %s", index, name);
+                       name, p.by, p.stays);
+    return sb_journal_addf(j, SB_RDMA, -1, "%d %s", index, name);
 }
 
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log)
@@ -130,6 +130,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     struct hw_rtnl r;
     struct devices d;
     char buf[REQUEST_MAX];
+    bool has[SB_NICS_MAX] = {false};
     int mode = -1;
     if (how == SB_RDMA_LEAVE)
         return 0;
@@ -154,9 +155,9 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     if (rc == 0)
         rc = list(&r, &d);
     for (size_t i = 0; rc == 0 && i < d.n; i++)
-        rc = plan_device(&r, j, d.dev[i].index, d.dev[i].name);
+        rc = plan_device(&r, j, d.dev[i].index, d.dev[i].name, has);
     for (unsigned i = 0; rc == 0 && how == SB_RDMA_REQUIRE && i < j->nics; i++) {
-        if (j->nic[i].rdma < 0)
+        if (!has[i])
             rc = hw_fail(-ENODEV, "%s has no RDMA device", j->nic[i].link.name);
     }
 out:
