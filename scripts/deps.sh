@@ -6,8 +6,9 @@
 #   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
 set -eu
 
-# locales: a test wants a locale with a decimal comma. hwloc-nox: another reader for the sandbox's sysfs.
-packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox"
+# locales: a test wants a locale with a decimal comma. hwloc-nox, ibverbs-*: other readers of
+# the sandbox's sysfs.
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers"
 case "${1-}" in
 "") ;;
 ci) packages="$packages git clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;

@@ -206,6 +206,24 @@ def hwloc(t, root, sys_):
     return n
 
 
+def in_place(t, root, sys_):
+    """Programs with the rebuilt tree on their /sys, and device files as a container would have them all."""
+    if os.geteuid() != 0 or not shutil.which("ibv_devices"):
+        return skip("ibv_devices", "not root" if os.geteuid() else "ibv_devices (ibverbs-utils) is not installed")
+    nodes = "".join(f" && mknod /dev/infiniband/uverbs{i} c 231 {192 + i}" for i in range(10))
+    script = f"mount --bind {sys_} /sys && mount -t tmpfs none /dev && mkdir /dev/infiniband {nodes} || exit 77; "
+    r = subprocess.run(["unshare", "-m", "sh", "-c", script + "ibv_devices; echo nets; ls /sys/class/net"], capture_output=True, text=True,
+                       timeout=60, check=False)
+    if r.returncode == 77 or "unshare" in r.stderr:
+        return skip("ibv_devices", "no mounts or device files may be made here: " + r.stderr.strip())
+    plan = plan_of(t, root)
+    devices, nets = r.stdout.split("nets\n")
+    found = dict(line.split() for line in devices.splitlines()[2:])
+    ok(found == {f"mlx5_{i}": f"020000fffe0000{i + 2:02x}" for i in range(8)}, "ibv_devices sees the plan's RDMA devices by their GUIDs, and no other", r)
+    ok(nets.split() == sorted(["lo", *plan["netdevs"].split(",")]), "so are the interfaces in /sys/class/net", nets)
+    return None
+
+
 def nccl(t, root):
     r = t("sysfs", "--sysfs", root, "--nccl-topo", "-")
     top = ET.fromstring(r.stdout)
@@ -319,6 +337,7 @@ def main():
         verbs(tmp / "rebuilt/switch4/sys")
         dangling(t, roots["switch4"], tmp)
         folder(t, roots["switch4"], tmp)
+        in_place(t, roots["switch4"], tmp / "rebuilt/switch4/sys")
         nccl(t, roots["switch4"])
         fuse(t, roots["switch4"], tmp)
         subprocess.run(["chmod", "-R", "u+w", tmp], check=True)
