@@ -101,6 +101,9 @@ struct props {
 
 int net_load(struct rank *r);   /* dlopen, the table, init */
 int net_unload(struct rank *r); /* finalize, dlclose after the last rank of the process */
+/* From v11 on: another communicator of this process begins, or ends; the library stays. */
+int net_init_again(struct rank *r, void **ctx);
+int net_finalize(struct rank *r, void *ctx);
 int net_version(void);
 const char *net_name(void);
 const char *net_versions(char *buf, size_t cap);              /* all that the plugin has: "v8 v9" */
@@ -249,6 +252,11 @@ int step_dead_sender(struct rank *r);
 int step_dead_receiver(struct rank *r);
 int step_dead_idle(struct rank *r);
 int step_after(struct rank *r);
+int step_recreate(struct rank *r);
+int step_fork_uses(struct rank *r);
+int step_stopped_peer(struct rank *r);
+int step_dead_connector(struct rank *r);
+int step_dead_many(struct rank *r);
 
 /* driver_bench.c */
 extern const struct step bench_step;

@@ -233,6 +233,18 @@ static ncclResult_t init(struct rank *r)
     return CALL(r, "init", lib.t.v6->init(logger)); /* v6 to v9 */
 }
 
+int net_init_again(struct rank *r, void **ctx)
+{
+    static ncclNetCommConfig_v11_t config = {.trafficClass = -1};
+    *ctx = NULL;
+    return net_fail(CALL(r, "init", lib.t.v11->init(ctx, 0x616761696e, &config, logger, profiler)), "init");
+}
+
+int net_finalize(struct rank *r, void *ctx)
+{
+    return net_fail(CALL(r, "finalize", lib.t.v11->finalize(ctx)), "finalize");
+}
+
 /* As NCCL tells it before it connects. */
 static ncclResult_t set_attributes(struct rank *r)
 {

@@ -502,6 +502,10 @@ const struct step steps[] = {
     {"listen_closed", step_listen_closed, 0},
     {"after_aborts", step_after, 0},
     {"churn", step_churn, 0},
+    {"recreate", step_recreate, 0},
+    {"fork_uses", step_fork_uses, STEP_PROCESSES},
+    {"stopped_peer", step_stopped_peer, STEP_PROCESSES},
+    {"after_stopped_peer", step_after, STEP_PROCESSES},
     {"dead_sender", step_dead_sender, STEP_DIES},
     {"after_dead_sender", step_after, STEP_PROCESSES},
     {"dead_receiver", step_dead_receiver, STEP_DIES},
@@ -510,6 +514,10 @@ const struct step steps[] = {
     {"after_dead_idle", step_after, STEP_PROCESSES},
     {"dead_listener", step_dead_listener, STEP_DIES},
     {"after_dead_listener", step_after, STEP_PROCESSES},
+    {"dead_connector", step_dead_connector, STEP_DIES},
+    {"after_dead_connector", step_after, STEP_PROCESSES},
+    {"dead_many", step_dead_many, STEP_DIES},
+    {"after_dead_many", step_after, STEP_PROCESSES},
     {"reload", step_reload, STEP_ALONE},
 };
 const size_t n_steps = HW_ARRAY_LEN(steps);

@@ -40,6 +40,8 @@ FAULTS = [
     ("silent", "listen_closed", "within 2 s"),
     ("silent", "dead_listener", "within 2 s"),
     ("thread", "reload", "threads and"),
+    ("thread", "recreate", "threads after 3 communicators"),
+    ("silent", "dead_many", "within 2 s"),
     ("profiler-open", "profiler", "of its events in the profiler go on"),
     ("profiler-twice", "profiler", "that is not there (any more)"),
     ("profiler-parent", "profiler", "begins with a phandle that is none"),
@@ -77,7 +79,7 @@ for fault, step, words in FAULTS + PLAIN_BUILD_ONLY:
         n += 1
         print(f"ok {n} - {fault} # SKIP built with {sanitizers}")
         continue
-    args = ["all", faulty, "--modes", "processes", "--deadline", "2", "--churn", "60", "--only", step]
+    args = ["all", faulty, "--modes", "processes", "--deadline", "2", "--churn", "80", "--only", step]
     if step not in innocent:
         innocent.add(step)
         good = run(*args)
