@@ -436,20 +436,31 @@ static uint64_t netplugin_sent(struct hw_conn *c)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* Takes note of messages that have come: 0 there is one; -EAGAIN, armed; else why there will be no more. */
+/* Takes note of messages that have come: 0 there is one; -EAGAIN; else why there will be no more. */
 static int arrive(struct hw_conn *c)
 {
     int rc = -EAGAIN;
-    while (c->came - c->taken < c->nslots) {
-        rc = np_test(c->rx, &c->result[c->came % c->nslots]);
-        if (rc == -EAGAIN && c->came == c->taken && np_arm(c->rx) == 0)
-            continue;
-        if (rc == 0)
-            rc = np_slots_came(&c->slots, c->came++);
-        if (rc)
-            break;
-    }
+    while (c->state == READY && c->came - c->taken < c->nslots &&
+           (rc = np_test(c->rx, &c->result[c->came % c->nslots])) == 0)
+        if ((rc = np_slots_came(&c->slots, c->came++)))
+            return rc;
     return c->came > c->taken ? 0 : rc;
+}
+
+/* The same, and where there is none: what else has happened, and from now on an event. No system call is made where
+ * there is one. */
+static int next_message(struct hw_conn *c)
+{
+    int rc;
+    while ((rc = arrive(c)) == -EAGAIN) {
+        listen_up(c);
+        int word = ready(c);
+        if (word) /* what the peer had sent before it left comes first */
+            return word == -EPIPE && arrive(c) == 0 ? 0 : word;
+        if (np_arm(c->rx))
+            return rc;
+    }
+    return rc;
 }
 
 static int header_of(struct hw_conn *c, const uint8_t **header)
@@ -468,12 +479,7 @@ static int header_of(struct hw_conn *c, const uint8_t **header)
 
 static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
 {
-    listen_up(c);
-    int rc = ready(c);
-    if (c->state == READY && (rc == 0 || rc == -EPIPE)) { /* what it had sent before it left comes first */
-        int news = c->rx_state == HEAD ? arrive(c) : 0;
-        rc = rc && news == -EAGAIN ? rc : news;
-    }
+    int rc = c->rx_state == HEAD ? next_message(c) : 0;
     if (rc)
         return rc;
     switch (c->rx_state) {
