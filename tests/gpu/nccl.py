@@ -3,7 +3,8 @@
 """Real NCCL over hawser against its own sockets, on one machine of two GPUs or more: tests/gpu/run nccl [OPTION...].
   table  two ranks, all sizes, the sockets' default and tuned, and plain sockets, in rounds
   four   all_reduce and alltoall among four ranks, where there are four GPUs
-  train  PyTorch's DDP and FSDP among two and four ranks, bitwise as over NCCL's sockets (nccl_train.py)
+  train  PyTorch's DDP and FSDP among two and four ranks, bitwise as over NCCL's sockets; a rank killed, a group given up
+         (nccl_train.py)
 Every element is checked, which is what passes or fails; the aims of the table, which a machine's day may miss, are told
 as met or MISSED. The table fits in 4 minutes, --quick takes one; the rest takes three.
 Ends with the line "N passed, N failed, N skipped"; what cannot be had here is skipped, and why."""

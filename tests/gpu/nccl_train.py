@@ -3,12 +3,15 @@
 """PyTorch over hawser and over NCCL's own sockets: steps of DistributedDataParallel and of FSDP, and the collective
 operations they and expert parallelism live on, among two and four ranks. Algorithm, protocol and channels of NCCL are
 the same for both networks, and so must be every bit of what comes out: losses, parameters, results. They must also be
-right: those of one process that has all ranks' data, up to rounding; results of whole numbers exactly.
+right: those of one process that has all ranks' data, up to rounding; results of whole numbers exactly. Over hawser also
+what goes wrong: a rank that is killed ends the other one's wait, a group that is given up in the middle makes room for
+another.
 
 Part of `tests/gpu/run nccl`; by itself: nccl_train.py [OPTION...]. Each rank is a process that NCCL takes for a host of
 its own; with fewer GPUs than ranks they share them. Ends with the line "N passed, N failed, N skipped"; without PyTorch
 or two GPUs it is skipped. --cpu tries the script without either GPUs or NCCL."""
 import argparse
+import datetime
 import hashlib
 import json
 import os
@@ -59,10 +62,11 @@ class Rank:
         if not a.cpu:
             self.device = torch.device("cuda", a.rank % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
-        import datetime
+        self.meet("meet")
 
-        dist.init_process_group("gloo" if a.cpu else "nccl", init_method=f"file://{a.dir}/meet", rank=a.rank,
-                                world_size=a.world, timeout=datetime.timedelta(seconds=60))
+    def meet(self, where):
+        self.dist.init_process_group("gloo" if self.a.cpu else "nccl", init_method=f"file://{self.a.dir}/{where}", rank=self.rank,
+                                     world_size=self.world, timeout=datetime.timedelta(seconds=60))
 
     def sync(self):
         if not self.a.cpu:
@@ -155,12 +159,52 @@ class Rank:
                 wrong.append(f"reduce_scatter of {4 * count} bytes")
         return {"wrong": wrong}
 
+    def killed(self):
+        """Rank 1 is, in the middle; rank 0 must not wait for ever, but end with what NCCL says of it."""
+        x = self.torch.ones(4 << 20 if not self.a.cpu else 1 << 16, device=self.device)
+        for i in range(1000000):
+            self.dist.all_reduce(x)
+            x.fill_(1)
+            if i == 50:
+                self.sync()
+                print("the others have until now", flush=True)
+            if i > 50 and self.rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.sync()
+
+    def aborted(self):
+        """All give up a group with operations in flight, and make another one."""
+        torch, dist = self.torch, self.dist
+        x = torch.ones(16 << 20, device=self.device)
+        for again in range(3):
+            works = [dist.all_reduce(x, async_op=True) for _ in range(20)]
+            if self.rank == again % 2:
+                time.sleep(0.01)
+            dist.distributed_c10d._abort_process_group()
+            del works
+            torch.cuda.synchronize()
+            self.meet(f"again{again}")
+            y = torch.full((1 << 20,), float(self.rank + 1), device=self.device)
+            dist.all_reduce(y)
+            if not bool((y == self.world * (self.world + 1) / 2).all()):
+                return {"wrong": f"the all_reduce after abort {again + 1}"}
+        dist.barrier()
+        dist.destroy_process_group()
+        return {"wrong": None}
+
     def run(self):
+        if self.a.fault == "killed":
+            self.killed()
+        if self.a.fault == "aborted":
+            return self.tell(self.aborted())
         out = {"collectives": self.collectives(), "ddp": self.ddp(), "fsdp": self.fsdp()}
         if self.rank == 0:
             out["alone"] = self.alone()
         self.dist.barrier()
         self.dist.destroy_process_group()
+        self.tell(out)
+
+    def tell(self, out):
         path = pathlib.Path(self.a.dir) / f"rank{self.rank}.json"
         path.write_text(json.dumps(out), encoding="utf-8")
         if self.a.cpu:
@@ -177,8 +221,9 @@ def plugin_folder(a):
     return None
 
 
-def launch(a, network, world, folder):
-    """The ranks' results, or what went wrong."""
+def launch(a, network, world, folder, fault=None):
+    """(results, what went wrong, logs), the first or the second None. With the fault "killed" no results are wanted: that each rank
+    but the killed one ends is."""
     with tempfile.TemporaryDirectory() as d:
         ranks = []
         for rank in range(world):
@@ -188,21 +233,23 @@ def launch(a, network, world, folder):
             env.update(NCCL_HOSTID=f"hawser-{rank}", LD_LIBRARY_PATH=f"{folder}:{env.get('LD_LIBRARY_PATH', '')}",
                        LOCAL_RANK=str(rank % max(a.gpus, 1)), PYTHONUNBUFFERED="1")
             env.setdefault("NCCL_SOCKET_IFNAME", "lo")
+            if fault == "aborted":
+                env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # or PyTorch ends who sees the other's abort before its own
             argv = [sys.executable, __file__, "--rank", str(rank), "--world", str(world), "--dir", d, "--width", str(a.width),
-                    "--layers", str(a.layers), "--steps", str(a.steps), *(["--cpu"] if a.cpu else [])]
+                    "--layers", str(a.layers), "--steps", str(a.steps), *(["--cpu"] if a.cpu else []), *(["--fault", fault] if fault else [])]
             log = open(f"{d}/log{rank}", "w+", encoding="utf-8", errors="replace")
             ranks.append((subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True), log))
         end = time.monotonic() + a.each
-        while time.monotonic() < end and any(p.poll() is None for p, _ in ranks) and not any(p.poll() for p, _ in ranks):
+        while time.monotonic() < end and any(p.poll() is None for p, _ in ranks) and (fault == "killed" or not any(p.poll() for p, _ in ranks)):
             time.sleep(0.1)
         faults, logs = [], []
-        late = not any(p.poll() for p, _ in ranks)
+        late = fault == "killed" or not any(p.poll() for p, _ in ranks)
         for rank, (p, log) in enumerate(ranks):
             if p.poll() is None:
                 if late:
                     faults.append(f"rank {rank}: not done within {a.each} s")
                 os.killpg(p.pid, signal.SIGKILL)
-            elif p.returncode:
+            elif p.returncode and fault != "killed":
                 faults.append(f"rank {rank}: exit status {p.returncode}")
             p.wait()
             log.seek(0)
@@ -215,8 +262,10 @@ def launch(a, network, world, folder):
         if faults:
             for rank, text in enumerate(logs):
                 print("\n".join(f"# rank {rank}: {x[:300]}" for x in text.splitlines() if " NCCL INFO " not in x)[-3000:])
-            return None, "; ".join(faults)
-        return [json.loads((pathlib.Path(d) / f"rank{r}.json").read_text(encoding="utf-8")) for r in range(world)], None
+            return None, "; ".join(faults), logs
+        if fault == "killed":
+            return [p.returncode for p, _ in ranks], None, logs
+        return [json.loads((pathlib.Path(d) / f"rank{r}.json").read_text(encoding="utf-8")) for r in range(world)], None, logs
 
 
 def near(a, b, within):
@@ -245,6 +294,22 @@ def judge(ok, what, world, got):
         print(f"# {what}: {kind}: a step takes {ours[0][kind]['ms']:.1f} ms over hawser, {theirs[0][kind]['ms']:.1f} over NET/Socket of the same setting")
 
 
+def misfortunes(a, ok, folder):
+    ends, why, logs = launch(a, "hawser", 2, folder, "killed")
+    said = [x for x in logs[0].splitlines() if "NET/hawser" in x and "WARN" in x or "remote process exited" in x or "ncclRemoteError" in x or
+            a.cpu and "RuntimeError" in x]
+    ok(not why and ends[1] == -signal.SIGKILL and ends[0] not in (0, None) and "until now" in logs[0] and said,
+       "over hawser: one of two ranks is killed in the middle: the other ends with an error that says so",
+       why or f"ends: {ends}; said: {said[:3]}; last: {logs[0][-600:]}")
+    if said:
+        print("# " + said[0][:300])
+    if a.cpu:
+        return
+    results, why, _ = launch(a, "hawser", 2, folder, "aborted")
+    ok(not why and not any(r["wrong"] for r in results), "over hawser: groups are given up with operations in flight, three times, and the next one's results are right",
+       why or str(results))
+
+
 def run(argv=None):
     """(passed, failed, skipped)"""
     a = argparse.ArgumentParser(prog="nccl_train.py", description=__doc__)
@@ -258,6 +323,7 @@ def run(argv=None):
     for hidden in "--rank", "--world":
         a.add_argument(hidden, type=int, help=argparse.SUPPRESS)
     a.add_argument("--dir", help=argparse.SUPPRESS)
+    a.add_argument("--fault", help=argparse.SUPPRESS)
     a = a.parse_args(argv)
     if a.rank is not None:
         Rank(a).run()
@@ -286,12 +352,13 @@ def run(argv=None):
         what = f"{world} ranks" + (f" on {a.gpus} GPUs" if not a.cpu and world > a.gpus else "")
         got = {}
         for network in NETWORKS:
-            results, why = launch(a, network, world, folder)
+            results, why, _ = launch(a, network, world, folder)
             if why:
                 ok(False, f"{what} over {network}", why)
             else:
                 got[network] = results
         judge(ok, what, world, got)
+    misfortunes(a, ok, folder)
     return count[0], count[1], 0
 
 
