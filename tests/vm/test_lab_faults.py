@@ -56,6 +56,8 @@ exit 7
     ends("a guest that hangs", ("--timeout", "1", "--grace", "4", "-c", "kill -STOP -1; while :; do sleep 1; done"), 125,
          "hung while the command ran")
     ends("a guest that reboots", ("-c", "reboot -f"), 125, "the guest ended while the command ran")
+    ends("a kernel that does not come up, twice", ("--append", "rdinit=/nonesuch", "-c", "true"), 125, "Unable to mount root",
+         "booting once more")
 
     # None of these boots anything.
     ends("no such kernel", ("--kernel", "5", "-c", "true"), 125, "'5' is no series", "no kernel 5")
