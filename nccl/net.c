@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
+#include "base/size.h"
 #include "inner.h"
 #include "node/nic.h"
 #include "wire/wire.h"
@@ -183,6 +184,18 @@ static void at_fork(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
+static unsigned lanes_wanted(void)
+{
+    const char *text = getenv("HAWSER_NCCL_LANES");
+    uint64_t n;
+    if (!text || !*text)
+        return HN_LANES;
+    if (hw_parse_u64(text, 1, HN_LANES_MAX, &n) == 0)
+        return (unsigned)n;
+    hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; taken as %d", hw_error(), HN_LANES);
+    return HN_LANES;
+}
+
 int hn_open(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -224,9 +237,7 @@ int hn_open(void)
     hw_list_init(&hn_g.listens);
     hw_list_init(&hn_g.attempts);
     hn_g.host = host_id();
-    const char *lanes = getenv("HAWSER_NCCL_LANES");
-    hn_g.lanes = lanes ? (unsigned)strtoul(lanes, NULL, 10) : HN_LANES;
-    hn_g.lanes = HW_MAX(1u, HW_MIN(hn_g.lanes, (unsigned)HN_LANES_MAX));
+    hn_g.lanes = lanes_wanted();
     int rc = hawser_open(&o, &hn_g.h);
     if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {
         hawser_close(hn_g.h);

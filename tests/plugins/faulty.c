@@ -86,8 +86,9 @@ static void *sleeper(void *arg)
 /* An event of the message's posting alone, well told with FAULTY=profiler: none of the faults is that. */
 static void tell(void *phandle)
 {
+    const char *f = getenv("FAULTY");
     void *handle = NULL;
-    if (!getenv("FAULTY") || strncmp(getenv("FAULTY"), "profiler", 8) != 0)
+    if (!f || strncmp(f, "profiler", 8) != 0)
         return;
     (void)prof(&handle, ncclProfilerNetEventStart, fault("profiler-parent") ? &handle : phandle, 0x7f0001, NULL);
     if (!fault("profiler-open"))
