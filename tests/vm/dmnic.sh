@@ -65,7 +65,7 @@ up() { # MODULE PARAMETERS...
 }
 # Nothing is left: no card, no pool that waits for pages, no module.
 down() {
-    rmmod dmnic && ip netns del n0 && ip netns del n1 && within 10 no_pools
+    rmmod dmnic && ip netns del n0 && ip netns del n1 && within 60 no_pools
 }
 no_pools() { dmnic_probe pools net | grep -q '^pools=0 '; }
 
@@ -90,7 +90,7 @@ start() { # TO RECV-OPTIONS
     # shellcheck disable=SC2086 # a list, of which the first of a name counts
     ip netns exec "n$to" dmnic_probe recv "dm$to" $2 port=5000 seed=$$ >>recv 2>&1 &
     receiver=$!
-    within 20 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
+    within 60 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
 }
 push_start() { # SEND-OPTIONS: to whom start() was told of; its pid is in $sender
     # shellcheck disable=SC2086
@@ -114,5 +114,5 @@ all_devmem() {
 # One that goes on for long, up to where its packets come in.
 busy() { # TO RECV-OPTIONS SEND-OPTIONS
     was=$(counter "$1" "rx_pkts[3]")
-    start "$1" "queue=3 $2" && push_start "$3" && within 20 grew "$1" "rx_pkts[3]" "$was" 200
+    start "$1" "queue=3 $2" && push_start "$3" && within 60 grew "$1" "rx_pkts[3]" "$was" 200 >/dev/null
 }

@@ -19,6 +19,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -566,11 +567,24 @@ static void complete(struct sender *s, uint32_t left)
     }
 }
 
+/* Lets go of the socket's cached route. One that went with a link is not looked at again by sendmsg() out of bound
+ * memory (net/core/devmem.c, net_devmem_get_binding()) and gives ENODEV for ever; a new type of service does away with
+ * it. */
+static void reroute(const struct sender *s, int family)
+{
+    for (int tos = 4; tos >= 0; tos -= 4) {
+        if (family == AF_INET6 ? setsockopt(s->sk, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos))
+                               : setsockopt(s->sk, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)))
+            die("type of service");
+    }
+}
+
 static int send_cmd(int argc, char **argv)
 {
     struct sender s = {0};
     const char *dev = text_arg(argc, argv, "dev");
-    uint64_t bytes = arg(argc, argv, "bytes", 1 << 20), seed = arg(argc, argv, "seed", 1);
+    uint64_t bytes = arg(argc, argv, "bytes", 1 << 20), seed = arg(argc, argv, "seed", 1),
+             idle = arg(argc, argv, "idle", 0);
     size_t size = arg(argc, argv, "mem", 4 << 20), chunk = arg(argc, argv, "chunk", 256 << 10);
     struct addrinfo *ai, hint = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     int dmabuf, nl = -1, one = 1;
@@ -590,14 +604,23 @@ static int send_cmd(int argc, char **argv)
     }
     if (connect(s.sk, ai->ai_addr, ai->ai_addrlen) < 0)
         die("connect to %s", argv[2]);
+    int family = ai->ai_family;
     freeaddrinfo(ai);
     uint64_t at = 0;
+    unsigned retries = 0;
     while (at < bytes) {
         size_t off = at % size, n = chunk;
         n = n > bytes - at ? bytes - at : n;
         n = n > size - off ? size - off : n;
         if (off == 0)
             complete(&s, 0); /* the memory is written again only when all of it has been read */
+        if (idle && at >= bytes / 2) {
+            complete(&s, 0);
+            printf("idle\n");
+            fflush(stdout);
+            raise(SIGSTOP); /* until somebody lets it go on */
+            idle = 0;
+        }
         fill(mem + off, seed, at, n);
         for (size_t sent = 0; sent < n;) {
             char control[CMSG_SPACE(4)] __attribute__((aligned(8))) = {0};
@@ -616,6 +639,12 @@ static int send_cmd(int argc, char **argv)
                 complete(&s, (s.sent - s.done) / 2);
                 continue;
             }
+            if (k < 0 && dev && (errno == ENODEV || errno == EHOSTUNREACH || errno == ENETUNREACH) &&
+                retries++ < 2000) {
+                reroute(&s, family);
+                usleep(10000);
+                continue;
+            }
             if (k < 0)
                 die("sendmsg at %llu", (unsigned long long)at);
             s.sent += dev != NULL;
@@ -628,7 +657,7 @@ static int send_cmd(int argc, char **argv)
     char end;
     while (recv(s.sk, &end, 1, 0) > 0)
         ;
-    printf("sent=%llu messages=%u copied=%u\n", (unsigned long long)at, s.sent, s.copied);
+    printf("sent=%llu messages=%u copied=%u retries=%u\n", (unsigned long long)at, s.sent, s.copied, retries);
     return 0;
 }
 

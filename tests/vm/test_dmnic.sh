@@ -5,13 +5,13 @@
 # vm: programs ip ethtool BUILD/tests/dmnic_probe
 # vm: files tests/vm/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
-# vm: timeout 120
+# vm: timeout 300
 . /dmnic.sh
 
 ok "no queues at all are refused" says Invalid insmod /dmnic.ko queues=0
 ok "too many pairs are refused" says Invalid insmod /dmnic.ko pairs=9
 ok "the cards come up" up
-ok "both have carrier" within 5 sh -c 'ip -n n0 link show dm0 up | grep -q LOWER_UP && ip -n n1 link show dm1 up | grep -q LOWER_UP'
+ok "both have carrier" within 20 sh -c 'ip -n n0 link show dm0 up | grep -q LOWER_UP && ip -n n1 link show dm1 up | grep -q LOWER_UP'
 ok "their addresses are always the same" sh -c 'ip -n n0 link show dm0 | grep -q 02:64:6d:6e:00:00 && ip -n n1 link show dm1 | grep -q 02:64:6d:6e:00:01'
 ok "they answer each other" in0 ping -c 2 -W 10 10.9.0.2
 ok "a card cannot be deleted" says 'not supported' ip -n n0 link del dm0

@@ -6,7 +6,7 @@
 # vm: programs ip ethtool BUILD/tests/dmnic_probe
 # vm: files tests/vm/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
-# vm: timeout 150
+# vm: timeout 400
 . /dmnic.sh
 
 case $kernel in
@@ -39,18 +39,18 @@ for_all 0 corrupt
 
 # Pools that run dry: of too little memory, and because pages are given out slowly.
 was=$(counter 1 "rx_alloc_fail[3]")
-ok "a receiver with 16 pages that holds on to them" transfer 1 "queue=3 bytes=300000 mem=65536 hold=12 pause=20" "bytes=300000 $(dev 0)"
+ok "a receiver with 16 pages that holds on to them" transfer 1 "queue=3 bytes=100000 mem=65536 hold=12 pause=20" "bytes=100000 $(dev 0)"
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
 was=$(counter 1 "rx_alloc_fail[3]")
 for_all 4 refill
-ok "pages at 4 a millisecond" transfer 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
+ok "pages at 4 a millisecond" transfer 1 "queue=3 bytes=800000" "bytes=800000 $(dev 0)"
 for_all 0 refill
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
 ok "after that all is as before" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
 # While data comes in, something happens, and is over before the data is.
 load() { # TO RECV-OPTIONS WHAT...
-    busy "$1" "bytes=$((size * 6)) $2" "bytes=$((size * 6)) $(dev $((1 - $1)))"
+    busy "$1" "bytes=$((size * 12)) $2" "bytes=$((size * 12)) $(dev $((1 - $1)))"
     shift 2
     "$@" && kill -0 "$receiver" || kill "$receiver"
     both_end
@@ -63,6 +63,18 @@ flap() {
 }
 ok "the link flaps at both ends" load 1 "" flap
 ok "... and the memory is still bound" [ "$(value recv plain)" = 0 ]
+# The route of an idle connection goes with the link and is not asked for again: see reroute() in dmnic_probe.c.
+idle() {
+    start 1 "queue=3 bytes=$size" && push_start "bytes=$size idle=1 $(dev 0)" && within 60 grep -q idle send &&
+        ip -n n0 link set dm0 down && ip -n n0 link set dm0 up
+    kill -CONT "$sender"
+    both_end
+}
+ok "the link flaps under an idle connection" idle
+case $kernel in
+6.12.*) ;;
+*) ok "... whose first send after that has no device" [ "$(value send retries)" -gt 0 ] ;;
+esac
 resize() {
     for n in 64 128 1024 32 1024; do
         in1 ethtool -G dm1 rx $n || return 1
@@ -79,20 +91,20 @@ kill -KILL "$receiver"
 wait "$receiver"
 
 for n in 1 2 3; do
-    busy 1 bytes=100000000 "bytes=100000000 $(dev 0)" >counters
+    busy 1 bytes=100000000 "bytes=100000000 $(dev 0)"
     ok "a second owner of the queue is refused" says exists probe1 recv dm1 queue=3 port=5009
     kill -KILL "$receiver"
     ok "killed, time $n: the sender notices" refused wait "$sender"
     wait "$receiver"
     ok "... and the queue can be bound at once" all_devmem 1 "queue=3 bytes=500000" "bytes=500000 $(dev 0)"
 done
-busy 0 bytes=100000000 "bytes=100000000 $(dev 1)" >counters
+busy 0 bytes=100000000 "bytes=100000000 $(dev 1)"
 kill -KILL "$sender"
 ok "a killed sender: the receiver notices" refused wait "$receiver"
 
 # A namespace that ends gives its card back, pools and all.
 ip netns del n1
-ok "the card of a namespace that is gone comes back" within 10 ip link show dm1
+ok "the card of a namespace that is gone comes back" within 60 ip link show dm1
 ip netns add n1 && ip link set dm1 netns n1 && address 1
 ok "... and works in another" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
@@ -105,13 +117,13 @@ ok "... with ENODEV" grep -q 'No such device' recv
 for_all 0 linear recycle_all
 
 # The cards vanish under load, the receiver's memory still bound.
-busy 1 bytes=100000000 bytes=100000000 >counters
+busy 1 bytes=100000000 bytes=100000000
 ok "the module is removed under load" rmmod dmnic
 kill -KILL "$receiver" "$sender"
 wait
 ip netns del n0
 ip netns del n1
-ok "... and no pool is left" within 10 no_pools
+ok "... and no pool is left" within 60 no_pools
 ok "the module comes again" up
 ok "... and works" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 ok "... and goes" down
