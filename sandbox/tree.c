@@ -16,21 +16,24 @@ static int name_cmp(const char *name, size_t len, const struct sbx_node *n)
     return c ? c : n->name[len] ? -1 : 0;
 }
 
-/* Where it is among up's children, or where it would be. */
-static size_t place(const struct sbx_node *up, const char *name, size_t len, bool *found)
+/* The child of that name, or NULL; *at gets where it is, or would be. */
+static struct sbx_node *child_of(const struct sbx_node *up, const char *name, size_t len, size_t *at)
 {
     size_t lo = 0, hi = up->n_child;
-    *found = false;
-    while (lo < hi && !*found) {
+    while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         int c = name_cmp(name, len, up->child[mid]);
-        *found = c == 0;
-        if (c <= 0)
+        if (c == 0) {
+            *at = mid;
+            return up->child[mid];
+        }
+        if (c < 0)
             hi = mid;
         else
             lo = mid + 1;
     }
-    return hi;
+    *at = lo;
+    return NULL;
 }
 
 static struct sbx_node *make(struct sbx_tree *t, const char *name, size_t len)
@@ -73,11 +76,12 @@ void sbx_tree_free(struct sbx_tree *t)
 static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len, enum sbx_kind kind,
                               bool *fresh)
 {
-    size_t at = place(up, name, len, fresh);
-    if (*fresh) {
-        *fresh = false;
-        if (up->child[at]->kind == kind)
-            return up->child[at];
+    size_t at;
+    struct sbx_node *n = child_of(up, name, len, &at);
+    *fresh = !n;
+    if (n && n->kind == kind)
+        return n;
+    if (n) {
         t->rc = hw_fail(-EEXIST, "%.*s is to be a folder and a file or link at once", (int)HW_MIN(len, 80u), name);
         return NULL;
     }
@@ -95,7 +99,7 @@ static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const cha
         up->child = more;
         up->room = room;
     }
-    struct sbx_node *n = make(t, name, len);
+    n = make(t, name, len);
     if (!n)
         return NULL;
     n->kind = kind;
@@ -103,7 +107,6 @@ static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const cha
     memmove(&up->child[at + 1], &up->child[at], (up->n_child - at) * sizeof(struct sbx_node *));
     up->child[at] = n;
     up->n_child++;
-    *fresh = true;
     return n;
 }
 
@@ -180,10 +183,8 @@ struct sbx_node *sbx_tree_find(const struct sbx_tree *t, const char *path)
 {
     struct sbx_node *n = t->root;
     for (const char *p = path + strspn(path, "/"); *p && n; p += strspn(p, "/")) {
-        size_t len = strcspn(p, "/");
-        bool found = false;
-        size_t at = n->kind == SBX_DIR ? place(n, p, len, &found) : 0;
-        n = found ? n->child[at] : NULL;
+        size_t len = strcspn(p, "/"), at;
+        n = child_of(n, p, len, &at); /* files and links have none */
         p += len;
     }
     return n;
