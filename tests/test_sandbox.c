@@ -155,7 +155,7 @@ static void node(const char *name)
     if (ok(hw_node_scan(&a, root, &(struct hw_scan){0}) == 0 && hw_node_scan(&b, again, &(struct hw_scan){0}) == 0,
            "both are scanned")) {
         ok(same_pci(&a, &b), "%zu PCI devices are the same", a.n_pci);
-        ok(a.n_gpu == b.n_gpu && memcmp(a.gpu, b.gpu, a.n_gpu * sizeof(*a.gpu)) == 0, "GPUs too");
+        ok(a.gpu && b.gpu && a.n_gpu == b.n_gpu && memcmp(a.gpu, b.gpu, a.n_gpu * sizeof(*a.gpu)) == 0, "GPUs too");
         ok(same_net(&a, &b), "interfaces and RDMA devices too");
         ok(same_numa(&a, &b), "NUMA nodes and CPUs too");
     }
