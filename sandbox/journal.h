@@ -67,6 +67,7 @@ struct sb_jnic {
     struct sb_link link;
     char as[IFNAMSIZ];
     int there, back; /* the index announced by SB_MOVE, SB_BACK; 0: not announced */
+    bool gateway;    /* when read: it has a default route that everybody uses, a router's advertised one too */
 };
 
 struct sb_jrdma {
@@ -125,6 +126,7 @@ int sb_dir_lock(int fd);
 int sb_journal_create(struct sb_journal *j, int dir, const char *id);
 /* Reads a file; write: leaves j->fd open and locked, to go on with (a torn last line is cut off). -ENOENT, -EBADMSG. */
 int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write);
+bool sb_journal_there(int dir, const char *id);
 /* Does another process work with it just now? */
 bool sb_journal_locked(int dir, const char *id);
 /* Removes the file. 0 where there is none. */

@@ -121,7 +121,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
     uint32_t crc;
     file_name(name, id, ".journal");
     file_name(fresh, id, ".new");
-    if (faccessat(dir, name, F_OK, 0) == 0)
+    if (sb_journal_there(dir, id))
         return hw_fail(-EEXIST, "there is a journal of %s already: `hawser sandbox restore %s` first", id, id);
     char *text = sb_journal_text(j, &n, &crc);
     if (!text)
@@ -219,6 +219,13 @@ int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write)
     if (rc < 0)
         sb_journal_free(j);
     return rc;
+}
+
+bool sb_journal_there(int dir, const char *id)
+{
+    char name[SB_ID_MAX + 16];
+    file_name(name, id, ".journal");
+    return faccessat(dir, name, F_OK, 0) == 0;
 }
 
 bool sb_journal_locked(int dir, const char *id)

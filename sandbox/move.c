@@ -71,19 +71,20 @@ static int check_nics(struct mover *m)
         if (l->master)
             return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose it", l->name,
                            l->master);
+        if (j->nic[i].gateway && !m->o->force)
+            return hw_fail(
+                -EBUSY,
+                "%s has a default route: without it this machine may not be reached any more; --force moves it "
+                "all the same",
+                l->name);
         for (size_t k = 0; k < j->n && !m->o->force; k++) {
-            if (j->rec[k].kind != SB_ROUTE || !sb_route_uses(j->rec[k].data, l->index))
-                continue;
-            if (sb_route_default(j->rec[k].data))
-                return hw_fail(-EBUSY,
-                               "%s has a default route: without it this machine may not be reached any more; "
-                               "--force moves it all the same",
-                               l->name);
-            if (sb_route_by_object(j->rec[k].data))
-                return hw_fail(-EBUSY,
-                               "%s has a route by a nexthop object, which would not come back; --force moves it "
-                               "all the same",
-                               l->name);
+            if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
+                sb_route_by_object(j->rec[k].data))
+                return hw_fail(
+                    -EBUSY,
+                    "%s has a route by a nexthop object, which would not come back; --force moves it all the "
+                    "same",
+                    l->name);
         }
     }
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, upper, m);

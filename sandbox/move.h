@@ -64,7 +64,7 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost);
 
 /* Waits until the container has ended (its process, where the namespace was given by one; else: the namespace's path
  * is another's or gone, and no process is in it), then restores. stop_fd (-1: none): readable: -ECANCELED, and nothing
- * is restored. -ENOENT where there is no journal. */
+ * is restored. -ENOENT where there is no journal; 0 where somebody else has restored meanwhile. */
 int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost);
 
 enum sb_state {

@@ -94,6 +94,8 @@ static int fetch(struct back *b, int i, struct sb_link *l)
     char spare[IFNAMSIZ];
     if (rc == -EEXIST) {
         (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
+        if (at_index(&b->host.rt, index, &k->link, true, l) == 0) /* it moved, and only could not be renamed */
+            return 0;
         snprintf(spare, sizeof(spare), "hwback%d", index);
         name = spare;
         rc = sb_netdev_move(&b->there.rt, l->index, b->host.fd, name, index);

@@ -164,6 +164,8 @@ static int each(const struct nlmsghdr *h, void *arg)
     int nic = -1;
     if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* another family's, or another kind altogether */
         return 0;
+    for (unsigned i = 0; s->kind == SB_ROUTE && sb_route_default(h) && i < s->j->nics; i++)
+        s->j->nic[i].gateway |= sb_route_uses(h, s->j->nic[i].link.index);
     if (by_itself(s->kind, h))
         return 0;
     if (s->kind == SB_ADDR || s->kind == SB_NEIGH) {

@@ -14,11 +14,13 @@
 #define LOOK_MS 500
 
 /* Of a process there is a descriptor that becomes readable at its end; of "no process is in it" there is none. */
-static int wait_for_end(const struct sb_journal *j, int stop_fd)
+static int wait_for_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
     int rc = 0;
-    while (!sb_ended(j)) { /* looked at again now that the number is pinned: it might have become another process's */
+    while (!sb_ended(j) &&
+           sb_journal_there(
+               dir, id)) { /* looked at again now that the number is pinned: it might have become another process's */
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);
         if (n < 0 && errno != EINTR) {
@@ -44,10 +46,10 @@ int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost)
     if (dir < 0)
         return dir;
     rc = sb_journal_load(&j, dir, o->id, false);
+    if (rc == 0) {
+        rc = wait_for_end(&j, dir, o->id, stop_fd);
+        sb_journal_free(&j);
+    }
     hw_close(&dir);
-    if (rc < 0)
-        return rc;
-    rc = wait_for_end(&j, stop_fd);
-    sb_journal_free(&j);
     return rc < 0 ? rc : sb_restore(o, lost);
 }

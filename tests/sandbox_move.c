@@ -242,7 +242,8 @@ static struct nlmsghdr *route(char buf[1024], const char *dst, uint32_t table, i
     return h;
 }
 
-void sm_route(const struct sm_ns *n, const char *dst, const char *via, const char *dev, uint32_t table, uint32_t metric)
+static void route_by(const struct sm_ns *n, const char *dst, const char *via, const char *dev, uint32_t table,
+                     uint32_t metric, uint8_t protocol)
 {
     char buf[1024];
     uint8_t bytes[16];
@@ -250,12 +251,23 @@ void sm_route(const struct sm_ns *n, const char *dst, const char *via, const cha
     struct nlmsghdr *h = route(buf, dst, table ? table : RT_TABLE_MAIN, via && strchr(via, ':') ? AF_INET6 : AF_INET);
     struct rtmsg *m = mnl_nlmsg_get_payload(h);
     m->rtm_scope = via ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK;
+    m->rtm_protocol = protocol;
     if (via)
         mnl_attr_put(h, RTA_GATEWAY, size_of(parse(via, bytes, &prefix)), bytes);
     mnl_attr_put_u32(h, RTA_OIF, (uint32_t)index_of(n, dev));
     if (metric)
         mnl_attr_put_u32(h, RTA_PRIORITY, metric);
     send_it(n, h, dst);
+}
+
+void sm_route(const struct sm_ns *n, const char *dst, const char *via, const char *dev, uint32_t table, uint32_t metric)
+{
+    route_by(n, dst, via, dev, table, metric, RTPROT_STATIC);
+}
+
+void sm_route_ra(const struct sm_ns *n, const char *via, const char *dev)
+{
+    route_by(n, "default", via, dev, 0, 0, RTPROT_RA);
 }
 
 void sm_route2(const struct sm_ns *n, const char *dst, const char *via, const char *dev, const char *via2,

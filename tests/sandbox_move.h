@@ -36,6 +36,8 @@ void sm_link_del(const struct sm_ns *n, const char *name);
 /* Text: "10.0.0.1/16" or "fd00::1/64". Die on errors: what a test builds on. */
 void sm_addr(const struct sm_ns *n, const char *dev, const char *addr);
 void sm_addr_like(const struct sm_ns *n, const char *dev, const char *addr, const char *label, uint32_t valid_s);
+/* A default route as a router's advertisement makes it. */
+void sm_route_ra(const struct sm_ns *n, const char *via, const char *dev);
 /* dst "default" too; via, dev2 and via2 (a second nexthop) may be NULL. */
 void sm_route(const struct sm_ns *n, const char *dst, const char *via, const char *dev, uint32_t table,
               uint32_t metric);

@@ -168,6 +168,11 @@ static void test_name_taken(char *was)
     sm_link_del(&sm_host, "n1");
     ok(sm_restore(NULL) == 0, "the next call ends it");
     ok(sm_same(&sm_host, was), "with everything as it was");
+    ok(sm_move(&box, "n1=mine", false) == 0, "moved under another name");
+    sm_macvlan("n1", "low");
+    is_int(sm_restore(NULL), -EIO, "that name is taken again, the one in the container is not");
+    sm_link_del(&sm_host, "n1");
+    ok(sm_restore(NULL) == 0 && sm_same(&sm_host, was) && sm_clean(), "the next call ends it");
 }
 
 /* ---- ends ---------------------------------------------------------------------------------------- */
@@ -293,6 +298,8 @@ static void test_refused(void)
     sm_nic("def");
     sm_addr(&sm_host, "def", "10.40.0.1/24");
     sm_route(&sm_host, "default", "10.40.0.254", "def", 0, 0);
+    sm_nic("ra");
+    sm_route_ra(&sm_host, "fe80::1", "ra");
     sm_nic("port");
     (void)hw_rtnl_bridge_add(&sm_host.rt, "br1", 0);
     (void)hw_rtnl_link_master(&sm_host.rt, sm_index(&sm_host, "port"), sm_index(&sm_host, "br1"));
@@ -301,6 +308,7 @@ static void test_refused(void)
     refuses(sm_move(&box, "n0,nosuch", false), -ENODEV, "nosuch", was, "one among others");
     refuses(sm_move(&box, "lo", false), -EINVAL, "loopback", was, "the loopback device");
     refuses(sm_move(&box, "n0,def", false), -EBUSY, "default route", was, "a NIC with the default route");
+    refuses(sm_move(&box, "ra", false), -EBUSY, "default route", was, "one with a router's advertised one");
     refuses(sm_move(&box, "port", false), -EBUSY, "port of", was, "a bridge's port");
     refuses(sm_move(&box, "low", false), -EBUSY, "mv0 stands on low", was, "a NIC under a macvlan device");
     refuses(sm_move(&box, "n0,n0", false), -EINVAL, "twice", was, "a NIC twice");
