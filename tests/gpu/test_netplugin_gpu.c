@@ -69,7 +69,7 @@ static void sharer(int fd)
 
 static void test_share(const struct hw_space *s, int fd, int pid)
 {
-    struct shared in;
+    struct shared in = {.rc = -EIO};
     CUipcMemHandle none = {.reserved = {1, 2, 3}};
     uint64_t bad = 9, offset;
     void *p = NULL, *mine = NULL, *q = NULL;

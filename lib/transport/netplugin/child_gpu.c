@@ -71,7 +71,7 @@ int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out)
 int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out)
 {
     const struct hw_space *s;
-    void *at;
+    void *at = NULL;
     if (m->number >= NP_MEMS || k->mem[m->number].at)
         return hw_fail(-EINVAL, "memory %u is not free", m->number);
     int rc = hw_space_device(HAWSER_MEM_CUDA, (int)m->memory, &s);

@@ -128,7 +128,7 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
         rc = hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
     if (rc == 0)
         rc = np_ask(h, &q, NULL, 0, &r);
-    return rc < 0 ? rc : r.u.gpu.device;
+    return rc ? rc : r.u.gpu.device;
 }
 
 bool np_warn_once(struct np_host *h)
