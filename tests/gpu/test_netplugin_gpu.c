@@ -150,10 +150,10 @@ static void test_transfers(const struct hw_space *s, const char *name, hawser *a
     uint64_t bad;
     uint16_t port;
     step(name);
-    must(hawser_listen(b, "127.0.0.1", 0, &port));
-    ph_connect(a, b, port, &ab, &ba);
     must(hawser_mem_alloc(a, HAWSER_MEM_CUDA, s->device, LEN, &from));
     must(hawser_mem_alloc(b, HAWSER_MEM_CUDA, s->device, LEN, &to));
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    ph_connect(a, b, port, &ab, &ba);
     must(hawser_export(to, 0, LEN, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, key));
     must(hawser_import(key, &r));
     for (uint64_t round = 1; round <= 4; round++) {
@@ -223,6 +223,7 @@ int main(void)
         bail("no socket for the manager");
     hawser *a = open_context("tcpxlike"), *b = open_context("tcpxlike");
     hawser *c = open_context("cuda"), *d = open_context("cuda");
+    hawser *e = open_context("tcpxlike"), *f = open_context("tcpxlike");
 
     const struct hw_space *s;
     int rc = hw_space_device(HAWSER_MEM_CUDA, 0, &s);
@@ -239,7 +240,19 @@ int main(void)
     test_transfers(s, "like TCPX", a, b);
     test_transfers(s, "like RDMA", c, d);
     is_int(times_logged("goes by way of the host's"), 0, "nothing went by way of the host");
+    ok(times_logged("messages lie in memory of GPU 0") >= 4, "but in memory of the GPU");
     test_report(report);
+    if (hw_cuda_count() > 1) {
+        const struct hw_space *second;
+        forget_logs();
+        must(hw_space_device(HAWSER_MEM_CUDA, 1, &second));
+        test_transfers(second, "like TCPX, on another GPU", e, f);
+        ok(times_logged("messages lie in memory of GPU 1") >= 2, "in that one's memory");
+    } else {
+        tap_skip("another GPU", "there is one");
+        hawser_close(e);
+        hawser_close(f);
+    }
 
     /* Too late: their children cannot use CUDA. */
     forget_logs();

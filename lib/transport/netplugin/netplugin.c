@@ -137,10 +137,11 @@ static void conn_free(struct hw_conn *c)
     free(c);
 }
 
-/* A plugin that unpacks lands what it receives in memory of the GPU that was set when the connection was made. */
-static void set_gpu(struct hw_conn *c)
+/* A plugin that unpacks lands what it receives in memory of the GPU that was set when the connection was made: the one
+ * whose memory was registered first, where any was, else the nearest. */
+static void set_gpu(struct hw_conn *c, const struct hw_space *seen)
 {
-    int gpu = np_gpu(c->host, c->dev, -1);
+    int gpu = np_gpu(c->host, c->dev, seen ? seen->device : -1);
     c->slots.only = gpu;
     c->slots.cuda = gpu >= 0;
     if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
@@ -179,7 +180,7 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
                                  .cuda = p.ptr_support & NCCL_PTR_CUDA,
                                  .only = -1};
     if (c->slots.cuda && p.unpacks)
-        set_gpu(c);
+        set_gpu(c, atomic_load(&env->gpu));
     *out = c;
     return 0;
 }

@@ -134,7 +134,9 @@ static bool has(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
         s->tried = true;
-        if (open_gpu(s, space)) {
+        if (open_gpu(s, space) == 0) {
+            hw_log(s->log, HAWSER_LOG_DEBUG, "a connection's messages lie in memory of %s from now on", space->name);
+        } else {
             if (np_warn_once(s->host))
                 hw_log(s->log, HAWSER_LOG_WARN, "%s: its memory goes by way of the host's: %s", space->name,
                        hw_error());
