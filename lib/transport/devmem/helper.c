@@ -106,6 +106,7 @@ static int call(struct dm_helper *h, struct hw_helper_request *q, int fd, struct
     if (h->timeout_ms < 0)
         return hw_fail(-EPIPE, "the connection to hawserd is broken: open another one");
     uint64_t deadline = hw_deadline(h->timeout_ms);
+    *r = (struct hw_helper_reply){0};
     q->seq = ++h->seq;
     int rc = send_request(h, q, fd, deadline);
     if (rc == 0)
