@@ -124,7 +124,7 @@ static void accept_one(struct hd_daemon *d)
     int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-            struct timespec t = {.tv_nsec = 100 * 1000 * 1000};
+            struct timespec t = {.tv_nsec = 100000000};
             SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_name(errno));
             nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
         }

@@ -83,7 +83,7 @@ int hd_fd_ends(int fd, union hw_addr *local, union hw_addr *remote)
  */
 int hd_fd_same_netns(int fd)
 {
-    struct stat theirs, ours;
+    struct stat theirs = {0}, ours = {0};
     int ns = ioctl(fd, SIOCGSKNS);
     if (ns < 0)
         return errno == EPERM ? hw_fail(-EXDEV, "it belongs to a network namespace that is none of hawserd's")

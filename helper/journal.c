@@ -440,7 +440,7 @@ int hd_recover(struct hd_state *s, int wait_ms)
      * what closing them does is done later still (fs/file_table.c, fput()). */
     uint64_t until = hw_deadline(wait_ms);
     while (still_bound(s) && hw_now() < until) {
-        struct timespec t = {.tv_nsec = 20 * 1000 * 1000};
+        struct timespec t = {.tv_nsec = 20000000};
         nanosleep(&t, NULL);
     }
     return (int)hd_settle_all(s);

@@ -48,12 +48,13 @@ static bool said(const char *what)
 }
 
 /* It may take a while until what happened is in the log, or in the kernel. */
-#define SOON(cond)                           \
-    ({                                       \
-        uint64_t until_ = hw_deadline(MS);   \
-        while (!(cond) && hw_now() < until_) \
-            usleep(2000);                    \
-        (cond);                              \
+#define SOON(cond)                                    \
+    ({                                                \
+        uint64_t until_ = hw_deadline(MS);            \
+        bool yes_;                                    \
+        while (!(yes_ = (cond)) && hw_now() < until_) \
+            usleep(2000);                             \
+        yes_;                                         \
     })
 
 struct running {
@@ -404,7 +405,8 @@ static void forbidden(void)
     }
     int bad = 0;
     for (int i = 0; i < 50; i++) {
-        bad += get(open[i]) != -EACCES || get(open[i]) != 1;
+        int first = get(open[i]), then = get(open[i]);
+        bad += first != -EACCES || then != 1;
         close(open[i]);
     }
     is_int(bad, 0, "fifty connections of a user whom the policy does not name: each is told, and closed");

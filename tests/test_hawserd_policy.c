@@ -134,7 +134,8 @@ static void bad(const char *body)
     char line[256]; /* TAP's texts are of one line */
     snprintf(line, sizeof(line), "refused: %s", body);
     for (char *c = line; *c; c++)
-        *c = *c == '\n' ? '|' : *c;
+        if (*c == '\n')
+            *c = '|';
     is_int(parse(body), -EPROTO, line);
 }
 

@@ -68,7 +68,7 @@ static int owner_a, owner_b;
 /* Some of everything; whatever fails, the rest goes on. Returns how many steps did. */
 static unsigned work(struct hd_state *s)
 {
-    struct hw_helper_reply rule, tx, gone;
+    struct hw_helper_reply rule = {0}, tx, gone;
     unsigned good = 0;
     good += bind_rx(s, &owner_a, 0, "eth1", 2, &A1) == 0;
     for (uint32_t p = 1; p <= 3; p++)

@@ -35,7 +35,7 @@ static int touched(uint16_t type, size_t at, uint8_t to)
 
 static void requests(void)
 {
-    for (uint16_t t = 1; t < HW_H_COUNT; t++) {
+    for (uint16_t t = 1; t < (uint16_t)HW_H_COUNT; t++) {
         uint8_t buf[HW_HELPER_REQUEST + 1] = {0};
         struct hw_helper_request q = good(t), back;
         hw_helper_request_encode(buf, &q);

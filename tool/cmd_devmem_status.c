@@ -60,7 +60,7 @@ static int look_at(struct devmem_nic *n, const struct devmem_view *v, const stru
     (void)hd_netdev_pools(g, at, &n->pools, &n->inflight);
     n->rx = v->rx ? dr_devmem_driver(n->driver, v->release, false) : DR_CANNOT;
     n->tx = v->tx ? dr_devmem_driver(n->driver, v->release, true) : DR_CANNOT;
-    for (int i = 0; i < n->n_queues; i++)
+    for (unsigned i = 0; i < queues; i++)
         if (n->queue[i].user == HD_DMABUF)
             n->rx = DR_CAN; /* there is no better proof */
     return 0;
@@ -70,6 +70,14 @@ static bool wanted(const char *name, char **only)
 {
     for (; *only; only++)
         if (strcmp(*only, name) == 0)
+            return true;
+    return false;
+}
+
+static bool seen(const struct devmem_view *v, const char *name)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->nic[i].link.name, name) == 0)
             return true;
     return false;
 }
@@ -114,13 +122,9 @@ int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct h
         if (rc == -ENODEV) /* gone meanwhile */
             rc = 0;
     }
-    for (; rc == 0 && only && *only; only++) {
-        bool there = false;
-        for (size_t i = 0; i < v->n; i++)
-            there |= strcmp(v->nic[i].link.name, *only) == 0;
-        if (!there)
+    for (; rc == 0 && only && *only; only++)
+        if (!seen(v, *only))
             rc = hw_fail(-ENODEV, "there is no NIC %s", *only);
-    }
     if (all)
         if_freenameindex(all);
     hw_close(&fd);
