@@ -125,7 +125,7 @@ static bool index_of(const char *s, int *out)
 static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
 {
     uint64_t v[2];
-    struct sb_jnic *k = nic >= 0 ? &j->nic[nic] : NULL;
+    struct sb_jnic none, *k = nic >= 0 ? &j->nic[nic] : &none;
     if (kinds[kind].payload == MESSAGE && !sb_msg_ok(kind, (const void *)text, len))
         return false;
     switch (kind) {
@@ -282,9 +282,12 @@ char *sb_journal_line(const struct sb_record *r, uint32_t *crc, size_t *len)
     at = (size_t)snprintf(line, cap, "%08x %s %s ", 0u, kinds[r->kind].name, nic);
     const unsigned char *data = r->data;
     for (size_t i = 0; i < r->len; i++) {
-        if (hex)
-            line[at++] = digits[data[i] >> 4];
-        line[at++] = hex ? digits[data[i] & 15] : (char)data[i];
+        if (!hex) {
+            line[at++] = (char)data[i];
+            continue;
+        }
+        line[at++] = digits[data[i] >> 4];
+        line[at++] = digits[data[i] & 15];
     }
     *crc = crc32_of(*crc, line + 9, at - 9);
     char sum[9];
@@ -328,7 +331,7 @@ static bool unhex(char *s, size_t n)
         int hi = digit(s[i]), lo = digit(s[i + 1]);
         if (hi < 0 || lo < 0)
             return false;
-        s[i / 2] = (char)(hi << 4 | lo);
+        s[i / 2] = (char)(unsigned char)(hi << 4 | lo);
     }
     return n % 2 == 0;
 }

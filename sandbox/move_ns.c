@@ -67,8 +67,7 @@ static int open_path(const char *path)
 
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder)
 {
-    int len, end = 0;
-    unsigned pid = 0;
+    int len;
     *holder = 0;
     *n = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
     if (*text && text[strspn(text, "0123456789")] == 0)
@@ -88,7 +87,9 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder)
         return hw_fail(-ESRCH, "there is no process %s to be in a network namespace", text);
     if (fd < 0)
         return fd;
-    if (sscanf(path, "/proc/%9u/ns/net%n", &pid, &end) == 1 && path[end] == 0 && end > 0)
+    char *end = path;
+    long pid = strncmp(path, "/proc/", 6) == 0 && isdigit((unsigned char)path[6]) ? strtol(path + 6, &end, 10) : 0;
+    if (pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0)
         *holder = (pid_t)pid;
     return complete(n, fd);
 }
@@ -207,8 +208,8 @@ uint64_t sb_process_start(pid_t pid)
     const char *at = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
     for (int i = 0; at && i < 20; i++)
         at = strchr(at + 1, ' ');
-    char state = at ? strrchr(line, ')')[2] : 'X';
-    if (at && state != 'Z' && state != 'X')
+    const char *state = at ? strrchr(line, ')') + 1 : " X";
+    if (at && state[1] != 'Z' && state[1] != 'X')
         start = strtoull(at + 1, NULL, 10);
     fclose(f);
     return start;

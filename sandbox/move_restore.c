@@ -75,7 +75,7 @@ static int at_index(struct hw_rtnl *rt, int index, const struct sb_link *want, b
 static int fetch(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
-    struct sb_link other;
+    struct sb_link other = {0};
     int index = k->link.index;
     int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
     if (rc == 0) {
@@ -282,7 +282,7 @@ static void bring_all(struct back *b)
 {
     struct sb_journal *j = b->j;
     struct sb_map map = {.others = true, .elapsed = elapsed_since(j->taken)};
-    struct sb_link l[SB_NICS_MAX];
+    struct sb_link l[SB_NICS_MAX] = {0};
     take_rules_away(b);
     bring_rdma(b);
     for (unsigned i = 0; i < j->nics; i++) {
@@ -379,11 +379,8 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
     rc = sb_dir_lock(dir);
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
-    if (rc == -ENOENT) {
+    if (rc == -ENOENT || (rc == -EBADMSG && o->forget)) {
         rc = sb_unpin(dir, o->id); /* the journal goes last, but for a crash between the two */
-        rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
-    } else if (rc == -EBADMSG && o->forget) {
-        rc = sb_unpin(dir, o->id);
         rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
     } else if (rc == 0) {
         rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);

@@ -80,8 +80,8 @@ static unsigned number_of(const struct nic *k)
 /* Takes what has come to the switch's ports. */
 static void listen_in(void)
 {
-    struct arp a;
-    struct sockaddr_ll from;
+    struct arp a = {0};
+    struct sockaddr_ll from = {0};
     socklen_t len = sizeof(from);
     while (recvfrom(wire, &a, sizeof(a), 0, (struct sockaddr *)&from, &len) >= 0) {
         /* What a port sends, and what the bridge passes up to itself, has been seen where it came in. */
