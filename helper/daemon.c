@@ -255,7 +255,7 @@ static void refill(struct client *c, uint64_t now)
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
 /* Fills the poll set. Returns how long to wait, in milliseconds. */
-static int gather(struct hd_daemon *d, struct pollfd *p, struct client **who, nfds_t *n, uint64_t retry)
+static int gather(struct hd_daemon *d, struct pollfd *p, struct client **who, nfds_t *n, uint64_t next)
 {
     uint64_t now = hw_now();
     int wait = -1;
@@ -272,32 +272,40 @@ static int gather(struct hd_daemon *d, struct pollfd *p, struct client **who, nf
         if (!c->tokens)
             wait = 1000 / HD_RATE + 1;
     }
-    if (retry && wait < 0)
-        wait = (int)(retry > now ? (retry - now) / HW_MS + 1 : 0);
+    if (next != HW_NEVER && wait < 0)
+        wait = (int)(next > now ? (next - now) / HW_MS + 1 : 0);
     return wait;
 }
 
 static void rounds(struct hd_daemon *d, struct pollfd *p, struct client **who)
 {
-    uint64_t retry = 0;
+    uint64_t retry = HW_NEVER, watch = HW_NEVER;
     for (;;) {
         nfds_t n;
         if (hd_left(&d->state) == 0)
-            retry = 0;
-        else if (retry == 0)
-            retry = hw_now() + HD_RETRY_MS * HW_MS;
-        int wait = gather(d, p, who, &n, retry);
+            retry = HW_NEVER;
+        else if (retry == HW_NEVER)
+            retry = hw_deadline(HD_RETRY_MS);
+        if (hw_list_empty(&d->state.rules))
+            watch = HW_NEVER;
+        else if (watch == HW_NEVER)
+            watch = hw_deadline(HD_WATCH_MS);
+        int wait = gather(d, p, who, &n, HW_MIN(retry, watch));
         if (poll(p, n, wait) < 0 && errno != EINTR) {
             SAY(d, HAWSER_LOG_ERROR, "poll: %s", hw_errno_name(errno));
             return;
         }
         if (p[0].revents)
             return;
-        if (retry && hw_now() >= retry) {
+        if (hw_now() >= watch) {
+            hd_watch(&d->state);
+            watch = HW_NEVER;
+        }
+        if (hw_now() >= retry) {
             d->state.retrying = true;
             (void)hd_settle_all(&d->state);
             d->state.retrying = false;
-            retry = 0;
+            retry = HW_NEVER;
         }
         for (nfds_t i = 2; i < n; i++)
             if (p[i].revents && ((p[i].revents & (POLLHUP | POLLERR)) || !serve_one(d, who[i])))

@@ -10,6 +10,7 @@
 #define HD_RATE             500  /* requests a second that each may go on with */
 #define HD_BURST            1000 /* after a rest */
 #define HD_RETRY_MS         10000
+#define HD_WATCH_MS         1000 /* between looks for connections that have ended */
 
 struct hd_daemon {
     struct hd_state state;

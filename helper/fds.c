@@ -53,12 +53,14 @@ int hd_fd_dmabuf_size(int fd, uint64_t *size)
     return 0;
 }
 
-int hd_fd_ends(int fd, union hw_addr *local, union hw_addr *remote)
+int hd_fd_ends(int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode)
 {
+    struct stat st = {0};
     int domain = 0, type = 0, protocol = 0;
     socklen_t a = sizeof(domain), b = sizeof(type), c = sizeof(protocol);
     memset(local, 0, sizeof(*local));
     memset(remote, 0, sizeof(*remote));
+    *inode = 0;
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &a) < 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &b) < 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &c) < 0 || (domain != AF_INET && domain != AF_INET6) ||
         type != SOCK_STREAM || protocol != IPPROTO_TCP)
@@ -70,6 +72,9 @@ int hd_fd_ends(int fd, union hw_addr *local, union hw_addr *remote)
     if (getsockname(fd, &local->sa, &l) < 0 || getpeername(fd, &remote->sa, &r) < 0)
         return hw_fail(errno == ENOTCONN ? -ENOTCONN : -errno,
                        "only a connected socket can be steered: its other end says whose packets are meant");
+    if (fstat(fd, &st) < 0) /* of a socket, which asks nobody */
+        return hw_fail(-errno, "the inode of a socket: %s", hw_errno_name(errno));
+    *inode = st.st_ino;
     hw_addr_unmap(local);
     hw_addr_unmap(remote);
     return local->sa.sa_family == remote->sa.sa_family ? 0 : hw_fail(-EINVAL, "a socket with ends of two families");

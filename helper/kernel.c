@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* struct hd_kernel over this machine's kernel. */
 #include "helper/kernel.h"
+#include "helper/diag.h"
 #include "helper/ethnl.h"
 #include "helper/ethtool.h"
 #include "helper/fds.h"
@@ -12,6 +13,7 @@
 struct real {
     struct hd_genl genl;
     int fd;
+    int diag; /* opened before there is a filter of system calls */
 };
 
 static int k_link(void *arg, const char *name, struct hd_link *out)
@@ -91,10 +93,14 @@ static int k_dmabuf_size(void *arg, int fd, uint64_t *size)
     (void)arg;
     return hd_fd_dmabuf_size(fd, size);
 }
-static int k_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote)
+static int k_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode)
 {
     (void)arg;
-    return hd_fd_ends(fd, local, remote);
+    return hd_fd_ends(fd, local, remote, inode);
+}
+static int k_alive(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+{
+    return hd_diag_alive(((struct real *)arg)->diag, local, remote, inode);
 }
 static int k_same_netns(void *arg, int fd)
 {
@@ -125,12 +131,14 @@ int hd_kernel_open(struct hd_kernel *k)
         .dmabuf_size = k_dmabuf_size,
         .ends = k_ends,
         .same_netns = k_same_netns,
+        .alive = k_alive,
     };
     int rc = hd_genl_open(&r.genl, NULL);
     r.fd = rc ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    r.diag = rc ? -1 : hd_diag_open(); /* without it rules live until they are released */
     if (rc == 0 && r.fd < 0) {
         rc = hw_fail(-errno, "a socket for ethtool: %s", hw_errno_name(errno));
-        hd_genl_close(&r.genl);
+        hd_kernel_close(k);
     }
     return rc;
 }
@@ -140,4 +148,5 @@ void hd_kernel_close(struct hd_kernel *k)
     struct real *r = k->arg;
     hd_genl_close(&r->genl);
     hw_close(&r->fd);
+    hw_close(&r->diag);
 }

@@ -91,9 +91,12 @@ struct hd_kernel {
 
     /* Descriptors of strangers. None may call into a file system of theirs, which could hold us for ever: see
      * helper/fds.c. */
-    int (*dmabuf_size)(void *arg, int fd, uint64_t *size);                       /* -EBADF: no dma-buf */
-    int (*ends)(void *arg, int fd, union hw_addr *local, union hw_addr *remote); /* of a connected TCP socket */
-    int (*same_netns)(void *arg, int fd);                                        /* of a socket; -EXDEV: no */
+    int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF: no dma-buf */
+    /* Of a connected TCP socket; inode: its own number. */
+    int (*ends)(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode);
+    int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: no */
+    /* Is there a socket with these ends, and it is that with this inode? 1, 0, -errno. */
+    int (*alive)(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode);
 };
 
 /* The kernel of this machine. -errno where its netlink cannot be had. */

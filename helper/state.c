@@ -276,7 +276,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, i
     if (!h)
         return hw_fail(-ENOMEM, "no memory for a rule");
     *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .rule.exact = true};
-    rc = s->k->ends(s->k->arg, fd, &h->rule.local, &h->rule.remote);
+    rc = s->k->ends(s->k->arg, fd, &h->rule.local, &h->rule.remote, &h->inode);
     if (rc == 0 && (hw_addr_same_host(&h->rule.local, &h->rule.remote) || hw_addr_is_loopback(&h->rule.local)))
         rc = hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
                               "cannot land in device memory");
@@ -304,6 +304,9 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, i
         free(h);
         return rc;
     }
+    /* Where it is not shown now (a kernel without sock_diag says ENOENT, as of what is not there) its end is not
+     * either. */
+    h->watched = s->k->alive(s->k->arg, &h->rule.local, &h->rule.remote, h->inode) == 1;
     a->id = h->id;
     a->count = 1;
     a->queues[0] = h->rule.queue;
@@ -350,6 +353,22 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id)
         return 0;
     }
     return hw_fail(-ENOENT, "there is no binding or rule %u of yours", id);
+}
+
+void hd_watch(struct hd_state *s)
+{
+    unsigned n = 0;
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (!r->binding || !r->watched || s->k->alive(s->k->arg, &r->rule.local, &r->rule.remote, r->inode) != 0)
+            continue;
+        hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
+        rule_end(s, r);
+        n++;
+    }
+    if (n)
+        note(s);
 }
 
 void hd_drop(struct hd_state *s, const void *owner)

@@ -52,7 +52,9 @@ struct hd_held_rule {
     struct hd_binding *binding; /* NULL: nobody's any more, and could not be removed yet */
     uid_t uid;
     uint32_t id;
-    bool placed; /* rule.loc is known; else the kernel may have it, or not */
+    bool placed;    /* rule.loc is known; else the kernel may have it, or not */
+    bool watched;   /* sock_diag shows the connection, so that its end can be seen */
+    uint64_t inode; /* of the connection's socket */
     struct hd_rule rule;
 };
 
@@ -81,6 +83,8 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, i
              struct hw_helper_reply *a);
 /* -ENOENT. What could not be undone stays for hd_settle_all(), and is logged. */
 int hd_release(struct hd_state *s, const void *owner, uint32_t id);
+/* Ends the rules whose connections have ended: their ends may become those of a connection that is somebody else's. */
+void hd_watch(struct hd_state *s);
 /* All of an owner's. */
 void hd_drop(struct hd_state *s, const void *owner);
 

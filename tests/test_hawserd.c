@@ -4,6 +4,7 @@
  * descriptors that strangers send; and the program itself, with what it gives up.
  */
 #include "helper/daemon.h"
+#include "helper/diag.h"
 #include "helper/fake.h"
 #include "helper/fds.h"
 #include "tap.h"
@@ -222,6 +223,11 @@ static void good(void)
     is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "and may come again");
     struct pollfd p = {.fd = dm_helper_fd(h), .events = POLLIN};
     is_int(poll(&p, 1, 0), 0, "the daemon never speaks unasked");
+    F->ended = 6001;
+    ok(SOON(!F->nic[0].rule[FAKE_RULES - 1].used), "a rule goes with its connection");
+    is_int(dm_helper_release(h, rule), -ENOENT, "and need not be released then");
+    F->ended = 0;
+    is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "another connection may have the same ends");
     dm_helper_close(h);
     ok(SOON(said("binding 1 of user") && !F->nic[0].rule[FAKE_RULES - 1].used), "closing releases all");
     ok(SOON(F->nic[0].table[7] == 7 && F->nic[0].table[6] == 6), "the first one's queues are back in RSS");
@@ -542,28 +548,49 @@ static bool may_ask_netns(void)
     return rc == 0;
 }
 
+/* sock_diag knows a connection, and when it is over. */
+static void watched(int fd, const union hw_addr *l, const union hw_addr *r, uint64_t mine, uint64_t other)
+{
+    int diag = hd_diag_open(), now = diag < 0 ? diag : hd_diag_alive(diag, l, r, mine);
+    if (diag < 0 || now == 0) {
+        tap_skip("the end of a connection is seen", "this kernel has no sock_diag for TCP");
+        close(diag);
+        return;
+    }
+    is_int(now, 1, "a connection is shown");
+    is_int(hd_diag_alive(diag, l, r, other), 0, "as that of its own socket only");
+    is_int(hd_diag_alive(diag, l, l, mine), 0, "and with its own ends only");
+    struct linger hard = {.l_onoff = 1};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    union hw_addr none = {.sa.sa_family = AF_UNSPEC};
+    is_int(connect(fd, &none.sa, sizeof(none.sa)), 0, "it is reset");
+    is_int(hd_diag_alive(diag, l, r, mine), 0, "and is shown no more");
+    close(diag);
+}
+
 static void descriptors(void)
 {
-    uint64_t size;
+    uint64_t size, ino, ino2;
     union hw_addr l, r;
     int a, b, mem = fake_dmabuf(8192), udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     is_int(hd_fd_dmabuf_size(mem, &size), -EBADF, "a memfd is no dma-buf");
     is_int(hd_fd_dmabuf_size(udp, &size), -EBADF, "nor is a socket");
     is_int(hd_fd_dmabuf_size(12345, &size), -EBADF, "nor what is not open");
-    is_int(hd_fd_ends(mem, &l, &r), -EINVAL, "a memfd is no TCP socket");
-    is_int(hd_fd_ends(udp, &l, &r), -EINVAL, "nor is one of UDP");
+    is_int(hd_fd_ends(mem, &l, &r, &ino), -EINVAL, "a memfd is no TCP socket");
+    is_int(hd_fd_ends(udp, &l, &r, &ino), -EINVAL, "nor is one of UDP");
     if (may_ask_netns()) {
         int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        is_int(hd_fd_ends(plain, &l, &r), -ENOTCONN, "a TCP socket that is not connected");
+        is_int(hd_fd_ends(plain, &l, &r, &ino), -ENOTCONN, "a TCP socket that is not connected");
         close(plain);
         for (int i = 0; i < 2; i++) {
             pair(i ? AF_INET6 : AF_INET, &a, &b);
             union hw_addr l2, r2;
-            is_int(hd_fd_ends(a, &l, &r), 0, i ? "IPv4 through an IPv6 socket" : "a connection");
-            is_int(hd_fd_ends(b, &l2, &r2), 0, "its other end");
+            is_int(hd_fd_ends(a, &l, &r, &ino), 0, i ? "IPv4 through an IPv6 socket" : "a connection");
+            is_int(hd_fd_ends(b, &l2, &r2, &ino2), 0, "its other end");
             ok(l.sa.sa_family == AF_INET && hw_addr_same_host(&l, &r2) && hw_addr_port(&l) == hw_addr_port(&r2) &&
                    hw_addr_port(&r) == hw_addr_port(&l2),
                "the ends of the one are those of the other");
+            watched(a, &l, &r, ino, ino2);
             close(a);
             close(b);
         }
@@ -574,7 +601,9 @@ static void descriptors(void)
                 _exit(77);
             int t = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
             /* seen from inside: the socket of before is the foreign one */
-            _exit(hd_fd_same_netns(s) == -EXDEV && hd_fd_ends(s, &l, &r) == -EXDEV && hd_fd_same_netns(t) == 0 ? 0 : 1);
+            _exit(hd_fd_same_netns(s) == -EXDEV && hd_fd_ends(s, &l, &r, &ino) == -EXDEV && hd_fd_same_netns(t) == 0
+                      ? 0
+                      : 1);
         }
         int status = 0;
         waitpid(pid, &status, 0);

@@ -304,6 +304,21 @@ static void steering(void)
     is_int(hd_release(&s, &owner_a, r.id), 0, "its owner does");
     is_int(hd_release(&s, &owner_a, r.id), -ENOENT, "once");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and the connection can be steered again");
+    hd_watch(&s);
+    is_int(hd_release(&s, &owner_a, t.id), 0, "a connection that lives keeps its rule");
+    F->blind = true;
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one that the kernel does not show");
+    F->blind = false;
+    F->ended = 6;
+    hd_watch(&s);
+    is_int(hd_release(&s, &owner_a, t.id), 0, "keeps it too, as its end would not be shown either");
+    F->ended = 0;
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "once more");
+    F->ended = 6;
+    hd_watch(&s);
+    is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a connection that has ended is gone");
+    F->ended = 0;
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and so on");
     unsigned n = 0;
     for (uint32_t p = 10; steer(&s, &owner_a, a.id, p, &t) == 0; p++)
         n++;

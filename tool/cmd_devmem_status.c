@@ -114,7 +114,7 @@ int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct h
         n++;
     v->nic = calloc(n + 1, sizeof(*v->nic));
     if (rc == 0 && (!all || !v->nic))
-        rc = hw_fail(-errno, "listing network devices: %s", hw_errno_name(errno));
+        rc = hw_fail(-ENOMEM, "the list of network devices cannot be had");
     for (size_t i = 0; rc == 0 && i < n; i++) {
         if (only && *only ? !wanted(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
             continue;

@@ -367,7 +367,7 @@ static int f_dmabuf_size(void *arg, int fd, uint64_t *size)
     return 0;
 }
 
-static int f_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote)
+static int f_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode)
 {
     struct fake *f = arg;
     uint32_t port = 0;
@@ -387,7 +387,18 @@ static int f_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote
     }
     hw_addr_set_port(local, 5000);
     hw_addr_set_port(remote, (uint16_t)port);
+    *inode = 1000 + port;
     return 0;
+}
+
+static int f_alive(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+{
+    struct fake *f = arg;
+    BEFORE(f);
+    (void)local;
+    if (f->blind || (f->ended && hw_addr_port(remote) == f->ended))
+        return 0;
+    return (inode - 1000) % 65536 == hw_addr_port(remote);
 }
 
 static int f_same_netns(void *arg, int fd)
@@ -399,10 +410,10 @@ static int f_same_netns(void *arg, int fd)
 
 void fake_kernel(struct fake *f, struct hd_kernel *k)
 {
-    *k = (struct hd_kernel){f,           f_link,        f_link_at,    f_queues,    f_split_get,
-                            f_split_set, f_ntuple_get,  f_ntuple_set, f_rss_get,   f_rss_set,
-                            f_rules,     f_rule_at,     f_rule_add,   f_rule_del,  f_bind,
-                            f_unbind,    f_dmabuf_size, f_ends,       f_same_netns};
+    *k = (struct hd_kernel){f,           f_link,        f_link_at,    f_queues,     f_split_get,
+                            f_split_set, f_ntuple_get,  f_ntuple_set, f_rss_get,    f_rss_set,
+                            f_rules,     f_rule_at,     f_rule_add,   f_rule_del,   f_bind,
+                            f_unbind,    f_dmabuf_size, f_ends,       f_same_netns, f_alive};
 }
 
 void fake_reap(struct fake *f, pid_t pid)

@@ -49,6 +49,8 @@ struct fake {
     unsigned calls, at; /* the at-th call (1, ..) goes wrong; 0: none */
     enum fake_how how;
     bool struck;     /* it has */
+    uint32_t ended;  /* the connection to 10.0.0.2:ended, or its like of IPv6, is over */
+    bool blind;      /* no connection is shown */
     bool foreign_ns; /* every client is in another namespace */
     char wrong[160];
 };

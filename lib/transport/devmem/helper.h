@@ -46,13 +46,14 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
  * A flow rule for one connection: what arrives on the connected TCP socket sock goes to a queue of the receive binding
  * (that with the fewest rules). The socket is the proof that the connection is the caller's: hawserd reads both ends
  * off it, and so nobody steers somebody else's traffic into memory of his own. It stays the caller's. The rule lives
- * until it, or its binding, is released; release it before, or as soon as, the socket is closed.
+ * until it, or its binding, is released; hawserd removes it by itself within some seconds of the connection's end.
  * -ENOTCONN; -EINVAL (no TCP socket, both ends on one host, a send binding); -EXDEV (another network namespace);
  * -EEXIST (has a rule); -EDQUOT; -ENOSPC (the NIC's table is full).
  */
 int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *rule, uint32_t *queue);
 
-/* A binding, with its rules, or a rule. -ENOENT: no such thing of this client. */
+/* A binding, with its rules, or a rule. -ENOENT: no such thing of this client, or a rule that went with its
+ * connection. */
 int dm_helper_release(struct dm_helper *h, uint32_t id);
 
 #endif
