@@ -4,8 +4,8 @@
  * leaves from, device memory; no CPU touches it.
  *
  * A channel has two connections (meet.h): heads, and payload without them. Where a direction cannot be so, it goes as
- * tcp's does, over the first. What is sent goes out in order, each chunk in one of four ways: in band; by the second
- * connection from device memory, or from where tcp can send it; or as a head alone, where it is empty.
+ * tcp's does, over the first. What is sent goes out in order, each chunk in one of three ways: in band; by the second
+ * connection from device memory, or from where tcp can send it.
  */
 #include "transport/devmem/devmem.h"
 #include "transport/devmem/kernel.h"
@@ -30,7 +30,7 @@ struct tx {
     const struct hw_space *space;
     const uint8_t *ptr;
     uint32_t len, taken; /* taken: by the kernel, from device memory */
-    enum { BY_TCP, BY_DEVICE, EMPTY } way;
+    enum { BY_TCP, BY_DEVICE } way;
     struct dm_source from;
 };
 
@@ -272,14 +272,10 @@ static uint32_t devmem_want(struct hw_conn *c)
 
 static void decide(struct hw_conn *c, struct tx *t)
 {
-    if (c->carrier == c->heads)
-        t->way = BY_TCP;
-    else if (t->len == 0)
-        t->way = EMPTY;
-    else
-        t->way = !t->space->direct && dm_source_find(c->env->state, c->nic, t->space, t->ptr, t->len, &t->from)
-                     ? BY_DEVICE
-                     : BY_TCP;
+    t->way = c->carrier != c->heads && !t->space->direct &&
+                     dm_source_find(c->env->state, c->nic, t->space, t->ptr, t->len, &t->from)
+                 ? BY_DEVICE
+                 : BY_TCP;
 }
 
 /* What tcp is to send is given to it here, and so waits for nothing but its own: where a chunk from device memory is
@@ -374,7 +370,7 @@ static int send_all(struct hw_conn *c)
     int rc = hw_tcp.test_send(c->carrier);
     while (rc == 0 && c->fed < c->posted) {
         struct tx *t = tx_of(c, c->fed);
-        rc = t->way == BY_DEVICE ? send_device(c, t) : 0;
+        rc = send_device(c, t); /* what is tcp's was fed when it was posted */
         c->fed += rc == 0;
     }
     return rc;
