@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd: binds queues and steers flows for programs that have no privilege; see hawserd(8) and docs/devmem.md. */
+/* hawserd: binds queues and steers flows for programs that have no privilege; see hawserd(8) and docs/hawserd.md. */
 #include "helper/daemon.h"
 #include "helper/guard.h"
 

@@ -3,7 +3,7 @@
  * What a client and hawserd say to each other: requests and replies of one fixed size each, a packet of a UNIX
  * SOCK_SEQPACKET socket apiece, one request under way at a time. A descriptor that belongs to a request (the dma-buf of
  * a bind, the TCP socket of a steer) comes with it by SCM_RIGHTS. Integers are little-endian, fields that a type does
- * not use are zero, and a message that is anything else is refused whole. docs/devmem.md draws them.
+ * not use are zero, and a message that is anything else is refused whole. docs/hawserd.md draws them.
  */
 #ifndef HW_WIRE_HELPER_H
 #define HW_WIRE_HELPER_H
