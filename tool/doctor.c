@@ -29,6 +29,8 @@ const struct dr_check dr_checks[] = {
      "small packets cost CPU, and in GPU memory leave fragments that fill no page; from 4148 on they do", dr_nic_mtu},
     {"nic.devmem", DR_NIC, "driver and devmem", "only some drivers can receive into, or send from, GPU memory",
      dr_nic_devmem},
+    {"nic.hawserd", DR_NIC, "hawserd", "it binds queues to GPU memory for programs that may not do that themselves",
+     dr_nic_hawserd},
     {"nic.header-split", DR_NIC, "header split", "headers must go to host memory when the payload goes to the GPU's",
      dr_nic_split},
     {"nic.ntuple", DR_NIC, "flow steering", "a flow that is not steered to the bound queue arrives as ordinary data",

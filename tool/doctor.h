@@ -53,6 +53,8 @@ struct dr_machine {
     struct rlimit memlock, nofile;
     int netdev_rc;       /* of asking for the netlink family "netdev" */
     uint64_t netdev_ops; /* bit i: it knows command i */
+    int hawserd;         /* of asking hawserd to let this user in: 0 or -errno, and why */
+    char hawserd_why[HW_ERR_TEXT];
     struct dr_nic nic[DR_MAX_NICS];
     int n_nics;                 /* or -errno */
     char cuda_why[HW_ERR_TEXT]; /* with n_gpus < 0 */
@@ -156,6 +158,7 @@ void dr_nic_speed(struct dr_report *d);
 void dr_nic_pcie(struct dr_report *d);
 void dr_nic_mtu(struct dr_report *d);
 void dr_nic_devmem(struct dr_report *d);
+void dr_nic_hawserd(struct dr_report *d);
 void dr_nic_split(struct dr_report *d);
 void dr_nic_ntuple(struct dr_report *d);
 void dr_nic_queues(struct dr_report *d);

@@ -198,6 +198,23 @@ void dr_nic_devmem(struct dr_report *d)
     each(d, devmem_of);
 }
 
+void dr_nic_hawserd(struct dr_report *d)
+{
+    const struct dr_machine *m = d->m;
+    bool any = false;
+    for (int i = 0; i < m->n_nics; i++)
+        any |= devmem_driver(&m->nic[i]);
+    if (m->hawserd == 0) {
+        dr_say(d, DR_PASS, NULL, "it takes this user");
+    } else if (!any) {
+        dr_say(d, DR_SKIP, NULL, "not needed: no NIC's driver has devmem");
+    } else {
+        dr_say(d, DR_WARN, NULL, "%s", m->hawserd_why);
+        dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
+                                         : "systemctl enable --now hawserd");
+    }
+}
+
 static void split_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->split < 0 || n->split == DR_SPLIT_UNKNOWN)

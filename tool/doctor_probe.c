@@ -6,6 +6,7 @@
  */
 #include "node/sysfs.h"
 #include "tool/doctor.h"
+#include "transport/devmem/helper.h"
 
 #include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
@@ -19,9 +20,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define MOMENT_MS 300
-#define MAX_STATS 65536 /* gve has some 30 a queue */
-#define MAX_TABLE 65536
+#define MOMENT_MS  300
+#define HAWSERD_MS 5000  /* for hawserd to answer */
+#define MAX_STATS  65536 /* gve has some 30 a queue */
+#define MAX_TABLE  65536
 
 /* One request; data starts with the command. 0 or -errno. */
 static int ethtool(int fd, const char *nic, void *data)
@@ -279,6 +281,12 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
     m->netdev_ops = netdev.ops;
     if (genl_family(&g, "ethtool", &eth) < 0)
         eth.id = 0;
+
+    struct dm_helper *helper;
+    m->hawserd = dm_helper_open(dr_env(m, "HAWSER_DEVMEM_SOCKET"), HAWSERD_MS, &helper);
+    if (m->hawserd < 0)
+        snprintf(m->hawserd_why, sizeof m->hawserd_why, "%s", hw_error());
+    dm_helper_close(helper);
 
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     list_nics(m, fd);
