@@ -7,6 +7,7 @@
  *   connect:ADDR:PORT     a TCP connection, which the next steps are about
  *   steer                 brings it to the last binding    -> "steer RULE QUEUE"
  *   ask                   writes a line to it, upon which its other end may send
+ *   close                 resets it
  *   release               the last rule, or else binding   -> "release 0"
  *   serve:ADDR:PORT:BYTES alone, with no hawserd: for ever, so many bytes to each that connects and writes a line
  *   wait                  says "ready" and stays until it is killed, or hawserd goes, upon which it says "gone"
@@ -120,6 +121,15 @@ static int steer_step(void)
     return 0;
 }
 
+static int close_step(void)
+{
+    struct linger hard = {.l_onoff = 1};
+    (void)setsockopt(conn, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    close(conn);
+    conn = -1;
+    return 0;
+}
+
 static int release_step(void)
 {
     int rc = dm_helper_release(helper, rule ? rule : binding.id);
@@ -158,6 +168,8 @@ static int step(char *s)
         return steer_step();
     if (strcmp(word, "ask") == 0)
         return write(conn, "\n", 1) == 1 ? 0 : 1;
+    if (strcmp(word, "close") == 0)
+        return close_step();
     if (strcmp(word, "release") == 0)
         return release_step();
     if (strcmp(word, "wait") == 0)
