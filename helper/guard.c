@@ -106,17 +106,25 @@ static const int calls[] = {
 };
 static const unsigned long ioctls[] = {SIOCETHTOOL, SIOCGIFNAME, SIOCGIFINDEX, SIOCGIFFLAGS, SIOCGSKNS};
 
+/* Argument arg must be value; all fields said, unlike by libseccomp's SCMP_CMP(). */
+static struct scmp_arg_cmp is(unsigned arg, uint64_t value)
+{
+    return (struct scmp_arg_cmp){.arg = arg, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+}
+
 int hd_guard_calls(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
     int rc = f ? 0 : -ENOMEM;
     for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, calls[i], 0);
-    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_EQ, ioctls[i]));
+        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++) {
+        struct scmp_arg_cmp cmd = is(1, ioctls[i]);
+        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, &cmd);
+    }
+    struct scmp_arg_cmp netlink[] = {is(0, AF_NETLINK), is(2, NETLINK_GENERIC)};
     if (rc == 0)
-        rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-                              SCMP_A2(SCMP_CMP_EQ, NETLINK_GENERIC));
+        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, netlink);
     if (rc == 0)
         rc = seccomp_load(f);
     if (f)
