@@ -526,6 +526,13 @@ static void devmem_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *
 
 static void devmem_close(struct hw_conn *c)
 {
+    if (c->rx) {
+        const struct dm_rx_counts *n = dm_rx_counts(c->rx);
+        hw_log(c->env->log, HAWSER_LOG_DEBUG,
+               "%s: %llu bytes came into device memory by %llu receives, %u pages at most at a time", c->nic,
+               (unsigned long long)atomic_load(&n->device), (unsigned long long)atomic_load(&n->calls),
+               atomic_load(&n->held_most));
+    }
     dm_meet_free(c->meet);
     dm_rx_free(c->rx); /* gathers are over before the pages go back with the socket */
     dm_claim_free(c->claim);
