@@ -3,7 +3,7 @@
  * memory to a queue, receives into it and sends out of it, and compares every byte with the pattern that both ends
  * know. All netlink messages are made by hand, so that nothing of hawser's own is trusted here. dmnic_probe nic IF
  * split=on|off ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules dmnic_probe stat IF NAME dmnic_probe recv
- * IF queue=Q port=P bytes=N seed=S [mem=BYTES] [hold=TOKENS] [pause=MS] [unbind=BYTES] [conns=N] dmnic_probe send HOST
+ * IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N] dmnic_probe send HOST
  * port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] dmnic_probe bindtx IF recv prints "ready" when it is bound
  * and listens; recv and send end with a line of NAME=VALUE. Exit status: 0, or 1 with a line on stderr. */
 #include <arpa/inet.h>
@@ -18,6 +18,7 @@
 #include <linux/udmabuf.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -45,7 +46,7 @@ struct frag {
 struct token {
     uint32_t start, count;
 };
-enum { FRAGS = 512, IOV = 1 << 20, TOKENS = 128 /* SO_DEVMEM_DONTNEED takes no more at once */ };
+enum { FRAGS = 512, IOV = 1 << 20, TOKENS = 128 /* SO_DEVMEM_DONTNEED takes no more at once */, MAX_KEPT = 65536 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
 {
@@ -406,16 +407,16 @@ struct receiver {
     int sk;
     uint8_t *mem;
     size_t mem_size;
-    struct token kept[65536]; /* tokens not given back yet */
+    struct token kept[MAX_KEPT]; /* tokens not given back yet */
     uint32_t nkept, most;
     uint64_t got, devmem, linear, plain, bad, frags;
 };
 
-static void give_back(struct receiver *r, uint32_t but)
+static void give_back(struct receiver *r)
 {
     uint32_t n = 0;
-    while (r->nkept - n > but) {
-        uint32_t k = r->nkept - n - but > TOKENS ? TOKENS : r->nkept - n - but;
+    while (n < r->nkept) {
+        uint32_t k = r->nkept - n > TOKENS ? TOKENS : r->nkept - n;
         int freed = setsockopt(r->sk, SOL_SOCKET, DEVMEM_DONTNEED, r->kept + n, k * (socklen_t)sizeof(struct token));
         if (freed != (int)k) {
             if (freed >= 0)
@@ -424,8 +425,7 @@ static void give_back(struct receiver *r, uint32_t but)
         }
         n += k;
     }
-    memmove(r->kept, r->kept + n, (r->nkept - n) * sizeof(r->kept[0]));
-    r->nkept -= n;
+    r->nkept = 0;
 }
 
 /* One recvmsg(); false at the end of the stream. */
@@ -450,7 +450,7 @@ static bool receive(struct receiver *r, uint64_t seed)
             r->linear += f.size;
         } else {
             errno = ERANGE;
-            if (f.offset > r->mem_size || f.size > r->mem_size - f.offset || r->nkept == 65536)
+            if (f.offset > r->mem_size || f.size > r->mem_size - f.offset || r->nkept == MAX_KEPT)
                 die("fragment at %llu, %u bytes", (unsigned long long)f.offset, f.size);
             r->bad += wrong(r->mem + f.offset, seed, r->got, f.size);
             memset(r->mem + f.offset, 0xdd, f.size); /* what is not written again is wrong the next time */
@@ -477,8 +477,9 @@ static int recv_cmd(int argc, char **argv)
     const char *ifname = argv[2];
     uint64_t bytes = arg(argc, argv, "bytes", 1 << 20), seed = arg(argc, argv, "seed", 1),
              unbind = arg(argc, argv, "unbind", 0);
-    uint64_t pause = arg(argc, argv, "pause", 0), conns = arg(argc, argv, "conns", 1);
-    uint32_t hold = (uint32_t)arg(argc, argv, "hold", 0), id = 0;
+    uint64_t lazy = arg(argc, argv, "lazy", 0), conns = arg(argc, argv, "conns", 1);
+    uint32_t id = 0;
+    int clamp = (int)arg(argc, argv, "clamp", 0), rcvbuf = 1 << 20;
     struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)arg(argc, argv, "port", 5000))};
     int dmabuf, nl = -1, one = 1, ls = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     r.mem_size = arg(argc, argv, "mem", 8 << 20);
@@ -490,6 +491,11 @@ static int recv_cmd(int argc, char **argv)
             die("%s: bind-rx", ifname);
     }
     setsockopt(ls, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    /* No more in flight than the memory has pages for: else what is out of order may take them all, and what is missing
+     * has none to arrive in. Without SO_RCVBUF the kernel would widen the window by itself. */
+    if (clamp && (setsockopt(ls, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) < 0 ||
+                  setsockopt(ls, IPPROTO_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp)) < 0))
+        die("TCP_WINDOW_CLAMP");
     if (ls < 0 || bind(ls, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(ls, 8) < 0)
         die("listen");
     printf("ready dmabuf=%u\n", id);
@@ -508,13 +514,12 @@ static int recv_cmd(int argc, char **argv)
                 break;
             if (unbind && before < unbind && r.got >= unbind)
                 close(nl);
-            if (r.nkept > hold) {
-                if (pause)
-                    usleep((useconds_t)pause * 1000);
-                give_back(&r, hold);
-            }
+            /* Lazy: pages go back only when nothing comes any more. */
+            struct pollfd p = {.fd = r.sk, .events = POLLIN};
+            if (!lazy || r.nkept == MAX_KEPT || poll(&p, 1, (int)lazy) == 0)
+                give_back(&r);
         }
-        give_back(&r, 0);
+        give_back(&r);
         if (r.got < until) {
             errno = EPIPE;
             die("the stream ended after %llu bytes", (unsigned long long)r.got);
