@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox_move.h"
+#include "sandbox_move_int.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,9 +20,7 @@
 struct sm_ns sm_host, sm_peer;
 char sm_dir[64], sm_logged[8192];
 
-#define MUST(x) must((x), #x, __LINE__)
-
-static int must(int rc, const char *what, int line)
+int sm_must(int rc, const char *what, int line)
 {
     if (rc < 0) {
         printf("Bail out! %s:%d: %s: %s %s\n", __FILE__, line, what, strerror(-rc), hw_error());
@@ -112,7 +111,7 @@ void sm_end(void)
 
 /* ---- making things ------------------------------------------------------------------------------- */
 
-static struct nlmsghdr *request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra)
+struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra)
 {
     memset(buf, 0, 1024);
     struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
@@ -125,7 +124,7 @@ static struct nlmsghdr *request(char buf[1024], uint16_t type, uint16_t flags, s
 static void send_it(const struct sm_ns *n, struct nlmsghdr *h, const char *what)
 {
     struct hw_rtnl rt = n->rt;
-    must(hw_rtnl_talk(&rt, h, NULL, NULL, what), what, 0);
+    sm_must(hw_rtnl_talk(&rt, h, NULL, NULL, what), what, 0);
     ((struct sm_ns *)n)->rt.seq = rt.seq; /* NOLINT: the socket's own counter */
 }
 
@@ -139,7 +138,7 @@ static int index_of(const struct sm_ns *n, const char *name)
 {
     int i = sm_index(n, name);
     if (!i)
-        must(-ENODEV, name, 0);
+        sm_must(-ENODEV, name, 0);
     return i;
 }
 
@@ -161,7 +160,7 @@ int sm_macvlan(const char *name, const char *lower)
 {
     char buf[1024];
     struct ifinfomsg *i;
-    struct nlmsghdr *h = request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*i), &i);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*i), &i);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     mnl_attr_put_u32(h, IFLA_LINK, (uint32_t)index_of(&sm_host, lower));
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
@@ -205,7 +204,7 @@ void sm_addr_like(const struct sm_ns *n, const char *dev, const char *addr, cons
     unsigned prefix;
     int family = parse(addr, bytes, &prefix);
     struct ifaddrmsg *m;
-    struct nlmsghdr *h = request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m), &m);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m), &m);
     *m = (struct ifaddrmsg){
         .ifa_family = (uint8_t)family, .ifa_prefixlen = (uint8_t)prefix, .ifa_index = (uint32_t)index_of(n, dev)};
     mnl_attr_put(h, IFA_LOCAL, size_of(family), bytes);
@@ -231,7 +230,7 @@ static struct nlmsghdr *route(char buf[1024], const char *dst, uint32_t table, i
     struct rtmsg *m;
     if (strcmp(dst, "default") != 0)
         family = parse(dst, bytes, &prefix);
-    struct nlmsghdr *h = request(buf, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, sizeof(*m), &m);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, sizeof(*m), &m);
     *m = (struct rtmsg){.rtm_family = (uint8_t)family,
                         .rtm_dst_len = (uint8_t)prefix,
                         .rtm_protocol = RTPROT_STATIC,
@@ -297,7 +296,7 @@ void sm_rule(const struct sm_ns *n, const char *from, const char *iif, uint32_t 
     uint8_t bytes[16];
     unsigned prefix = 0;
     struct fib_rule_hdr *m;
-    struct nlmsghdr *h = request(buf, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m), &m);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m), &m);
     m->family = AF_INET;
     m->action = FR_ACT_TO_TBL;
     if (from) {
@@ -320,7 +319,7 @@ void sm_neigh(const struct sm_ns *n, const char *dev, const char *addr, bool pro
     unsigned prefix;
     int family = parse(addr, bytes, &prefix);
     struct ndmsg *m;
-    struct nlmsghdr *h = request(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*m), &m);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*m), &m);
     *m = (struct ndmsg){.ndm_family = (uint8_t)family,
                         .ndm_ifindex = index_of(n, dev),
                         .ndm_state = NUD_PERMANENT,
@@ -335,7 +334,7 @@ static void link_attr(const struct sm_ns *n, const char *dev, uint16_t type, con
 {
     char buf[1024];
     struct ifinfomsg *i;
-    struct nlmsghdr *h = request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
+    struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
     i->ifi_index = index_of(n, dev);
     mnl_attr_put(h, type, len, data);
     send_it(n, h, dev);
@@ -347,7 +346,7 @@ void sm_set(const struct sm_ns *n, const char *dev, const char *what, uint32_t v
     struct ifinfomsg *i;
     bool up = strcmp(what, "up") == 0;
     if (up || strcmp(what, "promisc") == 0) {
-        struct nlmsghdr *h = request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
+        struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
         i->ifi_index = index_of(n, dev);
         i->ifi_change = up ? IFF_UP : IFF_PROMISC;
         i->ifi_flags = value ? i->ifi_change : 0;
@@ -383,7 +382,7 @@ static void sysctl_in(void *arg)
     snprintf(path, sizeof(path), "/proc/sys/net/%s", s->path);
     if (s->value) {
         if (!write_text(path, s->value))
-            must(-errno, path, 0);
+            sm_must(-errno, path, 0);
         return;
     }
     s->out[0] = 0;
@@ -403,248 +402,6 @@ const char *sm_sysctl_get(const struct sm_ns *n, const char *path, char buf[64])
 {
     sm_in(n, sysctl_in, &(struct sysctl){path, NULL, buf});
     return buf;
-}
-
-/* ---- what there is ------------------------------------------------------------------------------- */
-
-struct state {
-    char **line;
-    size_t n, cap;
-};
-
-static void add_line(struct state *s, char *line)
-{
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 256;
-        s->line = realloc(s->line, s->cap * sizeof(*s->line));
-    }
-    s->line[s->n++] = line;
-}
-
-/* Counters, times, and what follows from others. */
-static bool skipped(uint16_t kind, int type)
-{
-    switch (kind) {
-    case RTM_NEWLINK:
-        return type == IFLA_STATS || type == IFLA_STATS64 || type == IFLA_AF_SPEC || type == IFLA_CARRIER_CHANGES ||
-               type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT || type == IFLA_LINKINFO ||
-               type == IFLA_QDISC; /* qdiscs do not come back */
-    case RTM_NEWADDR:
-        return type == IFA_CACHEINFO;
-    case RTM_NEWROUTE:
-        return type == RTA_CACHEINFO;
-    case RTM_NEWNEIGH:
-        return type == NDA_CACHEINFO || type == NDA_PROBES;
-    default:
-        return false;
-    }
-}
-
-static int take(const struct nlmsghdr *h, void *arg)
-{
-    static const struct {
-        uint16_t type;
-        const char *name;
-        size_t head;
-    } kinds[] = {{RTM_NEWLINK, "link", sizeof(struct ifinfomsg)},
-                 {RTM_NEWADDR, "addr", sizeof(struct ifaddrmsg)},
-                 {RTM_NEWROUTE, "route", sizeof(struct rtmsg)},
-                 {RTM_NEWNEIGH, "neigh", sizeof(struct ndmsg)},
-                 {RTM_NEWRULE, "rule", sizeof(struct fib_rule_hdr)}};
-    size_t k = 0;
-    while (k < HW_ARRAY_LEN(kinds) && kinds[k].type != h->nlmsg_type)
-        k++;
-    if (k == HW_ARRAY_LEN(kinds))
-        return 0;
-    uint8_t head[32] = {0};
-    memcpy(head, mnl_nlmsg_get_payload(h), kinds[k].head);
-    if (h->nlmsg_type == RTM_NEWADDR)
-        ((struct ifaddrmsg *)(void *)head)->ifa_flags &= (uint8_t) ~(IFA_F_TENTATIVE | IFA_F_DEPRECATED);
-    if (h->nlmsg_type == RTM_NEWROUTE && ((struct rtmsg *)(void *)head)->rtm_flags & RTM_F_CLONED)
-        return 0;
-    const struct ndmsg *neigh = (void *)head;
-    if (h->nlmsg_type == RTM_NEWNEIGH && !(neigh->ndm_state & NUD_PERMANENT) && !(neigh->ndm_flags & NTF_PROXY))
-        return 0;
-    char *text = NULL;
-    size_t len;
-    FILE *f = open_memstream(&text, &len);
-    fprintf(f, "%s ", kinds[k].name);
-    for (size_t i = 0; i < kinds[k].head; i++)
-        fprintf(f, "%02x", head[i]);
-    const struct nlattr *a;
-    mnl_attr_for_each(a, h, kinds[k].head)
-    {
-        uint8_t value[512];
-        size_t n = HW_MIN(mnl_attr_get_payload_len(a), sizeof(value));
-        if (skipped(h->nlmsg_type, mnl_attr_get_type(a)))
-            continue;
-        memcpy(value, mnl_attr_get_payload(a), n);
-        if (h->nlmsg_type == RTM_NEWADDR && mnl_attr_get_type(a) == IFA_FLAGS)
-            value[0] &= (uint8_t) ~(IFA_F_TENTATIVE | IFA_F_DEPRECATED);
-        fprintf(f, " %d=", mnl_attr_get_type(a));
-        for (size_t i = 0; i < n; i++)
-            fprintf(f, "%02x", value[i]);
-    }
-    fclose(f);
-    add_line(arg, text);
-    return 0;
-}
-
-static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int family, uint8_t nflags)
-{
-    for (;;) {
-        char buf[1024];
-        struct ndmsg *m; /* the longest header; each begins with the family */
-        size_t before = s->n;
-        struct hw_rtnl *rt = (struct hw_rtnl *)&n->rt;
-        struct nlmsghdr *h =
-            request(buf, type, NLM_F_DUMP, type == RTM_GETLINK ? sizeof(struct ifinfomsg) : sizeof(*m), &m);
-        m->ndm_family = (uint8_t)family;
-        if (type == RTM_GETNEIGH)
-            m->ndm_flags = nflags;
-        MUST(hw_rtnl_talk(rt, h, take, s, "a dump"));
-        if (!rt->torn)
-            return;
-        while (s->n > before)
-            free(s->line[--s->n]);
-    }
-}
-
-static void sysctls(void *arg)
-{
-    static const char *const groups[] = {"ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"};
-    for (size_t g = 0; g < HW_ARRAY_LEN(groups); g++) {
-        char path[1024], value[256], *line;
-        snprintf(path, sizeof(path), "/proc/sys/net/%s", groups[g]);
-        DIR *all = opendir(path);
-        const struct dirent *dev, *e;
-        while (all && (dev = readdir(all)) != NULL) {
-            snprintf(path, sizeof(path), "/proc/sys/net/%s/%.64s", groups[g], dev->d_name);
-            DIR *d = *dev->d_name == '.' ? NULL : opendir(path);
-            while (d && (e = readdir(d)) != NULL) {
-                int fd = *e->d_name == '.' ? -1 : openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
-                ssize_t n = fd < 0 ? -1 : read(fd, value, sizeof(value) - 1);
-                hw_close(&fd);
-                if (n <= 0)
-                    continue;
-                value[n - 1] = 0;
-                if (asprintf(&line, "sysctl %s/%s/%s=%s", groups[g], dev->d_name, e->d_name, value) > 0)
-                    add_line(arg, line);
-            }
-            if (d)
-                closedir(d);
-        }
-        if (all)
-            closedir(all);
-    }
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-char *sm_state(const struct sm_ns *n)
-{
-    struct state s = {0};
-    dump(n, &s, RTM_GETLINK, AF_UNSPEC, 0);
-    for (int i = 0; i < 2; i++) {
-        int family = i ? AF_INET6 : AF_INET;
-        dump(n, &s, RTM_GETADDR, family, 0);
-        dump(n, &s, RTM_GETROUTE, family, 0);
-        dump(n, &s, RTM_GETRULE, family, 0);
-        dump(n, &s, RTM_GETNEIGH, family, 0);
-        dump(n, &s, RTM_GETNEIGH, family, NTF_PROXY);
-    }
-    sm_in(n, sysctls, &s);
-    qsort(s.line, s.n, sizeof(*s.line), by_text);
-    char *text = NULL;
-    size_t len;
-    FILE *f = open_memstream(&text, &len);
-    for (size_t i = 0; i < s.n; i++) {
-        fprintf(f, "%s\n", s.line[i]);
-        free(s.line[i]);
-    }
-    fclose(f);
-    free(s.line);
-    return text;
-}
-
-char *sm_settled(void)
-{
-    char *a = sm_state(&sm_host);
-    for (int same = 0; same < 5;) {
-        (void)poll(NULL, 0, 60);
-        char *b = sm_state(&sm_host);
-        same = strcmp(a, b) == 0 ? same + 1 : 0;
-        free(a);
-        a = b;
-    }
-    return a;
-}
-
-/* Lines of a that b has not; both are sorted. */
-static void missing(const char *what, const char *a, const char *b)
-{
-    int told = 0;
-    while (*a && told < 12) {
-        size_t n = strcspn(a, "\n");
-        const char *at = b;
-        bool there = false;
-        while (*at && !there) {
-            size_t m = strcspn(at, "\n");
-            there = m == n && memcmp(a, at, n) == 0;
-            at += m + (at[m] == '\n');
-        }
-        if (!there) {
-            diag("%s: %.*s", what, (int)HW_MIN(n, (size_t)2000), a);
-            told++;
-        }
-        a += n + (a[n] == '\n');
-    }
-}
-
-bool sm_same(const struct sm_ns *n, const char *was)
-{
-    uint64_t deadline = hw_deadline(10000);
-    for (;;) {
-        char *is = sm_state(n);
-        bool same = strcmp(is, was) == 0;
-        if (!same && hw_now() >= deadline) {
-            missing("gone", was, is);
-            missing("new", is, was);
-        }
-        free(is);
-        if (same || hw_now() >= deadline)
-            return same;
-        (void)poll(NULL, 0, 5);
-    }
-}
-
-bool sm_clean(void)
-{
-    char line[1024];
-    int n = 0;
-    DIR *d = opendir(sm_dir);
-    const struct dirent *e;
-    while (d && (e = readdir(d)) != NULL) {
-        if (*e->d_name != '.') {
-            diag("left: %s", e->d_name);
-            n++;
-        }
-    }
-    if (d)
-        closedir(d);
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    while (f && fgets(line, sizeof(line), f)) {
-        if (strstr(line, sm_dir) && strstr(line, ".netns")) {
-            diag("left: %s", line);
-            n++;
-        }
-    }
-    if (f)
-        fclose(f);
-    return n == 0;
 }
 
 /* ---- what is tested ------------------------------------------------------------------------------ */
