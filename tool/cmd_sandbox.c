@@ -29,6 +29,16 @@ static const struct action {
     {"watch", sandbox_watch_main, "ID [--forget] [--journal-dir DIR] [--verbose]",
      "wait for the container's end, then restore"},
     {"status", sandbox_status_main, "[ID] [--json] [--journal-dir DIR]", "which containers have which NICs"},
+    {"run", sandbox_run_main,
+     "[--id ID] [--netns NETNS] [--no-sysfs] [--net-plugin NAME] [--debug-all] [PLAN OPTION...]\n"
+     "            -- COMMAND [ARGUMENT...]",
+     "a command with all of this and no container runtime, and everything given back"},
+    {"spec", sandbox_spec_main,
+     "CONFIG [--out FILE] [--sysfs-out DIR | --no-sysfs] [--nccl-topo PATH] [PLAN OPTION...] | CONFIG --undo",
+     "hooks, mounts, devices, environment and limits into an OCI bundle's config.json"},
+    {"cdi", sandbox_cdi_main,
+     "[--name NAME] [--out FILE] [--sysfs-out DIR | --no-sysfs] [--nccl-topo PATH] [PLAN OPTION...]",
+     "the same as a file of the Container Device Interface"},
     {0},
 };
 

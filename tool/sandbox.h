@@ -3,7 +3,8 @@
 #ifndef HW_TOOL_SANDBOX_H
 #define HW_TOOL_SANDBOX_H
 
-#include "sandbox/plan.h"
+#include "sandbox/move.h"
+#include "sandbox/spec.h"
 
 int sandbox_plan_main(int argc, char **argv);
 int sandbox_snapshot_main(int argc, char **argv);
@@ -13,9 +14,17 @@ int sandbox_move_main(int argc, char **argv);
 int sandbox_restore_main(int argc, char **argv);
 int sandbox_watch_main(int argc, char **argv);
 int sandbox_status_main(int argc, char **argv);
+int sandbox_run_main(int argc, char **argv);
+int sandbox_spec_main(int argc, char **argv);
+int sandbox_cdi_main(int argc, char **argv);
 
 /* A hw_logger's function: a line on stderr. arg: the command's name. */
 void sandbox_log(void *arg, int level, const char *line);
+
+/* "auto", "yes", "no"; false: something else. */
+bool sandbox_rdma(const char *text, enum sb_rdma *out);
+/* NCCL's XML to path, "-" for standard output: all of it, or nothing has changed there. */
+int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path);
 
 /* A snapshot of this machine, or (dir) of one whose sys/ and proc/ are below dir. To be freed, also after a failure. */
 int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses);
@@ -54,5 +63,53 @@ enum {
 bool sandbox_option(struct sandbox_args *a, int id, const char *arg);
 /* The snapshot and its plan. Returns a tool_exit, said on stderr as `hawser CMD`'s. Both to be freed after either. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
+
+/* What spec and cdi share: the options of what is handed to a runtime, besides the plan's. */
+struct sandbox_bundle_args {
+    struct sandbox_args plan;
+    struct sbx_env_want env;
+    const char *out, *sysfs_out, *topo_at, *journal_dir, *rdma;
+    bool no_sysfs, no_arp;
+};
+enum {
+    BUNDLE_SYSFS_OUT = 700,
+    BUNDLE_NO_SYSFS,
+    BUNDLE_TOPO,
+    BUNDLE_JOURNAL,
+    BUNDLE_RDMA,
+    BUNDLE_NO_ARP,
+    BUNDLE_PLUGIN,
+    BUNDLE_DEBUG_ALL
+};
+#define SANDBOX_BUNDLE_OPTS                                                                                          \
+    {"sysfs-out", BUNDLE_SYSFS_OUT, "DIR", "where the rebuilt sysfs is written to"},                                 \
+        {"no-sysfs", BUNDLE_NO_SYSFS, NULL, "leave the container's /sys as it is"},                                  \
+        {"nccl-topo", BUNDLE_TOPO, "PATH", "NCCL_TOPO_FILE as well: mounted there in the container"},                \
+        {"net-plugin", BUNDLE_PLUGIN, "NAME", "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"},    \
+        {"debug-all", BUNDLE_DEBUG_ALL, NULL, "all that finds faults, at a cost"},                                   \
+        {"rdma", BUNDLE_RDMA, "auto|yes|no", "the NICs' RDMA devices too: where they can go, or else fail, or not"}, \
+        {"no-arp", BUNDLE_NO_ARP, NULL, "leave ARP as the container has it"},                                        \
+    {                                                                                                                \
+        "journal-dir", BUNDLE_JOURNAL, "DIR", "where the hooks keep journals (default: " SB_JOURNAL_DIR ")"          \
+    }
+/* Takes option id if it is one of these or of the plan's; 0, or a tool_exit said on stderr. */
+int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id, const char *arg);
+
+/* What is made of them; all in one piece, since sp points into it. */
+struct sandbox_bundle {
+    struct sbx_snapshot s;
+    struct sbx_plan p;
+    struct sbx_devs dev;
+    char program[4096], *arg[8];
+    struct sbx_spec sp;
+    struct hw_logger log;
+};
+/* Plans and writes the sysfs and NCCL's XML, as files that begin with beside ("/run/hawser/all") unless others are
+ * named. A tool_exit. To be freed either way. */
+int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
+                        const char *beside);
+void sandbox_bundle_free(struct sandbox_bundle *b);
+/* Writes text and a newline to path, with this mode: all of it, or nothing has changed there. */
+int sandbox_write(const char *path, const char *text, unsigned mode);
 
 #endif

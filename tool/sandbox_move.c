@@ -36,6 +36,12 @@ static int cut(char *text, struct sb_nic *nic, size_t *n)
     return 0;
 }
 
+bool sandbox_rdma(const char *text, enum sb_rdma *out)
+{
+    *out = *text == 'y' ? SB_RDMA_REQUIRE : *text == 'n' ? SB_RDMA_LEAVE : SB_RDMA_AUTO;
+    return strcmp(text, "auto") == 0 || strcmp(text, "yes") == 0 || strcmp(text, "no") == 0;
+}
+
 int sandbox_move_main(int argc, char **argv)
 {
     static const struct opt opt[] = {
@@ -73,9 +79,8 @@ int sandbox_move_main(int argc, char **argv)
             nics = arg;
             break;
         case O_RDMA:
-            if (strcmp(arg, "auto") != 0 && strcmp(arg, "yes") != 0 && strcmp(arg, "no") != 0)
+            if (!sandbox_rdma(arg, &m.rdma))
                 return tool_usage(CMD, "--rdma is auto, yes or no, and not '%s'", arg);
-            m.rdma = *arg == 'y' ? SB_RDMA_REQUIRE : *arg == 'n' ? SB_RDMA_LEAVE : SB_RDMA_AUTO;
             break;
         case O_NO_ARP:
             m.no_arp = true;

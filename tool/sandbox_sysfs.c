@@ -18,7 +18,7 @@ struct out {
     bool foreground;
 };
 
-static int topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path)
+int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path)
 {
     char part[4096];
     if (strcmp(path, "-") == 0)
@@ -74,9 +74,9 @@ static int run(const struct sandbox_args *a, const struct out *out)
     int rc = sandbox_make(CMD, a, &s, &p);
     for (size_t i = 0; rc == TOOL_OK && i < p.n_warning; i++)
         fprintf(stderr, "hawser " CMD ": warning: %s\n", p.warning[i]);
-    if (rc == TOOL_OK &&
-        ((out->topo && topo(&s, &p, out->topo) < 0) || ((out->dir || out->fuse) && sbx_sysfs_build(&t, &s, &p) < 0) ||
-         (out->dir && sbx_tree_write(&t, out->dir) < 0)))
+    if (rc == TOOL_OK && ((out->topo && sandbox_topo(&s, &p, out->topo) < 0) ||
+                          ((out->dir || out->fuse) && sbx_sysfs_build(&t, &s, &p) < 0) ||
+                          (out->dir && sbx_tree_write(&t, out->dir) < 0)))
         rc = tool_fail(CMD, "%s", hw_error());
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);

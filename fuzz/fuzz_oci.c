@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a container runtime hands over: the first byte says which, 's' a state, 'c' a config.json. A configuration is
+ * written and read again to the same, given the sandbox's parts, twice, and freed of them again. */
+#include "fuzz.h"
+#include "sandbox/spec.h"
+
+static json_t *again(const json_t *o)
+{
+    char *text = sbx_oci_dump(o);
+    FUZZ_CHECK(text);
+    json_t *b = sbx_oci_load(text, strlen(text));
+    FUZZ_CHECK(b && json_equal(o, b));
+    free(text);
+    return b;
+}
+
+static void edit(const char *text, size_t len)
+{
+    static const char *const arg[] = {"nics=rdma0", NULL};
+    struct sbx_dev dev = {"/dev/infiniband/uverbs0", 231, 192};
+    struct sbx_devs devs = {&dev, 1};
+    struct sbx_plan plan = {0};
+    struct sbx_spec sp = {.plan = &plan,
+                          .env = {.debug_all = true},
+                          .sysfs = "/run/hawser/all.sys",
+                          .topo = "/run/hawser/all.nccl.xml",
+                          .topo_at = "/topo.xml",
+                          .program = "/usr/bin/hawser",
+                          .hook_arg = arg,
+                          .dev = &devs,
+                          .memlock = true};
+    json_t *o = sbx_oci_load(text, len);
+    if (!o || sbx_spec_undo(o) < 0) {
+        FUZZ_CHECK(*hw_error());
+        json_decref(o);
+        return;
+    }
+    json_t *a = again(o), *b;
+    int rc = sbx_spec_apply(a, &sp);
+    FUZZ_CHECK(rc == 0 || rc == -EINVAL);
+    if (rc == 0) {
+        b = again(a);
+        FUZZ_CHECK(sbx_spec_apply(b, &sp) == 0 && json_equal(a, b));
+        json_decref(b);
+        b = again(a);
+        FUZZ_CHECK(sbx_spec_undo(b) == 1 && sbx_spec_undo(b) == 0);
+        /* a null is nothing afterwards */
+        FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4));
+        json_decref(b);
+    }
+    json_decref(a);
+    json_decref(o);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sbx_oci o = {0};
+    if (size == 0)
+        return 0;
+    const char *text = (const char *)data + 1;
+    hw_fail(0, "%s", "");
+    int rc = *data == 's' ? sbx_oci_state(&o, text, size - 1) : sbx_oci_config(&o, text, size - 1);
+    FUZZ_CHECK(rc == 0 || *hw_error());
+    if (rc == 0 && *data == 's')
+        FUZZ_CHECK(o.id && o.pid >= 0 && (!o.bundle || *o.bundle == '/'));
+    if (rc == 0)
+        FUZZ_CHECK(!o.root || *o.root == '/');
+    FUZZ_CHECK(!o.set.value[SBX_KEY_JOURNAL_DIR]);
+    sbx_oci_free(&o);
+    if (*data != 's')
+        edit(text, size - 1);
+    return 0;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* createRuntime and poststop. */
+#include "node/sysfs.h"
+#include "sandbox/oci.h"
+#include "sandbox/sysfs.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what is asked ------------------------------------------------------------------------------- */
+
+/* The state, then the bundle's config.json; need: without the latter it is an error. */
+static int hear(struct sbx_oci *o, int fd, bool need)
+{
+    char *text, path[5000];
+    size_t len;
+    int rc = sbx_oci_read(fd, SBX_OCI_STATE_MAX, "the state of the container, on standard input", &text, &len);
+    if (rc == 0)
+        rc = sbx_oci_state(o, text, len);
+    free(text);
+    if (rc < 0)
+        return rc;
+    if (!o->bundle)
+        return need ? hw_fail(-EINVAL, "the state of the container names no bundle") : 0;
+    snprintf(path, sizeof(path), "%s/config.json", o->bundle);
+    int config = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (config < 0)
+        return need || errno != ENOENT ? hw_fail(-errno, "%s: %s", path, strerror(errno)) : 0;
+    rc = sbx_oci_read(config, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&config);
+    if (rc < 0)
+        return rc;
+    rc = sbx_oci_config(o, text, len);
+    free(text);
+    return rc;
+}
+
+static const char *id_of(const struct sbx_oci *o)
+{
+    return o->set.value[SBX_KEY_ID] ? o->set.value[SBX_KEY_ID] : o->id;
+}
+
+/* ---- journals of others --------------------------------------------------------------------------- */
+
+enum { HEAL_MAX = 256 };
+struct ended {
+    char id[HEAL_MAX][SB_ID_MAX + 1];
+    size_t n;
+};
+
+static int note(const struct sb_status *s, void *arg)
+{
+    struct ended *e = arg;
+    if ((s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN) && e->n < HEAL_MAX)
+        memcpy(e->id[e->n++], s->id, sizeof(s->id));
+    return 0;
+}
+
+void sbx_heal(const char *journal_dir, const struct hw_logger *log)
+{
+    struct ended *e = calloc(1, sizeof(*e));
+    if (!e || sb_status(journal_dir, NULL, note, e) < 0)
+        hw_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
+    for (size_t i = 0; e && i < e->n; i++) {
+        struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .log = log};
+        if (sb_restore(&r, NULL) < 0)
+            hw_log(log, HAWSER_LOG_WARN, "%s has ended; giving back its NICs: %s", e->id[i], hw_error());
+    }
+    free(e);
+}
+
+/* ---- createRuntime -------------------------------------------------------------------------------- */
+
+struct here {
+    const struct sbx_oci *o;
+    bool done;
+};
+
+static int mine(const struct sb_status *s, void *arg)
+{
+    struct here *h = arg;
+    h->done = s->state == SB_STATE_RUNNING && s->holder == h->o->pid;
+    return 0;
+}
+
+static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
+{
+    const char *how = o->set.value[SBX_KEY_SYSFS];
+    if (!how || strcmp(how, "no") == 0)
+        return 0;
+    if (!o->root)
+        return hw_fail(-EINVAL, "config.json has no root.path, whose sys could be mounted on");
+    if (*how == '/') {
+        int folder = sbx_mount_open(how), rc = folder < 0 ? folder : sbx_mount_in(o->pid, o->root, NULL, folder);
+        hw_close(&folder);
+        return rc;
+    }
+    struct sbx_tree t;
+    int rc = sbx_sysfs_build(&t, s, p);
+    if (rc == 0)
+        rc = sbx_mount_in(o->pid, o->root, &t, -1);
+    sbx_tree_free(&t);
+    return rc;
+}
+
+static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
+{
+    char pid[16];
+    struct sb_nic nic[SB_NICS_MAX];
+    const char *rdma = o->set.value[SBX_KEY_RDMA], *arp = o->set.value[SBX_KEY_ARP];
+    struct sb_move_options m = {.id = id_of(o),
+                                .netns = pid,
+                                .nic = nic,
+                                .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR],
+                                .rdma = !rdma || *rdma == 'a' ? SB_RDMA_AUTO
+                                        : *rdma == 'y'        ? SB_RDMA_REQUIRE
+                                                              : SB_RDMA_LEAVE,
+                                .no_arp = arp && *arp == 'n',
+                                .force = sbx_settings_yes(&o->set, SBX_KEY_FORCE)};
+    for (size_t i = 0; i < s->n_net; i++) {
+        if (!sbx_nic_in(p, i))
+            continue;
+        if (m.n == SB_NICS_MAX)
+            return hw_fail(-E2BIG, "more than %d NICs", SB_NICS_MAX);
+        nic[m.n++] = (struct sb_nic){.name = s->net[i].name};
+    }
+    snprintf(pid, sizeof(pid), "%d", (int)o->pid);
+    return m.n ? sb_move(&m) : 0;
+}
+
+static int create(const struct sbx_oci *o)
+{
+    const char *journals = o->set.value[SBX_KEY_JOURNAL_DIR];
+    struct here h = {.o = o};
+    struct sbx_snapshot s = {0};
+    struct sbx_plan p = {0};
+    int rc = sb_status(journals, id_of(o), mine, &h);
+    if (h.done)
+        return 0;
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    sbx_heal(journals, NULL);
+    int root = hw_root_open("/");
+    rc = root < 0 ? root : sbx_snapshot_take(&s, root, &(struct sbx_take){.live = true});
+    hw_close(&root);
+    struct sbx_want want = sbx_settings_want(&o->set);
+    if (rc == 0)
+        rc = sbx_plan_make(&p, &s, &want);
+    /* What is mounted in the container goes with it, should the NICs not go. */
+    if (rc == 0)
+        rc = sysfs(o, &s, &p);
+    if (rc == 0)
+        rc = move(o, &s, &p);
+    sbx_plan_free(&p);
+    sbx_snapshot_free(&s);
+    return rc;
+}
+
+int sbx_hook_create(struct sbx_oci *o, int fd)
+{
+    int rc = hear(o, fd, true);
+    if (rc < 0 || !sbx_settings_any(&o->set))
+        return rc;
+    if (!o->pid)
+        return hw_fail(-EINVAL, "the state of the container names no process");
+    return create(o);
+}
+
+/* ---- poststop ------------------------------------------------------------------------------------- */
+
+int sbx_hook_stop(struct sbx_oci *o, int fd)
+{
+    unsigned lost = 0;
+    int rc = hear(o, fd, false);
+    if (rc < 0)
+        return rc;
+    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR]};
+    rc = sb_restore(&r, &lost);
+    return rc == 0 && lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are")
+                           : rc;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command in a sandbox without a container runtime. */
+#ifndef HW_SANDBOX_RUN_H
+#define HW_SANDBOX_RUN_H
+
+#include "sandbox/env.h"
+#include "sandbox/move.h"
+#include "sandbox/tree.h"
+
+struct sbx_run {
+    char *const *argv;
+    const char *netns;           /* as sb_move_options'; NULL: a new one */
+    const struct sbx_tree *sys;  /* on /sys; NULL: stays */
+    const struct sbx_env *env;   /* what is not the caller's own is set */
+    bool memlock;                /* no limit */
+    struct sb_move_options move; /* all but netns; n may be 0 */
+};
+
+/* Runs it in namespaces of its own (network, mounts), with the NICs, and gives them back at its end, also where that is
+ * by a signal: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are handed on. If the caller is killed, the
+ * command is too, and sb_restore() or sbx_heal() gives back. 0, or -errno where it was not run or not all was given
+ * back; *status: waitpid()'s, or -1: it was not run. */
+int sbx_run(const struct sbx_run *r, int *status);
+
+#endif

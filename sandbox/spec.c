@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A bundle's config.json for a plan. Each change is one of three, noted in the annotation hawser.spec:
+ * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
+ * leads to an array, and those that were made were not there before.
+ */
+#include "sandbox/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define NOTE      "hawser.spec"
+#define UNLIMITED "18446744073709551615" /* RLIM_INFINITY, as runc and crun write it */
+
+json_t *sbx_spec_strings(const char *first, ...)
+{
+    json_t *a = json_array();
+    va_list ap;
+    va_start(ap, first);
+    for (const char *s = first; s; s = va_arg(ap, const char *))
+        json_array_append_new(a, json_string(s));
+    va_end(ap);
+    return a;
+}
+
+/* ---- changes, and back --------------------------------------------------------------------------- */
+
+struct edit {
+    json_t *config, *added, *replaced, *made;
+    int rc;
+};
+
+/* The object or array at path; make: what is not there is made, and noted. NULL where it is not there, and with e->rc
+ * where something else is. */
+static json_t *reach(struct edit *e, const char *path, bool array, bool make)
+{
+    json_t *at = e->config;
+    for (const char *p = path, *end; *p && at; p = *end ? end + 1 : end) {
+        char key[64];
+        end = strchrnul(p, '/');
+        snprintf(key, sizeof(key), "%.*s", (int)(end - p), p);
+        json_t *next = json_object_get(at, key);
+        bool last = !*end;
+        if (!next || json_is_null(next)) {
+            if (!make)
+                return NULL;
+            next = last && array ? json_array() : json_object();
+            json_object_set_new(at, key, next);
+            json_array_append_new(e->made, json_stringn(path, (size_t)(end - path)));
+        } else if (!(last && array ? json_is_array(next) : json_is_object(next))) {
+            e->rc = hw_fail(-EINVAL, "it is none of OCI's: %.*s is no %s", (int)(end - path), path,
+                            last && array ? "array" : "object");
+            return NULL;
+        }
+        at = next;
+    }
+    return at;
+}
+
+/* Takes element over. at: its place, or SIZE_MAX for the end. */
+static void add(struct edit *e, const char *path, size_t at, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true);
+    if (a && (json_array_insert(a, HW_MIN(at, json_array_size(a)), element) < 0 ||
+              json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+static void replace(struct edit *e, const char *path, size_t at, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, false);
+    if (a && (json_array_append_new(e->replaced, json_pack("[sOO]", path, element, json_array_get(a, at))) < 0 ||
+              json_array_set(a, at, element) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+/* The last one that is equal; the array's size: none. */
+static size_t place_of(const json_t *array, const json_t *element)
+{
+    size_t n = json_array_size(array), i = n;
+    while (i > 0 && !json_equal(json_array_get(array, i - 1), element))
+        i--;
+    return i ? i - 1 : n;
+}
+
+/* The array that an entry of the note is about, and where in it the element is; NULL: it has gone. */
+static json_t *noted(struct edit *e, const json_t *entry, size_t *at)
+{
+    const char *path = json_string_value(json_array_get(entry, 0));
+    json_t *a = path ? reach(e, path, true, false) : NULL;
+    *at = place_of(a, json_array_get(entry, 1));
+    return a && *at < json_array_size(a) ? a : NULL;
+}
+
+static void unmake(json_t *config, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct edit e = {.config = config};
+    char above[256];
+    snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
+    json_t *at = reach(&e, above, false, false);
+    const json_t *it = json_object_get(at, slash ? slash + 1 : path);
+    if (it && (json_is_array(it) ? json_array_size(it) == 0 : json_object_size(it) == 0))
+        json_object_del(at, slash ? slash + 1 : path);
+}
+
+int sbx_spec_undo(json_t *config)
+{
+    struct edit e = {.config = config};
+    json_t *notes = reach(&e, "annotations", false, false);
+    const char *text = json_string_value(json_object_get(notes, NOTE));
+    if (e.rc < 0 || !text)
+        return e.rc;
+    json_error_t why;
+    json_t *note = json_loads(text, 0, &why), *entry;
+    const json_t *added = json_object_get(note, "added"), *replaced = json_object_get(note, "replaced"),
+                 *made = json_object_get(note, "made");
+    size_t at;
+    if (!json_is_array(added) || !json_is_array(replaced) || !json_is_array(made)) {
+        json_decref(note);
+        return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
+    }
+    json_object_del(notes, NOTE);
+    for (size_t i = json_array_size(added); i-- > 0;)
+        if ((entry = noted(&e, json_array_get(added, i), &at)))
+            json_array_remove(entry, at);
+    for (size_t i = json_array_size(replaced); i-- > 0;) {
+        json_t *a = noted(&e, json_array_get(replaced, i), &at), *old = json_array_get(json_array_get(replaced, i), 2);
+        if (a && old)
+            json_array_set(a, at, old);
+    }
+    for (size_t i = json_array_size(made); i-- > 0;)
+        if (json_is_string(json_array_get(made, i)))
+            unmake(config, json_string_value(json_array_get(made, i)));
+    json_decref(note);
+    return e.rc < 0 ? e.rc : 1;
+}
+
+/* ---- the parts ----------------------------------------------------------------------------------- */
+
+static const char *destination(const json_t *mount)
+{
+    const char *d = json_string_value(json_object_get(mount, "destination"));
+    return d ? d : "";
+}
+
+/* In the place of the stock /sys, so that what is mounted below it still is. */
+static void mounts(struct edit *e, const struct sbx_spec *sp)
+{
+    if (sp->sysfs) {
+        json_t *m = json_pack("{ssssssso}", "destination", "/sys", "type", "none", "source", sp->sysfs, "options",
+                              sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL));
+        const json_t *all = reach(e, "mounts", true, false);
+        size_t at = 0, below = SIZE_MAX;
+        for (; at < json_array_size(all); at++) {
+            const char *d = destination(json_array_get(all, at));
+            if (strcmp(d, "/sys") == 0 || strcmp(d, "/sys/") == 0)
+                break;
+            if (strncmp(d, "/sys/", 5) == 0)
+                below = HW_MIN(below, at);
+        }
+        if (at < json_array_size(all))
+            replace(e, "mounts", at, m);
+        else
+            add(e, "mounts", below, m);
+    }
+    if (sp->topo)
+        add(e, "mounts", SIZE_MAX,
+            json_pack("{ssssssso}", "destination", sp->topo_at, "type", "none", "source", sp->topo, "options",
+                      sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL)));
+}
+
+static bool has(const json_t *array, const char *key, const char *value)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *v = json_string_value(json_object_get(json_array_get(array, i), key));
+        if (v && strcmp(v, value) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void devices(struct edit *e, const struct sbx_devs *d)
+{
+    for (size_t i = 0; d && i < d->n; i++) {
+        const struct sbx_dev *v = &d->v[i];
+        if (has(reach(e, "linux/devices", true, false), "path", v->path))
+            continue;
+        add(e, "linux/devices", SIZE_MAX,
+            json_pack("{sssssisisisisi}", "path", v->path, "type", "c", "major", (int)v->major, "minor", (int)v->minor,
+                      "fileMode", 0666, "uid", 0, "gid", 0));
+        /* after those that are there, the first of which forbids everything */
+        add(e, "linux/resources/devices", SIZE_MAX,
+            json_pack("{sbsssisiss}", "allow", true, "type", "c", "major", (int)v->major, "minor", (int)v->minor,
+                      "access", "rw"));
+    }
+}
+
+/* process.env is of what exec starts too: crun and runc begin with it, containerd copies it. */
+static void environment(struct edit *e, const struct sbx_spec *sp)
+{
+    const json_t *own = reach(e, "process/env", true, false);
+    size_t n = json_array_size(own);
+    char **caller = calloc(n + 1, sizeof(*caller));
+    struct sbx_env_want want = sp->env;
+    struct sbx_env env = {0};
+    for (size_t i = 0, k = 0; caller && i < n; i++)
+        if (json_is_string(json_array_get(own, i)))
+            caller[k++] = (char *)json_string_value(json_array_get(own, i)); /* NOLINT: only read */
+    want.caller = caller;
+    if (e->rc == 0)
+        e->rc = caller ? sbx_env_make(&env, sp->plan, &want) : hw_fail(-ENOMEM, "no memory for the environment");
+    for (size_t i = 0; i < env.n; i++)
+        if (!env.v[i].callers)
+            add(e, "process/env", SIZE_MAX, json_sprintf("%s=%s", env.v[i].name, env.v[i].value));
+    sbx_env_free(&env);
+    free(caller);
+}
+
+static void limits(struct edit *e, const struct sbx_spec *sp)
+{
+    static const char name[] = "RLIMIT_MEMLOCK";
+    if (!sp->memlock)
+        return;
+    if (!has(reach(e, "process/rlimits", true, false), "type", name))
+        add(e, "process/rlimits", SIZE_MAX,
+            json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
+    else
+        hw_log(sp->log, HAWSER_LOG_WARN, "it has a %s of its own, which stays: RDMA pins all that it registers", name);
+}
+
+static void hooks(struct edit *e, const struct sbx_spec *sp)
+{
+    static const char *const stage[] = {"createRuntime", "poststop"};
+    for (size_t i = 0; sp->hook_arg && i < HW_ARRAY_LEN(stage); i++) {
+        char path[64];
+        json_t *args = sbx_spec_strings("hawser", "oci-hook", stage[i], NULL);
+        for (const char *const *a = sp->hook_arg; *a; a++)
+            json_array_append_new(args, json_string(*a));
+        snprintf(path, sizeof(path), "hooks/%s", stage[i]);
+        add(e, path, SIZE_MAX, json_pack("{ssso}", "path", sp->program, "args", args));
+    }
+}
+
+/* Is it a configuration, and one of a container that NICs can be given to? */
+static int check(struct edit *e, const struct sbx_spec *sp)
+{
+    if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
+        !json_is_object(json_object_get(e->config, "root")))
+        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+    if (!json_is_object(json_object_get(e->config, "process")))
+        return hw_fail(-EINVAL, "it has no process, whose environment could be set");
+    if (!json_is_object(json_object_get(e->config, "linux")))
+        return hw_fail(-EINVAL, "it is no container of Linux");
+    if (sp->hook_arg && !has(reach(e, "linux/namespaces", true, false), "type", "network"))
+        return e->rc < 0
+                   ? e->rc
+                   : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay where they are");
+    return e->rc;
+}
+
+int sbx_spec_apply(json_t *config, const struct sbx_spec *sp)
+{
+    struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
+    e.rc = HW_MIN(sbx_spec_undo(config), 0);
+    if (e.rc == 0)
+        e.rc = check(&e, sp);
+    if (e.rc == 0) {
+        hooks(&e, sp);
+        mounts(&e, sp);
+        devices(&e, sp->dev);
+        environment(&e, sp);
+        limits(&e, sp);
+    }
+    json_t *notes = e.rc == 0 ? reach(&e, "annotations", false, true) : NULL;
+    json_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
+    if (notes && (!text || json_object_set_new(notes, NOTE, json_string(text)) < 0))
+        e.rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    free(text);
+    json_decref(note);
+    return e.rc;
+}

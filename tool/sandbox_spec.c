@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser sandbox spec, and what it shares with cdi. */
+#include "node/sysfs.h"
+#include "sandbox/sysfs.h"
+#include "tool/opts.h"
+#include "tool/sandbox.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CMD "sandbox spec"
+
+enum { O_UNDO = 300 };
+
+/* ---- shared with cdi ------------------------------------------------------------------------------ */
+
+int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id, const char *arg)
+{
+    enum sb_rdma rdma;
+    switch (id) {
+    case 'o':
+        a->out = arg;
+        return 0;
+    case BUNDLE_SYSFS_OUT:
+        a->sysfs_out = arg;
+        return 0;
+    case BUNDLE_NO_SYSFS:
+        a->no_sysfs = true;
+        return 0;
+    case BUNDLE_TOPO:
+        a->topo_at = arg;
+        return *arg == '/' ? 0 : tool_usage(cmd, "--nccl-topo '%s' is no absolute path of the container's", arg);
+    case BUNDLE_JOURNAL:
+        a->journal_dir = arg;
+        return 0;
+    case BUNDLE_RDMA:
+        a->rdma = arg;
+        return sandbox_rdma(arg, &rdma) ? 0 : tool_usage(cmd, "--rdma is auto, yes or no, and not '%s'", arg);
+    case BUNDLE_NO_ARP:
+        a->no_arp = true;
+        return 0;
+    case BUNDLE_PLUGIN:
+        a->env.net_plugin = arg;
+        return 0;
+    case BUNDLE_DEBUG_ALL:
+        a->env.debug_all = true;
+        return 0;
+    default:
+        return sandbox_option(&a->plan, id, arg) ? 0 : TOOL_USAGE;
+    }
+}
+
+int sandbox_write(const char *path, const char *text, unsigned mode)
+{
+    char part[PATH_MAX];
+    if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
+        return hw_fail(-ENAMETOOLONG, "%s: too long a name", path);
+    FILE *f = fopen(part, "we");
+    if (!f)
+        return hw_fail(-errno, "%s: %s", part, strerror(errno));
+    int rc = fchmod(fileno(f), mode) < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : 0;
+    bool put = fprintf(f, "%s\n", text) >= 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    if ((fclose(f) != 0 || !put) && rc == 0)
+        rc = hw_fail(-EIO, "%s could not be written", part);
+    if (rc == 0 && rename(part, path) < 0)
+        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    if (rc < 0)
+        unlink(part);
+    return rc;
+}
+
+/* What the hooks are told: the NICs by name, so that what was planned comes, or an error. */
+static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
+{
+    char *nics = sbx_plan_nics(&b->p);
+    size_t n = 0;
+    bool ok = nics;
+    if (nics && *nics) {
+        ok = asprintf(&b->arg[n++], "nics=%s", nics) >= 0 && asprintf(&b->arg[n++], "sysfs=no") >= 0;
+        if (ok && a->plan.want.force)
+            ok = asprintf(&b->arg[n++], "force=yes") >= 0;
+        if (ok && a->rdma)
+            ok = asprintf(&b->arg[n++], "rdma=%s", a->rdma) >= 0;
+        if (ok && a->no_arp)
+            ok = asprintf(&b->arg[n++], "arp=no") >= 0;
+        if (ok && a->journal_dir)
+            ok = asprintf(&b->arg[n++], "journal-dir=%s", a->journal_dir) >= 0;
+        b->sp.hook_arg = (const char *const *)b->arg;
+    }
+    free(nics);
+    return ok ? 0 : hw_fail(-ENOMEM, "no memory for the hooks");
+}
+
+static int write_files(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+{
+    char *sysfs = NULL, *topo = NULL;
+    int rc = 0;
+    if (!a->no_sysfs) {
+        struct sbx_tree t;
+        /* a name that is good from any folder */
+        if (asprintf(&sysfs, "%s%s", a->sysfs_out ? a->sysfs_out : beside, a->sysfs_out ? "" : ".sys") < 0)
+            return hw_fail(-ENOMEM, "no memory for a path");
+        rc = sbx_sysfs_build(&t, &b->s, &b->p);
+        if (rc == 0)
+            rc = sbx_tree_write(&t, sysfs);
+        sbx_tree_free(&t);
+        if (rc == 0 && !(b->sp.sysfs = realpath(sysfs, NULL)))
+            rc = hw_fail(-errno, "%s: %s", sysfs, strerror(errno));
+    }
+    if (rc == 0 && a->topo_at) {
+        if (asprintf(&topo, "%s.nccl.xml", beside) < 0)
+            rc = hw_fail(-ENOMEM, "no memory for a path");
+        if (rc == 0)
+            rc = sandbox_topo(&b->s, &b->p, topo);
+        if (rc == 0 && !(b->sp.topo = realpath(topo, NULL)))
+            rc = hw_fail(-errno, "%s: %s", topo, strerror(errno));
+        b->sp.topo_at = b->sp.env.nccl_topo = a->topo_at;
+    }
+    free(sysfs);
+    free(topo);
+    return rc;
+}
+
+int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
+                        const char *beside)
+{
+    *b = (struct sandbox_bundle){0};
+    b->log = (struct hw_logger){.fn = sandbox_log, .arg = (char *)cmd, .level = HAWSER_LOG_WARN}; /* NOLINT */
+    b->sp = (struct sbx_spec){.plan = &b->p, .env = a->env, .program = b->program, .dev = &b->dev, .log = &b->log};
+    int rc = sandbox_make(cmd, &a->plan, &b->s, &b->p);
+    if (rc != TOOL_OK)
+        return rc;
+    for (size_t i = 0; i < b->p.n_warning; i++)
+        hw_log(&b->log, HAWSER_LOG_WARN, "%s", b->p.warning[i]);
+    for (size_t i = 0; i < b->p.n_rdma; i++)
+        b->sp.memlock |= !b->p.rdma[i].why[0];
+    ssize_t n = readlink("/proc/self/exe", b->program, sizeof(b->program) - 1);
+    int root = hw_root_open(a->plan.sysfs ? a->plan.sysfs : "/");
+    rc = n < 0 ? hw_fail(-errno, "finding the own program: %s", strerror(errno)) : HW_MIN(root, 0);
+    if (rc == 0)
+        rc = sbx_devs_find(&b->dev, root, &b->s, &b->p, &b->log);
+    hw_close(&root);
+    if (rc == 0)
+        rc = hook_args(b, a);
+    if (rc == 0)
+        rc = write_files(b, a, beside);
+    return rc < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
+}
+
+void sandbox_bundle_free(struct sandbox_bundle *b)
+{
+    for (size_t i = 0; i < HW_ARRAY_LEN(b->arg); i++)
+        free(b->arg[i]);
+    free((char *)b->sp.sysfs); /* NOLINT: ours, see write_files() */
+    free((char *)b->sp.topo);  /* NOLINT */
+    sbx_devs_free(&b->dev);
+    sbx_plan_free(&b->p);
+    sbx_snapshot_free(&b->s);
+}
+
+/* ---- spec ---------------------------------------------------------------------------------------- */
+
+struct bundle_file {
+    char path[PATH_MAX], beside[PATH_MAX]; /* the file, and "BUNDLE/hawser" */
+    unsigned mode;
+    json_t *config;
+    struct sbx_oci oci; /* its annotations */
+};
+
+static int load(struct bundle_file *f, const char *path)
+{
+    struct stat st;
+    char *text = NULL;
+    size_t len;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, f->path)) {
+        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    f->mode = st.st_mode & 07777;
+    snprintf(f->beside, sizeof(f->beside), "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
+    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&fd);
+    if (rc < 0)
+        return rc;
+    f->config = sbx_oci_load(text, len);
+    free(text);
+    return f->config ? 0 : hw_wrap(-EINVAL, "%s", path);
+}
+
+static int save(const struct bundle_file *f, const char *out)
+{
+    char *text = sbx_oci_dump(f->config);
+    int rc = text ? sandbox_write(out ? out : f->path, text, f->mode) : hw_fail(-ENOMEM, "no memory for JSON");
+    free(text);
+    return rc;
+}
+
+static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
+{
+    char path[PATH_MAX + 16];
+    int rc = sbx_spec_undo(f->config);
+    if (rc == 0) /* it must be a configuration all the same */
+        rc = json_is_string(json_object_get(f->config, "ociVersion")) ? 0
+                                                                      : hw_fail(-EINVAL, "it is no OCI configuration");
+    if (rc < 0)
+        return tool_fail(CMD, "%s: %s", f->path, hw_error());
+    if (rc == 1)
+        rc = save(f, a->out);
+    if (rc == 0 && !a->out) { /* else the bundle's own configuration may still name them */
+        snprintf(path, sizeof(path), "%s.sys", f->beside);
+        rc = sbx_tree_remove(a->sysfs_out ? a->sysfs_out : path);
+        snprintf(path, sizeof(path), "%s.nccl.xml", f->beside);
+        if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+            rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    }
+    return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
+}
+
+/* What the container's annotations ask for, where no option does. */
+static int by_annotations(struct bundle_file *f, struct sandbox_bundle_args *a)
+{
+    char *text = sbx_oci_dump(f->config);
+    int rc = text ? sbx_oci_config(&f->oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
+    struct sbx_want w = sbx_settings_want(&f->oci.set), *o = &a->plan.want;
+    free(text);
+    o->nics = o->nics ? o->nics : w.nics;
+    o->gpus = o->gpus ? o->gpus : w.gpus;
+    o->exclude = o->exclude ? o->exclude : w.exclude;
+    o->peer_nics = o->peer_nics ? o->peer_nics : w.peer_nics;
+    o->bootstrap = o->bootstrap ? o->bootstrap : w.bootstrap;
+    o->require_ipv4 |= w.require_ipv4;
+    o->force |= w.force;
+    o->keep_nics |= w.keep_nics;
+    return rc;
+}
+
+static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
+{
+    struct bundle_file f = {.config = NULL};
+    struct sandbox_bundle *b = calloc(1, sizeof(*b));
+    int rc = b ? load(&f, path) : hw_fail(-ENOMEM, "no memory");
+    if (rc == 0)
+        rc = by_annotations(&f, a);
+    if (rc < 0) {
+        rc = tool_fail(CMD, "%s", hw_error());
+    } else if (undoing) {
+        rc = undo(&f, a);
+    } else {
+        rc = sandbox_bundle_make(CMD, b, a, f.beside);
+        if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp) < 0)
+            rc = tool_fail(CMD, "%s: %s", path, hw_error());
+        if (rc == TOOL_OK && save(&f, a->out) < 0)
+            rc = tool_fail(CMD, "%s", hw_error());
+    }
+    if (b)
+        sandbox_bundle_free(b);
+    free(b);
+    json_decref(f.config);
+    sbx_oci_free(&f.oci);
+    return rc;
+}
+
+int sandbox_spec_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
+        {"undo", O_UNDO, NULL, "take away all that was added"},
+        SANDBOX_BUNDLE_OPTS,
+        SANDBOX_OPTS,
+        {0},
+    };
+    struct opts o = {.cmd = CMD,
+                     .args = "CONFIG [OPTION...]",
+                     .about = "Gives an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\n"
+                              "devices, environment, limits. What the container has set itself stays.",
+                     .opt = options};
+    struct sandbox_bundle_args a = {.out = NULL};
+    const char *arg;
+    bool undoing = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == OPT_HELP)
+            return TOOL_OK;
+        if (id == O_UNDO)
+            undoing = true;
+        else if (sandbox_bundle_option(CMD, &a, id, arg) != 0)
+            return TOOL_USAGE;
+    }
+    if (optind != argc - 1)
+        return tool_usage(CMD, "it takes one config.json");
+    return run(argv[optind], &a, undoing);
+}
