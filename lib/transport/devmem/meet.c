@@ -3,18 +3,19 @@
 #include "transport/devmem/kernel.h"
 #include "transport/tcp/tcp.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define WORD       8
 #define MAGIC      0x4d445748u /* "HWDM" */
 #define PROBE      4096
-#define WINDOW_MIN (256u << 10)
+#define BUFFER_MIN (64u << 10)
 
 enum { OFFER = 1, READY = 2, VERDICT = 3 };
 
@@ -184,13 +185,31 @@ static void side_step(struct dm_meet *m)
 
 /* ---- steering, and the probe ---------------------------------------------------------------------------- */
 
-/* What is on its way to all who share the pool must fit into it, whatever size its pieces come in: a page for each
- * segment of an Ethernet of 1500 bytes, of 1448. A clamp and not SO_RCVBUF, which net.core.rmem_max would cut. */
-static void clamp(const struct dm_meet *m)
+/* To how much the kernel lets a receive buffer grow by itself: the third of net.ipv4.tcp_rmem. */
+static uint64_t autotuned_most(void)
+{
+    char text[96] = "";
+    unsigned long long least, usual, most = UINT32_MAX;
+    int fd = open("/proc/sys/net/ipv4/tcp_rmem", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%llu %llu %llu", &least, &usual, &most) != 3)
+        most = UINT32_MAX;
+    hw_close(&fd);
+    return most;
+}
+
+/*
+ * What waits in the sockets of all who share the pool must leave pages free: a pool whose pages are all taken by what
+ * came out of order, with no page for what is missing, never recovers. A buffer is bounded in pages, as the kernel
+ * counts pieces by the page; where autotuning could take half the pool, its place is taken by a fixed bound. (The
+ * window clamp alone does not do: autotuning undoes it.)
+ */
+static void bound_buffer(const struct dm_meet *m)
 {
     uint64_t sharers = HW_MAX((uint64_t)dm_claim_sharers(m->claim), m->a.env->knobs->channels);
-    int window = (int)HW_MIN(HW_MAX(m->pool->buf.size / 3 / sharers, (uint64_t)WINDOW_MIN), (uint64_t)1 << 30);
-    (void)setsockopt(hw_tcp.fd(m->side), IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof(window));
+    uint64_t share = m->pool->buf.size / 2 / sharers;
+    int half = (int)HW_MIN(HW_MAX(share / 2, (uint64_t)BUFFER_MIN), (uint64_t)INT_MAX / 2); /* the kernel doubles it */
+    if (autotuned_most() > share)
+        (void)setsockopt(hw_tcp.fd(m->side), SOL_SOCKET, SO_RCVBUF, &half, sizeof(half));
 }
 
 /* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
@@ -209,7 +228,7 @@ static int steer(struct dm_meet *m)
         without(m, hw_error());
         return 0;
     }
-    clamp(m);
+    bound_buffer(m);
     return 1;
 }
 
