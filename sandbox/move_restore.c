@@ -234,8 +234,14 @@ static int compare(struct back *b, const struct sb_map *map)
     size_t n = 0;
     struct sb_journal now;
     for (unsigned i = 0; i < b->j->nics; i++) {
+        const struct sb_jnic *k = &b->j->nic[i];
+        struct sb_link l;
         if (b->now[i])
             names[n++] = b->name[i];
+        /* The routes and rules of one that was not touched yet are among those compared. */
+        else if (!k->there && sb_netdev_find(&b->host.rt, k->link.index, NULL, &l) == 0 &&
+                 strcmp(l.name, k->link.name) == 0)
+            names[n++] = k->link.name;
     }
     if (n == 0)
         return 0;

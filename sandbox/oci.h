@@ -56,6 +56,7 @@ struct sbx_oci {
     pid_t pid;         /* 0: none (any more) */
     char *root;        /* the config's root.path, below the bundle where it is relative; NULL: not known */
     struct sbx_settings set;
+    const struct hw_logger *log; /* the hooks' warnings; may be NULL */
 };
 
 void sbx_oci_free(struct sbx_oci *o);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* createRuntime and poststop. */
 #include "node/sysfs.h"
+#include "sandbox/netdev.h"
 #include "sandbox/oci.h"
 #include "sandbox/sysfs.h"
 
@@ -62,11 +63,11 @@ void sbx_heal(const char *journal_dir, const struct hw_logger *log)
 {
     struct ended *e = calloc(1, sizeof(*e));
     if (!e || sb_status(journal_dir, NULL, note, e) < 0)
-        hw_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
+        sb_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
     for (size_t i = 0; e && i < e->n; i++) {
         struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .log = log};
         if (sb_restore(&r, NULL) < 0)
-            hw_log(log, HAWSER_LOG_WARN, "%s has ended; giving back its NICs: %s", e->id[i], hw_error());
+            sb_log(log, HAWSER_LOG_WARN, "%s has ended; giving back its NICs: %s", e->id[i], hw_error());
     }
     free(e);
 }
@@ -118,6 +119,7 @@ static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const str
                                         : *rdma == 'y'        ? SB_RDMA_REQUIRE
                                                               : SB_RDMA_LEAVE,
                                 .no_arp = arp && *arp == 'n',
+                                .log = o->log,
                                 .force = sbx_settings_yes(&o->set, SBX_KEY_FORCE)};
     for (size_t i = 0; i < s->n_net; i++) {
         if (!sbx_nic_in(p, i))
@@ -141,7 +143,7 @@ static int create(const struct sbx_oci *o)
         return 0;
     if (rc < 0 && rc != -ENOENT)
         return rc;
-    sbx_heal(journals, NULL);
+    sbx_heal(journals, o->log);
     int root = hw_root_open("/");
     rc = root < 0 ? root : sbx_snapshot_take(&s, root, &(struct sbx_take){.live = true});
     hw_close(&root);
@@ -176,7 +178,7 @@ int sbx_hook_stop(struct sbx_oci *o, int fd)
     int rc = hear(o, fd, false);
     if (rc < 0)
         return rc;
-    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR]};
+    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
     rc = sb_restore(&r, &lost);
     return rc == 0 && lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are")
                            : rc;

@@ -70,9 +70,10 @@ static int equip(const struct sbx_run *r)
         rc = root < 0 ? hw_fail(-errno, "/: %s", strerror(errno)) : sbx_mount_tree(root, r->sys);
         hw_close(&root);
     }
-    if (rc == 0 && r->memlock &&
+    if (r->memlock &&
         setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY}) < 0)
-        rc = hw_fail(-errno, "lifting the limit of locked memory: %s", strerror(errno));
+        hw_log(r->move.log, HAWSER_LOG_WARN,
+               "the limit of locked memory stays (%s): RDMA may not register all that it needs", strerror(errno));
     for (size_t k = 0; rc == 0 && r->env && k < r->env->n; k++)
         if (!r->env->v[k].callers && setenv(r->env->v[k].name, r->env->v[k].value, 0) < 0)
             rc = hw_fail(-ENOMEM, "no memory for the environment");

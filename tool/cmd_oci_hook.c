@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser oci-hook: what OCI runtimes call when a container is created and when it is gone. */
 #include "sandbox/oci.h"
+#include "tool/sandbox.h"
 #include "tool/tool.h"
 
 #include <stdlib.h>
@@ -42,7 +43,9 @@ int cmd_oci_hook(int argc, char **argv)
     bool create = strcmp(argv[1], "createRuntime") == 0;
     if (!create && strcmp(argv[1], "poststop") != 0)
         return tool_usage(CMD, "there is no '%s': createRuntime or poststop", argv[1]);
-    struct sbx_oci o = {0};
+    char cmd[] = CMD;
+    struct hw_logger log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN};
+    struct sbx_oci o = {.log = &log};
     int rc = 0;
     for (int i = 2; i < argc && rc == 0; i++) {
         char *value = strchr(argv[i], '=');

@@ -104,10 +104,12 @@ struct sandbox_bundle {
     struct sbx_spec sp;
     struct hw_logger log;
 };
-/* Plans and writes the sysfs and NCCL's XML, as files that begin with beside ("/run/hawser/all") unless others are
- * named. A tool_exit. To be freed either way. */
+/* Plans. The files are to be at names that begin with beside ("/run/hawser/all") unless others are said. A tool_exit.
+ * To be freed either way. */
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
                         const char *beside);
+/* Writes the sysfs and NCCL's XML. 0 or -errno. */
+int sandbox_bundle_write(const struct sandbox_bundle *b);
 void sandbox_bundle_free(struct sandbox_bundle *b);
 /* Writes text and a newline to path, with this mode: all of it, or nothing has changed there. */
 int sandbox_write(const char *path, const char *text, unsigned mode);

@@ -95,34 +95,51 @@ static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args 
     return ok ? 0 : hw_fail(-ENOMEM, "no memory for the hooks");
 }
 
-static int write_files(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+/* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
+static char *absolute(const char *path)
 {
-    char *sysfs = NULL, *topo = NULL;
+    char dir[PATH_MAX], *out = NULL;
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    const char *slash = memrchr(path, '/', len);
+    const char *name = slash ? slash + 1 : path;
+    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    char *real = len < sizeof(dir) ? realpath(dir, NULL) : NULL;
+    if (!real || asprintf(&out, "%s/%.*s", real, (int)(path + len - name), name) < 0) {
+        hw_fail(-EINVAL, "%s: %s", dir, strerror(errno));
+        out = NULL;
+    }
+    free(real);
+    return out;
+}
+
+/* Where the files will be. */
+static int places(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+{
+    char *topo = NULL, *sysfs = NULL;
+    if (!a->no_sysfs && a->sysfs_out && !(sysfs = absolute(a->sysfs_out)))
+        return -EINVAL;
+    if ((!a->no_sysfs && !sysfs && asprintf(&sysfs, "%s.sys", beside) < 0) ||
+        (a->topo_at && asprintf(&topo, "%s.nccl.xml", beside) < 0))
+        return hw_fail(-ENOMEM, "no memory for a path");
+    b->sp.sysfs = sysfs;
+    b->sp.topo = topo;
+    b->sp.topo_at = b->sp.env.nccl_topo = a->topo_at;
+    return 0;
+}
+
+int sandbox_bundle_write(const struct sandbox_bundle *b)
+{
+    struct sbx_tree t;
     int rc = 0;
-    if (!a->no_sysfs) {
-        struct sbx_tree t;
-        /* a name that is good from any folder */
-        if (asprintf(&sysfs, "%s%s", a->sysfs_out ? a->sysfs_out : beside, a->sysfs_out ? "" : ".sys") < 0)
-            return hw_fail(-ENOMEM, "no memory for a path");
+    if (b->sp.sysfs) {
         rc = sbx_sysfs_build(&t, &b->s, &b->p);
         if (rc == 0)
-            rc = sbx_tree_write(&t, sysfs);
+            rc = sbx_tree_write(&t, b->sp.sysfs);
         sbx_tree_free(&t);
-        if (rc == 0 && !(b->sp.sysfs = realpath(sysfs, NULL)))
-            rc = hw_fail(-errno, "%s: %s", sysfs, strerror(errno));
     }
-    if (rc == 0 && a->topo_at) {
-        if (asprintf(&topo, "%s.nccl.xml", beside) < 0)
-            rc = hw_fail(-ENOMEM, "no memory for a path");
-        if (rc == 0)
-            rc = sandbox_topo(&b->s, &b->p, topo);
-        if (rc == 0 && !(b->sp.topo = realpath(topo, NULL)))
-            rc = hw_fail(-errno, "%s: %s", topo, strerror(errno));
-        b->sp.topo_at = b->sp.env.nccl_topo = a->topo_at;
-    }
-    free(sysfs);
-    free(topo);
-    return rc;
+    return rc == 0 && b->sp.topo ? sandbox_topo(&b->s, &b->p, b->sp.topo) : rc;
 }
 
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
@@ -147,7 +164,7 @@ int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct 
     if (rc == 0)
         rc = hook_args(b, a);
     if (rc == 0)
-        rc = write_files(b, a, beside);
+        rc = places(b, a, beside);
     return rc < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
 }
 
@@ -155,7 +172,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(b->arg); i++)
         free(b->arg[i]);
-    free((char *)b->sp.sysfs); /* NOLINT: ours, see write_files() */
+    free((char *)b->sp.sysfs); /* NOLINT: ours, see places() */
     free((char *)b->sp.topo);  /* NOLINT */
     sbx_devs_free(&b->dev);
     sbx_plan_free(&b->p);
@@ -255,7 +272,7 @@ static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
         rc = sandbox_bundle_make(CMD, b, a, f.beside);
         if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp) < 0)
             rc = tool_fail(CMD, "%s: %s", path, hw_error());
-        if (rc == TOOL_OK && save(&f, a->out) < 0)
+        if (rc == TOOL_OK && (sandbox_bundle_write(b) < 0 || save(&f, a->out) < 0))
             rc = tool_fail(CMD, "%s", hw_error());
     }
     if (b)
