@@ -260,10 +260,14 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
 {
     (void)comm; /* memory is the context's, whichever connection it is registered for */
     *mh = NULL;
-    if (type != NCCL_PTR_HOST)
-        return hn_error(hw_fail(-EINVAL, "memory of type %d; only host memory was offered", type), "regMr");
+    if (type != NCCL_PTR_HOST && !(type == NCCL_PTR_CUDA && hn_g.gpu))
+        return hn_error(hw_fail(-EINVAL, "memory of type %d; only host memory %s", type,
+                                hn_g.gpu ? "and GPU memory were offered"
+                                         : "was offered (GPU memory is with HAWSER_TRANSPORT=devmem)"),
+                        "regMr");
+    enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));
-    int rc = m ? hawser_mem_register(hn_g.h, HAWSER_MEM_HOST, data, size, &m->mem) : hw_fail(-ENOMEM, "no memory");
+    int rc = m ? hawser_mem_register(hn_g.h, kind, data, size, &m->mem) : hw_fail(-ENOMEM, "no memory");
     if (rc) {
         free(m);
         return hn_error(rc, "regMr");
@@ -356,7 +360,10 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     return post(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
-/* Never called: what arrives in host memory is there. */
+/* NCCL asks for it after receives into GPU memory, lest a NIC's writes be on their way still when its kernel reads.
+ * Ours have arrived, and nothing is left to do: a receive is not done before the GPU says that its own copy or gather
+ * is (an event of its stream: lib/transport/tcp/stage.c, lib/transport/devmem/rx.c; small messages: hw_store(), which
+ * waits). */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
     (void)rc;

@@ -155,6 +155,7 @@ struct hn_global {
     uint64_t host, process;
     unsigned lanes;
     bool surveyed; /* the next group is known */
+    bool gpu;      /* GPU memory is taken, too */
     int nnics;
     char nic[HN_NICS_MAX][HAWSER_NIC_NAME];
     struct hn_addr addr[HN_ADDRS];

@@ -144,9 +144,12 @@ static void survey(void)
         snprintf(hn_g.name[i], sizeof(hn_g.name[i]), "%s/%d", on, i);
         pci_path(on, hn_g.pci[i], sizeof(hn_g.pci[i]));
     }
+    /* Transport tcp would take GPU memory as well, but by way of the host, and NCCL's own copies there are faster. */
+    const char *transport = getenv("HAWSER_TRANSPORT");
+    hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
     if (hn_g.nnics)
-        hn_say(NCCL_LOG_INFO, "using %s", hn_g.nics);
+        hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
         hn_say(NCCL_LOG_WARN, "no usable NIC: none is up with an address%s; see `hawser nccl check`",
                getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME") ? " and named by HAWSER_NICS or NCCL_SOCKET_IFNAME"
@@ -310,7 +313,7 @@ ncclResult_t hn_properties(int dev, struct hn_props *p)
     *p = (struct hn_props){.name = hn_g.name[dev],
                            .pci_path = hn_g.pci[dev][0] ? hn_g.pci[dev] : NULL,
                            .guid = (uint64_t)dev + 1, /* distinct: NCCL takes devices of one guid for one NIC's ports */
-                           .ptr_support = NCCL_PTR_HOST,
+                           .ptr_support = NCCL_PTR_HOST | (hn_g.gpu ? NCCL_PTR_CUDA : 0),
                            .speed = HN_SPEED,
                            .max_comms = 65536,
                            .max_p2p_bytes = NCCL_MAX_NET_SIZE_BYTES,
