@@ -51,6 +51,7 @@ static const struct row {
     {"repeat", NUMBER, &opt.repeat, 1, 1000000, "all: how often (1)"},
     {"strict", FLAG, &opt.strict, 0, 0, "all: also what the ABI leaves open"},
     {"flush", FLAG, &opt.flush, 0, 0, "all: iflush after receives"},
+    {"cuda", FLAG, &opt.cuda, 0, 0, "all: the plugin must take GPU memory, and there must be a GPU"},
     {"comms-max", NUMBER, &opt.comms_max, 1, 32, "all: pairs of connections at once (32)"},
     {"churn", NUMBER, &opt.churn, 0, 1000000, "all: connections made and closed (1000)"},
     {"slow", MILLISECONDS, &opt.slow_ms, 0, 600000, "all: how late a receiver comes (3s)"},

@@ -35,6 +35,7 @@ struct options {
     bool no_hint;      /* irecv's *request never says "optional completion" */
     bool no_alternate; /* connect and accept of one rank do not take turns */
     bool profile;      /* set for all, not for bench: a profiler is there */
+    bool cuda;         /* GPU memory must be taken */
     bool no_stray, no_death, no_abort, no_fork;
 };
 extern struct options opt;
@@ -58,6 +59,7 @@ struct rank {
     bool threads; /* both ranks are in this process */
     bool loaded;
     int tasks, fds, inherited; /* of the process, before anything was loaded */
+    bool cuda;                 /* it has a CUDA driver since, whose threads and descriptors stay */
     int step;                  /* its number */
     const char *name;          /* and name */
     void *ctx;                 /* of the table's init, from v11 */
@@ -116,6 +118,7 @@ ncclResult_t net_listen(struct rank *r, int dev, void *handle, void **lc);
 ncclResult_t net_connect(struct rank *r, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh);
 ncclResult_t net_accept(struct rank *r, void *lc, void **rc, ncclNetDeviceHandle_t **dh);
 ncclResult_t net_reg(struct rank *r, void *comm, void *data, size_t size, void **mh);
+ncclResult_t net_reg_as(struct rank *r, void *comm, void *data, size_t size, int type, void **mh); /* NCCL_PTR_* */
 ncclResult_t net_dereg(struct rank *r, void *comm, void *mh);
 ncclResult_t net_isend(struct rank *r, void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);
 ncclResult_t net_irecv(struct rank *r, void *rc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);
@@ -236,6 +239,7 @@ extern const struct step steps[];
 extern const size_t n_steps;
 int step_reload(struct rank *r);
 int step_lines(struct rank *r);
+int step_cuda(struct rank *r);
 int step_each_device(struct rank *r);
 int step_listen_closed(struct rank *r);
 int step_dead_listener(struct rank *r);

@@ -412,13 +412,18 @@ ncclResult_t net_accept(struct rank *r, void *lc, void **rc, ncclNetDeviceHandle
     return CALL(r, "accept", lib.t.v6->accept(lc, rc));
 }
 
-ncclResult_t net_reg(struct rank *r, void *comm, void *data, size_t size, void **mh)
+ncclResult_t net_reg_as(struct rank *r, void *comm, void *data, size_t size, int type, void **mh)
 {
     if (lib.version >= 8)
-        return CALL(r, "regMr", lib.t.v8->regMr(comm, data, size, NCCL_PTR_HOST, mh));
+        return CALL(r, "regMr", lib.t.v8->regMr(comm, data, size, type, mh));
     if (size > INT32_MAX)
         return ncclInvalidArgument;
-    return CALL(r, "regMr", lib.t.v6->regMr(comm, data, (int)size, NCCL_PTR_HOST, mh));
+    return CALL(r, "regMr", lib.t.v6->regMr(comm, data, (int)size, type, mh));
+}
+
+ncclResult_t net_reg(struct rank *r, void *comm, void *data, size_t size, void **mh)
+{
+    return net_reg_as(r, comm, data, size, NCCL_PTR_HOST, mh);
 }
 
 ncclResult_t net_dereg(struct rank *r, void *comm, void *mh)

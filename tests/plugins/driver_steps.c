@@ -488,6 +488,7 @@ const struct step steps[] = {
     {"send_first", step_send_first, 0},
     {"slow_receiver", step_slow_receiver, 0},
     {"register", step_register, 0},
+    {"cuda", step_cuda, 0},
     {"many_comms", step_many_comms, 0},
     {"made_at_once", step_made_at_once, 0},
     {"profiler", step_profiler, 0},
