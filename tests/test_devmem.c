@@ -142,9 +142,9 @@ static void test_mixed(void)
     step("mixed");
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) {
-            fill(from[i], (uint64_t)(10 + 2 * i + k));
+            fill(from[i], 10u + 2u * (unsigned)i + (unsigned)k);
             is_rc(move(p.ab, from[i], to[k], false), 0, i == k ? "like to like" : "between host and GPU");
-            ok(holds(to[k], (uint64_t)(10 + 2 * i + k)), "every byte");
+            ok(holds(to[k], 10u + 2u * (unsigned)i + (unsigned)k), "every byte");
         }
     hawser_op *r, *s;
     for (size_t n = 0; n < 300000; n = n * 7 + 1) {
@@ -198,7 +198,7 @@ static void test_in_the_middle(const char *what, void (*happen)(void), void (*ov
     struct place a = place(p.a, HAWSER_MEM_CUDA, LEN), b = place(p.b, HAWSER_MEM_CUDA, LEN);
     step(what);
     for (int round = 0; round < 3; round++) {
-        fill(&a, (uint64_t)(20 + round));
+        fill(&a, 20u + (unsigned)round);
         struct hawser_vec v = {.mem = a.mem, .length = LEN, .region = &b.region};
         hawser_op *op;
         must(hawser_write(p.ab, &v, 1, NULL, &op));
@@ -207,7 +207,7 @@ static void test_in_the_middle(const char *what, void (*happen)(void), void (*ov
         is_rc(ph_finish(op), 0, what);
         if (round == 1)
             over();
-        ok(holds(&b, (uint64_t)(20 + round)), "%s: every byte", what);
+        ok(holds(&b, 20u + (unsigned)round), "%s: every byte", what);
     }
     must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
     ph_close(&p);

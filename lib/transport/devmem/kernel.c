@@ -9,8 +9,10 @@
 
 static bool to_self(int fd)
 {
-    union hw_addr a = {0}, b = {0};
+    union hw_addr a, b;
     socklen_t len = sizeof(a);
+    memset(&a, 0, sizeof(a));
+    memset(&b, 0, sizeof(b));
     if (getsockname(fd, &a.sa, &len))
         return false;
     len = sizeof(b);

@@ -148,14 +148,13 @@ static int side_watch(struct dm_meet *m)
 
 void dm_meet_side(struct dm_meet *m, int fd)
 {
-    int rc = m->side || m->side_lost ? hw_fail(-EPROTO, "one more second connection") : 0;
-    if (rc == 0 && (rc = hw_tcp.accept(m->a.env, fd, &m->side)) == 0) {
-        m->side_up = true;
-        if (side_watch(m))
-            side_lost(m, hw_error());
+    if (m->side || m->side_lost || hw_tcp.accept(m->a.env, fd, &m->side)) { /* one is enough */
+        hw_close(&fd);
         return;
     }
-    hw_close(&fd);
+    m->side_up = true;
+    if (side_watch(m))
+        side_lost(m, hw_error());
 }
 
 /* Has it come? The client makes it. */
@@ -185,16 +184,16 @@ static void side_step(struct dm_meet *m)
 
 /* ---- steering, and the probe ---------------------------------------------------------------------------- */
 
-/* To how much the kernel lets a receive buffer grow by itself: the third of net.ipv4.tcp_rmem. */
+/* To how much the kernel lets a receive buffer grow by itself: the last of the three numbers of net.ipv4.tcp_rmem. */
 static uint64_t autotuned_most(void)
 {
     char text[96] = "";
-    unsigned long long least, usual, most = UINT32_MAX;
     int fd = open("/proc/sys/net/ipv4/tcp_rmem", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || sscanf(text, "%llu %llu %llu", &least, &usual, &most) != 3)
-        most = UINT32_MAX;
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
-    return most;
+    const char *last = n > 0 ? strrchr(text, '\t') : NULL;
+    uint64_t most = last ? strtoull(last + 1, NULL, 10) : 0;
+    return most ? most : UINT64_MAX;
 }
 
 /*
