@@ -87,6 +87,7 @@ void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME])
     memset(name, 0, HAWSER_NIC_NAME);
     (void)getsockname(fd, &local.sa, &len);
     hw_addr_unmap(&local);
+    memset(nics, 0, sizeof(nics));
     int n = hw_nics_list(nics, HW_NIC_MAX, local.sa.sa_family == AF_INET6);
     for (int i = 0; i < n; i++)
         if (hw_addr_same_host(&nics[i].addr, &local))

@@ -34,7 +34,7 @@ struct hw_caps {
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
-    void *state; /* the transport's own, for the whole context */
+    void *state;                          /* the transport's own, for the whole context */
     _Atomic(const struct hw_space *) gpu; /* of the first GPU memory that was registered; NULL: none yet */
 };
 

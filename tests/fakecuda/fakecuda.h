@@ -13,7 +13,8 @@
  *   FAKECUDA_NUMA=-1         CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID of all of them
  *   FAKECUDA_VERSION=12080   cuDriverGetVersion
  *   FAKECUDA_DMABUF=1        CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
- *   FAKECUDA_UDMABUF=0       1: what is exported is a true dma-buf, by /dev/udmabuf; 0: the memory's file, at its offset
+ *   FAKECUDA_UDMABUF=0       1: what is exported is a true dma-buf, by /dev/udmabuf; 0: the memory's file,
+ *                            at its offset
  *   FAKECUDA_COPY_US=0       what each asynchronous copy takes at least
  *   FAKECUDA_FAIL=f:n:c,...  the n-th call of entry point f ("cuMemAlloc_v2") returns c
  *   FAKECUDA_STALL=g:n       GPU g hangs before its n-th asynchronous copy
