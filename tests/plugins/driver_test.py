@@ -99,6 +99,12 @@ ok(r.returncode == 0 and r.stdout.count("\nok ") > 20 and all(
 r = run("all", faulty, "--only", "profiler", FAULTY="profiler")
 ok(r.returncode == 0 and "SKIP" not in r.stdout, "a plugin that tells the profiler, and well", r.stdout, r.stderr)
 
+r = run("all", plain, "--only", "cuda")
+ok(r.returncode == 0 and r.stdout.count("# SKIP the plugin takes no GPU memory, and refuses it") == 2,
+   "a plugin that takes no GPU memory", r.stdout, r.stderr)
+r = run("all", plain, "--only", "cuda", "--cuda", "--modes", "processes")
+ok(r.returncode == 1 and "# rank 0: the plugin takes no GPU memory" in r.stdout, "and must, where that is asked for", r.stdout)
+
 for version in range(6, 13):
     r = run("all", plain, "--version", str(version), "--only", "*s", "--comms-max", "4")
     ok(r.returncode == 0 and r.stdout.count("\nok ") > 14, f"v{version} of the table", r.stdout, r.stderr)
