@@ -207,17 +207,8 @@ static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *n
 
 static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
 {
-    union hw_addr local;
-    struct hw_nic nics[HW_NIC_MAX];
-    const char *name = "";
-    socklen_t len = sizeof(local);
-    memset(&local, 0, sizeof(local));
-    (void)getsockname(fd, &local.sa, &len);
-    hw_addr_unmap(&local);
-    int n = hw_nics_list(nics, HW_NIC_MAX, local.sa.sa_family == AF_INET6);
-    for (int i = 0; i < n; i++)
-        if (hw_addr_same_host(&nics[i].addr, &local))
-            name = nics[i].name;
+    char name[HAWSER_NIC_NAME];
+    hw_nic_of_socket(fd, name);
     int rc = conn_new(env, fd, name, out);
     if (rc)
         return rc;
