@@ -345,6 +345,15 @@ int main(void)
     df_start(sock);
     df_kernel();
 
+    const char *const bad[] = {"cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "gpu", ""};
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
+        char knob[64];
+        snprintf(knob, sizeof(knob), "devmem_memory=%s", bad[i]);
+        const char *knobs[] = {"transport=devmem", knob, NULL};
+        struct hawser_options o = {.size = sizeof(o), .knobs = knobs};
+        hawser *h;
+        is_rc(hawser_open(&o, &h), -EINVAL, knob);
+    }
     static const char *const eight[] = {"channels=8", "chunk=256KiB", NULL}, *const tiny[] = {"chunk=4KiB",
                                                                                               "min_chunk=4KiB", NULL};
     test_device("GPU to GPU", NULL, true);

@@ -141,6 +141,19 @@ static int nearest(const char *nic, const struct hw_space **out)
     return best < 0 ? 0 : hw_space_device(HAWSER_MEM_CUDA, best, out);
 }
 
+int dm_memory_device(const char *where)
+{
+    char *end;
+    if (strcmp(where, "auto") == 0)
+        return DM_MEMORY_AUTO;
+    if (strcmp(where, "host") == 0)
+        return DM_MEMORY_HOST;
+    long n = strncmp(where, "cuda:", 5) == 0 ? strtol(where + 5, &end, 10) : -1;
+    if (n < 0 || n > 1023 || *end || where[5] < '0' || where[5] > '9')
+        return hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is neither auto, host, nor cuda:NUMBER", where);
+    return (int)n;
+}
+
 static int pool_make(struct dm_ctx *x, struct nic *n)
 {
     const struct hw_knobs *k = x->env->knobs;
@@ -149,17 +162,12 @@ static int pool_make(struct dm_ctx *x, struct nic *n)
     int rc = 0;
     if (n->pooled)
         return 0;
-    if (strncmp(where, "cuda:", 5) == 0) {
-        char *end;
-        long ordinal = strtol(where + 5, &end, 10);
-        rc = *end || end == where + 5 || ordinal < 0 || ordinal > 1023
-                 ? hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is not cuda:NUMBER", where)
-                 : hw_space_device(HAWSER_MEM_CUDA, (int)ordinal, &space);
-    } else if (strcmp(where, "auto") == 0) {
+    int device = dm_memory_device(where);
+    if (device >= 0) {
+        rc = hw_space_device(HAWSER_MEM_CUDA, device, &space);
+    } else if (device == DM_MEMORY_AUTO) {
         rc = gpu ? 0 : nearest(n->name, &space);
         space = gpu ? gpu : space;
-    } else if (strcmp(where, "host") != 0) {
-        rc = hw_fail(-EINVAL, "knob devmem_memory: \"%s\" is neither auto, host, nor cuda:NUMBER", where);
     }
     if (rc == 0)
         rc = space->ops->dmabuf_alloc(space, k->devmem_pool, &n->pool.buf);

@@ -23,6 +23,11 @@ int dm_ctx_alive(struct dm_ctx *x);
 /* Says, once for each NIC and reason, that connections over it go without. */
 void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why);
 
+/* What knob devmem_memory says: a GPU's ordinal, one of these, or -EINVAL. */
+#define DM_MEMORY_AUTO (-4097)
+#define DM_MEMORY_HOST (-4098)
+int dm_memory_device(const char *where);
+
 /* Memory that payload arrives in; it lives as long as the context. */
 struct dm_pool {
     const struct hw_space *space;

@@ -76,6 +76,9 @@ struct hw_conn {
 
 int hw_devmem_open(struct hw_tp_env *env)
 {
+    int rc = dm_memory_device(env->knobs->devmem_memory);
+    if (rc == -EINVAL)
+        return rc;
     env->state = dm_ctx_new(env);
     return env->state ? 0 : hw_fail(-ENOMEM, "no memory for transport devmem");
 }
