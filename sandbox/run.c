@@ -149,12 +149,10 @@ static int attend(const struct sbx_run *r, pid_t child, int say, int *go, int si
     while ((n = read(say, &ready, 1)) < 0 && errno == EINTR)
         ;
     if (n != 1 || ready != *READY) {
-        why[0] = n == 1 ? ready : 0;
-        why[1] = 0;
-        char rest[HW_ERR_TEXT];
-        listen_to(say, rest);
+        listen_to(say, why);
         put_down(child);
-        return hw_fail(-EIO, "%s%s", why, *rest ? rest : "the command's process ended before it began");
+        return n == 1 ? hw_fail(-EIO, "%c%s", ready, why)
+                      : hw_fail(-EIO, "the command's process ended before it began");
     }
     int rc = m.n ? sb_move(&m) : 0;
     if (rc < 0) {

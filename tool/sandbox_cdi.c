@@ -28,12 +28,10 @@ static int run(const struct sandbox_bundle_args *a, const char *name)
     int rc = sandbox_bundle_make(CMD, b, a, beside);
     json_t *cdi = rc == TOOL_OK ? sbx_cdi(&b->sp, name) : NULL;
     char *text = cdi ? sbx_oci_dump(cdi) : NULL;
-    if (rc == TOOL_OK && (!text || sandbox_bundle_write(b) < 0))
+    if (rc == TOOL_OK && (!text || sandbox_bundle_write(b) < 0 || (a->out && sandbox_write(a->out, text, 0644) < 0)))
         rc = tool_fail(CMD, "%s", hw_error());
-    else if (rc == TOOL_OK && !a->out)
+    if (rc == TOOL_OK && !a->out)
         puts(text);
-    else if (rc == TOOL_OK && sandbox_write(a->out, text, 0644) < 0)
-        rc = tool_fail(CMD, "%s", hw_error());
     free(text);
     json_decref(cdi);
     sandbox_bundle_free(b);

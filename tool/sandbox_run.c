@@ -25,31 +25,32 @@ struct run_args {
 };
 
 /* The exit status. */
-static int go(struct run_args *a, const struct sbx_snapshot *s, const struct sbx_plan *p)
+static int go(const struct run_args *a, const struct sbx_snapshot *s, const struct sbx_plan *p)
 {
     struct sb_nic nic[SB_NICS_MAX];
     struct sbx_env env = {0};
     struct sbx_tree tree = {0};
+    struct sbx_run r = a->run;
     int status = -1, rc = 0;
-    a->run.move.nic = nic;
+    r.move.nic = nic;
+    r.sys = a->no_sysfs ? NULL : &tree;
+    r.env = &env;
     for (size_t i = 0; i < s->n_net && rc == 0; i++) {
         if (!sbx_nic_in(p, i))
             continue;
-        if (a->run.move.n == SB_NICS_MAX)
+        if (r.move.n == SB_NICS_MAX)
             rc = hw_fail(-E2BIG, "more than %d NICs", SB_NICS_MAX);
         else
-            nic[a->run.move.n++] = (struct sb_nic){.name = s->net[i].name};
+            nic[r.move.n++] = (struct sb_nic){.name = s->net[i].name};
     }
     for (size_t i = 0; i < p->n_rdma; i++)
-        a->run.memlock |= !p->rdma[i].why[0];
+        r.memlock |= !p->rdma[i].why[0];
     if (rc == 0 && !a->no_sysfs)
         rc = sbx_sysfs_build(&tree, s, p);
-    a->run.sys = a->no_sysfs ? NULL : &tree;
     if (rc == 0)
         rc = sbx_env_make(&env, p, &a->env);
-    a->run.env = &env;
     if (rc == 0)
-        rc = sbx_run(&a->run, &status);
+        rc = sbx_run(&r, &status);
     sbx_env_free(&env);
     sbx_tree_free(&tree);
     if (rc < 0) {
