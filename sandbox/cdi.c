@@ -35,7 +35,7 @@ static int edits(json_t *o, const struct sbx_spec *sp)
     json_t *env = json_array(), *mounts = json_array(), *nodes = json_array(), *hooks = json_array();
     struct sbx_env e;
     int rc = sbx_env_make(&e, sp->plan, &sp->env);
-    for (size_t i = 0; i < e.n; i++)
+    for (size_t i = 0; i < e.n && !sp->no_env; i++)
         json_array_append_new(env, json_sprintf("%s=%s", e.v[i].name, e.v[i].value));
     sbx_env_free(&e);
     if (sp->sysfs)

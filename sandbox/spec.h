@@ -30,6 +30,7 @@ struct sbx_spec {
     const char *const *hook_arg; /* "nics=rdma0", NULL at the end */
     const struct sbx_devs *dev;
     bool memlock; /* no limit: RDMA pins what it registers */
+    bool no_env;  /* of CDI: the environment is given otherwise */
     const struct hw_logger *log;
 };
 

@@ -131,6 +131,8 @@ def cdi(t, node, tmp):
        e["mounts"] == [{"hostPath": str(tmp / "cdi.sys"), "containerPath": "/sys", "options": ["bind", "ro", "nosuid", "nodev", "noexec"]}] and
        [h["hookName"] for h in e["hooks"]] == ["createRuntime", "poststop"] and
        all(h["args"] == ["hawser", "oci-hook", h["hookName"], "nics=rdma0", "sysfs=no"] for h in e["hooks"]), "its edits", e)
+    r = t("cdi", "--sysfs", node, "--nics", "rdma0", "--no-sysfs", "--no-env")
+    ok(set(json.loads(r.stdout)["devices"][0]["containerEdits"]) == {"hooks"}, "without sysfs and environment", r)
     for name in ("a/b", "", "-a", "a b"):
         r = t("cdi", "--sysfs", node, "--no-sysfs", "--name", name)
         ok(r.returncode != 0 and not r.stdout, f"the name '{name}' is refused", r)

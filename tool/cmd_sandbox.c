@@ -37,7 +37,7 @@ static const struct action {
      "CONFIG [--out FILE] [--sysfs-out DIR | --no-sysfs] [--nccl-topo PATH] [PLAN OPTION...] | CONFIG --undo",
      "hooks, mounts, devices, environment and limits into an OCI bundle's config.json"},
     {"cdi", sandbox_cdi_main,
-     "[--name NAME] [--out FILE] [--sysfs-out DIR | --no-sysfs] [--nccl-topo PATH] [PLAN OPTION...]",
+     "[--name NAME] [--out FILE] [--sysfs-out DIR | --no-sysfs] [--nccl-topo PATH] [--no-env] [PLAN OPTION...]",
      "the same as a file of the Container Device Interface"},
     {0},
 };

@@ -12,9 +12,9 @@
 #define CMD "sandbox cdi"
 #define DIR "/run/hawser"
 
-enum { O_NAME = 300 };
+enum { O_NAME = 300, O_NO_ENV };
 
-static int run(const struct sandbox_bundle_args *a, const char *name)
+static int run(const struct sandbox_bundle_args *a, const char *name, bool no_env)
 {
     char beside[PATH_MAX];
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
@@ -26,6 +26,7 @@ static int run(const struct sandbox_bundle_args *a, const char *name)
         return tool_fail(CMD, DIR ": %s", strerror(errno));
     }
     int rc = sandbox_bundle_make(CMD, b, a, beside);
+    b->sp.no_env = no_env;
     json_t *cdi = rc == TOOL_OK ? sbx_cdi(&b->sp, name) : NULL;
     char *text = cdi ? sbx_oci_dump(cdi) : NULL;
     if (rc == TOOL_OK && (!text || sandbox_bundle_write(b) < 0 || (a->out && sandbox_write(a->out, text, 0644) < 0)))
@@ -44,6 +45,7 @@ int sandbox_cdi_main(int argc, char **argv)
     static const struct opt options[] = {
         {"name", O_NAME, "NAME", "the device's: " SBX_CDI_KIND "=NAME (default: all)"},
         {"out", 'o', "FILE", "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)"},
+        {"no-env", O_NO_ENV, NULL, "leave the environment to `hawser sandbox env` and the container's --env-file"},
         SANDBOX_BUNDLE_OPTS,
         SANDBOX_OPTS,
         {0},
@@ -55,12 +57,15 @@ int sandbox_cdi_main(int argc, char **argv)
                      .opt = options};
     struct sandbox_bundle_args a = {.env.caller = environ};
     const char *arg, *name = "all";
+    bool no_env = false;
     opts_start(&o);
     for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
         if (id == OPT_HELP)
             return TOOL_OK;
         if (id == O_NAME)
             name = arg;
+        else if (id == O_NO_ENV)
+            no_env = true;
         else if (sandbox_bundle_option(CMD, &a, id, arg) != 0)
             return TOOL_USAGE;
     }
@@ -68,5 +73,5 @@ int sandbox_cdi_main(int argc, char **argv)
         return tool_usage(CMD, "'%s': it takes no arguments", argv[optind]);
     if (strchr(name, '/') || !*name)
         return tool_usage(CMD, "'%s' is no name", name);
-    return run(&a, name);
+    return run(&a, name, no_env);
 }
