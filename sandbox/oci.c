@@ -58,6 +58,7 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
     if (s->value[k])
         return 0;
     s->value[k] = strdup(value);
+    s->annotation[k] = annotation;
     return s->value[k] ? 0 : hw_fail(-ENOMEM, "no memory for the settings");
 }
 

@@ -35,7 +35,8 @@ enum sbx_key {
 };
 
 struct sbx_settings {
-    char *value[SBX_KEYS]; /* NULL: not said */
+    char *value[SBX_KEYS];     /* NULL: not said */
+    bool annotation[SBX_KEYS]; /* by one of those */
 };
 
 /* Takes a setting unless it has been said before: so arguments, which come first, overrule annotations. -EINVAL no such

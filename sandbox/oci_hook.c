@@ -94,7 +94,14 @@ static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const st
     if (!o->root)
         return hw_fail(-EINVAL, "config.json has no root.path, whose sys could be mounted on");
     if (*how == '/') {
-        int folder = sbx_mount_open(how), rc = folder < 0 ? folder : sbx_mount_in(o->pid, o->root, NULL, folder);
+        int folder = sbx_mount_open(how), rc = HW_MIN(folder, 0);
+        /* Who annotates a container is not to see any folder of the host's by that. */
+        if (rc == 0 && o->set.annotation[SBX_KEY_SYSFS] &&
+            faccessat(folder, SBX_SYSFS_MARK, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = hw_fail(-EPERM,
+                         "%.100s is no sysfs that hawser has written: any other must be an argument of the hook", how);
+        if (rc == 0)
+            rc = sbx_mount_in(o->pid, o->root, NULL, folder);
         hw_close(&folder);
         return rc;
     }
@@ -172,6 +179,33 @@ int sbx_hook_create(struct sbx_oci *o, int fd)
 
 /* ---- poststop ------------------------------------------------------------------------------------- */
 
+#define GRACE_MS 5000
+
+static int runs(const struct sb_status *s, void *arg)
+{
+    *(bool *)arg = s->state == SB_STATE_RUNNING;
+    return 0;
+}
+
+/* A container that runs is not the one that has stopped: it has the same id (another runtime's, or by an annotation).
+ * One that was killed just now may take a moment to end. */
+static int wait_for_end(const char *journals, const char *id)
+{
+    const struct timespec pause = {.tv_nsec = 20 * HW_MS};
+    uint64_t deadline = hw_deadline(GRACE_MS);
+    for (;;) {
+        bool running = false;
+        int rc = sb_status(journals, id, runs, &running);
+        if (rc < 0 && rc != -ENOENT)
+            return rc;
+        if (!running)
+            return 0;
+        if (hw_now() > deadline)
+            return hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", id, id);
+        nanosleep(&pause, NULL);
+    }
+}
+
 int sbx_hook_stop(struct sbx_oci *o, int fd)
 {
     unsigned lost = 0;
@@ -179,7 +213,9 @@ int sbx_hook_stop(struct sbx_oci *o, int fd)
     if (rc < 0)
         return rc;
     struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
-    rc = sb_restore(&r, &lost);
+    rc = wait_for_end(r.journal_dir, r.id);
+    if (rc == 0)
+        rc = sb_restore(&r, &lost);
     return rc == 0 && lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are")
                            : rc;
 }

@@ -10,6 +10,8 @@
 /* plan NULL: all that the snapshot has. To be freed with sbx_tree_free(), also after a failure. */
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan);
 
+/* A file in the folder below, which tells one of ours from others: those are never touched. */
+#define SBX_SYSFS_MARK ".hawser-sysfs"
 /* Writes t to the new folder dir, or in the place of one that was written so before; -EEXIST where something else is
  * there. Either all of it is there afterwards or nothing has changed. Nobody may write to it. */
 int sbx_tree_write(const struct sbx_tree *t, const char *dir);

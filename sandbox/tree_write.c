@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tells a folder of ours from others, which are never touched. */
-#define MARK ".hawser-sysfs"
+#define MARK SBX_SYSFS_MARK
 
 /* Thousands of files have few contents (unused GIDs, above all): what is there already gets another name, which is one
  * system call in the place of three. */

@@ -261,6 +261,9 @@ def by_exec(rt, node, host):
     with rt.running(ident):
         r = rt("exec", ident, "sh", "-c", "env; ls /sys/class/net")
         ok("NCCL_IB_HCA==mlx5_0:1" in r.stdout and r.stdout.endswith("lo\nrdma0\n"), "exec: what runs later sees the same", r)
+        state = json.dumps({"ociVersion": "1.0", "id": ident, "pid": 0, "status": "stopped"})
+        r = sh(HAWSER, "oci-hook", "poststop", f"journal-dir={host.journal}", input=state)
+        ok(r.returncode == 1 and "still runs" in r.stderr and not host.has("rdma0"), "poststop of another one with its id takes nothing", r)
     host.back("a container deleted while it runs")
     r = host.sandbox("spec", rt.bundle / "config.json", "--undo")
     ok(r.returncode == 0 and not (rt.bundle / "hawser.sys").exists() and
@@ -284,6 +287,7 @@ def by_hook(rt, node, host):
     r = rt("run", rt.new())
     ok(r.returncode == 0 and r.stdout == "lo\n", "a hook that is told nothing does nothing", r)
     for bad, said in (({"hawser.nics": "rdma0,nosuch"}, "nosuch"), ({**mine, "hawser.sysfs": "/nosuch"}, "/nosuch"),
+                      ({**mine, "hawser.sysfs": "/etc"}, "/etc"),
                       ({"hawser.nic": "rdma0"}, "hawser.nic"), ({**mine, "hawser.journal-dir": "/tmp"}, "hawser.journal-dir")):
         rt.config("echo up", bad, HAWSER)
         r = rt("run", rt.new())
