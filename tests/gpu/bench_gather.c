@@ -1,28 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How fast the gather is on each GPU here, beside that GPU's own copy within its memory in the same run; TAP, with the
- * least that it must reach. Rates count bytes read and bytes written, by events around the work. So that only the GPU's
- * time counts, a long copy runs before it while the host makes and launches the batches.
+ * least that it must reach.
  */
-#include "mem/cuda.h"
-#include "mem/fill.h"
-#include "mem/gather.h"
-#include "tests/tap.h"
+#include "tests/gpu/bench.h"
 
-#define GIB    ((size_t)1 << 30)
-#define SIZE   (2 * GIB) /* of source and destination */
-#define ROUNDS 7
-#define FRAGS  ((size_t)1 << 18)
+#define SIZE  (2 * GIB) /* of source and destination */
+#define FRAGS ((size_t)1 << 18)
 
-static const struct hw_cuda *cu;
 static struct hw_frag frags[FRAGS];
 static uint64_t rnd_state = 88172645463325252ull;
-
-struct bench {
-    const struct hw_space *s;
-    char *src, *dst;
-    CUevent from, to;
-};
 
 static uint64_t rnd(void)
 {
@@ -30,19 +17,6 @@ static uint64_t rnd(void)
     rnd_state ^= rnd_state >> 7;
     rnd_state ^= rnd_state << 17;
     return rnd_state;
-}
-
-static void must(int rc)
-{
-    if (rc < 0) {
-        printf("Bail out! %s\n", hw_error());
-        exit(1);
-    }
-}
-
-static void cuda(CUresult e, const char *what)
-{
-    must(e ? hw_cuda_fail(e, "%s", what) : 0);
 }
 
 /* Of pieces side by side in the destination, the i-th comes from anywhere in the source. */
@@ -56,60 +30,6 @@ static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t d
         frags[i].src_off = frags[j].src_off;
         frags[j].src_off = t;
     }
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof(*v), by_size);
-    return v[n / 2];
-}
-
-/* About 10 ms of work, so that what is started meanwhile waits for it and runs at once after it. */
-static void hold(struct bench *b, CUstream stream)
-{
-    must(hw_cuda_enter(b->s));
-    for (int i = 0; i < 10; i++)
-        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, SIZE, stream), "copying");
-    cuda(cu->EventRecord(b->from, stream), "recording an event");
-    hw_cuda_leave();
-}
-
-/* Bytes read and written in a second since hold(). */
-static double rate(struct bench *b, CUstream stream, uint64_t bytes)
-{
-    float ms = 0;
-    must(hw_cuda_enter(b->s));
-    cuda(cu->EventRecord(b->to, stream), "recording an event");
-    cuda(cu->StreamSynchronize(stream), "waiting");
-    cuda(cu->EventElapsedTime(&ms, b->from, b->to), "reading the time");
-    hw_cuda_leave();
-    return 2.0 * (double)bytes / (ms * 1e-3);
-}
-
-static double copy_rate(struct bench *b, CUstream stream, uint64_t bytes)
-{
-    double r[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        hold(b, stream);
-        must(hw_cuda_enter(b->s));
-        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, bytes, stream), "copying");
-        hw_cuda_leave();
-        r[i] = rate(b, stream, bytes);
-    }
-    return median(r, ROUNDS);
-}
-
-static void drain(struct hw_gather *g, uint64_t n)
-{
-    uint64_t upto = 0;
-    while (upto < n)
-        must(hw_gather_done(g, &upto));
 }
 
 /* The first n fragments of `frags`, `batch` at a time. */
@@ -174,19 +94,10 @@ static void gpu(int device)
     struct bench b = {0};
     struct hw_gpu_info info;
     struct hw_gather *g;
-    void *src, *dst;
     double half, p99, r;
 
     must(hw_cuda_info(device, &info));
-    must(hw_space_device(HAWSER_MEM_CUDA, device, &b.s));
-    must(b.s->ops->alloc(b.s, SIZE, &src));
-    must(b.s->ops->alloc(b.s, SIZE, &dst));
-    b.src = src;
-    b.dst = dst;
-    must(hw_cuda_enter(b.s));
-    cuda(cu->EventCreate(&b.from, 0), "making an event");
-    cuda(cu->EventCreate(&b.to, 0), "making an event");
-    hw_cuda_leave();
+    bench_open(&b, device, SIZE, SIZE);
     diag("GPU %d: %s", device, info.name);
     pattern(&b);
 
@@ -229,12 +140,7 @@ static void gpu(int device)
     r = gather_rate(&b, 1, 1);
     diag("one fragment of 1 GiB from an odd offset: %.1f GB/s, %.1f %% of the copy", r / 1e9, 100 * r / copy);
 
-    must(hw_cuda_enter(b.s));
-    (void)cu->EventDestroy(b.from);
-    (void)cu->EventDestroy(b.to);
-    hw_cuda_leave();
-    b.s->ops->free(b.s, src, SIZE);
-    b.s->ops->free(b.s, dst, SIZE);
+    bench_close(&b);
 }
 
 int main(void)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the benchmarks of the gather share: a GPU's memory, its copy, and times. Rates count bytes read and bytes
+ * written, by events around the work. So that only the GPU's time counts, a long copy runs before it while the host
+ * makes and launches the batches. */
+#ifndef GPU_BENCH_H
+#define GPU_BENCH_H
+
+#include "mem/cuda.h"
+#include "mem/fill.h"
+#include "mem/gather.h"
+#include "tests/tap.h"
+
+#define GIB    ((size_t)1 << 30)
+#define ROUNDS 7
+
+static const struct hw_cuda *cu;
+
+struct bench {
+    const struct hw_space *s;
+    char *src, *dst;
+    size_t src_size, dst_size; /* the source's is not the smaller one */
+    CUevent from, to;
+    int hold; /* long copies before what is measured */
+};
+
+static void must(int rc)
+{
+    if (rc < 0) {
+        printf("Bail out! %s\n", hw_error());
+        exit(1);
+    }
+}
+
+static void cuda(CUresult e, const char *what)
+{
+    must(e ? hw_cuda_fail(e, "%s", what) : 0);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof(*v), by_size);
+    return v[n / 2];
+}
+
+/* About 10 ms of work, or as much more as preparing takes, so that what is started meanwhile waits for it and runs at
+ * once after it. */
+static void hold(struct bench *b, CUstream stream)
+{
+    must(hw_cuda_enter(b->s));
+    for (int i = 0; i < b->hold; i++)
+        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, HW_MIN(b->dst_size, 2 * GIB), stream),
+             "copying");
+    cuda(cu->EventRecord(b->from, stream), "recording an event");
+    hw_cuda_leave();
+}
+
+/* Bytes read and written in a second since hold(). */
+static double rate(struct bench *b, CUstream stream, uint64_t bytes)
+{
+    float ms = 0;
+    must(hw_cuda_enter(b->s));
+    cuda(cu->EventRecord(b->to, stream), "recording an event");
+    cuda(cu->StreamSynchronize(stream), "waiting");
+    cuda(cu->EventElapsedTime(&ms, b->from, b->to), "reading the time");
+    hw_cuda_leave();
+    return 2.0 * (double)bytes / (ms * 1e-3);
+}
+
+static double copy_rate(struct bench *b, CUstream stream, uint64_t bytes)
+{
+    double r[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        hold(b, stream);
+        must(hw_cuda_enter(b->s));
+        cuda(cu->MemcpyDtoDAsync((uintptr_t)b->dst, (uintptr_t)b->src, bytes, stream), "copying");
+        hw_cuda_leave();
+        r[i] = rate(b, stream, bytes);
+    }
+    return median(r, ROUNDS);
+}
+
+static void drain(struct hw_gather *g, uint64_t n)
+{
+    uint64_t upto = 0;
+    while (upto < n)
+        must(hw_gather_done(g, &upto));
+}
+
+/* The GPU's space, two buffers of `src` and `dst` bytes, the events. */
+static void bench_open(struct bench *b, int device, size_t src, size_t dst)
+{
+    void *p;
+    must(hw_space_device(HAWSER_MEM_CUDA, device, &b->s));
+    must(b->s->ops->alloc(b->s, src, &p));
+    b->src = p;
+    must(b->s->ops->alloc(b->s, dst, &p));
+    b->dst = p;
+    b->src_size = src;
+    b->dst_size = dst;
+    b->hold = 10;
+    must(hw_cuda_enter(b->s));
+    cuda(cu->EventCreate(&b->from, 0), "making an event");
+    cuda(cu->EventCreate(&b->to, 0), "making an event");
+    hw_cuda_leave();
+}
+
+static void bench_close(struct bench *b)
+{
+    must(hw_cuda_enter(b->s));
+    (void)cu->EventDestroy(b->from);
+    (void)cu->EventDestroy(b->to);
+    hw_cuda_leave();
+    b->s->ops->free(b->s, b->src, b->src_size);
+    b->s->ops->free(b->s, b->dst, b->dst_size);
+}
+
+#endif
