@@ -62,16 +62,41 @@ static ncclResult_t fail(ncclResult_t rc, const char *what)
     return rc;
 }
 
+static char pci_list[4096], *pci[PLAIN_MOST];
+static int n_devices = PLAIN_DEVICES;
+
 ncclResult_t plain_init(ncclDebugLogger_t logger)
 {
+    const char *list = getenv("PLAIN_PCI");
+    char *rest = pci_list;
+
     say = logger;
+    if (!list || pci[0]) /* v11 and v12 come here for each communicator */
+        return ncclSuccess;
+    if (strlen(list) >= sizeof(pci_list)) {
+        errno = ENAMETOOLONG;
+        return fail(ncclInvalidArgument, "PLAIN_PCI");
+    }
+    strcpy(pci_list, list);
+    for (n_devices = 0; rest; n_devices++) {
+        if (n_devices == PLAIN_MOST) {
+            errno = E2BIG;
+            return fail(ncclInvalidArgument, "PLAIN_PCI");
+        }
+        pci[n_devices] = strsep(&rest, ",");
+    }
     return ncclSuccess;
 }
 
 ncclResult_t plain_devices(int *n)
 {
-    *n = PLAIN_DEVICES;
+    *n = n_devices;
     return ncclSuccess;
+}
+
+char *plain_pci(int dev)
+{
+    return pci[dev];
 }
 
 ncclResult_t plain_listen(int dev, void *opaque, void **lc)
@@ -81,7 +106,7 @@ ncclResult_t plain_listen(int dev, void *opaque, void **lc)
     socklen_t len = sizeof(a);
     struct listener *l;
 
-    if (dev < 0 || dev >= PLAIN_DEVICES)
+    if (dev < 0 || dev >= n_devices)
         return ncclInvalidArgument;
     l = calloc(1, sizeof(*l));
     if (!l)

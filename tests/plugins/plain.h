@@ -6,10 +6,12 @@
 
 #include "transport/netplugin/abi.h"
 
-#define PLAIN_DEVICES 2
+#define PLAIN_DEVICES 2  /* none of them on PCI... */
+#define PLAIN_MOST    16 /* ...unless PLAIN_PCI="/sys/devices/...,/sys/..." names the PCI devices that they are */
 
 ncclResult_t plain_init(ncclDebugLogger_t logger);
 ncclResult_t plain_devices(int *n);
+char *plain_pci(int dev); /* NULL: on none */
 ncclResult_t plain_listen(int dev, void *handle, void **lc);
 ncclResult_t plain_connect(int dev, void *handle, void **sc);
 ncclResult_t plain_accept(void *lc, void **rc);

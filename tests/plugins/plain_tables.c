@@ -4,12 +4,14 @@
 
 #define SHOWN __attribute__((visibility("default")))
 
-static char names[PLAIN_DEVICES][8] = {"plain0", "plain1"};
+static char names[PLAIN_MOST][8] = {"plain0",  "plain1",  "plain2",  "plain3", "plain4",  "plain5",
+                                    "plain6",  "plain7",  "plain8",  "plain9", "plain10", "plain11",
+                                    "plain12", "plain13", "plain14", "plain15"};
 
 /* What all versions of the properties have. */
-#define PROPS_V6(dev)                                                                                              \
-    .name = names[dev], .pciPath = NULL, .guid = (uint64_t)(dev) + 1, .ptrSupport = NCCL_PTR_HOST, .speed = 10000, \
-    .port = 1, .latency = 20, .maxComms = 65536, .maxRecvs = 1
+#define PROPS_V6(dev)                                                                                        \
+    .name = names[dev], .pciPath = plain_pci(dev), .guid = (uint64_t)(dev) + 1, .ptrSupport = NCCL_PTR_HOST, \
+    .speed = 10000, .port = 1, .latency = 20, .maxComms = 65536, .maxRecvs = 1
 #define PROPS_V7(dev) \
     PROPS_V6(dev), .netDeviceType = NCCL_NET_DEVICE_HOST, .netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION
 #define PROPS_V9(dev) \
@@ -19,7 +21,9 @@ static char names[PLAIN_DEVICES][8] = {"plain0", "plain1"};
 #define PROPERTIES(v, values)                                              \
     static ncclResult_t props_v##v(int dev, ncclNetProperties_v##v##_t *p) \
     {                                                                      \
-        if (dev < 0 || dev >= PLAIN_DEVICES)                               \
+        int n;                                                             \
+        (void)plain_devices(&n);                                           \
+        if (dev < 0 || dev >= n)                                           \
             return ncclInvalidArgument;                                    \
         *p = (ncclNetProperties_v##v##_t){values(dev)};                    \
         return ncclSuccess;                                                \
