@@ -37,7 +37,7 @@ static void fill(struct inet_diag_req_v2 *q, const union hw_addr *local, const u
     memcpy(q->id.idiag_dst, &remote->in6.sin6_addr, sizeof(q->id.idiag_dst));
 }
 
-int hd_diag_alive(int fd, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+static int ask(int fd, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
 {
     _Alignas(struct nlmsghdr) char buf[8192];
     static uint32_t seq;
@@ -46,7 +46,10 @@ int hd_diag_alive(int fd, const union hw_addr *local, const union hw_addr *remot
     h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
     h->nlmsg_flags = NLM_F_REQUEST;
     h->nlmsg_seq = ++seq;
-    fill(mnl_nlmsg_put_extra_header(h, sizeof(struct inet_diag_req_v2)), local, remote);
+    struct inet_diag_req_v2 *q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
+    fill(q, local, remote);
+    if (ifindex)
+        q->id.idiag_if = (uint32_t)ifindex;
     if (send(fd, h, h->nlmsg_len, 0) < 0)
         return hw_fail(-errno, "asking sock_diag: %s", hw_errno_name(errno));
     for (;;) {
@@ -67,4 +70,10 @@ int hd_diag_alive(int fd, const union hw_addr *local, const union hw_addr *remot
         const struct inet_diag_msg *d = mnl_nlmsg_get_payload(m);
         return mnl_nlmsg_get_payload_len(m) >= sizeof(*d) && d->idiag_inode == (uint32_t)inode;
     }
+}
+
+int hd_diag_alive(int fd, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+{
+    int rc = ask(fd, 0, local, remote, inode);
+    return rc ? rc : ask(fd, ifindex, local, remote, inode);
 }

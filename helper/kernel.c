@@ -98,9 +98,9 @@ static int k_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote
     (void)arg;
     return hd_fd_ends(fd, local, remote, inode);
 }
-static int k_alive(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+static int k_alive(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
 {
-    return hd_diag_alive(((struct real *)arg)->diag, local, remote, inode);
+    return hd_diag_alive(((struct real *)arg)->diag, ifindex, local, remote, inode);
 }
 static int k_same_netns(void *arg, int fd)
 {

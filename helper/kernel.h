@@ -95,8 +95,8 @@ struct hd_kernel {
     /* Of a connected TCP socket; inode: its own number. */
     int (*ends)(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode);
     int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: no */
-    /* Is there a socket with these ends, and it is that with this inode? 1, 0, -errno. */
-    int (*alive)(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode);
+    /* Is there a socket with these ends, perhaps bound to that NIC, and it is that with this inode? 1, 0, -errno. */
+    int (*alive)(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode);
 };
 
 /* The kernel of this machine. -errno where its netlink cannot be had. */

@@ -306,7 +306,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, i
     }
     /* Where it is not shown now (a kernel without sock_diag says ENOENT, as of what is not there) its end is not
      * either. */
-    h->watched = s->k->alive(s->k->arg, &h->rule.local, &h->rule.remote, h->inode) == 1;
+    h->watched = s->k->alive(s->k->arg, b->nic->ifindex, &h->rule.local, &h->rule.remote, h->inode) == 1;
     a->id = h->id;
     a->count = 1;
     a->queues[0] = h->rule.queue;
@@ -361,7 +361,8 @@ void hd_watch(struct hd_state *s)
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
-        if (!r->binding || !r->watched || s->k->alive(s->k->arg, &r->rule.local, &r->rule.remote, r->inode) != 0)
+        if (!r->binding || !r->watched ||
+            s->k->alive(s->k->arg, r->nic->ifindex, &r->rule.local, &r->rule.remote, r->inode) != 0)
             continue;
         hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
         rule_end(s, r);

@@ -80,20 +80,24 @@ static bool may_ask_netns(void)
 /* sock_diag knows a connection, and when it is over. */
 static void watched(int fd, const union hw_addr *l, const union hw_addr *r, uint64_t mine, uint64_t other)
 {
-    int diag = hd_diag_open(), now = diag < 0 ? diag : hd_diag_alive(diag, l, r, mine);
+    int diag = hd_diag_open(), now = diag < 0 ? diag : hd_diag_alive(diag, 1, l, r, mine);
     if (diag < 0 || now == 0) {
         tap_skip("the end of a connection is seen", "this kernel has no sock_diag for TCP");
         close(diag);
         return;
     }
     is_int(now, 1, "a connection is shown");
-    is_int(hd_diag_alive(diag, l, r, other), 0, "as that of its own socket only");
-    is_int(hd_diag_alive(diag, l, l, mine), 0, "and with its own ends only");
+    is_int(hd_diag_alive(diag, 1, l, r, other), 0, "as that of its own socket only");
+    is_int(hd_diag_alive(diag, 1, l, l, mine), 0, "and with its own ends only");
+    if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2) == 0)
+        is_int(hd_diag_alive(diag, 1, l, r, mine), 1, "it is shown as well once it is bound to its NIC");
+    else
+        tap_skip("a connection that is bound to its NIC", "this user may not bind it");
     struct linger hard = {.l_onoff = 1};
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
     union hw_addr none = {.sa.sa_family = AF_UNSPEC};
     is_int(connect(fd, &none.sa, sizeof(none.sa)), 0, "it is reset");
-    is_int(hd_diag_alive(diag, l, r, mine), 0, "and is shown no more");
+    is_int(hd_diag_alive(diag, 1, l, r, mine), 0, "and is shown no more");
     close(diag);
 }
 

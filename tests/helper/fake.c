@@ -391,10 +391,11 @@ static int f_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote
     return 0;
 }
 
-static int f_alive(void *arg, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+static int f_alive(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
 {
     struct fake *f = arg;
     BEFORE(f);
+    (void)ifindex;
     (void)local;
     if (f->blind || (f->ended && hw_addr_port(remote) == f->ended))
         return 0;

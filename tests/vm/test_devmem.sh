@@ -5,6 +5,7 @@
 # verified by hawser itself: a bad byte is an exit status.
 # vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/dmnic_probe
 # vm: files tests/vm/dmnic.sh:/dmnic.sh BUILD/tests/fakecuda/libfakecuda.so:/libfakecuda.so
+# vm: modules tcp_diag?
 # vm: build-module lab/dmnic
 # vm: timeout 420
 . /dmnic.sh
