@@ -257,15 +257,17 @@ static void set_split(const char *ifname, bool on)
 
 static void set_rss(const char *ifname, uint32_t n)
 {
-    struct {
+    static union {
         struct ethtool_rxfh_indir head;
-        uint32_t entry[4096];
-    } t = {.head = {.cmd = ETHTOOL_GRXFHINDIR}};
+        uint32_t room[2 + 4096];
+    } t;
+    t.head.cmd = ETHTOOL_GRXFHINDIR;
+    t.head.size = 0;
     ethtool(ifname, &t, "size of the indirection table");
     if (t.head.size > 4096)
         t.head.size = 4096;
     for (uint32_t i = 0; i < t.head.size; i++)
-        t.entry[i] = i % n;
+        t.head.ring_index[i] = i % n;
     t.head.cmd = ETHTOOL_SRXFHINDIR;
     ethtool(ifname, &t, "indirection table");
 }
@@ -348,22 +350,23 @@ static int nic(int argc, char **argv)
 
 static int stat_cmd(const char *ifname, const char *name)
 {
-    struct {
+    union {
         struct ethtool_sset_info head;
-        uint32_t n;
+        uint32_t room[5];
     } count = {.head = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1u << ETH_SS_STATS}};
     ethtool(ifname, &count, "number of statistics");
-    struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)count.n * ETH_GSTRING_LEN);
-    struct ethtool_stats *stats = calloc(1, sizeof(*stats) + (size_t)count.n * 8);
+    uint32_t n_stats = count.head.data[0];
+    struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)n_stats * ETH_GSTRING_LEN);
+    struct ethtool_stats *stats = calloc(1, sizeof(*stats) + (size_t)n_stats * 8);
     if (!names || !stats)
         die("memory");
-    *names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = count.n};
-    *stats = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = count.n};
+    *names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = n_stats};
+    *stats = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = n_stats};
     ethtool(ifname, names, "names of statistics");
     ethtool(ifname, stats, "statistics");
     errno = ENOENT;
     bool found = false;
-    for (uint32_t i = 0; i < count.n; i++) {
+    for (uint32_t i = 0; i < n_stats; i++) {
         const char *s = (char *)names->data + (size_t)i * ETH_GSTRING_LEN;
         if (strcmp(name, "all") == 0 ? stats->data[i] != 0 : strncmp(s, name, ETH_GSTRING_LEN) == 0) {
             strcmp(name, "all") == 0 ? printf("%s=", s) : 0;
