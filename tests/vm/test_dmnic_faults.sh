@@ -112,7 +112,15 @@ ok "... and works in another" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(
 # recvmsg() never gets past it.
 for_all 1 recycle_all
 for_all 100 linear
-ok "recycle_all wedges a receiver" refused transfer 1 "queue=3 bytes=$size" "bytes=$size chunk=14530 $(dev 0)"
+# Whether GRO does is a matter of what arrives together: one transfer in a few.
+wedges() {
+    for try in 1 2 3 4 5 6 7 8; do
+        transfer 1 "queue=3 bytes=$size" "bytes=$size chunk=14530 $(dev 0)" || return 0
+        echo "transfer $try came through"
+    done
+    return 1
+}
+ok "recycle_all wedges a receiver" wedges
 ok "... with ENODEV" grep -q 'No such device' recv
 for_all 0 linear recycle_all
 
