@@ -341,30 +341,28 @@ static int send_heads(struct hw_conn *c)
 static int send_device(struct hw_conn *c, struct tx *t)
 {
     uint64_t copied = 0;
-    int fd = hw_tcp.fd(c->side), rc = 0;
-    while (rc == 0 && t->taken < t->len) {
-        ssize_t n =
-            dm_send(fd, t->from.dmabuf_id, (uint64_t)(t->ptr - t->from.base) + t->taken, t->len - t->taken, false);
-        if (n == -EAGAIN) { /* perhaps for want of completions taken off */
-            if ((rc = dm_reap(fd, &copied)) == 0) {
-                n = dm_send(fd, t->from.dmabuf_id, (uint64_t)(t->ptr - t->from.base) + t->taken, t->len - t->taken,
-                            false);
-                rc = n == -EAGAIN ? -EAGAIN : 0;
-            }
+    int fd = hw_tcp.fd(c->side), rc;
+    bool reaped = false;
+    while (t->taken < t->len) {
+        uint64_t offset = (uint64_t)(t->ptr - t->from.base) + t->taken;
+        ssize_t n = dm_send(fd, t->from.dmabuf_id, offset, t->len - t->taken, false);
+        if (n == -EAGAIN && !reaped) { /* perhaps for want of completions taken off */
+            if ((rc = dm_reap(fd, &copied)))
+                return rc;
+            reaped = true;
+            continue;
         }
-        if (rc == 0 && n < 0) {
-            /* Whatever it is, the next connection sends what lies there by way of the host. */
+        if (n == -EAGAIN)
+            return -EAGAIN;
+        if (n < 0) { /* whatever it is, the next connection sends what lies there by way of the host */
             dm_source_bad(c->env->state, c->nic, &t->from);
-            rc = (int)n;
+            return (int)n;
         }
-        if (rc == 0) {
-            t->taken += (uint32_t)n;
-            atomic_store_explicit(&c->tx_device,
-                                  atomic_load_explicit(&c->tx_device, memory_order_relaxed) + (uint64_t)n,
-                                  memory_order_relaxed);
-        }
+        reaped = false;
+        t->taken += (uint32_t)n;
+        dm_count(&c->tx_device, (uint64_t)n);
     }
-    return rc ? rc : dm_reap(fd, &copied);
+    return dm_reap(fd, &copied);
 }
 
 /* Everything posted, in order: 0 all gone, -EAGAIN, -EBUSY, ... */

@@ -45,11 +45,6 @@ struct dm_rx {
     struct dm_rx_counts n;
 };
 
-static void count(_Atomic uint64_t *at, uint64_t n)
-{
-    atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) + n, memory_order_relaxed);
-}
-
 int dm_rx_new(int fd, const struct dm_pool *pool, uint32_t dmabuf_id, struct dm_rx **out)
 {
     struct dm_rx *rx = calloc(1, sizeof(*rx));
@@ -174,7 +169,7 @@ static int copy(struct dm_rx *rx, const struct hw_space *from_space, const uint8
     else /* two GPUs; no piece is larger than a receive */
         rc = hw_load(from_space, rx->scratch + SCRATCH, from, len) ||
              hw_store(rx->space, to, rx->scratch + SCRATCH, len);
-    count(&rx->n.copied, len);
+    dm_count(&rx->n.copied, len);
     return rc ? device_failed("copying") : 0;
 }
 
@@ -201,9 +196,9 @@ static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
         if (p->device) {
             bool gather = rx->to && rx->space == rx->pool->space;
             rx->held[rx->head++ % HELD] = (struct held){.token = p->token, .batch = gather ? UINT64_MAX : 0};
-            count(&rx->n.device, p->len);
+            dm_count(&rx->n.device, p->len);
             if (gather && rx->space->direct && !rx->unpack)
-                count(&rx->n.copied, p->len);
+                dm_count(&rx->n.copied, p->len);
             if (gather && rx->unpack)
                 rc = rc ? rc : tell(rx, p);
             else if (gather)
@@ -239,7 +234,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         if (HELD - (rx->head - rx->tail) < DM_PIECES)
             return -EBUSY;
         ssize_t n = dm_recv(rx->fd, rx->scratch, HW_MIN(rx->len - rx->have, SCRATCH), &rx->r);
-        count(&rx->n.calls, 1);
+        dm_count(&rx->n.calls, 1);
         if (n == 0)
             return hw_fail(-EPIPE, "the peer closed the connection");
         if (n == -EAGAIN) {

@@ -11,6 +11,12 @@
 
 struct dm_rx;
 
+/* Of counters that one thread adds to, and any reads. */
+static inline void dm_count(_Atomic uint64_t *at, uint64_t n)
+{
+    atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
 struct dm_rx_counts {
     _Atomic uint64_t device, copied, calls; /* payload bytes, likewise; recvmsg */
     _Atomic uint32_t held_most;             /* pages not yet given back, at most */
