@@ -16,13 +16,20 @@ struct back {
     struct hw_logger log;
 };
 
-/* -1: go on; else an exit code. */
-static int read_options(struct opts *o, struct back *b, int argc, char **argv)
+/* What the command line says into b; cmd stays in use. -1: go on; else an exit code. */
+static int begin(struct back *b, char *cmd, const char *about, int argc, char **argv)
 {
+    static const struct opt opt[] = {
+        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
+        {"forget", O_FORGET, NULL, "drop the journal at the end, even if not all could be given back"},
+        {"verbose", 'v', NULL, "say what is done"},
+        {0}};
+    struct opts o = {cmd, "ID [OPTION...]", about, opt, {{0}}, {0}};
+    *b = (struct back){.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
     const char *arg;
     int id;
-    opts_start(o);
-    while ((id = opts_next(o, argc, argv, &arg)) != OPT_END) {
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
         switch (id) {
         case O_JOURNAL:
             b->o.journal_dir = arg;
@@ -38,7 +45,7 @@ static int read_options(struct opts *o, struct back *b, int argc, char **argv)
         }
     }
     if (optind != argc - 1)
-        return tool_usage(o->cmd, "it takes one ID, the container's");
+        return tool_usage(cmd, "it takes one ID, the container's");
     b->o.id = argv[optind];
     b->o.log = &b->log;
     return -1;
@@ -54,28 +61,16 @@ static int result(const char *cmd, int rc, unsigned lost)
     return lost ? tool_fail(cmd, "%u %s lost", lost, lost == 1 ? "NIC is" : "NICs are") : TOOL_OK;
 }
 
-#define BACK_OPTS                                                                                       \
-    {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},              \
-        {"forget", O_FORGET, NULL, "drop the journal at the end, even if not all could be given back"}, \
-    {                                                                                                   \
-        "verbose", 'v', NULL, "say what is done"                                                        \
-    }
-
 int sandbox_restore_main(int argc, char **argv)
 {
-    static const struct opt opt[] = {BACK_OPTS, {0}};
     char cmd[] = "sandbox restore";
-    struct opts o = {
-        cmd,
-        "ID [OPTION...]",
-        "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
-        "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
-        opt,
-        {{0}},
-        {0}};
-    struct back b = {.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
+    struct back b;
     unsigned lost = 0;
-    int code = read_options(&o, &b, argc, argv);
+    int code =
+        begin(&b, cmd,
+              "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
+              "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
+              argc, argv);
     if (code >= 0)
         return code;
     int rc = sb_restore(&b.o, &lost);
@@ -84,19 +79,14 @@ int sandbox_restore_main(int argc, char **argv)
 
 int sandbox_watch_main(int argc, char **argv)
 {
-    static const struct opt opt[] = {BACK_OPTS, {0}};
     char cmd[] = "sandbox watch";
-    struct opts o = {
-        cmd,
-        "ID [OPTION...]",
-        "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
-        "restored.",
-        opt,
-        {{0}},
-        {0}};
-    struct back b = {.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
+    struct back b;
     unsigned lost = 0;
-    int code = read_options(&o, &b, argc, argv);
+    int code =
+        begin(&b, cmd,
+              "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
+              "restored.",
+              argc, argv);
     if (code >= 0)
         return code;
     sigset_t set;
