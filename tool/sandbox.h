@@ -6,6 +6,8 @@
 #include "sandbox/move.h"
 #include "sandbox/spec.h"
 
+#include <stdio.h>
+
 int sandbox_plan_main(int argc, char **argv);
 int sandbox_snapshot_main(int argc, char **argv);
 int sandbox_sysfs_main(int argc, char **argv);
@@ -23,6 +25,8 @@ void sandbox_log(void *arg, int level, const char *line);
 
 /* "auto", "yes", "no"; false: something else. */
 bool sandbox_rdma(const char *text, enum sb_rdma *out);
+/* What put() writes comes to path: all of it, or nothing has changed there. put: 0, or -errno with the text set. */
+int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), const void *arg);
 /* NCCL's XML to path, "-" for standard output: all of it, or nothing has changed there. */
 int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path);
 

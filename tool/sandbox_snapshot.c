@@ -20,7 +20,7 @@ int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses)
     return rc < 0 ? hw_wrap(rc, "%s", dir ? dir : "/") : 0;
 }
 
-int sandbox_save(const struct sbx_snapshot *s, const char *path)
+int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), const void *arg)
 {
     char part[4096];
     if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
@@ -28,7 +28,7 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path)
     FILE *f = fopen(part, "we");
     if (!f)
         return hw_fail(-errno, "%s: %s", part, strerror(errno));
-    int rc = sbx_snapshot_write(s, f);
+    int rc = put(arg, f);
     if (fclose(f) != 0 && rc == 0)
         rc = hw_fail(-EIO, "%s could not be written", part);
     if (rc == 0 && rename(part, path) < 0)
@@ -36,6 +36,16 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path)
     if (rc < 0)
         unlink(part);
     return rc;
+}
+
+static int put_snapshot(const void *s, FILE *f)
+{
+    return sbx_snapshot_write(s, f);
+}
+
+int sandbox_save(const struct sbx_snapshot *s, const char *path)
+{
+    return sandbox_publish(path, put_snapshot, s);
 }
 
 static int run(const char *dir, const char *out, bool no_addresses)

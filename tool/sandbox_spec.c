@@ -54,23 +54,24 @@ int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id
     }
 }
 
+struct line {
+    const char *path, *text;
+    unsigned mode;
+};
+
+static int put_line(const void *arg, FILE *f)
+{
+    const struct line *l = arg;
+    if (fchmod(fileno(f), l->mode) < 0)
+        return hw_fail(-errno, "%s.part: %s", l->path, strerror(errno));
+    if (fprintf(f, "%s\n", l->text) < 0 || fflush(f) != 0 || fsync(fileno(f)) != 0)
+        return hw_fail(-EIO, "%s.part could not be written", l->path);
+    return 0;
+}
+
 int sandbox_write(const char *path, const char *text, unsigned mode)
 {
-    char part[PATH_MAX];
-    if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
-        return hw_fail(-ENAMETOOLONG, "%s: too long a name", path);
-    FILE *f = fopen(part, "we");
-    if (!f)
-        return hw_fail(-errno, "%s: %s", part, strerror(errno));
-    int rc = fchmod(fileno(f), mode) < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : 0;
-    bool put = fprintf(f, "%s\n", text) >= 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    if ((fclose(f) != 0 || !put) && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", part);
-    if (rc == 0 && rename(part, path) < 0)
-        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-    if (rc < 0)
-        unlink(part);
-    return rc;
+    return sandbox_publish(path, put_line, &(struct line){path, text, mode});
 }
 
 /* What the hooks are told: the NICs by name, so that what was planned comes, or an error. */

@@ -18,24 +18,22 @@ struct out {
     bool foreground;
 };
 
+struct topo {
+    const struct sbx_snapshot *s;
+    const struct sbx_plan *p;
+};
+
+static int put_topo(const void *arg, FILE *f)
+{
+    const struct topo *t = arg;
+    return sbx_nccl_topo(t->s, t->p, f);
+}
+
 int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path)
 {
-    char part[4096];
     if (strcmp(path, "-") == 0)
         return sbx_nccl_topo(s, p, stdout);
-    if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
-        return hw_fail(-ENAMETOOLONG, "%s: too long a name", path);
-    FILE *f = fopen(part, "we");
-    if (!f)
-        return hw_fail(-errno, "%s: %s", part, strerror(errno));
-    int rc = sbx_nccl_topo(s, p, f);
-    if (fclose(f) != 0 && rc == 0)
-        rc = hw_fail(-EIO, "%s could not be written", part);
-    if (rc == 0 && rename(part, path) < 0)
-        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-    if (rc < 0)
-        unlink(part);
-    return rc;
+    return sandbox_publish(path, put_topo, &(struct topo){s, p});
 }
 
 /* Returns in the parent once it is mounted; the child serves on, apart from the terminal. A tool_exit. */
