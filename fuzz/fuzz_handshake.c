@@ -29,7 +29,7 @@ struct run {
 
 static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challenge *c, uint8_t key[HW_SECRET])
 {
-    FUZZ_CHECK(hello->kind >= HW_BOOT_CONTROL && hello->kind <= HW_BOOT_RESUME);
+    FUZZ_CHECK(hello->kind >= HW_BOOT_CONTROL && hello->kind <= HW_BOOT_SIDE);
     memcpy(key, the_key, HW_SECRET);
     c->session = hello->session ? hello->session : 1;
     (void)arg;

@@ -364,7 +364,7 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     uint64_t v;
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;
-        if (!numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX)
+        if (!numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX || (*nic == '0' && nic[1])) /* one way to write each */
             return hw_fail(-EBADMSG, "its NIC has no number");
         number = (int)v;
     }

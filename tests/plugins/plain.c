@@ -53,10 +53,11 @@ struct conn {
     struct request ring[NCCL_NET_MAX_REQUESTS];
 };
 
-static ncclDebugLogger_t say;
+static _Atomic(ncclDebugLogger_t) logger_of_all;
 
 static ncclResult_t fail(ncclResult_t rc, const char *what)
 {
+    ncclDebugLogger_t say = logger_of_all;
     if (say)
         say(NCCL_LOG_WARN, NCCL_NET, __FILE__, __LINE__, "plain: %s: %s", what, strerror(errno));
     return rc;
@@ -70,8 +71,8 @@ ncclResult_t plain_init(ncclDebugLogger_t logger)
     const char *list = getenv("PLAIN_PCI");
     char *rest = pci_list;
 
-    say = logger;
-    if (!list || pci[0]) /* v11 and v12 come here for each communicator */
+    logger_of_all = logger; /* threads may come with a communicator each */
+    if (!list || pci[0])    /* v11 and v12 come here for each communicator */
         return ncclSuccess;
     if (strlen(list) >= sizeof(pci_list)) {
         errno = ENAMETOOLONG;
