@@ -23,7 +23,8 @@ RULES = {
     "nccl": LOW + ["lib/node", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "lab": LOW,
     "sandbox": LOW + ["lab", "lib/node"],
-    "tool": LOW + ["lab", "helper", "sandbox", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
+    "verbs": LOW,
+    "tool": LOW + ["lab", "helper", "sandbox", "verbs", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
     "helper": LOW + ["lib/node", "lib/wire"],
     "bench": LOW + ["tool"],
     "examples": [API],

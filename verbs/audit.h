@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was refused, and to whom: a line of JSON for each, and one of text for the operator's log. */
+#ifndef HW_VERBS_AUDIT_H
+#define HW_VERBS_AUDIT_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+struct vb_audit {
+    int fd; /* O_APPEND, shared by all brokers: a line is one write(); -1: none */
+    const struct hw_logger *log;
+    /* private: a flood is counted, not written */
+    uint64_t window;
+    unsigned written, dropped;
+};
+
+struct vb_refusal {
+    const char *container, *program, *device; /* program: comm, printed with care: it is the application's own word */
+    pid_t pid;
+    const char *command; /* "REG_MR length=4096" */
+    const char *rule;    /* "max_mr_bytes = 64M"; "schema"; "abi" */
+    const char *text;    /* why */
+    int rc;              /* -errno that the application got */
+};
+
+int vb_audit_open(struct vb_audit *a, const char *path, const struct hw_logger *log); /* path NULL: only the log */
+void vb_audit_close(struct vb_audit *a);
+void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r);
+
+#endif

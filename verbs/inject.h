@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread of ours in the application's mm, that runs the requests which pin memory. It runs only code that the
+ * application cannot change, on requests that it cannot change: pages of a memfd sealed against its writing, mapped and
+ * mseal()ed (Linux 6.10). It has a descriptor table of its own, which is empty, and all signals blocked.
+ *
+ * How it talks: its loop is ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window), which the container's seccomp filter hands to
+ * the broker, which leaves it waiting (parked). For a request the broker writes the window through a mapping of its
+ * own, puts the device at VB_STUB_FD (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the call go on
+ * (SECCOMP_USER_NOTIF_FLAG_CONTINUE): none of its arguments is in memory, and registers are its own. The result comes
+ * as the sixth argument of its next call.
+ */
+#ifndef HW_VERBS_INJECT_H
+#define HW_VERBS_INJECT_H
+
+#include "base/base.h"
+
+#include <linux/seccomp.h>
+
+#define VB_STUB_FD      100
+#define VB_WINDOW_SIZE  (8 * 4096) /* code, requests (read-only), results (can be written) */
+#define VB_WINDOW_CODE  4096
+#define VB_WINDOW_SPLIT (4 * 4096) /* from here on it can be written by the application */
+
+struct vb_stub {
+    pid_t tid, tgid; /* of the broker's namespace; tgid of the process it is in */
+    int pidfd;       /* tgid's */
+    uint64_t window; /* address in the application: code at it, requests VB_WINDOW_CODE behind */
+    uint8_t *mine;   /* the same pages here, all writable: VB_WINDOW_SIZE */
+    uint64_t parked; /* its notification that waits; 0: it runs */
+    bool dead;
+};
+
+/* Is there what it needs? 0, or -EOPNOTSUPP with the reason (no mseal(): a kernel before 6.10; another architecture).
+ */
+int vb_inject_possible(void);
+/* Puts a stub into the mm of the thread that waits in notification n on listener. That thread alone is stopped, makes
+ * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
+ * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
+ * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
+ * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped. */
+int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n);
+/* True if thread tid shares s's memory. */
+bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
+/* Takes up a notification of the stub's (n->pid == s->tid): it is parked. *result: of what it ran before. False: not of
+ * the stub's call (its address or arguments are others): refuse. */
+bool vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
+/* Lets it run the request that is in its window on `device` (a descriptor here). */
+int vb_stub_run(struct vb_stub *s, int listener, int device);
+/* After the result: the device leaves its table. */
+int vb_stub_clear(struct vb_stub *s, int listener);
+/* True where it is the only thread left of its process, which it would keep alive. */
+bool vb_stub_alone(const struct vb_stub *s);
+/* It ends itself (its parked call is answered ENOSYS); frees what is here. */
+void vb_stub_end(struct vb_stub *s, int listener);
+
+#endif
