@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums the TAP of one or more meson testlog.json files: prints every skip's reason and every failure, then the line
+"""Sums the TAP of a meson testlog.json: prints every skip's reason and every failure, then the line
 "N passed, N failed, N skipped". Exits 1 when something failed or nothing ran. What meson's exit-code protocol cannot
-see fails here: TAP that ends before its plan, and a "not ok" in a program that exits 0."""
+see fails here: TAP that ends before its plan, and a "not ok" in a program that exits 0.
+
+    summary.py LOG [AGAIN]    AGAIN: the log of tests that were run a second time, which counts for them; each that had
+                              failed and passes there is named in a line "unstable: ...": it wants mending
+    summary.py --again LOG    names the tests that are worth a second run: failed, with no sanitizer's report, which
+                              is a fault however often it shows"""
 import json
 import re
 import sys
 
 POINT = re.compile(r"^(not )?ok\b(?:\s+\d+)?(?:\s*-?\s*(.*?))?(?:\s*#\s*(SKIP|TODO)\b\s*(.*))?$", re.I)
+SANITIZER = re.compile(r"(Address|Thread|Leak|UndefinedBehavior)Sanitizer\b|: runtime error: ")
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*SKIP\b\s*(.*))?$", re.I)
 
 
@@ -44,25 +50,48 @@ def judge(test):
     return passed, failed, skipped
 
 
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as log:
+        return {t["name"]: t for t in map(json.loads, log)}
+
+
+def spoken(test):
+    return SANITIZER.search((test.get("stdout") or "") + (test.get("stderr") or ""))
+
+
+def again(path):
+    try:
+        tests = read(path)
+    except OSError:
+        return 0  # the sum says it
+    for name, test in tests.items():
+        if judge(test)[1] and not spoken(test):
+            print(name.rpartition(" / ")[2])
+    return 0
+
+
 def main(paths):
-    passed, failed, skipped, tests = 0, [], [], 0
-    for path in paths:
-        try:
-            with open(path, encoding="utf-8", errors="replace") as log:
-                for line in log:
-                    p, f, s = judge(json.loads(line))
-                    tests, passed, failed, skipped = tests + 1, passed + p, failed + f, skipped + s
-        except OSError as e:
-            failed.append(f"no test log: {e}")
-    if tests == 0 and not failed:
+    passed, failed, skipped, unstable, tests = 0, [], [], [], {}
+    try:
+        tests = read(paths[0])
+        for name, test in read(paths[1]).items() if len(paths) > 1 else ():
+            before = judge(tests[name])[1] if name in tests else []
+            if before and not judge(test)[1]:
+                unstable.append(f"{before[0]}: passed when it was run again")
+            tests[name] = test
+        for test in tests.values():
+            p, f, s = judge(test)
+            passed, failed, skipped = passed + p, failed + f, skipped + s
+    except OSError as e:
+        failed.append(f"no test log: {e}")
+    if not tests and not failed:
         failed.append("no test was run")
-    for s in skipped:
-        print(f"skipped: {s}")
-    for f in failed:
-        print(f"FAILED: {f}")
+    for word, texts in ("skipped", skipped), ("unstable", unstable), ("FAILED", failed):
+        for text in texts:
+            print(f"{word}: {text}")
     print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(again(sys.argv[2]) if sys.argv[1] == "--again" else main(sys.argv[1:]))
