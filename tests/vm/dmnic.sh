@@ -1,56 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of lab/dmnic share: two namespaces with a card each, one transfer and what came of it, TAP.
+# What the tests of lab/dmnic share: two namespaces with a card each, one transfer and what came of it.
 # dm0 is in namespace n0 as 10.9.0.1 and fd00:9::1, dm1 in n1 as .2; queue 3 of each is out of RSS and takes port 5000.
-cd /tmp || exit 1
-tests=0 failed=0
+. /tap.sh
+logs="recv send"
 knobs=/sys/module/dmnic/parameters
-kernel=$(uname -r)
-
-ok() { # TEXT COMMAND...
-    tests=$((tests + 1))
-    text=$1
-    shift
-    if "$@" >/tmp/ok.out 2>&1; then
-        echo "ok $tests - $text"
-    else
-        failed=1
-        echo "not ok $tests - $text"
-        sed 's/^/# /' /tmp/ok.out
-        for f in recv send; do [ ! -s $f ] || sed "s/^/# $f: /" $f; done
-    fi
-}
-
-skip() { # TEXT WHY
-    tests=$((tests + 1))
-    echo "ok $tests - $1 # SKIP $2"
-}
-
-done_testing() {
-    echo "1..$tests"
-    exit $failed
-}
 
 in0() { ip netns exec n0 "$@"; }
 in1() { ip netns exec n1 "$@"; }
 probe0() { in0 dmnic_probe "$@"; }
 probe1() { in1 dmnic_probe "$@"; }
-refused() { ! "$@"; }
-says() { # WHAT COMMAND...: it fails, and says why
-    what=$1
-    shift
-    if "$@" >/tmp/says.out 2>&1; then return 1; fi
-    cat /tmp/says.out
-    grep -q "$what" /tmp/says.out
-}
-within() { # SECONDS COMMAND...: true in the end
-    left=$(($1 * 10))
-    shift
-    until "$@"; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || return 1
-        sleep 0.1
-    done
-}
 
 address() { # N: brings card N up in its namespace
     ip -n "n$1" addr add "10.9.0.$(($1 + 1))/24" dev "dm$1" && ip -n "n$1" addr add "fd00:9::$(($1 + 1))/64" dev "dm$1" nodad &&
