@@ -22,8 +22,9 @@ enum vb_allow {
     VB_ALLOW_ODP = 1 << 4,
     VB_ALLOW_MULTICAST = 1 << 5,
     VB_ALLOW_XRC = 1 << 6,
-    VB_ALLOW_GLOBAL_ROUTE_LESS =
-        1 << 7 /* destinations without a GID (InfiniBand's LIDs) where destinations are limited */
+    VB_ALLOW_LID = 1 << 7,        /* destinations without a GID (InfiniBand's LIDs) where destinations are limited */
+    VB_ALLOW_UD_ANYWHERE = 1 << 8 /* UD and driver QPs where destinations are limited: each work request names its own,
+                                     which nobody judges */
 };
 
 /* For one device and one container. */
@@ -34,6 +35,9 @@ struct vb_rules {
     bool any_pkey;
     uint16_t pkeys[32]; /* low 15 bits count */
     unsigned n_pkeys;
+    /* Requests name P_Keys by index: the broker says what value is there; -errno. Needed unless any_pkey. */
+    int (*pkey)(void *arg, unsigned port, unsigned index, uint16_t *value);
+    void *pkey_arg;
     uint32_t qp_types; /* bit t: enum ib_qp_type t (IB_QPT_RC 2, UC 3, UD 4, RAW_PACKET 8, XRC_INI 9, XRC_TGT 10, DRIVER
                           0xff is bit 31) */
     bool any_destination;
@@ -55,6 +59,7 @@ void vb_policy_free(struct vb_policy *p);
 struct vb_annotation {
     const char *key, *value;
 };
+/* -ENOENT: the policy has no section of that container; -EINVAL: an annotation. */
 int vb_policy_rules(const struct vb_policy *p, const char *container, const struct vb_annotation *a, unsigned n,
                     const char *device, struct vb_rules *out);
 bool vb_policy_has(const struct vb_policy *p, const char *container); /* is there a section of that name? */
@@ -72,20 +77,25 @@ void vb_objects_free(struct vb_objects *o);             /* and takes all of it o
 
 struct vb_verdict {
     int rc;         /* 0, or -errno for the application */
-    char rule[64];  /* "max_qps = 4" */
+    char rule[64];  /* "max_qps = 4"; "": an ordinary answer (there is no GID at that index), nothing to be logged */
     char text[160]; /* "4 QPs are there already" */
 };
+/* May it open the device once more? vb_objects_new() counts the open. */
+void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struct vb_verdict *v);
 /* May it? Counts nothing. Also where a reply is to be made without the kernel. */
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,
               const struct vb_request *r, struct vb_verdict *v);
-/* Before it runs: takes up what it may make (so that two under way do not pass one limit together); -ENOMEM.
- * Then exactly one of settle (with its result) for each. */
+/* Before it runs: takes up what it may make, so that two under way do not pass one limit together; -ENOMEM. Then exactly
+ * one settle (with its result) for each, before o is freed. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket);
-/* rc is the kernel's. trusted: numbers in the reply were written where the application could not reach; else an MR is
- * counted, but taken off only with its context, unless vb_confirm() says that the number is true. */
+/* rc is the kernel's; 0 too where nobody knows it (its process died), for it may have been done. trusted: numbers in the
+ * reply were written where the application could not reach; else an MR's bytes are counted, but taken off only with its
+ * context, unless vb_confirm() says that the number is true. Of all else there is only a count, which needs no numbers:
+ * what the kernel has destroyed was there. */
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
 void vb_confirm(struct vb_objects *o, enum vb_type type, uint32_t number);
-/* What of a reply the application must not see (GID entries that it may not use) is taken out. */
+/* What of a reply the application must not see (GID entries that it may not use) is taken out; a device's limits are
+ * shown as the smaller ones of the rules, so that programs which ask for all there is get it. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);
 
 #endif
