@@ -29,7 +29,10 @@ struct vb_request {
     enum vb_where where;
     unsigned n;
     struct vb_attr attr[VB_ATTRS_MAX];
-    /* Under INVOKE_WRITE, else NULL. in_len as given. */
+    /* core_* under INVOKE_WRITE, uhw_* wherever given; else NULL. Behind an input of in_len bytes there are zeros as
+     * far as the command's in_max (in_min where that is what fits), as the kernel takes a struct that is too short.
+     * Bytes of an input with an address (all but those of 8 and less) may be changed here: they are what the kernel
+     * gets. */
     void *core_in, *core_out, *uhw_in, *uhw_out;
     uint32_t core_in_len, core_out_len, uhw_in_len, uhw_out_len;
     uint32_t used; /* of copy */
@@ -42,26 +45,41 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 /* Copies and judges. 0, or what the application is told, with hw_error() for the log:
  *  -EFAULT      cannot be read
  *  -EINVAL      no well-formed request (lengths, more than VB_ATTRS_MAX attributes, a mandatory one that misses or is
- *               twice, a core part that is too short or too long, numbers that overflow, outputs that overlap)
- *  -EPROTONOSUPPORT  an attribute marked mandatory that the schema does not have (as the kernel says it)
- *  -ENOSPC      the probe for INVOKE_WRITE: WRITE_CMD alone, without a CORE_IN (what the kernel answers)
- *  -EOPNOTSUPP  not in the schema, or VB_REFUSED there, or of a driver that the schema does not have
- *  -E2BIG       more than VB_COPY_MAX
- * The driver is the one that the header says: the kernel refuses any other than the device's. */
+ *               twice, numbers that overflow)
+ *  -EPROTONOSUPPORT  reserved fields that are set, or an attribute marked mandatory that the schema does not have (as
+ * the kernel says it); or a method that the driver's library is to ask for by INVOKE_WRITE -ENOSPC      a core part
+ * that is too short: also the probe for INVOKE_WRITE, WRITE_CMD alone (as the kernel says it) -EOPNOTSUPP  not in the
+ * schema, or VB_REFUSED there, or of a driver that the schema does not have; bytes that are not 0 behind a struct that
+ * the schema knows shorter (as the kernel says it) -E2BIG       more than VB_COPY_MAX The driver is the one that the
+ * header says: the kernel refuses any other than the device's. Outputs may overlap each other, inputs and the header:
+ * each has a copy of its own here, and nothing of the application is read again. */
 int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, void *arg);
+
+/* The descriptor of a VB_FD, VB_RAW_FD or VB_FD_NEW; REG_DMABUF_MR's is a number of 4 bytes, others' of 8. */
+static inline int vb_attr_fd(const struct vb_attr *a)
+{
+    return (int)(int32_t)a->raw.data;
+}
+static inline void vb_attr_set_fd(struct vb_attr *a, int fd)
+{
+    a->raw.data = a->raw.len == 4 ? (uint32_t)fd : (uint64_t)(int64_t)fd;
+}
 
 struct vb_attr *vb_request_attr(struct vb_request *r, uint16_t id); /* NULL: there is none */
 /* The number of an object as the command has it (command->made after it ran, ->ended); -ENOENT: it has none. */
 int vb_request_number(const struct vb_request *r, const struct vb_number *n, uint32_t *out);
 
 /* Makes the request anew at out (cap bytes, which will be at `base` in the mm where it runs): header and attributes
- * with bytes behind them, all addresses those of the copies. Only attributes of the schema are in it. `fixed` bytes
- * from the start are what must not change under way (header, every attribute but the flags and data of the last output,
- * all input bytes); outputs lie behind `split` (a multiple of 4096 at which memory that can be written begins; 0: all
- * can). So: the last attribute is the output whose flags the kernel writes, its id and len the last bytes before split,
- * its flags and data the first behind it. Under INVOKE_WRITE with two outputs, UHW_OUT may lie whole behind split,
- * provided that CORE_IN, CORE_OUT, WRITE_CMD and UHW_IN (of no length if need be) are before it: what could be put in
- * its place is a double then, and refused. -E2BIG, -EOPNOTSUPP (two outputs otherwise). */
+ * with bytes around them, all addresses those of the copies. Only attributes of the schema are in it.
+ *
+ * split 0: all of out can be written. Else a multiple of 4096: before it lies what must not change under way (header,
+ * every input attribute, all input bytes), behind it what the kernel writes, and the application may write too. Outputs
+ * come last. The first of them ends the fixed part with its id and len, and begins the other with its flags and data,
+ * as the kernel writes flags; the others are whole behind it, where the application can put something else in their
+ * place. That comes to nothing, since they are mandatory, and missing would be seen by the kernel before it does
+ * anything; or, for INVOKE_WRITE's UHW_OUT, since all others that there are lie before split (UHW_IN of no length, if
+ * need be), so that anything in its place is a double, which the kernel refuses, or unknown to it. -EOPNOTSUPP where
+ * neither holds: two outputs that are not mandatory. -E2BIG. */
 struct vb_layout {
     uint64_t header;                /* address of the header, to call with */
     uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of an output's bytes; 0: none */

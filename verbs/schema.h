@@ -28,10 +28,14 @@ enum vb_kind {
 struct vb_attr_rule {
     uint16_t id;
     uint8_t kind;
-    bool mandatory;
+    bool mandatory;    /* by the kernel, in every version since 5.0: without it nothing is done */
+    bool more;         /* a struct that grows: longer is fine; what is given beyond max must be 0 (else -EOPNOTSUPP) */
+    bool driver;       /* UHW_IN or UHW_OUT: the length is the driver's business, struct vb_driver_part */
+    bool memory;       /* its value is an address of memory to be pinned: with it the request is VB_MEMORY */
     uint32_t min, max; /* of len; max 0: as min; UINT32_MAX: what fits */
     const char *name;  /* "REG_DMABUF_MR_FD" */
 };
+extern const struct vb_attr_rule vb_write_attrs[]; /* those of INVOKE_WRITE */
 
 /* A field of 8 bytes in the core or the driver's part of the input that is an address of the application's. */
 struct vb_address {
@@ -78,28 +82,45 @@ struct vb_number {
     uint16_t at;   /* offset in the core part, or the attribute's id */
 };
 
+/* A descriptor among the bytes of a core part: 4 bytes, -1 for none. Going in, the kernel takes it from the table of
+ * whoever makes the call, so that the broker fetches the application's and puts its own number there (in
+ * vb_request.core_in; where the stub runs it, into the stub's table first). Coming out, the kernel has put it into the
+ * table of whoever made the call, so that the broker hands it over and puts the application's number there. */
+struct vb_core_fd {
+    uint8_t place; /* VB_CORE_IN, VB_CORE_OUT; VB_NOWHERE: there is none */
+    uint8_t kind;  /* VB_FD: a completion channel's; VB_RAW_FD: of any file; VB_FD_NEW */
+    uint16_t at;
+};
+
 struct vb_command {
     uint16_t object, method;
     uint32_t command; /* under INVOKE_WRITE: IB_USER_VERBS_CMD_*, with 0x80000000 for the extended; else 0 */
     const char *name; /* "REG_MR" */
     enum vb_where where;
-    const char *why;                           /* of VB_REFUSED */
-    uint32_t in_min, in_max, out_min, out_max; /* CORE_IN and CORE_OUT under INVOKE_WRITE; UINT32_MAX: what fits */
-    const struct vb_attr_rule *attrs;          /* all others' attributes, to VB_END; NULL under INVOKE_WRITE */
-    const struct vb_address *addresses;        /* n_addresses of them, in the core part */
+    const char *why; /* of VB_REFUSED */
+    /* Lengths of CORE_IN and CORE_OUT under INVOKE_WRITE. in_max UINT32_MAX: what fits; what is given beyond in_max
+     * must be 0, and is cut off. Of a longer CORE_OUT the kernel fills the rest with 0. */
+    uint32_t in_min, in_max, out_min;
+    uint16_t zero_at;                 /* 4 bytes of CORE_IN that must be 0 (work requests in line); 0: none */
+    const struct vb_attr_rule *attrs; /* all others' attributes, to VB_END; NULL under INVOKE_WRITE: vb_write_attrs */
+    struct vb_core_fd fd;
+    const struct vb_address *addresses; /* n_addresses of them, in the core part */
     unsigned n_addresses;
     enum vb_type makes, ends;
     struct vb_number made, ended; /* their numbers */
 };
 
-/* What a driver adds: lengths of UHW_IN and UHW_OUT for a command, and what of it is an address. A command that a
- * driver does not name here has no part of the driver's, except that UHW_OUT of up to 64 bytes is harmless and let
- * through. */
+/* What a driver adds: lengths of UHW_IN and UHW_OUT for a command, and what of it is an address. What is given of
+ * UHW_IN beyond in_max must be 0, and is cut off (in_max 0: all of it); so is UHW_OUT beyond out_max, as if the kernel
+ * were an older one. A command that a driver does not name here has no UHW_IN, and a UHW_OUT of up to VB_UHW_OUT_ANY.
+ */
+#define VB_UHW_OUT_ANY 64
 struct vb_driver_part {
     uint16_t object, method;
     uint32_t command;
     uint32_t in_min, in_max, out_max;
-    bool memory;                        /* makes the command VB_MEMORY with this driver */
+    bool memory;   /* makes the command VB_MEMORY with this driver */
+    bool by_write; /* -EPROTONOSUPPORT: the library then asks by INVOKE_WRITE, which the stub can run */
     const struct vb_address *addresses; /* .driver is true */
     unsigned n_addresses;
 };
