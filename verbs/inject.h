@@ -29,6 +29,8 @@ struct vb_stub {
     uint8_t *mine;   /* the same pages here, all writable: VB_WINDOW_SIZE */
     uint64_t parked; /* its notification that waits; 0: it runs */
     bool dead;
+    int thread;   /* a pidfd of the stub itself: tid is its number while that lives, and anybody's later */
+    uint64_t seq; /* of its calls: the last that was parked */
 };
 
 /* Is there what it needs? 0, or -EOPNOTSUPP with the reason (no mseal(): a kernel before 6.10; another architecture).
@@ -38,20 +40,29 @@ int vb_inject_possible(void);
  * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
  * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
- * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped. */
+ * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped (2 s); -EAGAIN a
+ * signal took it out of its call, which comes anew if it still wants it; or the errno of the call that failed there
+ * (-ENOMEM, -EAGAIN of clone()). The tracing is done by a child of ours that sends no SIGCHLD and that waitpid() without
+ * __WALL does not see. */
 int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
-/* Takes up a notification of the stub's (n->pid == s->tid): it is parked. *result: of what it ran before. False: not of
- * the stub's call (its address or arguments are others): refuse. */
-bool vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
-/* Lets it run the request that is in its window on `device` (a descriptor here). */
+/* Takes up a notification of the stub's (n->pid == s->tid): it is parked. 1: *result is of what it ran before (0 of its
+ * first call, before which it ran nothing). 0: the same call as before, which a stop of the process had taken back:
+ * what was let go on has not run, so vb_stub_run() it again; nothing to do if there was none. -EPROTO: not the stub's
+ * call, -ESRCH: tid is somebody else's by now (s is dead): refuse it. */
+int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
+/* Lets it run the request that is in its window on `device` (a descriptor here). -ENOENT: its call was taken back, and
+ * comes again; or it has died (s->dead). -EBADF: the application's limit of descriptors is below VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
-/* After the result: the device leaves its table. */
+/* After the result, while it is parked: the device leaves its table. Close `device` here only then: a last close that is
+ * the stub's takes effect when the stub runs next. */
 int vb_stub_clear(struct vb_stub *s, int listener);
 /* True where it is the only thread left of its process, which it would keep alive. */
 bool vb_stub_alone(const struct vb_stub *s);
-/* It ends itself (its parked call is answered ENOSYS); frees what is here. */
+/* It ends itself (its parked call is answered VB_STUB_QUIT); frees what is here. Of one that runs, answer the next call
+ * so: vb_notify_answer(listener, id, VB_STUB_QUIT, 0). It also ends when the broker does (ENOSYS, twice). */
+#define VB_STUB_QUIT 0x40000000
 void vb_stub_end(struct vb_stub *s, int listener);
 
 #endif
