@@ -6,7 +6,11 @@
 
 #include "verbs/broker.h"
 
-#define VB_STATE_MAX (1u << 20) /* of a container process state */
+#define VB_STATE_MAX     (1u << 20) /* of a container process state */
+#define VB_AGENT_SOCKET  "/run/hawser/verbs.sock"
+#define VB_AGENT_STATE   "/run/hawser/verbs"
+#define VB_AGENT_TALK_MS 5000 /* in which a runtime has said all */
+#define VB_AGENT_HALVES  32   /* runtimes that have not; more wait in the socket's queue */
 
 struct vb_agent_options {
     const char *socket, *state_dir;
@@ -16,13 +20,28 @@ struct vb_agent_options {
     struct vb_audit *audit;
     unsigned containers_max;
     int stop;
+    int (*serve)(const struct vb_container *c, const struct vb_broker_options *o); /* vb_serve(), or a test's */
 };
 
+/* Has all of a JSON object come, or what cannot become one? Each part of a text is looked at once. */
+struct vb_state_scan {
+    int depth;
+    bool string, escaped, whole;
+};
+bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len);
+
 /* The text that a runtime sends. *whole false: it goes on. Strings are copied; annotations are the container's own
- * words: only "hawser.verbs.*" are kept. -EINVAL, -E2BIG. fds: how many were sent with it; *which: the one that is the
- * listener. */
+ * words: only "hawser.verbs.*" are kept, with that prefix. -EINVAL, -E2BIG. fds: how many were sent with it; *which:
+ * the one that is the listener. c is to be freed after 0; its listener is -1. */
 int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_container *c, unsigned *which, bool *whole);
+/* Closes the listener too. */
 void vb_container_free(struct vb_container *c);
+
+/* Starts a broker for c, in a process and mount namespace of its own, with no more privilege than it needs, and frees c
+ * here. stop: as vb_broker_options'. tied: it ends with this process, however that ends. Whatever fails, here or
+ * there, closes the listener: the container's programs get ENOSYS, and the log says why. */
+int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid);
+
 /* Serves until stop; brokers end with it, unless it dies: they go on, and a new agent leaves them alone. */
 int vb_agent(const struct vb_agent_options *o);
 

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs/guard.h"
+
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BIT(c) (1ull << (c))
+
+static const struct need {
+    unsigned cap;
+    const char *name;
+} needs[] = {
+    {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
+    {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+    {CAP_MKNOD, "CAP_MKNOD"},
+    {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
+};
+
+/* Leaves the calling process those of keep that it has; *had: these. */
+static int cut(uint64_t keep, uint64_t *had)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2] = {0};
+    if (syscall(SYS_capget, &h, d) < 0)
+        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_name(errno));
+    /* the bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect */
+    for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
+        if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
+            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_name(errno));
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    *had = keep & ((uint64_t)d[1].permitted << 32 | d[0].permitted);
+    d[0] = (struct __user_cap_data_struct){.effective = (uint32_t)*had, .permitted = (uint32_t)*had};
+    d[1] = (struct __user_cap_data_struct){.effective = (uint32_t)(*had >> 32), .permitted = (uint32_t)(*had >> 32)};
+    if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_name(errno));
+    return 0;
+}
+
+int vb_guard_broker(bool raw)
+{
+    uint64_t keep = raw ? BIT(CAP_NET_RAW) : 0, had = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(needs); i++)
+        keep |= BIT(needs[i].cap);
+    int rc = cut(keep, &had);
+    for (size_t i = 0; i < HW_ARRAY_LEN(needs) && rc == 0; i++)
+        if (!(had & BIT(needs[i].cap)))
+            rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
+    return rc;
+}
+
+int vb_guard_command(void)
+{
+    static const unsigned ways[] = {
+        CAP_SYS_ADMIN,       /* mounts without nodev */
+        CAP_MKNOD,           /* device nodes */
+        CAP_SYS_PTRACE,      /* other processes' memory, roots and descriptors */
+        CAP_DAC_READ_SEARCH, /* open_by_handle_at() */
+        CAP_DAC_OVERRIDE,    /* nodes that are root's alone, where they can be reached */
+        CAP_FOWNER,          /* the same by chmod() */
+        CAP_CHOWN,           CAP_SETUID,     CAP_SETGID,   CAP_SETFCAP, /* the same by being somebody else */
+        CAP_SYS_RAWIO,       CAP_SYS_MODULE, CAP_SYS_BOOT, CAP_BPF,     CAP_PERFMON, /* the kernel's memory */
+        CAP_NET_ADMIN, /* NICs and RDMA devices of the host's network namespace */
+        CAP_NET_RAW,   /* raw packets past the policy's destinations */
+    };
+    uint64_t keep = UINT64_MAX, had;
+    for (size_t i = 0; i < HW_ARRAY_LEN(ways); i++)
+        keep &= ~BIT(ways[i]);
+    return cut(keep, &had);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the agent, its brokers, and a command of `hawser verbs run` give up. */
+#ifndef HW_VERBS_GUARD_H
+#define HW_VERBS_GUARD_H
+
+#include "base/base.h"
+
+/*
+ * All capabilities but those that a broker cannot do without, for good, and no_new_privs:
+ *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces, the stub
+ *   CAP_SYS_ADMIN        the container's network namespace, mounts of the device nodes, PTRACE_O_SUSPEND_SECCOMP
+ *   CAP_MKNOD            the device nodes
+ *   CAP_DAC_READ_SEARCH  following an application's path where only its user may look
+ *   CAP_NET_RAW          with raw: raw packet QPs and flow rules, whose kernel code asks the broker's capabilities, as
+ *                        it is the broker that calls; so without raw no application has them, whatever its own
+ * It runs as root, whose files it makes and whose sockets it listens at; root without CAP_DAC_OVERRIDE, CAP_SETUID and
+ * the like. -EPERM where one misses.
+ *
+ * There is no filter of system calls for it: the kernel gives PTRACE_O_SUSPEND_SECCOMP only to who has none
+ * (kernel/ptrace.c, check_ptrace_options()), and without that no stub comes into a container whose profile is a list of
+ * what is allowed, as Docker's, on which libseccomp 2.5 cannot put mseal().
+ */
+int vb_guard_broker(bool raw);
+/* What could lead a program of this machine's own mount namespace to a device node past the filter, or to the broker:
+ * the capabilities for it leave all its sets, and the bounding set. */
+int vb_guard_command(void);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A broker's process. */
+#include "verbs/agent.h"
+#include "verbs/guard.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of all that was inherited only these descriptors stay, and standard input, output and error: a listener of another
+ * container's that stayed here would keep its programs waiting when its own broker dies. */
+static int keep_only(int *fds, unsigned n)
+{
+    unsigned from = 3;
+    for (unsigned i = 1; i < n; i++)
+        for (unsigned k = i; k > 0 && fds[k] < fds[k - 1]; k--) {
+            int other = fds[k];
+            fds[k] = fds[k - 1];
+            fds[k - 1] = other;
+        }
+    for (unsigned i = 0; i <= n; i++) {
+        if (i < n && fds[i] < (int)from)
+            continue; /* none, or standard error */
+        unsigned to = i < n ? (unsigned)fds[i] : UINT32_MAX;
+        if (i == n || to > from)
+            if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
+                return hw_fail(-errno, "close_range: %s", hw_errno_name(errno));
+        from = to + 1;
+    }
+    return 0;
+}
+
+/* A file system for device nodes that nobody else sees, and that goes with this process. */
+static int make_nodes(const char *state_dir, char *out, size_t cap)
+{
+    if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
+        return hw_fail(-ENAMETOOLONG, "%s is too long", state_dir);
+    if (mkdir(out, 0700) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making the folder %s: %s", out, hw_errno_name(errno));
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return hw_fail(-errno, "a mount namespace: %s", hw_errno_name(errno));
+    if (mount("hawser-nodes", out, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m") < 0)
+        return hw_fail(-errno, "a file system for device nodes at %s: %s", out, hw_errno_name(errno));
+    return 0;
+}
+
+/* Does the policy give it, of any device, what takes CAP_NET_RAW? */
+static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
+{
+    static struct vb_device device[VB_DEVICES_MAX];
+    struct vb_rules rules;
+    int n = o->kernel->devices(device, VB_DEVICES_MAX);
+    for (int i = 0; i < n; i++)
+        if (vb_policy_rules(o->policy, *c->section ? c->section : NULL, c->annotations, c->n_annotations,
+                            device[i].ibdev, &rules) == 0 &&
+            rules.allowed && rules.allow & (VB_ALLOW_RAW | VB_ALLOW_FLOW))
+            return true;
+    return false;
+}
+
+static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, pid_t parent)
+{
+    char nodes[256];
+    int fds[] = {c->listener, stop, o->audit ? o->audit->fd : -1};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
+    (void)setsid(); /* out of reach of a terminal's Ctrl-C: stop is how it ends */
+    if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
+        return hw_fail(-ESRCH, "who started it has ended");
+    int rc = keep_only(fds, HW_ARRAY_LEN(fds));
+    bool raw = wants_raw(o, c);
+    if (rc == 0)
+        rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
+    if (rc == 0)
+        rc = vb_guard_broker(raw);
+    if (rc < 0)
+        return rc;
+    struct vb_broker_options b = {.kernel = o->kernel,
+                                  .policy = o->policy,
+                                  .log = o->log,
+                                  .audit = o->audit,
+                                  .state_dir = o->state_dir,
+                                  .node_dir = nodes,
+                                  .stop = stop};
+    return o->serve(c, &b);
+}
+
+int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid)
+{
+    pid_t me = getpid();
+    int rc = 0;
+    *pid = fork();
+    if (*pid == 0) {
+        rc = broker(o, c, stop, tied ? me : 0);
+        if (rc < 0)
+            hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
+        _exit(rc < 0);
+    }
+    if (*pid < 0)
+        rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
+    vb_container_free(c);
+    return rc;
+}
