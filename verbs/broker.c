@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
+#include "verbs/broker_int.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What the kernel lets an RDMA device do may hang on the network namespace of whoever asks. */
+static int join_net(const struct vb_broker *b)
+{
+    char path[64];
+    if (!b->container->pid)
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/ns/net", (int)b->container->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
+    int rc = setns(fd, CLONE_NEWNET) ? hw_fail(-errno, "joining %s: %s", path, strerror(errno)) : 0;
+    close(fd);
+    return rc;
+}
+
+static int watch(struct vb_broker *b, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+    if (fd >= 0 && epoll_ctl(b->epoll, EPOLL_CTL_ADD, fd, &e))
+        return hw_fail(-errno, "epoll_ctl: %s", strerror(errno));
+    return 0;
+}
+
+static int set_up(struct vb_broker *b)
+{
+    int rc = join_net(b);
+    if (!rc)
+        rc = vb_nodes_open(b);
+    if (rc)
+        return rc;
+    b->epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->epoll < 0 || b->inotify < 0 || b->null < 0)
+        return hw_fail(-errno, "epoll, inotify and eventfd: %s%s", strerror(errno),
+                       b->inotify < 0 ? "; see fs.inotify.max_user_instances: each container takes one" : "");
+    if (vb_notify_sync(b->listener))
+        hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s", hw_error());
+    if (b->o->state_dir && vb_status_open(b)) /* it can do without */
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
+    rc = watch(b, b->listener);
+    rc = rc ? rc : watch(b, b->inotify);
+    rc = rc ? rc : watch(b, b->status);
+    return rc ? rc : watch(b, b->o->stop);
+}
+
+static void tear_down(struct vb_broker *b)
+{
+    vb_workers_end(b);
+    vb_status_close(b);
+    if (b->inotify >= 0)
+        vb_contexts_free(b);
+    hw_close(&b->listener); /* who waits gets ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+    for (unsigned i = 0; i < b->n_slots; i++)
+        free(b->slot[i]);
+    hw_close(&b->null);
+    hw_close(&b->inotify);
+    hw_close(&b->epoll);
+    hw_close(&b->nodes);
+}
+
+static void notification(struct vb_broker *b, const struct seccomp_notif *n)
+{
+    struct vb_worker *w = vb_worker_by_tid(b, (pid_t)n->pid);
+    if (w)
+        vb_worker_call(b, w, n);
+    else if (!n->pid) /* of no process that can be seen from here */
+        vb_notify_answer(b->listener, n->id, 0, EPERM);
+    else if (n->data.nr == SYS_ioctl)
+        vb_ioctl(b, n);
+    else if (n->data.nr == SYS_write)
+        vb_doorbell(b, n);
+    else
+        vb_open(b, n);
+}
+
+/* 1: it is time to end; or -errno. */
+static int listener(struct vb_broker *b, uint32_t events)
+{
+    struct seccomp_notif n;
+    if (!(events & EPOLLIN))
+        return events & EPOLLHUP ? 1 : 0; /* the last program has gone */
+    int rc = vb_notify_next(b->listener, &n);
+    if (rc)
+        return rc == -EAGAIN ? 0 : rc;
+    notification(b, &n);
+    return 0;
+}
+
+static int loop(struct vb_broker *b)
+{
+    uint64_t swept = hw_now();
+    for (;;) {
+        struct epoll_event e[16];
+        uint64_t ms = 0;
+        if (b->n_cached)
+            ms = VB_CACHE_NS / HW_MS;
+        else if (!hw_list_empty(&b->workers))
+            ms = VB_ALONE_NS / HW_MS;
+        else if (b->n_kept)
+            ms = 1000;
+        int n = epoll_wait(b->epoll, e, HW_ARRAY_LEN(e), ms ? (int)ms : -1);
+        if (n < 0 && errno != EINTR)
+            return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
+        for (int i = 0; i < n; i++) {
+            int fd = e[i].data.fd, rc = 0;
+            if (fd == b->listener)
+                rc = listener(b, e[i].events);
+            else if (fd == b->inotify)
+                vb_contexts_ended(b);
+            else if (fd == b->status)
+                vb_status_answer(b);
+            else if (fd == b->o->stop)
+                return 0;
+            else
+                vb_worker_gone(b, fd);
+            if (rc)
+                return rc < 0 ? rc : 0;
+        }
+        uint64_t now = hw_now();
+        if (now - swept >= VB_CACHE_NS / 2) {
+            swept = now;
+            vb_cache_sweep(b, false, -1);
+            vb_workers_sweep(b);
+            vb_kept_sweep(b, false);
+        }
+    }
+}
+
+int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
+{
+    struct vb_broker *b = aligned_alloc(_Alignof(struct vb_broker), sizeof *b);
+    int rc = b ? 0 : hw_fail(-ENOMEM, "out of memory for a broker");
+    if (!b) {
+        close(c->listener);
+        return rc;
+    }
+    memset(b, 0, sizeof *b);
+    b->container = c;
+    b->o = o;
+    b->listener = c->listener;
+    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = -1;
+    b->started = hw_now();
+    hw_list_init(&b->contexts);
+    hw_list_init(&b->kept);
+    hw_list_init(&b->workers);
+    for (unsigned i = 0; i < VB_CACHE; i++)
+        b->cache[i].mine = -1;
+    rc = set_up(b);
+    if (!rc)
+        rc = loop(b);
+    tear_down(b);
+    free(b);
+    return rc;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which open of ours a descriptor is: by its inode, which nothing else has, and which dup(), fork() and SCM_RIGHTS
+ * keep. The kernel's word for the end of an open is the end of its inode. */
+#include "verbs/broker_int.h"
+
+#include <dirent.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL /* include/uapi/linux/pidfd.h, Linux 6.9 */
+#endif
+#include <fcntl.h>
+
+int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t opener, struct vb_context **out)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return hw_fail(-errno, "fstat of a device node: %s", strerror(errno));
+    struct vb_context *c = calloc(1, sizeof *c);
+    if (!c)
+        return hw_fail(-ENOMEM, "out of memory for a context");
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    /* Nothing is asked for, as nobody can move it: IN_IGNORED comes with the end of the inode in any case, once the
+     * last name, descriptor and mapping of it is gone (fs/notify/mark.c: fsnotify_destroy_marks on its eviction). */
+    c->watch = inotify_add_watch(b->inotify, path, IN_MOVE_SELF);
+    if (c->watch < 0) {
+        int rc = hw_fail(-errno, "inotify_add_watch: %s; see fs.inotify.max_user_watches", strerror(errno));
+        free(c);
+        return rc;
+    }
+    c->objects = vb_objects_new(&slot->usage);
+    if (!c->objects) {
+        inotify_rm_watch(b->inotify, c->watch);
+        free(c);
+        return hw_fail(-ENOMEM, "out of memory for a context's objects");
+    }
+    c->ino = st.st_ino;
+    c->slot = slot;
+    c->opener = opener;
+    hw_list_append(&b->contexts, &c->link);
+    b->n_contexts++;
+    *out = c;
+    return 0;
+}
+
+static void context_free(struct vb_broker *b, struct vb_context *c)
+{
+    vb_kept_forget(b, c);
+    hw_list_remove(&c->link);
+    b->n_contexts--;
+    vb_objects_free(c->objects);
+    free(c);
+}
+
+void vb_contexts_ended(struct vb_broker *b)
+{
+    for (;;) {
+        char buf[4096] __attribute__((aligned(8)));
+        ssize_t n = read(b->inotify, buf, sizeof buf);
+        if (n <= 0)
+            return;
+        struct inotify_event e;
+        for (char *p = buf; p < buf + n; p += sizeof e + e.len) {
+            memcpy(&e, p, sizeof e);
+            if (e.mask & IN_Q_OVERFLOW)
+                hw_log(b->o->log, HAWSER_LOG_ERROR,
+                       "verbs: %s: inotify lost events: closed devices stay counted; raise "
+                       "fs.inotify.max_queued_events",
+                       b->container->id);
+            if (!(e.mask & IN_IGNORED))
+                continue;
+            hw_list_each(i, next, &b->contexts)
+            {
+                struct vb_context *c = hw_container_of(i, struct vb_context, link);
+                if (c->watch == e.wd)
+                    context_free(b, c);
+            }
+        }
+    }
+}
+
+void vb_contexts_free(struct vb_broker *b)
+{
+    vb_cache_sweep(b, true, -1);
+    hw_list_each(i, next, &b->contexts) context_free(b, hw_container_of(i, struct vb_context, link));
+}
+
+struct vb_context *vb_context_of(struct vb_broker *b, int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) || !S_ISCHR(st.st_mode) || st.st_dev != b->nodes_dev)
+        return NULL;
+    hw_list_each(i, next, &b->contexts)
+    {
+        struct vb_context *c = hw_container_of(i, struct vb_context, link);
+        if (c->ino == st.st_ino)
+            return c;
+    }
+    return NULL;
+}
+
+/* A thread's own table is what counts: threads need not share theirs. */
+int vb_fetch_any(pid_t tid, int theirs)
+{
+    if (theirs < 0)
+        return -EBADF;
+    int pidfd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+    if (pidfd < 0 && errno == EINVAL) { /* before 6.9: only a process's leader has one; all others get EINVAL */
+        pidfd = (int)syscall(SYS_pidfd_open, tid, 0);
+        if (pidfd < 0) {
+            char path[64], line[256];
+            int tgid = 0;
+            snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
+            FILE *f = fopen(path, "re");
+            while (f && fgets(line, sizeof line, f) && sscanf(line, "Tgid: %d", &tgid) != 1)
+                ;
+            if (f)
+                fclose(f);
+            if (tgid <= 0)
+                return -ESRCH;
+            pidfd = (int)syscall(SYS_pidfd_open, tgid, 0);
+        }
+    }
+    if (pidfd < 0)
+        return -errno;
+    int fd = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);
+    int rc = fd < 0 ? -errno : fd;
+    close(pidfd);
+    if (rc >= 0 && syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)fd) != 0) {
+        close(fd);
+        return -EBADF;
+    }
+    return rc;
+}
+
+static void cached_drop(struct vb_broker *b, struct vb_cached *e)
+{
+    if (e->mine < 0)
+        return;
+    close(e->mine);
+    e->mine = -1;
+    b->n_cached--;
+}
+
+int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c)
+{
+    struct vb_cached *e = &b->cache[((unsigned)tid * 31 + (unsigned)theirs) % VB_CACHE];
+    if (theirs < 0)
+        return -EBADF;
+    if (e->mine < 0 || e->tid != tid || e->theirs != theirs ||
+        syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)e->mine) != 0) {
+        cached_drop(b, e);
+        int mine = vb_fetch_any(tid, theirs);
+        if (mine < 0)
+            return mine;
+        struct vb_context *of = vb_context_of(b, mine);
+        if (!of) {
+            close(mine);
+            return -ENOTTY;
+        }
+        *e = (struct vb_cached){.tid = tid, .theirs = theirs, .mine = mine, .context = of};
+        b->n_cached++;
+    }
+    e->used = hw_now();
+    *fd = e->mine;
+    *c = e->context;
+    return 0;
+}
+
+void vb_cache_sweep(struct vb_broker *b, bool all, int but)
+{
+    uint64_t now = b->n_cached ? hw_now() : 0;
+    for (unsigned i = 0; i < VB_CACHE && b->n_cached; i++) {
+        if (b->cache[i].mine != but && (all || now - b->cache[i].used >= VB_CACHE_NS))
+            cached_drop(b, &b->cache[i]);
+    }
+}

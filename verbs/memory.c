@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that pin the application's memory: one at a time in each of its memories, by the stub there. */
+#include "verbs/broker_int.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* The device is at VB_STUB_FD in the stub's table, and descriptors that a request names behind it. */
+#define STUB_SWAP (VB_STUB_FD + 1)
+
+struct vb_job {
+    struct hw_list link;
+    struct seccomp_notif n;
+    struct vb_context *context;
+    int device; /* keeps the context alive */
+    uint64_t ticket;
+    unsigned given; /* descriptors of the request that are in the stub's table */
+    struct vb_layout layout;
+    struct vb_request r;
+};
+
+static void job_free(struct vb_job *j)
+{
+    hw_close(&j->device);
+    free(j);
+}
+
+/* It did not run, or nobody knows: rc is what the application is told; ran: what it made may be there. */
+static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
+{
+    vb_settle(j->context->objects, &j->r, j->ticket, ran ? 0 : rc, false);
+    vb_notify_answer(b->listener, j->n.id, 0, -rc);
+    job_free(j);
+}
+
+struct vb_worker *vb_worker_by_tid(struct vb_broker *b, pid_t tid)
+{
+    hw_list_each(i, next, &b->workers)
+    {
+        struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
+        if (w->stub.tid == tid)
+            return w;
+    }
+    return NULL;
+}
+
+static void worker_free(struct vb_broker *b, struct vb_worker *w)
+{
+    hw_list_remove(&w->link);
+    if (w->running)
+        job_drop(b, w->running, -EIO, true);
+    hw_list_each(i, next, &w->jobs)
+    {
+        struct vb_job *j = hw_container_of(i, struct vb_job, link);
+        hw_list_remove(&j->link);
+        job_drop(b, j, -EIO, false);
+    }
+    epoll_ctl(b->epoll, EPOLL_CTL_DEL, w->stub.thread, NULL);
+    vb_stub_end(&w->stub, b->listener);
+    free(w);
+}
+
+bool vb_worker_gone(struct vb_broker *b, int pidfd)
+{
+    hw_list_each(i, next, &b->workers)
+    {
+        struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+        if (w->stub.thread == pidfd && poll(&p, 1, 0) == 1) { /* the number may have been another's a moment ago */
+            w->stub.dead = true;
+            worker_free(b, w);
+            return true;
+        }
+    }
+    return false;
+}
+
+void vb_workers_end(struct vb_broker *b)
+{
+    hw_list_each(i, next, &b->workers) worker_free(b, hw_container_of(i, struct vb_worker, link));
+}
+
+void vb_workers_sweep(struct vb_broker *b)
+{
+    uint64_t now = hw_now();
+    hw_list_each(i, next, &b->workers)
+    {
+        struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
+        if (now - w->looked < VB_ALONE_NS || !w->stub.parked || w->running || !hw_list_empty(&w->jobs))
+            continue;
+        w->looked = now;
+        if (vb_stub_alone(&w->stub))
+            worker_free(b, w);
+    }
+}
+
+/* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. */
+static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+{
+    struct vb_swaps s;
+    int rc = vb_swap_in((pid_t)j->n.pid, &j->r, &s);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < s.n && rc >= 0; i++) {
+        if (s.swap[i].mine < 0)
+            continue;
+        rc = vb_notify_give(b->listener, w->stub.parked, s.swap[i].mine, STUB_SWAP + (int)j->given, true, false);
+        if (rc >= 0)
+            vb_swap_put(&s.swap[i], STUB_SWAP + (int)j->given++);
+    }
+    if (rc >= 0)
+        rc = vb_request_build(&j->r, w->stub.mine + VB_WINDOW_CODE, VB_WINDOW_SIZE - VB_WINDOW_CODE,
+                              w->stub.window + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, &j->layout);
+    vb_swap_back(&s);
+    return rc;
+}
+
+/* Something without power in the place of each, as the stub's table lives as long as it does. */
+static void take_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+{
+    while (j->given)
+        vb_notify_give(b->listener, w->stub.parked, b->null, STUB_SWAP + (int)--j->given, true, false);
+}
+
+static void not_run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int rc)
+{
+    hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: %s not run: %s", b->container->id, j->r.command->name, hw_error());
+    take_swaps(b, w, j);
+    job_drop(b, j, rc, false);
+}
+
+/* -ENOENT is no failure: the stub's call was taken back, and comes again, or it has died, and that is seen. */
+static int run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+{
+    int rc = vb_stub_run(&w->stub, b->listener, j->device);
+    w->running = rc == 0 || rc == -ENOENT ? j : NULL;
+    return w->running ? 0 : rc;
+}
+
+static void next_job(struct vb_broker *b, struct vb_worker *w)
+{
+    struct vb_job *j;
+    while (w->stub.parked && !w->running && (j = hw_list_first(&w->jobs, struct vb_job, link))) {
+        hw_list_remove(&j->link);
+        if (!vb_notify_valid(b->listener, j->n.id)) {
+            job_drop(b, j, -EINTR, false);
+            continue;
+        }
+        int rc = give_swaps(b, w, j);
+        if (rc >= 0)
+            rc = run(b, w, j);
+        if (rc < 0)
+            not_run(b, w, j, rc);
+    }
+}
+
+static void job_done(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result)
+{
+    w->running = NULL;
+    take_swaps(b, w, j);
+    vb_stub_clear(&w->stub, b->listener);
+    int rc = result < -4095 || result > INT_MAX ? -EIO : (int)result;
+    if (rc >= 0)
+        vb_request_collect(&j->r, w->stub.mine + VB_WINDOW_CODE, &j->layout);
+    vb_finish(b, &j->n, j->context, j->device, &j->r, j->ticket, rc, false);
+    job_free(j);
+}
+
+void vb_worker_call(struct vb_broker *b, struct vb_worker *w, const struct seccomp_notif *n)
+{
+    int64_t result;
+    struct vb_job *j = w->running;
+    int rc = vb_stub_park(&w->stub, n, &result);
+    if (rc < 0) {
+        vb_notify_answer(b->listener, n->id, 0, EPERM);
+        return;
+    }
+    w->looked = hw_now();
+    if (j && rc == 0) {
+        rc = run(b, w, j);
+        if (rc)
+            not_run(b, w, j, rc);
+    } else if (j) {
+        job_done(b, w, j, result);
+    }
+    next_job(b, w);
+}
+
+/* 0: a stub is on its way, and the thread makes its call anew; else it has been told. */
+static int inject(struct vb_broker *b, const struct seccomp_notif *n)
+{
+    struct vb_worker *w = calloc(1, sizeof *w);
+    if (!w) {
+        vb_notify_answer(b->listener, n->id, 0, ENOMEM);
+        return hw_fail(-ENOMEM, "out of memory for a stub");
+    }
+    int rc = vb_inject(&w->stub, b->listener, n);
+    if (rc) {
+        free(w);
+        return rc;
+    }
+    hw_list_init(&w->jobs);
+    hw_list_append(&b->workers, &w->link);
+    w->looked = hw_now();
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = w->stub.thread};
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, w->stub.thread, &e)) { /* the thread's next call begins anew */
+        rc = hw_fail(-errno, "watching a stub: %s", strerror(errno));
+        worker_free(b, w);
+    }
+    return rc;
+}
+
+void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, int fd,
+               const struct vb_request *r, uint64_t ticket)
+{
+    struct vb_worker *w = NULL;
+    char text[256];
+    hw_list_each(i, next, &b->workers)
+    {
+        struct vb_worker *of = hw_container_of(i, struct vb_worker, link);
+        if (!of->stub.dead && vb_stub_serves(&of->stub, (pid_t)n->pid))
+            w = of;
+    }
+    if (!w) {
+        vb_settle(c->objects, r, ticket, -EAGAIN, true);
+        int rc = vb_inject_possible();
+        if (rc)
+            vb_notify_answer(b->listener, n->id, 0, -rc);
+        else
+            rc = inject(b, n);
+        if (rc && rc != -ESRCH)
+            vb_refused(b, (pid_t)n->pid, c->slot, vb_request_text(r, text, sizeof text), "stub", hw_error(), rc);
+        return;
+    }
+    struct vb_job *j = malloc(sizeof *j);
+    int device = j ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+    if (device < 0) {
+        free(j);
+        vb_settle(c->objects, r, ticket, -ENOMEM, true);
+        vb_notify_answer(b->listener, n->id, 0, ENOMEM);
+        return;
+    }
+    j->n = *n;
+    j->context = c;
+    j->device = device;
+    j->ticket = ticket;
+    j->given = 0;
+    vb_request_copy(&j->r, r);
+    hw_list_append(&w->jobs, &j->link);
+    next_job(b, w);
+}
