@@ -194,8 +194,8 @@ static void ours(struct join *j, const json_t *theirs)
     json_t *always = json_array(), *allow = json_array();
     bool open = permits(j->dflt);
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
-        /* what their default refuses, or they themselves, is refused well enough */
-        if (!applies(j, r) || (r->err && (!open || named(theirs, r->call, true))))
+        /* what they refuse is refused well enough, and by default as well where it is by EPERM */
+        if (!applies(j, r) || (r->err && (named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;
         if (r->arg == VB_NO_ARG)
             json_array_append_new(always, json_string(r->call)); /* EPERM, all of them */
