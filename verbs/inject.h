@@ -42,7 +42,8 @@ int vb_inject_possible(void);
  * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
  * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped (2 s); -EAGAIN a
  * signal took it out of its call, which comes anew if it still wants it; or the errno of the call that failed there
- * (-ENOMEM, -EAGAIN of clone()). The tracing is done by a child of ours that sends no SIGCHLD and that waitpid() without
+ * (-ENOMEM, -EAGAIN of clone()). The tracing is done by a child of ours that sends no SIGCHLD and that waitpid()
+ * without
  * __WALL does not see. */
 int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
@@ -55,8 +56,8 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
 /* Lets it run the request that is in its window on `device` (a descriptor here). -ENOENT: its call was taken back, and
  * comes again; or it has died (s->dead). -EBADF: the application's limit of descriptors is below VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
-/* After the result, while it is parked: the device leaves its table. Close `device` here only then: a last close that is
- * the stub's takes effect when the stub runs next. */
+/* After the result, while it is parked: the device leaves its table. Close `device` here only then: a last close that
+ * is the stub's takes effect when the stub runs next. */
 int vb_stub_clear(struct vb_stub *s, int listener);
 /* True where it is the only thread left of its process, which it would keep alive. */
 bool vb_stub_alone(const struct vb_stub *s);

@@ -11,7 +11,7 @@
 int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Is it still waiting, so that what was read of its process was its? */
 bool vb_notify_valid(int listener, uint64_t id);
-/* The call returns value (rc 0) or fails with -rc. -ENOENT: it has gone meanwhile. */
+/* The call returns value (rc 0) or fails with rc, of whichever sign. -ENOENT: it has gone meanwhile. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
 /* The call is made by the kernel as it is. Only where no harm can come of its arguments changing under way. */
 int vb_notify_continue(int listener, uint64_t id);
@@ -20,7 +20,7 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
 /* Synchronous wake-up (Linux 6.6); -EINVAL where there is none. */
 int vb_notify_sync(int listener);
 
-/* The application's memory. All or -EFAULT. */
+/* The application's memory. All or -EFAULT; -ESRCH: it has died. */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
 int vb_mem_write(pid_t tid, uint64_t address, const void *src, size_t n);
 /* A string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Puts a stub into an application. A child of the broker does the tracing (trace.c), so that a thread which cannot be
+ * stopped, or stopped only after minutes (a frozen container), holds up nobody: what is begun there is undone there,
+ * whenever that may be, and a tracer's death lets go of all that it traces.
+ */
+#include "verbs/inject_int.h"
+#include "verbs/notify.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS 2000
+#define LATE_MAX   16
+
+/* Tracers that still wait for their thread to stop, to put it right. */
+static pid_t late[LATE_MAX];
+
+int vb_inject_possible(void)
+{
+#ifdef __x86_64__
+    /* Of nothing: it succeeds where the kernel has it. */
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0)
+        return 0;
+    return hw_fail(-EOPNOTSUPP, "this kernel has no mseal() (Linux 6.10): memory cannot be registered, for the "
+                                "application could change its registration under way");
+#else
+    return hw_fail(-EOPNOTSUPP, "registering memory for applications is made for x86-64 only");
+#endif
+}
+
+/* A free place in late[], or -EAGAIN; takes up those that have ended. */
+static int late_place(void)
+{
+    int place = -1;
+    for (int i = 0; i < LATE_MAX; i++) {
+        if (late[i] && waitpid(late[i], NULL, __WALL | WNOHANG) != 0)
+            late[i] = 0;
+        if (!late[i])
+            place = i;
+    }
+    return place >= 0 ? place
+                      : hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: no more", LATE_MAX);
+}
+
+/* True: it has ended, and is taken up. */
+static bool wait_end(pid_t pid, uint64_t deadline)
+{
+    const struct timespec nap = {0, 100000};
+    while (waitpid(pid, NULL, __WALL | WNOHANG) == 0) {
+        if (hw_now() > deadline)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+/* Waits for the tracer to leave VB_RUN; gives it up at the deadline. Returns the state. */
+static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
+{
+    for (;;) {
+        uint32_t state = atomic_load(&sh->state);
+        if (state != VB_RUN)
+            return state;
+        uint64_t now = hw_now();
+        if (now >= deadline) {
+            if (atomic_compare_exchange_strong(&sh->state, &state, VB_CANCELLED))
+                return VB_CANCELLED;
+            continue;
+        }
+        uint64_t left = deadline - now;
+        struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+        syscall(SYS_futex, &sh->state, FUTEX_WAIT, VB_RUN, &t, NULL, 0);
+    }
+}
+
+static void set_state(struct vb_shared *sh, uint32_t state)
+{
+    atomic_store(&sh->state, state);
+    syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Its process, while it waits in n. */
+static int process_of(struct vb_stub *s, int listener, const struct seccomp_notif *n)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof(path), "/proc/%u/status", n->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    text[HW_MAX(len, 0)] = 0;
+    const char *line = strstr(text, "\nTgid:"); /* proc(5): behind Name, whose newlines are escaped */
+    s->tgid = line ? (pid_t)strtol(line + 6, NULL, 10) : 0;
+    s->pidfd = s->tgid > 0 ? (int)syscall(SYS_pidfd_open, s->tgid, 0) : -1;
+    if (s->pidfd >= 0 && vb_notify_valid(listener, n->id))
+        return 0;
+    hw_close(&s->pidfd);
+    return hw_fail(-ESRCH, "thread %u has gone", n->pid);
+}
+
+/* The tracer is at VB_READY: all is looked at and holds still. */
+static int take_up(struct vb_stub *s, struct vb_shared *sh)
+{
+    s->tid = sh->stub;
+    s->window = sh->window;
+    /* PIDFD_THREAD, Linux 6.9, include/uapi/linux/pidfd.h. A tracee's number is not given away. */
+    s->thread = (int)syscall(SYS_pidfd_open, s->tid, O_EXCL);
+    if (s->thread < 0) {
+        int rc = hw_fail(-errno, "a pidfd of stub %d: %s", (int)s->tid, strerror(errno));
+        set_state(sh, VB_CANCELLED);
+        return rc;
+    }
+    set_state(sh, VB_GO);
+    return 0;
+}
+
+static int trace(struct vb_stub *s, int listener, const struct seccomp_notif *n, struct vb_shared *sh,
+                 const struct vb_window *w)
+{
+    int place = late_place();
+    if (place < 0)
+        return place;
+    uint64_t deadline = hw_deadline(TIMEOUT_MS);
+    pid_t broker = getpid();
+    /* No SIGCHLD: nothing that the broker's own children are mixed up with. */
+    pid_t child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
+    if (child < 0)
+        return hw_fail(-errno, "starting a tracer: %s", strerror(errno));
+    if (child == 0)
+        vb_trace(sh, w, listener, n, broker);
+    uint32_t state = wait_tracer(sh, deadline);
+    int rc;
+    if (state == VB_READY) {
+        rc = take_up(s, sh);
+    } else if (state == VB_FAILED) {
+        rc = hw_fail_copy(sh->rc, sh->text);
+    } else {
+        /* If it waits still; else the tracer tells it, once it has it. */
+        vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
+        rc = hw_fail(-ETIMEDOUT, "thread %u could not be stopped within %d ms, to register memory in it", n->pid,
+                     TIMEOUT_MS);
+    }
+    if (!wait_end(child, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS))))
+        late[place] = child;
+    return rc;
+}
+
+int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n)
+{
+    *s = (struct vb_stub){.pidfd = -1, .thread = -1};
+    struct vb_window w = {.fixed = -1, .results = -1};
+    struct vb_shared *sh = MAP_FAILED;
+    bool told = false;
+    int rc = vb_inject_possible();
+    if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
+        rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
+    if (rc == 0)
+        rc = process_of(s, listener, n);
+    if (rc == 0 && (rc = vb_window_make(&w)) == 0)
+        s->mine = w.mine;
+    if (rc == 0) {
+        sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (sh == MAP_FAILED)
+            rc = hw_fail(-errno, "memory to share with a tracer: %s", strerror(errno));
+    }
+    if (rc == 0) {
+        rc = trace(s, listener, n, sh, &w);
+        told = atomic_load(&sh->state) != VB_RUN;
+    }
+    if (rc) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        if (!told)
+            vb_notify_answer(listener, n->id, 0, rc);
+        vb_stub_end(s, listener);
+        hw_fail_copy(rc, why);
+    }
+    vb_window_close(&w);
+    if (sh != MAP_FAILED)
+        munmap(sh, sizeof(*sh));
+    return rc;
+}

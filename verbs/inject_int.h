@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between inject.c, stub.c and their tests. */
+#ifndef HW_VERBS_INJECT_INT_H
+#define HW_VERBS_INJECT_INT_H
+
+#include "verbs/inject.h"
+
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+
+/* The stub: position-independent, without a stack. It begins at the window's first byte. */
+extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_name[], vb_stub_end_of_code[];
+/* Offset of the instruction behind its `syscall`: where its calls come from. */
+#define VB_STUB_AFTER ((uint64_t)(vb_stub_after - vb_stub_code))
+#define VB_STUB_NAME  ((uint64_t)(vb_stub_name - vb_stub_code))
+
+/* Numbers of Linux 6.10, include/uapi/asm-generic/unistd.h; Debian 12's headers are of 6.1. */
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+
+/* What a window is made of: two memfds, since what nobody else may write is sealed against every new mapping that can
+ * be written, which the results' must be. */
+struct vb_window {
+    uint8_t *mine;      /* VB_WINDOW_SIZE, all writable */
+    int fixed, results; /* descriptors for the application; fixed is read-only */
+    dev_t dev;
+    ino_t fixed_ino, results_ino;
+};
+int vb_window_make(struct vb_window *w);
+void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
+
+/* Between broker and tracer, in memory that both have. */
+enum {
+    VB_RUN,       /* the tracer is at it */
+    VB_READY,     /* the tracer: the stub is there, verified, and stopped */
+    VB_GO,        /* the broker: let it go */
+    VB_FAILED,    /* the tracer: undone, and the thread told */
+    VB_CANCELLED, /* the broker: undo all */
+};
+struct vb_shared {
+    _Atomic uint32_t state; /* a futex */
+    int rc;
+    char text[HW_ERR_TEXT];
+    pid_t stub;
+    uint64_t window;
+};
+_Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
+                        pid_t broker);
+
+/* For tests: called in the tracing process before each step. */
+enum vb_step {
+    VB_STEP_SEIZE,
+    VB_STEP_GIVE,
+    VB_STEP_STOP,
+    VB_STEP_MMAP, /* before each of four */
+    VB_STEP_MADVISE,
+    VB_STEP_CLONE,
+    VB_STEP_MSEAL,
+    VB_STEP_VERIFY,
+    VB_STEP_TABLE, /* the stub's descriptors */
+    VB_STEP_CLOSE, /* before each of two */
+    VB_STEP_READY, /* all is verified */
+    VB_STEP_LEAVE, /* before both are let go */
+    VB_STEPS
+};
+extern void (*vb_inject_hook)(enum vb_step step, pid_t tid, uint64_t window);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stub's code and pages, and what the broker does with it once it is there. */
+#include "verbs/inject_int.h"
+#include "verbs/notify.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/kcmp.h>
+#include <poll.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Linux 6.3, include/uapi/linux/memfd.h; vm.memfd_noexec = 2 refuses memfds without it. It is about execve(): pages can
+ * be mapped executable all the same (mm/mmap.c asks for the mount's noexec only). */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define FIXED_SIZE   VB_WINDOW_SPLIT
+#define RESULTS_SIZE (VB_WINDOW_SIZE - VB_WINDOW_SPLIT)
+
+#ifdef __x86_64__
+_Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01, "the number in the stub");
+/* The kernel keeps all registers of a system call but rax, rcx and r11.
+ *   r9  result of the call before, its sixth argument: how the broker gets it
+ *   r8  number of the call, its fifth: the same twice is a call that was restarted
+ *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
+ * 0x40000000 is VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100 VB_STUB_FD, 4096 VB_WINDOW_CODE. */
+__asm__(".pushsection .rodata\n"
+        ".balign 16\n"
+        ".global vb_stub_code, vb_stub_after, vb_stub_name, vb_stub_end_of_code\n"
+        ".hidden vb_stub_code, vb_stub_after, vb_stub_name, vb_stub_end_of_code\n"
+        "vb_stub_code:\n"
+        "    xorl %r8d, %r8d\n"
+        "    xorl %r9d, %r9d\n"
+        "1:  xorl %ebx, %ebx\n"
+        "2:  incq %r8\n"
+        "    movl $100, %edi\n"
+        "    movl $0xc0181b01, %esi\n"
+        "    leaq vb_stub_code + 4096(%rip), %rdx\n"
+        "    xorl %r10d, %r10d\n"
+        "    movl $16, %eax\n"
+        "    syscall\n"
+        "vb_stub_after:\n"
+        "    movq %rax, %r9\n"
+        "    cmpq $0x40000000, %rax\n"
+        "    je 3f\n"
+        "    cmpq $-38, %rax\n"
+        "    jne 1b\n"
+        "    incl %ebx\n"
+        "    cmpl $2, %ebx\n"
+        "    jne 2b\n"
+        "3:  xorl %edi, %edi\n"
+        "    movl $60, %eax\n"
+        "    syscall\n"
+        "    ud2\n"
+        "vb_stub_name: .asciz \"hawser-verbs\"\n"
+        "vb_stub_end_of_code:\n"
+        ".popsection\n");
+#else
+const uint8_t vb_stub_code[1], vb_stub_after[1], vb_stub_name[1], vb_stub_end_of_code[1];
+#endif
+
+static int memfd(const char *name, size_t size)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0)
+        return hw_fail(-errno, "making a memfd for a window: %s", strerror(errno));
+    if (ftruncate(fd, (off_t)size) == 0)
+        return fd;
+    int rc = hw_fail(-errno, "giving a window its size: %s", strerror(errno));
+    close(fd);
+    return rc;
+}
+
+/* Maps both behind each other, writable; then nobody else can make such a mapping of the fixed part, nor write() to it,
+ * nor take pages out of it. */
+static int map_and_seal(struct vb_window *w, int fixed)
+{
+    w->mine = mmap(NULL, VB_WINDOW_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (w->mine == MAP_FAILED) {
+        w->mine = NULL;
+        return hw_fail(-errno, "room for a window: %s", strerror(errno));
+    }
+    if (mmap(w->mine, FIXED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fixed, 0) == MAP_FAILED ||
+        mmap(w->mine + FIXED_SIZE, RESULTS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, w->results, 0) ==
+            MAP_FAILED)
+        return hw_fail(-errno, "mapping a window: %s", strerror(errno));
+    size_t n = (size_t)(vb_stub_end_of_code - vb_stub_code);
+    memset(w->mine, 0xcc, VB_WINDOW_CODE); /* int3 */
+    memcpy(w->mine, vb_stub_code, n);
+    if (fcntl(fixed, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) ||
+        fcntl(w->results, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
+        return hw_fail(-errno, "sealing a window: %s", strerror(errno));
+    return 0;
+}
+
+int vb_window_make(struct vb_window *w)
+{
+    *w = (struct vb_window){.fixed = -1, .results = -1};
+    int fixed = memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
+    if (fixed >= 0 && (rc = w->results = memfd("hawser-verbs-results", RESULTS_SIZE)) >= 0)
+        rc = map_and_seal(w, fixed);
+    struct stat a, b;
+    if (rc == 0) {
+        /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
+        char path[32];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fixed);
+        w->fixed = open(path, O_RDONLY | O_CLOEXEC);
+        if (w->fixed < 0 || fstat(fixed, &a) || fstat(w->results, &b))
+            rc = hw_fail(-errno, "opening a window for reading: %s", strerror(errno));
+    }
+    hw_close(&fixed);
+    if (rc) {
+        vb_window_close(w);
+        if (w->mine)
+            munmap(w->mine, VB_WINDOW_SIZE);
+        return rc;
+    }
+    w->dev = a.st_dev;
+    w->fixed_ino = a.st_ino;
+    w->results_ino = b.st_ino;
+    return 0;
+}
+
+void vb_window_close(struct vb_window *w)
+{
+    hw_close(&w->fixed);
+    hw_close(&w->results);
+}
+
+/* Readable: its process or, for a PIDFD_THREAD, its thread has ended. */
+static bool gone(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) != 0;
+}
+
+bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
+{
+    /* In this order: while the stub lives, s->tid was its number in kcmp(). */
+    return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !gone(s->thread);
+}
+
+int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result)
+{
+    const struct seccomp_data *d = &n->data;
+    if (gone(s->thread)) {
+        s->dead = true;
+        return hw_fail(-ESRCH, "stub %d has ended, and another thread has its number", (int)s->tid);
+    }
+    if ((pid_t)n->pid != s->tid || d->arch != AUDIT_ARCH_X86_64 || d->nr != SYS_ioctl ||
+        d->instruction_pointer != s->window + VB_STUB_AFTER || d->args[0] != VB_STUB_FD ||
+        d->args[1] != RDMA_VERBS_IOCTL || d->args[2] != s->window + VB_WINDOW_CODE)
+        return hw_fail(-EPROTO, "thread %d makes a call that is not the stub's", (int)n->pid);
+    s->parked = n->id;
+    if (d->args[4] == s->seq)
+        return 0;
+    s->seq = d->args[4];
+    *result = (int64_t)d->args[5];
+    return 1;
+}
+
+/* An operation on the parked call has failed: it was taken back by a stop, or the stub has died. */
+static int lost(struct vb_stub *s, int rc)
+{
+    if (rc == -ENOENT)
+        s->parked = 0;
+    if (gone(s->thread))
+        s->dead = true;
+    return rc;
+}
+
+int vb_stub_run(struct vb_stub *s, int listener, int device)
+{
+    if (!s->parked || s->dead)
+        return hw_fail(-ENOENT, "stub %d does not wait for a request", (int)s->tid);
+    int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
+    if (rc < 0)
+        return lost(s, rc);
+    rc = vb_notify_continue(listener, s->parked);
+    if (rc)
+        return lost(s, rc);
+    s->parked = 0;
+    return 0;
+}
+
+int vb_stub_clear(struct vb_stub *s, int listener)
+{
+    if (!s->parked || s->dead)
+        return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
+    /* Something harmless takes the device's place: there is no way to close a descriptor from here. */
+    int rc = vb_notify_give(listener, s->parked, s->pidfd, VB_STUB_FD, true, false);
+    return rc < 0 ? lost(s, rc) : 0;
+}
+
+/* 'R', 'S', 'Z' ...; 0: it is gone. */
+static char state_of(pid_t tgid, const char *tid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)tgid, tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    line[HW_MAX(n, 0)] = 0;
+    const char *end = strrchr(line, ')'); /* behind the name, which the program chooses (proc(5)) */
+    return end && end[1] == ' ' ? end[2] : 0;
+}
+
+bool vb_stub_alone(const struct vb_stub *s)
+{
+    if (s->dead || gone(s->thread))
+        return false;
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)s->tgid);
+    DIR *d = opendir(path);
+    if (!d)
+        return false;
+    bool alone = true, seen = false;
+    for (struct dirent *e; alone && (e = readdir(d));) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (strtol(e->d_name, NULL, 10) == s->tid) {
+            seen = true;
+            continue;
+        }
+        /* The first thread stays as a zombie until the last one leaves. */
+        char state = state_of(s->tgid, e->d_name);
+        alone = state == 0 || state == 'Z' || state == 'X';
+    }
+    closedir(d);
+    return alone && seen;
+}
+
+void vb_stub_end(struct vb_stub *s, int listener)
+{
+    if (s->parked && !s->dead)
+        vb_notify_answer(listener, s->parked, VB_STUB_QUIT, 0);
+    s->parked = 0;
+    s->dead = true;
+    if (s->mine)
+        munmap(s->mine, VB_WINDOW_SIZE);
+    s->mine = NULL;
+    hw_close(&s->thread);
+    hw_close(&s->pidfd);
+}

@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tracer: a process of its own, that ends when the stub is in, or when all is undone.
+ *
+ * The thread makes the system calls by the instruction that it made its own call with. Whether it made the ones that it
+ * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
+ * PTRACE_GET_SYSCALL_INFO). What other threads do to the mappings meanwhile shows when, sealed, they are looked at.
+ */
+#include "verbs/inject_int.h"
+#include "verbs/notify.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <linux/kcmp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void (*vb_inject_hook)(enum vb_step step, pid_t tid, uint64_t window);
+
+#ifdef __x86_64__
+
+/* include/linux/errno.h: what a call returns inside the kernel to be made again; a tracer sees it, the program never.
+ */
+#define RESTART_SYS      (-512)
+#define RESTART_NO_INTR  (-513)
+#define RESTART_NO_HAND  (-514)
+#define RESTART_BLOCK    (-516)
+#define USER_CS          0x33  /* arch/x86/include/asm/segment.h: 64-bit code */
+#define PLAIN_FLAGS      0x202 /* interrupts on, no single steps, no alignment checks */
+#define STOP_OF_EVENT(s) ((unsigned)(s) >> 16)
+
+struct tracer {
+    struct vb_shared *sh;
+    const struct vb_window *w;
+    int listener;
+    const struct seccomp_notif *n;
+    pid_t broker, tid;
+    int theirs[2]; /* the memfds' numbers in the application; -1 */
+    bool seized, stopped, sealed, undoing;
+    bool suspended; /* its seccomp filters do not see what it is made to do */
+    struct user_regs_struct saved;
+    uint64_t mask;
+    pid_t stub;
+    uint64_t window;
+};
+
+static void step(const struct tracer *t, enum vb_step s)
+{
+    if (vb_inject_hook)
+        vb_inject_hook(s, t->tid, t->window);
+}
+
+static bool cancelled(const struct tracer *t)
+{
+    return !t->undoing && (atomic_load(&t->sh->state) == VB_CANCELLED || getppid() != t->broker);
+}
+
+static int died(pid_t tid)
+{
+    return hw_fail(-ESRCH, "thread %d has died", (int)tid);
+}
+
+/* Its next stop. */
+static int wait_stop(struct tracer *t, pid_t tid, int *status)
+{
+    sigset_t chld; /* all signals are blocked here */
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    const struct timespec nap = {0, 10 * HW_MS};
+    for (;;) {
+        if (cancelled(t))
+            return -ETIMEDOUT;
+        pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+        if (got == tid)
+            return WIFSTOPPED(*status) ? 0 : died(tid);
+        if (got < 0)
+            return died(tid);
+        sigtimedwait(&chld, NULL, &nap);
+    }
+}
+
+/* Lets a stopped thread go on to its next stop but those of job control, which it takes part in, and stays in when it
+ * is let go. */
+static int resume(struct tracer *t, pid_t tid, int how, int *status)
+{
+    int sig = 0;
+    for (;;) {
+        if (ptrace(how, tid, 0, sig))
+            return died(tid);
+        int rc = wait_stop(t, tid, status);
+        if (rc)
+            return rc;
+        if (STOP_OF_EVENT(*status) == PTRACE_EVENT_STOP)
+            sig = 0;
+        else if (STOP_OF_EVENT(*status) == 0 && WSTOPSIG(*status) == SIGSTOP)
+            sig = SIGSTOP;
+        else
+            return 0;
+    }
+}
+
+/* Waits for the stop on its way into the kernel or out of it. */
+static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_info *info)
+{
+    int status, rc;
+    do {
+        if ((rc = resume(t, tid, PTRACE_SYSCALL, &status)))
+            return rc;
+        unsigned long child;
+        if (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE && ptrace(PTRACE_GETEVENTMSG, tid, 0, &child) == 0)
+            t->stub = (pid_t)child;
+    } while (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE);
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+        return hw_fail(-EPROTO, "thread %d got signal %d instead of making a system call", (int)tid, WSTOPSIG(status));
+    memset(info, 0, sizeof(*info));
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) < 0)
+        return died(tid);
+    return 0;
+}
+
+/* Thread tid, stopped, makes a system call by the instruction in front of `after`, and is stopped behind it. */
+static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
+{
+    struct user_regs_struct r = t->saved;
+    struct __ptrace_syscall_info info;
+    do {
+        r.rip = after - 2;
+        r.orig_rax = UINT64_MAX; /* it is in no call: nothing is to be restarted */
+        r.rax = (uint64_t)nr;
+        r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+        r.eflags = PLAIN_FLAGS;
+        if (ptrace(PTRACE_SETREGS, tid, 0, &r))
+            return died(tid);
+        int rc = syscall_stop(t, tid, &info);
+        if (rc)
+            return rc;
+        if (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.arch != AUDIT_ARCH_X86_64 || info.entry.nr != (uint64_t)nr ||
+            info.instruction_pointer != after || memcmp(info.entry.args, a, 6 * sizeof(a[0])) != 0)
+            return hw_fail(-EPROTO, "thread %d makes another system call than it was told to", (int)tid);
+        if ((rc = syscall_stop(t, tid, &info)))
+            return rc;
+        if (info.op != PTRACE_SYSCALL_INFO_EXIT)
+            return hw_fail(-EPROTO, "thread %d does not come out of its system call", (int)tid);
+        *value = info.exit.rval;
+    } while (*value <= RESTART_SYS && *value >= RESTART_BLOCK);
+    return 0;
+}
+
+/* The thread's own; what fails there fails here. */
+static int own_call(struct tracer *t, const char *what, int64_t *value, long nr, const uint64_t a[6])
+{
+    int rc = call(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
+    if (rc == 0 && *value < 0 && *value > -4096)
+        rc = hw_fail((int)*value, "%s in the application (thread %d): %s", what, (int)t->tid, strerror((int)-*value));
+    return rc;
+}
+#define OWN(t, value, name, ...) own_call(t, #name, value, SYS_##name, (const uint64_t[6]){__VA_ARGS__})
+
+/* Is it behind its own call, and has not begun anything since? */
+static bool in_call(const struct tracer *t)
+{
+    const struct user_regs_struct *r = &t->saved;
+    const struct seccomp_data *d = &t->n->data;
+    return r->cs == USER_CS && r->rip == d->instruction_pointer && r->orig_rax == (uint64_t)d->nr &&
+           r->rdi == d->args[0] && r->rsi == d->args[1] && r->rdx == d->args[2] && r->r10 == d->args[3] &&
+           r->r8 == d->args[4] && r->r9 == d->args[5] &&
+           ((int64_t)r->rax == RESTART_SYS || (int64_t)r->rax == RESTART_NO_INTR);
+}
+
+static int seize(struct tracer *t)
+{
+    step(t, VB_STEP_SEIZE);
+    if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
+        if (errno == ESRCH)
+            return died(t->tid);
+        return hw_fail(-errno, "tracing thread %d: %s%s", (int)t->tid, strerror(errno),
+                       errno == EPERM ? " (traced already: strace or gdb? kernel.yama.ptrace_scope = 3?)" : "");
+    }
+    t->seized = true;
+    step(t, VB_STEP_GIVE);
+    const int mine[2] = {t->w->fixed, t->w->results};
+    for (int i = 0; i < 2; i++) {
+        int fd = vb_notify_give(t->listener, t->n->id, mine[i], -1, true, false);
+        if (fd < 0)
+            return fd;
+        t->theirs[i] = fd;
+    }
+    return 0;
+}
+
+/* Stops it, its call answered so that it would be made again, should we die now. It stops before it comes to a signal
+ * or to its program (kernel/signal.c, get_signal()), unless a signal had it already. */
+static int stop(struct tracer *t, int answer)
+{
+    step(t, VB_STEP_STOP);
+    if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0))
+        return died(t->tid);
+    int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
+    if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself, where the filter is not WAIT_KILLABLE_RECV */
+        return rc;
+    if ((rc = wait_stop(t, t->tid, &status)))
+        return rc;
+    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal that came first: it has it */
+        if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
+            return died(t->tid);
+        if ((rc = wait_stop(t, t->tid, &status)))
+            return rc;
+    }
+    const uint64_t all = UINT64_MAX;
+    if (ptrace(PTRACE_GETREGS, t->tid, 0, &t->saved) || ptrace(PTRACE_GETSIGMASK, t->tid, sizeof(t->mask), &t->mask) ||
+        ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(all), &all))
+        return died(t->tid);
+    t->stopped = true;
+    /* From here on its registers are ours: without us it must not run on. Suspending its filters takes CAP_SYS_ADMIN
+     * and a tracer without one (kernel/ptrace.c, check_ptrace_options()). */
+    const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
+    t->suspended = ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_SUSPEND_SECCOMP) == 0;
+    if (!t->suspended && ptrace(PTRACE_SETOPTIONS, t->tid, 0, options))
+        return died(t->tid);
+    return 0;
+}
+
+static int map(struct tracer *t)
+{
+    const uint64_t size = VB_WINDOW_SIZE, fixed = (uint64_t)t->theirs[0], results = (uint64_t)t->theirs[1];
+    int64_t at, v;
+    int rc;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &at, mmap, 0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, UINT64_MAX, 0)))
+        return rc;
+    t->window = (uint64_t)at;
+    const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
+                   split = t->window + VB_WINDOW_SPLIT;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &v, mmap, t->window, VB_WINDOW_CODE, PROT_READ | PROT_EXEC, shared, fixed, 0)))
+        return rc;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &v, mmap, requests, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, shared, fixed, VB_WINDOW_CODE)))
+        return rc;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &v, mmap, split, size - VB_WINDOW_SPLIT, PROT_READ | PROT_WRITE, shared, results, 0)))
+        return rc;
+    step(t, VB_STEP_MADVISE);
+    return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
+}
+
+/* Before the window is sealed, and so cannot be undone: this is what limits make fail. It does not run until it is let
+ * go, and from where we say. */
+static int clone_stub(struct tracer *t)
+{
+    const uint64_t flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    int64_t v;
+    step(t, VB_STEP_CLONE);
+    int rc = OWN(t, &v, clone, flags, 0, 0, 0, 0, 0), status;
+    if (rc)
+        return rc;
+    if (t->stub <= 0)
+        return hw_fail(-EPROTO, "thread %d made no thread", (int)t->tid);
+    if ((rc = wait_stop(t, t->stub, &status)))
+        return rc;
+    if (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP)
+        return hw_fail(-EPROTO, "stub %d did not stop where threads begin", (int)t->stub);
+    return 0;
+}
+
+struct look {
+    const struct tracer *t;
+    unsigned right, sealed;
+    bool inside, wrong;
+};
+
+/* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
+ */
+static void look_at(struct look *l, const char *line)
+{
+    const struct vb_window *w = l->t->w;
+    const uint64_t at = l->t->window;
+    const struct {
+        uint64_t from, to, offset;
+        ino_t ino;
+        const char *perms;
+    } parts[] = {
+        {0, VB_WINDOW_CODE, 0, w->fixed_ino, "r-xs"},
+        {VB_WINDOW_CODE, VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, "r--s"},
+        {VB_WINDOW_SPLIT, VB_WINDOW_SIZE, 0, w->results_ino, "rw-s"},
+    };
+    unsigned long long from, to, offset, ino;
+    unsigned major, minor;
+    char perms[5];
+    if (strncmp(line, "VmFlags:", 8) == 0) {
+        l->sealed += l->inside && strstr(line, " sl") != NULL;
+        return;
+    }
+    if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu", &from, &to, perms, &offset, &major, &minor, &ino) != 7)
+        return;
+    l->inside = to > at && from < at + VB_WINDOW_SIZE;
+    if (!l->inside)
+        return;
+    bool right = false;
+    for (unsigned i = 0; i < HW_ARRAY_LEN(parts); i++)
+        right |= from == at + parts[i].from && to == at + parts[i].to && offset == parts[i].offset &&
+                 ino == parts[i].ino && makedev(major, minor) == w->dev && strcmp(perms, parts[i].perms) == 0;
+    l->right += right;
+    l->wrong |= !right;
+}
+
+/* What the kernel has mapped, now that nothing can change it. mseal()'s word is enough where no filter of the
+ * application's could have said it in the kernel's stead; else smaps shows the flag ("sl", with mseal() in Linux 6.10).
+ */
+static int verify(struct tracer *t)
+{
+    step(t, VB_STEP_VERIFY);
+    char path[32], buf[8192];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)t->tid, t->suspended ? "maps" : "smaps");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    struct look l = {.t = t};
+    size_t have = 0;
+    ssize_t n;
+    bool rest = false; /* of a line that is too long */
+    while ((n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+        have += (size_t)n;
+        buf[have] = 0;
+        char *line = buf;
+        for (char *end; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
+            *end = 0;
+            if (!rest)
+                look_at(&l, line);
+            rest = false;
+        }
+        have -= (size_t)(line - buf);
+        memmove(buf, line, have);
+        if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
+            if (!rest)
+                look_at(&l, buf);
+            rest = true;
+            have = 0;
+        }
+    }
+    int rc = n < 0 ? -errno : 0;
+    close(fd);
+    if (rc)
+        return hw_fail(rc, "reading %s: %s", path, strerror(-rc));
+    if (l.wrong || l.right != 3 || (!t->suspended && l.sealed != 3))
+        return hw_fail(-EPROTO,
+                       "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
+                       "have changed it",
+                       (int)t->tid, (unsigned long long)t->window);
+    return 0;
+}
+
+/* An empty table of descriptors of its own, a name, and the registers to begin with. */
+static int prepare_stub(struct tracer *t)
+{
+    const uint64_t after = t->window + VB_STUB_AFTER;
+    int64_t v;
+    step(t, VB_STEP_TABLE);
+    int rc = call(t, t->stub, after, SYS_close_range, (const uint64_t[6]){0, UINT_MAX, CLOSE_RANGE_UNSHARE}, &v);
+    if (rc)
+        return rc;
+    if (v < 0)
+        return hw_fail((int)v, "a table of descriptors for stub %d: %s", (int)t->stub, strerror((int)-v));
+    if (syscall(SYS_kcmp, t->stub, t->tid, KCMP_FILES, 0, 0) == 0)
+        return hw_fail(-EPROTO, "stub %d has got no table of descriptors of its own", (int)t->stub);
+    rc = call(t, t->stub, after, SYS_prctl, (const uint64_t[6]){PR_SET_NAME, t->window + VB_STUB_NAME}, &v);
+    if (rc)
+        return rc;
+    struct user_regs_struct r = {
+        .rip = t->window, .cs = t->saved.cs, .ss = t->saved.ss, .eflags = PLAIN_FLAGS, .orig_rax = UINT64_MAX};
+    return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? died(t->stub) : 0;
+}
+
+static int close_theirs(struct tracer *t)
+{
+    for (int i = 0; i < 2; i++) {
+        if (t->theirs[i] < 0)
+            continue;
+        int64_t v;
+        step(t, VB_STEP_CLOSE);
+        int rc =
+            call(t, t->tid, t->n->data.instruction_pointer, SYS_close, (const uint64_t[6]){(uint64_t)t->theirs[i]}, &v);
+        if (rc)
+            return rc;
+        t->theirs[i] = -1; /* or another thread has closed it already */
+    }
+    return 0;
+}
+
+static int inject(struct tracer *t)
+{
+    int64_t v;
+    int rc = seize(t);
+    if (rc == 0)
+        rc = stop(t, RESTART_NO_INTR);
+    if (rc == 0 && !in_call(t))
+        rc = hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
+    if (rc == 0)
+        rc = map(t);
+    if (rc == 0)
+        rc = clone_stub(t);
+    if (rc == 0) {
+        step(t, VB_STEP_MSEAL);
+        rc = OWN(t, &v, mseal, t->window, VB_WINDOW_SIZE, 0);
+    }
+    if (rc == 0) {
+        t->sealed = true;
+        rc = verify(t);
+    }
+    if (rc == 0)
+        rc = prepare_stub(t);
+    if (rc == 0)
+        rc = close_theirs(t);
+    return rc;
+}
+
+/* As the kernel does it on the way to the program, where no signal has a handler (arch/x86/kernel/signal.c). */
+static void restart(struct user_regs_struct *r)
+{
+    int64_t v = (int64_t)r->rax;
+    if ((int64_t)r->orig_rax < 0 || v > RESTART_SYS || v < RESTART_BLOCK)
+        return;
+    r->rax = v == RESTART_BLOCK ? SYS_restart_syscall : r->orig_rax;
+    r->rip -= 2;
+    r->orig_rax = UINT64_MAX;
+}
+
+static void let_go(struct tracer *t, struct user_regs_struct *r)
+{
+    if (ptrace(PTRACE_SETREGS, t->tid, 0, r) == 0 && ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(t->mask), &t->mask) == 0)
+        ptrace(PTRACE_DETACH, t->tid, 0, 0);
+}
+
+/* The stub leaves before it has run, by the same instruction as the thread's calls. */
+static void end_stub(struct tracer *t)
+{
+    struct user_regs_struct r = t->saved;
+    struct __ptrace_syscall_info info;
+    int status;
+    r.rip = t->n->data.instruction_pointer - 2;
+    r.rax = SYS_exit;
+    r.rdi = 0;
+    r.orig_rax = UINT64_MAX;
+    r.eflags = PLAIN_FLAGS;
+    if (ptrace(PTRACE_SETREGS, t->stub, 0, &r) == 0 && syscall_stop(t, t->stub, &info) == 0 &&
+        info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_exit)
+        resume(t, t->stub, PTRACE_CONT, &status);
+}
+
+/* All as it was, and the thread is told rc. Of what is sealed nothing can be taken back. */
+static void undo(struct tracer *t, int rc)
+{
+    t->undoing = true;
+    int64_t v;
+    if (!t->seized) {
+        vb_notify_answer(t->listener, t->n->id, 0, rc);
+        return;
+    }
+    if (!t->stopped && stop(t, rc))
+        return;
+    if (t->stub > 0)
+        end_stub(t);
+    if (t->window && !t->sealed)
+        call(t, t->tid, t->n->data.instruction_pointer, SYS_munmap, (const uint64_t[6]){t->window, VB_WINDOW_SIZE}, &v);
+    close_theirs(t);
+    struct user_regs_struct r = t->saved;
+    if (in_call(t)) {
+        r.rax = (uint64_t)rc;
+        r.orig_rax = UINT64_MAX;
+    }
+    restart(&r);
+    let_go(t, &r);
+}
+
+/* The thread makes its own call again, behind the stub's first. */
+static void leave(struct tracer *t)
+{
+    t->undoing = true; /* there is no way back */
+    step(t, VB_STEP_LEAVE);
+    ptrace(PTRACE_DETACH, t->stub, 0, 0);
+    struct user_regs_struct r = t->saved;
+    restart(&r);
+    let_go(t, &r);
+}
+
+static void wake(struct vb_shared *sh)
+{
+    syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Says that all is ready; true: the broker has taken it up. */
+static bool hand_over(struct tracer *t)
+{
+    uint32_t state = VB_RUN;
+    const struct timespec nap = {0, 20 * HW_MS};
+    t->sh->stub = t->stub;
+    t->sh->window = t->window;
+    step(t, VB_STEP_READY);
+    if (!atomic_compare_exchange_strong(&t->sh->state, &state, VB_READY))
+        return false;
+    wake(t->sh);
+    while (atomic_load(&t->sh->state) == VB_READY && getppid() == t->broker)
+        syscall(SYS_futex, &t->sh->state, FUTEX_WAIT, VB_READY, &nap, NULL, 0);
+    return atomic_load(&t->sh->state) == VB_GO;
+}
+
+/* It has no business with the broker's other files, and would keep them open. */
+static void close_others(int a, int b, int c)
+{
+    int keep[] = {a, b, c}, from = 0;
+    for (int i = 0; i < 2; i++)
+        for (int j = i + 1; j < 3; j++)
+            if (keep[j] < keep[i]) {
+                int swap = keep[i];
+                keep[i] = keep[j];
+                keep[j] = swap;
+            }
+    for (int i = 0; i < 3; i++) {
+        if (keep[i] > from)
+            close_range((unsigned)from, (unsigned)keep[i] - 1, 0);
+        from = keep[i] + 1;
+    }
+    close_range((unsigned)from, UINT_MAX, 0);
+}
+
+_Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
+                        pid_t broker)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    signal(SIGCHLD, SIG_DFL); /* stops of tracees come with it */
+    prctl(PR_SET_NAME, "hawser-tracer");
+    close_others(listener, w->fixed, w->results);
+    struct tracer t = {
+        .sh = sh, .w = w, .listener = listener, .n = n, .broker = broker, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
+    int rc = inject(&t);
+    if (rc == 0) {
+        if (hand_over(&t)) {
+            leave(&t);
+            _exit(0);
+        }
+        rc = -ETIMEDOUT;
+    }
+    sh->rc = rc;
+    snprintf(sh->text, sizeof(sh->text), "%s", hw_error());
+    undo(&t, rc);
+    uint32_t state = VB_RUN;
+    atomic_compare_exchange_strong(&sh->state, &state, VB_FAILED);
+    wake(sh);
+    _exit(1);
+}
+
+#else
+_Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
+                        pid_t broker)
+{
+    (void)sh, (void)w, (void)listener, (void)n, (void)broker;
+    _exit(1); /* vb_inject_possible() is asked first */
+}
+#endif
