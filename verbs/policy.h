@@ -6,6 +6,8 @@
 
 #include "verbs/request.h"
 
+#include <limits.h>
+
 #define VB_DESTINATIONS_MAX 64
 #define VB_DEVICES_MAX      64
 
@@ -22,7 +24,7 @@ enum vb_allow {
     VB_ALLOW_ODP = 1 << 4,
     VB_ALLOW_MULTICAST = 1 << 5,
     VB_ALLOW_XRC = 1 << 6,
-    VB_ALLOW_LID = 1 << 7,        /* destinations without a GID (InfiniBand's LIDs) where destinations are limited */
+    VB_ALLOW_LID = 1 << 7,        /* LIDs (InfiniBand), by which packets go anywhere, where destinations are limited */
     VB_ALLOW_UD_ANYWHERE = 1 << 8 /* UD and driver QPs where destinations are limited: each work request names its own,
                                      which nobody judges */
 };
@@ -85,13 +87,14 @@ void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struc
 /* May it? Counts nothing. Also where a reply is to be made without the kernel. */
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,
               const struct vb_request *r, struct vb_verdict *v);
-/* Before it runs: takes up what it may make, so that two under way do not pass one limit together; -ENOMEM. Then exactly
- * one settle (with its result) for each, before o is freed. */
+/* Before it runs: takes up what it may make, so that two under way do not pass one limit together; -ENOMEM. Then
+ * exactly one settle (with its result) for each, before o is freed. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket);
-/* rc is the kernel's; 0 too where nobody knows it (its process died), for it may have been done. trusted: numbers in the
- * reply were written where the application could not reach; else an MR's bytes are counted, but taken off only with its
- * context, unless vb_confirm() says that the number is true. Of all else there is only a count, which needs no numbers:
- * what the kernel has destroyed was there. */
+/* rc is the kernel's, or VB_UNKNOWN where nobody knows it (its process died): then it is taken for done where that
+ * counts more. trusted: numbers in the reply were written where the application could not reach; else an MR's bytes are
+ * counted, but taken off only with its context, unless vb_confirm() says that the number is true. Of all else there is
+ * only a count, which needs no numbers: what the kernel has destroyed was there. */
+#define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
 void vb_confirm(struct vb_objects *o, enum vb_type type, uint32_t number);
 /* What of a reply the application must not see (GID entries that it may not use) is taken out; a device's limits are
