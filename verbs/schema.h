@@ -5,6 +5,10 @@
  *
  * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's
  * *-abi.h; drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel for what is read and written.
+ *
+ * Some requests are privileged, and the kernel asks whoever makes the call: CAP_NET_RAW for raw packet QPs, flows and
+ * Q_Keys with the high bit set, CAP_SYS_RAWIO for large tables of WQs. Who makes it here is the broker, which must not
+ * have them unless the policy allows such things.
  */
 #ifndef HW_VERBS_SCHEMA_H
 #define HW_VERBS_SCHEMA_H
@@ -111,9 +115,8 @@ struct vb_command {
 };
 
 /* What a driver adds: lengths of UHW_IN and UHW_OUT for a command, and what of it is an address. What is given of
- * UHW_IN beyond in_max must be 0, and is cut off (in_max 0: all of it); so is UHW_OUT beyond out_max, as if the kernel
- * were an older one. A command that a driver does not name here has no UHW_IN, and a UHW_OUT of up to VB_UHW_OUT_ANY.
- */
+ * UHW_IN beyond in_max must be 0, and is cut off (in_max 0: all of it); so is UHW_OUT beyond out_max, or VB_UHW_OUT_ANY
+ * if that is more, as if the kernel were an older one. A command that a driver does not name here is one with 0s. */
 #define VB_UHW_OUT_ANY 64
 struct vb_driver_part {
     uint16_t object, method;
