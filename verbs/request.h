@@ -11,7 +11,11 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 #define VB_ATTRS_MAX 64
-#define VB_COPY_MAX  16384 /* of all inputs and outputs of a request together */
+#define VB_COPY_MAX \
+    65536 /* of all inputs and outputs of a request together: QUERY_GID_TABLE's 1,024 entries and more */
+/* What vb_request_build() needs at most with split 0. */
+#define VB_BUILD_MAX \
+    (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
 
 struct vb_attr {
     struct ib_uverbs_attr raw;       /* as the application wrote it */
