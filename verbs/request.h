@@ -11,8 +11,8 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 #define VB_ATTRS_MAX 64
-#define VB_COPY_MAX \
-    65536 /* of all inputs and outputs of a request together: QUERY_GID_TABLE's 1,024 entries and more */
+/* Of all inputs and outputs of a request together; QUERY_GID_TABLE has 32 bytes for each of rxe's 1,024 entries. */
+#define VB_COPY_MAX 65536
 /* What vb_request_build() needs at most with split 0. */
 #define VB_BUILD_MAX \
     (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
@@ -46,17 +46,20 @@ struct vb_request {
 /* Reads n bytes at address of the application to dst: 0 or -EFAULT. */
 typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 
-/* Copies and judges. 0, or what the application is told, with hw_error() for the log:
- *  -EFAULT      cannot be read
- *  -EINVAL      no well-formed request (lengths, more than VB_ATTRS_MAX attributes, a mandatory one that misses or is
- *               twice, numbers that overflow)
- *  -EPROTONOSUPPORT  reserved fields that are set, or an attribute marked mandatory that the schema does not have (as
- * the kernel says it); or a method that the driver's library is to ask for by INVOKE_WRITE -ENOSPC      a core part
- * that is too short: also the probe for INVOKE_WRITE, WRITE_CMD alone (as the kernel says it) -EOPNOTSUPP  not in the
- * schema, or VB_REFUSED there, or of a driver that the schema does not have; bytes that are not 0 behind a struct that
- * the schema knows shorter (as the kernel says it) -E2BIG       more than VB_COPY_MAX The driver is the one that the
- * header says: the kernel refuses any other than the device's. Outputs may overlap each other, inputs and the header:
- * each has a copy of its own here, and nothing of the application is read again. */
+/* Copies and judges. 0, or what the application is told, with hw_error() for the log; nothing of r but address, hdr
+ * and, once it is known, command is of use then.
+ * - EFAULT: it cannot be read, or an output is no address.
+ * - EINVAL: no well-formed request: lengths, more than VB_ATTRS_MAX attributes, a mandatory one that misses or is
+ * twice, numbers that overflow.
+ * - EPROTONOSUPPORT: reserved fields that are set, or an attribute marked mandatory that the schema does not have, as
+ *   the kernel says it; or a method that the driver's library is to ask for by INVOKE_WRITE.
+ * - ENOSPC: a core part that is too short, also the probe for INVOKE_WRITE, WRITE_CMD alone, as the kernel says it.
+ * - EOPNOTSUPP: not in the schema, or VB_REFUSED there, or of a driver that the schema does not have; bytes that are
+ *   not 0 behind a struct that the schema knows shorter, as the kernel says it.
+ * - E2BIG: more than VB_COPY_MAX.
+ *
+ * The driver is the one that the header says: the kernel refuses any other than the device's. Outputs may overlap each
+ * other, inputs and the header: each has a copy of its own here, and nothing of the application is read again. */
 int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, void *arg);
 
 /* The descriptor of a VB_FD, VB_RAW_FD or VB_FD_NEW; REG_DMABUF_MR's is a number of 4 bytes, others' of 8. */
