@@ -68,6 +68,7 @@ static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind 
         q.attr[n++].flags = UVERBS_ATTR_F_MANDATORY;
     }
     q.attr[n].attr_id = UVERBS_ATTR_WRITE_CMD;
+    q.attr[n].len = sizeof q.attr[n].data;
     q.attr[n].data = k->command;
     q.attr[n++].flags = UVERBS_ATTR_F_MANDATORY;
     q.hdr.length = (uint16_t)(sizeof q.hdr + n * sizeof q.attr[0]);

@@ -295,7 +295,7 @@ static bool same(const struct vb_request *a, const struct vb_request *k)
         return false;
     for (unsigned i = 0; i < a->n; i++) {
         const struct vb_attr *x = &a->attr[i], *y = &k->attr[i];
-        if (x->raw.attr_id != y->raw.attr_id || x->rule != y->rule || x->len != y->len)
+        if (x->raw.attr_id != y->raw.attr_id || x->raw.len != y->raw.len || x->rule != y->rule || x->len != y->len)
             return false;
         if (x->rule && (x->rule->kind == VB_HANDLE_NEW || x->rule->kind == VB_FD_NEW))
             continue;

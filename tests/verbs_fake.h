@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of the verbs broker: an RDMA kernel of our own behind nodes of /dev/null and /dev/zero, brokers in
+ * processes of their own, and programs under the real filter. */
+#ifndef VERBS_FAKE_H
+#define VERBS_FAKE_H
+
+#include "verbs/broker.h"
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define FAKE_FILES   2048
+#define FAKE_OPS     4096
+#define FAKE_NUMBERS 4096
+
+struct fake_op {
+    uint16_t object, method;
+    uint32_t command;
+    uint32_t len; /* of in */
+    uint8_t in[48];
+};
+
+/* Shared by the test, its brokers and its programs. */
+struct fake {
+    atomic_int fail;     /* -errno for every request; 0: none */
+    atomic_int ms;       /* how long each takes */
+    atomic_uint ran;     /* requests that came to the kernel */
+    atomic_uint wrong;   /* that no broker may send: malformed, foreign numbers, an address of the application's */
+    atomic_uint live;    /* objects, by the kernel's account */
+    atomic_int go, seen; /* for the test */
+    atomic_long number[16];
+    struct fake_op op[FAKE_OPS]; /* the latest, by ran */
+    unsigned n_files;
+    struct fake_file {
+        dev_t dev;
+        ino_t ino;
+        uint32_t next;
+        uint8_t type[FAKE_NUMBERS]; /* of number i; 0: not there */
+    } file[FAKE_FILES];
+};
+extern struct fake *fake;
+extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "fake1", uverbs1, is /dev/zero */
+
+/* Once, first: skips the test where it cannot be. */
+void fake_start(void);
+void fake_end(void);
+
+struct world {
+    pid_t broker, app;
+    int stop;   /* written to end the broker */
+    int status; /* the app's, when it has ended */
+    char id[32];
+};
+/* A program under the filter that runs fn and exits with what it returns, and its broker. killable false: without
+ * WAIT_KILLABLE_RECV. */
+void world_start(struct world *w, const char *policy, bool killable, int (*fn)(void *), void *arg);
+/* The program's exit status (128 + signal); -1: it has not ended within the deadline, and is killed. */
+int world_app(struct world *w);
+/* Ends and takes up the broker: its exit status. */
+int world_end(struct world *w);
+/* A number of the broker's status: "opens", "refused" ..., or of device fake0 by "fake0.opens", "fake0.pd"; -1: none.
+ */
+long world_status(const struct world *w, const char *what);
+/* Waits until it is so. */
+bool world_becomes(const struct world *w, const char *what, long value);
+unsigned world_fds(const struct world *w); /* the broker's */
+long world_kb(const struct world *w);      /* its private memory */
+const char *world_audit(void);             /* what all brokers audited */
+
+/* Programs' side. 0 or -errno. */
+int app_open(int device);
+int app_write_cmd(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len);
+int app_ioctl(int fd, uint16_t object, uint16_t method, struct ib_uverbs_attr *attr, unsigned n);
+int app_pd(int fd, uint32_t *number);     /* ALLOC_PD */
+int app_pd_free(int fd, uint32_t number); /* PD_DESTROY */
+int app_context(int fd);                  /* GET_CONTEXT */
+int app_channel(int fd);                  /* its descriptor */
+int app_post(int fd, uint32_t wr_count);  /* write(POST_SEND) */
+int app_reg(int fd, void *at, uint64_t length, struct ib_uverbs_reg_mr_resp *resp);
+
+#endif
