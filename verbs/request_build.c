@@ -85,7 +85,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
 {
     static const struct vb_attr padding = {.raw = {.attr_id = UVERBS_ATTR_UHW_IN}};
     struct ib_uverbs_ioctl_hdr hdr = r->hdr;
-    uint32_t header = 0, in, behind, at;
+    uint32_t header = 0, in, behind, at = 0;
     struct order o;
     size_t in_end;
     int rc;
