@@ -49,6 +49,7 @@ struct tracer {
     pid_t broker, tid;
     int theirs[2]; /* the memfds' numbers in the application; -1 */
     bool seized, stopped, sealed, undoing;
+    bool left;      /* for a signal: its call is over, or is made anew, and none of our business now */
     bool suspended; /* its seccomp filters do not see what it is made to do */
     struct user_regs_struct saved;
     uint64_t mask;
@@ -179,6 +180,12 @@ static bool in_call(const struct tracer *t)
            ((int64_t)r->rax == RESTART_SYS || (int64_t)r->rax == RESTART_NO_INTR);
 }
 
+static int has_left(struct tracer *t)
+{
+    t->left = true;
+    return hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
+}
+
 static int seize(struct tracer *t)
 {
     step(t, VB_STEP_SEIZE);
@@ -194,7 +201,7 @@ static int seize(struct tracer *t)
     for (int i = 0; i < 2; i++) {
         int fd = vb_notify_give(t->listener, t->n->id, mine[i], -1, true, false);
         if (fd < 0)
-            return fd;
+            return fd == -ENOENT ? has_left(t) : fd;
         t->theirs[i] = fd;
     }
     return 0;
@@ -406,7 +413,7 @@ static int inject(struct tracer *t)
     if (rc == 0)
         rc = stop(t, RESTART_NO_INTR);
     if (rc == 0 && !in_call(t))
-        rc = hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
+        rc = has_left(t);
     if (rc == 0)
         rc = map(t);
     if (rc == 0)
@@ -476,7 +483,7 @@ static void undo(struct tracer *t, int rc)
         call(t, t->tid, t->n->data.instruction_pointer, SYS_munmap, (const uint64_t[6]){t->window, VB_WINDOW_SIZE}, &v);
     close_theirs(t);
     struct user_regs_struct r = t->saved;
-    if (in_call(t)) {
+    if (!t->left && in_call(t)) {
         r.rax = (uint64_t)rc;
         r.orig_rax = UINT64_MAX;
     }
