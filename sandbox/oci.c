@@ -116,7 +116,8 @@ static int annotations(struct sbx_oci *o, const json_t *all, const char *whose)
         return hw_fail(-EINVAL, "%s: annotations is no object", whose);
     json_object_foreach((json_t *)all, key, v) /* NOLINT: it only reads */
     {
-        if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0)
+        if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0 ||
+            strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* the verbs broker's */
             continue;
         if (!json_is_string(v))
             return hw_fail(-EINVAL, "%s: the annotation %.64s is no text", whose, key);

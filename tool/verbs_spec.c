@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted in its annotation
+ * hawser.verbs.spec, so that it can be undone: {"seccomp": what there was, "mounts": [added], "devices": [taken away],
+ * "limit": what there was, "section": true where the annotation hawser.verbs.policy is ours}.
+ */
+#include "sandbox/oci.h"
+#include "tool/opts.h"
+#include "tool/sandbox.h"
+#include "tool/verbs.h"
+#include "verbs/filter.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CMD     "verbs spec"
+#define NODES   "/dev/infiniband"
+#define NOTE    "hawser.verbs.spec"
+#define SECTION "hawser.verbs.policy"
+#define NOFILE  "RLIMIT_NOFILE"
+
+enum { O_RUNTIME = 300, O_SOCKET, O_DEVICE, O_CONTAINER, O_DEV, O_UNDO };
+
+struct spec_args {
+    const char *runtime, *socket, *devices, *container, *dev, *out;
+    bool undo;
+};
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static void warn(const char *fmt, ...) HW_PRINTF(1, 2);
+static void warn(const char *fmt, ...)
+{
+    va_list ap;
+    fprintf(stderr, "hawser " CMD ": warning: ");
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    putc('\n', stderr);
+}
+
+/* The object or array at key; made where it is not there. NULL: something else is. */
+static json_t *reach(json_t *o, const char *key, bool array)
+{
+    json_t *v = json_object_get(o, key);
+    if (!v || json_is_null(v)) {
+        v = array ? json_array() : json_object();
+        json_object_set_new(o, key, v);
+    }
+    if (!(array ? json_is_array(v) : json_is_object(v))) {
+        hw_fail(-EINVAL, "it is none of the OCI's: %s is no %s", key, array ? "array" : "object");
+        return NULL;
+    }
+    return v;
+}
+
+/* ---- undoing -------------------------------------------------------------------------------------- */
+
+static void put_back(json_t *o, const char *key, json_t *was)
+{
+    if (!was || json_is_null(was))
+        json_object_del(o, key);
+    else
+        json_object_set(o, key, was);
+}
+
+static size_t place_of(const json_t *array, const json_t *v)
+{
+    size_t i = 0;
+    while (i < json_array_size(array) && !json_equal(json_array_get(array, i), v))
+        i++;
+    return i;
+}
+
+static void drop_if_empty(json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    if ((json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0))
+        json_object_del(o, key);
+}
+
+static size_t limit_place(const json_t *limits)
+{
+    size_t i = 0;
+    while (i < json_array_size(limits) && strcmp(text(json_array_get(limits, i), "type"), NOFILE) != 0)
+        i++;
+    return i;
+}
+
+/* 1: undone; 0: there was nothing. */
+static int undo(json_t *config)
+{
+    json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
+           *mounts = json_object_get(config, "mounts"),
+           *limits = json_object_get(json_object_get(config, "process"), "rlimits");
+    const char *line = json_string_value(json_object_get(notes, NOTE));
+    json_error_t e;
+    if (!line)
+        return 0;
+    json_t *note = json_loads(line, 0, &e), *was = json_object_get(note, "limit");
+    const json_t *added = json_object_get(note, "mounts"), *taken = json_object_get(note, "devices");
+    if (!json_is_array(added) || !json_is_array(taken) || !json_object_get(note, "seccomp")) {
+        json_decref(note);
+        return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
+    }
+    put_back(linux_object, "seccomp", json_object_get(note, "seccomp"));
+    for (size_t i = json_array_size(added); i-- > 0;) {
+        size_t at = place_of(mounts, json_array_get(added, i));
+        if (at < json_array_size(mounts))
+            json_array_remove(mounts, at);
+    }
+    drop_if_empty(config, "mounts");
+    for (size_t i = 0; i < json_array_size(taken); i++)
+        if (json_is_object(linux_object))
+            json_array_append(reach(linux_object, "devices", true), json_array_get(taken, i));
+    if (json_is_object(was) && limit_place(limits) < json_array_size(limits))
+        json_array_set(limits, limit_place(limits), was);
+    if (json_is_true(json_object_get(note, "section")))
+        json_object_del(notes, SECTION);
+    json_object_del(notes, NOTE);
+    drop_if_empty(config, "annotations");
+    json_decref(note);
+    return 1;
+}
+
+/* ---- the parts ------------------------------------------------------------------------------------ */
+
+static bool below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+    return strncmp(path, dir, n) == 0 && (path[n] == 0 || path[n] == '/');
+}
+
+static bool has(const json_t *strings, const char *s)
+{
+    for (size_t i = 0; i < json_array_size(strings); i++)
+        if (json_is_string(json_array_get(strings, i)) && strcmp(json_string_value(json_array_get(strings, i)), s) == 0)
+            return true;
+    return false;
+}
+
+/* Does a bind of this folder of the host's bring the device nodes along? */
+static bool brings_nodes(const char *from, const json_t *options)
+{
+    if (has(options, "nodev") && !has(options, "rbind")) /* which would leave those below it as they are */
+        return false;
+    return strcmp(from, "/") == 0 || below(NODES, from) || below(from, NODES);
+}
+
+/* Nodes that the container could open natively: the whole point is that it cannot. */
+static int check_mounts(const json_t *mounts)
+{
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const json_t *m = json_array_get(mounts, i), *o = json_object_get(m, "options");
+        const char *to = text(m, "destination"), *from = text(m, "source");
+        bool bind = strcmp(text(m, "type"), "bind") == 0 || has(o, "bind") || has(o, "rbind");
+        if (below(to, NODES) || (bind && brings_nodes(from, o)))
+            return hw_fail(-EINVAL,
+                           "its mount of %s at %s would be in the way of the device nodes, or give it those natively: "
+                           "take that out",
+                           from, to);
+    }
+    return 0;
+}
+
+static int add_mount(const struct spec_args *a, const char *name, json_t *mounts, json_t *added)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (!*name || strchr(name, '/') || *name == '.')
+        return hw_fail(-EINVAL, "'%s' is no name of a device node, as uverbs0", name);
+    snprintf(path, sizeof(path), "%s/%s", a->dev, name);
+    if (stat(path, &st) < 0)
+        return hw_fail(-errno, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": there is no such device" : "");
+    if (!S_ISCHR(st.st_mode))
+        return hw_fail(-EINVAL, "%s is no device node", path);
+    json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
+    json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
+    int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0
+                 ? 0
+                 : hw_fail(-ENOMEM, "no memory for a mount");
+    json_decref(m);
+    return rc;
+}
+
+static int is_uverbs(const struct dirent *e)
+{
+    return strncmp(e->d_name, "uverbs", 6) == 0;
+}
+
+/* A read-only bind with nodev: stat() sees the device, a native open is EACCES, the broker's comes by its own node. */
+static int mount_nodes(const struct spec_args *a, json_t *mounts, json_t *added)
+{
+    int rc = 0;
+    if (a->devices && strcmp(a->devices, "none") == 0)
+        return 0;
+    if (a->devices) {
+        char *list = strdup(a->devices), *rest = list, *name;
+        rc = list ? 0 : hw_fail(-ENOMEM, "no memory for the devices");
+        while (rc == 0 && (name = strsep(&rest, ",")))
+            rc = add_mount(a, name, mounts, added);
+        free(list);
+        return rc;
+    }
+    struct dirent **e = NULL;
+    int n = scandir(a->dev, &e, is_uverbs, versionsort);
+    for (int i = 0; i < n; i++) {
+        if (rc == 0)
+            rc = add_mount(a, e[i]->d_name, mounts, added);
+        free(e[i]);
+    }
+    free(e);
+    return n > 0 ? rc
+                 : hw_fail(-ENODEV,
+                           "this machine has no RDMA device: there is no uverbs node in %s (--device none prepares the "
+                           "container without)",
+                           a->dev);
+}
+
+static int take_devices(json_t *linux_object, json_t *taken)
+{
+    json_t *all = json_object_get(linux_object, "devices");
+    for (size_t i = 0; i < json_array_size(all);) {
+        json_t *d = json_array_get(all, i);
+        if (!below(text(d, "path"), NODES)) {
+            i++;
+            continue;
+        }
+        warn("%s is taken from its devices: it could be opened past the broker", text(d, "path"));
+        if (json_array_append(taken, d) < 0 || json_array_remove(all, i) < 0)
+            return hw_fail(-ENOMEM, "no memory for the devices");
+    }
+    drop_if_empty(linux_object, "devices");
+    return 0;
+}
+
+/* Devices come at descriptors up to VB_FD_LAST. *was: a limit that was too low. */
+static int raise_limit(json_t *process, json_t **was)
+{
+    json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all));
+    const json_t *soft = json_object_get(l, "soft"), *hard = json_object_get(l, "hard");
+    if (!l || !json_is_integer(soft) ||
+        json_integer_value(soft) > VB_FD_LAST) /* no integer: one too large for jansson */
+        return 0;
+    *was = json_deep_copy(l);
+    if (!*was || json_object_set_new(l, "soft", json_integer(VB_FD_LAST + 1)) < 0 ||
+        (json_is_integer(hard) && json_integer_value(hard) <= VB_FD_LAST &&
+         json_object_set_new(l, "hard", json_integer(VB_FD_LAST + 1)) < 0))
+        return hw_fail(-ENOMEM, "no memory for the limits");
+    return 0;
+}
+
+/* What it can do that no filter holds. */
+static void warn_of(const json_t *config, const struct spec_args *a)
+{
+    static const char *const strong[] = {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RAWIO", "CAP_SYS_MODULE",
+                                         "CAP_DAC_READ_SEARCH"};
+    const json_t *caps =
+        json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
+    for (size_t i = 0; i < HW_ARRAY_LEN(strong); i++)
+        if (has(caps, strong[i]))
+            warn("it has %s, with which it can get round the broker", strong[i]);
+    if (strcmp(a->runtime, "runc") == 0)
+        warn("runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
+             "answer through signals, so that one can be lost: crun can both");
+}
+
+static int apply(json_t *config, const struct spec_args *a)
+{
+    json_t *linux_object = json_object_get(config, "linux"), *process = json_object_get(config, "process");
+    if (!json_is_string(json_object_get(config, "ociVersion")) || !json_is_object(json_object_get(config, "root")))
+        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+    if (!json_is_object(linux_object) || !json_is_object(process))
+        return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
+    json_t *mounts = reach(config, "mounts", true), *notes = reach(config, "annotations", false);
+    json_t *added = json_array(), *taken = json_array(), *limit = NULL;
+    json_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
+    bool section = a->container && !json_object_get(notes, SECTION);
+    int rc = mounts && notes ? check_mounts(mounts) : -EINVAL;
+    if (rc == 0 && a->container && !section && strcmp(text(notes, SECTION), a->container) != 0)
+        rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", text(notes, SECTION));
+    if (rc == 0)
+        rc = mount_nodes(a, mounts, added);
+    if (rc == 0)
+        rc = take_devices(linux_object, taken);
+    if (rc == 0)
+        rc = raise_limit(process, &limit);
+    if (rc == 0)
+        rc = vb_filter_spec(linux_object, a->socket, a->runtime);
+    json_t *note = json_pack("{so?sOsOso?sb}", "seccomp", was ? was : json_null(), "mounts", added, "devices", taken,
+                             "limit", limit ? limit : json_null(), "section", section);
+    char *line = rc == 0 && note ? json_dumps(note, JSON_COMPACT) : NULL;
+    if (rc == 0 && (!line || json_object_set_new(notes, NOTE, json_string(line)) < 0 ||
+                    (section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)))
+        rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    free(line);
+    json_decref(note);
+    json_decref(added);
+    json_decref(taken);
+    if (rc == 0)
+        warn_of(config, a);
+    return rc;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------- */
+
+static int load(const char *path, json_t **out, unsigned *mode, char real[PATH_MAX])
+{
+    struct stat st;
+    char *all = NULL;
+    size_t len;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, real)) {
+        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    *mode = st.st_mode & 07777;
+    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &all, &len);
+    hw_close(&fd);
+    if (rc < 0)
+        return rc;
+    *out = sbx_oci_load(all, len);
+    free(all);
+    return *out ? 0 : hw_wrap(-EINVAL, "%s", path);
+}
+
+static int run(const char *path, const struct spec_args *a)
+{
+    json_t *config = NULL;
+    unsigned mode = 0;
+    char real[PATH_MAX], *all = NULL;
+    int rc = load(path, &config, &mode, real);
+    if (rc == 0 && (rc = undo(config)) < 0)
+        (void)hw_wrap(rc, "%s", path);
+    bool nothing = rc == 0 && a->undo;
+    if (rc >= 0 && !a->undo && (rc = apply(config, a)) < 0)
+        (void)hw_wrap(rc, "%s", path);
+    if (nothing && !json_is_string(json_object_get(config, "ociVersion")))
+        rc = hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
+    if (rc >= 0 && !nothing) {
+        all = sbx_oci_dump(config);
+        rc = all ? sandbox_write(a->out ? a->out : real, all, mode) : hw_fail(-ENOMEM, "no memory for JSON");
+    }
+    free(all);
+    json_decref(config);
+    return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
+}
+
+int verbs_spec_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"runtime", O_RUNTIME, "crun|runc", "which one will run it (default: crun, which can do more)"},
+        {"socket", O_SOCKET, "PATH", "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"},
+        {"device", O_DEVICE, "NAME[,..]", "these devices: uverbs0; none (default: all)"},
+        {"container", O_CONTAINER, "NAME", "the policy's section for it, as the annotation " SECTION},
+        {"dev", O_DEV, "DIR", "where the device nodes are (default: " NODES ")"},
+        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
+        {"undo", O_UNDO, NULL, "take away all that was added"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = CMD,
+        .args = "CONFIG [OPTION...]",
+        .about = "Gives an OCI bundle's config.json what its container needs to reach RDMA devices through the\n"
+                 "broker: the seccomp filter, joined with the one that it has, and the device nodes, which it\n"
+                 "cannot open itself.",
+        .opt = options};
+    struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
+    const char *arg;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        switch (id) {
+        case OPT_HELP:
+            return TOOL_OK;
+        case O_RUNTIME:
+            a.runtime = arg;
+            if (strcmp(arg, "crun") != 0 && strcmp(arg, "runc") != 0)
+                return tool_usage(CMD, "--runtime is crun or runc, and not '%s'", arg);
+            break;
+        case O_SOCKET:
+            a.socket = arg;
+            if (*arg != '/')
+                return tool_usage(CMD, "--socket '%s' is no absolute path", arg);
+            break;
+        case O_DEVICE:
+            a.devices = arg;
+            break;
+        case O_CONTAINER:
+            a.container = arg;
+            break;
+        case O_DEV:
+            a.dev = arg;
+            break;
+        case 'o':
+            a.out = arg;
+            break;
+        case O_UNDO:
+            a.undo = true;
+            break;
+        default:
+            return TOOL_USAGE;
+        }
+    }
+    if (optind != argc - 1)
+        return tool_usage(CMD, "it takes one config.json");
+    return run(argv[optind], &a);
+}
