@@ -163,7 +163,7 @@ static void test_outside(void)
     n0.data.instruction_pointer = s->window + VB_STUB_AFTER;
     n0.data.args[0] = VB_STUB_FD;
     n0.data.args[1] = RDMA_VERBS_IOCTL;
-    n0.data.args[2] = s->window + VB_WINDOW_CODE;
+    n0.data.args[2] = s->window + VB_WINDOW_HEADER;
     n0.data.args[4] = s->seq;
     n0.data.args[5] = 12;
     struct vb_stub copy = *s;

@@ -21,6 +21,10 @@
 #define VB_WINDOW_SIZE  (8 * 4096) /* code, requests (read-only), results (can be written) */
 #define VB_WINDOW_CODE  4096
 #define VB_WINDOW_SPLIT (4 * 4096) /* from here on it can be written by the application */
+/* A request's header lies here, whatever it has, as the stub's registers are set before anybody knows: 24 bytes, so
+ * many attributes of 16, and the first 4 bytes of the one that lies across the split (request.h). */
+#define VB_WINDOW_INPUTS 24
+#define VB_WINDOW_HEADER (VB_WINDOW_SPLIT - 4 - 16 * VB_WINDOW_INPUTS - 24)
 
 struct vb_stub {
     pid_t tid, tgid; /* of the broker's namespace; tgid of the process it is in */

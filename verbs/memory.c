@@ -99,6 +99,35 @@ void vb_workers_sweep(struct vb_broker *b)
     }
 }
 
+/* Lays it into the window, and moves its header to where the stub looks for it. Between there and its first attribute
+ * come attributes that no kernel has, which it passes over (drivers/infiniband/core/uverbs_ioctl.c, uverbs_set_attr():
+ * what is not mandatory and not known). */
+static int lay(struct vb_worker *w, struct vb_job *j)
+{
+    const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
+    const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's, UVERBS_ID_NS_SHIFT */
+    struct ib_uverbs_ioctl_hdr h;
+    uint8_t *out = w->stub.mine + VB_WINDOW_CODE;
+    size_t inputs = 0;
+    for (unsigned i = 0; i < j->r.n; i++)
+        inputs += (j->r.attr[i].len + 7u) & ~7u; /* of outputs too, which are behind the split: as well */
+    int rc = vb_request_build(&j->r, out, VB_WINDOW_SIZE - VB_WINDOW_CODE, w->stub.window + VB_WINDOW_CODE, requests,
+                              &j->layout);
+    if (rc)
+        return rc;
+    uint32_t from = (uint32_t)(j->layout.header - (w->stub.window + VB_WINDOW_CODE));
+    if (inputs > at || from < at || (from - at) % sizeof unknown)
+        return hw_fail(-E2BIG, "%s: more than the stub's window takes", j->r.command->name);
+    memcpy(&h, out + from, sizeof h);
+    for (uint32_t a = at; a < from; a += sizeof unknown) {
+        memcpy(out + a + sizeof h, &unknown, sizeof unknown);
+        h.num_attrs++;
+        h.length += sizeof unknown;
+    }
+    memcpy(out + at, &h, sizeof h);
+    return 0;
+}
+
 /* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. */
 static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
@@ -114,8 +143,7 @@ static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j
             vb_swap_put(&s.swap[i], STUB_SWAP + (int)j->given++);
     }
     if (rc >= 0)
-        rc = vb_request_build(&j->r, w->stub.mine + VB_WINDOW_CODE, VB_WINDOW_SIZE - VB_WINDOW_CODE,
-                              w->stub.window + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, &j->layout);
+        rc = lay(w, j);
     vb_swap_back(&s);
     return rc;
 }

@@ -27,12 +27,13 @@
 #define RESULTS_SIZE (VB_WINDOW_SIZE - VB_WINDOW_SPLIT)
 
 #ifdef __x86_64__
-_Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01, "the number in the stub");
+_Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972, "the numbers in the stub");
 /* The kernel keeps all registers of a system call but rax, rcx and r11.
  *   r9  result of the call before, its sixth argument: how the broker gets it
  *   r8  number of the call, its fifth: the same twice is a call that was restarted
  *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
- * 0x40000000 is VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100 VB_STUB_FD, 4096 VB_WINDOW_CODE. */
+ * 0x40000000 is VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100 VB_STUB_FD, 15972
+ * VB_WINDOW_HEADER. */
 __asm__(".pushsection .rodata\n"
         ".balign 16\n"
         ".global vb_stub_code, vb_stub_after, vb_stub_name, vb_stub_end_of_code\n"
@@ -44,7 +45,7 @@ __asm__(".pushsection .rodata\n"
         "2:  incq %r8\n"
         "    movl $100, %edi\n"
         "    movl $0xc0181b01, %esi\n"
-        "    leaq vb_stub_code + 4096(%rip), %rdx\n"
+        "    leaq vb_stub_code + 15972(%rip), %rdx\n"
         "    xorl %r10d, %r10d\n"
         "    movl $16, %eax\n"
         "    syscall\n"
@@ -158,7 +159,7 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
     }
     if ((pid_t)n->pid != s->tid || d->arch != AUDIT_ARCH_X86_64 || d->nr != SYS_ioctl ||
         d->instruction_pointer != s->window + VB_STUB_AFTER || d->args[0] != VB_STUB_FD ||
-        d->args[1] != RDMA_VERBS_IOCTL || d->args[2] != s->window + VB_WINDOW_CODE)
+        d->args[1] != RDMA_VERBS_IOCTL || d->args[2] != s->window + VB_WINDOW_HEADER)
         return hw_fail(-EPROTO, "thread %d makes a call that is not the stub's", (int)n->pid);
     s->parked = n->id;
     if (d->args[4] == s->seq)
