@@ -10,11 +10,6 @@
 #define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* an input of so much lies in `data` itself */
 #define KERNEL_MAX 4096                                       /* of hdr.length: PAGE_SIZE */
 
-static bool is_input(const struct vb_attr_rule *rule)
-{
-    return rule->kind == VB_IN || rule->kind == VB_CONST || rule->kind == VB_HANDLES;
-}
-
 /* So many bytes of r->copy, which are 0; *at is where. */
 static int room(struct vb_request *r, uint32_t n, uint32_t *at)
 {
@@ -102,7 +97,7 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
     const char *command = r->command->name;
     uint32_t max = rule->max ? rule->max : rule->min;
 
-    if (rule->kind == VB_CONST ? raw->attr_data.enum_data.reserved : raw->attr_data.reserved)
+    if (raw->attr_data.reserved)
         return hw_fail(-EINVAL, "%s: a reserved field of %s is not 0", command, rule->name);
     if (raw->len < rule->min || (raw->len > max && !rule->more))
         return hw_fail(-EINVAL, "%s: %s of %u bytes", command, rule->name, raw->len);
@@ -115,10 +110,6 @@ static int check_attr(struct vb_request *r, const struct vb_attr *a)
     case VB_RAW_FD:
         if (raw->len == 0 && raw->data_s64 != (int32_t)raw->data_s64)
             return hw_fail(-EINVAL, "%s: %s is 0x%llx", command, rule->name, (unsigned long long)raw->data);
-        break;
-    case VB_HANDLES:
-        if (raw->len % 4)
-            return hw_fail(-EINVAL, "%s: %s of %u bytes", command, rule->name, raw->len);
         break;
     default:
         break;
@@ -232,7 +223,7 @@ static int copy_attr(struct vb_request *r, struct vb_attr *a, vb_read_fn read, v
             r->core_out = r->copy + a->at;
             r->core_out_len = a->len;
         }
-    } else if (is_input(rule)) {
+    } else if (rule->kind == VB_IN) {
         if (rule->driver)
             known = r->part ? r->part->in_max : 0;
         else if (write && rule->id == UVERBS_ATTR_CORE_IN)

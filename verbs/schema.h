@@ -20,10 +20,8 @@ enum vb_kind {
     VB_END,        /* behind the last of a list */
     VB_IN,         /* bytes; in `data` itself where len <= 8, else data is their address */
     VB_OUT,        /* data is always the address of len bytes to be written */
-    VB_CONST,      /* an enum: elem_id in attr_data, with bytes as VB_IN */
     VB_HANDLE,     /* an object's number in data; len 0 */
     VB_HANDLE_NEW, /* the kernel writes it to data */
-    VB_HANDLES,    /* data is the address of len / 4 numbers */
     VB_FD,         /* a descriptor of an object (a completion channel's); data_s64 */
     VB_FD_NEW,     /* the kernel writes it to data */
     VB_RAW_FD      /* any descriptor of the application's (a dma-buf's); data_s64, -1 may be a probe */
