@@ -73,16 +73,14 @@ static int died(pid_t tid)
     return hw_fail(-ESRCH, "thread %d has died", (int)tid);
 }
 
-/* Its next stop. */
-static int wait_stop(struct tracer *t, pid_t tid, int *status)
+/* Its next stop, whenever that is: a thread that runs can neither be put right nor let go. */
+static int wait_stop(pid_t tid, int *status)
 {
     sigset_t chld; /* all signals are blocked here */
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     const struct timespec nap = {0, 10 * HW_MS};
     for (;;) {
-        if (cancelled(t))
-            return -ETIMEDOUT;
         pid_t got = waitpid(tid, status, __WALL | WNOHANG);
         if (got == tid)
             return WIFSTOPPED(*status) ? 0 : died(tid);
@@ -94,13 +92,13 @@ static int wait_stop(struct tracer *t, pid_t tid, int *status)
 
 /* Lets a stopped thread go on to its next stop but those of job control, which it takes part in, and stays in when it
  * is let go. */
-static int resume(struct tracer *t, pid_t tid, int how, int *status)
+static int resume(pid_t tid, int how, int *status)
 {
     int sig = 0;
     for (;;) {
         if (ptrace(how, tid, 0, sig))
             return died(tid);
-        int rc = wait_stop(t, tid, status);
+        int rc = wait_stop(tid, status);
         if (rc)
             return rc;
         if (STOP_OF_EVENT(*status) == PTRACE_EVENT_STOP)
@@ -117,7 +115,7 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
 {
     int status, rc;
     do {
-        if ((rc = resume(t, tid, PTRACE_SYSCALL, &status)))
+        if ((rc = resume(tid, PTRACE_SYSCALL, &status)))
             return rc;
         unsigned long child;
         if (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE && ptrace(PTRACE_GETEVENTMSG, tid, 0, &child) == 0)
@@ -137,6 +135,8 @@ static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint
     struct user_regs_struct r = t->saved;
     struct __ptrace_syscall_info info;
     do {
+        if (cancelled(t))
+            return hw_fail(-ETIMEDOUT, "the broker waits no more for thread %d", (int)t->tid);
         r.rip = after - 2;
         r.orig_rax = UINT64_MAX; /* it is in no call: nothing is to be restarted */
         r.rax = (uint64_t)nr;
@@ -217,12 +217,12 @@ static int stop(struct tracer *t, int answer)
     int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
     if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself, where the filter is not WAIT_KILLABLE_RECV */
         return rc;
-    if ((rc = wait_stop(t, t->tid, &status)))
+    if ((rc = wait_stop(t->tid, &status)))
         return rc;
     while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal that came first: it has it */
         if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
             return died(t->tid);
-        if ((rc = wait_stop(t, t->tid, &status)))
+        if ((rc = wait_stop(t->tid, &status)))
             return rc;
     }
     const uint64_t all = UINT64_MAX;
@@ -275,7 +275,7 @@ static int clone_stub(struct tracer *t)
         return rc;
     if (t->stub <= 0)
         return hw_fail(-EPROTO, "thread %d made no thread", (int)t->tid);
-    if ((rc = wait_stop(t, t->stub, &status)))
+    if ((rc = wait_stop(t->stub, &status)))
         return rc;
     if (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP)
         return hw_fail(-EPROTO, "stub %d did not stop where threads begin", (int)t->stub);
@@ -463,7 +463,7 @@ static void end_stub(struct tracer *t)
     r.eflags = PLAIN_FLAGS;
     if (ptrace(PTRACE_SETREGS, t->stub, 0, &r) == 0 && syscall_stop(t, t->stub, &info) == 0 &&
         info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_exit)
-        resume(t, t->stub, PTRACE_CONT, &status);
+        resume(t->stub, PTRACE_CONT, &status);
 }
 
 /* All as it was, and the thread is told rc. Of what is sealed nothing can be taken back. */
