@@ -47,13 +47,11 @@ static struct fake_file *file_of(int fd)
     struct stat st;
     if (fstat(fd, &st) || !S_ISCHR(st.st_mode))
         return NULL;
-    for (unsigned i = fake->n_files; i-- > 0;) {
+    for (unsigned i = HW_MIN(fake->n_files, FAKE_FILES); i-- > 0;) {
         if (fake->file[i].dev == st.st_dev && fake->file[i].ino == st.st_ino)
             return &fake->file[i];
     }
-    struct fake_file *f = &fake->file[fake->n_files % FAKE_FILES];
-    if (fake->n_files < FAKE_FILES)
-        fake->n_files++;
+    struct fake_file *f = &fake->file[fake->n_files++ % FAKE_FILES];
     memset(f, 0, sizeof *f);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
@@ -79,6 +77,8 @@ static int end(struct fake_file *f, enum vb_type t, uint64_t number)
     if (number >= FAKE_NUMBERS || f->type[number] != t)
         return -ENOENT;
     f->type[number] = 0;
+    if (t == VB_MR)
+        fake->mr_bytes -= (long)f->length[number];
     fake->live--;
     return 0;
 }
@@ -92,9 +92,13 @@ static struct ib_uverbs_attr *attr_of(struct ib_uverbs_ioctl_hdr *h, uint16_t id
     return NULL;
 }
 
+/* Where the request at hand was when its addresses were made, and is. */
+static uint64_t base;
+static uint8_t *here;
+
 static void *bytes_of(struct ib_uverbs_attr *a, bool in)
 {
-    return in && a->len <= 8 ? (void *)&a->data : (void *)(uintptr_t)a->data;
+    return in && a->len <= 8 ? (void *)&a->data : here + (a->data - base);
 }
 
 static int give(struct ib_uverbs_attr *a, const void *src, size_t n)
@@ -122,6 +126,20 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
         int rc = make(f, VB_PD, &number);
         return rc ? rc : give(out, &(struct ib_uverbs_alloc_pd_resp){.pd_handle = number}, sizeof number);
     }
+    case IB_USER_VERBS_CMD_REG_MR: {
+        struct ib_uverbs_reg_mr reg;
+        memcpy(&reg, op->in, sizeof reg);
+        if (!here) /* by the broker: of its own memory */
+            fake->wrong++;
+        int rc = make(f, VB_MR, &number);
+        if (rc)
+            return rc;
+        f->length[number] = reg.length;
+        f->iova[number] = reg.hca_va;
+        fake->mr_bytes += (long)reg.length;
+        return give(out, &(struct ib_uverbs_reg_mr_resp){.mr_handle = number, .lkey = number + 1, .rkey = number + 2},
+                    12);
+    }
     case IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: {
         int fd = eventfd(7, EFD_CLOEXEC);
         return fd < 0 ? -errno : give(out, &(struct ib_uverbs_create_comp_channel_resp){.fd = (uint32_t)fd}, 4);
@@ -129,6 +147,8 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     case IB_USER_VERBS_CMD_POST_SEND:
         return give(out, &(struct ib_uverbs_post_send_resp){.bad_wr = 0}, 4);
     case IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
+        return 0;
+    case IB_USER_VERBS_CMD_MODIFY_QP:
         return 0;
     default:
         return -EOPNOTSUPP;
@@ -179,6 +199,12 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
         rc = eventfd(9, EFD_CLOEXEC);
         a->data_s64 = rc;
         return rc < 0 ? -errno : 0;
+    case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_QUERY_MR:
+        number = (uint32_t)attr_of(h, UVERBS_ATTR_QUERY_MR_HANDLE)->data;
+        if (number >= FAKE_NUMBERS || f->type[number] != VB_MR)
+            return -ENOENT;
+        rc = give(attr_of(h, UVERBS_ATTR_QUERY_MR_RESP_LENGTH), &f->length[number], 8);
+        return rc ? rc : give(attr_of(h, UVERBS_ATTR_QUERY_MR_RESP_IOVA), &f->iova[number], 8);
     case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_MR_DESTROY:
         return end(f, VB_MR, h->attrs[0].data);
     default:
@@ -186,22 +212,30 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     }
 }
 
-static int run(int fd, struct ib_uverbs_ioctl_hdr *h)
+int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
 {
+    base = was;
+    here = is;
     struct fake_file *f = file_of(fd);
     unsigned at = fake->ran % FAKE_OPS;
     struct fake_op *op = &fake->op[at];
     *op = (struct fake_op){.object = h->object_id, .method = h->method_id};
     fake->ran++;
-    if (!f || h->length != sizeof *h + h->num_attrs * sizeof h->attrs[0] || h->reserved1 || h->reserved2 ||
-        h->driver_id != RDMA_DRIVER_RXE)
+    if (!f || h->length != sizeof *h + h->num_attrs * sizeof h->attrs[0] || h->reserved1 || h->reserved2)
         fake->wrong++;
     if (fake->ms)
         usleep((useconds_t)fake->ms * 1000);
     if (fake->fail)
         return fake->fail;
-    int rc = f ? method(f, h, op) : -ENOTTY;
-    return rc;
+    if (h->driver_id != RDMA_DRIVER_RXE)
+        return -EINVAL;
+    op->taken = true;
+    return f ? method(f, h, op) : -ENOTTY;
+}
+
+static int run(int fd, struct ib_uverbs_ioctl_hdr *h)
+{
+    return fake_run(fd, h, 0, NULL);
 }
 
 const struct vb_kernel fake_kernel = {.devices = devices, .ioctl = run};

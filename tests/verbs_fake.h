@@ -12,37 +12,43 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define FAKE_FILES   2048
+#define FAKE_FILES   256
 #define FAKE_OPS     4096
 #define FAKE_NUMBERS 4096
 
 struct fake_op {
+    bool taken; /* false: refused before anything was looked at */
     uint16_t object, method;
     uint32_t command;
     uint32_t len; /* of in */
-    uint8_t in[48];
+    uint8_t in[128];
 };
 
 /* Shared by the test, its brokers and its programs. */
 struct fake {
-    atomic_int fail;     /* -errno for every request; 0: none */
-    atomic_int ms;       /* how long each takes */
-    atomic_uint ran;     /* requests that came to the kernel */
-    atomic_uint wrong;   /* that no broker may send: malformed, foreign numbers, an address of the application's */
-    atomic_uint live;    /* objects, by the kernel's account */
-    atomic_int go, seen; /* for the test */
+    atomic_int fail;      /* -errno for every request; 0: none */
+    atomic_int ms;        /* how long each takes */
+    atomic_uint ran;      /* requests that came to the kernel */
+    atomic_uint wrong;    /* that no broker may send: malformed, foreign numbers, an address of the application's */
+    atomic_uint live;     /* objects, by the kernel's account */
+    atomic_long mr_bytes; /* the same */
+    atomic_int go, seen;  /* for the test */
     atomic_long number[16];
     struct fake_op op[FAKE_OPS]; /* the latest, by ran */
-    unsigned n_files;
+    unsigned n_files;            /* that there ever were */
     struct fake_file {
         dev_t dev;
         ino_t ino;
         uint32_t next;
-        uint8_t type[FAKE_NUMBERS]; /* of number i; 0: not there */
+        uint8_t type[FAKE_NUMBERS];                        /* of number i; 0: not there */
+        uint64_t length[FAKE_NUMBERS], iova[FAKE_NUMBERS]; /* of an MR */
     } file[FAKE_FILES];
 };
 extern struct fake *fake;
 extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "fake1", uverbs1, is /dev/zero */
+
+/* The request at h, whose addresses from base on are those at `here`; of an open of the device fd. */
+int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t base, void *here);
 
 /* Once, first: skips the test where it cannot be. */
 void fake_start(void);
