@@ -50,7 +50,7 @@ static void malformed(void)
     while (a.hdr.num_attrs < VB_ATTRS_MAX)
         say(&a, (uint16_t)(100 + a.hdr.num_attrs), 8, 0)->flags = 0;
     ok(take(&m, &a) == 0 && r.n == 64 && !rebuild(false), "64 attributes, of which 62 are nothing to the schema");
-    is_int(((struct ib_uverbs_ioctl_hdr *)built)->num_attrs, 2, "and left out");
+    is_int(((struct vb_header *)built)->num_attrs, 2, "and left out");
     say(&a, 200, 8, 0)->flags = 0;
     refused(-EINVAL, "65 attributes");
     while (a.hdr.num_attrs < 255)
@@ -248,7 +248,7 @@ static void turns(void)
 static void overlaps(void)
 {
     const uint64_t at[][2] = {{OUT_AT, OUT_AT}, {OUT_AT, OUT_AT + 4}, {IN_AT, IN_AT + 20}, {HEADER, HEADER + 20}};
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
 
     for (unsigned i = 0; i < HW_ARRAY_LEN(at); i++) {
         struct vb_attr *core, *uhw;

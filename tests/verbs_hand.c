@@ -70,10 +70,8 @@ int mem_write(void *arg, uint64_t at, const void *src, size_t n)
 
 struct ask ask(uint32_t driver, uint16_t object, uint16_t method)
 {
-    return (struct ask){.hdr = {.length = sizeof(struct ib_uverbs_ioctl_hdr),
-                                .object_id = object,
-                                .method_id = method,
-                                .driver_id = driver}};
+    return (struct ask){
+        .hdr = {.length = sizeof(struct vb_header), .object_id = object, .method_id = method, .driver_id = driver}};
 }
 
 struct ib_uverbs_attr *say(struct ask *a, uint16_t id, uint16_t len, uint64_t data)

@@ -26,7 +26,7 @@ int mem_write(void *m, uint64_t at, const void *src, size_t n);
 
 #define HEADER 0x7f0000001000ull /* where a request lies */
 struct ask {
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
     struct ib_uverbs_attr attr[256];
 };
 struct ask ask(uint32_t driver, uint16_t object, uint16_t method);

@@ -73,7 +73,7 @@ const char *vk_check(const struct vb_request *r, const uint8_t *out, size_t cap,
                      uint64_t header)
 {
     const struct vb_attr_rule *rules = r->command->attrs ? r->command->attrs : vb_write_attrs;
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
     struct span spans[VB_ATTRS_MAX + 2];
     unsigned n_spans = 0, wanted = 0, seen = 0;
     uint64_t h = header - base;
@@ -157,7 +157,7 @@ static void put(uint8_t *out, uint64_t at, const void *src, size_t n, uint32_t s
 void vk_run(uint8_t *out, uint64_t base, uint32_t split, uint64_t header, const struct vb_attr_rule *rules,
             uint8_t seed)
 {
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
     uint64_t h = header - base;
 
     memcpy(&hdr, out + h, sizeof(hdr));

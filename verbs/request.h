@@ -17,6 +17,14 @@
 #define VB_BUILD_MAX \
     (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
 
+/* struct ib_uverbs_ioctl_hdr without the attributes at its end, which a struct in another cannot have. */
+struct vb_header {
+    uint16_t length, object_id, method_id, num_attrs;
+    uint64_t reserved1;
+    uint32_t driver_id, reserved2;
+};
+_Static_assert(sizeof(struct vb_header) == sizeof(struct ib_uverbs_ioctl_hdr), "the kernel's");
+
 struct vb_attr {
     struct ib_uverbs_attr raw;       /* as the application wrote it */
     const struct vb_attr_rule *rule; /* NULL: optional, and not in the schema: left out when the request is made anew */
@@ -26,7 +34,7 @@ struct vb_attr {
 
 struct vb_request {
     uint64_t address; /* the header's, in the application */
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
     const struct vb_command *command;
     const struct vb_driver *driver;
     const struct vb_driver_part *part; /* NULL: none */

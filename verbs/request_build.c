@@ -6,7 +6,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
-#define HDR  ((uint32_t)sizeof(struct ib_uverbs_ioctl_hdr))
+#define HDR  ((uint32_t)sizeof(struct vb_header))
 #define ATTR ((uint32_t)sizeof(struct ib_uverbs_attr))
 #define IDS  ((uint32_t)offsetof(struct ib_uverbs_attr, flags)) /* of an attribute: id and len */
 
@@ -84,7 +84,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
                      struct vb_layout *l)
 {
     static const struct vb_attr padding = {.raw = {.attr_id = UVERBS_ATTR_UHW_IN}};
-    struct ib_uverbs_ioctl_hdr hdr = r->hdr;
+    struct vb_header hdr = r->hdr;
     uint32_t header = 0, in, behind, at = 0;
     struct order o;
     size_t in_end;
