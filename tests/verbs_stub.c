@@ -248,6 +248,7 @@ bool mini_serve(struct mini *m, struct app *a, int seconds)
             break;
         }
     }
+    sweep(m);
     bool well = a->ended && WIFEXITED(a->status) && WEXITSTATUS(a->status) == 0;
     if (a->ended && !well && a->status != SIGKILL)
         fprintf(stderr, "# the program's status is 0x%x\n", (unsigned)a->status);

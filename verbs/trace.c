@@ -361,6 +361,9 @@ static int verify(struct tracer *t)
     close(fd);
     if (rc)
         return hw_fail(rc, "reading %s: %s", path, strerror(-rc));
+    struct user_regs_struct r;
+    if (ptrace(PTRACE_GETREGS, t->tid, 0, &r)) /* then its memory may be gone, too */
+        return died(t->tid);
     if (l.wrong || l.right != 3 || (!t->suspended && l.sealed != 3))
         return hw_fail(-EPROTO,
                        "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
