@@ -157,7 +157,7 @@ static bool path(struct judge *j, unsigned p, bool global, unsigned sgid_index, 
     /* On InfiniBand packets go by LID, whatever GID is with it; without a GRH there is none. On Ethernet there are no
      * LIDs, and the kernel wants a GRH. */
     if ((!global || dlid) && !j->rules->any_destination && !(j->rules->allow & VB_ALLOW_LID))
-        return no(j, -EPERM, "destinations", "LID %u may be anything, and allow has no lid", dlid);
+        return no(j, -EPERM, "destinations", "by LID %u it goes anywhere, and allow has no lid", dlid);
     if (!global)
         return true;
     if (!vb_gid_index(j->rules, sgid_index))
