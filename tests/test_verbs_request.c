@@ -59,11 +59,11 @@ static bool command_is_sane(const struct vb_command *c)
             return false;
         if (numbers[i]->place == VB_CORE_OUT && numbers[i]->at + 4u > c->out_min)
             return false;
-        while (numbers[i]->place == VB_ATTR && a->id != numbers[i]->at)
+        while (a && numbers[i]->place == VB_ATTR && a->id != numbers[i]->at)
             if ((a++)->kind == VB_END)
                 return false;
         if (numbers[i]->place == VB_ATTR &&
-            (!a->mandatory || (i ? a->kind != VB_HANDLE : a->kind != VB_HANDLE_NEW && a->kind != VB_FD_NEW)))
+            (!a || !a->mandatory || (i ? a->kind != VB_HANDLE : a->kind != VB_HANDLE_NEW && a->kind != VB_FD_NEW)))
             return false;
     }
     for (unsigned i = 0; i < c->n_addresses; i++)

@@ -355,7 +355,7 @@ static uint64_t random64(void)
 }
 static uint32_t upto(uint32_t n)
 {
-    return (uint32_t)(random64() % n);
+    return n ? (uint32_t)(random64() % n) : 0;
 }
 
 /* Sometimes nothing, mostly zeros, at times all bits. */

@@ -118,7 +118,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
         struct ib_uverbs_attr raw = a->raw;
         uint32_t attr_at = header + HDR + k * ATTR;
 
-        if (k >= o.inputs) {
+        if (a->rule && is_output(a->rule)) {
             if (split == 0 && k == o.inputs)
                 behind = in;
             raw.data = 0;
@@ -166,7 +166,7 @@ int vb_request_give(const struct vb_request *r, vb_write_fn write, void *arg)
 {
     for (unsigned i = 0; i < r->n; i++) {
         const struct vb_attr *a = &r->attr[i];
-        uint64_t attr = r->address + HDR + i * ATTR;
+        uint64_t attr = r->address + HDR + (uint64_t)i * ATTR;
         bool number = a->rule && (a->rule->kind == VB_HANDLE_NEW || a->rule->kind == VB_FD_NEW);
 
         if (!a->rule || !is_output(a->rule))
