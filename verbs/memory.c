@@ -33,7 +33,7 @@ static void job_free(struct vb_job *j)
 /* It did not run, or nobody knows: rc is what the application is told; ran: what it made may be there. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
-    vb_settle(j->context->objects, &j->r, j->ticket, ran ? 0 : rc, false);
+    vb_settle(j->context->objects, &j->r, j->ticket, ran ? VB_UNKNOWN : rc, false);
     vb_notify_answer(b->listener, j->n.id, 0, -rc);
     job_free(j);
 }
