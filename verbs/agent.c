@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/agent.h"
 
+#include <dirent.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
@@ -363,6 +364,24 @@ static int make_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
 }
 
+/* What brokers have left that were killed: nobody answers there any more. */
+static void sweep(const char *state_dir)
+{
+    static const char suffix[] = ".status";
+    char path[512];
+    DIR *d = opendir(state_dir);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        size_t n = strlen(e->d_name), s = sizeof(suffix) - 1;
+        struct sockaddr_un a;
+        if (n > s && strcmp(e->d_name + n - s, suffix) == 0 &&
+            snprintf(path, sizeof(path), "%s/%s", state_dir, e->d_name) < (int)sizeof(path) && address(&a, path) == 0 &&
+            !answers(path))
+            unlink(path);
+    }
+    if (d)
+        closedir(d);
+}
+
 int vb_agent(const struct vb_agent_options *o)
 {
     struct agent *a = calloc(1, sizeof(*a));
@@ -378,6 +397,7 @@ int vb_agent(const struct vb_agent_options *o)
         rc = HW_MIN(a->listener, 0);
     }
     if (rc == 0) {
+        sweep(o->state_dir);
         SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", o->socket, o->containers_max);
         rc = rounds(a, p);
         unlink(o->socket);

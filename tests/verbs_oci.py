@@ -1,0 +1,465 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`hawser verbs` with containers of real runtimes, and without any: a program under the broker, on a machine that has no
+RDMA device but a node that looks like one; agents and brokers that die; wrong arguments (TAP; 77 where this machine
+cannot). Usage: verbs_oci.py HAWSER APP crun|runc|run, where APP is the program."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+from sandbox_help import done, ok  # noqa: E402
+
+HAWSER, APP, PART = (*map(os.path.abspath, sys.argv[1:3]), sys.argv[3])
+SECONDS = 60
+POLICY = "[default]\ndevices = *\n[container gpu]\nmax_qps = 3\n"
+
+# What the program must get. runc's has no notification of write(), which makes no difference here.
+WANTED = {
+    "file": "ok", "file960": "ok", "null": "ok", "threads": "ok", "fork": "ok", "verbs_null": "ENOTTY", "verbs_closed": "EBADF",
+    "open_missing": "ENOENT", "stat_node": "ok", "node_rdwr": "EACCES", "node_wronly": "EACCES", "node_rdonly": "EACCES",
+    "ptrace": "EPERM", "vm_readv": "EPERM", "vm_writev": "EPERM", "io_uring": "EPERM", "userfaultfd": "EPERM", "listener": "EPERM",
+    "mknod": "EPERM", "netlink_rdma": "EPROTONOSUPPORT", "netlink_route": "ok", "tcp": "ok", "i386": "killed", "x32": "killed",
+}
+
+
+def skip_all(why):
+    print(f"1..0 # SKIP {why}")
+    sys.exit(77)
+
+
+def sh(*argv, **more):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=SECONDS, **more)
+
+
+def must(*argv):
+    r = sh(*argv)
+    assert r.returncode == 0, r
+    return r.stdout
+
+
+def until(fn, what):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        got = fn()
+        if got:
+            return got
+        time.sleep(0.02)
+    raise TimeoutError(what)
+
+
+def said(text):
+    return dict(x.split(" ", 1) for x in text.splitlines() if " " in x)
+
+
+def as_wanted(text, what):
+    got, want = said(text), WANTED
+    if os.uname().machine != "x86_64":
+        want = {k: v for k, v in want.items() if k not in ("i386", "x32")}
+    wrong = [f"{k}: {got.get(k)}, and not {v}" for k, v in want.items() if got.get(k) != v]
+    ok(not wrong, f"{what}: it gets what it may, and nothing else", "\n".join([*wrong, text]))
+
+
+def verbs(*argv, **more):
+    return sh(HAWSER, "verbs", *argv, **more)
+
+
+class Host:
+    def __init__(self, tmp, stack):
+        self.tmp, self.sock, self.state, self.audit = tmp, tmp / "agent.sock", tmp / "state", tmp / "audit.jsonl"
+        self.policy, self.dev, self.stack = tmp / "policy", tmp / "dev", stack
+        self.policy.write_text(POLICY)
+        self.dev.mkdir()
+        os.mknod(self.dev / "uverbs0", 0o20666, os.makedev(231, 192))
+        os.chmod(self.dev / "uverbs0", 0o666)
+        os.chmod(tmp, 0o755)
+        must("mount", "-t", "sysfs", "none", "/sys")
+        must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
+        self.agents = []
+        stack.callback(self.end)
+
+    def end(self):
+        for p in self.agents:
+            p.kill()
+            p.wait()
+
+    def agent(self):
+        log = open(self.tmp / "agent.log", "a")
+        p = subprocess.Popen([HAWSER, "verbs", "agent", "--policy", self.policy, "--socket", self.sock, "--state-dir", self.state,
+                              "--audit", self.audit], stderr=log, stdout=log)
+        log.close()
+        self.agents.append(p)
+
+        def listening():
+            assert p.poll() is None, self.log()
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as s:
+                s.connect(str(self.sock))
+                return True
+        until(listening, "the agent")
+        return p
+
+    def log(self):
+        return (self.tmp / "agent.log").read_text()
+
+    def status(self):
+        return json.loads(verbs("status", "--json", "--state-dir", self.state).stdout)
+
+
+# ---- containers ----------------------------------------------------------------------------------
+
+def docker_like():
+    """A profile that is a list of what is allowed, with conditions as Docker's default has them."""
+    header = next(p for p in map(pathlib.Path, ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h"))
+                  if p.exists())
+    names = sorted(set(re.findall(r"#define __NR_([a-z0-9_]+) ", header.read_text())) - {"socket", "clone", "clone3", "reboot", "mseal"})
+    return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
+            "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+            "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"},
+                         {"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 40, "op": "SCMP_CMP_NE"}]},
+                         {"names": ["clone"], "action": "SCMP_ACT_ALLOW",
+                          "args": [{"index": 0, "value": 2114060288, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]},
+                         {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38}]}
+
+
+class Runtime:
+    def __init__(self, host, name):
+        self.host, self.name, self.n = host, name, 0
+        self.base = [shutil.which(name), "--root", str(host.tmp / "runtime")]
+        if name == "crun":
+            self.base.insert(1, "--cgroup-manager=disabled")
+        self.bundle = host.tmp / "bundle"
+        root = self.bundle / "rootfs"
+        for d in ("proc", "sys", "dev", "tmp", "usr"):
+            (root / d).mkdir(parents=True, exist_ok=True)
+        for d in ("bin", "lib", "lib64", "sbin"):
+            if os.path.islink("/" + d):
+                (root / d).symlink_to("usr/" + d)
+            else:
+                (root / d).mkdir()
+        (root / "app").touch()
+        self.file = self.bundle / "config.json"
+
+    def __call__(self, *argv, **more):
+        return sh(*self.base, *argv, cwd=self.bundle, **more)
+
+    def config(self, *args, seccomp=None, annotations=None):
+        bind = [d for d in ("/usr", "/bin", "/lib", "/lib64", "/sbin") if os.path.isdir(d) and not os.path.islink(d)]
+        caps = ["CAP_DAC_OVERRIDE", "CAP_MKNOD"]
+        c = {"ociVersion": "1.0.2",
+             "process": {"user": {"uid": 0, "gid": 0}, "args": ["/app", *args, "/tmp/file"], "cwd": "/",
+                         "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", *(f"{k}={v}" for k, v in os.environ.items() if k.endswith("SAN_OPTIONS"))],
+                         "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 900, "soft": 512}],
+                         "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
+             "root": {"path": "rootfs", "readonly": True},
+             "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
+                        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+                        {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]},
+                        {"destination": "/app", "type": "bind", "source": APP, "options": ["bind", "ro"]},
+                        *({"destination": d, "type": "bind", "source": d, "options": ["bind", "ro"]} for d in bind)],
+             "annotations": dict(annotations or {}),
+             "linux": {"namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")],
+                       "devices": [{"path": "/dev/infiniband/uverbs0", "type": "c", "major": 231, "minor": 192, "fileMode": 0o666}]}}
+        if seccomp:
+            c["linux"]["seccomp"] = seccomp
+        self.file.write_text(json.dumps(c))
+
+    def spec(self, *argv):
+        return verbs("spec", self.file, "--runtime", self.name, "--socket", self.host.sock, "--dev", self.host.dev, *argv)
+
+    def new(self):
+        self.n += 1
+        return f"{self.name}-{self.n}"
+
+    @contextlib.contextmanager
+    def waiting(self, *argv):
+        """A container whose program waits for lines."""
+        self.config("wait", seccomp=docker_like() if "list" in argv else None)
+        r = self.spec("--container", "gpu")
+        assert r.returncode == 0, r
+        ident = self.new()
+        p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+        try:
+            ok(ask(p) == "null ok", f"{ident} runs", self.host.log())  # and has read its configuration, which the next one changes
+            yield ident, p
+        finally:
+            self("delete", "-f", ident)
+            p.kill()
+            p.wait()
+            p.stdin.close()
+            p.stdout.close()
+
+
+def ask(p):
+    p.stdin.write("\n")
+    p.stdin.flush()
+    return p.stdout.readline().strip()
+
+
+def undo(rt, host):
+    rt.config("all", seccomp=docker_like(), annotations={"hawser.verbs.max_qps": "3"})
+    was = json.loads(rt.file.read_text())
+    first = rt.spec("--container", "gpu")
+    once = json.loads(rt.file.read_text())
+    rt.spec("--container", "gpu")
+    ok(first.returncode == 0 and "uverbs0 is taken from" in first.stderr and once == json.loads(rt.file.read_text()),
+       "spec twice is spec once", first)
+    ok(once["process"]["rlimits"][0] == {"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024} and
+       once["mounts"][-1] == {"destination": "/dev/infiniband/uverbs0", "type": "bind", "source": str(host.dev / "uverbs0"),
+                              "options": ["bind", "ro", "nosuid", "nodev", "noexec"]} and "devices" not in once["linux"] and
+       once["annotations"]["hawser.verbs.policy"] == "gpu", "spec: limit, mount, devices, annotation", once)
+    r = sh(HAWSER, "sandbox", "spec", rt.file, "--no-sysfs", "--nics", "none")
+    ok("no setting" not in r.stderr, "hawser sandbox spec minds its own annotations", r)
+    if r.returncode == 0:
+        sh(HAWSER, "sandbox", "spec", rt.file, "--no-sysfs", "--undo")
+    r = rt.spec("--undo")
+    ok(r.returncode == 0 and json.loads(rt.file.read_text()) == was, "spec --undo: as it was", rt.file.read_text()[:2000])
+    ok(rt.spec("--undo").returncode == 0 and json.loads(rt.file.read_text()) == was, "and again")
+    for what, edit, why in (
+            ("a mount of the nodes", lambda c: c["mounts"].append({"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband",
+                                                                   "options": ["rbind"]}), "natively"),
+            ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "natively"),
+            ("a mount of everything", lambda c: c["mounts"].append({"destination": "/host", "source": "/", "options": ["rbind", "nodev"]}), "natively"),
+            ("another listener", lambda c: c["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/x"}), "/x"),
+            ("no container of Linux", lambda c: c.pop("linux"), "Linux"),
+            ("another section", lambda c: c["annotations"].update({"hawser.verbs.policy": "other"}), "other"),
+            ("a note that is not ours", lambda c: c["annotations"].update({"hawser.verbs.spec": "{}"}), "hawser.verbs.spec")):
+        c = json.loads(json.dumps(was))
+        edit(c)
+        rt.file.write_text(json.dumps(c))
+        r = rt.spec("--container", "gpu")
+        ok(r.returncode == 1 and why in r.stderr and json.loads(rt.file.read_text()) == c, f"{what}: refused, and as it was", r)
+    rt.file.write_text(json.dumps(was))
+    r = verbs("spec", rt.file, "--dev", host.tmp / "nosuch")
+    ok(r.returncode == 1 and "no RDMA device" in r.stderr, "a machine without a device: said so", r)
+    r = verbs("spec", rt.file, "--dev", host.dev, "--device", "uverbs0,uverbs7")
+    ok(r.returncode == 1 and "uverbs7" in r.stderr, "a device that is not there", r)
+    r = verbs("spec", rt.file, "--dev", host.dev, "--device", "none", "--out", host.tmp / "out.json")
+    ok(r.returncode == 0 and json.loads(rt.file.read_text()) == was and
+       "seccomp" in json.loads((host.tmp / "out.json").read_text())["linux"], "into another file, without a device", r)
+
+
+def containers(host, name):
+    rt = Runtime(host, name)
+    rt.config("all")
+    r = rt("run", "try")
+    if r.returncode != 0:
+        skip_all(f"{name} cannot run a container here: {(r.stderr or r.stdout).strip().splitlines()[-1:]}")
+    ok(said(r.stdout).get("file") == "ok" and said(r.stdout).get("ptrace") == "ok", "without a broker it may all of it", r)
+    undo(rt, host)
+
+    rt.config("all")
+    rt.spec()
+    r = rt("run", rt.new())
+    ok(r.returncode != 0 and str(host.sock) in r.stderr + r.stdout, "no agent: no container, and the runtime says why", r)
+
+    agent = host.agent()
+    for what, profile in (("no profile", None), ("a list of what is allowed", docker_like())):
+        rt.config("all", seccomp=profile)
+        r = rt.spec("--container", "gpu")
+        ok(r.returncode == 0, f"{what}: spec", r)
+        r = rt("run", rt.new())
+        ok(r.returncode == 0, f"{what}: it runs", r)
+        as_wanted(r.stdout, f"{what}")
+    ok("has ended" in until(lambda: "has ended" in host.log() and host.log(), "the brokers' ends"), "a broker ends with its container")
+
+    rt.config("all")
+    rt.spec("--container", "nosuch")
+    r = rt("run", rt.new())
+    ok("ENOSYS" in said(r.stdout).get("null", "") and "nosuch" in host.log(), "a section that is not there: ENOSYS, and the log says it", r)
+
+    with rt.waiting() as (a, p), rt.waiting("list") as (b, q):
+        ok(ask(p) == "null ok" and ask(q) == "null ok", "two containers", host.log())
+        s = {x["container"]: x for x in host.status()}
+        ok(set(s) == {a, b} and s[a]["section"] == "gpu" and s[a]["devices"] == [], "status --json: both", s)
+        r = verbs("status", "--state-dir", host.state)
+        ok(r.returncode == 0 and f"{a}: process {s[a]['pid']}, broker {s[a]['broker']}" in r.stdout and "policy gpu" in r.stdout,
+           "status: as text", r)
+        r = rt("exec", a, "/app", "all", "/tmp/other")
+        as_wanted(r.stdout, "exec")
+        os.kill(s[a]["broker"], signal.SIGKILL)
+        ok(ask(p) == "null ENOSYS", "its broker is killed: ENOSYS")
+        ok(ask(q) == "null ok", "the other container goes on")
+        r = verbs("status", "--state-dir", host.state)
+        ok(r.returncode == 1 and f"{a}: its broker has died" in r.stdout, "status says so", r)
+        agent.kill()
+        agent.wait()
+        ok(ask(q) == "null ok", "the agent is killed: the container goes on")
+        agent = host.agent()
+        with rt.waiting() as (_, t):
+            ok(ask(t) == "null ok" and ask(q) == "null ok", "and another agent takes new ones")
+            agent.terminate()
+            ok(agent.wait(SECONDS) == 0, "SIGTERM ends it", host.log())
+            ok(ask(t) == "null ENOSYS", "and its brokers: ENOSYS")
+        ok(ask(q) == "null ok", "but not those of the one before")
+
+
+# ---- without a runtime ---------------------------------------------------------------------------
+
+def usage():
+    for argv, code, why in (
+            ((), 2, "which action"), (("nosuch",), 2, "nosuch"), (("agent",), 2, "--policy"), (("agent", "--policy", "/nosuch"), 1, "/nosuch"),
+            (("agent", "--policy", "/nosuch", "more"), 2, "more"), (("agent", "--containers", "0"), 2, "--containers"),
+            (("run", "--policy", "/nosuch"), 2, "which command"), (("run", "true"), 2, "--policy"), (("run", "--policy", "/nosuch", "true"), 125, "/nosuch"),
+            (("run", "--user", "nosuch", "true"), 2, "nosuch"), (("run", "--user", "0", "true"), 2, "root"),
+            (("run", "--user", "1:x", "true"), 2, "1:x"), (("spec",), 2, "config.json"), (("spec", "/nosuch"), 1, "/nosuch"),
+            (("spec", "x", "--runtime", "youki"), 2, "youki"), (("spec", "x", "--socket", "y"), 2, "absolute"), (("status", "x"), 2, "x"),
+            (("audit", "/nosuch"), 1, "/nosuch"), (("audit", "a", "b"), 2, "b"), (("audit", "--nosuch"), 2, "nosuch")):
+        r = verbs(*argv)
+        ok(r.returncode == code and why in r.stderr and not r.stdout, f"verbs {' '.join(argv)}: {code}", r)
+    for action in ("agent", "run", "spec", "status", "audit"):
+        r = verbs(action, "--help")
+        ok(r.returncode == 0 and "Usage:" in r.stdout, f"verbs {action} --help", r)
+
+
+def audit(host):
+    line = {"time": "2026-01-31T12:00:00.000Z", "container": "web", "pid": 7, "program": "ib\u001b[2J", "device": "rxe0", "command": "REG_MR length=1",
+            "rule": "max_mrs = 1", "text": "there is one", "errno": "EMFILE"}
+    host.audit.write_text(json.dumps(line) + "\n" + json.dumps({"time": "t", "left_out": 5}) + "\n")
+    want = "2026-01-31T12:00:00.000Z web: ib?[2J (7) on rxe0: REG_MR length=1: EMFILE by max_mrs = 1: there is one\nt 5 more, not written\n"
+    r = verbs("audit", host.audit)
+    ok(r.returncode == 0 and r.stdout == want, "audit: as text, with nothing that steers a terminal", r)
+    r = verbs("audit", host.audit, "--json")
+    ok(r.returncode == 0 and r.stdout == host.audit.read_text(), "audit --json: as it is", r)
+    p = subprocess.Popen([HAWSER, "verbs", "audit", "--follow", host.audit], stdout=subprocess.PIPE, text=True)
+    ok([p.stdout.readline() for _ in range(2)] == want.splitlines(True), "audit --follow: what there is")
+    with host.audit.open("a") as f:
+        f.write('{"time":"a","left')
+        f.flush()
+        time.sleep(0.3)
+        f.write('_out":1}\n')
+    ok(p.stdout.readline() == "a 1 more, not written\n", "a line that comes in two parts")
+    host.audit.rename(host.tmp / "old")
+    host.audit.write_text('{"time":"b","left_out":2}\n')
+    ok(p.stdout.readline() == "b 2 more, not written\n", "another file of that name")
+    p.terminate()
+    ok(p.wait(SECONDS) == 0, "and ends when asked to")
+    p.stdout.close()
+    r = verbs("audit", "-", input="no JSON\n{}\n")
+    ok(r.returncode == 1 and "none of an audit's" in r.stderr and len(r.stdout.splitlines()) == 1, "lines that are none: said so", r)
+
+
+def private_dev(host):
+    """A /dev of this mount namespace's with the nodes of a machine that has an RDMA device."""
+    new = host.tmp / "newdev"
+    new.mkdir()
+    must("mount", "-t", "tmpfs", "none", new)
+    for n in ("null", "zero", "full", "random", "urandom", "tty"):
+        (new / n).touch()
+        must("mount", "--bind", f"/dev/{n}", new / n)
+    (new / "fd").symlink_to("/proc/self/fd")
+    (new / "shm").mkdir()
+    (new / "infiniband").mkdir()
+    os.mknod(new / "infiniband/uverbs0", 0o20666, os.makedev(231, 192))
+    os.chmod(new / "infiniband/uverbs0", 0o666)
+    must("mount", "--move", new, "/dev")
+
+
+def run(host):
+    def argv(*more, policy=host.policy):
+        return [HAWSER, "verbs", "run", "--policy", str(policy), "--state-dir", str(host.state), *map(str, more)]
+
+    usage()
+    audit(host)
+    r = verbs("status", "--state-dir", host.tmp / "nosuch")
+    ok(r.returncode == 0 and "No container" in r.stdout, "status: nobody", r)
+    ok(verbs("status", "--json", "--state-dir", host.tmp / "nosuch").stdout.strip() == "[]", "status --json: nobody")
+
+    private_dev(host)
+    r = sh(APP, "all", host.tmp / "file")
+    ok(said(r.stdout)["node_rdwr"] != "EACCES", "without a broker the node could be opened, if there were a driver", r)
+    r = sh(*argv("--", APP, "all", host.tmp / "file"))
+    as_wanted(r.stdout, "run")
+    ok(r.returncode == 0 and "uid 0" in r.stdout, "run: as root", r)
+    ok("no RDMA device" in r.stderr or os.path.isdir("/sys/class/infiniband_verbs"), "and says that there is no device", r)
+    (host.tmp / "his").mkdir(mode=0o777)
+    os.chmod(host.tmp / "his", 0o777)
+    r = sh(*argv("--user", "65534:65534", "--", APP, "all", host.tmp / "his/file"))
+    as_wanted(r.stdout, "run --user")
+    ok("uid 65534" in r.stdout, "run --user: it is that user", r)
+    caps = sh(*argv("--", "grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/self/status")).stdout
+    bad = sum(1 << c for c in (12, 13, 17, 19, 21, 27))  # NET_ADMIN, NET_RAW, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD
+    ok("NoNewPrivs:\t1" in caps and not any(int(x, 16) & bad for x in re.findall(r"Cap\w+:\t(\w+)", caps)), "run: without the strong capabilities", caps)
+    r = sh(*argv("--container", "gpu", "--", "sh", "-c", "ulimit -n; exit 7"), preexec_fn=lambda: __import__("resource").setrlimit(7, (512, 4096)))
+    ok(r.returncode == 7 and r.stdout == "1024\n", "run: exit status, and descriptors enough", r)
+    r = sh(*argv("--container", "nosuch", "--", "true"))
+    ok(r.returncode == 125 and "nosuch" in r.stderr, "run: no such section", r)
+    ok(sh(*argv("--", "/nonexistent")).returncode == 127 and sh(*argv("--", "/etc/passwd")).returncode == 126, "run: 127 and 126")
+    ok(sh(*argv("--", "sh", "-c", "kill -9 $$")).returncode == 137, "run: a killed command")
+    bad_policy = host.tmp / "bad"
+    bad_policy.write_text("[default]\nnosuch = 1\n")
+    r = sh(*argv("--", "true", policy=bad_policy))
+    ok(r.returncode == 125 and "nosuch" in r.stderr, "run: a policy with an error", r)
+    r = sh("setpriv", "--reuid=65534", "--clear-groups", *argv("--", "true"))
+    ok(r.returncode == 125 and "root" in r.stderr, "run: not root", r)
+
+    p = subprocess.Popen(argv("--", "sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done"), stdout=subprocess.PIPE)
+    p.stdout.readline()
+    p.terminate()
+    ok(p.wait(SECONDS) == 3, "run: SIGTERM is handed on", p.returncode)
+    p.stdout.close()
+
+    def waiting():
+        for f in host.state.glob("*.status"):  # of brokers that were killed
+            f.unlink()
+        p = subprocess.Popen(argv("--", APP, "wait", "x"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        ok(ask(p) == "null ok", "run: a command that waits")
+        return p, host.status()[0]
+
+    p, s = waiting()
+    os.kill(s["broker"], signal.SIGKILL)
+    ok(ask(p) == "null ENOSYS", "run: its broker is killed: ENOSYS")
+    p.stdin.close()
+    ok(p.wait(SECONDS) == 0, "and it ends as it likes")
+    p.stdout.close()
+
+    p, s = waiting()
+    p.kill()
+    p.wait()
+    ok(ask(p) == "null ENOSYS", "run: hawser is killed: ENOSYS, and the command lives")
+    until(lambda: not os.path.exists(f"/proc/{s['broker']}"), "the broker's end")
+    p.stdin.close()
+    ok(p.stdout.read() == "", "until it ends")
+    p.stdout.close()
+
+    p, s = waiting()
+    p.stdin.close()
+    ok(p.wait(SECONDS) == 0 and not os.path.exists(f"/proc/{s['broker']}") and host.status() == [], "run: the broker ends with it")
+    p.stdout.close()
+
+
+def main():
+    if "inside" not in sys.argv[4:]:
+        if os.geteuid() != 0:
+            skip_all("it takes root")
+        path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+        need = ("unshare", "mount", "setpriv") + ((PART,) if PART != "run" else ())
+        lack = [x for x in need if not shutil.which(x, path=path)]
+        if lack:
+            skip_all(f"not installed: {' '.join(lack)} (scripts/deps.sh)")
+        r = sh("unshare", "-n", "-m", "--propagation", "private", "true")
+        if r.returncode != 0:
+            skip_all(f"no namespaces here: {r.stderr.strip()}")
+        os.environ["PATH"] = path
+        os.execvp("unshare", ["unshare", "-n", "-m", "--propagation", "private", sys.executable, __file__, *sys.argv[1:4], "inside"])
+    with contextlib.ExitStack() as stack:
+        d = stack.enter_context(tempfile.TemporaryDirectory(prefix="hawser-verbs-"))
+        must("mount", "-t", "tmpfs", "none", d)  # of this mount namespace: gone with it
+        stack.callback(sh, "umount", "-l", d)
+        stack.callback(os.chdir, "/")
+        host = Host(pathlib.Path(d), stack)
+        run(host) if PART == "run" else containers(host, PART)
+    return done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
