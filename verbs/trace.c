@@ -190,10 +190,10 @@ static int seize(struct tracer *t)
 {
     step(t, VB_STEP_SEIZE);
     if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
-        if (errno == ESRCH)
+        if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* a zombie gives EPERM */
             return died(t->tid);
-        return hw_fail(-errno, "tracing thread %d: %s%s", (int)t->tid, strerror(errno),
-                       errno == EPERM ? " (traced already: strace or gdb? kernel.yama.ptrace_scope = 3?)" : "");
+        return hw_fail(-EPERM, "tracing thread %d: not permitted (strace? gdb? kernel.yama.ptrace_scope = 3?)",
+                       (int)t->tid);
     }
     t->seized = true;
     step(t, VB_STEP_GIVE);
