@@ -433,7 +433,9 @@ static void others(void)
     taken(&m, &a, VB_MEMORY, "siw REG_MR");
     unmap_all(&m);
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0, 8, 0);
-    taken(&m, &a, VB_MEMORY, "rxe MODIFY_SRQ, to whose address the kernel writes");
+    if (taken(&m, &a, VB_MEMORY, "rxe MODIFY_SRQ, to whose address the kernel writes"))
+        is_int((SPLIT - (layout.header - WINDOW)) % 16, 24 % 16 + 4,
+               "its header is where others' are, but for attributes");
     unmap_all(&m);
     a = ask_write(&m, RDMA_DRIVER_IRDMA, IB_USER_VERBS_CMD_REG_MR, 40, 12, 8, 0);
     taken(&m, &a, VB_MEMORY, "irdma REG_MR");

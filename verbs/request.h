@@ -93,8 +93,9 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
  * as the kernel writes flags; the others are whole behind it, where the application can put something else in their
  * place. That comes to nothing, since they are mandatory, and missing would be seen by the kernel before it does
  * anything; or, for INVOKE_WRITE's UHW_OUT, since all others that there are lie before split (UHW_IN of no length, if
- * need be), so that anything in its place is a double, which the kernel refuses, or unknown to it. -EOPNOTSUPP where
- * neither holds: two outputs that are not mandatory. -E2BIG. */
+ * need be), so that anything in its place is a double, which the kernel refuses, or unknown to it. The header begins 28
+ * bytes and 16 for each input before split. -EOPNOTSUPP where neither holds: two outputs that are not mandatory.
+ * -E2BIG. */
 struct vb_layout {
     uint64_t header;                /* address of the header, to call with */
     uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of an output's bytes; 0: none */

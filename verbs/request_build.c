@@ -96,8 +96,8 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {
-        /* Header and inputs end at split, or so that the first output's id and len do. */
-        uint32_t fixed = HDR + o.inputs * ATTR + (o.n > o.inputs ? IDS : 0);
+        /* The first output's id and len end at split; where there is none, the inputs end at the same place. */
+        uint32_t fixed = HDR + o.inputs * ATTR + IDS;
 
         if (fixed > split)
             return hw_fail(-E2BIG, "verbs request: no room for %u attributes", o.inputs);
