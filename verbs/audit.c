@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define A_SECOND  1000 * HW_MS
+#define A_SECOND  (1000 * HW_MS)
 #define MOST      100 /* lines in a second */
 #define TEXT_MOST 600
 
