@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -216,8 +217,8 @@ static void app_attacks(void)
         /* a control of three pages, so that there is one to lose */
         pid_t pid = fork();
         if (pid == 0) {
-            char *c = undefended(3 * 4096ul, attack[i].same_file);
-            int rc = attack[i].by(c, 3 * 4096ul);
+            char *c = undefended(3 * 4096UL, attack[i].same_file);
+            int rc = attack[i].by(c, 3 * 4096UL);
             if (attack[i].by == by_file_unseal && rc) /* EBUSY: it is mapped; but no EPERM */
                 rc = errno == EBUSY ? 0 : rc;
             _exit(rc == 0 ? 0 : 1);
@@ -336,15 +337,17 @@ static void strike_last_page(char *w)
 /* The right file at the right place, in a mapping whose pages /proc/self/mem could write. */
 static void strike_private(char *w)
 {
-    mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_PRIVATE | MAP_FIXED, theirs[0], 4096);
+    (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_PRIVATE | MAP_FIXED, theirs[0],
+               4096);
 }
 static void strike_results_as_requests(char *w)
 {
-    mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[1], 4096);
+    (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[1],
+               4096);
 }
 static void strike_order(char *w) /* pages of it in another order */
 {
-    mmap(w + VB_WINDOW_CODE, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[0], (off_t)2 * 4096);
+    (void)mmap(w + VB_WINDOW_CODE, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[0], (off_t)2 * 4096);
 }
 static void strike_executable(char *w)
 {
@@ -498,7 +501,7 @@ static void app_own_code(void)
     uint64_t request = 0;
     __asm__ volatile("call *%[code]"
                      : "+a"(rax)
-                     : "D"(fd), "S"(0xc0181b01l), "d"(&request), [code] "r"(own_code)
+                     : "D"(fd), "S"((long)RDMA_VERBS_IOCTL), "d"(&request), [code] "r"(own_code)
                      : "rcx", "r11", "memory", "cc");
     common->out[0] = rax;
     common->stop = true;

@@ -103,11 +103,11 @@ static void test_answers(void)
 
 static void app_memory(void)
 {
-    char *p = mmap(NULL, 3 * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(p + 2 * 4096ul, 4096); /* nothing behind the second page */
-    memset(p, 'x', 2 * 4096ul);
+    char *p = mmap(NULL, 3 * 4096UL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(p + 2 * 4096UL, 4096); /* nothing behind the second page */
+    memset(p, 'x', 2 * 4096UL);
     strcpy(p, "short");
-    p[2 * 4096ul - 1] = 0;
+    p[2 * 4096UL - 1] = 0;
     common->out[0] = (int64_t)(uintptr_t)p;
     ask(0, 1);
     common->out[1] = p[4095];
@@ -123,21 +123,21 @@ static void test_memory(void)
     pid_t tid = (pid_t)n.pid;
     uint64_t p = (uint64_t)common->out[0];
     char buf[3 * 4096], small[6];
-    is_int(vb_mem_read(tid, p, buf, 2 * 4096ul), 0, "its two pages");
+    is_int(vb_mem_read(tid, p, buf, 2 * 4096UL), 0, "its two pages");
     ok(strcmp(buf, "short") == 0 && buf[4096] == 'x', "as they are");
-    is_int(vb_mem_read(tid, p, buf, 2 * 4096ul + 1), -EFAULT, "not a byte more: all or nothing");
+    is_int(vb_mem_read(tid, p, buf, 2 * 4096UL + 1), -EFAULT, "not a byte more: all or nothing");
     is_int(vb_mem_read(tid, 16, buf, 1), -EFAULT, "nothing at 16");
     is_int(vb_mem_read(tid, UINT64_MAX - 7, buf, 16), -EFAULT, "nor at the end of all");
     is_int(vb_mem_read(tid, 16, buf, 0), 0, "no bytes are anywhere");
     is_int(vb_mem_write(tid, p + 4095, "yz", 2), 0, "written across pages");
-    is_int(vb_mem_write(tid, p + 2 * 4096ul - 1, "yz", 2), -EFAULT, "not behind the end");
-    is_int(vb_mem_write(tid, p + 2 * 4096ul - 1, "", 1), 0, "(put right)");
+    is_int(vb_mem_write(tid, p + 2 * 4096UL - 1, "yz", 2), -EFAULT, "not behind the end");
+    is_int(vb_mem_write(tid, p + 2 * 4096UL - 1, "", 1), 0, "(put right)");
     is_int(vb_mem_string(tid, p, small, sizeof(small)), 0, "a string that just fits");
     is_str(small, "short", "is whole");
     is_int(vb_mem_string(tid, p, small, 5), -ENAMETOOLONG, "one that does not");
     is_int(vb_mem_string(tid, p + 6, buf, sizeof(buf)), 0, "one that ends with the memory");
-    is_int((long)strlen(buf), 2 * 4096l - 7, "is whole, too");
-    is_int(vb_mem_write(tid, p + 2 * 4096ul - 1, "x", 1), 0, "without its end");
+    is_int((long)strlen(buf), 2 * 4096L - 7, "is whole, too");
+    is_int(vb_mem_write(tid, p + 2 * 4096UL - 1, "x", 1), 0, "without its end");
     is_int(vb_mem_string(tid, p + 6, buf, sizeof(buf)), -EFAULT, "it is none");
     is_int(vb_mem_string(tid, UINT64_MAX - 3, buf, sizeof(buf)), -EFAULT, "nor at the end of all");
     vb_notify_answer(a.listener, n.id, 0, 0);

@@ -18,9 +18,9 @@
 #include <linux/seccomp.h>
 
 #define VB_STUB_FD      100
-#define VB_WINDOW_SIZE  (8 * 4096) /* code, requests (read-only), results (can be written) */
+#define VB_WINDOW_SIZE  0x8000 /* code, requests (read-only), results (can be written) */
 #define VB_WINDOW_CODE  4096
-#define VB_WINDOW_SPLIT (4 * 4096) /* from here on it can be written by the application */
+#define VB_WINDOW_SPLIT 0x4000 /* from here on it can be written by the application */
 /* A request's header lies here, whatever it has, as the stub's registers are set before anybody knows: 24 bytes, so
  * many attributes of 16, and the first 4 bytes of the one that lies across the split (request.h). */
 #define VB_WINDOW_INPUTS 24

@@ -109,7 +109,7 @@ int vb_window_make(struct vb_window *w)
     int fixed = memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
     if (fixed >= 0 && (rc = w->results = memfd("hawser-verbs-results", RESULTS_SIZE)) >= 0)
         rc = map_and_seal(w, fixed);
-    struct stat a, b;
+    struct stat a = {0}, b = {0};
     if (rc == 0) {
         /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
         char path[32];
@@ -214,7 +214,9 @@ static char state_of(pid_t tgid, const char *tid)
     close(fd);
     line[HW_MAX(n, 0)] = 0;
     const char *end = strrchr(line, ')'); /* behind the name, which the program chooses (proc(5)) */
-    return end && end[1] == ' ' ? end[2] : 0;
+    if (!end || end[1] != ' ')
+        return 0;
+    return end[2];
 }
 
 bool vb_stub_alone(const struct vb_stub *s)

@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -290,7 +291,7 @@ struct look {
 
 /* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
  */
-static void look_at(struct look *l, const char *line)
+static void look_at(struct look *l, char *line)
 {
     const struct vb_window *w = l->t->w;
     const uint64_t at = l->t->window;
@@ -303,22 +304,27 @@ static void look_at(struct look *l, const char *line)
         {VB_WINDOW_CODE, VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, "r--s"},
         {VB_WINDOW_SPLIT, VB_WINDOW_SIZE, 0, w->results_ino, "rw-s"},
     };
-    unsigned long long from, to, offset, ino;
-    unsigned major, minor;
-    char perms[5];
     if (strncmp(line, "VmFlags:", 8) == 0) {
         l->sealed += l->inside && strstr(line, " sl") != NULL;
         return;
     }
-    if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu", &from, &to, perms, &offset, &major, &minor, &ino) != 7)
+    char *s, *perms;
+    uint64_t from = strtoull(line, &s, 16);
+    if (s == line || *s != '-') /* of smaps */
         return;
+    uint64_t to = strtoull(s + 1, &s, 16);
     l->inside = to > at && from < at + VB_WINDOW_SIZE;
     if (!l->inside)
         return;
+    perms = strtok_r(s, " ", &s);
+    uint64_t offset = strtoull(s, &s, 16);
+    unsigned long major = strtoul(s, &s, 16), minor = strtoul(s + (*s == ':'), &s, 16);
+    uint64_t ino = strtoull(s, &s, 10);
     bool right = false;
     for (unsigned i = 0; i < HW_ARRAY_LEN(parts); i++)
         right |= from == at + parts[i].from && to == at + parts[i].to && offset == parts[i].offset &&
-                 ino == parts[i].ino && makedev(major, minor) == w->dev && strcmp(perms, parts[i].perms) == 0;
+                 ino == parts[i].ino && makedev((unsigned)major, (unsigned)minor) == w->dev && perms &&
+                 strcmp(perms, parts[i].perms) == 0;
     l->right += right;
     l->wrong |= !right;
 }
