@@ -48,7 +48,7 @@ static void reset(void)
 
 /* What the flippers flip: MODIFY_QP to port 1, which is allowed, and 2, which is not. */
 static struct flipped {
-    struct ib_uverbs_ioctl_hdr hdr;
+    struct vb_header hdr;
     struct ib_uverbs_attr attr[3];
     struct ib_uverbs_modify_qp in;
     uint64_t out;
@@ -107,11 +107,11 @@ static int flips(void *arg)
     int fd = app_open(0);
     must(fd >= 0);
     good.in = (struct ib_uverbs_modify_qp){.attr_mask = 1u << 5, .port_num = 1}; /* IB_QP_PORT, ib_verbs.h */
-    good.hdr = (struct ib_uverbs_ioctl_hdr){.length = sizeof good.hdr + sizeof good.attr,
-                                            .object_id = UVERBS_OBJECT_DEVICE,
-                                            .method_id = UVERBS_METHOD_INVOKE_WRITE,
-                                            .num_attrs = 3,
-                                            .driver_id = RDMA_DRIVER_RXE};
+    good.hdr = (struct vb_header){.length = sizeof good.hdr + sizeof good.attr,
+                                  .object_id = UVERBS_OBJECT_DEVICE,
+                                  .method_id = UVERBS_METHOD_INVOKE_WRITE,
+                                  .num_attrs = 3,
+                                  .driver_id = RDMA_DRIVER_RXE};
     good.attr[0] = (struct ib_uverbs_attr){
         .attr_id = UVERBS_ATTR_CORE_IN, .len = sizeof good.in, .flags = 1, .data = (uintptr_t)&common.shared.in};
     good.attr[1] = (struct ib_uverbs_attr){

@@ -47,7 +47,7 @@ static const struct kind *kind_of(const struct bell *l, uint64_t count)
 static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l, uint32_t *bad)
 {
     struct {
-        struct ib_uverbs_ioctl_hdr hdr;
+        struct vb_header hdr;
         struct ib_uverbs_attr attr[3];
     } q;
     unsigned n = 0;
@@ -76,7 +76,7 @@ static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind 
     q.hdr.method_id = UVERBS_METHOD_INVOKE_WRITE;
     q.hdr.num_attrs = (uint16_t)n;
     q.hdr.driver_id = driver;
-    return b->o->kernel->ioctl(fd, &q.hdr);
+    return b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)&q);
 }
 
 void vb_doorbell(struct vb_broker *b, const struct seccomp_notif *n)

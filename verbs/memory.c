@@ -106,7 +106,7 @@ static int lay(struct vb_worker *w, struct vb_job *j)
 {
     const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
     const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's, UVERBS_ID_NS_SHIFT */
-    struct ib_uverbs_ioctl_hdr h;
+    struct vb_header h;
     uint8_t *out = w->stub.mine + VB_WINDOW_CODE;
     size_t inputs = 0;
     for (unsigned i = 0; i < j->r.n; i++)

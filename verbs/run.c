@@ -192,7 +192,7 @@ static int run_here(struct vb_broker *b, int fd, struct vb_request *r)
 static void confirm(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     struct {
-        struct ib_uverbs_ioctl_hdr hdr;
+        struct vb_header hdr;
         struct ib_uverbs_attr attr[5];
     } q;
     uint32_t number, lkey, rkey;
@@ -223,7 +223,8 @@ static void confirm(struct vb_broker *b, struct vb_context *c, int fd, const str
         q.attr[i].flags = UVERBS_ATTR_F_MANDATORY;
         q.attr[i].data = a[i].data;
     }
-    if (b->o->kernel->ioctl(fd, &q.hdr) >= 0 && length == asked.length && iova == asked.hca_va)
+    if (b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)&q) >= 0 && length == asked.length &&
+        iova == asked.hca_va)
         vb_confirm(c->objects, VB_MR, number);
 }
 
@@ -252,7 +253,7 @@ static const struct {
 static void undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     struct {
-        struct ib_uverbs_ioctl_hdr hdr;
+        struct vb_header hdr;
         struct ib_uverbs_attr attr[2];
     } q;
     uint64_t events[4] = {0}, ticket;

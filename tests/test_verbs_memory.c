@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory registered through the verbs broker: real programs, the real stub in them, its window and its calls; but what
+ * a let-go call does is played here on the window's bytes (verbs_fake.c), as there is no RDMA kernel. */
+#include "tap.h"
+#include "verbs/inject.h"
+#include "verbs/notify.h"
+#include "verbs_fake.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ALL "[default]\ndevices = *\nmr_bytes = 1M\n"
+#define MIB (1u << 20)
+
+/* What happens to a request in the window: fake->number[MODE]. */
+enum { RUNS, REAL, HANGS };
+#define MODE 15
+
+#define must(x)                                                                                \
+    do {                                                                                       \
+        if (!(x)) {                                                                            \
+            fprintf(stderr, "# line %d: %s (errno %s)\n", __LINE__, #x, hw_errno_name(errno)); \
+            return 1;                                                                          \
+        }                                                                                      \
+    } while (0)
+
+int __real_vb_stub_run(struct vb_stub *s, int listener, int device);
+int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device);
+
+/* In the broker: the kernel, as far as the stub's call is concerned. */
+int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
+{
+    union {
+        struct vb_header h;
+        struct ib_uverbs_ioctl_hdr kernel;
+        uint8_t bytes[sizeof(struct vb_header) + (VB_ATTRS_MAX + VB_WINDOW_INPUTS) * 16];
+    } q;
+    const uint32_t fixed = VB_WINDOW_SPLIT - VB_WINDOW_HEADER;
+    if (fake->number[MODE] == REAL || !s->parked || s->dead)
+        return __real_vb_stub_run(s, listener, device);
+    int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
+    if (rc < 0)
+        return rc;
+    uint64_t parked = s->parked;
+    s->parked = 0;
+    memcpy(&q.h, s->mine + VB_WINDOW_HEADER, sizeof q.h);
+    if (q.h.length > sizeof q)
+        abort();
+    memcpy(&q, s->mine + VB_WINDOW_HEADER, q.h.length);
+    rc = fake_run(device, &q.kernel, s->window, s->mine);
+    if (q.h.length > fixed)
+        memcpy(s->mine + VB_WINDOW_SPLIT, q.bytes + fixed, q.h.length - fixed);
+    if (fake->number[MODE] == HANGS) {
+        fake->seen = 1;
+        return 0;
+    }
+    vb_notify_answer(listener, parked, 0, rc);
+    return 0;
+}
+
+static void step(int n)
+{
+    fake->seen = n;
+    while (fake->go < n)
+        usleep(1000);
+}
+
+static bool until(int n)
+{
+    for (int ms = 0; ms < 60000 && fake->seen < n; ms++)
+        usleep(1000);
+    return fake->seen >= n;
+}
+
+static void reset(void)
+{
+    fake->go = fake->seen = fake->fail = fake->ms = 0;
+    fake->live = fake->ran = 0;
+    fake->mr_bytes = 0;
+    for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
+        fake->number[i] = 0;
+}
+
+static int dereg(int fd, uint32_t number)
+{
+    struct ib_uverbs_attr a = {
+        .attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY, .data = number};
+    return app_ioctl(fd, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, &a, 1);
+}
+
+static char memory[4 * MIB] __attribute__((aligned(4096)));
+
+/* --------------------------------------------------------------- it works */
+
+static int basics(void *arg)
+{
+    struct ib_uverbs_reg_mr_resp r, r2;
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0);
+    must(app_reg(fd, memory, 8192, &r) == 0);
+    must(r.lkey == r.mr_handle + 1 && r.rkey == r.mr_handle + 2);
+    must(app_reg(fd, memory + MIB, 4096, &r2) == 0 && r2.mr_handle != r.mr_handle);
+    step(1);
+    must(dereg(fd, r.mr_handle) == 0 && dereg(fd, r2.mr_handle) == 0);
+    must(dereg(fd, r.mr_handle) == -ENOENT);
+    step(2);
+    must(app_reg(fd, memory, 2 * MIB, &r) == -ENOMEM); /* the policy's */
+    fake->fail = -EPERM;
+    must(app_reg(fd, memory, 4096, &r) == -EPERM); /* the kernel's */
+    fake->fail = 0;
+    for (int i = 0; i < 4; i++)
+        must(app_reg(fd, memory, MIB / 4, &r) == 0);
+    must(app_reg(fd, memory, 4096, &r2) == -ENOMEM);
+    must(dereg(fd, r.mr_handle) == 0 && app_reg(fd, memory, 4096, &r2) == 0);
+    /* where the answer cannot be written the kernel would have taken it back */
+    struct ib_uverbs_reg_mr in = {.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
+    must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, (void *)16, 12) == -EFAULT);
+    step(3);
+    must(close(fd) == 0);
+    step(4);
+    fake->number[MODE] = REAL; /* /dev/null knows no such call: that is the kernel's own word */
+    must((fd = app_open(0)) >= 0);
+    must(app_reg(fd, memory, 4096, &r) == -ENOTTY);
+    return 0;
+}
+
+static void test_basics(void)
+{
+    struct world w;
+    reset();
+    unsigned wrong = fake->wrong;
+    world_start(&w, ALL, true, basics, NULL);
+    ok(until(1), "memory is registered");
+    is_int(world_status(&w, "fake0.mr"), 2, "and counted");
+    is_int(world_status(&w, "fake0.mr_bytes"), 12288, "with its bytes");
+    is_int(world_status(&w, "stubs"), 1, "by one stub");
+    fake->go = 1;
+    ok(until(2), "and given up");
+    is_int(world_status(&w, "fake0.mr_bytes"), 0, "none is left");
+    fake->go = 2;
+    until(3);
+    is_int(world_status(&w, "fake0.mr_bytes"), 3 * MIB / 4 + 4096, "limits are kept, failures cost nothing");
+    is_int(world_status(&w, "fake0.mr_bytes"), fake->mr_bytes, "as the kernel counts");
+    fake->go = 3;
+    ok(until(4) && world_becomes(&w, "fake0.mr_bytes", 0), "all of it goes with the open");
+    fake->go = 4;
+    is_int(world_app(&w), 0, "a stub's error is the program's");
+    is_int(fake->wrong, wrong, "no request of the broker's was wrong");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* ------------------------------------------------------ threads, processes */
+
+static int shared_fd;
+
+static void *registers(void *arg)
+{
+    struct ib_uverbs_reg_mr_resp r;
+    int n = (int)(intptr_t)arg;
+    for (int i = 0; i < n; i++) {
+        if (app_reg(shared_fd, memory, 4096, &r) || dereg(shared_fd, r.mr_handle))
+            return memory;
+    }
+    return NULL;
+}
+
+static int clone_vm(void *arg)
+{
+    (void)arg;
+    return registers((void *)3) ? 1 : 0;
+}
+
+static int processes(void *arg)
+{
+    pthread_t t[8];
+    void *no;
+    int st;
+    struct ib_uverbs_reg_mr_resp r;
+    (void)arg;
+    must((shared_fd = app_open(0)) >= 0);
+    for (int i = 0; i < 8; i++)
+        must(pthread_create(&t[i], NULL, registers, (void *)100) == 0);
+    for (int i = 0; i < 8; i++)
+        must(pthread_join(t[i], &no) == 0 && !no);
+    must(!registers((void *)10000));
+    step(1);
+    pid_t child = fork();
+    if (child == 0) {
+        int rc = registers((void *)10) ? 1 : 0;
+        step(2);
+        _exit(rc);
+    }
+    must(waitpid(child, &st, 0) == child && st == 0);
+    step(3);
+    /* a process that shares this one's memory */
+    static char stack[65536] __attribute__((aligned(16)));
+    child = clone(clone_vm, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    must(child > 0 && waitpid(child, &st, 0) == child && st == 0);
+    step(4);
+    /* one whose program leaves by the first thread's end alone: its stub must not keep it */
+    child = fork();
+    if (child == 0) {
+        if (registers((void *)1))
+            _exit(1);
+        syscall(SYS_exit, 0);
+    }
+    must(waitpid(child, &st, 0) == child && st == 0);
+    /* one that is killed while its stub is at work */
+    fake->number[MODE] = HANGS;
+    fake->seen = 0;
+    child = fork();
+    if (child == 0)
+        _exit(app_reg(shared_fd, memory, 4096, &r) ? 1 : 0);
+    for (int i = 0; i < 30000 && !fake->seen; i++)
+        usleep(1000);
+    must(kill(child, SIGKILL) == 0 && waitpid(child, &st, 0) == child);
+    fake->number[MODE] = RUNS;
+    must(!registers((void *)10));
+    step(5);
+    must(close(shared_fd) == 0);
+    step(6);
+    return 0;
+}
+
+static void test_processes(void)
+{
+    struct world w;
+    reset();
+    world_start(&w, ALL, true, processes, NULL);
+    ok(until(1), "threads register, and 10,000 times one of them");
+    is_int(fake->live, 0, "what they gave up is gone");
+    is_int(world_status(&w, "fake0.mr_bytes"), 0, "and not counted");
+    is_int(world_status(&w, "stubs"), 1, "it took one stub");
+    unsigned fds = world_fds(&w);
+    fake->go = 1;
+    ok(until(2), "a child registers");
+    is_int(world_status(&w, "stubs"), 2, "with a stub of its own");
+    fake->go = 2;
+    ok(until(3) && world_becomes(&w, "stubs", 1), "which goes with it");
+    is_int(world_fds(&w), fds, "and leaves no descriptor");
+    fake->go = 3;
+    ok(until(4), "a process that shares memory registers");
+    is_int(world_status(&w, "stubs"), 1, "by the same stub");
+    fake->go = 4;
+    ok(until(5), "a program that only its stub would keep ends; one dies in the midst of it; others go on");
+    ok(world_becomes(&w, "stubs", 1), "stubs end with their programs");
+    is_int(world_status(&w, "fake0.mr_bytes"), 4096, "what may have been made stays counted");
+    fake->go = 5;
+    ok(until(6) && world_becomes(&w, "fake0.mr_bytes", 0), "until its open ends");
+    is_int(world_fds(&w), fds, "no descriptor is left");
+    fake->go = 6;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* ------------------------------------------------------------------ harm */
+
+static atomic_bool harming;
+
+/* Writes numbers into all that it can write of the window. */
+static void *forge(void *arg)
+{
+    char line[512];
+    uint32_t *at = NULL;
+    (void)arg;
+    while (harming && !at) {
+        FILE *f = fopen("/proc/self/maps", "re");
+        while (f && fgets(line, sizeof line, f)) {
+            unsigned long from;
+            if (strstr(line, "hawser-verbs-results") && strstr(line, "rw-s") && sscanf(line, "%lx-", &from) == 1)
+                at = (uint32_t *)from; // NOLINT(performance-no-int-to-ptr)
+        }
+        if (f)
+            fclose(f);
+    }
+    fake->number[4] = 1;
+    for (unsigned n = 0; harming; n++) {
+        /* 1 and 2 are where the kernel writes the answer: it comes to nothing then, and so not each time */
+        for (unsigned i = n % 64 ? 3 : 1; i < 64; i++)
+            __atomic_store_n(&at[i], n * 2654435761u >> 20, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+/* Makes the length another one, and back. */
+static struct ib_uverbs_reg_mr changing;
+static void *stretch(void *arg)
+{
+    (void)arg;
+    while (harming) {
+        *(volatile uint64_t *)&changing.length = 1ull << 40;
+        *(volatile uint64_t *)&changing.length = 4096;
+    }
+    return NULL;
+}
+
+static int harm(void *arg)
+{
+    pthread_t t[2];
+    struct ib_uverbs_reg_mr_resp r;
+    (void)arg;
+    int fd = app_open(0), rc;
+    must(fd >= 0);
+    changing = (struct ib_uverbs_reg_mr){.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
+    harming = true;
+    must(pthread_create(&t[0], NULL, stretch, NULL) == 0);
+    for (int i = 0; i < 3000; i++) {
+        rc = app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &changing, sizeof changing, &r, sizeof r);
+        must(rc == 0 || rc == -ENOMEM);
+        fake->number[rc ? 1 : 0]++;
+        if (!rc)
+            must(dereg(fd, r.mr_handle) == 0);
+    }
+    harming = false;
+    pthread_join(t[0], NULL);
+    step(1);
+    harming = true;
+    must(pthread_create(&t[1], NULL, forge, NULL) == 0);
+    while (!fake->number[4])
+        usleep(1000);
+    for (int i = 0; i < 2000; i++) {
+        rc = app_reg(fd, memory, 4096, &r);
+        must(rc == 0 || rc == -ENOMEM || rc == -EFAULT);            /* the address of the answer is there too */
+        for (uint32_t n = 0; n < FAKE_NUMBERS && i % 8 == 7; n++) { /* whichever there is, whatever we were told */
+            if (fake->file[(fake->n_files - 1) % FAKE_FILES].type[n] == VB_MR)
+                must(dereg(fd, n) == 0);
+        }
+        fake->number[2] += rc == 0;
+        fake->number[3] += rc == 0 && (r.lkey != r.mr_handle + 1 || r.rkey != r.mr_handle + 2);
+        if (fake->mr_bytes > MIB)
+            return 2;
+    }
+    harming = false;
+    pthread_join(t[1], NULL);
+    step(2);
+    must(close(fd) == 0);
+    step(3);
+    return 0;
+}
+
+static void test_harm(void)
+{
+    struct world w;
+    reset();
+    world_start(&w, ALL, true, harm, NULL);
+    until(1);
+    ok(fake->number[0] && fake->number[1], "a length that grows while it is looked at: %ld ran, %ld were refused",
+       (long)fake->number[0], (long)fake->number[1]);
+    unsigned long_ones = 0;
+    for (unsigned i = 0; i < HW_MIN(fake->ran, FAKE_OPS); i++) {
+        struct ib_uverbs_reg_mr in;
+        memcpy(&in, fake->op[i].in, sizeof in);
+        long_ones += fake->op[i].command == IB_USER_VERBS_CMD_REG_MR && in.length != 4096;
+    }
+    is_int(long_ones, 0, "none ran with the other length");
+    is_int(world_status(&w, "fake0.mr_bytes"), 0, "nor is it counted");
+    fake->go = 1;
+    bool done = until(2);
+    ok(done, "a program that writes numbers into its results: %ld of %ld", (long)fake->number[3],
+       (long)fake->number[2]);
+    ok(fake->number[3] > 0, "some arrive");
+    ok(world_status(&w, "fake0.mr_bytes") >= fake->mr_bytes, "it is never counted too low: %ld, and there are %ld",
+       world_status(&w, "fake0.mr_bytes"), (long)fake->mr_bytes);
+    fake->go = 2;
+    ok(until(3) && world_becomes(&w, "fake0.mr_bytes", 0), "and all of it goes with the open");
+    fake->go = 3;
+    is_int(world_app(&w), 0, "it never had more than its limit");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+int main(void)
+{
+    fake_start();
+    if (vb_inject_possible())
+        tap_skip_all("%s", hw_error());
+    test_basics();
+    test_processes();
+    test_harm();
+    fake_end();
+    return tap_done();
+}
