@@ -294,8 +294,8 @@ static void *stretch(void *arg)
 {
     (void)arg;
     while (harming) {
-        *(volatile uint64_t *)&changing.length = 1ull << 40;
-        *(volatile uint64_t *)&changing.length = 4096;
+        __atomic_store_n(&changing.length, 1ull << 40, __ATOMIC_RELAXED);
+        __atomic_store_n(&changing.length, 4096, __ATOMIC_RELAXED);
     }
     return NULL;
 }
