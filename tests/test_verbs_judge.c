@@ -133,6 +133,10 @@ static void multicast(void)
     passes(ah(path("::ffff:223.255.255.255")), "the last address before them");
     passes(ah(path("::ffff:240.0.0.1")), "the first behind them");
     passes(ah(path("::239.1.2.3")), "what looks like one, and is no IPv4 address");
+    struct ib_uverbs_attach_mcast unicast = {0};
+    gid_of(unicast.gid, "fe80::1");
+    refused(cmd(IB_USER_VERBS_CMD_ATTACH_MCAST, unicast), EOPNOTSUPP, "allow: no multicast",
+            "a group that is called none");
     passes(cmd(IB_USER_VERBS_CMD_DETACH_MCAST, in), "leaving a group");
     policy("[default]\ndevices = *\nallow = multicast\ndestinations = ff12::/16\n");
     passes(cmd(IB_USER_VERBS_CMD_ATTACH_MCAST, in), "a group, where they are allowed");

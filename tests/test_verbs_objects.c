@@ -70,6 +70,31 @@ static int modern(uint64_t address, uint64_t length, uint32_t access, bool fd)
     return judged();
 }
 
+static int dm_mr(uint64_t length, uint32_t access)
+{
+    begin(UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, RDMA_DRIVER_MLX5);
+    attr(UVERBS_ATTR_REG_DM_MR_HANDLE, 0, 0);
+    attr_in(UVERBS_ATTR_REG_DM_MR_OFFSET, &(uint64_t){0}, 8);
+    attr_in(UVERBS_ATTR_REG_DM_MR_LENGTH, &length, 8);
+    attr(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, 0, 1);
+    attr_in(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, &access, 4);
+    attr(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, 0, 1);
+    attr_out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, 4);
+    attr_out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, 4);
+    return judged();
+}
+
+static int advise(void)
+{
+    struct ib_uverbs_sge sge = {0};
+    begin(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, RDMA_DRIVER_MLX5);
+    attr(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, 1);
+    attr_in(UVERBS_ATTR_ADVISE_MR_ADVICE, &(uint64_t){0}, 8);
+    attr_in(UVERBS_ATTR_ADVISE_MR_FLAGS, &(uint32_t){0}, 4);
+    attr_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, &sge, sizeof(sge));
+    return judged();
+}
+
 static void bytes(void)
 {
     start("[default]\ndevices = *\nmr_bytes = 64KiB\nmax_mrs = unlimited\n");
@@ -85,7 +110,14 @@ static void bytes(void)
     refused(dmabuf(4096), EOPNOTSUPP, "allow: no dmabuf", "a dma-buf");
     refused(reg(0, 4096, ON_DEMAND | 1), EOPNOTSUPP, "allow: no odp", "memory on demand");
     refused(rereg(1, ACCESS, 0, ON_DEMAND), EOPNOTSUPP, "allow: no odp", "on demand afterwards");
+    refused(advise(), EOPNOTSUPP, "allow: no odp", "advice on such memory");
+    refused(dm_mr(4096, ON_DEMAND), EOPNOTSUPP, "allow: no odp", "the device's own memory on demand");
+    passes(dm_mr(1ull << 40, 1), "which does not count otherwise: none of the host's is pinned");
     passes(rereg(1, 2, 0, ON_DEMAND), "access that the flags do not name is none");
+    R.allow = VB_ALLOW_DMABUF | VB_ALLOW_ODP;
+    refused(dmabuf(65537), ENOMEM, "mr_bytes", "too large a dma-buf, where they are allowed");
+    passes(advise(), "advice, where there is memory on demand");
+    R.allow = 0;
 
     uint64_t a, b;
     reg(0, 40960, 1);
@@ -487,6 +519,9 @@ static void replies(void)
            !(d.base.device_cap_flags & IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING) && d.odp_caps.general_caps == 0 &&
            d.odp_caps.per_transport_caps.rc_odp_caps == 0,
        "and nothing that is not allowed");
+    ok(!(d.device_cap_flags_ex & IB_UVERBS_DEVICE_XRC) && d.raw_packet_caps == 0 && d.max_dm_size == 0 &&
+           d.xrc_odp_caps == 0,
+       "nor in the other half of the struct");
     ok(d.base.vendor_id == UINT32_MAX && d.base.max_sge == UINT32_MAX && d.timestamp_mask == UINT64_MAX &&
            (d.base.device_cap_flags & IB_UVERBS_DEVICE_MEM_WINDOW),
        "the rest is as it was");
@@ -494,6 +529,9 @@ static void replies(void)
     memset(Q.core_out, 0x11, Q.core_out_len);
     vb_filter_reply(&R, &Q);
     memcpy(&d, Q.core_out, HW_MIN(sizeof(d), (size_t)Q.core_out_len));
+    ok(d.raw_packet_caps == 0x11111111 && d.device_cap_flags_ex == 0x1111111111111111ull && d.max_dm_size == 0 &&
+           d.xrc_odp_caps == 0x11111111,
+       "what is allowed shows");
     ok(d.base.max_qp == 0x11111111 && d.odp_caps.general_caps == 0x1111111111111111ull &&
            d.base.max_mcast_grp == 0x11111111,
        "or, where there is no limit, the device's own");

@@ -92,7 +92,7 @@ static void write_begin(uint32_t command, uint32_t driver, const void *in, size_
     uint64_t c = command;
     begin(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, driver);
     attr_in(UVERBS_ATTR_CORE_IN, in, n);
-    attr_out(UVERBS_ATTR_CORE_OUT, 256);
+    attr_out(UVERBS_ATTR_CORE_OUT, 400);
     attr_in(UVERBS_ATTR_WRITE_CMD, &c, sizeof(c));
 }
 
