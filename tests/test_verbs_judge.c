@@ -333,6 +333,11 @@ static void qps(void)
     refused(qp(.qp_type = 0xff), EPERM, "destinations", "and so do drivers' QPs");
     policy("[default]\ndevices = *\nqp_types = rc ud driver\ndestinations = 10.0.0.0/8\nallow = ud-anywhere\n");
     passes(qp(.qp_type = 4), "UD, if it is said that it may");
+    policy("[default]\ndevices = *\nqp_types = rc ud\ngids = 0-254\n");
+    refused(qp(.qp_type = 4), EPERM, "gids", "UD where GIDs are limited: it says it comes from anywhere");
+    passes(qp(.qp_type = 2), "RC there");
+    policy("[default]\ndevices = *\nqp_types = rc ud\ngids = 0-254\nallow = ud-anywhere\n");
+    passes(qp_new(4, 1, 0), "UD there, if it is said that it may");
     policy("[default]\ndevices = *\nallow = raw xrc\n");
     passes(qp(.qp_type = 8), "a raw packet QP that is allowed");
     passes(qp_new(9, 1, 1 << 8), "an XRC QP that is allowed");

@@ -246,11 +246,15 @@ static bool qp_type(struct judge *j, uint64_t type)
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
-    /* The work requests of these say where each message goes, in memory that the application writes and the device
-     * reads: rxe's old ABI has the whole address in it (rxe_get_av()), mlx5's UD and DC always. */
-    if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !j->rules->any_destination &&
-        !(j->rules->allow & VB_ALLOW_UD_ANYWHERE))
-        return no(j, -EPERM, "destinations", "a %s QP sends anywhere, and allow has no ud-anywhere", name);
+    /* The work requests of these say from and to where each message goes, in memory that the application writes and the
+     * device reads: rxe's old ABI has all of both addresses in it (rxe_get_av()), mlx5's UD and DC the GID index and
+     * the destination. */
+    if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
+        if (!j->rules->any_destination)
+            return no(j, -EPERM, "destinations", "a %s QP sends anywhere, and allow has no ud-anywhere", name);
+        if (!vb_all_gids(j->rules))
+            return no(j, -EPERM, "gids", "a %s QP sends from any GID, and allow has no ud-anywhere", name);
+    }
     return true;
 }
 

@@ -25,8 +25,8 @@ enum vb_allow {
     VB_ALLOW_MULTICAST = 1 << 5,
     VB_ALLOW_XRC = 1 << 6,
     VB_ALLOW_LID = 1 << 7,        /* LIDs (InfiniBand), by which packets go anywhere, where destinations are limited */
-    VB_ALLOW_UD_ANYWHERE = 1 << 8 /* UD and driver QPs where destinations are limited: each work request names its own,
-                                     which nobody judges */
+    VB_ALLOW_UD_ANYWHERE = 1 << 8 /* UD and driver QPs where destinations or GIDs are limited: each work request names
+                                     its own, which nobody judges */
 };
 
 /* For one device and one container. */

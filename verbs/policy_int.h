@@ -90,6 +90,13 @@ static inline bool vb_gid_index(const struct vb_rules *rules, unsigned i)
 {
     return i < 256 && (rules->gids[i / 8] >> i % 8 & 1);
 }
+static inline bool vb_all_gids(const struct vb_rules *rules)
+{
+    bool all = true;
+    for (size_t i = 0; i < sizeof(rules->gids); i++)
+        all &= rules->gids[i] == 0xff;
+    return all;
+}
 /* Is the GID at this port and index one that the application may see? No address vector names one above 255: these are
  * seen where all are. */
 bool vb_gid_shows(const struct vb_rules *rules, uint64_t port, uint64_t index);

@@ -7,12 +7,9 @@
 
 bool vb_gid_shows(const struct vb_rules *rules, uint64_t port, uint64_t index)
 {
-    bool all = true;
     if (port >= 64 || !(rules->ports >> port & 1))
         return false;
-    for (size_t i = 0; i < sizeof(rules->gids); i++)
-        all &= rules->gids[i] == 0xff;
-    return index < 256 ? vb_gid_index(rules, (unsigned)index) : all;
+    return index < 256 ? vb_gid_index(rules, (unsigned)index) : vb_all_gids(rules);
 }
 
 static void filter_table(const struct vb_rules *rules, struct vb_request *r)
