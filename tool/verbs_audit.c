@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define CMD      "verbs audit"
-#define LOOK_MS  200
+#define CMD       "verbs audit"
+#define LOOK_NS   200000000
 #define LINE_MOST 65536 /* a writer's are below 4096 */
 
 static const char *of(const json_t *o, const char *key)
@@ -118,7 +118,7 @@ static int audit(const char *path, bool follow, bool json)
         return rc;
     }
     drain(r);
-    for (struct timespec t = {.tv_nsec = LOOK_MS * 1000000}; follow && !tool_stop && !ferror(stdout);) {
+    for (struct timespec t = {.tv_nsec = LOOK_NS}; follow && !tool_stop && !ferror(stdout);) {
         nanosleep(&t, NULL);
         look_again(r);
         drain(r);

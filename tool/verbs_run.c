@@ -238,8 +238,9 @@ static int go(const struct run_args *a, const struct rlimit *files)
     return rc;
 }
 
-static int run(struct run_args *a)
+static int run(const struct run_args *args)
 {
+    struct run_args copy = *args, *a = &copy;
     struct verbs_base b;
     if (geteuid() != 0) {
         tool_fail(CMD, "it takes root, to make device nodes and to look into the command's memory");
