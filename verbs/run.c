@@ -55,6 +55,12 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
 static bool told(struct vb_broker *b, const struct vb_request *r)
 {
     uint32_t command = r->command ? r->command->command : 0;
+    if (!r->command && r->hdr.object_id == UVERBS_OBJECT_DEVICE && r->hdr.method_id == UVERBS_METHOD_INVOKE_WRITE) {
+        for (unsigned i = 0; i < r->n; i++) {
+            if (r->attr[i].raw.attr_id == UVERBS_ATTR_WRITE_CMD)
+                command = (uint32_t)r->attr[i].raw.data;
+        }
+    }
     for (unsigned i = 0; i < b->n_told; i++) {
         if (b->told[i].object == r->hdr.object_id && b->told[i].method == r->hdr.method_id &&
             b->told[i].command == command)
