@@ -96,7 +96,7 @@ static void write_begin(uint32_t command, uint32_t driver, const void *in, size_
     attr_in(UVERBS_ATTR_WRITE_CMD, &c, sizeof(c));
 }
 
-static int cmd_len(uint32_t command, const void *in, size_t n)
+__attribute__((unused)) static int cmd_len(uint32_t command, const void *in, size_t n)
 {
     write_begin(command, RDMA_DRIVER_RXE, in, n);
     return judged();
