@@ -361,7 +361,7 @@ static void test_threads(void)
 }
 
 /* --- signals --- */
-static volatile sig_atomic_t caught;
+static atomic_int caught;
 static void on_signal(int sig)
 {
     (void)sig;
