@@ -158,7 +158,6 @@ static int lives(void *arg)
 {
     uint32_t pd;
     int pair[2], fd, fd2;
-    char byte;
     (void)arg;
     must((fd = app_open(1)) >= 0 && app_pd(fd, &pd) == 0);
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
@@ -167,18 +166,10 @@ static int lives(void *arg)
     must(app_pd(fd2, &pd) == 0 && pd == 1); /* by another number it is the same */
     step(1);                                /* held by a dup and a mapping */
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-    union {
-        struct cmsghdr h;
-        char b[CMSG_SPACE(sizeof fd2)];
-    } c = {.h = {.cmsg_len = CMSG_LEN(sizeof fd2), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&c.h), &fd2, sizeof fd2);
-    struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
-    must(sendmsg(pair[0], &m, 0) == 1);
+    must(fd_send(pair[0], fd2) == 0);
     must(close(fd2) == 0 && munmap(map, 4096) == 0);
     step(2); /* held by a message under way */
-    must(recvmsg(pair[1], &m, 0) == 1);
-    memcpy(&fd2, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd2);
+    must((fd2 = fd_take(pair[1])) >= 0);
     must(app_pd(fd2, &pd) == 0 && pd == 2);
     pid_t child = fork();
     if (child == 0) {
@@ -336,19 +327,11 @@ static int pass_to[2];
 
 static int giver(void *arg)
 {
-    (void)arg;
     uint32_t pd;
     int fd = app_open(0);
+    (void)arg;
     must(fd >= 0 && app_pd(fd, &pd) == 0);
-    union {
-        struct cmsghdr h;
-        char b[CMSG_SPACE(sizeof fd)];
-    } c = {.h = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&c.h), &fd, sizeof fd);
-    char byte = 0;
-    struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
-    must(sendmsg(pass_to[0], &m, 0) == 1);
+    must(fd_send(pass_to[0], fd) == 0);
     step(2);
     must(app_pd(fd, &pd) == 0 && pd == 1);
     return 0;
@@ -356,18 +339,10 @@ static int giver(void *arg)
 
 static int taker(void *arg)
 {
-    (void)arg;
-    char byte;
     uint32_t pd;
-    union {
-        struct cmsghdr h;
-        char b[CMSG_SPACE(sizeof(int))];
-    } c;
-    struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
-    int fd;
-    must(recvmsg(pass_to[1], &m, 0) == 1);
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    int fd = fd_take(pass_to[1]);
+    (void)arg;
+    must(fd >= 0);
     must(app_pd(fd, &pd) == -ENOTTY && app_pd_free(fd, 0) == -ENOTTY);
     int high = dup2(fd, VB_FD_LAST);
     must(high == VB_FD_LAST && app_post(high, 0) == -EPROTO); /* the kernel's business: /dev/null takes all */

@@ -135,7 +135,6 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     case IB_USER_VERBS_CMD_POST_SEND:
         return give(out, &(struct ib_uverbs_post_send_resp){.bad_wr = 0}, 4);
     case IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
-        return 0;
     case IB_USER_VERBS_CMD_MODIFY_QP:
         return 0;
     default:

@@ -76,6 +76,10 @@ unsigned world_fds(const struct world *w); /* the broker's */
 long world_kb(const struct world *w);      /* its private memory */
 const char *world_audit(void);             /* what all brokers audited */
 
+/* By SCM_RIGHTS. -errno; the descriptor, or -1. */
+int fd_send(int to, int fd);
+int fd_take(int from);
+
 /* Programs' side. 0 or -errno. */
 int app_open(int device);
 int app_write_cmd(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len);

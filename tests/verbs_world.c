@@ -63,7 +63,7 @@ static void log_line(void *arg, int level, const char *line)
         fprintf(stderr, "# %s\n", line);
 }
 
-static int send_fd(int to, int fd)
+int fd_send(int to, int fd)
 {
     union {
         struct cmsghdr h;
@@ -77,7 +77,7 @@ static int send_fd(int to, int fd)
     return sendmsg(to, &m, 0) == 1 ? 0 : -errno;
 }
 
-static int take_fd(int from)
+int fd_take(int from)
 {
     union {
         struct cmsghdr h;
@@ -120,7 +120,7 @@ static int app_main(int sock, bool killable, int (*fn)(void *), void *arg)
     bool has;
     int listener = killable ? vb_filter_install(&has) : install_plain();
     char go;
-    if (listener < 0 || send_fd(sock, listener))
+    if (listener < 0 || fd_send(sock, listener))
         return 100;
     close(listener);
     if (read(sock, &go, 1) != 1)
@@ -181,7 +181,7 @@ void world_start(struct world *w, const char *policy, bool killable, int (*fn)(v
         _exit(app_main(sock[1], killable, fn, arg));
     }
     close(sock[1]);
-    int listener = take_fd(sock[0]);
+    int listener = fd_take(sock[0]);
     if (listener < 0) {
         diag("no listener: %s", strerror(errno));
         exit(1);

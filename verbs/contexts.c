@@ -113,22 +113,9 @@ int vb_fetch_any(pid_t tid, int theirs)
     if (theirs < 0)
         return -EBADF;
     int pidfd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
-    if (pidfd < 0 && errno == EINVAL) { /* before 6.9: only a process's leader has one; all others get EINVAL */
+    if (pidfd < 0 &&
+        errno == EINVAL) /* before Linux 6.9, where no memory can be registered anyway: first threads only */
         pidfd = (int)syscall(SYS_pidfd_open, tid, 0);
-        if (pidfd < 0) {
-            char path[64], line[256];
-            int tgid = 0;
-            snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
-            FILE *f = fopen(path, "re");
-            while (f && fgets(line, sizeof line, f) && sscanf(line, "Tgid: %d", &tgid) != 1)
-                ;
-            if (f)
-                fclose(f);
-            if (tgid <= 0)
-                return -ESRCH;
-            pidfd = (int)syscall(SYS_pidfd_open, tgid, 0);
-        }
-    }
     if (pidfd < 0)
         return -errno;
     int fd = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);

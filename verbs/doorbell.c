@@ -36,7 +36,7 @@ static const struct kind *kind_of(const struct bell *l, uint64_t count)
         const struct kind *k = &kinds[i];
         if (l->hdr.command != k->command)
             continue;
-        if (count != sizeof l->hdr + k->in || l->hdr.in_words * 4u != count || l->hdr.out_words * 4u != k->out)
+        if (count != sizeof l->hdr + k->in || l->hdr.in_words * 4ull != count || l->hdr.out_words * 4ull != k->out)
             return NULL;
         /* Work requests come through queues that are mapped: those in line name memory. */
         return k->out && (l->u.post.wr_count || l->u.post.sge_count) ? NULL : k;
@@ -102,7 +102,7 @@ void vb_doorbell(struct vb_broker *b, const struct seccomp_notif *n)
             k = kind_of(&l, count);
             rc = k ? ring(b, fd, c->driver->id, k, &l, &bad) : -EACCES;
         }
-        if (rc >= 0 && k->out && l.u.post.response && vb_mem_write(tid, l.u.post.response, &bad, sizeof bad))
+        if (rc >= 0 && k && k->out && l.u.post.response && vb_mem_write(tid, l.u.post.response, &bad, sizeof bad))
             rc = -EFAULT;
     }
     b->doorbells++;

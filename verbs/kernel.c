@@ -28,12 +28,24 @@ static bool line_of(int dir, const char *path, char *out, size_t cap)
     return out[0] != 0;
 }
 
+/* "231:0" */
+static bool numbers(const char *text, dev_t *out)
+{
+    char *end;
+    unsigned long major = strtoul(text, &end, 10), minor;
+    if (*end != ':')
+        return false;
+    minor = strtoul(end + 1, &end, 10);
+    *out = makedev((unsigned)major, (unsigned)minor);
+    return *end == 0;
+}
+
 static int devices(struct vb_device *out, unsigned cap)
 {
     DIR *d = opendir(CLASS);
     if (!d)
         return errno == ENOENT ? 0 : hw_fail(-errno, "opening " CLASS ": %s", strerror(errno));
-    unsigned n = 0, major, minor;
+    unsigned n = 0;
     for (struct dirent *e; n < cap && (e = readdir(d));) {
         char dev[32], path[64];
         struct vb_device *v = &out[n];
@@ -41,13 +53,12 @@ static int devices(struct vb_device *out, unsigned cap)
         if (strncmp(e->d_name, "uverbs", 6) != 0 || strlen(e->d_name) >= sizeof v->node)
             continue;
         snprintf(path, sizeof path, "%.31s/dev", e->d_name);
-        if (!line_of(dirfd(d), path, dev, sizeof dev) || sscanf(dev, "%u:%u", &major, &minor) != 2)
+        if (!line_of(dirfd(d), path, dev, sizeof dev) || !numbers(dev, &v->rdev))
             continue; /* it goes at this moment */
         snprintf(path, sizeof path, "%.31s/ibdev", e->d_name);
         if (!line_of(dirfd(d), path, v->ibdev, sizeof v->ibdev))
             continue;
         memcpy(v->node, e->d_name, strlen(e->d_name) + 1);
-        v->rdev = makedev(major, minor);
         n++;
     }
     closedir(d);

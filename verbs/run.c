@@ -348,8 +348,9 @@ static struct vb_kept *kept_by_tid(struct vb_broker *b, pid_t tid)
 static void keep(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, const struct vb_request *r,
                  int rc)
 {
-    if (b->n_kept == VB_KEPT_MAX)
-        kept_undo(b, hw_list_first(&b->kept, struct vb_kept, link));
+    struct vb_kept *oldest = hw_list_first(&b->kept, struct vb_kept, link);
+    if (oldest && b->n_kept == VB_KEPT_MAX)
+        kept_undo(b, oldest);
     struct vb_kept *k = malloc(sizeof *k);
     if (!k)
         return; /* it stays with its context */
@@ -417,7 +418,7 @@ void vb_finish(struct vb_broker *b, const struct seccomp_notif *n, struct vb_con
     if (told_rc == -EFAULT) { /* as the kernel, which would have taken it back */
         if (rc >= 0)
             undo(b, c, fd, r);
-        told_rc = vb_notify_answer(b->listener, n->id, 0, EFAULT);
+        vb_notify_answer(b->listener, n->id, 0, EFAULT);
     } else if (told_rc == -ENOENT) {
         keep(b, n, c, r, rc);
     }
