@@ -17,6 +17,22 @@ static struct ask query_port(void)
     return a;
 }
 
+/* Linux 6.17's REG_MR. */
+static struct ask reg_mr(void)
+{
+    struct ask q = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);
+
+    say(&q, 0, 0, 0);
+    say(&q, 9, 4, OUT_AT);
+    say(&q, 10, 4, OUT_AT);
+    say(&q, 1, 0, 3);
+    say(&q, 3, 8, 0);
+    say(&q, 5, 8, 4096);
+    say(&q, 6, 4, 7);
+    say(&q, 4, 8, 0x5000);
+    return q;
+}
+
 static struct memory m;
 static struct ask a;
 
@@ -94,9 +110,11 @@ static void malformed(void)
     a.attr[0].data = 5;
     a.attr[0].len = 4;
     refused(-EINVAL, "a number with a length");
-    a = ask(RDMA_DRIVER_RXE, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-    say(&a, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, 0, 1ull << 32 | 5);
-    refused(-EINVAL, "a descriptor of 33 bits");
+    a = reg_mr();
+    a.attr[7] = (struct ib_uverbs_attr){.attr_id = 7, .data = 5}; /* of a dma-buf */
+    is_int(take(&m, &a), 0, "a descriptor");
+    a.attr[7].data = 1ull << 32 | 5;
+    refused(-EINVAL, "one of 33 bits, of which 32 are another's");
 
     a = ask(RDMA_DRIVER_CXGB4, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY);
     refused(-EOPNOTSUPP, "a driver that is not in the schema");
@@ -159,6 +177,14 @@ static void write_commands(void)
     unmap_all(&m);
 }
 
+/* All that can be thought of is there. */
+static bool wrapped;
+static int all_read(void *arg, uint64_t at, void *dst, size_t n)
+{
+    wrapped |= at > UINT64_MAX - n;
+    return mem_read(arg, at, dst, n) < 0 ? (memset(dst, 0, n), 0) : 0;
+}
+
 static void addresses(void)
 {
     static uint8_t small[512];
@@ -170,6 +196,14 @@ static void addresses(void)
     is_int(vb_request_take(&r, UINT64_MAX - 10, mem_read, &m), -EFAULT, "one at the end of the world");
     map(&m, UINT64_MAX - 23, 24, &a.hdr);
     is_int(vb_request_take(&r, UINT64_MAX - 23, mem_read, &m), -EFAULT, "attributes behind the end of the world");
+    map(&m, UINT64_MAX - 30, 24, &a.hdr);
+    is_int(vb_request_take(&r, UINT64_MAX - 30, all_read, &m), -EFAULT, "attributes across the end of the world");
+    unmap_all(&m);
+    a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_REG_MR, 40, 12, 0, 0);
+    a.attr[1].data = UINT64_MAX - 20;
+    take(&m, &a);
+    is_int(vb_request_take(&r, HEADER, all_read, &m), -EFAULT, "an input across it");
+    ok(!wrapped, "nobody was asked to read there");
     unmap_all(&m);
 
     a = query_port();
@@ -309,15 +343,7 @@ static void replaced(void)
     unsigned tried = 0, subverted = 0;
 
     /* Two behind the split: of REG_MR, with an output of the driver's as the third. */
-    a = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);
-    say(&a, 0, 0, 0);
-    say(&a, 9, 4, OUT_AT);
-    say(&a, 10, 4, OUT_AT);
-    say(&a, 1, 0, 3);
-    say(&a, 3, 8, 0);
-    say(&a, 5, 8, 4096);
-    say(&a, 6, 4, 7);
-    say(&a, 4, 8, 0x5000);
+    a = reg_mr();
     say(&a, UVERBS_ATTR_UHW_OUT, 16, OUT_AT);
     ok(take(&m, &a) == 0 && !rebuild(true), "the newer REG_MR for the stub");
     rules = r.command->attrs;

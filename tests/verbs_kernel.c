@@ -59,6 +59,9 @@ static const char *check_attr(const struct vb_request *r, const struct ib_uverbs
         if (a->rule->kind == VB_OUT ? at->from < split : split > 0 && at->to > split)
             return "bytes on the wrong side of the split";
     }
+    for (uint64_t i = at->from; a->rule->kind == VB_OUT && i < at->to; i++)
+        if (out[i])
+            return "an output with something in it";
     if (a->rule->kind == VB_OUT)
         return got->len == a->len ? NULL : "an output of another length";
     if (output(a->rule))

@@ -52,15 +52,12 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         optional += !a->rule->mandatory;
     }
     if (split && optional > 1) {
-        /* CORE_OUT and UHW_OUT: all three others, which are inputs, must be there. */
+        /* CORE_OUT and UHW_OUT: all three others must be there. WRITE_CMD and CORE_IN are, as the schema has it. */
         if (!is_write(r))
             return hw_fail(-EOPNOTSUPP, "%s: two outputs that are not mandatory, in the application's memory",
                            r->command->name);
-        if (o->n == 2 && !r->uhw_in)
+        if (!r->uhw_in)
             o->at[o->n++] = PADDING;
-        if (o->n != 3)
-            return hw_fail(-EOPNOTSUPP, "%s: two outputs without CORE_IN, in the application's memory",
-                           r->command->name);
     }
     o->inputs = o->n;
     memcpy(o->at + o->n, out, outputs);
