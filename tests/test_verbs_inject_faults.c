@@ -166,6 +166,81 @@ static void test_killed(void)
     is_int(stubs, 0, "no stub is taken for alive");
 }
 
+/* --- another thread replaces the program --- */
+static const char *self;
+
+static void hook_exec(enum vb_step step, pid_t tid, uint64_t window)
+{
+    (void)tid, (void)window;
+    if ((int)step == common->hook_step && common->hook_seen++ == 0) {
+        common->at = 1;
+        usleep(20000); /* exec kills the thread, and waits for the tracer to see it */
+    }
+}
+
+static int shared_null;
+
+static void *replace(void *arg)
+{
+    (void)arg;
+    char n[16];
+    while (common->at != 1)
+        usleep(100);
+    snprintf(n, sizeof(n), "%d", shared_null);
+    execl(self, self, "again", n, NULL);
+    _exit(98);
+}
+
+static void *ask_on(void *arg)
+{
+    (void)arg;
+    reg(shared_null);
+    for (;;)
+        usleep(1000);
+    return NULL;
+}
+
+static void app_exec_other(void)
+{
+    pthread_t t;
+    shared_null = open("/dev/null", O_RDWR);
+    pthread_create(&t, NULL, replace, NULL);
+    ask_on(NULL);
+}
+
+static void app_exec_leader(void)
+{
+    pthread_t t;
+    shared_null = open("/dev/null", O_RDWR);
+    pthread_create(&t, NULL, ask_on, NULL);
+    replace(NULL);
+}
+
+static void test_exec(void)
+{
+    static const int steps[] = {VB_STEP_SEIZE, VB_STEP_STOP,  VB_STEP_MMAP,  VB_STEP_CLONE,
+                                VB_STEP_MSEAL, VB_STEP_TABLE, VB_STEP_READY, VB_STEP_LEAVE};
+    unsigned well = 0, known = 0, again = 0, n = 0;
+    for (unsigned i = 0; i < HW_ARRAY_LEN(steps); i++)
+        for (int leader = 0; leader < 2; leader++) {
+            common_reset();
+            common->hook_step = steps[i];
+            vb_inject_hook = hook_exec;
+            bool ended = life(leader ? app_exec_leader : app_exec_other);
+            if (!ended || m.failed > 1 || m.injected < 1)
+                diag("step %d, %d: %u injected, %u not: %d, %s", steps[i], leader, m.injected, m.failed, m.last_rc,
+                     m.text);
+            n++;
+            well += ended;
+            known += m.failed == 0 || m.last_rc == -ESRCH || m.last_rc == -EAGAIN;
+            again += m.injected >= 1;
+            mini_end(&m);
+        }
+    is_int(well, n, "replaced at every step, every program goes on, and ends well");
+    is_int(known, n, "the broker knows that its thread has gone");
+    is_int(again, n, "and gives the new one a stub");
+}
+
 /* --- limits --- */
 static void app_no_threads(void)
 {
@@ -428,12 +503,16 @@ static void test_thousand(void)
     is_int(count("/proc/self/task"), 1, "no thread");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "again") == 0)
+        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would want to stop the stub, and wait */
+    self = argv[0];
     int rc = vb_inject_possible();
     if (rc)
         tap_skip_all("%s", hw_error());
     test_killed();
+    test_exec();
     test_limits();
     test_traced_and_slow();
     test_orphan();
