@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,9 +37,20 @@ static int watch(struct vb_broker *b, int fd)
     return 0;
 }
 
+/* Each stub takes two descriptors here, and each request that waits for one takes one. */
+static void raise_limit(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
 static int set_up(struct vb_broker *b)
 {
     int rc = join_net(b);
+    raise_limit();
     if (!rc)
         rc = vb_nodes_open(b);
     if (rc)
@@ -76,10 +88,9 @@ static void tear_down(struct vb_broker *b)
 
 static void notification(struct vb_broker *b, const struct seccomp_notif *n)
 {
-    struct vb_worker *w = vb_worker_by_tid(b, (pid_t)n->pid);
-    if (w)
-        vb_worker_call(b, w, n);
-    else if (!n->pid) /* of no process that can be seen from here */
+    if (vb_worker_call(b, n))
+        return;
+    if (!n->pid) /* of no process that can be seen from here */
         vb_notify_answer(b->listener, n->id, 0, EPERM);
     else if (n->data.nr == SYS_ioctl)
         vb_ioctl(b, n);

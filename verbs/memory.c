@@ -38,7 +38,7 @@ static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
     job_free(j);
 }
 
-struct vb_worker *vb_worker_by_tid(struct vb_broker *b, pid_t tid)
+static struct vb_worker *by_tid(struct vb_broker *b, pid_t tid)
 {
     hw_list_each(i, next, &b->workers)
     {
@@ -199,14 +199,21 @@ static void job_done(struct vb_broker *b, struct vb_worker *w, struct vb_job *j,
     job_free(j);
 }
 
-void vb_worker_call(struct vb_broker *b, struct vb_worker *w, const struct seccomp_notif *n)
+bool vb_worker_call(struct vb_broker *b, const struct seccomp_notif *n)
 {
     int64_t result;
+    struct vb_worker *w = by_tid(b, (pid_t)n->pid);
+    if (!w)
+        return false;
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, n, &result);
+    if (rc == -ESRCH) { /* a thread of the application's, that has got the number of a stub which has ended */
+        worker_free(b, w);
+        return false;
+    }
     if (rc < 0) {
         vb_notify_answer(b->listener, n->id, 0, EPERM);
-        return;
+        return true;
     }
     w->looked = hw_now();
     if (j && rc == 0) {
@@ -217,6 +224,7 @@ void vb_worker_call(struct vb_broker *b, struct vb_worker *w, const struct secco
         job_done(b, w, j, result);
     }
     next_job(b, w);
+    return true;
 }
 
 /* 0: a stub is on its way, and the thread makes its call anew; else it has been told. */
@@ -251,8 +259,10 @@ void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_con
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *of = hw_container_of(i, struct vb_worker, link);
-        if (!of->stub.dead && vb_stub_serves(&of->stub, (pid_t)n->pid))
+        if (vb_stub_serves(&of->stub, (pid_t)n->pid)) {
             w = of;
+            break;
+        }
     }
     if (!w) {
         vb_settle(c->objects, r, ticket, -EAGAIN, true);
@@ -280,5 +290,7 @@ void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_con
     j->given = 0;
     vb_request_copy(&j->r, r);
     hw_list_append(&w->jobs, &j->link);
+    hw_list_remove(&w->link);
+    hw_list_append(b->workers.next, &w->link); /* the first to be asked next time */
     next_job(b, w);
 }

@@ -55,21 +55,27 @@ static int resolve(pid_t tid, int dirfd, const char *name, int flags, dev_t *rde
     return 0;
 }
 
-static const struct vb_device *device_by_rdev(struct vb_broker *b, dev_t rdev)
+static const struct vb_device *listed(const struct vb_broker *b, dev_t rdev)
 {
-    uint64_t now = hw_now();
-    if (!b->listed || now - b->listed > 1000 * HW_MS) {
-        int n = b->o->kernel->devices(b->device, VB_DEVICES_MAX);
-        if (n < 0)
-            hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
-        b->n_devices = n > 0 ? HW_MIN((unsigned)n, VB_DEVICES_MAX) : 0;
-        b->listed = now;
-    }
     for (unsigned i = 0; i < b->n_devices; i++) {
         if (b->device[i].rdev == rdev)
             return &b->device[i];
     }
     return NULL;
+}
+
+/* Programs open many character devices that are none of ours, and a number that is may be another device's since. */
+static const struct vb_device *device_by_rdev(struct vb_broker *b, dev_t rdev)
+{
+    uint64_t now = hw_now();
+    if (b->listed && now - b->listed < 1000 * HW_MS && !listed(b, rdev))
+        return NULL;
+    int n = b->o->kernel->devices(b->device, VB_DEVICES_MAX);
+    if (n < 0)
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
+    b->n_devices = n > 0 ? HW_MIN((unsigned)n, VB_DEVICES_MAX) : 0;
+    b->listed = now;
+    return listed(b, rdev);
 }
 
 static int pkey(void *arg, unsigned port, unsigned index, uint16_t *value)
