@@ -5,7 +5,8 @@
  * Notified: open and openat for O_RDWR; ioctl with RDMA_VERBS_IOCTL; write on the descriptors VB_FD_FIRST..VB_FD_LAST
  * (doorbells). Refused (EPERM): ptrace, process_vm_readv, process_vm_writev, process_madvise, pidfd_getfd, kcmp,
  * io_uring_*, userfaultfd, mknod of character devices, and seccomp with a listener of its own; socket() of NETLINK_RDMA
- * is EPROTONOSUPPORT, so that libibverbs reads sysfs. Other architectures (i386, x32): the process is killed.
+ * is EPROTONOSUPPORT, so that libibverbs reads sysfs. Other architectures (i386, x32): the process is killed (in
+ * a container the thread: its runtime leaves that to libseccomp).
  *
  * An open for writing or reading alone goes by natively, as does openat2(): whoever installs the filter sees to it that
  * no device node can be opened natively, by a mount with nodev. A foreign descriptor's ioctl is ENOTTY then (broker.h),
