@@ -10,15 +10,13 @@
 
 #define BASE 0x10000ull
 
-static const char *const policies[] = {
-    "[default]\ndevices = *\nmax_mrs = 3\nmr_bytes = 64KiB\nmax_qps = 2\nmax_cqs = 2\ndestinations = 10.0.0.0/8\ngids "
-    "= 3\n"
-    "ports = 1\npkeys = 0x8001\ncqe = 100\nqp_wr = 10\n",
-    "[default]\ndevices = *\nallow = devx flow raw dmabuf odp multicast xrc lid ud-anywhere\nmr_bytes = unlimited\n"
-    "max_mrs = 2\nmax_dms = 1\nqp_types = rc uc ud driver\n",
-    "[default]\ndevices = *\n",
-    "[default]\ndevices = none\n",
-};
+#define STRICT                                                                                                     \
+    "[default]\ndevices = *\nmax_mrs = 3\nmr_bytes = 64KiB\nmax_qps = 2\nmax_cqs = 2\ndestinations = 10.0.0.0/8\n" \
+    "gids = 3\nports = 1\npkeys = 0x8001\ncqe = 100\nqp_wr = 10\n"
+#define ALL                                                                                                 \
+    "[default]\ndevices = *\nallow = devx flow raw dmabuf odp multicast xrc lid ud-anywhere\nmax_mrs = 2\n" \
+    "mr_bytes = unlimited\nmax_dms = 1\nqp_types = rc uc ud driver\n"
+static const char *const policies[] = {STRICT, ALL, "[default]\ndevices = *\n", "[default]\ndevices = none\n"};
 
 struct memory {
     const uint8_t *bytes;

@@ -209,7 +209,8 @@ static void together(void)
     while (wait(&status) > 0)
         bad += status != 0;
     vb_audit_close(&a);
-    ok(bad == 0 && lines(L, &n, &longest) && n == 720, "720 lines of 8 processes, each whole");
+    bool whole = lines(L, &n, &longest);
+    ok(bad == 0 && whole && n == 720, "720 lines of 8 processes, each whole");
     drop(L, n);
 }
 

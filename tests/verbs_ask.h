@@ -21,9 +21,12 @@ static struct vb_request Q;
 static struct vb_verdict V;
 
 /* The application's memory. */
-static struct {
+static union {
     struct ib_uverbs_ioctl_hdr hdr;
-    struct ib_uverbs_attr attr[20];
+    struct {
+        uint8_t begin[sizeof(struct ib_uverbs_ioctl_hdr)];
+        struct ib_uverbs_attr attr[20];
+    };
 } M;
 static uint8_t in_bytes[20][512], out_bytes[20][512];
 
