@@ -208,7 +208,7 @@ static int copy_attr(struct vb_request *r, struct vb_attr *a, vb_read_fn read, v
 {
     const struct vb_attr_rule *rule = a->rule;
     bool write = !r->command->attrs;
-    uint32_t at, known = rule->max ? rule->max : rule->min;
+    uint32_t at = 0, known = rule->max ? rule->max : rule->min;
     int rc;
 
     if (rule->driver && rule->kind == VB_OUT) {
