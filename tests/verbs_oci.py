@@ -393,6 +393,10 @@ def run(host):
     ok(r.returncode == 7 and r.stdout == "1024\n", "run: exit status, and descriptors enough", r)
     r = sh(*argv("--container", "nosuch", "--", "true"))
     ok(r.returncode == 125 and "nosuch" in r.stderr, "run: no such section", r)
+    r = sh(*argv("--state-dir", host.policy, "--", "echo", "up"))
+    ok(r.returncode == 125 and "no folder" in r.stderr and not r.stdout, "run: no place for its state: not run", r)
+    r = sh(*argv("--state-dir", host.tmp / "new/state", "--", "echo", "up"))
+    ok(r.returncode == 0 and r.stdout == "up\n", "run: a place that is to be made", r)
     ok(sh(*argv("--", "/nonexistent")).returncode == 127 and sh(*argv("--", "/etc/passwd")).returncode == 126, "run: 127 and 126")
     ok(sh(*argv("--", "sh", "-c", "kill -9 $$")).returncode == 137, "run: a killed command")
     bad_policy = host.tmp / "bad"

@@ -2,8 +2,10 @@
 /* hawser verbs: its actions, one file each (tool/verbs_*.c), and what they share. */
 #include "tool/verbs.h"
 
+#include <libgen.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 
 static const struct action {
     const char *name;
@@ -55,6 +57,24 @@ void verbs_put(FILE *f, const char *text)
 {
     for (; *text; text++)
         putc((unsigned char)*text < ' ' || *text == 0x7f || (unsigned char)*text >= 0x80 ? '?' : *text, f);
+}
+
+static int make_folder(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_name(errno));
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
+}
+
+int verbs_folder(const char *path, bool itself)
+{
+    char copy[256];
+    if (strlen(path) >= sizeof(copy))
+        return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
+    memcpy(copy, path, strlen(path) + 1);
+    int rc = make_folder(dirname(copy));
+    return rc == 0 && itself ? make_folder(path) : rc;
 }
 
 int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)

@@ -32,6 +32,8 @@ struct verbs_base {
  * tool_exit, said on stderr as `hawser CMD`'s. To be freed after either. */
 int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, const char *audit);
 void verbs_base_close(struct verbs_base *b);
+/* The folder of path, and with itself path as another one, where they are not there. */
+int verbs_folder(const char *path, bool itself);
 /* The signals of set, blocked, as a descriptor; *old: what was blocked before. */
 int verbs_signals(const int *set, size_t n, int flags, sigset_t *old);
 

@@ -5,30 +5,14 @@
 #include "tool/verbs.h"
 #include "verbs/guard.h"
 
-#include <fcntl.h>
-#include <libgen.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 
 #define CMD            "verbs agent"
 #define CONTAINERS     256
 #define CONTAINERS_MAX 4096
 
 enum { O_SOCKET = 300, O_STATE, O_AUDIT, O_CONTAINERS };
-
-/* The folder of path, where it is not there. */
-static int make_folder(const char *path)
-{
-    char copy[256];
-    if (strlen(path) >= sizeof(copy))
-        return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
-    memcpy(copy, path, strlen(path) + 1);
-    const char *dir = dirname(copy);
-    return mkdir(dir, 0755) < 0 && errno != EEXIST
-               ? hw_fail(-errno, "making the folder %s: %s", dir, hw_errno_name(errno))
-               : 0;
-}
 
 static int run(const struct vb_agent_options *a, const char *policy, const char *audit, bool verbose)
 {
@@ -51,9 +35,9 @@ static int run(const struct vb_agent_options *a, const char *policy, const char 
     if (rc == 0)
         o.stop = verbs_signals(ends, HW_ARRAY_LEN(ends), SFD_NONBLOCK, &old);
     if (rc == 0)
-        rc = o.stop < 0 ? o.stop : make_folder(o.socket);
+        rc = o.stop < 0 ? o.stop : verbs_folder(o.socket, false);
     if (rc == 0)
-        rc = make_folder(o.state_dir);
+        rc = verbs_folder(o.state_dir, true);
     if (rc == 0)
         rc = vb_agent(&o);
     hw_close(&o.stop);

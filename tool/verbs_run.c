@@ -249,8 +249,8 @@ static int run(const struct run_args *args)
     int rc = verbs_base_open(&b, CMD, a->policy, a->audit);
     if (rc == TOOL_OK && a->container && !vb_policy_has(b.policy, a->container))
         rc = tool_fail(CMD, "%s has no section for a container '%s'", a->policy, a->container);
-    if (rc == TOOL_OK && mkdir(a->o.state_dir, 0755) < 0 && errno != EEXIST)
-        rc = tool_fail(CMD, "making the folder %s: %s", a->o.state_dir, hw_errno_name(errno));
+    if (rc == TOOL_OK && verbs_folder(a->o.state_dir, true) < 0)
+        rc = tool_fail(CMD, "%s", hw_error());
     if (rc == TOOL_OK) {
         a->o.policy = b.policy;
         a->o.log = &b.log;
