@@ -18,43 +18,6 @@
 
 #define ALL "[default]\ndevices = *\n"
 
-/* In a program: 0 only if all of it holds; else the line. */
-#define must(x)                                                                                \
-    do {                                                                                       \
-        if (!(x)) {                                                                            \
-            fprintf(stderr, "# line %d: %s (errno %s)\n", __LINE__, #x, hw_errno_name(errno)); \
-            return 1;                                                                          \
-        }                                                                                      \
-    } while (0)
-
-/* The program says where it is and waits until the test has looked. */
-static void step(int n)
-{
-    fake->seen = n;
-    while (fake->go < n)
-        usleep(1000);
-}
-
-static bool until(int n)
-{
-    for (int ms = 0; ms < 30000 && fake->seen < n; ms++)
-        usleep(1000);
-    return fake->seen >= n;
-}
-
-static void go(int n)
-{
-    fake->go = n;
-}
-
-static void reset(void)
-{
-    fake->go = fake->seen = fake->fail = fake->ms = 0;
-    fake->live = 0;
-    for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
-        fake->number[i] = 0;
-}
-
 /* ------------------------------------------------------------------- opens */
 
 static int basics(void *arg)
@@ -73,15 +36,17 @@ static int basics(void *arg)
     must(app_pd(fd, &pd2) == 0 && pd2 == 1);
     must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* numbers are each open's own */
     must(app_pd_free(fd, 7) == -ENOENT);        /* the kernel's answer */
-    step(1);
+    app_step(1);
     must(app_pd_free(fd, pd) == 0 && app_pd_free(fd, 1) == 0);
     /* the kernel's no is the program's */
     fake->fail = -ENOMEM;
     must(app_pd(fd, &pd) == -ENOMEM);
     fake->fail = 0;
-    step(2);
-    must(close(fd) == 0 && close(plain) == 0);
-    step(3);
+    app_step(2);
+    must(close(plain) == 0);
+    app_step(3);
+    must(close(fd) == 0);
+    app_step(4);
     /* other things are what they were */
     must((fd = open("/dev/full", O_RDWR)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
     must(open("/nowhere/at/all", O_RDWR) < 0 && errno == ENOENT);
@@ -100,19 +65,21 @@ static int basics(void *arg)
 static void test_basics(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, basics, NULL);
-    ok(until(1), "a device is opened at a high number, with the flags asked for; requests run");
+    ok(world_until(&w, 1), "a device is opened at a high number, with the flags asked for; requests run");
     is_int(world_status(&w, "fake0.opens"), 2, "two opens are known");
     is_int(world_status(&w, "fake0.pd"), 3, "and their objects");
     is_int(world_status(&w, "fake1.opens"), -1, "another device is not");
-    go(1);
-    ok(until(2), "objects end, and fail");
+    fake->go = 1;
+    ok(world_until(&w, 2), "objects end, and fail");
     is_int(world_status(&w, "fake0.pd"), 1, "an object that ended is taken off, one that failed was never on");
-    go(2);
-    ok(until(3) && world_becomes(&w, "fake0.opens", 0), "closed opens end");
-    is_int(world_status(&w, "fake0.pd"), 0, "with their objects");
-    go(3);
+    fake->go = 2;
+    ok(world_until(&w, 3) && world_becomes(&w, "fake0.opens", 1), "a closed open ends");
+    is_int(world_status(&w, "fake0.pd"), 0, "with its objects");
+    fake->go = 3;
+    ok(world_until(&w, 4) && world_becomes(&w, "fake0.opens", 0), "and so does the other");
+    fake->go = 4;
     is_int(world_app(&w), 0, "opens of all other things are as ever");
     is_int(world_end(&w), 0, "the broker ends when told");
 }
@@ -134,18 +101,18 @@ static int denied(void *arg)
     must(close(fd[1]) == 0);
     must(setrlimit(RLIMIT_NOFILE, &low) == 0);
     must(app_open(0) == -EMFILE);
-    step(1);
+    app_step(1);
     return 0;
 }
 
 static void test_denied(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, "[default]\ndevices = fake0\nmax_contexts = 2\n", true, denied, NULL);
-    until(1);
+    world_until(&w, 1);
     is_int(world_status(&w, "refused"), 3, "refusals are counted");
-    go(1);
+    fake->go = 1;
     is_int(world_app(&w), 0,
            "a device that is not given, and one open too many, are refused; closing makes room at once");
     ok(strstr(world_audit(), "\"fake1\"") && strstr(world_audit(), "1024"), "and audited with their reasons");
@@ -164,11 +131,11 @@ static int lives(void *arg)
     must(map != MAP_FAILED);
     must((fd2 = dup(fd)) >= 0 && fd2 < VB_FD_FIRST && close(fd) == 0);
     must(app_pd(fd2, &pd) == 0 && pd == 1); /* by another number it is the same */
-    step(1);                                /* held by a dup and a mapping */
+    app_step(1);                            /* held by a dup and a mapping */
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     must(fd_send(pair[0], fd2) == 0);
     must(close(fd2) == 0 && munmap(map, 4096) == 0);
-    step(2); /* held by a message under way */
+    app_step(2); /* held by a message under way */
     must((fd2 = fd_take(pair[1])) >= 0);
     must(app_pd(fd2, &pd) == 0 && pd == 2);
     pid_t child = fork();
@@ -178,16 +145,16 @@ static int lives(void *arg)
         _exit(app_pd(fd2, &pd) == 0 && pd == 3 ? 0 : 1);
     }
     must(close(fd2) == 0);
-    step(3); /* held by a child */
+    app_step(3); /* held by a child */
     int st;
     must(waitpid(child, &st, 0) == child && st == 0);
-    step(4);
+    app_step(4);
     must((fd = app_open(1)) >= 0);
     map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     must(map != MAP_FAILED && close(fd) == 0);
-    step(5); /* held by a mapping alone */
+    app_step(5); /* held by a mapping alone */
     must(munmap(map, 4096) == 0);
-    step(6);
+    app_step(6);
     /* Nobody opens it again past the broker. */
     char path[64];
     must((fd = app_open(1)) >= 0);
@@ -204,7 +171,7 @@ static int lives(void *arg)
         raise(SIGKILL);
     }
     must(waitpid(child, &st, 0) == child && WIFSIGNALED(st));
-    step(7);
+    app_step(7);
     return 0;
 }
 
@@ -215,25 +182,25 @@ static void test_lives(void)
         int pds;
     } held[] = {{"a dup and a mapping", 2}, {"a message under way", 2}, {"a child", 3}};
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, lives, NULL);
     for (int i = 1; i <= 3; i++) {
-        ok(until(i), "%s", held[i - 1].by);
+        ok(world_until(&w, i), "%s", held[i - 1].by);
         usleep(120000); /* longer than the broker's own descriptor lives */
         is_int(world_status(&w, "fake1.opens"), 1, "holds an open");
         is_int(world_status(&w, "fake1.pd"), held[i - 1].pds, "and its objects");
-        go(i);
+        fake->go = i;
     }
-    ok(until(4) && world_becomes(&w, "fake1.opens", 0), "it ends with the last of them");
-    go(4);
-    ok(until(5), "a mapping alone");
+    ok(world_until(&w, 4) && world_becomes(&w, "fake1.opens", 0), "it ends with the last of them");
+    fake->go = 4;
+    ok(world_until(&w, 5), "a mapping alone");
     usleep(120000);
     is_int(world_status(&w, "fake1.opens"), 1, "holds an open");
-    go(5);
-    ok(until(6) && world_becomes(&w, "fake1.opens", 0), "and it ends with that");
-    go(6);
-    ok(until(7) && world_becomes(&w, "fake1.opens", 0), "a program's end is its opens' end");
-    go(7);
+    fake->go = 5;
+    ok(world_until(&w, 6) && world_becomes(&w, "fake1.opens", 0), "and it ends with that");
+    fake->go = 6;
+    ok(world_until(&w, 7) && world_becomes(&w, "fake1.opens", 0), "a program's end is its opens' end");
+    fake->go = 7;
     is_int(world_app(&w), 0, "a descriptor cannot be opened again by /proc");
     is_int(world_end(&w), 0, "the broker ends");
 }
@@ -246,7 +213,7 @@ static int descriptors(void *arg)
     uint64_t v = 0;
     int fd, other, ch;
     (void)arg;
-    step(1);
+    app_step(1);
     must((fd = app_open(0)) >= 0);
     /* foreign ones */
     must((other = open("/dev/null", O_RDONLY)) >= 0);
@@ -301,23 +268,23 @@ static int descriptors(void *arg)
     must(waitpid(child, &st, 0) == child && st == 0);
     must(app_pd(fd, &pd) == 0);
     must(close(fd) == 0 && close(ch) == 0);
-    step(2);
+    app_step(2);
     return 0;
 }
 
 static void test_descriptors(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     unsigned wrong = fake->wrong;
     world_start(&w, ALL, true, descriptors, NULL);
-    until(1);
+    world_until(&w, 1);
     world_status(&w, "opens");
     unsigned before = world_fds(&w);
-    go(1);
-    ok(until(2) && world_becomes(&w, "fake0.opens", 0), "all of it ends");
+    fake->go = 1;
+    ok(world_until(&w, 2) && world_becomes(&w, "fake0.opens", 0), "all of it ends");
     is_int(world_fds(&w), before, "the broker keeps no descriptor");
-    go(2);
+    fake->go = 2;
     is_int(world_app(&w), 0, "foreign and recycled descriptors; those in requests are translated there and back");
     is_int(fake->wrong, wrong, "the kernel saw nothing foreign");
     is_int(world_end(&w), 0, "the broker ends");
@@ -332,7 +299,7 @@ static int giver(void *arg)
     (void)arg;
     must(fd >= 0 && app_pd(fd, &pd) == 0);
     must(fd_send(pass_to[0], fd) == 0);
-    step(2);
+    app_step(2);
     must(app_pd(fd, &pd) == 0 && pd == 1);
     return 0;
 }
@@ -352,14 +319,14 @@ static int taker(void *arg)
 static void test_two(void)
 {
     struct world a, b;
-    reset();
+    fake_reset();
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pass_to))
         abort();
     world_start(&b, ALL, true, taker, NULL);
     world_start(&a, ALL, true, giver, NULL);
-    until(2);
+    world_until(&a, 2);
     is_int(world_app(&b), 0, "an open of one container is nothing to another's broker");
-    go(2);
+    fake->go = 2;
     is_int(world_app(&a), 0, "and its own goes on");
     world_end(&a);
     world_end(&b);

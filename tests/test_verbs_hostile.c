@@ -28,36 +28,6 @@
 
 #define ALL "[default]\ndevices = *\n"
 
-#define must(x)                                                                                \
-    do {                                                                                       \
-        if (!(x)) {                                                                            \
-            fprintf(stderr, "# line %d: %s (errno %s)\n", __LINE__, #x, hw_errno_name(errno)); \
-            return 1;                                                                          \
-        }                                                                                      \
-    } while (0)
-
-static void step(int n)
-{
-    fake->seen = n;
-    while (fake->go < n)
-        usleep(1000);
-}
-
-static bool until(int n)
-{
-    for (int ms = 0; ms < 60000 && fake->seen < n; ms++)
-        usleep(1000);
-    return fake->seen >= n;
-}
-
-static void reset(void)
-{
-    fake->go = fake->seen = fake->fail = fake->ms = 0;
-    fake->live = fake->ran = 0;
-    for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
-        fake->number[i] = 0;
-}
-
 /* ------------------------------------------- a request that changes under way */
 
 /* What the flippers flip: MODIFY_QP to port 1, which is allowed, and 2, which is not. */
@@ -149,7 +119,7 @@ static int flips(void *arg)
 static void test_flips(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     unsigned bad = 0, fine = 0, n;
     unsigned wrong = fake->wrong;
     world_start(&w, "[default]\ndevices = *\nports = 1\n", true, flips, NULL);
@@ -209,17 +179,17 @@ static int storm(void *arg)
     must(setitimer(ITIMER_REAL, &every, NULL) == 0);
     must(app_context(fd) == 0);
     fake->number[0] = rings;
-    step(1);
+    app_step(1);
     return 0;
 }
 
 static void test_storm(bool killable, bool restart)
 {
     struct world w;
-    reset();
+    fake_reset();
     fake->ms = 1;
     world_start(&w, ALL, killable, storm, restart ? &restart : NULL);
-    bool done = until(1);
+    bool done = world_until(&w, 1);
     ok(done, "%ld signals, %s, %s: every answer arrives", (long)fake->number[0],
        restart ? "calls restarted" : "calls interrupted", killable ? "held back while a request runs" : "at any time");
     is_int(fake->live, 0, "nothing was made that the program does not know of");
@@ -246,16 +216,16 @@ static int forget(void *arg)
     must(app_pd(fd, &pd) == -EINTR);
     fake->ms = 0;
     must(app_context(fd) == 0);
-    step(1);
+    app_step(1);
     return 0;
 }
 
 static void test_forget(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, false, forget, NULL);
-    ok(until(1), "a program that a signal took out of its call, and that calls for something else");
+    ok(world_until(&w, 1), "a program that a signal took out of its call, and that calls for something else");
     is_int(fake->live, 0, "what had been made is destroyed");
     is_int(world_status(&w, "undone"), 1, "once");
     is_int(world_status(&w, "fake0.pd"), 0, "and not counted any more");
@@ -286,33 +256,33 @@ static int use(int device)
 static int lives(void *arg)
 {
     int n = (int)(intptr_t)arg, st;
-    step(1);
+    app_step(1);
     for (int i = 0; i < n; i++) {
         if (i == 50)
-            step(2); /* what grows once has grown */
+            app_step(2); /* what grows once has grown */
         pid_t child = fork();
         if (child == 0)
             _exit(use(i & 1) ? 1 : 0);
         must(waitpid(child, &st, 0) == child && st == 0);
     }
-    step(3);
+    app_step(3);
     return 0;
 }
 
 static void test_lives(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, lives, (void *)1000);
-    until(1);
+    world_until(&w, 1);
     world_status(&w, "opens");
     unsigned fds = world_fds(&w);
     fake->go = 1;
-    until(2);
+    world_until(&w, 2);
     world_becomes(&w, "fake0.opens", 0);
     long kb = world_kb(&w);
     fake->go = 2;
-    ok(until(3), "1,000 programs come and go, with all that they have open");
+    ok(world_until(&w, 3), "1,000 programs come and go, with all that they have open");
     ok(world_becomes(&w, "fake0.opens", 0) && world_becomes(&w, "fake1.opens", 0), "nothing of them is left");
     is_int(world_status(&w, "opens"), 1000, "each had been there");
     is_int(world_fds(&w), fds, "no descriptor is left");
@@ -331,26 +301,26 @@ static int pairs(void *arg)
     must(fd >= 0);
     for (int i = 0; i < 10000; i++) {
         if (i == 100)
-            step(1);
+            app_step(1);
         must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0);
         if (i % 16 == 0)
             must((ch = app_channel(fd)) >= 0 && close(ch) == 0);
     }
-    step(2);
+    app_step(2);
     return 0;
 }
 
 static void test_pairs(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, pairs, NULL);
-    until(1);
+    world_until(&w, 1);
     world_status(&w, "opens");
     unsigned fds = world_fds(&w);
     long kb = world_kb(&w);
     fake->go = 1;
-    ok(until(2), "10,000 objects are made and destroyed");
+    ok(world_until(&w, 2), "10,000 objects are made and destroyed");
     is_int(world_status(&w, "fake0.pd"), 0, "none is counted any more");
     is_int(fake->live, 0, "nor there");
     is_int(world_fds(&w), fds, "no descriptor is left");
@@ -378,16 +348,16 @@ static int kills(void *arg)
     }
     int fd = app_open(0);
     must(fd >= 0 && app_pd(fd, &pd) == 0 && close(fd) == 0);
-    step(1);
+    app_step(1);
     return 0;
 }
 
 static void test_kills(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, kills, NULL);
-    ok(until(1), "300 programs are killed at any moment");
+    ok(world_until(&w, 1), "300 programs are killed at any moment");
     ok(world_becomes(&w, "fake0.opens", 0) && world_becomes(&w, "fake1.opens", 0), "nothing of them is left");
     is_int(world_status(&w, "fake0.pd"), 0, "no object");
     fake->go = 1;
@@ -411,9 +381,9 @@ static int orphan(void *arg)
 static void test_orphan(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, orphan, NULL);
-    until(1);
+    world_until(&w, 1);
     usleep(50000);
     kill(w.broker, SIGKILL);
     is_int(world_app(&w), 0, "a broker that is killed: its programs get ENOSYS, at once and from then on");
@@ -459,7 +429,7 @@ static int bells(void *arg)
 static void test_bells(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, bells, NULL);
     is_int(world_app(&w), 0, "doorbells ring; all else that can be written is refused");
     unsigned posts = 0, others = 0;

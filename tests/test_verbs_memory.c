@@ -21,14 +21,6 @@
 enum { RUNS, REAL, HANGS };
 #define MODE 15
 
-#define must(x)                                                                                \
-    do {                                                                                       \
-        if (!(x)) {                                                                            \
-            fprintf(stderr, "# line %d: %s (errno %s)\n", __LINE__, #x, hw_errno_name(errno)); \
-            return 1;                                                                          \
-        }                                                                                      \
-    } while (0)
-
 int __real_vb_stub_run(struct vb_stub *s, int listener, int device);
 int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device);
 
@@ -63,29 +55,6 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
     return 0;
 }
 
-static void step(int n)
-{
-    fake->seen = n;
-    while (fake->go < n)
-        usleep(1000);
-}
-
-static bool until(int n)
-{
-    for (int ms = 0; ms < 60000 && fake->seen < n; ms++)
-        usleep(1000);
-    return fake->seen >= n;
-}
-
-static void reset(void)
-{
-    fake->go = fake->seen = fake->fail = fake->ms = 0;
-    fake->live = fake->ran = 0;
-    fake->mr_bytes = 0;
-    for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
-        fake->number[i] = 0;
-}
-
 static int dereg(int fd, uint32_t number)
 {
     struct ib_uverbs_attr a = {
@@ -106,10 +75,10 @@ static int basics(void *arg)
     must(app_reg(fd, memory, 8192, &r) == 0);
     must(r.lkey == r.mr_handle + 1 && r.rkey == r.mr_handle + 2);
     must(app_reg(fd, memory + MIB, 4096, &r2) == 0 && r2.mr_handle != r.mr_handle);
-    step(1);
+    app_step(1);
     must(dereg(fd, r.mr_handle) == 0 && dereg(fd, r2.mr_handle) == 0);
     must(dereg(fd, r.mr_handle) == -ENOENT);
-    step(2);
+    app_step(2);
     must(app_reg(fd, memory, 2 * MIB, &r) == -ENOMEM); /* the policy's */
     fake->fail = -EPERM;
     must(app_reg(fd, memory, 4096, &r) == -EPERM); /* the kernel's */
@@ -121,9 +90,9 @@ static int basics(void *arg)
     /* where the answer cannot be written the kernel would have taken it back */
     struct ib_uverbs_reg_mr in = {.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
     must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, (void *)16, 12) == -EFAULT);
-    step(3);
+    app_step(3);
     must(close(fd) == 0);
-    step(4);
+    app_step(4);
     fake->number[MODE] = REAL; /* /dev/null knows no such call: that is the kernel's own word */
     must((fd = app_open(0)) >= 0);
     must(app_reg(fd, memory, 4096, &r) == -ENOTTY);
@@ -133,22 +102,22 @@ static int basics(void *arg)
 static void test_basics(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     unsigned wrong = fake->wrong;
     world_start(&w, ALL, true, basics, NULL);
-    ok(until(1), "memory is registered");
+    ok(world_until(&w, 1), "memory is registered");
     is_int(world_status(&w, "fake0.mr"), 2, "and counted");
     is_int(world_status(&w, "fake0.mr_bytes"), 12288, "with its bytes");
     is_int(world_status(&w, "stubs"), 1, "by one stub");
     fake->go = 1;
-    ok(until(2), "and given up");
+    ok(world_until(&w, 2), "and given up");
     is_int(world_status(&w, "fake0.mr_bytes"), 0, "none is left");
     fake->go = 2;
-    until(3);
+    world_until(&w, 3);
     is_int(world_status(&w, "fake0.mr_bytes"), 3 * MIB / 4 + 4096, "limits are kept, failures cost nothing");
     is_int(world_status(&w, "fake0.mr_bytes"), fake->mr_bytes, "as the kernel counts");
     fake->go = 3;
-    ok(until(4) && world_becomes(&w, "fake0.mr_bytes", 0), "all of it goes with the open");
+    ok(world_until(&w, 4) && world_becomes(&w, "fake0.mr_bytes", 0), "all of it goes with the open");
     fake->go = 4;
     is_int(world_app(&w), 0, "a stub's error is the program's");
     is_int(fake->wrong, wrong, "no request of the broker's was wrong");
@@ -189,20 +158,20 @@ static int processes(void *arg)
     for (int i = 0; i < 8; i++)
         must(pthread_join(t[i], &no) == 0 && !no);
     must(!registers((void *)10000));
-    step(1);
+    app_step(1);
     pid_t child = fork();
     if (child == 0) {
         int rc = registers((void *)10) ? 1 : 0;
-        step(2);
+        app_step(2);
         _exit(rc);
     }
     must(waitpid(child, &st, 0) == child && st == 0);
-    step(3);
+    app_step(3);
     /* a process that shares this one's memory */
     static char stack[65536] __attribute__((aligned(16)));
     child = clone(clone_vm, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     must(child > 0 && waitpid(child, &st, 0) == child && st == 0);
-    step(4);
+    app_step(4);
     /* one whose program leaves by the first thread's end alone: its stub must not keep it */
     child = fork();
     if (child == 0) {
@@ -222,37 +191,37 @@ static int processes(void *arg)
     must(kill(child, SIGKILL) == 0 && waitpid(child, &st, 0) == child);
     fake->number[MODE] = RUNS;
     must(!registers((void *)10));
-    step(5);
+    app_step(5);
     must(close(shared_fd) == 0);
-    step(6);
+    app_step(6);
     return 0;
 }
 
 static void test_processes(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, processes, NULL);
-    ok(until(1), "threads register, and 10,000 times one of them");
+    ok(world_until(&w, 1), "threads register, and 10,000 times one of them");
     is_int(fake->live, 0, "what they gave up is gone");
     is_int(world_status(&w, "fake0.mr_bytes"), 0, "and not counted");
     is_int(world_status(&w, "stubs"), 1, "it took one stub");
     unsigned fds = world_fds(&w);
     fake->go = 1;
-    ok(until(2), "a child registers");
+    ok(world_until(&w, 2), "a child registers");
     is_int(world_status(&w, "stubs"), 2, "with a stub of its own");
     fake->go = 2;
-    ok(until(3) && world_becomes(&w, "stubs", 1), "which goes with it");
+    ok(world_until(&w, 3) && world_becomes(&w, "stubs", 1), "which goes with it");
     is_int(world_fds(&w), fds, "and leaves no descriptor");
     fake->go = 3;
-    ok(until(4), "a process that shares memory registers");
+    ok(world_until(&w, 4), "a process that shares memory registers");
     is_int(world_status(&w, "stubs"), 1, "by the same stub");
     fake->go = 4;
-    ok(until(5), "a program that only its stub would keep ends; one dies in the midst of it; others go on");
+    ok(world_until(&w, 5), "a program that only its stub would keep ends; one dies in the midst of it; others go on");
     ok(world_becomes(&w, "stubs", 1), "stubs end with their programs");
     is_int(world_status(&w, "fake0.mr_bytes"), 4096, "what may have been made stays counted");
     fake->go = 5;
-    ok(until(6) && world_becomes(&w, "fake0.mr_bytes", 0), "until its open ends");
+    ok(world_until(&w, 6) && world_becomes(&w, "fake0.mr_bytes", 0), "until its open ends");
     is_int(world_fds(&w), fds, "no descriptor is left");
     fake->go = 6;
     is_int(world_app(&w), 0, "the program was content");
@@ -319,7 +288,7 @@ static int harm(void *arg)
     }
     harming = false;
     pthread_join(t[0], NULL);
-    step(1);
+    app_step(1);
     harming = true;
     must(pthread_create(&t[1], NULL, forge, NULL) == 0);
     while (!fake->number[4])
@@ -338,18 +307,18 @@ static int harm(void *arg)
     }
     harming = false;
     pthread_join(t[1], NULL);
-    step(2);
+    app_step(2);
     must(close(fd) == 0);
-    step(3);
+    app_step(3);
     return 0;
 }
 
 static void test_harm(void)
 {
     struct world w;
-    reset();
+    fake_reset();
     world_start(&w, ALL, true, harm, NULL);
-    until(1);
+    world_until(&w, 1);
     ok(fake->number[0] && fake->number[1], "a length that grows while it is looked at: %ld ran, %ld were refused",
        (long)fake->number[0], (long)fake->number[1]);
     unsigned long_ones = 0;
@@ -361,14 +330,14 @@ static void test_harm(void)
     is_int(long_ones, 0, "none ran with the other length");
     is_int(world_status(&w, "fake0.mr_bytes"), 0, "nor is it counted");
     fake->go = 1;
-    bool done = until(2);
+    bool done = world_until(&w, 2);
     ok(done, "a program that writes numbers into its results: %ld of %ld", (long)fake->number[3],
        (long)fake->number[2]);
     ok(fake->number[3] > 0, "some arrive");
     ok(world_status(&w, "fake0.mr_bytes") >= fake->mr_bytes, "it is never counted too low: %ld, and there are %ld",
        world_status(&w, "fake0.mr_bytes"), (long)fake->mr_bytes);
     fake->go = 2;
-    ok(until(3) && world_becomes(&w, "fake0.mr_bytes", 0), "and all of it goes with the open");
+    ok(world_until(&w, 3) && world_becomes(&w, "fake0.mr_bytes", 0), "and all of it goes with the open");
     fake->go = 3;
     is_int(world_app(&w), 0, "it never had more than its limit");
     is_int(world_end(&w), 0, "the broker ends");

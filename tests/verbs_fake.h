@@ -80,7 +80,20 @@ const char *world_audit(void);             /* what all brokers audited */
 int fd_send(int to, int fd);
 int fd_take(int from);
 
+/* Waits until the program is at step n; false: it has ended before, or does not get there. */
+bool world_until(struct world *w, int n);
+void fake_reset(void); /* between tests */
+
 /* Programs' side. 0 or -errno. */
+void app_step(int n); /* it is here, and waits until fake->go is n */
+/* In a program's function: 0 is returned only if all of it holds. */
+#define must(x)                                                                                \
+    do {                                                                                       \
+        if (!(x)) {                                                                            \
+            fprintf(stderr, "# line %d: %s (errno %s)\n", __LINE__, #x, hw_errno_name(errno)); \
+            return 1;                                                                          \
+        }                                                                                      \
+    } while (0)
 int app_open(int device);
 int app_write_cmd(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len);
 int app_ioctl(int fd, uint16_t object, uint16_t method, struct ib_uverbs_attr *attr, unsigned n);

@@ -233,6 +233,40 @@ int world_end(struct world *w)
     return ended(&w->broker);
 }
 
+static bool gone(pid_t pid)
+{
+    siginfo_t i = {0};
+    return waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0 && i.si_pid;
+}
+
+bool world_until(struct world *w, int n)
+{
+    for (int ms = 0; ms < DEADLINE_MS; ms++) {
+        if (fake->seen >= n)
+            return true;
+        if (gone(w->app))
+            break;
+        usleep(1000);
+    }
+    return fake->seen >= n;
+}
+
+void fake_reset(void)
+{
+    fake->go = fake->seen = fake->fail = fake->ms = 0;
+    fake->live = fake->ran = 0;
+    fake->mr_bytes = 0;
+    for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
+        fake->number[i] = 0;
+}
+
+void app_step(int n)
+{
+    fake->seen = n;
+    while (fake->go < n)
+        usleep(1000);
+}
+
 static json_t *status_of(const struct world *w)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -280,8 +314,12 @@ long world_status(const struct world *w, const char *what)
 bool world_becomes(const struct world *w, const char *what, long value)
 {
     for (int ms = 0; ms < DEADLINE_MS / 2; ms += 5) {
-        if (world_status(w, what) == value)
+        long is = world_status(w, what);
+        if (is == value)
             return true;
+        /* -1: it is not there yet, or has ended */
+        if (is < 0 && gone(w->broker))
+            break;
         usleep(5000);
     }
     diag("%s is %ld", what, world_status(w, what));
