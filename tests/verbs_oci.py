@@ -120,13 +120,16 @@ def docker_like():
     """A profile that is a list of what is allowed, with conditions as Docker's default has them."""
     header = next(p for p in map(pathlib.Path, ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h"))
                   if p.exists())
-    names = sorted(set(re.findall(r"#define __NR_([a-z0-9_]+) ", header.read_text())) - {"socket", "clone", "clone3", "reboot", "mseal"})
+    names = sorted(set(re.findall(r"#define __NR_([a-z0-9_]+) ", header.read_text())) - {"socket", "clone", "clone3", "reboot", "mseal", "personality"})
+    names += ["socketcall", "_llseek", "mmap2", "no_such_call"]  # of other architectures, and of none
     return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
             "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
             "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"},
                          {"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 40, "op": "SCMP_CMP_NE"}]},
                          {"names": ["clone"], "action": "SCMP_ACT_ALLOW",
-                          "args": [{"index": 0, "value": 2114060288, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]},
+                          "args": [{"index": 0, "value": 2114060288, "op": "SCMP_CMP_MASKED_EQ"}]},
+                         *({"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": v, "op": "SCMP_CMP_EQ"}]}
+                           for v in (0, 8, 4294967295)),
                          {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38}]}
 
 
