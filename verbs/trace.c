@@ -87,6 +87,18 @@ static int wait_stop(pid_t tid, int *status)
             return WIFSTOPPED(*status) ? 0 : died(tid);
         if (got < 0)
             return died(tid);
+        /* The dead, whoever it is: a process's first thread is not reported while another is to be taken up
+         * (kernel/exit.c, delay_group_leader()), and nobody takes up a tracee but its tracer. Looked at before it is
+         * taken up: of tracees waitid() gives, and takes up, stops as well, where it is asked for exits alone
+         * (wait_task_stopped()). */
+        siginfo_t dead = {.si_pid = 0};
+        if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
+            (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
+            waitpid(dead.si_pid, status, __WALL | WNOHANG) == dead.si_pid) {
+            if (dead.si_pid == tid)
+                return died(tid);
+            continue;
+        }
         sigtimedwait(&chld, NULL, &nap);
     }
 }
