@@ -166,6 +166,53 @@ static void test_killed(void)
     is_int(stubs, 0, "no stub is taken for alive");
 }
 
+/* Not between steps, but while the thread runs. */
+static void hook_tell(enum vb_step step, pid_t tid, uint64_t window)
+{
+    (void)tid, (void)window;
+    if ((int)step == common->hook_step)
+        common->at = 1;
+}
+
+static void kill_soon(pid_t victim, unsigned us)
+{
+    for (int i = 0; i < 100000 && common->at != 1; i++)
+        usleep(20);
+    for (uint64_t until = hw_now() + us * 1000ull; hw_now() < until;)
+        continue;
+    kill(victim, SIGKILL);
+    _exit(0);
+}
+
+static void test_killed_running(void)
+{
+    int before = mine_children();
+    unsigned killed = 0, n = 0, slow = 0;
+    for (int i = VB_STEP_STOP; i <= VB_STEP_CLOSE; i++)
+        for (unsigned us = 0; us < 100; us += 10) {
+            common_reset();
+            common->hook_step = i;
+            vb_inject_hook = hook_tell;
+            m = (struct mini){.n = 0};
+            app_start(&a, us % 20 ? app_dies : app_dies_threads, true);
+            fflush(NULL);
+            pid_t killer = fork();
+            if (killer == 0)
+                kill_soon(a.pid, us);
+            mini_serve(&m, &a, 20);
+            waitpid(killer, NULL, 0);
+            n++;
+            killed += a.ended && WIFSIGNALED(a.status);
+            slow += m.last_rc == -ETIMEDOUT;
+            mini_end(&m);
+        }
+    for (int i = 0; i < 1000 && mine_children() > before; i++)
+        usleep(5000);
+    is_int(killed, n, "killed at any time, every program ends");
+    is_int(slow, 0, "no tracer waits in vain");
+    is_int(mine_children() - before, 0, "nor goes on doing so");
+}
+
 /* --- another thread replaces the program --- */
 static const char *self;
 
@@ -512,6 +559,7 @@ int main(int argc, char **argv)
     if (rc)
         tap_skip_all("%s", hw_error());
     test_killed();
+    test_killed_running();
     test_exec();
     test_limits();
     test_traced_and_slow();

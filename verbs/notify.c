@@ -28,12 +28,18 @@ bool vb_notify_valid(int listener, uint64_t id)
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
+/* Of an operation on a notification. EINPROGRESS: it is answered, and its thread has not run since. */
+static int gone_or(int err)
+{
+    return err == ENOENT || err == EINPROGRESS ? -ENOENT : -err;
+}
+
 static int respond(int listener, const struct seccomp_notif_resp *r)
 {
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, r) == 0)
         return 0;
-    return hw_fail(-errno, "answering a seccomp notification: %s",
-                   errno == ENOENT ? "its call is gone" : strerror(errno));
+    int rc = gone_or(errno);
+    return hw_fail(rc, "answering a seccomp notification: %s", rc == -ENOENT ? "its call is gone" : strerror(-rc));
 }
 
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc)
@@ -60,10 +66,13 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
     int got = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &a);
     if (got >= 0)
         return got;
-    const char *why = errno == ENOENT             ? "its call is gone"
-                      : errno == EBADF && at >= 0 ? "its limit of open files is below that number"
-                                                  : strerror(errno);
-    return hw_fail(-errno, "giving a program descriptor %d: %s", at, why);
+    int rc = gone_or(errno);
+    const char *why = strerror(-rc);
+    if (rc == -ENOENT)
+        why = "its call is gone";
+    else if (rc == -EBADF && at >= 0)
+        why = "its limit of open files is below that number";
+    return hw_fail(rc, "giving a program descriptor %d: %s", at, why);
 }
 
 int vb_notify_sync(int listener)
