@@ -144,7 +144,7 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
 void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, int fd,
                const struct vb_request *r, uint64_t ticket);
 bool vb_worker_call(struct vb_broker *b, const struct seccomp_notif *n); /* false: not a stub's */
-bool vb_worker_gone(struct vb_broker *b, int pidfd); /* false: no worker's */
+bool vb_worker_gone(struct vb_broker *b, int pidfd);                     /* false: no worker's */
 void vb_workers_sweep(struct vb_broker *b);
 void vb_workers_end(struct vb_broker *b);
 
