@@ -360,7 +360,7 @@ static void app_traced(void)
         int rc = ptrace(PTRACE_SEIZE, me, 0, 0) ? -errno : 0;
         common->out[5] = rc;
         common->at = 9;
-        while (!common->stop)
+        while (!common->stop && getppid() == me)
             usleep(500);
         _exit(0);
     }
