@@ -50,6 +50,11 @@ void fake_end(void)
 {
     umount2(nodes, MNT_DETACH);
     rmdir(nodes);
+    DIR *d = opendir(state); /* of brokers that were killed */
+    for (struct dirent *e; d && (e = readdir(d));)
+        unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
     rmdir(state);
     unlink(audit_path);
     rmdir(dir);
