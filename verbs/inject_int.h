@@ -30,6 +30,9 @@ struct vb_window {
 };
 int vb_window_make(struct vb_window *w);
 void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
+/* What is mapped at `window` of the thread's process, sealed, so that nothing can change it: -EPROTO if it is another.
+ * flags: that it is sealed is looked at, too ("sl" in smaps, with mseal() in Linux 6.10). */
+int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
 /* Between broker and tracer, in memory that both have. */
 enum {

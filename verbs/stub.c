@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Linux 6.3, include/uapi/linux/memfd.h; vm.memfd_noexec = 2 refuses memfds without it. It is about execve(): pages can
@@ -135,6 +136,95 @@ void vb_window_close(struct vb_window *w)
 {
     hw_close(&w->fixed);
     hw_close(&w->results);
+}
+
+struct look {
+    const struct vb_window *w;
+    uint64_t at;
+    /* Parts, a bit for each: the one that is looked at, those that are as they should be, those that are sealed. */
+    unsigned now, right, sealed;
+    bool wrong;
+};
+
+/* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
+ */
+static void look_at(struct look *l, char *line)
+{
+    const struct vb_window *w = l->w;
+    const uint64_t at = l->at;
+    const struct {
+        uint64_t from, to, offset;
+        ino_t ino;
+        const char *perms;
+    } parts[] = {
+        {0, VB_WINDOW_CODE, 0, w->fixed_ino, "r-xs"},
+        {VB_WINDOW_CODE, VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, "r--s"},
+        {VB_WINDOW_SPLIT, VB_WINDOW_SIZE, 0, w->results_ino, "rw-s"},
+    };
+    if (strncmp(line, "VmFlags:", 8) == 0) {
+        l->sealed |= strstr(line, " sl") ? l->now : 0;
+        return;
+    }
+    char *s, *perms;
+    uint64_t from = strtoull(line, &s, 16);
+    if (s == line || *s != '-') /* of smaps */
+        return;
+    uint64_t to = strtoull(s + 1, &s, 16);
+    l->now = 0;
+    if (to <= at || from >= at + VB_WINDOW_SIZE)
+        return;
+    perms = strtok_r(s, " ", &s);
+    uint64_t offset = strtoull(s, &s, 16);
+    unsigned long major = strtoul(s, &s, 16), minor = strtoul(s + (*s == ':'), &s, 16);
+    uint64_t ino = strtoull(s, &s, 10);
+    for (unsigned i = 0; i < HW_ARRAY_LEN(parts); i++)
+        if (from == at + parts[i].from && to == at + parts[i].to && offset == parts[i].offset && ino == parts[i].ino &&
+            makedev((unsigned)major, (unsigned)minor) == w->dev && perms && strcmp(perms, parts[i].perms) == 0)
+            l->now = 1u << i;
+    l->right |= l->now;
+    l->wrong |= !l->now;
+}
+
+int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags)
+{
+    char path[32], buf[8192];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, flags ? "smaps" : "maps");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    struct look l = {.w = w, .at = window};
+    size_t have = 0;
+    ssize_t n;
+    bool rest = false; /* of a line that is too long */
+    while ((n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+        have += (size_t)n;
+        buf[have] = 0;
+        char *line = buf;
+        for (char *end; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
+            *end = 0;
+            if (!rest)
+                look_at(&l, line);
+            rest = false;
+        }
+        have -= (size_t)(line - buf);
+        memmove(buf, line, have);
+        if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
+            if (!rest)
+                look_at(&l, buf);
+            rest = true;
+            have = 0;
+        }
+    }
+    int rc = n < 0 ? -errno : 0;
+    close(fd);
+    if (rc)
+        return hw_fail(rc, "reading %s: %s", path, strerror(-rc));
+    if (l.wrong || l.right != 7 || (flags && l.sealed != 7))
+        return hw_fail(-EPROTO,
+                       "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
+                       "have changed it",
+                       (int)tid, (unsigned long long)window);
+    return 0;
 }
 
 /* Readable: its process or, for a PIDFD_THREAD, its thread has ended. */

@@ -9,7 +9,6 @@
 #include "verbs/inject_int.h"
 #include "verbs/notify.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/audit.h>
 #include <linux/futex.h>
@@ -17,13 +16,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -295,99 +292,13 @@ static int clone_stub(struct tracer *t)
     return 0;
 }
 
-struct look {
-    const struct tracer *t;
-    unsigned right, sealed;
-    bool inside, wrong;
-};
-
-/* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
- */
-static void look_at(struct look *l, char *line)
-{
-    const struct vb_window *w = l->t->w;
-    const uint64_t at = l->t->window;
-    const struct {
-        uint64_t from, to, offset;
-        ino_t ino;
-        const char *perms;
-    } parts[] = {
-        {0, VB_WINDOW_CODE, 0, w->fixed_ino, "r-xs"},
-        {VB_WINDOW_CODE, VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, "r--s"},
-        {VB_WINDOW_SPLIT, VB_WINDOW_SIZE, 0, w->results_ino, "rw-s"},
-    };
-    if (strncmp(line, "VmFlags:", 8) == 0) {
-        l->sealed += l->inside && strstr(line, " sl") != NULL;
-        return;
-    }
-    char *s, *perms;
-    uint64_t from = strtoull(line, &s, 16);
-    if (s == line || *s != '-') /* of smaps */
-        return;
-    uint64_t to = strtoull(s + 1, &s, 16);
-    l->inside = to > at && from < at + VB_WINDOW_SIZE;
-    if (!l->inside)
-        return;
-    perms = strtok_r(s, " ", &s);
-    uint64_t offset = strtoull(s, &s, 16);
-    unsigned long major = strtoul(s, &s, 16), minor = strtoul(s + (*s == ':'), &s, 16);
-    uint64_t ino = strtoull(s, &s, 10);
-    bool right = false;
-    for (unsigned i = 0; i < HW_ARRAY_LEN(parts); i++)
-        right |= from == at + parts[i].from && to == at + parts[i].to && offset == parts[i].offset &&
-                 ino == parts[i].ino && makedev((unsigned)major, (unsigned)minor) == w->dev && perms &&
-                 strcmp(perms, parts[i].perms) == 0;
-    l->right += right;
-    l->wrong |= !right;
-}
-
-/* What the kernel has mapped, now that nothing can change it. mseal()'s word is enough where no filter of the
- * application's could have said it in the kernel's stead; else smaps shows the flag ("sl", with mseal() in Linux 6.10).
- */
+/* mseal()'s word is enough where no filter of the application's could have said it in the kernel's stead. */
 static int verify(struct tracer *t)
 {
     step(t, VB_STEP_VERIFY);
-    char path[32], buf[8192];
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)t->tid, t->suspended ? "maps" : "smaps");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    struct look l = {.t = t};
-    size_t have = 0;
-    ssize_t n;
-    bool rest = false; /* of a line that is too long */
-    while ((n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
-        have += (size_t)n;
-        buf[have] = 0;
-        char *line = buf;
-        for (char *end; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
-            *end = 0;
-            if (!rest)
-                look_at(&l, line);
-            rest = false;
-        }
-        have -= (size_t)(line - buf);
-        memmove(buf, line, have);
-        if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
-            if (!rest)
-                look_at(&l, buf);
-            rest = true;
-            have = 0;
-        }
-    }
-    int rc = n < 0 ? -errno : 0;
-    close(fd);
-    if (rc)
-        return hw_fail(rc, "reading %s: %s", path, strerror(-rc));
+    int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended);
     struct user_regs_struct r;
-    if (ptrace(PTRACE_GETREGS, t->tid, 0, &r)) /* then its memory may be gone, too */
-        return died(t->tid);
-    if (l.wrong || l.right != 3 || (!t->suspended && l.sealed != 3))
-        return hw_fail(-EPROTO,
-                       "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
-                       "have changed it",
-                       (int)t->tid, (unsigned long long)t->window);
-    return 0;
+    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? died(t->tid) : rc; /* with it, its memory may be gone */
 }
 
 /* An empty table of descriptors of its own, a name, and the registers to begin with. */
