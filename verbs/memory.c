@@ -91,10 +91,11 @@ void vb_workers_sweep(struct vb_broker *b)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        if (now - w->looked < VB_ALONE_NS || !w->stub.parked || w->running || !hw_list_empty(&w->jobs))
+        if (now - w->looked < VB_ALONE_NS)
             continue;
         w->looked = now;
-        if (vb_stub_alone(&w->stub))
+        if (!vb_worker_gone(b, w->stub.thread) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
+            vb_stub_alone(&w->stub))
             worker_free(b, w);
     }
 }
@@ -244,11 +245,9 @@ static int inject(struct vb_broker *b, const struct seccomp_notif *n)
     hw_list_append(&b->workers, &w->link);
     w->looked = hw_now();
     struct epoll_event e = {.events = EPOLLIN, .data.fd = w->stub.thread};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, w->stub.thread, &e)) { /* the thread's next call begins anew */
-        rc = hw_fail(-errno, "watching a stub: %s", strerror(errno));
-        worker_free(b, w);
-    }
-    return rc;
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, w->stub.thread, &e)) /* its end is seen by the next sweep */
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: watching a stub: %s", b->container->id, strerror(errno));
+    return 0;
 }
 
 void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, int fd,
