@@ -12,7 +12,7 @@ packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libm
 case "${1-}" in
 "") ;;
 ci) packages="$packages git clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;
-vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool" ;;
+vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
     echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|vm]" >&2
     exit 2

@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The verbs broker and the kernel's own RDMA (rdma_rxe): programs of rdma-core and perftest, unmodified, both ends
+# brokered, by `hawser verbs run` and in crun's containers; what a policy forbids; agents and brokers that are killed.
+# vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
+# vm: programs BUILD/hawser
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
+# vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
+# vm: modules veth crc32_generic? rdma_rxe ib_uverbs
+# vm: timeout 300
+. /verbs.sh
+logs="$logs agent.log"
+
+cat >policy <<END
+[default]
+devices = rxe0
+destinations = 10.7.0.0/24
+qp_types = rc
+mr_bytes = 1M
+[container far]
+destinations = 10.9.0.0/16
+END
+run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
+refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
+    rule=$1
+    shift
+    : >audit
+    if "$@"; then return 1; fi
+    cat audit end.client end.server
+    grep -q "$rule" audit && within 30 no_objects
+}
+
+mkdir -p /run/hawser
+ok "a device comes up" device_up
+ibv_devinfo -v >devinfo.native 2>&1
+
+# ---- programs, without a container
+same() { # FILE: as natively, but for limits, which are the policy's
+    grep -v '^\s*max_' "$1" | diff devinfo.same -
+}
+grep -v '^\s*max_' devinfo.native >devinfo.same
+printf '[default]\ndevices = rxe0\nallow = odp\n' >policy.odp
+hawser verbs run --policy policy.odp -- ibv_devinfo -v >devinfo.brokered 2>devinfo.err
+ok "ibv_devinfo -v prints what it prints natively" same devinfo.brokered
+$run ibv_devinfo -v >devinfo.brokered 2>devinfo.err
+ok "limits are the policy's" grep -q 'max_mr_size:.*0x100000$' devinfo.brokered
+ok "what it forbids is not there" refused grep -q ODP_SUPPORT devinfo.brokered
+with=$run
+ok "ibv_rc_pingpong" both ibv_rc_pingpong -g 1 -n 20
+ok "ibv_rc_pingpong -e" both ibv_rc_pingpong -g 1 -n 20 -e
+for program in ib_write_bw ib_read_bw ib_send_bw; do
+    ok "$program" both $program -d rxe0 -x 1 -s 65536 -n 10
+done
+for program in ib_write_lat ib_read_lat ib_send_lat; do
+    ok "$program" both $program -d rxe0 -x 1 -n 20
+done
+with_server=
+ok "one end brokered, one native" both ibv_rc_pingpong -g 1 -n 20
+
+
+# ---- what the policy forbids; the other end is native
+ok "a destination that is not allowed" refused_by 'destinations' both ibv_rc_pingpong -g 2 -n 10
+ok "a queue pair of type UD" refused_by 'qp_types' both ib_send_bw -c UD -d rxe0 -x 1
+ok "more memory than allowed" refused_by 'mr_bytes' both ib_write_bw -d rxe0 -x 1 -s 4194304
+ok "a device that is not there, to a policy that has none" says 'No IB devices\|Failed' sh -c '
+    printf "[default]\nmr_bytes = 1M\n" >/tmp/none && hawser verbs run --policy /tmp/none -- ibv_devinfo -v'
+unset with_server
+
+# ---- containers
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+socket=/run/hawser/verbs.sock
+agent_up() {
+    hawser verbs agent --policy policy --socket $socket --audit audit >>agent.log 2>&1 &
+    agent=$!
+    within 30 [ -S $socket ]
+}
+ok "the agent comes up" agent_up
+for name in near1 near2 far; do
+    section=
+    [ $name != far ] || section="--container far"
+    # shellcheck disable=SC2086 # none, or two words
+    ok "a bundle for container $name" sh -ec '. /verbs.sh
+        bundle $1
+        hawser verbs spec /run/$1/config.json --socket $2 --device uverbs0 $3 $4' - $name $socket $section
+done
+with="container near1" with_server="container near2"
+container near1 ibv_devinfo -v >devinfo.container 2>devinfo.err
+ok "ibv_devinfo in a container" diff devinfo.brokered devinfo.container
+ok "ibv_rc_pingpong between two" both ibv_rc_pingpong -g 1 -n 20
+ok "ibv_rc_pingpong -e" both ibv_rc_pingpong -g 1 -n 20 -e
+ok "ib_write_bw" both ib_write_bw -d rxe0 -x 1 -s 65536 -n 10
+with="container far" with_server=
+ok "another container, of a section that has no way to there" refused_by 'destinations' both ibv_rc_pingpong -g 1 -n 10
+ok "a queue pair of type UD" refused_by 'qp_types' both ib_send_bw -c UD -d rxe0 -x 1
+ok "more memory than allowed" refused_by 'mr_bytes' both ib_write_bw -d rxe0 -x 1 -s 4194304
+with="container near1" with_server="container near2"
+
+# ---- what is killed
+long() { # ...: a transfer that goes on while something is done
+    both_run ib_write_bw -d rxe0 -x 1 -s 65536 -D 4 >long.out 2>&1 &
+    long=$!
+    within 60 moving
+}
+moving() { rdma res show qp | grep -c 'state RTS' | grep -qx '[2-9]'; }
+ok "a transfer is under way" long
+ok "status names its containers" sh -c 'hawser verbs status >status.out; cat status.out; grep -q near1 status.out && grep -q near2 status.out'
+kill -KILL $agent
+wait $agent
+ok "the agent is killed, and it goes on to its end" wait $long
+ok "and nothing is left" within 30 no_objects
+ok "with no agent no container starts" refused container near1 true
+rm -f $socket
+ok "another agent" agent_up
+ok "and it is as before" both ibv_rc_pingpong -g 1 -n 20
+ok "a transfer is under way" long
+kill $agent
+wait $agent
+wait $long
+ok "when the agent is ended, its containers lose their devices, and no object stays" within 30 no_objects
+ok "what the audit file has is JSON lines" sh -c 'hawser verbs audit audit >audit.out; cat audit.out; grep -q . audit.out'
+for name in near1 near2 far; do umount "/run/$name/rootfs"; done
+umount /sys/fs/cgroup
+ok "the device goes" device_down
+done_testing

@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A program that attacks the verbs broker (tests/vm/verbs_attack.c), with the kernel's own RDMA beneath. Each attack is
+# made natively first, where that shows that it is one: there is no policy there, so that it gets what it wants.
+# vm: programs ip rdma BUILD/hawser BUILD/tests/verbs_attack
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
+# vm: modules veth crc32_generic? rdma_rxe ib_uverbs
+# vm: timeout 300
+. /verbs.sh
+cat >policy <<END
+[default]
+devices = rxe0
+qp_types = rc
+mr_bytes = 1M
+qp_wr = 64
+max_mws = 0
+END
+run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
+held() { # ATTACK...: brokered, and nothing is left
+    timeout 200 $run verbs_attack "$@" && within 30 no_objects
+}
+lands() { # ATTACK...: natively it gets through
+    timeout 100 verbs_attack "$@" >lands.out
+    status=$?
+    cat lands.out
+    [ $status = 1 ] && grep -q 'NOT HELD\|^line' lands.out
+}
+
+mkdir -p /run/hawser
+ok "a device comes up" device_up
+
+# ---- fields of requests that change under way
+for what in length pointer odp command wr type; do
+    case $what-$kernel in
+    odp-6.12.*) skip "natively: flip $what" "rxe of this kernel has no on-demand paging" ;;
+    *) ok "natively: flip $what" lands flip $what 0.5 ;;
+    esac
+    ok "flip $what" held flip $what 1
+done
+ok "natively: chaos" lands chaos 1.5 1
+ok "chaos" held chaos 2 1
+
+# ---- memory of the stub, forbidden calls
+ok "natively: forbidden calls" refused verbs_attack forbidden
+ok "forbidden calls" held forbidden
+ok "the window cannot be changed" held window
+
+# ---- requests and descriptors
+ok "malformed requests" held malformed
+ok "descriptors that are no device" held foreign
+ok "natively: the quota" lands quota
+ok "the quota" held quota
+ok "the user's own limit on locked memory" hawser verbs run --policy policy --user user -- verbs_attack memlock
+verbs_attack pass sock >pass.out 2>&1 &
+ok "natively: an open file of another program's" lands take sock
+wait
+rm -f sock
+$run verbs_attack pass sock >pass.out 2>&1 &
+pass=$!
+ok "an open file of another container's" held take sock
+ok "and it is still that one's" wait $pass
+
+# ---- processes
+ok "fork, exec, vfork, CLONE_VM" held forks
+ok "eight threads" held threads 8
+ok "children killed wherever they are" held kills 15
+ok "a signal every 3 ms" held signals 1
+ok "stopped and continued" held stops 1
+
+# ---- what adds up: pairs in one process, lives in one container
+broker_of() { # PID OF `hawser verbs run`: its child that serves
+    for p in /proc/[0-9]*; do
+        case $(sed 's/.*) //' "$p/stat" 2>/dev/null) in
+        "S $1 "* | "R $1 "*) case $(readlink "$p/exe") in */hawser) echo "${p#/proc/}" ;; esac ;;
+        esac
+    done
+}
+weigh() { # what it holds: descriptors, threads, maps
+    broker=$(broker_of $runner)
+    echo "fds $(ls "/proc/$broker/fd" | wc -l) threads $(ls "/proc/$broker/task" | wc -l) maps $(wc -l <"/proc/$broker/maps")"
+}
+cat >many.sh <<'END'
+verbs_attack pairs 50 >/dev/null
+for i in 1 2 3; do verbs_attack life >/dev/null; done
+touch /tmp/warm
+until [ -e /tmp/go ]; do sleep 0.1; done
+verbs_attack pairs 10000 4 || exit 1
+end=$(($(date +%s) + 4)) lives=0
+while [ "$(date +%s)" -lt $end ]; do
+    verbs_attack life >/dev/null || exit 1
+    lives=$((lives + 1))
+done
+echo "$lives lives"
+touch /tmp/done
+until [ -e /tmp/end ]; do sleep 0.1; done
+END
+$run sh many.sh >many.out 2>&1 &
+runner=$!
+ok "a container that goes on" within 60 [ -e warm ]
+weigh >before
+touch go
+ok "pairs of REG_MR and DEREG_MR, and short lives, for four seconds each" within 200 [ -e done ]
+sed 's/^/# /' many.out before
+still() { weigh >after && diff before after; }
+ok "the broker holds what it held" within 20 still
+ok "and so does the kernel" within 20 no_objects
+touch end
+ok "it ends" wait $runner
+ok "the device goes" device_down
+done_testing

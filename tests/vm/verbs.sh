@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of the verbs broker share: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), policies, two
+# ends of one program. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and tests/vm/verbs.sh:/verbs.sh.
+. /tap.sh
+logs="end.server end.client"
+providers=/usr/lib/x86_64-linux-gnu/libibverbs
+
+device_up() {
+    ip link add v0 type veth peer name v1 && ip link set v0 mtu 4200 && ip link set v1 mtu 4200 &&
+        ip addr add 10.7.0.1/24 dev v0 && ip addr add 10.8.0.1/24 dev v0 && ip link set v0 up && ip link set v1 up &&
+        rdma link add rxe0 type rxe netdev v0 && within 20 gids && objects >/tmp/objects.none
+}
+gids() { grep -q 0a08:0001 /sys/class/infiniband/rxe0/ports/1/gids/2; }
+device_down() { rdma link del rxe0 && ip link del v0; }
+
+# What rxe0 has; the kernel itself has a PD, a CQ and a QP there, for management.
+objects() { rdma res show | grep rxe0; }
+no_objects() {
+    objects >/tmp/objects.now
+    diff /tmp/objects.none /tmp/objects.now
+}
+
+listens() { grep -q ":$(printf %04X "$1") 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; }
+ready() { listens 18515 || ! kill -0 $server 2>/dev/null; }
+# Two ends of PROGRAM, started by $with, or the server by $with_server; port 18515 is the programs' own default. True if
+# both end well, and nothing is left of them. perftest measures the clock before it reports, and gives up where the machine
+# stands still meanwhile: that alone is tried again.
+both() { # PROGRAM ARGS...
+    for _ in 1 2 3; do
+        both_run "$@" && within 30 no_objects && return
+        grep -q "Can't produce a report" end.server end.client || return 1
+    done
+    return 1
+}
+both_run() {
+    : >end.client
+    ${with_server-$with} "$@" >end.server 2>&1 &
+    server=$!
+    within 60 ready && listens 18515 && $with "$@" 127.0.0.1 >end.client 2>&1
+    status=$?
+    [ $status = 0 ] || kill_server
+    wait $server && [ $status = 0 ]
+}
+# Its other end has failed, and it may wait for that for ever. The first process of a container heeds nothing but KILL.
+kill_server() {
+    # shellcheck disable=SC2086 # words
+    set -- ${with_server-$with}
+    [ "$1" != container ] || crun kill "$2" KILL
+    kill $server 2>/dev/null
+    true
+}
+
+# An OCI bundle /run/NAME for crun, whose container sees / without what is mounted there, runs /tmp/NAME.cmd and has the
+# network of the guest.
+bundle() { # NAME
+    mkdir -p "/run/$1/rootfs" && mount --bind / "/run/$1/rootfs" || return 1
+    cat >"/run/$1/config.json" <<END
+{"ociVersion": "1.0.2", "hostname": "$1", "root": {"path": "rootfs"},
+ "process": {"user": {"uid": 0, "gid": 0}, "args": ["sh", "/tmp/$1.cmd"], "env": ["PATH=/usr/bin"], "cwd": "/tmp",
+  "noNewPrivileges": true, "capabilities": {"bounding": ["CAP_IPC_LOCK"], "effective": ["CAP_IPC_LOCK"], "permitted": ["CAP_IPC_LOCK"]}},
+ "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
+  {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+  {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", "ro"]},
+  {"destination": "/tmp", "type": "none", "source": "/tmp", "options": ["bind"]}],
+ "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]}}
+END
+}
+# Without pivot_root(), which Linux 6.12 refuses where / is the initramfs.
+container() { # NAME PROGRAM ARGS...
+    name=$1
+    shift
+    echo "exec $*" >"/tmp/$name.cmd"
+    crun --cgroup-manager=disabled run --no-pivot --bundle "/run/$name" "$name"
+}

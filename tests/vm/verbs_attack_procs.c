@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbs_attack: processes and threads that come, go, are stopped and killed; two containers; quotas. */
+#include "verbs_attack.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+static void ended_well(pid_t pid)
+{
+    int status = -1;
+    CHECK(reap(pid, &status) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: status %#x", status);
+}
+
+void life(void)
+{
+    uint32_t mr, cq, qp;
+    CHECK(reg_mr(dev, pd, area, 65536, &mr) == 0, "REG_MR");
+    CHECK(create_cq(dev, &cq) == 0, "CREATE_CQ");
+    CHECK(create_qp(dev, pd, cq, 16, &qp) == 0, "CREATE_QP");
+}
+
+void pairs(unsigned n, double seconds)
+{
+    const uint64_t before = pinned();
+    const double end = now() + seconds;
+    uint32_t mr;
+    unsigned i = 0;
+    for (; i < n && now() < end; i++) {
+        const int rc = reg_mr(dev, pd, area + (i & 7) * 4096, 4096 + (i & 3) * 4096, &mr);
+        CHECK(rc == 0, "REG_MR %u: %d", i, rc);
+        CHECK(dereg_mr(dev, mr) == 0, "DEREG %u", i);
+    }
+    CHECK(pinned() == before, "something is pinned");
+    if (n > 10)
+        printf("%u pairs\n", i);
+}
+
+static int clone_child(void *arg)
+{
+    (void)arg;
+    pairs(5, 1e9);
+    return 0;
+}
+
+void forks(char **argv)
+{
+    uint32_t mine, theirs;
+    char numbers[2][16], inherited[] = "inherited", alone[] = "life", stack[1 << 16] __attribute__((aligned(16)));
+    CHECK(reg_mr(dev, pd, area, 4096, &mine) == 0, "the parent's");
+    pid_t pid = fork();
+    if (pid == 0) {
+        pairs(5, 1e9); /* in an mm of its own, on the same open file */
+        CHECK(reg_mr(dev, pd, area, 4096, &theirs) == 0, "the child's");
+        _exit(0);
+    }
+    ended_well(pid);
+    snprintf(numbers[0], 16, "%d", dev);
+    snprintf(numbers[1], 16, "%u", pd);
+    fcntl(dev, F_SETFD, 0);
+    pid = fork();
+    if (pid == 0) { /* the open file lives on through exec */
+        execv("/proc/self/exe", (char *[]){argv[0], inherited, numbers[0], numbers[1], NULL});
+        _exit(9);
+    }
+    ended_well(pid);
+    pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): that is what is tried
+    if (pid == 0) {
+        execv("/proc/self/exe", (char *[]){argv[0], alone, NULL});
+        _exit(9);
+    }
+    ended_well(pid);
+    pid = clone(clone_child, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL); /* another process, the same mm */
+    CHECK(pid > 0, "clone");
+    ended_well(pid);
+    CHECK(dereg_mr(dev, mine) == 0, "the parent's is still there");
+    pairs(3, 1e9);
+}
+
+static void *pairs_thread(void *arg)
+{
+    uint32_t mr = 0;
+    uint8_t *mine = area + (uintptr_t)arg * 65536;
+    for (int i = 0; i < 20; i++) {
+        CHECK(reg_mr(dev, pd, mine, 4096, &mr) == 0, "REG_MR");
+        CHECK(dereg_mr(dev, mr) == 0, "DEREG");
+    }
+    return NULL;
+}
+
+void threads(unsigned n)
+{
+    pthread_t t[64];
+    for (uintptr_t i = 0; i < n && i < 64; i++)
+        CHECK(pthread_create(&t[i], NULL, pairs_thread, (void *)i) == 0, "thread");
+    for (unsigned i = 0; i < n && i < 64; i++)
+        pthread_join(t[i], NULL);
+    CHECK(pinned() == 0, "pinned");
+}
+
+/* Children that are killed wherever they are. On a machine that stands still, one may be told before that something of
+ * the broker's was not in time. */
+void kills(unsigned n, unsigned seed)
+{
+    unsigned died = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            for (;;) {
+                dev = open_context();
+                pd = alloc_pd(dev);
+                life();
+                pairs(3, 1e9);
+                close(dev);
+            }
+        }
+        usleep((useconds_t)rand_r(&seed) % 60000);
+        kill(pid, SIGKILL);
+        int status;
+        reap(pid, &status);
+        died += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    printf("%u of %u children killed\n", died, n);
+    CHECK(died > n / 2, "too few");
+    pairs(3, 1e9);
+}
+
+static volatile sig_atomic_t alarms;
+static void on_alarm(int signal)
+{
+    (void)signal;
+    alarms++;
+}
+
+/* A reply that is lost is a registration that nobody knows of: it stays pinned. */
+void signals(double seconds)
+{
+    const struct sigaction a = {.sa_handler = on_alarm};
+    const struct itimerval t = {{0, 3000}, {0, 3000}}, none = {0};
+    uint32_t mr = 0;
+    uint32_t cq, qp;
+    unsigned made = 0, interrupted = 0;
+    sigaction(SIGALRM, &a, NULL);
+    CHECK(create_cq(dev, &cq) == 0, "CREATE_CQ");
+    setitimer(ITIMER_REAL, &t, NULL);
+    for (const double end = now() + seconds; now() < end;) {
+        int rc = reg_mr(dev, pd, area, 4096, &mr);
+        interrupted += rc == -EINTR;
+        CHECK(rc == 0 || rc == -EINTR, "REG_MR %d", rc);
+        while (rc == 0 && (rc = dereg_mr(dev, mr)) == -EINTR)
+            rc = 0;
+        CHECK(rc == 0 || rc == -EINTR, "DEREG %d", rc);
+        rc = create_qp(dev, pd, cq, 16, &qp);
+        interrupted += rc == -EINTR;
+        CHECK(rc == 0 || rc == -EINTR, "CREATE_QP %d", rc);
+        while (rc == 0 && (rc = destroy_qp(dev, qp)) == -EINTR)
+            rc = 0;
+        CHECK(rc == 0 || rc == -EINTR, "DESTROY_QP %d", rc);
+        made++;
+    }
+    setitimer(ITIMER_REAL, &none, NULL);
+    printf("%u made, %d signals, %u interrupted, %llu bytes pinned\n", made, (int)alarms, interrupted,
+           (unsigned long long)pinned());
+    CHECK(made && alarms && pinned() == 0, "a reply was lost");
+}
+
+void stops(double seconds)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        for (const double end = now() + seconds; now() < end;)
+            pairs(3, 1e9);
+        _exit(0);
+    }
+    int status;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        kill(pid, SIGSTOP);
+        usleep(7000);
+        kill(pid, SIGCONT);
+        usleep(11000);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
+/* The user's own limit on locked memory is the kernel's to keep. */
+void memlock(void)
+{
+    const struct rlimit limit = {65536, 65536};
+    uint32_t mr = 0;
+    CHECK(geteuid() != 0 && setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "this is for a user");
+    int rc = reg_mr(dev, pd, area, 32768, &mr);
+    CHECK(rc == 0, "32 KiB of 64: %d", rc);
+    rc = reg_mr(dev, pd, area + MIB, 65536, &mr);
+    CHECK(rc == -ENOMEM, "96 KiB of 64: %d", rc);
+}
+
+/* The quota itself, with nothing in between. */
+int quota(void)
+{
+    uint32_t mr = 0, last = 0;
+    unsigned n = 0;
+    int rc = reg_mr(dev, pd, area, EVIL, &mr);
+    CHECK(rc < 0, "8 MiB at once");
+    printf("8 MiB at once: %s\n", strerror(-rc));
+    while (n < 64 && (rc = reg_mr(dev, pd, area + (size_t)n * 65536, 65536, &mr)) == 0) {
+        last = mr;
+        n++;
+    }
+    printf("%u of 64 KiB each, then: %s\n", n, strerror(-rc));
+    CHECK(n == 16 && pinned() == ALLOWED, "not what the policy has");
+    CHECK(dereg_mr(dev, last) == 0, "DEREG");
+    CHECK(reg_mr(dev, pd, area, 65536, &mr) == 0, "what is given back can be had again");
+    return 0;
+}
+
+/* ------------------------------------------------------------------ two containers */
+
+void pass(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    uint32_t mr = 0;
+    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0, "REG_MR");
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(bind(s, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(s, 1) == 0, "%s", path);
+    const int c = accept(s, NULL, NULL);
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    *h = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(h), &dev, sizeof(dev));
+    CHECK(sendmsg(c, &m, 0) == 1 && read(c, &byte, 1) == 1, "passing it on");
+    CHECK(dereg_mr(dev, mr) == 0, "what is the owner's own is still there");
+}
+
+int take(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    uint32_t mr = 0;
+    char byte = 0, control[CMSG_SPACE(sizeof(int))];
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    int fd = -1;
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    for (int i = 0; i < 300 && connect(s, (struct sockaddr *)&a, sizeof(a)); i++)
+        usleep(100000);
+    CHECK(recvmsg(s, &m, 0) == 1, "nothing came");
+    const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    CHECK(h, "no descriptor came");
+    memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+    const int made = reg_mr(fd, pd, area, 4096, &mr), ended = dereg_mr(fd, 0);
+    printf("another's open file: REG_MR %s, DEREG %s\n", strerror(-made), strerror(-ended));
+    CHECK(write(s, &byte, 1) == 1, "answer");
+    return made == 0 || ended == 0;
+}

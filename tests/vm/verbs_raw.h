@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests to a uverbs device by the bare interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in the VM lab's
+ * guests. What is wanted and fails ends the program; what is tried gives 0 or -errno. */
+#ifndef HW_TEST_VERBS_RAW_H
+#define HW_TEST_VERBS_RAW_H
+
+#include <errno.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(cond, ...)                              \
+    do {                                              \
+        if (!(cond)) {                                \
+            const int check_errno = errno;            \
+            printf("line %d: " #cond ": ", __LINE__); \
+            printf(__VA_ARGS__);                      \
+            printf(" (%s)\n", strerror(check_errno)); \
+            fflush(stdout);                           \
+            _exit(1);                                 \
+        }                                             \
+    } while (0)
+
+struct request {
+    struct ib_uverbs_ioctl_hdr h;
+    struct ib_uverbs_attr a[70];
+};
+
+void start(struct request *r, uint16_t object, uint16_t method);
+void add(struct request *r, uint16_t id, uint16_t len, uint64_t data);
+void write_cmd(struct request *r, uint64_t command, const void *in, size_t in_len, void *out, size_t out_len);
+int go(int fd, struct request *r);
+static inline uint64_t at(const volatile void *p)
+{
+    return (uint64_t)(uintptr_t)p;
+}
+
+int open_context(void);
+uint32_t alloc_pd(int fd);
+void mr_of(struct ib_uverbs_reg_mr *in, uint32_t pd, const void *p, uint64_t n);
+int reg_mr(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number);
+int dereg_mr(int fd, uint32_t number);
+int query_mr(int fd, uint32_t number, uint64_t *length);
+int create_cq(int fd, uint32_t *number);
+void qp_of(struct ib_uverbs_create_qp *in, uint32_t pd, uint32_t cq, uint32_t wr);
+int create_qp(int fd, uint32_t pd, uint32_t cq, uint32_t wr, uint32_t *number);
+int destroy_qp(int fd, uint32_t number);
+uint32_t qp_wr(int fd, uint32_t number); /* how many requests its send queue takes, as the kernel says */
+int init_ud(int fd, uint32_t number);    /* to INIT, with what only a UD queue takes */
+
+#endif
