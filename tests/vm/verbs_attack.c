@@ -101,6 +101,8 @@ static int flip(const char *what, double seconds)
     struct ib_uverbs_create_qp_resp qp_out;
     struct request r;
     struct flip f = {&mr.length, 8, 4096, EVIL};
+    memset(&mr_out, 0, sizeof(mr_out));
+    memset(&qp_out, 0, sizeof(qp_out));
     CHECK(create_cq(dev, &cq) == 0, "CREATE_CQ");
     mr_of(&mr, pd, area, 4096);
     mr_of(&evil, pd, area, EVIL);
@@ -161,28 +163,27 @@ static int flip(const char *what, double seconds)
 
 /* Random bytes into all of a request while it runs. It lies alone in 16 MiB, far from all else: wherever its addresses
  * come to point, results are written there or nowhere. */
-struct arena {
-    struct request r;
-    struct ib_uverbs_reg_mr mr;
-    struct ib_uverbs_reg_mr_resp out;
+struct chaos {
+    struct request *r;
+    struct ib_uverbs_reg_mr *mr;
     unsigned seed;
 };
 enum { ARENA = 16 * MIB };
 
 static void *scribble(void *arg)
 {
-    struct arena *c = arg;
+    const struct chaos *c = arg;
     unsigned seed = c->seed;
     while (!enough) {
         const int in_request = rand_r(&seed) & 1;
-        volatile uint8_t *p = in_request ? (uint8_t *)&c->r : (uint8_t *)&c->mr;
-        const size_t n = in_request ? sizeof(c->r.h) + 3 * sizeof(c->r.a[0]) : sizeof(c->mr);
+        volatile uint8_t *p = in_request ? (uint8_t *)c->r : (uint8_t *)c->mr;
+        const size_t n = in_request ? sizeof(c->r->h) + 3 * sizeof(c->r->a[0]) : sizeof(*c->mr);
         const size_t i = (size_t)rand_r(&seed) % n;
         const uint8_t was = p[i];
         if (rand_r(&seed) & 7)
             p[i] = (uint8_t)rand_r(&seed);
         else
-            c->mr.length = (uint64_t)rand_r(&seed) % EVIL;
+            c->mr->length = (uint64_t)rand_r(&seed) % EVIL;
         for (volatile int k = 0; k < 100; k++)
             ;
         if (rand_r(&seed) & 3)
@@ -197,20 +198,21 @@ static int chaos(double seconds, unsigned seed)
     uint8_t *all = mmap((void *)0x2010000000, ARENA, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(all != MAP_FAILED, "an arena");
-    struct arena *c = (struct arena *)(void *)(all + ARENA / 2 + 0x8000);
+    uint8_t *middle = all + ARENA / 2 + 0x8000;
+    struct chaos c = {(void *)middle, (void *)(middle + 0x2000), seed};
+    struct ib_uverbs_reg_mr_resp *out = (void *)(middle + 0x3000);
     uint64_t most = 0;
     unsigned tried = 0, good = 0;
     pthread_t thread;
-    c->seed = seed;
-    CHECK(pthread_create(&thread, NULL, scribble, c) == 0, "thread");
+    CHECK(pthread_create(&thread, NULL, scribble, &c) == 0, "thread");
     for (const double end = now() + seconds; now() < end; tried++) {
-        mr_of(&c->mr, pd, area, 4096);
-        write_cmd(&c->r, IB_USER_VERBS_CMD_REG_MR, &c->mr, sizeof(c->mr), &c->out, sizeof(c->out));
-        if (go(dev, &c->r))
+        mr_of(c.mr, pd, area, 4096);
+        write_cmd(c.r, IB_USER_VERBS_CMD_REG_MR, c.mr, sizeof(*c.mr), out, sizeof(*out));
+        if (go(dev, c.r))
             continue;
         const uint64_t n = pinned();
         most = n > most ? n : most;
-        good += dereg_mr(dev, c->out.mr_handle) == 0;
+        good += dereg_mr(dev, out->mr_handle) == 0;
     }
     enough = 1;
     pthread_join(thread, NULL);

@@ -27,8 +27,14 @@
         }                                             \
     } while (0)
 
+struct header { /* struct ib_uverbs_ioctl_hdr without its tail */
+    uint16_t length, object_id, method_id, num_attrs;
+    uint64_t reserved1;
+    uint32_t driver_id, reserved2;
+};
+_Static_assert(sizeof(struct header) == sizeof(struct ib_uverbs_ioctl_hdr), "the kernel's");
 struct request {
-    struct ib_uverbs_ioctl_hdr h;
+    struct header h;
     struct ib_uverbs_attr a[70];
 };
 
