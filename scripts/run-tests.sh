@@ -19,6 +19,9 @@ fi
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1}"
 
+# Tests wait more than they compute: one more at once than there are CPUs.
+export MESON_TESTTHREADS="${MESON_TESTTHREADS-$(($(nproc) + 1))}"
+
 if [ -n "${WITHOUT-}" ]; then
     # shellcheck disable=SC2046 # names have no blanks
     set -- "$@" $(meson test -C "$build" --no-rebuild --list 2>/dev/null | sed 's,.* / ,,' | grep -vE "$WITHOUT")
