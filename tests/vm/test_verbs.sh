@@ -106,7 +106,9 @@ ok "a transfer is under way" long
 ok "status names its containers" sh -c 'hawser verbs status >status.out; cat status.out; grep -q near1 status.out && grep -q near2 status.out'
 kill -KILL $agent
 wait $agent
-ok "the agent is killed, and it goes on to its end" wait $long
+# All is transferred where perftest finds that it cannot say how fast, by a clock that stood still (see both()).
+ended() { wait $long || grep -q "Can't produce a report" end.server end.client; }
+ok "the agent is killed, and it goes on to its end" ended
 ok "and nothing is left" within 30 no_objects
 ok "with no agent no container starts" refused container near1 true
 rm -f $socket
