@@ -83,7 +83,7 @@ static void *bytes_of(struct ib_uverbs_attr *a, bool in)
     /* In a window the last output's address is where the program can write: the kernel gets what it then finds. */
     if (here && (a->data < base || a->data - base > (uint64_t)VB_WINDOW_SIZE - a->len))
         return NULL;
-    return here + (a->data - base);
+    return (void *)((uintptr_t)here + (a->data - base)); // NOLINT(performance-no-int-to-ptr): here may be NULL
 }
 
 static int give(struct ib_uverbs_attr *a, const void *src, size_t n)
