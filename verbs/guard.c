@@ -38,6 +38,26 @@ static int cut(uint64_t keep, uint64_t *had)
     return 0;
 }
 
+int vb_guard_fds(unsigned from, int *keep, unsigned n)
+{
+    for (unsigned i = 1; i < n; i++)
+        for (unsigned k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
+            int other = keep[k];
+            keep[k] = keep[k - 1];
+            keep[k - 1] = other;
+        }
+    for (unsigned i = 0; i <= n; i++) {
+        if (i < n && keep[i] < (int)from)
+            continue; /* none, or one that stays anyway */
+        unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
+        if (i == n || to > from)
+            if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
+                return hw_fail(-errno, "close_range: %s", hw_errno_name(errno));
+        from = to + 1;
+    }
+    return 0;
+}
+
 int vb_guard_broker(bool raw)
 {
     uint64_t keep = raw ? BIT(CAP_NET_RAW) : 0, had = 0;

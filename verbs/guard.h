@@ -24,5 +24,7 @@ int vb_guard_broker(bool raw);
 /* What could lead a program of this machine's own mount namespace to a device node past the filter, or to the broker:
  * the capabilities for it leave all its sets, and the bounding set. */
 int vb_guard_command(void);
+/* Of the descriptors from `from` on, all but keep's n, which are put in order; those that are -1 are none. */
+int vb_guard_fds(unsigned from, int *keep, unsigned n);
 
 #endif

@@ -14,29 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of all that was inherited only these descriptors stay, and standard input, output and error: a listener of another
- * container's that stayed here would keep its programs waiting when its own broker dies. */
-static int keep_only(int *fds, unsigned n)
-{
-    unsigned from = 3;
-    for (unsigned i = 1; i < n; i++)
-        for (unsigned k = i; k > 0 && fds[k] < fds[k - 1]; k--) {
-            int other = fds[k];
-            fds[k] = fds[k - 1];
-            fds[k - 1] = other;
-        }
-    for (unsigned i = 0; i <= n; i++) {
-        if (i < n && fds[i] < (int)from)
-            continue; /* none, or standard error */
-        unsigned to = i < n ? (unsigned)fds[i] : UINT32_MAX;
-        if (i == n || to > from)
-            if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
-                return hw_fail(-errno, "close_range: %s", hw_errno_name(errno));
-        from = to + 1;
-    }
-    return 0;
-}
-
 /* A file system for device nodes that nobody else sees, and that goes with this process. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
@@ -79,7 +56,8 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
     (void)setsid(); /* out of reach of a terminal's Ctrl-C: stop is how it ends */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "who started it has ended");
-    int rc = keep_only(fds, HW_ARRAY_LEN(fds));
+    /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
+    int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     bool raw = wants_raw(o, c);
     if (rc == 0)
         rc = make_nodes(o->state_dir, nodes, sizeof(nodes));

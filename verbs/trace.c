@@ -6,6 +6,7 @@
  * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
  * PTRACE_GET_SYSCALL_INFO). What other threads do to the mappings meanwhile shows when, sealed, they are looked at.
  */
+#include "verbs/guard.h"
 #include "verbs/inject_int.h"
 #include "verbs/notify.h"
 
@@ -455,25 +456,6 @@ static bool hand_over(struct tracer *t)
     return atomic_load(&t->sh->state) == VB_GO;
 }
 
-/* It has no business with the broker's other files, and would keep them open. */
-static void close_others(int a, int b, int c)
-{
-    int keep[] = {a, b, c}, from = 0;
-    for (int i = 0; i < 2; i++)
-        for (int j = i + 1; j < 3; j++)
-            if (keep[j] < keep[i]) {
-                int swap = keep[i];
-                keep[i] = keep[j];
-                keep[j] = swap;
-            }
-    for (int i = 0; i < 3; i++) {
-        if (keep[i] > from)
-            close_range((unsigned)from, (unsigned)keep[i] - 1, 0);
-        from = keep[i] + 1;
-    }
-    close_range((unsigned)from, UINT_MAX, 0);
-}
-
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
                         pid_t broker)
 {
@@ -482,7 +464,8 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     sigprocmask(SIG_SETMASK, &all, NULL);
     signal(SIGCHLD, SIG_DFL); /* stops of tracees come with it */
     prctl(PR_SET_NAME, "hawser-tracer");
-    close_others(listener, w->fixed, w->results);
+    int keep[] = {listener, w->fixed, w->results};
+    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* the broker's others are not its business */
     struct tracer t = {
         .sh = sh, .w = w, .listener = listener, .n = n, .broker = broker, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
     int rc = inject(&t);
