@@ -13,20 +13,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
-from sandbox_help import done, full, ok  # noqa: E402
+from oci_help import inside, skip_all  # noqa: E402
+from sandbox_help import full, ok  # noqa: E402
 
 HAWSER, STATE, PART = (*map(os.path.abspath, sys.argv[1:3]), sys.argv[3])
 NICS = "rdma0", "rdma1"
 SECONDS = 30
-
-
-def skip_all(why):
-    print(f"1..0 # SKIP {why}")
-    sys.exit(77)
 
 
 def sh(*argv, **more):
@@ -442,27 +437,12 @@ def run(host):
 
 
 def main():
-    if "inside" not in sys.argv[4:]:
-        if os.geteuid() != 0:
-            skip_all("it takes root")
-        need = ("unshare", "nsenter", "ip", "lstopo", "ibv_devices", "mount") + ((PART,) if PART != "run" else ())
-        path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-        lack = [x for x in need if not shutil.which(x, path=path)]
-        if lack:
-            skip_all(f"not installed: {' '.join(lack)} (scripts/deps.sh)")
-        r = sh("unshare", "-n", "-m", "--propagation", "private", "true")
-        if r.returncode != 0:
-            skip_all(f"no namespaces here: {r.stderr.strip()}")
-        os.environ["PATH"] = path
-        os.execvp("unshare", ["unshare", "-n", "-m", "--propagation", "private", sys.executable, __file__, *sys.argv[1:4], "inside"])
-    with contextlib.ExitStack() as stack:
-        d = stack.enter_context(tempfile.TemporaryDirectory(prefix="hawser-oci-"))
-        must("mount", "-t", "tmpfs", "none", d)  # of this mount namespace: gone with it
-        stack.callback(sh, "umount", "-l", d)
-        stack.callback(os.chdir, "/")
-        host = Host(pathlib.Path(d), stack)
+    def work(folder, stack):
+        host = Host(folder, stack)
         run(host) if PART == "run" else containers(host, PART)
-    return done()
+
+    need = ("unshare", "nsenter", "ip", "lstopo", "ibv_devices", "mount") + ((PART,) if PART != "run" else ())
+    return inside(need, "hawser-oci-", work)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,6 @@
 static struct app a;
 static struct mini m;
 
-static int null_fd(void)
-{
-    return open("/dev/null", O_RDWR | O_CLOEXEC);
-}
-
 /* --- behind the injection --- */
 enum { CODE, REQUESTS, RESULTS, WHOLE, TARGETS };
 static const struct {

@@ -30,34 +30,6 @@ static bool life(void (*fn)(void), bool killable)
     return mini_serve(&m, &a, 60);
 }
 
-static int count(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += e->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static int windows_mapped(void)
-{
-    char line[512];
-    int n = 0;
-    FILE *f = fopen("/proc/self/maps", "re");
-    while (f && fgets(line, sizeof(line), f))
-        n += strstr(line, "hawser-verbs") != NULL;
-    if (f)
-        fclose(f);
-    return n;
-}
-
-static int null_fd(void)
-{
-    return open("/dev/null", O_RDWR | O_CLOEXEC);
-}
-
 /* --- one request --- */
 static void app_one(void)
 {

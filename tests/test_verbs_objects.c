@@ -9,16 +9,6 @@
 #define ACCESS    4u
 #define ON_DEMAND IB_UVERBS_ACCESS_ON_DEMAND
 
-static void start(const char *text)
-{
-    vb_objects_free(O);
-    memset(&U, 0, sizeof(U));
-    policy(text);
-    O = vb_objects_new(&U);
-    if (!O)
-        exit(1);
-}
-
 static int reg(uint64_t start_, uint64_t length, uint32_t access)
 {
     struct ib_uverbs_reg_mr in = {.start = start_, .length = length, .hca_va = start_, .access_flags = access};

@@ -123,16 +123,6 @@ static void play(const char *name)
     fclose(f);
 }
 
-static void start(const char *text)
-{
-    vb_objects_free(O);
-    memset(&U, 0, sizeof(U));
-    policy(text);
-    O = vb_objects_new(&U);
-    if (!O)
-        exit(1);
-}
-
 int main(int argc, char **argv)
 {
     char text[8192];

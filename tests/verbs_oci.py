@@ -13,11 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
-from sandbox_help import done, ok  # noqa: E402
+from oci_help import inside, skip_all  # noqa: E402
+from sandbox_help import ok  # noqa: E402
 
 HAWSER, APP, PART = (*map(os.path.abspath, sys.argv[1:3]), sys.argv[3])
 SECONDS = 60
@@ -30,11 +30,6 @@ WANTED = {
     "ptrace": "EPERM", "vm_readv": "EPERM", "vm_writev": "EPERM", "io_uring": "EPERM", "userfaultfd": "EPERM", "listener": "EPERM",
     "mknod": "EPERM", "netlink_rdma": "EPROTONOSUPPORT", "netlink_route": "ok", "tcp": "ok", "i386": "killed", "x32": "killed",
 }
-
-
-def skip_all(why):
-    print(f"1..0 # SKIP {why}")
-    sys.exit(77)
 
 
 def sh(*argv, **more):
@@ -445,27 +440,12 @@ def run(host):
 
 
 def main():
-    if "inside" not in sys.argv[4:]:
-        if os.geteuid() != 0:
-            skip_all("it takes root")
-        path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-        need = ("unshare", "mount", "setpriv") + ((PART,) if PART != "run" else ())
-        lack = [x for x in need if not shutil.which(x, path=path)]
-        if lack:
-            skip_all(f"not installed: {' '.join(lack)} (scripts/deps.sh)")
-        r = sh("unshare", "-n", "-m", "--propagation", "private", "true")
-        if r.returncode != 0:
-            skip_all(f"no namespaces here: {r.stderr.strip()}")
-        os.environ["PATH"] = path
-        os.execvp("unshare", ["unshare", "-n", "-m", "--propagation", "private", sys.executable, __file__, *sys.argv[1:4], "inside"])
-    with contextlib.ExitStack() as stack:
-        d = stack.enter_context(tempfile.TemporaryDirectory(prefix="hawser-verbs-"))
-        must("mount", "-t", "tmpfs", "none", d)  # of this mount namespace: gone with it
-        stack.callback(sh, "umount", "-l", d)
-        stack.callback(os.chdir, "/")
-        host = Host(pathlib.Path(d), stack)
+    def work(folder, stack):
+        host = Host(folder, stack)
         run(host) if PART == "run" else containers(host, PART)
-    return done()
+
+    need = ("unshare", "mount", "setpriv") + ((PART,) if PART != "run" else ())
+    return inside(need, "hawser-verbs-", work)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests with real container runtimes share: namespaces of their own to be in, with a folder in memory."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from sandbox_help import done
+
+
+def skip_all(why):
+    print(f"1..0 # SKIP {why}")
+    sys.exit(77)
+
+
+def inside(programs, prefix, work):
+    """Runs the test again in a network and mount namespace of its own; there, work(folder, stack), and its exit status.
+    Skips all where that cannot be."""
+    if "inside" not in sys.argv[4:]:
+        if os.geteuid() != 0:
+            skip_all("it takes root")
+        path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+        lack = [x for x in programs if not shutil.which(x, path=path)]
+        if lack:
+            skip_all(f"not installed: {' '.join(lack)} (scripts/deps.sh)")
+        alone = ["unshare", "-n", "-m", "--propagation", "private"]
+        r = subprocess.run([*alone, "true"], capture_output=True, text=True, timeout=60, check=False)
+        if r.returncode != 0:
+            skip_all(f"no namespaces here: {r.stderr.strip()}")
+        os.environ["PATH"] = path
+        os.execvp("unshare", [*alone, sys.executable, *sys.argv[:4], "inside"])
+    with contextlib.ExitStack() as stack:
+        d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix))
+        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # of this mount namespace: gone with it
+        stack.callback(subprocess.run, ["umount", "-l", d], capture_output=True, check=False)
+        stack.callback(os.chdir, "/")
+        work(pathlib.Path(d), stack)
+    return done()
