@@ -25,8 +25,8 @@ struct vb_device {
     dev_t rdev;
 };
 struct vb_kernel {
-    int (*devices)(struct vb_device *out, unsigned cap);       /* how many, or -errno */
-    int (*ioctl)(int fd, struct ib_uverbs_ioctl_hdr *request); /* 0 or more, or -errno */
+    int (*devices)(struct vb_device *out, unsigned cap);                            /* how many, or -errno */
+    int (*ioctl)(int fd, struct ib_uverbs_ioctl_hdr *request);                      /* 0 or more, or -errno */
     int (*pkey)(const char *ibdev, unsigned port, unsigned index, uint16_t *value); /* NULL: nobody knows */
 };
 extern const struct vb_kernel vb_kernel; /* the true one */
@@ -48,6 +48,7 @@ struct vb_broker_options {
     const char *state_dir; /* STATE/ID.status answers `hawser verbs status` */
     const char *node_dir;  /* where its device nodes are made: a file system of its own, without nodev */
     int stop;              /* readable: it is time to end; -1: none */
+    bool guarded;          /* once it is set up, its system calls are few (guard.h) */
 };
 
 /* Serves until the last program under the filter is gone, or stop: then applications get ENOSYS, and the kernel takes
