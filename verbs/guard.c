@@ -70,10 +70,8 @@ static const int calls[] = {
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),
     SCMP_SYS(epoll_wait),
-    SCMP_SYS(exit),
     SCMP_SYS(exit_group),
     SCMP_SYS(faccessat),
-    SCMP_SYS(faccessat2),
     SCMP_SYS(fcntl),
     SCMP_SYS(fstat),
     SCMP_SYS(ftruncate),
@@ -85,7 +83,6 @@ static const int calls[] = {
     SCMP_SYS(inotify_rm_watch),
     SCMP_SYS(kcmp),
     SCMP_SYS(lseek),
-    SCMP_SYS(lstat),
     SCMP_SYS(madvise),
     SCMP_SYS(memfd_create),
     SCMP_SYS(mknodat),
@@ -93,7 +90,6 @@ static const int calls[] = {
     SCMP_SYS(mremap),
     SCMP_SYS(munmap),
     SCMP_SYS(newfstatat),
-    SCMP_SYS(open),
     SCMP_SYS(openat),
     SCMP_SYS(openat2),
     SCMP_SYS(open_tree),
@@ -105,17 +101,12 @@ static const int calls[] = {
     SCMP_SYS(process_vm_writev),
     SCMP_SYS(read),
     SCMP_SYS(restart_syscall),
-    SCMP_SYS(rt_sigreturn),
     SCMP_SYS(sendmsg), /* to the tracer */
     SCMP_SYS(sendto),
     SCMP_SYS(shutdown),
-    SCMP_SYS(stat),
-    SCMP_SYS(statx),
-    SCMP_SYS(unlink),
     SCMP_SYS(unlinkat),
     SCMP_SYS(wait4),
     SCMP_SYS(write),
-    SCMP_SYS(writev),
 };
 static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,
                                   SECCOMP_IOCTL_NOTIF_ADDFD, RDMA_VERBS_IOCTL};
@@ -135,6 +126,8 @@ int vb_guard_calls(void)
         rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
     for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++)
         rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i]); /* the kernel looks at 32 bits of it */
+    if (rc == 0)
+        rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX); /* several for each request */
     if (rc == 0)
         rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
     if (rc == 0)
