@@ -233,7 +233,7 @@ static void breach(int which)
         break;
     }
     case BREACH_CODE:
-        mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        (void)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         break;
     default:
         break;

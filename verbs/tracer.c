@@ -190,12 +190,12 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     struct order o;
     const int fd[FDS] = {[FD_LISTENER] = listener, [FD_FIXED] = w->fixed, [FD_RESULTS] = w->results};
     unsigned place = 0;
-    while (place < VB_ORDERS && t->shared && atomic_load(&t->shared[place].busy))
+    if (!t->shared)
+        return hw_fail(-EIO, "there is no tracer");
+    while (place < VB_ORDERS && atomic_load(&t->shared[place].busy))
         place++;
     if (place == VB_ORDERS)
         return hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: no more", VB_ORDERS);
-    if (t->sock < 0)
-        return hw_fail(-EIO, "there is no tracer");
     struct vb_shared *sh = &t->shared[place];
     memset(sh, 0, sizeof(*sh)); /* VB_RUN */
     memset(&o, 0, sizeof(o));
