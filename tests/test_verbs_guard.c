@@ -110,7 +110,7 @@ static void test_there(void)
     is_int(of_process(w.broker, "Seccomp", 10), SECCOMP_MODE_FILTER, "the broker has a filter of system calls");
     ok(tracer > 0, "it has a tracer, and no other child");
     is_int(of_process(tracer, "Seccomp", 10), SECCOMP_MODE_DISABLED, "which has none");
-    is_int(of_process(tracer, "CapPrm", 16), 1ll << CAP_SYS_PTRACE | 1ll << CAP_SYS_ADMIN, "but two capabilities");
+    is_int(of_process(tracer, "CapPrm", 16), 1LL << CAP_SYS_PTRACE | 1LL << CAP_SYS_ADMIN, "but two capabilities");
     is_int(of_process(tracer, "NoNewPrivs", 10), 1, "and no_new_privs");
     is_int(fds_of(tracer), 1, "and no descriptor but its socket");
     fake->go = 1;
