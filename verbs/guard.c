@@ -104,6 +104,7 @@ static const int calls[] = {
     SCMP_SYS(sendmsg), /* to the tracer */
     SCMP_SYS(sendto),
     SCMP_SYS(shutdown),
+    SCMP_SYS(sigaltstack), /* AddressSanitizer's, in front of _exit() */
     SCMP_SYS(unlinkat),
     SCMP_SYS(wait4),
     SCMP_SYS(write),
