@@ -3,14 +3,20 @@
 #include "verbs_fake.h"
 #include "verbs/inject.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 struct fake *fake;
+int fake_channel, fake_events;
 
 static int devices(struct vb_device *out, unsigned cap)
 {
@@ -129,7 +135,7 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
         return rc ? end(f, VB_MR, number), rc : 0;
     }
     case IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: {
-        int fd = eventfd(7, EFD_CLOEXEC);
+        int fd = fcntl(fake_channel, F_DUPFD_CLOEXEC, 3);
         return fd < 0 ? -errno : give(out, &(struct ib_uverbs_create_comp_channel_resp){.fd = (uint32_t)fd}, 4);
     }
     case IB_USER_VERBS_CMD_POST_SEND:
@@ -183,7 +189,7 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
         return rc ? rc : give(attr_of(h, UVERBS_ATTR_CREATE_CQ_RESP_CQE), &number, sizeof number);
     case UVERBS_OBJECT_ASYNC_EVENT << 16 | UVERBS_METHOD_ASYNC_EVENT_ALLOC:
         a = attr_of(h, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
-        rc = eventfd(9, EFD_CLOEXEC);
+        rc = fcntl(fake_events, F_DUPFD_CLOEXEC, 3);
         a->data_s64 = rc;
         return rc < 0 ? -errno : 0;
     case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_QUERY_MR:
@@ -199,6 +205,41 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     }
 }
 
+/* As a broker would that somebody has taken over. */
+static void breach(int which)
+{
+    static char name[] = "/bin/true";
+    char *const argv[] = {name, NULL};
+    switch (which) {
+    case BREACH_EXEC:
+        execve(name, argv, argv + 1);
+        break;
+    case BREACH_FORK:
+        if (fork() == 0)
+            _exit(0);
+        break;
+    case BREACH_SOCKET:
+        close(socket(AF_UNIX, SOCK_STREAM, 0));
+        break;
+    case BREACH_PTRACE:
+        ptrace(PTRACE_TRACEME, 0, 0, 0);
+        break;
+    case BREACH_MOUNT:
+        mount("none", "/nowhere", "tmpfs", 0, NULL);
+        break;
+    case BREACH_IOCTL: {
+        int n;
+        ioctl(0, FIONREAD, &n);
+        break;
+    }
+    case BREACH_CODE:
+        (void)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        break;
+    default:
+        break;
+    }
+}
+
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
 {
     base = was;
@@ -211,7 +252,8 @@ int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
     if (!f || h->length != sizeof *h + h->num_attrs * sizeof h->attrs[0] || h->reserved1 || h->reserved2)
         fake->wrong++;
     if (fake->ms)
-        usleep((useconds_t)fake->ms * 1000);
+        (void)poll(NULL, 0, fake->ms);
+    breach(fake->breach);
     if (fake->fail)
         return fake->fail;
     if (h->driver_id != RDMA_DRIVER_RXE)

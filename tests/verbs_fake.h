@@ -24,10 +24,23 @@ struct fake_op {
     uint8_t in[128];
 };
 
+enum fake_breach {
+    NO_BREACH,
+    BREACH_EXEC,
+    BREACH_FORK,
+    BREACH_SOCKET,
+    BREACH_PTRACE,
+    BREACH_MOUNT,
+    BREACH_IOCTL,
+    BREACH_CODE,
+    BREACHES
+};
+
 /* Shared by the test, its brokers and its programs. */
 struct fake {
     atomic_int fail;      /* -errno for every request; 0: none */
     atomic_int ms;        /* how long each takes */
+    atomic_int breach;    /* what the broker does in each that its filter forbids: enum fake_breach */
     atomic_uint ran;      /* requests that came to the kernel */
     atomic_uint wrong;    /* that no broker may send: malformed, foreign numbers, an address of the application's */
     atomic_uint live;     /* objects, by the kernel's account */
@@ -50,9 +63,16 @@ extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "f
 /* The request at h, whose addresses from base on are those at `here`; of an open of the device fd. */
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t base, void *here);
 
+/* The kernel's eventfds, of the values 7 and 9, made before there is a filter. */
+extern int fake_channel, fake_events;
+
 /* Once, first: skips the test where it cannot be. */
 void fake_start(void);
 void fake_end(void);
+
+/* Brokers have their filter of system calls, but for builds with AddressSanitizer, whose LeakSanitizer traces at
+ * exit(): where this is true they have it there, too, and leaks of theirs are not looked for. */
+extern bool world_guarded;
 
 struct world {
     pid_t broker, app;

@@ -203,6 +203,10 @@ def ask(p):
     return p.stdout.readline().strip()
 
 
+def filtered(pid):
+    return re.search(r"^Seccomp:\s*(\d)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1] == "2"
+
+
 def undo(rt, host):
     rt.config("all", seccomp=docker_like(), annotations={"hawser.verbs.max_qps": "3"})
     was = json.loads(rt.file.read_text())
@@ -282,6 +286,9 @@ def containers(host, name):
         r = verbs("status", "--state-dir", host.state)
         ok(r.returncode == 0 and f"{a}: process {s[a]['pid']}, broker {s[a]['broker']}" in r.stdout and "policy gpu" in r.stdout,
            "status: as text", r)
+        broker, tracers = s[a]["broker"], pathlib.Path(f"/proc/{s[a]['broker']}/task/{s[a]['broker']}/children").read_text().split()
+        ok(filtered(broker) and not filtered(agent.pid) and not any(map(filtered, tracers)), "the broker has a filter of system calls, "
+           "the agent and its tracer have none", (broker, agent.pid, tracers))
         r = rt("exec", a, "/app", "all", "/tmp/other")
         as_wanted(r.stdout, "exec")
         os.kill(s[a]["broker"], signal.SIGKILL)

@@ -147,7 +147,12 @@ static void take(struct mini *m, const struct seccomp_notif *n)
     if (m->other_arch)
         as.data.arch = AUDIT_ARCH_I386;
     struct vb_stub s;
-    int rc = m->n == STUBS_MAX ? -ENOSPC : vb_inject(&s, m->a->listener, &as);
+    if (m->tracer.pid == 0) {
+        common->broker = getpid();
+        if (vb_tracer_start(&m->tracer))
+            die("starting a tracer");
+    }
+    int rc = m->n == STUBS_MAX ? -ENOSPC : vb_inject(&m->tracer, &s, m->a->listener, &as);
     if (rc) {
         m->failed++;
         m->last_rc = rc;
@@ -265,6 +270,8 @@ void mini_drop(struct mini *m)
 void mini_end(struct mini *m)
 {
     mini_drop(m);
+    if (m->tracer.pid)
+        vb_tracer_end(&m->tracer);
     if (!m->a->ended) {
         kill(m->a->pid, SIGKILL);
         waitpid(m->a->pid, &m->a->status, 0);

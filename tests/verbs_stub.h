@@ -22,6 +22,7 @@ struct common {
     _Atomic uint64_t at_window;
     atomic_int hook_step, hook_nth, hook_seen, hook_kill;
     atomic_bool stop;
+    atomic_int broker;       /* who injects */
     _Atomic int64_t out[64]; /* what the program found */
 };
 extern struct common *common;
@@ -41,6 +42,7 @@ int reg(int fd);
 
 struct mini {
     struct app *a;
+    struct vb_tracer tracer; /* from the first injection on */
     struct {
         struct vb_stub stub;
         uint64_t asks; /* the notification that its request is for; 0: idle */

@@ -77,6 +77,7 @@ struct broker {
     pid_t pid;
     struct vb_stub stub;
     bool has_stub;
+    struct vb_tracer tracer;
 };
 
 static bool next(struct broker *b, struct seccomp_notif *n)
@@ -99,7 +100,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
     if (!b->has_stub) {
         b->has_stub = true;
         struct seccomp_notif again = {.id = 0};
-        if (vb_inject(s, b->listener, n))
+        if (vb_tracer_start(&b->tracer) || vb_inject(&b->tracer, s, b->listener, n))
             return false;
         for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's anew */
             if (!next(b, &of) || ((pid_t)of.pid == s->tid && vb_stub_park(s, &of, &result) != 1))
@@ -159,8 +160,10 @@ static double run(enum way way, int threads, bool sync, int calls)
     }
     if (!good)
         fprintf(stderr, "broker: %s\n", hw_error());
-    if (b.has_stub)
+    if (b.has_stub) {
         vb_stub_end(&b.stub, b.listener);
+        vb_tracer_end(&b.tracer);
+    }
     close(b.listener);
     close(b.cached);
     close(b.pidfd);

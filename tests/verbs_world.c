@@ -11,6 +11,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -22,6 +23,20 @@
 #include <unistd.h>
 
 #define DEADLINE_MS 60000
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) && !defined(SANITIZED)
+#define SANITIZED
+#endif
+#ifdef SANITIZED
+bool world_guarded = false;
+#else
+bool world_guarded = true;
+#endif
 
 static char dir[] = "/tmp/hawser-verbs-XXXXXX";
 static char nodes[64], state[64], audit_path[64];
@@ -41,8 +56,10 @@ void fake_start(void)
         mount("nodes", nodes, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m"))
         tap_skip_all("a mount namespace with a tmpfs: %s", strerror(errno));
     fake = mmap(NULL, sizeof *fake, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (fake == MAP_FAILED)
-        tap_skip_all("shared memory: %s", strerror(errno));
+    fake_channel = eventfd(7, EFD_CLOEXEC);
+    fake_events = eventfd(9, EFD_CLOEXEC);
+    if (fake == MAP_FAILED || fake_channel < 0 || fake_events < 0)
+        tap_skip_all("shared memory and eventfds: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -151,7 +168,8 @@ static int broker_main(struct world *w, const char *text, int listener, int stop
                                                       .audit = &audit,
                                                       .state_dir = state,
                                                       .node_dir = nodes,
-                                                      .stop = stop});
+                                                      .stop = stop,
+                                                      .guarded = world_guarded});
     if (rc)
         fprintf(stderr, "# vb_serve: %s\n", hw_error());
     vb_audit_close(&audit);
@@ -195,7 +213,10 @@ void world_start(struct world *w, const char *policy, bool killable, int (*fn)(v
     if (w->broker == 0) {
         close(sock[0]);
         close(stop[1]);
-        exit(broker_main(w, policy, listener, stop[0])); /* and not _exit(): leaks are looked for */
+        int rc = broker_main(w, policy, listener, stop[0]);
+        if (world_guarded)
+            _exit(rc);
+        exit(rc); /* leaks are looked for */
     }
     close(listener);
     close(stop[0]);
@@ -258,7 +279,7 @@ bool world_until(struct world *w, int n)
 
 void fake_reset(void)
 {
-    fake->go = fake->seen = fake->fail = fake->ms = 0;
+    fake->go = fake->seen = fake->fail = fake->ms = fake->breach = 0;
     fake->live = fake->ran = 0;
     fake->mr_bytes = 0;
     for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)

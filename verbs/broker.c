@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
 #include "verbs/broker_int.h"
+#include "verbs/guard.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -68,12 +69,17 @@ static int set_up(struct vb_broker *b)
     rc = watch(b, b->listener);
     rc = rc ? rc : watch(b, b->inotify);
     rc = rc ? rc : watch(b, b->status);
-    return rc ? rc : watch(b, b->o->stop);
+    rc = rc ? rc : watch(b, b->o->stop);
+    /* Last: the tracer must have no filter, and the broker needs no more than the filter lets through from here on. */
+    if (!rc && vb_inject_possible() == 0)
+        rc = vb_tracer_start(&b->tracer);
+    return rc || !b->o->guarded ? rc : vb_guard_calls();
 }
 
 static void tear_down(struct vb_broker *b)
 {
     vb_workers_end(b);
+    vb_tracer_end(&b->tracer);
     vb_status_close(b);
     if (b->inotify >= 0)
         vb_contexts_free(b);
@@ -165,7 +171,7 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     b->container = c;
     b->o = o;
     b->listener = c->listener;
-    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = -1;
+    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->tracer.sock = -1;
     b->started = hw_now();
     hw_list_init(&b->contexts);
     hw_list_init(&b->kept);

@@ -48,6 +48,7 @@ struct vb_broker_options {
     const char *state_dir; /* STATE/ID.status answers `hawser verbs status` */
     const char *node_dir;  /* where its device nodes are made: a file system of its own, without nodev */
     int stop;              /* readable: it is time to end; -1: none */
+    bool guarded;          /* once it is set up, its system calls are few (guard.h) */
 };
 
 /* Serves until the last program under the filter is gone, or stop: then applications get ENOSYS, and the kernel takes

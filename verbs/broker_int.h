@@ -94,6 +94,7 @@ struct vb_broker {
     struct hw_list kept;
     unsigned n_kept;
     struct hw_list workers;
+    struct vb_tracer tracer;
 
     struct {
         uint16_t object, method;

@@ -2,6 +2,10 @@
 #include "verbs/guard.h"
 
 #include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -68,6 +72,92 @@ int vb_guard_broker(bool raw)
         if (!(had & BIT(needs[i].cap)))
             rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
     return rc;
+}
+
+int vb_guard_tracer(void)
+{
+    uint64_t had;
+    return cut(BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN), &had);
+}
+
+/* What the libc and the broker's code call behind its set_up(). */
+static const int calls[] = {
+    SCMP_SYS(accept4), /* the status */
+    SCMP_SYS(access),
+    SCMP_SYS(brk),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(close),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(fstat),
+    SCMP_SYS(ftruncate),
+    SCMP_SYS(futex),
+    SCMP_SYS(getdents64),
+    SCMP_SYS(getpid),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(inotify_add_watch),
+    SCMP_SYS(inotify_rm_watch),
+    SCMP_SYS(kcmp),
+    SCMP_SYS(lseek),
+    SCMP_SYS(madvise),
+    SCMP_SYS(memfd_create),
+    SCMP_SYS(mknodat),
+    SCMP_SYS(mount_setattr), /* of open_tree()'s copies */
+    SCMP_SYS(mremap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(openat),
+    SCMP_SYS(openat2),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(pidfd_open),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(read),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(sendmsg), /* to the tracer */
+    SCMP_SYS(sendto),
+    SCMP_SYS(shutdown),
+    SCMP_SYS(sigaltstack), /* AddressSanitizer's, in front of _exit() */
+    SCMP_SYS(unlinkat),
+    SCMP_SYS(wait4),
+    SCMP_SYS(write),
+};
+static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,
+                                  SECCOMP_IOCTL_NOTIF_ADDFD, RDMA_VERBS_IOCTL};
+
+/* nr is let through where argument arg, of those bits, is value. */
+static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, uint64_t value)
+{
+    struct scmp_arg_cmp c = {.arg = arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = bits, .datum_b = value};
+    return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, 1, &c);
+}
+
+int vb_guard_calls(void)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    int rc = f ? 0 : -ENOMEM;
+    for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
+        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++)
+        rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i]); /* the kernel looks at 32 bits of it */
+    if (rc == 0)
+        rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX); /* several for each request */
+    if (rc == 0)
+        rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
+    if (rc == 0)
+        rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0);
+    if (rc == 0)
+        rc = seccomp_load(f);
+    if (f)
+        seccomp_release(f);
+    return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_name(rc)) : 0;
 }
 
 int vb_guard_command(void)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts a stub into an application. A child of the broker does the tracing (trace.c), so that a thread which cannot be
- * stopped, or stopped only after minutes (a frozen container), holds up nobody: what is begun there is undone there,
- * whenever that may be, and a tracer's death lets go of all that it traces.
+ * Puts a stub into an application. A child of the tracer's process does the tracing (tracer.c, trace.c), so that a
+ * thread which cannot be stopped, or stopped only after minutes (a frozen container), holds up nobody: what is begun
+ * there is undone there, whenever that may be, and a tracer's death lets go of all that it traces.
  */
 #include "verbs/inject_int.h"
 #include "verbs/notify.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/audit.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -16,20 +15,18 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define TIMEOUT_MS 2000
-#define LATE_MAX   16
-
-/* Tracers that still wait for their thread to stop, to put it right. */
-static pid_t late[LATE_MAX];
 
 int vb_inject_possible(void)
 {
 #ifdef __x86_64__
-    /* Of nothing: it succeeds where the kernel has it. */
-    if (syscall(SYS_mseal, NULL, 0, 0) == 0)
+    /* Of nothing: it succeeds where the kernel has it. Asked once: the broker's filter has no such call. */
+    static int has = -1;
+    if (has < 0)
+        has = syscall(SYS_mseal, NULL, 0, 0) == 0;
+    if (has)
         return 0;
     return hw_fail(-EOPNOTSUPP, "this kernel has no mseal() (Linux 6.10): memory cannot be registered, for the "
                                 "application could change its registration under way");
@@ -38,30 +35,17 @@ int vb_inject_possible(void)
 #endif
 }
 
-/* A free place in late[], or -EAGAIN; takes up those that have ended. */
-static int late_place(void)
+static void wait_word(_Atomic uint32_t *word, uint32_t value, uint64_t left)
 {
-    int place = -1;
-    for (int i = 0; i < LATE_MAX; i++) {
-        if (late[i] && waitpid(late[i], NULL, __WALL | WNOHANG) != 0)
-            late[i] = 0;
-        if (!late[i])
-            place = i;
-    }
-    return place >= 0 ? place
-                      : hw_fail(-EAGAIN, "%d threads of the application could not be stopped yet: no more", LATE_MAX);
+    struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-/* True: it has ended, and is taken up. */
-static bool wait_end(pid_t pid, uint64_t deadline)
+/* For the tracing process's end; one that waits still, for its thread to stop, is left to do so. */
+static void wait_end(struct vb_shared *sh, uint64_t deadline)
 {
-    const struct timespec nap = {0, 100000};
-    while (waitpid(pid, NULL, __WALL | WNOHANG) == 0) {
-        if (hw_now() > deadline)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
+    for (uint64_t now; atomic_load(&sh->busy) && (now = hw_now()) < deadline;)
+        wait_word(&sh->busy, 1, deadline - now);
 }
 
 /* Waits for the tracer to leave VB_RUN; gives it up at the deadline. Returns the state. */
@@ -77,16 +61,8 @@ static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
                 return VB_CANCELLED;
             continue;
         }
-        uint64_t left = deadline - now;
-        struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
-        syscall(SYS_futex, &sh->state, FUTEX_WAIT, VB_RUN, &t, NULL, 0);
+        wait_word(&sh->state, VB_RUN, deadline - now);
     }
-}
-
-static void set_state(struct vb_shared *sh, uint32_t state)
-{
-    atomic_store(&sh->state, state);
-    syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Its process, while it waits in n. */
@@ -116,29 +92,24 @@ static int take_up(struct vb_stub *s, struct vb_shared *sh)
     s->thread = (int)syscall(SYS_pidfd_open, s->tid, O_EXCL);
     if (s->thread < 0) {
         int rc = hw_fail(-errno, "a pidfd of stub %d: %s", (int)s->tid, strerror(errno));
-        set_state(sh, VB_CANCELLED);
+        vb_shared_set(&sh->state, VB_CANCELLED);
         return rc;
     }
-    set_state(sh, VB_GO);
+    vb_shared_set(&sh->state, VB_GO);
     return 0;
 }
 
-static int trace(struct vb_stub *s, int listener, const struct seccomp_notif *n, struct vb_shared *sh,
-                 const struct vb_window *w)
+/* *told: the thread knows how it went, or will. */
+static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
+                 const struct vb_window *w, bool *told)
 {
-    int place = late_place();
-    if (place < 0)
-        return place;
+    struct vb_shared *sh;
     uint64_t deadline = hw_deadline(TIMEOUT_MS);
-    pid_t broker = getpid();
-    /* No SIGCHLD: nothing that the broker's own children are mixed up with. */
-    pid_t child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
-    if (child < 0)
-        return hw_fail(-errno, "starting a tracer: %s", strerror(errno));
-    if (child == 0)
-        vb_trace(sh, w, listener, n, broker);
+    int rc = vb_tracer_order(t, listener, n, w, &sh);
+    if (rc)
+        return rc;
+    *told = true;
     uint32_t state = wait_tracer(sh, deadline);
-    int rc;
     if (state == VB_READY) {
         rc = take_up(s, sh);
     } else if (state == VB_FAILED) {
@@ -149,16 +120,14 @@ static int trace(struct vb_stub *s, int listener, const struct seccomp_notif *n,
         rc = hw_fail(-ETIMEDOUT, "thread %u could not be stopped within %d ms, to register memory in it", n->pid,
                      TIMEOUT_MS);
     }
-    if (!wait_end(child, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS))))
-        late[place] = child;
+    wait_end(sh, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS)));
     return rc;
 }
 
-int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n)
+int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
     *s = (struct vb_stub){.pidfd = -1, .thread = -1};
     struct vb_window w = {.fixed = -1, .results = -1};
-    struct vb_shared *sh = MAP_FAILED;
     bool told = false;
     int rc = vb_inject_possible();
     if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
@@ -167,15 +136,8 @@ int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n)
         rc = process_of(s, listener, n);
     if (rc == 0 && (rc = vb_window_make(&w)) == 0)
         s->mine = w.mine;
-    if (rc == 0) {
-        sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (sh == MAP_FAILED)
-            rc = hw_fail(-errno, "memory to share with a tracer: %s", strerror(errno));
-    }
-    if (rc == 0) {
-        rc = trace(s, listener, n, sh, &w);
-        told = atomic_load(&sh->state) != VB_RUN;
-    }
+    if (rc == 0)
+        rc = trace(t, s, listener, n, &w, &told);
     if (rc) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());
@@ -185,7 +147,5 @@ int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n)
         hw_fail_copy(rc, why);
     }
     vb_window_close(&w);
-    if (sh != MAP_FAILED)
-        munmap(sh, sizeof(*sh));
     return rc;
 }

@@ -26,6 +26,17 @@
 #define VB_WINDOW_INPUTS 24
 #define VB_WINDOW_HEADER (VB_WINDOW_SPLIT - 4 - 16 * VB_WINDOW_INPUTS - 24)
 
+/* The process that stubs are put into applications from (tracer.c): started before the caller has a filter of system
+ * calls, and ends with it. */
+struct vb_tracer {
+    int sock; /* -1: none */
+    pid_t pid;
+    struct vb_shared *shared; /* with it */
+};
+/* Its process sends no SIGCHLD, and waitpid() without __WALL does not see it. */
+int vb_tracer_start(struct vb_tracer *t);
+void vb_tracer_end(struct vb_tracer *t);
+
 struct vb_stub {
     pid_t tid, tgid; /* of the broker's namespace; tgid of the process it is in */
     int pidfd;       /* tgid's */
@@ -45,11 +56,9 @@ int vb_inject_possible(void);
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
  * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
  * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped (2 s); -EAGAIN a
- * signal took it out of its call, which comes anew if it still wants it; or the errno of the call that failed there
- * (-ENOMEM, -EAGAIN of clone()). The tracing is done by a child of ours that sends no SIGCHLD and that waitpid()
- * without
- * __WALL does not see. */
-int vb_inject(struct vb_stub *s, int listener, const struct seccomp_notif *n);
+ * signal took it out of its call, which comes anew if it still wants it; -EIO the tracer has ended, for good; or the
+ * errno of the call that failed there (-ENOMEM, -EAGAIN of clone()). */
+int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
 /* Takes up a notification of the stub's (n->pid == s->tid): it is parked. 1: *result is of what it ran before (0 of its

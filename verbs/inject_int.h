@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between inject.c, stub.c and their tests. */
+/* Between inject.c, tracer.c, trace.c, stub.c and their tests. */
 #ifndef HW_VERBS_INJECT_INT_H
 #define HW_VERBS_INJECT_INT_H
 
@@ -35,8 +35,9 @@ void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
 /* Between broker and tracer, in memory that both have. */
+#define VB_ORDERS 16 /* at once: one that is waited for, and those whose thread does not stop, to be put right then */
 enum {
-    VB_RUN,       /* the tracer is at it */
+    VB_RUN,       /* the tracer is at it, or will be */
     VB_READY,     /* the tracer: the stub is there, verified, and stopped */
     VB_GO,        /* the broker: let it go */
     VB_FAILED,    /* the tracer: undone, and the thread told */
@@ -44,13 +45,20 @@ enum {
 };
 struct vb_shared {
     _Atomic uint32_t state; /* a futex */
+    _Atomic uint32_t busy;  /* a futex: until the tracing process has ended */
     int rc;
     char text[HW_ERR_TEXT];
     pid_t stub;
     uint64_t window;
 };
+void vb_shared_set(_Atomic uint32_t *word, uint32_t value); /* and wakes who waits for it */
+/* Has the thread that waits in n traced: *out tells how it goes, and is the tracer's until it is not busy. -EAGAIN: too
+ * many have not ended; -EIO: there is no tracer any more. */
+int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
+                    struct vb_shared **out);
+/* The tracing process, parent's child. */
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t broker);
+                        pid_t parent);
 
 /* For tests: called in the tracing process before each step. */
 enum vb_step {

@@ -236,7 +236,7 @@ static int inject(struct vb_broker *b, const struct seccomp_notif *n)
         vb_notify_answer(b->listener, n->id, 0, ENOMEM);
         return hw_fail(-ENOMEM, "out of memory for a stub");
     }
-    int rc = vb_inject(&w->stub, b->listener, n);
+    int rc = vb_inject(&b->tracer, &w->stub, b->listener, n);
     if (rc) {
         free(w);
         return rc;

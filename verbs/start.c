@@ -71,7 +71,8 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
                                   .audit = o->audit,
                                   .state_dir = o->state_dir,
                                   .node_dir = nodes,
-                                  .stop = stop};
+                                  .stop = stop,
+                                  .guarded = true};
     return o->serve(c, &b);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracer: a process of its own, that ends when the stub is in, or when all is undone.
+ * The tracing: by a process of its own, a child of the tracer's (tracer.c), that ends when the stub is in, or when all
+ * is undone.
  *
  * The thread makes the system calls by the instruction that it made its own call with. Whether it made the ones that it
  * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
@@ -45,8 +46,8 @@ struct tracer {
     const struct vb_window *w;
     int listener;
     const struct seccomp_notif *n;
-    pid_t broker, tid;
-    int theirs[2]; /* the memfds' numbers in the application; -1 */
+    pid_t parent, tid; /* the parent ends with the broker */
+    int theirs[2];     /* the memfds' numbers in the application; -1 */
     bool seized, stopped, sealed, undoing;
     bool left;      /* for a signal: its call is over, or is made anew, and none of our business now */
     bool suspended; /* its seccomp filters do not see what it is made to do */
@@ -64,7 +65,7 @@ static void step(const struct tracer *t, enum vb_step s)
 
 static bool cancelled(const struct tracer *t)
 {
-    return !t->undoing && (atomic_load(&t->sh->state) == VB_CANCELLED || getppid() != t->broker);
+    return !t->undoing && (atomic_load(&t->sh->state) == VB_CANCELLED || getppid() != t->parent);
 }
 
 static int died(pid_t tid)
@@ -451,13 +452,13 @@ static bool hand_over(struct tracer *t)
     if (!atomic_compare_exchange_strong(&t->sh->state, &state, VB_READY))
         return false;
     wake(t->sh);
-    while (atomic_load(&t->sh->state) == VB_READY && getppid() == t->broker)
+    while (atomic_load(&t->sh->state) == VB_READY && getppid() == t->parent)
         syscall(SYS_futex, &t->sh->state, FUTEX_WAIT, VB_READY, &nap, NULL, 0);
     return atomic_load(&t->sh->state) == VB_GO;
 }
 
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t broker)
+                        pid_t parent)
 {
     sigset_t all;
     sigfillset(&all);
@@ -467,7 +468,7 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     int keep[] = {listener, w->fixed, w->results};
     (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* the broker's others are not its business */
     struct tracer t = {
-        .sh = sh, .w = w, .listener = listener, .n = n, .broker = broker, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
+        .sh = sh, .w = w, .listener = listener, .n = n, .parent = parent, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
     int rc = inject(&t);
     if (rc == 0) {
         if (hand_over(&t)) {
@@ -487,9 +488,9 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
 
 #else
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t broker)
+                        pid_t parent)
 {
-    (void)sh, (void)w, (void)listener, (void)n, (void)broker;
+    (void)sh, (void)w, (void)listener, (void)n, (void)parent;
     _exit(1); /* vb_inject_possible() is asked first */
 }
 #endif
