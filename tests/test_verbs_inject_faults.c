@@ -349,7 +349,7 @@ static void hook_slow(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
     if (step == VB_STEP_MSEAL)
-        usleep(2300 * 1000);
+        usleep((VB_INJECT_MS + 300) * 1000);
 }
 
 static void test_traced_and_slow(void)

@@ -17,8 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 2000
-
 int vb_inject_possible(void)
 {
 #ifdef __x86_64__
@@ -104,7 +102,7 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
                  const struct vb_window *w, bool *told)
 {
     struct vb_shared *sh;
-    uint64_t deadline = hw_deadline(TIMEOUT_MS);
+    uint64_t deadline = hw_deadline(VB_INJECT_MS);
     int rc = vb_tracer_order(t, listener, n, w, &sh);
     if (rc)
         return rc;
@@ -117,8 +115,8 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
     } else {
         /* If it waits still; else the tracer tells it, once it has it. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
-        rc = hw_fail(-ETIMEDOUT, "thread %u could not be stopped within %d ms, to register memory in it", n->pid,
-                     TIMEOUT_MS);
+        rc = hw_fail(-ETIMEDOUT, "thread %u could not be made ready to register memory within %d s", n->pid,
+                     VB_INJECT_MS / 1000);
     }
     wait_end(sh, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS)));
     return rc;

@@ -55,9 +55,9 @@ int vb_inject_possible(void);
  * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
  * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
- * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it could not be stopped (2 s); -EAGAIN a
- * signal took it out of its call, which comes anew if it still wants it; -EIO the tracer has ended, for good; or the
- * errno of the call that failed there (-ENOMEM, -EAGAIN of clone()). */
+ * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it did not stop, or what it was made to do
+ * took longer than 10 s; -EAGAIN a signal took it out of its call, which comes anew if it still wants it; -EIO the
+ * tracer has ended, for good; or the errno of the call that failed there (-ENOMEM, -EAGAIN of clone()). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);

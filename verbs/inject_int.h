@@ -34,6 +34,10 @@ void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
  * flags: that it is sealed is looked at, too ("sl" in smaps, with mseal() in Linux 6.10). */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
+/* Thread and tracer wait for each other some fifty times, which takes seconds where twenty others are ready to run. The
+ * broker waits meanwhile, and with it whoever asks for something in the container. */
+#define VB_INJECT_MS 10000
+
 /* Between broker and tracer, in memory that both have. */
 #define VB_ORDERS 16 /* at once: one that is waited for, and those whose thread does not stop, to be put right then */
 enum {
