@@ -80,12 +80,13 @@ int vb_guard_tracer(void)
     return cut(BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN), &had);
 }
 
-/* What the libc and the broker's code call behind its set_up(). */
+/* What the broker's code and the libc call behind its set_up(). Other machines and newer libcs have epoll_pwait,
+ * faccessat, fstat and ppoll for what Debian 12's makes epoll_wait, access, newfstatat and poll of. */
 static const int calls[] = {
     SCMP_SYS(accept4), /* the status */
     SCMP_SYS(access),
     SCMP_SYS(brk),
-    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_gettime), /* where the vDSO cannot tell the time */
     SCMP_SYS(close),
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),
@@ -98,7 +99,6 @@ static const int calls[] = {
     SCMP_SYS(futex),
     SCMP_SYS(getdents64),
     SCMP_SYS(getpid),
-    SCMP_SYS(getrandom),
     SCMP_SYS(inotify_add_watch),
     SCMP_SYS(inotify_rm_watch),
     SCMP_SYS(kcmp),

@@ -466,7 +466,7 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     signal(SIGCHLD, SIG_DFL); /* stops of tracees come with it */
     prctl(PR_SET_NAME, "hawser-tracer");
     int keep[] = {listener, w->fixed, w->results};
-    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* the broker's others are not its business */
+    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* nor the tracer's socket, nor what comes by it later */
     struct tracer t = {
         .sh = sh, .w = w, .listener = listener, .n = n, .parent = parent, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
     int rc = inject(&t);

@@ -126,13 +126,11 @@ static void serve(int sock, struct vb_shared *shared)
 static void process(int sock, struct vb_shared *shared, pid_t broker)
 {
     prctl(PR_SET_NAME, "hawser-tracer");
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || vb_guard_tracer())
-        return;
     /* It has no business with the broker's other files, and would keep them open. */
-    if (dup2(sock, STDIN_FILENO) < 0 || syscall(SYS_close_range, STDIN_FILENO + 1, UINT_MAX, 0) ||
-        send(STDIN_FILENO, "", 1, MSG_NOSIGNAL) != 1)
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || vb_guard_tracer() || vb_guard_fds(0, &sock, 1) ||
+        send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
-    serve(STDIN_FILENO, shared);
+    serve(sock, shared);
 }
 
 /* ---- the broker's side -------------------------------------------------------------------------------- */
