@@ -4,6 +4,7 @@
 #include "tap.h"
 #include "verbs/agent.h"
 #include "verbs/filter.h"
+#include "verbs/guard.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,8 +13,10 @@
 #include <poll.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,10 +29,11 @@
 #define SECONDS 60 /* for what takes no time on an idle machine */
 
 /* What a broker can be asked. */
-enum ask { PID, FDS, NODE, CAPS, ANNOTATIONS, SECTION, NAME, CRASH, END, DEVICES };
+enum ask { PID, FDS, NODE, CAPS, ANNOTATIONS, SECTION, NAME, CRASH, BREACH, END, DEVICES };
 
 static char dir[] = "/tmp/hawser-agent-XXXXXX", sock_path[64], state_dir[64];
 static struct vb_policy *policy;
+static atomic_int *told_breach; /* lines of the agent's log; shared by all */
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
 
@@ -87,6 +91,8 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
         return (long)strlen(c->section);
     case NAME:
         return (long)strlen(c->id);
+    case BREACH:
+        return vb_guard_calls() < 0 ? -1 : getppid();
     default:
         abort();
     }
@@ -138,6 +144,7 @@ static const struct vb_kernel kernel = {.devices = devices};
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
+    *told_breach += level == HAWSER_LOG_ERROR && strstr(line, "for a system call that its filter forbids");
     fprintf(stderr, "# agent: %d %s\n", level, line);
 }
 
@@ -465,6 +472,15 @@ static void deaths(void)
     prog_end(&b);
     a = prog_start();
     tell(&a, "one", "");
+    is_int(*told_breach, 0, "(no broker has made a call that is forbidden)");
+    is_int(prog_ask(&a, BREACH), -ENOSYS, "a broker that makes one: its program gets ENOSYS");
+    is_int(prog_ask(&a, PID), -ENOSYS, "and so on");
+    for (uint64_t end = hw_deadline(SECONDS * 1000); *told_breach == 0 && hw_now() < end;)
+        usleep(1000);
+    is_int(*told_breach, 1, "and the log says why, once");
+    prog_end(&a);
+    a = prog_start();
+    tell(&a, "one", "");
     ok(prog_ask(&a, PID) > 1, "and the agent takes new ones");
     b = prog_start();
     tell(&b, "one", "");
@@ -573,6 +589,9 @@ int main(void)
     if (try.listener < 0)
         tap_skip_all("this kernel, or who runs this, takes no filter with a listener");
     prog_end(&try);
+    told_breach = mmap(NULL, sizeof(*told_breach), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (told_breach == MAP_FAILED)
+        return 1;
     struct agent a = agent_start(64);
     good(&a);
     pieces();

@@ -159,9 +159,11 @@ static int accompany(pid_t child, pid_t *broker, int signals, const struct hw_lo
                 return status;
             if (k == *broker) {
                 *broker = 0;
-                if (status != 0)
-                    hw_log(log, HAWSER_LOG_ERROR, "the broker has ended%s: the command gets ENOSYS",
-                           WIFSIGNALED(status) ? " by a signal" : "");
+                if (WIFSIGNALED(status))
+                    hw_log(log, HAWSER_LOG_ERROR, "the broker was ended by signal %d%s: the command gets ENOSYS",
+                           WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
+                else if (status != 0)
+                    hw_log(log, HAWSER_LOG_ERROR, "the broker has ended: the command gets ENOSYS");
             }
         }
         ssize_t n = read(signals, &s, sizeof(s));

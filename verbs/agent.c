@@ -108,10 +108,7 @@ static void reap(struct agent *a, unsigned i)
         return;
     if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was ended by signal %d%s: its programs get ENOSYS", c->id,
-            (int)c->pid, WTERMSIG(status),
-            WTERMSIG(status) == SIGSYS
-                ? " for a system call that its filter forbids (the kernel's audit has its number)"
-                : "");
+            (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
         SAY(a, WEXITSTATUS(status) ? HAWSER_LOG_ERROR : HAWSER_LOG_INFO, "%s: its broker, process %d, has ended%s",
             c->id, (int)c->pid, WEXITSTATUS(status) ? " by an error: its programs get ENOSYS" : "");

@@ -41,6 +41,8 @@ void vb_container_free(struct vb_container *c);
  * here. stop: as vb_broker_options'. tied: it ends with this process, however that ends. Whatever fails, here or
  * there, closes the listener: the container's programs get ENOSYS, and the log says why. */
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid);
+/* What a broker's end by that signal means, behind its number in a line of the log; "" where nothing is to be said. */
+const char *vb_broker_signal(int sig);
 
 /* Serves until stop; brokers end with it, unless it dies: they go on, and a new agent leaves them alone. */
 int vb_agent(const struct vb_agent_options *o);

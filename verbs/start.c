@@ -103,3 +103,8 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
     vb_container_free(c);
     return rc;
 }
+
+const char *vb_broker_signal(int sig)
+{
+    return sig == SIGSYS ? " for a system call that its filter forbids (the kernel's audit has its number)" : "";
+}
