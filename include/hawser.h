@@ -264,8 +264,8 @@ HAWSER_API int hawser_poll(hawser_op *op);
 /* As test, but waits up to timeout_ms (-1: until it ends, which its own deadline bounds). */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
-/* Asks for the end: the operation ends soon with -ECANCELED (or as it ended already). wait for it before the
- * memory is used again. */
+/* Asks for the end: the operation ends soon with -ECANCELED (or as it ended already). Wait for it before the
+ * memory is used again. Of a write, bytes may have landed; none lands later than what this peer is sent after its end. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Bytes confirmed (write, send) or arrived (read, recv) so far. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums the TAP of a meson testlog.json: prints every skip's reason and every failure, then the line
+"""Sums the TAP of a meson testlog.json: prints every skip's reason, what failed tests said and every failure, then the line
 "N passed, N failed, N skipped". Exits 1 when something failed or nothing ran. What meson's exit-code protocol cannot
 see fails here: TAP that ends before its plan, and a "not ok" in a program that exits 0.
 
@@ -50,6 +50,16 @@ def judge(test):
     return passed, failed, skipped
 
 
+def words(test):
+    """What a failed test said: a sanitizer's report from its beginning, else the points that failed, else its end."""
+    text = (test.get("stdout") or "") + (test.get("stderr") or "")
+    if m := SANITIZER.search(text):
+        return text[m.start() :].splitlines()[:40]
+    lines = text.splitlines()
+    near = [x for i, x in enumerate(lines) if any(y.startswith("not ok") for y in lines[max(i - 3, 0) : i + 1])]
+    return near[:30] or lines[-20:]
+
+
 def read(path):
     with open(path, encoding="utf-8", errors="replace") as log:
         return {t["name"]: t for t in map(json.loads, log)}
@@ -71,7 +81,7 @@ def again(path):
 
 
 def main(paths):
-    passed, failed, skipped, unstable, tests = 0, [], [], [], {}
+    passed, failed, skipped, unstable, said, tests = 0, [], [], [], [], {}
     try:
         tests = read(paths[0])
         for name, test in read(paths[1]).items() if len(paths) > 1 else ():
@@ -81,14 +91,15 @@ def main(paths):
             tests[name] = test
         for test in tests.values():
             p, f, s = judge(test)
+            said += [f"{test['name']}: {line}" for line in words(test)] if f else []
             passed, failed, skipped = passed + p, failed + f, skipped + s
     except OSError as e:
         failed.append(f"no test log: {e}")
     if not tests and not failed:
         failed.append("no test was run")
-    for word, texts in ("skipped", skipped), ("unstable", unstable), ("FAILED", failed):
+    for word, texts in ("skipped", skipped), ("unstable", unstable), ("", said), ("FAILED", failed):
         for text in texts:
-            print(f"{word}: {text}")
+            print(f"{word}: {text}" if word else f"  {text}")
     print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed else 0
 

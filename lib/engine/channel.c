@@ -49,6 +49,17 @@ void hw_chan_free(struct hw_chan *c)
     free(c->win);
 }
 
+/* It is closed: control frames that came after the request may be heeded. */
+static void unkill(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    if (!c->kill)
+        return;
+    c->kill = false;
+    if (atomic_fetch_sub(&p->kills, 1) == 1)
+        hw_lane_queue(&p->lanes[p->home->index]);
+}
+
 static void schedule_retry(struct hw_chan *c)
 {
     /* a spread, so that the channels of a NIC that comes back do not all knock at once */
@@ -81,7 +92,8 @@ static void now_up(struct hw_chan *c)
     union hw_addr local, remote;
     c->state = HW_CH_UP;
     c->was_up = true;
-    c->down_seen = c->kill = c->sending = c->confirm_owed = false;
+    c->down_seen = c->sending = c->confirm_owed = false;
+    unkill(c);
     c->rd = c->wr = true;
     c->win_head = c->win_n = 0;
     c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
@@ -115,7 +127,7 @@ void hw_chan_connect(struct hw_chan *c)
     struct hw_conn_ident id = {
         .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->keyed, .secret = p->secret};
     c->was_up = false;
-    c->kill = false;
+    unkill(c);
     int rc = p->h->tp->connect(&p->h->env, &c->nic, c->handle, c->handle_len, &id, &c->conn);
     if (rc == 0 && (rc = hw_loop_add(c->lane->loop, p->h->tp->fd(c->conn), &c->src)) != 0) {
         p->h->tp->close(c->conn);
@@ -235,6 +247,8 @@ static void settle(struct hw_chan *c)
     c->win_n = 0;
     c->inflight_bytes = 0;
     c->state = HW_CH_DOWN;
+    p->fences -= c->fence;
+    c->fence = false;
     if (taken)
         hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: %u chunks of channel %u are taken up by others", p->name, taken,
                c->index);
@@ -274,7 +288,7 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     hw_chan_counts(c, &c->st);
     p->h->tp->close(c->conn);
     c->conn = NULL;
-    c->kill = false;
+    unkill(c);
     hw_stream_eager_lost(c);
     c->rx_op = NULL;
     c->rx_region = 0;
@@ -303,9 +317,12 @@ void hw_chan_kill(struct hw_chan *c, int rc, const char *why)
     hw_loop_want_tick(c->lane->loop);
 }
 
-/* Its driver is to close it. */
+/* Its driver is to close it. Until it has, no control frame is heeded: what the peer says after its last word on a
+ * channel may rest on nothing of that channel landing any more. */
 static void ask_to_kill(struct hw_chan *c)
 {
+    if (!c->kill)
+        atomic_fetch_add(&c->peer->kills, 1);
     c->kill = true;
     atomic_store(&c->lane->scan, true);
     hw_lane_queue(c->lane);

@@ -143,6 +143,9 @@ static int acked(struct hawser_peer *p, uint64_t offset)
         c->tx_sent -= n;
         c->tx_base = offset;
     }
+    if (c->tx_acked < p->fence_seq && offset >= p->fence_seq)
+        hw_peer_queue_all(p);
+    c->tx_acked = HW_MAX(c->tx_acked, offset);
     for (;;) {
         struct hawser_op *op = hw_list_first(&p->await_ack, struct hawser_op, queue);
         if (!op || op->seq > offset)
@@ -182,6 +185,28 @@ static int handle(struct hawser_peer *p, const struct hw_frame *f)
     return 0;
 }
 
+/* Heeds the frames at hand, unless a channel is to be closed first. 0, or why the peer has failed. */
+static int heed(struct hawser_peer *p)
+{
+    struct hw_control *c = &p->ctl;
+    size_t at = 0;
+    int64_t size = 0;
+    while (atomic_load(&p->state) >= 0 && !atomic_load(&p->kills)) {
+        struct hw_frame f;
+        size = hw_frame_parse(c->rx + at, c->rx_len - at, &f);
+        if (size <= 0)
+            break;
+        at += (size_t)size;
+        c->rx_offset += (uint64_t)size;
+        size = handle(p, &f);
+        if (size < 0)
+            break;
+    }
+    memmove(c->rx, c->rx + at, c->rx_len - at);
+    c->rx_len -= at;
+    return size < 0 ? (int)size : 0;
+}
+
 bool hw_ctl_recv(struct hawser_peer *p, bool polling)
 {
     struct hw_control *c = &p->ctl;
@@ -189,10 +214,16 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
     for (int turn = 0; turn < RX_TURN; turn++) {
         if (c->fd < 0)
             return any;
-        size_t space = RX_CAP - c->rx_len;
+        if (atomic_load(&p->kills)) { /* its end queues this lane */
+            c->rd = c->paused = true;
+            return any;
+        }
+        size_t space = c->paused ? 0 : RX_CAP - c->rx_len;
+        ssize_t n = 0;
         /* Polling, what libc adds to the system call for the sake of thread cancellation is a tenth of it. */
-        ssize_t n = polling ? syscall(SYS_recvfrom, c->fd, c->rx + c->rx_len, space, MSG_DONTWAIT, NULL, NULL)
-                            : recv(c->fd, c->rx + c->rx_len, space, MSG_DONTWAIT);
+        if (space)
+            n = polling ? syscall(SYS_recvfrom, c->fd, c->rx + c->rx_len, space, MSG_DONTWAIT, NULL, NULL)
+                        : recv(c->fd, c->rx + c->rx_len, space, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS)) {
@@ -200,7 +231,7 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
             return any;
         }
         pthread_mutex_lock(&p->mu);
-        if (n <= 0) {
+        if (n <= 0 && space) {
             if (n == 0 && !c->broken) /* else sending has eaten the error that would stand here */
                 p->remote_gone = true;
             c->was_reset = n < 0 && errno == ECONNRESET;
@@ -211,29 +242,14 @@ bool hw_ctl_recv(struct hawser_peer *p, bool polling)
         }
         any = true;
         c->rx_len += (size_t)n;
-        size_t at = 0;
-        int64_t size = 0;
-        while (atomic_load(&p->state) >= 0) {
-            struct hw_frame f;
-            size = hw_frame_parse(c->rx + at, c->rx_len - at, &f);
-            if (size <= 0)
-                break;
-            at += (size_t)size;
-            c->rx_offset += (uint64_t)size;
-            int rc = handle(p, &f);
-            if (rc) {
-                size = rc;
-                break;
-            }
-        }
-        if (size < 0)
-            hw_peer_fail(p, (int)size, "%s", hw_error());
-        memmove(c->rx, c->rx + at, c->rx_len - at);
-        c->rx_len -= at;
+        int rc = heed(p);
+        if (rc)
+            hw_peer_fail(p, rc, "%s", hw_error());
         if (c->ack_owed && hw_list_empty(&c->owing))
             hw_list_append(&p->home->owing, &c->owing);
+        c->paused = atomic_load(&p->kills);
         pthread_mutex_unlock(&p->mu);
-        if ((size_t)n < space && !c->ending) { /* that was all there is: epoll tells of more */
+        if ((size_t)n < space && !c->ending && !c->paused) { /* that was all there is: epoll tells of more */
             c->rd = false;
             return true;
         }
@@ -279,7 +295,8 @@ static void close_control(struct hawser_peer *p)
         hw_sock_abort(&c->fd);
     }
     c->broken = c->blocked = false;
-    c->rx_len = 0;  /* an unfinished frame comes again, whole */
+    c->rx_len = 0; /* an unfinished frame comes again, whole, as do those not heeded yet */
+    c->paused = false;
     c->tx_sent = 0; /* and so does all that was not acknowledged */
     c->down_since = hw_now();
     c->retry_at = 0;
@@ -326,8 +343,10 @@ void hw_ctl_service(struct hawser_peer *p)
     bool broken = c->broken;
     pthread_mutex_unlock(&p->mu);
     /* Sending fails first when the other side has closed: its last words, a BYE among them, are there to be read. */
-    for (c->rd |= broken; broken && c->rd && atomic_load(&p->state) >= 0;)
+    for (c->rd |= broken; broken && c->rd && atomic_load(&p->state) >= 0;) {
         hw_ctl_recv(p, false);
+        broken = !c->paused; /* what is paused goes on in another turn */
+    }
     pthread_mutex_lock(&p->mu);
     bool dead = atomic_load(&p->state) < 0;
     if (broken || (dead && c->fd >= 0)) { /* broken only now: the lane was queued for it again */

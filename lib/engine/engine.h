@@ -257,7 +257,8 @@ struct hw_chan {
     /* under peer->mu */
     atomic_int state; /* enum hw_chan_state; its loop looks without the lock, others end DRAIN */
     uint32_t gen;
-    bool kill;   /* the peer, or an abort, wants it dead */
+    bool kill;   /* the peer, or an abort, wants it dead; counted in peer->kills */
+    bool fence;  /* closed with bytes of an aborted write under way: counted in peer->fences */
     bool was_up; /* in this generation */
     uint64_t retry_at;
     uint32_t backoff_ms;
@@ -305,6 +306,7 @@ struct hw_control {
     int hs_fd;
     struct hw_source hs_src;
     bool rd;
+    bool paused; /* frames in rx wait for a channel's end */
     bool ending; /* epoll has told of the end already: only recv() still does */
     uint8_t *rx;
     size_t rx_len;
@@ -328,7 +330,7 @@ struct hw_control {
     uint64_t retry_at;
     uint8_t *tx;
     size_t tx_cap, tx_len, tx_sent; /* tx[0] is stream offset tx_base */
-    uint64_t tx_base;
+    uint64_t tx_base, tx_acked;     /* what the peer has taken in may stand in tx for a while */
     uint64_t rx_offset, rx_acked;
     bool ack_owed;
     uint64_t last_ping;
@@ -494,6 +496,12 @@ struct hawser_peer {
     uint64_t send_matched;     /* of them: met a receive, or were dropped, as far as the peer has said */
     uint64_t unmatched_inline; /* bytes of them */
     uint64_t matched;          /* the peer's messages that met a receive */
+
+    /* what no new chunk may overtake: see fenced() in op.c */
+    uint32_t fences;    /* channels */
+    uint64_t fence_seq; /* control offset */
+    atomic_uint kills;  /* channels that the peer wants closed: no control frame is heeded meanwhile */
+
     struct hw_list notes;
     uint64_t nnotes;
     struct hw_stream **streams; /* by id; NULL until one is used */

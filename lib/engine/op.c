@@ -245,6 +245,8 @@ void hw_op_abort(struct hawser_op *op, int rc, const char *text)
         hw_put32(body, (uint32_t)-rc);
         if (atomic_load(&p->state) == 0 && hw_ctl_add(p, HW_F_CANCEL, 0, op->id, body, 4, NULL, 0) == 0)
             hw_ctl_flush(p);
+    } else if (op->type == HW_OP_WRITE) {
+        p->fence_seq = HW_MAX(p->fence_seq, op->seq); /* inline: it is in the control stream already */
     } else if (op->type == HW_OP_RECV && op->bound && atomic_load(&p->state) == 0) {
         /* what still comes of the message is dropped: its sender must not take the confirmations for an arrival */
         char told[HW_ERR_TEXT];
@@ -294,6 +296,10 @@ void hw_op_lane_scan(struct hw_lane *lane)
                     s->op = NULL;
                     op->inflight--;
                 }
+            }
+            if (mine && op->type == HW_OP_WRITE && !c->fence) {
+                c->fence = true;
+                p->fences++;
             }
             if (mine && c->state == HW_CH_UP)
                 hw_chan_kill(c, -ECANCELED, "an operation in flight on it was called off");
@@ -361,8 +367,18 @@ static uint64_t chunk_size(const struct hawser_peer *p, uint64_t left)
     return HW_MIN(max, HW_MAX(share, HW_MIN(k->min_chunk, max)));
 }
 
+/* Bytes of an aborted write may be on their way still: in a socket of a channel whose last word is out, or in the
+ * control stream. No chunk may overtake them, since what is written next may go to the same place; frames do not, see
+ * ask_to_kill(). */
+static bool fenced(const struct hawser_peer *p)
+{
+    return p->fences || p->ctl.tx_acked < p->fence_seq;
+}
+
 bool hw_op_cut(struct hawser_peer *p, struct hw_sent *out)
 {
+    if (fenced(p))
+        return false; /* settle() and acked() call the lanes again */
     while (p->nretry) {
         *out = p->retry[--p->nretry];
         atomic_fetch_sub(&p->tx_work, 1);

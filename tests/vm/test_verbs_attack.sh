@@ -70,44 +70,7 @@ ok "children killed wherever they are" held kills 15
 ok "a signal every 3 ms" held signals 1
 ok "stopped and continued" held stops 1
 
-# ---- what adds up: pairs in one process, lives in one container
-broker_of() { # PID OF `hawser verbs run`: its child that serves
-    for p in /proc/[0-9]*; do
-        case $(sed 's/.*) //' "$p/stat" 2>/dev/null) in
-        "S $1 "* | "R $1 "*) case $(readlink "$p/exe") in */hawser) echo "${p#/proc/}" ;; esac ;;
-        esac
-    done
-}
-weigh() { # what it holds: descriptors, threads, maps
-    broker=$(broker_of $runner)
-    echo "fds $(ls "/proc/$broker/fd" | wc -l) threads $(ls "/proc/$broker/task" | wc -l) maps $(wc -l <"/proc/$broker/maps")"
-}
-cat >many.sh <<'END'
-verbs_attack pairs 50 >/dev/null
-for i in 1 2 3; do verbs_attack life >/dev/null; done
-touch /tmp/warm
-until [ -e /tmp/go ]; do sleep 0.1; done
-verbs_attack pairs 10000 4 || exit 1
-end=$(($(date +%s) + 4)) lives=0
-while [ "$(date +%s)" -lt $end ]; do
-    verbs_attack life >/dev/null || exit 1
-    lives=$((lives + 1))
-done
-echo "$lives lives"
-touch /tmp/done
-until [ -e /tmp/end ]; do sleep 0.1; done
-END
-$run sh many.sh >many.out 2>&1 &
-runner=$!
-ok "a container that goes on" within 60 [ -e warm ]
-weigh >before
-touch go
-ok "pairs of REG_MR and DEREG_MR, and short lives, for four seconds each" within 200 [ -e done ]
-sed 's/^/# /' many.out before
-still() { weigh >after && diff before after; }
-ok "the broker holds what it held" within 20 still
-ok "and so does the kernel" within 20 no_objects
-touch end
-ok "it ends" wait $runner
+# ---- what adds up: see tests/vm/soak_verbs, which does all of them
+adds_up 10000 1000 4
 ok "the device goes" device_down
 done_testing

@@ -72,3 +72,46 @@ container() { # NAME PROGRAM ARGS...
     echo "exec $*" >"/tmp/$name.cmd"
     crun --cgroup-manager=disabled run --no-pivot --bundle "/run/$name" "$name"
 }
+
+# What adds up: pairs of REG_MR and DEREG_MR in one process, short lives in one container, up to so many, for so many seconds
+# each. What the broker and the kernel hold is the same afterwards.
+broker_of() { # PID OF `hawser verbs run`: its child that serves
+    for p in /proc/[0-9]*; do
+        case $(sed 's/.*) //' "$p/stat" 2>/dev/null) in
+        "S $1 "* | "R $1 "*) case $(readlink "$p/exe") in */hawser) echo "${p#/proc/}" ;; esac ;;
+        esac
+    done
+}
+weigh() { # descriptors, threads, maps of the broker of $runner
+    broker=$(broker_of $runner)
+    echo "fds $(ls "/proc/$broker/fd" | wc -l) threads $(ls "/proc/$broker/task" | wc -l) maps $(wc -l <"/proc/$broker/maps")"
+}
+still() { weigh >after && diff before after; }
+adds_up() { # PAIRS LIVES SECONDS
+    cat >many.sh <<'END'
+verbs_attack pairs 50 >/dev/null
+for i in 1 2 3; do verbs_attack life >/dev/null; done
+touch /tmp/warm
+until [ -e /tmp/go ]; do sleep 0.1; done
+verbs_attack pairs "$1" "$3" || exit 1
+end=$(($(date +%s) + $3)) lives=0
+while [ $lives -lt "$2" ] && [ "$(date +%s)" -lt $end ]; do
+    verbs_attack life >/dev/null || exit 1
+    lives=$((lives + 1))
+done
+echo "$lives lives"
+touch /tmp/done
+until [ -e /tmp/end ]; do sleep 0.1; done
+END
+    $run sh many.sh "$@" >many.out 2>&1 &
+    runner=$!
+    ok "a container that goes on" within 60 [ -e warm ]
+    weigh >before
+    touch go
+    ok "up to $1 pairs of REG_MR and DEREG_MR, up to $2 short lives, $3 s each" within $((2 * $3 + 190)) [ -e done ]
+    sed 's/^/# /' many.out before
+    ok "the broker holds what it held" within 20 still
+    ok "and so does the kernel" within 20 no_objects
+    touch end
+    ok "it ends" wait $runner
+}
