@@ -265,7 +265,8 @@ HAWSER_API int hawser_poll(hawser_op *op);
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Asks for the end: the operation ends soon with -ECANCELED (or as it ended already). Wait for it before the
- * memory is used again. Of a write, bytes may have landed; none lands later than what this peer is sent after its end. */
+ * memory is used again. Bytes of a write may have landed at the peer; none lands over what is written
+ * there afterwards. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Bytes confirmed (write, send) or arrived (read, recv) so far. */
