@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -518,6 +519,32 @@ static void bent(const char *name, unsigned rounds)
        rounds, served, notes, refused);
 }
 
+/* A path with ".." while something else is renamed, which makes the kernel say EAGAIN (openat2(2)). */
+static void renames(void)
+{
+    char a[128], b[128], stays[128], link[160], text[64];
+    snprintf(a, sizeof(a), "%s/here", tmp);
+    snprintf(b, sizeof(b), "%s/there", tmp);
+    snprintf(stays, sizeof(stays), "%s/stays", tmp);
+    snprintf(link, sizeof(link), "%s/up", stays);
+    if (mkdir(stays, 0700) || mkdir(a, 0700))
+        exit(1);
+    put("stays/file", "x", 1);
+    if (symlink("../stays/../stays/../stays/file", link))
+        exit(1);
+    pid_t pid = fork();
+    while (pid == 0)
+        if (rename(a, b) || rename(b, a))
+            _exit(1);
+    int root = hw_root_open(tmp), bad = 0;
+    for (int i = 0; i < 20000; i++)
+        bad += hw_root_text(root, text, sizeof(text), "stays/up") != 1;
+    is_int(bad, 0, "what is renamed elsewhere meanwhile is in no reading's way");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    hw_close(&root);
+}
+
 int main(void)
 {
     strcpy(tmp, "/tmp/test_node.XXXXXX");
@@ -526,6 +553,7 @@ int main(void)
         return 1;
     }
     files();
+    renames();
     parsers();
     distances();
     fixtures();

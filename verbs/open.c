@@ -27,23 +27,23 @@ int vb_nodes_open(struct vb_broker *b)
 static int resolve(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
-    struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW))};
+    uint64_t within;
     struct stat st;
     if (name[0] == '/') {
         snprintf(at, sizeof at, "/proc/%d/root", (int)tid);
-        how.resolve = RESOLVE_IN_ROOT;
+        within = RESOLVE_IN_ROOT;
     } else {
         if (dirfd == AT_FDCWD)
             snprintf(at, sizeof at, "/proc/%d/cwd", (int)tid);
         else
             snprintf(at, sizeof at, "/proc/%d/fd/%d", (int)tid, dirfd);
         /* Never out of its directory: where ".." leads from there is not known here. */
-        how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+        within = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
     }
     int dir = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return -ENOENT;
-    int fd = (int)syscall(SYS_openat2, dir, name, &how, sizeof how);
+    int fd = hw_openat2(dir, name, O_PATH | (flags & O_NOFOLLOW), within);
     close(dir);
     if (fd < 0)
         return -ENOENT;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/base.h"
 
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 __thread bool hw_own_thread;
@@ -68,6 +71,16 @@ void hw_log(const struct hw_logger *l, int level, const char *fmt, ...)
     va_end(ap);
     l->fn(l->arg, level, line);
     errno = saved;
+}
+
+int hw_openat2(int dir, const char *path, int flags, uint64_t resolve)
+{
+    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC, .resolve = resolve};
+    int fd, tries = 0;
+    do
+        fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    while (fd < 0 && errno == EAGAIN && ++tries < 10000);
+    return fd;
 }
 
 void hw_close(int *fd)

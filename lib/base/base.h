@@ -63,6 +63,11 @@ static inline uint64_t hw_deadline(int timeout_ms)
 /* True in the library's own threads, which block all signals. */
 extern __thread bool hw_own_thread;
 
+/* openat2(2) with O_CLOEXEC: a descriptor, or -1 and errno. Made again on EAGAIN: of a path with "..", be it in a
+ * symbolic link, the kernel says so whenever anything on the machine is mounted or renamed meanwhile (fs/namei.c,
+ * handle_dots()). */
+int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
+
 /* close() that keeps errno, ignores -1 and leaves -1 behind. */
 void hw_close(int *fd);
 

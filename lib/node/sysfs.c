@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MAX_ENTRIES 65536 /* of one directory: more is not a sysfs */
@@ -41,8 +40,7 @@ static bool is_slash(int root)
 /* Opens path within root; a descriptor or -errno, without text. */
 static int open_in(int root, const char *path, int flags)
 {
-    struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
-    int fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+    int fd = hw_openat2(root, *path ? path : ".", flags, RESOLVE_IN_ROOT);
     /* before Linux 5.6, and in sandboxes that do not know the call: the same in "/" without it */
     if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_slash(root))
         fd = openat(root, *path ? path : ".", flags | O_CLOEXEC);
