@@ -3,8 +3,8 @@
 
 #include "base/list.h"
 #include "base/pattern.h"
+#include "proc.h"
 
-#include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
@@ -50,14 +50,8 @@ size_t f_heap(void)
 
 unsigned f_fds(void)
 {
-    unsigned n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    if (!d)
-        return 0;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 3; /* ".", "..", and the directory's own */
+    int n = proc_entries("/proc/self/fd");
+    return n < 0 ? 0 : (unsigned)n - 1; /* its own */
 }
 
 size_t f_rss(void)

@@ -4,10 +4,10 @@
 #define NETPLUGIN_PAIR_H
 
 #include "base/pattern.h"
+#include "proc.h"
 #include "tap.h"
 #include "transport/netplugin/host.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -27,17 +27,6 @@ struct pair {
     size_t half;
     int event; /* -1: of their own */
 };
-
-UNUSED static int open_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
 
 UNUSED static int children(void)
 {

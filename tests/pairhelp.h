@@ -7,9 +7,9 @@
 #include "base/base.h"
 #include "base/pattern.h"
 #include "hawser.h"
+#include "proc.h"
 #include "tap.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -266,14 +266,10 @@ __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_b
 
 __attribute__((unused)) static int ph_fds(void)
 {
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    if (!d)
+    int n = proc_entries("/proc/self/fd");
+    if (n < 0)
         bail("no /proc");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 3; /* ".", "..", and the folder's own */
+    return n - 1; /* its own */
 }
 
 #endif

@@ -4,10 +4,10 @@
  * connections; and what an application's own moves at bad moments may not do.
  */
 #include "engine/engine.h"
+#include "proc.h"
 #include "tap.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,17 +130,6 @@ static unsigned peers(hawser *h)
     return n;
 }
 
-static int fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 /* ---- peers that never get anywhere ------------------------------------------------------------- */
 
 static void test_no_setup(void)
@@ -149,7 +138,7 @@ static void test_no_setup(void)
     struct evil e = {0};
     hawser *h = open_server(knobs, &e.port);
     hawser_peer *p;
-    int before = fds(), fd[4];
+    int before = proc_entries("/proc/self/fd"), fd[4];
     for (int i = 0; i < 4; i++)
         fd[i] = shake(&e, HW_BOOT_CONTROL, 0, 0);
     ok(fd[3] >= 0 && peers(h) == 4, "four peers prove themselves, and stop there");
@@ -159,7 +148,7 @@ static void test_no_setup(void)
     ok(SOON_SO(peers(h) == 0), "all of them are gone");
     for (int i = 0; i < 4; i++)
         close(fd[i]);
-    ok(SOON_SO(fds() <= before), "and their descriptors");
+    ok(SOON_SO(proc_entries("/proc/self/fd") <= before), "and their descriptors");
     (void)meet(h, &e, 1);
     close(e.ctl);
     hawser_close(h);

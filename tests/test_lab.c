@@ -5,10 +5,10 @@
  */
 #include "lab/lab.h"
 #include "lab/netns.h"
+#include "proc.h"
 #include "tap.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -170,17 +170,6 @@ static int remains(const char *lab)
     }
     snprintf(text, sizeof(text), "@hawser-lab/%u/%s", (unsigned)geteuid(), lab);
     return n + lines_with("/proc/net/unix", text, "");
-}
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
 }
 
 static int up(const char *name, unsigned nodes, unsigned nics)
@@ -480,7 +469,7 @@ static void test_keeper(struct hw_lab_info *info)
 static void suite(void)
 {
     struct hw_lab_info *info = malloc(sizeof(*info));
-    int fds = open_fds();
+    int fds = proc_entries("/proc/self/fd");
     test_refusals();
     test_two_nodes(info);
     test_two_labs(info);
@@ -488,7 +477,7 @@ static void suite(void)
     test_race();
     if (!hw_netns_privileged())
         test_keeper(info);
-    is_int(open_fds(), fds, "no descriptor is left open");
+    is_int(proc_entries("/proc/self/fd"), fds, "no descriptor is left open");
     free(info);
 }
 

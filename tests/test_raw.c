@@ -3,11 +3,11 @@
 #include "tap.h"
 
 #include "base/pattern.h"
+#include "proc.h"
 #include "tool/raw.h"
 #include "tool/raw_sock.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,18 +18,6 @@
 static uint64_t in_ms(uint64_t ms)
 {
     return hw_now() + ms * HW_MS;
-}
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    if (!d)
-        return -1;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 /* A plain connection to a port on loopback that says `what` and nothing more. */
@@ -261,11 +249,11 @@ int main(void)
         return 1;
     }
     hw_pattern_fill(src, 8 * MIB, 1, 0);
-    int fds = open_fds();
+    int fds = proc_entries("/proc/self/fd");
     test_moves(src, dst);
     test_refusals(src, dst);
     test_pingpong();
-    is_int(open_fds(), fds, "no descriptor is left open");
+    is_int(proc_entries("/proc/self/fd"), fds, "no descriptor is left open");
     free(src);
     free(dst);
     return tap_done();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent, with runtimes of the test's own (good, slow, silent, wrong) and programs below the filter, whose broker is
  * the test's too: it answers a verbs ioctl with what it is asked about itself. */
+#include "proc.h"
 #include "tap.h"
 #include "verbs/agent.h"
 #include "verbs/filter.h"
 #include "verbs/guard.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/seccomp.h>
@@ -36,17 +36,6 @@ static struct vb_policy *policy;
 static atomic_int *told_breach; /* lines of the agent's log; shared by all */
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
-
-static int open_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = -3; /* ".", "..", its own */
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
 
 /* 0: it could make a device node where it should, and open it. */
 static int node(const char *nodes)
@@ -80,7 +69,7 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
     case PID:
         return getpid();
     case FDS:
-        return open_fds();
+        return proc_entries("/proc/self/fd") - 1; /* its own */
     case NODE:
         return node(o->node_dir);
     case CAPS:
@@ -362,13 +351,7 @@ static void good(const struct agent *a)
     is_int(prog_ask(&p, NODE), 0, "which can make device nodes");
     char path[128];
     snprintf(path, sizeof(path), "%s/nodes", state_dir);
-    DIR *d = opendir(path);
-    int n = 0;
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    is_int(n, 2, "that nobody else sees");
+    is_int(proc_entries(path), 0, "that nobody else sees");
     is_int(prog_ask(&p, CAPS), 0, "with the capabilities that it needs, and no others");
     /* 0, 1, 2, listener, stop, and the test's status */
     is_int(prog_ask(&p, FDS), 6, "with no descriptor that is another's");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stub in programs that mean no harm, whatever they do with threads, processes, signals and limits. */
+#include "proc.h"
 #include "tap.h"
 #include "verbs_stub.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <pthread.h>
@@ -38,17 +38,17 @@ static void app_one(void)
     sigaddset(&before, SIGUSR1);
     sigprocmask(SIG_SETMASK, &before, NULL);
     int null = null_fd(), loop = open("/dev/loop-control", O_RDWR), tun = open("/dev/net/tun", O_RDWR);
-    int fds = count("/proc/self/fd");
+    int fds = proc_entries("/proc/self/fd");
     common->out[0] = reg(null);
     common->out[1] = reg(loop);
     common->out[2] = reg(tun);
     common->out[3] = reg(eventfd(0, 0));
     common->out[4] = reg(999);
-    common->out[5] = count("/proc/self/fd") - fds - 1; /* the eventfd */
+    common->out[5] = proc_entries("/proc/self/fd") - fds - 1; /* the eventfd */
     sigprocmask(SIG_SETMASK, NULL, &after);
     common->out[6] = sigismember(&after, SIGUSR1) && !sigismember(&after, SIGUSR2) && !sigismember(&after, SIGSEGV);
-    common->out[7] = count("/proc/self/task");
-    common->out[8] = windows_mapped();
+    common->out[7] = proc_entries("/proc/self/task");
+    common->out[8] = proc_maps("hawser-verbs");
     uint64_t w = common->window;
     common->out[9] = *(volatile int64_t *)(w + VB_WINDOW_CODE); /* readable, and what the broker wrote */
     *(volatile int64_t *)(w + VB_WINDOW_SPLIT) = 4711;
@@ -110,7 +110,7 @@ static void test_outside(void)
     if (f)
         fclose(f);
     snprintf(path, sizeof(path), "/proc/%d/task/%d/fd", a.pid, s->tid);
-    is_int(count(path), 1, "its table has one descriptor");
+    is_int(proc_entries(path), 1, "its table has one descriptor");
     snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", a.pid, s->tid, VB_STUB_FD);
     ssize_t n = readlink(path, text, sizeof(text) - 1);
     text[HW_MAX(n, 0)] = 0;
@@ -192,9 +192,9 @@ static void app_fork(void)
     common->out[0] = reg(fd);
     pid_t pid = fork();
     if (pid == 0) {
-        common->out[1] = windows_mapped();
+        common->out[1] = proc_maps("hawser-verbs");
         common->out[2] = reg(fd);
-        common->out[3] = windows_mapped();
+        common->out[3] = proc_maps("hawser-verbs");
         _exit(0);
     }
     common->out[4] = child_status(pid);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Injections that fail, at every step: killed, limited, traced, too slow, without the broker; and a thousand that do
  * not, after which nothing is left. */
+#include "proc.h"
 #include "tap.h"
 #include "verbs_stub.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -51,11 +51,11 @@ static void app_look(void)
     int fd = null_fd();
     uint64_t before = 1, after = 2; /* the kernel's, of 64 signals */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof(before));
-    int fds = count("/proc/self/fd"), tasks = count("/proc/self/task");
+    int fds = proc_entries("/proc/self/fd"), tasks = proc_entries("/proc/self/task");
     common->out[0] = reg(fd);
-    common->out[1] = count("/proc/self/fd") - fds;
-    common->out[2] = count("/proc/self/task") - tasks;
-    common->out[3] = windows_mapped();
+    common->out[1] = proc_entries("/proc/self/fd") - fds;
+    common->out[2] = proc_entries("/proc/self/task") - tasks;
+    common->out[3] = proc_maps("hawser-verbs");
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &after, sizeof(after));
     common->out[4] = before == after;
 }
@@ -379,10 +379,10 @@ static void hook_orphan(enum vb_step step, pid_t tid, uint64_t window)
 
 static void app_orphan(void)
 {
-    int fd = null_fd(), tasks = count("/proc/self/task");
+    int fd = null_fd(), tasks = proc_entries("/proc/self/task");
     common->out[0] = reg(fd);
     common->out[1] = reg(fd);
-    common->out[2] = count("/proc/self/task") - tasks;
+    common->out[2] = proc_entries("/proc/self/task") - tasks;
     common->out[5] = 1;
 }
 
@@ -497,9 +497,9 @@ static void app_thousand(void)
     for (int i = 0; i < 1000; i++)
         bad += reg(fd) != -ENOTTY;
     common->out[0] = bad;
-    for (int i = 0; i < 2000 && count("/proc/self/task") > 1; i++)
+    for (int i = 0; i < 2000 && proc_entries("/proc/self/task") > 1; i++)
         usleep(1000);
-    common->out[1] = count("/proc/self/task");
+    common->out[1] = proc_entries("/proc/self/task");
 }
 
 static void test_thousand(void)
@@ -507,8 +507,8 @@ static void test_thousand(void)
     common_reset();
     ok(life(app_plain), "one, so that everything is there that stays");
     mini_end(&m);
-    int fds = count("/proc/self/fd"), children = mine_children();
-    int maps = windows_mapped();
+    int fds = proc_entries("/proc/self/fd"), children = mine_children();
+    int maps = proc_maps("hawser-verbs");
     m = (struct mini){.end_each = true};
     app_start(&a, app_thousand, true);
     ok(mini_serve(&m, &a, 100), "a program that gets a new stub for each of 1,000 requests ends well");
@@ -516,10 +516,10 @@ static void test_thousand(void)
     is_int(common->out[1], 1, "all stubs have left");
     is_int(m.injected, 1000, "1,000 stubs");
     mini_end(&m);
-    is_int(count("/proc/self/fd") - fds, 0, "no descriptor is left here");
-    is_int(windows_mapped() - maps, 0, "no mapping");
+    is_int(proc_entries("/proc/self/fd") - fds, 0, "no descriptor is left here");
+    is_int(proc_maps("hawser-verbs") - maps, 0, "no mapping");
     is_int(mine_children() - children, 0, "no process");
-    is_int(count("/proc/self/task"), 1, "no thread");
+    is_int(proc_entries("/proc/self/task"), 1, "no thread");
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_stub.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -307,29 +306,6 @@ void app_step_done(void)
 }
 
 /* ---- the program's side, and whoever looks at it ------------------------------------------------ */
-
-int count(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += e->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return n;
-}
-
-int windows_mapped(void)
-{
-    char line[512];
-    int n = 0;
-    FILE *f = fopen("/proc/self/maps", "re");
-    while (f && fgets(line, sizeof(line), f))
-        n += strstr(line, "hawser-verbs") != NULL;
-    if (f)
-        fclose(f);
-    return n;
-}
 
 int null_fd(void)
 {

@@ -73,8 +73,6 @@ void hook_wait(enum vb_step step, pid_t tid, uint64_t window);
 bool app_at_step(void);
 void app_step_done(void);
 
-int count(const char *dir); /* its entries */
-int windows_mapped(void);   /* parts of windows in the caller's memory */
 int null_fd(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brokers, and programs under the filter. */
+#include "proc.h"
 #include "tap.h"
 #include "verbs/filter.h"
 #include "verbs_fake.h"
@@ -355,14 +356,8 @@ bool world_becomes(const struct world *w, const char *what, long value)
 unsigned world_fds(const struct world *w)
 {
     char path[64];
-    unsigned n = 0;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)w->broker);
-    DIR *d = opendir(path);
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
+    return (unsigned)proc_entries(path);
 }
 
 long world_kb(const struct world *w)

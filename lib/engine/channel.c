@@ -49,17 +49,6 @@ void hw_chan_free(struct hw_chan *c)
     free(c->win);
 }
 
-/* It is closed: control frames that came after the request may be heeded. */
-static void unkill(struct hw_chan *c)
-{
-    struct hawser_peer *p = c->peer;
-    if (!c->kill)
-        return;
-    c->kill = false;
-    if (atomic_fetch_sub(&p->kills, 1) == 1)
-        hw_lane_queue(&p->lanes[p->home->index]);
-}
-
 static void schedule_retry(struct hw_chan *c)
 {
     /* a spread, so that the channels of a NIC that comes back do not all knock at once */
@@ -93,7 +82,6 @@ static void now_up(struct hw_chan *c)
     c->state = HW_CH_UP;
     c->was_up = true;
     c->down_seen = c->sending = c->confirm_owed = false;
-    unkill(c);
     c->rd = c->wr = true;
     c->win_head = c->win_n = 0;
     c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
@@ -127,7 +115,6 @@ void hw_chan_connect(struct hw_chan *c)
     struct hw_conn_ident id = {
         .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->keyed, .secret = p->secret};
     c->was_up = false;
-    unkill(c);
     int rc = p->h->tp->connect(&p->h->env, &c->nic, c->handle, c->handle_len, &id, &c->conn);
     if (rc == 0 && (rc = hw_loop_add(c->lane->loop, p->h->tp->fd(c->conn), &c->src)) != 0) {
         p->h->tp->close(c->conn);
@@ -275,6 +262,17 @@ void hw_chan_counts(const struct hw_chan *c, struct hawser_channel_stats *st)
     st->rx_device_bytes += n.rx_device;
     st->rx_copied_bytes += n.rx_copied;
     st->tx_device_bytes += n.tx_device;
+}
+
+/* It is closed: control frames that came after the request may be heeded. */
+static void unkill(struct hw_chan *c)
+{
+    struct hawser_peer *p = c->peer;
+    if (!c->kill)
+        return;
+    c->kill = false;
+    if (atomic_fetch_sub(&p->kills, 1) == 1)
+        hw_lane_queue(&p->lanes[p->home->index]);
 }
 
 void hw_chan_kill(struct hw_chan *c, int rc, const char *why)

@@ -257,7 +257,7 @@ struct hw_chan {
     /* under peer->mu */
     atomic_int state; /* enum hw_chan_state; its loop looks without the lock, others end DRAIN */
     uint32_t gen;
-    bool kill;   /* the peer, or an abort, wants it dead; counted in peer->kills */
+    bool kill;   /* the peer, or an abort, wants conn dead; counted in peer->kills */
     bool fence;  /* closed with bytes of an aborted write under way: counted in peer->fences */
     bool was_up; /* in this generation */
     uint64_t retry_at;
