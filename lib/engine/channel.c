@@ -84,7 +84,8 @@ static void now_up(struct hw_chan *c)
     c->down_seen = c->sending = c->confirm_owed = false;
     c->rd = c->wr = true;
     c->win_head = c->win_n = 0;
-    c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->inflight_bytes = 0;
+    c->tx_seq = c->tx_confirmed = c->tx_claimed = c->tx_released = c->rx_seq = c->rx_count = c->rx_told =
+        c->inflight_bytes = 0;
     c->rate = 0;
     atomic_store(&c->early, false);
     c->backoff_ms = HW_BACKOFF_MIN_MS;

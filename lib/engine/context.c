@@ -148,6 +148,7 @@ void hawser_peer_close(hawser_peer *p)
     detach_peer(p); /* no listener finds it any more */
     pthread_mutex_lock(&p->mu);
     if (atomic_load(&p->state) >= 0) {
+        hw_peer_confirm(p); /* whose bytes have arrived here may know that they have */
         if (hw_ctl_add(p, HW_F_BYE, 0, 0, NULL, 0, NULL, 0) == 0)
             hw_ctl_flush(p);
         /* an orderly end, unlike every other close of ours: what was sent, BYE last, still arrives */

@@ -268,9 +268,9 @@ struct hw_chan {
     uint64_t tx_seq, tx_confirmed; /* chunks */
     uint64_t tx_claimed;           /* what the peer confirmed, were it to be believed */
     atomic_bool early;             /* tx_claimed is ahead: see hw_chan_confirmed() */
-    uint64_t rx_count;             /* chunks received whole */
-    bool confirm_owed;
-    bool down_seen; /* the peer's CHAN_DOWN for gen */
+    uint64_t rx_count, rx_told;    /* chunks received whole; of these, the peer was told */
+    bool confirm_owed;             /* its lane is to look whether it has to tell, and to send */
+    bool down_seen;                /* the peer's CHAN_DOWN for gen */
     uint64_t down_count;
     struct hawser_op *rx_op;   /* receives into it right now */
     uint64_t rx_region;        /* receives into this region right now, or 0 */
@@ -296,6 +296,10 @@ bool hw_chan_recv(struct hw_chan *c);                                    /* with
 bool hw_chan_send(struct hw_chan *c);            /* without peer->mu; true if more could be done */
 void hw_chan_confirm_claimed(struct hw_chan *c); /* see channel.c */
 void hw_chan_establish(struct hw_chan *c);       /* without peer->mu */
+/* Puts what arrived on it into the control stream, if the peer was not told; false: no memory, the count stays owed. */
+bool hw_chan_confirm(struct hw_chan *c);
+/* All that arrived on any, which then is known to the peer before anything that is said afterwards. Not flushed. */
+void hw_peer_confirm(struct hawser_peer *p);
 
 /* ---- control connection -------------------------------------------------------------------------------- */
 

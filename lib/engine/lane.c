@@ -4,6 +4,26 @@
 
 #define CONFIRM_BACKLOG (256ul * 1024) /* control bytes waiting above which confirmations do too */
 
+bool hw_chan_confirm(struct hw_chan *c)
+{
+    uint8_t body[8];
+    if (c->state != HW_CH_UP || c->rx_told == c->rx_count)
+        return true;
+    hw_put32(body, c->index);
+    hw_put32(body + 4, c->gen);
+    if (hw_ctl_add(c->peer, HW_F_CONFIRM, 0, c->rx_count, body, 8, NULL, 0))
+        return false;
+    c->rx_told = c->rx_count;
+    return true;
+}
+
+void hw_peer_confirm(struct hawser_peer *p)
+{
+    uint32_t n = atomic_load(&p->nchans);
+    for (uint32_t i = 0; i < n && hw_chan_confirm(&p->chans[i]); i++)
+        continue;
+}
+
 /* Under peer->mu: tells the peer what arrived on this lane's channels. */
 static void confirm(struct hw_lane *lane)
 {
@@ -18,10 +38,7 @@ static void confirm(struct hw_lane *lane)
         struct hw_chan *c = &p->chans[i];
         if (c->lane != lane || !c->confirm_owed || c->state != HW_CH_UP)
             continue;
-        uint8_t body[8];
-        hw_put32(body, c->index);
-        hw_put32(body + 4, c->gen);
-        if (hw_ctl_add(p, HW_F_CONFIRM, 0, c->rx_count, body, 8, NULL, 0))
+        if (!hw_chan_confirm(c))
             return;
         c->confirm_owed = false;
         any = true;

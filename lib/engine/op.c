@@ -211,10 +211,15 @@ void hw_op_arrived(struct hawser_op *op, uint64_t n)
     uint32_t nchans = atomic_load(&p->nchans);
     for (uint32_t i = 0; i < nchans; i++)
         twice |= p->chans[i].rx_op == op;
-    if (twice)
+    if (twice) {
         hw_op_abort(op, -EPROTO, "the peer sent bytes of it twice");
-    else
-        hw_op_complete(op, 0, NULL);
+        return;
+    }
+    /* Whoever has what he read may next say to the other side that its memory is free: that must not find chunks of
+     * the read unconfirmed there, which would cost the channel that carried them. */
+    if (op->type == HW_OP_READ)
+        hw_peer_confirm(p);
+    hw_op_complete(op, 0, NULL);
 }
 
 void hw_op_soft_fail(struct hawser_op *op, int rc, const char *text)
