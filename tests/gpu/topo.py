@@ -3,7 +3,7 @@
 """Real NCCL over a rebuilt /sys: tests/gpu/run topo [OPTION...]. Two GPUs and root are needed.
 A snapshot of this machine gets, for each GPU, a switch with a NIC and its RDMA device at the GPU's host bridge, and one
 switch more with a NIC whose RDMA device has no GID (moved away, say): the dangling one. The GPUs stay on their buses,
-which the driver says; where they have no NUMA node, as in a guest, each gets one. It is planned and rebuilt with the
+which the driver says; where they have no NUMA node, as in a guest, they get the first. It is planned and rebuilt with the
 filter and without it (--all-nics); in a mount namespace with that on /sys, NCCL runs an all_reduce among two ranks, over
 the plain plugin. No such NIC is there, so the plugin only says that its devices are those PCI devices: the network
 controllers that /sys/bus/pci/devices shows, as older NCCL looked for them. What NCCL makes of it is read from
@@ -64,23 +64,12 @@ def gpus_of(snapshot):
 
 
 def own_numa(s, gpus):
-    """A guest says of no device where it is: then each GPU gets a NUMA node, with its part of the CPUs, and all else the
-    first."""
-    if any(g["files"].get("numa_node", "-1") != "-1" for g in gpus):
-        return
-    for x in s["pci"]:
-        x["files"]["numa_node"] = "0"
-    each = len(s["cpus"]) // len(gpus)
-    s["numa"] = []
-    for i, g in enumerate(gpus):
-        first, last = i * each, (i + 1) * each - 1
-        word = f"{(1 << last + 1) - (1 << first):0{(last // 32 + 1) * 8}x}"
-        cpus = {"list": f"{first}-{last}", "map": ",".join(word[k:k + 8] for k in range(0, len(word), 8))}
-        g["files"].update(numa_node=str(i), local_cpulist=cpus["list"], local_cpus=cpus["map"])
-        s["numa"].append({"node": i, "files": {"cpulist": cpus["list"], "cpumap": cpus["map"],
-                                               "distance": " ".join("10" if k == i else "20" for k in range(len(gpus)))}})
-    for name in "online", "possible", "has_cpu", "has_memory":
-        s["files"][f"devices/system/node/{name}"] = f"0-{len(gpus) - 1}"
+    """A guest says of no device where it is: then all are on its first NUMA node. It must be one that the kernel has: told
+    of another one, NCCL asks NVIDIA's driver for memory there, which spun for ever with its lock held (580.159.04), so
+    that no program could use a GPU any more."""
+    if all(g["files"].get("numa_node", "-1") == "-1" for g in gpus):
+        for x in s["pci"]:
+            x["files"]["numa_node"] = str(s["numa"][0]["node"])
 
 
 def add_switch(s, gpu, n, dangling):
