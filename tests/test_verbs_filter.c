@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,7 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HIGH (1ull << 32) /* a bit that the kernel does not look at, of an argument of 32 bits */
+#define MAP_ANON_FIXED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED)
+#define HIGH           (1ull << 32) /* a bit that the kernel does not look at, of an argument of 32 bits */
 
 enum expect {
     NATIVE,   /* whatever the kernel says: not notified, and not refused by us */
@@ -98,6 +100,41 @@ static const struct probe {
      EPROTONOSUPPORT},
     {"socket NETLINK_ROUTE", SYS_socket, {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}, NATIVE, 0},
     {"socket TCP", SYS_socket, {AF_INET, SOCK_STREAM, 0}, NATIVE, 0},
+    /* the stub's wall: what would be at its window, what begins below it, and what is above */
+    {"mmap at the wall", SYS_mmap, {0x10000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
+    {"mmap at its end", SYS_mmap, {0x1f000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
+    {"mmap from below on", SYS_mmap, {4096, 0x20000, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
+    {"mmap there by choice", SYS_mmap, {0x10000, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}, NATIVE, 0},
+    {"mmap above", SYS_mmap, {0x20000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, NATIVE, 0},
+    {"mmap above 4 GiB", SYS_mmap, {0x100010000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, NATIVE, 0},
+    {"mmap anywhere", SYS_mmap, {0, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}, NATIVE, 0},
+    {"munmap from 0", SYS_munmap, {0, 0x20000}, REFUSED, EPERM},
+    {"munmap at the wall", SYS_munmap, {0x17000, 4096}, REFUSED, EPERM},
+    {"munmap above", SYS_munmap, {0x20000, 4096}, NATIVE, 0},
+    {"munmap above 4 GiB", SYS_munmap, {0x100000000, 4096}, NATIVE, 0},
+    {"mprotect at the wall", SYS_mprotect, {0x10000, 0x20000, 0}, REFUSED, EPERM},
+    {"mprotect above", SYS_mprotect, {0x20000, 4096, 0}, NATIVE, ENOMEM},
+    {"pkey_mprotect at the wall", SYS_pkey_mprotect, {0x10000, 4096, 0, UINT64_MAX}, REFUSED, EPERM},
+    {"remap_file_pages at the wall", SYS_remap_file_pages, {0x10000, 4096, 0, 1, 0}, REFUSED, EPERM},
+    {"remap_file_pages above", SYS_remap_file_pages, {0x20000, 4096, 0, 1, 0}, NATIVE, EINVAL},
+    {"mremap of the wall", SYS_mremap, {0x10000, 4096, 8192, MREMAP_MAYMOVE, 0}, REFUSED, EPERM},
+    {"mremap onto 0", SYS_mremap, {0x30000, 4096, 0x20000, MREMAP_MAYMOVE | MREMAP_FIXED, 0}, REFUSED, EPERM},
+    {"mremap onto the wall",
+     SYS_mremap,
+     {0x30000, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP | HIGH, 0x14000},
+     REFUSED,
+     EPERM},
+    {"mremap, no place asked for", SYS_mremap, {0x30000, 4096, 8192, MREMAP_MAYMOVE, 0x10000}, NATIVE, EFAULT},
+    {"mremap elsewhere", SYS_mremap, {0x30000, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, 0x50000}, NATIVE, EFAULT},
+    {"shmat at the wall", SYS_shmat, {UINT32_MAX, 0x10000, SHM_REMAP}, REFUSED, EPERM},
+    {"shmat anywhere", SYS_shmat, {UINT32_MAX, 0, 0}, NATIVE, EINVAL},
+    {"shmat from below on", SYS_shmat, {UINT32_MAX, 4096, SHM_REMAP | HIGH}, REFUSED, EPERM},
+    {"prctl PR_SET_MM", SYS_prctl, {PR_SET_MM | HIGH, PR_SET_MM_MAP, 0, 0, 0}, REFUSED, EPERM},
+    {"prctl PR_GET_KEEPCAPS", SYS_prctl, {PR_GET_KEEPCAPS, 0, 0, 0, 0}, NATIVE, 0},
+#ifdef __x86_64__
+    {"arch_prctl, tagged addresses", SYS_arch_prctl, {0x4002, 1}, REFUSED, EPERM},
+    {"arch_prctl, another", SYS_arch_prctl, {0x1, 0}, NATIVE, EINVAL},
+#endif
     {"getppid", SYS_getppid, {0}, NATIVE, 0},
 #ifdef __x86_64__
     {"getppid of x32", 0x40000000 | SYS_getppid, {0}, KILLED, 0},
@@ -307,6 +344,8 @@ static bool compare_of(const json_t *a, struct scmp_arg_cmp *out)
               : strcmp(op, "SCMP_CMP_MASKED_EQ") == 0 ? SCMP_CMP_MASKED_EQ
               : strcmp(op, "SCMP_CMP_NE") == 0        ? SCMP_CMP_NE
               : strcmp(op, "SCMP_CMP_EQ") == 0        ? SCMP_CMP_EQ
+              : strcmp(op, "SCMP_CMP_LT") == 0        ? SCMP_CMP_LT
+              : strcmp(op, "SCMP_CMP_GE") == 0        ? SCMP_CMP_GE
                                                       : _SCMP_CMP_MAX;
     return out->op != _SCMP_CMP_MAX;
 }
@@ -354,7 +393,9 @@ static json_t *profile(const char *text)
     "\"open\",\"openat\",\"ioctl\",\"write\",\"read\",\"close\",\"exit\",\"exit_group\",\"getppid\",\"sendmsg\","     \
     "\"ptrace\",\"process_vm_readv\",\"process_vm_writev\",\"process_madvise\",\"pidfd_getfd\",\"kcmp\",\"seccomp\"," \
     "\"io_uring_setup\",\"io_uring_enter\",\"io_uring_register\",\"userfaultfd\",\"mknod\",\"mknodat\",\"rt_"         \
-    "sigprocmask\""
+    "sigprocmask\",\"mmap\",\"munmap\",\"mprotect\",\"pkey_mprotect\",\"remap_file_pages\",\"mremap\",\"shmat\","     \
+    "\"prctl\","                                                                                                      \
+    "\"arch_prctl\""
 
 static const struct {
     const char *what, *text;

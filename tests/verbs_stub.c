@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_stub.h"
+#include "verbs/filter_rules.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <poll.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +37,29 @@ static void die(const char *what)
     _exit(99);
 }
 
+/* The wall: of the filter's rules those that refuse. */
+static int install_wall(void)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+    int rc = f ? 0 : -ENOMEM;
+    for (const struct vb_filter_rule *r = vb_filter_rules; rc == 0 && r->call; r++) {
+        struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
+        unsigned n = 0;
+        for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
+            is[n] = (struct scmp_arg_cmp){r->is[n].arg, SCMP_CMP_MASKED_EQ, r->is[n].mask, r->is[n].value};
+        if (r->err && n && strcmp(r->call, "seccomp") != 0) /* the listener's filter comes behind this one */
+            rc = seccomp_rule_add_array(f, SCMP_ACT_ERRNO((uint32_t)r->err), seccomp_syscall_resolve_name(r->call), n,
+                                        is);
+    }
+    rc = rc ? rc : seccomp_load(f);
+    seccomp_release(f);
+    return rc;
+}
+
 static int install(bool killable)
 {
+    if (vb_inject_hold == VB_HOLD_WALL && install_wall())
+        return -1;
     struct sock_filter f[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),

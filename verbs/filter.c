@@ -2,6 +2,7 @@
 #include "verbs/filter.h"
 #include "verbs/broker.h"
 #include "verbs/filter_rules.h"
+#include "verbs/inject.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -12,6 +13,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,31 +24,54 @@ _Static_assert((VB_FD_FIRST & FD_MASK) == VB_FD_FIRST && (VB_FD_LAST & FD_MASK) 
                    ((VB_FD_LAST + 1) & FD_MASK) != VB_FD_FIRST,
                "the descriptors' numbers are a block of a power of two");
 
+/* All that begins below the end of where the stub's window may be: it may reach into it. */
+#define BELOW (INT64_MAX & ~(uint64_t)(VB_WALL_END - 1)), 0
+_Static_assert(VB_WALL_AT + VB_WINDOW_SIZE <= VB_WALL_END && !(VB_WALL_END & (VB_WALL_END - 1)),
+               "the comparison is of a block");
+
+/* Linux 6.4, arch/x86/include/uapi/asm/prctl.h */
+#define ENABLE_TAGGED_ADDR 0x4002
+
 const struct vb_filter_rule vb_filter_rules[] = {
-    {"open", 0, 1, O_ACCMODE, O_RDWR},
-    {"openat", 0, 2, O_ACCMODE, O_RDWR},
-    {"ioctl", 0, 1, UINT32_MAX, RDMA_VERBS_IOCTL},
-    {"write", 0, 0, FD_MASK, VB_FD_FIRST},
+    {"open", 0, {{1, O_ACCMODE, O_RDWR}}},
+    {"openat", 0, {{2, O_ACCMODE, O_RDWR}}},
+    {"ioctl", 0, {{1, UINT32_MAX, RDMA_VERBS_IOCTL}}},
+    {"write", 0, {{0, FD_MASK, VB_FD_FIRST}}},
     /* ways into another process's memory, descriptors and registers, past the stub's walls */
-    {"ptrace", EPERM, VB_NO_ARG, 0, 0},
-    {"process_vm_readv", EPERM, VB_NO_ARG, 0, 0},
-    {"process_vm_writev", EPERM, VB_NO_ARG, 0, 0},
-    {"process_madvise", EPERM, VB_NO_ARG, 0, 0},
-    {"pidfd_getfd", EPERM, VB_NO_ARG, 0, 0},
-    {"kcmp", EPERM, VB_NO_ARG, 0, 0},
+    {"ptrace", EPERM, {{0}}},
+    {"process_vm_readv", EPERM, {{0}}},
+    {"process_vm_writev", EPERM, {{0}}},
+    {"process_madvise", EPERM, {{0}}},
+    {"pidfd_getfd", EPERM, {{0}}},
+    {"kcmp", EPERM, {{0}}},
     /* calls that no filter sees */
-    {"io_uring_setup", EPERM, VB_NO_ARG, 0, 0},
-    {"io_uring_enter", EPERM, VB_NO_ARG, 0, 0},
-    {"io_uring_register", EPERM, VB_NO_ARG, 0, 0},
+    {"io_uring_setup", EPERM, {{0}}},
+    {"io_uring_enter", EPERM, {{0}}},
+    {"io_uring_register", EPERM, {{0}}},
     /* a process that holds the broker's reads and writes of its memory up, for as long as it likes */
-    {"userfaultfd", EPERM, VB_NO_ARG, 0, 0},
+    {"userfaultfd", EPERM, {{0}}},
     /* a listener that answers in the broker's place */
-    {"seccomp", EPERM, 1, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_NEW_LISTENER},
+    {"seccomp", EPERM, {{1, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_NEW_LISTENER}}},
     /* device nodes that are on no file system without nodev */
-    {"mknod", EPERM, 1, S_IFMT, S_IFCHR},
-    {"mknodat", EPERM, 2, S_IFMT, S_IFCHR},
+    {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
+    {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     /* All families: there is no other protocol of this number that anybody speaks, and so it is one comparison. */
-    {"socket", EPROTONOSUPPORT, 2, UINT32_MAX, NETLINK_RDMA},
+    {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
+    /* The wall round the stub's window, for kernels that cannot seal it (inject.h): whatever changes mappings, of an
+     * address below the wall's end, and what puts a mapping in place of another there; mremap() also by where it moves
+     * to, since it unmaps that before it looks at it (mm/mremap.c). brk() unmaps from where the program was loaded to
+     * on, which is looked at, and which PR_SET_MM could change; tagged addresses would be others than the ones that are
+     * compared here. */
+    {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
+    {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
+    {"munmap", EPERM, {{0, BELOW}}},
+    {"mprotect", EPERM, {{0, BELOW}}},
+    {"pkey_mprotect", EPERM, {{0, BELOW}}},
+    {"remap_file_pages", EPERM, {{0, BELOW}}},
+    {"mremap", EPERM, {{0, BELOW}}},
+    {"mremap", EPERM, {{3, MREMAP_FIXED, MREMAP_FIXED}, {4, BELOW}}},
+    {"prctl", EPERM, {{0, UINT32_MAX, PR_SET_MM}}},
+    {"arch_prctl", EPERM, {{0, UINT32_MAX, ENABLE_TAGGED_ADDR}}},
     {0},
 };
 
@@ -58,9 +83,13 @@ static int build(scmp_filter_ctx f)
     if (rc == 0)
         rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a row of comparisons */
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call && rc == 0; r++) {
-        struct scmp_arg_cmp is = {.arg = r->arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = r->mask, .datum_b = r->value};
+        struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
+        unsigned n = 0;
+        for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
+            is[n] = (struct scmp_arg_cmp){
+                .arg = r->is[n].arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = r->is[n].mask, .datum_b = r->is[n].value};
         rc = seccomp_rule_add_array(f, r->err ? SCMP_ACT_ERRNO((uint32_t)r->err) : SCMP_ACT_NOTIFY,
-                                    seccomp_syscall_resolve_name(r->call), r->arg == VB_NO_ARG ? 0 : 1, &is);
+                                    seccomp_syscall_resolve_name(r->call), n, is);
         if (rc)
             return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_name(rc));
     }

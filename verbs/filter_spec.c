@@ -63,16 +63,30 @@ static void append(struct join *j, json_t *entry)
     json_decref(entry);
 }
 
-static json_t *compare(const struct vb_filter_rule *r, uint32_t mask, uint32_t value)
+static json_t *compare(const struct vb_compare *c)
 {
-    return json_pack("{sisIsIss}", "index", (int)r->arg, "value", (json_int_t)mask, "valueTwo", (json_int_t)value, "op",
-                     MASKED);
+    return json_pack("{sisIsIss}", "index", (int)c->arg, "value", (json_int_t)c->mask, "valueTwo", (json_int_t)c->value,
+                     "op", MASKED);
+}
+
+static json_t *bound(unsigned arg, const char *op, uint64_t value)
+{
+    return json_pack("{sisIss}", "index", (int)arg, "value", (json_int_t)value, "op", op);
+}
+
+/* All comparisons of a rule. */
+static json_t *compares(const struct vb_filter_rule *r)
+{
+    json_t *args = json_array();
+    for (size_t i = 0; i < HW_ARRAY_LEN(r->is) && r->is[i].mask; i++)
+        json_array_append_new(args, compare(&r->is[i]));
+    return args;
 }
 
 /* ---- what the profile says ------------------------------------------------------------------------- */
 
 /* Can a call not be of both this comparison and r's? True only where that is sure. */
-static bool apart(const json_t *c, const struct vb_filter_rule *r)
+static bool apart(const json_t *c, const struct vb_compare *r)
 {
     const json_t *v = json_object_get(c, "value"), *v2 = json_object_get(c, "valueTwo");
     const char *op = text(c, "op");
@@ -88,64 +102,94 @@ static bool apart(const json_t *c, const struct vb_filter_rule *r)
     return (value ^ r->value) & mask & r->mask;
 }
 
-enum meeting { OTHERS, SAME, UNCLEAR };
+enum meeting { OTHERS, NEVER, UNCLEAR };
 
 /* How the conditions of an entry stand to r's: of other arguments; never met together; cannot be told. */
-static enum meeting meets(const json_t *args, const struct vb_filter_rule *r, bool *never)
+static enum meeting meets(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
-    *never = false;
     for (size_t i = 0; i < json_array_size(args); i++) {
         const json_t *c = json_array_get(args, i);
-        if (json_integer_value(json_object_get(c, "index")) != r->arg)
-            continue;
-        m = SAME;
-        *never |= apart(c, r);
-    }
-    return m == SAME && !*never ? UNCLEAR : m;
-}
-
-/* The same entry for this call alone, where r's comparison fails. */
-static void rest(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
-{
-    for (unsigned b = 0; b < 32; b++) {
-        uint32_t bit = 1u << b;
-        if (!(r->mask & bit))
-            continue;
-        json_t *e = json_deep_copy(entry), *args = json_object_get(e, "args");
-        if (!json_is_array(args)) {
-            args = json_array();
-            json_object_set_new(e, "args", args);
+        for (size_t k = 0; k < HW_ARRAY_LEN(r->is) && r->is[k].mask; k++) {
+            if (json_integer_value(json_object_get(c, "index")) != r->is[k].arg)
+                continue;
+            if (apart(c, &r->is[k]))
+                return NEVER;
+            *arg = r->is[k].arg;
+            m = UNCLEAR;
         }
-        json_object_set_new(e, "names", json_pack("[s]", r->call));
-        json_array_append_new(args, compare(r, bit, ~r->value & bit));
-        append(j, e);
+    }
+    return m;
+}
+
+static const struct vb_filter_rule *rule_of(const struct join *j, const struct vb_filter_rule *r, const char *call)
+{
+    while (r->call && !(strcmp(r->call, call) == 0 && applies(j, r)))
+        r++;
+    return r->call ? r : NULL;
+}
+
+static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from);
+
+/* The same entry with one condition more, and the other rules' too. */
+static void with(struct join *j, const json_t *entry, json_t *condition, const struct vb_filter_rule *r)
+{
+    json_t *e = json_deep_copy(entry), *args = json_object_get(e, "args");
+    if (!json_is_array(args)) {
+        args = json_array();
+        json_object_set_new(e, "args", args);
+    }
+    json_array_append_new(args, condition);
+    cut(j, e, r->call, r + 1);
+    json_decref(e);
+}
+
+/* The entry, which is of this call alone, where none of the rules from `from` on holds: where one of a rule's
+ * comparisons fails, by one bit or, of a block of addresses, on either side; nowhere, where it has none. */
+static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from)
+{
+    const struct vb_filter_rule *r = rule_of(j, from, call);
+    unsigned arg = 0;
+    enum meeting m = r ? meets(json_object_get(entry, "args"), r, &arg) : OTHERS;
+    if (m == UNCLEAR)
+        j->rc = hw_fail(-EINVAL,
+                        "its seccomp section has a condition for %s on argument %u, on which hawser's own depends: the "
+                        "two cannot be joined",
+                        call, arg);
+    else if (m == NEVER)
+        cut(j, entry, call, r + 1);
+    else if (!r)
+        append(j, json_deep_copy(entry));
+    for (size_t i = 0; r && m == OTHERS && i < HW_ARRAY_LEN(r->is) && r->is[i].mask; i++) {
+        const struct vb_compare *c = &r->is[i];
+        if (c->mask > UINT32_MAX) {
+            if (c->value)
+                with(j, entry, bound(c->arg, "SCMP_CMP_LT", c->value), r);
+            with(j, entry, bound(c->arg, "SCMP_CMP_GE", c->value + (~c->mask & INT64_MAX) + 1), r);
+            continue;
+        }
+        for (unsigned b = 0; b < 32; b++)
+            if (c->mask & 1u << b)
+                with(j, entry, compare(&(struct vb_compare){c->arg, 1u << b, ~c->value & 1u << b}), r);
     }
 }
 
-/* An entry about r's call: false where its name is to go from it. */
+/* An entry about a call of r's: false where its name is to go from it. */
 static bool keep(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
 {
     const char *action = text(entry, "action");
-    const json_t *args = json_object_get(entry, "args");
-    bool never, always = json_array_size(args) == 0;
+    bool always = json_array_size(json_object_get(entry, "args")) == 0;
     if (!permits(action) && always) {
         if (r->err == 0)
             j->rc = hw_fail(-EINVAL, "its seccomp section refuses %s altogether: no verbs without it", r->call);
         return true;
     }
-    if (r->arg == VB_NO_ARG)
+    if (always && strcmp(action, j->dflt) == 0)
         return false;
-    enum meeting m = meets(args, r, &never);
-    if (m == UNCLEAR)
-        j->rc = hw_fail(-EINVAL,
-                        "its seccomp section has a condition for %s on argument %d, on which hawser's own depends: the "
-                        "two cannot be joined",
-                        r->call, r->arg);
-    if (m != OTHERS)
-        return true;
-    if (!always || strcmp(action, j->dflt) != 0)
-        rest(j, entry, r);
+    json_t *e = json_deep_copy(entry);
+    json_object_set_new(e, "names", json_pack("[s]", r->call));
+    cut(j, e, r->call, r);
+    json_decref(e);
     return false;
 }
 
@@ -158,12 +202,10 @@ static void take(struct join *j, const json_t *entry)
         j->rc = hw_fail(-EINVAL, "its seccomp section notifies somebody already");
     for (size_t i = 0; j->rc == 0 && i < json_array_size(names);) {
         const char *name = json_string_value(json_array_get(names, i));
-        const struct vb_filter_rule *r = vb_filter_rules;
-        while (r->call && !(name && strcmp(r->call, name) == 0 && applies(j, r)))
-            r++;
+        const struct vb_filter_rule *r = name ? rule_of(j, vb_filter_rules, name) : NULL;
         if (!name)
             j->rc = hw_fail(-EINVAL, "its seccomp section has a name that is no text");
-        if (r->call && !keep(j, entry, r))
+        if (r && !keep(j, entry, r))
             json_array_remove(names, i);
         else
             i++;
@@ -197,14 +239,13 @@ static void ours(struct join *j, const json_t *theirs)
         /* what they refuse is refused well enough, and by default as well where it is by EPERM */
         if (!applies(j, r) || (r->err && (named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;
-        if (r->arg == VB_NO_ARG)
+        if (!r->is[0].mask)
             json_array_append_new(always, json_string(r->call)); /* EPERM, all of them */
         else if (r->err)
             append(j, json_pack("{s[s]sssiso}", "names", r->call, "action", "SCMP_ACT_ERRNO", "errnoRet", r->err,
-                                "args", json_pack("[o]", compare(r, r->mask, r->value))));
+                                "args", compares(r)));
         else
-            append(j, json_pack("{s[s]ssso}", "names", r->call, "action", NOTIFY, "args",
-                                json_pack("[o]", compare(r, r->mask, r->value))));
+            append(j, json_pack("{s[s]ssso}", "names", r->call, "action", NOTIFY, "args", compares(r)));
     }
     for (size_t i = 0; !open && i < HW_ARRAY_LEN(needed); i++)
         if (!named(theirs, needed[i], false))

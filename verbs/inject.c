@@ -17,17 +17,38 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum vb_hold vb_inject_hold;
+
+#ifdef __x86_64__
+/* Asked once: the broker's filter has no such calls. *why: of VB_HOLD_NOT. */
+static enum vb_hold hold(char why[64])
+{
+    char text[24] = "";
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* of nothing: it succeeds where the kernel has it */
+        return VB_HOLD_SEAL;
+    int fd = open("/proc/sys/vm/mmap_min_addr", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    if (n > 0 && strtoull(text, NULL, 10) <= VB_WALL_AT)
+        return VB_HOLD_WALL;
+    text[strcspn(text, "\n")] = 0;
+    snprintf(why, 64, "vm.mmap_min_addr is %s, above %llu", n > 0 ? text : "unknown", VB_WALL_AT);
+    return VB_HOLD_NOT;
+}
+#endif
+
 int vb_inject_possible(void)
 {
 #ifdef __x86_64__
-    /* Of nothing: it succeeds where the kernel has it. Asked once: the broker's filter has no such call. */
-    static int has = -1;
-    if (has < 0)
-        has = syscall(SYS_mseal, NULL, 0, 0) == 0;
-    if (has)
+    static char why[64];
+    if (vb_inject_hold == VB_HOLD_UNKNOWN)
+        vb_inject_hold = hold(why);
+    if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
-    return hw_fail(-EOPNOTSUPP, "this kernel has no mseal() (Linux 6.10): memory cannot be registered, for the "
-                                "application could change its registration under way");
+    return hw_fail(-EOPNOTSUPP,
+                   "this kernel has no mseal() (Linux 6.10), and %s: memory cannot be registered, for the application "
+                   "could change its registration under way",
+                   why);
 #else
     return hw_fail(-EOPNOTSUPP, "registering memory for applications is made for x86-64 only");
 #endif
@@ -88,6 +109,12 @@ static int take_up(struct vb_stub *s, struct vb_shared *sh)
     s->window = sh->window;
     /* PIDFD_THREAD, Linux 6.9, include/uapi/linux/pidfd.h. A tracee's number is not given away. */
     s->thread = (int)syscall(SYS_pidfd_open, s->tid, O_EXCL);
+    if (s->thread < 0 && errno == EINVAL) {
+        char path[48];
+        snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)s->tgid, (int)s->tid);
+        s->thread = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        s->thread_folder = true;
+    }
     if (s->thread < 0) {
         int rc = hw_fail(-errno, "a pidfd of stub %d: %s", (int)s->tid, strerror(errno));
         vb_shared_set(&sh->state, VB_CANCELLED);

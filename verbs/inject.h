@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A thread of ours in the application's mm, that runs the requests which pin memory. It runs only code that the
- * application cannot change, on requests that it cannot change: pages of a memfd sealed against its writing, mapped and
- * mseal()ed (Linux 6.10). It has a descriptor table of its own, which is empty, and all signals blocked.
+ * application cannot change, on requests that it cannot change: pages of a memfd sealed against its writing, mapped
+ * where no mapping can be changed. It has a descriptor table of its own, which is empty, and all signals blocked.
+ *
+ * What holds the mapping: mseal() (Linux 6.10), at any address. On older kernels, a wall: the window lies at
+ * VB_WALL_AT, and the application's filter (filter.c) refuses every call that could map, unmap or protect anything
+ * there, from any thread and from the beginning on. The stub is put in with the filter suspended. A wall is as good as
+ * its list of calls, a seal is the kernel's; so where there is mseal(), it is used.
  *
  * How it talks: its loop is ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window), which the container's seccomp filter hands to
  * the broker, which leaves it waiting (parked). For a request the broker writes the window through a mapping of its
@@ -21,6 +26,10 @@
 #define VB_WINDOW_SIZE  0x8000 /* code, requests (read-only), results (can be written) */
 #define VB_WINDOW_CODE  4096
 #define VB_WINDOW_SPLIT 0x4000 /* from here on it can be written by the application */
+/* The wall is round the lowest addresses that a program may map (vm.mmap_min_addr is 65536 or less), since of all that
+ * begins below the window the filter would have to know where it ends, and it cannot add. */
+#define VB_WALL_AT  0x10000ull
+#define VB_WALL_END 0x20000ull
 /* A request's header lies here, whatever it has, as the stub's registers are set before anybody knows: 24 bytes, so
  * many attributes of 16, and the first 4 bytes of the one that lies across the split (request.h). */
 #define VB_WINDOW_INPUTS 24
@@ -44,20 +53,23 @@ struct vb_stub {
     uint8_t *mine;   /* the same pages here, all writable: VB_WINDOW_SIZE */
     uint64_t parked; /* its notification that waits; 0: it runs */
     bool dead;
-    int thread;   /* a pidfd of the stub itself: tid is its number while that lives, and anybody's later */
+    /* A pidfd of the stub itself, or its folder in /proc (thread_folder): tid is its number while that lives, and
+     * anybody's later. */
+    int thread;
+    bool thread_folder;
     uint64_t seq; /* of its calls: the last that was parked */
 };
 
-/* Is there what it needs? 0, or -EOPNOTSUPP with the reason (no mseal(): a kernel before 6.10; another architecture).
- */
+/* Is there what it needs? 0, or -EOPNOTSUPP with the reason (neither mseal() nor a wall; another architecture). */
 int vb_inject_possible(void);
 /* Puts a stub into the mm of the thread that waits in notification n on listener. That thread alone is stopped, makes
  * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
  * first notification is to come. Else n's thread has been told -rc, and: -EPERM somebody traces it; -ESRCH it has died;
- * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -ETIMEDOUT it did not stop, or what it was made to do
- * took longer than 10 s; -EAGAIN a signal took it out of its call, which comes anew if it still wants it; -EIO the
- * tracer has ended, for good; or the errno of the call that failed there (-ENOMEM, -EAGAIN of clone()). */
+ * -EPROTO what is mapped is not what was asked for; -EOPNOTSUPP; -EEXIST something is where the walled window would be;
+ * -ETIMEDOUT it did not stop, or what it was made to do took longer than 10 s; -EAGAIN a signal took it out of its
+ * call, which comes anew if it still wants it; -EIO the tracer has ended, for good; or the errno of the call that
+ * failed there (-ENOMEM, -EAGAIN of clone()). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);

@@ -29,6 +29,9 @@ struct vb_window {
     ino_t fixed_ino, results_ino;
 };
 int vb_window_make(struct vb_window *w);
+/* How a window is held. Tests set VB_HOLD_WALL before the first question, where the kernel could do better. */
+enum vb_hold { VB_HOLD_UNKNOWN, VB_HOLD_SEAL, VB_HOLD_WALL, VB_HOLD_NOT };
+extern enum vb_hold vb_inject_hold;
 void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
 /* What is mapped at `window` of the thread's process, sealed, so that nothing can change it: -EPROTO if it is another.
  * flags: that it is sealed is looked at, too ("sl" in smaps, with mseal() in Linux 6.10). */
@@ -60,19 +63,19 @@ void vb_shared_set(_Atomic uint32_t *word, uint32_t value); /* and wakes who wai
  * many have not ended; -EIO: there is no tracer any more. */
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
                     struct vb_shared **out);
-/* The tracing process, parent's child. */
+/* The tracing process, parent's child. wall: the window is held by one. */
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t parent);
+                        bool wall, pid_t parent);
 
 /* For tests: called in the tracing process before each step. */
 enum vb_step {
     VB_STEP_SEIZE,
     VB_STEP_GIVE,
     VB_STEP_STOP,
-    VB_STEP_MMAP, /* before each of four */
+    VB_STEP_MMAP, /* before each of three */
     VB_STEP_MADVISE,
     VB_STEP_CLONE,
-    VB_STEP_MSEAL,
+    VB_STEP_MSEAL, /* not with a wall */
     VB_STEP_VERIFY,
     VB_STEP_TABLE, /* the stub's descriptors */
     VB_STEP_CLOSE, /* before each of two */

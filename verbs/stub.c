@@ -73,6 +73,8 @@ const uint8_t vb_stub_code[1], vb_stub_after[1], vb_stub_name[1], vb_stub_end_of
 static int memfd(const char *name, size_t size)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return hw_fail(-errno, "making a memfd for a window: %s", strerror(errno));
     if (ftruncate(fd, (off_t)size) == 0)
@@ -227,23 +229,25 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     return 0;
 }
 
-/* Readable: its process or, for a PIDFD_THREAD, its thread has ended. */
-static bool gone(int pidfd)
+/* A PIDFD_THREAD is readable once its thread has ended; in a folder of /proc nothing is there any more then, whoever
+ * has the number (fs/proc/base.c, pid_revalidate()). */
+static bool gone(const struct vb_stub *s)
 {
-    struct pollfd p = {.fd = pidfd, .events = POLLIN};
-    return poll(&p, 1, 0) != 0;
+    struct pollfd p = {.fd = s->thread, .events = POLLIN};
+    struct stat st;
+    return s->thread_folder ? fstatat(s->thread, "stat", &st, 0) != 0 : poll(&p, 1, 0) != 0;
 }
 
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
     /* In this order: while the stub lives, s->tid was its number in kcmp(). */
-    return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !gone(s->thread);
+    return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !gone(s);
 }
 
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result)
 {
     const struct seccomp_data *d = &n->data;
-    if (gone(s->thread)) {
+    if (gone(s)) {
         s->dead = true;
         return hw_fail(-ESRCH, "stub %d has ended, and another thread has its number", (int)s->tid);
     }
@@ -264,7 +268,7 @@ static int lost(struct vb_stub *s, int rc)
 {
     if (rc == -ENOENT)
         s->parked = 0;
-    if (gone(s->thread))
+    if (gone(s))
         s->dead = true;
     return rc;
 }
@@ -311,7 +315,7 @@ static char state_of(pid_t tgid, const char *tid)
 
 bool vb_stub_alone(const struct vb_stub *s)
 {
-    if (s->dead || gone(s->thread))
+    if (s->dead || gone(s))
         return false;
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d/task", (int)s->tgid);

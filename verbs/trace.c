@@ -11,6 +11,7 @@
 #include "verbs/inject_int.h"
 #include "verbs/notify.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/audit.h>
 #include <linux/futex.h>
@@ -46,6 +47,7 @@ struct tracer {
     const struct vb_window *w;
     int listener;
     const struct seccomp_notif *n;
+    bool wall;
     pid_t parent, tid; /* the parent ends with the broker */
     int theirs[2];     /* the memfds' numbers in the application; -1 */
     bool seized, stopped, sealed, undoing;
@@ -254,17 +256,23 @@ static int stop(struct tracer *t, int answer)
 static int map(struct tracer *t)
 {
     const uint64_t size = VB_WINDOW_SIZE, fixed = (uint64_t)t->theirs[0], results = (uint64_t)t->theirs[1];
+    const uint64_t where = t->wall ? VB_WALL_AT : 0, place = MAP_SHARED | (t->wall ? MAP_FIXED_NOREPLACE : 0);
     int64_t at, v;
     int rc;
+    if (t->wall && !t->suspended)
+        return hw_fail(-EOPNOTSUPP,
+                       "the filter of thread %d cannot be suspended, and refuses what is to be made behind "
+                       "it: this takes CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
+                       (int)t->tid);
+    /* The whole first, as far as the file goes and beyond it: what is not code gets its own on top. */
     step(t, VB_STEP_MMAP);
-    if ((rc = OWN(t, &at, mmap, 0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, UINT64_MAX, 0)))
+    if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
         return rc;
     t->window = (uint64_t)at;
+    if (t->wall && t->window != VB_WALL_AT) /* a kernel before 4.17 */
+        return hw_fail(-EEXIST, "there is something at 0x%llx of process of thread %d", VB_WALL_AT, (int)t->tid);
     const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
                    split = t->window + VB_WINDOW_SPLIT;
-    step(t, VB_STEP_MMAP);
-    if ((rc = OWN(t, &v, mmap, t->window, VB_WINDOW_CODE, PROT_READ | PROT_EXEC, shared, fixed, 0)))
-        return rc;
     step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &v, mmap, requests, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, shared, fixed, VB_WINDOW_CODE)))
         return rc;
@@ -273,6 +281,43 @@ static int map(struct tracer *t)
         return rc;
     step(t, VB_STEP_MADVISE);
     return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
+}
+
+/* brk() unmaps what lies between its new end and the one before, and sees only to it that the new one is not below
+ * where the program's data end (mm/mmap.c). That is fixed when it is loaded; its file may say where. */
+static int brk_is_above(struct tracer *t)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)t->tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    text[HW_MAX(n, 0)] = 0;
+    /* proc(5): the third field is behind the name; (46) end_data, (47) start_brk, 0 to who may not see them */
+    const char *s = strrchr(text, ')');
+    for (int field = 2; s && field < 46; field++)
+        s = strchr(s + 1, ' ');
+    unsigned long long end_data = 0, start_brk = 0;
+    if (!s || sscanf(s, " %llu %llu", &end_data, &start_brk) != 2)
+        return died(t->tid);
+    if (end_data >= VB_WALL_END && start_brk >= VB_WALL_END)
+        return 0;
+    return hw_fail(
+        -EOPNOTSUPP,
+        "the program of thread %d is loaded below 0x%llx (its data end at 0x%llx, its heap begins at 0x%llx), "
+        "where on kernels before 6.10 its registrations would be made",
+        (int)t->tid, VB_WALL_END, end_data, start_brk);
+}
+
+static int seal(struct tracer *t)
+{
+    int64_t v;
+    if (t->wall)
+        return brk_is_above(t);
+    step(t, VB_STEP_MSEAL);
+    int rc = OWN(t, &v, mseal, t->window, VB_WINDOW_SIZE, 0);
+    t->sealed = rc == 0;
+    return rc;
 }
 
 /* Before the window is sealed, and so cannot be undone: this is what limits make fail. It does not run until it is let
@@ -298,7 +343,7 @@ static int clone_stub(struct tracer *t)
 static int verify(struct tracer *t)
 {
     step(t, VB_STEP_VERIFY);
-    int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended);
+    int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended && !t->wall);
     struct user_regs_struct r;
     return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? died(t->tid) : rc; /* with it, its memory may be gone */
 }
@@ -342,7 +387,6 @@ static int close_theirs(struct tracer *t)
 
 static int inject(struct tracer *t)
 {
-    int64_t v;
     int rc = seize(t);
     if (rc == 0)
         rc = stop(t, RESTART_NO_INTR);
@@ -352,14 +396,10 @@ static int inject(struct tracer *t)
         rc = map(t);
     if (rc == 0)
         rc = clone_stub(t);
-    if (rc == 0) {
-        step(t, VB_STEP_MSEAL);
-        rc = OWN(t, &v, mseal, t->window, VB_WINDOW_SIZE, 0);
-    }
-    if (rc == 0) {
-        t->sealed = true;
+    if (rc == 0)
+        rc = seal(t);
+    if (rc == 0)
         rc = verify(t);
-    }
     if (rc == 0)
         rc = prepare_stub(t);
     if (rc == 0)
@@ -458,7 +498,7 @@ static bool hand_over(struct tracer *t)
 }
 
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t parent)
+                        bool wall, pid_t parent)
 {
     sigset_t all;
     sigfillset(&all);
@@ -467,8 +507,14 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
     prctl(PR_SET_NAME, "hawser-tracer");
     int keep[] = {listener, w->fixed, w->results};
     (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* nor the tracer's socket, nor what comes by it later */
-    struct tracer t = {
-        .sh = sh, .w = w, .listener = listener, .n = n, .parent = parent, .tid = (pid_t)n->pid, .theirs = {-1, -1}};
+    struct tracer t = {.sh = sh,
+                       .w = w,
+                       .listener = listener,
+                       .n = n,
+                       .wall = wall,
+                       .parent = parent,
+                       .tid = (pid_t)n->pid,
+                       .theirs = {-1, -1}};
     int rc = inject(&t);
     if (rc == 0) {
         if (hand_over(&t)) {
@@ -488,9 +534,9 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
 
 #else
 _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
-                        pid_t parent)
+                        bool wall, pid_t parent)
 {
-    (void)sh, (void)w, (void)listener, (void)n, (void)parent;
+    (void)sh, (void)w, (void)listener, (void)n, (void)wall, (void)parent;
     _exit(1); /* vb_inject_possible() is asked first */
 }
 #endif

@@ -25,6 +25,7 @@
 /* What an order is, but for what is shared and the descriptors, which come beside it. */
 struct order {
     uint32_t place; /* in vb_tracer's shared */
+    bool wall;
     struct seccomp_notif n;
     dev_t dev;
     ino_t fixed_ino, results_ino;
@@ -85,7 +86,7 @@ static void start(const struct order *o, const int fd[FDS], pid_t *child, struct
                                 .results_ino = o->results_ino};
     pid_t me = getpid(), pid = fork();
     if (pid == 0)
-        vb_trace(sh, &w, fd[FD_LISTENER], &o->n, me);
+        vb_trace(sh, &w, fd[FD_LISTENER], &o->n, o->wall, me);
     if (pid > 0) {
         child[o->place] = pid;
         return;
@@ -198,6 +199,7 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     memset(sh, 0, sizeof(*sh)); /* VB_RUN */
     memset(&o, 0, sizeof(o));
     o.place = place;
+    o.wall = vb_inject_hold == VB_HOLD_WALL;
     o.n = *n;
     o.dev = w->dev;
     o.fixed_ino = w->fixed_ino;

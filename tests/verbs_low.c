@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that is loaded where the stub's walled window would be, or right behind: argv[1] is a descriptor, its exit
+ * status the errno of a request on that. */
+#include <errno.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+int main(int argc, char **argv)
+{
+    uint64_t request = 0;
+    if (argc != 2)
+        return 99;
+    return ioctl(atoi(argv[1]), RDMA_VERBS_IOCTL, &request) ? errno : 0;
+}
