@@ -134,6 +134,7 @@ static int loop(struct vb_broker *b)
         int n = epoll_wait(b->epoll, e, HW_ARRAY_LEN(e), ms ? (int)ms : -1);
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
+        b->now = hw_now();
         for (int i = 0; i < n; i++) {
             int fd = e[i].data.fd, rc = 0;
             if (fd == b->listener)
@@ -149,9 +150,8 @@ static int loop(struct vb_broker *b)
             if (rc)
                 return rc < 0 ? rc : 0;
         }
-        uint64_t now = hw_now();
-        if (now - swept >= VB_CACHE_NS / 2) {
-            swept = now;
+        if (b->now - swept >= VB_CACHE_NS / 2) {
+            swept = b->now;
             vb_cache_sweep(b, false, -1);
             vb_workers_sweep(b);
             vb_kept_sweep(b, false);
@@ -172,7 +172,8 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     b->o = o;
     b->listener = c->listener;
     b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->tracer.sock = -1;
-    b->started = hw_now();
+    b->started = b->now = hw_now();
+    b->me = getpid();
     hw_list_init(&b->contexts);
     hw_list_init(&b->kept);
     hw_list_init(&b->workers);

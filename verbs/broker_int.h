@@ -80,6 +80,8 @@ struct vb_broker {
     int listener, epoll, inotify, nodes, status, state, null;
     dev_t nodes_dev;
     uint64_t serial; /* of nodes */
+    pid_t me;
+    uint64_t now; /* when the loop woke up */
 
     struct vb_device device[VB_DEVICES_MAX];
     unsigned n_devices;

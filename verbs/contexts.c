@@ -108,7 +108,7 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
 }
 
 /* A thread's own table is what counts: threads need not share theirs. */
-int vb_fetch_any(pid_t tid, int theirs)
+static int fetch(pid_t me, pid_t tid, int theirs)
 {
     if (theirs < 0)
         return -EBADF;
@@ -121,11 +121,16 @@ int vb_fetch_any(pid_t tid, int theirs)
     int fd = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);
     int rc = fd < 0 ? -errno : fd;
     close(pidfd);
-    if (rc >= 0 && syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)fd) != 0) {
+    if (rc >= 0 && syscall(SYS_kcmp, tid, me, KCMP_FILE, (unsigned long)theirs, (unsigned long)fd) != 0) {
         close(fd);
         return -EBADF;
     }
     return rc;
+}
+
+int vb_fetch_any(pid_t tid, int theirs)
+{
+    return fetch(getpid(), tid, theirs);
 }
 
 static void cached_drop(struct vb_broker *b, struct vb_cached *e)
@@ -143,9 +148,9 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
     if (theirs < 0)
         return -EBADF;
     if (e->mine < 0 || e->tid != tid || e->theirs != theirs ||
-        syscall(SYS_kcmp, tid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)e->mine) != 0) {
+        syscall(SYS_kcmp, tid, b->me, KCMP_FILE, (unsigned long)theirs, (unsigned long)e->mine) != 0) {
         cached_drop(b, e);
-        int mine = vb_fetch_any(tid, theirs);
+        int mine = fetch(b->me, tid, theirs);
         if (mine < 0)
             return mine;
         struct vb_context *of = vb_context_of(b, mine);
@@ -156,7 +161,7 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
         *e = (struct vb_cached){.tid = tid, .theirs = theirs, .mine = mine, .context = of};
         b->n_cached++;
     }
-    e->used = hw_now();
+    e->used = b->now;
     *fd = e->mine;
     *c = e->context;
     return 0;
@@ -164,9 +169,8 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
 
 void vb_cache_sweep(struct vb_broker *b, bool all, int but)
 {
-    uint64_t now = b->n_cached ? hw_now() : 0;
     for (unsigned i = 0; i < VB_CACHE && b->n_cached; i++) {
-        if (b->cache[i].mine != but && (all || now - b->cache[i].used >= VB_CACHE_NS))
+        if (b->cache[i].mine != but && (all || b->now - b->cache[i].used >= VB_CACHE_NS))
             cached_drop(b, &b->cache[i]);
     }
 }

@@ -87,13 +87,12 @@ void vb_workers_end(struct vb_broker *b)
 
 void vb_workers_sweep(struct vb_broker *b)
 {
-    uint64_t now = hw_now();
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        if (now - w->looked < VB_ALONE_NS)
+        if (b->now - w->looked < VB_ALONE_NS)
             continue;
-        w->looked = now;
+        w->looked = b->now;
         if (!vb_worker_gone(b, w->stub.thread) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
             vb_stub_alone(&w->stub))
             worker_free(b, w);
@@ -216,7 +215,7 @@ bool vb_worker_call(struct vb_broker *b, const struct seccomp_notif *n)
         vb_notify_answer(b->listener, n->id, 0, EPERM);
         return true;
     }
-    w->looked = hw_now();
+    w->looked = b->now;
     if (j && rc == 0) {
         rc = run(b, w, j);
         if (rc)
@@ -243,7 +242,7 @@ static int inject(struct vb_broker *b, const struct seccomp_notif *n)
     }
     hw_list_init(&w->jobs);
     hw_list_append(&b->workers, &w->link);
-    w->looked = hw_now();
+    w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = w->stub.thread};
     if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, w->stub.thread, &e)) /* its end is seen by the next sweep */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: watching a stub: %s", b->container->id, strerror(errno));

@@ -121,7 +121,7 @@ static int open_node(struct vb_broker *b, const struct vb_device *d, int *out)
     char name[64];
     struct mount_attr nodev = {.attr_set = MOUNT_ATTR_NODEV};
     int fd = -1;
-    snprintf(name, sizeof name, "%d-%llu", (int)getpid(), (unsigned long long)b->serial++);
+    snprintf(name, sizeof name, "%d-%llu", (int)b->me, (unsigned long long)b->serial++);
     int mount = (int)syscall(SYS_open_tree, b->nodes, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (mount < 0)
         return hw_fail(-errno, "open_tree of %s: %s", b->o->node_dir, strerror(errno));
