@@ -119,6 +119,8 @@ void vb_contexts_free(struct vb_broker *b);
  * next call of one of these. */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
 int vb_fetch_any(pid_t tid, int theirs); /* of any kind: ours now */
+/* mine is the cache's from here on. What it is taken for is looked at again whenever it is used. */
+void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
 /* Closes what is kept for longer than VB_CACHE_NS; all: everything but `but` (-1: none). */
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 

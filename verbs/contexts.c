@@ -142,9 +142,22 @@ static void cached_drop(struct vb_broker *b, struct vb_cached *e)
     b->n_cached--;
 }
 
+static struct vb_cached *place_of(struct vb_broker *b, pid_t tid, int theirs)
+{
+    return &b->cache[((unsigned)tid * 31 + (unsigned)theirs) % VB_CACHE];
+}
+
+void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c)
+{
+    struct vb_cached *e = place_of(b, tid, theirs);
+    cached_drop(b, e);
+    *e = (struct vb_cached){.tid = tid, .theirs = theirs, .mine = mine, .context = c, .used = b->now};
+    b->n_cached++;
+}
+
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c)
 {
-    struct vb_cached *e = &b->cache[((unsigned)tid * 31 + (unsigned)theirs) % VB_CACHE];
+    struct vb_cached *e = place_of(b, tid, theirs);
     if (theirs < 0)
         return -EBADF;
     if (e->mine < 0 || e->tid != tid || e->theirs != theirs ||
@@ -158,8 +171,7 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
             close(mine);
             return -ENOTTY;
         }
-        *e = (struct vb_cached){.tid = tid, .theirs = theirs, .mine = mine, .context = of};
-        b->n_cached++;
+        vb_cache_put(b, tid, theirs, mine, of);
     }
     e->used = b->now;
     *fd = e->mine;

@@ -208,9 +208,13 @@ static int open_ours(struct vb_broker *b, const struct seccomp_notif *n, const s
     } else {
         /* From here on the end of the inode, be it now, ends the context. */
         rc = vb_notify_give(b->listener, n->id, fd, at, flags & O_CLOEXEC, true);
-        b->opens += rc >= 0;
     }
-    close(fd);
+    if (rc >= 0) {
+        b->opens++;
+        vb_cache_put(b, tid, at, fd, c); /* it will ask for something at once */
+    } else {
+        close(fd);
+    }
     if (rc == -EBADF) { /* fs/file.c, receive_fd_replace(): the number is over its RLIMIT_NOFILE */
         vb_refused(b, tid, s, "open", "", "its RLIMIT_NOFILE is below 1024", -EMFILE);
         rc = -EMFILE;
