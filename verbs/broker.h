@@ -25,8 +25,9 @@ struct vb_device {
     dev_t rdev;
 };
 struct vb_kernel {
-    int (*devices)(struct vb_device *out, unsigned cap);                            /* how many, or -errno */
-    int (*ioctl)(int fd, struct ib_uverbs_ioctl_hdr *request);                      /* 0 or more, or -errno */
+    int (*devices)(struct vb_device *out, unsigned cap);       /* how many, or -errno */
+    bool (*still)(const struct vb_device *d);                  /* has it its number still? NULL: list them anew */
+    int (*ioctl)(int fd, struct ib_uverbs_ioctl_hdr *request); /* 0 or more, or -errno */
     int (*pkey)(const char *ibdev, unsigned port, unsigned index, uint16_t *value); /* NULL: nobody knows */
 };
 extern const struct vb_kernel vb_kernel; /* the true one */

@@ -65,6 +65,14 @@ static int devices(struct vb_device *out, unsigned cap)
     return (int)n;
 }
 
+/* Less than a listing, as most opens are of the same device again. */
+static bool still(const struct vb_device *d)
+{
+    char path[64], line[sizeof d->ibdev];
+    snprintf(path, sizeof path, "/sys/dev/char/%u:%u/ibdev", major(d->rdev), minor(d->rdev));
+    return line_of(AT_FDCWD, path, line, sizeof line) && strcmp(line, d->ibdev) == 0;
+}
+
 static int run(int fd, struct ib_uverbs_ioctl_hdr *request)
 {
     int rc = ioctl(fd, RDMA_VERBS_IOCTL, request);
@@ -90,4 +98,4 @@ static int pkey(const char *ibdev, unsigned port, unsigned index, uint16_t *valu
     return 0;
 }
 
-const struct vb_kernel vb_kernel = {.devices = devices, .ioctl = run, .pkey = pkey};
+const struct vb_kernel vb_kernel = {.devices = devices, .still = still, .ioctl = run, .pkey = pkey};

@@ -12,9 +12,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static void list(struct vb_broker *b)
+{
+    int n = b->o->kernel->devices(b->device, VB_DEVICES_MAX);
+    if (n < 0)
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
+    b->n_devices = n > 0 ? HW_MIN((unsigned)n, VB_DEVICES_MAX) : 0;
+    b->listed = b->now;
+}
+
 int vb_nodes_open(struct vb_broker *b)
 {
     struct stat st;
+    list(b); /* the first open finds it */
+    b->listed = 0;
     b->nodes = open(b->o->node_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (b->nodes < 0 || fstat(b->nodes, &st))
         return hw_fail(-errno, "opening %s, where device nodes are made: %s", b->o->node_dir, strerror(errno));
@@ -67,14 +78,11 @@ static const struct vb_device *listed(const struct vb_broker *b, dev_t rdev)
 /* Programs open many character devices that are none of ours, and a number that is may be another device's since. */
 static const struct vb_device *device_by_rdev(struct vb_broker *b, dev_t rdev)
 {
-    uint64_t now = hw_now();
-    if (b->listed && now - b->listed < 1000 * HW_MS && !listed(b, rdev))
-        return NULL;
-    int n = b->o->kernel->devices(b->device, VB_DEVICES_MAX);
-    if (n < 0)
-        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
-    b->n_devices = n > 0 ? HW_MIN((unsigned)n, VB_DEVICES_MAX) : 0;
-    b->listed = now;
+    const struct vb_kernel *k = b->o->kernel;
+    const struct vb_device *d = listed(b, rdev);
+    if (d ? k->still && k->still(d) : b->listed && b->now - b->listed < 1000 * HW_MS)
+        return d;
+    list(b);
     return listed(b, rdev);
 }
 
