@@ -89,6 +89,8 @@ static void tear_down(struct vb_broker *b)
     hw_close(&b->null);
     hw_close(&b->inotify);
     hw_close(&b->epoll);
+    hw_close(&b->mount);
+    hw_close(&b->spent);
     hw_close(&b->nodes);
 }
 
@@ -125,7 +127,7 @@ static int loop(struct vb_broker *b)
     for (;;) {
         struct epoll_event e[16];
         uint64_t ms = 0;
-        if (b->n_cached)
+        if (b->n_cached || b->spent >= 0)
             ms = VB_CACHE_NS / HW_MS;
         else if (!hw_list_empty(&b->workers))
             ms = VB_ALONE_NS / HW_MS;
@@ -135,6 +137,8 @@ static int loop(struct vb_broker *b)
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
         b->now = hw_now();
+        if (n == 0)
+            vb_nodes_idle(b);
         for (int i = 0; i < n; i++) {
             int fd = e[i].data.fd, rc = 0;
             if (fd == b->listener)
@@ -171,7 +175,7 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     b->container = c;
     b->o = o;
     b->listener = c->listener;
-    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->tracer.sock = -1;
+    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->mount = b->spent = b->tracer.sock = -1;
     b->started = b->now = hw_now();
     b->me = getpid();
     hw_list_init(&b->contexts);

@@ -78,6 +78,7 @@ struct vb_broker {
     const struct vb_container *container;
     const struct vb_broker_options *o;
     int listener, epoll, inotify, nodes, status, state, null;
+    int mount, spent; /* the next open's, and the last one's, which is let go when there is time; -1: none */
     dev_t nodes_dev;
     uint64_t serial; /* of nodes */
     pid_t me;
@@ -127,6 +128,7 @@ void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 /* open.c */
 void vb_open(struct vb_broker *b, const struct seccomp_notif *n);
 int vb_nodes_open(struct vb_broker *b);
+void vb_nodes_idle(struct vb_broker *b); /* nobody waits at the moment */
 
 /* run.c */
 void vb_ioctl(struct vb_broker *b, const struct seccomp_notif *n);

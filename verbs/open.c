@@ -21,6 +21,20 @@ static void list(struct vb_broker *b)
     b->listed = b->now;
 }
 
+static int clone_mount(const struct vb_broker *b)
+{
+    int fd = (int)syscall(SYS_open_tree, b->nodes, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    return fd >= 0 ? fd : hw_fail(-errno, "open_tree of %s: %s", b->o->node_dir, strerror(errno));
+}
+
+/* The end of a mount waits for a grace period of RCU (fs/namespace.c, namespace_unlock()). */
+void vb_nodes_idle(struct vb_broker *b)
+{
+    hw_close(&b->spent);
+    if (b->mount < 0)
+        b->mount = clone_mount(b); /* else the open that needs it says why not */
+}
+
 int vb_nodes_open(struct vb_broker *b)
 {
     struct stat st;
@@ -30,6 +44,7 @@ int vb_nodes_open(struct vb_broker *b)
     if (b->nodes < 0 || fstat(b->nodes, &st))
         return hw_fail(-errno, "opening %s, where device nodes are made: %s", b->o->node_dir, strerror(errno));
     b->nodes_dev = st.st_dev;
+    vb_nodes_idle(b);
     return 0;
 }
 
@@ -130,15 +145,14 @@ static int open_node(struct vb_broker *b, const struct vb_device *d, int *out)
     struct mount_attr nodev = {.attr_set = MOUNT_ATTR_NODEV};
     int fd = -1;
     snprintf(name, sizeof name, "%d-%llu", (int)b->me, (unsigned long long)b->serial++);
-    int mount = (int)syscall(SYS_open_tree, b->nodes, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int mount = b->mount >= 0 ? b->mount : clone_mount(b), rc = 0;
+    b->mount = -1;
     if (mount < 0)
-        return hw_fail(-errno, "open_tree of %s: %s", b->o->node_dir, strerror(errno));
-    int rc = 0;
-    if (mknodat(mount, name, S_IFCHR | 0600, d->rdev)) {
-        rc = hw_fail(-errno, "making a device node in %s: %s", b->o->node_dir, strerror(errno));
-        close(mount);
-        return rc;
-    }
+        return mount;
+    hw_close(&b->spent);
+    b->spent = mount;
+    if (mknodat(mount, name, S_IFCHR | 0600, d->rdev))
+        return hw_fail(-errno, "making a device node in %s: %s", b->o->node_dir, strerror(errno));
     fd = openat(mount, name, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         rc = hw_fail(-errno, "opening %s (%s): %s%s", d->node, d->ibdev, strerror(errno),
@@ -146,7 +160,6 @@ static int open_node(struct vb_broker *b, const struct vb_device *d, int *out)
     else if (syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &nodev, sizeof nodev))
         rc = hw_fail(-errno, "mount_setattr: %s", strerror(errno));
     unlinkat(mount, name, 0); /* its inode lives with fd, and gets its watch before fd is anybody's */
-    close(mount);
     if (rc)
         hw_close(&fd);
     *out = fd;
