@@ -71,6 +71,8 @@ struct vb_worker {
     struct hw_list link, jobs;
     struct vb_stub stub;
     struct vb_job *running;
+    int device;      /* what is at VB_STUB_FD in its table; -1: nothing */
+    uint64_t used;   /* when */
     uint64_t looked; /* when whether it is alone was asked last */
 };
 
@@ -122,7 +124,7 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
 int vb_fetch_any(pid_t tid, int theirs); /* of any kind: ours now */
 /* mine is the cache's from here on. What it is taken for is looked at again whenever it is used. */
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
-/* Closes what is kept for longer than VB_CACHE_NS; all: everything but `but` (-1: none). */
+/* Closes what is kept for longer than VB_CACHE_NS; all: everything but `but` (-1: none), in stubs' tables too. */
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */
@@ -153,6 +155,8 @@ void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_con
 bool vb_worker_call(struct vb_broker *b, const struct seccomp_notif *n); /* false: not a stub's */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);                     /* false: no worker's */
 void vb_workers_sweep(struct vb_broker *b);
+/* Takes devices out of stubs' tables that have not been used for a while; all: that are not in use. */
+void vb_workers_clear(struct vb_broker *b, bool all);
 void vb_workers_end(struct vb_broker *b);
 
 /* doorbell.c */

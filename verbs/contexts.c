@@ -181,6 +181,7 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
 
 void vb_cache_sweep(struct vb_broker *b, bool all, int but)
 {
+    vb_workers_clear(b, all);
     for (unsigned i = 0; i < VB_CACHE && b->n_cached; i++) {
         if (b->cache[i].mine != but && (all || b->now - b->cache[i].used >= VB_CACHE_NS))
             cached_drop(b, &b->cache[i]);

@@ -62,6 +62,7 @@ static void worker_free(struct vb_broker *b, struct vb_worker *w)
     }
     epoll_ctl(b->epoll, EPOLL_CTL_DEL, w->stub.thread, NULL);
     vb_stub_end(&w->stub, b->listener);
+    hw_close(&w->device);
     free(w);
 }
 
@@ -96,6 +97,17 @@ void vb_workers_sweep(struct vb_broker *b)
         if (!vb_worker_gone(b, w->stub.thread) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
             vb_stub_alone(&w->stub))
             worker_free(b, w);
+    }
+}
+
+void vb_workers_clear(struct vb_broker *b, bool all)
+{
+    hw_list_each(i, next, &b->workers)
+    {
+        struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
+        if (w->device >= 0 && !w->running && (all || b->now - w->used >= VB_CACHE_NS / 2) &&
+            vb_stub_clear(&w->stub, b->listener) == 0)
+            hw_close(&w->device);
     }
 }
 
@@ -191,11 +203,16 @@ static void job_done(struct vb_broker *b, struct vb_worker *w, struct vb_job *j,
 {
     w->running = NULL;
     take_swaps(b, w, j);
-    vb_stub_clear(&w->stub, b->listener);
     int rc = result < -4095 || result > INT_MAX ? -EIO : (int)result;
     if (rc >= 0)
         vb_request_collect(&j->r, w->stub.mine + VB_WINDOW_CODE, &j->layout);
     vb_finish(b, &j->n, j->context, j->device, &j->r, j->ticket, rc, false);
+    /* It stays there for a moment, since to take it out means to wait for the stub, twice a switch of address spaces.
+     * The one that was there before was replaced. */
+    hw_close(&w->device);
+    w->device = j->device;
+    w->used = b->now;
+    j->device = -1;
     job_free(j);
 }
 
@@ -240,6 +257,7 @@ static int inject(struct vb_broker *b, const struct seccomp_notif *n)
         free(w);
         return rc;
     }
+    w->device = -1;
     hw_list_init(&w->jobs);
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
