@@ -74,6 +74,13 @@ exit 7
     r = subprocess.run([ROOT / "lab/vm/build-module", "7", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 1 and "undeclared" in r.stderr and "does not build" in r.stderr, "a module with a fault", r.stderr)
 
+    # And one without, on the oldest kernel, whose compiler and headers are other ones.
+    (tmp / "src/Kbuild").write_text("obj-m := good.o\n")
+    (tmp / "src/good.c").write_text('#include <linux/module.h>\nMODULE_LICENSE("GPL");\n')
+    r = subprocess.run([ROOT / "lab/vm/build-module", "6.1", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
+    ok(r.returncode == 0 and not r.stderr, "a module is built for 6.1", r.stderr)
+    ends("and 6.1 takes it", ("--kernel", "6.1", "--file", tmp / "ko/good.ko", "-c", "insmod /good.ko && grep -q ^good /proc/modules"), 0)
+
     # The runner: what it says of tests that go wrong.
     tests = {
         "a": "echo ok 1 - good; echo 1..1",
@@ -84,15 +91,17 @@ exit 7
         "f": "sleep 1000 & echo ok 1 - so far; exit 1",
         "g": "ps | grep '[s]leep 1000' && echo not ok 1 - alone || echo ok 1 - alone; echo 1..2",
         "h": "echo 1..0 '#' SKIP no reason but a test; exit 77",
+        "i": "# vm: kernels 5\necho ok 1 - never; echo 1..1",
     }
     (tmp / "tests").mkdir()
     for name, text in tests.items():
-        (tmp / f"tests/test_{name}.sh").write_text(f"#!/bin/sh\n# vm: kernels 7\n{text}\n")
+        (tmp / f"tests/test_{name}.sh").write_text(f"#!/bin/sh\n{'' if 'vm: kernels' in text else '# vm: kernels 7'}\n{text}\n")
         (tmp / f"tests/test_{name}.sh").chmod(0o755)
     r = subprocess.run([ROOT / "tests/vm/run", "--tests", tmp / "tests", tmp / "build"], capture_output=True, text=True, check=False)
     last = r.stdout.splitlines()[-1]
     for fault in ("b (linux 7): ended within its 2 s", "c (linux 7): the kernel's log: ", "e (linux 7): the guest lived to the end",
-                  "e (linux 7): the kernel's log: ", "f (linux 7): fail, exit status 1", "g (linux 7): planned 2 checks, made 1"):
+                  "e (linux 7): the kernel's log: ", "f (linux 7): fail, exit status 1", "g (linux 7): planned 2 checks, made 1",
+                  "boot (linux 5): the guest came up"):
         ok(f"FAILED: {fault}" in r.stdout, f"the runner: {fault}", r.stdout + r.stderr)
     ok("skipped: h (linux 7): no reason but a test" in r.stdout, "the runner: a skip with its reason", r.stdout)
     ok(r.returncode == 1 and " passed, " in last, "the runner: its closing line", r.stdout + r.stderr)
