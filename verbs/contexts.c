@@ -4,6 +4,7 @@
 #include "verbs/broker_int.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,6 @@
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL /* include/uapi/linux/pidfd.h, Linux 6.9 */
 #endif
-#include <fcntl.h>
 
 int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t opener, struct vb_context **out)
 {
@@ -107,15 +107,29 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
     return NULL;
 }
 
-/* A thread's own table is what counts: threads need not share theirs. */
+/* Of a thread, whose own table is what counts: threads need not share theirs. Before Linux 6.9 there are pidfds of
+ * processes only, and what they give is out of the first thread's table. That is every thread's, but for one that has
+ * left it (unshare()) or outlives the first: those get EBADF, since what is fetched is compared (kcmp()). -1: errno. */
+static int pidfd_of(pid_t tid)
+{
+    static bool threads = true; /* the kernel knows PIDFD_THREAD */
+    int fd = -1;
+    if (threads && (fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD)) < 0 && errno == EINVAL)
+        threads = false;
+    if (!threads) {
+        fd = (int)syscall(SYS_pidfd_open, tid, 0);
+        pid_t process = fd < 0 && errno == EINVAL ? vb_process_of(tid) : 0;
+        if (process > 0)
+            fd = (int)syscall(SYS_pidfd_open, process, 0);
+    }
+    return fd;
+}
+
 static int fetch(pid_t me, pid_t tid, int theirs)
 {
     if (theirs < 0)
         return -EBADF;
-    int pidfd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
-    if (pidfd < 0 &&
-        errno == EINVAL) /* before Linux 6.9, where no memory can be registered anyway: first threads only */
-        pidfd = (int)syscall(SYS_pidfd_open, tid, 0);
+    int pidfd = pidfd_of(tid);
     if (pidfd < 0)
         return -errno;
     int fd = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);

@@ -87,14 +87,7 @@ static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
 /* Its process, while it waits in n. */
 static int process_of(struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
-    char path[32], text[1024];
-    snprintf(path, sizeof(path), "/proc/%u/status", n->pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    hw_close(&fd);
-    text[HW_MAX(len, 0)] = 0;
-    const char *line = strstr(text, "\nTgid:"); /* proc(5): behind Name, whose newlines are escaped */
-    s->tgid = line ? (pid_t)strtol(line + 6, NULL, 10) : 0;
+    s->tgid = vb_process_of((pid_t)n->pid);
     s->pidfd = s->tgid > 0 ? (int)syscall(SYS_pidfd_open, s->tgid, 0) : -1;
     if (s->pidfd >= 0 && vb_notify_valid(listener, n->id))
         return 0;

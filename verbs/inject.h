@@ -84,6 +84,9 @@ int vb_stub_run(struct vb_stub *s, int listener, int device);
 /* After the result, while it is parked: the device leaves its table. Close `device` here only then: a last close that
  * is the stub's takes effect when the stub runs next. */
 int vb_stub_clear(struct vb_stub *s, int listener);
+/* True once it has ended. Its end makes vb_stub_watch() readable, or its process's. */
+bool vb_stub_gone(const struct vb_stub *s);
+int vb_stub_watch(const struct vb_stub *s);
 /* True where it is the only thread left of its process, which it would keep alive. */
 bool vb_stub_alone(const struct vb_stub *s);
 /* It ends itself (its parked call is answered VB_STUB_QUIT); frees what is here. Of one that runs, answer the next call

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -60,7 +59,7 @@ static void worker_free(struct vb_broker *b, struct vb_worker *w)
         hw_list_remove(&j->link);
         job_drop(b, j, -EIO, false);
     }
-    epoll_ctl(b->epoll, EPOLL_CTL_DEL, w->stub.thread, NULL);
+    epoll_ctl(b->epoll, EPOLL_CTL_DEL, vb_stub_watch(&w->stub), NULL);
     vb_stub_end(&w->stub, b->listener);
     hw_close(&w->device);
     free(w);
@@ -71,8 +70,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        struct pollfd p = {.fd = pidfd, .events = POLLIN};
-        if (w->stub.thread == pidfd && poll(&p, 1, 0) == 1) { /* the number may have been another's a moment ago */
+        if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) { /* it may have been another's a moment ago */
             w->stub.dead = true;
             worker_free(b, w);
             return true;
@@ -94,7 +92,7 @@ void vb_workers_sweep(struct vb_broker *b)
         if (b->now - w->looked < VB_ALONE_NS)
             continue;
         w->looked = b->now;
-        if (!vb_worker_gone(b, w->stub.thread) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
+        if (!vb_worker_gone(b, vb_stub_watch(&w->stub)) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
             vb_stub_alone(&w->stub))
             worker_free(b, w);
     }
@@ -261,8 +259,8 @@ static int inject(struct vb_broker *b, const struct seccomp_notif *n)
     hw_list_init(&w->jobs);
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
-    struct epoll_event e = {.events = EPOLLIN, .data.fd = w->stub.thread};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, w->stub.thread, &e)) /* its end is seen by the next sweep */
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* its end is seen by the next sweep */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: watching a stub: %s", b->container->id, strerror(errno));
     return 0;
 }

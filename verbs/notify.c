@@ -2,9 +2,12 @@
 #include "verbs/notify.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 /* Linux 6.6, include/uapi/linux/seccomp.h; Debian 12's headers are of 6.1. */
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -119,4 +122,16 @@ int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap)
     }
     return hw_fail(-ENAMETOOLONG, "a string of thread %d at 0x%llx is longer than %zu bytes", (int)tid,
                    (unsigned long long)address, cap ? cap - 1 : 0);
+}
+
+pid_t vb_process_of(pid_t tid)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    text[HW_MAX(n, 0)] = 0;
+    const char *line = strstr(text, "\nTgid:"); /* proc(5): behind Name, whose newlines are escaped */
+    return line ? (pid_t)strtol(line + 6, NULL, 10) : 0;
 }

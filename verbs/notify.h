@@ -23,6 +23,8 @@ int vb_notify_sync(int listener);
 /* The application's memory. All or -EFAULT; -ESRCH: it has died. */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
 int vb_mem_write(pid_t tid, uint64_t address, const void *src, size_t n);
+/* The process that thread tid is of; 0: it has gone. */
+pid_t vb_process_of(pid_t tid);
 /* A string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);
 

@@ -231,23 +231,28 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
 
 /* A PIDFD_THREAD is readable once its thread has ended; in a folder of /proc nothing is there any more then, whoever
  * has the number (fs/proc/base.c, pid_revalidate()). */
-static bool gone(const struct vb_stub *s)
+bool vb_stub_gone(const struct vb_stub *s)
 {
     struct pollfd p = {.fd = s->thread, .events = POLLIN};
     struct stat st;
     return s->thread_folder ? fstatat(s->thread, "stat", &st, 0) != 0 : poll(&p, 1, 0) != 0;
 }
 
+int vb_stub_watch(const struct vb_stub *s)
+{
+    return s->thread_folder ? s->pidfd : s->thread;
+}
+
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
     /* In this order: while the stub lives, s->tid was its number in kcmp(). */
-    return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !gone(s);
+    return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !vb_stub_gone(s);
 }
 
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result)
 {
     const struct seccomp_data *d = &n->data;
-    if (gone(s)) {
+    if (vb_stub_gone(s)) {
         s->dead = true;
         return hw_fail(-ESRCH, "stub %d has ended, and another thread has its number", (int)s->tid);
     }
@@ -268,7 +273,7 @@ static int lost(struct vb_stub *s, int rc)
 {
     if (rc == -ENOENT)
         s->parked = 0;
-    if (gone(s))
+    if (vb_stub_gone(s))
         s->dead = true;
     return rc;
 }
@@ -315,7 +320,7 @@ static char state_of(pid_t tgid, const char *tid)
 
 bool vb_stub_alone(const struct vb_stub *s)
 {
-    if (s->dead || gone(s))
+    if (s->dead || vb_stub_gone(s))
         return false;
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d/task", (int)s->tgid);
