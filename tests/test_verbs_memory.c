@@ -281,7 +281,7 @@ static int harm(void *arg)
     changing = (struct ib_uverbs_reg_mr){.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
     harming = true;
     must(pthread_create(&t[0], NULL, stretch, NULL) == 0);
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 3000 || (i < 100000 && (!fake->number[0] || !fake->number[1])); i++) {
         rc = app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &changing, sizeof changing, &r, sizeof r);
         must(rc == 0 || rc == -ENOMEM);
         fake->number[rc ? 1 : 0]++;

@@ -92,7 +92,7 @@ int world_end(struct world *w);
 long world_status(const struct world *w, const char *what);
 /* Waits until it is so. */
 bool world_becomes(const struct world *w, const char *what, long value);
-unsigned world_fds(const struct world *w); /* the broker's */
+unsigned world_fds(const struct world *w); /* the broker's, once it has come to rest */
 long world_kb(const struct world *w);      /* its private memory */
 const char *world_audit(void);             /* what all brokers audited */
 

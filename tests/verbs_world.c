@@ -357,7 +357,15 @@ unsigned world_fds(const struct world *w)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd", (int)w->broker);
-    return (unsigned)proc_entries(path);
+    int n = proc_entries(path);
+    for (int same = 0, all = 0; same < 40 && all < 1000; same++, all++) {
+        usleep(5000);
+        int now = proc_entries(path);
+        if (now != n)
+            same = -1;
+        n = now;
+    }
+    return (unsigned)n;
 }
 
 long world_kb(const struct world *w)

@@ -71,8 +71,8 @@ static int set_up(struct vb_broker *b)
     rc = rc ? rc : watch(b, b->status);
     rc = rc ? rc : watch(b, b->o->stop);
     /* Last: the tracer must have no filter, and the broker needs no more than the filter lets through from here on. */
-    if (!rc && vb_inject_possible() == 0)
-        rc = vb_tracer_start(&b->tracer);
+    if (!rc && vb_inject_possible() == 0 && (rc = vb_tracer_start(&b->tracer)) == 0)
+        vb_inject_idle(&b->tracer);
     return rc || !b->o->guarded ? rc : vb_guard_calls();
 }
 
@@ -137,8 +137,10 @@ static int loop(struct vb_broker *b)
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
         b->now = hw_now();
-        if (n == 0)
+        if (n == 0) {
             vb_nodes_idle(b);
+            vb_inject_idle(&b->tracer);
+        }
         for (int i = 0; i < n; i++) {
             int fd = e[i].data.fd, rc = 0;
             if (fd == b->listener)

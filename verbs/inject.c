@@ -142,6 +142,27 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
     return rc;
 }
 
+void vb_inject_idle(struct vb_tracer *t)
+{
+    if (t->spare || !t->shared)
+        return;
+    t->spare = malloc(sizeof(*t->spare));
+    if (t->spare && vb_window_make(t->spare)) { /* the stub that needs one says why not */
+        free(t->spare);
+        t->spare = NULL;
+    }
+}
+
+static int window(struct vb_tracer *t, struct vb_window *w)
+{
+    if (!t->spare)
+        return vb_window_make(w);
+    *w = *t->spare;
+    free(t->spare);
+    t->spare = NULL;
+    return 0;
+}
+
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
     *s = (struct vb_stub){.pidfd = -1, .thread = -1};
@@ -152,7 +173,7 @@ int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct
         rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
     if (rc == 0)
         rc = process_of(s, listener, n);
-    if (rc == 0 && (rc = vb_window_make(&w)) == 0)
+    if (rc == 0 && (rc = window(t, &w)) == 0)
         s->mine = w.mine;
     if (rc == 0)
         rc = trace(t, s, listener, n, &w, &told);

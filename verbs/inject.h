@@ -41,6 +41,7 @@ struct vb_tracer {
     int sock; /* -1: none */
     pid_t pid;
     struct vb_shared *shared; /* with it */
+    struct vb_window *spare;  /* the next stub's, or NULL */
 };
 /* Its process sends no SIGCHLD, and waitpid() without __WALL does not see it. */
 int vb_tracer_start(struct vb_tracer *t);
@@ -62,6 +63,8 @@ struct vb_stub {
 
 /* Is there what it needs? 0, or -EOPNOTSUPP with the reason (neither mseal() nor a wall; another architecture). */
 int vb_inject_possible(void);
+/* Makes what the next vb_inject() takes, if it is not there: for a moment in which nobody waits. */
+void vb_inject_idle(struct vb_tracer *t);
 /* Puts a stub into the mm of the thread that waits in notification n on listener. That thread alone is stopped, makes
  * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's

@@ -10,10 +10,9 @@
 #include <sys/types.h>
 
 /* The stub: position-independent, without a stack. It begins at the window's first byte. */
-extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_name[], vb_stub_end_of_code[];
+extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_end_of_code[];
 /* Offset of the instruction behind its `syscall`: where its calls come from. */
 #define VB_STUB_AFTER ((uint64_t)(vb_stub_after - vb_stub_code))
-#define VB_STUB_NAME  ((uint64_t)(vb_stub_name - vb_stub_code))
 
 /* Numbers of Linux 6.10, include/uapi/asm-generic/unistd.h; Debian 12's headers are of 6.1. */
 #ifndef SYS_mseal
@@ -33,6 +32,7 @@ int vb_window_make(struct vb_window *w);
 enum vb_hold { VB_HOLD_UNKNOWN, VB_HOLD_SEAL, VB_HOLD_WALL, VB_HOLD_NOT };
 extern enum vb_hold vb_inject_hold;
 void vb_window_close(struct vb_window *w); /* the descriptors; mine stays */
+void vb_window_drop(struct vb_window *w);  /* mine, too */
 /* What is mapped at `window` of the thread's process, sealed, so that nothing can change it: -EPROTO if it is another.
  * flags: that it is sealed is looked at, too ("sl" in smaps, with mseal() in Linux 6.10). */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
@@ -78,7 +78,7 @@ enum vb_step {
     VB_STEP_MSEAL, /* not with a wall */
     VB_STEP_VERIFY,
     VB_STEP_TABLE, /* the stub's descriptors */
-    VB_STEP_CLOSE, /* before each of two */
+    VB_STEP_CLOSE,
     VB_STEP_READY, /* all is verified */
     VB_STEP_LEAVE, /* before both are let go */
     VB_STEPS

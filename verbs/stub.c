@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -28,18 +30,23 @@
 #define RESULTS_SIZE (VB_WINDOW_SIZE - VB_WINDOW_SPLIT)
 
 #ifdef __x86_64__
-_Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972, "the numbers in the stub");
+_Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972 && SYS_prctl == 157 && PR_SET_NAME == 15,
+               "the numbers in the stub");
 /* The kernel keeps all registers of a system call but rax, rcx and r11.
  *   r9  result of the call before, its sixth argument: how the broker gets it
  *   r8  number of the call, its fifth: the same twice is a call that was restarted
  *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
- * 0x40000000 is VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100 VB_STUB_FD, 15972
- * VB_WINDOW_HEADER. */
+ * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100
+ * VB_STUB_FD, 15972 VB_WINDOW_HEADER. */
 __asm__(".pushsection .rodata\n"
         ".balign 16\n"
-        ".global vb_stub_code, vb_stub_after, vb_stub_name, vb_stub_end_of_code\n"
-        ".hidden vb_stub_code, vb_stub_after, vb_stub_name, vb_stub_end_of_code\n"
+        ".global vb_stub_code, vb_stub_after, vb_stub_end_of_code\n"
+        ".hidden vb_stub_code, vb_stub_after, vb_stub_end_of_code\n"
         "vb_stub_code:\n"
+        "    movl $15, %edi\n"
+        "    leaq vb_stub_name(%rip), %rsi\n"
+        "    movl $157, %eax\n"
+        "    syscall\n"
         "    xorl %r8d, %r8d\n"
         "    xorl %r9d, %r9d\n"
         "1:  xorl %ebx, %ebx\n"
@@ -67,7 +74,7 @@ __asm__(".pushsection .rodata\n"
         "vb_stub_end_of_code:\n"
         ".popsection\n");
 #else
-const uint8_t vb_stub_code[1], vb_stub_after[1], vb_stub_name[1], vb_stub_end_of_code[1];
+const uint8_t vb_stub_code[1], vb_stub_after[1], vb_stub_end_of_code[1];
 #endif
 
 static int memfd(const char *name, size_t size)
@@ -123,9 +130,7 @@ int vb_window_make(struct vb_window *w)
     }
     hw_close(&fixed);
     if (rc) {
-        vb_window_close(w);
-        if (w->mine)
-            munmap(w->mine, VB_WINDOW_SIZE);
+        vb_window_drop(w);
         return rc;
     }
     w->dev = a.st_dev;
@@ -140,93 +145,151 @@ void vb_window_close(struct vb_window *w)
     hw_close(&w->results);
 }
 
+void vb_window_drop(struct vb_window *w)
+{
+    vb_window_close(w);
+    if (w->mine)
+        munmap(w->mine, VB_WINDOW_SIZE);
+    w->mine = NULL;
+}
+
+/* What the kernel says of a mapping, perms as in maps: "r-xs". */
+struct seen {
+    uint64_t from, to, offset, ino;
+    dev_t dev;
+    const char *perms;
+};
+enum { PARTS = 3 };
+
+/* Which of the parts of a window at `at` it is; PARTS: none. */
+static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
+{
+    const struct seen parts[PARTS] = {
+        {at, at + VB_WINDOW_CODE, 0, w->fixed_ino, w->dev, "r-xs"},
+        {at + VB_WINDOW_CODE, at + VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, w->dev, "r--s"},
+        {at + VB_WINDOW_SPLIT, at + VB_WINDOW_SIZE, 0, w->results_ino, w->dev, "rw-s"},
+    };
+    unsigned i = 0;
+    while (i < PARTS && (s->from != parts[i].from || s->to != parts[i].to || s->offset != parts[i].offset ||
+                         s->ino != parts[i].ino || s->dev != parts[i].dev || strcmp(s->perms, parts[i].perms) != 0))
+        i++;
+    return i;
+}
+
+/* include/uapi/linux/fs.h, Linux 6.11: one mapping, and not the text of all. */
+struct map_query {
+    uint64_t size, flags, at;
+    uint64_t from, to, prot, page_size, offset, inode;
+    uint32_t major, minor, name_size, id_size;
+    uint64_t name, id;
+};
+#define MAP_QUERY _IOWR('f', 17, struct map_query)
+enum { QUERY_READ = 1, QUERY_WRITE = 2, QUERY_EXEC = 4, QUERY_SHARED = 8 };
+
+/* -ENOTTY: the kernel cannot be asked so. */
+static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
+{
+    const uint64_t begin[PARTS] = {at, at + VB_WINDOW_CODE, at + VB_WINDOW_SPLIT};
+    for (unsigned i = 0; i < PARTS; i++) {
+        struct map_query q = {.size = sizeof(q), .at = begin[i]};
+        if (ioctl(maps, MAP_QUERY, &q))
+            return errno == ENOENT ? -EPROTO : -errno; /* nothing is there */
+        const char perms[] = {q.prot & QUERY_READ ? 'r' : '-', q.prot & QUERY_WRITE ? 'w' : '-',
+                              q.prot & QUERY_EXEC ? 'x' : '-', q.prot & QUERY_SHARED ? 's' : 'p', 0};
+        const struct seen s = {q.from, q.to, q.offset, q.inode, makedev(q.major, q.minor), perms};
+        if (part_of(w, at, &s) != i)
+            return -EPROTO;
+    }
+    return 0;
+}
+
 struct look {
     const struct vb_window *w;
     uint64_t at;
     /* Parts, a bit for each: the one that is looked at, those that are as they should be, those that are sealed. */
     unsigned now, right, sealed;
-    bool wrong;
+    bool wrong, past;
 };
 
 /* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
  */
 static void look_at(struct look *l, char *line)
 {
-    const struct vb_window *w = l->w;
-    const uint64_t at = l->at;
-    const struct {
-        uint64_t from, to, offset;
-        ino_t ino;
-        const char *perms;
-    } parts[] = {
-        {0, VB_WINDOW_CODE, 0, w->fixed_ino, "r-xs"},
-        {VB_WINDOW_CODE, VB_WINDOW_SPLIT, VB_WINDOW_CODE, w->fixed_ino, "r--s"},
-        {VB_WINDOW_SPLIT, VB_WINDOW_SIZE, 0, w->results_ino, "rw-s"},
-    };
     if (strncmp(line, "VmFlags:", 8) == 0) {
         l->sealed |= strstr(line, " sl") ? l->now : 0;
         return;
     }
-    char *s, *perms;
-    uint64_t from = strtoull(line, &s, 16);
+    struct seen e = {0};
+    char *s;
+    e.from = strtoull(line, &s, 16);
     if (s == line || *s != '-') /* of smaps */
         return;
-    uint64_t to = strtoull(s + 1, &s, 16);
+    e.to = strtoull(s + 1, &s, 16);
     l->now = 0;
-    if (to <= at || from >= at + VB_WINDOW_SIZE)
+    l->past = e.from >= l->at + VB_WINDOW_SIZE;
+    if (e.to <= l->at || l->past)
         return;
-    perms = strtok_r(s, " ", &s);
-    uint64_t offset = strtoull(s, &s, 16);
+    e.perms = strtok_r(s, " ", &s);
+    e.offset = strtoull(s, &s, 16);
     unsigned long major = strtoul(s, &s, 16), minor = strtoul(s + (*s == ':'), &s, 16);
-    uint64_t ino = strtoull(s, &s, 10);
-    for (unsigned i = 0; i < HW_ARRAY_LEN(parts); i++)
-        if (from == at + parts[i].from && to == at + parts[i].to && offset == parts[i].offset && ino == parts[i].ino &&
-            makedev((unsigned)major, (unsigned)minor) == w->dev && perms && strcmp(perms, parts[i].perms) == 0)
-            l->now = 1u << i;
+    e.ino = strtoull(s, &s, 10);
+    e.dev = makedev((unsigned)major, (unsigned)minor);
+    unsigned part = e.perms ? part_of(l->w, l->at, &e) : PARTS;
+    l->now = part < PARTS ? 1u << part : 0;
     l->right |= l->now;
     l->wrong |= !l->now;
 }
 
-int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags)
+/* Line by line, as far as the window. */
+static int read_maps(struct look *l, int fd)
 {
-    char path[32], buf[8192];
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, flags ? "smaps" : "maps");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    struct look l = {.w = w, .at = window};
+    char buf[8192];
     size_t have = 0;
-    ssize_t n;
+    ssize_t n = 0;
     bool rest = false; /* of a line that is too long */
-    while ((n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+    while (!l->past && (n = read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
         have += (size_t)n;
         buf[have] = 0;
         char *line = buf;
         for (char *end; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
             *end = 0;
             if (!rest)
-                look_at(&l, line);
+                look_at(l, line);
             rest = false;
         }
         have -= (size_t)(line - buf);
         memmove(buf, line, have);
         if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
             if (!rest)
-                look_at(&l, buf);
+                look_at(l, buf);
             rest = true;
             have = 0;
         }
     }
-    int rc = n < 0 ? -errno : 0;
+    return n < 0 ? -errno : 0;
+}
+
+int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, flags ? "smaps" : "maps");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = flags ? -ENOTTY : ask_maps(w, fd, window);
+    if (rc == -ENOTTY) {
+        struct look l = {.w = w, .at = window};
+        rc = read_maps(&l, fd);
+        if (rc == 0 && (l.wrong || l.right != 7 || (flags && l.sealed != 7)))
+            rc = -EPROTO;
+    }
     close(fd);
-    if (rc)
-        return hw_fail(rc, "reading %s: %s", path, strerror(-rc));
-    if (l.wrong || l.right != 7 || (flags && l.sealed != 7))
-        return hw_fail(-EPROTO,
+    if (rc == -EPROTO)
+        return hw_fail(rc,
                        "process of thread %d: what is mapped at 0x%llx is not what was asked for: other threads "
                        "have changed it",
                        (int)tid, (unsigned long long)window);
-    return 0;
+    return rc ? hw_fail(rc, "reading %s: %s", path, strerror(-rc)) : 0;
 }
 
 /* A PIDFD_THREAD is readable once its thread has ended; in a folder of /proc nothing is there any more then, whoever

@@ -88,6 +88,8 @@ static int wait_stop(pid_t tid, int *status)
             return WIFSTOPPED(*status) ? 0 : died(tid);
         if (got < 0)
             return died(tid);
+        if (sigtimedwait(&chld, NULL, &nap) >= 0)
+            continue;
         /* The dead, whoever it is: a process's first thread is not reported while another is to be taken up
          * (kernel/exit.c, delay_group_leader()), and nobody takes up a tracee but its tracer. Looked at before it is
          * taken up: of tracees waitid() gives, and takes up, stops as well, where it is asked for exits alone
@@ -95,12 +97,8 @@ static int wait_stop(pid_t tid, int *status)
         siginfo_t dead = {.si_pid = 0};
         if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
             (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
-            waitpid(dead.si_pid, status, __WALL | WNOHANG) == dead.si_pid) {
-            if (dead.si_pid == tid)
-                return died(tid);
-            continue;
-        }
-        sigtimedwait(&chld, NULL, &nap);
+            waitpid(dead.si_pid, status, __WALL | WNOHANG) == dead.si_pid && dead.si_pid == tid)
+            return died(tid);
     }
 }
 
@@ -348,7 +346,7 @@ static int verify(struct tracer *t)
     return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? died(t->tid) : rc; /* with it, its memory may be gone */
 }
 
-/* An empty table of descriptors of its own, a name, and the registers to begin with. */
+/* An empty table of descriptors of its own, and the registers to begin with. */
 static int prepare_stub(struct tracer *t)
 {
     const uint64_t after = t->window + VB_STUB_AFTER;
@@ -361,26 +359,27 @@ static int prepare_stub(struct tracer *t)
         return hw_fail((int)v, "a table of descriptors for stub %d: %s", (int)t->stub, strerror((int)-v));
     if (syscall(SYS_kcmp, t->stub, t->tid, KCMP_FILES, 0, 0) == 0)
         return hw_fail(-EPROTO, "stub %d has got no table of descriptors of its own", (int)t->stub);
-    rc = call(t, t->stub, after, SYS_prctl, (const uint64_t[6]){PR_SET_NAME, t->window + VB_STUB_NAME}, &v);
-    if (rc)
-        return rc;
     struct user_regs_struct r = {
         .rip = t->window, .cs = t->saved.cs, .ss = t->saved.ss, .eflags = PLAIN_FLAGS, .orig_rax = UINT64_MAX};
     return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? died(t->stub) : 0;
 }
 
+/* By one call where their numbers follow each other, as they mostly do. Or another thread has closed them already. */
 static int close_theirs(struct tracer *t)
 {
     for (int i = 0; i < 2; i++) {
         if (t->theirs[i] < 0)
             continue;
+        int last = i == 0 && t->theirs[1] == t->theirs[0] + 1 ? t->theirs[1] : t->theirs[i];
         int64_t v;
         step(t, VB_STEP_CLOSE);
-        int rc =
-            call(t, t->tid, t->n->data.instruction_pointer, SYS_close, (const uint64_t[6]){(uint64_t)t->theirs[i]}, &v);
+        int rc = call(t, t->tid, t->n->data.instruction_pointer, SYS_close_range,
+                      (const uint64_t[6]){(uint64_t)t->theirs[i], (uint64_t)last}, &v);
         if (rc)
             return rc;
-        t->theirs[i] = -1; /* or another thread has closed it already */
+        t->theirs[i] = -1;
+        if (last == t->theirs[1])
+            t->theirs[1] = -1;
     }
     return 0;
 }

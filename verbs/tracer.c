@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -181,6 +182,10 @@ void vb_tracer_end(struct vb_tracer *t)
     if (t->shared)
         munmap(t->shared, VB_ORDERS * sizeof(*t->shared));
     t->shared = NULL;
+    if (t->spare)
+        vb_window_drop(t->spare);
+    free(t->spare);
+    t->spare = NULL;
 }
 
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
