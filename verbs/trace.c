@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -295,9 +296,10 @@ static int brk_is_above(struct tracer *t)
     const char *s = strrchr(text, ')');
     for (int field = 2; s && field < 46; field++)
         s = strchr(s + 1, ' ');
-    unsigned long long end_data = 0, start_brk = 0;
-    if (!s || sscanf(s, " %llu %llu", &end_data, &start_brk) != 2)
+    if (!s)
         return died(t->tid);
+    char *next;
+    unsigned long long end_data = strtoull(s, &next, 10), start_brk = strtoull(next, NULL, 10);
     if (end_data >= VB_WALL_END && start_brk >= VB_WALL_END)
         return 0;
     return hw_fail(
