@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -273,7 +274,7 @@ static unsigned find_windows(struct range *w, unsigned cap)
 }
 
 /* Its place cannot be taken, by no part of it. */
-static int remap(void *p)
+static int remap(void *p, int shm)
 {
     const struct {
         const char *what;
@@ -285,6 +286,8 @@ static int remap(void *p)
          mmap(p, 4096, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED},
         {"mremap", mremap(p, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, area) != MAP_FAILED},
         {"mremap over it", mremap(area, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, p) != MAP_FAILED},
+        {"shmat over it", shmat(shm, p, SHM_REMAP) == p},
+        {"remap_file_pages", syscall(SYS_remap_file_pages, p, 4096, 0, 0, 0) == 0},
     };
     int bad = 0;
     for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
@@ -332,25 +335,56 @@ static int overwrite(const struct range *w)
     return bad;
 }
 
+/* Nor by what begins in front of it or goes on behind it. */
+static int around(uintptr_t from, uintptr_t to)
+{
+    const size_t size = to - from;
+    int bad = 0;
+    // NOLINTBEGIN(performance-no-int-to-ptr): what /proc/self/maps says
+    for (int side = 0; side < 2; side++) {
+        uint8_t *next = (uint8_t *)(side ? to : from - 4096), *p = side ? (uint8_t *)to - 4096 : next;
+        if (mmap(next, 4096, PROT_NONE, MAP_FIXED_NOREPLACE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != next)
+            continue; /* something is there that this program needs */
+        const int got[] = {munmap(p, 8192) == 0,
+                           mmap(p, 8192, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == p,
+                           side == 0 && mremap(p, 8192, 4096, 0) == p};
+        for (unsigned i = 0; i < sizeof(got) / sizeof(got[0]); i++)
+            if (got[i]) {
+                printf("%p: way %u to take a part of the window with a page %s it\n", p, i, side ? "behind" : "before");
+                bad++;
+            }
+        munmap(next, 4096);
+    }
+    if (munmap((void *)from, size) == 0) {
+        printf("%#lx: munmap of all of it was possible\n", (unsigned long)from);
+        bad++;
+    }
+    // NOLINTEND(performance-no-int-to-ptr)
+    return bad;
+}
+
 static int window(void)
 {
     struct range w[8];
     uint32_t mr = 0;
-    int bad = 0;
+    int bad = 0, shm = shmget(IPC_PRIVATE, 4096, 0600);
     unsigned sealed = 0;
+    CHECK(shm >= 0, "shmget");
     CHECK(find_windows(w, 8) == 0, "a memfd is mapped already");
     CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0 && dereg_mr(dev, mr) == 0, "REG_MR");
     const unsigned n = find_windows(w, 8);
     CHECK(n > 0, "no window");
     for (unsigned i = 0; i < n; i++) {
         for (uintptr_t page = w[i].from; page < w[i].to; page += 4096)
-            bad += remap((void *)page); // NOLINT(performance-no-int-to-ptr)
+            bad += remap((void *)page, shm); // NOLINT(performance-no-int-to-ptr)
         if (w[i].rights[1] != 'w') {
             bad += overwrite(&w[i]);
             sealed++;
         }
     }
     CHECK(sealed > 0, "all can be written");
+    bad += around(w[0].from, w[n - 1].to);
+    shmctl(shm, IPC_RMID, NULL);
     CHECK(reg_mr(dev, pd, area + MIB, 4096, &mr) == 0 && dereg_mr(dev, mr) == 0, "REG_MR afterwards");
     return bad != 0;
 }
