@@ -45,7 +45,7 @@ both_run() {
 kill_server() {
     # shellcheck disable=SC2086 # words
     set -- ${with_server-$with}
-    [ "$1" != container ] || crun kill "$2" KILL
+    [ "${1-}" != container ] || crun kill "$2" KILL
     kill $server 2>/dev/null
     true
 }
