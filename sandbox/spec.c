@@ -3,6 +3,10 @@
  * A bundle's config.json for a plan. Each change is one of three, noted in the annotation hawser.spec:
  * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
  * leads to an array, and those that were made were not there before.
+ *
+ * `hawser verbs spec` keeps in a note of its own what it has taken from the container, the nodes of RDMA devices and
+ * the rules of cgroups for them, and puts it back when it is undone. Until then none of that may be in the lists: the
+ * container would open it past the broker. So what is added to the lists goes into that note, and is looked for there.
  */
 #include "sandbox/spec.h"
 
@@ -11,6 +15,7 @@
 #include <sys/resource.h>
 
 #define NOTE      "hawser.spec"
+#define BROKER    "hawser.verbs.spec"    /* of tool/verbs_spec.c */
 #define UNLIMITED "18446744073709551615" /* RLIM_INFINITY, as runc and crun write it */
 
 json_t *sbx_spec_strings(const char *first, ...)
@@ -28,6 +33,7 @@ json_t *sbx_spec_strings(const char *first, ...)
 
 struct edit {
     json_t *config, *added, *replaced, *made;
+    json_t *broker; /* its note; NULL: none */
     int rc;
 };
 
@@ -58,12 +64,59 @@ static json_t *reach(struct edit *e, const char *path, bool array, bool make)
     return at;
 }
 
+static int broker_load(struct edit *e)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(e->config, "annotations"), BROKER));
+    json_error_t why;
+    if (!text)
+        return 0;
+    e->broker = json_loads(text, 0, &why);
+    if (json_is_array(json_object_get(e->broker, "devices")) && json_is_array(json_object_get(e->broker, "rules")) &&
+        json_is_array(json_object_get(e->broker, "mounts")))
+        return 0;
+    json_decref(e->broker);
+    e->broker = NULL;
+    return hw_fail(-EINVAL, "its annotation " BROKER " is not what hawser has written");
+}
+
+static int broker_save(struct edit *e)
+{
+    char *text = e->broker ? json_dumps(e->broker, JSON_COMPACT) : NULL;
+    int rc = e->broker && (!text || json_object_set_new(json_object_get(e->config, "annotations"), BROKER,
+                                                        json_string(text)) < 0)
+                 ? hw_fail(-ENOMEM, "no memory for the configuration")
+                 : 0;
+    free(text);
+    json_decref(e->broker);
+    e->broker = NULL;
+    return rc;
+}
+
+/* What the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
+static json_t *kept(const struct edit *e, const char *path)
+{
+    return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
+                                      : strcmp(path, "linux/resources/devices") == 0 ? "rules"
+                                                                                     : "");
+}
+
 /* Takes element over. at: its place, or SIZE_MAX for the end. */
 static void add(struct edit *e, const char *path, size_t at, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true);
     if (a && (json_array_insert(a, HW_MIN(at, json_array_size(a)), element) < 0 ||
               json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+/* The same where the broker keeps what is in the list. */
+static void keep(struct edit *e, const char *path, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true), *k = kept(e, path);
+    if (a &&
+        (json_array_append_new(k, json_pack("[iO]", (int)(json_array_size(a) + json_array_size(k)), element)) < 0 ||
+         json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
         e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
     json_decref(element);
 }
@@ -90,9 +143,18 @@ static size_t place_of(const json_t *array, const json_t *element)
 static json_t *noted(struct edit *e, const json_t *entry, size_t *at)
 {
     const char *path = json_string_value(json_array_get(entry, 0));
+    const json_t *element = json_array_get(entry, 1);
     json_t *a = path ? reach(e, path, true, false) : NULL;
-    *at = place_of(a, json_array_get(entry, 1));
-    return a && *at < json_array_size(a) ? a : NULL;
+    *at = place_of(a, element);
+    if (*at < json_array_size(a))
+        return a;
+    a = path ? kept(e, path) : NULL;
+    for (*at = json_array_size(a); *at > 0; --*at)
+        if (json_equal(json_array_get(json_array_get(a, *at - 1), 1), element)) {
+            --*at;
+            return a;
+        }
+    return NULL;
 }
 
 static void unmake(json_t *config, const char *path)
@@ -123,6 +185,11 @@ int sbx_spec_undo(json_t *config)
         json_decref(note);
         return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
     }
+    e.rc = broker_load(&e);
+    if (e.rc < 0) {
+        json_decref(note);
+        return e.rc;
+    }
     json_object_del(notes, NOTE);
     for (size_t i = json_array_size(added); i-- > 0;)
         if ((entry = noted(&e, json_array_get(added, i), &at)))
@@ -136,7 +203,8 @@ int sbx_spec_undo(json_t *config)
         if (json_is_string(json_array_get(made, i)))
             unmake(config, json_string_value(json_array_get(made, i)));
     json_decref(note);
-    return e.rc < 0 ? e.rc : 1;
+    int rc = broker_save(&e);
+    return e.rc < 0 ? e.rc : rc < 0 ? rc : 1;
 }
 
 /* ---- the parts ----------------------------------------------------------------------------------- */
@@ -183,20 +251,54 @@ static bool has(const json_t *array, const char *key, const char *value)
     return false;
 }
 
-static void devices(struct edit *e, const struct sbx_devs *d)
+static bool keeps(const json_t *k, const char *path)
+{
+    for (size_t i = 0; i < json_array_size(k); i++) {
+        const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
+        if (p && strcmp(p, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The broker has bound the nodes that it knew of. */
+static void tell_broker(const struct edit *e, const struct hw_logger *log)
+{
+    const json_t *k = kept(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
+    size_t nodes = 0, bound = 0;
+    for (size_t i = 0; i < json_array_size(k); i++) {
+        const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
+        if (p && strncmp(p, "/dev/infiniband/uverbs", 22) == 0) {
+            nodes++;
+            bound += has(m, "destination", p);
+        }
+    }
+    if (nodes && (bound < nodes || nodes != json_array_size(m)))
+        hw_log(
+            log, HAWSER_LOG_WARN,
+            "its RDMA devices come through the broker, which has not bound just these: run `hawser verbs spec` again");
+}
+
+static void devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
 {
     for (size_t i = 0; d && i < d->n; i++) {
         const struct sbx_dev *v = &d->v[i];
-        if (has(reach(e, "linux/devices", true, false), "path", v->path))
+        if (has(reach(e, "linux/devices", true, false), "path", v->path) || keeps(kept(e, "linux/devices"), v->path))
             continue;
-        add(e, "linux/devices", SIZE_MAX,
-            json_pack("{sssssisisisisi}", "path", v->path, "type", "c", "major", (int)v->major, "minor", (int)v->minor,
-                      "fileMode", 0666, "uid", 0, "gid", 0));
-        /* after those that are there, the first of which forbids everything */
-        add(e, "linux/resources/devices", SIZE_MAX,
-            json_pack("{sbsssisiss}", "allow", true, "type", "c", "major", (int)v->major, "minor", (int)v->minor,
-                      "access", "rw"));
+        json_t *node = json_pack("{sssssisisisisi}", "path", v->path, "type", "c", "major", (int)v->major, "minor",
+                                 (int)v->minor, "fileMode", 0666, "uid", 0, "gid", 0),
+               *rule = json_pack("{sbsssisiss}", "allow", true, "type", "c", "major", (int)v->major, "minor",
+                                 (int)v->minor, "access", "rw");
+        if (e->broker && strncmp(v->path, "/dev/infiniband/", 16) == 0) {
+            keep(e, "linux/devices", node);
+            keep(e, "linux/resources/devices", rule);
+        } else {
+            add(e, "linux/devices", SIZE_MAX, node);
+            /* after those that are there, the first of which forbids everything */
+            add(e, "linux/resources/devices", SIZE_MAX, rule);
+        }
     }
+    tell_broker(e, log);
 }
 
 /* process.env is of what exec starts too: crun and runc begin with it, containerd copies it. */
@@ -267,11 +369,13 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp)
     struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
     e.rc = HW_MIN(sbx_spec_undo(config), 0);
     if (e.rc == 0)
+        e.rc = broker_load(&e);
+    if (e.rc == 0)
         e.rc = check(&e, sp);
     if (e.rc == 0) {
         hooks(&e, sp);
         mounts(&e, sp);
-        devices(&e, sp->dev);
+        devices(&e, sp->dev, sp->log);
         environment(&e, sp);
         limits(&e, sp);
     }
@@ -282,5 +386,6 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp)
         e.rc = hw_fail(-ENOMEM, "no memory for the configuration");
     free(text);
     json_decref(note);
-    return e.rc;
+    int rc = broker_save(&e);
+    return e.rc < 0 ? e.rc : rc;
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
@@ -75,6 +76,23 @@ static long opens(const char *path, int flags)
         close(fd);
     errno = was;
     return fd;
+}
+
+/* Each way to it; the filter hands over O_RDWR by open() and openat() only. */
+static void node(const char *what, const char *path)
+{
+    static const struct {
+        const char *name;
+        int flags;
+    } way[] = {{"rdwr", O_RDWR}, {"wronly", O_WRONLY}, {"rdonly", O_RDONLY}};
+    char name[64];
+    for (size_t i = 0; i < HW_ARRAY_LEN(way); i++) {
+        struct open_how how = {.flags = (uint64_t)way[i].flags | O_CLOEXEC};
+        snprintf(name, sizeof(name), "%s_%s", what, way[i].name);
+        say(name, opens(path, way[i].flags));
+        snprintf(name, sizeof(name), "%s_openat2_%s", what, way[i].name);
+        say(name, syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how)));
+    }
 }
 
 static void *thread(void *arg)
@@ -151,9 +169,9 @@ static void all(void)
     say("verbs_closed", ioctl(999, RDMA_VERBS_IOCTL, 0));
     say("open_missing", opens("/nosuch/file", O_RDWR));
     say("stat_node", stat(UVERBS, &st) == 0 && S_ISCHR(st.st_mode) && major(st.st_rdev) == 231 ? 0 : -1);
-    say("node_rdwr", opens(UVERBS, O_RDWR));
-    say("node_wronly", opens(UVERBS, O_WRONLY));
-    say("node_rdonly", opens(UVERBS, O_RDONLY));
+    node("node", UVERBS);
+    node("node2", "/dev/infiniband/uverbs2");
+    node("rdma_cm", "/dev/infiniband/rdma_cm");
     say("ptrace", traced());
     say("vm_readv", process_vm_readv(getpid(), &v, 1, &v, 1, 0));
     say("vm_writev", process_vm_writev(getpid(), &v, 1, &v, 1, 0));

@@ -17,16 +17,25 @@ import time
 
 sys.dont_write_bytecode = True
 from oci_help import inside, skip_all  # noqa: E402
-from sandbox_help import ok  # noqa: E402
+from sandbox_help import full, ok  # noqa: E402
 
 HAWSER, APP, PART = (*map(os.path.abspath, sys.argv[1:3]), sys.argv[3])
 SECONDS = 60
 POLICY = "[default]\ndevices = *\n[container gpu]\nmax_qps = 3\n"
 
+WAYS = [a + b for a in ("", "openat2_") for b in ("rdwr", "wronly", "rdonly")]
+
+
+def nodes(**errno):
+    """What the program gets of each node, in whatever way it opens it."""
+    return {f"{node}_{way}": e for node, e in errno.items() for way in WAYS}
+
+
 # What the program must get. runc's has no notification of write(), which makes no difference here.
 WANTED = {
+    **nodes(node="EACCES", node2="ENOENT", rdma_cm="ENOENT"),
     "file": "ok", "file960": "ok", "null": "ok", "threads": "ok", "fork": "ok", "verbs_null": "ENOTTY", "verbs_closed": "EBADF",
-    "open_missing": "ENOENT", "stat_node": "ok", "node_rdwr": "EACCES", "node_wronly": "EACCES", "node_rdonly": "EACCES",
+    "open_missing": "ENOENT", "stat_node": "ok",
     "ptrace": "EPERM", "vm_readv": "EPERM", "vm_writev": "EPERM", "io_uring": "EPERM", "userfaultfd": "EPERM", "listener": "EPERM",
     "mknod": "EPERM", "netlink_rdma": "EPROTONOSUPPORT", "netlink_route": "ok", "tcp": "ok", "i386": "killed", "x32": "killed",
 }
@@ -56,12 +65,12 @@ def said(text):
     return dict(x.split(" ", 1) for x in text.splitlines() if " " in x)
 
 
-def as_wanted(text, what):
-    got, want = said(text), WANTED
+def as_wanted(text, what, **other):
+    got, want = said(text), {**WANTED, **other}
     if os.uname().machine != "x86_64":
         want = {k: v for k, v in want.items() if k not in ("i386", "x32")}
     wrong = [f"{k}: {got.get(k)}, and not {v}" for k, v in want.items() if got.get(k) != v]
-    ok(not wrong, f"{what}: it gets what it may, and nothing else", "\n".join([*wrong, text]))
+    ok(not wrong, f"{what}: it gets what it may, and nothing else", "\n".join([text, *wrong]))
 
 
 def verbs(*argv, **more):
@@ -241,6 +250,8 @@ def undo(rt, host):
         r = rt.spec("--container", "gpu")
         ok(r.returncode == 1 and why in r.stderr and json.loads(rt.file.read_text()) == c, f"{what}: refused, and as it was", r)
     rt.file.write_text(json.dumps(was))
+    del was["linux"]["devices"]
+    rt.file.write_text(json.dumps(was))
     r = verbs("spec", rt.file, "--dev", host.tmp / "nosuch")
     ok(r.returncode == 1 and "no RDMA device" in r.stderr, "a machine without a device: said so", r)
     r = verbs("spec", rt.file, "--dev", host.dev, "--device", "uverbs0,uverbs7")
@@ -248,6 +259,80 @@ def undo(rt, host):
     r = verbs("spec", rt.file, "--dev", host.dev, "--device", "none", "--out", host.tmp / "out.json")
     ok(r.returncode == 0 and json.loads(rt.file.read_text()) == was and
        "seccomp" in json.loads((host.tmp / "out.json").read_text())["linux"], "into another file, without a device", r)
+
+
+def orders(rt, host):
+    """`hawser sandbox spec` and `hawser verbs spec` of one bundle, in each order and again: what the plan has comes through
+    the broker, and nothing natively."""
+    machine = full(host.tmp, "switch4")[0]
+    dev = machine / "dev/infiniband"
+    dev.mkdir(parents=True)
+    for n, number in *((f"uverbs{i}", (231, 192 + i)) for i in (0, 2, 3, 4)), ("rdma_cm", (10, 58)):
+        os.mknod(dev / n, 0o20666, os.makedev(*number))
+
+    def step(kind, *argv):
+        if kind == "s":
+            return sh(HAWSER, "sandbox", "spec", rt.file, "--sysfs", machine, "--nics", "rdma0,rdma1", "--gpus", "none", "--no-sysfs", *argv)
+        return verbs("spec", rt.file, "--runtime", rt.name, "--socket", host.sock, "--dev", dev, *argv)
+
+    rules = [{"allow": False, "access": "rwm"}, {"allow": True, "type": "c", "major": 231, "minor": 192, "access": "rw"},
+             {"allow": True, "type": "c", "access": "m"}]
+    for order in ("sv", "vs", "svs", "vsv", "vss", "svvs", "vssv"):
+        for own in True, False:
+            rt.config("all", annotations={"other": "x"})
+            c = json.loads(rt.file.read_text())
+            if own:
+                c["linux"]["resources"] = {"devices": rules}
+            else:
+                del c["linux"]["devices"]
+            rt.file.write_text(json.dumps(c))
+            was = json.loads(rt.file.read_text())
+            done = [step(kind) for kind in order]
+            what = f"{order}{'' if own else ', nothing of its own'}"
+            c = json.loads(rt.file.read_text())
+            native = [d for d in c["linux"].get("devices", []) if "infiniband" in d["path"]]
+            native += [x for x in c["linux"].get("resources", {}).get("devices", []) if x["allow"] and "major" in x]
+            ok(all(r.returncode == 0 for r in done) and not native, f"{what}: no device and no rule is the container's own", (done, native))
+            known = "s" in order[:order.rfind("v")]
+            want = {0} if own and not known else {0, 2, 3} if own else {2, 3} if known else {0, 2, 3, 4}
+            bound = {int(m["destination"][-1]) for m in c["mounts"] if "infiniband/uverbs" in m["destination"]}
+            ok(bound == want, f"{what}: the nodes are its own and those of the plan; all, where there is neither", bound)
+            if order[-1] == "s":
+                ok(("verbs spec` again" in done[-1].stderr) == (not known), f"{what}: others are told", done[-1])
+            del c["hooks"]  # they would look for the NICs on this machine
+            c["linux"].pop("resources", None)  # there are no cgroups here
+            c["process"]["rlimits"] = [x for x in c["process"]["rlimits"] if x["type"] != "RLIMIT_MEMLOCK"]  # which may take CAP_SYS_RESOURCE
+            rt.file.write_text(json.dumps(c))
+            r = rt("run", rt.new())
+            as_wanted(r.stdout + r.stderr, f"{what}: in the container", stat_node="ok" if 0 in bound else "ENOENT",
+                      **nodes(node="EACCES" if 0 in bound else "ENOENT", node2="EACCES" if 2 in bound else "ENOENT"))
+            for back in "sv", "vs":
+                rt.file.write_text(json.dumps(was))
+                for kind in order:
+                    step(kind)
+                r = [step(kind, "--undo") for kind in back]
+                ok(all(x.returncode == 0 for x in r) and json.loads(rt.file.read_text()) == was, f"{what}: undone, {back}: as it was",
+                   (r, rt.file.read_text()))
+    rt.config("all")
+    step("s")
+    step("v")
+    step("s", "--undo")
+    step("v")
+    c = json.loads(rt.file.read_text())
+    ok([m["destination"] for m in c["mounts"] if "infiniband" in m["destination"]] == ["/dev/infiniband/uverbs0"] and "devices" not in c["linux"],
+       "the plan is taken away: its nodes are, too", c)
+    for what, edit, why in (
+            ("a plan without an RDMA device", lambda c: c["linux"].pop("devices"), "--device"),
+            ("a node that is another device here", lambda c: c["linux"]["devices"][0].update(minor=193), "231:193")):
+        rt.config("all")
+        sh(HAWSER, "sandbox", "spec", rt.file, "--sysfs", machine, "--nics", "none", "--no-sysfs")
+        c = json.loads(rt.file.read_text())
+        edit(c)
+        rt.file.write_text(json.dumps(c))
+        r = step("v")
+        ok(r.returncode == 1 and why in r.stderr and json.loads(rt.file.read_text()) == c, f"{what}: refused", r)
+    r = step("v", "--device", "uverbs0")
+    ok(r.returncode == 0, "unless it is named", r)
 
 
 def containers(host, name):
@@ -265,6 +350,7 @@ def containers(host, name):
     ok(r.returncode != 0 and str(host.sock) in r.stderr + r.stdout, "no agent: no container, and the runtime says why", r)
 
     agent = host.agent()
+    orders(rt, host)
     for what, profile in (("no profile", None), ("a list of what is allowed", docker_like())):
         rt.config("all", seccomp=profile)
         r = rt.spec("--container", "gpu")

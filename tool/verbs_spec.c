@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted in its annotation
- * hawser.verbs.spec, so that it can be undone: {"seccomp": what there was, "mounts": [added], "devices": [taken away],
- * "limit": what there was, "section": true where the annotation hawser.verbs.policy is ours}.
+ * hawser.verbs.spec, so that it can be undone: {"seccomp": what there was, "mounts": [added], "devices": and "rules":
+ * of linux.devices and linux.resources.devices [[PLACE, taken away]...], "limit": what there was, "section": true where
+ * the annotation hawser.verbs.policy is ours}. `hawser sandbox spec`, run after it, adds to "devices" and "rules", and
+ * not to the container's (sandbox/spec.c).
  */
 #include "sandbox/oci.h"
 #include "tool/opts.h"
@@ -16,11 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define CMD     "verbs spec"
 #define NODES   "/dev/infiniband"
+#define UVERBS  "uverbs"
 #define NOTE    "hawser.verbs.spec"
+#define PLAN    "hawser.spec" /* of sandbox/spec.c */
 #define SECTION "hawser.verbs.policy"
 #define NOFILE  "RLIMIT_NOFILE"
 
@@ -96,6 +101,17 @@ static size_t limit_place(const json_t *limits)
     return i;
 }
 
+/* Elements of o's devices, each to its place there. */
+static void give_back(json_t *o, const json_t *taken)
+{
+    for (size_t i = 0; json_is_object(o) && i < json_array_size(taken); i++) {
+        const json_t *t = json_array_get(taken, i), *at = json_array_get(t, 0);
+        json_t *all = reach(o, "devices", true);
+        if (json_is_integer(at) && json_integer_value(at) >= 0)
+            json_array_insert(all, HW_MIN((size_t)json_integer_value(at), json_array_size(all)), json_array_get(t, 1));
+    }
+}
+
 /* 1: undone; 0: there was nothing. */
 static int undo(json_t *config)
 {
@@ -107,8 +123,9 @@ static int undo(json_t *config)
     if (!line)
         return 0;
     json_t *note = json_loads(line, 0, &e), *was = json_object_get(note, "limit");
-    const json_t *added = json_object_get(note, "mounts"), *taken = json_object_get(note, "devices");
-    if (!json_is_array(added) || !json_is_array(taken) || !json_object_get(note, "seccomp")) {
+    const json_t *added = json_object_get(note, "mounts"), *taken = json_object_get(note, "devices"),
+                 *rules = json_object_get(note, "rules");
+    if (!json_is_array(added) || !json_is_array(taken) || !json_is_array(rules) || !json_object_get(note, "seccomp")) {
         json_decref(note);
         return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
     }
@@ -119,9 +136,8 @@ static int undo(json_t *config)
             json_array_remove(mounts, at);
     }
     drop_if_empty(config, "mounts");
-    for (size_t i = 0; i < json_array_size(taken); i++)
-        if (json_is_object(linux_object))
-            json_array_append(reach(linux_object, "devices", true), json_array_get(taken, i));
+    give_back(linux_object, taken);
+    give_back(json_object_get(linux_object, "resources"), rules);
     if (json_is_object(was) && limit_place(limits) < json_array_size(limits))
         json_array_set(limits, limit_place(limits), was);
     if (json_is_true(json_object_get(note, "section")))
@@ -172,8 +188,10 @@ static int check_mounts(const json_t *mounts)
     return 0;
 }
 
-static int add_mount(const struct spec_args *a, const char *name, json_t *mounts, json_t *added)
+/* device: the container's of that path; NULL: none. */
+static int add_mount(const struct spec_args *a, const char *name, const json_t *device, json_t *mounts, json_t *added)
 {
+    const json_t *maj = json_object_get(device, "major"), *min = json_object_get(device, "minor");
     char path[PATH_MAX];
     struct stat st;
     if (!*name || strchr(name, '/') || *name == '.')
@@ -183,6 +201,10 @@ static int add_mount(const struct spec_args *a, const char *name, json_t *mounts
         return hw_fail(-errno, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": there is no such device" : "");
     if (!S_ISCHR(st.st_mode))
         return hw_fail(-EINVAL, "%s is no device node", path);
+    if (device && (json_integer_value(maj) != major(st.st_rdev) || json_integer_value(min) != minor(st.st_rdev)))
+        return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u", text(device, "path"),
+                       (long long)json_integer_value(maj), (long long)json_integer_value(min), path, major(st.st_rdev),
+                       minor(st.st_rdev));
     json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
     json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
     int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0
@@ -192,30 +214,41 @@ static int add_mount(const struct spec_args *a, const char *name, json_t *mounts
     return rc;
 }
 
-static int is_uverbs(const struct dirent *e)
+static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
 {
-    return strncmp(e->d_name, "uverbs", 6) == 0;
+    char *list = strdup(a->devices), *rest = list, *name;
+    int rc = list ? 0 : hw_fail(-ENOMEM, "no memory for the devices");
+    while (rc == 0 && (name = strsep(&rest, ",")))
+        rc = add_mount(a, name, NULL, mounts, added);
+    free(list);
+    return rc;
 }
 
-/* A read-only bind with nodev: stat() sees the device, a native open is EACCES, the broker's comes by its own node. */
-static int mount_nodes(const struct spec_args *a, json_t *mounts, json_t *added)
+/* Those that were its own: the author's, or of `hawser sandbox spec`. */
+static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
 {
     int rc = 0;
-    if (a->devices && strcmp(a->devices, "none") == 0)
-        return 0;
-    if (a->devices) {
-        char *list = strdup(a->devices), *rest = list, *name;
-        rc = list ? 0 : hw_fail(-ENOMEM, "no memory for the devices");
-        while (rc == 0 && (name = strsep(&rest, ",")))
-            rc = add_mount(a, name, mounts, added);
-        free(list);
-        return rc;
+    for (size_t i = 0; rc == 0 && i < json_array_size(taken); i++) {
+        const json_t *d = json_array_get(json_array_get(taken, i), 1);
+        const char *name = strrchr(text(d, "path"), '/') + 1; /* it is below NODES */
+        if (strncmp(name, UVERBS, strlen(UVERBS)) == 0)
+            rc = add_mount(a, name, d, mounts, added);
     }
+    return rc;
+}
+
+static int is_uverbs(const struct dirent *e)
+{
+    return strncmp(e->d_name, UVERBS, strlen(UVERBS)) == 0;
+}
+
+static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
+{
     struct dirent **e = NULL;
-    int n = scandir(a->dev, &e, is_uverbs, versionsort);
+    int rc = 0, n = scandir(a->dev, &e, is_uverbs, versionsort);
     for (int i = 0; i < n; i++) {
         if (rc == 0)
-            rc = add_mount(a, e[i]->d_name, mounts, added);
+            rc = add_mount(a, e[i]->d_name, NULL, mounts, added);
         free(e[i]);
     }
     free(e);
@@ -226,20 +259,70 @@ static int mount_nodes(const struct spec_args *a, json_t *mounts, json_t *added)
                            a->dev);
 }
 
+/* Read-only binds with nodev: stat() sees the device, a native open is EACCES, the broker's comes by its own node.
+ * planned: by `hawser sandbox spec`, and what that has left out is not to come this way. */
+static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
+{
+    if (a->devices)
+        return strcmp(a->devices, "none") == 0 ? 0 : mount_named(a, mounts, added);
+    int rc = mount_taken(a, taken, mounts, added);
+    if (rc < 0 || json_array_size(added))
+        return rc;
+    return planned ? hw_fail(-ENODEV, "`hawser sandbox spec` has planned no RDMA device for it; --device names those "
+                                      "that it gets, or none")
+                   : mount_all(a, mounts, added);
+}
+
+/* Takes the i-th element of all away. place: its place, before others were taken. */
+static int take(json_t *all, size_t i, size_t place, json_t *taken)
+{
+    return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
+                   json_array_remove(all, i) < 0
+               ? hw_fail(-ENOMEM, "no memory for the devices")
+               : 0;
+}
+
 static int take_devices(json_t *linux_object, json_t *taken)
 {
     json_t *all = json_object_get(linux_object, "devices");
-    for (size_t i = 0; i < json_array_size(all);) {
+    for (size_t i = 0, place = 0; i < json_array_size(all); place++) {
         json_t *d = json_array_get(all, i);
         if (!below(text(d, "path"), NODES)) {
             i++;
             continue;
         }
         warn("%s is taken from its devices: it could be opened past the broker", text(d, "path"));
-        if (json_array_append(taken, d) < 0 || json_array_remove(all, i) < 0)
-            return hw_fail(-ENOMEM, "no memory for the devices");
+        int rc = take(all, i, place, taken);
+        if (rc < 0)
+            return rc;
     }
     drop_if_empty(linux_object, "devices");
+    return 0;
+}
+
+static bool same_number(const json_t *a, const json_t *b, const char *key)
+{
+    const json_t *n = json_object_get(a, key);
+    return json_is_integer(n) && json_equal(n, json_object_get(b, key));
+}
+
+/* What lets the container open a node of such a device that its image has. */
+static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
+{
+    json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
+    for (size_t i = 0, place = 0; i < json_array_size(all); place++) {
+        const json_t *r = json_array_get(all, i);
+        bool ours = false;
+        for (size_t k = 0; k < json_array_size(devices) && !ours; k++) {
+            const json_t *d = json_array_get(json_array_get(devices, k), 1);
+            ours = json_is_true(json_object_get(r, "allow")) && strcmp(text(r, "type"), text(d, "type")) == 0 &&
+                   same_number(r, d, "major") && same_number(r, d, "minor");
+        }
+        int rc = ours ? take(all, i, place, taken) : 0;
+        if (rc < 0)
+            return rc;
+        i += !ours;
+    }
     return 0;
 }
 
@@ -282,22 +365,24 @@ static int apply(json_t *config, const struct spec_args *a)
     if (!json_is_object(linux_object) || !json_is_object(process))
         return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
     json_t *mounts = reach(config, "mounts", true), *notes = reach(config, "annotations", false);
-    json_t *added = json_array(), *taken = json_array(), *limit = NULL;
+    json_t *added = json_array(), *taken = json_array(), *rules = json_array(), *limit = NULL;
     json_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
     bool section = a->container && !json_object_get(notes, SECTION);
     int rc = mounts && notes ? check_mounts(mounts) : -EINVAL;
     if (rc == 0 && a->container && !section && strcmp(text(notes, SECTION), a->container) != 0)
         rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", text(notes, SECTION));
     if (rc == 0)
-        rc = mount_nodes(a, mounts, added);
-    if (rc == 0)
         rc = take_devices(linux_object, taken);
+    if (rc == 0)
+        rc = take_rules(linux_object, taken, rules);
+    if (rc == 0)
+        rc = mount_nodes(a, json_object_get(notes, PLAN) != NULL, taken, mounts, added);
     if (rc == 0)
         rc = raise_limit(process, &limit);
     if (rc == 0)
         rc = vb_filter_spec(linux_object, a->socket, a->runtime);
-    json_t *note = json_pack("{so?sOsOso?sb}", "seccomp", was ? was : json_null(), "mounts", added, "devices", taken,
-                             "limit", limit ? limit : json_null(), "section", section);
+    json_t *note = json_pack("{so?sOsOsOso?sb}", "seccomp", was ? was : json_null(), "mounts", added, "devices", taken,
+                             "rules", rules, "limit", limit ? limit : json_null(), "section", section);
     char *line = rc == 0 && note ? json_dumps(note, JSON_COMPACT) : NULL;
     if (rc == 0 && (!line || json_object_set_new(notes, NOTE, json_string(line)) < 0 ||
                     (section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)))
@@ -306,6 +391,7 @@ static int apply(json_t *config, const struct spec_args *a)
     json_decref(note);
     json_decref(added);
     json_decref(taken);
+    json_decref(rules);
     if (rc == 0)
         warn_of(config, a);
     return rc;
