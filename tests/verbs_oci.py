@@ -236,6 +236,23 @@ def undo(rt, host):
     ok(r.returncode == 0 and json.loads(rt.file.read_text()) == was, "spec --undo: as it was", rt.file.read_text()[:2000])
     ok(rt.spec("--undo").returncode == 0 and json.loads(rt.file.read_text()) == was, "and again")
     for what, edit, why in (
+            ("no limit of locked memory", lambda c: None, "no RLIMIT_MEMLOCK"),
+            ("a small one", lambda c: c["process"]["rlimits"].append({"type": "RLIMIT_MEMLOCK", "hard": 65536, "soft": 65536}), "is 65536"),
+            ("none, as it is unlimited", lambda c: c["process"]["rlimits"].append({"type": "RLIMIT_MEMLOCK", "hard": 2**64 - 1, "soft": 2**64 - 1}), ""),
+            ("none, as it has a capability", lambda c: c["process"]["capabilities"]["effective"].append("CAP_IPC_LOCK"), "")):
+        c = json.loads(json.dumps(was))
+        edit(c)
+        rt.file.write_text(json.dumps(c))
+        r = rt.spec()
+        ok(r.returncode == 0 and (why in r.stderr if why else "MEMLOCK" not in r.stderr), f"{what}: told", r)
+    number = {"type": "c", "major": 231, "access": "rw"}
+    for rules, told in (([], True), ([{"allow": False}], False), ([{"allow": False}, {**number, "allow": True, "minor": 192}], False),
+                        ([{"allow": False}, {**number, "allow": True}], True), ([{"allow": True}, {**number, "allow": False}], False),
+                        ([{"allow": False}, {"allow": True, "type": "c", "access": "m"}, {"allow": True, "type": "b"}], False)):
+        rt.file.write_text(json.dumps({**was, "linux": {**was["linux"], "resources": {"devices": rules}}}))
+        r = rt.spec()
+        ok(r.returncode == 0 and ("of that device" in r.stderr) == told, f"rules {rules}: {'told' if told else 'fine'}", r)
+    for what, edit, why in (
             ("a mount of the nodes", lambda c: c["mounts"].append({"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband",
                                                                    "options": ["rbind"]}), "natively"),
             ("a mount of /dev", lambda c: c["mounts"].append({"destination": "/host", "source": "/dev", "options": ["rbind"]}), "natively"),
@@ -400,6 +417,7 @@ def usage():
     for argv, code, why in (
             ((), 2, "which action"), (("nosuch",), 2, "nosuch"), (("agent",), 2, "--policy"), (("agent", "--policy", "/nosuch"), 1, "/nosuch"),
             (("agent", "--policy", "/nosuch", "more"), 2, "more"), (("agent", "--containers", "0"), 2, "--containers"),
+            (("agent", "--policy", "/nosuch", "--socket", "x.sock"), 2, "absolute"),
             (("run", "--policy", "/nosuch"), 2, "which command"), (("run", "true"), 2, "--policy"), (("run", "--policy", "/nosuch", "true"), 125, "/nosuch"),
             (("run", "--user", "nosuch", "true"), 2, "nosuch"), (("run", "--user", "0", "true"), 2, "root"),
             (("run", "--user", "1:x", "true"), 2, "1:x"), (("spec",), 2, "config.json"), (("spec", "/nosuch"), 1, "/nosuch"),
@@ -407,6 +425,10 @@ def usage():
             (("audit", "/nosuch"), 1, "/nosuch"), (("audit", "a", "b"), 2, "b"), (("audit", "--nosuch"), 2, "nosuch")):
         r = verbs(*argv)
         ok(r.returncode == code and why in r.stderr and not r.stdout, f"verbs {' '.join(argv)}: {code}", r)
+        if code == 2:
+            hint = re.search(r"^Try `hawser (.*)`\.$", r.stderr, re.M)
+            r = sh(HAWSER, *hint[1].split()) if hint else r
+            ok(hint and r.returncode == 0 and "Usage: hawser verbs" in r.stdout, f"verbs {' '.join(argv)}: what it says to try helps", r)
     for action in ("agent", "run", "spec", "status", "audit"):
         r = verbs(action, "--help")
         ok(r.returncode == 0 and "Usage:" in r.stdout, f"verbs {action} --help", r)
@@ -462,8 +484,11 @@ def run(host):
     usage()
     audit(host)
     r = verbs("status", "--state-dir", host.tmp / "nosuch")
+    ok(r.returncode == 1 and "nosuch" in r.stderr and not r.stdout, "status of a folder that is not there", r)
+    host.state.mkdir()
+    r = verbs("status", "--state-dir", host.state)
     ok(r.returncode == 0 and "No container" in r.stdout, "status: nobody", r)
-    ok(verbs("status", "--json", "--state-dir", host.tmp / "nosuch").stdout.strip() == "[]", "status --json: nobody")
+    ok(verbs("status", "--json", "--state-dir", host.state).stdout.strip() == "[]", "status --json: nobody")
 
     private_dev(host)
     r = sh(APP, "all", host.tmp / "file")

@@ -41,7 +41,7 @@ int tool_usage(const char *cmd, const char *fmt, ...)
     va_start(ap, fmt);
     say(cmd, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "Try `hawser help%s%s`.\n", cmd ? " " : "", cmd ? cmd : "");
+    fprintf(stderr, "Try `hawser%s%s --help`.\n", cmd ? " " : "", cmd ? cmd : "");
     return TOOL_USAGE;
 }
 

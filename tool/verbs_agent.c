@@ -81,6 +81,8 @@ int verbs_agent_main(int argc, char **argv)
             break;
         case O_SOCKET:
             a.socket = arg;
+            if (*arg != '/') /* it goes into configurations, which runtimes read elsewhere */
+                return tool_usage(CMD, "--socket '%s' is no absolute path", arg);
             break;
         case O_STATE:
             a.state_dir = arg;

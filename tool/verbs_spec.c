@@ -28,6 +28,7 @@
 #define PLAN    "hawser.spec" /* of sandbox/spec.c */
 #define SECTION "hawser.verbs.policy"
 #define NOFILE  "RLIMIT_NOFILE"
+#define MEMLOCK "RLIMIT_MEMLOCK"
 
 enum { O_RUNTIME = 300, O_SOCKET, O_DEVICE, O_CONTAINER, O_DEV, O_UNDO };
 
@@ -93,10 +94,10 @@ static void drop_if_empty(json_t *o, const char *key)
         json_object_del(o, key);
 }
 
-static size_t limit_place(const json_t *limits)
+static size_t limit_place(const json_t *limits, const char *name)
 {
     size_t i = 0;
-    while (i < json_array_size(limits) && strcmp(text(json_array_get(limits, i), "type"), NOFILE) != 0)
+    while (i < json_array_size(limits) && strcmp(text(json_array_get(limits, i), "type"), name) != 0)
         i++;
     return i;
 }
@@ -138,8 +139,8 @@ static int undo(json_t *config)
     drop_if_empty(config, "mounts");
     give_back(linux_object, taken);
     give_back(json_object_get(linux_object, "resources"), rules);
-    if (json_is_object(was) && limit_place(limits) < json_array_size(limits))
-        json_array_set(limits, limit_place(limits), was);
+    if (json_is_object(was) && limit_place(limits, NOFILE) < json_array_size(limits))
+        json_array_set(limits, limit_place(limits, NOFILE), was);
     if (json_is_true(json_object_get(note, "section")))
         json_object_del(notes, SECTION);
     json_object_del(notes, NOTE);
@@ -329,7 +330,7 @@ static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken
 /* Devices come at descriptors up to VB_FD_LAST. *was: a limit that was too low. */
 static int raise_limit(json_t *process, json_t **was)
 {
-    json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all));
+    json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all, NOFILE));
     const json_t *soft = json_object_get(l, "soft"), *hard = json_object_get(l, "hard");
     if (!l || !json_is_integer(soft) ||
         json_integer_value(soft) > VB_FD_LAST) /* no integer: one too large for jansson */
@@ -340,6 +341,56 @@ static int raise_limit(json_t *process, json_t **was)
          json_object_set_new(l, "hard", json_integer(VB_FD_LAST + 1)) < 0))
         return hw_fail(-ENOMEM, "no memory for the limits");
     return 0;
+}
+
+/* May it open a node of that number which its image has? The last rule that is about it decides (runtime-spec,
+ * config-linux.md, "Allowed Device list"). */
+static bool rules_forbid(const json_t *rules, dev_t rdev)
+{
+    bool forbid = false;
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *r = json_array_get(rules, i), *maj = json_object_get(r, "major"),
+                     *min = json_object_get(r, "minor");
+        const char *type = text(r, "type"), *access = text(r, "access");
+        if ((!*type || *type == 'a' || *type == 'c') && (!*access || strpbrk(access, "rw")) &&
+            (!maj || json_integer_value(maj) < 0 || json_integer_value(maj) == major(rdev)) &&
+            (!min || json_integer_value(min) < 0 || json_integer_value(min) == minor(rdev)))
+            forbid = !json_is_true(json_object_get(r, "allow"));
+    }
+    return forbid;
+}
+
+static void warn_of_rules(const json_t *config, const json_t *mounts)
+{
+    const json_t *rules = json_object_get(json_object_get(json_object_get(config, "linux"), "resources"), "devices");
+    struct stat st;
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const char *node = text(json_array_get(mounts, i), "source");
+        if (stat(node, &st) == 0 && !rules_forbid(rules, st.st_rdev)) {
+            warn("its linux.resources.devices does not forbid %s: if its image has a node of that device, it can be "
+                 "opened "
+                 "past the broker",
+                 node);
+            return;
+        }
+    }
+}
+
+/* The kernel counts what an application registers by its own limit, of which the broker never hears. */
+static void warn_of_memlock(const json_t *process)
+{
+    const json_t *all = json_object_get(process, "rlimits");
+    const json_t *l = json_array_get(all, limit_place(all, MEMLOCK)), *soft = json_object_get(l, "soft");
+    if (has(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
+        return;
+    if (!l)
+        warn("it has no " MEMLOCK ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
+             "ENOMEM beyond, of which the audit says nothing");
+    else if (json_is_integer(soft)) /* else it is unlimited, see raise_limit() */
+        warn("its " MEMLOCK
+             " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
+             "nothing",
+             (long long)json_integer_value(soft));
 }
 
 /* What it can do that no filter holds. */
@@ -388,12 +439,15 @@ static int apply(json_t *config, const struct spec_args *a)
                     (section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)))
         rc = hw_fail(-ENOMEM, "no memory for the configuration");
     free(line);
+    if (rc == 0) {
+        warn_of(config, a);
+        warn_of_rules(config, added);
+        warn_of_memlock(process);
+    }
     json_decref(note);
     json_decref(added);
     json_decref(taken);
     json_decref(rules);
-    if (rc == 0)
-        warn_of(config, a);
     return rc;
 }
 
@@ -447,7 +501,7 @@ int verbs_spec_main(int argc, char **argv)
     static const struct opt options[] = {
         {"runtime", O_RUNTIME, "crun|runc", "which one will run it (default: crun, which can do more)"},
         {"socket", O_SOCKET, "PATH", "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"},
-        {"device", O_DEVICE, "NAME[,..]", "these devices: uverbs0; none (default: all)"},
+        {"device", O_DEVICE, "NAME[,..]", "these devices: uverbs0; none (default: its own, else all)"},
         {"container", O_CONTAINER, "NAME", "the policy's section for it, as the annotation " SECTION},
         {"dev", O_DEV, "DIR", "where the device nodes are (default: " NODES ")"},
         {"out", 'o', "FILE", "write it to FILE instead of in its place"},

@@ -116,14 +116,15 @@ static int is_status(const struct dirent *e)
     return id_of(e->d_name) > 0;
 }
 
-static int status(const char *path, bool as_json)
+/* chosen: by --state-dir. The default one is made by the first agent. */
+static int status(const char *path, bool chosen, bool as_json)
 {
     struct dirent **e = NULL;
     json_t *all = json_array();
     unsigned bad = 0;
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int n = dir < 0 ? -1 : scandir(path, &e, is_status, versionsort);
-    if (n < 0 && errno != ENOENT) {
+    if (n < 0 && (errno != ENOENT || chosen)) {
         json_decref(all);
         hw_close(&dir);
         return tool_fail(CMD, "%s: %s", path, strerror(errno));
@@ -169,7 +170,7 @@ int verbs_status_main(int argc, char **argv)
         .about = "Asks the brokers of this machine for their containers: devices, objects by type, bytes pinned,\n"
                  "refusals. Exit status 1 where a broker has died or does not answer.",
         .opt = options};
-    const char *arg, *dir = VB_AGENT_STATE;
+    const char *arg, *dir = NULL;
     bool as_json = false;
     opts_start(&o);
     for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
@@ -182,5 +183,5 @@ int verbs_status_main(int argc, char **argv)
     }
     if (optind < argc)
         return tool_usage(CMD, "'%s' is one argument too many", argv[optind]);
-    return status(dir, as_json);
+    return status(dir ? dir : VB_AGENT_STATE, dir, as_json);
 }
