@@ -57,7 +57,8 @@ bundle() { # NAME
     cat >"/run/$1/config.json" <<END
 {"ociVersion": "1.0.2", "hostname": "$1", "root": {"path": "rootfs"},
  "process": {"user": {"uid": 0, "gid": 0}, "args": ["sh", "/tmp/$1.cmd"], "env": ["PATH=/usr/bin"], "cwd": "/tmp",
-  "noNewPrivileges": true, "capabilities": {"bounding": ["CAP_IPC_LOCK"], "effective": ["CAP_IPC_LOCK"], "permitted": ["CAP_IPC_LOCK"]}},
+  "noNewPrivileges": true, "rlimits": [{"type": "RLIMIT_MEMLOCK", "hard": 4194304, "soft": 4194304}],
+  "capabilities": {"bounding": [], "effective": [], "permitted": []}},
  "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
   {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
   {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", "ro"]},
