@@ -163,6 +163,7 @@ def make_table(build, staged):
 
 def check(build, staged, all_crun):
     names = re.findall(r"^\| `(\S+)` \| ok \| ok \| ok \|$", TABLE.read_text(encoding="utf-8"), re.M)
+    names = [n for n in names if n not in NOTES]
     ways = {"crun": names} if all_crun else {"run": names, "crun": [n for n in names if n.startswith(CRUN)]}
     found, good, text = boot(build, staged, **ways)
     count, good = 0, good and all(ways.values())
