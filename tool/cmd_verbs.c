@@ -12,7 +12,9 @@ static const struct action {
     int (*run)(int argc, char **argv);
     const char *args, *summary;
 } actions[] = {
-    {"agent", verbs_agent_main, "--policy FILE [--socket PATH] [--state-dir DIR] [--audit FILE] [--containers N]",
+    {"agent", verbs_agent_main,
+     "--policy FILE [--container NAME] [--socket PATH] [--state-dir DIR] [--audit FILE]\n"
+     "            [--containers N]",
      "take containers from crun and runc, a broker for each"},
     {"run", verbs_run_main,
      "--policy FILE [--container NAME] [--user USER] [--state-dir DIR] [--audit FILE]\n"

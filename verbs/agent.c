@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,15 +40,27 @@ struct child {
 };
 
 struct agent {
-    const struct vb_agent_options *o;
-    int listener, stop; /* stop: an eventfd that ends the brokers, and says nothing when the agent dies */
+    struct vb_agent_options o;
+    struct vb_policy *policy; /* o's, where it has been read again; else it is the caller's */
+    int listener, stop;       /* stop: an eventfd that ends the brokers, and says nothing when the agent dies */
+    bool leaving;             /* nobody can come any more; the brokers go on */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
     uint64_t said;
 };
 
-#define SAY(a, level, ...) hw_log((a)->o->log, level, __VA_ARGS__)
+#define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
+
+/* hw_error(); a container's annotations are in some, and what steers a terminal is not to come into a log. */
+static const char *error_text(char out[HW_ERR_TEXT])
+{
+    snprintf(out, HW_ERR_TEXT, "%s", hw_error());
+    for (char *s = out; *s; s++)
+        if ((unsigned char)*s < ' ' || (unsigned char)*s >= 0x7f)
+            *s = '?';
+    return out;
+}
 
 /* ---- listening ------------------------------------------------------------------------------------ */
 
@@ -123,7 +136,7 @@ static void name_apart(const struct agent *a, struct vb_container *c)
     bool taken = false;
     for (unsigned i = 0; i < a->n_children; i++)
         taken |= strcmp(a->child[i].id, c->id) == 0;
-    if (snprintf(path, sizeof(path), "%s/%s.status", a->o->state_dir, c->id) < (int)sizeof(path))
+    if (snprintf(path, sizeof(path), "%s/%s.status", a->o.state_dir, c->id) < (int)sizeof(path))
         taken |= answers(path); /* a broker of an agent's before this one */
     if (!taken)
         return;
@@ -134,12 +147,17 @@ static void name_apart(const struct agent *a, struct vb_container *c)
 static int check(const struct agent *a, const struct vb_container *c)
 {
     uint64_t none = 0;
+    struct vb_rules rules;
     if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &none) == 0 || errno != ENOENT)
         return hw_fail(-EINVAL, "what it sent is no listener of a seccomp filter");
-    if (*c->section && !vb_policy_has(a->o->policy, c->section))
+    if (*c->section && !vb_policy_has(a->o.policy, c->section))
         return hw_fail(-EINVAL, "the policy has no section '%s', which its annotation hawser.verbs.policy names",
                        c->section);
-    if (a->n_children >= a->o->containers_max)
+    /* Its annotations, for no device: that they and a device's own sections are too many shows when that is opened. */
+    int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
+    if (rc < 0)
+        return rc;
+    if (a->n_children >= a->o.containers_max)
         return hw_fail(-EUSERS, "there are %u containers already", a->n_children);
     return 0;
 }
@@ -148,18 +166,24 @@ static int check(const struct agent *a, const struct vb_container *c)
 static void start(struct agent *a, struct vb_container *c)
 {
     struct child *k = &a->child[a->n_children];
-    char id[sizeof(c->id)];
+    char id[sizeof(c->id)], why[HW_ERR_TEXT];
+    if (a->o.section) {
+        if (*c->section && strcmp(c->section, a->o.section) != 0)
+            SAY(a, HAWSER_LOG_WARN, "%s: another section than '%s' is named by its annotation, which does not count",
+                c->id, a->o.section);
+        snprintf(c->section, sizeof(c->section), "%s", a->o.section);
+    }
     int rc = check(a, c);
     if (rc == 0)
         name_apart(a, c);
     memcpy(id, c->id, sizeof(id));
     if (rc == 0) {
-        rc = vb_broker_start(a->o, c, a->stop, false, &k->pid);
+        rc = vb_broker_start(&a->o, c, a->stop, false, &k->pid);
     } else {
         vb_container_free(c);
     }
     if (rc < 0) {
-        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: %s", id, hw_error());
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: %s", id, error_text(why));
         return;
     }
     memcpy(k->id, id, sizeof(id));
@@ -187,8 +211,9 @@ static void drop(struct half *h)
 
 static void refuse(struct agent *a, struct half *h)
 {
+    char why[HW_ERR_TEXT];
     SAY(a, HAWSER_LOG_WARN, "a runtime is turned away%s: %s",
-        h->n_fds ? ", and what its container calls gets ENOSYS" : "", hw_error());
+        h->n_fds ? ", and what its container calls gets ENOSYS" : "", error_text(why));
     drop(h);
 }
 
@@ -313,29 +338,76 @@ static int overdue(struct agent *a)
     return next == HW_NEVER ? -1 : (int)((next - now) / HW_MS + 1);
 }
 
+/* For containers from here on: brokers have the one that they began with. */
+static void reload(struct agent *a)
+{
+    char events[sizeof(struct signalfd_siginfo)];
+    struct vb_policy *p;
+    if (read(a->o.reload, events, sizeof(events)) < 0)
+        return;
+    int rc = vb_policy_load(a->o.policy_file, &p);
+    if (rc == 0 && a->o.section && !vb_policy_has(p, a->o.section)) {
+        rc = hw_fail(-ENOENT, "%s has no section [container %s]", a->o.policy_file, a->o.section);
+        vb_policy_free(p);
+    }
+    if (rc < 0) {
+        SAY(a, HAWSER_LOG_ERROR, "the policy stays as it was: %s", hw_error());
+        return;
+    }
+    vb_policy_free(a->policy);
+    a->o.policy = a->policy = p;
+    SAY(a, HAWSER_LOG_INFO, "%s is read again, for containers that start from here on", a->o.policy_file);
+}
+
+/* What rounds() waits for: these, then runtimes that have not said all, then brokers. */
+enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
+
+static bool halves(const struct agent *a)
+{
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+        if (a->half[i].fd >= 0)
+            return true;
+    return false;
+}
+
+/* 0: it is time to stop; 1: to leave. */
 static int rounds(struct agent *a, struct pollfd *p)
 {
     for (;;) {
-        nfds_t n = 2;
+        nfds_t n = P_HALVES;
         int wait = overdue(a);
-        p[0] = (struct pollfd){.fd = a->o->stop, .events = POLLIN};
-        p[1] = (struct pollfd){.fd = free_half(a) ? a->listener : -1, .events = POLLIN};
+        bool last = a->leaving && !halves(a); /* whoever waits at the socket still is served */
+        p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
+        p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
+        p[P_RELOAD] = (struct pollfd){.fd = a->o.reload, .events = POLLIN};
+        p[P_LISTENER] = (struct pollfd){.fd = free_half(a) ? a->listener : -1, .events = POLLIN};
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             p[n++] = (struct pollfd){.fd = a->half[i].fd, .events = POLLIN};
         for (unsigned i = 0; i < a->n_children; i++)
             p[n++] = (struct pollfd){.fd = a->child[i].pidfd, .events = POLLIN};
         unsigned children = a->n_children;
-        if (poll(p, n, wait) < 0 && errno != EINTR)
+        int ready = poll(p, n, last ? 0 : wait);
+        if (ready < 0 && errno != EINTR)
             return hw_fail(-errno, "poll: %s", hw_errno_name(errno));
-        if (p[0].revents)
+        if (ready < 0)
+            continue;
+        if (p[P_STOP].revents)
             return 0;
+        if (last && !p[P_LISTENER].revents)
+            return 1;
+        if (p[P_LEAVE].revents) {
+            a->leaving = true;
+            unlink(a->o.socket);
+        }
+        if (p[P_RELOAD].revents)
+            reload(a);
         for (unsigned i = children; i-- > 0;) /* from the end, as the last one takes the place of who goes */
-            if (p[2 + VB_AGENT_HALVES + i].revents)
+            if (p[P_CHILDREN + i].revents)
                 reap(a, i);
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
-            if (p[2 + i].revents && a->half[i].fd >= 0)
+            if (p[P_HALVES + i].revents && a->half[i].fd >= 0)
                 hear(a, &a->half[i]);
-        if (p[1].revents)
+        if (p[P_LISTENER].revents)
             accept_one(a);
     }
 }
@@ -385,11 +457,11 @@ static void sweep(const char *state_dir)
 int vb_agent(const struct vb_agent_options *o)
 {
     struct agent *a = calloc(1, sizeof(*a));
-    struct pollfd *p = calloc(2 + VB_AGENT_HALVES + o->containers_max, sizeof(*p));
+    struct pollfd *p = calloc(P_CHILDREN + o->containers_max, sizeof(*p));
     struct child *children = calloc(o->containers_max + 1, sizeof(*children));
     int rc = a && p && children ? make_dir(o->state_dir) : hw_fail(-ENOMEM, "no memory for the agent");
     if (rc == 0) {
-        *a = (struct agent){.o = o, .child = children, .listener = -1};
+        *a = (struct agent){.o = *o, .child = children, .listener = -1};
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             a->half[i].fd = -1;
         a->stop = eventfd(0, EFD_CLOEXEC);
@@ -400,14 +472,20 @@ int vb_agent(const struct vb_agent_options *o)
         sweep(o->state_dir);
         SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", o->socket, o->containers_max);
         rc = rounds(a, p);
-        unlink(o->socket);
+        if (!a->leaving) /* else it may be the next one's by now */
+            unlink(o->socket);
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             drop(&a->half[i]);
-        end_all(a);
+        if (rc == 1)
+            SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
+        else
+            end_all(a);
+        rc = HW_MIN(rc, 0);
     }
     if (a) {
         hw_close(&a->listener);
         hw_close(&a->stop);
+        vb_policy_free(a->policy);
     }
     free(children);
     free(p);

@@ -15,11 +15,15 @@
 struct vb_agent_options {
     const char *socket, *state_dir;
     const struct vb_policy *policy;
+    const char *policy_file; /* where it is from: what reload reads */
+    const char *section;     /* of the policy, for all containers, whatever theirs says; NULL: none */
     const struct vb_kernel *kernel;
     const struct hw_logger *log;
     struct vb_audit *audit;
     unsigned containers_max;
-    int stop;
+    /* Readable (-1: never): all is to end; the agent alone; the policy is to be read again (a signalfd or eventfd) for
+     * containers that start from then on. */
+    int stop, leave, reload;
     int (*serve)(const struct vb_container *c, const struct vb_broker_options *o); /* vb_serve(), or a test's */
 };
 
@@ -44,7 +48,8 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
 /* What a broker's end by that signal means, behind its number in a line of the log; "" where nothing is to be said. */
 const char *vb_broker_signal(int sig);
 
-/* Serves until stop; brokers end with it, unless it dies: they go on, and a new agent leaves them alone. */
+/* Serves until stop, which ends its brokers too, or leave. Then, as where it dies, they go on, and a new agent leaves
+ * them alone; but with leave those runtimes are served that had come before. */
 int vb_agent(const struct vb_agent_options *o);
 
 #endif
