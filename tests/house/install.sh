@@ -39,6 +39,11 @@ if [ "$plugin" = yes ]; then
     ok "libnccl-net.so is a link to the plugin beside it" \
         test "$(readlink "$stage$prefix/$libdir/libnccl-net.so")" = libnccl-net-hawser.so
 fi
+conf=$(find "$stage" -path '*/hawser/verbs.conf')
+ok "a policy for hawser verbs" cmp "$conf" "$source/verbs/policy.ini"
+echo "# the operator's" >>"$conf"
+ok "installing again keeps the operator's" \
+    sh -ec 'meson install -C "$1" --no-rebuild --destdir "$2" && tail -n 1 "$3" | grep -q operator' - "$build" "$stage" "$conf"
 
 unset PKG_CONFIG_PATH
 export PKG_CONFIG_LIBDIR="$stage$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
