@@ -33,4 +33,18 @@ __attribute__((unused)) static int proc_maps(const char *text)
     return n;
 }
 
+/* A thread's children, those of a process of one thread: living ones, and those that wait to be reaped. */
+__attribute__((unused)) static int proc_children(int pid)
+{
+    char path[64];
+    int n = 0, child;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &child) == 1)
+        n++;
+    if (f)
+        fclose(f);
+    return n;
+}
+
 #endif

@@ -227,20 +227,6 @@ static int life(void)
     return 0;
 }
 
-/* Numbers in /proc/PID/task/PID/children. */
-static long children(pid_t pid)
-{
-    char path[64];
-    long n = 0, child;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    FILE *f = fopen(path, "re");
-    while (f && fscanf(f, "%ld", &child) == 1)
-        n++;
-    if (f)
-        fclose(f);
-    return n;
-}
-
 static long lines(const char *path, const char *key, long *value)
 {
     char line[1024];
@@ -261,9 +247,9 @@ struct held {
 
 static struct held weigh(const struct agent *a)
 {
-    struct held h = {.children = children(a->pid)};
+    struct held h = {.children = proc_children(a->pid)};
     char path[64];
-    for (uint64_t end = hw_deadline(SECONDS * 1000); (h.orphans = children(getpid()) - 1) && hw_now() < end;)
+    for (uint64_t end = hw_deadline(SECONDS * 1000); (h.orphans = proc_children(getpid()) - 1) && hw_now() < end;)
         if (waitpid(-1, NULL, __WALL | WNOHANG) <= 0) /* one may be on its way out still */
             usleep(1000);
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)a->pid);

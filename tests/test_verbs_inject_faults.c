@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Injections that fail, at every step: killed, limited, traced, too slow, without the broker; and a thousand that do
- * not, after which nothing is left. */
+/* Injections that fail: limited, traced, too slow, without the broker, by false filters; and a thousand that do not,
+ * after which nothing is left. */
 #include "proc.h"
 #include "tap.h"
 #include "verbs_stub.h"
@@ -9,7 +9,6 @@
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -30,36 +29,6 @@ static bool life(void (*fn)(void))
     return mini_serve(&m, &a, 60);
 }
 
-static int mine_children(void)
-{
-    char path[64], text[4096];
-    snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-    FILE *f = fopen(path, "re");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
-    if (f)
-        fclose(f);
-    text[n] = 0;
-    int words = 0;
-    for (char *s = strtok(text, " "); s; s = strtok(NULL, " "))
-        words++;
-    return words;
-}
-
-/* The program after an injection that failed: fds, mappings and threads are as before. */
-static void app_look(void)
-{
-    int fd = null_fd();
-    uint64_t before = 1, after = 2; /* the kernel's, of 64 signals */
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof(before));
-    int fds = proc_entries("/proc/self/fd"), tasks = proc_entries("/proc/self/task");
-    common->out[0] = reg(fd);
-    common->out[1] = proc_entries("/proc/self/fd") - fds;
-    common->out[2] = proc_entries("/proc/self/task") - tasks;
-    common->out[3] = proc_maps("hawser-verbs");
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &after, sizeof(after));
-    common->out[4] = before == after;
-}
-
 /* m is filled in by the caller. */
 static void fails(const char *what, int want, void (*fn)(void))
 {
@@ -73,191 +42,6 @@ static void fails(const char *what, int want, void (*fn)(void))
     is_int(common->out[3], 0, "no mapping");
     ok(common->out[4], "its signal mask is as before");
     mini_end(&m);
-}
-
-/* --- killed --- */
-static void hook_kill(enum vb_step step, pid_t tid, uint64_t window)
-{
-    (void)window;
-    if ((int)step == common->hook_step && common->hook_seen++ == common->hook_nth)
-        kill(tid, SIGKILL);
-}
-
-static void app_dies(void)
-{
-    reg(null_fd());
-    for (;;) /* the last step's kill may come behind the request */
-        usleep(1000);
-}
-
-static void *other_thread(void *arg)
-{
-    reg(*(int *)arg);
-    for (;;)
-        usleep(1000);
-    return NULL;
-}
-
-static void app_dies_threads(void)
-{
-    pthread_t t;
-    int fd = null_fd();
-    pthread_create(&t, NULL, other_thread, &fd);
-    for (;;)
-        usleep(1000);
-}
-
-static void test_killed(void)
-{
-    static const unsigned times[VB_STEPS] = {[VB_STEP_MMAP] = 3};
-    unsigned tried = 0, ended = 0, killed = 0, unknown = 0, stubs = 0;
-    for (int i = 0; i < VB_STEPS; i++)
-        for (unsigned nth = 0; nth < HW_MAX(times[i], 1u); nth++)
-            for (int threads = 0; threads < 2; threads++) {
-                common_reset();
-                common->hook_step = i;
-                common->hook_nth = (int)nth;
-                vb_inject_hook = hook_kill;
-                m = (struct mini){.n = 0};
-                app_start(&a, threads ? app_dies_threads : app_dies, true);
-                mini_serve(&m, &a, 20);
-                tried++;
-                ended += a.ended;
-                killed += a.ended && WIFSIGNALED(a.status) && WTERMSIG(a.status) == SIGKILL;
-                /* Before it is stopped, its death may be seen by its call's end alone. */
-                bool known = m.last_rc == -ESRCH || (i <= VB_STEP_GIVE && m.last_rc == -EAGAIN);
-                if (m.failed && !known)
-                    diag("step %d: %d, %s", i, m.last_rc, m.text);
-                unknown += m.failed && !known;
-                stubs += m.n;
-                mini_end(&m);
-            }
-    is_int(ended, tried, "killed at every step, every program ends");
-    is_int(killed, tried, "by that signal");
-    is_int(unknown, 0, "and the broker knows that it has died");
-    is_int(stubs, 0, "no stub is taken for alive");
-}
-
-/* Not between steps, but while the thread runs. */
-static void hook_tell(enum vb_step step, pid_t tid, uint64_t window)
-{
-    (void)tid, (void)window;
-    if ((int)step == common->hook_step)
-        common->at = 1;
-}
-
-static void kill_soon(pid_t victim, unsigned us)
-{
-    for (int i = 0; i < 100000 && common->at != 1; i++)
-        usleep(20);
-    for (uint64_t until = hw_now() + us * 1000ull; hw_now() < until;)
-        continue;
-    kill(victim, SIGKILL);
-    _exit(0);
-}
-
-static void test_killed_running(void)
-{
-    int before = mine_children();
-    unsigned killed = 0, n = 0, slow = 0;
-    for (int i = VB_STEP_STOP; i <= VB_STEP_CLOSE; i++)
-        for (unsigned us = 0; us < 100; us += 10) {
-            common_reset();
-            common->hook_step = i;
-            vb_inject_hook = hook_tell;
-            m = (struct mini){.n = 0};
-            app_start(&a, us % 20 ? app_dies : app_dies_threads, true);
-            fflush(NULL);
-            pid_t killer = fork();
-            if (killer == 0)
-                kill_soon(a.pid, us);
-            mini_serve(&m, &a, 20);
-            waitpid(killer, NULL, 0);
-            n++;
-            killed += a.ended && WIFSIGNALED(a.status);
-            slow += m.last_rc == -ETIMEDOUT;
-            mini_end(&m);
-        }
-    for (int i = 0; i < 1000 && mine_children() > before; i++)
-        usleep(5000);
-    is_int(killed, n, "killed at any time, every program ends");
-    is_int(slow, 0, "no tracer waits in vain");
-    is_int(mine_children() - before, 0, "nor goes on doing so");
-}
-
-/* --- another thread replaces the program --- */
-static const char *self;
-
-static void hook_exec(enum vb_step step, pid_t tid, uint64_t window)
-{
-    (void)tid, (void)window;
-    if ((int)step == common->hook_step && common->hook_seen++ == 0) {
-        common->at = 1;
-        usleep(20000); /* exec kills the thread, and waits for the tracer to see it */
-    }
-}
-
-static int shared_null;
-
-static void *replace(void *arg)
-{
-    (void)arg;
-    char n[16];
-    while (common->at != 1)
-        usleep(100);
-    snprintf(n, sizeof(n), "%d", shared_null);
-    execl(self, self, "again", n, NULL);
-    _exit(98);
-}
-
-static void *ask_on(void *arg)
-{
-    (void)arg;
-    reg(shared_null);
-    for (;;)
-        usleep(1000);
-    return NULL;
-}
-
-static void app_exec_other(void)
-{
-    pthread_t t;
-    shared_null = open("/dev/null", O_RDWR);
-    pthread_create(&t, NULL, replace, NULL);
-    ask_on(NULL);
-}
-
-static void app_exec_leader(void)
-{
-    pthread_t t;
-    shared_null = open("/dev/null", O_RDWR);
-    pthread_create(&t, NULL, ask_on, NULL);
-    replace(NULL);
-}
-
-static void test_exec(void)
-{
-    static const int steps[] = {VB_STEP_SEIZE, VB_STEP_STOP,  VB_STEP_MMAP,  VB_STEP_CLONE,
-                                VB_STEP_MSEAL, VB_STEP_TABLE, VB_STEP_READY, VB_STEP_LEAVE};
-    unsigned well = 0, known = 0, again = 0, n = 0;
-    for (unsigned i = 0; i < HW_ARRAY_LEN(steps); i++)
-        for (int leader = 0; leader < 2; leader++) {
-            common_reset();
-            common->hook_step = steps[i];
-            vb_inject_hook = hook_exec;
-            bool ended = life(leader ? app_exec_leader : app_exec_other);
-            if (!ended || m.failed > 1 || m.injected < 1)
-                diag("step %d, %d: %u injected, %u not: %d, %s", steps[i], leader, m.injected, m.failed, m.last_rc,
-                     m.text);
-            n++;
-            well += ended;
-            known += m.failed == 0 || m.last_rc == -ESRCH || m.last_rc == -EAGAIN;
-            again += m.injected >= 1;
-            mini_end(&m);
-        }
-    is_int(well, n, "replaced at every step, every program goes on, and ends well");
-    is_int(known, n, "the broker knows that its thread has gone");
-    is_int(again, n, "and gives the new one a stub");
 }
 
 /* --- limits --- */
@@ -507,7 +291,7 @@ static void test_thousand(void)
     common_reset();
     ok(life(app_plain), "one, so that everything is there that stays");
     mini_end(&m);
-    int fds = proc_entries("/proc/self/fd"), children = mine_children();
+    int fds = proc_entries("/proc/self/fd"), children = proc_children(getpid());
     int maps = proc_maps("hawser-verbs");
     m = (struct mini){.end_each = true};
     app_start(&a, app_thousand, true);
@@ -518,21 +302,15 @@ static void test_thousand(void)
     mini_end(&m);
     is_int(proc_entries("/proc/self/fd") - fds, 0, "no descriptor is left here");
     is_int(proc_maps("hawser-verbs") - maps, 0, "no mapping");
-    is_int(mine_children() - children, 0, "no process");
+    is_int(proc_children(getpid()) - children, 0, "no process");
     is_int(proc_entries("/proc/self/task"), 1, "no thread");
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 3 && strcmp(argv[1], "again") == 0)
-        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would want to stop the stub, and wait */
-    self = argv[0];
     int rc = vb_inject_possible();
     if (rc)
         tap_skip_all("%s", hw_error());
-    test_killed();
-    test_killed_running();
-    test_exec();
     test_limits();
     test_traced_and_slow();
     test_orphan();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_stub.h"
+#include "proc.h"
 #include "verbs/filter_rules.h"
 
 #include <fcntl.h>
@@ -333,4 +334,18 @@ void app_step_done(void)
 int null_fd(void)
 {
     return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+void app_look(void)
+{
+    int fd = null_fd();
+    uint64_t before = 1, after = 2; /* the kernel's, of 64 signals */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof(before));
+    int fds = proc_entries("/proc/self/fd"), tasks = proc_entries("/proc/self/task");
+    common->out[0] = reg(fd);
+    common->out[1] = proc_entries("/proc/self/fd") - fds;
+    common->out[2] = proc_entries("/proc/self/task") - tasks;
+    common->out[3] = proc_maps("hawser-verbs");
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &after, sizeof(after));
+    common->out[4] = before == after;
 }

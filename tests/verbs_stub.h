@@ -74,5 +74,8 @@ bool app_at_step(void);
 void app_step_done(void);
 
 int null_fd(void);
+/* Its request, and what is left of it: out[0] is the result, out[1] to out[3] how many descriptors, threads and
+ * mappings of the window there are that were not there, out[4] whether its signal mask is as before. */
+void app_look(void);
 
 #endif
