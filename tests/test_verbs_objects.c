@@ -482,10 +482,15 @@ static void replies(void)
     uint64_t n = kernel_table(table, 0, 16);
     is_int(n, 0, "show nothing");
     gid_table(sizeof(table[0]), 2);
-    uint64_t lie = UINT64_MAX;
-    memcpy(Q.copy + vb_request_attr(&Q, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES)->at, &lie, sizeof(lie));
+    const uint64_t lie = UINT64_MAX;
+    uint8_t *entries = Q.copy + vb_request_attr(&Q, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES)->at,
+            *number = Q.copy + vb_request_attr(&Q, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES)->at;
+    memcpy(entries, &table[1], sizeof(table[0]));
+    memcpy(entries + sizeof(table[0]), &table[3], sizeof(table[0]));
+    memcpy(number, &lie, sizeof(lie));
     vb_filter_reply(&R, &Q);
-    ok(true, "a number of entries beyond the bytes is no way out of them");
+    memcpy(&n, number, sizeof(n));
+    is_int(n, 2, "of a number of entries beyond the bytes, those that there are");
     policy("[default]\ndevices = *\n");
     gid_table(sizeof(table[0]), 8);
     is_int(kernel_table(table, 5, sizeof(table[0])), 5, "without a limit all show");
