@@ -29,6 +29,12 @@ refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
     cat audit end.client end.server
     grep -q "$rule" audit && within 30 no_objects
 }
+has() { # ACTION WHAT...: it ends well, and prints each
+    # shellcheck disable=SC2086 # words
+    hawser verbs $1 >has.out && cat has.out || return 1
+    shift
+    for what; do grep -q -- "$what" has.out || return 1; done
+}
 
 mkdir -p /run/hawser
 ok "a device comes up" device_up
@@ -98,8 +104,22 @@ for program in $programs; do
 done
 with="container far" with_server=
 ok "another container, of a section that has no way to there" refused_by 'destinations' both ibv_rc_pingpong -g 1 -n 10
+ok "and the audit file names all of it" has "audit audit" ' far: ibv_rc_pingpong ([0-9]*) on rxe0: MODIFY_QP.*: EPERM by destinations: GID ::ffff:10.7.0.1 is in none'
 ok "a queue pair of type UD" refused_by 'qp_types' both ib_send_bw -c UD -d rxe0 -x 1
 ok "more memory than allowed" refused_by 'mr_bytes' both ib_write_bw -d rxe0 -x 1 -s 4194304
+cat >refuse.sh <<'END'
+ibv_rc_pingpong -g 1 -s 4194304
+touch /tmp/refused
+until [ -e /tmp/told ]; do sleep 0.1; done
+END
+: >audit
+container far sh /tmp/refuse.sh >refuse.out 2>&1 &
+far=$!
+ok "a container that is refused memory, and goes on" within 60 [ -e refused ]
+ok "the audit file: to whom, what, by which rule" has "audit audit" ' far: ibv_rc_pingpong ([0-9]*) on rxe0: REG_MR.*: ENOMEM by mr_bytes = 1'
+ok "status: how often" within 20 has status '^far: process .* policy far$' ' requests, .*, 1 refused, ' 'rxe0 (uverbs0): open 0 times.* pinned, 1 refused$'
+touch told
+ok "it ends" wait $far
 with="container near1" with_server="container near2"
 
 # ---- what is killed
@@ -110,7 +130,7 @@ long() { # ...: a transfer that goes on while something is done
 }
 moving() { rdma res show qp | grep -c 'state RTS' | grep -qx '[2-9]'; }
 ok "a transfer is under way" long
-ok "status names its containers" sh -c 'hawser verbs status >status.out; cat status.out; grep -q near1 status.out && grep -q near2 status.out'
+ok "status: its containers, and what they have" has status '^near1: ' '^near2: ' 'rxe0 (uverbs0): open 1 times, 1 pd, 1 mr, 1 cq, 1 qp, 128KiB pinned, 0 refused'
 kill -KILL $agent
 wait $agent
 # All is transferred where perftest finds that it cannot say how fast, by a clock that stood still (see both()).
@@ -126,7 +146,7 @@ kill $agent
 wait $agent
 wait $long
 ok "when the agent is ended, its containers lose their devices, and no object stays" within 30 no_objects
-ok "what the audit file has is JSON lines" sh -c 'hawser verbs audit audit >audit.out; cat audit.out; grep -q . audit.out'
+ok "what the audit file has is JSON lines" has "audit --json audit" '^{"time":.*"container":"far".*"program":"ibv_rc_pingpong".*"rule":"mr_bytes = '
 for name in near1 near2 far; do umount "/run/$name/rootfs"; done
 umount /sys/fs/cgroup
 ok "the device goes" device_down
