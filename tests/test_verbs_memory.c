@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory registered through the verbs broker: real programs, the real stub in them, its window and its calls; but what
- * a let-go call does is played here on the window's bytes (verbs_fake.c), as there is no RDMA kernel. */
+ * a let-go call does is played on the window's bytes (verbs_fake_stub.c), as there is no RDMA kernel. */
 #include "tap.h"
 #include "verbs/inject.h"
-#include "verbs/notify.h"
 #include "verbs_fake.h"
 
 #include <pthread.h>
@@ -16,51 +15,6 @@
 
 #define ALL "[default]\ndevices = *\nmr_bytes = 1M\n"
 #define MIB (1u << 20)
-
-/* What happens to a request in the window: fake->number[MODE]. */
-enum { RUNS, REAL, HANGS };
-#define MODE 15
-
-int __real_vb_stub_run(struct vb_stub *s, int listener, int device);
-int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device);
-
-/* In the broker: the kernel, as far as the stub's call is concerned. */
-int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
-{
-    union {
-        struct vb_header h;
-        struct ib_uverbs_ioctl_hdr kernel;
-        uint8_t bytes[sizeof(struct vb_header) + (VB_ATTRS_MAX + VB_WINDOW_INPUTS) * 16];
-    } q;
-    const uint32_t fixed = VB_WINDOW_SPLIT - VB_WINDOW_HEADER;
-    if (fake->number[MODE] == REAL || !s->parked || s->dead)
-        return __real_vb_stub_run(s, listener, device);
-    int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
-    if (rc < 0)
-        return rc;
-    uint64_t parked = s->parked;
-    s->parked = 0;
-    memcpy(&q.h, s->mine + VB_WINDOW_HEADER, sizeof q.h);
-    if (q.h.length > sizeof q)
-        abort();
-    memcpy(&q, s->mine + VB_WINDOW_HEADER, q.h.length);
-    rc = fake_run(device, &q.kernel, s->window, s->mine);
-    if (q.h.length > fixed)
-        memcpy(s->mine + VB_WINDOW_SPLIT, q.bytes + fixed, q.h.length - fixed);
-    if (fake->number[MODE] == HANGS) {
-        fake->seen = 1;
-        return 0;
-    }
-    vb_notify_answer(listener, parked, 0, rc);
-    return 0;
-}
-
-static int dereg(int fd, uint32_t number)
-{
-    struct ib_uverbs_attr a = {
-        .attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY, .data = number};
-    return app_ioctl(fd, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, &a, 1);
-}
 
 static char memory[4 * MIB] __attribute__((aligned(4096)));
 
@@ -76,8 +30,8 @@ static int basics(void *arg)
     must(r.lkey == r.mr_handle + 1 && r.rkey == r.mr_handle + 2);
     must(app_reg(fd, memory + MIB, 4096, &r2) == 0 && r2.mr_handle != r.mr_handle);
     app_step(1);
-    must(dereg(fd, r.mr_handle) == 0 && dereg(fd, r2.mr_handle) == 0);
-    must(dereg(fd, r.mr_handle) == -ENOENT);
+    must(app_dereg(fd, r.mr_handle) == 0 && app_dereg(fd, r2.mr_handle) == 0);
+    must(app_dereg(fd, r.mr_handle) == -ENOENT);
     app_step(2);
     must(app_reg(fd, memory, 2 * MIB, &r) == -ENOMEM); /* the policy's */
     fake->fail = -EPERM;
@@ -86,7 +40,7 @@ static int basics(void *arg)
     for (int i = 0; i < 4; i++)
         must(app_reg(fd, memory, MIB / 4, &r) == 0);
     must(app_reg(fd, memory, 4096, &r2) == -ENOMEM);
-    must(dereg(fd, r.mr_handle) == 0 && app_reg(fd, memory, 4096, &r2) == 0);
+    must(app_dereg(fd, r.mr_handle) == 0 && app_reg(fd, memory, 4096, &r2) == 0);
     /* where the answer cannot be written the kernel would have taken it back */
     struct ib_uverbs_reg_mr in = {.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
     must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, (void *)16, 12) == -EFAULT);
@@ -95,7 +49,7 @@ static int basics(void *arg)
     must(close(fd) == 0 && (fd = app_open(0)) >= 0 && app_reg(fd, memory, MIB, &r) == 0);
     must(close(fd) == 0);
     app_step(4);
-    fake->number[MODE] = REAL; /* /dev/null knows no such call: that is the kernel's own word */
+    fake->number[FAKE_MODE] = REAL; /* /dev/null knows no such call: that is the kernel's own word */
     must((fd = app_open(0)) >= 0);
     must(app_reg(fd, memory, 4096, &r) == -ENOTTY);
     return 0;
@@ -126,6 +80,42 @@ static void test_basics(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
+/* The method of newer kernels: what is given up is given back, and can be had again for ever. */
+static int by_method(void *arg)
+{
+    uint32_t number, other;
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0);
+    must(app_reg_method(fd, memory + 4096, MIB / 2 + 1, &number) == 0); /* whole pages count */
+    app_step(1);
+    must(app_reg_method(fd, memory, MIB / 2, &other) == -ENOMEM);
+    must(app_dereg(fd, number) == 0);
+    for (int i = 0; i < 1000; i++)
+        must(app_reg_method(fd, memory, MIB, &number) == 0 && app_dereg(fd, number) == 0);
+    must(app_dereg(fd, number) == -ENOENT);
+    app_step(2);
+    return 0;
+}
+
+static void test_by_method(void)
+{
+    struct world w;
+    fake_reset();
+    unsigned wrong = fake->wrong;
+    world_start(&w, ALL, true, by_method, NULL);
+    ok(world_until(&w, 1), "memory is registered by the method of Linux 6.17");
+    is_int(world_status(&w, "fake0.mr_bytes"), MIB / 2 + 4096, "and counted");
+    fake->go = 1;
+    ok(world_until(&w, 2), "1,000 times all that the policy has, one after the other");
+    is_int(world_status(&w, "fake0.mr_bytes"), 0, "all of it is given back");
+    is_int(fake->mr_bytes, 0, "as the kernel counts");
+    is_int(fake->wrong, wrong, "no request of the broker's was wrong");
+    fake->go = 2;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
 /* ------------------------------------------------------ threads, processes */
 
 static int shared_fd;
@@ -135,7 +125,7 @@ static void *registers(void *arg)
     struct ib_uverbs_reg_mr_resp r;
     int n = (int)(intptr_t)arg;
     for (int i = 0; i < n; i++) {
-        if (app_reg(shared_fd, memory, 4096, &r) || dereg(shared_fd, r.mr_handle))
+        if (app_reg(shared_fd, memory, 4096, &r) || app_dereg(shared_fd, r.mr_handle))
             return memory;
     }
     return NULL;
@@ -183,7 +173,7 @@ static int processes(void *arg)
     }
     must(waitpid(child, &st, 0) == child && st == 0);
     /* one that is killed while its stub is at work */
-    fake->number[MODE] = HANGS;
+    fake->number[FAKE_MODE] = HANGS;
     fake->seen = 0;
     child = fork();
     if (child == 0)
@@ -191,7 +181,7 @@ static int processes(void *arg)
     for (int i = 0; i < 30000 && !fake->seen; i++)
         usleep(1000);
     must(kill(child, SIGKILL) == 0 && waitpid(child, &st, 0) == child);
-    fake->number[MODE] = RUNS;
+    fake->number[FAKE_MODE] = RUNS;
     must(!registers((void *)10));
     app_step(5);
     must(close(shared_fd) == 0);
@@ -288,7 +278,7 @@ static int harm(void *arg)
         must(rc == 0 || rc == -ENOMEM);
         fake->number[rc ? 1 : 0]++;
         if (!rc)
-            must(dereg(fd, r.mr_handle) == 0);
+            must(app_dereg(fd, r.mr_handle) == 0);
     }
     harming = false;
     pthread_join(t[0], NULL);
@@ -308,9 +298,9 @@ static int harm(void *arg)
         must(rc == 0 || rc == -ENOMEM);
         fake->number[2] += rc == 0;
         fake->number[3] += rc == 0 && r.mr_handle == small.mr_handle;
-        dereg(fd, small.mr_handle); /* which is small, whatever was said of its number since */
+        app_dereg(fd, small.mr_handle); /* which is small, whatever was said of its number since */
         if (rc == 0 && r.mr_handle != small.mr_handle)
-            dereg(fd, r.mr_handle);
+            app_dereg(fd, r.mr_handle);
         if (fake->mr_bytes > MIB)
             return 2;
     }
@@ -358,6 +348,7 @@ int main(void)
     if (vb_inject_possible())
         tap_skip_all("%s", hw_error());
     test_basics();
+    test_by_method();
     test_processes();
     test_harm();
     fake_end();

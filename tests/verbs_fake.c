@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's RDMA, played: it takes requests as uverbs does, keeps objects by inode, and hands out eventfds. */
-#include "verbs_fake.h"
 #include "verbs/inject.h"
+#include "verbs_fake_int.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ static struct fake_file *file_of(int fd)
     return f;
 }
 
-static int make(struct fake_file *f, enum vb_type t, uint32_t *number)
+int fake_make(struct fake_file *f, enum vb_type t, uint32_t *number)
 {
     for (unsigned i = 0; i < FAKE_NUMBERS; i++) {
         uint32_t n = f->next++ % FAKE_NUMBERS;
@@ -58,7 +58,7 @@ static int make(struct fake_file *f, enum vb_type t, uint32_t *number)
     return -ENOSPC;
 }
 
-static int end(struct fake_file *f, enum vb_type t, uint64_t number)
+int fake_unmake(struct fake_file *f, enum vb_type t, uint64_t number)
 {
     if (number >= FAKE_NUMBERS || f->type[number] != t)
         return -ENOENT;
@@ -69,7 +69,7 @@ static int end(struct fake_file *f, enum vb_type t, uint64_t number)
     return 0;
 }
 
-static struct ib_uverbs_attr *attr_of(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
+struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
 {
     for (unsigned i = 0; i < h->num_attrs; i++) {
         if (h->attrs[i].attr_id == id)
@@ -78,11 +78,12 @@ static struct ib_uverbs_attr *attr_of(struct ib_uverbs_ioctl_hdr *h, uint16_t id
     return NULL;
 }
 
-/* Where the request at hand was when its addresses were made, and is. */
+/* Who makes the request at hand; where that was when its addresses were made, and is. */
+pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;
 
-static void *bytes_of(struct ib_uverbs_attr *a, bool in)
+void *fake_bytes(struct ib_uverbs_attr *a, bool in)
 {
     if (in && a->len <= 8)
         return &a->data;
@@ -92,70 +93,68 @@ static void *bytes_of(struct ib_uverbs_attr *a, bool in)
     return (void *)((uintptr_t)here + (a->data - base)); // NOLINT(performance-no-int-to-ptr): here may be NULL
 }
 
-static int give(struct ib_uverbs_attr *a, const void *src, size_t n)
+int fake_give(struct ib_uverbs_attr *a, const void *src, size_t n)
 {
     if (!a || a->len < n)
         return -ENOSPC;
-    if (!bytes_of(a, false))
+    if (!fake_bytes(a, false))
         return -EFAULT;
-    memset(bytes_of(a, false), 0, a->len);
-    memcpy(bytes_of(a, false), src, n);
+    memset(fake_bytes(a, false), 0, a->len);
+    memcpy(fake_bytes(a, false), src, n);
     a->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
     return 0;
 }
 
 static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fake_op *op)
 {
-    struct ib_uverbs_attr *in = attr_of(h, UVERBS_ATTR_CORE_IN), *out = attr_of(h, UVERBS_ATTR_CORE_OUT),
-                          *cmd = attr_of(h, UVERBS_ATTR_WRITE_CMD);
+    struct ib_uverbs_attr *in = fake_attr(h, UVERBS_ATTR_CORE_IN), *out = fake_attr(h, UVERBS_ATTR_CORE_OUT),
+                          *cmd = fake_attr(h, UVERBS_ATTR_WRITE_CMD);
     uint32_t number;
     if (!in || !cmd)
         return -EINVAL;
     op->command = (uint32_t)cmd->data;
     op->len = in->len;
-    memcpy(op->in, bytes_of(in, true), HW_MIN(in->len, sizeof op->in));
+    memcpy(op->in, fake_bytes(in, true), HW_MIN(in->len, sizeof op->in));
     switch (op->command) {
     case IB_USER_VERBS_CMD_ALLOC_PD: {
-        int rc = make(f, VB_PD, &number);
-        return rc ? rc : give(out, &(struct ib_uverbs_alloc_pd_resp){.pd_handle = number}, sizeof number);
+        int rc = fake_make(f, VB_PD, &number);
+        return rc ? rc : fake_give(out, &(struct ib_uverbs_alloc_pd_resp){.pd_handle = number}, sizeof number);
     }
     case IB_USER_VERBS_CMD_REG_MR: {
         struct ib_uverbs_reg_mr reg;
         memcpy(&reg, op->in, sizeof reg);
         if (!here) /* by the broker: of its own memory */
             fake->wrong++;
-        int rc = make(f, VB_MR, &number);
+        int rc = fake_make(f, VB_MR, &number);
         if (rc)
             return rc;
         f->length[number] = reg.length;
         f->iova[number] = reg.hca_va;
         fake->mr_bytes += (long)reg.length;
-        rc =
-            give(out, &(struct ib_uverbs_reg_mr_resp){.mr_handle = number, .lkey = number + 1, .rkey = number + 2}, 12);
-        return rc ? end(f, VB_MR, number), rc : 0;
+        rc = fake_give(
+            out, &(struct ib_uverbs_reg_mr_resp){.mr_handle = number, .lkey = number + 1, .rkey = number + 2}, 12);
+        return rc ? fake_unmake(f, VB_MR, number), rc : 0;
     }
     case IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: {
         int fd = fcntl(fake_channel, F_DUPFD_CLOEXEC, 3);
-        return fd < 0 ? -errno : give(out, &(struct ib_uverbs_create_comp_channel_resp){.fd = (uint32_t)fd}, 4);
+        return fd < 0 ? -errno : fake_give(out, &(struct ib_uverbs_create_comp_channel_resp){.fd = (uint32_t)fd}, 4);
     }
     case IB_USER_VERBS_CMD_POST_SEND:
-        return give(out, &(struct ib_uverbs_post_send_resp){.bad_wr = 0}, 4);
+        return fake_give(out, &(struct ib_uverbs_post_send_resp){.bad_wr = 0}, 4);
     case IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
     case IB_USER_VERBS_CMD_MODIFY_QP:
         return 0;
     default:
-        return -EOPNOTSUPP;
+        return fake_invoke_mlx5(f, h, op);
     }
 }
 
-/* What a completion channel of ours reads like. */
-static bool is_channel(int64_t fd)
+/* A destroyed object's answer, of events that nobody has read, is the second attribute where there is one. */
+static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_type t)
 {
-    uint64_t v = 0;
-    struct pollfd p = {.fd = (int)fd, .events = POLLIN};
-    if (fd < 0 || poll(&p, 1, 0) != 1 || read((int)fd, &v, sizeof v) != sizeof v || v != 7)
-        return false;
-    return write((int)fd, &v, sizeof v) == sizeof v;
+    uint64_t events = 0;
+    int rc = fake_unmake(f, t, h->attrs[0].data);
+    return rc || h->num_attrs < 2 ? rc : fake_give(&h->attrs[1], &events, HW_MIN(h->attrs[1].len, sizeof events));
 }
 
 static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fake_op *op)
@@ -169,37 +168,49 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_GET_CONTEXT:
         return 0;
     case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_QUERY_PORT:
-        a = attr_of(h, UVERBS_ATTR_QUERY_PORT_PORT_NUM);
+        a = fake_attr(h, UVERBS_ATTR_QUERY_PORT_PORT_NUM);
         if (!a)
             return -EINVAL;
         op->len = 1;
-        op->in[0] = *(uint8_t *)bytes_of(a, true);
+        op->in[0] = *(uint8_t *)fake_bytes(a, true);
         struct ib_uverbs_query_port_resp_ex resp = {.legacy_resp.state = op->in[0]};
-        return give(attr_of(h, UVERBS_ATTR_QUERY_PORT_RESP), &resp, sizeof resp);
+        return fake_give(fake_attr(h, UVERBS_ATTR_QUERY_PORT_RESP), &resp, sizeof resp);
     case UVERBS_OBJECT_PD << 16 | UVERBS_METHOD_PD_DESTROY:
-        return end(f, VB_PD, h->attrs[0].data);
+        return destroy(f, h, VB_PD);
+    case UVERBS_OBJECT_CQ << 16 | UVERBS_METHOD_CQ_DESTROY:
+        return destroy(f, h, VB_CQ);
+    case UVERBS_OBJECT_QP << 16 | UVERBS_METHOD_QP_DESTROY:
+        return destroy(f, h, VB_QP);
+    case UVERBS_OBJECT_SRQ << 16 | UVERBS_METHOD_SRQ_DESTROY:
+        return destroy(f, h, VB_SRQ);
+    case UVERBS_OBJECT_WQ << 16 | UVERBS_METHOD_WQ_DESTROY:
+        return destroy(f, h, VB_WQ);
     case UVERBS_OBJECT_CQ << 16 | UVERBS_METHOD_CQ_CREATE:
-        a = attr_of(h, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
-        if (a && !is_channel(a->data_s64))
+        a = fake_attr(h, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
+        if (a && !fake_is_channel(a->data_s64))
             return -EBADF;
-        rc = make(f, VB_CQ, &number);
+        rc = fake_make(f, VB_CQ, &number);
         if (!rc)
-            attr_of(h, UVERBS_ATTR_CREATE_CQ_HANDLE)->data = number;
+            fake_attr(h, UVERBS_ATTR_CREATE_CQ_HANDLE)->data = number;
         number = 64;
-        return rc ? rc : give(attr_of(h, UVERBS_ATTR_CREATE_CQ_RESP_CQE), &number, sizeof number);
+        return rc ? rc : fake_give(fake_attr(h, UVERBS_ATTR_CREATE_CQ_RESP_CQE), &number, sizeof number);
     case UVERBS_OBJECT_ASYNC_EVENT << 16 | UVERBS_METHOD_ASYNC_EVENT_ALLOC:
-        a = attr_of(h, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
+        a = fake_attr(h, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
         rc = fcntl(fake_events, F_DUPFD_CLOEXEC, 3);
         a->data_s64 = rc;
         return rc < 0 ? -errno : 0;
     case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_QUERY_MR:
-        number = (uint32_t)attr_of(h, UVERBS_ATTR_QUERY_MR_HANDLE)->data;
+        number = (uint32_t)fake_attr(h, UVERBS_ATTR_QUERY_MR_HANDLE)->data;
         if (number >= FAKE_NUMBERS || f->type[number] != VB_MR)
             return -ENOENT;
-        rc = give(attr_of(h, UVERBS_ATTR_QUERY_MR_RESP_LENGTH), &f->length[number], 8);
-        return rc ? rc : give(attr_of(h, UVERBS_ATTR_QUERY_MR_RESP_IOVA), &f->iova[number], 8);
+        rc = fake_give(fake_attr(h, UVERBS_ATTR_QUERY_MR_RESP_LENGTH), &f->length[number], 8);
+        return rc ? rc : fake_give(fake_attr(h, UVERBS_ATTR_QUERY_MR_RESP_IOVA), &f->iova[number], 8);
     case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_MR_DESTROY:
-        return end(f, VB_MR, h->attrs[0].data);
+        return destroy(f, h, VB_MR);
+    case UVERBS_OBJECT_MR << 16 | UVERBS_METHOD_REG_DMABUF_MR:
+        return fake_reg_dmabuf(f, h);
+    case UVERBS_OBJECT_MR << 16 | METHOD_REG_MR:
+        return fake_reg_method(f, h);
     default:
         return -EPROTONOSUPPORT;
     }
@@ -240,8 +251,9 @@ static void breach(int which)
     }
 }
 
-int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
+int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t was, void *is)
 {
+    fake_stub = stub;
     base = was;
     here = is;
     struct fake_file *f = file_of(fd);
@@ -256,7 +268,7 @@ int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
     breach(fake->breach);
     if (fake->fail)
         return fake->fail;
-    if (h->driver_id != RDMA_DRIVER_RXE)
+    if (h->driver_id != fake_driver())
         return -EINVAL;
     op->taken = true;
     return f ? method(f, h, op) : -ENOTTY;
@@ -264,7 +276,7 @@ int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t was, void *is)
 
 static int run(int fd, struct ib_uverbs_ioctl_hdr *h)
 {
-    return fake_run(fd, h, 0, NULL);
+    return fake_run(fd, h, 0, 0, NULL);
 }
 
 const struct vb_kernel fake_kernel = {.devices = devices, .ioctl = run};

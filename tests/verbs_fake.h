@@ -12,6 +12,23 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0, which Debian 12's headers (6.1) do not have */
+#define METHOD_REG_MR 5
+enum {
+    REG_MR_HANDLE,
+    REG_MR_PD_HANDLE,
+    REG_MR_IOVA = 3,
+    REG_MR_ADDR,
+    REG_MR_LENGTH,
+    REG_MR_ACCESS_FLAGS,
+    REG_MR_FD,
+    REG_MR_FD_OFFSET,
+    REG_MR_RESP_LKEY,
+    REG_MR_RESP_RKEY
+};
+
+#define FAKE_DMABUF  "a dma-buf" /* what a file begins with that plays one */
+#define FAKE_TOKEN   1000        /* a queue's number in UHW_OUT is so much larger */
 #define FAKE_FILES   256
 #define FAKE_OPS     4096
 #define FAKE_NUMBERS 4096
@@ -40,6 +57,7 @@ enum fake_breach {
 struct fake {
     atomic_int fail;      /* -errno for every request; 0: none */
     atomic_int ms;        /* how long each takes */
+    atomic_uint driver;   /* enum rdma_driver_id of all devices; 0: rxe */
     atomic_int breach;    /* what the broker does in each that its filter forbids: enum fake_breach */
     atomic_uint ran;      /* requests that came to the kernel */
     atomic_uint wrong;    /* that no broker may send: malformed, foreign numbers, an address of the application's */
@@ -60,8 +78,18 @@ struct fake {
 extern struct fake *fake;
 extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "fake1", uverbs1, is /dev/zero */
 
-/* The request at h, whose addresses from base on are those at `here`; of an open of the device fd. */
-int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, uint64_t base, void *here);
+/* The request at h, of an open of the device fd. stub 0: a call of this process's. Else one of that thread's, whose
+ * window is at `window` there and at `here` here. */
+int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t window, void *here);
+static inline uint32_t fake_driver(void)
+{
+    return fake->driver ? fake->driver : RDMA_DRIVER_RXE;
+}
+
+/* verbs_fake_stub.c, for programs linked with --wrap=vb_stub_run: a call of the stub's that is let go on is played on
+ * its window. What happens is fake->number[FAKE_MODE]; REAL: the true kernel's, of which the device is none of RDMA. */
+#define FAKE_MODE 15
+enum { RUNS, REAL, HANGS };
 
 /* The kernel's eventfds, of the values 7 and 9, made before there is a filter. */
 extern int fake_channel, fake_events;
@@ -123,5 +151,8 @@ int app_context(int fd);                  /* GET_CONTEXT */
 int app_channel(int fd);                  /* its descriptor */
 int app_post(int fd, uint32_t wr_count);  /* write(POST_SEND) */
 int app_reg(int fd, void *at, uint64_t length, struct ib_uverbs_reg_mr_resp *resp);
+int app_dereg(int fd, uint32_t number); /* MR_DESTROY */
+/* The method REG_MR, Linux 6.17; *number is the MR's. */
+int app_reg_method(int fd, void *at, uint64_t length, uint32_t *number);
 
 #endif

@@ -283,6 +283,7 @@ void fake_reset(void)
     fake->go = fake->seen = fake->fail = fake->ms = fake->breach = 0;
     fake->live = fake->ran = 0;
     fake->mr_bytes = 0;
+    fake->driver = 0;
     for (unsigned i = 0; i < HW_ARRAY_LEN(fake->number); i++)
         fake->number[i] = 0;
 }
@@ -413,7 +414,7 @@ int app_ioctl(int fd, uint16_t object, uint16_t method, struct ib_uverbs_attr *a
     q.hdr.object_id = object;
     q.hdr.method_id = method;
     q.hdr.num_attrs = (uint16_t)n;
-    q.hdr.driver_id = RDMA_DRIVER_RXE;
+    q.hdr.driver_id = fake_driver();
     if (n)
         memcpy(q.attr, attr, n * sizeof *attr);
     int rc = sys(syscall(SYS_ioctl, fd, RDMA_VERBS_IOCTL, &q));
@@ -488,4 +489,31 @@ int app_reg(int fd, void *at, uint64_t length, struct ib_uverbs_reg_mr_resp *res
 {
     struct ib_uverbs_reg_mr in = {.start = (uintptr_t)at, .length = length, .hca_va = (uintptr_t)at, .access_flags = 1};
     return app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, resp, sizeof *resp);
+}
+
+int app_dereg(int fd, uint32_t number)
+{
+    struct ib_uverbs_attr a = {
+        .attr_id = UVERBS_ATTR_DESTROY_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY, .data = number};
+    return app_ioctl(fd, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, &a, 1);
+}
+
+int app_reg_method(int fd, void *at, uint64_t length, uint32_t *number)
+{
+    const uint64_t address = (uintptr_t)at, access = 1;
+    uint32_t lkey = 0, rkey = 0;
+    memcpy(at, &address, sizeof address); /* as the kernel wants it that is played */
+    struct ib_uverbs_attr a[8] = {
+        {.attr_id = REG_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
+        {.attr_id = REG_MR_PD_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
+        attr_bytes(REG_MR_IOVA, &address, 8, true),
+        attr_bytes(REG_MR_ADDR, &address, 8, true),
+        attr_bytes(REG_MR_LENGTH, &length, 8, true),
+        attr_bytes(REG_MR_ACCESS_FLAGS, &access, 8, true),
+        attr_bytes(REG_MR_RESP_LKEY, &lkey, 4, false),
+        attr_bytes(REG_MR_RESP_RKEY, &rkey, 4, false),
+    };
+    int rc = app_ioctl(fd, UVERBS_OBJECT_MR, METHOD_REG_MR, a, HW_ARRAY_LEN(a));
+    *number = (uint32_t)a[0].data;
+    return rc < 0 || (lkey == *number + 1 && rkey == *number + 2) ? rc : -EPROTO;
 }

@@ -193,20 +193,40 @@ static int run_here(struct vb_broker *b, int fd, struct vb_request *r)
     return rc;
 }
 
+/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0, enum uverbs_attrs_reg_mr_cmd_attr_ids */
+#define ATTR_REG_MR_IOVA   3
+#define ATTR_REG_MR_LENGTH 5
+
+/* What a request that makes an MR in the stub asked for: REG_MR, by INVOKE_WRITE or as a method (Linux 6.17). */
+static bool asked_for(struct vb_request *r, uint64_t *length, uint64_t *iova)
+{
+    struct ib_uverbs_reg_mr in;
+    if (r->core_in && r->core_in_len >= sizeof in) {
+        memcpy(&in, r->core_in, sizeof in);
+        *length = in.length;
+        *iova = in.hca_va;
+        return true;
+    }
+    const struct vb_attr *l = vb_request_attr(r, ATTR_REG_MR_LENGTH), *v = vb_request_attr(r, ATTR_REG_MR_IOVA);
+    if (r->core_in || !l || !v)
+        return false;
+    *length = l->raw.data; /* 8 bytes lie there */
+    *iova = v->raw.data;
+    return true;
+}
+
 /* Is there an MR of the number in the reply, with the address and length that were asked for? Else whoever wrote the
  * reply was not the kernel. */
-static void confirm(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
+static void confirm(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r)
 {
     struct {
         struct vb_header hdr;
         struct ib_uverbs_attr attr[5];
     } q;
     uint32_t number, lkey, rkey;
-    uint64_t length = 0, iova = 0;
-    struct ib_uverbs_reg_mr asked;
-    if (!r->core_in || r->core_in_len < sizeof asked || vb_request_number(r, &r->command->made, &number))
+    uint64_t length = 0, iova = 0, asked_length, asked_iova;
+    if (!asked_for(r, &asked_length, &asked_iova) || vb_request_number(r, &r->command->made, &number))
         return;
-    memcpy(&asked, r->core_in, sizeof asked); /* of the commands that make MRs in the stub this one alone is */
     memset(&q, 0, sizeof q);
     q.hdr.length = sizeof q;
     q.hdr.object_id = UVERBS_OBJECT_MR;
@@ -229,8 +249,7 @@ static void confirm(struct vb_broker *b, struct vb_context *c, int fd, const str
         q.attr[i].flags = UVERBS_ATTR_F_MANDATORY;
         q.attr[i].data = a[i].data;
     }
-    if (b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)&q) >= 0 && length == asked.length &&
-        iova == asked.hca_va)
+    if (b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)&q) >= 0 && length == asked_length && iova == asked_iova)
         vb_confirm(c->objects, VB_MR, number);
 }
 
