@@ -139,22 +139,19 @@ static int lay(struct vb_worker *w, struct vb_job *j)
 }
 
 /* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. */
-static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
-    struct vb_swaps s;
-    int rc = vb_swap_in((pid_t)j->n.pid, &j->r, &s);
-    if (rc)
-        return rc;
-    for (unsigned i = 0; i < s.n && rc >= 0; i++) {
-        if (s.swap[i].mine < 0)
+    int rc = 0;
+    for (unsigned i = 0; i < s->n && rc >= 0; i++) {
+        if (s->swap[i].mine < 0)
             continue;
-        rc = vb_notify_give(b->listener, w->stub.parked, s.swap[i].mine, STUB_SWAP + (int)j->given, true, false);
+        rc = vb_notify_give(b->listener, w->stub.parked, s->swap[i].mine, STUB_SWAP + (int)j->given, true, false);
         if (rc >= 0)
-            vb_swap_put(&s.swap[i], STUB_SWAP + (int)j->given++);
+            vb_swap_put(&s->swap[i], STUB_SWAP + (int)j->given++);
     }
     if (rc >= 0)
         rc = lay(w, j);
-    vb_swap_back(&s);
+    vb_swap_back(s);
     return rc;
 }
 
@@ -167,7 +164,8 @@ static void take_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *
 
 static void not_run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int rc)
 {
-    hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: %s not run: %s", b->container->id, j->r.command->name, hw_error());
+    char text[256];
+    vb_refused(b, (pid_t)j->n.pid, j->context->slot, vb_request_text(&j->r, text, sizeof text), "stub", hw_error(), rc);
     take_swaps(b, w, j);
     job_drop(b, j, rc, false);
 }
@@ -183,13 +181,19 @@ static int run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 static void next_job(struct vb_broker *b, struct vb_worker *w)
 {
     struct vb_job *j;
+    struct vb_swaps swaps;
     while (w->stub.parked && !w->running && (j = hw_list_first(&w->jobs, struct vb_job, link))) {
         hw_list_remove(&j->link);
         if (!vb_notify_valid(b->listener, j->n.id)) {
             job_drop(b, j, -EINTR, false);
             continue;
         }
-        int rc = give_swaps(b, w, j);
+        int rc = vb_swap_in((pid_t)j->n.pid, &j->r, &swaps);
+        if (rc) { /* the program has no such descriptor: nothing to tell the operator */
+            job_drop(b, j, rc, false);
+            continue;
+        }
+        rc = give_swaps(b, w, j, &swaps);
         if (rc >= 0)
             rc = run(b, w, j);
         if (rc < 0)

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything that the stub runs, by real programs with real stubs; the kernel is played on the window
+ * (verbs_fake_stub.c) and takes memory and descriptors from the stub itself (verbs_fake_mlx5.c): an address is good if
+ * the stub's mm has it there, a descriptor if the stub's own table has it.
+ */
+#include "tap.h"
+#include "verbs/inject.h"
+#include "verbs_fake.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <rdma/mlx5-abi.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MIB    (1u << 20)
+#define EX(c)  (IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_##c)
+#define TRANS  1u /* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
+#define ACCESS 4u
+
+#define ALL "[default]\ndevices = *\nmr_bytes = 1M\nallow = raw xrc dmabuf\n"
+
+static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
+
+/* Page n, with its own address first, as the played kernel wants memory that it pins. */
+static uint64_t page(unsigned n)
+{
+    uint64_t *p = memory + (size_t)n * 512;
+    *p = (uintptr_t)p;
+    return *p;
+}
+
+/* ----------------------------------------------------------- queues, mlx5 */
+
+/* What each needs of the driver's part: addresses at its begin, all else 0. */
+union uhw {
+    struct {
+        uint64_t buf_addr, db_addr;
+    };
+    struct mlx5_ib_create_cq cq;
+    struct mlx5_ib_resize_cq resize;
+    struct mlx5_ib_create_srq srq;
+    struct mlx5_ib_create_qp qp;
+    struct mlx5_ib_create_wq wq;
+};
+
+static int mlx5(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len,
+                const union uhw *uhw, size_t uhw_len, uint32_t *token)
+{
+    struct ib_uverbs_attr a[5] = {
+        {.attr_id = UVERBS_ATTR_UHW_OUT, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)token},
+        {.attr_id = UVERBS_ATTR_CORE_IN, .len = (uint16_t)in_len, .flags = UVERBS_ATTR_F_MANDATORY},
+        {.attr_id = UVERBS_ATTR_WRITE_CMD, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY, .data = command},
+        {.attr_id = UVERBS_ATTR_UHW_IN, .len = (uint16_t)uhw_len, .flags = UVERBS_ATTR_F_MANDATORY},
+        {.attr_id = UVERBS_ATTR_CORE_OUT, .len = (uint16_t)out_len, .flags = UVERBS_ATTR_F_MANDATORY},
+    };
+    a[1].data = (uintptr_t)in;
+    a[3].data = (uintptr_t)uhw;
+    a[4].data = (uintptr_t)out;
+    /* RESIZE_CQ has no answer of the driver's */
+    return token ? app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a, 5)
+                 : app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a + 1, 4);
+}
+
+static int destroy(int fd, uint16_t object, uint32_t number)
+{
+    uint64_t events[2];
+    const struct {
+        uint16_t object, method, len;
+    } how[] = {
+        {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, sizeof(struct ib_uverbs_destroy_cq_resp)},
+        {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, sizeof(struct ib_uverbs_destroy_qp_resp)},
+        {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, sizeof(struct ib_uverbs_destroy_srq_resp)},
+        {UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY, 4},
+    };
+    for (unsigned i = 0; i < HW_ARRAY_LEN(how); i++) {
+        struct ib_uverbs_attr a[2] = {
+            {.attr_id = 0, .flags = UVERBS_ATTR_F_MANDATORY, .data = number},
+            {.attr_id = 1, .len = how[i].len, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)events},
+        };
+        if (how[i].object == object)
+            return app_ioctl(fd, object, how[i].method, a, 2);
+    }
+    return -EINVAL;
+}
+
+/* The rows of what makes a queue; its number is where `number` says. */
+static int make_cq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_create_cq in = {.cqe = 16, .comp_channel = channel};
+    struct ib_uverbs_create_cq_resp out = {.cq_handle = ~0u};
+    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_CQ, &in, sizeof in, &out, sizeof out, u, sizeof u->cq, token);
+    *number = out.cq_handle;
+    /* a number of the stub's or the broker's table is the application's no more than its own is theirs */
+    return rc == 0 && in.comp_channel != channel ? -EPROTO : rc;
+}
+
+static int make_cq_ex(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_ex_create_cq in = {.cqe = 16, .comp_channel = channel};
+    struct ib_uverbs_ex_create_cq_resp out = {.base.cq_handle = ~0u};
+    int rc = mlx5(fd, EX(CREATE_CQ), &in, sizeof in, &out, sizeof out, u, sizeof u->cq, token);
+    *number = out.base.cq_handle;
+    return rc;
+}
+
+static int make_srq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_create_srq in = {.max_wr = 16};
+    struct ib_uverbs_create_srq_resp out = {.srq_handle = ~0u};
+    (void)channel;
+    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_SRQ, &in, sizeof in, &out, sizeof out, u, sizeof u->srq, token);
+    *number = out.srq_handle;
+    return rc;
+}
+
+static int make_xsrq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_create_xsrq in = {.max_wr = 16, .srq_type = IB_UVERBS_SRQT_XRC};
+    struct ib_uverbs_create_srq_resp out = {.srq_handle = ~0u};
+    (void)channel;
+    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_XSRQ, &in, sizeof in, &out, sizeof out, u, sizeof u->srq, token);
+    *number = out.srq_handle;
+    return rc;
+}
+
+static int make_qp(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_create_qp in = {.max_send_wr = 16, .max_recv_wr = 16, .qp_type = IB_UVERBS_QPT_RC};
+    struct ib_uverbs_create_qp_resp out = {.qp_handle = ~0u};
+    (void)channel;
+    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_QP, &in, sizeof in, &out, sizeof out, u, sizeof u->qp, token);
+    *number = out.qp_handle;
+    return rc;
+}
+
+static int make_qp_ex(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_ex_create_qp in = {.max_send_wr = 16, .max_recv_wr = 16, .qp_type = IB_UVERBS_QPT_RC};
+    struct ib_uverbs_ex_create_qp_resp out = {.base.qp_handle = ~0u};
+    (void)channel;
+    int rc = mlx5(fd, EX(CREATE_QP), &in, sizeof in, &out, sizeof out, u, sizeof u->qp, token);
+    *number = out.base.qp_handle;
+    return rc;
+}
+
+static int make_wq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
+{
+    struct ib_uverbs_ex_create_wq in = {.max_wr = 16};
+    struct ib_uverbs_ex_create_wq_resp out = {.wq_handle = ~0u};
+    (void)channel;
+    int rc = mlx5(fd, EX(CREATE_WQ), &in, sizeof in, &out, sizeof out, u, sizeof u->wq, token);
+    *number = out.wq_handle;
+    return rc;
+}
+
+static const struct {
+    const char *name;
+    int (*make)(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token);
+    uint16_t object;
+    bool channel;
+} queues[] = {
+    {"CREATE_CQ", make_cq, UVERBS_OBJECT_CQ, true},     {"EX_CREATE_CQ", make_cq_ex, UVERBS_OBJECT_CQ, true},
+    {"CREATE_SRQ", make_srq, UVERBS_OBJECT_SRQ, false}, {"CREATE_XSRQ", make_xsrq, UVERBS_OBJECT_SRQ, false},
+    {"CREATE_QP", make_qp, UVERBS_OBJECT_QP, false},    {"EX_CREATE_QP", make_qp_ex, UVERBS_OBJECT_QP, false},
+    {"EX_CREATE_WQ", make_wq, UVERBS_OBJECT_WQ, false},
+};
+
+static int resize(int fd, uint32_t number, uint64_t address)
+{
+    struct ib_uverbs_resize_cq in = {.cq_handle = number, .cqe = 32};
+    struct ib_uverbs_resize_cq_resp out = {0};
+    union uhw u = {.resize = {.buf_addr = address}};
+    int rc = mlx5(fd, IB_USER_VERBS_CMD_RESIZE_CQ, &in, sizeof in, &out, sizeof out, &u, sizeof u.resize, NULL);
+    return rc == 0 && out.cqe != 32 ? -EPROTO : rc;
+}
+
+/* Of each kind one, with a channel where it takes one; the mistakes; and what is destroyed is gone. */
+static int one_of_each(void *arg)
+{
+    (void)arg;
+    int fd = app_open(0), channel, foreign = eventfd(5, EFD_CLOEXEC);
+    must(fd >= 0 && foreign >= 0 && (channel = app_channel(fd)) >= 0);
+    for (unsigned i = 0; i < HW_ARRAY_LEN(queues); i++) {
+        union uhw u = {.buf_addr = page(1), .db_addr = page(2)}, bad = {.buf_addr = page(1), .db_addr = page(2) + 8};
+        uint32_t number = 0, token[2] = {0};
+        diag("%s", queues[i].name);
+        must(queues[i].make(fd, -1, &u, &number, token) == 0);
+        must(token[0] == number + FAKE_TOKEN && token[1] == 0);
+        must(queues[i].object != UVERBS_OBJECT_CQ || resize(fd, number, page(3)) == 0);
+        must(queues[i].object != UVERBS_OBJECT_CQ || resize(fd, number, page(3) + 8) == -EFAULT);
+        must(queues[i].object == UVERBS_OBJECT_CQ || resize(fd, number, page(3)) == -ENOENT);
+        must(destroy(fd, queues[i].object, number) == 0);
+        must(destroy(fd, queues[i].object, number) == -ENOENT);
+        must(queues[i].make(fd, -1, &bad, &number, token) == -EFAULT); /* the kernel's: not pinned */
+        if (!queues[i].channel)
+            continue;
+        must(queues[i].make(fd, channel, &u, &number, token) == 0);
+        must(destroy(fd, queues[i].object, number) == 0);
+        must(queues[i].make(fd, foreign, &u, &number, token) == -EBADF); /* the kernel's: no channel */
+        must(queues[i].make(fd, fd, &u, &number, token) == -EBADF);
+        must(queues[i].make(fd, 959, &u, &number, token) == -EBADF);        /* nobody's */
+        must(queues[i].make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* of the stub's table, and not of ours */
+        must(queues[i].make(fd, VB_STUB_FD + 1, &u, &number, token) == -EBADF);
+        must(queues[i].make(fd, -2, &u, &number, token) == -EBADF);
+    }
+    app_step(1);
+    return 0;
+}
+
+/* A file's first line that begins with `key`; "": there is none. */
+static const char *line_of(const char *path, const char *key, char *line, int cap)
+{
+    FILE *f = fopen(path, "re");
+    bool found = false;
+    while (f && !found && fgets(line, cap, f))
+        found = strncmp(line, key, strlen(key)) == 0;
+    if (f)
+        fclose(f);
+    return found ? line : "";
+}
+
+/* In the place of what the stub had, the broker puts what is of no use: a pidfd of its own process, and an eventfd that
+ * is empty and nobody's. */
+static bool harmless(const char *task, const char *fd, const char *link)
+{
+    const char key[] = "eventfd-count:";
+    char path[400], line[128];
+    if (strstr(link, "pidfd"))
+        return true;
+    snprintf(path, sizeof path, "%s/fdinfo/%.20s", task, fd);
+    const char *count = line_of(path, key, line, sizeof line);
+    return *count && strtoull(count + strlen(key), NULL, 16) == 0;
+}
+
+/* How many descriptors of the stub's are of any use; -1: there is no stub. *n: how many there are. */
+static int useful(const struct world *w, unsigned *n)
+{
+    char path[300], task[340], line[128];
+    int found = -1;
+    *n = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)w->app);
+    DIR *d = opendir(path), *fds;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(task, sizeof task, "/proc/%d/task/%.20s", (int)w->app, e->d_name);
+        snprintf(path, sizeof path, "%.280s/comm", task);
+        if (strcmp(line_of(path, "", line, sizeof line), "hawser-verbs\n") != 0)
+            continue;
+        snprintf(path, sizeof path, "%.280s/fd", task);
+        fds = opendir(path);
+        found = fds ? 0 : -1;
+        for (struct dirent *g; fds && (g = readdir(fds));) {
+            char link[256] = "";
+            if (g->d_name[0] == '.')
+                continue;
+            (*n)++;
+            if (readlinkat(dirfd(fds), g->d_name, link, sizeof link - 1) >= 0 && harmless(task, g->d_name, link))
+                continue;
+            found++;
+            diag("the stub has %s at %s", link, g->d_name);
+        }
+        if (fds)
+            closedir(fds);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static void test_queues(void)
+{
+    struct world w;
+    unsigned n;
+    fake_reset();
+    fake->driver = RDMA_DRIVER_MLX5;
+    unsigned wrong = fake->wrong;
+    world_start(&w, ALL, true, one_of_each, NULL);
+    ok(world_until(&w, 1), "mlx5: every kind of queue, by its own memory and with a channel");
+    is_int(fake->wrong, wrong, "none was run on the broker's own memory");
+    is_int(world_status(&w, "stubs"), 1, "by one stub");
+    is_int(useful(&w, &n), 0, "which has no descriptor of any use any more");
+    ok(n <= 2, "and has not gathered others: %u", n);
+    is_int(fake->live, 0, "what was destroyed is gone");
+    ok(world_status(&w, "fake0.cq") == 0 && world_status(&w, "fake0.qp") == 0 && world_status(&w, "fake0.srq") == 0 &&
+           world_status(&w, "fake0.wq") == 0,
+       "and none is counted");
+    fake->go = 1;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* ---------------------------------------------- MRs that become others */
+
+static int rereg(int fd, uint32_t number, uint32_t flags, uint64_t address, uint64_t length, uint32_t access)
+{
+    struct ib_uverbs_rereg_mr in = {.mr_handle = number,
+                                    .flags = flags,
+                                    .start = address,
+                                    .length = length,
+                                    .hca_va = address,
+                                    .access_flags = access};
+    struct ib_uverbs_rereg_mr_resp out = {0};
+    int rc = app_write_cmd(fd, IB_USER_VERBS_CMD_REREG_MR, &in, sizeof in, &out, sizeof out);
+    return rc == 0 && out.lkey != number + 1 ? -EPROTO : rc;
+}
+
+static int reregs(void *arg)
+{
+    struct ib_uverbs_reg_mr_resp r;
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && app_reg(fd, memory, 4096, &r) == 0);
+    must(rereg(fd, r.mr_handle, ACCESS, 0, 0, 3) == 0);
+    app_step(1);
+    must(rereg(fd, r.mr_handle, TRANS, page(8), 65536, 0) == 0);
+    must(rereg(fd, r.mr_handle, TRANS | ACCESS, page(9) + 8, 4096, 1) == -EFAULT); /* the kernel's: not pinned */
+    must(rereg(fd, r.mr_handle, TRANS, page(8), 2 * MIB, 0) == -ENOMEM);           /* the policy's */
+    must(rereg(fd, r.mr_handle + 1, ACCESS, 0, 0, 1) == -ENOENT);
+    app_step(2);
+    must(app_dereg(fd, r.mr_handle) == 0 && rereg(fd, r.mr_handle, ACCESS, 0, 0, 1) == -ENOENT);
+    app_step(3);
+    return 0;
+}
+
+static void test_reregs(void)
+{
+    struct world w;
+    unsigned n;
+    fake_reset();
+    unsigned wrong = fake->wrong;
+    world_start(&w, ALL, true, reregs, NULL);
+    ok(world_until(&w, 1), "an MR gets other access");
+    ok(world_status(&w, "fake0.mr_bytes") == 4096 && world_status(&w, "fake0.mr") == 1, "and is as large as it was");
+    fake->go = 1;
+    ok(world_until(&w, 2), "and other memory");
+    is_int(world_status(&w, "fake0.mr_bytes"), 65536, "which counts");
+    is_int(fake->mr_bytes, 65536, "as the kernel has it");
+    is_int(useful(&w, &n), 0, "the stub has nothing of it");
+    fake->go = 2;
+    ok(world_until(&w, 3), "what is given up has no other access");
+    ok(world_status(&w, "fake0.mr_bytes") == 0 && world_status(&w, "fake0.mr") == 0, "and is not counted");
+    is_int(fake->wrong, wrong, "none was run on the broker's own memory");
+    fake->go = 3;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* -------------------------------------------------------------- dma-bufs */
+
+static int reg_dmabuf(int fd, int dmabuf, uint64_t length, uint32_t *number)
+{
+    const uint64_t zero = 0;
+    uint32_t lkey, rkey;
+    struct ib_uverbs_attr a[9] = {
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, .len = 4, .data = (uintptr_t)&lkey},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, .len = 4, .data = (uintptr_t)&rkey},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_FD, .len = 4, .data = (uint32_t)dmabuf},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_HANDLE},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_OFFSET, .len = 8, .data = zero},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_LENGTH, .len = 8, .data = length},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_IOVA, .len = 8, .data = zero},
+        {.attr_id = UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, .len = 4, .data = 1},
+    };
+    for (unsigned i = 0; i < HW_ARRAY_LEN(a); i++)
+        a[i].flags = UVERBS_ATTR_F_MANDATORY;
+    int rc = app_ioctl(fd, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, a, HW_ARRAY_LEN(a));
+    *number = (uint32_t)a[3].data;
+    return rc < 0 ? rc : (int32_t)a[2].data == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
+}
+
+/* By the newer method; address 0: none. */
+static int reg_method(int fd, int dmabuf, uint64_t address, uint64_t length, uint32_t *number)
+{
+    uint32_t lkey, rkey;
+    struct ib_uverbs_attr a[10] = {
+        {.attr_id = REG_MR_RESP_LKEY, .len = 4, .data = (uintptr_t)&lkey},
+        {.attr_id = REG_MR_RESP_RKEY, .len = 4, .data = (uintptr_t)&rkey},
+        {.attr_id = REG_MR_FD, .data = (uint64_t)(int64_t)dmabuf},
+        {.attr_id = REG_MR_HANDLE},
+        {.attr_id = REG_MR_PD_HANDLE},
+        {.attr_id = REG_MR_IOVA, .len = 8},
+        {.attr_id = REG_MR_LENGTH, .len = 8, .data = length},
+        {.attr_id = REG_MR_ACCESS_FLAGS, .len = 4, .data = 1},
+        {.attr_id = REG_MR_FD_OFFSET, .len = 8},
+        {.attr_id = REG_MR_ADDR, .len = 8, .data = address},
+    };
+    for (unsigned i = 0; i < HW_ARRAY_LEN(a); i++)
+        a[i].flags = UVERBS_ATTR_F_MANDATORY;
+    int rc = app_ioctl(fd, UVERBS_OBJECT_MR, METHOD_REG_MR, a, address ? 10 : 9);
+    *number = (uint32_t)a[3].data;
+    return rc < 0 ? rc : (int)a[2].data_s64 == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
+}
+
+/* arg: where the policy has no dma-bufs. */
+static int dmabufs(void *arg)
+{
+    uint32_t number;
+    int fd = app_open(0), buf = memfd_create("dmabuf", MFD_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
+    must(fd >= 0 && buf >= 0 && other >= 0 && ftruncate(buf, 65536) == 0 && ftruncate(other, 65536) == 0);
+    must(pwrite(buf, FAKE_DMABUF, sizeof FAKE_DMABUF, 0) == sizeof FAKE_DMABUF);
+    if (arg) {
+        must(reg_dmabuf(fd, buf, 4096, &number) == -EOPNOTSUPP);
+        must(reg_method(fd, buf, 0, 4096, &number) == -EOPNOTSUPP);
+        must(reg_method(fd, buf, page(1), 4096, &number) == -EOPNOTSUPP);
+        return 0;
+    }
+    must(app_reg_method(fd, memory, 4096, &number) == 0 && app_dereg(fd, number) == 0); /* there is a stub */
+    must(reg_dmabuf(fd, -1, 4096, &number) == -EBADF); /* how libraries ask whether there are such */
+    must(reg_dmabuf(fd, buf, 65536, &number) == 0 && app_dereg(fd, number) == 0);
+    must(reg_method(fd, buf, 0, 65536, &number) == 0 && app_dereg(fd, number) == 0);
+    must(reg_dmabuf(fd, buf, 65536, &number) == 0);
+    app_step(1);
+    must(app_dereg(fd, number) == 0);
+    must(reg_dmabuf(fd, buf, 65537, &number) == -ERANGE && reg_method(fd, buf, 0, 65537, &number) == -ERANGE);
+    must(reg_dmabuf(fd, other, 4096, &number) == -EINVAL && reg_method(fd, other, 0, 4096, &number) == -EINVAL);
+    must(reg_dmabuf(fd, fd, 4096, &number) == -EINVAL && reg_method(fd, fd, 0, 4096, &number) == -EINVAL);
+    must(reg_dmabuf(fd, 959, 4096, &number) == -EBADF && reg_method(fd, 959, 0, 4096, &number) == -EBADF);
+    /* with an address beside it, it is the stub's, whose table it comes to; the kernel wants one of the two */
+    must(reg_method(fd, buf, page(1), 4096, &number) == -EINVAL);
+    app_step(2);
+    return 0;
+}
+
+static void test_dmabufs(void)
+{
+    struct world w;
+    unsigned n;
+    fake_reset();
+    fake->driver = RDMA_DRIVER_MLX5;
+    world_start(&w, ALL, true, dmabufs, NULL);
+    ok(world_until(&w, 1), "a dma-buf is registered, by both methods");
+    is_int(world_status(&w, "fake0.mr_bytes"), 65536, "and counted");
+    unsigned fds = world_fds(&w);
+    fake->go = 1;
+    ok(world_until(&w, 2), "another file is none, nor a descriptor that there is not, nor one with an address");
+    is_int(useful(&w, &n), 0, "the stub has none of them");
+    is_int(world_status(&w, "fake0.mr_bytes"), 0, "and none is counted");
+    ok(world_fds(&w) <= fds, "nor open in the broker"); /* a device may be kept for a moment */
+    fake->go = 2;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+
+    fake_reset();
+    fake->driver = RDMA_DRIVER_MLX5;
+    world_start(&w, "[default]\ndevices = *\n", true, dmabufs, &n);
+    is_int(world_app(&w), 0, "where the policy has no dma-bufs there are none, by no method");
+    is_int(fake->live, 0, "at all");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* --------------------------------------------------- another container's */
+
+static int owner(void *arg)
+{
+    struct ib_uverbs_reg_mr_resp r;
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0);
+    for (int i = 0; i < 8; i++)
+        must(app_reg(fd, memory, 4096, &r) == 0);
+    fake->number[0] = r.mr_handle;
+    app_step(1);
+    must(app_dereg(fd, r.mr_handle) == 0); /* it is still there */
+    return 0;
+}
+
+static int stranger(void *arg)
+{
+    struct ib_uverbs_reg_mr_resp r;
+    uint32_t theirs = (uint32_t)fake->number[0];
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && app_reg(fd, memory, 8192, &r) == 0 && r.mr_handle != theirs);
+    must(app_dereg(fd, theirs) == -ENOENT);
+    must(rereg(fd, theirs, ACCESS, 0, 0, 1) == -ENOENT);
+    must(rereg(fd, theirs, TRANS, page(1), 4096, 0) == -ENOENT);
+    fake->number[1] = 1;
+    while (!fake->number[2])
+        usleep(1000);
+    return 0;
+}
+
+static void test_two(void)
+{
+    struct world a, b;
+    fake_reset();
+    world_start(&b, ALL, true, owner, NULL);
+    ok(world_until(&b, 1), "a container has MRs");
+    world_start(&a, ALL, true, stranger, NULL);
+    ok(world_becomes(&a, "fake0.mr_bytes", 8192), "another container on the same device, too");
+    for (int ms = 0; ms < 60000 && !fake->number[1]; ms++)
+        usleep(1000);
+    ok(fake->number[1], "which ends the first one's by its number, on an open of its own");
+    ok(world_status(&b, "fake0.mr") == 8 && world_status(&b, "fake0.mr_bytes") == 8 * 4096, "that has all it had");
+    ok(world_status(&a, "fake0.mr") == 1 && world_status(&a, "fake0.mr_bytes") == 8192, "and so has the other");
+    is_int(fake->mr_bytes, 8 * 4096 + 8192, "as the kernel counts");
+    fake->number[2] = 1;
+    fake->go = 1;
+    is_int(world_app(&a), 0, "the second was refused");
+    is_int(world_app(&b), 0, "the first has its MR still");
+    ok(world_end(&a) == 0 && world_end(&b) == 0, "the brokers end");
+}
+
+int main(void)
+{
+    fake_start();
+    if (vb_inject_possible())
+        tap_skip_all("%s", hw_error());
+    test_queues();
+    test_reregs();
+    test_dmabufs();
+    test_two();
+    fake_end();
+    return tap_done();
+}
