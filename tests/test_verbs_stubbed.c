@@ -11,6 +11,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <rdma/mlx5-abi.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -238,7 +240,7 @@ static bool harmless(const char *task, const char *fd, const char *link)
 }
 
 /* How many descriptors of the stub's are of any use; -1: there is no stub. *n: how many there are. */
-static int useful(const struct world *w, unsigned *n)
+static int useful_now(const struct world *w, unsigned *n)
 {
     char path[300], task[340], line[128];
     int found = -1;
@@ -261,13 +263,24 @@ static int useful(const struct world *w, unsigned *n)
             if (readlinkat(dirfd(fds), g->d_name, link, sizeof link - 1) >= 0 && harmless(task, g->d_name, link))
                 continue;
             found++;
-            diag("the stub has %s at %s", link, g->d_name);
         }
         if (fds)
             closedir(fds);
     }
     if (d)
         closedir(d);
+    return found;
+}
+
+/* The device stays for a moment, until something wakes the broker. */
+static int useful(const struct world *w, unsigned *n)
+{
+    int found = useful_now(w, n);
+    for (int ms = 0; found > 0 && ms < 30000; ms += 10) {
+        usleep(10000);
+        world_status(w, "stubs");
+        found = useful_now(w, n);
+    }
     return found;
 }
 
@@ -290,6 +303,56 @@ static void test_queues(void)
        "and none is counted");
     fake->go = 1;
     is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
+/* A stop takes back the stub's call where the filter does not hold signals back: at any step of the broker's. */
+static int stopped(void *arg)
+{
+    uint32_t number = 0, token[2];
+    int fd = app_open(0), channel;
+    (void)arg;
+    must(fd >= 0 && (channel = app_channel(fd)) >= 0);
+    for (int i = 0; fake->number[0] == 0; i++) {
+        union uhw u = {.buf_addr = page(1), .db_addr = page(2)};
+        must(make_cq(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
+        int rc = destroy(fd, UVERBS_OBJECT_CQ, number);
+        must(rc == 0 || rc == -ENOENT); /* see below */
+        fake->number[1]++;
+        fake->number[2] += rc != 0;
+    }
+    app_step(1);
+    return 0;
+}
+
+static void test_stopped(void)
+{
+    struct world w;
+    unsigned n, seed = 1;
+    fake_reset();
+    fake->driver = RDMA_DRIVER_MLX5;
+    world_start(&w, ALL, false, stopped, NULL);
+    for (int i = 0, still = 0; i < 400 && still < 5; i++) { /* five times none: it has failed */
+        long before = fake->number[1];
+        kill(w.app, SIGSTOP);
+        usleep(rand_r(&seed) % 1500);
+        kill(w.app, SIGCONT);
+        for (int k = 0; k < 10000 && fake->number[1] == before; k++)
+            usleep(200);
+        still = fake->number[1] == before ? still + 1 : 0;
+        usleep(rand_r(&seed) % 500);
+    }
+    fake->number[0] = 1;
+    ok(world_until(&w, 1), "a program that is stopped 400 times while it makes CQs: %ld of them",
+       (long)fake->number[1]);
+    /* A signal that comes between an answer and the thread's waking takes the answer (test_verbs_hostile.c): here of a
+     * few of 400. */
+    ok(fake->live <= 20 && fake->number[2] <= 20,
+       "all but %u that were made are known to it, all but %ld destroyed once", fake->live, (long)fake->number[2]);
+    is_int(world_status(&w, "fake0.cq"), fake->live, "which are counted");
+    is_int(useful(&w, &n), 0, "the stub has nothing of them");
+    fake->go = 1;
+    is_int(world_app(&w), 0, "it sees nothing of it");
     is_int(world_end(&w), 0, "the broker ends");
 }
 
@@ -512,6 +575,7 @@ int main(void)
     if (vb_inject_possible())
         tap_skip_all("%s", hw_error());
     test_queues();
+    test_stopped();
     test_reregs();
     test_dmabufs();
     test_two();

@@ -251,12 +251,29 @@ static void breach(int which)
     }
 }
 
+/* As it was before the request at hand. */
+static struct fake_file *latest, before;
+static unsigned live_before;
+static long bytes_before;
+
+void fake_undo(void)
+{
+    *latest = before;
+    fake->live = live_before;
+    fake->mr_bytes = bytes_before;
+}
+
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t was, void *is)
 {
     fake_stub = stub;
     base = was;
     here = is;
-    struct fake_file *f = file_of(fd);
+    struct fake_file *f = latest = file_of(fd);
+    if (stub && f) {
+        before = *f;
+        live_before = fake->live;
+        bytes_before = fake->mr_bytes;
+    }
     unsigned at = fake->ran % FAKE_OPS;
     struct fake_op *op = &fake->op[at];
     *op = (struct fake_op){.object = h->object_id, .method = h->method_id};

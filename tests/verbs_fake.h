@@ -81,6 +81,7 @@ extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "f
 /* The request at h, of an open of the device fd. stub 0: a call of this process's. Else one of that thread's, whose
  * window is at `window` there and at `here` here. */
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t window, void *here);
+void fake_undo(void); /* a stub's that has not run after all; where there is one broker only */
 static inline uint32_t fake_driver(void)
 {
     return fake->driver ? fake->driver : RDMA_DRIVER_RXE;

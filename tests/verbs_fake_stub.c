@@ -36,6 +36,8 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
         fake->seen = 1;
         return 0;
     }
-    vb_notify_answer(listener, parked, 0, rc);
+    /* A stop had taken the call back: the kernel would not have run it. */
+    if (vb_notify_answer(listener, parked, 0, rc) == -ENOENT)
+        fake_undo();
     return 0;
 }

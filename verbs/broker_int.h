@@ -73,6 +73,7 @@ struct vb_worker {
     struct vb_job *running;
     int device;      /* what is at VB_STUB_FD in its table; -1: nothing */
     uint64_t used;   /* when */
+    unsigned given;  /* descriptors of a request behind it */
     uint64_t looked; /* when whether it is alone was asked last */
 };
 

@@ -18,7 +18,6 @@ struct vb_job {
     struct vb_context *context;
     int device; /* keeps the context alive */
     uint64_t ticket;
-    unsigned given; /* descriptors of the request that are in the stub's table */
     struct vb_layout layout;
     struct vb_request r;
 };
@@ -138,16 +137,20 @@ static int lay(struct vb_worker *w, struct vb_job *j)
     return 0;
 }
 
-/* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. */
+/* Puts the descriptors that a request names into the stub's table, and their numbers there into the request. -ENOENT:
+ * the stub's call was taken back, and comes again. */
 static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;
+    unsigned n = 0;
     for (unsigned i = 0; i < s->n && rc >= 0; i++) {
         if (s->swap[i].mine < 0)
             continue;
-        rc = vb_notify_give(b->listener, w->stub.parked, s->swap[i].mine, STUB_SWAP + (int)j->given, true, false);
-        if (rc >= 0)
-            vb_swap_put(&s->swap[i], STUB_SWAP + (int)j->given++);
+        rc = vb_notify_give(b->listener, w->stub.parked, s->swap[i].mine, STUB_SWAP + (int)n, true, false);
+        if (rc < 0)
+            break;
+        vb_swap_put(&s->swap[i], STUB_SWAP + (int)n++);
+        w->given = HW_MAX(w->given, n);
     }
     if (rc >= 0)
         rc = lay(w, j);
@@ -155,18 +158,20 @@ static int give_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j
     return rc;
 }
 
-/* Something without power in the place of each, as the stub's table lives as long as it does. */
-static void take_swaps(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+/* Something without power in the place of each, as the stub's table lives as long as it does. What cannot be done, as
+ * its call was taken back, is done when it comes again. */
+static void take_swaps(struct vb_broker *b, struct vb_worker *w)
 {
-    while (j->given)
-        vb_notify_give(b->listener, w->stub.parked, b->null, STUB_SWAP + (int)--j->given, true, false);
+    while (w->given &&
+           vb_notify_give(b->listener, w->stub.parked, b->null, STUB_SWAP + (int)w->given - 1, true, false) >= 0)
+        w->given--;
 }
 
 static void not_run(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int rc)
 {
     char text[256];
     vb_refused(b, (pid_t)j->n.pid, j->context->slot, vb_request_text(&j->r, text, sizeof text), "stub", hw_error(), rc);
-    take_swaps(b, w, j);
+    take_swaps(b, w);
     job_drop(b, j, rc, false);
 }
 
@@ -194,17 +199,24 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
             continue;
         }
         rc = give_swaps(b, w, j, &swaps);
+        if (rc == -ENOENT) {
+            w->stub.parked = 0;
+            hw_list_append(w->jobs.next, &j->link); /* the first again */
+            return;
+        }
         if (rc >= 0)
             rc = run(b, w, j);
         if (rc < 0)
             not_run(b, w, j, rc);
     }
+    if (w->stub.parked && !w->running)
+        take_swaps(b, w);
 }
 
 static void job_done(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result)
 {
     w->running = NULL;
-    take_swaps(b, w, j);
+    take_swaps(b, w);
     int rc = result < -4095 || result > INT_MAX ? -EIO : (int)result;
     if (rc >= 0)
         vb_request_collect(&j->r, w->stub.mine + VB_WINDOW_CODE, &j->layout);
@@ -305,7 +317,6 @@ void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_con
     j->context = c;
     j->device = device;
     j->ticket = ticket;
-    j->given = 0;
     vb_request_copy(&j->r, r);
     hw_list_append(&w->jobs, &j->link);
     hw_list_remove(&w->link);
