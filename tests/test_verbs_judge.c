@@ -4,6 +4,7 @@
 #include "verbs_ask.h"
 
 #include <arpa/inet.h>
+#include <rdma/efa-abi.h>
 
 /* include/rdma/ib_verbs.h */
 #define M_STATE 0x1u
@@ -271,6 +272,38 @@ static int qp_new(uint64_t type, uint32_t wr, uint64_t flags)
     return judged();
 }
 
+/* By each of the three ways to make one; recv_sge pieces in a request to receive. */
+static int efa_qp(unsigned way, uint32_t rq_bytes, uint32_t sq_bytes, uint32_t recv_sge)
+{
+    struct efa_ibv_create_qp u = {.rq_ring_size = rq_bytes, .sq_ring_size = sq_bytes};
+    struct ib_uverbs_create_qp in = {.qp_type = 2, .max_send_wr = 1, .max_recv_wr = 1, .max_recv_sge = recv_sge};
+    struct ib_uverbs_ex_create_qp ex = {.qp_type = 2, .max_send_wr = 1, .max_recv_wr = 1, .max_recv_sge = recv_sge};
+    struct ib_uverbs_qp_cap cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_recv_sge = recv_sge};
+    if (way == 0) {
+        write_begin(IB_USER_VERBS_CMD_CREATE_QP, RDMA_DRIVER_EFA, &in, sizeof(in));
+    } else if (way == 1) {
+        write_begin(EX(IB_USER_VERBS_EX_CMD_CREATE_QP), RDMA_DRIVER_EFA, &ex, sizeof(ex));
+    } else {
+        qp_method(2, 1, 0);
+        M.hdr.driver_id = RDMA_DRIVER_EFA;
+        for (unsigned i = 0; i < M.hdr.num_attrs; i++)
+            if (M.attr[i].attr_id == UVERBS_ATTR_CREATE_QP_CAP)
+                memcpy(in_bytes[i], &cap, sizeof(cap));
+    }
+    attr_in(UVERBS_ATTR_UHW_IN, &u, sizeof(u));
+    return judged();
+}
+
+static void efa_queues(void)
+{
+    for (unsigned way = 0; way < 3; way++) {
+        passes(efa_qp(way, 128 * 16 * 3, 128 * 128, 3), "efa: what the library makes of 100 requests, way %u", way);
+        refused(efa_qp(way, 1 << 20, 0, 3), EINVAL, "qp_wr", "a long queue to receive in the driver's part alone");
+        refused(efa_qp(way, 0, 1 << 20, 3), EINVAL, "qp_wr", "or to send");
+        refused(efa_qp(way, UINT32_MAX, 0, 0), EINVAL, "qp_wr", "all that the field can say, of requests of nothing");
+    }
+}
+
 static void qps(void)
 {
     policy("[default]\ndevices = *\nqp_types = rc ud\nqp_wr = 100\n");
@@ -324,6 +357,11 @@ static void qps(void)
     write_begin(IB_USER_VERBS_CMD_CREATE_QP, RDMA_DRIVER_MLX5, &rc, sizeof(rc));
     attr_in(UVERBS_ATTR_UHW_IN, &u, sizeof(u));
     passes(judged(), "mlx5: what the library makes of 100 requests of the largest size");
+    u.rq_wqe_shift = 13;
+    write_begin(IB_USER_VERBS_CMD_CREATE_QP, RDMA_DRIVER_MLX5, &rc, sizeof(rc));
+    attr_in(UVERBS_ATTR_UHW_IN, &u, sizeof(u));
+    refused(judged(), EINVAL, "qp_wr", "mlx5: few requests of an impossible size");
+    efa_queues();
 
     passes(qp(.qp_type = 4), "UD, where destinations are not limited");
     policy("[default]\ndevices = *\nqp_types = rc ud driver\ndestinations = 10.0.0.0/8\n");
@@ -425,6 +463,14 @@ static void cqs(void)
             "made longer afterwards");
 }
 
+static int mlx5_wq(struct ib_uverbs_ex_create_wq in, uint32_t count, uint32_t shift)
+{
+    struct mlx5_ib_create_wq u = {.rq_wqe_count = count, .rq_wqe_shift = shift};
+    write_begin(EX(IB_USER_VERBS_EX_CMD_CREATE_WQ), RDMA_DRIVER_MLX5, &in, sizeof(in));
+    attr_in(UVERBS_ATTR_UHW_IN, &u, sizeof(u));
+    return judged();
+}
+
 static void flows(void)
 {
     struct ib_uverbs_ex_create_wq wq = {.max_wr = 10};
@@ -449,6 +495,10 @@ static void flows(void)
     policy("[default]\ndevices = *\nallow = flow raw\nqp_wr = 10\n");
     passes(cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_FLOW), flow), "a flow that is allowed");
     passes(cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_WQ), wq), "a WQ that is allowed");
+    passes(mlx5_wq(wq, 16, 6), "mlx5: what the library makes of 10 requests");
+    refused(mlx5_wq(wq, 4096, 6), EINVAL, "qp_wr", "mlx5: a long WQ in the driver's part alone");
+    refused(mlx5_wq(wq, 16, 31), EINVAL, "qp_wr", "mlx5: few requests of an impossible size");
+    refused(mlx5_wq(wq, UINT32_MAX, UINT32_MAX), EINVAL, "qp_wr", "mlx5: all that the fields can say");
     wq.max_wr = 11;
     refused(cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_WQ), wq), EINVAL, "qp_wr", "a long WQ");
     passes(cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), table), "a receive table that is allowed");

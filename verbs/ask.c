@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request asks for: its inputs, and what it wants of registered memory. */
+/* What a request asks for: its inputs, what it wants of registered memory, and of queues by the driver's part. */
 #include "verbs/policy_int.h"
 
+#include <rdma/efa-abi.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
 
 /* include/rdma/ib_verbs.h */
 #define REREG_TRANS  1u
@@ -87,5 +89,65 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
         /* of the device's own memory: nothing is pinned */
         m->kind = VB_MR_NEW;
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS);
+    }
+}
+
+/* A power of two of requests; one has at most 2 KiB (log_rq_stride of a QP's context), and a larger one is several. */
+static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
+{
+    return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
+}
+
+/* The pieces of memory that a request to receive may have, by the core's part. */
+static uint32_t recv_sge(const struct vb_request *r)
+{
+    const struct vb_command *c = r->command;
+    if (c->object == UVERBS_OBJECT_QP) {
+        struct ib_uverbs_qp_cap cap;
+        vb_attr_bytes(r, UVERBS_ATTR_CREATE_QP_CAP, &cap, sizeof(cap));
+        return cap.max_recv_sge;
+    }
+    if (c->command & IB_USER_VERBS_CMD_FLAG_EXTENDED) {
+        struct ib_uverbs_ex_create_qp in;
+        vb_core_in(r, &in, sizeof(in));
+        return in.max_recv_sge;
+    }
+    struct ib_uverbs_create_qp in;
+    vb_core_in(r, &in, sizeof(in));
+    return in.max_recv_sge;
+}
+
+static void copy(void *dst, const void *src, size_t n)
+{
+    if (n > 0)
+        memcpy(dst, src, n);
+}
+
+void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
+{
+    const uint64_t page = 4096;
+    size_t n = r->uhw_in ? r->uhw_in_len : 0;
+    uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
+    memset(q, 0, sizeof(*q));
+    if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
+        /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: it sends in blocks, of which a request takes up to 16 */
+        struct mlx5_ib_create_qp in = {0};
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->send = in.sq_wqe_count / 32;
+        q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
+    } else if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_WQ) {
+        /* set_user_rq_size() there; the core's max_wr is compared with what the device can, and that is all */
+        struct mlx5_ib_create_wq in = {0};
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
+    } else if (driver == RDMA_DRIVER_EFA && r->command->makes == VB_QP) {
+        /* efa_create_qp() in efa/efa_verbs.c: so much is allocated to receive, in pages, and asked of the device to
+         * send. A request to send has 64 bytes, or 128; one to receive 16 for each piece, of which the kernel allows as
+         * many as the device takes. A power of two of each. */
+        struct efa_ibv_create_qp in = {0};
+        uint64_t pieces = recv_sge(r);
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->send = in.sq_ring_size > page ? in.sq_ring_size / 256 : 0;
+        q->recv = in.rq_ring_size > page ? in.rq_ring_size / 32 / (pieces ? pieces : 1) : 0;
     }
 }

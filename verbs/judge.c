@@ -275,22 +275,18 @@ static bool qp_size(struct judge *j, uint64_t send, uint64_t recv)
            at_most(j, "qp_wr", recv, j->rules->qp_wr, "receive requests");
 }
 
-/* mlx5 makes its queues as large as the driver's part says (set_user_buf_size(), set_rq_size() in mlx5/qp.c): a power
- * of two of requests, sending in pieces of which a request takes up to 16. */
-static bool mlx5_qp_size(struct judge *j)
+/* By what the driver takes, too. */
+static bool driver_size(struct judge *j)
 {
-    const struct vb_request *r = j->r;
-    struct mlx5_ib_create_qp in = {0};
-    if (!r->driver || r->driver->id != RDMA_DRIVER_MLX5 || !r->uhw_in)
-        return true;
-    memcpy(&in, r->uhw_in, HW_MIN(sizeof(in), (size_t)r->uhw_in_len));
-    return qp_size(j, in.sq_wqe_count / 32, in.rq_wqe_count / 2);
+    struct vb_queue_ask q;
+    vb_queue_ask(j->r, &q);
+    return qp_size(j, q.send, q.recv);
 }
 
 static bool create_qp(struct judge *j)
 {
     const struct vb_request *r = j->r;
-    if (!mlx5_qp_size(j))
+    if (!driver_size(j))
         return false;
     if (r->command->object == UVERBS_OBJECT_QP) {
         struct ib_uverbs_qp_cap cap;
@@ -431,7 +427,7 @@ static bool create_wq(struct judge *j)
         max_wr = in.max_wr;
     }
     return allowed(j, VB_ALLOW_RAW, "raw", "a WQ, which is of use to raw packets only") &&
-           at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ");
+           at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ") && driver_size(j);
 }
 
 static bool rwq_table(struct judge *j)

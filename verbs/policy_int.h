@@ -86,6 +86,13 @@ struct vb_mr_ask {
 };
 void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
+/* How many requests the queues take that are made, by the driver's part of it: kernels make those of mlx5 and efa as
+ * large as that says, whatever the core's says. Rounded down by as much as libraries round up; 0: it does not say. */
+struct vb_queue_ask {
+    uint64_t send, recv;
+};
+void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q);
+
 static inline bool vb_gid_index(const struct vb_rules *rules, unsigned i)
 {
     return i < 256 && (rules->gids[i / 8] >> i % 8 & 1);
