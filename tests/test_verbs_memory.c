@@ -116,6 +116,37 @@ static void test_by_method(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
+/* What the schema does not have is counted each time, and audited once. */
+static int refusals(void *arg)
+{
+    struct ib_uverbs_attr none = {.attr_id = 0, .flags = UVERBS_ATTR_F_MANDATORY};
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0);
+    for (int i = 0; i < 10; i++)
+        must(app_ioctl(fd, UVERBS_OBJECT_FLOW_ACTION, UVERBS_METHOD_FLOW_ACTION_DESTROY, &none, 1) == -EOPNOTSUPP);
+    app_step(1);
+    return 0;
+}
+
+static void test_refusals(void)
+{
+    struct world w;
+    char id[64];
+    unsigned lines = 0;
+    fake_reset();
+    world_start(&w, ALL, true, refusals, NULL);
+    ok(world_until(&w, 1), "a command that is refused ten times");
+    ok(world_status(&w, "refused") == 10 && world_status(&w, "fake0.refused") == 10, "counts ten times");
+    snprintf(id, sizeof id, "\"%s\"", w.id);
+    for (const char *p = world_audit(); (p = strstr(p, id)); p++)
+        lines++;
+    is_int(lines, 1, "and is audited once");
+    fake->go = 1;
+    is_int(world_app(&w), 0, "the program was content");
+    is_int(world_end(&w), 0, "the broker ends");
+}
+
 /* ------------------------------------------------------ threads, processes */
 
 static int shared_fd;
@@ -349,6 +380,7 @@ int main(void)
         tap_skip_all("%s", hw_error());
     test_basics();
     test_by_method();
+    test_refusals();
     test_processes();
     test_harm();
     fake_end();

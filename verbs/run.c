@@ -26,6 +26,13 @@ static int read_here(void *arg, uint64_t address, void *dst, size_t n)
     return 0;
 }
 
+static void count_refused(struct vb_broker *b, struct vb_slot *slot)
+{
+    b->refused++;
+    if (slot)
+        slot->refused++;
+}
+
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc)
 {
@@ -38,9 +45,7 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
         comm[strcspn(comm, "\n")] = 0;
         fclose(f);
     }
-    b->refused++;
-    if (slot)
-        slot->refused++;
+    count_refused(b, slot);
     vb_audit_refusal(b->o->audit, &(struct vb_refusal){.container = b->container->id,
                                                        .program = comm,
                                                        .device = slot ? slot->device.ibdev : NULL,
@@ -499,8 +504,11 @@ static int request(struct vb_broker *b, const struct seccomp_notif *n)
     if (!vb_notify_valid(b->listener, n->id))
         return 1; /* what was read may be another's */
     if (rc) {
-        bool probe = rc == -ENOSPC || rc == -EFAULT;
-        if (!probe && !((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && told(b, r)))
+        if (rc == -ENOSPC || rc == -EFAULT)
+            return rc; /* a probe */
+        if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && told(b, r))
+            count_refused(b, c->slot);
+        else
             vb_refused(b, tid, c->slot, r->command ? r->command->name : "?", "schema", hw_error(), rc);
         return rc;
     }
