@@ -204,6 +204,41 @@ static void enlarged(void)
     ok(U.mr_bytes == 12288 && U.n[VB_MR] == 2, "a new one that nobody knows of counts");
 }
 
+/* What is pinned to be read only is not made writable without being pinned anew, whatever number it has. */
+static void read_only(void)
+{
+    const uint32_t none = 0, remote_read = 4, writes[] = {1, 2, 8, 16}; /* enum ib_uverbs_access_flags */
+    start("[default]\ndevices = *\n");
+    reg(0, 4096, 1);
+    runs(O, 1, 0, true);
+    passes(rereg(1, ACCESS, 0, 1 | 2), "more access for memory that is pinned to be written");
+    passes(rereg(1, TRANS, 4096, none), "other memory");
+    runs(O, 0, 0, true);
+    passes(rereg(1, ACCESS, 0, 1), "is as before");
+    uint64_t a;
+    reg(0, 4096, remote_read);
+    if (vb_reserve(O, &Q, &a) < 0)
+        exit(1);
+    for (unsigned i = 0; i < HW_ARRAY_LEN(writes); i++)
+        refused(rereg(1 + i, ACCESS, 0, writes[i]), EACCES, "REREG_MR", "none while one is on its way to be read only");
+    passes(rereg(1, ACCESS, 0, remote_read), "but other access to read");
+    passes(rereg(1, ACCESS | TRANS, 4096, 1), "and other memory, that is pinned to be written");
+    reg(0, 4096, remote_read);
+    made(2);
+    vb_settle(O, &Q, a, 0, false);
+    refused(rereg(1, ACCESS, 0, 1), EACCES, "REREG_MR", "nor once it is there, whatever the number");
+    for (unsigned how = 0; how < 3; how++) {
+        start("[default]\ndevices = *\nallow = dmabuf\n");
+        passes(rereg(1, ACCESS, 0, 1), "in another context it goes");
+        passes(how == 0   ? rereg(1, ACCESS, 0, none)
+               : how == 1 ? rereg(1, ACCESS | TRANS, 4096, none)
+                          : modern(0, 4096, none, false),
+               "until there is such memory in another way: %u", how);
+        runs(O, 3, 0, false);
+        refused(rereg(1, ACCESS, 0, 1), EACCES, "REREG_MR", "then no more");
+    }
+}
+
 /* The stub's replies lie where the application can write. */
 static void forged(void)
 {
@@ -544,6 +579,7 @@ int main(void)
 {
     bytes();
     enlarged();
+    read_only();
     forged();
     counts();
     many();

@@ -385,6 +385,10 @@ static int reregs(void *arg)
     must(rereg(fd, r.mr_handle + 1, ACCESS, 0, 0, 1) == -ENOENT);
     app_step(2);
     must(app_dereg(fd, r.mr_handle) == 0 && rereg(fd, r.mr_handle, ACCESS, 0, 0, 1) == -ENOENT);
+    struct ib_uverbs_reg_mr in = {.start = page(1), .length = 4096, .hca_va = page(1)}; /* to be read only */
+    must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, &r, sizeof r) == 0);
+    must(rereg(fd, r.mr_handle, ACCESS, 0, 0, 1) == -EACCES);
+    must(rereg(fd, r.mr_handle, TRANS | ACCESS, page(1), 4096, 1) == 0 && app_dereg(fd, r.mr_handle) == 0);
     app_step(3);
     return 0;
 }

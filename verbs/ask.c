@@ -4,6 +4,7 @@
 
 #include <rdma/efa-abi.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -49,10 +50,9 @@ static uint64_t pages(uint64_t start, uint64_t length)
     return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
 }
 
-void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
+static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
 {
     const struct vb_command *c = r->command;
-    memset(m, 0, sizeof(*m));
     if (c->object == UVERBS_OBJECT_DEVICE && c->method == UVERBS_METHOD_INVOKE_WRITE) {
         if (c->command == IB_USER_VERBS_CMD_REG_MR) {
             struct ib_uverbs_reg_mr in;
@@ -90,6 +90,14 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
         m->kind = VB_MR_NEW;
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS);
     }
+}
+
+void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
+{
+    memset(m, 0, sizeof(*m));
+    mr_ask(r, m);
+    m->writes = m->access & (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+                             IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND);
 }
 
 /* A power of two of requests; one has at most 2 KiB (log_rq_stride of a QP's context), and a larger one is several. */

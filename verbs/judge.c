@@ -189,6 +189,10 @@ static bool mr(struct judge *j)
     if ((m.kind == VB_MR_NEW || m.change_access) && (m.access & IB_UVERBS_ACCESS_ON_DEMAND) &&
         !allowed(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
         return false;
+    /* Kernels from 6.2 until 6.12.94, 6.18.36 and 7.0.13 did not look at how it is pinned (CVE-2026-52908): the device
+     * would write to what the program must not, its stub's window too. Those since then say -EACCES, as here. */
+    if (m.change_access && !m.resize && m.writes && vb_objects_read_only(j->o))
+        return no(j, -EACCES, "REREG_MR", "write access, where memory has been registered to be read only");
     uint64_t old = m.kind == VB_MR_AGAIN ? vb_objects_mr_bytes(j->o, m.number) : 0;
     bool more = m.kind == VB_MR_NEW || (m.kind == VB_MR_AGAIN && m.resize && m.bytes > old);
     return more ? room(j, "mr_bytes", j->u->mr_bytes, m.bytes - old, j->rules->mr_bytes, true) : true;

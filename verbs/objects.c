@@ -21,6 +21,7 @@ struct vb_objects {
     uint64_t n[VB_TYPES];
     uint64_t bytes; /* of all MRs, those of no known number too */
     void *mrs;      /* struct mr, a tree (tsearch) */
+    bool read_only; /* an MR is, or was to be, pinned to be read only; not by number, since numbers can be forged */
 };
 
 struct vb_objects *vb_objects_new(struct vb_usage *of)
@@ -56,6 +57,11 @@ static struct mr *find(const struct vb_objects *o, uint32_t number)
     struct mr key = {.number = number};
     void *const *at = tfind(&key, &o->mrs, by_number);
     return at ? *at : NULL;
+}
+
+bool vb_objects_read_only(const struct vb_objects *o)
+{
+    return o && o->read_only;
 }
 
 uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number)
@@ -95,6 +101,7 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
         uint64_t old = vb_objects_mr_bytes(o, m.number);
         *ticket = m.bytes > old ? m.bytes - old : 0;
     }
+    o->read_only |= !m.writes && (m.kind == VB_MR_NEW || m.change_access);
     add_bytes(o, *ticket);
     if (counted(r->command)) {
         o->n[r->command->makes]++;

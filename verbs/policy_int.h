@@ -83,6 +83,7 @@ struct vb_mr_ask {
     uint32_t number;    /* of VB_MR_AGAIN */
     uint64_t bytes;     /* in whole pages */
     uint64_t access;    /* enum ib_uverbs_access_flags */
+    bool writes;        /* with such access memory is pinned to be written: ib_access_writable(), rdma/ib_verbs.h */
 };
 void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
@@ -111,6 +112,8 @@ bool vb_gid_shows(const struct vb_rules *rules, uint64_t port, uint64_t index);
 /* Is there a rule for it? */
 bool vb_judged(const struct vb_command *c);
 
+/* Was there ever an MR that is pinned to be read only, or may there be? */
+bool vb_objects_read_only(const struct vb_objects *o);
 /* The bytes of an MR whose number is believed; 0: not known. */
 uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number);
 

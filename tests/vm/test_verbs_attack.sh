@@ -46,7 +46,10 @@ ok "chaos" held chaos 2 1
 # ---- memory of the stub, forbidden calls
 ok "natively: forbidden calls" refused verbs_attack forbidden
 ok "forbidden calls" held forbidden
-ok "the window cannot be changed" held window
+ok "the window cannot be changed, by the device neither" held window
+verbs_attack rereg >rereg.native 2>&1
+ok "other access to memory" held rereg
+ok "as natively" sh -c "$run verbs_attack rereg | grep '^other access' >rereg.out; grep '^other access' rereg.native | diff - rereg.out"
 
 # ---- requests and descriptors
 ok "malformed requests" held malformed

@@ -381,6 +381,8 @@ static int window(void)
     for (unsigned i = 0; i < n; i++) {
         for (uintptr_t page = w[i].from; page < w[i].to; page += 4096)
             bad += remap((void *)page, shm); // NOLINT(performance-no-int-to-ptr)
+        for (uintptr_t page = w[i].from; page < w[i].to; page += 4096)
+            bad += device_writes((void *)page, w[i].rights[1] == 'w'); // NOLINT(performance-no-int-to-ptr)
         if (w[i].rights[1] != 'w') {
             bad += overwrite(&w[i]);
             sealed++;
@@ -389,6 +391,7 @@ static int window(void)
     CHECK(sealed > 0, "all can be written");
     bad += around(w[0].from, w[n - 1].to);
     shmctl(shm, IPC_RMID, NULL);
+    CHECK(device_writes(area, 1) == 0, "memory of the program's own is no different");
     CHECK(reg_mr(dev, pd, area + MIB, 4096, &mr) == 0 && dereg_mr(dev, mr) == 0, "REG_MR afterwards");
     return bad != 0;
 }
@@ -520,6 +523,8 @@ int main(int argc, char **argv)
         rc = malformed();
     else if (strcmp(mode, "foreign") == 0)
         rc = foreign();
+    else if (strcmp(mode, "rereg") == 0)
+        rc = rereg();
     else if (strcmp(mode, "quota") == 0)
         rc = quota();
     else if (strcmp(mode, "life") == 0)

@@ -20,6 +20,12 @@ double now(void);
 uint64_t pinned(void); /* bytes, as the kernel counts them for this mm */
 pid_t reap(pid_t pid, int *status);
 
+/* verbs_attack_mr.c */
+int device_writes(const void *p,
+                  int writable); /* how many ways there are to have the device write there that are wrong */
+int rereg(void);
+int quota(void);
+
 /* verbs_attack_procs.c */
 void life(void);
 void pairs(unsigned n, double seconds); /* at most */
@@ -29,7 +35,6 @@ void kills(unsigned n, unsigned seed);
 void signals(double seconds);
 void stops(double seconds);
 void memlock(void);
-int quota(void);
 void pass(const char *path);
 int take(const char *path);
 

@@ -200,25 +200,6 @@ void memlock(void)
     CHECK(rc == -ENOMEM, "96 KiB of 64: %d", rc);
 }
 
-/* The quota itself, with nothing in between. */
-int quota(void)
-{
-    uint32_t mr = 0, last = 0;
-    unsigned n = 0;
-    int rc = reg_mr(dev, pd, area, EVIL, &mr);
-    CHECK(rc < 0, "8 MiB at once");
-    printf("8 MiB at once: %s\n", strerror(-rc));
-    while (n < 64 && (rc = reg_mr(dev, pd, area + (size_t)n * 65536, 65536, &mr)) == 0) {
-        last = mr;
-        n++;
-    }
-    printf("%u of 64 KiB each, then: %s\n", n, strerror(-rc));
-    CHECK(n == 16 && pinned() == ALLOWED, "not what the policy has");
-    CHECK(dereg_mr(dev, last) == 0, "DEREG");
-    CHECK(reg_mr(dev, pd, area, 65536, &mr) == 0, "what is given back can be had again");
-    return 0;
-}
-
 /* ------------------------------------------------------------------ two containers */
 
 void pass(const char *path)
@@ -226,7 +207,7 @@ void pass(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t mr = 0;
     char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec v = {&byte, 1};
+    struct iovec v = {&mr, sizeof(mr)}; /* its number goes with it */
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0, "REG_MR");
@@ -236,28 +217,31 @@ void pass(const char *path)
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     *h = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
     memcpy(CMSG_DATA(h), &dev, sizeof(dev));
-    CHECK(sendmsg(c, &m, 0) == 1 && read(c, &byte, 1) == 1, "passing it on");
+    CHECK(sendmsg(c, &m, 0) == sizeof(mr) && read(c, &byte, 1) == 1, "passing it on");
     CHECK(dereg_mr(dev, mr) == 0, "what is the owner's own is still there");
 }
 
 int take(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    uint32_t mr = 0;
+    uint32_t mr = 0, theirs = 0;
     char byte = 0, control[CMSG_SPACE(sizeof(int))];
-    struct iovec v = {&byte, 1};
+    struct iovec v = {&theirs, sizeof(theirs)};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     int fd = -1;
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     const int s = socket(AF_UNIX, SOCK_STREAM, 0);
     for (int i = 0; i < 300 && connect(s, (struct sockaddr *)&a, sizeof(a)); i++)
         usleep(100000);
-    CHECK(recvmsg(s, &m, 0) == 1, "nothing came");
+    CHECK(recvmsg(s, &m, 0) == sizeof(theirs), "nothing came");
     const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     CHECK(h, "no descriptor came");
     memcpy(&fd, CMSG_DATA(h), sizeof(fd));
     const int made = reg_mr(fd, pd, area, 4096, &mr), ended = dereg_mr(fd, 0);
     printf("another's open file: REG_MR %s, DEREG %s\n", strerror(-made), strerror(-ended));
+    /* The number alone, on an open of its own, where there is no such MR. */
+    CHECK(dereg_mr(dev, theirs) == -ENOENT, "%u here", theirs);
+    CHECK(rereg_mr(dev, theirs, REREG_ACCESS, NULL, 0, IB_UVERBS_ACCESS_LOCAL_WRITE) < 0, "%u here", theirs);
     CHECK(write(s, &byte, 1) == 1, "answer");
     return made == 0 || ended == 0;
 }

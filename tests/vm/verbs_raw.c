@@ -91,6 +91,41 @@ int dereg_mr(int fd, uint32_t number)
     return go(fd, &r);
 }
 
+int rereg_mr(int fd, uint32_t number, uint32_t flags, const void *p, uint64_t n, uint32_t access)
+{
+    struct ib_uverbs_rereg_mr in;
+    struct ib_uverbs_rereg_mr_resp out = {0};
+    struct request r;
+    memset(&in, 0, sizeof(in));
+    in.mr_handle = number;
+    in.flags = flags;
+    in.start = in.hca_va = at(p);
+    in.length = n;
+    in.access_flags = access;
+    write_cmd(&r, IB_USER_VERBS_CMD_REREG_MR, &in, sizeof(in), &out, sizeof(out));
+    return go(fd, &r);
+}
+
+/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 6.17: UVERBS_METHOD_REG_MR */
+int reg_mr_method(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number)
+{
+    enum { METHOD_REG_MR = 5, HANDLE = 0, PD, IOVA = 3, ADDR, LENGTH, ACCESS, LKEY = 9, RKEY };
+    uint32_t lkey, rkey;
+    struct request r;
+    start(&r, UVERBS_OBJECT_MR, METHOD_REG_MR);
+    add(&r, HANDLE, 0, 0);
+    add(&r, PD, 0, pd);
+    add(&r, IOVA, 8, at(p));
+    add(&r, ADDR, 8, at(p));
+    add(&r, LENGTH, 8, n);
+    add(&r, ACCESS, 4, IB_UVERBS_ACCESS_LOCAL_WRITE);
+    add(&r, LKEY, 4, at(&lkey));
+    add(&r, RKEY, 4, at(&rkey));
+    const int rc = go(fd, &r);
+    *number = (uint32_t)r.a[0].data;
+    return rc;
+}
+
 int query_mr(int fd, uint32_t number, uint64_t *length)
 {
     uint32_t lkey, rkey;

@@ -52,6 +52,9 @@ uint32_t alloc_pd(int fd);
 void mr_of(struct ib_uverbs_reg_mr *in, uint32_t pd, const void *p, uint64_t n);
 int reg_mr(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number);
 int dereg_mr(int fd, uint32_t number);
+enum { REREG_TRANS = 1, REREG_ACCESS = 4 }; /* IB_MR_REREG_* of <rdma/ib_verbs.h>, the kernel's */
+int rereg_mr(int fd, uint32_t number, uint32_t flags, const void *p, uint64_t n, uint32_t access);
+int reg_mr_method(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number); /* Linux 6.17 */
 int query_mr(int fd, uint32_t number, uint64_t *length);
 int create_cq(int fd, uint32_t *number);
 void qp_of(struct ib_uverbs_create_qp *in, uint32_t pd, uint32_t cq, uint32_t wr);
