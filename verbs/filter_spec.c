@@ -131,21 +131,29 @@ static const struct vb_filter_rule *rule_of(const struct join *j, const struct v
 
 static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from);
 
+static void add_condition(json_t *entry, json_t *condition)
+{
+    json_t *args = json_object_get(entry, "args");
+    if (!json_is_array(args)) {
+        args = json_array();
+        json_object_set_new(entry, "args", args);
+    }
+    json_array_append_new(args, condition);
+}
+
 /* The same entry with one condition more, and the other rules' too. */
 static void with(struct join *j, const json_t *entry, json_t *condition, const struct vb_filter_rule *r)
 {
-    json_t *e = json_deep_copy(entry), *args = json_object_get(e, "args");
-    if (!json_is_array(args)) {
-        args = json_array();
-        json_object_set_new(e, "args", args);
-    }
-    json_array_append_new(args, condition);
+    json_t *e = json_deep_copy(entry);
+    add_condition(e, condition);
     cut(j, e, r->call, r + 1);
     json_decref(e);
 }
 
-/* The entry, which is of this call alone, where none of the rules from `from` on holds: where one of a rule's
- * comparisons fails, by one bit or, of a block of addresses, on either side; nowhere, where it has none. */
+/* The entry, which is of this call alone, where none of the rules from `from` on holds: where the first of a rule's
+ * comparisons fails, or holds and the second one fails, by one bit or, of a block of addresses, on either side;
+ * nowhere, where it has none. One or the other alone would say the same, but libseccomp 2.5 does not come back from two
+ * rules that begin alike and then ask for different arguments. */
 static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from)
 {
     const struct vb_filter_rule *r = rule_of(j, from, call);
@@ -160,18 +168,22 @@ static void cut(struct join *j, const json_t *entry, const char *call, const str
         cut(j, entry, call, r + 1);
     else if (!r)
         append(j, json_deep_copy(entry));
-    for (size_t i = 0; r && m == OTHERS && i < HW_ARRAY_LEN(r->is) && r->is[i].mask; i++) {
+    if (!r || m != OTHERS)
+        return;
+    json_t *held = json_deep_copy(entry);
+    for (size_t i = 0; i < HW_ARRAY_LEN(r->is) && r->is[i].mask; i++) {
         const struct vb_compare *c = &r->is[i];
         if (c->mask > UINT32_MAX) {
             if (c->value)
-                with(j, entry, bound(c->arg, "SCMP_CMP_LT", c->value), r);
-            with(j, entry, bound(c->arg, "SCMP_CMP_GE", c->value + (~c->mask & INT64_MAX) + 1), r);
-            continue;
+                with(j, held, bound(c->arg, "SCMP_CMP_LT", c->value), r);
+            with(j, held, bound(c->arg, "SCMP_CMP_GE", c->value + (~c->mask & INT64_MAX) + 1), r);
         }
-        for (unsigned b = 0; b < 32; b++)
+        for (unsigned b = 0; c->mask <= UINT32_MAX && b < 32; b++)
             if (c->mask & 1u << b)
-                with(j, entry, compare(&(struct vb_compare){c->arg, 1u << b, ~c->value & 1u << b}), r);
+                with(j, held, compare(&(struct vb_compare){c->arg, 1u << b, ~c->value & 1u << b}), r);
+        add_condition(held, compare(c));
     }
+    json_decref(held);
 }
 
 /* An entry about a call of r's: false where its name is to go from it. */
