@@ -220,6 +220,20 @@ static int processes(void *arg)
     return 0;
 }
 
+/* The broker's descriptors once nothing moves any more: it makes a window and a mount before they are wanted, when it
+ * has nothing else to do, and keeps a device for a moment. */
+static unsigned still_fds(const struct world *w)
+{
+    unsigned n = world_fds(w), same = 0;
+    for (int i = 0; i < 500 && same < 10; i++) {
+        usleep(20000);
+        unsigned is = world_fds(w);
+        same = is == n ? same + 1 : 0;
+        n = is;
+    }
+    return n;
+}
+
 static void test_processes(void)
 {
     struct world w;
@@ -229,13 +243,13 @@ static void test_processes(void)
     is_int(fake->live, 0, "what they gave up is gone");
     is_int(world_status(&w, "fake0.mr_bytes"), 0, "and not counted");
     is_int(world_status(&w, "stubs"), 1, "it took one stub");
-    unsigned fds = world_fds(&w);
+    unsigned fds = still_fds(&w);
     fake->go = 1;
     ok(world_until(&w, 2), "a child registers");
     is_int(world_status(&w, "stubs"), 2, "with a stub of its own");
     fake->go = 2;
     ok(world_until(&w, 3) && world_becomes(&w, "stubs", 1), "which goes with it");
-    is_int(world_fds(&w), fds, "and leaves no descriptor");
+    is_int(still_fds(&w), fds, "and leaves no descriptor");
     fake->go = 3;
     ok(world_until(&w, 4), "a process that shares memory registers");
     is_int(world_status(&w, "stubs"), 1, "by the same stub");
@@ -245,7 +259,7 @@ static void test_processes(void)
     is_int(world_status(&w, "fake0.mr_bytes"), 4096, "what may have been made stays counted");
     fake->go = 5;
     ok(world_until(&w, 6) && world_becomes(&w, "fake0.mr_bytes", 0), "until its open ends");
-    is_int(world_fds(&w), fds, "no descriptor is left");
+    is_int(still_fds(&w), fds, "no descriptor is left");
     fake->go = 6;
     is_int(world_app(&w), 0, "the program was content");
     is_int(world_end(&w), 0, "the broker ends");
