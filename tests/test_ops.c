@@ -100,6 +100,7 @@ static void stop_here(void)
     atomic_store(&stopped, true);
     for (int i = 0; i < 10000 && !atomic_load(&go_on); i++)
         usleep(1000);
+    atomic_store(&stopped, false);
 }
 
 static void stop_if_done(int fd)
@@ -183,7 +184,8 @@ static void revoked_once_read(size_t n)
 {
     struct ph_buf to = ph_buf(pr.a, n, 0, 0, NULL);
     uint64_t lost = lost_channels(pr.ba);
-    int good = 0;
+    int good = 0, held = 0;
+    hawser_op *ops[8]; /* freed when no thread looks at them any more */
     for (int i = 0; i < 8; i++) {
         struct ph_buf from = ph_buf(pr.b, n, 0, HAWSER_REMOTE_READ, NULL);
         char note[HAWSER_NOTIFY_MAX];
@@ -195,22 +197,32 @@ static void revoked_once_read(size_t n)
         for (uint32_t k = 0; k < HW_ARRAY_LEN(chan_fd); k++)
             atomic_store(&chan_fd[k], k < pr.ab->nchans ? pr.a->tp->fd(pr.ab->chans[k].conn) : -1);
         hawser_op *op = start(&pr, READ, &to, &from.region, n, 0), *word;
+        ops[i] = op;
         atomic_store(&stop_after, op);
-        for (int k = 0; k < 10000 && !atomic_load(&stopped); k++)
+        /* Or it was done, and nobody came for more, before that was said. */
+        for (int k = 0, done = 0; k < 10000 && done < 200 && !atomic_load(&stopped); k++) {
             usleep(1000);
+            done += hawser_test(op) == 0;
+        }
+        atomic_store(&stop_after, NULL);
+        held += atomic_load(&stopped);
         good += hawser_test(op) == 0;
         word = start(&pr, NOTIFY, &mine, NULL, 8, 0);
         for (int k = 0; k < 10000 && hawser_notification(pr.ba, note, sizeof(note), &len) != 0; k++)
             usleep(1000);
         must(hawser_revoke(pr.b, from.key));
         atomic_store(&go_on, true);
+        for (int k = 0; k < 10000 && atomic_load(&stopped); k++)
+            usleep(1000); /* it may not have seen it yet */
         must(ph_finish(word));
-        hawser_op_free(op);
         ph_drop(&from);
     }
-    ok(good == 8 && lost_channels(pr.ba) == lost,
-       "of a region revoked once %zu bytes of it were read, no channel is lost (%d of 8 were read, %llu lost)", n, good,
-       (unsigned long long)(lost_channels(pr.ba) - lost));
+    for (int i = 0; i < 8; i++)
+        hawser_op_free(ops[i]);
+    ok(good == 8 && held && lost_channels(pr.ba) == lost,
+       "of a region revoked once %zu bytes of it were read, no channel is lost (%d of 8 were read, %d in time, %llu "
+       "lost)",
+       n, good, held, (unsigned long long)(lost_channels(pr.ba) - lost));
     ph_drop(&to);
 }
 
