@@ -61,7 +61,7 @@ static void annotations(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         int before = said(bad[i].why);
         is_int(of_annotations("bad", bad[i].text, PID), -ENOSYS, bad[i].what);
-        is_int(said(bad[i].why) - before, 1, "the agent says so when the container starts");
+        ok(becomes(bad[i].why, before + 1), "the agent says so when the container starts"); /* a moment later */
     }
     is_int(of_annotations("good", "\"hawser.verbs.max_qps\":\"3\",\"hawser.verbs.gids\":\"1 3\"", ANNOTATIONS), 2,
            "those that are right");
@@ -76,7 +76,7 @@ static void overruled(void)
     agent_stop(&a);
     a = agent_start((struct vb_agent_options){.section = "gpu"});
     is_int(of_annotations("held", wider, CAPS), 0, "but not where the agent's own is for all");
-    is_int(said("held: another section than 'gpu' is named"), 1, "which the log says");
+    ok(becomes("held: another section than 'gpu' is named", 1), "which the log says");
     is_int(of_annotations("held", wider, SECTION), 3, "it has that one");
     is_int(of_annotations("held", wider, ANNOTATIONS), 1, "and is narrowed by its other annotations");
     is_int(of_annotations("held", "\"hawser.verbs.policy\":\"nosuch\"", SECTION), 3,
