@@ -309,7 +309,7 @@ static void on_error(struct hawser_peer *p, const struct hw_frame *f)
     for (char *c = text; *c; c++) /* a stranger's words, shown to people */
         if (*c < ' ' || *c > '~')
             *c = '?';
-    int rc = code > 0 && code < 4096 ? -(int)code : -EPROTO;
+    int rc = hw_peer_errno(code, -EPROTO);
     if (op->type == HW_OP_READ || op->type == HW_OP_RECV)
         hw_op_abort(op, rc, text);
     else

@@ -656,7 +656,7 @@ void hw_stream_frame(struct hawser_peer *p, const struct hw_frame *f)
 {
     uint32_t id = hw_get32(f->body), code = hw_get32(f->body + 4);
     uint64_t number = hw_get64(f->body + 8);
-    int rc = code > 0 && code < 4096 ? -(int)code : -ECANCELED;
+    int rc = hw_peer_errno(code, -ECANCELED);
     struct hw_stream *st = id ? hw_stream_get(p, id) : NULL;
     if (!st) {
         hw_peer_violation(p, id ? hw_error() : "a message of stream 0");
