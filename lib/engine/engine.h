@@ -534,13 +534,13 @@ uint64_t hw_chunk_max(const struct hawser_peer *p);
 
 /* op.c; all under peer->mu */
 void hw_op_complete(struct hawser_op *op, int rc, const char *text);
-/* What is said where a message of len bytes met a receive of cap. Returns text. */
 /* What the peer gives as the reason of an end, or `other` where it is none. EAGAIN is none: whoever asks how an
  * operation goes would be told for ever that it is not over. */
 static inline int hw_peer_errno(uint32_t code, int other)
 {
     return code > 0 && code < 4096 && code != EAGAIN ? -(int)code : other;
 }
+/* What is said where a message of len bytes met a receive of cap. Returns text. */
 const char *hw_op_misfit(char text[HW_ERR_TEXT], uint64_t len, uint64_t cap);
 /* n more bytes of a READ or a RECV are in place. */
 void hw_op_arrived(struct hawser_op *op, uint64_t n);
