@@ -5,27 +5,13 @@
 #define VERBS_FAKE_H
 
 #include "verbs/broker.h"
+#include "verbs/newer.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <stdatomic.h>
 #include <sys/types.h>
-
-/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0, which Debian 12's headers (6.1) do not have */
-#define METHOD_REG_MR 5
-enum {
-    REG_MR_HANDLE,
-    REG_MR_PD_HANDLE,
-    REG_MR_IOVA = 3,
-    REG_MR_ADDR,
-    REG_MR_LENGTH,
-    REG_MR_ACCESS_FLAGS,
-    REG_MR_FD,
-    REG_MR_FD_OFFSET,
-    REG_MR_RESP_LKEY,
-    REG_MR_RESP_RKEY
-};
 
 #define FAKE_DMABUF  "a dma-buf" /* what a file begins with that plays one */
 #define FAKE_TOKEN   1000        /* a queue's number in UHW_OUT is so much larger */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a request asks for: its inputs, what it wants of registered memory, and of queues by the driver's part. */
+#include "verbs/newer.h"
 #include "verbs/policy_int.h"
 
 #include <rdma/efa-abi.h>
@@ -11,13 +12,6 @@
 /* include/rdma/ib_verbs.h */
 #define REREG_TRANS  1u
 #define REREG_ACCESS 4u
-
-/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0: enum uverbs_methods_mr, uverbs_attrs_reg_mr_cmd_attr_ids */
-#define METHOD_REG_MR         5
-#define ATTR_REG_MR_ADDR      4
-#define ATTR_REG_MR_LENGTH    5
-#define ATTR_REG_MR_ACCESS    6
-#define ATTR_REG_MR_FD_OFFSET 8
 
 bool vb_attr_bytes(const struct vb_request *r, uint16_t id, void *dst, size_t n)
 {
@@ -82,9 +76,8 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
     } else if (c->method == METHOD_REG_MR) {
         /* of memory at an address, or of a dma-buf from an offset on */
         m->kind = VB_MR_NEW;
-        m->bytes = pages(vb_attr_u64(r, ATTR_REG_MR_ADDR) + vb_attr_u64(r, ATTR_REG_MR_FD_OFFSET),
-                         vb_attr_u64(r, ATTR_REG_MR_LENGTH));
-        m->access = vb_attr_u64(r, ATTR_REG_MR_ACCESS);
+        m->bytes = pages(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET), vb_attr_u64(r, REG_MR_LENGTH));
+        m->access = vb_attr_u64(r, REG_MR_ACCESS_FLAGS);
     } else if (c->method == UVERBS_METHOD_DM_MR_REG) {
         /* of the device's own memory: nothing is pinned */
         m->kind = VB_MR_NEW;

@@ -8,6 +8,7 @@
  * capabilities and not the application's, so that all of them are made here again.
  */
 #include "base/size.h"
+#include "verbs/newer.h"
 #include "verbs/policy_int.h"
 
 #include <arpa/inet.h>
@@ -28,11 +29,6 @@
 #define STATE_RTR         2 /* enum ib_qp_state */
 #define CREATE_SOURCE_QPN (1u << 10)
 #define CONTROLLED_QKEY   0x80000000u
-
-/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0 */
-#define METHOD_QUERY_PORT_SPEED 7
-#define METHOD_REG_MR           5
-#define ATTR_REG_MR_FD          7
 
 #define TYPE_DRIVER_BIT 31
 
@@ -205,7 +201,7 @@ static bool dmabuf_mr(struct judge *j)
 
 static bool modern_mr(struct judge *j)
 {
-    return vb_attr_find(j->r, ATTR_REG_MR_FD) ? dmabuf_mr(j) : mr(j);
+    return vb_attr_find(j->r, REG_MR_FD) ? dmabuf_mr(j) : mr(j);
 }
 
 static bool advise_mr(struct judge *j)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request from its notification to its answer. */
 #include "verbs/broker_int.h"
+#include "verbs/newer.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
@@ -198,10 +199,6 @@ static int run_here(struct vb_broker *b, int fd, struct vb_request *r)
     return rc;
 }
 
-/* include/uapi/rdma/ib_user_ioctl_cmds.h of Linux 7.0, enum uverbs_attrs_reg_mr_cmd_attr_ids */
-#define ATTR_REG_MR_IOVA   3
-#define ATTR_REG_MR_LENGTH 5
-
 /* What a request that makes an MR in the stub asked for: REG_MR, by INVOKE_WRITE or as a method (Linux 6.17). */
 static bool asked_for(struct vb_request *r, uint64_t *length, uint64_t *iova)
 {
@@ -212,7 +209,7 @@ static bool asked_for(struct vb_request *r, uint64_t *length, uint64_t *iova)
         *iova = in.hca_va;
         return true;
     }
-    const struct vb_attr *l = vb_request_attr(r, ATTR_REG_MR_LENGTH), *v = vb_request_attr(r, ATTR_REG_MR_IOVA);
+    const struct vb_attr *l = vb_request_attr(r, REG_MR_LENGTH), *v = vb_request_attr(r, REG_MR_IOVA);
     if (r->core_in || !l || !v)
         return false;
     *length = l->raw.data; /* 8 bytes lie there */

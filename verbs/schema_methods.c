@@ -4,29 +4,16 @@
  * of the kernel (6.12, 7.3) declares for them. What is not here although a kernel has it (memory of a CQ's own,
  * BUF_UMEM, FD_ARR of 7.x) is to the program as on a kernel that is older.
  */
+#include "verbs/newer.h"
 #include "verbs/schema_int.h"
 
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 /* Newer than Linux 6.1: include/uapi/rdma/ib_user_ioctl_cmds.h of 7.3. */
 enum { OBJECT_DMAH = UVERBS_OBJECT_ASYNC_EVENT + 1, OBJECT_DMABUF, OBJECT_COMP_CNTR };
-enum { METHOD_QUERY_PORT_SPEED = UVERBS_METHOD_QUERY_GID_ENTRY + 1, METHOD_QUERY_COMP_CNTR_CAPS };
+enum { METHOD_QUERY_COMP_CNTR_CAPS = METHOD_QUERY_PORT_SPEED + 1 };
 enum { QUERY_PORT_SPEED_PORT_NUM, QUERY_PORT_SPEED_RESP };
 enum { METHOD_QP_ATTACH_COMP_CNTR = UVERBS_METHOD_QP_DESTROY + 1 };
-enum { METHOD_REG_MR = UVERBS_METHOD_REG_DMABUF_MR + 1 };
-enum {
-    REG_MR_HANDLE,
-    REG_MR_PD_HANDLE,
-    REG_MR_DMA_HANDLE,
-    REG_MR_IOVA,
-    REG_MR_ADDR,
-    REG_MR_LENGTH,
-    REG_MR_ACCESS_FLAGS,
-    REG_MR_FD,
-    REG_MR_FD_OFFSET,
-    REG_MR_RESP_LKEY,
-    REG_MR_RESP_RKEY
-};
 #define DRIVER_NS (1u << UVERBS_ID_NS_SHIFT) /* from here on identifiers are the driver's */
 
 /* An attribute: M_ mandatory, O_ optional, as UA_MANDATORY and UA_OPTIONAL are. */
