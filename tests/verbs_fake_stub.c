@@ -18,6 +18,8 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
         uint8_t bytes[sizeof(struct vb_header) + (VB_ATTRS_MAX + VB_WINDOW_INPUTS) * 16];
     } q;
     const uint32_t fixed = VB_WINDOW_SPLIT - VB_WINDOW_HEADER;
+    static pid_t ran_by; /* the latest, by its call */
+    static uint64_t ran_seq;
     if (fake->number[FAKE_MODE] == REAL || !s->parked || s->dead)
         return __real_vb_stub_run(s, listener, device);
     int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
@@ -29,6 +31,12 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
     if (q.h.length > sizeof q)
         abort();
     memcpy(&q, s->mine + VB_WINDOW_HEADER, q.h.length);
+    /* The same call again: a signal took the answer in the moment after it was given, and the kernel would not have run
+     * what that let go on. */
+    if (ran_by == s->tid && ran_seq == s->seq)
+        fake_undo();
+    ran_by = s->tid;
+    ran_seq = s->seq;
     rc = fake_run(device, &q.kernel, s->tid, s->window, s->mine);
     if (q.h.length > fixed)
         memcpy(s->mine + VB_WINDOW_SPLIT, q.bytes + fixed, q.h.length - fixed);
@@ -37,7 +45,9 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
         return 0;
     }
     /* A stop had taken the call back: the kernel would not have run it. */
-    if (vb_notify_answer(listener, parked, 0, rc) == -ENOENT)
+    if (vb_notify_answer(listener, parked, 0, rc) == -ENOENT) {
         fake_undo();
+        ran_by = 0;
+    }
     return 0;
 }
