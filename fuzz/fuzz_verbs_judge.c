@@ -104,8 +104,12 @@ static void one(const struct vb_rules *r, struct vb_usage *u, struct vb_objects 
     made(number);
     vb_settle(o, &q, ticket, results[what & 3], what & 4);
     in_bounds(r, u);
-    if (what & 8)
-        vb_confirm(o, VB_MR, number);
+    if (what & 8) { /* the kernel lists no more than was counted */
+        struct vb_mr_seen seen = {number, what & 16, 4096};
+        unsigned n = vb_objects_count(o, VB_MR) > 0 && u->mr_bytes >= 4096;
+        vb_objects_set_mrs(o, &seen, n);
+        in_bounds(r, u);
+    }
     if ((what & 3) == 0)
         vb_filter_reply(r, &q);
 }

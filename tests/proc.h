@@ -4,8 +4,10 @@
 #define HW_TESTS_PROC_H
 
 #include <dirent.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 
 /* Entries of a folder but "." and ".."; -1: it cannot be read. Of /proc/self/fd the one that reads it is among them. */
 __attribute__((unused)) static int proc_entries(const char *folder)
@@ -45,6 +47,13 @@ __attribute__((unused)) static int proc_children(int pid)
     if (f)
         fclose(f);
     return n;
+}
+
+/* Writes n bytes to address `at` of another process: how many, or -1. */
+__attribute__((unused)) static ssize_t proc_write(int pid, uint64_t at, const void *src, size_t n)
+{
+    struct iovec mine = {(void *)(uintptr_t)src, n}, theirs = {(void *)(uintptr_t)at, n};
+    return process_vm_writev(pid, &mine, 1, &theirs, 1, 0);
 }
 
 #endif

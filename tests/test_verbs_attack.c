@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program against its own stub: during the injection, and behind it. Each attack that must fail on the window is made
  * on memory without its defence, too, where it must land: it is none else. */
+#include "proc.h"
 #include "tap.h"
 #include "verbs_stub.h"
 
@@ -269,10 +270,10 @@ static void test_sibling(void)
     int mem = open(path, O_RDWR | O_CLOEXEC);
     const uint64_t at[] = {w, w + VB_STUB_AFTER, w + VB_WINDOW_CODE, w + VB_WINDOW_SPLIT - 8};
     for (unsigned i = 0; i < HW_ARRAY_LEN(at); i++) {
-        landed += vb_mem_write(a.pid, at[i], &word, sizeof(word)) == 0;
+        landed += proc_write(a.pid, at[i], &word, sizeof(word)) > 0;
         landed += pwrite(mem, &word, sizeof(word), (off_t)at[i]) > 0;
     }
-    rw += vb_mem_write(a.pid, w + VB_WINDOW_SPLIT, &word, sizeof(word)) == 0;
+    rw += proc_write(a.pid, w + VB_WINDOW_SPLIT, &word, sizeof(word)) == sizeof(word);
     rw += pwrite(mem, &word, sizeof(word), (off_t)(w + VB_WINDOW_SPLIT)) == sizeof(word);
     close(mem);
     is_int(landed, 0, "no write of another process lands in code or requests");

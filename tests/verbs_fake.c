@@ -157,6 +157,26 @@ static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_t
     return rc || h->num_attrs < 2 ? rc : fake_give(&h->attrs[1], &events, HW_MIN(h->attrs[1].len, sizeof events));
 }
 
+/* Of a type, as many as the list has room for (gather_objects_handle()). */
+static int list_handles(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h)
+{
+    static const uint8_t types[] = {
+        [UVERBS_OBJECT_PD] = VB_PD,   [UVERBS_OBJECT_CQ] = VB_CQ, [UVERBS_OBJECT_QP] = VB_QP,
+        [UVERBS_OBJECT_SRQ] = VB_SRQ, [UVERBS_OBJECT_MR] = VB_MR, [UVERBS_OBJECT_WQ] = VB_WQ};
+    static uint32_t list[FAKE_NUMBERS];
+    uint32_t total = 0;
+    struct ib_uverbs_attr *which = fake_attr(h, UVERBS_ATTR_INFO_OBJECT_ID),
+                          *out = fake_attr(h, UVERBS_ATTR_INFO_HANDLES_LIST);
+    if (!which || !out || which->data >= sizeof types || !types[which->data])
+        return -EOPNOTSUPP;
+    for (uint32_t i = 0; i < FAKE_NUMBERS && total < out->len / sizeof *list; i++) {
+        if (f->type[i] == types[which->data])
+            list[total++] = i;
+    }
+    int rc = fake_give(out, list, total * sizeof *list);
+    return rc ? rc : fake_give(fake_attr(h, UVERBS_ATTR_INFO_TOTAL_HANDLES), &total, sizeof total);
+}
+
 static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fake_op *op)
 {
     struct ib_uverbs_attr *a;
@@ -167,6 +187,8 @@ static int method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
         return invoke(f, h, op);
     case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_GET_CONTEXT:
         return 0;
+    case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_INFO_HANDLES:
+        return list_handles(f, h);
     case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_QUERY_PORT:
         a = fake_attr(h, UVERBS_ATTR_QUERY_PORT_PORT_NUM);
         if (!a)

@@ -475,14 +475,14 @@ int app_channel(int fd)
 
 int app_post(int fd, uint32_t wr_count)
 {
-    uint32_t bad = 99;
+    uint32_t bad = 99; /* stays: the broker writes no memory of a program's */
     struct {
         struct ib_uverbs_cmd_hdr hdr;
         struct ib_uverbs_post_send post;
     } c = {{IB_USER_VERBS_CMD_POST_SEND, sizeof c / 4, 1},
            {.response = (uintptr_t)&bad, .qp_handle = 1, .wr_count = wr_count, .wqe_size = 0}};
     int rc = sys(syscall(SYS_write, fd, &c, sizeof c));
-    return rc == (int)sizeof c && bad ? -EPROTO : rc;
+    return rc == (int)sizeof c && bad != 99 ? -EPROTO : rc;
 }
 
 int app_reg(int fd, void *at, uint64_t length, struct ib_uverbs_reg_mr_resp *resp)

@@ -36,12 +36,30 @@ uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
 
 /* What is pinned: whole pages. No more than an address space has (57 bits), which is what "all of it" on demand means.
  */
-static uint64_t pages(uint64_t start, uint64_t length)
+uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
 {
     const uint64_t page = 4096, most = 1ull << 56;
     if (length > most)
         return most;
     return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
+}
+
+/* REG_MR, by INVOKE_WRITE or as a method (Linux 6.17). */
+bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
+{
+    struct ib_uverbs_reg_mr in;
+    if (r->core_in && r->core_in_len >= sizeof in) {
+        memcpy(&in, r->core_in, sizeof in);
+        *length = in.length;
+        *iova = in.hca_va;
+        return true;
+    }
+    const struct vb_attr *l = vb_request_attr(r, REG_MR_LENGTH), *v = vb_request_attr(r, REG_MR_IOVA);
+    if (r->core_in || !l || !v)
+        return false;
+    *length = l->raw.data; /* 8 bytes lie there */
+    *iova = v->raw.data;
+    return true;
 }
 
 static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
@@ -52,7 +70,7 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
             struct ib_uverbs_reg_mr in;
             vb_core_in(r, &in, sizeof(in));
             m->kind = VB_MR_NEW;
-            m->bytes = pages(in.start, in.length);
+            m->bytes = vb_pinned_bytes(in.start, in.length);
             m->access = in.access_flags;
         } else if (c->command == IB_USER_VERBS_CMD_REREG_MR) {
             struct ib_uverbs_rereg_mr in;
@@ -61,7 +79,7 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
             m->number = in.mr_handle;
             m->resize = in.flags & REREG_TRANS;
             m->change_access = in.flags & REREG_ACCESS;
-            m->bytes = pages(in.start, in.length);
+            m->bytes = vb_pinned_bytes(in.start, in.length);
             m->access = in.access_flags;
         }
         return;
@@ -70,13 +88,14 @@ static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
         return;
     if (c->method == UVERBS_METHOD_REG_DMABUF_MR) {
         m->kind = VB_MR_NEW;
-        m->bytes =
-            pages(vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_OFFSET), vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH));
+        m->bytes = vb_pinned_bytes(vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_OFFSET),
+                                   vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH));
         m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
     } else if (c->method == METHOD_REG_MR) {
         /* of memory at an address, or of a dma-buf from an offset on */
         m->kind = VB_MR_NEW;
-        m->bytes = pages(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET), vb_attr_u64(r, REG_MR_LENGTH));
+        m->bytes = vb_pinned_bytes(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET),
+                                   vb_attr_u64(r, REG_MR_LENGTH));
         m->access = vb_attr_u64(r, REG_MR_ACCESS_FLAGS);
     } else if (c->method == UVERBS_METHOD_DM_MR_REG) {
         /* of the device's own memory: nothing is pinned */

@@ -4,6 +4,7 @@
 #include "verbs/guard.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,36 @@ static void raise_limit(void)
     }
 }
 
+/* fd is the broker's after 0. */
+static int add_listener(struct vb_broker *b, int fd)
+{
+    if (b->n_listeners == VB_LISTENERS_MAX)
+        return hw_fail(-EUSERS, "%d programs have been executed in it, and run still", VB_LISTENERS_MAX);
+    int rc = watch(b, fd);
+    if (rc)
+        return rc;
+    if (vb_notify_sync(fd))
+        hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s", hw_error());
+    b->listener[b->n_listeners++] = fd;
+    return 0;
+}
+
+static int *find_listener(struct vb_broker *b, int fd)
+{
+    for (unsigned i = 0; i < b->n_listeners; i++)
+        if (b->listener[i] == fd)
+            return &b->listener[i];
+    return NULL;
+}
+
+/* The last program under it has gone. */
+static void end_listener(struct vb_broker *b, int *l)
+{
+    vb_workers_end(b, *l);
+    close(*l); /* out of epoll, too: nobody else has it */
+    *l = b->listener[--b->n_listeners];
+}
+
 static int set_up(struct vb_broker *b)
 {
     int rc = join_net(b);
@@ -62,11 +93,9 @@ static int set_up(struct vb_broker *b)
     if (b->epoll < 0 || b->inotify < 0 || b->null < 0)
         return hw_fail(-errno, "epoll, inotify and eventfd: %s%s", strerror(errno),
                        b->inotify < 0 ? "; see fs.inotify.max_user_instances: each container takes one" : "");
-    if (vb_notify_sync(b->listener))
-        hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s", hw_error());
     if (b->o->state_dir && vb_status_open(b)) /* it can do without */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    rc = watch(b, b->listener);
+    rc = add_listener(b, b->container->listener);
     rc = rc ? rc : watch(b, b->inotify);
     rc = rc ? rc : watch(b, b->status);
     rc = rc ? rc : watch(b, b->o->stop);
@@ -78,12 +107,13 @@ static int set_up(struct vb_broker *b)
 
 static void tear_down(struct vb_broker *b)
 {
-    vb_workers_end(b);
+    vb_workers_end(b, -1);
     vb_tracer_end(&b->tracer);
     vb_status_close(b);
     if (b->inotify >= 0)
         vb_contexts_free(b);
-    hw_close(&b->listener); /* who waits gets ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+    while (b->n_listeners) /* who waits gets ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+        hw_close(&b->listener[--b->n_listeners]);
     for (unsigned i = 0; i < b->n_slots; i++)
         free(b->slot[i]);
     hw_close(&b->null);
@@ -94,30 +124,34 @@ static void tear_down(struct vb_broker *b)
     hw_close(&b->nodes);
 }
 
-static void notification(struct vb_broker *b, const struct seccomp_notif *n)
+static void take_call(struct vb_broker *b, const struct vb_call *call)
 {
-    if (vb_worker_call(b, n))
+    if (vb_worker_call(b, call))
         return;
-    if (!n->pid) /* of no process that can be seen from here */
-        vb_notify_answer(b->listener, n->id, 0, EPERM);
-    else if (n->data.nr == SYS_ioctl)
-        vb_ioctl(b, n);
-    else if (n->data.nr == SYS_write)
-        vb_doorbell(b, n);
+    if (!call->n.pid) /* of no process that can be seen from here */
+        vb_notify_answer(call->listener, call->n.id, 0, EPERM);
+    else if (call->n.data.nr == SYS_ioctl)
+        vb_ioctl(b, call);
+    else if (call->n.data.nr == SYS_write)
+        vb_doorbell(b, call);
     else
-        vb_open(b, n);
+        vb_open(b, call);
 }
 
-/* 1: it is time to end; or -errno. */
-static int listener(struct vb_broker *b, uint32_t events)
+/* 1: it is time to end, as the last program has gone; or -errno. */
+static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
-    struct seccomp_notif n;
-    if (!(events & EPOLLIN))
-        return events & EPOLLHUP ? 1 : 0; /* the last program has gone */
-    int rc = vb_notify_next(b->listener, &n);
+    struct vb_call call = {.listener = *l};
+    if (!(events & EPOLLIN)) {
+        struct pollfd p = {.fd = *l}; /* the event may be of one before it, that had its number */
+        if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
+            end_listener(b, l);
+        return b->n_listeners ? 0 : 1;
+    }
+    int rc = vb_notify_next(*l, &call.n);
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
-    notification(b, &n);
+    take_call(b, &call);
     return 0;
 }
 
@@ -142,9 +176,9 @@ static int loop(struct vb_broker *b)
             vb_inject_idle(&b->tracer);
         }
         for (int i = 0; i < n; i++) {
-            int fd = e[i].data.fd, rc = 0;
-            if (fd == b->listener)
-                rc = listener(b, e[i].events);
+            int fd = e[i].data.fd, rc = 0, *l = find_listener(b, fd);
+            if (l)
+                rc = listen_on(b, l, e[i].events);
             else if (fd == b->inotify)
                 vb_contexts_ended(b);
             else if (fd == b->status)
@@ -176,7 +210,6 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     memset(b, 0, sizeof *b);
     b->container = c;
     b->o = o;
-    b->listener = c->listener;
     b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->mount = b->spent = b->tracer.sock = -1;
     b->started = b->now = hw_now();
     b->me = getpid();
@@ -186,6 +219,8 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     for (unsigned i = 0; i < VB_CACHE; i++)
         b->cache[i].mine = -1;
     rc = set_up(b);
+    if (!b->n_listeners)
+        close(c->listener);
     if (!rc)
         rc = loop(b);
     tear_down(b);

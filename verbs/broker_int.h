@@ -8,14 +8,25 @@
 #include "verbs/inject.h"
 #include "verbs/notify.h"
 
-#define VB_OPENS_MAX 4096 /* of one container: each ends with one event, and inotify's queue holds 16384 by default */
-#define VB_CACHE     64   /* descriptors kept for a while; a power of two */
-#define VB_CACHE_NS  (50 * HW_MS)
-#define VB_KEPT_MAX  64 /* results that could not be delivered */
-#define VB_KEPT_NS   (10000 * HW_MS)
-#define VB_ALONE_NS  (200 * HW_MS)
-#define VB_SWAPS_MAX 4
-#define VB_TOLD_MAX  64
+#define VB_OPENS_MAX     4096 /* of one container: each ends with one event, and inotify's queue holds 16384 by default */
+#define VB_CACHE         64   /* descriptors kept for a while; a power of two */
+#define VB_CACHE_NS      (50 * HW_MS)
+#define VB_KEPT_MAX      64 /* results that could not be delivered */
+#define VB_KEPT_NS       (10000 * HW_MS)
+#define VB_ALONE_NS      (200 * HW_MS)
+#define VB_SWAPS_MAX     4
+#define VB_TOLD_MAX      64
+#define VB_JOBS_MAX      4096 /* requests that wait for stubs, of a container: each has a descriptor and its inputs here */
+#define VB_LISTENERS_MAX 1024 /* of a container: one for its first program, and one for each exec that still runs */
+/* How old the kernel's list of a context's objects may be: where the accounts are in doubt, or about to refuse; else */
+#define VB_RECONCILE_SOON_NS (1000 * HW_MS)
+#define VB_RECONCILE_NS      (10000 * HW_MS)
+
+/* A notification, and the listener that it came from. */
+struct vb_call {
+    int listener;
+    struct seccomp_notif n;
+};
 
 /* A device, and what this container has of it. It stays when the device goes, as its contexts may. */
 struct vb_slot {
@@ -35,6 +46,9 @@ struct vb_context {
     struct vb_slot *slot;
     struct vb_objects *objects;
     const struct vb_driver *driver; /* the kernel took a request that named it; NULL: none yet */
+    unsigned running;               /* requests that stubs run, or will: what they make is counted, and not there yet */
+    bool doubt;                     /* the accounts may have more than there is */
+    uint64_t asked;                 /* when the kernel was asked last */
 };
 
 /* A descriptor of an application's, fetched: (tid, theirs) was `mine` when last seen, which kcmp() tells. */
@@ -63,12 +77,13 @@ struct vb_kept {
     int theirs, rc;
     struct vb_context *context;
     uint64_t since;
-    struct vb_request r;
+    struct vb_request r; /* the last: only what is used of it is there */
 };
 
 /* A stub, and the requests that wait for it. */
 struct vb_worker {
     struct hw_list link, jobs;
+    int listener;
     struct vb_stub stub;
     struct vb_job *running;
     int device;      /* what is at VB_STUB_FD in its table; -1: nothing */
@@ -80,7 +95,9 @@ struct vb_worker {
 struct vb_broker {
     const struct vb_container *container;
     const struct vb_broker_options *o;
-    int listener, epoll, inotify, nodes, status, state, null;
+    int listener[VB_LISTENERS_MAX];
+    unsigned n_listeners;
+    int epoll, inotify, nodes, status, state, null;
     int mount, spent; /* the next open's, and the last one's, which is let go when there is time; -1: none */
     dev_t nodes_dev;
     uint64_t serial; /* of nodes */
@@ -100,6 +117,7 @@ struct vb_broker {
     struct hw_list kept;
     unsigned n_kept;
     struct hw_list workers;
+    unsigned n_jobs;
     struct vb_tracer tracer;
 
     struct {
@@ -108,7 +126,7 @@ struct vb_broker {
     } told[VB_TOLD_MAX]; /* what the schema does not have is told once each */
     unsigned n_told;
 
-    uint64_t started, opens, requests, doorbells, refused, redelivered, undone;
+    uint64_t started, opens, requests, doorbells, refused, redelivered, undone, reconciled;
     struct vb_request request; /* the one at hand */
     uint8_t built[2 * VB_COPY_MAX] __attribute__((aligned(4096)));
 };
@@ -129,39 +147,72 @@ void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct v
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */
-void vb_open(struct vb_broker *b, const struct seccomp_notif *n);
+void vb_open(struct vb_broker *b, const struct vb_call *call);
 int vb_nodes_open(struct vb_broker *b);
 void vb_nodes_idle(struct vb_broker *b); /* nobody waits at the moment */
 
 /* run.c */
-void vb_ioctl(struct vb_broker *b, const struct seccomp_notif *n);
-int vb_swap_in(pid_t tid, struct vb_request *r, struct vb_swaps *s);
-void vb_swap_back(struct vb_swaps *s);
-void vb_swap_put(const struct vb_swap *s, int fd);
-void vb_request_copy(struct vb_request *to, const struct vb_request *from);
-/* What follows a request that the kernel has answered with rc: reserved things are settled, results given, the
- * notification answered. fd: the device here. */
-void vb_finish(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, int fd, struct vb_request *r,
-               uint64_t ticket, int rc, bool trusted);
-void vb_kept_sweep(struct vb_broker *b, bool all);
-void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
+void vb_ioctl(struct vb_broker *b, const struct vb_call *call);
+/* Runs r on the device fd in the broker: 0 or more, or -errno. */
+int vb_run_here(struct vb_broker *b, int fd, struct vb_request *r);
+/* What follows a request that is over with rc, and settled: its results are given, its notification is answered. fd:
+ * the device here. */
+void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, struct vb_request *r,
+               int rc);
 /* To the operator. rule, text: why. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
+void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
-/* memory.c */
-/* Takes r over (a copy). The notification is answered later. */
-void vb_memory(struct vb_broker *b, const struct seccomp_notif *n, struct vb_context *c, int fd,
-               const struct vb_request *r, uint64_t ticket);
-bool vb_worker_call(struct vb_broker *b, const struct seccomp_notif *n); /* false: not a stub's */
-bool vb_worker_gone(struct vb_broker *b, int pidfd);                     /* false: no worker's */
+/* swap.c */
+/* Puts our numbers of the descriptors that r names in their place: 0; -EBADF: the program has no such; -ENOENT: the
+ * program has gone; -EINVAL. To be followed by vb_swap_back() after 0. */
+int vb_swap_in(const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
+void vb_swap_back(struct vb_swaps *s);
+void vb_swap_put(const struct vb_swap *s, int fd);
+/* Descriptors that the kernel has made here become the program's. 0, or what the program is told: then ours are closed,
+ * and the objects gone with them. */
+int vb_hand_over(const struct vb_call *call, struct vb_request *r);
+
+/* kept.c */
+/* r has ended with rc, and its program does not wait any more. */
+void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r, int rc);
+/* The same call as one that is kept gets its results. False: it is another call, or none is kept. */
+bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
+                  const struct vb_request *r);
+void vb_kept_sweep(struct vb_broker *b, bool all);
+void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
+
+/* reconcile.c */
+/* Settles a request that a stub has run, with that result by its word, or VB_UNKNOWN: by the kernel's. */
+void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
+/* Makes the context's accounts what the kernel lists, unless that was done within age_ns, or a stub is at work for the
+ * context. True: it was done. fd: the device here. */
+bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
+/* Destroys what r has made. */
+void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
+
+/* workers.c */
+/* The worker whose stub is in the program's memory: 0. 1: a stub is on its way and the program's call comes anew, or
+ * the program has been told why not. -EAGAIN, -EOPNOTSUPP: to be told. */
+int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
+                  struct vb_worker **out);
+/* Has the stub run r (a copy). The notification is answered later. */
+void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
+                    const struct vb_request *r, uint64_t ticket);
+/* Has the program's stub copy the results of r (a copy), which has ended with rc; then the notification is answered. */
+void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, const struct vb_request *r,
+             int rc);
+bool vb_worker_call(struct vb_broker *b, const struct vb_call *call); /* false: not a stub's */
+bool vb_worker_gone(struct vb_broker *b, int pidfd);                  /* false: no worker's */
 void vb_workers_sweep(struct vb_broker *b);
 /* Takes devices out of stubs' tables that have not been used for a while; all: that are not in use. */
 void vb_workers_clear(struct vb_broker *b, bool all);
-void vb_workers_end(struct vb_broker *b);
+/* Ends those whose programs are of that listener; -1: all. */
+void vb_workers_end(struct vb_broker *b, int listener);
 
 /* doorbell.c */
-void vb_doorbell(struct vb_broker *b, const struct seccomp_notif *n);
+void vb_doorbell(struct vb_broker *b, const struct vb_call *call);
 
 /* status.c */
 int vb_status_open(struct vb_broker *b);

@@ -45,6 +45,7 @@ int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t open
     c->ino = st.st_ino;
     c->slot = slot;
     c->opener = opener;
+    c->asked = b->now;
     hw_list_append(&b->contexts, &c->link);
     b->n_contexts++;
     *out = c;

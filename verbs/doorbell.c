@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rxe and siw are told of new work by write() of a command in the old form, which the kernel takes only from whoever
- * opened the file (ib_safe_file_access()); that was the broker. The same command goes by ioctl from anybody. */
+ * opened the file (ib_safe_file_access()); that was the broker. The same command goes by ioctl from anybody. The
+ * command's response stays unwritten: it is the place of the first bad work request in line, of which there are none,
+ * and rdma-core's providers do not look at it. */
 #include "verbs/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -44,8 +46,9 @@ static const struct kind *kind_of(const struct bell *l, uint64_t count)
     return NULL;
 }
 
-static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l, uint32_t *bad)
+static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l)
 {
+    uint32_t bad; /* how many work requests in line were posted: there are none */
     struct {
         struct vb_header hdr;
         struct ib_uverbs_attr attr[3];
@@ -64,7 +67,7 @@ static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind 
     if (k->out) {
         q.attr[n].attr_id = UVERBS_ATTR_CORE_OUT;
         q.attr[n].len = k->out;
-        q.attr[n].data = (uintptr_t)bad;
+        q.attr[n].data = (uintptr_t)&bad;
         q.attr[n++].flags = UVERBS_ATTR_F_MANDATORY;
     }
     q.attr[n].attr_id = UVERBS_ATTR_WRITE_CMD;
@@ -79,32 +82,30 @@ static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind 
     return b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)&q);
 }
 
-void vb_doorbell(struct vb_broker *b, const struct seccomp_notif *n)
+void vb_doorbell(struct vb_broker *b, const struct vb_call *call)
 {
+    const struct seccomp_notif *n = &call->n;
     pid_t tid = (pid_t)n->pid;
     uint64_t count = n->data.args[2];
     const struct kind *k = NULL;
     struct vb_context *c;
     struct bell l;
-    uint32_t bad = 0;
     int fd;
     if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) {
         /* Where it is a device by the time the kernel looks, it gets EACCES there. */
-        vb_notify_continue(b->listener, n->id);
+        vb_notify_continue(call->listener, n->id);
         return;
     }
     int rc = -EACCES; /* as the kernel says it of a descriptor that another has opened */
     if (c->driver && c->driver->doorbells && count >= sizeof l.hdr && count <= sizeof l) {
         rc = vb_mem_read(tid, n->data.args[1], &l, count);
-        if (!vb_notify_valid(b->listener, n->id))
+        if (!vb_notify_valid(call->listener, n->id))
             return;
         if (!rc) {
             k = kind_of(&l, count);
-            rc = k ? ring(b, fd, c->driver->id, k, &l, &bad) : -EACCES;
+            rc = k ? ring(b, fd, c->driver->id, k, &l) : -EACCES;
         }
-        if (rc >= 0 && k && k->out && l.u.post.response && vb_mem_write(tid, l.u.post.response, &bad, sizeof bad))
-            rc = -EFAULT;
     }
     b->doorbells++;
-    vb_notify_answer(b->listener, n->id, rc >= 0 ? (int64_t)count : 0, rc < 0 ? -rc : 0);
+    vb_notify_answer(call->listener, n->id, rc >= 0 ? (int64_t)count : 0, rc < 0 ? -rc : 0);
 }

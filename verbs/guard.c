@@ -118,7 +118,6 @@ static const int calls[] = {
     SCMP_SYS(poll),
     SCMP_SYS(ppoll),
     SCMP_SYS(process_vm_readv),
-    SCMP_SYS(process_vm_writev),
     SCMP_SYS(read),
     SCMP_SYS(restart_syscall),
     SCMP_SYS(sendmsg), /* to the tracer */

@@ -165,7 +165,7 @@ static int window(struct vb_tracer *t, struct vb_window *w)
 
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
-    *s = (struct vb_stub){.pidfd = -1, .thread = -1};
+    *s = (struct vb_stub){.pidfd = -1, .thread = -1, .file = -1};
     struct vb_window w = {.fixed = -1, .results = -1};
     bool told = false;
     int rc = vb_inject_possible();
@@ -177,7 +177,10 @@ int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct
         s->mine = w.mine;
     if (rc == 0)
         rc = trace(t, s, listener, n, &w, &told);
-    if (rc) {
+    if (rc == 0) {
+        s->file = w.fixed;
+        w.fixed = -1;
+    } else {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());
         if (!told)

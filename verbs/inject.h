@@ -14,6 +14,10 @@
  * own, puts the device at VB_STUB_FD (SECCOMP_IOCTL_NOTIF_ADDFD) and lets the call go on
  * (SECCOMP_USER_NOTIF_FLAG_CONTINUE): none of its arguments is in memory, and registers are its own. The result comes
  * as the sixth argument of its next call.
+ *
+ * The stub also copies the results of every request to the application: the broker writes no memory of the
+ * application's. Each copy is a pread() of the window's file, so that a bad address is an EFAULT, what the application
+ * may not write stays as it is, and a page that takes long to come holds up the stub and nobody else.
  */
 #ifndef HW_VERBS_INJECT_H
 #define HW_VERBS_INJECT_H
@@ -23,9 +27,17 @@
 #include <linux/seccomp.h>
 
 #define VB_STUB_FD      100
+#define VB_STUB_FILE    99     /* the window's file in the stub's table: results are read from it */
 #define VB_WINDOW_SIZE  0x8000 /* code, requests (read-only), results (can be written) */
 #define VB_WINDOW_CODE  4096
 #define VB_WINDOW_SPLIT 0x4000 /* from here on it can be written by the application */
+/* Results to be copied lie in the window's file behind what is mapped of it: the application cannot write them. */
+#define VB_REPLY_AT   VB_WINDOW_SPLIT
+#define VB_REPLY_SIZE 0x12000
+#define VB_MINE_SIZE  (VB_WINDOW_SIZE + VB_REPLY_SIZE) /* of the broker's mapping: the window, then results */
+/* The list of copies lies in the page of the code. */
+#define VB_COPIES_AT  0x400
+#define VB_COPIES_MAX 128
 /* The wall is round the lowest addresses that a program may map (vm.mmap_min_addr is 65536 or less), since of all that
  * begins below the window the filter would have to know where it ends, and it cannot add. */
 #define VB_WALL_AT  0x10000ull
@@ -51,7 +63,8 @@ struct vb_stub {
     pid_t tid, tgid; /* of the broker's namespace; tgid of the process it is in */
     int pidfd;       /* tgid's */
     uint64_t window; /* address in the application: code at it, requests VB_WINDOW_CODE behind */
-    uint8_t *mine;   /* the same pages here, all writable: VB_WINDOW_SIZE */
+    uint8_t *mine;   /* the same pages here, all writable: VB_MINE_SIZE */
+    int file;        /* of the window, until the stub has it at VB_STUB_FILE; -1 */
     uint64_t parked; /* its notification that waits; 0: it runs */
     bool dead;
     /* A pidfd of the stub itself, or its folder in /proc (thread_folder): tid is its number while that lives, and
@@ -76,11 +89,20 @@ void vb_inject_idle(struct vb_tracer *t);
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* True if thread tid shares s's memory. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
-/* Takes up a notification of the stub's (n->pid == s->tid): it is parked. 1: *result is of what it ran before (0 of its
- * first call, before which it ran nothing). 0: the same call as before, which a stop of the process had taken back:
- * what was let go on has not run, so vb_stub_run() it again; nothing to do if there was none. -EPROTO: not the stub's
- * call, -ESRCH: tid is somebody else's by now (s is dead): refuse it. */
+/* Takes up a notification of the stub's (n->pid == s->tid): it is parked. 1: *result is of what it did before (0 of its
+ * first call, before which it did nothing), unless a filter that the application has added answered the stub's call:
+ * *result is a register of the application's, and no more than its word. 2: calls are missing, which such a filter has
+ * answered: nothing is known of what the stub did. 0: the same call as before, which a stop of the process had taken
+ * back: what it was told has not been done, so tell it again. -EPROTO: not the stub's call, -ESRCH: tid is somebody
+ * else's by now (s is dead): refuse it. */
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
+/* n bytes of the window's file at `from` (VB_REPLY_AT and up) go to address `to` of the application. */
+struct vb_copy {
+    uint64_t to, n, from;
+};
+/* Has it copy what the first n of the list at s->mine + VB_COPIES_AT (struct vb_copy) say, as far as the first that
+ * fails: its next result is 0, or 1 where one has failed. -ENOENT, -EBADF: as vb_stub_run(). */
+int vb_stub_copy(struct vb_stub *s, int listener, unsigned n);
 /* Lets it run the request that is in its window on `device` (a descriptor here). -ENOENT: its call was taken back, and
  * comes again; or it has died (s->dead). -EBADF: the application's limit of descriptors is below VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
@@ -95,6 +117,7 @@ bool vb_stub_alone(const struct vb_stub *s);
 /* It ends itself (its parked call is answered VB_STUB_QUIT); frees what is here. Of one that runs, answer the next call
  * so: vb_notify_answer(listener, id, VB_STUB_QUIT, 0). It also ends when the broker does (ENOSYS, twice). */
 #define VB_STUB_QUIT 0x40000000
+#define VB_STUB_COPY 0x40000100 /* plus the number of copies, up to VB_COPIES_MAX */
 void vb_stub_end(struct vb_stub *s, int listener);
 
 #endif

@@ -85,26 +85,15 @@ int vb_notify_sync(int listener)
     return hw_fail(-errno, "synchronous wake-up of a seccomp listener (Linux 6.6): %s", strerror(errno));
 }
 
-/* The kernel moves what it can and says how much. */
-static int whole(ssize_t moved, size_t n, const char *what, pid_t tid, uint64_t address)
-{
-    if (moved >= 0 && (size_t)moved == n)
-        return 0;
-    int rc = moved >= 0 ? -EFAULT : -errno;
-    return hw_fail(rc, "%s %zu bytes at 0x%llx of thread %d: %s", what, n, (unsigned long long)address, (int)tid,
-                   strerror(-rc));
-}
-
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n)
 {
     struct iovec mine = {dst, n}, theirs = {(void *)(uintptr_t)address, n};
-    return n ? whole(process_vm_readv(tid, &mine, 1, &theirs, 1, 0), n, "reading", tid, address) : 0;
-}
-
-int vb_mem_write(pid_t tid, uint64_t address, const void *src, size_t n)
-{
-    struct iovec mine = {(void *)(uintptr_t)src, n}, theirs = {(void *)(uintptr_t)address, n};
-    return n ? whole(process_vm_writev(tid, &mine, 1, &theirs, 1, 0), n, "writing", tid, address) : 0;
+    ssize_t read = n ? process_vm_readv(tid, &mine, 1, &theirs, 1, 0) : 0;
+    if (read >= 0 && (size_t)read == n)
+        return 0;
+    int rc = read >= 0 ? -EFAULT : -errno; /* the kernel moves what it can and says how much */
+    return hw_fail(rc, "reading %zu bytes at 0x%llx of thread %d: %s", n, (unsigned long long)address, (int)tid,
+                   strerror(-rc));
 }
 
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap)

@@ -20,9 +20,10 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
 /* Synchronous wake-up (Linux 6.6); -EINVAL where there is none. */
 int vb_notify_sync(int listener);
 
-/* The application's memory. All or -EFAULT; -ESRCH: it has died. */
+/* Reads the application's memory, all or -EFAULT; -ESRCH: it has died. What was read is the application's only if its
+ * notification is valid afterwards. A page that takes long to come (of a file system of the application's own) holds up
+ * the caller. Nothing here writes the application's memory: the stub does (inject.h). */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
-int vb_mem_write(pid_t tid, uint64_t address, const void *src, size_t n);
 /* The process that thread tid is of; 0: it has gone. */
 pid_t vb_process_of(pid_t tid);
 /* A string of at most cap - 1 bytes: -ENAMETOOLONG, -EFAULT. */

@@ -2,8 +2,8 @@
 /*
  * What an open file has. Of each type there is a count: a command that made one and one that ended one, by the kernel's
  * word, whatever number the application saw. Only MRs are of different sizes, and so are kept by number; a number that
- * came where the application can write is not believed before vb_confirm(), and its bytes stay until the file's end.
- * Bytes are never counted too low.
+ * came where the application can write is not believed, and its bytes stay until the kernel says what there is. Nothing
+ * is ever counted too low.
  */
 #include "verbs/policy_int.h"
 
@@ -68,6 +68,13 @@ uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number)
 {
     const struct mr *m = o ? find(o, number) : NULL;
     return m && m->true_number ? m->bytes : 0;
+}
+
+bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes)
+{
+    const struct mr *m = find(o, number);
+    *bytes = m && m->true_number ? m->bytes : 0;
+    return m && m->true_number;
 }
 
 /* ------------------------------------------------------- before and after */
@@ -183,9 +190,38 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         ended(o, r);
 }
 
-void vb_confirm(struct vb_objects *o, enum vb_type type, uint32_t number)
+/* ---------------------------------------------------- what the kernel says */
+
+uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t)
 {
-    struct mr *m = type == VB_MR ? find(o, number) : NULL;
+    return o->n[t];
+}
+
+void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n)
+{
+    o->of->n[t] = o->of->n[t] - o->n[t] + n;
+    o->n[t] = n;
+}
+
+void vb_objects_forget_mr(struct vb_objects *o, uint32_t number)
+{
+    struct mr *m = find(o, number);
     if (m)
-        m->true_number = true;
+        m->true_number = false;
+}
+
+void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n)
+{
+    uint64_t sum = 0, before = o->bytes;
+    bool exact = true;
+    tdestroy(o->mrs, free);
+    o->mrs = NULL;
+    for (unsigned i = 0; i < n; i++) {
+        sum += mr[i].bytes;
+        exact &= mr[i].known;
+        note_mr(o, mr[i].number, mr[i].bytes, mr[i].known);
+    }
+    take_bytes(o, before);
+    add_bytes(o, exact ? sum : HW_MAX(sum, before));
+    vb_objects_set_count(o, VB_MR, n);
 }

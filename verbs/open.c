@@ -190,8 +190,9 @@ static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_ver
     }
 }
 
-static int open_ours(struct vb_broker *b, const struct seccomp_notif *n, const struct vb_device *d, int flags)
+static int open_ours(struct vb_broker *b, const struct vb_call *call, const struct vb_device *d, int flags)
 {
+    const struct seccomp_notif *n = &call->n;
     struct vb_slot *s = NULL;
     struct vb_context *c;
     pid_t tid = (pid_t)n->pid;
@@ -228,7 +229,7 @@ static int open_ours(struct vb_broker *b, const struct seccomp_notif *n, const s
         hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
     } else {
         /* From here on the end of the inode, be it now, ends the context. */
-        rc = vb_notify_give(b->listener, n->id, fd, at, flags & O_CLOEXEC, true);
+        rc = vb_notify_give(call->listener, n->id, fd, at, flags & O_CLOEXEC, true);
     }
     if (rc >= 0) {
         b->opens++;
@@ -243,8 +244,9 @@ static int open_ours(struct vb_broker *b, const struct seccomp_notif *n, const s
     return rc == -ENOENT || rc >= 0 ? 0 : rc;
 }
 
-void vb_open(struct vb_broker *b, const struct seccomp_notif *n)
+void vb_open(struct vb_broker *b, const struct vb_call *call)
 {
+    const struct seccomp_notif *n = &call->n;
     bool at = n->data.nr == SYS_openat;
 #ifdef SYS_open /* some architectures are too young for it */
     bool is_open = at || n->data.nr == SYS_open;
@@ -252,7 +254,7 @@ void vb_open(struct vb_broker *b, const struct seccomp_notif *n)
     bool is_open = at;
 #endif
     if (!is_open) { /* the filter has sent something else */
-        vb_notify_answer(b->listener, n->id, 0, ENOSYS);
+        vb_notify_answer(call->listener, n->id, 0, ENOSYS);
         return;
     }
     const __u64 *a = n->data.args + at;
@@ -262,15 +264,15 @@ void vb_open(struct vb_broker *b, const struct seccomp_notif *n)
     const struct vb_device *d = NULL;
     if ((flags & O_ACCMODE) == O_RDWR && !(flags & (O_PATH | O_DIRECTORY)) &&
         (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL) &&
-        vb_mem_string((pid_t)n->pid, a[0], name, sizeof name) == 0 && vb_notify_valid(b->listener, n->id) &&
+        vb_mem_string((pid_t)n->pid, a[0], name, sizeof name) == 0 && vb_notify_valid(call->listener, n->id) &&
         resolve((pid_t)n->pid, at ? (int)n->data.args[0] : AT_FDCWD, name, flags, &rdev) == 0)
         d = device_by_rdev(b, rdev);
     /* Its thread may have died and its number be another's since the name was read: then there is nobody to answer. */
     if (!d) {
-        vb_notify_continue(b->listener, n->id);
+        vb_notify_continue(call->listener, n->id);
         return;
     }
-    rc = vb_notify_valid(b->listener, n->id) ? open_ours(b, n, d, flags) : 0;
+    rc = vb_notify_valid(call->listener, n->id) ? open_ours(b, call, d, flags) : 0;
     if (rc)
-        vb_notify_answer(b->listener, n->id, 0, -rc);
+        vb_notify_answer(call->listener, n->id, 0, -rc);
 }

@@ -92,11 +92,10 @@ void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const stru
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket);
 /* rc is the kernel's, or VB_UNKNOWN where nobody knows it (its process died): then it is taken for done where that
  * counts more. trusted: numbers in the reply were written where the application could not reach; else an MR's bytes are
- * counted, but taken off only with its context, unless vb_confirm() says that the number is true. Of all else there is
+ * counted, and stay so until the kernel says what there is (reconcile.c), or its context ends. Of all else there is
  * only a count, which needs no numbers: what the kernel has destroyed was there. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-void vb_confirm(struct vb_objects *o, enum vb_type type, uint32_t number);
 /* What of a reply the application must not see (GID entries that it may not use) is taken out; a device's limits are
  * shown as the smaller ones of the rules, so that programs which ask for all there is get it. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);

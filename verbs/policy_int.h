@@ -114,6 +114,24 @@ bool vb_judged(const struct vb_command *c);
 
 /* Was there ever an MR that is pinned to be read only, or may there be? */
 bool vb_objects_read_only(const struct vb_objects *o);
+/* For what the kernel says that there is. How many of a type are counted, those too that are still to be made. */
+uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t);
+void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n);
+/* Is it an MR whose number is believed? Then *bytes are its. */
+bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes);
+void vb_objects_forget_mr(struct vb_objects *o, uint32_t number); /* its size: it may have become another */
+struct vb_mr_seen {
+    uint32_t number;
+    bool known; /* how many bytes it has */
+    uint64_t bytes;
+};
+/* All MRs that there are. Where one's bytes are not known, their sum gets no smaller. */
+void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n);
+/* What is pinned, in bytes: whole pages. */
+uint64_t vb_pinned_bytes(uint64_t start, uint64_t length);
+/* The length and the first address (iova) that a request gives the MR which it makes of memory or a dma-buf. */
+bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova);
+
 /* The bytes of an MR whose number is believed; 0: not known. */
 uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number);
 

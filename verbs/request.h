@@ -107,9 +107,18 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
  * to raw. */
 void vb_request_collect(struct vb_request *r, const uint8_t *out, const struct vb_layout *l);
 
+/* Does it have results, which vb_request_give() gives? */
+bool vb_request_gives(const struct vb_request *r);
+/* How much of a request there is, from its begin: what it has copied comes last. */
+static inline size_t vb_request_size(const struct vb_request *r)
+{
+    return offsetof(struct vb_request, copy) + r->used;
+}
+
 /* Writes n bytes to address of the application. */
 typedef int (*vb_write_fn)(void *arg, uint64_t address, const void *src, size_t n);
-/* Gives the application the results as the kernel would: outputs, new numbers, flags. -EFAULT. */
+/* Gives the application the results as the kernel would: outputs, new numbers, flags; at most two writes for each
+ * attribute. -EFAULT. */
 int vb_request_give(const struct vb_request *r, vb_write_fn write, void *arg);
 
 /* One line: "REG_MR length=1048576 access=0x7", for logs. */

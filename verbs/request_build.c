@@ -159,6 +159,15 @@ void vb_request_collect(struct vb_request *r, const uint8_t *out, const struct v
     }
 }
 
+bool vb_request_gives(const struct vb_request *r)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < r->n; i++)
+        any |= r->attr[i].rule && is_output(r->attr[i].rule);
+    return any;
+}
+
 int vb_request_give(const struct vb_request *r, vb_write_fn write, void *arg)
 {
     for (unsigned i = 0; i < r->n; i++) {

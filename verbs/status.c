@@ -91,6 +91,8 @@ static void write_status(struct hw_json *j, const struct vb_broker *b)
     hw_json_u64(j, "refused", b->refused);
     hw_json_u64(j, "redelivered", b->redelivered);
     hw_json_u64(j, "undone", b->undone);
+    hw_json_u64(j, "reconciled", b->reconciled);
+    hw_json_u64(j, "listeners", b->n_listeners);
     hw_json_u64(j, "stubs", stubs);
     hw_json_array(j, "devices");
     for (unsigned i = 0; i < b->n_slots; i++)

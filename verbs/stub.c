@@ -26,18 +26,23 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-#define FIXED_SIZE   VB_WINDOW_SPLIT
+#define FIXED_SIZE   (VB_REPLY_AT + VB_REPLY_SIZE)
 #define RESULTS_SIZE (VB_WINDOW_SIZE - VB_WINDOW_SPLIT)
 
 #ifdef __x86_64__
 _Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972 && SYS_prctl == 157 && PR_SET_NAME == 15,
                "the numbers in the stub");
+_Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_copy) == 24 && SYS_pread64 == 17 &&
+                   VB_STUB_COPY == 0x40000100 && VB_COPIES_MAX < 256 &&
+                   VB_COPIES_AT + VB_COPIES_MAX * sizeof(struct vb_copy) <= VB_WINDOW_CODE,
+               "the numbers in the stub");
 /* The kernel keeps all registers of a system call but rax, rcx and r11.
  *   r9  result of the call before, its sixth argument: how the broker gets it
  *   r8  number of the call, its fifth: the same twice is a call that was restarted
  *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
- * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, -38 ENOSYS, 16 ioctl, 60 exit (of this thread), 100
- * VB_STUB_FD, 15972 VB_WINDOW_HEADER. */
+ *   r12 copies that are left, r13 the next one in the list
+ * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38 ENOSYS, 16 ioctl,
+ * 17 pread64, 60 exit (of this thread), 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER. */
 __asm__(".pushsection .rodata\n"
         ".balign 16\n"
         ".global vb_stub_code, vb_stub_after, vb_stub_end_of_code\n"
@@ -61,6 +66,10 @@ __asm__(".pushsection .rodata\n"
         "    movq %rax, %r9\n"
         "    cmpq $0x40000000, %rax\n"
         "    je 3f\n"
+        "    movq %rax, %r12\n"
+        "    shrq $8, %r12\n"
+        "    cmpq $0x400001, %r12\n"
+        "    je 4f\n"
         "    cmpq $-38, %rax\n"
         "    jne 1b\n"
         "    incl %ebx\n"
@@ -70,6 +79,24 @@ __asm__(".pushsection .rodata\n"
         "    movl $60, %eax\n"
         "    syscall\n"
         "    ud2\n"
+        "4:  movzbl %al, %r12d\n"
+        "    leaq vb_stub_code + 1024(%rip), %r13\n"
+        "    xorl %r9d, %r9d\n"
+        "5:  testl %r12d, %r12d\n"
+        "    je 1b\n"
+        "    movl $99, %edi\n"
+        "    movq (%r13), %rsi\n"
+        "    movq 8(%r13), %rdx\n"
+        "    movq 16(%r13), %r10\n"
+        "    movl $17, %eax\n"
+        "    syscall\n"
+        "    cmpq 8(%r13), %rax\n"
+        "    jne 6f\n"
+        "    addq $24, %r13\n"
+        "    decl %r12d\n"
+        "    jmp 5b\n"
+        "6:  movl $1, %r9d\n"
+        "    jmp 1b\n"
         "vb_stub_name: .asciz \"hawser-verbs\"\n"
         "vb_stub_end_of_code:\n"
         ".popsection\n");
@@ -91,18 +118,19 @@ static int memfd(const char *name, size_t size)
     return rc;
 }
 
-/* Maps both behind each other, writable; then nobody else can make such a mapping of the fixed part, nor write() to it,
- * nor take pages out of it. */
+/* Maps the window's parts and the place for results behind each other, writable; then nobody else can make such a
+ * mapping of the fixed part, nor write() to it, nor take pages out of it. */
 static int map_and_seal(struct vb_window *w, int fixed)
 {
-    w->mine = mmap(NULL, VB_WINDOW_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    w->mine = mmap(NULL, VB_MINE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (w->mine == MAP_FAILED) {
         w->mine = NULL;
         return hw_fail(-errno, "room for a window: %s", strerror(errno));
     }
-    if (mmap(w->mine, FIXED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fixed, 0) == MAP_FAILED ||
-        mmap(w->mine + FIXED_SIZE, RESULTS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, w->results, 0) ==
-            MAP_FAILED)
+    const int rw = PROT_READ | PROT_WRITE, shared = MAP_SHARED | MAP_FIXED;
+    if (mmap(w->mine, VB_WINDOW_SPLIT, rw, shared, fixed, 0) == MAP_FAILED ||
+        mmap(w->mine + VB_WINDOW_SPLIT, RESULTS_SIZE, rw, shared, w->results, 0) == MAP_FAILED ||
+        mmap(w->mine + VB_WINDOW_SIZE, VB_REPLY_SIZE, rw, shared, fixed, VB_REPLY_AT) == MAP_FAILED)
         return hw_fail(-errno, "mapping a window: %s", strerror(errno));
     size_t n = (size_t)(vb_stub_end_of_code - vb_stub_code);
     memset(w->mine, 0xcc, VB_WINDOW_CODE); /* int3 */
@@ -149,7 +177,7 @@ void vb_window_drop(struct vb_window *w)
 {
     vb_window_close(w);
     if (w->mine)
-        munmap(w->mine, VB_WINDOW_SIZE);
+        munmap(w->mine, VB_MINE_SIZE);
     w->mine = NULL;
 }
 
@@ -326,9 +354,10 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
     s->parked = n->id;
     if (d->args[4] == s->seq)
         return 0;
+    bool next = d->args[4] == s->seq + 1;
     s->seq = d->args[4];
     *result = (int64_t)d->args[5];
-    return 1;
+    return next ? 1 : 2;
 }
 
 /* An operation on the parked call has failed: it was taken back by a stop, or the stub has died. */
@@ -349,6 +378,21 @@ int vb_stub_run(struct vb_stub *s, int listener, int device)
     if (rc < 0)
         return lost(s, rc);
     rc = vb_notify_continue(listener, s->parked);
+    if (rc)
+        return lost(s, rc);
+    s->parked = 0;
+    return 0;
+}
+
+int vb_stub_copy(struct vb_stub *s, int listener, unsigned n)
+{
+    int rc = 0;
+    if (!s->parked || s->dead)
+        return hw_fail(-ENOENT, "stub %d does not wait for results to copy", (int)s->tid);
+    if (s->file >= 0 && (rc = vb_notify_give(listener, s->parked, s->file, VB_STUB_FILE, true, false)) >= 0)
+        hw_close(&s->file);
+    if (rc >= 0)
+        rc = vb_notify_answer(listener, s->parked, VB_STUB_COPY + (int64_t)n, 0);
     if (rc)
         return lost(s, rc);
     s->parked = 0;
@@ -413,8 +457,9 @@ void vb_stub_end(struct vb_stub *s, int listener)
     s->parked = 0;
     s->dead = true;
     if (s->mine)
-        munmap(s->mine, VB_WINDOW_SIZE);
+        munmap(s->mine, VB_MINE_SIZE);
     s->mine = NULL;
+    hw_close(&s->file);
     hw_close(&s->thread);
     hw_close(&s->pidfd);
 }
