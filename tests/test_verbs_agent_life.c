@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POLICY "[default]\ndevices = *\n[container gpu]\nmax_qps = 9\n[container raw]\nallow = raw\n"
+#define POLICY                                                                             \
+    "[default]\ndevices = *\n[container gpu]\nmax_qps = 9\n[container raw]\nallow = raw\n" \
+    "[container three]\nmax_pds = 3\n"
 
 static const struct vb_agent_options usually;
 
@@ -283,6 +285,44 @@ static int lives(int n)
     return well;
 }
 
+/* As many PDs as there are to be had. */
+static int greedy(void)
+{
+    uint32_t pd;
+    int fd = app_open(0);
+    must(fd >= 0);
+    for (int i = 0; i < 3; i++)
+        fake->number[0] += app_pd(fd, &pd) == 0;
+    fake->seen++;
+    while (fake->go == 0)
+        usleep(1000);
+    return 0;
+}
+
+/* Each program that is executed in a container comes with a listener of its own: what it has counts with the others'.
+ */
+static void executed(void)
+{
+    enum { PROGRAMS = 3 };
+    struct prog p[PROGRAMS];
+    fake_reset();
+    struct agent a = agent_start((struct vb_agent_options){.kernel = &fake_kernel, .serve = vb_serve});
+    for (int i = 0; i < PROGRAMS; i++) {
+        p[i] = prog_start(greedy);
+        tell(&p[i], "shared", ",\"annotations\":{\"hawser.verbs.policy\":\"three\"}");
+        prog_go(&p[i]);
+    }
+    for (uint64_t end = hw_deadline(SECONDS * 1000); fake->seen < PROGRAMS && hw_now() < end;)
+        usleep(1000);
+    is_int(fake->number[0], 3, "three programs of a container have three PDs together");
+    is_int(fake->live, 3, "as the kernel has it");
+    fake->go = 1;
+    for (int i = 0; i < PROGRAMS; i++)
+        is_int(prog_exit(&p[i]), 0, "(a program ends)");
+    ok(becomes("has one more of its programs", 2), "two have joined the first one's broker");
+    is_int(agent_stop(&a), 0, "the agent ends well");
+}
+
 static void thousand(void)
 {
     struct agent a = agent_start((struct vb_agent_options){.kernel = &fake_kernel, .serve = vb_serve});
@@ -313,6 +353,7 @@ int main(void)
     overruled();
     reloads();
     leaves();
+    executed();
     thousand();
     agents_end();
     fake_end();

@@ -3,6 +3,7 @@
 #include "proc.h"
 #include "verbs/filter.h"
 #include "verbs/guard.h"
+#include "verbs/join.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -82,7 +83,10 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
 static int serve(const struct vb_container *c, const struct vb_broker_options *o)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct pollfd p[2] = {{.fd = c->listener, .events = POLLIN}, {.fd = o->stop, .events = POLLIN}};
+    enum { STOP, JOIN, LISTENERS, MOST = 6 };
+    struct pollfd p[MOST] = {
+        {.fd = o->stop, .events = POLLIN}, {.fd = c->join, .events = POLLIN}, {.fd = c->listener, .events = POLLIN}};
+    nfds_t n_polls = LISTENERS + 1;
     int status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (strncmp(c->id, "fail", 4) == 0)
         return hw_fail(-EIO, "it was to fail");
@@ -90,23 +94,34 @@ static int serve(const struct vb_container *c, const struct vb_broker_options *o
     unlink(a.sun_path);
     if (bind(status, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(status, 1) < 0)
         return hw_fail(-errno, "its status");
-    for (;;) {
-        struct seccomp_notif n;
-        memset(&n, 0, sizeof(n));
-        if (poll(p, 2, -1) < 0 || p[1].revents || !(p[0].revents & POLLIN))
-            break;
-        if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
+    while (n_polls > LISTENERS && poll(p, n_polls, -1) >= 0 && !p[STOP].revents) {
+        int reply, fd = p[JOIN].revents ? vb_join_take(c, &reply) : -1;
+        if (fd >= 0) {
+            vb_join_answer(reply, n_polls < MOST ? 0 : -EUSERS);
+            if (n_polls < MOST)
+                p[n_polls++] = (struct pollfd){.fd = fd, .events = POLLIN};
             continue;
-        struct seccomp_notif_resp r = {.id = n.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-        if (n.data.nr == SYS_ioctl) {
-            if (n.data.args[2] == END)
-                break;
-            r.flags = 0;
-            r.val = answer(c, o, n.data.args[2]);
         }
-        (void)ioctl(c->listener, SECCOMP_IOCTL_NOTIF_SEND, &r);
+        for (nfds_t i = n_polls; i-- > LISTENERS;) {
+            struct seccomp_notif n;
+            memset(&n, 0, sizeof(n));
+            if (p[i].revents && !(p[i].revents & POLLIN)) { /* its program has gone */
+                close(p[i].fd);
+                p[i] = p[--n_polls];
+                continue;
+            }
+            if (!p[i].revents || ioctl(p[i].fd, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
+                continue;
+            struct seccomp_notif_resp r = {.id = n.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+            if (n.data.nr == SYS_ioctl) {
+                if (n.data.args[2] == END)
+                    return 0;
+                r.flags = 0;
+                r.val = answer(c, o, n.data.args[2]);
+            }
+            (void)ioctl(p[i].fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
+        }
     }
-    unlink(a.sun_path);
     return 0;
 }
 
@@ -318,11 +333,18 @@ int prog_ask(const struct prog *p, int code)
     return rc;
 }
 
+bool prog_go(const struct prog *p)
+{
+    int code = 0;
+    return write(p->ask, &code, sizeof(code)) == sizeof(code);
+}
+
 int prog_exit(struct prog *p)
 {
-    int code = 0, status = -1;
+    int status = -1;
     struct pollfd f = {.fd = p->told}; /* its end is closed with it */
-    if (write(p->ask, &code, sizeof(code)) == sizeof(code) && poll(&f, 1, SECONDS * 1000) == 1) {
+    (void)prog_go(p); /* unless it has run already */
+    if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);
         status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         p->pid = 0;

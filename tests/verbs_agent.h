@@ -41,7 +41,8 @@ struct prog {
 /* A program that asks its broker what it is told to, or, once it is asked something, exits with what fn returns. */
 struct prog prog_start(int (*fn)(void));
 int prog_ask(const struct prog *p, int code);
-int prog_exit(struct prog *p); /* has fn run: the exit status, -1: none in time; instead of prog_end() */
+bool prog_go(const struct prog *p); /* has fn run; its exit status by prog_exit() still */
+int prog_exit(struct prog *p);      /* has fn run: the exit status, -1: none in time; instead of prog_end() */
 void prog_end(struct prog *p);
 
 bool send_all(int sock, const char *text, size_t len, const int *fds, unsigned n);

@@ -157,7 +157,7 @@ static int broker_main(struct world *w, const char *text, int listener, int stop
     struct vb_policy *policy;
     struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_DEBUG};
     struct vb_audit audit;
-    struct vb_container c = {.pid = w->app, .listener = listener};
+    struct vb_container c = {.pid = w->app, .listener = listener, .join = -1};
     memcpy(c.id, w->id, sizeof w->id);
     if (vb_policy_parse(text, strlen(text), "policy", &policy) || vb_audit_open(&audit, audit_path, &log)) {
         fprintf(stderr, "# %s\n", hw_error());

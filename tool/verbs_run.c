@@ -5,6 +5,7 @@
 #include "tool/verbs.h"
 #include "verbs/filter.h"
 #include "verbs/guard.h"
+#include "verbs/join.h"
 
 #include <grp.h>
 #include <linux/capability.h>
@@ -186,12 +187,13 @@ static void end_broker(pid_t pid, int stop)
 /* From the child's first word to its end. The exit status. */
 static int attend(const struct run_args *a, pid_t child, int sock, int signals, int stop)
 {
-    struct vb_container c = {.pid = child, .listener = -1};
-    char why[HW_ERR_TEXT];
+    struct vb_container c = {.pid = child, .listener = -1, .join = -1};
+    char why[HW_ERR_TEXT], id[sizeof(c.id)];
     bool killable = true;
     pid_t broker = 0;
     int status;
-    snprintf(c.id, sizeof(c.id), "run-%d", (int)child);
+    snprintf(id, sizeof(id), "run-%d", (int)child);
+    memcpy(c.id, id, sizeof(id));
     snprintf(c.section, sizeof(c.section), "%s", a->container ? a->container : "");
     int rc = c.listener = receive(sock, &killable, why);
     if (rc >= 0)
@@ -207,8 +209,10 @@ static int attend(const struct run_args *a, pid_t child, int sock, int signals, 
     if (n > 0)
         tool_fail(CMD, "%.*s", (int)n, why);
     status = accompany(child, &broker, signals, a->o.log);
-    if (broker)
+    if (broker) {
         end_broker(broker, stop);
+        vb_join_clean(a->o.state_dir, id);
+    }
     if (rc < 0)
         return EXIT_US;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

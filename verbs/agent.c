@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/agent.h"
+#include "verbs/join.h"
 
 #include <dirent.h>
 #include <linux/seccomp.h>
@@ -20,6 +21,7 @@
 
 #define FDS_MAX 8    /* that a runtime may send: the specification has one */
 #define END_MS  5000 /* for brokers to end in, when the agent does */
+#define KILL_MS 1000 /* for one that was killed */
 #define SAID_MS 1000 /* between two lines of the log about the same thing */
 
 /* A runtime that has not said all yet. */
@@ -119,29 +121,17 @@ static void reap(struct agent *a, unsigned i)
     int status;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
-    if (WIFSIGNALED(status))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
+        SAY(a, HAWSER_LOG_INFO, "%s: its broker has one more of its programs", c->id);
+    else if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was ended by signal %d%s: its programs get ENOSYS", c->id,
             (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
         SAY(a, WEXITSTATUS(status) ? HAWSER_LOG_ERROR : HAWSER_LOG_INFO, "%s: its broker, process %d, has ended%s",
             c->id, (int)c->pid, WEXITSTATUS(status) ? " by an error: its programs get ENOSYS" : "");
+    vb_join_clean(a->o.state_dir, c->id);
     hw_close(&c->pidfd);
     *c = a->child[--a->n_children];
-}
-
-/* A name for its status: what runs in a container later (exec) comes with a filter and a listener of its own. */
-static void name_apart(const struct agent *a, struct vb_container *c)
-{
-    char path[512], id[sizeof(c->id)];
-    bool taken = false;
-    for (unsigned i = 0; i < a->n_children; i++)
-        taken |= strcmp(a->child[i].id, c->id) == 0;
-    if (snprintf(path, sizeof(path), "%s/%s.status", a->o.state_dir, c->id) < (int)sizeof(path))
-        taken |= answers(path); /* a broker of an agent's before this one */
-    if (!taken)
-        return;
-    snprintf(id, sizeof(id), "%.100s+%d", c->id, (int)c->pid);
-    memcpy(c->id, id, sizeof(id));
 }
 
 static int check(const struct agent *a, const struct vb_container *c)
@@ -174,8 +164,6 @@ static void start(struct agent *a, struct vb_container *c)
         snprintf(c->section, sizeof(c->section), "%s", a->o.section);
     }
     int rc = check(a, c);
-    if (rc == 0)
-        name_apart(a, c);
     memcpy(id, c->id, sizeof(id));
     if (rc == 0) {
         rc = vb_broker_start(&a->o, c, a->stop, false, &k->pid);
@@ -195,7 +183,6 @@ static void start(struct agent *a, struct vb_container *c)
         return;
     }
     a->n_children++;
-    SAY(a, HAWSER_LOG_INFO, "%s: its broker is process %d", id, (int)k->pid);
 }
 
 /* ---- runtimes ------------------------------------------------------------------------------------- */
@@ -423,8 +410,14 @@ static void end_all(struct agent *a)
         struct pollfd p = {.fd = a->child[0].pidfd, .events = POLLIN};
         if (now >= until)
             kill(a->child[0].pid, SIGKILL);
-        (void)poll(&p, 1, now >= until ? -1 : (int)((until - now) / HW_MS + 1));
-        reap(a, 0);
+        if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
+            reap(a, 0);
+        } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */
+            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, does not end, though it was killed: it is left",
+                a->child[0].id, (int)a->child[0].pid);
+            hw_close(&a->child[0].pidfd);
+            a->child[0] = a->child[--a->n_children];
+        }
     }
 }
 
@@ -436,19 +429,22 @@ static int make_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
 }
 
-/* What brokers have left that were killed: nobody answers there any more. */
+/* What brokers have left that ended without an agent: nobody answers there any more. */
 static void sweep(const char *state_dir)
 {
-    static const char suffix[] = ".status";
-    char path[512];
+    static const char *const suffixes[] = {".join", ".status", ".lock"};
+    char id[256];
     DIR *d = opendir(state_dir);
     for (const struct dirent *e; d && (e = readdir(d));) {
-        size_t n = strlen(e->d_name), s = sizeof(suffix) - 1;
-        struct sockaddr_un a;
-        if (n > s && strcmp(e->d_name + n - s, suffix) == 0 &&
-            snprintf(path, sizeof(path), "%s/%s", state_dir, e->d_name) < (int)sizeof(path) && address(&a, path) == 0 &&
-            !answers(path))
-            unlink(path);
+        snprintf(id, sizeof(id), "%s", e->d_name);
+        char *end = strrchr(id, '.');
+        bool ours = false;
+        for (unsigned i = 0; end && i < HW_ARRAY_LEN(suffixes); i++)
+            ours |= strcmp(end, suffixes[i]) == 0;
+        if (!ours)
+            continue;
+        *end = 0;
+        vb_join_clean(state_dir, id);
     }
     if (d)
         closedir(d);

@@ -41,9 +41,11 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
 /* Closes the listener too. */
 void vb_container_free(struct vb_container *c);
 
-/* Starts a broker for c, in a process and mount namespace of its own, with no more privilege than it needs, and frees c
- * here. stop: as vb_broker_options'. tied: it ends with this process, however that ends. Whatever fails, here or
+/* Starts a process for c, and frees c here: it gives the listener to the broker of the container, and exits with
+ * VB_JOINED; or, where there is none, it is the broker, in a mount namespace of its own, with no more privilege than it
+ * needs. stop: as vb_broker_options'. tied: it ends with this process, however that ends. Whatever fails, here or
  * there, closes the listener: the container's programs get ENOSYS, and the log says why. */
+#define VB_JOINED 3
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid);
 /* What a broker's end by that signal means, behind its number in a line of the log; "" where nothing is to be said. */
 const char *vb_broker_signal(int sig);

@@ -2,6 +2,7 @@
 /* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
 #include "verbs/broker_int.h"
 #include "verbs/guard.h"
+#include "verbs/join.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -71,6 +72,20 @@ static int *find_listener(struct vb_broker *b, int fd)
     return NULL;
 }
 
+/* Another program of the container's has a listener. */
+static void take_listener(struct vb_broker *b)
+{
+    int reply, fd = vb_join_take(b->container, &reply);
+    if (fd < 0)
+        return;
+    int rc = add_listener(b, fd);
+    if (rc) {
+        close(fd);
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: a program gets ENOSYS: %s", b->container->id, hw_error());
+    }
+    vb_join_answer(reply, rc);
+}
+
 /* The last program under it has gone. */
 static void end_listener(struct vb_broker *b, int *l)
 {
@@ -98,6 +113,7 @@ static int set_up(struct vb_broker *b)
     rc = add_listener(b, b->container->listener);
     rc = rc ? rc : watch(b, b->inotify);
     rc = rc ? rc : watch(b, b->status);
+    rc = rc ? rc : watch(b, b->container->join);
     rc = rc ? rc : watch(b, b->o->stop);
     /* Last: the tracer must have no filter, and the broker needs no more than the filter lets through from here on. */
     if (!rc && vb_inject_possible() == 0 && (rc = vb_tracer_start(&b->tracer)) == 0)
@@ -109,6 +125,8 @@ static void tear_down(struct vb_broker *b)
 {
     vb_workers_end(b, -1);
     vb_tracer_end(&b->tracer);
+    if (b->container->join >= 0)
+        close(b->container->join);
     vb_status_close(b);
     if (b->inotify >= 0)
         vb_contexts_free(b);
@@ -183,6 +201,8 @@ static int loop(struct vb_broker *b)
                 vb_contexts_ended(b);
             else if (fd == b->status)
                 vb_status_answer(b);
+            else if (fd == b->container->join)
+                take_listener(b);
             else if (fd == b->o->stop)
                 return 0;
             else
@@ -210,7 +230,7 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     memset(b, 0, sizeof *b);
     b->container = c;
     b->o = o;
-    b->epoll = b->inotify = b->nodes = b->status = b->state = b->null = b->mount = b->spent = b->tracer.sock = -1;
+    b->epoll = b->inotify = b->nodes = b->status = b->null = b->mount = b->spent = b->tracer.sock = -1;
     b->started = b->now = hw_now();
     b->me = getpid();
     hw_list_init(&b->contexts);

@@ -36,6 +36,7 @@ struct vb_container {
     char id[128];
     pid_t pid;        /* of its first process; 0: not known */
     int listener;     /* of its filter; owned by vb_serve() */
+    int join;         /* where listeners of its other programs come (join.h); owned by vb_serve(); -1: none come */
     char section[64]; /* of the policy; "" the default */
     struct vb_annotation *annotations;
     unsigned n_annotations;
@@ -52,7 +53,7 @@ struct vb_broker_options {
     bool guarded;          /* once it is set up, its system calls are few (guard.h) */
 };
 
-/* Serves until the last program under the filter is gone, or stop: then applications get ENOSYS, and the kernel takes
+/* Serves until the last program under its filters is gone, or stop: then applications get ENOSYS, and the kernel takes
  * their objects when they close their files. 0 or -errno. The caller's namespaces are left as they are, but for the
  * network's, which becomes the container's. */
 int vb_serve(const struct vb_container *c, const struct vb_broker_options *o);

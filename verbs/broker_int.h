@@ -97,7 +97,7 @@ struct vb_broker {
     const struct vb_broker_options *o;
     int listener[VB_LISTENERS_MAX];
     unsigned n_listeners;
-    int epoll, inotify, nodes, status, state, null;
+    int epoll, inotify, nodes, status, null;
     int mount, spent; /* the next open's, and the last one's, which is let go when there is time; -1: none */
     dev_t nodes_dev;
     uint64_t serial; /* of nodes */

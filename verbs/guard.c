@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/guard.h"
+#include "verbs/notify.h"
 
 #include <linux/capability.h>
 #include <linux/seccomp.h>
@@ -119,6 +120,7 @@ static const int calls[] = {
     SCMP_SYS(ppoll),
     SCMP_SYS(process_vm_readv),
     SCMP_SYS(read),
+    SCMP_SYS(recvmsg), /* of who joins */
     SCMP_SYS(restart_syscall),
     SCMP_SYS(sendmsg), /* to the tracer */
     SCMP_SYS(sendto),
@@ -128,8 +130,9 @@ static const int calls[] = {
     SCMP_SYS(wait4),
     SCMP_SYS(write),
 };
-static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,
-                                  SECCOMP_IOCTL_NOTIF_ADDFD, RDMA_VERBS_IOCTL};
+static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV,      SECCOMP_IOCTL_NOTIF_SEND,
+                                  SECCOMP_IOCTL_NOTIF_ID_VALID,  SECCOMP_IOCTL_NOTIF_ADDFD,
+                                  SECCOMP_IOCTL_NOTIF_SET_FLAGS, RDMA_VERBS_IOCTL};
 
 /* nr is let through where argument arg, of those bits, is value. */
 static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, uint64_t value)

@@ -9,12 +9,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Linux 6.6, include/uapi/linux/seccomp.h; Debian 12's headers are of 6.1. */
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
-#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
-#endif
-
 int vb_notify_next(int listener, struct seccomp_notif *n)
 {
     memset(n, 0, sizeof(*n)); /* the kernel insists */

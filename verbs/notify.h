@@ -7,6 +7,12 @@
 
 #include <linux/seccomp.h>
 
+/* Linux 6.6, include/uapi/linux/seccomp.h; Debian 12's headers are of 6.1. */
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
+#endif
+
 /* The next one. -EAGAIN: there was none after all (it died, or a signal took it); -ENOENT is taken as that too. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Is it still waiting, so that what was read of its process was its? */

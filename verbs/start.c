@@ -2,6 +2,7 @@
 /* A broker's process. */
 #include "verbs/agent.h"
 #include "verbs/guard.h"
+#include "verbs/join.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -42,10 +43,10 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
     return false;
 }
 
+/* 1: the container has a broker, which has the listener now. */
 static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, pid_t parent)
 {
     char nodes[256];
-    int fds[] = {c->listener, stop, o->audit ? o->audit->fd : -1};
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -57,7 +58,13 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "who started it has ended");
     /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
+    int fds[] = {c->listener, stop, o->audit ? o->audit->fd : -1};
     int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
+    if (rc == 0)
+        rc = vb_join(o->state_dir, c);
+    if (rc != 0)
+        return rc;
+    hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)getpid());
     bool raw = wants_raw(o, c);
     if (rc == 0)
         rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
@@ -96,7 +103,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
             rc = 0;
         if (rc < 0)
             hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
-        _exit(rc < 0);
+        _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
     }
     if (*pid < 0)
         rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));

@@ -114,7 +114,7 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
 {
     struct vb_state_scan scan = {0};
     json_error_t e;
-    *c = (struct vb_container){.listener = -1};
+    *c = (struct vb_container){.listener = -1, .join = -1};
     *whole = vb_state_whole(&scan, text, HW_MIN(len, (size_t)VB_STATE_MAX));
     if (!*whole && len >= VB_STATE_MAX)
         return hw_fail(-E2BIG, "it is larger than %u bytes", VB_STATE_MAX);
@@ -137,5 +137,6 @@ void vb_container_free(struct vb_container *c)
     }
     free(c->annotations);
     hw_close(&c->listener);
-    *c = (struct vb_container){.listener = -1};
+    hw_close(&c->join);
+    *c = (struct vb_container){.listener = -1, .join = -1};
 }

@@ -37,22 +37,13 @@ int vb_status_open(struct vb_broker *b)
         hw_close(&b->status);
     }
 out_dir:
-    if (rc)
-        close(dir);
-    else
-        b->state = dir;
+    close(dir);
     return rc;
 }
 
 void vb_status_close(struct vb_broker *b)
 {
-    char name[160];
-    if (b->status < 0)
-        return;
-    snprintf(name, sizeof name, "%s.status", b->container->id);
-    unlinkat(b->state, name, 0);
-    hw_close(&b->status);
-    hw_close(&b->state);
+    hw_close(&b->status); /* whoever started the broker removes its name (vb_join_clean()) */
 }
 
 static void device(struct hw_json *j, const struct vb_broker *b, const struct vb_slot *s)
