@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+import reachable
 from sandbox_help import done
 
 
@@ -33,7 +34,7 @@ def inside(programs, prefix, work):
         os.environ["PATH"] = path
         os.execvp("unshare", [*alone, sys.executable, *sys.argv[:4], "inside"])
     with contextlib.ExitStack() as stack:
-        d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix))
+        d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=reachable.place()))
         subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # of this mount namespace: gone with it
         stack.callback(subprocess.run, ["umount", "-l", d], capture_output=True, check=False)
         stack.callback(os.chdir, "/")

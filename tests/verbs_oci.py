@@ -16,6 +16,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
+import reachable  # noqa: E402
 from oci_help import inside, skip_all  # noqa: E402
 from sandbox_help import full, ok  # noqa: E402
 
@@ -86,6 +87,7 @@ class Host:
         os.mknod(self.dev / "uverbs0", 0o20666, os.makedev(231, 192))
         os.chmod(self.dev / "uverbs0", 0o666)
         os.chmod(tmp, 0o755)
+        self.hawser, self.app = (reachable.copy(x, tmp) for x in (HAWSER, APP))  # what other users run of them
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.agents = []
@@ -499,7 +501,7 @@ def run(host):
     ok("no RDMA device" in r.stderr or os.path.isdir("/sys/class/infiniband_verbs"), "and says that there is no device", r)
     (host.tmp / "his").mkdir(mode=0o777)
     os.chmod(host.tmp / "his", 0o777)
-    r = sh(*argv("--user", "65534:65534", "--", APP, "all", host.tmp / "his/file"))
+    r = sh(*argv("--user", "65534:65534", "--", host.app, "all", host.tmp / "his/file"))
     as_wanted(r.stdout, "run --user")
     ok("uid 65534" in r.stdout, "run --user: it is that user", r)
     caps = sh(*argv("--", "grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/self/status")).stdout
@@ -519,7 +521,7 @@ def run(host):
     bad_policy.write_text("[default]\nnosuch = 1\n")
     r = sh(*argv("--", "true", policy=bad_policy))
     ok(r.returncode == 125 and "nosuch" in r.stderr, "run: a policy with an error", r)
-    r = sh("setpriv", "--reuid=65534", "--clear-groups", *argv("--", "true"))
+    r = sh("setpriv", "--reuid=65534", "--clear-groups", host.hawser, *argv("--", "true")[1:])
     ok(r.returncode == 125 and "root" in r.stderr, "run: not root", r)
 
     p = subprocess.Popen(argv("--", "sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done"), stdout=subprocess.PIPE)
