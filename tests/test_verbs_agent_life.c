@@ -199,6 +199,52 @@ static void leaves(void)
     prog_end(&half);
 }
 
+/* ---- refusals ------------------------------------------------------------------------------------------- */
+
+#define REFUSALS 300 /* more than the audit writes in a second */
+
+static int refused(void)
+{
+    uint32_t pd, other;
+    int fd = app_open(0);
+    must(fd >= VB_FD_FIRST && app_pd(fd, &pd) == 0);
+    for (int i = 0; i < REFUSALS; i++)
+        must(app_pd(fd, &other) == -ENOMEM);
+    must(app_pd_free(fd, pd) == 0); /* by the same broker */
+    return 0;
+}
+
+/* The sum of the numbers that the log has in front of that text. */
+static int sum_of(const char *text)
+{
+    char line[1024];
+    int sum = 0;
+    FILE *f = fopen(log_file, "re");
+    while (f && fgets(line, sizeof(line), f)) {
+        const char *at = strstr(line, text);
+        while (at > line && at[-1] >= '0' && at[-1] <= '9')
+            at--;
+        sum += at ? (int)strtol(at, NULL, 10) : 0;
+    }
+    if (f)
+        fclose(f);
+    return sum;
+}
+
+static void tells_refusals(struct vb_audit *audit, const char *what)
+{
+    struct agent a = agent_start((struct vb_agent_options){.kernel = &fake_kernel, .serve = vb_serve, .audit = audit});
+    int ended = said("has ended"), before = said("refused with ENOMEM") + sum_of(" more refusals left out");
+    struct prog p = prog_start(refused);
+    tell(&p, "quiet", ",\"annotations\":{\"hawser.verbs.max_pds\":\"1\"}");
+    is_int(prog_exit(&p), 0, what);
+    ok(becomes("has ended", ended + 1) && said("by signal") == 0,
+       "its broker goes on after a refusal, and ends by itself");
+    is_int(said("refused with ENOMEM") + sum_of(" more refusals left out") - before, REFUSALS,
+           "the log has each refusal, or counts it");
+    is_int(agent_stop(&a), 0, "the agent ends well");
+}
+
 /* ---- a thousand containers ------------------------------------------------------------------------------ */
 
 #define LIVES    1000
@@ -354,6 +400,8 @@ int main(void)
     reloads();
     leaves();
     executed();
+    tells_refusals(NULL, "an agent without an audit");
+    tells_refusals(&(struct vb_audit){.fd = -1}, "an agent with one");
     thousand();
     agents_end();
     fake_end();

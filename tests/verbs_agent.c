@@ -22,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/hawser-agent-XXXXXX", log_path[64];
-char sock_path[64], state_dir[64], policy_file[64];
+static char dir[] = "/tmp/hawser-agent-XXXXXX";
+char sock_path[64], state_dir[64], policy_file[64], log_file[64];
 static struct vb_policy *policy;
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static const struct vb_kernel kernel = {.devices = devices};
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
-    int fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     dprintf(fd, "%d %s\n", level, line);
     close(fd);
     fprintf(stderr, "# agent: %d %s\n", level, line);
@@ -151,7 +151,7 @@ int said(const char *text)
 {
     char line[1024];
     int n = 0;
-    FILE *f = fopen(log_path, "re");
+    FILE *f = fopen(log_file, "re");
     while (f && fgets(line, sizeof(line), f))
         n += strstr(line, text) != NULL;
     if (f)
@@ -196,6 +196,8 @@ struct agent agent_start(struct vb_agent_options o)
         o.policy_file = policy_file;
         o.kernel = o.kernel ? o.kernel : &kernel;
         o.log = &log;
+        if (o.audit)
+            o.audit->log = &log;
         o.containers_max = o.containers_max ? o.containers_max : 64;
         o.stop = mine[0];
         o.leave = mine[1];
@@ -389,7 +391,7 @@ void agents_start(const char *text)
         printf("Bail out! %s\n", hw_error());
         exit(1);
     }
-    snprintf(log_path, sizeof(log_path), "%s/log", dir);
+    snprintf(log_file, sizeof(log_file), "%s/log", dir);
     snprintf(sock_path, sizeof(sock_path), "%s/agent.sock", dir);
     snprintf(state_dir, sizeof(state_dir), "%s/state", dir);
     snprintf(policy_file, sizeof(policy_file), "%s/policy", dir);

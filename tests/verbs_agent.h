@@ -14,7 +14,7 @@
 /* What a broker can be asked. LATE: whether its policy has a section of that name. */
 enum ask { PID, FDS, NODE, CAPS, ANNOTATIONS, SECTION, NAME, LATE, CRASH, BREACH, END };
 
-extern char sock_path[64], state_dir[64], policy_file[64];
+extern char sock_path[64], state_dir[64], policy_file[64], log_file[64];
 
 /* Once, first; skips the test where it cannot be. */
 void agents_start(const char *policy);

@@ -19,7 +19,7 @@ struct vb_agent_options {
     const char *section;     /* of the policy, for all containers, whatever theirs says; NULL: none */
     const struct vb_kernel *kernel;
     const struct hw_logger *log;
-    struct vb_audit *audit;
+    struct vb_audit *audit; /* NULL: what is refused is told in the log only */
     unsigned containers_max;
     /* Readable (-1: never): all is to end; the agent alone; the policy is to be read again (a signalfd or eventfd) for
      * containers that start from then on. */

@@ -47,6 +47,10 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
 static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, pid_t parent)
 {
     char nodes[256];
+    struct vb_audit log_only;
+    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
+    struct vb_audit *audit = o->audit ? o->audit : &log_only;
+    int fds[] = {c->listener, stop, audit->fd};
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -58,7 +62,6 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "who started it has ended");
     /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
-    int fds[] = {c->listener, stop, o->audit ? o->audit->fd : -1};
     int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     if (rc == 0)
         rc = vb_join(o->state_dir, c);
@@ -75,12 +78,14 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
     struct vb_broker_options b = {.kernel = o->kernel,
                                   .policy = o->policy,
                                   .log = o->log,
-                                  .audit = o->audit,
+                                  .audit = audit,
                                   .state_dir = o->state_dir,
                                   .node_dir = nodes,
                                   .stop = stop,
                                   .guarded = true};
-    return o->serve(c, &b);
+    rc = o->serve(c, &b);
+    vb_audit_close(audit);
+    return rc;
 }
 
 /* Its first process has, perhaps before its broker could begin: a process that waits to be reaped is in no namespace.
