@@ -247,6 +247,13 @@ def undo(rt, host):
         rt.file.write_text(json.dumps(c))
         r = rt.spec()
         ok(r.returncode == 0 and (why in r.stderr if why else "MEMLOCK" not in r.stderr), f"{what}: told", r)
+    for cap, told in (("SYS_ADMIN", True), ("DAC_READ_SEARCH", True), ("SYS_BOOT", True), ("PERFMON", True), ("CHECKPOINT_RESTORE", True),
+                      ("CHOWN", False), ("NET_BIND_SERVICE", False)):
+        c = json.loads(json.dumps(was))
+        c["process"]["capabilities"]["bounding"].append(f"CAP_{cap}")
+        rt.file.write_text(json.dumps(c))
+        r = rt.spec()
+        ok(r.returncode == 0 and (f"it has CAP_{cap}, with which" in r.stderr) == told, f"CAP_{cap}: {'told' if told else 'fine'}", r)
     number = {"type": "c", "major": 231, "access": "rw"}
     for rules, told in (([], True), ([{"allow": False}], False), ([{"allow": False}, {**number, "allow": True, "minor": 192}], False),
                         ([{"allow": False}, {**number, "allow": True}], True), ([{"allow": True}, {**number, "allow": False}], False),

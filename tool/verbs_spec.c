@@ -10,6 +10,7 @@
 #include "tool/opts.h"
 #include "tool/sandbox.h"
 #include "tool/verbs.h"
+#include "verbs/capability.h"
 #include "verbs/filter.h"
 
 #include <dirent.h>
@@ -396,13 +397,12 @@ static void warn_of_memlock(const json_t *process)
 /* What it can do that no filter holds. */
 static void warn_of(const json_t *config, const struct spec_args *a)
 {
-    static const char *const strong[] = {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RAWIO", "CAP_SYS_MODULE",
-                                         "CAP_DAC_READ_SEARCH"};
+    const struct vb_capability *c;
     const json_t *caps =
         json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
-    for (size_t i = 0; i < HW_ARRAY_LEN(strong); i++)
-        if (has(caps, strong[i]))
-            warn("it has %s, with which it can get round the broker", strong[i]);
+    for (unsigned i = 0; (c = vb_capability(i)) != NULL; i++)
+        if (c->container && has(caps, c->name))
+            warn("it has %s, with which it can get round the broker: %s", c->name, c->leaves);
     if (strcmp(a->runtime, "runc") == 0)
         warn("runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
              "answer through signals, so that one can be lost: crun can both");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/guard.h"
+#include "verbs/capability.h"
 #include "verbs/notify.h"
 
 #include <linux/capability.h>
@@ -164,20 +165,6 @@ int vb_guard_calls(void)
 
 int vb_guard_command(void)
 {
-    static const unsigned ways[] = {
-        CAP_SYS_ADMIN,       /* mounts without nodev */
-        CAP_MKNOD,           /* device nodes */
-        CAP_SYS_PTRACE,      /* other processes' memory, roots and descriptors */
-        CAP_DAC_READ_SEARCH, /* open_by_handle_at() */
-        CAP_DAC_OVERRIDE,    /* nodes that are root's alone, where they can be reached */
-        CAP_FOWNER,          /* the same by chmod() */
-        CAP_CHOWN,           CAP_SETUID,     CAP_SETGID,   CAP_SETFCAP, /* the same by being somebody else */
-        CAP_SYS_RAWIO,       CAP_SYS_MODULE, CAP_SYS_BOOT, CAP_BPF,     CAP_PERFMON, /* the kernel's memory */
-        CAP_NET_ADMIN, /* NICs and RDMA devices of the host's network namespace */
-        CAP_NET_RAW,   /* raw packets past the policy's destinations */
-    };
-    uint64_t keep = UINT64_MAX, had;
-    for (size_t i = 0; i < HW_ARRAY_LEN(ways); i++)
-        keep &= ~BIT(ways[i]);
-    return cut(keep, &had);
+    uint64_t had;
+    return cut(vb_capabilities_kept(), &had);
 }

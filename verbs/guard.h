@@ -31,7 +31,7 @@ int vb_guard_tracer(void);
  * memory, opens files as root) it still can: this keeps the rest of the kernel from it. */
 int vb_guard_calls(void);
 /* What could lead a program of this machine's own mount namespace to a device node past the filter, or to the broker:
- * the capabilities for it leave all its sets, and the bounding set. */
+ * the capabilities for it (capability.c) leave all its sets, and the bounding set; with no_new_privs. */
 int vb_guard_command(void);
 /* Of the descriptors from `from` on, all but keep's n, which are put in order; those that are -1 are none. */
 int vb_guard_fds(unsigned from, int *keep, unsigned n);
