@@ -15,6 +15,7 @@
 #include <linux/netlink.h>
 #include <linux/perf_event.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -475,6 +476,24 @@ static int as_command(void)
     return vb_guard_command() < 0 ? 3 : has_just(vb_capabilities_kept() & own, 0);
 }
 
+static int as_user(void)
+{
+    return vb_guard_user(NULL, OTHER, OTHER) < 0 ? 3 : has_just(0, OTHER);
+}
+
+/* As of a service manager that was asked for it: securebits(7), and capabilities that go on to children. */
+static int as_user_kept(void)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2];
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 || syscall(SYS_capget, &h, d) < 0)
+        return 4;
+    d[0].inheritable = BIT(CAP_SYS_ADMIN);
+    if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0) < 0)
+        return 5;
+    return as_user();
+}
+
 static int in_child(int (*fn)(void))
 {
     int status;
@@ -570,6 +589,8 @@ int main(void)
     test_table();
     start_all();
     is_int(in_child(as_command), 0, "a command has those that stay, in no set any other, and gets none again");
+    is_int(in_child(as_user), 0, "one of another user has none");
+    is_int(in_child(as_user_kept), 0, "nor where securebits would keep them");
     try_each();
     end_all();
     return tap_done();

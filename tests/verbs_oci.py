@@ -514,6 +514,9 @@ def run(host):
     caps = sh(*argv("--", "grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/self/status")).stdout
     bad = sum(1 << c for c in (12, 13, 17, 19, 21, 27))  # NET_ADMIN, NET_RAW, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD
     ok("NoNewPrivs:\t1" in caps and not any(int(x, 16) & bad for x in re.findall(r"Cap\w+:\t(\w+)", caps)), "run: without the strong capabilities", caps)
+    r = sh("setpriv", "--securebits=+no_setuid_fixup", "--inh-caps=+mknod", "--ambient-caps=+mknod",
+           *argv("--user", "65534", "--", "grep", "-E", "^Cap(Inh|Prm|Eff|Amb)", "/proc/self/status"))
+    ok(re.findall(r"\w+:\t(\w+)", r.stdout) == [16 * "0"] * 4, "run --user: without any capability, also where securebits would keep them", r)
     r = sh(*argv("--container", "gpu", "--", "sh", "-c", "ulimit -n; exit 7"), preexec_fn=lambda: __import__("resource").setrlimit(7, (512, 4096)))
     ok(r.returncode == 7 and r.stdout == "1024\n", "run: exit status, and descriptors enough", r)
     r = sh(*argv("--container", "nosuch", "--", "true"))

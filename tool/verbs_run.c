@@ -7,8 +7,6 @@
 #include "verbs/guard.h"
 #include "verbs/join.h"
 
-#include <grp.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sched.h>
@@ -16,7 +14,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -67,13 +64,7 @@ static int hide_nodes(void)
 
 static int become(const struct user *u)
 {
-    if (!u->other)
-        return vb_guard_command();
-    /* from user 0 to another all capabilities go too */
-    if ((*u->name ? initgroups(u->name, u->gid) : setgroups(0, NULL)) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
-        setresuid(u->uid, u->uid, u->uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return hw_fail(-errno, "becoming user %u: %s", (unsigned)u->uid, hw_errno_name(errno));
-    return 0;
+    return u->other ? vb_guard_user(*u->name ? u->name : NULL, u->uid, u->gid) : vb_guard_command();
 }
 
 /* Devices come to it at VB_FD_FIRST and above. */

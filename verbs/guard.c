@@ -3,6 +3,7 @@
 #include "verbs/capability.h"
 #include "verbs/notify.h"
 
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
@@ -167,4 +168,15 @@ int vb_guard_command(void)
 {
     uint64_t had;
     return cut(vb_capabilities_kept(), &had);
+}
+
+int vb_guard_user(const char *name, uid_t uid, gid_t gid)
+{
+    uint64_t had;
+    /* the bounding set while it can be cut; the rest by hand, since securebits may keep it (SECBIT_NO_SETUID_FIXUP) */
+    int rc = cut(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
+    if (rc == 0 && ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
+                    setresuid(uid, uid, uid) < 0))
+        rc = hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
+    return rc < 0 ? rc : cut(0, &had);
 }

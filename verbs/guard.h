@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#include <sys/types.h>
+
 /*
  * All capabilities but those that a broker cannot do without, for good, and no_new_privs:
  *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces, the stub
@@ -33,6 +35,9 @@ int vb_guard_calls(void);
 /* What could lead a program of this machine's own mount namespace to a device node past the filter, or to the broker:
  * the capabilities for it (capability.c) leave all its sets, and the bounding set; with no_new_privs. */
 int vb_guard_command(void);
+/* Becomes that user, of the groups of `name`, or of gid alone where that is NULL, without any capability, which is for
+ * good as no_new_privs is set. */
+int vb_guard_user(const char *name, uid_t uid, gid_t gid);
 /* Of the descriptors from `from` on, all but keep's n, which are put in order; those that are -1 are none. */
 int vb_guard_fds(unsigned from, int *keep, unsigned n);
 
