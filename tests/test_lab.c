@@ -534,7 +534,8 @@ int main(int argc, char **argv)
     if (threads) {
         tap_skip("the suite as an unprivileged user", "ThreadSanitizer's own thread forbids a user namespace");
     } else if (access(self, X_OK) < 0) {
-        tap_skip("the suite as an unprivileged user", "nobody may not run this program where it lies: reachable.py does");
+        tap_skip("the suite as an unprivileged user",
+                 "nobody may not run this program where it lies: reachable.py does");
     } else if (possible()) {
         diag("as user %u", (unsigned)geteuid());
         suite();
