@@ -402,7 +402,7 @@ static void deregistration(void)
 
 int main(void)
 {
-    watchdog(60);
+    watchdog(110);
     pr = ph_pair(0, NULL, 0, NULL);
     ph_far = pr.ba;
     sizes();

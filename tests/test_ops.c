@@ -526,7 +526,7 @@ static void threads(void)
 
 int main(void)
 {
-    watchdog(60);
+    watchdog(110);
     pr = ph_pair(0, NULL, 0, NULL);
     mine = ph_buf(pr.a, 16 << 20, 0, 0, NULL);
     theirs = ph_buf(pr.b, 16 << 20, 0, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL);

@@ -385,7 +385,7 @@ static void statistics(void)
 
 int main(void)
 {
-    watchdog(60);
+    watchdog(110);
     int fds = ph_fds();
     wrong_options();
     wrong_places();

@@ -337,7 +337,7 @@ static void notifications(void)
 
 int main(void)
 {
-    watchdog(60);
+    watchdog(110);
     pr = ph_pair(0, NULL, 0, NULL);
     sizes();
     step("scatter");
