@@ -142,6 +142,10 @@ static void deaths(void)
     ok(other > 1, "the other container goes on");
     kill(other, SIGKILL);
     is_int(prog_ask(&b, PID), -ENOSYS, "a broker that is killed");
+    struct prog more = prog_start(NULL);
+    tell(&more, "other", "");
+    is_int(prog_ask(&more, PID), -ENOSYS, "its container gets no other, which would count from nothing");
+    prog_end(&more);
     prog_end(&a);
     prog_end(&b);
     a = prog_start(NULL);

@@ -202,7 +202,7 @@ static int attend(const struct run_args *a, pid_t child, int sock, int signals, 
     status = accompany(child, &broker, signals, a->o.log);
     if (broker) {
         end_broker(broker, stop);
-        vb_join_clean(a->o.state_dir, id);
+        vb_join_clean(a->o.state_dir, id, true);
     }
     if (rc < 0)
         return EXIT_US;

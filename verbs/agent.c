@@ -46,6 +46,7 @@ struct agent {
     struct vb_policy *policy; /* o's, where it has been read again; else it is the caller's */
     int listener, stop;       /* stop: an eventfd that ends the brokers, and says nothing when the agent dies */
     bool leaving;             /* nobody can come any more; the brokers go on */
+    bool ending;              /* it ends its brokers, whatever programs they have */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
@@ -129,7 +130,7 @@ static void reap(struct agent *a, unsigned i)
     else
         SAY(a, WEXITSTATUS(status) ? HAWSER_LOG_ERROR : HAWSER_LOG_INFO, "%s: its broker, process %d, has ended%s",
             c->id, (int)c->pid, WEXITSTATUS(status) ? " by an error: its programs get ENOSYS" : "");
-    vb_join_clean(a->o.state_dir, c->id);
+    vb_join_clean(a->o.state_dir, c->id, !a->ending && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     hw_close(&c->pidfd);
     *c = a->child[--a->n_children];
 }
@@ -403,6 +404,7 @@ static int rounds(struct agent *a, struct pollfd *p)
 static void end_all(struct agent *a)
 {
     uint64_t until = hw_deadline(END_MS);
+    a->ending = true;
     if (eventfd_write(a->stop, 1) < 0)
         until = 0;
     while (a->n_children) {
@@ -444,7 +446,7 @@ static void sweep(const char *state_dir)
         if (!ours)
             continue;
         *end = 0;
-        vb_join_clean(state_dir, id);
+        vb_join_clean(state_dir, id, false);
     }
     if (d)
         closedir(d);

@@ -73,6 +73,43 @@ static int lock(int dir, const char *id, int ms)
     }
 }
 
+/* When the process was started (proc(5), field 22 of stat); 0: it has ended. */
+static unsigned long long started(pid_t pid)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    hw_close(&fd);
+    text[HW_MAX(n, 0)] = 0;
+    const char *s = strrchr(text, ')'); /* behind the name, which the program chooses */
+    if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
+        return 0;
+    for (int field = 2; s && field < 22; field++)
+        s = strchr(s + 1, ' ');
+    return s ? strtoull(s, NULL, 10) : 0;
+}
+
+/* Does the program live that the container's broker came with? */
+static bool has_owner(int held)
+{
+    char text[64];
+    char *next;
+    ssize_t n = pread(held, text, sizeof text - 1, 0);
+    text[HW_MAX(n, 0)] = 0;
+    pid_t pid = (pid_t)strtol(text, &next, 10);
+    unsigned long long when = strtoull(next, NULL, 10);
+    return pid > 0 && when && started(pid) == when;
+}
+
+static void note_owner(int held, pid_t pid)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "%d %llu\n", (int)pid, started(pid));
+    if (ftruncate(held, 0) == 0)
+        (void)!pwrite(held, text, (size_t)n, 0);
+}
+
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     union control c = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
@@ -145,8 +182,12 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
     for (;;) {
         int held = lock(dir, c->id, LOCK_MS);
         int rc = held < 0 ? held : ask_broker(a, c, words, n);
+        if (rc == 0 && has_owner(held))
+            rc = hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
         if (rc == 0)
             rc = HW_MIN(c->join = listen_at(a), 0);
+        if (rc == 0)
+            note_owner(held, c->pid);
         hw_close(&held);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
@@ -200,14 +241,15 @@ void vb_join_answer(int reply, int rc)
     close(reply);
 }
 
-void vb_join_clean(const char *state_dir, const char *id)
+void vb_join_clean(const char *state_dir, const char *id, bool over)
 {
     static const char *const suffixes[] = {"join", "status", "lock"};
     struct sockaddr_un a;
     int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int held = dir < 0 ? -1 : lock(dir, id, 0);
     int sock = held < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (sock >= 0 && address(&a, dir, id, "join") == 0 && connect(sock, (struct sockaddr *)&a, sizeof a)) {
+    if (sock >= 0 && (over || !has_owner(held)) && address(&a, dir, id, "join") == 0 &&
+        connect(sock, (struct sockaddr *)&a, sizeof a)) {
         for (unsigned i = 0; i < HW_ARRAY_LEN(suffixes); i++)
             if (address(&a, dir, id, suffixes[i]) == 0)
                 unlink(a.sun_path);
