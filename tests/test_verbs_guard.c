@@ -13,7 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ALL "[default]\ndevices = *\n"
+#define ALL        "[default]\ndevices = *\n"
+#define TRACER_FDS 4
 
 static char memory[8192] __attribute__((aligned(4096)));
 
@@ -110,13 +111,24 @@ static void test_there(void)
     is_int(of_process(w.broker, "Seccomp", 10), SECCOMP_MODE_FILTER, "the broker has a filter of system calls");
     ok(tracer > 0, "it has a tracer, and no other child");
     is_int(of_process(tracer, "Seccomp", 10), SECCOMP_MODE_DISABLED, "which has none");
-    is_int(of_process(tracer, "CapPrm", 16), 1LL << CAP_SYS_PTRACE | 1LL << CAP_SYS_ADMIN, "but two capabilities");
+    is_int(of_process(tracer, "CapPrm", 16),
+           1LL << CAP_SYS_PTRACE | 1LL << CAP_SYS_ADMIN | 1LL << CAP_MKNOD | 1LL << CAP_DAC_READ_SEARCH,
+           "but four capabilities");
     is_int(of_process(tracer, "NoNewPrivs", 10), 1, "and no_new_privs");
-    is_int(fds_of(tracer), 1, "and no descriptor but its socket");
+    is_int(fds_of(tracer), TRACER_FDS,
+           "and no descriptor but its socket, inotify, the folder of nodes and a mount of it");
+    is_int(of_process(w.broker, "CapPrm", 16), 1LL << CAP_SYS_PTRACE | 1LL << CAP_NET_RAW,
+           "the broker has one, and CAP_NET_RAW where who starts it leaves it that");
+    is_int(of_process(w.broker, "CapEff", 16), of_process(w.broker, "CapPrm", 16), "in effect, too");
+    is_int(of_process(w.broker, "NoNewPrivs", 10), 1, "and no_new_privs");
+    long long uid = of_process(w.broker, "Uid", 10);
+    ok(uid >= 0x70000000 && of_process(tracer, "Uid", 10) == uid, "both are of a user of their own");
+    ok(of_process(w.broker, "Gid", 10) == uid && of_process(tracer, "Gid", 10) == uid, "and group");
+    is_int(of_process(w.broker, "Groups", 10), 0, "and of no other");
     fake->go = 1;
     ok(world_until(&w, 2), "a stub gets in where the program's own filters forbid what it takes");
     is_int(tracer_of(&w), tracer, "the tracer is alone again");
-    is_int(fds_of(tracer), 1, "and has closed what it was sent");
+    is_int(fds_of(tracer), TRACER_FDS, "and has closed what it was sent");
     fake->go = 2;
     is_int(world_app(&w), 0, "the program was content");
     is_int(world_end(&w), 0, "the broker ends");
@@ -146,6 +158,10 @@ static void test_bites(void)
         [BREACH_MOUNT] = "mount()",
         [BREACH_IOCTL] = "an ioctl of another kind",
         [BREACH_CODE] = "a mapping that can be executed",
+        [BREACH_OPEN] = "openat()",
+        [BREACH_NODE] = "mknodat()",
+        [BREACH_WRITE] = "process_vm_writev()",
+        [BREACH_WATCH] = "inotify_add_watch()",
     };
     for (int i = NO_BREACH + 1; i < BREACHES; i++) {
         struct world w;
@@ -172,7 +188,7 @@ static int without_tracer(void *arg)
     must(fd >= 0 && reg(fd) == -ENOTTY);
     app_step(1);
     must(reg(fd) == -ENOTTY); /* it has its stub */
-    must(app_pd(fd, &pd) == 0 && app_open(0) >= 0);
+    must(app_pd(fd, &pd) == 0 && app_open(0) == -EIO);
     pid_t child = fork();
     if (child == 0)
         _exit(reg(fd) == -EIO ? 0 : 1);
@@ -189,8 +205,8 @@ static void test_tracer_killed(void)
     pid_t tracer = tracer_of(&w);
     ok(tracer > 0 && kill(tracer, SIGKILL) == 0 && ends(tracer), "the tracer is killed");
     fake->go = 1;
-    is_int(world_app(&w), 0, "stubs that are there go on, and the broker, but who has none gets EIO");
-    ok(strstr(world_audit(), "has ended: no program gets a stub any more"), "the audit says why");
+    is_int(world_app(&w), 0, "stubs that are there go on, and the broker, but who has none gets EIO, as does an open");
+    ok(strstr(world_audit(), "has ended: no program gets a stub or a device"), "the audit says why");
     is_int(world_end(&w), 0, "the broker ends");
 }
 

@@ -126,7 +126,7 @@ static void test_outside(void)
     ok(blocked == (UINT64_MAX & ~(1ull << (SIGKILL - 1)) & ~(1ull << (SIGSTOP - 1))), "all its signals are blocked");
     ok(vb_stub_serves(s, a.pid), "it serves the program");
     ok(!vb_stub_serves(s, getpid()), "and not this one");
-    ok(!vb_stub_alone(s), "it is not alone");
+    ok(!vb_stub_alone(&m.tracer, s), "it is not alone");
 
     /* Calls that are not the stub's. */
     struct seccomp_notif n0 = {.id = 7, .pid = (uint32_t)s->tid};

@@ -46,7 +46,8 @@ static int caps(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
-    uint32_t should = 1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN | 1u << CAP_MKNOD | 1u << CAP_DAC_READ_SEARCH;
+    uint32_t should = 1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN | 1u << CAP_MKNOD | 1u << CAP_DAC_READ_SEARCH |
+                      1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID; /* until it is set up: guard.h */
     if (syscall(SYS_capget, &h, d) < 0)
         return 64;
     return (d[0].effective & 1u << CAP_NET_RAW ? 1 : 0) |
@@ -137,13 +138,11 @@ static int devices(struct vb_device *out, unsigned cap)
 }
 static const struct vb_kernel kernel = {.devices = devices};
 
-/* Of the agent and its brokers, whose descriptors are counted: so it is opened for each line. */
+/* Of the agent and its brokers, which keep the first three descriptors and can open none: the log's is 0. */
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
-    int fd = open(log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    dprintf(fd, "%d %s\n", level, line);
-    close(fd);
+    dprintf(STDIN_FILENO, "%d %s\n", level, line);
     fprintf(stderr, "# agent: %d %s\n", level, line);
 }
 
@@ -188,6 +187,9 @@ struct agent agent_start(struct vb_agent_options o)
     a.pid = fork();
     if (a.pid == 0) {
         int mine[] = {a.stop, a.leave, a.reload};
+        int log_fd = open(log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (log_fd < 0 || dup2(log_fd, STDIN_FILENO) < 0)
+            _exit(1);
         keep(mine, 3);
         struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_DEBUG};
         o.socket = sock_path;
@@ -345,7 +347,7 @@ int prog_exit(struct prog *p)
 {
     int status = -1;
     struct pollfd f = {.fd = p->told}; /* its end is closed with it */
-    (void)prog_go(p); /* unless it has run already */
+    (void)prog_go(p);                  /* unless it has run already */
     if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);
         status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

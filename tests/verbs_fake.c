@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct fake *fake;
@@ -267,6 +269,21 @@ static void breach(int which)
     }
     case BREACH_CODE:
         (void)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        break;
+    case BREACH_OPEN:
+        close(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        break;
+    case BREACH_NODE:
+        mknod("/nowhere/null", S_IFCHR | 0600, makedev(1, 3));
+        break;
+    case BREACH_WRITE: {
+        char byte = 0;
+        struct iovec v = {&byte, 1};
+        process_vm_writev(getppid(), &v, 1, &v, 1, 0);
+        break;
+    }
+    case BREACH_WATCH:
+        inotify_add_watch(0, "/etc", IN_ACCESS);
         break;
     default:
         break;

@@ -36,6 +36,10 @@ enum fake_breach {
     BREACH_MOUNT,
     BREACH_IOCTL,
     BREACH_CODE,
+    BREACH_OPEN,
+    BREACH_NODE,
+    BREACH_WRITE,
+    BREACH_WATCH,
     BREACHES
 };
 

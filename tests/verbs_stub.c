@@ -172,7 +172,7 @@ static void take(struct mini *m, const struct seccomp_notif *n)
     struct vb_stub s;
     if (m->tracer.pid == 0) {
         common->broker = getpid();
-        if (vb_tracer_start(&m->tracer))
+        if (vb_tracer_start(&m->tracer, NULL, 0))
             die("starting a tracer");
     }
     int rc = m->n == STUBS_MAX ? -ENOSPC : vb_inject(&m->tracer, &s, m->a->listener, &as);
@@ -233,7 +233,7 @@ static void sweep(struct mini *m)
     for (unsigned i = m->n; i-- > 0;) {
         struct pollfd p = {.fd = m->s[i].stub.thread, .events = POLLIN};
         if (m->s[i].stub.dead || poll(&p, 1, 0) > 0 ||
-            (m->end_alone && !m->s[i].asks && m->s[i].stub.parked && vb_stub_alone(&m->s[i].stub)))
+            (m->end_alone && !m->s[i].asks && m->s[i].stub.parked && vb_stub_alone(&m->tracer, &m->s[i].stub)))
             drop(m, i);
     }
     unsigned had = m->n_waits;

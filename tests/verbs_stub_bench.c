@@ -100,7 +100,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
     if (!b->has_stub) {
         b->has_stub = true;
         struct seccomp_notif again = {.id = 0};
-        if (vb_tracer_start(&b->tracer) || vb_inject(&b->tracer, s, b->listener, n))
+        if (vb_tracer_start(&b->tracer, NULL, 0) || vb_inject(&b->tracer, s, b->listener, n))
             return false;
         for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's anew */
             if (!next(b, &of) || ((pid_t)of.pid == s->tid && vb_stub_park(s, &of, &result) != 1))

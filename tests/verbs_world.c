@@ -170,6 +170,8 @@ static int broker_main(struct world *w, const char *text, int listener, int stop
                                                       .state_dir = state,
                                                       .node_dir = nodes,
                                                       .stop = stop,
+                                                      .cgroup = -1,
+                                                      .uid = world_guarded ? 0x70000000u + (uid_t)getpid() : 0,
                                                       .guarded = world_guarded});
     if (rc)
         fprintf(stderr, "# vb_serve: %s\n", hw_error());

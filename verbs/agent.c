@@ -22,6 +22,7 @@
 #define FDS_MAX 8    /* that a runtime may send: the specification has one */
 #define END_MS  5000 /* for brokers to end in, when the agent does */
 #define KILL_MS 1000 /* for one that was killed */
+#define GONE_MS 300  /* for a container whose broker was */
 #define SAID_MS 1000 /* between two lines of the log about the same thing */
 
 /* A runtime that has not said all yet. */
@@ -116,21 +117,38 @@ static int listen_at(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
+/* The kernel kills all that is in a PID namespace when its first process ends, and that waits for the broker to be
+ * taken up. */
+static bool goes_with_container(const struct agent *a, const char *id)
+{
+    for (int ms = 0; ms < GONE_MS; ms += 5) {
+        if (!vb_join_owned(a->o.state_dir, id))
+            return true;
+        (void)poll(NULL, 0, 5);
+    }
+    return false;
+}
+
 static void reap(struct agent *a, unsigned i)
 {
     struct child *c = &a->child[i];
     int status;
     if (waitpid(c->pid, &status, WNOHANG) != c->pid)
         return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
+    bool over = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        over = goes_with_container(a, c->id);
+    if (over)
+        SAY(a, HAWSER_LOG_INFO, "%s: its broker, process %d, has ended", c->id, (int)c->pid);
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
         SAY(a, HAWSER_LOG_INFO, "%s: its broker has one more of its programs", c->id);
     else if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was ended by signal %d%s: its programs get ENOSYS", c->id,
             (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
-        SAY(a, WEXITSTATUS(status) ? HAWSER_LOG_ERROR : HAWSER_LOG_INFO, "%s: its broker, process %d, has ended%s",
-            c->id, (int)c->pid, WEXITSTATUS(status) ? " by an error: its programs get ENOSYS" : "");
-    vb_join_clean(a->o.state_dir, c->id, !a->ending && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, has ended by an error: its programs get ENOSYS", c->id,
+            (int)c->pid);
+    vb_join_clean(a->o.state_dir, c->id, over && !a->ending);
     hw_close(&c->pidfd);
     *c = a->child[--a->n_children];
 }

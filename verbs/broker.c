@@ -3,10 +3,10 @@
 #include "verbs/broker_int.h"
 #include "verbs/guard.h"
 #include "verbs/join.h"
+#include "verbs/lookup.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,21 +16,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* What the kernel lets an RDMA device do may hang on the network namespace of whoever asks. */
-static int join_net(const struct vb_broker *b)
-{
-    char path[64];
-    if (!b->container->pid)
-        return 0;
-    snprintf(path, sizeof path, "/proc/%d/ns/net", (int)b->container->pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
-    int rc = setns(fd, CLONE_NEWNET) ? hw_fail(-errno, "joining %s: %s", path, strerror(errno)) : 0;
-    close(fd);
-    return rc;
-}
 
 static int watch(struct vb_broker *b, int fd)
 {
@@ -94,14 +79,40 @@ static void end_listener(struct vb_broker *b, int *l)
     *l = b->listener[--b->n_listeners];
 }
 
+static int watch_all(struct vb_broker *b)
+{
+    int rc = add_listener(b, b->container->listener);
+    rc = rc ? rc : watch(b, b->inotify);
+    rc = rc ? rc : watch(b, b->status);
+    rc = rc ? rc : watch(b, b->container->join);
+    return rc ? rc : watch(b, b->o->stop);
+}
+
+/* The tracer last, when all is there that it is to have. */
+static int start_tracer(struct vb_broker *b)
+{
+    struct vb_lookups l;
+    int rc = vb_lookups_open(&l, b->o->kernel, b->o->node_dir, b->o->uid, b->inotify, &b->nodes_dev);
+    if (rc == 0)
+        rc = vb_tracer_start(&b->tracer, &l, b->o->uid);
+    vb_lookups_close(&l);
+    return rc;
+}
+
+/* Objects that the kernel makes for us are charged to our cgroup (ib_rdmacg_try_charge()), so it is the container's.
+ * The tracer, which opens devices, stays outside, where the container's rules for devices are not in force. */
+static void join_cgroup(const struct vb_broker *b)
+{
+    if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
+        hw_log(b->o->log, HAWSER_LOG_WARN,
+               "verbs: %s: its RDMA objects are not charged to its cgroup, whose rdma.max does not hold: %s",
+               b->container->id, strerror(errno));
+}
+
 static int set_up(struct vb_broker *b)
 {
-    int rc = join_net(b);
     raise_limit();
-    if (!rc)
-        rc = vb_nodes_open(b);
-    if (rc)
-        return rc;
+    tzset(); /* the audit's time: it reads a file, once */
     b->epoll = epoll_create1(EPOLL_CLOEXEC);
     b->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -110,13 +121,15 @@ static int set_up(struct vb_broker *b)
                        b->inotify < 0 ? "; see fs.inotify.max_user_instances: each container takes one" : "");
     if (b->o->state_dir && vb_status_open(b)) /* it can do without */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    rc = add_listener(b, b->container->listener);
-    rc = rc ? rc : watch(b, b->inotify);
-    rc = rc ? rc : watch(b, b->status);
-    rc = rc ? rc : watch(b, b->container->join);
-    rc = rc ? rc : watch(b, b->o->stop);
-    /* Last: the tracer must have no filter, and the broker needs no more than the filter lets through from here on. */
-    if (!rc && vb_inject_possible() == 0 && (rc = vb_tracer_start(&b->tracer)) == 0)
+    int rc = watch_all(b);
+    (void)vb_inject_possible(); /* it looks once, at a file too */
+    rc = rc ? rc : start_tracer(b);
+    if (rc)
+        return rc;
+    join_cgroup(b);
+    if (b->o->guarded)
+        rc = vb_guard_serving(b->o->uid);
+    if (rc == 0)
         vb_inject_idle(&b->tracer);
     return rc || !b->o->guarded ? rc : vb_guard_calls();
 }
@@ -137,9 +150,6 @@ static void tear_down(struct vb_broker *b)
     hw_close(&b->null);
     hw_close(&b->inotify);
     hw_close(&b->epoll);
-    hw_close(&b->mount);
-    hw_close(&b->spent);
-    hw_close(&b->nodes);
 }
 
 static void take_call(struct vb_broker *b, const struct vb_call *call)
@@ -179,7 +189,7 @@ static int loop(struct vb_broker *b)
     for (;;) {
         struct epoll_event e[16];
         uint64_t ms = 0;
-        if (b->n_cached || b->spent >= 0)
+        if (b->n_cached || vb_inject_waits(&b->tracer))
             ms = VB_CACHE_NS / HW_MS;
         else if (!hw_list_empty(&b->workers))
             ms = VB_ALONE_NS / HW_MS;
@@ -189,10 +199,8 @@ static int loop(struct vb_broker *b)
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
         b->now = hw_now();
-        if (n == 0) {
-            vb_nodes_idle(b);
+        if (n == 0)
             vb_inject_idle(&b->tracer);
-        }
         for (int i = 0; i < n; i++) {
             int fd = e[i].data.fd, rc = 0, *l = find_listener(b, fd);
             if (l)
@@ -230,7 +238,7 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     memset(b, 0, sizeof *b);
     b->container = c;
     b->o = o;
-    b->epoll = b->inotify = b->nodes = b->status = b->null = b->mount = b->spent = b->tracer.sock = -1;
+    b->epoll = b->inotify = b->status = b->null = b->tracer.sock = -1;
     b->started = b->now = hw_now();
     b->me = getpid();
     hw_list_init(&b->contexts);

@@ -50,12 +50,15 @@ struct vb_broker_options {
     const char *state_dir; /* STATE/ID.status answers `hawser verbs status` */
     const char *node_dir;  /* where its device nodes are made: a file system of its own, without nodev */
     int stop;              /* readable: it is time to end; -1: none */
-    bool guarded;          /* once it is set up, its system calls are few (guard.h) */
+    int cgroup;            /* cgroup.procs of the container's, for the RDMA objects that are made here; -1: none */
+    uid_t uid;             /* whom it runs as once it is set up; 0: as the caller */
+    pid_t shown;           /* its process's number for the operator; 0: getpid()'s */
+    bool guarded;          /* once it is set up, its capabilities and system calls are few (guard.h) */
 };
 
 /* Serves until the last program under its filters is gone, or stop: then applications get ENOSYS, and the kernel takes
- * their objects when they close their files. 0 or -errno. The caller's namespaces are left as they are, but for the
- * network's, which becomes the container's. */
+ * their objects when they close their files. 0 or -errno. The caller's namespaces are left as they are: what the kernel
+ * lets a device do may hang on the network namespace, which is to be the container's. */
 int vb_serve(const struct vb_container *c, const struct vb_broker_options *o);
 
 #endif

@@ -31,7 +31,7 @@ struct vb_call {
 /* A device, and what this container has of it. It stays when the device goes, as its contexts may. */
 struct vb_slot {
     struct vb_device device;
-    const struct vb_kernel *kernel;
+    struct vb_tracer *tracer;
     struct vb_rules rules;
     struct vb_usage usage;
     uint64_t refused;
@@ -97,16 +97,11 @@ struct vb_broker {
     const struct vb_broker_options *o;
     int listener[VB_LISTENERS_MAX];
     unsigned n_listeners;
-    int epoll, inotify, nodes, status, null;
-    int mount, spent; /* the next open's, and the last one's, which is let go when there is time; -1: none */
+    int epoll, inotify, status, null;
     dev_t nodes_dev;
-    uint64_t serial; /* of nodes */
     pid_t me;
     uint64_t now; /* when the loop woke up */
 
-    struct vb_device device[VB_DEVICES_MAX];
-    unsigned n_devices;
-    uint64_t listed; /* when; 0: never */
     struct vb_slot *slot[VB_DEVICES_MAX];
     unsigned n_slots;
 
@@ -132,7 +127,8 @@ struct vb_broker {
 };
 
 /* contexts.c */
-int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t opener, struct vb_context **out);
+/* Of an open of ours, fd, with inotify's watch of its end, which is the context's after 0. */
+int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot, pid_t opener, struct vb_context **out);
 /* The context whose inode fd has; NULL: not of ours. */
 struct vb_context *vb_context_of(struct vb_broker *b, int fd);
 void vb_contexts_ended(struct vb_broker *b); /* reads inotify */
@@ -140,7 +136,7 @@ void vb_contexts_free(struct vb_broker *b);
 /* Descriptor `theirs` of thread tid. -ENOTTY: it is none of ours; -EBADF. *fd belongs to the cache and stays until the
  * next call of one of these. */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
-int vb_fetch_any(pid_t tid, int theirs); /* of any kind: ours now */
+int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs); /* of any kind: ours now */
 /* mine is the cache's from here on. What it is taken for is looked at again whenever it is used. */
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
 /* Closes what is kept for longer than VB_CACHE_NS; all: everything but `but` (-1: none), in stubs' tables too. */
@@ -148,8 +144,6 @@ void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */
 void vb_open(struct vb_broker *b, const struct vb_call *call);
-int vb_nodes_open(struct vb_broker *b);
-void vb_nodes_idle(struct vb_broker *b); /* nobody waits at the moment */
 
 /* run.c */
 void vb_ioctl(struct vb_broker *b, const struct vb_call *call);
@@ -167,7 +161,7 @@ void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 /* swap.c */
 /* Puts our numbers of the descriptors that r names in their place: 0; -EBADF: the program has no such; -ENOENT: the
  * program has gone; -EINVAL. To be followed by vb_swap_back() after 0. */
-int vb_swap_in(const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
+int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
 /* Descriptors that the kernel has made here become the program's. 0, or what the program is told: then ours are closed,

@@ -2,6 +2,7 @@
 /* Which open of ours a descriptor is: by its inode, which nothing else has, and which dup(), fork() and SCM_RIGHTS
  * keep. The kernel's word for the end of an open is the end of its inode. */
 #include "verbs/broker_int.h"
+#include "verbs/lookup.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #define PIDFD_THREAD O_EXCL /* include/uapi/linux/pidfd.h, Linux 6.9 */
 #endif
 
-int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t opener, struct vb_context **out)
+int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot, pid_t opener, struct vb_context **out)
 {
     struct stat st;
     if (fstat(fd, &st))
@@ -26,19 +27,9 @@ int vb_context_new(struct vb_broker *b, int fd, struct vb_slot *slot, pid_t open
     struct vb_context *c = calloc(1, sizeof *c);
     if (!c)
         return hw_fail(-ENOMEM, "out of memory for a context");
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    /* Nothing is asked for, as nobody can move it: IN_IGNORED comes with the end of the inode in any case, once the
-     * last name, descriptor and mapping of it is gone (fs/notify/mark.c: fsnotify_destroy_marks on its eviction). */
-    c->watch = inotify_add_watch(b->inotify, path, IN_MOVE_SELF);
-    if (c->watch < 0) {
-        int rc = hw_fail(-errno, "inotify_add_watch: %s; see fs.inotify.max_user_watches", strerror(errno));
-        free(c);
-        return rc;
-    }
+    c->watch = watch;
     c->objects = vb_objects_new(&slot->usage);
     if (!c->objects) {
-        inotify_rm_watch(b->inotify, c->watch);
         free(c);
         return hw_fail(-ENOMEM, "out of memory for a context's objects");
     }
@@ -111,7 +102,7 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
 /* Of a thread, whose own table is what counts: threads need not share theirs. Before Linux 6.9 there are pidfds of
  * processes only, and what they give is out of the first thread's table. That is every thread's, but for one that has
  * left it (unshare()) or outlives the first: those get EBADF, since what is fetched is compared (kcmp()). -1: errno. */
-static int pidfd_of(pid_t tid)
+static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
     static bool threads = true; /* the kernel knows PIDFD_THREAD */
     int fd = -1;
@@ -119,33 +110,34 @@ static int pidfd_of(pid_t tid)
         threads = false;
     if (!threads) {
         fd = (int)syscall(SYS_pidfd_open, tid, 0);
-        pid_t process = fd < 0 && errno == EINVAL ? vb_process_of(tid) : 0;
-        if (process > 0)
-            fd = (int)syscall(SYS_pidfd_open, process, 0);
+        const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = tid};
+        struct vb_found f;
+        if (fd < 0 && errno == EINVAL)
+            (void)vb_tracer_ask(&b->tracer, &q, -1, &f, &fd);
     }
     return fd;
 }
 
-static int fetch(pid_t me, pid_t tid, int theirs)
+static int fetch(struct vb_broker *b, pid_t tid, int theirs)
 {
     if (theirs < 0)
         return -EBADF;
-    int pidfd = pidfd_of(tid);
+    int pidfd = pidfd_of(b, tid);
     if (pidfd < 0)
         return -errno;
     int fd = (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);
     int rc = fd < 0 ? -errno : fd;
     close(pidfd);
-    if (rc >= 0 && syscall(SYS_kcmp, tid, me, KCMP_FILE, (unsigned long)theirs, (unsigned long)fd) != 0) {
+    if (rc >= 0 && syscall(SYS_kcmp, tid, b->me, KCMP_FILE, (unsigned long)theirs, (unsigned long)fd) != 0) {
         close(fd);
         return -EBADF;
     }
     return rc;
 }
 
-int vb_fetch_any(pid_t tid, int theirs)
+int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs)
 {
-    return fetch(getpid(), tid, theirs);
+    return fetch(b, tid, theirs);
 }
 
 static void cached_drop(struct vb_broker *b, struct vb_cached *e)
@@ -178,7 +170,7 @@ int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_cont
     if (e->mine < 0 || e->tid != tid || e->theirs != theirs ||
         syscall(SYS_kcmp, tid, b->me, KCMP_FILE, (unsigned long)theirs, (unsigned long)e->mine) != 0) {
         cached_drop(b, e);
-        int mine = fetch(b->me, tid, theirs);
+        int mine = fetch(b, tid, theirs);
         if (mine < 0)
             return mine;
         struct vb_context *of = vb_context_of(b, mine);

@@ -8,15 +8,21 @@
 #include <sys/types.h>
 
 /*
- * All capabilities but those that a broker cannot do without, for good, and no_new_privs:
+ * What a broker's process has until it is set up, and no_new_privs:
  *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces, the stub
- *   CAP_SYS_ADMIN        the container's network namespace, mounts of the device nodes, PTRACE_O_SUSPEND_SECCOMP
+ *   CAP_SYS_ADMIN        the container's namespaces, mounts of the device nodes, PTRACE_O_SUSPEND_SECCOMP
  *   CAP_MKNOD            the device nodes
  *   CAP_DAC_READ_SEARCH  following an application's path where only its user may look
+ *   CAP_CHOWN, CAP_SETUID, CAP_SETGID  becoming a user of its own, who owns the folder of nodes
  *   CAP_NET_RAW          with raw: raw packet QPs and flow rules, whose kernel code asks the broker's capabilities, as
  *                        it is the broker that calls; so without raw no application has them, whatever its own
- * It runs as root, whose files it makes and whose sockets it listens at; root without CAP_DAC_OVERRIDE, CAP_SETUID and
- * the like. -EPERM where one misses.
+ * -EPERM where one misses. From there on it is two processes of a user of their own, who owns nothing:
+ *   the tracer   vb_guard_tracer(): the first four, no filter of system calls, all that takes a path
+ *   the broker   vb_guard_serving(): CAP_SYS_PTRACE, and CAP_NET_RAW with raw; vb_guard_calls()
+ *
+ * Neither is in a domain of Landlock: whoever is may read, trace or take descriptors of processes in the same domain
+ * only (security/landlock/task.c, hook_ptrace_access_check()), whatever its capabilities, and that is what both are
+ * for. The broker has no call that takes a path instead, which is less than any domain leaves.
  *
  * The agent has no filter of system calls, since its brokers would have it too, and their tracers: the kernel gives
  * PTRACE_O_SUSPEND_SECCOMP only to who has none (kernel/ptrace.c, check_ptrace_options()), and without that no stub
@@ -24,13 +30,14 @@
  * mseal().
  */
 int vb_guard_broker(bool raw);
-/* All capabilities but CAP_SYS_PTRACE and CAP_SYS_ADMIN, where it has these. */
-int vb_guard_tracer(void);
-/* The system calls that a broker does not need once it is set up and its tracer is there: no process, program, socket,
- * namespace or mount of anybody's is made or joined, nothing is traced, signalled or made executable, and an ioctl is a
- * notification's or verbs'. Whoever makes another ends the process by SIGSYS, which the kernel's audit tells with the
- * call's number: the container's programs get ENOSYS. What it must be able to do (it reads and writes other processes'
- * memory, opens files as root) it still can: this keeps the rest of the kernel from it. */
+int vb_guard_tracer(uid_t uid); /* 0: the user stays */
+int vb_guard_serving(uid_t uid);
+/* The system calls that a broker does not need once it is set up and its tracer is there: no file is opened, no
+ * process, program, socket, namespace or mount of anybody's is made or joined, nothing is traced, signalled or made
+ * executable, no process's memory is written, and an ioctl is a notification's or verbs'. Whoever makes another ends
+ * the process by SIGSYS, which the kernel's audit tells with the call's number: the container's programs get ENOSYS.
+ * What is left to who takes it over: the memory and descriptors of processes that it can name, which are the
+ * container's, where that has a PID namespace of its own; and orders to the tracer. */
 int vb_guard_calls(void);
 /* What could lead a program of this machine's own mount namespace to a device node past the filter, or to the broker:
  * the capabilities for it (capability.c) leave all its sets, and the bounding set; with no_new_privs. */

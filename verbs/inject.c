@@ -5,6 +5,7 @@
  * there is undone there, whenever that may be, and a tracer's death lets go of all that it traces.
  */
 #include "verbs/inject_int.h"
+#include "verbs/lookup.h"
 #include "verbs/notify.h"
 
 #include <fcntl.h>
@@ -85,31 +86,28 @@ static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
 }
 
 /* Its process, while it waits in n. */
-static int process_of(struct vb_stub *s, int listener, const struct seccomp_notif *n)
+static int process_of(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
-    s->tgid = vb_process_of((pid_t)n->pid);
-    s->pidfd = s->tgid > 0 ? (int)syscall(SYS_pidfd_open, s->tgid, 0) : -1;
-    if (s->pidfd >= 0 && vb_notify_valid(listener, n->id))
+    const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = (pid_t)n->pid};
+    struct vb_found f;
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->pidfd);
+    s->tgid = f.tgid;
+    if (rc == 0 && vb_notify_valid(listener, n->id))
         return 0;
     hw_close(&s->pidfd);
-    return hw_fail(-ESRCH, "thread %u has gone", n->pid);
+    return rc ? rc : hw_fail(-ESRCH, "thread %u has gone", n->pid);
 }
 
 /* The tracer is at VB_READY: all is looked at and holds still. */
-static int take_up(struct vb_stub *s, struct vb_shared *sh)
+static int take_up(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
 {
     s->tid = sh->stub;
     s->window = sh->window;
-    /* PIDFD_THREAD, Linux 6.9, include/uapi/linux/pidfd.h. A tracee's number is not given away. */
-    s->thread = (int)syscall(SYS_pidfd_open, s->tid, O_EXCL);
-    if (s->thread < 0 && errno == EINVAL) {
-        char path[48];
-        snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)s->tgid, (int)s->tid);
-        s->thread = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        s->thread_folder = true;
-    }
-    if (s->thread < 0) {
-        int rc = hw_fail(-errno, "a pidfd of stub %d: %s", (int)s->tid, strerror(errno));
+    const struct vb_lookup q = {.kind = VB_LOOKUP_THREAD, .tgid = s->tgid, .tid = s->tid};
+    struct vb_found f;
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* a tracee's number is not given away */
+    s->thread_folder = f.folder;
+    if (rc) {
         vb_shared_set(&sh->state, VB_CANCELLED);
         return rc;
     }
@@ -129,7 +127,7 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
     *told = true;
     uint32_t state = wait_tracer(sh, deadline);
     if (state == VB_READY) {
-        rc = take_up(s, sh);
+        rc = take_up(t, s, sh);
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
@@ -142,21 +140,28 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
     return rc;
 }
 
+bool vb_inject_waits(const struct vb_tracer *t)
+{
+    return t->shared && !t->spare && !t->no_spare && vb_inject_possible() == 0;
+}
+
 void vb_inject_idle(struct vb_tracer *t)
 {
-    if (t->spare || !t->shared)
+    if (!vb_inject_waits(t))
         return;
     t->spare = malloc(sizeof(*t->spare));
-    if (t->spare && vb_window_make(t->spare)) { /* the stub that needs one says why not */
+    if (t->spare && vb_window_make(t, t->spare)) { /* the stub that needs one says why not */
         free(t->spare);
         t->spare = NULL;
+        t->no_spare = true;
     }
 }
 
 static int window(struct vb_tracer *t, struct vb_window *w)
 {
+    t->no_spare = false;
     if (!t->spare)
-        return vb_window_make(w);
+        return vb_window_make(t, w);
     *w = *t->spare;
     free(t->spare);
     t->spare = NULL;
@@ -172,7 +177,7 @@ int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct
     if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
         rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
     if (rc == 0)
-        rc = process_of(s, listener, n);
+        rc = process_of(t, s, listener, n);
     if (rc == 0 && (rc = window(t, &w)) == 0)
         s->mine = w.mine;
     if (rc == 0)

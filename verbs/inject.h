@@ -25,6 +25,7 @@
 #include "base/base.h"
 
 #include <linux/seccomp.h>
+#include <sys/types.h>
 
 #define VB_STUB_FD      100
 #define VB_STUB_FILE    99     /* the window's file in the stub's table: results are read from it */
@@ -47,17 +48,27 @@
 #define VB_WINDOW_INPUTS 24
 #define VB_WINDOW_HEADER (VB_WINDOW_SPLIT - 4 - 16 * VB_WINDOW_INPUTS - 24)
 
-/* The process that stubs are put into applications from (tracer.c): started before the caller has a filter of system
- * calls, and ends with it. */
+struct vb_lookup;
+struct vb_lookups;
+struct vb_found;
+/* The process that stubs are put into applications from (tracer.c), and that looks up what takes a path (lookup.h):
+ * started before the caller has a filter of system calls, and ends with it. */
 struct vb_tracer {
     int sock; /* -1: none */
     pid_t pid;
+    uint32_t serial;          /* of questions */
     struct vb_shared *shared; /* with it */
     struct vb_window *spare;  /* the next stub's, or NULL */
+    bool no_spare;            /* it could not be made */
 };
-/* Its process sends no SIGCHLD, and waitpid() without __WALL does not see it. */
-int vb_tracer_start(struct vb_tracer *t);
+/* Its process sends no SIGCHLD, and waitpid() without __WALL does not see it. l: for what takes devices; NULL: nobody
+ * asks for that. uid: whom it runs as; 0: as the caller. */
+int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid);
 void vb_tracer_end(struct vb_tracer *t);
+/* Asks it: f->rc, with hw_error(). *fd: what comes with the answer, the caller's; or -1. given: a descriptor that goes
+ * with the question; or -1. -ETIMEDOUT: no answer within VB_INJECT_MS, which a path of the application's can bring
+ * about (a file system of its own), and holds up that container alone; -EIO: it has ended. */
+int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd);
 
 struct vb_stub {
     pid_t tid, tgid; /* of the broker's namespace; tgid of the process it is in */
@@ -78,6 +89,7 @@ struct vb_stub {
 int vb_inject_possible(void);
 /* Makes what the next vb_inject() takes, if it is not there: for a moment in which nobody waits. */
 void vb_inject_idle(struct vb_tracer *t);
+bool vb_inject_waits(const struct vb_tracer *t); /* is there something to make? */
 /* Puts a stub into the mm of the thread that waits in notification n on listener. That thread alone is stopped, makes
  * the system calls for it, and then its own call again, as a notification anew: n is answered in any case. What other
  * threads do meanwhile can spoil it, which is seen, but not use it: all is looked at once it is sealed. 0: the stub's
@@ -113,7 +125,7 @@ int vb_stub_clear(struct vb_stub *s, int listener);
 bool vb_stub_gone(const struct vb_stub *s);
 int vb_stub_watch(const struct vb_stub *s);
 /* True where it is the only thread left of its process, which it would keep alive. */
-bool vb_stub_alone(const struct vb_stub *s);
+bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);
 /* It ends itself (its parked call is answered VB_STUB_QUIT); frees what is here. Of one that runs, answer the next call
  * so: vb_notify_answer(listener, id, VB_STUB_QUIT, 0). It also ends when the broker does (ENOSYS, twice). */
 #define VB_STUB_QUIT 0x40000000

@@ -27,7 +27,7 @@ struct vb_window {
     dev_t dev;
     ino_t fixed_ino, results_ino;
 };
-int vb_window_make(struct vb_window *w);
+int vb_window_make(struct vb_tracer *t, struct vb_window *w);
 /* How a window is held. Tests set VB_HOLD_WALL before the first question, where the kernel could do better. */
 enum vb_hold { VB_HOLD_UNKNOWN, VB_HOLD_SEAL, VB_HOLD_WALL, VB_HOLD_NOT };
 extern enum vb_hold vb_inject_hold;

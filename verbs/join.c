@@ -241,6 +241,16 @@ void vb_join_answer(int reply, int rc)
     close(reply);
 }
 
+bool vb_join_owned(const char *state_dir, const char *id)
+{
+    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int held = dir < 0 ? -1 : lock(dir, id, 0);
+    bool owned = held >= 0 && has_owner(held);
+    hw_close(&held);
+    hw_close(&dir);
+    return owned;
+}
+
 void vb_join_clean(const char *state_dir, const char *id, bool over)
 {
     static const char *const suffixes[] = {"join", "status", "lock"};

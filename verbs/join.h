@@ -24,5 +24,7 @@ void vb_join_answer(int reply, int rc); /* closes reply */
 /* Removes the sockets and the lock of a container whose broker has ended. over: the broker has seen the last of its
  * programs go; else its first program is looked for. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
+/* Does the first program of a container live, whose broker has ended? */
+bool vb_join_owned(const char *state_dir, const char *id);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request from its notification to its answer. */
 #include "verbs/broker_int.h"
+#include "verbs/lookup.h"
 #include "verbs/newer.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -25,23 +26,20 @@ static void count_refused(struct vb_broker *b, struct vb_slot *slot)
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc)
 {
-    char path[64], comm[32] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)tid);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        size_t n = fread(comm, 1, sizeof comm - 1, f);
-        comm[n] = 0;
-        comm[strcspn(comm, "\n")] = 0;
-        fclose(f);
-    }
+    const struct vb_lookup q = {.kind = VB_LOOKUP_NAME, .tid = tid};
+    struct vb_found f;
+    int none;
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", text); /* it may be hw_error(), which the question changes */
+    (void)vb_tracer_ask(&b->tracer, &q, -1, &f, &none);
     count_refused(b, slot);
     vb_audit_refusal(b->o->audit, &(struct vb_refusal){.container = b->container->id,
-                                                       .program = comm,
+                                                       .program = f.text,
                                                        .device = slot ? slot->device.ibdev : NULL,
                                                        .pid = tid,
                                                        .command = command,
                                                        .rule = rule,
-                                                       .text = text,
+                                                       .text = why,
                                                        .rc = rc});
 }
 
@@ -113,7 +111,7 @@ static void run(struct vb_broker *b, const struct vb_call *call, struct vb_conte
 {
     struct vb_swaps swaps;
     bool gone = false; /* a signal took its program away, and it is as if it had not been */
-    int rc = vb_swap_in(call, r, &swaps);
+    int rc = vb_swap_in(b, call, r, &swaps);
     if (rc) {
         gone = rc == -ENOENT;
     } else {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A broker's process. */
 #include "verbs/agent.h"
+#include "verbs/cgroup.h"
 #include "verbs/guard.h"
 #include "verbs/join.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -43,10 +45,40 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
     return false;
 }
 
-/* 1: the container has a broker, which has the listener now. */
-static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, pid_t parent)
+/* The namespaces of the container's that it works in: the network's, on which it may hang what the kernel lets a device
+ * do; and that of processes, by this one's being born there (vb_broker_start()), with a /proc to it. */
+static int join_container(int folder, bool own_pids)
 {
-    char nodes[256];
+    if (folder >= 0) {
+        int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
+        int rc = fd < 0 || setns(fd, CLONE_NEWNET)
+                     ? hw_fail(-errno, "joining its network namespace: %s", hw_errno_name(errno))
+                     : 0;
+        hw_close(&fd);
+        if (rc)
+            return rc;
+    }
+    if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_name(errno));
+    return 0;
+}
+
+/* This process's number in the machine's PID namespace, in which it need not be. */
+static pid_t number_in_proc(void)
+{
+    char text[32] = "";
+    return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+}
+
+/* Users of brokers are nobody's: above what systemd, containers and directories give away (0x70000000 to 0x7fffffff are
+ * unused in systemd's UIDS-GIDS), one for each process. */
+#define FIRST_USER 0x70000000u
+
+/* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
+static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids, pid_t parent,
+                  int *folder)
+{
+    char nodes[256], path[64];
     struct vb_audit log_only;
     (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
     struct vb_audit *audit = o->audit ? o->audit : &log_only;
@@ -63,14 +95,25 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
         return hw_fail(-ESRCH, "who started it has ended");
     /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
     int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
+    snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
+    *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (rc == 0 && c->pid && *folder < 0)
+        rc = hw_fail(-errno, "opening %s: %s", path, hw_errno_name(errno));
     if (rc == 0)
         rc = vb_join(o->state_dir, c);
     if (rc != 0)
         return rc;
-    hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)getpid());
+    pid_t number = number_in_proc();
+    if (number <= 0)
+        return hw_fail(-ENOENT, "/proc has no process like this one");
+    int cgroup = c->pid ? vb_cgroup_open(c->pid, NULL, NULL) : -1;
+    if (cgroup < 0 && c->pid && cgroup != -ENOENT)
+        hw_log(o->log, HAWSER_LOG_WARN, "%s: its RDMA objects are not charged to its cgroup: %s", c->id, hw_error());
+    hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)number);
     bool raw = wants_raw(o, c);
+    rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
     if (rc == 0)
-        rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
+        rc = join_container(*folder, own_pids);
     if (rc == 0)
         rc = vb_guard_broker(raw);
     if (rc < 0)
@@ -82,6 +125,9 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
                                   .state_dir = o->state_dir,
                                   .node_dir = nodes,
                                   .stop = stop,
+                                  .cgroup = cgroup,
+                                  .uid = FIRST_USER + (uid_t)number,
+                                  .shown = number,
                                   .guarded = true};
     rc = o->serve(c, &b);
     vb_audit_close(audit);
@@ -90,28 +136,52 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
 
 /* Its first process has, perhaps before its broker could begin: a process that waits to be reaped is in no namespace.
  */
-static bool ended(pid_t pid)
+static bool ended(pid_t pid, int folder)
+{
+    return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
+}
+
+/* Children are born in the PID namespace of process pid from here on, where pid is not 0; *own: it is another than the
+ * caller's. A broker can then name the processes of its container, and no others. */
+static int choose_pids(pid_t pid, bool *own)
 {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-    return pid && access(path, F_OK) < 0 && errno == ENOENT;
+    struct stat mine, theirs;
+    *own = false;
+    snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+    int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC), there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int rc = here < 0 || fstat(here, &mine) ? hw_fail(-errno, "its own PID namespace: %s", hw_errno_name(errno)) : 0;
+    if (rc == 0 && pid && (there < 0 || fstat(there, &theirs)))
+        rc = hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
+    if (rc == 0)
+        *own = pid && mine.st_ino != theirs.st_ino;
+    if (rc == 0 && setns(*own ? there : here, CLONE_NEWPID))
+        rc = hw_fail(-errno, "its PID namespace: %s", hw_errno_name(errno));
+    hw_close(&here);
+    hw_close(&there);
+    return rc;
 }
 
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid)
 {
     pid_t me = getpid();
-    int rc = 0;
-    *pid = fork();
-    if (*pid == 0) {
-        rc = broker(o, c, stop, tied ? me : 0);
-        if (rc < 0 && ended(c->pid))
-            rc = 0;
-        if (rc < 0)
-            hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
-        _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
+    bool own_pids;
+    int rc = choose_pids(c->pid, &own_pids);
+    if (rc == 0) {
+        *pid = fork();
+        if (*pid == 0) {
+            int folder = -1;
+            rc = broker(o, c, stop, own_pids, tied ? me : 0, &folder);
+            if (rc < 0 && ended(c->pid, folder))
+                rc = 0;
+            if (rc < 0)
+                hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
+            _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
+        }
+        if (*pid < 0)
+            rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
+        (void)choose_pids(0, &own_pids);
     }
-    if (*pid < 0)
-        rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
     vb_container_free(c);
     return rc;
 }

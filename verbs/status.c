@@ -74,7 +74,7 @@ static void write_status(struct hw_json *j, const struct vb_broker *b)
     hw_json_str(j, "container", b->container->id);
     hw_json_i64(j, "pid", b->container->pid);
     hw_json_str(j, "section", b->container->section);
-    hw_json_i64(j, "broker", getpid());
+    hw_json_i64(j, "broker", b->o->shown ? b->o->shown : getpid());
     hw_json_u64(j, "seconds", (hw_now() - b->started) / 1000000000u);
     hw_json_u64(j, "opens", b->opens);
     hw_json_u64(j, "requests", b->requests);

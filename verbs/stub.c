@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stub's code and pages, and what the broker does with it once it is there. */
 #include "verbs/inject_int.h"
+#include "verbs/lookup.h"
 #include "verbs/notify.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/kcmp.h>
@@ -141,7 +141,7 @@ static int map_and_seal(struct vb_window *w, int fixed)
     return 0;
 }
 
-int vb_window_make(struct vb_window *w)
+int vb_window_make(struct vb_tracer *t, struct vb_window *w)
 {
     *w = (struct vb_window){.fixed = -1, .results = -1};
     int fixed = memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
@@ -150,11 +150,11 @@ int vb_window_make(struct vb_window *w)
     struct stat a = {0}, b = {0};
     if (rc == 0) {
         /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
-        char path[32];
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fixed);
-        w->fixed = open(path, O_RDONLY | O_CLOEXEC);
-        if (w->fixed < 0 || fstat(fixed, &a) || fstat(w->results, &b))
-            rc = hw_fail(-errno, "opening a window for reading: %s", strerror(errno));
+        const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
+        struct vb_found f;
+        rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);
+        if (rc == 0 && (fstat(fixed, &a) || fstat(w->results, &b)))
+            rc = hw_fail(-errno, "looking at a window: %s", strerror(errno));
     }
     hw_close(&fixed);
     if (rc) {
@@ -408,46 +408,14 @@ int vb_stub_clear(struct vb_stub *s, int listener)
     return rc < 0 ? lost(s, rc) : 0;
 }
 
-/* 'R', 'S', 'Z' ...; 0: it is gone. */
-static char state_of(pid_t tgid, const char *tid)
+bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s)
 {
-    char path[64], line[512];
-    snprintf(path, sizeof(path), "/proc/%d/task/%.16s/stat", (int)tgid, tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t n = read(fd, line, sizeof(line) - 1);
-    close(fd);
-    line[HW_MAX(n, 0)] = 0;
-    const char *end = strrchr(line, ')'); /* behind the name, which the program chooses (proc(5)) */
-    if (!end || end[1] != ' ')
-        return 0;
-    return end[2];
-}
-
-bool vb_stub_alone(const struct vb_stub *s)
-{
+    struct vb_found f;
+    int none;
     if (s->dead || vb_stub_gone(s))
         return false;
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/%d/task", (int)s->tgid);
-    DIR *d = opendir(path);
-    if (!d)
-        return false;
-    bool alone = true, seen = false;
-    for (struct dirent *e; alone && (e = readdir(d));) {
-        if (e->d_name[0] == '.')
-            continue;
-        if (strtol(e->d_name, NULL, 10) == s->tid) {
-            seen = true;
-            continue;
-        }
-        /* The first thread stays as a zombie until the last one leaves. */
-        char state = state_of(s->tgid, e->d_name);
-        alone = state == 0 || state == 'Z' || state == 'X';
-    }
-    closedir(d);
-    return alone && seen;
+    const struct vb_lookup q = {.kind = VB_LOOKUP_ALONE, .tgid = s->tgid, .tid = s->tid};
+    return vb_tracer_ask(t, &q, -1, &f, &none) == 0 && f.value;
 }
 
 void vb_stub_end(struct vb_stub *s, int listener)

@@ -49,7 +49,7 @@ static int swaps_find(struct vb_request *r, bool made, struct vb_swaps *s)
     return 0;
 }
 
-int vb_swap_in(const struct vb_call *call, struct vb_request *r, struct vb_swaps *s)
+int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s)
 {
     pid_t tid = (pid_t)call->n.pid;
     int rc = swaps_find(r, false, s);
@@ -58,7 +58,7 @@ int vb_swap_in(const struct vb_call *call, struct vb_request *r, struct vb_swaps
         w->theirs = swap_get(w);
         if (w->theirs == -1)
             continue; /* "none", and a probe */
-        w->mine = vb_fetch_any(tid, w->theirs);
+        w->mine = vb_fetch_any(b, tid, w->theirs);
         if (w->mine < 0) {
             w->mine = -1;
             rc = -EBADF;

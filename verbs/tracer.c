@@ -2,11 +2,12 @@
 /*
  * The tracer's process. It is started before the broker has a filter of system calls of its own, as only who has none
  * may suspend those of a tracee (PTRACE_O_SUSPEND_SECCOMP; kernel/ptrace.c, check_ptrace_options()), and a filter
- * passes to children. All that it does is to take orders from the broker and to start a child for each (trace.c): a
- * thread that cannot be stopped holds up nobody.
+ * passes to children. It takes orders from the broker: to put a stub in, for which it starts a child (trace.c), as a
+ * thread that cannot be stopped is to hold up nobody; and to look something up (lookup.c), which it answers.
  */
 #include "verbs/guard.h"
 #include "verbs/inject_int.h"
+#include "verbs/lookup.h"
 #include "verbs/notify.h"
 
 #include <limits.h>
@@ -25,11 +26,24 @@
 
 /* What an order is, but for what is shared and the descriptors, which come beside it. */
 struct order {
-    uint32_t place; /* in vb_tracer's shared */
-    bool wall;
-    struct seccomp_notif n;
-    dev_t dev;
-    ino_t fixed_ino, results_ino;
+    bool lookup; /* else a stub is to be put in */
+    union {
+        struct {
+            uint32_t place; /* in vb_tracer's shared */
+            bool wall;
+            struct seccomp_notif n;
+            dev_t dev;
+            ino_t fixed_ino, results_ino;
+        };
+        struct {
+            uint32_t serial;
+            struct vb_lookup q;
+        };
+    };
+};
+struct answer {
+    uint32_t serial;
+    struct vb_found f;
 };
 enum { FD_LISTENER, FD_FIXED, FD_RESULTS, FDS };
 union control {
@@ -60,21 +74,45 @@ static void take_up(pid_t *child, struct vb_shared *shared)
             }
 }
 
-/* The next order and its descriptors: 1; 0: nothing; -1: the broker has gone, or is not ours. */
-static int receive(int sock, struct order *o, int fd[FDS])
+/* One message with up to FDS descriptors, of which the rest are -1: its length; -errno. */
+static ssize_t receive(int sock, void *text, size_t size, int fd[FDS])
 {
     union control c;
-    struct iovec iov = {.iov_base = o, .iov_len = sizeof(*o)};
+    struct iovec iov = {.iov_base = text, .iov_len = size};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+    for (unsigned i = 0; i < FDS; i++)
+        fd[i] = -1;
     ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    const struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (n != sizeof(*o) || !h || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(FDS * sizeof(int)) ||
-        o->place >= VB_ORDERS)
-        return -1;
-    memcpy(fd, CMSG_DATA(h), FDS * sizeof(int));
-    return 1;
+    if (n < 0)
+        return -errno;
+    const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    if (h && h->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(h), HW_MIN(h->cmsg_len - CMSG_LEN(0), FDS * sizeof(int)));
+    return n;
+}
+
+/* 0 or -errno. */
+static int send_with(int sock, const void *text, size_t size, const int *fd, unsigned fds)
+{
+    union control c = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)text, .iov_len = size};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fds) {
+        c.head.cmsg_len = CMSG_LEN(fds * sizeof(int));
+        m.msg_control = &c;
+        m.msg_controllen = CMSG_SPACE(fds * sizeof(int));
+        memcpy(CMSG_DATA(&c.head), fd, fds * sizeof(int));
+    }
+    return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : -errno;
+}
+
+static void look_up(int sock, struct vb_lookups *l, const struct order *o, int given)
+{
+    struct answer a = {.serial = o->serial};
+    int fd;
+    vb_lookup_answer(l, &o->q, given, &a.f, &fd);
+    (void)send_with(sock, &a, sizeof(a), &fd, fd >= 0); /* whoever asked has perhaps given up */
+    hw_close(&fd);
 }
 
 static void start(const struct order *o, const int fd[FDS], pid_t *child, struct vb_shared *shared)
@@ -99,9 +137,28 @@ static void start(const struct order *o, const int fd[FDS], pid_t *child, struct
     vb_shared_set(&sh->busy, 0);
 }
 
-static void serve(int sock, struct vb_shared *shared)
+/* 0; -1: the broker has gone, or is not ours. */
+static int obey(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
+{
+    struct order o;
+    int fd[FDS];
+    ssize_t n = receive(sock, &o, sizeof(o), fd);
+    if (n == -EAGAIN || n == -EINTR)
+        return 0;
+    bool good = n == sizeof(o) && (o.lookup || (fd[FDS - 1] >= 0 && o.place < VB_ORDERS));
+    if (good && o.lookup)
+        look_up(sock, l, &o, fd[0]);
+    else if (good)
+        start(&o, fd, child, shared);
+    for (unsigned i = 0; i < FDS; i++)
+        hw_close(&fd[i]);
+    return good ? 0 : -1;
+}
+
+static void serve(int sock, struct vb_lookups *l, struct vb_shared *shared)
 {
     static pid_t child[VB_ORDERS];
+    const struct timespec soon = {0, 50 * HW_MS};
     struct pollfd p = {.fd = sock, .events = POLLIN};
     struct sigaction act = {.sa_handler = on_child};
     sigset_t chld, rest;
@@ -111,34 +168,34 @@ static void serve(int sock, struct vb_shared *shared)
     sigdelset(&rest, SIGCHLD);
     sigaction(SIGCHLD, &act, NULL);
     for (;;) {
-        struct order o;
-        int fd[FDS], got = 0;
-        if (ppoll(&p, 1, NULL, &rest) > 0 && (got = receive(sock, &o, fd)) < 0)
+        bool waits = l->nodes >= 0 && vb_lookups_wait(l);
+        int ready = ppoll(&p, 1, waits ? &soon : NULL, &rest);
+        if (ready > 0 && obey(sock, l, child, shared) < 0)
             return;
-        if (got) {
-            start(&o, fd, child, shared);
-            for (unsigned i = 0; i < FDS; i++)
-                close(fd[i]);
-        }
+        if (ready == 0)
+            vb_lookups_idle(l);
         take_up(child, shared);
     }
 }
 
 /* It ends with the broker: by that signal, and by the end of the socket. */
-static void process(int sock, struct vb_shared *shared, pid_t broker)
+static void process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
 {
+    int keep[] = {sock, l->nodes, l->inotify, l->mount};
     prctl(PR_SET_NAME, "hawser-tracer");
-    /* It has no business with the broker's other files, and would keep them open. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || vb_guard_tracer() || vb_guard_fds(0, &sock, 1) ||
-        send(sock, "", 1, MSG_NOSIGNAL) != 1)
+    /* It has no business with the broker's other files, and would keep them open. The kernel forgets the signal where
+     * the user changes. */
+    if (vb_guard_tracer(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker ||
+        vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)) || send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
-    serve(sock, shared);
+    serve(sock, l, shared);
 }
 
 /* ---- the broker's side -------------------------------------------------------------------------------- */
 
-int vb_tracer_start(struct vb_tracer *t)
+int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
 {
+    struct vb_lookups his = {.nodes = -1, .inotify = -1, .mount = -1, .spent = -1};
     int pair[2], rc = 0;
     char ready;
     *t = (struct vb_tracer){.sock = -1};
@@ -157,7 +214,9 @@ int vb_tracer_start(struct vb_tracer *t)
     /* No SIGCHLD: nothing that the broker's own children are mixed up with. */
     t->pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (t->pid == 0) {
-        process(pair[1], shared, me);
+        if (l)
+            his = *l;
+        process(pair[1], &his, shared, me, uid);
         _exit(1);
     }
     if (t->pid < 0)
@@ -188,6 +247,26 @@ void vb_tracer_end(struct vb_tracer *t)
     t->spare = NULL;
 }
 
+/* A new one would have the broker's filter. */
+static int has_ended(const struct vb_tracer *t)
+{
+    return hw_fail(
+        -EIO,
+        "the tracer, process %d, has ended: no program gets a stub or a device any more, until the container "
+        "is started anew",
+        (int)t->pid);
+}
+
+static int give_order(const struct vb_tracer *t, const struct order *o, const int *fd, unsigned fds)
+{
+    if (t->sock < 0)
+        return hw_fail(-EIO, "there is no tracer");
+    int rc = send_with(t->sock, o, sizeof(*o), fd, fds);
+    if (rc == -EPIPE || rc == -ECONNRESET)
+        return has_ended(t);
+    return rc ? hw_fail(rc, "an order to the tracer, process %d: %s", (int)t->pid, strerror(-rc)) : 0;
+}
+
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
                     struct vb_shared **out)
 {
@@ -209,22 +288,46 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     o.dev = w->dev;
     o.fixed_ino = w->fixed_ino;
     o.results_ino = w->results_ino;
-    union control c = {.head = {.cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&c.head), fd, sizeof(fd));
-    struct iovec iov = {.iov_base = &o, .iov_len = sizeof(o)};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
     atomic_store(&sh->busy, 1);
-    if (sendmsg(t->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(o)) {
-        int err = errno;
+    int rc = give_order(t, &o, fd, FDS);
+    if (rc)
         atomic_store(&sh->busy, 0);
-        /* A new one would have the broker's filter. */
-        if (err == EPIPE || err == ECONNRESET)
-            return hw_fail(-EIO,
-                           "the tracer, process %d, has ended: no program gets a stub any more, until the "
-                           "container is started anew",
+    else
+        *out = sh;
+    return rc;
+}
+
+int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd)
+{
+    struct answer a;
+    struct order o;
+    int got[FDS];
+    memset(f, 0, sizeof(*f));
+    *fd = -1;
+    memset(&o, 0, sizeof(o));
+    o.lookup = true;
+    o.serial = ++t->serial;
+    o.q = *q;
+    int rc = give_order(t, &o, &given, given >= 0);
+    for (uint64_t deadline = hw_deadline(VB_INJECT_MS); rc == 0;) {
+        struct pollfd p = {.fd = t->sock, .events = POLLIN};
+        uint64_t now = hw_now();
+        int ready = poll(&p, 1, now < deadline ? (int)((deadline - now) / HW_MS + 1) : 0);
+        if (ready == 0)
+            return hw_fail(-ETIMEDOUT, "the tracer, process %d, does not answer: a path of the program's holds it",
                            (int)t->pid);
-        return hw_fail(-err, "an order to the tracer, process %d: %s", (int)t->pid, strerror(err));
+        ssize_t n = ready < 0 ? -EINTR : receive(t->sock, &a, sizeof(a), got);
+        if (n == -EAGAIN || n == -EINTR)
+            continue;
+        if (n != sizeof(a))
+            return has_ended(t);
+        if (a.serial == o.serial)
+            break;
+        hw_close(&got[0]); /* of a question that was given up */
     }
-    *out = sh;
-    return 0;
+    if (rc)
+        return rc;
+    *f = a.f;
+    *fd = got[0];
+    return f->rc ? hw_fail_copy(f->rc, f->text) : 0;
 }

@@ -131,7 +131,7 @@ void vb_workers_sweep(struct vb_broker *b)
             continue;
         w->looked = b->now;
         if (!vb_worker_gone(b, vb_stub_watch(&w->stub)) && w->stub.parked && !w->running && hw_list_empty(&w->jobs) &&
-            vb_stub_alone(&w->stub))
+            vb_stub_alone(&b->tracer, &w->stub))
             worker_free(b, w);
     }
 }
@@ -252,7 +252,7 @@ static int tell(struct vb_worker *w, struct vb_job *j)
 static int prepare(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
     struct vb_swaps swaps;
-    int rc = vb_swap_in(&j->call, &j->r, &swaps);
+    int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
     if (rc) { /* the program has no such descriptor, or has gone: nothing to tell the operator */
         job_drop(b, j, rc, false);
         return 1;
