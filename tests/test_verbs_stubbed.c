@@ -7,10 +7,10 @@
 #include "tap.h"
 #include "verbs/inject.h"
 #include "verbs_fake.h"
+#include "verbs_queues.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <rdma/mlx5-abi.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -19,10 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MIB    (1u << 20)
-#define EX(c)  (IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_##c)
-#define TRANS  1u /* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
-#define ACCESS 4u
+#define MIB (1u << 20)
 
 #define ALL "[default]\ndevices = *\nmr_bytes = 1M\nallow = raw xrc dmabuf\n"
 
@@ -36,179 +33,35 @@ static uint64_t page(unsigned n)
     return *p;
 }
 
-/* ----------------------------------------------------------- queues, mlx5 */
-
-/* What each needs of the driver's part: addresses at its begin, all else 0. */
-union uhw {
-    struct {
-        uint64_t buf_addr, db_addr;
-    };
-    struct mlx5_ib_create_cq cq;
-    struct mlx5_ib_resize_cq resize;
-    struct mlx5_ib_create_srq srq;
-    struct mlx5_ib_create_qp qp;
-    struct mlx5_ib_create_wq wq;
-};
-
-static int mlx5(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len,
-                const union uhw *uhw, size_t uhw_len, uint32_t *token)
-{
-    struct ib_uverbs_attr a[5] = {
-        {.attr_id = UVERBS_ATTR_UHW_OUT, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)token},
-        {.attr_id = UVERBS_ATTR_CORE_IN, .len = (uint16_t)in_len, .flags = UVERBS_ATTR_F_MANDATORY},
-        {.attr_id = UVERBS_ATTR_WRITE_CMD, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY, .data = command},
-        {.attr_id = UVERBS_ATTR_UHW_IN, .len = (uint16_t)uhw_len, .flags = UVERBS_ATTR_F_MANDATORY},
-        {.attr_id = UVERBS_ATTR_CORE_OUT, .len = (uint16_t)out_len, .flags = UVERBS_ATTR_F_MANDATORY},
-    };
-    a[1].data = (uintptr_t)in;
-    a[3].data = (uintptr_t)uhw;
-    a[4].data = (uintptr_t)out;
-    /* RESIZE_CQ has no answer of the driver's */
-    return token ? app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a, 5)
-                 : app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a + 1, 4);
-}
-
-static int destroy(int fd, uint16_t object, uint32_t number)
-{
-    uint64_t events[2];
-    const struct {
-        uint16_t object, method, len;
-    } how[] = {
-        {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, sizeof(struct ib_uverbs_destroy_cq_resp)},
-        {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, sizeof(struct ib_uverbs_destroy_qp_resp)},
-        {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, sizeof(struct ib_uverbs_destroy_srq_resp)},
-        {UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY, 4},
-    };
-    for (unsigned i = 0; i < HW_ARRAY_LEN(how); i++) {
-        struct ib_uverbs_attr a[2] = {
-            {.attr_id = 0, .flags = UVERBS_ATTR_F_MANDATORY, .data = number},
-            {.attr_id = 1, .len = how[i].len, .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)events},
-        };
-        if (how[i].object == object)
-            return app_ioctl(fd, object, how[i].method, a, 2);
-    }
-    return -EINVAL;
-}
-
-/* The rows of what makes a queue; its number is where `number` says. */
-static int make_cq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_create_cq in = {.cqe = 16, .comp_channel = channel};
-    struct ib_uverbs_create_cq_resp out = {.cq_handle = ~0u};
-    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_CQ, &in, sizeof in, &out, sizeof out, u, sizeof u->cq, token);
-    *number = out.cq_handle;
-    /* a number of the stub's or the broker's table is the application's no more than its own is theirs */
-    return rc == 0 && in.comp_channel != channel ? -EPROTO : rc;
-}
-
-static int make_cq_ex(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_ex_create_cq in = {.cqe = 16, .comp_channel = channel};
-    struct ib_uverbs_ex_create_cq_resp out = {.base.cq_handle = ~0u};
-    int rc = mlx5(fd, EX(CREATE_CQ), &in, sizeof in, &out, sizeof out, u, sizeof u->cq, token);
-    *number = out.base.cq_handle;
-    return rc;
-}
-
-static int make_srq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_create_srq in = {.max_wr = 16};
-    struct ib_uverbs_create_srq_resp out = {.srq_handle = ~0u};
-    (void)channel;
-    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_SRQ, &in, sizeof in, &out, sizeof out, u, sizeof u->srq, token);
-    *number = out.srq_handle;
-    return rc;
-}
-
-static int make_xsrq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_create_xsrq in = {.max_wr = 16, .srq_type = IB_UVERBS_SRQT_XRC};
-    struct ib_uverbs_create_srq_resp out = {.srq_handle = ~0u};
-    (void)channel;
-    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_XSRQ, &in, sizeof in, &out, sizeof out, u, sizeof u->srq, token);
-    *number = out.srq_handle;
-    return rc;
-}
-
-static int make_qp(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_create_qp in = {.max_send_wr = 16, .max_recv_wr = 16, .qp_type = IB_UVERBS_QPT_RC};
-    struct ib_uverbs_create_qp_resp out = {.qp_handle = ~0u};
-    (void)channel;
-    int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_QP, &in, sizeof in, &out, sizeof out, u, sizeof u->qp, token);
-    *number = out.qp_handle;
-    return rc;
-}
-
-static int make_qp_ex(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_ex_create_qp in = {.max_send_wr = 16, .max_recv_wr = 16, .qp_type = IB_UVERBS_QPT_RC};
-    struct ib_uverbs_ex_create_qp_resp out = {.base.qp_handle = ~0u};
-    (void)channel;
-    int rc = mlx5(fd, EX(CREATE_QP), &in, sizeof in, &out, sizeof out, u, sizeof u->qp, token);
-    *number = out.base.qp_handle;
-    return rc;
-}
-
-static int make_wq(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token)
-{
-    struct ib_uverbs_ex_create_wq in = {.max_wr = 16};
-    struct ib_uverbs_ex_create_wq_resp out = {.wq_handle = ~0u};
-    (void)channel;
-    int rc = mlx5(fd, EX(CREATE_WQ), &in, sizeof in, &out, sizeof out, u, sizeof u->wq, token);
-    *number = out.wq_handle;
-    return rc;
-}
-
-static const struct {
-    const char *name;
-    int (*make)(int fd, int channel, const union uhw *u, uint32_t *number, uint32_t *token);
-    uint16_t object;
-    bool channel;
-} queues[] = {
-    {"CREATE_CQ", make_cq, UVERBS_OBJECT_CQ, true},     {"EX_CREATE_CQ", make_cq_ex, UVERBS_OBJECT_CQ, true},
-    {"CREATE_SRQ", make_srq, UVERBS_OBJECT_SRQ, false}, {"CREATE_XSRQ", make_xsrq, UVERBS_OBJECT_SRQ, false},
-    {"CREATE_QP", make_qp, UVERBS_OBJECT_QP, false},    {"EX_CREATE_QP", make_qp_ex, UVERBS_OBJECT_QP, false},
-    {"EX_CREATE_WQ", make_wq, UVERBS_OBJECT_WQ, false},
-};
-
-static int resize(int fd, uint32_t number, uint64_t address)
-{
-    struct ib_uverbs_resize_cq in = {.cq_handle = number, .cqe = 32};
-    struct ib_uverbs_resize_cq_resp out = {0};
-    union uhw u = {.resize = {.buf_addr = address}};
-    int rc = mlx5(fd, IB_USER_VERBS_CMD_RESIZE_CQ, &in, sizeof in, &out, sizeof out, &u, sizeof u.resize, NULL);
-    return rc == 0 && out.cqe != 32 ? -EPROTO : rc;
-}
-
 /* Of each kind one, with a channel where it takes one; the mistakes; and what is destroyed is gone. */
 static int one_of_each(void *arg)
 {
     (void)arg;
     int fd = app_open(0), channel, foreign = eventfd(5, EFD_CLOEXEC);
     must(fd >= 0 && foreign >= 0 && (channel = app_channel(fd)) >= 0);
-    for (unsigned i = 0; i < HW_ARRAY_LEN(queues); i++) {
-        union uhw u = {.buf_addr = page(1), .db_addr = page(2)}, bad = {.buf_addr = page(1), .db_addr = page(2) + 8};
+    for (const struct app_queue *q = app_queues; q < app_queues + APP_QUEUES; q++) {
+        union app_uhw u = {.buf_addr = page(1), .db_addr = page(2)},
+                      bad = {.buf_addr = page(1), .db_addr = page(2) + 8};
         uint32_t number = 0, token[2] = {0};
-        diag("%s", queues[i].name);
-        must(queues[i].make(fd, -1, &u, &number, token) == 0);
+        diag("%s", q->name);
+        must(q->make(fd, -1, &u, &number, token) == 0);
         must(token[0] == number + FAKE_TOKEN && token[1] == 0);
-        must(queues[i].object != UVERBS_OBJECT_CQ || resize(fd, number, page(3)) == 0);
-        must(queues[i].object != UVERBS_OBJECT_CQ || resize(fd, number, page(3) + 8) == -EFAULT);
-        must(queues[i].object == UVERBS_OBJECT_CQ || resize(fd, number, page(3)) == -ENOENT);
-        must(destroy(fd, queues[i].object, number) == 0);
-        must(destroy(fd, queues[i].object, number) == -ENOENT);
-        must(queues[i].make(fd, -1, &bad, &number, token) == -EFAULT); /* the kernel's: not pinned */
-        if (!queues[i].channel)
+        must(q->object != UVERBS_OBJECT_CQ || app_queue_resize(fd, number, page(3)) == 0);
+        must(q->object != UVERBS_OBJECT_CQ || app_queue_resize(fd, number, page(3) + 8) == -EFAULT);
+        must(q->object == UVERBS_OBJECT_CQ || app_queue_resize(fd, number, page(3)) == -ENOENT);
+        must(app_queue_destroy(fd, q->object, number) == 0);
+        must(app_queue_destroy(fd, q->object, number) == -ENOENT);
+        must(q->make(fd, -1, &bad, &number, token) == -EFAULT); /* the kernel's: not pinned */
+        if (!q->channel)
             continue;
-        must(queues[i].make(fd, channel, &u, &number, token) == 0);
-        must(destroy(fd, queues[i].object, number) == 0);
-        must(queues[i].make(fd, foreign, &u, &number, token) == -EBADF); /* the kernel's: no channel */
-        must(queues[i].make(fd, fd, &u, &number, token) == -EBADF);
-        must(queues[i].make(fd, 959, &u, &number, token) == -EBADF);        /* nobody's */
-        must(queues[i].make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* of the stub's table, and not of ours */
-        must(queues[i].make(fd, VB_STUB_FD + 1, &u, &number, token) == -EBADF);
-        must(queues[i].make(fd, -2, &u, &number, token) == -EBADF);
+        must(q->make(fd, channel, &u, &number, token) == 0);
+        must(app_queue_destroy(fd, q->object, number) == 0);
+        must(q->make(fd, foreign, &u, &number, token) == -EBADF); /* the kernel's: no channel */
+        must(q->make(fd, fd, &u, &number, token) == -EBADF);
+        must(q->make(fd, 959, &u, &number, token) == -EBADF);        /* nobody's */
+        must(q->make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* of the stub's table, and not of ours */
+        must(q->make(fd, VB_STUB_FD + 1, &u, &number, token) == -EBADF);
+        must(q->make(fd, -2, &u, &number, token) == -EBADF);
     }
     app_step(1);
     return 0;
@@ -318,9 +171,9 @@ static int stopped(void *arg)
     (void)arg;
     must(fd >= 0 && (channel = app_channel(fd)) >= 0);
     for (int i = 0; fake->number[0] == 0; i++) {
-        union uhw u = {.buf_addr = page(1), .db_addr = page(2)};
-        must(make_cq(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
-        int rc = destroy(fd, UVERBS_OBJECT_CQ, number);
+        union app_uhw u = {.buf_addr = page(1), .db_addr = page(2)};
+        must(app_queues[0].make(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
+        int rc = app_queue_destroy(fd, UVERBS_OBJECT_CQ, number);
         must(rc == 0 || rc == -ENOENT); /* see below */
         fake->number[1]++;
         fake->number[2] += rc != 0;
@@ -362,37 +215,26 @@ static void test_stopped(void)
 
 /* ---------------------------------------------- MRs that become others */
 
-static int rereg(int fd, uint32_t number, uint32_t flags, uint64_t address, uint64_t length, uint32_t access)
-{
-    struct ib_uverbs_rereg_mr in = {.mr_handle = number,
-                                    .flags = flags,
-                                    .start = address,
-                                    .length = length,
-                                    .hca_va = address,
-                                    .access_flags = access};
-    struct ib_uverbs_rereg_mr_resp out = {0};
-    int rc = app_write_cmd(fd, IB_USER_VERBS_CMD_REREG_MR, &in, sizeof in, &out, sizeof out);
-    return rc == 0 && out.lkey != number + 1 ? -EPROTO : rc;
-}
-
 static int reregs(void *arg)
 {
     struct ib_uverbs_reg_mr_resp r;
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0 && app_reg(fd, memory, 4096, &r) == 0);
-    must(rereg(fd, r.mr_handle, ACCESS, 0, 0, 3) == 0);
+    must(app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 3) == 0);
     app_step(1);
-    must(rereg(fd, r.mr_handle, TRANS, page(8), 65536, 0) == 0);
-    must(rereg(fd, r.mr_handle, TRANS | ACCESS, page(9) + 8, 4096, 1) == -EFAULT); /* the kernel's: not pinned */
-    must(rereg(fd, r.mr_handle, TRANS, page(8), 2 * MIB, 0) == -ENOMEM);           /* the policy's */
-    must(rereg(fd, r.mr_handle + 1, ACCESS, 0, 0, 1) == -ENOENT);
+    must(app_rereg(fd, r.mr_handle, REREG_TRANS, page(8), 65536, 0) == 0);
+    /* the kernel's: not pinned */
+    must(app_rereg(fd, r.mr_handle, REREG_TRANS | REREG_ACCESS, page(9) + 8, 4096, 1) == -EFAULT);
+    must(app_rereg(fd, r.mr_handle, REREG_TRANS, page(8), 2 * MIB, 0) == -ENOMEM); /* the policy's */
+    must(app_rereg(fd, r.mr_handle + 1, REREG_ACCESS, 0, 0, 1) == -ENOENT);
     app_step(2);
-    must(app_dereg(fd, r.mr_handle) == 0 && rereg(fd, r.mr_handle, ACCESS, 0, 0, 1) == -ENOENT);
+    must(app_dereg(fd, r.mr_handle) == 0 && app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 1) == -ENOENT);
     struct ib_uverbs_reg_mr in = {.start = page(1), .length = 4096, .hca_va = page(1)}; /* to be read only */
     must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, &r, sizeof r) == 0);
-    must(rereg(fd, r.mr_handle, ACCESS, 0, 0, 1) == -EACCES);
-    must(rereg(fd, r.mr_handle, TRANS | ACCESS, page(1), 4096, 1) == 0 && app_dereg(fd, r.mr_handle) == 0);
+    must(app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 1) == -EACCES);
+    must(app_rereg(fd, r.mr_handle, REREG_TRANS | REREG_ACCESS, page(1), 4096, 1) == 0 &&
+         app_dereg(fd, r.mr_handle) == 0);
     app_step(3);
     return 0;
 }
@@ -548,8 +390,8 @@ static int stranger(void *arg)
     int fd = app_open(0);
     must(fd >= 0 && app_reg(fd, memory, 8192, &r) == 0 && r.mr_handle != theirs);
     must(app_dereg(fd, theirs) == -ENOENT);
-    must(rereg(fd, theirs, ACCESS, 0, 0, 1) == -ENOENT);
-    must(rereg(fd, theirs, TRANS, page(1), 4096, 0) == -ENOENT);
+    must(app_rereg(fd, theirs, REREG_ACCESS, 0, 0, 1) == -ENOENT);
+    must(app_rereg(fd, theirs, REREG_TRANS, page(1), 4096, 0) == -ENOENT);
     fake->number[1] = 1;
     while (!fake->number[2])
         usleep(1000);
