@@ -102,6 +102,8 @@ struct world {
 /* A program under the filter that runs fn and exits with what it returns, and its broker. killable false: without
  * WAIT_KILLABLE_RECV. */
 void world_start(struct world *w, const char *policy, bool killable, int (*fn)(void *), void *arg);
+/* If not NULL: what programs do before they have the filter. Not 0: no program. */
+extern int (*world_before)(void);
 /* The program's exit status (128 + signal); -1: it has not ended within the deadline, and is killed. */
 int world_app(struct world *w);
 /* Ends and takes up the broker: its exit status. */

@@ -138,9 +138,13 @@ static int install_plain(void)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &p);
 }
 
+int (*world_before)(void);
+
 static int app_main(int sock, bool killable, int (*fn)(void *), void *arg)
 {
     bool has;
+    if (world_before && world_before())
+        return 102;
     int listener = killable ? vb_filter_install(&has) : install_plain();
     char go;
     if (listener < 0 || fd_send(sock, listener))
