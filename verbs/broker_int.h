@@ -16,6 +16,8 @@
 #define VB_ALONE_NS      (200 * HW_MS)
 #define VB_SWAPS_MAX     4
 #define VB_TOLD_MAX      64
+#define VB_BARREN_MAX    16
+#define VB_BARREN_NS     (1000 * HW_MS) /* until the next try to put a stub in */
 #define VB_JOBS_MAX      4096 /* requests that wait for stubs, of a container: each has a descriptor and its inputs here */
 #define VB_LISTENERS_MAX 1024 /* of a container: one for its first program, and one for each exec that still runs */
 /* How old the kernel's list of a context's objects may be: where the accounts are in doubt, or about to refuse; else */
@@ -89,6 +91,7 @@ struct vb_worker {
     int device;      /* what is at VB_STUB_FD in its table; -1: nothing */
     uint64_t used;   /* when */
     unsigned given;  /* descriptors of a request behind it */
+    pid_t made_for;  /* the thread that it was put in by */
     uint64_t looked; /* when whether it is alone was asked last */
 };
 
@@ -113,6 +116,11 @@ struct vb_broker {
     unsigned n_kept;
     struct hw_list workers;
     unsigned n_jobs;
+    struct {
+        pid_t tid;
+        uint64_t since;
+    } barren[VB_BARREN_MAX]; /* threads whose stub has ended before its first call */
+    unsigned n_barren;       /* that there ever were */
     struct vb_tracer tracer;
 
     struct {

@@ -197,6 +197,11 @@ uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t)
     return o->n[t];
 }
 
+uint64_t vb_objects_bytes(const struct vb_objects *o)
+{
+    return o->bytes;
+}
+
 void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n)
 {
     o->of->n[t] = o->of->n[t] - o->n[t] + n;

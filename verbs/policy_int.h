@@ -116,6 +116,7 @@ bool vb_judged(const struct vb_command *c);
 bool vb_objects_read_only(const struct vb_objects *o);
 /* For what the kernel says that there is. How many of a type are counted, those too that are still to be made. */
 uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t);
+uint64_t vb_objects_bytes(const struct vb_objects *o); /* of all MRs */
 void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n);
 /* Is it an MR whose number is believed? Then *bytes are its. */
 bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes);

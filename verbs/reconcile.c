@@ -61,8 +61,8 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     return run_query(b, fd, &q);
 }
 
-/* Lists the numbers of all objects of that kind in *out, to be freed. Returns how many; -errno, -E2BIG: more than
- * `most`, of which there cannot be that many. */
+/* Lists the numbers of objects of that kind in *out, to be freed: up to `most` and one, which shows that there are
+ * more. Returns how many; -errno, -E2BIG: it takes a longer list than there can be. */
 static int list_handles(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                         uint16_t object, uint64_t most, uint32_t **out)
 {
@@ -79,7 +79,7 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     add_attr(&q, UVERBS_ATTR_INFO_HANDLES_LIST, (uint16_t)((most + 1) * sizeof *list), (uintptr_t)list);
     int rc = run_query(b, fd, &q);
     if (rc >= 0)
-        rc = total > most ? -E2BIG : (int)total;
+        rc = (int)HW_MIN((uint64_t)total, most + 1);
     if (rc < 0)
         free(list);
     else
@@ -120,7 +120,7 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
         seen[i].number = list[i];
         seen[i].known = vb_objects_mr_known(c->objects, list[i], &seen[i].bytes);
         /* The kernel takes an MR only where address and iova lie alike in their pages (ib_uverbs_reg_mr()). */
-        if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0) {
+        if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0 && length > 0) {
             seen[i].known = true;
             seen[i].bytes = vb_pinned_bytes(iova, length);
         }
@@ -137,7 +137,8 @@ static void reconcile(struct vb_broker *b, struct vb_context *c, int fd, const s
     for (unsigned t = 0; t < VB_TYPES; t++) {
         uint32_t *list;
         uint64_t counted = vb_objects_count(c->objects, (enum vb_type)t);
-        if (!destroy[t].object || !counted) /* whatever may be there is counted, from before it was made */
+        bool bytes = t == VB_MR && vb_objects_bytes(c->objects);
+        if (!destroy[t].object || !(counted || bytes)) /* what may be there is counted, from before it was made */
             continue;
         int n = list_handles(b, c, r, fd, destroy[t].object, counted, &list);
         if (n < 0) {
@@ -146,6 +147,7 @@ static void reconcile(struct vb_broker *b, struct vb_context *c, int fd, const s
             all = false;
             continue;
         }
+        all &= (uint64_t)n <= counted;
         if (t == VB_MR)
             all &= take_mrs(b, c, r, fd, list, n) == 0;
         else
@@ -160,7 +162,7 @@ static void reconcile(struct vb_broker *b, struct vb_context *c, int fd, const s
 
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns)
 {
-    if (c->running || hw_now() - c->asked < age_ns)
+    if (c->running || !c->driver || hw_now() - c->asked < age_ns)
         return false;
     reconcile(b, c, fd, NULL);
     return true;

@@ -2,6 +2,7 @@
 /* What stubs do for the broker, one thing at a time in each memory of the application's: they run the requests that pin
  * memory, and they copy the results of all requests. */
 #include "verbs/broker_int.h"
+#include "verbs/policy_int.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -64,6 +65,7 @@ static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
         vb_settle_stub(b, j->context, j->device, &j->r, j->ticket, VB_UNKNOWN);
     } else if (!j->gives) {
         j->context->running--;
+        j->context->doubt = true; /* the size of an MR that was to become another is not believed any more */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
     answer(j, rc);
@@ -84,6 +86,10 @@ static struct vb_worker *by_tid(struct vb_broker *b, pid_t tid)
 static void worker_free(struct vb_broker *b, struct vb_worker *w)
 {
     hw_list_remove(&w->link);
+    if (w->stub.seq == 0) { /* a filter of the application's can do that, again and again */
+        b->barren[b->n_barren % VB_BARREN_MAX].tid = w->made_for;
+        b->barren[b->n_barren++ % VB_BARREN_MAX].since = b->now;
+    }
     if (w->running)
         job_drop(b, w->running, -EIO, true);
     hw_list_each(i, next, &w->jobs)
@@ -371,6 +377,7 @@ static int inject(struct vb_broker *b, const struct vb_call *call)
         return rc;
     }
     w->listener = call->listener;
+    w->made_for = (pid_t)call->n.pid;
     w->device = -1;
     hw_list_init(&w->jobs);
     hw_list_append(&b->workers, &w->link);
@@ -395,6 +402,14 @@ static struct vb_worker *worker_of(struct vb_broker *b, pid_t tid)
     return NULL;
 }
 
+static bool is_barren(const struct vb_broker *b, pid_t tid)
+{
+    for (unsigned i = 0; i < HW_MIN(b->n_barren, VB_BARREN_MAX); i++)
+        if (b->barren[i].tid == tid && b->now - b->barren[i].since < VB_BARREN_NS)
+            return true;
+    return false;
+}
+
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out)
 {
@@ -402,6 +417,8 @@ int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_con
     *out = worker_of(b, (pid_t)call->n.pid);
     int rc = b->n_jobs < VB_JOBS_MAX ? 0 : hw_fail(-EAGAIN, "%d requests of the container's wait already", VB_JOBS_MAX);
     bool told = false;
+    if (rc == 0 && !*out && is_barren(b, (pid_t)call->n.pid))
+        rc = hw_fail(-EIO, "its stub has ended before its first call: has the program a filter that forbids that?");
     if (rc == 0 && !*out) {
         rc = vb_inject_possible();
         if (rc == 0) {
@@ -423,6 +440,11 @@ void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_ca
         vb_notify_answer(call->listener, call->n.id, 0, ENOMEM);
         return;
     }
+    /* Destroyed before this runs, an MR gives nothing back: what has its number by then may become as large again. */
+    struct vb_mr_ask m;
+    vb_mr_ask(r, &m);
+    if (m.kind == VB_MR_AGAIN)
+        vb_objects_forget_mr(c->objects, m.number);
     j->ticket = ticket;
     c->running++;
     hw_list_append(&w->jobs, &j->link);
