@@ -475,9 +475,15 @@ int vb_agent(const struct vb_agent_options *o)
     struct agent *a = calloc(1, sizeof(*a));
     struct pollfd *p = calloc(P_CHILDREN + o->containers_max, sizeof(*p));
     struct child *children = calloc(o->containers_max + 1, sizeof(*children));
-    int rc = a && p && children ? make_dir(o->state_dir) : hw_fail(-ENOMEM, "no memory for the agent");
+    if (!a || !p || !children) {
+        free(children);
+        free(p);
+        free(a);
+        return hw_fail(-ENOMEM, "no memory for the agent");
+    }
+    *a = (struct agent){.o = *o, .child = children, .listener = -1, .stop = -1};
+    int rc = make_dir(o->state_dir);
     if (rc == 0) {
-        *a = (struct agent){.o = *o, .child = children, .listener = -1};
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             a->half[i].fd = -1;
         a->stop = eventfd(0, EFD_CLOEXEC);
@@ -498,11 +504,9 @@ int vb_agent(const struct vb_agent_options *o)
             end_all(a);
         rc = HW_MIN(rc, 0);
     }
-    if (a) {
-        hw_close(&a->listener);
-        hw_close(&a->stop);
-        vb_policy_free(a->policy);
-    }
+    hw_close(&a->listener);
+    hw_close(&a->stop);
+    vb_policy_free(a->policy);
     free(children);
     free(p);
     free(a);

@@ -146,7 +146,7 @@ static bool ended(pid_t pid, int folder)
 static int choose_pids(pid_t pid, bool *own)
 {
     char path[64];
-    struct stat mine, theirs;
+    struct stat mine = {0}, theirs = {0};
     *own = false;
     snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
     int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC), there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
