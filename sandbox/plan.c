@@ -64,19 +64,25 @@ static bool is_none(const char *list)
     return list && strcmp(list, "none") == 0;
 }
 
-/* Each of --nics must be here: a name that is not is a mistake, whose plan would hang NCCL later. */
-static int check_nics(const struct work *w)
+static bool is_all(const char *list)
 {
-    if (!w->want->nics || is_none(w->want->nics))
+    return !list || strcmp(list, "all") == 0;
+}
+
+/* Checks that this node has each NIC in the list: a name that it lacks is a mistake, whose plan would hang NCCL later.
+ */
+static int check_nics(const struct work *w, const char *list)
+{
+    if (!list || is_none(list))
         return 0;
-    for (const char *p = w->want->nics;;) {
+    for (const char *p = list;;) {
         char name[SBX_NAME];
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
         if (!sbx_name_ok(name) || len >= sizeof(name))
-            return hw_fail(-EINVAL, "'%.80s': NICs are named like rdma0,rdma1, not like '%.20s'", w->want->nics, p);
+            return hw_fail(-EINVAL, "'%.80s': NICs are named like rdma0,rdma1, not like '%.20s'", list, p);
         if (sbx_find_net(w->s, name) < 0 && sbx_find_rdma(w->s, name) < 0)
-            return hw_fail(-ENODEV, "'%.80s': there is no NIC or RDMA device '%s' on this node", w->want->nics, name);
+            return hw_fail(-ENODEV, "'%.80s': there is no NIC or RDMA device '%s' on this node", list, name);
         p += len;
         if (!*p)
             return 0;
@@ -87,7 +93,9 @@ static int check_nics(const struct work *w)
 static int start(struct work *w)
 {
     const char *exclude = w->want->exclude ? w->want->exclude : SBX_EXCLUDE_DEFAULT;
-    int rc = check_nics(w), bad = 0;
+    int rc = check_nics(w, w->want->nics), bad = 0;
+    if (rc == 0 && !is_all(w->want->only) && (rc = check_nics(w, w->want->only)) < 0)
+        rc = hw_wrap(rc, "the annotation hawser.nics");
     if (rc == 0 && *exclude && (bad = regcomp(&w->exclude, exclude, REG_EXTENDED | REG_NOSUB)) != 0) {
         char why[128];
         regerror(bad, &w->exclude, why, sizeof(why));
@@ -126,9 +134,9 @@ bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net)
     return false;
 }
 
-static bool named(const struct work *w, size_t net)
+/* Returns whether the list names the interface, or an RDMA device on it. */
+static bool named(const struct work *w, const char *list, size_t net)
 {
-    const char *list = w->want->nics;
     if (!list)
         return false;
     bool yes = listed(list, w->s->net[net].name);
@@ -168,12 +176,32 @@ static const char *unfit(const struct work *w, size_t net)
     return w->s->n_rdma ? "no RDMA device on it, and others have one" : NULL;
 }
 
+static bool is_gpu(const struct sbx_pci *d);
+
+/* Returns whether a GPU shares the root complex, or a switch below it, with the NIC. */
+static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
+{
+    for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
+        const struct sbx_pci *g = &w->s->pci[i];
+        if (is_gpu(g) && hw_pci_distance(&w->s->pci[d->pci].way, -1, &g->way, -1) <= HW_DIST_PHB)
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether --exclude leaves the NIC out. The default expression guesses by the name alone. On A3, eth1 to eth4
+ * are the NICs of the GPUs: where a GPU is beside the NIC, the guess does not count. */
+static bool excluded(const struct work *w, const struct sbx_netdev *d)
+{
+    return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
+}
+
 static int choose(struct work *w, size_t i)
 {
     const struct sbx_netdev *d = &w->s->net[i];
     const struct sbx_want *want = w->want;
     struct sbx_plan_nic *n = &w->p->nic[i];
-    bool asked = named(w, i);
+    bool asked = named(w, want->nics, i);
     if (d->loopback)
         return asked ? hw_fail(-EPERM, "%s is the loopback, of which every sandbox has its own", d->name)
                      : WHY(n, "loopback");
@@ -192,7 +220,7 @@ static int choose(struct work *w, size_t i)
         return WHY(n, "part of %s", d->master);
     if (no)
         return WHY(n, "%s", no);
-    if (!asked && w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0)
+    if (!asked && excluded(w, d))
         return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
     if (want->peer_nics && !listed(want->peer_nics, d->name))
         return WHY(n, "the peer has none of this name (--peer-nics)");
@@ -205,6 +233,22 @@ static int choose(struct work *w, size_t i)
         return WHY(n, "no IPv4 address");
     }
     return 0;
+}
+
+/* Applies the tenant's choice, which only takes away: a NIC in it that the operator's settings leave out is an error.
+ */
+static int narrow(struct work *w, size_t i)
+{
+    struct sbx_plan_nic *n = &w->p->nic[i];
+    if (is_all(w->want->only))
+        return 0;
+    bool asked = named(w, w->want->only, i);
+    if (asked && n->why[0])
+        return hw_fail(-EPERM,
+                       "the annotation hawser.nics asks for %s, which the operator's settings leave out: %.120s; an "
+                       "annotation only chooses among what they give",
+                       n->name, n->why);
+    return asked || n->why[0] ? 0 : WHY(n, "not named by the annotation hawser.nics");
 }
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
@@ -230,7 +274,10 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
     for (size_t i = 0; i < w->s->n_net && !nic; i++)
         nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
     /* InfiniBand needs no interface; of a snapshot without GIDs the interface must do */
-    return ib ? nic || !w->want->nics || listed(w->want->nics, d->name) : w->s->gids ? live_gid(w, p, false) >= 0 : nic;
+    if (ib)
+        return nic || ((!w->want->nics || listed(w->want->nics, d->name)) &&
+                       (is_all(w->want->only) || listed(w->want->only, d->name)));
+    return w->s->gids ? live_gid(w, p, false) >= 0 : nic;
 }
 
 static int why_no_rdma(const struct work *w, size_t r)
@@ -239,7 +286,8 @@ static int why_no_rdma(const struct work *w, size_t r)
     for (size_t i = 0; i < w->s->n_net; i++)
         if (!sbx_nic_in(w->p, i) && sbx_rdma_on(w->s, r, i))
             return WHY(out, "its NIC %s is left out: %.100s", w->s->net[i].name, w->p->nic[i].why);
-    return WHY(out, w->want->nics ? "not named by --nics, and no NIC of it" : "no GID of a NIC in the sandbox");
+    return WHY(out, w->want->nics || !is_all(w->want->only) ? "not named by --nics, and no NIC of it"
+                                                            : "no GID of a NIC in the sandbox");
 }
 
 static int choose_rdma(struct work *w, size_t r)
@@ -251,7 +299,7 @@ static int choose_rdma(struct work *w, size_t r)
     if (!out->port)
         return no_memory();
     for (size_t k = 0; k < d->n_port; k++) {
-        if (is_none(w->want->nics) || !port_usable(w, r, &d->port[k]))
+        if (is_none(w->want->nics) || is_none(w->want->only) || !port_usable(w, r, &d->port[k]))
             continue;
         int index = live_gid(w, &d->port[k], true);
         out->gid_index = out->n_port == 0 || out->gid_index == index ? index : -1;
@@ -262,7 +310,7 @@ static int choose_rdma(struct work *w, size_t r)
 
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
-/* Not the display of a board's management controller. */
+/* Returns false for the display of a board's management controller. */
 static bool is_gpu(const struct sbx_pci *d)
 {
     return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
@@ -372,8 +420,6 @@ static int warnings(struct work *w)
         if (rc == 0 && s->net[i].default_route)
             rc = warn(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
     }
-    if (rc == 0 && !in && !is_none(w->want->nics))
-        rc = warn(w, "no NIC is left for the sandbox");
     if (rc == 0 && in && !s->addresses)
         rc = warn(w, "IP addresses are not known: no NIC is left out for want of one");
     if (rc == 0 && in && w->want->nics && s->n_rdma == 0)
@@ -403,6 +449,50 @@ static int check_peer(struct work *w)
     return rc;
 }
 
+/* Adds the names of the NICs that were left out for the same reason as NIC i, which is the first of these. */
+static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
+{
+    size_t n = 0;
+    for (size_t k = i; k < p->n_nic; k++)
+        if (strcmp(p->nic[k].why, p->nic[i].why) == 0)
+            fprintf(f, "%s%s", n++ ? ", " : "", p->nic[k].name);
+    fprintf(f, ": %s", p->nic[i].why);
+}
+
+/* Fails where a plan without any NIC is not what was asked for. The text says what left out each candidate. */
+static int check_left(const struct work *w)
+{
+    struct sbx_plan *p = w->p;
+    size_t groups = 0, len;
+    char *text = NULL;
+    for (size_t i = 0; i < p->n_nic; i++)
+        if (sbx_nic_in(p, i))
+            return 0;
+    for (size_t i = 0; i < p->n_rdma; i++)
+        if (!p->rdma[i].why[0])
+            return 0;
+    if (is_none(w->want->nics) || is_none(w->want->only))
+        return 0;
+    p->empty = true;
+    FILE *f = open_memstream(&text, &len);
+    if (!f)
+        return no_memory();
+    for (size_t i = 0; i < p->n_nic; i++) {
+        bool first = !w->s->net[i].loopback;
+        for (size_t k = 0; first && k < i; k++)
+            first = strcmp(p->nic[k].why, p->nic[i].why) != 0;
+        if (first) {
+            fputs(groups++ ? "; " : "", f);
+            put_group(p, i, f);
+        }
+    }
+    int rc = fclose(f) == 0 ? hw_fail(-ENXIO, "no NIC is left for the sandbox (--nics none, if none is wanted): %s",
+                                      groups ? text : "this node has none")
+                            : no_memory();
+    free(text);
+    return rc;
+}
+
 static int make(struct work *w)
 {
     const struct sbx_snapshot *s = w->s;
@@ -417,6 +507,8 @@ static int make(struct work *w)
     for (size_t i = 0; i < s->n_net && rc == 0; i++) {
         p->nic[p->n_nic++] = (struct sbx_plan_nic){.name = s->net[i].name, .net = (int)i};
         rc = choose(w, i);
+        if (rc == 0)
+            rc = narrow(w, i);
     }
     for (size_t i = 0; i < s->n_rdma && rc == 0; i++) {
         p->n_rdma++;
@@ -428,7 +520,9 @@ static int make(struct work *w)
         p->pci_why[i] = why_no_pci(w, (int)i);
     if (rc == 0)
         rc = check_peer(w);
-    return rc < 0 ? rc : warnings(w);
+    if (rc == 0)
+        rc = warnings(w);
+    return rc < 0 ? rc : check_left(w);
 }
 
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want)

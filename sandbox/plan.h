@@ -9,12 +9,13 @@
 #include "sandbox/snapshot.h"
 
 #define SBX_WHY             192
-#define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$"
+#define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$" /* spares a NIC with a GPU beside it */
 
 struct sbx_want {
     const char *nics;      /* "rdma0,rdma1": only these, names of netdevs or RDMA devices; NULL: all that fit */
+    const char *only;      /* the tenant's choice among what the rest gives, named likewise; NULL or "all": all of it */
     const char *gpus;      /* "0-3,6", "none"; NULL or "all": all */
-    const char *exclude;   /* extended regular expression of netdevs; NULL: the default; "": none */
+    const char *exclude;   /* extended regular expression of netdevs; NULL: the default above; "": none */
     const char *peer_nics; /* only those that the peer has too; NULL: all */
     const char *bootstrap; /* the address that the nodes meet at: its NIC stays; NULL: not said */
     bool require_ipv4;     /* a NIC without one is an error */
@@ -48,10 +49,13 @@ struct sbx_plan {
     const char **pci_why; /* of each PCI device: why the sandbox's sysfs leaves it out; NULL: it is there */
     char **warning;
     size_t n_nic, n_rdma, n_gpu, n_warning;
+    bool empty; /* no NIC is left, and nobody asked for that */
 };
 
-/* -EINVAL what is no list or regular expression; -ENODEV a NIC or GPU that is not there; -EPERM a NIC named that would
- * need force; -EADDRNOTAVAIL with require_ipv4. To be freed after either; the snapshot must outlive it. */
+/* Returns 0; -EINVAL for what is no list or regular expression; -ENODEV for a NIC or GPU that this node lacks; -EPERM
+ * for a NIC in `nics` that would need force, or one in `only` that the rest leaves out; -EADDRNOTAVAIL with
+ * require_ipv4; -ENXIO where no NIC is left and neither list says "none": then the plan is whole and says why of each.
+ * Free the plan after each of these; the snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 

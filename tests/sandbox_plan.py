@@ -112,13 +112,43 @@ def peers(t, s):
 
 def no_rdma(t, a3):
     p = t.plan(a3)
-    ok(p["netdevs"] == "" and p["warnings"] == ["no NIC is left for the sandbox"], "all are called eth: nothing is left", p["warnings"])
+    ok(p["netdevs"] == "eth1,eth2,eth3,eth4" and why(p, "nics", "eth0") == "it has a default route",
+       "a name alone leaves out no NIC that has a GPU beside it", p)
+    r = t.plan(a3, "--exclude", "^eth[0-9]+$")
+    ok(r.returncode == 1, "unless the operator typed the expression", r)
     p = t.plan(a3, "--nics", "eth1,eth2")
     ok(p["netdevs"] == "eth1,eth2" and p["ibdevs"] == "" and any("NCCL_IB_HCA" in w for w in p["warnings"]),
        "named, with nothing known of RDMA: a warning that names NCCL_IB_HCA", p["warnings"])
     p = t.plan(a3, "--exclude", "")
     ok(p["netdevs"] == "eth1,eth2,eth3,eth4" and "0000:06:00.0" not in p["pci_left_out"] and "0000:00:0b.0" in p["pci_left_out"],
        "NICs without RDMA anywhere are NICs, with their PCI devices", p)
+
+
+def nothing_left(t, s, a3):
+    """No NIC at all is an error that names each candidate's reason, unless it was asked for."""
+    f = t.file(a3)
+    said = "no NIC is left for the sandbox"
+    r = t("plan", "--from", f, "--exclude", "^eth[0-9]+$")
+    ok(r.returncode == 1 and said in r.stderr and "eth0: it has a default route" in r.stderr and
+       "eth1, eth2, eth3, eth4: --exclude ^eth[0-9]+$" in r.stderr and len(r.stderr.splitlines()) == 1 and "netdevs: none" in r.stdout,
+       "plan: exit status 1, the reason of each candidate, and the plan", r)
+    r = t("plan", "--json", "--from", f, "--exclude", "eth")
+    ok(r.returncode == 1 and json.loads(r.stdout)["netdevs"] == "", "plan --json too", r)
+    for action in (("sysfs", "--out", t.tmp / "none"), ("env",), ("cdi", "--no-sysfs"), ("run", "--", "true")):
+        r = t(action[0], "--from", f, "--exclude", "eth", *action[1:])
+        ok(r.returncode == (125 if action[0] == "run" else 1) and said in r.stderr and not r.stdout, f"{action[0]}: an error", r)
+        r = t(action[0], "--from", f, "--exclude", "eth", "--nics", "none", *action[1:])
+        ok(said not in r.stderr, f"{action[0]}: not with --nics none", r)
+    r = t.plan({**a3, "net": [n for n in a3["net"] if n["name"] == "lo"]})
+    ok(r.returncode == 1 and "this node has none" in r.stderr, "a node without NICs", r)
+    only = copy.deepcopy(s)  # InfiniBand alone, with no interface at all
+    for r in only["rdma"]:
+        r["ports"][0]["files"]["link_layer"] = "InfiniBand"
+        for g in r["ports"][0]["gids"]:
+            del g["ndev"]
+    only["net"] = [n for n in only["net"] if n["name"] == "lo"]
+    p = t.plan(only)
+    ok(isinstance(p, dict) and p["ibdevs"].startswith("mlx5_0:1") and p["netdevs"] == "", "RDMA devices without interfaces are something", p)
 
 
 def others(t, hca8, laptop):
@@ -245,6 +275,7 @@ def main():
         kept_back(t, s)
         peers(t, s)
         no_rdma(t, a3)
+        nothing_left(t, s, a3)
         others(t, hca8, laptop)
         gids(t, s)
         gpus(t, s)

@@ -54,7 +54,8 @@ enum {
         {"sysfs", 's', "DIR", "the machine whose sys/ and proc/ are below DIR, instead of this one"},            \
         {"nics", 'n', "NIC[,..]", "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"},     \
         {"gpus", 'g', "LIST", "only these GPUs: 0-3,6, or none (default: all)"},                                 \
-        {"exclude", SANDBOX_EXCLUDE, "REGEX", "leave out NICs like this; empty: none (default: ^eth[0-9]+$)"},   \
+        {"exclude", SANDBOX_EXCLUDE, "REGEX",                                                                    \
+         "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"},                \
         {"peer-nics", SANDBOX_PEER, "NIC[,..]", "only NICs that the peer has too, by name"},                     \
         {"bootstrap", SANDBOX_BOOTSTRAP, "ADDR", "this node's address where the nodes meet: its NIC stays"},     \
         {"require-ipv4", SANDBOX_REQUIRE_IPV4, NULL, "a NIC without an IPv4 address is an error, not left out"}, \

@@ -82,7 +82,7 @@ int sandbox_plan_main(int argc, char **argv)
     if (optind < argc)
         return tool_usage(o.cmd, "'%s': it takes no arguments", argv[optind]);
     int rc = sandbox_make(o.cmd, &a, &s, &p);
-    if (rc == TOOL_OK && (json ? sbx_plan_json(&p, &s, stdout) : sbx_plan_text(&p, &s, stdout)) < 0)
+    if ((rc == TOOL_OK || p.empty) && (json ? sbx_plan_json(&p, &s, stdout) : sbx_plan_text(&p, &s, stdout)) < 0)
         rc = tool_fail(o.cmd, "%s", hw_error());
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
