@@ -31,28 +31,31 @@ static void edit(const char *text, size_t len)
                           .dev = &devs,
                           .memlock = true,
                           .log = &quiet};
-    json_t *o = sbx_oci_load(text, len);
-    if (!o || sbx_spec_undo(o) < 0) {
+    json_t *o = sbx_oci_load(text, len), *notes = json_object();
+    if (!o || sbx_spec_undo(o, notes) != 0) { /* a note that only the configuration has is none */
+        FUZZ_CHECK(!o || sbx_spec_noted(o) || *hw_error());
+        json_decref(notes);
         FUZZ_CHECK(*hw_error());
         json_decref(o);
         return;
     }
     json_t *a = again(o), *b;
-    int rc = sbx_spec_apply(a, &sp);
+    int rc = sbx_spec_apply(a, &sp, notes);
     FUZZ_CHECK(rc == 0 || rc == -EINVAL);
     if (rc == 0) {
         b = again(a);
-        FUZZ_CHECK(sbx_spec_apply(b, &sp) == 0 && json_equal(a, b));
+        FUZZ_CHECK(sbx_spec_apply(b, &sp, notes) == 0 && json_equal(a, b));
         json_decref(b);
         b = again(a);
-        FUZZ_CHECK(sbx_spec_undo(b) == 1);
-        FUZZ_CHECK(sbx_spec_undo(b) == 0);
+        FUZZ_CHECK(sbx_spec_undo(b, notes) == 1);
+        FUZZ_CHECK(sbx_spec_undo(b, notes) == 0);
         /* A null is nothing afterwards; the broker's note, a text, has come to be written as hawser does. */
         FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4) || memmem(text, len, "verbs", 5));
         json_decref(b);
     }
     json_decref(a);
     json_decref(o);
+    json_decref(notes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -68,7 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(o.id && o.pid >= 0 && (!o.bundle || *o.bundle == '/'));
     if (rc == 0)
         FUZZ_CHECK(!o.root || *o.root == '/');
-    FUZZ_CHECK(!o.set.value[SBX_KEY_JOURNAL_DIR]);
+    for (int k = 0; k < SBX_KEYS; k++) /* of arguments only */
+        FUZZ_CHECK(!o.set.value[k] || k == SBX_KEY_GPUS || k == SBX_KEY_PEER_NICS || k == SBX_KEY_BOOTSTRAP ||
+                   k == SBX_KEY_REQUIRE_IPV4 || k == SBX_KEY_RDMA);
     sbx_oci_free(&o);
     if (*data != 's')
         edit(text, size - 1);

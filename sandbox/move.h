@@ -53,6 +53,7 @@ struct sb_restore_options {
     const char *id;
     const char *journal_dir;
     bool forget; /* ends by dropping the journal, whatever could not be given back */
+    bool ended;  /* -EBUSY where the container runs */
     const struct hw_logger *log;
 };
 

@@ -389,7 +389,11 @@ int sb_restore(const struct sb_restore_options *o, unsigned *lost)
         rc = sb_unpin(dir, o->id); /* the journal goes last, but for a crash between the two */
         rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
     } else if (rc == 0) {
-        rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
+        if (o->ended && j.ready && !j.returning && !sb_ended(&j))
+            rc = hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", o->id,
+                         o->id);
+        else
+            rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
         sb_journal_free(&j);
     }
     hw_close(&dir);

@@ -14,21 +14,22 @@ enum form { TEXT, YES_NO, RDMA, SYSFS };
 static const struct {
     const char *name;
     enum form form;
-    bool argument_only; /* not for who may only annotate a container */
+    bool annotation; /* a tenant may say it: it leaves something out, or makes the plan stricter */
 } keys[SBX_KEYS] = {
-    [SBX_KEY_NICS] = {"nics", TEXT, false},
-    [SBX_KEY_GPUS] = {"gpus", TEXT, false},
-    [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false},
-    [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, false},
-    [SBX_KEY_BOOTSTRAP] = {"bootstrap", TEXT, false},
-    [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, false},
+    [SBX_KEY_NICS] = {"nics", TEXT, true}, /* as sbx_settings.only */
+    [SBX_KEY_OFFER] = {"offer", TEXT, false},
+    [SBX_KEY_GPUS] = {"gpus", TEXT, true},
+    [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false}, /* "" takes in more; and an expression can eat the host's memory */
+    [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, true},
+    [SBX_KEY_BOOTSTRAP] = {"bootstrap", TEXT, true},
+    [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, true},
     [SBX_KEY_FORCE] = {"force", YES_NO, false},
     [SBX_KEY_ALL_NICS] = {"all-nics", YES_NO, false},
-    [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false},
-    [SBX_KEY_RDMA] = {"rdma", RDMA, false},
-    [SBX_KEY_ARP] = {"arp", YES_NO, false},
-    [SBX_KEY_ID] = {"id", TEXT, false},
-    [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, true},
+    [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false}, /* shows the host's PCI devices, or (a folder) another container's */
+    [SBX_KEY_RDMA] = {"rdma", RDMA, true},
+    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer for the addresses of others */
+    [SBX_KEY_ID] = {"id", TEXT, false},     /* another container's would get that one's NICs back */
+    [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, false},
 };
 
 const char *sbx_key_name(enum sbx_key key)
@@ -44,10 +45,15 @@ static bool yes_no(const char *v)
 int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation)
 {
     size_t k = 0;
-    while (k < SBX_KEYS && (strcmp(keys[k].name, name) != 0 || (annotation && keys[k].argument_only)))
+    while (k < SBX_KEYS && strcmp(keys[k].name, name) != 0)
         k++;
     if (k == SBX_KEYS)
         return hw_fail(-EINVAL, "there is no setting %s%.64s", annotation ? PREFIX : "", name);
+    if (annotation && !keys[k].annotation)
+        return hw_fail(-EPERM,
+                       "the annotation " PREFIX "%s is refused: a tenant may write annotations, and only the arguments "
+                       "of the hook may say %s=",
+                       name, name);
     if ((keys[k].form == YES_NO && !yes_no(value)) ||
         (keys[k].form == RDMA && !yes_no(value) && strcmp(value, "auto") != 0) ||
         (keys[k].form == SYSFS && !yes_no(value) && *value != '/'))
@@ -55,26 +61,34 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
                        keys[k].form == RDMA    ? "auto, yes or no"
                        : keys[k].form == SYSFS ? "yes, no, or the path of a folder"
                                                : "yes or no");
-    if (s->value[k])
+    char **at = annotation && k == SBX_KEY_NICS ? &s->only : &s->value[k];
+    if (*at)
         return 0;
-    s->value[k] = strdup(value);
-    s->annotation[k] = annotation;
-    return s->value[k] ? 0 : hw_fail(-ENOMEM, "no memory for the settings");
+    *at = strdup(value);
+    return *at ? 0 : hw_fail(-ENOMEM, "no memory for the settings");
 }
 
 void sbx_settings_free(struct sbx_settings *s)
 {
     for (size_t k = 0; k < SBX_KEYS; k++)
         free(s->value[k]);
+    free(s->only);
     *s = (struct sbx_settings){0};
 }
 
-bool sbx_settings_any(const struct sbx_settings *s)
+int sbx_settings_ask(const struct sbx_settings *s)
 {
-    for (size_t k = 0; k < SBX_KEYS; k++)
-        if (s->value[k] && k != SBX_KEY_ID && k != SBX_KEY_JOURNAL_DIR)
-            return true;
-    return false;
+    bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
+    if (offers && gives)
+        return hw_fail(-EINVAL, "nics= and offer= are two ways to say which NICs a container gets: take one");
+    if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
+        return hw_fail(-EPERM,
+                       "the annotation hawser.nics asks for '%.64s', and the hook's arguments offer no NIC: they need "
+                       "offer=NIC[,..], or offer=all",
+                       s->only);
+    if (offers)
+        return s->only != NULL;
+    return gives || s->value[SBX_KEY_SYSFS];
 }
 
 bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key)
@@ -84,8 +98,11 @@ bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key)
 
 struct sbx_want sbx_settings_want(const struct sbx_settings *s)
 {
-    const char *nics = s->value[SBX_KEY_NICS];
-    return (struct sbx_want){.nics = nics && strcmp(nics, "all") == 0 ? NULL : nics,
+    const char *nics = s->value[SBX_KEY_OFFER] ? s->value[SBX_KEY_OFFER] : s->value[SBX_KEY_NICS];
+    return (struct sbx_want){.nics = !nics                      ? "none"
+                                     : strcmp(nics, "all") == 0 ? NULL
+                                                                : nics,
+                             .only = s->only,
                              .gpus = s->value[SBX_KEY_GPUS],
                              .exclude = s->value[SBX_KEY_EXCLUDE],
                              .peer_nics = s->value[SBX_KEY_PEER_NICS],
@@ -110,7 +127,7 @@ static int annotations(struct sbx_oci *o, const json_t *all, const char *whose)
 {
     const char *key;
     json_t *v;
-    if (!all || json_is_null(all))
+    if (!all || json_is_null(all) || o->no_annotations)
         return 0;
     if (!json_is_object(all))
         return hw_fail(-EINVAL, "%s: annotations is no object", whose);

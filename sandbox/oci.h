@@ -16,9 +16,11 @@
 
 /* ---- settings ----------------------------------------------------------------------------------- */
 
-/* "nics" and so on, by a hook's arguments (nics=rdma0) or a container's annotations (hawser.nics). */
+/* "nics" and so on, by a hook's arguments (nics=rdma0). A container's annotations (hawser.nics), which a tenant may
+ * write, know some of these, and only choose among what the arguments give. */
 enum sbx_key {
     SBX_KEY_NICS,
+    SBX_KEY_OFFER, /* what the annotation hawser.nics may choose from; without that annotation, nothing is given */
     SBX_KEY_GPUS,
     SBX_KEY_EXCLUDE,
     SBX_KEY_PEER_NICS,
@@ -30,22 +32,23 @@ enum sbx_key {
     SBX_KEY_RDMA,
     SBX_KEY_ARP,
     SBX_KEY_ID,
-    SBX_KEY_JOURNAL_DIR, /* by an argument only */
+    SBX_KEY_JOURNAL_DIR,
     SBX_KEYS
 };
 
 struct sbx_settings {
-    char *value[SBX_KEYS];     /* NULL: not said */
-    bool annotation[SBX_KEYS]; /* by one of those */
+    char *value[SBX_KEYS]; /* NULL: not said */
+    char *only;            /* the annotation hawser.nics; NULL: not said */
 };
 
-/* Takes a setting unless it has been said before: so arguments, which come first, overrule annotations. -EINVAL no such
- * name, or no such value; -ENOMEM. */
+/* Takes a setting unless it was said before: arguments come first, so they overrule annotations. -EINVAL no such name,
+ * or no such value; -EPERM an annotation of what only the hook's arguments may say; -ENOMEM. */
 int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation);
 void sbx_settings_free(struct sbx_settings *s);
-/* Is anything said that is about a container? A hook that was told nothing does nothing. */
-bool sbx_settings_any(const struct sbx_settings *s);
-/* What they ask of the plan, in s's memory. */
+/* Returns 1 where a container is to get something, 0 where nothing is asked for, and -errno where an annotation asks
+ * for what the arguments do not offer. */
+int sbx_settings_ask(const struct sbx_settings *s);
+/* Returns what the settings ask of the plan, in s's memory. */
 struct sbx_want sbx_settings_want(const struct sbx_settings *s);
 bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key);
 const char *sbx_key_name(enum sbx_key key);
@@ -57,6 +60,7 @@ struct sbx_oci {
     pid_t pid;         /* 0: none (any more) */
     char *root;        /* the config's root.path, below the bundle where it is relative; NULL: not known */
     struct sbx_settings set;
+    bool no_annotations;         /* they are not read: to give NICs back takes none */
     const struct hw_logger *log; /* the hooks' warnings; may be NULL */
 };
 

@@ -12,28 +12,33 @@
 
 /* ---- what is asked ------------------------------------------------------------------------------- */
 
-/* The state, then the bundle's config.json; need: without the latter it is an error. */
-static int hear(struct sbx_oci *o, int fd, bool need)
+/* Reads the container's state from fd. */
+static int read_state(struct sbx_oci *o, int fd)
 {
-    char *text, path[5000];
+    char *text;
     size_t len;
     int rc = sbx_oci_read(fd, SBX_OCI_STATE_MAX, "the state of the container, on standard input", &text, &len);
     if (rc == 0)
         rc = sbx_oci_state(o, text, len);
     free(text);
-    if (rc < 0)
-        return rc;
+    return rc;
+}
+
+/* Reads the bundle's config.json, which the state names. */
+static int read_config(struct sbx_oci *o)
+{
+    char *text, path[5000];
+    size_t len;
     if (!o->bundle)
-        return need ? hw_fail(-EINVAL, "the state of the container names no bundle") : 0;
+        return hw_fail(-EINVAL, "the state of the container names no bundle");
     snprintf(path, sizeof(path), "%s/config.json", o->bundle);
-    int config = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (config < 0)
-        return need || errno != ENOENT ? hw_fail(-errno, "%s: %s", path, strerror(errno)) : 0;
-    rc = sbx_oci_read(config, SBX_OCI_CONFIG_MAX, path, &text, &len);
-    hw_close(&config);
-    if (rc < 0)
-        return rc;
-    rc = sbx_oci_config(o, text, len);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&fd);
+    if (rc == 0)
+        rc = sbx_oci_config(o, text, len);
     free(text);
     return rc;
 }
@@ -65,7 +70,7 @@ void sbx_heal(const char *journal_dir, const struct hw_logger *log)
     if (!e || sb_status(journal_dir, NULL, note, e) < 0)
         sb_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
     for (size_t i = 0; e && i < e->n; i++) {
-        struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .log = log};
+        struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .ended = true, .log = log};
         if (sb_restore(&r, NULL) < 0)
             sb_log(log, HAWSER_LOG_WARN, "%s has ended; giving back its NICs: %s", e->id[i], hw_error());
     }
@@ -95,11 +100,6 @@ static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const st
         return hw_fail(-EINVAL, "config.json has no root.path, whose sys could be mounted on");
     if (*how == '/') {
         int folder = sbx_mount_open(how), rc = HW_MIN(folder, 0);
-        /* Who annotates a container is not to see any folder of the host's by that. */
-        if (rc == 0 && o->set.annotation[SBX_KEY_SYSFS] &&
-            faccessat(folder, SBX_SYSFS_MARK, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-            rc = hw_fail(-EPERM,
-                         "%.100s is no sysfs that hawser has written: any other must be an argument of the hook", how);
         if (rc == 0)
             rc = sbx_mount_in(o->pid, o->root, NULL, folder);
         hw_close(&folder);
@@ -169,8 +169,12 @@ static int create(const struct sbx_oci *o)
 
 int sbx_hook_create(struct sbx_oci *o, int fd)
 {
-    int rc = hear(o, fd, true);
-    if (rc < 0 || !sbx_settings_any(&o->set))
+    int rc = read_state(o, fd);
+    if (rc == 0)
+        rc = read_config(o);
+    if (rc == 0)
+        rc = sbx_settings_ask(&o->set);
+    if (rc <= 0)
         return rc;
     if (!o->pid)
         return hw_fail(-EINVAL, "the state of the container names no process");
@@ -187,7 +191,7 @@ static int runs(const struct sb_status *s, void *arg)
     return 0;
 }
 
-/* A container that runs is not the one that has stopped: it has the same id (another runtime's, or by an annotation).
+/* A container that runs is not the one that has stopped: it has the same id (another runtime's, or by an argument).
  * One that was killed just now may take a moment to end. */
 static int wait_for_end(const char *journals, const char *id)
 {
@@ -209,10 +213,14 @@ static int wait_for_end(const char *journals, const char *id)
 int sbx_hook_stop(struct sbx_oci *o, int fd)
 {
     unsigned lost = 0;
-    int rc = hear(o, fd, false);
+    /* Neither annotations nor the bundle, which may be gone: the journal has all that giving back needs. */
+    o->no_annotations = true;
+    int rc = read_state(o, fd);
     if (rc < 0)
         return rc;
-    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
+    /* ended: between the look below and the restore another container of this id may have been made. */
+    struct sb_restore_options r = {
+        .id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
     rc = wait_for_end(r.journal_dir, r.id);
     if (rc == 0)
         rc = sb_restore(&r, &lost);

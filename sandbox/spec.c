@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bundle's config.json for a plan. Each change is one of three, noted in the annotation hawser.spec:
+ * A bundle's config.json for a plan. Each change is one of three, and noted:
  * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
- * leads to an array, and those that were made were not there before.
+ * leads to an array, and those that were made were not there before. To undo puts OLD into the configuration, so the
+ * note must not be a tenant's: the configuration only has its name, as the annotation hawser.spec.
  *
  * `hawser verbs spec` keeps in a note of its own what it has taken from the container, the nodes of RDMA devices and
  * the rules of cgroups for them, and puts it back when it is undone. Until then none of that may be in the lists: the
@@ -169,28 +170,30 @@ static void unmake(json_t *config, const char *path)
         json_object_del(at, slash ? slash + 1 : path);
 }
 
-int sbx_spec_undo(json_t *config)
+const char *sbx_spec_noted(const json_t *config)
+{
+    return json_string_value(json_object_get(json_object_get(config, "annotations"), NOTE));
+}
+
+int sbx_spec_undo(json_t *config, const json_t *notes)
 {
     struct edit e = {.config = config};
-    json_t *notes = reach(&e, "annotations", false, false);
-    const char *text = json_string_value(json_object_get(notes, NOTE));
-    if (e.rc < 0 || !text)
+    json_t *annotations = reach(&e, "annotations", false, false), *entry;
+    if (e.rc < 0 || !json_object_get(annotations, NOTE))
         return e.rc;
-    json_error_t why;
-    json_t *note = json_loads(text, 0, &why), *entry;
-    const json_t *added = json_object_get(note, "added"), *replaced = json_object_get(note, "replaced"),
-                 *made = json_object_get(note, "made");
+    const char *name = sbx_spec_noted(config);
+    const json_t *note = name ? json_object_get(notes, name) : NULL, *added = json_object_get(note, "added"),
+                 *replaced = json_object_get(note, "replaced"), *made = json_object_get(note, "made");
     size_t at;
-    if (!json_is_array(added) || !json_is_array(replaced) || !json_is_array(made)) {
-        json_decref(note);
-        return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
-    }
+    if (!json_is_array(added) || !json_is_array(replaced) || !json_is_array(made))
+        return hw_fail(-EINVAL,
+                       "its annotation " NOTE " names '%.32s', and hawser keeps no such note beside it: it may "
+                       "be a tenant's, or the configuration was copied; take the annotation away",
+                       name ? name : "nothing");
     e.rc = broker_load(&e);
-    if (e.rc < 0) {
-        json_decref(note);
+    if (e.rc < 0)
         return e.rc;
-    }
-    json_object_del(notes, NOTE);
+    json_object_del(annotations, NOTE);
     for (size_t i = json_array_size(added); i-- > 0;)
         if ((entry = noted(&e, json_array_get(added, i), &at)))
             json_array_remove(entry, at);
@@ -202,7 +205,6 @@ int sbx_spec_undo(json_t *config)
     for (size_t i = json_array_size(made); i-- > 0;)
         if (json_is_string(json_array_get(made, i)))
             unmake(config, json_string_value(json_array_get(made, i)));
-    json_decref(note);
     int rc = broker_save(&e);
     return e.rc < 0 ? e.rc : rc < 0 ? rc : 1;
 }
@@ -364,10 +366,26 @@ static int check(struct edit *e, const struct sbx_spec *sp)
     return e->rc;
 }
 
-int sbx_spec_apply(json_t *config, const struct sbx_spec *sp)
+/* Takes the note over into notes, and its name into the configuration. */
+static int put_note(struct edit *e, json_t *note, json_t *notes)
+{
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, name[20];
+    uint64_t hash = 14695981039346656037u; /* FNV-1a: it tells notes apart, and is no secret */
+    for (const char *p = text ? text : ""; *p; p++)
+        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+    snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
+    json_t *annotations = reach(e, "annotations", false, true);
+    bool done = text && annotations && json_object_set_new(annotations, NOTE, json_string(name)) == 0 &&
+                json_object_set(notes, name, note) == 0;
+    free(text);
+    json_decref(note);
+    return done ? 0 : e->rc < 0 ? e->rc : hw_fail(-ENOMEM, "no memory for the configuration");
+}
+
+int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
 {
     struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
-    e.rc = HW_MIN(sbx_spec_undo(config), 0);
+    e.rc = HW_MIN(sbx_spec_undo(config, notes), 0);
     if (e.rc == 0)
         e.rc = broker_load(&e);
     if (e.rc == 0)
@@ -379,13 +397,13 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp)
         environment(&e, sp);
         limits(&e, sp);
     }
-    json_t *notes = e.rc == 0 ? reach(&e, "annotations", false, true) : NULL;
+    if (e.rc == 0) /* so that the note has it, should the annotations be made for it */
+        (void)reach(&e, "annotations", false, true);
     json_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
-    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
-    if (notes && (!text || json_object_set_new(notes, NOTE, json_string(text)) < 0))
-        e.rc = hw_fail(-ENOMEM, "no memory for the configuration");
-    free(text);
-    json_decref(note);
+    if (e.rc == 0)
+        e.rc = put_note(&e, note, notes);
+    else
+        json_decref(note);
     int rc = broker_save(&e);
     return e.rc < 0 ? e.rc : rc;
 }

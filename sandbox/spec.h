@@ -34,11 +34,18 @@ struct sbx_spec {
     const struct hw_logger *log;
 };
 
-/* Changes config. What was done is recorded in its annotation hawser.spec; a config that has one is first undone, so
- * that a second time changes nothing. -EINVAL where it is none of OCI's, or the sandbox cannot be one of it. */
-int sbx_spec_apply(json_t *config, const struct sbx_spec *sp);
-/* Takes all of it away again. 0: there was nothing; 1: done; -EINVAL. */
-int sbx_spec_undo(json_t *config);
+/*
+ * Changes config, and notes what was done, so that it can be undone. The note goes into notes, an object that its
+ * caller keeps where no tenant writes (tool/sandbox_spec.c: a file beside the configuration), as {NAME: NOTE}; the
+ * annotation hawser.spec says the NAME, which the note's content decides. A config that names a note is first undone,
+ * so that a second time changes nothing. -EINVAL where it is none of OCI's, the sandbox cannot be one of it, or it
+ * names a note that notes lacks: tenants write annotations.
+ */
+int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes);
+/* Undoes the change that config names in notes. 0: it names none; 1: done; -EINVAL. */
+int sbx_spec_undo(json_t *config, const json_t *notes);
+/* Returns the name of the note that config names, inside config; NULL: none. */
+const char *sbx_spec_noted(const json_t *config);
 
 #define SBX_CDI_KIND "hawser.dev/sandbox"
 /* A specification with one device of that kind, called name. To be freed with json_decref(); NULL with hw_error(). */

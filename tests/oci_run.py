@@ -148,8 +148,9 @@ class Runtime:
         r.stderr += hooks.read_text() if hooks.exists() else ""
         return r
 
-    def config(self, script, annotations=None, hooks=None):
-        """A bundle whose program is a shell's, on the host's own programs; hooks: hawser's path for createRuntime."""
+    def config(self, script, annotations=None, hooks=None, args=()):
+        """A bundle whose program is a shell's, on the host's own programs; hooks: hawser's path for createRuntime, which gets
+        args."""
         bind = [d for d in ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc/libibverbs.d") if os.path.isdir(d) and not os.path.islink(d)]
         c = {"ociVersion": "1.0.2",
              "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/sh", "-c", script], "cwd": "/",
@@ -168,7 +169,7 @@ class Runtime:
             c["annotations"]["run.oci.hooks.stderr"] = str(self.host.tmp / "hooks")
             (self.host.tmp / "hooks").write_text("")
         if hooks:
-            c["hooks"] = {k: [{"path": str(p), "args": ["hawser", "oci-hook", k, f"journal-dir={self.host.journal}"],
+            c["hooks"] = {k: [{"path": str(p), "args": ["hawser", "oci-hook", k, f"journal-dir={self.host.journal}", *args],
                                "env": ["PATH=/usr/bin:/bin"]}]
                           for k, p in (("createRuntime", hooks), ("poststop", HAWSER))}
         (self.bundle / "config.json").write_text(json.dumps(c))
@@ -266,8 +267,8 @@ def by_exec(rt, node, host):
 
 
 def by_hook(rt, node, host):
-    mine = {"hawser.nics": "rdma0,rdma1", "hawser.sysfs": "yes"}
-    rt.config(LOOK, mine, HAWSER)
+    mine, offer = {"hawser.nics": "rdma0,rdma1"}, ["offer=rdma0,rdma1", "sysfs=yes"]
+    rt.config(LOOK, mine, HAWSER, offer)
     r = rt("run", rt.new())
     p = parts(r.stdout)
     if ok("end" in p and r.returncode == 0, "by hook: it runs", r):
@@ -275,24 +276,25 @@ def by_hook(rt, node, host):
         ok(os_devices(p["topo"]) == [], "by hook: lstopo sees no other NIC (and of these, which hang on no PCI device, none)", p["topo"])
     host.back("by hook")
     must(HAWSER, "sandbox", "sysfs", "--sysfs", node, "--nics", "rdma1", "--out", host.tmp / "folder")
-    rt.config(LOOK, {"hawser.nics": "rdma1", "hawser.sysfs": str(host.tmp / "folder")}, HAWSER)
+    rt.config(LOOK, {"hawser.nics": "rdma1"}, HAWSER, ["offer=rdma0,rdma1", f"sysfs={host.tmp / 'folder'}"])
     p = parts(rt("run", rt.new()).stdout)
     ok(os_devices(p.get("topo", ())) == ["mlx5_1", "rdma1"] and p["net"] == ["lo", "rdma1"], "by hook: a folder on /sys", p.get("net"))
-    rt.config("ls /sys/class/net", {}, HAWSER)
-    r = rt("run", rt.new())
-    ok(r.returncode == 0 and r.stdout == "lo\n", "a hook that is told nothing does nothing", r)
-    for bad, said in (({"hawser.nics": "rdma0,nosuch"}, "nosuch"), ({**mine, "hawser.sysfs": "/nosuch"}, "/nosuch"),
-                      ({**mine, "hawser.sysfs": "/etc"}, "/etc"),
-                      ({"hawser.nic": "rdma0"}, "hawser.nic"), ({**mine, "hawser.journal-dir": "/tmp"}, "hawser.journal-dir")):
-        rt.config("echo up", bad, HAWSER)
+    for args in ((), offer):
+        rt.config("ls /sys/class/net", {}, HAWSER, args)
         r = rt("run", rt.new())
-        ok(r.returncode != 0 and "up" not in r.stdout and said in r.stderr, f"{bad}: no container, and why", r)
+        ok(r.returncode == 0 and r.stdout == "lo\n", f"a hook with {args or 'no arguments'} does nothing for a container that asks for nothing", r)
+    for bad, args, said in (({"hawser.nics": "rdma0,nosuch"}, offer, "nosuch"), (mine, ["offer=rdma0,rdma1", "sysfs=/nosuch"], "/nosuch"),
+                            (mine, [], "offer"), ({"hawser.nics": "mgmt0"}, offer, "mgmt0"), ({**mine, "hawser.force": "yes"}, offer, "hawser.force"),
+                            ({"hawser.nic": "rdma0"}, offer, "hawser.nic"), ({**mine, "hawser.journal-dir": "/tmp"}, offer, "hawser.journal-dir")):
+        rt.config("echo up", bad, HAWSER, args)
+        r = rt("run", rt.new())
+        ok(r.returncode != 0 and "up" not in r.stdout and said in r.stderr, f"{bad} and {args}: no container, and why", r)
     host.back("refused containers")
 
 
 def killed(rt, host):
-    mine = {"hawser.nics": "rdma0,rdma1", "hawser.sysfs": "yes"}
-    rt.config("echo up; sleep 60", mine, HAWSER)
+    mine = ["nics=rdma0,rdma1", "sysfs=yes"]
+    rt.config("echo up; sleep 60", {}, HAWSER, mine)
     ident = rt.new()
     with rt.running(ident) as p:
         ok(not host.has("rdma0"), "the container has the NICs")
@@ -311,9 +313,9 @@ def killed(rt, host):
 
     # The hook is killed once its journal is there, in the middle of the move.
     wrapper = host.tmp / "hook"
-    wrapper.write_text(f"#!/bin/sh\necho $$ > {host.tmp}/pid\nexec {HAWSER} oci-hook createRuntime journal-dir={host.journal}\n")
+    wrapper.write_text(f"#!/bin/sh\necho $$ > {host.tmp}/pid\nexec {HAWSER} oci-hook createRuntime journal-dir={host.journal} {' '.join(mine)}\n")
     wrapper.chmod(0o755)
-    rt.config("echo up; sleep 0.1", mine, wrapper)
+    rt.config("echo up; sleep 0.1", {}, wrapper)
     for after in (0, 0.002, 0.01):
         for _ in range(10):  # on a busy machine the hook may be done before it is killed
             ident = rt.new()
@@ -328,10 +330,10 @@ def killed(rt, host):
                 r = host.sandbox("restore", ident)
                 ok(r.returncode == 0, "restored by hand", r)
             else:  # the next container's hook gives back first
-                rt.config("ls /sys/class/net", mine, HAWSER)
+                rt.config("ls /sys/class/net", {}, HAWSER, mine)
                 r = rt("run", rt.new())
                 ok(r.returncode == 0 and r.stdout == "lo\nrdma0\nrdma1\n", "the next container has the NICs", r)
-                rt.config("echo up; sleep 0.1", mine, wrapper)
+                rt.config("echo up; sleep 0.1", {}, wrapper)
         host.back(f"hook killed {after} s after its journal was there")
 
 

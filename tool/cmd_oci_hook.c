@@ -15,11 +15,13 @@ static void help(void)
     printf(
         "Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
         "A hook of crun, runc and all that stands on them, which write the container's state to its standard input.\n"
-        "createRuntime moves NICs into the container, poststop gives them back. Each setting may also be an\n"
-        "annotation of the container, hawser.SETTING; an argument overrules it. With no setting nothing is done.\n\n"
-        "  nics=NIC[,..]         only these NICs or RDMA devices; all: those that fit; none\n"
+        "createRuntime moves NICs into the container, poststop gives them back. Only these settings decide what a\n"
+        "container gets. Its annotations, which a tenant may write, choose among that: hawser.nics, hawser.gpus,\n"
+        "hawser.peer-nics, hawser.bootstrap, hawser.require-ipv4 and hawser.rdma.\n\n"
+        "  nics=NIC[,..]         these NICs or RDMA devices; all: those that fit; none (default: none)\n"
+        "  offer=NIC[,..]        likewise, of which a container gets what its annotation hawser.nics names\n"
         "  gpus=LIST             only these GPUs in sysfs: 0-3,6, or none\n"
-        "  exclude=REGEX         leave out NICs like this; empty: none (default: ^eth[0-9]+$)\n"
+        "  exclude=REGEX         leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)\n"
         "  peer-nics=NIC[,..]    only NICs that the peer has too\n"
         "  bootstrap=ADDR        this node's address where the nodes meet: its NIC stays\n"
         "  require-ipv4=yes|no   a NIC without an IPv4 address is an error\n"
@@ -29,7 +31,7 @@ static void help(void)
         "  rdma=auto|yes|no      the NICs' RDMA devices too (default: auto)\n"
         "  arp=yes|no            each NIC answers ARP for itself only (default: yes)\n"
         "  id=ID                 the container's name in the journal (default: its id)\n"
-        "  journal-dir=DIR       where journals are; an argument only (default: " SB_JOURNAL_DIR ")\n");
+        "  journal-dir=DIR       where journals are (default: " SB_JOURNAL_DIR ")\n");
 }
 
 int cmd_oci_hook(int argc, char **argv)

@@ -186,8 +186,33 @@ struct bundle_file {
     char path[PATH_MAX], beside[PATH_MAX]; /* the file, and "BUNDLE/hawser" */
     unsigned mode;
     json_t *config;
+    json_t *notes;      /* of what was done to it, see sbx_spec_apply() */
     struct sbx_oci oci; /* its annotations */
 };
+
+/* The notes of a configuration are in a file of this name beside it. */
+static void name_notes(char out[PATH_MAX + 16], const char *config)
+{
+    snprintf(out, PATH_MAX + 16, "%s.hawser", config);
+}
+
+/* Reads the notes beside a configuration: an empty object where there are none. */
+static int load_notes(json_t **out, const char *config)
+{
+    char path[PATH_MAX + 16], *text = NULL;
+    size_t len;
+    name_notes(path, config);
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0 && errno != ENOENT)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = fd < 0 ? 0 : sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&fd);
+    if (rc == 0)
+        *out = text ? sbx_oci_load(text, len) : json_object();
+    free(text);
+    return rc < 0 ? rc : *out ? 0 : hw_wrap(-EINVAL, "%s", path);
+}
 
 static int load(struct bundle_file *f, const char *path)
 {
@@ -208,21 +233,46 @@ static int load(struct bundle_file *f, const char *path)
         return rc;
     f->config = sbx_oci_load(text, len);
     free(text);
-    return f->config ? 0 : hw_wrap(-EINVAL, "%s", path);
+    return f->config ? load_notes(&f->notes, f->path) : hw_wrap(-EINVAL, "%s", path);
 }
 
+static int write_json(const json_t *o, const char *path, unsigned mode)
+{
+    char *text = sbx_oci_dump(o);
+    int rc = text ? sandbox_write(path, text, mode) : hw_fail(-ENOMEM, "no memory for JSON");
+    free(text);
+    return rc;
+}
+
+/* Writes the configuration, and beside it the note that it names. Both the old note and the new one are there while the
+ * configuration changes, so that whichever configuration is found after a crash has its own. */
 static int save(const struct bundle_file *f, const char *out)
 {
-    char *text = sbx_oci_dump(f->config);
-    int rc = text ? sandbox_write(out ? out : f->path, text, f->mode) : hw_fail(-ENOMEM, "no memory for JSON");
-    free(text);
+    const char *to = out ? out : f->path, *name = sbx_spec_noted(f->config);
+    char path[PATH_MAX + 16];
+    json_t *both = NULL, *one = json_object();
+    name_notes(path, to);
+    int rc = load_notes(&both, to);
+    if (rc == 0 && name)
+        rc = json_object_set(both, name, json_object_get(f->notes, name)) < 0 ||
+                     json_object_set(one, name, json_object_get(f->notes, name)) < 0
+                 ? hw_fail(-ENOMEM, "no memory for JSON")
+                 : write_json(both, path, 0600);
+    if (rc == 0)
+        rc = write_json(f->config, to, f->mode);
+    if (rc == 0 && name)
+        rc = write_json(one, path, 0600);
+    else if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    json_decref(both);
+    json_decref(one);
     return rc;
 }
 
 static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
 {
     char path[PATH_MAX + 16];
-    int rc = sbx_spec_undo(f->config);
+    int rc = sbx_spec_undo(f->config, f->notes);
     if (rc == 0) /* it must be a configuration all the same */
         rc = json_is_string(json_object_get(f->config, "ociVersion")) ? 0
                                                                       : hw_fail(-EINVAL, "it is no OCI configuration");
@@ -240,21 +290,18 @@ static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
-/* What the container's annotations ask for, where no option does. */
-static int by_annotations(struct bundle_file *f, struct sandbox_bundle_args *a)
+/* Takes the container's annotations. A tenant may write these: they choose among what the options give. */
+static int take_annotations(struct bundle_file *f, struct sandbox_bundle_args *a)
 {
     char *text = sbx_oci_dump(f->config);
     int rc = text ? sbx_oci_config(&f->oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
     struct sbx_want w = sbx_settings_want(&f->oci.set), *o = &a->plan.want;
     free(text);
-    o->nics = o->nics ? o->nics : w.nics;
+    o->only = w.only;
     o->gpus = o->gpus ? o->gpus : w.gpus;
-    o->exclude = o->exclude ? o->exclude : w.exclude;
     o->peer_nics = o->peer_nics ? o->peer_nics : w.peer_nics;
     o->bootstrap = o->bootstrap ? o->bootstrap : w.bootstrap;
     o->require_ipv4 |= w.require_ipv4;
-    o->force |= w.force;
-    o->keep_nics |= w.keep_nics;
     return rc;
 }
 
@@ -263,15 +310,15 @@ static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
     struct bundle_file f = {.config = NULL};
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
     int rc = b ? load(&f, path) : hw_fail(-ENOMEM, "no memory");
-    if (rc == 0)
-        rc = by_annotations(&f, a);
+    if (rc == 0 && !undoing)
+        rc = take_annotations(&f, a);
     if (rc < 0) {
         rc = tool_fail(CMD, "%s", hw_error());
     } else if (undoing) {
         rc = undo(&f, a);
     } else {
         rc = sandbox_bundle_make(CMD, b, a, f.beside);
-        if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp) < 0)
+        if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp, f.notes) < 0)
             rc = tool_fail(CMD, "%s: %s", path, hw_error());
         if (rc == TOOL_OK && (sandbox_bundle_write(b) < 0 || save(&f, a->out) < 0))
             rc = tool_fail(CMD, "%s", hw_error());
@@ -280,6 +327,7 @@ static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
         sandbox_bundle_free(b);
     free(b);
     json_decref(f.config);
+    json_decref(f.notes);
     sbx_oci_free(&f.oci);
     return rc;
 }
