@@ -24,6 +24,7 @@ static const struct {
     [SB_HOLDER] = {"holder", TEXT, false, false},
     [SB_TAKEN] = {"taken", TEXT, false, false},
     [SB_LINK] = {"link", MESSAGE, true, false},
+    [SB_IDENT] = {"ident", TEXT, true, false},
     [SB_AS] = {"as", TEXT, true, false},
     [SB_SYSCTL] = {"sysctl", TEXT, true, false},
     [SB_ADDR] = {"addr", MESSAGE, true, false},
@@ -125,6 +126,7 @@ static bool index_of(const char *s, int *out)
 static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
 {
     uint64_t v[2];
+    int index;
     struct sb_jnic none, *k = nic >= 0 ? &j->nic[nic] : &none;
     if (kinds[kind].payload == MESSAGE && !sb_msg_ok(kind, (const void *)text, len))
         return false;
@@ -151,6 +153,8 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
         memcpy(k->as, k->link.name, sizeof(k->as));
         j->nics++;
         return is_name(k->link.name);
+    case SB_IDENT:
+        return numbers(&text, &k->ident, 1) && !*text;
     case SB_AS:
         return is_name(text) && copy(k->as, sizeof(k->as), text);
     case SB_SYSCTL:
@@ -179,7 +183,7 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
         return true;
     case SB_BACK:
         j->returning = true;
-        return index_of(text, &k->back);
+        return index_of(text, &index);
     default:
         return true;
     }

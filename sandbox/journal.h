@@ -25,6 +25,7 @@ enum sb_kind {
     SB_HOLDER,   /* "PID START": the process that stands for the container, its start time in /proc/PID/stat */
     SB_TAKEN,    /* CLOCK_BOOTTIME when the following was read, seconds: lifetimes run on */
     SB_LINK,     /* RTM_NEWLINK: begins the next NIC */
+    SB_IDENT,    /* the number of its folder in sysfs, see ident.h */
     SB_AS,       /* the name it gets in the container */
     SB_SYSCTL,   /* "ipv4/conf NAME VALUE": /proc/sys/net/ipv4/conf/<NIC>/NAME */
     SB_ADDR,     /* RTM_NEWADDR */
@@ -38,7 +39,7 @@ enum sb_kind {
     SB_RDMAMOVE, /* "INDEX": the RDMA device of that index goes too */
     SB_MADE,     /* RTM_NEWRULE: made in the container */
     SB_READY,    /* all is there */
-    SB_BACK,     /* "INDEX": the NIC comes back, to be this index here */
+    SB_BACK,     /* "INDEX": the NIC comes back, to be this index here if that is free */
     SB_KINDS
 };
 
@@ -55,8 +56,9 @@ struct sb_link {
     bool far; /* iflink is an index in another namespace */
     uint32_t flags, mtu, txqlen, group;
     char name[IFNAMSIZ], kind[16], alias[256], parent[96]; /* parent: "pci/0000:01:00.0" */
-    uint8_t mac[32], perm[32];
-    uint8_t mac_len, perm_len;
+    char port[64];                                         /* what the driver calls the port (phys_port_name) */
+    uint8_t mac[32], perm[32], port_id[32];
+    uint8_t mac_len, perm_len, port_id_len;
 };
 
 struct sb_ns_id {
@@ -66,8 +68,9 @@ struct sb_ns_id {
 struct sb_jnic {
     struct sb_link link;
     char as[IFNAMSIZ];
-    int there, back; /* the index announced by SB_MOVE, SB_BACK; 0: not announced */
-    bool gateway;    /* when read: it has a default route that everybody uses, a router's advertised one too */
+    uint64_t ident; /* 0: not known */
+    int there;      /* the index announced by SB_MOVE; 0: not announced */
+    bool gateway;   /* when read: it has a default route that everybody uses, a router's advertised one too */
 };
 
 struct sb_jrdma {

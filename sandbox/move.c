@@ -139,7 +139,32 @@ static int check_claims(struct mover *m)
 
 /* ---- the snapshot -------------------------------------------------------------------------------- */
 
-static int take(struct mover *m, const char *path, pid_t holder)
+/* Notes which devices these are, so that restore can tell them from copies. */
+static int take_idents(struct mover *m)
+{
+    struct sb_journal *j = &m->j;
+    int sys = sb_ns_sysfs(&m->host), rc = 0;
+    for (unsigned i = 0; rc == 0 && i < j->nics; i++) {
+        const struct sb_link *l = &j->nic[i].link;
+        uint64_t ident;
+        int index;
+        if (sys < 0 && sb_link_hardware(l)) /* known by its place on the bus */
+            continue;
+        if (sys < 0)
+            return hw_wrap(sys, "%s could not be told from a copy that the container makes", l->name);
+        int fd = sb_ident_open(sys, l->name, &ident, &index);
+        if (fd == -ENODEV || (fd >= 0 && index != l->index))
+            rc = hw_fail(-EAGAIN, "the network device %s became another one while it was looked at", l->name);
+        else if (fd < 0)
+            rc = fd;
+        else
+            rc = sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
+        hw_close(&fd);
+    }
+    return rc;
+}
+
+static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     const struct sb_move_options *o = m->o;
     const char *names[SB_NICS_MAX];
@@ -160,15 +185,14 @@ static int take(struct mover *m, const char *path, pid_t holder)
     if (rc == 0)
         rc = sb_journal_addf(j, SB_NETNS, -1, "%llu %llu %llu %s", (unsigned long long)m->there.id.dev,
                              (unsigned long long)m->there.id.ino, (unsigned long long)m->there.id.cookie, path);
-    uint64_t start = holder ? sb_process_start(holder) : 0;
-    if (rc == 0 && holder && !start)
-        rc = hw_fail(-ESRCH, "process %d is no more", (int)holder);
     if (rc == 0 && holder)
         rc = sb_journal_addf(j, SB_HOLDER, -1, "%d %llu", (int)holder, (unsigned long long)start);
     if (rc == 0)
         rc = sb_journal_addf(j, SB_TAKEN, -1, "%lld", (long long)now.tv_sec);
     if (rc == 0)
         rc = sb_netdev_read(&m->host.rt, j, names, o->n);
+    if (rc == 0)
+        rc = take_idents(m);
     for (size_t i = 0; rc == 0 && i < o->n; i++) {
         if (o->nic[i].as)
             rc = sb_journal_addf(j, SB_AS, (int)i, "%s", o->nic[i].as);
@@ -198,21 +222,47 @@ static int index_each(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Decides beforehand which index each NIC gets in the container: its own where that is free, as the kernel would. By
- * it, which no one inside can change, it is found again. */
+/* Finds an index that no device in the container has and no other NIC is to get. */
+static int find_index(struct mover *m, int *highest, int *out)
+{
+    if (*highest < INT32_MAX) {
+        *out = ++*highest;
+        return 0;
+    }
+    /* The container has given the highest one away: from the lowest up there is a free one soon. */
+    for (int i = 2; i < INT32_MAX; i++) {
+        struct sb_link l;
+        bool meant = false;
+        for (size_t k = 0; k < m->map.n; k++)
+            meant |= m->map.dev[k].to == i || m->map.dev[k].from == i;
+        int rc = meant ? 0 : sb_netdev_find(&m->there.rt, i, NULL, &l);
+        if (rc == -ENODEV) {
+            *out = i;
+            return 0;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return hw_fail(-ENOSPC, "the container has no index left for a network device");
+}
+
+/* Decides beforehand which index each NIC gets in the container: its own where that is free, as the kernel would. */
 static int choose_indices(struct mover *m)
 {
     struct indices x = {.m = m};
     int rc = sb_netdev_links(&m->there.rt, index_each, &x);
-    for (unsigned i = 0; i < m->j.nics; i++)
-        x.highest = HW_MAX(x.highest, m->j.nic[i].link.index);
     m->map = (struct sb_map){.n = m->j.nics, .nodad = true};
     for (unsigned i = 0; i < m->j.nics; i++) {
         const struct sb_jnic *k = &m->j.nic[i];
+        x.highest = HW_MAX(x.highest, k->link.index);
         m->map.dev[i].from = k->link.index;
-        m->map.dev[i].to = x.taken[i] ? ++x.highest : k->link.index;
         m->map.dev[i].from_name = k->link.name;
         m->map.dev[i].to_name = k->as;
+    }
+    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++) {
+        m->map.dev[i].to = m->j.nic[i].link.index;
+        if (x.taken[i])
+            rc = find_index(m, &x.highest, &m->map.dev[i].to);
     }
     return rc;
 }
@@ -247,8 +297,8 @@ static int move_nic(struct mover *m, int i)
     int rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", to);
     if (rc == 0)
         rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
-    if (rc == 0)
-        rc = sb_netdev_find(&m->there.rt, 0, k->as, &now);
+    if (rc == 0) /* and not by its name or index: some tenant may be at work there */
+        rc = sb_nic_find(&m->there, k, k->as, &now);
     if (rc == 0 && now.index != to) { /* an old kernel */
         m->map.dev[i].to = now.index;
         rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
@@ -419,9 +469,10 @@ static int go(struct mover *m)
 
 int sb_move(const struct sb_move_options *o)
 {
-    struct mover m = {.o = o, .host.fd = -1, .host.rt.fd = -1, .there.fd = -1, .there.rt.fd = -1};
+    struct mover m = {.o = o, .host = SB_NS_NONE, .there = SB_NS_NONE};
     char path[256], why[HW_ERR_TEXT];
     pid_t holder = 0;
+    uint64_t start = 0;
     int rc = check_options(o);
     if (rc < 0)
         return rc;
@@ -433,13 +484,13 @@ int sb_move(const struct sb_move_options *o)
     if (rc == 0)
         rc = sb_ns_own(&m.host);
     if (rc == 0)
-        rc = sb_ns_open(o->netns, &m.there, path, &holder);
+        rc = sb_ns_open(o->netns, &m.there, path, &holder, &start);
     if (rc == 0 && sb_ns_same(&m.host.id, &m.there.id))
         rc = hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
     if (rc == 0)
         rc = check_claims(&m);
     if (rc == 0)
-        rc = take(&m, path, holder);
+        rc = take(&m, path, holder, start);
     if (rc == 0)
         rc = check_nics(&m);
     if (rc == 0)

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef SO_NETNS_COOKIE
@@ -23,14 +25,23 @@
 void sb_ns_close(struct sb_ns *n)
 {
     hw_rtnl_close(&n->rt);
+    hw_close(&n->sys);
     hw_close(&n->fd);
+}
+
+int sb_ns_sysfs(struct sb_ns *n)
+{
+    if (n->sys < 0)
+        n->sys = sb_sysfs_open(n->fd);
+    return n->sys;
 }
 
 /* Takes fd over, whatever comes of it. */
 static int complete(struct sb_ns *n, int fd)
 {
     struct stat st;
-    *n = (struct sb_ns){.fd = fd, .rt = {.fd = -1}};
+    *n = SB_NS_NONE;
+    n->fd = fd;
     int rc = fstat(fd, &st) < 0 ? hw_fail(-errno, "looking at a network namespace: %s", strerror(errno)) : 0;
     if (rc == 0)
         rc = hw_netns_rtnl(fd, &n->rt);
@@ -48,7 +59,7 @@ static int complete(struct sb_ns *n, int fd)
 
 int sb_ns_own(struct sb_ns *n)
 {
-    *n = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
+    *n = SB_NS_NONE;
     int fd = hw_netns_own();
     return fd < 0 ? fd : complete(n, fd);
 }
@@ -65,11 +76,41 @@ static int open_path(const char *path)
     return fd;
 }
 
-int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder)
+/* The process of a path /proc/PID/ns/net; 0: it is none. */
+static pid_t process_of(const char *path)
+{
+    char *end;
+    if (strncmp(path, "/proc/", 6) != 0 || !isdigit((unsigned char)path[6]))
+        return 0;
+    long pid = strtol(path + 6, &end, 10);
+    return pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0 ? (pid_t)pid : 0;
+}
+
+/* Opens the namespace of a process. A PID is another process's as soon as its own has ended: a descriptor of the
+ * process says whether the one that was opened here lived all the while. */
+static int open_process(const char *path, pid_t pid, uint64_t *start)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0 && errno != ENOSYS)
+        return hw_fail(errno == ENOENT ? -ESRCH : -errno, "there is no process %d to be in a network namespace: %s",
+                       (int)pid, strerror(errno));
+    int fd = open_path(path);
+    *start = sb_process_start(pid);
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    bool lives = *start && (pidfd < 0 || poll(&p, 1, 0) == 0); /* before Linux 5.3 nothing says so */
+    hw_close(&pidfd);
+    if (fd < 0 || lives)
+        return fd == -ENOENT ? hw_fail(-ESRCH, "there is no process %d to be in a network namespace", (int)pid) : fd;
+    hw_close(&fd);
+    return hw_fail(-ESRCH, "process %d, whose network namespace was wanted, has just ended", (int)pid);
+}
+
+int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start)
 {
     int len;
     *holder = 0;
-    *n = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
+    *start = 0;
+    *n = SB_NS_NONE;
     if (*text && text[strspn(text, "0123456789")] == 0)
         len = snprintf(path, 256, "/proc/%s/ns/net", text);
     else if (strchr(text, '/'))
@@ -82,16 +123,11 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder)
     for (const char *p = path; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             return hw_fail(-EINVAL, "the path of the network namespace has a control character");
-    int fd = open_path(path);
+    *holder = process_of(path);
+    int fd = *holder ? open_process(path, *holder, start) : open_path(path);
     if (fd == -ENOENT && strncmp(path, "/proc/", 6) == 0)
         return hw_fail(-ESRCH, "there is no process %s to be in a network namespace", text);
-    if (fd < 0)
-        return fd;
-    char *end = path;
-    long pid = strncmp(path, "/proc/", 6) == 0 && isdigit((unsigned char)path[6]) ? strtol(path + 6, &end, 10) : 0;
-    if (pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0)
-        *holder = (pid_t)pid;
-    return complete(n, fd);
+    return fd < 0 ? fd : complete(n, fd);
 }
 
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b)
@@ -149,6 +185,65 @@ static int by_process(const struct sb_ns_id *id, struct sb_ns *n)
     return rc < 0 ? -ENOENT : 0;
 }
 
+/* ---- all namespaces ------------------------------------------------------------------------------- */
+
+struct search {
+    int (*fn)(struct sb_ns *n, void *arg);
+    void *arg;
+    struct sb_ns_id *seen;
+    size_t n, cap;
+};
+
+/* Looks at the namespace at path, if it was not looked at before. */
+static int search_at(struct search *s, const char *path)
+{
+    struct stat st;
+    struct sb_ns ns;
+    if (stat(path, &st) < 0)
+        return -ENODEV;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->seen[i].dev == st.st_dev && s->seen[i].ino == st.st_ino)
+            return -ENODEV;
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 64;
+        struct sb_ns_id *more = reallocarray(s->seen, cap, sizeof(*more));
+        if (!more)
+            return hw_fail(-ENOMEM, "out of memory for %zu network namespaces", cap);
+        s->seen = more;
+        s->cap = cap;
+    }
+    s->seen[s->n++] = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
+    int fd = open_path(path), rc = fd < 0 || complete(&ns, fd) < 0 ? -ENODEV : 0;
+    if (rc == 0) {
+        rc = s->fn(&ns, s->arg);
+        sb_ns_close(&ns);
+    }
+    return rc;
+}
+
+int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg)
+{
+    struct search s = {.fn = fn, .arg = arg};
+    DIR *proc = opendir("/proc"), *tasks;
+    const struct dirent *e, *t;
+    int rc = proc ? -ENODEV : hw_fail(-errno, "opening /proc: %s", strerror(errno));
+    while (rc == -ENODEV && proc && (e = readdir(proc)) != NULL) {
+        char path[600];
+        snprintf(path, sizeof(path), "/proc/%s/task", e->d_name);
+        tasks = isdigit((unsigned char)e->d_name[0]) ? opendir(path) : NULL;
+        while (tasks && rc == -ENODEV && (t = readdir(tasks)) != NULL) {
+            snprintf(path, sizeof(path), "/proc/%s/task/%s/ns/net", e->d_name, t->d_name);
+            rc = isdigit((unsigned char)t->d_name[0]) ? search_at(&s, path) : -ENODEV;
+        }
+        if (tasks)
+            closedir(tasks);
+    }
+    if (proc)
+        closedir(proc);
+    free(s.seen);
+    return rc;
+}
+
 bool sb_ns_inhabited(const struct sb_ns_id *id)
 {
     return by_process(id, NULL) == 0;
@@ -162,7 +257,7 @@ static void pin_path(char out[SB_ID_MAX + 64], int dir, const char *id)
 int sb_ns_find(const struct sb_journal *j, int dir, const char *id, struct sb_ns *n)
 {
     char path[SB_ID_MAX + 64];
-    *n = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
+    *n = SB_NS_NONE;
     pin_path(path, dir, id);
     if (open_if(path, &j->netns, n) == 0 || open_if(j->path, &j->netns, n) == 0)
         return 0;

@@ -9,6 +9,7 @@
 
 #include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,112 +24,168 @@ struct back {
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
-/* ---- where is it? -------------------------------------------------------------------------------- */
+/* ---- back ---------------------------------------------------------------------------------------- */
 
-static bool same_bytes(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
+/* Moves l from the namespace `from` here, under the NIC's name or, where another device has that, a spare one; as gets
+ * that name. */
+static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_link *l, int index, char as[IFNAMSIZ])
 {
-    return n == m && memcmp(a, b, n) == 0;
+    const struct sb_jnic *k = &b->j->nic[i];
+    memcpy(as, k->link.name, IFNAMSIZ);
+    /* An alternative name holds it there while a device here has that name. Those that were the NIC's before come back
+     * with its other attributes. */
+    int rc = sb_netdev_drop_altnames(&from->rt, l->index);
+    if (rc == 0)
+        rc = sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
+    if (rc != -EEXIST)
+        return rc;
+    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
+    (void)snprintf(as, IFNAMSIZ, "hwback%d", k->link.index % 100000000);
+    return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Is it that NIC? What nobody in the container can change says so; where that is little (a veth or macvlan device has
- * no address of its own for good, and no place in the machine), its MAC must be the same too, unless its index, which
- * was free when it was announced, says enough. */
-static bool is_that(const struct sb_link *l, const struct sb_link *want, bool by_index)
+/* Sends away what was moved here and is not the NIC: down, and with no address, as it came. */
+static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
-    if (strcmp(l->kind, want->kind) != 0 || strcmp(l->parent, want->parent) != 0 ||
-        !same_bytes(l->perm, l->perm_len, want->perm, want->perm_len))
-        return false;
-    return by_index || want->perm_len > 0 || same_bytes(l->mac, l->mac_len, want->mac, want->mac_len);
+    const char *name = b->j->nic[i].link.name;
+    char spare[IFNAMSIZ];
+    (void)snprintf(spare, sizeof(spare), "hwcopy%d", b->j->nic[i].link.index % 100000000);
+    if (sb_netdev_move(&b->host.rt, l->index, to->fd, spare, 0) == 0)
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s was replaced in the container while it was fetched; the other device was sent back", name);
+    else
+        (void)sb_fault(&b->f,
+                       hw_wrap(-EIO,
+                               "%s was replaced in the container while it was fetched; the other device is here, "
+                               "down and without addresses, as %s",
+                               name, l->name));
+    return -ENODEV;
 }
 
-struct search {
-    const struct sb_link *want;
-    struct sb_link found;
-    unsigned n;
-};
-
-static int look(const struct sb_link *l, void *arg)
+static int higher(const struct sb_link *l, void *arg)
 {
-    struct search *s = arg;
-    bool some = false;
-    for (int i = 0; i < l->mac_len; i++)
-        some |= l->mac[i] != 0;
-    if (some && !(l->flags & IFF_LOOPBACK) && is_that(l, s->want, false)) {
-        s->found = *l;
-        s->n++;
-    }
+    *(int *)arg = HW_MAX(*(int *)arg, l->index);
     return 0;
 }
 
-/* 0 with *l, -ENODEV, -errno. */
-static int at_index(struct hw_rtnl *rt, int index, const struct sb_link *want, bool by_index, struct sb_link *l)
+/* Chooses an index that no device here has. The kernel's own choice would be the index in the container, which is the
+ * tenant's. */
+static int choose_index(struct back *b, int *index)
 {
-    int rc = index ? sb_netdev_find(rt, index, NULL, l) : -ENODEV;
-    if (rc == 0 && !is_that(l, want, by_index))
-        rc = -ENODEV;
+    *index = 0;
+    int rc = sb_netdev_links(&b->host.rt, higher, index);
+    *index = *index < INT32_MAX ? *index + 1 : 0;
     return rc;
 }
 
-/* ---- back ---------------------------------------------------------------------------------------- */
-
-/* Brings NIC i from the container: l, its link there, becomes the one here. */
-static int fetch(struct back *b, int i, struct sb_link *l)
+/* Brings NIC i from the namespace `from`: l, its link there, becomes the one here. -ENODEV: it was another device. */
+static int fetch(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
     struct sb_link other = {0};
+    char as[IFNAMSIZ];
     int index = k->link.index;
     int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
-    if (rc == 0) {
-        /* Another device has its index by now. */
-        index = HW_MAX(index, l->index) + 1000000;
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d is now that of %s", k->link.name, k->link.index,
-               other.name);
-    } else if (rc != -ENODEV) {
-        return rc;
-    }
-    /* Giving back comes first: with a full disk there is no more safety against a second accident, and no harm else. */
-    if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
-    rc = sb_netdev_move(&b->there.rt, l->index, b->host.fd, k->link.name, index);
-    const char *name = k->link.name;
-    char spare[IFNAMSIZ];
-    if (rc == -EEXIST) {
-        (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
-        if (at_index(&b->host.rt, index, &k->link, true, l) == 0) /* it moved, and only could not be renamed */
-            return 0;
-        snprintf(spare, sizeof(spare), "hwback%d", index);
-        name = spare;
-        rc = sb_netdev_move(&b->there.rt, l->index, b->host.fd, name, index);
-    }
     if (rc == 0)
-        rc = sb_netdev_find(&b->host.rt, index, NULL, l);
-    if (rc == -ENODEV) /* an old kernel gave it another index */
-        rc = sb_netdev_find(&b->host.rt, 0, name, l);
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d is now that of %s", k->link.name, index, other.name);
+    else if (rc != -ENODEV)
+        return rc;
+    if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
+        /* Giving back comes first: with a full disk there is no more safety against a second accident, and no harm
+         * else. */
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
+    if (rc == 0 && (rc = choose_index(b, &index)) < 0)
+        return rc;
+    rc = fetch_as(b, from, i, l, index, as);
+    if (rc < 0)
+        return rc;
+    rc = sb_nic_find(&b->host, k, as, l);
+    /* Between the look at it and its move the container may have put another device in its place. What has come has
+     * this name, which was free here. */
+    if (rc == -ENODEV && sb_netdev_find(&b->host.rt, 0, as, &other) == 0)
+        return send_back(b, from, i, &other);
     return rc;
 }
 
-/* Finds NIC i, and has it here. -ENODEV: it is no more. */
+struct elsewhere {
+    struct back *b;
+    int nic;
+    struct sb_link *l;
+};
+
+static int look_elsewhere(struct sb_ns *n, void *arg)
+{
+    const struct elsewhere *e = arg;
+    const struct sb_jnic *k = &e->b->j->nic[e->nic];
+    if (sb_ns_same(&n->id, &e->b->host.id) || sb_ns_same(&n->id, &e->b->j->netns) || sb_nic_find(n, k, k->as, e->l) < 0)
+        return -ENODEV;
+    sb_log(e->b->f.log, HAWSER_LOG_WARN, "%s is in another network namespace than it was moved to", k->link.name);
+    return fetch(e->b, n, e->nic, e->l);
+}
+
+/* Finds NIC i wherever it is, and has it here. -ENODEV: it is no more. */
 static int bring(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
-    int rc = at_index(&b->host.rt, k->back, &k->link, true, l);
-    if (rc == -ENODEV)
-        rc = at_index(&b->host.rt, k->link.index, &k->link, false, l);
+    int rc = sb_nic_find(&b->host, k, k->link.name, l);
     if (rc == -ENODEV && b->there.fd >= 0) {
-        rc = at_index(&b->there.rt, k->there, &k->link, true, l);
+        rc = sb_nic_find(&b->there, k, k->as, l);
         if (rc == 0)
-            return fetch(b, i, l);
+            return fetch(b, &b->there, i, l);
     }
-    if (rc == -ENODEV) {
-        /* When a namespace ends, the kernel puts its hardware into the first one (default_device_exit_net() in
-         * net/core/dev.c), maybe under another name and index. */
-        struct search s = {.want = &k->link};
-        rc = sb_netdev_links(&b->host.rt, look, &s);
-        if (rc == 0 && s.n != 1)
-            rc = -ENODEV;
-        *l = s.found;
+    /* A container may have moved it on; and hardware whose namespace ended is in the machine's first one
+     * (default_device_exit_net() in net/core/dev.c), which need not be this one. */
+    return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
+}
+
+/* The kernel puts the hardware of a namespace that has ended into the first one a while after its end. */
+#define HARDWARE_MS 3000
+
+static int bring_patiently(struct back *b, int i, struct sb_link *l)
+{
+    uint64_t deadline = hw_deadline(HARDWARE_MS);
+    for (;;) {
+        int rc = bring(b, i, l);
+        if (rc != -ENODEV || !sb_link_hardware(&b->j->nic[i].link) || hw_now() >= deadline)
+            return rc;
+        (void)poll(NULL, 0, 100);
     }
-    return rc;
+}
+
+/* Says that NIC i is no more, and what of that is known. */
+static void tell_lost(struct back *b, int i)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    const struct sb_link *w = &k->link;
+    struct sb_link l;
+    if (!k->ident && !sb_link_hardware(w)) {
+        (void)sb_fault(&b->f,
+                       hw_fail(-ENODEV,
+                               "%s: an older hawser has written the journal, which does not say how to tell it from "
+                               "a copy; `restore --forget` ends this",
+                               w->name));
+        return;
+    }
+    if (sb_link_hardware(w)) {
+        (void)sb_fault(&b->f, hw_fail(-ENODEV,
+                                      "%s (%s) is in no network namespace that a process is in: it may come back when "
+                                      "one ends; if it was taken out of the machine, `restore --forget` ends this",
+                                      w->name, w->parent));
+        return;
+    }
+    b->lost++;
+    if (b->there.fd < 0)
+        sb_log(b->f.log, HAWSER_LOG_ERROR, "%s is lost: it is not here, and the container's namespace has ended%s%s",
+               w->name, *w->kind ? ", with which goes a device of the kind " : "", w->kind);
+    else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
+        sb_log(
+            b->f.log, HAWSER_LOG_ERROR,
+            "%s is lost: in the container it was replaced by another device of its index, which stays there and gets "
+            "nothing",
+            w->name);
+    else
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s is lost: neither here nor in the container nor where any process is: it was deleted there", w->name);
 }
 
 static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
@@ -200,7 +257,7 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
         differs(b, i, "name", l->name, w->name);
     if (strcmp(l->alias, w->alias) != 0)
         differs(b, i, "alias", l->alias, w->alias);
-    if (!same_bytes(l->mac, l->mac_len, w->mac, w->mac_len))
+    if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
         differs(b, i, "MAC address", "another", "what the journal has");
 }
 
@@ -294,17 +351,9 @@ static void bring_all(struct back *b)
     for (unsigned i = 0; i < j->nics; i++) {
         if (!j->nic[i].there) /* not touched */
             continue;
-        int rc = bring(b, (int)i, &l[i]);
-        if (rc == -ENODEV && b->there.fd < 0) {
-            b->lost++;
-            sb_log(b->f.log, HAWSER_LOG_ERROR,
-                   "%s is lost: it is not here, and the container's namespace has ended%s%s", j->nic[i].link.name,
-                   *j->nic[i].link.kind ? ", with which goes a device of the kind " : "", j->nic[i].link.kind);
-        } else if (rc == -ENODEV) {
-            b->lost++;
-            sb_log(b->f.log, HAWSER_LOG_ERROR,
-                   "%s is lost: neither here nor in the container: it was deleted there, or moved on",
-                   j->nic[i].link.name);
+        int rc = bring_patiently(b, (int)i, &l[i]);
+        if (rc == -ENODEV) {
+            tell_lost(b, (int)i);
         } else if (rc < 0) {
             (void)sb_fault(&b->f, hw_wrap(rc, "%s", j->nic[i].link.name));
         } else {
@@ -339,7 +388,7 @@ int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, con
                  unsigned *lost)
 {
     struct back b = {.j = j, .dir = dir, .id = id, .f = {.log = log}};
-    b.host = b.there = (struct sb_ns){.fd = -1, .rt = {.fd = -1}};
+    b.host = b.there = SB_NS_NONE;
     char boot[64];
     int rc = sb_boot_id(boot);
     if (rc < 0)

@@ -61,6 +61,8 @@ bool sb_msg_same(enum sb_kind kind, const struct nlmsghdr *a, const struct nlmsg
 
 /* A device by index, or (0) by name. -ENODEV. */
 int sb_netdev_find(struct hw_rtnl *rt, int index, const char *name, struct sb_link *out);
+/* Hands the kernel's description of a device to fn. ext_mask: of RTEXT_FILTER_*. */
+int sb_netdev_message(struct hw_rtnl *rt, int index, uint32_t ext_mask, hw_rtnl_fn fn, void *arg);
 /* Calls fn for each; what it returns other than 0 ends it and is returned. */
 int sb_netdev_links(struct hw_rtnl *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg);
 /* Adds to j the records of the n devices named, in this order: link, sysctls, addresses, permanent neighbours of each;
@@ -83,8 +85,10 @@ int sb_fault(struct sb_faults *f, int rc);
 /* hw_log() with log NULL allowed. */
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
-/* Moves a device to the namespace ns, under a name and an index. */
+/* Moves a device to the namespace ns, under a name and an index (0: the kernel chooses). */
 int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int new_index);
+/* Takes away all alternative names of a device. */
+int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index);
 /* Makes MAC, MTU, queue length, group, alias, flags of the device `now` as wanted, and its name `name`; all but up. */
 int sb_netdev_set(struct hw_rtnl *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
                   struct sb_faults *f);

@@ -57,9 +57,36 @@ int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int 
     struct nlmsghdr *h = link_request(buf, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
-    mnl_attr_put_u32(h, IFLA_NEW_IFINDEX, (uint32_t)new_index); /* kernels before 5.13 choose it themselves */
+    if (new_index) /* kernels before 5.13 choose it themselves */
+        mnl_attr_put_u32(h, IFLA_NEW_IFINDEX, (uint32_t)new_index);
     snprintf(what, sizeof(what), "moving a network device to another namespace, to be %s", name);
     return hw_rtnl_talk(rt, h, NULL, NULL, what);
+}
+
+/* Copies the list of other names into a request, where the device has some. */
+static int take_names(const struct nlmsghdr *h, void *arg)
+{
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, sizeof(struct ifinfomsg))
+    {
+        if (mnl_attr_get_type(a) == IFLA_PROP_LIST &&
+            !mnl_attr_put_check(arg, SB_MSG_MAX, IFLA_PROP_LIST | NLA_F_NESTED, mnl_attr_get_payload_len(a),
+                                mnl_attr_get_payload(a)))
+            return hw_fail(-EMSGSIZE, "a network device has more alternative names than %d bytes", SB_MSG_MAX);
+    }
+    return 0;
+}
+
+int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index)
+{
+    char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+    struct nlmsghdr *h = link_request(buf, index);
+    uint32_t bare = h->nlmsg_len;
+    h->nlmsg_type = RTM_DELLINKPROP;
+    int rc = sb_netdev_message(rt, index, 0, take_names, h);
+    return rc < 0 || h->nlmsg_len == bare
+               ? rc
+               : hw_rtnl_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
 }
 
 static int set_attr(struct hw_rtnl *rt, const struct sb_link *l, uint16_t type, const void *data, size_t len,

@@ -26,6 +26,7 @@ static const struct {
     {SB_LINK, IFLA_LINK, 4},
     {SB_LINK, IFLA_MASTER, 4},
     {SB_LINK, IFLA_IFALIAS, STRING | 256},
+    {SB_LINK, IFLA_PHYS_PORT_NAME, STRING | 64},
     {SB_LINK, IFLA_PARENT_DEV_NAME, STRING | 256},
     {SB_LINK, IFLA_PARENT_DEV_BUS_NAME, STRING | 256},
     {SB_ADDR, IFA_CACHEINFO, sizeof(struct ifa_cacheinfo)},
@@ -88,7 +89,7 @@ static bool attr_ok(enum sb_kind kind, int family, const struct nlattr *a)
             return len > 0 && len <= most && text[len - 1] == 0;
         return len >= most;
     }
-    if (kind == SB_LINK && (type == IFLA_ADDRESS || type == IFLA_PERM_ADDRESS))
+    if (kind == SB_LINK && (type == IFLA_ADDRESS || type == IFLA_PERM_ADDRESS || type == IFLA_PHYS_PORT_ID))
         return len <= sizeof(((struct sb_link *)NULL)->mac);
     if ((kind == SB_ADDR && (type == IFA_LOCAL || type == IFA_ADDRESS)) || (kind == SB_RULE && type == FRA_SRC))
         return len * 8 == bits_of(family);
@@ -178,6 +179,13 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
         case IFLA_PERM_ADDRESS:
             memcpy(l->perm, mnl_attr_get_payload(a), len);
             l->perm_len = (uint8_t)len;
+            break;
+        case IFLA_PHYS_PORT_NAME:
+            text_of(l->port, sizeof(l->port), a);
+            break;
+        case IFLA_PHYS_PORT_ID:
+            memcpy(l->port_id, mnl_attr_get_payload(a), len);
+            l->port_id_len = (uint8_t)len;
             break;
         case IFLA_PARENT_DEV_NAME:
             text_of(dev, sizeof(dev), a);
@@ -473,6 +481,8 @@ static bool kept(enum sb_kind kind, int type)
                                IFLA_MASTER,
                                IFLA_LINK_NETNSID,
                                IFLA_LINKINFO,
+                               IFLA_PHYS_PORT_NAME,
+                               IFLA_PHYS_PORT_ID,
                                IFLA_PARENT_DEV_NAME,
                                IFLA_PARENT_DEV_BUS_NAME};
     for (size_t i = 0; kind == SB_LINK && i < HW_ARRAY_LEN(link); i++) {

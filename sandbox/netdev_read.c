@@ -69,6 +69,16 @@ static int get_link(struct hw_rtnl *rt, int index, const char *name, struct link
     return hw_rtnl_talk(rt, h, link_each, s, what);
 }
 
+int sb_netdev_message(struct hw_rtnl *rt, int index, uint32_t ext_mask, hw_rtnl_fn fn, void *arg)
+{
+    char buf[REQUEST_MAX];
+    void *extra;
+    struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
+    ((struct ifinfomsg *)extra)->ifi_index = index;
+    mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS | ext_mask);
+    return hw_rtnl_talk(rt, h, fn, arg, "asking for a network device");
+}
+
 static int take_one(const struct sb_link *l, void *arg)
 {
     *(struct sb_link *)arg = *l;
@@ -224,6 +234,10 @@ int sb_netdev_read(struct hw_rtnl *rt, struct sb_journal *j, const char *const *
         rc = get_link(rt, 0, name[i], &s);
         if (rc == 0 && j->nics == before)
             rc = hw_fail(-EIO, "the kernel did not describe the network device %s", name[i]);
+        if (rc == 0 && strcmp(j->nic[before].link.name, name[i]) != 0)
+            rc = hw_fail(-ENODEV,
+                         "there is no network device %.32s: that is an alternative name of %s, which is to be used",
+                         name[i], j->nic[before].link.name);
         if (rc == 0)
             rc = sb_sysctl_read(j, (int)before, name[i]);
     }

@@ -35,7 +35,8 @@ static int enter_netns(const char *netns)
         struct sb_ns ns;
         char path[256];
         pid_t holder;
-        int rc = sb_ns_open(netns, &ns, path, &holder);
+        uint64_t start;
+        int rc = sb_ns_open(netns, &ns, path, &holder, &start);
         if (rc == 0 && setns(ns.fd, CLONE_NEWNET) < 0)
             rc = hw_fail(-errno, "entering the network namespace %s: %s", netns, strerror(errno));
         sb_ns_close(&ns);

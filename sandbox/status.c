@@ -30,8 +30,8 @@ static void look_at(const struct sb_journal *j, int dir, struct sb_status *s)
         struct sb_link l;
         memcpy(s->nic[i].name, k->link.name, IFNAMSIZ);
         memcpy(s->nic[i].as, k->as, IFNAMSIZ);
-        s->nic[i].here = own && sb_netdev_find(&host.rt, 0, k->link.name, &l) == 0;
-        s->nic[i].there = alive && k->there && sb_netdev_find(&there.rt, k->there, NULL, &l) == 0;
+        s->nic[i].here = own && sb_nic_find(&host, k, k->link.name, &l) == 0;
+        s->nic[i].there = alive && k->there && sb_nic_find(&there, k, k->as, &l) == 0;
     }
     if (own)
         sb_ns_close(&host);

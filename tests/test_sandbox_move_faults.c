@@ -104,6 +104,11 @@ WRAP(int, umount2, const char *path, int flags)
     return fails(EPERM) ? -1 : __real_umount2(path, flags);
 }
 
+WRAP(int, fsmount, int fs, unsigned flags, unsigned attr)
+{
+    return fails(EPERM) ? -1 : __real_fsmount(fs, flags, attr);
+}
+
 static bool writes(int flags)
 {
     return (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT;
