@@ -14,4 +14,10 @@ int sm_must(int rc, const char *what, int line);
 /* An empty request with a header of its kind, which *extra (a pointer to a pointer) gets. */
 struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra);
 
+/* What sandbox_move_extra.c finds of the devices of the calling thread's namespace, a line each. */
+typedef void (*sm_line)(const char *line, void *arg);
+void sm_extra(sm_line add, void *arg);
+/* The namespace's sysfs, mounted nowhere; -1. */
+int sm_sysfs(void);
+
 #endif

@@ -34,8 +34,10 @@ static bool skipped(uint16_t kind, int type)
     switch (kind) {
     case RTM_NEWLINK:
         return type == IFLA_STATS || type == IFLA_STATS64 || type == IFLA_AF_SPEC || type == IFLA_CARRIER_CHANGES ||
-               type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT || type == IFLA_LINKINFO ||
-               type == IFLA_QDISC; /* qdiscs do not come back */
+               type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT ||
+               type == IFLA_QDISC; /* the root's name: see below */
+    case RTM_NEWQDISC:
+        return type == TCA_STATS || type == TCA_STATS2 || type == TCA_XSTATS || type == TCA_HW_OFFLOAD;
     case RTM_NEWADDR:
         return type == IFA_CACHEINFO;
     case RTM_NEWROUTE:
@@ -53,11 +55,9 @@ static int take(const struct nlmsghdr *h, void *arg)
         uint16_t type;
         const char *name;
         size_t head;
-    } kinds[] = {{RTM_NEWLINK, "link", sizeof(struct ifinfomsg)},
-                 {RTM_NEWADDR, "addr", sizeof(struct ifaddrmsg)},
-                 {RTM_NEWROUTE, "route", sizeof(struct rtmsg)},
-                 {RTM_NEWNEIGH, "neigh", sizeof(struct ndmsg)},
-                 {RTM_NEWRULE, "rule", sizeof(struct fib_rule_hdr)}};
+    } kinds[] = {{RTM_NEWLINK, "link", sizeof(struct ifinfomsg)},    {RTM_NEWADDR, "addr", sizeof(struct ifaddrmsg)},
+                 {RTM_NEWROUTE, "route", sizeof(struct rtmsg)},      {RTM_NEWNEIGH, "neigh", sizeof(struct ndmsg)},
+                 {RTM_NEWRULE, "rule", sizeof(struct fib_rule_hdr)}, {RTM_NEWQDISC, "qdisc", sizeof(struct tcmsg)}};
     size_t k = 0;
     while (k < HW_ARRAY_LEN(kinds) && kinds[k].type != h->nlmsg_type)
         k++;
@@ -67,6 +67,11 @@ static int take(const struct nlmsghdr *h, void *arg)
     memcpy(head, mnl_nlmsg_get_payload(h), kinds[k].head);
     if (h->nlmsg_type == RTM_NEWADDR)
         ((struct ifaddrmsg *)(void *)head)->ifa_flags &= (uint8_t) ~(IFA_F_TENTATIVE | IFA_F_DEPRECATED);
+    struct tcmsg *tc = (void *)head;
+    if (h->nlmsg_type == RTM_NEWQDISC && tc->tcm_handle == 0)
+        return 0; /* the kernel's default, made when a device is first up */
+    if (h->nlmsg_type == RTM_NEWQDISC)
+        tc->tcm_info = 0; /* how many refer to it */
     if (h->nlmsg_type == RTM_NEWROUTE && ((struct rtmsg *)(void *)head)->rtm_flags & RTM_F_CLONED)
         return 0;
     const struct ndmsg *neigh = (void *)head;
@@ -104,8 +109,11 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
         struct ndmsg *m; /* the longest header; each begins with the family */
         size_t before = s->n;
         struct hw_rtnl *rt = (struct hw_rtnl *)&n->rt;
-        struct nlmsghdr *h =
-            sm_request(buf, type, NLM_F_DUMP, type == RTM_GETLINK ? sizeof(struct ifinfomsg) : sizeof(*m), &m);
+        struct nlmsghdr *h = sm_request(buf, type, NLM_F_DUMP,
+                                        type == RTM_GETLINK    ? sizeof(struct ifinfomsg)
+                                        : type == RTM_GETQDISC ? sizeof(struct tcmsg)
+                                                               : sizeof(*m),
+                                        &m);
         m->ndm_family = (uint8_t)family;
         if (type == RTM_GETNEIGH)
             m->ndm_flags = nflags;
@@ -115,6 +123,16 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
         while (s->n > before)
             free(s->line[--s->n]);
     }
+}
+
+static void add_copy(const char *line, void *arg)
+{
+    add_line(arg, strdup(line));
+}
+
+static void extra(void *arg)
+{
+    sm_extra(add_copy, arg);
 }
 
 static void sysctls(void *arg)
@@ -163,7 +181,9 @@ char *sm_state(const struct sm_ns *n)
         dump(n, &s, RTM_GETNEIGH, family, 0);
         dump(n, &s, RTM_GETNEIGH, family, NTF_PROXY);
     }
+    dump(n, &s, RTM_GETQDISC, AF_UNSPEC, 0);
     sm_in(n, sysctls, &s);
+    sm_in(n, extra, &s);
     qsort(s.line, s.n, sizeof(*s.line), by_text);
     char *text = NULL;
     size_t len;
