@@ -25,6 +25,7 @@ static const struct {
     [SB_TAKEN] = {"taken", TEXT, false, false},
     [SB_LINK] = {"link", MESSAGE, true, false},
     [SB_IDENT] = {"ident", TEXT, true, false},
+    [SB_ATTR] = {"attr", TEXT, true, false},
     [SB_AS] = {"as", TEXT, true, false},
     [SB_SYSCTL] = {"sysctl", TEXT, true, false},
     [SB_ADDR] = {"addr", MESSAGE, true, false},
@@ -113,6 +114,17 @@ static bool is_sysctl(const char *s)
     return false;
 }
 
+/* "NAME HEX": HEX an even number of digits, or "-" for none. */
+static bool is_attr(const char *s)
+{
+    size_t name = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    if (name == 0 || s[name] != ' ')
+        return false;
+    const char *hex = s + name + 1;
+    size_t n = strspn(hex, "0123456789abcdef");
+    return strcmp(hex, "-") == 0 || (n > 0 && n % 2 == 0 && !hex[n]);
+}
+
 static bool index_of(const char *s, int *out)
 {
     uint64_t v;
@@ -155,6 +167,8 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
         return is_name(k->link.name);
     case SB_IDENT:
         return numbers(&text, &k->ident, 1) && !*text;
+    case SB_ATTR:
+        return is_attr(text);
     case SB_AS:
         return is_name(text) && copy(k->as, sizeof(k->as), text);
     case SB_SYSCTL:

@@ -26,6 +26,7 @@ enum sb_kind {
     SB_TAKEN,    /* CLOCK_BOOTTIME when the following was read, seconds: lifetimes run on */
     SB_LINK,     /* RTM_NEWLINK: begins the next NIC */
     SB_IDENT,    /* the number of its folder in sysfs, see ident.h */
+    SB_ATTR,     /* "NAME HEX": what else the device has, see attr.h */
     SB_AS,       /* the name it gets in the container */
     SB_SYSCTL,   /* "ipv4/conf NAME VALUE": /proc/sys/net/ipv4/conf/<NIC>/NAME */
     SB_ADDR,     /* RTM_NEWADDR */

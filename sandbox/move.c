@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NICs to the container: all of them, or none. */
 #include "sandbox/move.h"
+#include "sandbox/attr.h"
 #include "sandbox/move_int.h"
 
 #include <arpa/inet.h>
@@ -164,6 +165,19 @@ static int take_idents(struct mover *m)
     return rc;
 }
 
+/* Reads what else the devices have. */
+static int take_attrs(struct mover *m)
+{
+    struct sb_attr_kernel k;
+    int sys = sb_ns_sysfs(&m->host), rc = sb_attr_open(&k, &m->host.rt, sys);
+    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++) {
+        const struct sb_link *l = &m->j.nic[i].link;
+        rc = sb_attrs_read(&k, &m->j, (int)i, l->index, l->name, m->o->force, m->o->log);
+    }
+    sb_attr_close(&k);
+    return rc;
+}
+
 static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     const struct sb_move_options *o = m->o;
@@ -193,6 +207,8 @@ static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
         rc = sb_netdev_read(&m->host.rt, j, names, o->n);
     if (rc == 0)
         rc = take_idents(m);
+    if (rc == 0)
+        rc = take_attrs(m);
     for (size_t i = 0; rc == 0 && i < o->n; i++) {
         if (o->nic[i].as)
             rc = sb_journal_addf(j, SB_AS, (int)i, "%s", o->nic[i].as);

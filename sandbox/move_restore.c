@@ -4,6 +4,7 @@
  * be begun anew after any interruption: nothing that it does is done twice, nor needs to be remembered, but for the
  * index that a NIC is to get here.
  */
+#include "sandbox/attr.h"
 #include "sandbox/move.h"
 #include "sandbox/move_int.h"
 
@@ -17,7 +18,8 @@ struct back {
     struct sb_journal *j;
     int dir;
     const char *id;
-    struct sb_ns host, there; /* there.fd -1: the container's namespace has ended */
+    struct sb_ns host, there;     /* there.fd -1: the container's namespace has ended */
+    struct sb_attr_kernel kernel; /* of the host, for attributes */
     struct sb_faults f;
     unsigned lost;
     int now[SB_NICS_MAX]; /* the index here; 0: not touched, lost, or still there */
@@ -194,6 +196,8 @@ static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *
     bool up = k->link.flags & IFF_UP;
     struct sb_faults *f = &b->f;
     unsigned before = f->n;
+    /* First of all what would hold up the rest: a program of XDP limits the MTU. */
+    sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
     (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
     if (strcmp(l->name, k->link.name) != 0 && sb_netdev_find(&b->host.rt, l->index, NULL, l) < 0)
         return sb_fault(f, hw_wrap(-EIO, "%s", k->link.name));
@@ -203,6 +207,7 @@ static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *
     if (up != !!(l->flags & IFF_UP))
         (void)sb_fault(f, hw_rtnl_link_up(&b->host.rt, l->index, up));
     (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET6, f);
+    sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, true, f);
     if (f->n == before)
         sb_log(f->log, HAWSER_LOG_INFO, "%s is back", k->link.name);
     return 0;
@@ -368,10 +373,12 @@ static void bring_all(struct back *b)
         map.dev[map.n].from_name = map.dev[map.n].to_name = j->nic[i].link.name;
         map.n++;
     }
+    (void)sb_fault(&b->f, sb_attr_open(&b->kernel, &b->host.rt, sb_ns_sysfs(&b->host)));
     for (unsigned i = 0; i < j->nics; i++) {
         if (b->now[i])
             (void)dress(b, (int)i, &l[i], &map);
     }
+    sb_attr_close(&b->kernel);
     if (map.n == 0)
         return;
     (void)sb_fault(&b->f, sb_netdev_routes(&b->host.rt, j, &map, &b->f));

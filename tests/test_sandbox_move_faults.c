@@ -266,7 +266,7 @@ int main(int argc, char **argv)
         for (long at = 1; at <= moves; at++)
             (void)one_move(ONE, at, &bad);
         is_int(bad, 0, "one call of move's fails, each in its turn: the move has put all back");
-        bad = 0;
+    } else if (strcmp(part, "fail_back") == 0) {
         for (long at = 1; at <= restores; at++)
             (void)one_restore(ONE, at, &bad);
         is_int(bad, 0, "one call of restore's fails: the next one ends it");
