@@ -316,7 +316,7 @@ void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int ni
             sb_blob_free(&was);
             again |= rc <= 0;
             if (rc < 0 && last && round == ROUNDS)
-                (void)sb_fault(f, hw_wrap(-EIO, "%s: its %.*s is not as it was", name,
+                (void)sb_fault(f, hw_wrap(-EIO, "%s: not restored: %.*s", name,
                                           a ? (int)strlen(a->what) : (int)strcspn(text, " "), a ? a->what : text));
         }
     }

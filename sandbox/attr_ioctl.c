@@ -67,17 +67,16 @@ static bool is_default(const struct sb_dev *d, const struct ethtool_rxfh *r)
 
 int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
-    struct ethtool_rxfh *r = malloc(was->n);
-    size_t table;
+    struct ethtool_rxfh head = {.cmd = 0};
     (void)now;
+    memcpy(&head, was->p, HW_MIN(was->n, sizeof(head)));
+    size_t table = 4 * (size_t)head.indir_size;
+    if (was->n < sizeof(head) || was->n != sizeof(head) + table + head.key_size)
+        return hw_fail(-EBADMSG, "%s: an RSS table that is none", d->name);
+    struct ethtool_rxfh *r = malloc(was->n);
     if (!r)
         return hw_fail(-ENOMEM, "out of memory for an RSS table");
     memcpy(r, was->p, was->n);
-    table = 4 * (size_t)r->indir_size;
-    if (was->n < sizeof(*r) || was->n != sizeof(*r) + table + r->key_size) {
-        free(r);
-        return hw_fail(-EBADMSG, "%s: an RSS table that is none", d->name);
-    }
     r->cmd = ETHTOOL_SRSSH;
     /* A table that somebody has set holds on to its queues (netif_is_rxfh_configured()): the default one is set by
      * asking for it. */
@@ -104,7 +103,10 @@ int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = 0;
     for (uint32_t flow = 1; rc == 0 && flow < FLOWS; flow++) {
         struct ethtool_rxnfc r = {.cmd = ETHTOOL_GRXFH, .flow_type = flow};
-        if (sb_ethtool_ioctl(d, &r, a->what) == 0)
+        int err = sb_ethtool_ioctl(d, &r, a->what);
+        if (err == -EOPNOTSUPP && flow == TCP_V4_FLOW) /* the driver has no such call */
+            return err;
+        if (err == 0)
             rc = sb_blob_put(out, &(struct fields){.flow = flow, .data = r.data}, sizeof(struct fields));
     }
     return rc < 0 ? rc : out->n ? 0 : -EOPNOTSUPP;

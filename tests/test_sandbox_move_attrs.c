@@ -370,7 +370,7 @@ static void test_own_xdp(void)
             ok(rc == 0 && sm_same(&sm_host, was), "an XDP program of the host's own comes back: %s",
                rc < 0 ? hw_error() : "yes");
         else
-            ok(rc == -EIO && strstr(sm_logged, "n0: its XDP"), "one that is no more is named, and restore fails: %s",
+            ok(rc == -EIO && strstr(sm_logged, "n0: not restored: XDP"), "one that is no more is named, and restore fails: %s",
                sm_logged);
     }
     struct sb_restore_options o = {.id = "box", .journal_dir = sm_dir, .forget = true, .log = &sm_log};
