@@ -501,6 +501,8 @@ int sb_move(const struct sb_move_options *o)
         rc = sb_ns_own(&m.host);
     if (rc == 0)
         rc = sb_ns_open(o->netns, &m.there, path, &holder, &start);
+    if (rc == 0 && o->start && start != o->start)
+        rc = hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
     if (rc == 0 && sb_ns_same(&m.host.id, &m.there.id))
         rc = hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
     if (rc == 0)

@@ -34,6 +34,7 @@ enum sb_rdma {
 struct sb_move_options {
     const char *id;    /* the container: letters, digits, '_', '-', '.' and '+', the first a letter or digit */
     const char *netns; /* "4711" (a process in it), "/proc/4711/ns/net" (a path), "blue" (of `ip netns`) */
+    uint64_t start;    /* of a process: its start time (sb_process_start()); another one is -ESRCH; 0: any */
     const struct sb_nic *nic;
     size_t n;
     const char *journal_dir; /* NULL: SB_JOURNAL_DIR; made where there is none */
@@ -42,6 +43,10 @@ struct sb_move_options {
     bool force;                  /* NICs with a default route, with devices on top, with nexthop objects too */
     const struct hw_logger *log; /* may be NULL */
 };
+
+/* When a process began, in the clock ticks of /proc/PID/stat; 0: there is none. A PID is soon another process's, with
+ * another start. */
+uint64_t sb_process_start(pid_t pid);
 
 /* Moves the NICs, all of them or none: after an error everything is as it was, or hw_error() says that it is not and
  * that sb_restore() has to be called again. -EINVAL; -ENODEV no such NIC; -EBUSY a NIC that is another container's, a

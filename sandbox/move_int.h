@@ -33,16 +33,14 @@ bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
 /* Returns the namespace's sysfs (see ident.h), which n keeps, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each namespace that some thread of the machine is in; what fn returns other than -ENODEV ends the search
- * and is returned. -ENODEV. */
+/* Calls fn for each namespace that some thread of the machine is in or has a descriptor of; what fn returns other than
+ * -ENODEV ends the search and is returned. -ENODEV. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 
 /* Keeps a namespace as DIR/ID.netns; lets it go, where it is kept. */
 int sb_pin(int dir, const char *id, int ns);
 int sb_unpin(int dir, const char *id);
 
-/* When a process began, in the clock ticks of /proc/PID/stat; 0: there is none. */
-uint64_t sb_process_start(pid_t pid);
 int sb_boot_id(char out[64]);
 /* Has the container of a journal ended? */
 bool sb_ended(const struct sb_journal *j);
@@ -51,7 +49,8 @@ bool sb_ended(const struct sb_journal *j);
 
 /* Adds to j the RDMA devices that go along, by what `how` says. */
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log);
-/* Moves one (by its index, which it keeps) from the namespace `from` to another. -ENODEV where it is not in `from`. */
+/* Moves one (by its index, which it keeps) from the namespace `from` to another, under this name. -ENODEV where it is not
+ * in `from`. */
 int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* ---- where is a NIC? (move_find.c) ---------------------------------------------------------------- */

@@ -221,22 +221,37 @@ static int search_at(struct search *s, const char *path)
     return rc;
 }
 
+/* Looks at the namespaces that the numbered entries of a folder of /proc/PID are about. */
+static int search_dir(struct search *s, const char *pid, const char *dir, const char *tail)
+{
+    char path[600], what[32];
+    int rc = -ENODEV;
+    snprintf(path, sizeof(path), "/proc/%s/%s", pid, dir);
+    DIR *d = opendir(path);
+    const struct dirent *e;
+    while (d && rc == -ENODEV && (e = readdir(d)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%s/%s/%s%s", pid, dir, e->d_name, tail);
+        ssize_t n = isdigit((unsigned char)e->d_name[0]) ? readlink(path, what, sizeof(what) - 1) : -1;
+        if (n > 5 && strncmp(what, "net:[", 5) == 0)
+            rc = search_at(s, path);
+    }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg)
 {
     struct search s = {.fn = fn, .arg = arg};
-    DIR *proc = opendir("/proc"), *tasks;
-    const struct dirent *e, *t;
+    DIR *proc = opendir("/proc");
+    const struct dirent *e;
     int rc = proc ? -ENODEV : hw_fail(-errno, "opening /proc: %s", strerror(errno));
     while (rc == -ENODEV && proc && (e = readdir(proc)) != NULL) {
-        char path[600];
-        snprintf(path, sizeof(path), "/proc/%s/task", e->d_name);
-        tasks = isdigit((unsigned char)e->d_name[0]) ? opendir(path) : NULL;
-        while (tasks && rc == -ENODEV && (t = readdir(tasks)) != NULL) {
-            snprintf(path, sizeof(path), "/proc/%s/task/%s/ns/net", e->d_name, t->d_name);
-            rc = isdigit((unsigned char)t->d_name[0]) ? search_at(&s, path) : -ENODEV;
-        }
-        if (tasks)
-            closedir(tasks);
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        rc = search_dir(&s, e->d_name, "task", "/ns/net");
+        if (rc == -ENODEV)
+            rc = search_dir(&s, e->d_name, "fd", "");
     }
     if (proc)
         closedir(proc);

@@ -183,11 +183,18 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
     hw_close(&own);
     if (rc == 0)
         rc = list(&r, &d);
-    bool found = false;
-    for (size_t i = 0; rc == 0 && i < d.n; i++)
-        found |= d.dev[i].index == index;
-    if (rc == 0 && !found)
+    size_t at = 0;
+    while (rc == 0 && at < d.n && d.dev[at].index != index)
+        at++;
+    if (rc == 0 && at == d.n)
         rc = hw_fail(-ENODEV, "the RDMA device %s is not there", name);
+    if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* a container that may has given it another name */
+        struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_SET, 0);
+        mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
+        mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);
+        snprintf(what, sizeof(what), "naming an RDMA device %s again", name);
+        rc = hw_rtnl_talk(&r, h, NULL, NULL, what);
+    }
     if (rc == 0) {
         struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);

@@ -185,6 +185,33 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
+/* Returns whether one of the objects in array has this text as its member key, or (key NULL) is this text. */
+static bool contains(const json_t *array, const char *key, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *e = json_array_get(array, i);
+        const char *v = json_string_value(key ? json_object_get(e, key) : e);
+        if (v && strcmp(v, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+void sbx_oci_warn(const json_t *config, const struct hw_logger *log)
+{
+    static const char *const sets[] = {"bounding", "effective", "permitted", "inheritable", "ambient"};
+    const json_t *caps = json_object_get(json_object_get(config, "process"), "capabilities"),
+                 *spaces = json_object_get(json_object_get(config, "linux"), "namespaces");
+    bool admin = false;
+    for (size_t i = 0; i < HW_ARRAY_LEN(sets); i++)
+        admin |= contains(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
+    if (admin && log && !contains(spaces, "type", "user"))
+        hw_log(
+            log, HAWSER_LOG_WARN,
+            "the container has CAP_NET_ADMIN and no user namespace: the kernel lets it change network devices of the "
+            "host, too; give it a user namespace");
+}
+
 static int config(struct sbx_oci *o, const json_t *c)
 {
     const json_t *root = json_object_get(json_object_get(c, "root"), "path");
@@ -193,6 +220,7 @@ static int config(struct sbx_oci *o, const json_t *c)
     if (root && !json_is_string(root))
         return hw_fail(-EINVAL, "root.path is no path");
     int rc = annotations(o, json_object_get(c, "annotations"), "annotations");
+    sbx_oci_warn(c, o->log);
     if (rc == 0 && root && (o->bundle || *json_string_value(root) == '/'))
         rc = absolute(&o->root, json_string_value(root), o->bundle, "root.path");
     return rc;

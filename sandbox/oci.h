@@ -58,6 +58,7 @@ const char *sbx_key_name(enum sbx_key key);
 struct sbx_oci {
     char *id, *bundle; /* bundle NULL: not said */
     pid_t pid;         /* 0: none (any more) */
+    uint64_t start;    /* when that process began: the PID may be another one's later */
     char *root;        /* the config's root.path, below the bundle where it is relative; NULL: not known */
     struct sbx_settings set;
     bool no_annotations;         /* they are not read: to give NICs back takes none */
@@ -69,6 +70,14 @@ void sbx_oci_free(struct sbx_oci *o);
 int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len);
 /* A config.json, of which only the root and the annotations matter here. */
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
+
+/*
+ * Warns of a configuration that gives CAP_NET_ADMIN without a user namespace. The kernel then takes the container for an
+ * administrator of every network namespace that it can name, and it can name the host's where its own has a number for
+ * it: a veth or macvlan device that came from there is enough (IFLA_TARGET_NETNSID, rtnl_get_net_ns_capable() in
+ * net/core/rtnetlink.c). It can delete devices of the host's by that.
+ */
+void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 
 /* JSON with whole numbers beyond 64 bits signed (RLIM_INFINITY, seccomp's arguments), which jansson cannot hold: they
  * become strings, and numbers again in sbx_oci_dump(). NULL with hw_error(). */
@@ -102,7 +111,8 @@ int sbx_mount_tree(int root, const struct sbx_tree *t);
 /* The same with the folder dir, opened by sbx_mount_open() wherever that is. */
 int sbx_mount_open(const char *dir);
 int sbx_mount_folder(int root, int folder);
-/* Either, in the mount namespace of process pid, whose root is to be the folder `root` there. t NULL: folder. */
-int sbx_mount_in(pid_t pid, const char *root, const struct sbx_tree *t, int folder);
+/* Either, in the mount namespace of process pid, which began at start, and whose root is to be the folder `root` there.
+ * t NULL: folder. */
+int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder);
 
 #endif

@@ -101,14 +101,14 @@ static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const st
     if (*how == '/') {
         int folder = sbx_mount_open(how), rc = HW_MIN(folder, 0);
         if (rc == 0)
-            rc = sbx_mount_in(o->pid, o->root, NULL, folder);
+            rc = sbx_mount_in(o->pid, o->start, o->root, NULL, folder);
         hw_close(&folder);
         return rc;
     }
     struct sbx_tree t;
     int rc = sbx_sysfs_build(&t, s, p);
     if (rc == 0)
-        rc = sbx_mount_in(o->pid, o->root, &t, -1);
+        rc = sbx_mount_in(o->pid, o->start, o->root, &t, -1);
     sbx_tree_free(&t);
     return rc;
 }
@@ -120,6 +120,7 @@ static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const str
     const char *rdma = o->set.value[SBX_KEY_RDMA], *arp = o->set.value[SBX_KEY_ARP];
     struct sb_move_options m = {.id = id_of(o),
                                 .netns = pid,
+                                .start = o->start,
                                 .nic = nic,
                                 .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR],
                                 .rdma = !rdma || *rdma == 'a' ? SB_RDMA_AUTO
@@ -178,6 +179,9 @@ int sbx_hook_create(struct sbx_oci *o, int fd)
         return rc;
     if (!o->pid)
         return hw_fail(-EINVAL, "the state of the container names no process");
+    o->start = sb_process_start(o->pid);
+    if (!o->start)
+        return hw_fail(-ESRCH, "the container's process %d has ended", (int)o->pid);
     return create(o);
 }
 

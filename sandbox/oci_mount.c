@@ -78,21 +78,26 @@ static int fresh_tmpfs(void)
 
 int sbx_mount_tree(int root, const struct sbx_tree *t)
 {
-    int sys, cgroup, mount = -1, tree = -1;
-    char path[64];
+    int sys, cgroup, mount = -1, tree = -1, cwd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = places(root, &sys, &cgroup);
     if (rc == 0)
         rc = mount = fresh_tmpfs();
     if (rc >= 0)
         rc = move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0 ? failed("mounting")
                                                                                                    : 0;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d/sys", mount);
-    if (rc == 0)
-        rc = sbx_tree_write(t, path);
+    /* By way of the current folder: a path would lead through what the container has at its /proc. */
+    if (rc == 0 && fchdir(mount) < 0)
+        rc = failed("entering a tmpfs");
+    if (rc == 0) {
+        rc = sbx_tree_write(t, "sys");
+        if (cwd < 0 || fchdir(cwd) < 0)
+            rc = rc < 0 ? rc : failed("going back to the current folder");
+    }
     if (rc == 0 && (tree = open_tree(mount, "sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) < 0)
         rc = failed("binding it");
     if (rc == 0)
         rc = cover(tree, mount, cgroup);
+    hw_close(&cwd);
     hw_close(&tree);
     hw_close(&mount);
     hw_close(&cgroup);
@@ -130,7 +135,7 @@ static int in_namespace(int ns, const char *at, const struct sbx_tree *t, int fo
 }
 
 /* By a child: whoever has entered another mount namespace does not find back by himself. It says why it failed. */
-int sbx_mount_in(pid_t pid, const char *root, const struct sbx_tree *t, int folder)
+int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
 {
     char path[64], why[HW_ERR_TEXT] = "";
     int say[2], status = 0;
@@ -138,6 +143,10 @@ int sbx_mount_in(pid_t pid, const char *root, const struct sbx_tree *t, int fold
     int ns = open(path, O_RDONLY | O_CLOEXEC);
     if (ns < 0)
         return hw_fail(-errno, "the container's mount namespace, %s: %s", path, strerror(errno));
+    if (sb_process_start(pid) != start) { /* after it was opened: so it is that process's */
+        hw_close(&ns);
+        return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
+    }
     if (pipe2(say, O_CLOEXEC) < 0) {
         hw_close(&ns);
         return hw_fail(-errno, "a pipe: %s", strerror(errno));

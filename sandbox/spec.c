@@ -391,6 +391,8 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
     if (e.rc == 0)
         e.rc = check(&e, sp);
     if (e.rc == 0) {
+        if (sp->hook_arg)
+            sbx_oci_warn(config, sp->log);
         hooks(&e, sp);
         mounts(&e, sp);
         devices(&e, sp->dev, sp->log);

@@ -98,6 +98,16 @@ def others(b, tmp):
     b.spec("--undo")
 
 
+def warned(b):
+    """CAP_NET_ADMIN without a user namespace reaches the host's network devices: it is said."""
+    caps = {k: ["CAP_KILL", "CAP_NET_ADMIN"] for k in ("bounding", "effective", "permitted")}
+    for spaces, told in ((["network", "mount"], True), (["network", "mount", "user"], False)):
+        b.put({**CONFIG, "process": {**CONFIG["process"], "capabilities": caps}, "linux": {**CONFIG["linux"], "namespaces": [{"type": t} for t in spaces]}})
+        r = b.spec("--nics", "rdma0")
+        ok(r.returncode == 0 and r.stderr.count("CAP_NET_ADMIN") == told, f"CAP_NET_ADMIN with {spaces}: {'a' if told else 'no'} warning", r)
+    b.spec("--undo")
+
+
 def refused(b):
     def without(*keys):
         return {k: v for k, v in CONFIG.items() if k not in keys}
@@ -162,6 +172,7 @@ def main(program):
         b = Bundle(tmp, t, node)
         changed(b)
         others(b, tmp)
+        warned(b)
         refused(b)
         cdi(t, node, tmp)
         hook(program)

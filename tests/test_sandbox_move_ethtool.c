@@ -328,7 +328,7 @@ static bool serve_dcb(const struct nlmsghdr *h)
         if (!x || find(ieee, DCB_ATTR_IEEE_PEER_PFC))
             strange++;
         else if (!frozen && !liar)
-            pfc_en = ((struct ieee_pfc *)mnl_attr_get_payload(x))->pfc_en;
+            memcpy(&pfc, mnl_attr_get_payload(x), sizeof(pfc)), pfc_en = pfc.pfc_en;
         mnl_attr_put_u8(out, DCB_ATTR_IEEE, frozen ? (uint8_t)-EBUSY : 0);
     }
     pending.len += MNL_ALIGN(out->nlmsg_len);

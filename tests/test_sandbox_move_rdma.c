@@ -99,6 +99,18 @@ static uint32_t asked(const struct nlmsghdr *h, int type)
     return UINT32_MAX;
 }
 
+/* The text of an attribute of the request, or NULL. */
+static const char *asked_text(const struct nlmsghdr *h, int type)
+{
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, 0)
+    {
+        if (mnl_attr_get_type(a) == type && mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
+            return mnl_attr_get_str(a);
+    }
+    return NULL;
+}
+
 static int serve(const struct nlmsghdr *h)
 {
     char buf[512], path[32];
@@ -135,6 +147,13 @@ static int serve(const struct nlmsghdr *h)
             mnl_attr_put_u32(out, RDMA_NLDEV_ATTR_NDEV_INDEX, (uint32_t)rdma.dev[d].netdev[p]);
             give(out);
         }
+        return 0;
+    }
+    const char *name = asked_text(h, RDMA_NLDEV_ATTR_DEV_NAME);
+    if (h->nlmsg_type == RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SET) && !dump && name) {
+        static char given[64];
+        snprintf(given, sizeof(given), "%s", name);
+        rdma.dev[d].name = given;
         return 0;
     }
     if (h->nlmsg_type == RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SET) && !dump && fd != UINT32_MAX) {
@@ -193,6 +212,10 @@ int main(void)
     ok(move(SB_RDMA_AUTO, "n0", NULL) == 0 && rdma.dev[0].ns == there && rdma.dev[1].ns == here,
        "in exclusive mode a NIC's RDMA device goes along, and no other");
     ok(sm_restore(NULL) == 0 && rdma.dev[0].ns == here && sm_same(&sm_host, was) && sm_clean(), "and comes back");
+    ok(move(SB_RDMA_AUTO, "n0", NULL) == 0, "moved");
+    rdma.dev[0].name = "tenants_0";
+    ok(sm_restore(NULL) == 0 && rdma.dev[0].ns == here && strcmp(rdma.dev[0].name, "mlx5_0") == 0,
+       "one that got another name in the container has its own again: %s", rdma.dev[0].name);
     ok(move(SB_RDMA_LEAVE, "n0", NULL) == 0 && rdma.dev[0].ns == here, "unless it is to stay");
     ok(sm_restore(NULL) == 0, "restored");
     ok(move(SB_RDMA_AUTO, "n1", NULL) == -EBUSY && strstr(hw_error(), "mlx5_1 belongs to n1"),
