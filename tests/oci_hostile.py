@@ -175,6 +175,62 @@ def races(host):
     host.same("all is back")
 
 
+# ---- root file systems ----------------------------------------------------------------------------
+
+def rootfs(host):
+    """What an image has at /sys, and above it, leads no mount and no file elsewhere."""
+    target = host.tmp / "target"
+    (target / "fs/cgroup").mkdir(parents=True)
+    root = host.tmp / "bundle/rootfs"
+
+    def clear():
+        for f in sorted(root.rglob("*"), reverse=True):
+            f.rmdir() if f.is_dir() and not f.is_symlink() else f.unlink()
+
+    def link_sys():
+        (root / "sys").symlink_to(target)
+
+    def link_relative():
+        (root / "sys").symlink_to("../../target")
+
+    def link_below():
+        (root / "sys").mkdir()
+        (root / "sys/fs").symlink_to(target / "fs")
+
+    def link_cgroup():
+        (root / "sys/fs").mkdir(parents=True)
+        (root / "sys/fs/cgroup").symlink_to(target / "fs/cgroup")
+
+    def file():
+        (root / "sys").write_text("x")
+
+    def absent():
+        pass
+
+    for how, fine in ((link_sys, False), (link_relative, False), (link_below, False), (link_cgroup, False), (file, False), (absent, False)):
+        with host.container() as c:
+            host.bundle({})
+            clear()
+            how()
+            r = sh(HAWSER, "oci-hook", "createRuntime", f"journal-dir={host.journal}", "nics=rdma0", "sysfs=yes",
+                   input=json.dumps({"ociVersion": "1.0", "id": "box", "pid": c.pid, "bundle": str(host.tmp / "bundle")}))
+            mounts = pathlib.Path(f"/proc/{c.pid}/mountinfo").read_text() + pathlib.Path("/proc/self/mountinfo").read_text()
+            ok((r.returncode == 0) == fine and str(target) not in mounts and host.has("rdma0") and
+               sorted(str(f.relative_to(target)) for f in target.rglob("*")) == ["fs", "fs/cgroup"],
+               f"an image whose /sys is {how.__name__}: refused, with no mount and no file elsewhere", (r, mounts))
+            clear()
+    # a process that has ended, and one that never was
+    with host.container() as c:
+        pid = c.pid
+    for p in pid, 2 ** 22 + 5:
+        r = host.hook("createRuntime", p, "nics=rdma0", "sysfs=yes")
+        ok(r.returncode == 1 and "ended" in r.stderr and host.has("rdma0"), "a process that is no more: refused", r)
+    # the machine's own network and mount namespaces
+    r = host.hook("createRuntime", os.getpid(), "nics=rdma0")
+    ok(r.returncode == 1 and host.has("rdma0"), "a process in the host's own network namespace: refused", r)
+    host.same("nothing has changed")
+
+
 # ---- the note of spec -----------------------------------------------------------------------------
 
 def notes(host):
@@ -221,7 +277,7 @@ def notes(host):
 
 
 def main():
-    parts = {"annotations": annotations, "races": races, "notes": notes}
+    parts = {"annotations": annotations, "races": races, "rootfs": rootfs, "notes": notes}
     return inside(("unshare", "ip", "mount"), "hawser-hostile-", lambda folder, stack: parts[PART](Host(folder, stack)))
 
 
