@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's clients: who they are, what they ask, and the loop that serves them one request at a time. */
+/* hawserd's loop: one thread that never waits for a client. */
 #ifndef HW_HELPER_DAEMON_H
 #define HW_HELPER_DAEMON_H
 
+#include "helper/discard.h"
 #include "helper/state.h"
 
 #define HD_CLIENTS_MAX      256 /* at once; and of one user: */
@@ -10,7 +11,21 @@
 #define HD_RATE             500  /* requests a second that each may go on with */
 #define HD_BURST            1000 /* after a rest */
 #define HD_RETRY_MS         10000
-#define HD_WATCH_MS         1000 /* between looks for connections that have ended */
+#define HD_WATCH_MS         1000                      /* between looks for connections that have ended */
+#define HD_GREETING_MS      10000                     /* for a client's first request */
+#define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* for a look at a client's descriptor */
+#define HD_INSPECT_USER     8                         /* of one user's descriptors that are looked at, at once */
+#define HD_INSPECT_MAX      (HD_CLIENTS_MAX / 2)      /* of all users' */
+#define HD_BINDS            32                        /* that all clients of a user may ask for after a rest */
+#define HD_BINDS_RATE       4                         /* more a second */
+#define HD_LINES            40                        /* of the log, about clients, after a rest */
+#define HD_LINES_RATE       20                        /* more a second */
+
+/* A count that is used up and fills again with time. */
+struct hd_tokens {
+    uint32_t left;
+    uint64_t filled;
+};
 
 struct hd_daemon {
     struct hd_state state;
@@ -18,15 +33,17 @@ struct hd_daemon {
     int listener; /* SOCK_SEQPACKET, listening, non-blocking */
     int stop;     /* readable: it is time to end */
     /* private */
-    struct hw_list clients;
-    unsigned n_clients;
-    uint64_t refused_said; /* when a refusal was logged last */
+    struct hw_list clients, accounts, inspections;
+    unsigned n_clients, n_inspections;
+    struct hd_discard discard;
+    struct hd_tokens lines;
 };
 
 /* A listening socket at path, which anybody may connect to: the policy decides then. A socket that a dead hawserd left
  * there is replaced; -EADDRINUSE where a living one answers. */
 int hd_listen(const char *path);
-/* Serves until stop is readable; then all of all clients is undone. 0, or how many things could not be. */
+/* Serves until stop is readable; then all of all clients is undone. 0, or how many things could not be. The listener
+ * and connections that have ended stay open: the end of the process closes them (helper/discard.h). */
 int hd_serve(struct hd_daemon *d);
 
 #endif

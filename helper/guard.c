@@ -6,7 +6,10 @@
 #include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <pwd.h>
+#include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -49,19 +52,18 @@ int hd_guard_caps(const char *user)
     return 0;
 }
 
-/* What the libc and the code of helper/ call after this. Opening for the journal and /proc; no exec, no signals to
- * others, no new sockets but netlink's. */
+/* ---- system calls ------------------------------------------------------------------------------- */
+
+/* docs/hawserd.md says of each what it is for. Beside helper/ it is the libc that makes them. */
 static const int calls[] = {
     SCMP_SYS(accept4),
     SCMP_SYS(brk),
+    SCMP_SYS(capset),
     SCMP_SYS(clock_gettime),
     SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(clone),
-    SCMP_SYS(clone3),
     SCMP_SYS(close),
-    SCMP_SYS(exit),
+    SCMP_SYS(close_range),
     SCMP_SYS(exit_group),
-    SCMP_SYS(fcntl),
     SCMP_SYS(fstat),
     SCMP_SYS(fsync),
     SCMP_SYS(futex),
@@ -73,8 +75,6 @@ static const int calls[] = {
     SCMP_SYS(gettid),
     SCMP_SYS(lseek),
     SCMP_SYS(madvise),
-    SCMP_SYS(mmap),
-    SCMP_SYS(mprotect),
     SCMP_SYS(mremap),
     SCMP_SYS(munmap),
     SCMP_SYS(nanosleep),
@@ -82,7 +82,6 @@ static const int calls[] = {
     SCMP_SYS(openat),
     SCMP_SYS(poll),
     SCMP_SYS(ppoll),
-    SCMP_SYS(prlimit64),
     SCMP_SYS(read),
     SCMP_SYS(recvfrom),
     SCMP_SYS(recvmsg),
@@ -90,26 +89,52 @@ static const int calls[] = {
     SCMP_SYS(renameat),
     SCMP_SYS(renameat2),
     SCMP_SYS(restart_syscall),
-    SCMP_SYS(rseq),
     SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask),
     SCMP_SYS(rt_sigreturn),
     SCMP_SYS(sendmsg),
     SCMP_SYS(sendto),
     SCMP_SYS(set_robust_list),
-    SCMP_SYS(setsockopt),
-    SCMP_SYS(statx),
+    SCMP_SYS(setitimer),
+    SCMP_SYS(shutdown),
     SCMP_SYS(unlink),
     SCMP_SYS(unlinkat),
     SCMP_SYS(write),
-    SCMP_SYS(writev),
 };
-static const unsigned long ioctls[] = {SIOCETHTOOL, SIOCGIFNAME, SIOCGIFINDEX, SIOCGIFFLAGS, SIOCGSKNS};
 
-/* Argument arg must be value; all fields said, unlike by libseccomp's SCMP_CMP(). */
-static struct scmp_arg_cmp is(unsigned arg, uint64_t value)
+/* Calls whose arguments count as well: (argument & mask) == value, for one argument or two. */
+struct call_args {
+    int call;
+    unsigned n;
+    struct {
+        unsigned arg;
+        uint64_t mask, value;
+    } is[2];
+};
+#define ALL UINT32_MAX /* of an int */
+static const struct call_args with_args[] = {
+    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCETHTOOL}}},
+    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFNAME}}},
+    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFINDEX}}},
+    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFFLAGS}}},
+    /* a binding's own */
+    {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},
+    {SCMP_SYS(socketpair), 1, {{0, ALL, AF_UNIX}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_EXT_ACK}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_CAP_ACK}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_SOCKET}, {2, ALL, SO_RCVTIMEO}}},
+    /* fork(), and no threads, namespaces or programs */
+    {SCMP_SYS(clone), 1, {{0, UINT64_MAX, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD}}},
+    {SCMP_SYS(mmap), 1, {{2, PROT_EXEC, 0}}},
+};
+
+static int allow_with_args(scmp_filter_ctx f, const struct call_args *c)
 {
-    return (struct scmp_arg_cmp){.arg = arg, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+    struct scmp_arg_cmp cmp[HW_ARRAY_LEN(c->is)];
+    for (unsigned i = 0; i < c->n; i++)
+        cmp[i] = (struct scmp_arg_cmp){
+            .arg = c->is[i].arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = c->is[i].mask, .datum_b = c->is[i].value};
+    return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, c->call, c->n, cmp);
 }
 
 int hd_guard_calls(void)
@@ -118,13 +143,8 @@ int hd_guard_calls(void)
     int rc = f ? 0 : -ENOMEM;
     for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
         rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
-    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++) {
-        struct scmp_arg_cmp cmd = is(1, ioctls[i]);
-        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, &cmd);
-    }
-    struct scmp_arg_cmp netlink[] = {is(0, AF_NETLINK), is(2, NETLINK_GENERIC)};
-    if (rc == 0)
-        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, netlink);
+    for (size_t i = 0; i < HW_ARRAY_LEN(with_args) && rc == 0; i++)
+        rc = allow_with_args(f, &with_args[i]);
     if (rc == 0)
         rc = seccomp_load(f);
     if (f)

@@ -132,21 +132,22 @@ static int load_policy(struct hd_policy *p, const char *path)
     return hd_policy_load(p, path ? path : HD_POLICY_FILE);
 }
 
-/* To systemd (Type=notify), that clients can come: sd_notify(3)'s protocol. */
-static void tell_ready(void)
+/* To systemd (Type=notify): sd_notify(3)'s protocol. Opened while sockets can still be made. Returns -1 where nobody
+ * wants to know. */
+static int open_notify(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (!path || strlen(path) < 2 || strlen(path) >= sizeof(a.sun_path))
-        return;
+        return -1;
     memcpy(a.sun_path, path, strlen(path));
     if (path[0] == '@')
         a.sun_path[0] = 0;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0)
-        (void)sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&a,
-                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-    hw_close(&fd);
+    if (fd >= 0 &&
+        connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path))) < 0)
+        hw_close(&fd);
+    return fd;
 }
 
 static int signals(void)
@@ -175,7 +176,7 @@ static void raise_files(void)
 /* With the lock, the journal and the listener: gives up privilege, undoes what the last one left, serves. */
 static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
-    int rc = hd_guard_caps(a->user);
+    int notify = open_notify(), rc = hd_guard_caps(a->user);
     if (rc == 0 && SANITIZED)
         hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of system calls");
     else if (rc == 0)
@@ -187,6 +188,9 @@ static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger
         return left;
     if (left)
         hw_log(log, HAWSER_LOG_WARN, "%d things that the last hawserd left cannot be undone yet", left);
+    if (notify >= 0)
+        (void)send(notify, "READY=1", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
+    hw_close(&notify);
     hw_log(log, HAWSER_LOG_INFO, "serving at %s, %u sections of policy", a->socket, d->policy->n);
     return hd_serve(d);
 }
@@ -214,7 +218,6 @@ int main(int argc, char **argv)
     d.listener = hd_listen(a.socket);
     rc = d.listener < 0 ? d.listener : 0;
     if (rc == 0) {
-        tell_ready();
         rc = run(&a, &d, &log);
         unlink(a.socket);
     }
@@ -222,7 +225,7 @@ int main(int argc, char **argv)
         (void)fail();
     hd_state_free(&d.state);
     hd_kernel_close(&kernel);
-    hw_close(&d.listener);
+    /* not the listener: see hd_serve() */
     hw_close(&d.stop);
     hw_close(&lock);
     return rc ? 1 : 0;

@@ -13,7 +13,8 @@
 struct real {
     struct hd_genl genl;
     int fd;
-    int diag; /* opened before there is a filter of system calls */
+    int diag;
+    uint64_t netns;
 };
 
 static int k_link(void *arg, const char *name, struct hd_link *out)
@@ -93,21 +94,18 @@ static int k_dmabuf_size(void *arg, int fd, uint64_t *size)
     (void)arg;
     return hd_fd_dmabuf_size(fd, size);
 }
-static int k_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode)
+static int k_connection(void *arg, int fd, struct hd_conn *out)
 {
-    (void)arg;
-    return hd_fd_ends(fd, local, remote, inode);
-}
-static int k_alive(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
-{
-    return hd_diag_alive(((struct real *)arg)->diag, ifindex, local, remote, inode);
+    return hd_fd_connection(fd, ((struct real *)arg)->netns, out);
 }
 static int k_same_netns(void *arg, int fd)
 {
-    (void)arg;
-    return hd_fd_same_netns(fd);
+    return hd_fd_same_netns(fd, ((struct real *)arg)->netns);
 }
-
+static int k_alive(void *arg, int ifindex, const struct hd_conn *c)
+{
+    return hd_diag_alive(((struct real *)arg)->diag, ifindex, c);
+}
 int hd_kernel_open(struct hd_kernel *k)
 {
     static struct real r;
@@ -129,18 +127,23 @@ int hd_kernel_open(struct hd_kernel *k)
         .bind = k_bind,
         .unbind = k_unbind,
         .dmabuf_size = k_dmabuf_size,
-        .ends = k_ends,
+        .connection = k_connection,
         .same_netns = k_same_netns,
         .alive = k_alive,
     };
+    r = (struct real){.fd = -1, .diag = -1};
+    /* all of them before there is a filter of system calls */
     int rc = hd_genl_open(&r.genl, NULL);
-    r.fd = rc ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    r.diag = rc ? -1 : hd_diag_open(); /* without it rules live until they are released */
-    if (rc == 0 && r.fd < 0) {
+    if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
         rc = hw_fail(-errno, "a socket for ethtool: %s", hw_errno_name(errno));
+    if (rc) {
         hd_kernel_close(k);
+        return rc;
     }
-    return rc;
+    r.netns = hd_fd_netns(r.fd);
+    /* without it everything but steering works */
+    r.diag = hd_diag_open();
+    return 0;
 }
 
 void hd_kernel_close(struct hd_kernel *k)

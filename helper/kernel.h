@@ -68,6 +68,13 @@ struct hd_rule {
     uint32_t loc;   /* its place in the NIC's table */
 };
 
+/* A TCP connection of this machine: its ends, and the kernel's own number for its socket (SO_COOKIE), which no other
+ * socket gets before the next boot. The ends alone may be another connection's a moment later. */
+struct hd_conn {
+    union hw_addr local, remote;
+    uint64_t cookie;
+};
+
 struct hd_kernel {
     void *arg;
     int (*link)(void *arg, const char *name, struct hd_link *out);
@@ -89,14 +96,14 @@ struct hd_kernel {
     int (*bind)(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned n, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
-    /* Descriptors of strangers. None may call into a file system of theirs, which could hold us for ever: see
-     * helper/fds.c. */
+    /* Descriptors of clients. The first two may block for as long as the client likes: only helper/inspect.c calls
+     * them, in a process of their own. */
     int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF: no dma-buf */
-    /* Of a connected TCP socket; inode: its own number. */
-    int (*ends)(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode);
-    int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: no */
-    /* Is there a socket with these ends, perhaps bound to that NIC, and it is that with this inode? 1, 0, -errno. */
-    int (*alive)(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode);
+    int (*connection)(void *arg, int fd, struct hd_conn *out);
+    int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: no. Does not block. */
+
+    /* Is this the connection of these ends, as packets that arrive at that NIC find it? 1, 0, -errno. */
+    int (*alive)(void *arg, int ifindex, const struct hd_conn *c);
 };
 
 /* The kernel of this machine. -errno where its netlink cannot be had. */

@@ -110,16 +110,15 @@ static uint32_t new_id(struct hd_state *s)
     }
 }
 
-static int size_of(struct hd_state *s, int fd, unsigned n, uint64_t *bytes)
+static int check_size(const struct hd_facts *f, unsigned n)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    int rc = s->k->dmabuf_size(s->k->arg, fd, bytes);
-    if (rc)
-        return rc;
-    if (*bytes % page || *bytes < page * HW_MAX(n, 1u))
+    if (f->rc)
+        return hw_fail_copy(f->rc, f->why);
+    if (f->bytes % page || f->bytes < page * HW_MAX(n, 1u))
         return hw_fail(-EINVAL,
                        "a dma-buf of %llu bytes: it must be whole pages of %llu bytes, and one for each queue at least",
-                       (unsigned long long)*bytes, (unsigned long long)page);
+                       (unsigned long long)f->bytes, (unsigned long long)page);
     return 0;
 }
 
@@ -143,8 +142,8 @@ static int prepare(struct hd_state *s, struct hd_nic *nic, const struct hd_link 
     return rc;
 }
 
-int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, int fd,
-            const struct hw_helper_request *q, struct hw_helper_reply *a)
+int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
+            int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a)
 {
     struct hd_link link;
     if (!hd_policy_nic(r, q->nic))
@@ -152,10 +151,10 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     struct hd_binding *b = calloc(1, sizeof(*b));
     if (!b)
         return hw_fail(-ENOMEM, "no memory for a binding");
-    *b = (struct hd_binding){.owner = owner, .uid = uid, .n = q->count, .sock = -1};
+    *b = (struct hd_binding){.owner = owner, .uid = uid, .n = q->count, .bytes = f->bytes, .sock = -1};
     int rc = s->k->link(s->k->arg, q->nic, &link);
     if (rc == 0)
-        rc = size_of(s, fd, b->n, &b->bytes);
+        rc = check_size(f, b->n);
     if (rc == 0)
         rc = within_limits(s, uid, r, b->n, b->bytes);
     if (rc == 0 && !link.up)
@@ -172,7 +171,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         nic->bindings++;
         rc = b->n ? prepare(s, nic, &link, r, b) : 0;
         if (rc == 0)
-            rc = s->k->bind(s->k->arg, nic->ifindex, fd, b->queue, b->n, &b->sock, &b->dmabuf_id);
+            rc = s->k->bind(s->k->arg, nic->ifindex, dmabuf, b->queue, b->n, &b->sock, &b->dmabuf_id);
         if (rc) {
             char why[HW_ERR_TEXT];
             snprintf(why, sizeof(why), "%s", hw_error());
@@ -246,7 +245,7 @@ static uint32_t quietest(const struct hd_state *s, const struct hd_binding *b)
 }
 
 /* Two rules for one connection: which of them the NIC obeys is its secret. */
-static int unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
+static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
     struct hd_rule *all = NULL, like = *want;
     unsigned n = 0;
@@ -261,52 +260,52 @@ static int unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd
     return rc;
 }
 
-int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, int fd, uint32_t binding,
-             struct hw_helper_reply *a)
+int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
+             uint32_t binding, struct hw_helper_reply *a)
 {
     struct hd_binding *b = binding_of(s, owner, binding);
+    const struct hd_conn *c = &f->conn;
     if (!b)
         return hw_fail(-ENOENT, "there is no binding %u of yours", binding);
     if (b->n == 0)
         return hw_fail(-EINVAL, "binding %u is for sending: nothing can be steered to it", binding);
     int rc = rules_within(s, b->uid, r);
+    if (rc == 0 && f->rc)
+        rc = hw_fail_copy(f->rc, f->why);
     if (rc)
         return rc;
+    if (hw_addr_same_host(&c->local, &c->remote) || hw_addr_is_loopback(&c->local))
+        return hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
+                                "cannot land in device memory");
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
         return hw_fail(-ENOMEM, "no memory for a rule");
-    *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .rule.exact = true};
-    rc = s->k->ends(s->k->arg, fd, &h->rule.local, &h->rule.remote, &h->inode);
-    if (rc == 0 && (hw_addr_same_host(&h->rule.local, &h->rule.remote) || hw_addr_is_loopback(&h->rule.local)))
-        rc = hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
-                              "cannot land in device memory");
-    if (rc == 0)
-        rc = unruled(s, b->nic, &h->rule);
-    if (rc == 0) {
-        h->rule.queue = quietest(s, b);
-        h->id = new_id(s);
-        hw_list_append(&s->rules, &h->node);
-        rc = hd_ntuple_on(s, b->nic);
-        if (rc == 0)
-            rc = hd_journal_write(s);
-        if (rc == 0)
-            rc = s->k->rule_add(s->k->arg, b->nic->ifindex, &h->rule);
-        h->placed = rc == 0;
-        if (rc) {
-            char why[HW_ERR_TEXT];
-            snprintf(why, sizeof(why), "%s", hw_error());
-            rule_end(s, h);
-            note(s);
-            return hw_fail_copy(rc, why);
-        }
-    }
+    *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .cookie = c->cookie};
+    h->rule = (struct hd_rule){.exact = true, .local = c->local, .remote = c->remote};
+    rc = check_unruled(s, b->nic, &h->rule);
     if (rc) {
         free(h);
         return rc;
     }
+    h->rule.queue = quietest(s, b);
+    h->id = new_id(s);
+    hw_list_append(&s->rules, &h->node);
+    rc = hd_ntuple_on(s, b->nic);
+    if (rc == 0)
+        rc = hd_journal_write(s);
+    if (rc == 0)
+        rc = s->k->rule_add(s->k->arg, b->nic->ifindex, &h->rule);
+    h->placed = rc == 0;
+    if (rc) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        rule_end(s, h);
+        note(s);
+        return hw_fail_copy(rc, why);
+    }
     /* Where it is not shown now (a kernel without sock_diag says ENOENT, as of what is not there) its end is not
      * either. */
-    h->watched = s->k->alive(s->k->arg, b->nic->ifindex, &h->rule.local, &h->rule.remote, h->inode) == 1;
+    h->watched = s->k->alive(s->k->arg, b->nic->ifindex, c) == 1;
     a->id = h->id;
     a->count = 1;
     a->queues[0] = h->rule.queue;
@@ -361,8 +360,8 @@ void hd_watch(struct hd_state *s)
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
-        if (!r->binding || !r->watched ||
-            s->k->alive(s->k->arg, r->nic->ifindex, &r->rule.local, &r->rule.remote, r->inode) != 0)
+        struct hd_conn c = {.local = r->rule.local, .remote = r->rule.remote, .cookie = r->cookie};
+        if (!r->binding || !r->watched || s->k->alive(s->k->arg, r->nic->ifindex, &c) != 0)
             continue;
         hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
         rule_end(s, r);

@@ -11,7 +11,7 @@
 #define HW_HELPER_STATE_H
 
 #include "base/list.h"
-#include "helper/kernel.h"
+#include "helper/inspect.h"
 #include "helper/policy.h"
 #include "wire/helper.h"
 
@@ -52,9 +52,9 @@ struct hd_held_rule {
     struct hd_binding *binding; /* NULL: nobody's any more, and could not be removed yet */
     uid_t uid;
     uint32_t id;
-    bool placed;    /* rule.loc is known; else the kernel may have it, or not */
-    bool watched;   /* sock_diag shows the connection, so that its end can be seen */
-    uint64_t inode; /* of the connection's socket */
+    bool placed;     /* rule.loc is known; else the kernel may have it, or not */
+    bool watched;    /* sock_diag shows the connection, so that its end can be seen */
+    uint64_t cookie; /* of the connection's socket */
     struct hd_rule rule;
 };
 
@@ -76,11 +76,12 @@ void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct h
 void hd_state_free(struct hd_state *s);
 /* Of NICs and rules the same, the kernel untouched. */
 void hd_state_forget(struct hd_state *s);
-/* Fill the answer, id and on, or fail with -errno and nothing changed. */
-int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, int fd,
-            const struct hw_helper_request *q, struct hw_helper_reply *a);
-int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, int fd, uint32_t binding,
-             struct hw_helper_reply *a);
+/* Fill the answer, id and on, or fail with -errno and nothing changed. dmabuf: the descriptor, where f says that it is
+ * one. */
+int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
+            int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
+int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
+             uint32_t binding, struct hw_helper_reply *a);
 /* -ENOENT. What could not be undone stays for hd_settle_all(), and is logged. */
 int hd_release(struct hd_state *s, const void *owner, uint32_t id);
 /* Ends the rules whose connections have ended: their ends may become those of a connection that is somebody else's. */

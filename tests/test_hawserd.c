@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawserd's clients: the one that libhawser has, and worse ones, against a living daemon over a kernel of our own. */
-#include "helper/daemon.h"
-#include "helper/fake.h"
+#include "helper/client.h"
+#include "helper/served.h"
 #include "tap.h"
 #include "transport/devmem/helper.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,8 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MS 20000 /* a call's deadline, on a machine that is busy */
-
 static struct fake *F;
 static struct fake was;
 static char dir[40], path[64], state[64];
@@ -26,85 +23,18 @@ static int logs = -1; /* what the daemon said, in memory */
 
 /* ---- the daemon --------------------------------------------------------------------------------- */
 
-static void log_line(void *arg, int level, const char *line)
-{
-    (void)arg;
-    (void)level;
-    dprintf(logs, "%s\n", line);
-}
+static struct hd_policy policy;
 
 static bool said(const char *what)
 {
-    char text[65536];
-    ssize_t n = pread(logs, text, sizeof(text) - 1, 0);
-    text[n < 0 ? 0 : n] = 0;
-    return strstr(text, what) != NULL;
+    return served_said(logs, what);
 }
 
-/* It may take a while until what happened is in the log, or in the kernel. */
-#define SOON(cond)                                    \
-    ({                                                \
-        uint64_t until_ = hw_deadline(MS);            \
-        bool yes_;                                    \
-        while (!(yes_ = (cond)) && hw_now() < until_) \
-            usleep(2000);                             \
-        yes_;                                         \
-    })
-
-struct running {
-    pid_t pid;
-    int stop;
-};
-
-static struct hd_policy policy;
-
-static struct running start(void)
+static struct served start(void)
 {
-    struct running r = {.stop = eventfd(0, EFD_CLOEXEC)};
     struct hd_kernel k;
-    struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_DEBUG};
-    if (ftruncate(logs, 0) < 0)
-        abort();
     fake_kernel(F, &k);
-    int listener = hd_listen(path);
-    if (listener < 0) {
-        diag("%s", hw_error());
-        abort();
-    }
-    r.pid = fork();
-    if (r.pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        struct hd_daemon d = {.policy = &policy, .listener = listener, .stop = r.stop};
-        hd_state_init(&d.state, &k, &log, state);
-        int lock = hd_journal_lock(state), rc = 1;
-        if (lock >= 0 && hd_recover(&d.state, 100) == 0)
-            rc = hd_serve(&d);
-        hd_state_free(&d.state);
-        close(lock);
-        _exit(rc == 0 ? 0 : 1);
-    }
-    close(listener);
-    return r;
-}
-
-static int stop(struct running *r)
-{
-    int status = -1;
-    if (write(r->stop, &(uint64_t){1}, 8) != 8)
-        abort();
-    waitpid(r->pid, &status, 0);
-    fake_reap(F, r->pid);
-    close(r->stop);
-    unlink(path);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void die(struct running *r)
-{
-    kill(r->pid, SIGKILL);
-    waitpid(r->pid, NULL, 0);
-    fake_reap(F, r->pid);
-    close(r->stop);
+    return served_start(F, &k, &policy, path, state, logs);
 }
 
 static void fresh(void)
@@ -117,67 +47,6 @@ static void fresh(void)
     hd_policy_default(&policy, getuid());
 }
 
-/* ---- a bad client's means ----------------------------------------------------------------------- */
-
-static int raw(void)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    memcpy(a.sun_path, path, strlen(path));
-    if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static int put(int fd, const void *buf, size_t len, const int *fds, unsigned n)
-{
-    char control[CMSG_SPACE(sizeof(int) * 8)] __attribute__((aligned(8))) = {0};
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (n) {
-        m.msg_control = control;
-        m.msg_controllen = CMSG_SPACE(sizeof(int) * n);
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int) * n), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
-    }
-    return sendmsg(fd, &m, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -errno;
-}
-
-static int put_request(int fd, const struct hw_helper_request *q, const int *fds, unsigned n)
-{
-    uint8_t buf[HW_HELPER_REQUEST];
-    hw_helper_request_encode(buf, q);
-    return put(fd, buf, sizeof(buf), fds, n);
-}
-
-/* The answer's status; 1: the connection has ended; 2: nothing came. */
-static int get(int fd)
-{
-    uint8_t buf[HW_HELPER_REPLY + 1];
-    struct hw_helper_reply r;
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    if (poll(&p, 1, MS) != 1)
-        return 2;
-    ssize_t n = recv(fd, buf, sizeof(buf), 0);
-    if (n < 0 && errno == ECONNRESET)
-        n = recv(fd, buf, sizeof(buf), 0);
-    if (n <= 0)
-        return 1;
-    return hw_helper_reply_decode(buf, (size_t)n, &r) < 0 ? 3 : r.status;
-}
-
-static const struct hw_helper_request hello = {.type = HW_H_HELLO, .seq = 1};
-
-static int greeted(void)
-{
-    int fd = raw();
-    (void)put_request(fd, &hello, NULL, 0);
-    return get(fd) == 0 ? fd : -1;
-}
-
 /* ---- good clients ------------------------------------------------------------------------------- */
 
 static void good(void)
@@ -188,7 +57,7 @@ static void good(void)
     fresh();
     is_int(dm_helper_open(path, MS, &h), -ENOENT, "no daemon, no socket");
     ok(strstr(hw_error(), "systemctl start hawserd") && h == NULL, "%s", hw_error());
-    struct running r = start();
+    struct served r = start();
     is_int(dm_helper_open(path, MS, &h), 0, "a client");
     int buf = fake_dmabuf(1 << 20), s1 = fake_sock(6001), s2 = fake_sock(6002);
     is_int(dm_helper_bind_rx(h, "eth1", buf, 2, &b), 0, "a binding to receive");
@@ -225,7 +94,7 @@ static void good(void)
     ok(SOON(said("binding 1 of user") && !F->nic[0].rule[FAKE_RULES - 1].used), "closing releases all");
     ok(SOON(F->nic[0].table[7] == 7 && F->nic[0].table[6] == 6), "the first one's queues are back in RSS");
     ok(F->nic[0].table[5] != 5, "the second one's are not");
-    is_int(stop(&r), 0, "the daemon ends, and nothing is left to be undone");
+    is_int(served_stop(&r), 0, "the daemon ends, and nothing is left to be undone");
     is_int(dm_helper_release(g, c.id), -EPIPE, "its clients see that");
     is_int(dm_helper_bind_rx(g, "eth1", buf, 1, &c), -EPIPE, "and go on seeing it");
     p.fd = dm_helper_fd(g);
@@ -246,7 +115,7 @@ static void deaths(void)
     struct dm_binding b;
     uint32_t rule, queue;
     fresh();
-    struct running r = start();
+    struct served r = start();
     int buf = fake_dmabuf(1 << 20), s1 = fake_sock(6001);
     pid_t pid = fork();
     if (pid == 0) {
@@ -263,7 +132,7 @@ static void deaths(void)
     is_int(dm_helper_open(path, MS, &h), 0, "another one");
     is_int(dm_helper_bind_rx(h, "eth2", buf, 3, &b), 0, "binds");
     is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "and steers");
-    die(&r);
+    served_kill(&r);
     struct pollfd p = {.fd = dm_helper_fd(h), .events = POLLIN};
     ok(poll(&p, 1, MS) == 1, "the daemon is killed, which its client is told");
     ok(*fake_differs(&was, F), "and what it had done to the NIC is still there");
@@ -276,7 +145,7 @@ static void deaths(void)
     is_str(fake_differs(&was, F), "", "and has undone it all");
     is_int(dm_helper_bind_rx(h, "eth2", buf, 3, &b), 0, "so that it can be had again");
     dm_helper_close(h);
-    is_int(stop(&r), 0, "it ends");
+    is_int(served_stop(&r), 0, "it ends");
     is_str(fake_differs(&was, F), "", "all is as it was");
     is_str(F->wrong, "", "nothing was wrong");
     close(buf);
@@ -321,9 +190,9 @@ static void liars(void)
 
 static void dropped(const char *what, const void *buf, size_t len, const int *fds, unsigned n)
 {
-    int fd = greeted();
-    (void)put(fd, buf, len, fds, n);
-    is_int(get(fd), 1, what);
+    int fd = client_greeted(path);
+    (void)client_send(fd, buf, len, fds, n);
+    is_int(client_answer(fd), 1, what);
     close(fd);
 }
 
@@ -351,14 +220,14 @@ static unsigned memfds_of(pid_t pid)
 static void malformed(void)
 {
     fresh();
-    struct running r = start();
+    struct served r = start();
     int two[2] = {fake_dmabuf(8192), fake_dmabuf(8192)};
     dropped("an HTTP request", "GET / HTTP/1.1\r\n", 16, NULL, 0);
     ok(SOON(said("is dropped: a request of 16 bytes that does not begin")), "and the log says so");
     uint8_t big[70000] = {0};
     dropped("70000 bytes", big, sizeof(big), NULL, 0);
     dropped("one byte", "x", 1, NULL, 0);
-    dropped_request("a second greeting", hello, NULL, 0);
+    dropped_request("a second greeting", client_hello, NULL, 0);
     dropped_request("an unknown type", (struct hw_helper_request){.type = 77}, NULL, 0);
     struct hw_helper_request bind = {.type = HW_H_BIND_RX, .count = 1, .nic = "eth1"};
     dropped_request("a bind without a descriptor", bind, NULL, 0);
@@ -368,23 +237,23 @@ static void malformed(void)
     dropped_request("a bind of 99 queues", bind, two, 1);
     bind = (struct hw_helper_request){.type = HW_H_BIND_RX, .count = 1, .nic = "../eth1"};
     dropped_request("a NIC that is a path", bind, two, 1);
-    int fd = raw();
+    int fd = client_connect(path);
     bind = (struct hw_helper_request){.type = HW_H_BIND_RX, .count = 1, .nic = "eth1"};
-    (void)put_request(fd, &bind, two, 1);
-    is_int(get(fd), 1, "a bind before the greeting");
+    (void)client_ask(fd, &bind, two, 1);
+    is_int(client_answer(fd), 1, "a bind before the greeting");
     close(fd);
-    fd = raw();
+    fd = client_connect(path);
     uint8_t buf[HW_HELPER_REQUEST];
-    hw_helper_request_encode(buf, &hello);
+    hw_helper_request_encode(buf, &client_hello);
     buf[4] = 9;
-    (void)put(fd, buf, sizeof(buf), NULL, 0);
-    is_int(get(fd), -EPROTONOSUPPORT, "a client of another version is told so");
-    is_int(get(fd), 1, "and then let go");
+    (void)client_send(fd, buf, sizeof(buf), NULL, 0);
+    is_int(client_answer(fd), -EPROTONOSUPPORT, "a client of another version is told so");
+    is_int(client_answer(fd), 1, "and then let go");
     close(fd);
     ok(SOON(memfds_of(r.pid) == 0), "of the descriptors that came none is left open");
     ok(SOON(said("with too many descriptors") && said("before the greeting")), "each with a line in the log");
     is_str(fake_differs(&was, F), "", "no NIC was touched");
-    is_int(stop(&r), 0, "the daemon lives");
+    is_int(served_stop(&r), 0, "the daemon lives");
     close(two[0]);
     close(two[1]);
 }
@@ -396,15 +265,15 @@ static void forbidden(void)
     fresh();
     if (hd_policy_parse(&policy, "[user 4294967290]\nnics = *\n", "test") < 0)
         abort();
-    struct running r = start();
+    struct served r = start();
     int open[50];
     for (int i = 0; i < 50; i++) {
-        open[i] = raw();
-        (void)put_request(open[i], &hello, NULL, 0);
+        open[i] = client_connect(path);
+        (void)client_ask(open[i], &client_hello, NULL, 0);
     }
     int bad = 0;
     for (int i = 0; i < 50; i++) {
-        int first = get(open[i]), then = get(open[i]);
+        int first = client_answer(open[i]), then = client_answer(open[i]);
         bad += first != -EACCES || then != 1;
         close(open[i]);
     }
@@ -416,7 +285,7 @@ static void forbidden(void)
     }
     is_int(bad, 0, "and fifty of our own client");
     ok(strstr(hw_error(), "/etc/hawser/hawserd.conf") != NULL, "%s", hw_error());
-    is_int(stop(&r), 0, "the daemon ends");
+    is_int(served_stop(&r), 0, "the daemon ends");
 
     fresh();
     char text[120];
@@ -436,14 +305,14 @@ static void forbidden(void)
     is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "one rule");
     is_int(dm_helper_steer(h, b.id, s2, &rule, &queue), -EDQUOT, "not two");
     dm_helper_close(h);
-    is_int(stop(&r), 0, "the daemon ends");
+    is_int(served_stop(&r), 0, "the daemon ends");
     is_str(fake_differs(&was, F), "", "all is as it was");
 
     fresh();
     F->foreign_ns = true;
     r = start();
     is_int(dm_helper_open(path, MS, &h), -EXDEV, "a client of another network namespace");
-    is_int(stop(&r), 0, "the daemon ends");
+    is_int(served_stop(&r), 0, "the daemon ends");
     close(buf);
     close(small);
     close(s1);
@@ -455,9 +324,9 @@ static void floods(void)
     struct dm_helper *h;
     struct dm_binding b;
     fresh();
-    struct running r = start();
+    struct served r = start();
     /* requests without end, and no answer read */
-    int fd = greeted(), buf = fake_dmabuf(1 << 20);
+    int fd = client_greeted(path), buf = fake_dmabuf(1 << 20);
     struct hw_helper_request q = {.type = HW_H_RELEASE, .id = 5};
     int sent = 0;
     uint64_t until = hw_deadline(MS);
@@ -476,11 +345,11 @@ static void floods(void)
     /* as many connections as it gets */
     int all[HD_CLIENTS_PER_USER + 8], in = 0, out = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++) {
-        all[i] = raw();
-        (void)put_request(all[i], &hello, NULL, 0);
+        all[i] = client_connect(path);
+        (void)client_ask(all[i], &client_hello, NULL, 0);
     }
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++) {
-        int got = get(all[i]);
+        int got = client_answer(all[i]);
         in += got == 0;
         out += got == -EUSERS;
     }
@@ -489,7 +358,7 @@ static void floods(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++)
         close(all[i]);
     /* a talkative one does not keep another from being served */
-    fd = greeted();
+    fd = client_greeted(path);
     pid_t pid = fork();
     if (pid == 0) {
         uint8_t in_buf[HW_HELPER_REPLY];
@@ -507,7 +376,7 @@ static void floods(void)
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     close(fd);
-    is_int(stop(&r), 0, "the daemon ends");
+    is_int(served_stop(&r), 0, "the daemon ends");
     is_str(fake_differs(&was, F), "", "all is as it was");
     close(buf);
 }

@@ -41,25 +41,34 @@ int __wrap_rename(const char *from, const char *to)
 
 /* ---- small steps -------------------------------------------------------------------------------- */
 
+/* As a client's request, whose descriptor a process of its own looks at. */
+static int bind_fd(struct hd_state *s, const void *owner, uid_t uid, int fd, const struct hw_helper_request *q,
+                   struct hw_helper_reply *a)
+{
+    struct hd_facts f;
+    *a = (struct hw_helper_reply){0};
+    hd_inspect(&K, q->type, fd, &f);
+    int rc = hd_bind(s, owner, uid, &any, &f, fd, q, a);
+    close(fd);
+    return rc;
+}
+
 static int bind_rx(struct hd_state *s, const void *owner, uid_t uid, const char *nic, unsigned n,
                    struct hw_helper_reply *a)
 {
     struct hw_helper_request q = {.type = HW_H_BIND_RX, .count = n};
     snprintf(q.nic, sizeof(q.nic), "%s", nic);
-    int fd = fake_dmabuf(1 << 20);
-    *a = (struct hw_helper_reply){0};
-    int rc = hd_bind(s, owner, uid, &any, fd, &q, a);
-    close(fd);
-    return rc;
+    return bind_fd(s, owner, uid, fake_dmabuf(1 << 20), &q, a);
 }
 
 static int steer(struct hd_state *s, const void *owner, uint32_t binding, uint32_t port, struct hw_helper_reply *a)
 {
     int fd = fake_sock(port);
+    struct hd_facts f;
     *a = (struct hw_helper_reply){0};
-    int rc = hd_steer(s, owner, &any, fd, binding, a);
+    hd_inspect(&K, HW_H_STEER, fd, &f);
     close(fd);
-    return rc;
+    return hd_steer(s, owner, &any, &f, binding, a);
 }
 
 static struct hw_helper_reply A1, A2;
@@ -74,10 +83,7 @@ static unsigned work(struct hd_state *s)
     for (uint32_t p = 1; p <= 3; p++)
         good += A1.id && steer(s, &owner_a, A1.id, 6000 + p, &rule) == 0;
     struct hw_helper_request q = {.type = HW_H_BIND_TX, .nic = "eth1"};
-    int fd = fake_dmabuf(4096);
-    tx = (struct hw_helper_reply){0};
-    good += hd_bind(s, &owner_a, 0, &any, fd, &q, &tx) == 0;
-    close(fd);
+    good += bind_fd(s, &owner_a, 0, fake_dmabuf(4096), &q, &tx) == 0;
     good += bind_rx(s, &owner_b, 7, "eth1", 1, &A2) == 0;
     good += A2.id && steer(s, &owner_b, A2.id, 7001u | 1u << 16, &gone) == 0;
     good += rule.id && hd_release(s, &owner_a, rule.id) == 0;
@@ -412,27 +418,21 @@ static void limits(void)
     any.nics[0] = '*';
     any.nics[1] = 0;
     struct hw_helper_request q = {.type = HW_H_BIND_RX, .count = 2, .nic = "eth2"};
-    int small = fake_dmabuf(4096), odd = fake_dmabuf(8192 + 100), none = fake_dmabuf(0);
-    is_int(hd_bind(&s, &owner_b, 5, &any, small, &q, &b), -EINVAL, "a dma-buf of one page for two queues");
-    is_int(hd_bind(&s, &owner_b, 5, &any, odd, &q, &b), -EINVAL, "a dma-buf of no whole pages");
-    is_int(hd_bind(&s, &owner_b, 5, &any, none, &q, &b), -EINVAL, "an empty dma-buf");
-    is_int(hd_bind(&s, &owner_b, 5, &any, STDIN_FILENO, &q, &b), -EBADF, "what is no dma-buf");
-    close(small);
-    close(odd);
-    close(none);
+    is_int(bind_fd(&s, &owner_b, 5, fake_dmabuf(4096), &q, &b), -EINVAL, "a dma-buf of one page for two queues");
+    is_int(bind_fd(&s, &owner_b, 5, fake_dmabuf(8192 + 100), &q, &b), -EINVAL, "a dma-buf of no whole pages");
+    is_int(bind_fd(&s, &owner_b, 5, fake_dmabuf(0), &q, &b), -EINVAL, "an empty dma-buf");
+    is_int(bind_fd(&s, &owner_b, 5, open("/dev/null", O_RDONLY | O_CLOEXEC), &q, &b), -EBADF, "what is no dma-buf");
     F->nic[1].down = true;
     is_int(bind_rx(&s, &owner_b, 5, "eth2", 1, &b), -ENETDOWN, "a NIC that is down");
     F->nic[1].down = false;
     F->nic[1].no_rss = true;
     is_int(bind_rx(&s, &owner_b, 5, "eth2", 1, &b), -EOPNOTSUPP, "a NIC without RSS");
     q = (struct hw_helper_request){.type = HW_H_BIND_TX, .nic = "eth2"};
-    int fd = fake_dmabuf(4096);
-    is_int(hd_bind(&s, &owner_b, 5, &any, fd, &q, &b), 0, "for sending that does not matter");
+    is_int(bind_fd(&s, &owner_b, 5, fake_dmabuf(4096), &q, &b), 0, "for sending that does not matter");
     is_int(b.count, 0, "and takes no queue");
     is_int(steer(&s, &owner_b, b.id, 3, &r), -EINVAL, "nothing is steered to it");
     F->nic[1].no_tx = true;
-    is_int(hd_bind(&s, &owner_b, 5, &any, fd, &q, &r), -EOPNOTSUPP, "a NIC that cannot send so");
-    close(fd);
+    is_int(bind_fd(&s, &owner_b, 5, fake_dmabuf(4096), &q, &r), -EOPNOTSUPP, "a NIC that cannot send so");
     hd_drop(&s, &owner_a);
     hd_drop(&s, &owner_b);
     is_str(fake_differs(&was, F), "", "all is as it was");

@@ -367,39 +367,37 @@ static int f_dmabuf_size(void *arg, int fd, uint64_t *size)
     return 0;
 }
 
-static int f_ends(void *arg, int fd, union hw_addr *local, union hw_addr *remote, uint64_t *inode)
+static int f_connection(void *arg, int fd, struct hd_conn *c)
 {
     struct fake *f = arg;
     uint32_t port = 0;
     BEFORE(f);
-    memset(local, 0, sizeof(*local));
-    memset(remote, 0, sizeof(*remote));
+    memset(c, 0, sizeof(*c));
     if (pread(fd, &port, sizeof(port), 0) != sizeof(port))
         return hw_fail(-EINVAL, "descriptor %d is no TCP socket", fd);
     if (port & 1u << 16) { /* of IPv6, for a change */
-        local->in6.sin6_family = remote->in6.sin6_family = AF_INET6;
-        inet_pton(AF_INET6, "fd00::1", &local->in6.sin6_addr);
-        inet_pton(AF_INET6, "fd00::2", &remote->in6.sin6_addr);
+        c->local.in6.sin6_family = c->remote.in6.sin6_family = AF_INET6;
+        inet_pton(AF_INET6, "fd00::1", &c->local.in6.sin6_addr);
+        inet_pton(AF_INET6, "fd00::2", &c->remote.in6.sin6_addr);
     } else {
-        local->in.sin_family = remote->in.sin_family = AF_INET;
-        local->in.sin_addr.s_addr = htonl(0x0a000001);
-        remote->in.sin_addr.s_addr = htonl(port ? 0x0a000002 : 0x0a000001); /* port 0: both ends here */
+        c->local.in.sin_family = c->remote.in.sin_family = AF_INET;
+        c->local.in.sin_addr.s_addr = htonl(0x0a000001);
+        c->remote.in.sin_addr.s_addr = htonl(port ? 0x0a000002 : 0x0a000001); /* port 0: both ends here */
     }
-    hw_addr_set_port(local, 5000);
-    hw_addr_set_port(remote, (uint16_t)port);
-    *inode = 1000 + port;
+    hw_addr_set_port(&c->local, 5000);
+    hw_addr_set_port(&c->remote, (uint16_t)port);
+    c->cookie = 1000 + port;
     return 0;
 }
 
-static int f_alive(void *arg, int ifindex, const union hw_addr *local, const union hw_addr *remote, uint64_t inode)
+static int f_alive(void *arg, int ifindex, const struct hd_conn *c)
 {
     struct fake *f = arg;
     BEFORE(f);
     (void)ifindex;
-    (void)local;
-    if (f->blind || (f->ended && hw_addr_port(remote) == f->ended))
+    if (f->blind || (f->ended && hw_addr_port(&c->remote) == f->ended))
         return 0;
-    return (inode - 1000) % 65536 == hw_addr_port(remote);
+    return (c->cookie - 1000) % 65536 == hw_addr_port(&c->remote);
 }
 
 static int f_same_netns(void *arg, int fd)
@@ -414,7 +412,7 @@ void fake_kernel(struct fake *f, struct hd_kernel *k)
     *k = (struct hd_kernel){f,           f_link,        f_link_at,    f_queues,     f_split_get,
                             f_split_set, f_ntuple_get,  f_ntuple_set, f_rss_get,    f_rss_set,
                             f_rules,     f_rule_at,     f_rule_add,   f_rule_del,   f_bind,
-                            f_unbind,    f_dmabuf_size, f_ends,       f_same_netns, f_alive};
+                            f_unbind,    f_dmabuf_size, f_connection, f_same_netns, f_alive};
 }
 
 void fake_reap(struct fake *f, pid_t pid)

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "helper/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SAY(d, level, ...) hw_log((d)->state.log, level, __VA_ARGS__)
+
+/* ---- what each may take ------------------------------------------------------------------------- */
+
+static void fill_tokens(struct hd_tokens *t, uint64_t now, unsigned rate, unsigned most)
+{
+    uint64_t more = (now - t->filled) / (1000 * HW_MS / rate);
+    if (more == 0)
+        return;
+    t->left = (uint32_t)HW_MIN(t->left + more, (uint64_t)most);
+    t->filled = now;
+}
+
+static struct hd_account *find_account(struct hd_daemon *d, uid_t uid)
+{
+    hw_list_each(it, tmp, &d->accounts)
+    {
+        struct hd_account *u = hw_container_of(it, struct hd_account, node);
+        if (u->uid == uid)
+            return u;
+    }
+    struct hd_account *u = calloc(1, sizeof(*u));
+    if (!u)
+        return NULL;
+    *u = (struct hd_account){.uid = uid, .binds = {.left = HD_BINDS, .filled = hw_now()}};
+    hw_list_append(&d->accounts, &u->node);
+    return u;
+}
+
+/* A user who has not rested yet stays known, or a new connection would be a rest. */
+static void forget_account(struct hd_account *u, uint64_t now)
+{
+    fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
+    if (u->clients || u->inspections || u->binds.left < HD_BINDS)
+        return;
+    hw_list_remove(&u->node);
+    free(u);
+}
+
+/* ---- coming and going --------------------------------------------------------------------------- */
+
+void hd_clients_init(struct hd_daemon *d)
+{
+    hw_list_init(&d->clients);
+    hw_list_init(&d->accounts);
+    hw_list_init(&d->inspections);
+    hd_discard_init(&d->discard);
+    d->lines = (struct hd_tokens){.left = HD_LINES, .filled = hw_now()};
+}
+
+/* False where it could not be sent: a client that does not read its answers. */
+static bool send_answer(int fd, struct hw_helper_reply *a)
+{
+    uint8_t buf[HW_HELPER_REPLY];
+    hw_helper_reply_encode(buf, a);
+    return send(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(buf);
+}
+
+/* rc with hw_error() into the answer. */
+static void set_refusal(struct hw_helper_reply *a, int rc)
+{
+    *a = (struct hw_helper_reply){.type = a->type, .seq = a->seq, .status = rc};
+    snprintf(a->text, sizeof(a->text), "%s", *hw_error() ? hw_error() : hw_errno_name(rc));
+}
+
+/* A line of what anybody can bring about as often as he likes. */
+static bool may_say(struct hd_daemon *d)
+{
+    fill_tokens(&d->lines, hw_now(), HD_LINES_RATE, HD_LINES);
+    if (d->lines.left == 0)
+        return false;
+    d->lines.left--;
+    return true;
+}
+
+/* SO_PEERCRED's groups: the one that it names, and the supplementary ones. To be freed. */
+static gid_t *groups_of(int fd, gid_t first, unsigned *n)
+{
+    socklen_t len = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) < 0 && errno != ERANGE)
+        len = 0;
+    gid_t *g = calloc(1, sizeof(*g) + len);
+    *n = 0;
+    if (!g)
+        return NULL;
+    if (len && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, g + 1, &len) < 0)
+        len = 0;
+    g[0] = first;
+    *n = 1 + (unsigned)(len / sizeof(*g));
+    return g;
+}
+
+static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *who)
+{
+    socklen_t len = sizeof(*who);
+    unsigned n_groups;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, who, &len) < 0)
+        return hw_fail(-errno, "SO_PEERCRED: %s", hw_errno_name(errno));
+    gid_t *groups = groups_of(c->fd, who->gid, &n_groups);
+    c->rights = hd_policy_find(d->policy, who->uid, groups, n_groups);
+    free(groups);
+    if (!c->rights)
+        return hw_fail(-EACCES, "hawserd's policy grants nothing to user %u: its administrator can, in %s",
+                       (unsigned)who->uid, HD_POLICY_FILE);
+    int rc = d->state.k->same_netns(d->state.k->arg, c->fd);
+    if (rc)
+        return hw_wrap(rc, "your socket");
+    c->account = find_account(d, who->uid);
+    if (!c->account)
+        return hw_fail(-ENOMEM, "no memory for a user");
+    if (c->account->clients >= HD_CLIENTS_PER_USER || d->n_clients >= HD_CLIENTS_MAX)
+        return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and %d of one user",
+                       d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, HD_CLIENTS_PER_USER);
+    return 0;
+}
+
+void hd_client_accept(struct hd_daemon *d)
+{
+    struct ucred who = {0};
+    int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+            struct timespec t = {.tv_nsec = 100000000};
+            if (may_say(d))
+                SAY(d, HAWSER_LOG_ERROR, "taking a client: %s", hw_errno_name(errno));
+            nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
+        }
+        return;
+    }
+    uint64_t now = hw_now();
+    struct hd_client *c = calloc(1, sizeof(*c));
+    if (c)
+        *c = (struct hd_client){
+            .fd = fd, .requests = {.left = HD_BURST, .filled = now}, .deadline = now + HD_GREETING_MS * HW_MS};
+    int rc = c ? admit_client(d, c, &who) : hw_fail(-ENOMEM, "no memory for a client");
+    if (rc) {
+        /* unasked, as an answer to the greeting, whose number is 1, that comes or is here already: nothing of a
+         * stranger's is read */
+        struct hw_helper_reply a = {.type = HW_H_HELLO, .seq = 1};
+        set_refusal(&a, rc);
+        (void)send_answer(fd, &a);
+        if (may_say(d))
+            SAY(d, HAWSER_LOG_WARN, "user %u, process %d refused: %s", (unsigned)who.uid, (int)who.pid, a.text);
+        hd_discard_add(&d->discard, &fd);
+        free(c);
+        return;
+    }
+    c->pid = who.pid;
+    c->account->clients++;
+    hw_list_append(&d->clients, &c->node);
+    d->n_clients++;
+}
+
+void hd_client_end(struct hd_daemon *d, struct hd_client *c)
+{
+    if (c->ended)
+        return;
+    c->ended = true;
+    hd_drop(&d->state, c);
+    if (c->look) {
+        c->look->client = NULL;
+        (void)shutdown(c->look->pair, SHUT_WR);
+    }
+    c->look = NULL;
+    hd_discard_add(&d->discard, &c->fd);
+    c->account->clients--;
+    d->n_clients--;
+}
+
+static void drop_client(struct hd_daemon *d, struct hd_client *c, const char *why)
+{
+    if (may_say(d))
+        SAY(d, HAWSER_LOG_WARN, "user %u, process %d is dropped: %s", (unsigned)c->account->uid, (int)c->pid, why);
+    hd_client_end(d, c);
+}
+
+void hd_clients_reap(struct hd_daemon *d)
+{
+    uint64_t now = hw_now();
+    hw_list_each(it, tmp, &d->clients)
+    {
+        struct hd_client *c = hw_container_of(it, struct hd_client, node);
+        if (!c->ended && c->deadline <= now)
+            drop_client(d, c, c->look ? "a look at its descriptor does not end" : "it does not greet");
+        if (!c->ended)
+            continue;
+        hw_list_remove(&c->node);
+        free(c);
+    }
+    hw_list_each(it, tmp, &d->accounts) forget_account(hw_container_of(it, struct hd_account, node), now);
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+static int dispatch_request(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q,
+                            const struct hd_facts *f, int dmabuf, struct hw_helper_reply *a)
+{
+    switch (q->type) {
+    case HW_H_HELLO:
+        return 0;
+    case HW_H_BIND_RX:
+    case HW_H_BIND_TX:
+        return hd_bind(&d->state, c, c->account->uid, c->rights, f, dmabuf, q, a);
+    case HW_H_STEER:
+        return hd_steer(&d->state, c, c->rights, f, q->id, a);
+    case HW_H_RELEASE:
+        return hd_release(&d->state, c, q->id);
+    default:
+        return hw_fail(-EPROTO, "a request of type %u", q->type);
+    }
+}
+
+static void answer_request(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q,
+                           const struct hd_facts *f, int dmabuf)
+{
+    struct hw_helper_reply a = {.type = q->type, .seq = q->seq};
+    hw_fail(0, "%s", "");
+    int rc = dispatch_request(d, c, q, f, dmabuf, &a);
+    if (rc)
+        SAY(d, HAWSER_LOG_DEBUG, "user %u, process %d: request of type %u: %s: %s", (unsigned)c->account->uid,
+            (int)c->pid, q->type, hw_errno_name(rc), hw_error());
+    if (rc)
+        set_refusal(&a, rc);
+    if (!send_answer(c->fd, &a))
+        drop_client(d, c, "it does not read its answers");
+}
+
+struct peek {
+    uint8_t buf[HW_HELPER_REQUEST + 1]; /* one more, so that a longer one shows */
+    ssize_t len;
+    bool fds; /* descriptors came with it */
+};
+
+/* Looks at the next message and leaves it in the queue: whoever takes it gets its descriptors too. */
+static void peek_message(int sock, struct peek *p)
+{
+    struct iovec iov = {.iov_base = p->buf, .iov_len = sizeof(p->buf)};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    p->len = recvmsg(sock, &m, MSG_PEEK | MSG_DONTWAIT);
+    p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* there is no room for any */
+}
+
+/* Starts to look at what came with the request; or later, where the user has had enough for now. */
+static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
+{
+    bool bind = q->type != HW_H_STEER;
+    uint64_t now = hw_now();
+    fill_tokens(&c->account->binds, now, HD_BINDS_RATE, HD_BINDS);
+    if ((bind && c->account->binds.left == 0) || c->account->inspections >= HD_INSPECT_USER ||
+        d->n_inspections >= HD_INSPECT_MAX) {
+        c->later = now + 20 * HW_MS;
+        return;
+    }
+    struct hd_inspection *i = calloc(1, sizeof(*i));
+    int rc = i ? hd_inspect_start(d->state.k, q->type, c->fd, &i->pair) : hw_fail(-ENOMEM, "no memory for a look");
+    if (rc) {
+        free(i);
+        c->later = now + 100 * HW_MS;
+        if (may_say(d))
+            SAY(d, HAWSER_LOG_ERROR, "%s", hw_error());
+        return;
+    }
+    i->account = c->account;
+    i->client = c;
+    hw_list_append(&d->inspections, &i->node);
+    d->n_inspections++;
+    c->account->inspections++;
+    c->account->binds.left -= bind;
+    c->requests.left--;
+    c->look = i;
+    c->q = *q;
+    c->deadline = now + HD_INSPECT_MS * HW_MS;
+}
+
+static int check_order(const struct hd_client *c, const struct peek *p, const struct hw_helper_request *q)
+{
+    if (p->fds != (hw_helper_fds(q->type) != 0))
+        return hw_fail(-EPROTO, "a request of type %u with%s descriptors", q->type, p->fds ? "" : "out");
+    if (c->greeted == (q->type == HW_H_HELLO))
+        return hw_fail(-EPROTO, "a request of type %u %s the greeting", q->type, c->greeted ? "after" : "before");
+    return 0;
+}
+
+void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
+{
+    struct peek p;
+    struct hw_helper_request q;
+    if (revents & (POLLHUP | POLLERR)) {
+        hd_client_end(d, c);
+        return;
+    }
+    peek_message(c->fd, &p);
+    if (p.len < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (p.len <= 0) { /* it has closed, orderly or not */
+        hd_client_end(d, c);
+        return;
+    }
+    int rc = hw_helper_request_decode(p.buf, (size_t)p.len, &q);
+    /* to a malformed request only another version gets an answer, as the rest would not understand it */
+    if (rc == -EPROTONOSUPPORT) {
+        struct hw_helper_reply a = {.type = q.type, .seq = q.seq};
+        set_refusal(&a, rc);
+        (void)send_answer(c->fd, &a);
+    }
+    if (rc == 0)
+        rc = check_order(c, &p, &q);
+    if (rc) {
+        drop_client(d, c, hw_error());
+        return;
+    }
+    if (p.fds) {
+        begin_inspection(d, c, &q);
+        return;
+    }
+    (void)recv(c->fd, p.buf, sizeof(p.buf), MSG_DONTWAIT);
+    c->requests.left--;
+    c->greeted = true;
+    c->deadline = HW_NEVER;
+    answer_request(d, c, &q, NULL, -1);
+}
+
+short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake)
+{
+    uint64_t at = 0;
+    fill_tokens(&c->requests, now, HD_RATE, HD_BURST);
+    *wake = HW_MIN(*wake, c->deadline);
+    if (c->look) /* one request at a time */
+        return 0;
+    if (c->requests.left == 0)
+        at = now + 1000 * HW_MS / HD_RATE;
+    at = HW_MAX(at, c->later);
+    if (at <= now)
+        return POLLIN;
+    *wake = HW_MIN(*wake, at);
+    return 0; /* its end is seen all the same */
+}
+
+void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents)
+{
+    struct hd_client *c = i->client;
+    struct hd_facts f;
+    int dmabuf = -1;
+    if (c) {
+        int rc = hd_inspect_answer(i->pair, &f, &dmabuf);
+        i->client = NULL;
+        c->look = NULL;
+        c->deadline = HW_NEVER;
+        if (rc)
+            drop_client(d, c, hw_error());
+        else if (f.many)
+            drop_client(d, c, "a request with too many descriptors");
+        else
+            answer_request(d, c, &c->q, &f, dmabuf);
+        hw_close(&dmabuf);                /* the child has it too, and is the last one to */
+        (void)shutdown(i->pair, SHUT_WR); /* of both ways would look like its hang-up */
+        return;
+    }
+    if (!(revents & POLLHUP))
+        return;
+    hw_list_remove(&i->node);
+    d->n_inspections--;
+    i->account->inspections--;
+    hw_close(&i->pair);
+    free(i);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "helper/discard.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void hd_discard_init(struct hd_discard *d)
+{
+    memset(d, 0, sizeof(*d));
+    d->due = HW_NEVER;
+}
+
+bool hd_discard_room(const struct hd_discard *d)
+{
+    return d->n < HD_DISCARD_MAX / 2; /* the other half is for connections that were accepted already */
+}
+
+void hd_discard_add(struct hd_discard *d, int *fd)
+{
+    (void)shutdown(*fd, SHUT_RDWR);
+    if (d->n == 0)
+        d->due = hw_deadline(HD_DISCARD_MS);
+    d->fd[d->n++] = *fd;
+    if (d->n >= HD_DISCARD_BATCH)
+        d->due = 0;
+    *fd = -1;
+}
+
+static void forget_gone_children(struct hd_discard *d)
+{
+    for (unsigned i = 0; i < d->n_children;) {
+        struct pollfd p = {.fd = d->child[i]};
+        if (poll(&p, 1, 0) == 1) {
+            hw_close(&d->child[i]);
+            d->child[i] = d->child[--d->n_children];
+        } else {
+            i++;
+        }
+    }
+}
+
+static void keep_them(int pair, void *arg)
+{
+    (void)pair;
+    (void)arg;
+}
+
+void hd_discard_run(struct hd_discard *d)
+{
+    unsigned some = HW_MIN(d->n, HD_CHILD_FDS);
+    int pair;
+    if (d->n == 0 || hw_now() < d->due)
+        return;
+    d->due = hw_deadline(HD_DISCARD_MS);
+    forget_gone_children(d);
+    if (d->n_children == HD_DISCARD_CHILDREN || hd_child_start(d->fd + d->n - some, some, keep_them, NULL, &pair) < 0)
+        return;
+    for (; some; some--)
+        hw_close(&d->fd[--d->n]);
+    if (d->n == 0)
+        d->due = HW_NEVER;
+    (void)shutdown(pair, SHUT_WR); /* not of both ways, which would look like the hang-up */
+    d->child[d->n_children++] = pair;
+}

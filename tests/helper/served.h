@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawserd's own loop in a process of the test's, over a fake kernel. */
+#ifndef TESTS_HELPER_SERVED_H
+#define TESTS_HELPER_SERVED_H
+
+#include "fake.h"
+#include "helper/daemon.h"
+
+struct served {
+    pid_t pid;
+    int stop;
+    const char *path;
+    struct fake *fake;
+};
+
+/* Listens at path, with its journal at state; what it says goes to logs, a descriptor. */
+struct served served_start(struct fake *f, const struct hd_kernel *k, const struct hd_policy *p, const char *path,
+                           const char *state, int logs);
+/* Ends it as SIGTERM does: its exit status, or -1. */
+int served_stop(struct served *r);
+/* Ends it by SIGKILL. */
+void served_kill(struct served *r);
+/* Does logs have that text? */
+bool served_said(int logs, const char *what);
+
+#endif
