@@ -46,7 +46,7 @@ int hd_listen(const char *path)
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
-enum { STOP, LISTENER, FIRST_CLIENT };
+enum { STOP, LISTENER, EVENTS, FIRST_CLIENT };
 
 /* What poll() waits for, and whose each entry is: clients first, then inspections. */
 struct set {
@@ -62,6 +62,7 @@ static uint64_t fill_set(struct hd_daemon *d, struct set *s)
     s->p[STOP] = (struct pollfd){.fd = d->stop, .events = POLLIN};
     /* where what has ended cannot be closed, nobody new is taken in */
     s->p[LISTENER] = (struct pollfd){.fd = d->listener, .events = hd_discard_room(&d->discard) ? POLLIN : 0};
+    s->p[EVENTS] = (struct pollfd){.fd = d->state.k->events, .events = POLLIN};
     s->n = FIRST_CLIENT;
     hw_list_each(it, tmp, &d->clients)
     {
@@ -97,6 +98,8 @@ static void serve_set(struct hd_daemon *d, struct set *s)
         if (s->p[i].revents && !c->ended)
             hd_client_serve(d, c, s->p[i].revents);
     }
+    if (s->p[EVENTS].revents)
+        hd_take_reports(&d->state);
     if (s->p[LISTENER].revents)
         hd_client_accept(d);
 }
@@ -115,28 +118,15 @@ static void retry_undoing(struct hd_daemon *d, uint64_t *retry)
     }
 }
 
-static void watch_connections(struct hd_daemon *d, uint64_t *watch)
-{
-    if (hw_list_empty(&d->state.rules)) {
-        *watch = HW_NEVER;
-    } else if (hw_now() >= *watch) {
-        hd_watch(&d->state);
-        *watch = hw_deadline(HD_WATCH_MS);
-    } else if (*watch == HW_NEVER) {
-        *watch = hw_deadline(HD_WATCH_MS);
-    }
-}
-
 static void serve_rounds(struct hd_daemon *d, struct set *s)
 {
-    uint64_t retry = HW_NEVER, watch = HW_NEVER;
+    uint64_t retry = HW_NEVER;
     for (;;) {
         hd_clients_reap(d);
         hd_discard_run(&d->discard);
         retry_undoing(d, &retry);
-        watch_connections(d, &watch);
-        uint64_t wake = fill_set(d, s);
-        if (poll(s->p, s->n, milliseconds_to(HW_MIN(wake, HW_MIN(retry, watch)))) < 0) {
+        uint64_t look = hd_look(&d->state), wake = fill_set(d, s);
+        if (poll(s->p, s->n, milliseconds_to(HW_MIN(wake, HW_MIN(retry, look)))) < 0) {
             if (errno == EINTR)
                 continue;
             SAY(d, HAWSER_LOG_ERROR, "poll: %s", hw_errno_name(errno));

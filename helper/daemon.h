@@ -11,7 +11,6 @@
 #define HD_RATE             500  /* requests a second that each may go on with */
 #define HD_BURST            1000 /* after a rest */
 #define HD_RETRY_MS         10000
-#define HD_WATCH_MS         1000                      /* between looks for connections that have ended */
 #define HD_GREETING_MS      10000                     /* for a client's first request */
 #define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* for a look at a client's descriptor */
 #define HD_INSPECT_USER     8                         /* of one user's descriptors that are looked at, at once */

@@ -7,6 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define EVENTS_ROOM (4 << 20) /* bytes of reports that wait; one takes about 1 KiB with what the kernel adds */
+
+/* ---- looks -------------------------------------------------------------------------------------- */
+
 int hd_diag_open(void)
 {
     struct timeval wait = {.tv_sec = 10};
@@ -76,4 +80,56 @@ int hd_diag_alive(int fd, int ifindex, const struct hd_conn *c)
         int err = ((const struct nlmsgerr *)mnl_nlmsg_get_payload(m))->error;
         return err == -ENOENT ? 0 : hw_fail(err ? err : -EPROTO, "sock_diag: %s", hw_errno_name(err));
     }
+}
+
+/* ---- reports ------------------------------------------------------------------------------------ */
+
+int hd_diag_events_open(void)
+{
+    struct sockaddr_nl me = {.nl_family = AF_NETLINK};
+    int room = EVENTS_ROOM;
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    /* unbound, it has the number that reports come from, and gets none (net/netlink/af_netlink.c) */
+    if (fd < 0 || bind(fd, (struct sockaddr *)&me, sizeof(me)) < 0) {
+        int rc = hw_fail(-errno, "a netlink socket for sock_diag's reports: %s", hw_errno_name(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
+    return fd;
+}
+
+int hd_diag_events_set(int fd, bool on)
+{
+    /* by the family of the socket, which is AF_INET6 for IPv4 through an IPv6 socket */
+    static const int groups[] = {SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY};
+    for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
+        if (setsockopt(fd, SOL_NETLINK, on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP, &groups[i],
+                       sizeof(groups[i])) < 0)
+            return hw_fail(-errno, "sock_diag's reports of destroyed sockets: %s (module tcp_diag?)",
+                           hw_errno_name(errno));
+    return 0;
+}
+
+unsigned hd_diag_events(int fd, uint64_t *cookie, unsigned cap, bool *lost)
+{
+    _Alignas(struct nlmsghdr) char buf[4096];
+    unsigned n = 0;
+    *lost = false;
+    for (unsigned i = 0; i < cap; i++) {
+        struct sockaddr_nl from = {0};
+        socklen_t len = sizeof(from);
+        ssize_t got = recvfrom(fd, buf, sizeof(buf), 0, (struct sockaddr *)&from, &len);
+        if (got < 0 && errno == ENOBUFS)
+            *lost = true;
+        else if (got < 0 && errno != EINTR)
+            break;
+        const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
+        /* any process may send to a netlink socket; only the kernel's number is 0 */
+        if (got <= 0 || from.nl_pid != 0 || !mnl_nlmsg_ok(m, (int)got) || m->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+            mnl_nlmsg_get_payload_len(m) < sizeof(struct inet_diag_msg))
+            continue;
+        cookie[n++] = cookie_of(mnl_nlmsg_get_payload(m));
+    }
+    return n;
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a TCP connection has ended, by sock_diag. */
+/*
+ * Whether a TCP connection has ended, by sock_diag. The kernel reports a socket that is destroyed, to the network
+ * namespace of the socket. It reports no connection that ends while its socket goes on: one that the other end resets,
+ * or that the owner dissolves by connect() with AF_UNSPEC. A look finds these.
+ */
 #ifndef HW_HELPER_DIAG_H
 #define HW_HELPER_DIAG_H
 
@@ -9,5 +13,10 @@ int hd_diag_open(void); /* a descriptor for looks */
 /* 1: packets of these ends that arrive at NIC ifindex find this very socket, and a process has it open; 0: they do not;
  * -errno. */
 int hd_diag_alive(int fd, int ifindex, const struct hd_conn *c);
+
+int hd_diag_events_open(void); /* a descriptor for reports, none of which come yet */
+int hd_diag_events_set(int fd, bool on);
+/* Takes up to cap cookies of destroyed TCP sockets. lost: the kernel had no room for some. Returns how many. */
+unsigned hd_diag_events(int fd, uint64_t *cookie, unsigned cap, bool *lost);
 
 #endif

@@ -5,6 +5,8 @@
 #include <linux/capability.h>
 #include <linux/netlink.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pwd.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -56,49 +58,27 @@ int hd_guard_caps(const char *user)
 
 /* docs/hawserd.md says of each what it is for. Beside helper/ it is the libc that makes them. */
 static const int calls[] = {
-    SCMP_SYS(accept4),
-    SCMP_SYS(brk),
-    SCMP_SYS(capset),
-    SCMP_SYS(clock_gettime),
-    SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(close),
-    SCMP_SYS(close_range),
-    SCMP_SYS(exit_group),
-    SCMP_SYS(fstat),
-    SCMP_SYS(fsync),
-    SCMP_SYS(futex),
-    SCMP_SYS(getpeername),
-    SCMP_SYS(getpid),
-    SCMP_SYS(getrandom),
-    SCMP_SYS(getsockname),
-    SCMP_SYS(getsockopt),
-    SCMP_SYS(gettid),
-    SCMP_SYS(lseek),
-    SCMP_SYS(madvise),
-    SCMP_SYS(mremap),
-    SCMP_SYS(munmap),
-    SCMP_SYS(nanosleep),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(openat),
-    SCMP_SYS(poll),
-    SCMP_SYS(ppoll),
-    SCMP_SYS(read),
-    SCMP_SYS(recvfrom),
-    SCMP_SYS(recvmsg),
-    SCMP_SYS(rename),
-    SCMP_SYS(renameat),
-    SCMP_SYS(renameat2),
-    SCMP_SYS(restart_syscall),
-    SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(sendmsg),
-    SCMP_SYS(sendto),
-    SCMP_SYS(set_robust_list),
-    SCMP_SYS(setitimer),
-    SCMP_SYS(shutdown),
-    SCMP_SYS(unlink),
-    SCMP_SYS(unlinkat),
+    SCMP_SYS(accept4),       SCMP_SYS(bind),
+    SCMP_SYS(brk),           SCMP_SYS(capset),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(close),         SCMP_SYS(close_range),
+    SCMP_SYS(exit_group),    SCMP_SYS(fstat),
+    SCMP_SYS(fsync),         SCMP_SYS(futex),
+    SCMP_SYS(getpeername),   SCMP_SYS(getpid),
+    SCMP_SYS(getrandom),     SCMP_SYS(getsockname),
+    SCMP_SYS(getsockopt),    SCMP_SYS(gettid),
+    SCMP_SYS(lseek),         SCMP_SYS(madvise),
+    SCMP_SYS(mremap),        SCMP_SYS(munmap),
+    SCMP_SYS(nanosleep),     SCMP_SYS(newfstatat),
+    SCMP_SYS(openat),        SCMP_SYS(poll),
+    SCMP_SYS(ppoll),         SCMP_SYS(read),
+    SCMP_SYS(recvfrom),      SCMP_SYS(recvmsg),
+    SCMP_SYS(rename),        SCMP_SYS(renameat),
+    SCMP_SYS(renameat2),     SCMP_SYS(restart_syscall),
+    SCMP_SYS(rt_sigaction),  SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),  SCMP_SYS(set_robust_list),
+    SCMP_SYS(setitimer),     SCMP_SYS(shutdown),
+    SCMP_SYS(unlink),        SCMP_SYS(unlinkat),
     SCMP_SYS(write),
 };
 
@@ -111,7 +91,8 @@ struct call_args {
         uint64_t mask, value;
     } is[2];
 };
-#define ALL UINT32_MAX /* of an int */
+#define ALL        UINT32_MAX /* of an int */
+#define SOCK_FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
 static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCETHTOOL}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFNAME}}},
@@ -119,10 +100,18 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFFLAGS}}},
     /* a binding's own */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},
+    /* what holds a port; it can neither listen nor connect */
+    {SCMP_SYS(socket), 2, {{0, ALL, AF_INET}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
+    {SCMP_SYS(socket), 2, {{0, ALL, AF_INET6}, {1, ~(uint64_t)SOCK_FLAGS &ALL, SOCK_STREAM}}},
     {SCMP_SYS(socketpair), 1, {{0, ALL, AF_UNIX}}},
+    {SCMP_SYS(sendto), 1, {{3, MSG_FASTOPEN, 0}}},
+    {SCMP_SYS(sendmsg), 1, {{2, MSG_FASTOPEN, 0}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_EXT_ACK}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_CAP_ACK}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_ADD_MEMBERSHIP}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_DROP_MEMBERSHIP}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_SOCKET}, {2, ALL, SO_RCVTIMEO}}},
+    {SCMP_SYS(setsockopt), 2, {{1, ALL, IPPROTO_TCP}, {2, ALL, TCP_REPAIR}}},
     /* fork(), and no threads, namespaces or programs */
     {SCMP_SYS(clone), 1, {{0, UINT64_MAX, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD}}},
     {SCMP_SYS(mmap), 1, {{2, PROT_EXEC, 0}}},

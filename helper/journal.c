@@ -233,6 +233,7 @@ static int take_rule(struct reader *r, char **save)
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
         return hw_fail(-ENOMEM, "no memory for the journal's rules");
+    h->port = -1;
     h->nic = hd_nic_find(r->s, (int)index);
     h->placed = placed;
     h->rule.exact = true;
@@ -436,6 +437,13 @@ int hd_recover(struct hd_state *s, int wait_ms)
     }
     hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing what the last hawserd left",
                                            hw_container_of(it, struct hd_nic, node)->name);
+    /* its hold on the ports of its rules ended with it */
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (s->k->port_hold(s->k->arg, &r->rule.local, &r->port) < 0)
+            hw_log(s->log, HAWSER_LOG_WARN, "%s", hw_error());
+    }
     /* Its lock may go before its netlink sockets do: a process that is killed closes its descriptors one by one, and
      * what closing them does is done later still (fs/file_table.c, fput()). */
     uint64_t until = hw_deadline(wait_ms);

@@ -6,6 +6,7 @@
 #include "helper/ethtool.h"
 #include "helper/fds.h"
 #include "helper/netdev.h"
+#include "helper/port.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -13,7 +14,7 @@
 struct real {
     struct hd_genl genl;
     int fd;
-    int diag;
+    int diag, events;
     uint64_t netns;
 };
 
@@ -106,6 +107,20 @@ static int k_alive(void *arg, int ifindex, const struct hd_conn *c)
 {
     return hd_diag_alive(((struct real *)arg)->diag, ifindex, c);
 }
+static int k_watch(void *arg, bool on)
+{
+    return hd_diag_events_set(((struct real *)arg)->events, on);
+}
+static unsigned k_ended(void *arg, uint64_t *cookie, unsigned cap, bool *lost)
+{
+    return hd_diag_events(((struct real *)arg)->events, cookie, cap, lost);
+}
+static int k_port_hold(void *arg, const union hw_addr *local, int *sock)
+{
+    (void)arg;
+    return hd_port_hold(local, sock);
+}
+
 int hd_kernel_open(struct hd_kernel *k)
 {
     static struct real r;
@@ -130,8 +145,13 @@ int hd_kernel_open(struct hd_kernel *k)
         .connection = k_connection,
         .same_netns = k_same_netns,
         .alive = k_alive,
+        .watch = k_watch,
+        .ended = k_ended,
+        .port_hold = k_port_hold,
+        .port_free = k_unbind,
+        .events = -1,
     };
-    r = (struct real){.fd = -1, .diag = -1};
+    r = (struct real){.fd = -1, .diag = -1, .events = -1};
     /* all of them before there is a filter of system calls */
     int rc = hd_genl_open(&r.genl, NULL);
     if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
@@ -141,8 +161,9 @@ int hd_kernel_open(struct hd_kernel *k)
         return rc;
     }
     r.netns = hd_fd_netns(r.fd);
-    /* without it everything but steering works */
+    /* without these two everything but steering works */
     r.diag = hd_diag_open();
+    k->events = r.events = hd_diag_events_open();
     return 0;
 }
 
@@ -152,4 +173,5 @@ void hd_kernel_close(struct hd_kernel *k)
     hd_genl_close(&r->genl);
     hw_close(&r->fd);
     hw_close(&r->diag);
+    hw_close(&r->events);
 }

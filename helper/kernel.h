@@ -104,6 +104,15 @@ struct hd_kernel {
 
     /* Is this the connection of these ends, as packets that arrive at that NIC find it? 1, 0, -errno. */
     int (*alive)(void *arg, int ifindex, const struct hd_conn *c);
+    /* Turns reports of sockets that are destroyed on or off. events, below, is readable while there are some. */
+    int (*watch)(void *arg, bool on);
+    /* Takes up to cap cookies of destroyed sockets. lost: the kernel dropped reports. Returns how many. */
+    unsigned (*ended)(void *arg, uint64_t *cookie, unsigned cap, bool *lost);
+    /* Keeps a local port from being given to anybody as long as *sock is open; -1 where no port of that number is
+     * given out unasked. */
+    int (*port_hold)(void *arg, const union hw_addr *local, int *sock);
+    void (*port_free)(void *arg, int *sock);
+    int events; /* a descriptor for poll, or -1 */
 };
 
 /* The kernel of this machine. -errno where its netlink cannot be had. */

@@ -348,10 +348,8 @@ static void mourn(struct hd_state *s, struct hd_nic *nic)
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
-        if (r->nic != nic || r->binding)
-            continue;
-        hw_list_remove(&r->node);
-        free(r);
+        if (r->nic == nic && !r->binding)
+            hd_rule_free(s, r);
     }
     if (nic->bindings == 0 && rules_on(s, nic) == 0)
         hd_nic_free(s, nic);
@@ -391,6 +389,14 @@ void hd_settle(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
     if (hd_journal_write(s) < 0)
         hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
+}
+
+void hd_rule_free(struct hd_state *s, struct hd_held_rule *r)
+{
+    if (r->port >= 0)
+        s->k->port_free(s->k->arg, &r->port);
+    hw_list_remove(&r->node);
+    free(r);
 }
 
 int hd_unplace(struct hd_state *s, struct hd_held_rule *r)
@@ -443,8 +449,7 @@ unsigned hd_settle_all(struct hd_state *s)
         int rc = hd_unplace(s, r);
         if (!went(s, rc) && rc != -ENODEV)
             continue;
-        hw_list_remove(&r->node);
-        free(r);
+        hd_rule_free(s, r);
     }
     hw_list_each(it, tmp, &s->nics) hd_settle(s, hw_container_of(it, struct hd_nic, node));
     return hd_left(s);

@@ -32,8 +32,7 @@ void hd_state_forget(struct hd_state *s)
 {
     hw_list_each(it, tmp, &s->rules)
     {
-        hw_list_remove(it);
-        free(hw_container_of(it, struct hd_held_rule, node));
+        hd_rule_free(s, hw_container_of(it, struct hd_held_rule, node));
     }
     hw_list_each(it, tmp, &s->nics) hd_nic_free(s, hw_container_of(it, struct hd_nic, node));
 }
@@ -209,8 +208,7 @@ static void rule_end(struct hd_state *s, struct hd_held_rule *r)
         hw_log(s->log, HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
         return;
     }
-    hw_list_remove(&r->node);
-    free(r);
+    hd_rule_free(s, r);
 }
 
 static struct hd_binding *binding_of(const struct hd_state *s, const void *owner, uint32_t id)
@@ -260,6 +258,51 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     return rc;
 }
 
+/* Reports of destroyed sockets are wanted while there are rules: on a machine with many connections they cost. */
+static int watch_sockets(struct hd_state *s, bool on)
+{
+    if (s->watching == on)
+        return 0;
+    int rc = s->k->watch(s->k->arg, on);
+    if (rc == 0)
+        s->watching = on;
+    return rc;
+}
+
+static int check_connection(struct hd_state *s, const struct hd_held_rule *h, const struct hd_conn *c)
+{
+    int rc = s->k->alive(s->k->arg, h->nic->ifindex, c);
+    if (rc < 0)
+        return rc;
+    return rc == 1 ? 0
+                   : hw_fail(-ENOTCONN,
+                             "sock_diag shows no such connection over %s: it has ended, or is bound to "
+                             "another device, or the kernel lacks its module tcp_diag",
+                             h->nic->name);
+}
+
+/* Puts the rule on the NIC. From port_hold() on nobody else can get the connection's local port; from the first look
+ * behind that on the ends are known to be the client's. Should the connection end between the second look and the first
+ * report or look that shows it, the rule goes then. */
+static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
+{
+    int rc = hd_ntuple_on(s, h->nic);
+    if (rc == 0)
+        rc = watch_sockets(s, true);
+    if (rc == 0)
+        rc = s->k->port_hold(s->k->arg, &c->local, &h->port);
+    if (rc == 0)
+        rc = check_connection(s, h, c);
+    if (rc == 0)
+        rc = hd_journal_write(s);
+    if (rc == 0)
+        rc = s->k->rule_add(s->k->arg, h->nic->ifindex, &h->rule);
+    h->placed = rc == 0;
+    if (rc == 0)
+        rc = check_connection(s, h, c);
+    return rc;
+}
+
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
              uint32_t binding, struct hw_helper_reply *a)
 {
@@ -280,8 +323,9 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
         return hw_fail(-ENOMEM, "no memory for a rule");
-    *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .cookie = c->cookie};
+    *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .cookie = c->cookie, .port = -1};
     h->rule = (struct hd_rule){.exact = true, .local = c->local, .remote = c->remote};
+    h->due = hw_deadline(HD_LOOK_MS);
     rc = check_unruled(s, b->nic, &h->rule);
     if (rc) {
         free(h);
@@ -290,12 +334,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     h->rule.queue = quietest(s, b);
     h->id = new_id(s);
     hw_list_append(&s->rules, &h->node);
-    rc = hd_ntuple_on(s, b->nic);
-    if (rc == 0)
-        rc = hd_journal_write(s);
-    if (rc == 0)
-        rc = s->k->rule_add(s->k->arg, b->nic->ifindex, &h->rule);
-    h->placed = rc == 0;
+    rc = place_rule(s, h, c);
     if (rc) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());
@@ -303,14 +342,70 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
         note(s);
         return hw_fail_copy(rc, why);
     }
-    /* Where it is not shown now (a kernel without sock_diag says ENOENT, as of what is not there) its end is not
-     * either. */
-    h->watched = s->k->alive(s->k->arg, b->nic->ifindex, c) == 1;
     a->id = h->id;
     a->count = 1;
     a->queues[0] = h->rule.queue;
     hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u at %u to queue %u", b->nic->name, h->id, h->rule.loc, h->rule.queue);
     return 0;
+}
+
+/* ---- ends of connections ------------------------------------------------------------------------ */
+
+static void end_with_connection(struct hd_state *s, struct hd_held_rule *r)
+{
+    hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
+    rule_end(s, r);
+}
+
+void hd_take_reports(struct hd_state *s)
+{
+    uint64_t cookie[256];
+    bool lost, some = false;
+    unsigned n = s->k->ended(s->k->arg, cookie, HW_ARRAY_LEN(cookie), &lost);
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (lost)
+            r->due = 0;
+        for (unsigned i = 0; i < n; i++) {
+            if (!r->binding || r->cookie != cookie[i])
+                continue;
+            end_with_connection(s, r);
+            some = true;
+            break;
+        }
+    }
+    if (some)
+        note(s);
+}
+
+uint64_t hd_look(struct hd_state *s)
+{
+    uint64_t now = hw_now(), next = HW_NEVER;
+    unsigned looks = 0;
+    bool some = false;
+    if (hw_list_empty(&s->rules) && watch_sockets(s, false) < 0)
+        hw_log(s->log, HAWSER_LOG_WARN, "%s", hw_error());
+    hw_list_each(it, tmp, &s->rules)
+    {
+        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
+        if (!r->binding)
+            continue;
+        struct hd_conn c = {.local = r->rule.local, .remote = r->rule.remote, .cookie = r->cookie};
+        bool look = r->due <= now && looks < HD_LOOKS;
+        if (look) {
+            looks++;
+            r->due = now + HD_LOOK_MS * HW_MS;
+        }
+        next = HW_MIN(next, r->due);
+        if (!look || s->k->alive(s->k->arg, r->nic->ifindex, &c) != 0)
+            continue;
+        end_with_connection(s, r);
+        some = true;
+    }
+    if (some)
+        note(s);
+    return next;
 }
 
 /* ---- the way back ------------------------------------------------------------------------------- */
@@ -352,23 +447,6 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id)
         return 0;
     }
     return hw_fail(-ENOENT, "there is no binding or rule %u of yours", id);
-}
-
-void hd_watch(struct hd_state *s)
-{
-    unsigned n = 0;
-    hw_list_each(it, tmp, &s->rules)
-    {
-        struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
-        struct hd_conn c = {.local = r->rule.local, .remote = r->rule.remote, .cookie = r->cookie};
-        if (!r->binding || !r->watched || s->k->alive(s->k->arg, r->nic->ifindex, &c) != 0)
-            continue;
-        hw_log(s->log, HAWSER_LOG_DEBUG, "%s: rule %u goes with its connection", r->nic->name, r->id);
-        rule_end(s, r);
-        n++;
-    }
-    if (n)
-        note(s);
 }
 
 void hd_drop(struct hd_state *s, const void *owner)

@@ -17,6 +17,8 @@
 
 #define HD_STATE_FILE "/run/hawser/hawserd.state"
 #define HD_NICS_MAX   64
+#define HD_LOOK_MS    1000 /* between two looks whether a rule's connection has ended */
+#define HD_LOOKS      64   /* at once */
 
 /* A NIC that is not as it was found. */
 struct hd_nic {
@@ -53,8 +55,9 @@ struct hd_held_rule {
     uid_t uid;
     uint32_t id;
     bool placed;     /* rule.loc is known; else the kernel may have it, or not */
-    bool watched;    /* sock_diag shows the connection, so that its end can be seen */
     uint64_t cookie; /* of the connection's socket */
+    uint64_t due;    /* when to look at the connection next, in hw_now() terms */
+    int port;        /* holds the connection's local port, or -1 */
     struct hd_rule rule;
 };
 
@@ -67,6 +70,7 @@ struct hd_state {
     struct hw_list nics, bindings, rules;
     unsigned n_nics;
     bool retrying; /* what failed was said already */
+    bool watching; /* destroyed sockets are reported */
     uint32_t last_id;
 };
 
@@ -84,8 +88,11 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
              uint32_t binding, struct hw_helper_reply *a);
 /* -ENOENT. What could not be undone stays for hd_settle_all(), and is logged. */
 int hd_release(struct hd_state *s, const void *owner, uint32_t id);
-/* Ends the rules whose connections have ended: their ends may become those of a connection that is somebody else's. */
-void hd_watch(struct hd_state *s);
+/* Removes the rules whose sockets the kernel reports as destroyed. Where reports were lost, all are looked at soon. */
+void hd_take_reports(struct hd_state *s);
+/* Looks at connections whose time has come, HD_LOOKS at most, and removes the rules of those that have ended: not every
+ * end is reported (helper/diag.h). Returns when to come again; HW_NEVER: there is none. */
+uint64_t hd_look(struct hd_state *s);
 /* All of an owner's. */
 void hd_drop(struct hd_state *s, const void *owner);
 
@@ -110,6 +117,8 @@ unsigned hd_left(const struct hd_state *s);
 bool hd_rule_same(const struct hd_rule *a, const struct hd_rule *b);
 /* Removes a rule from the NIC: 0 also where it is not there, or not as we made it. */
 int hd_unplace(struct hd_state *s, struct hd_held_rule *r);
+/* Forgets a rule that is not on the NIC any more, and lets go of its port. */
+void hd_rule_free(struct hd_state *s, struct hd_held_rule *r);
 
 /* ---- journal.c ---- */
 int hd_journal_write(struct hd_state *s);

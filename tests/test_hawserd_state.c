@@ -290,6 +290,12 @@ static void queues(void)
     hd_state_free(&s);
 }
 
+static void look_at_all(struct hd_state *s)
+{
+    hw_list_each(it, tmp, &s->rules) hw_container_of(it, struct hd_held_rule, node)->due = 0;
+    (void)hd_look(s);
+}
+
 static void steering(void)
 {
     struct fake was;
@@ -310,19 +316,31 @@ static void steering(void)
     is_int(hd_release(&s, &owner_a, r.id), 0, "its owner does");
     is_int(hd_release(&s, &owner_a, r.id), -ENOENT, "once");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and the connection can be steered again");
-    hd_watch(&s);
+    look_at_all(&s);
     is_int(hd_release(&s, &owner_a, t.id), 0, "a connection that lives keeps its rule");
     F->blind = true;
-    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one that the kernel does not show");
+    is_int(steer(&s, &owner_a, a.id, 6, &t), -ENOTCONN, "one that the kernel does not show gets none");
     F->blind = false;
-    F->ended = 6;
-    hd_watch(&s);
-    is_int(hd_release(&s, &owner_a, t.id), 0, "keeps it too, as its end would not be shown either");
-    F->ended = 0;
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "once more");
+    ok(F->watched, "its end will be reported");
     F->ended = 6;
-    hd_watch(&s);
+    look_at_all(&s);
     is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a connection that has ended is gone");
+    F->ended = 0;
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "another one of these ends");
+    F->report = 6;
+    hd_take_reports(&s);
+    is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a socket that is reported destroyed is gone");
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and another one");
+    F->report = 7 | 1u << 16; /* of a port that only the cookie tells apart */
+    hd_take_reports(&s);
+    is_int(hd_release(&s, &owner_a, t.id), 0, "the end of another socket ends no rule");
+    is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one more");
+    F->ended = F->report = 6;
+    F->lose = true;
+    hd_take_reports(&s);
+    (void)hd_look(&s);
+    is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "where reports are lost, all are looked at");
     F->ended = 0;
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and so on");
     unsigned n = 0;

@@ -400,6 +400,44 @@ static int f_alive(void *arg, int ifindex, const struct hd_conn *c)
     return (c->cookie - 1000) % 65536 == hw_addr_port(&c->remote);
 }
 
+static int f_watch(void *arg, bool on)
+{
+    struct fake *f = arg;
+    BEFORE(f);
+    f->watched = on;
+    return 0;
+}
+
+static unsigned f_ended(void *arg, uint64_t *cookie, unsigned cap, bool *lost)
+{
+    struct fake *f = arg;
+    unsigned n = f->watched && f->report && !f->lose && cap;
+    *lost = f->lose;
+    if (n)
+        *cookie = 1000 + f->report;
+    f->report = 0;
+    f->lose = false;
+    return n;
+}
+
+static int f_port_hold(void *arg, const union hw_addr *local, int *sock)
+{
+    struct fake *f = arg;
+    *sock = -1;
+    BEFORE(f);
+    (void)local;
+    *sock = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    f->ports++;
+    return 0;
+}
+
+static void f_port_free(void *arg, int *sock)
+{
+    struct fake *f = arg;
+    f->ports--;
+    hw_close(sock);
+}
+
 static int f_same_netns(void *arg, int fd)
 {
     const struct fake *f = arg;
@@ -412,7 +450,64 @@ void fake_kernel(struct fake *f, struct hd_kernel *k)
     *k = (struct hd_kernel){f,           f_link,        f_link_at,    f_queues,     f_split_get,
                             f_split_set, f_ntuple_get,  f_ntuple_set, f_rss_get,    f_rss_set,
                             f_rules,     f_rule_at,     f_rule_add,   f_rule_del,   f_bind,
-                            f_unbind,    f_dmabuf_size, f_connection, f_same_netns, f_alive};
+                            f_unbind,    f_dmabuf_size, f_connection, f_same_netns, f_alive,
+                            f_watch,     f_ended,       f_port_hold,  f_port_free,  -1};
+}
+
+/* ---- this machine's sockets ---------------------------------------------------------------------- */
+
+static struct hd_kernel real;
+int fake_ifindex = 1;
+
+static int r_connection(void *arg, int fd, struct hd_conn *out)
+{
+    (void)arg;
+    return real.connection(real.arg, fd, out);
+}
+static int r_same_netns(void *arg, int fd)
+{
+    (void)arg;
+    return real.same_netns(real.arg, fd);
+}
+static int r_alive(void *arg, int ifindex, const struct hd_conn *c)
+{
+    (void)arg;
+    (void)ifindex;
+    return real.alive(real.arg, fake_ifindex, c);
+}
+static int r_watch(void *arg, bool on)
+{
+    (void)arg;
+    return real.watch(real.arg, on);
+}
+static unsigned r_ended(void *arg, uint64_t *cookie, unsigned cap, bool *lost)
+{
+    (void)arg;
+    return real.ended(real.arg, cookie, cap, lost);
+}
+static int r_port_hold(void *arg, const union hw_addr *local, int *sock)
+{
+    (void)arg;
+    return real.port_hold(real.arg, local, sock);
+}
+static void r_port_free(void *arg, int *sock)
+{
+    (void)arg;
+    real.port_free(real.arg, sock);
+}
+
+int fake_kernel_real_sockets(struct hd_kernel *k)
+{
+    int rc = hd_kernel_open(&real);
+    k->connection = r_connection;
+    k->same_netns = r_same_netns;
+    k->alive = r_alive;
+    k->watch = r_watch;
+    k->ended = r_ended;
+    k->port_hold = r_port_hold;
+    k->port_free = r_port_free;
+    k->events = real.events;
+    return rc;
 }
 
 void fake_reap(struct fake *f, pid_t pid)
@@ -420,6 +515,7 @@ void fake_reap(struct fake *f, pid_t pid)
     for (int i = 0; i < FAKE_BINDS; i++)
         if (f->bind[i].pid == pid)
             f->bind[i].pid = 0;
+    f->ports = 0;
 }
 
 const char *fake_differs(const struct fake *was, const struct fake *is)
@@ -428,6 +524,8 @@ const char *fake_differs(const struct fake *was, const struct fake *is)
     for (int i = 0; i < FAKE_BINDS; i++)
         if (is->bind[i].pid)
             return "a binding is left";
+    if (is->ports)
+        return "a port is held";
     for (int i = 0; i < 2; i++) {
         const struct fake_nic *a = &was->nic[i], *b = &is->nic[i];
         const char *what = NULL;

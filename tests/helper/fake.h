@@ -50,7 +50,11 @@ struct fake {
     enum fake_how how;
     bool struck;     /* it has */
     uint32_t ended;  /* the connection to 10.0.0.2:ended, or its like of IPv6, is over */
+    uint32_t report; /* the kernel reports that its socket is destroyed: once */
+    bool lose;       /* the next report is lost */
     bool blind;      /* no connection is shown */
+    int ports;       /* that are held, by this process */
+    bool watched;
     bool foreign_ns; /* every client is in another namespace */
     char wrong[160];
 };
@@ -59,6 +63,9 @@ struct fake {
 struct fake *fake_new(void);
 void fake_free(struct fake *f);
 void fake_kernel(struct fake *f, struct hd_kernel *k);
+/* Of a fake kernel, what is about connections by this machine's, whose device fake_ifindex plays each NIC. -errno. */
+int fake_kernel_real_sockets(struct hd_kernel *k);
+extern int fake_ifindex; /* 1: lo */
 /* What the kernel does when a process is gone. */
 void fake_reap(struct fake *f, pid_t pid);
 /* One more call: true where it is to fail now. For what is no call of struct hd_kernel, the journal's. */
