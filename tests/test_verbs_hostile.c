@@ -215,15 +215,23 @@ static void test_storm(bool killable, bool restart)
 static int forget(void *arg)
 {
     struct sigaction sa = {.sa_handler = on_alarm};
-    struct itimerval once = {{0, 0}, {0, 20000}};
     uint32_t pd;
-    int fd = app_open(0);
+    int fd = app_open(0), st;
+    pid_t me = getpid();
     (void)arg;
     must(fd >= 0 && sigaction(SIGALRM, &sa, NULL) == 0);
-    fake->ms = 100;
-    must(setitimer(ITIMER_REAL, &once, NULL) == 0);
+    must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0); /* its stub is there */
+    unsigned ran = fake->ran;
+    fake->ms = 200;
+    pid_t child = fork();
+    if (child == 0) { /* while the kernel is at it */
+        while (fake->ran == ran)
+            usleep(500);
+        _exit(kill(me, SIGALRM) != 0);
+    }
     must(app_pd(fd, &pd) == -EINTR);
     fake->ms = 0;
+    must(waitpid(child, &st, 0) == child && st == 0);
     must(app_context(fd) == 0);
     app_step(1);
     return 0;

@@ -6,7 +6,7 @@
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
-# vm: timeout 120
+# vm: timeout 300
 . /verbs.sh
 logs="agent.log boxed.out end.server end.client"
 socket=/run/hawser/verbs.sock box=/sys/fs/cgroup/box
