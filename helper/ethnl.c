@@ -3,6 +3,7 @@
 
 #include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct nlmsghdr *about(struct hd_genl *g, void *buf, uint8_t cmd, uint16_t header, uint16_t flags, int ifindex)
@@ -17,6 +18,54 @@ static struct nlmsghdr *about(struct hd_genl *g, void *buf, uint8_t cmd, uint16_
 static int no_family(void)
 {
     return hw_fail(-EOPNOTSUPP, "this kernel has no netlink family 'ethtool' (CONFIG_ETHTOOL_NETLINK)");
+}
+
+struct found {
+    int ifindex;
+    char name[HAWSER_NIC_NAME];
+};
+
+static int on_device(const struct nlmsghdr *h, void *arg)
+{
+    struct found *f = arg;
+    const struct nlattr *a, *in;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        if (mnl_attr_get_type(a) != ETHTOOL_A_LINKSTATE_HEADER)
+            continue;
+        mnl_attr_for_each_nested(in, a)
+        {
+            if (mnl_attr_get_type(in) == ETHTOOL_A_HEADER_DEV_INDEX && mnl_attr_validate(in, MNL_TYPE_U32) == 0)
+                f->ifindex = (int)mnl_attr_get_u32(in);
+            if (mnl_attr_get_type(in) == ETHTOOL_A_HEADER_DEV_NAME && mnl_attr_validate(in, MNL_TYPE_NUL_STRING) == 0)
+                snprintf(f->name, sizeof(f->name), "%s", mnl_attr_get_str(in));
+        }
+    }
+    return 0;
+}
+
+int hd_ethnl_find(struct hd_genl *g, const char *name, int *ifindex)
+{
+    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    struct found f = {0};
+    char what[64];
+    *ifindex = 0;
+    if (!g->ethtool)
+        return no_family();
+    struct nlmsghdr *h = hd_genl_request(buf, g->ethtool, ETHTOOL_MSG_LINKSTATE_GET, 0);
+    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_LINKSTATE_HEADER);
+    mnl_attr_put_strz(h, ETHTOOL_A_HEADER_DEV_NAME, name);
+    mnl_attr_nest_end(h, nest);
+    snprintf(what, sizeof(what), "looking for NIC %.16s", name);
+    int rc = hd_genl_talk(g, h, on_device, &f, what);
+    if (rc && rc != -ENODEV)
+        return rc;
+    if (rc || f.ifindex <= 0)
+        return hw_fail(-ENODEV, "there is no NIC %.16s in hawserd's network namespace", name);
+    if (strcmp(f.name, name) != 0)
+        return hw_fail(-ENODEV, "NIC %.16s is named %s: only that name counts", name, f.name);
+    *ifindex = f.ifindex;
+    return 0;
 }
 
 static int on_rings(const struct nlmsghdr *h, void *arg)

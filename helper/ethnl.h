@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ethtool over netlink, for what its ioctl does not know: header split, and the RSS contexts besides the main one. */
+/* Ethtool over netlink, for what its ioctl does not know, or not well: names, header split, the RSS contexts besides
+ * the main one. */
 #ifndef HW_HELPER_ETHNL_H
 #define HW_HELPER_ETHNL_H
 
 #include "helper/genl.h"
 #include "helper/kernel.h"
 
+/* The device that has this name. -ENODEV; also where it is only another name of a device (altname). By the ioctl the
+ * kernel would load a module netdev-NAME for a name that it does not know, on behalf of hawserd's CAP_NET_ADMIN. */
+int hd_ethnl_find(struct hd_genl *g, const char *name, int *ifindex);
 int hd_ethnl_split_get(struct hd_genl *g, int ifindex, struct hd_split *out);
 int hd_ethnl_split_set(struct hd_genl *g, int ifindex, const struct hd_split *s);
 /* The queues that RSS contexts other than 0 use; none where the kernel cannot list them. */

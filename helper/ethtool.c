@@ -56,16 +56,6 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
     return 0;
 }
 
-int hd_eth_link(int fd, const char *name, struct hd_link *out)
-{
-    struct ifreq r;
-    memset(&r, 0, sizeof(r));
-    memcpy(r.ifr_name, name, strnlen(name, sizeof(r.ifr_name) - 1));
-    if (ioctl(fd, SIOCGIFINDEX, &r) < 0)
-        return hw_fail(-ENODEV, "there is no NIC %.16s in hawserd's network namespace", r.ifr_name);
-    return hd_eth_link_at(fd, r.ifr_ifindex, out);
-}
-
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 {
     struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};

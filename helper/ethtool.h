@@ -7,7 +7,6 @@
 #include "helper/kernel.h"
 
 /* fd: any socket of the network namespace. */
-int hd_eth_link(int fd, const char *name, struct hd_link *out);
 int hd_eth_link_at(int fd, int ifindex, struct hd_link *out);
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap);
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on);

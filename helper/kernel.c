@@ -20,7 +20,9 @@ struct real {
 
 static int k_link(void *arg, const char *name, struct hd_link *out)
 {
-    return hd_eth_link(((struct real *)arg)->fd, name, out);
+    struct real *r = arg;
+    int ifindex, rc = hd_ethnl_find(&r->genl, name, &ifindex);
+    return rc ? rc : hd_eth_link_at(r->fd, ifindex, out);
 }
 static int k_link_at(void *arg, int ifindex, struct hd_link *out)
 {

@@ -3,17 +3,22 @@
  * that there is one only, how it ends. Usage: test_hawserd_program HAWSERD */
 #include "helper/client.h"
 #include "helper/fds.h"
+#include "helper/kernel.h"
 #include "tap.h"
 #include "transport/devmem/helper.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,7 +125,7 @@ static bool status_has(pid_t pid, const char *line)
 
 static bool status_has_net_admin(void)
 {
-    return prctl(PR_CAPBSET_READ, 12 /* CAP_NET_ADMIN */, 0, 0, 0) == 1 && geteuid() == 0;
+    return prctl(PR_CAPBSET_READ, CAP_NET_ADMIN, 0, 0, 0) == 1 && geteuid() == 0;
 }
 
 static pid_t launch(const char *hawserd)
@@ -155,7 +160,7 @@ static void program(const char *hawserd)
            status_has(pid, "CapInh:\t0000000000000000\n") && status_has(pid, "CapBnd:\t0000000000001000\n"),
        "it has CAP_NET_ADMIN, and no other capability");
     ok(status_has(pid, "NoNewPrivs:\t1\n"), "and gets none any more");
-    ok(said("no filter of system calls") || status_has(pid, "Seccomp:\t2\n"),
+    ok(said("no filter of files and system calls") || status_has(pid, "Seccomp:\t2\n"),
        "its system calls are filtered");
     is_int(dm_helper_bind_rx(h, "lo", mem, 1, &b), -EBADF, "a memfd for a dma-buf");
     is_int(dm_helper_bind_tx(h, "no-such-nic", mem, &b), -ENODEV, "a NIC that is not there");
@@ -180,6 +185,86 @@ static void program(const char *hawserd)
     close(other);
 }
 
+static void remove_journal(void)
+{
+    static const char *const ends[] = {"", ".new", ".lock"};
+    char file[96];
+    for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
+        snprintf(file, sizeof(file), "%s%s", state, ends[i]);
+        unlink(file);
+    }
+}
+
+/* As its unit starts it: as a user of its own with that one capability, in a folder of that user's. */
+static void as_user(const char *hawserd)
+{
+    struct dm_helper *h;
+    struct stat st;
+    int status = 0;
+    if (!status_has_net_admin()) {
+        tap_skip("hawserd as another user", "it needs root");
+        return;
+    }
+    remove_journal();
+    if (chown(dir, 65534, 65534) < 0)
+        abort();
+    char arg[3][16] = {"hawserd", "--socket", "--state"};
+    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may not get to it by its path */
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct __user_cap_header_struct v = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct d[2] = {0};
+        d[0] = (struct __user_cap_data_struct){1u << CAP_NET_ADMIN, 1u << CAP_NET_ADMIN, 1u << CAP_NET_ADMIN};
+        dup2(logs, STDERR_FILENO);
+        for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
+            if (c != CAP_NET_ADMIN)
+                prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
+        prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+        if (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
+            syscall(SYS_capset, &v, d) < 0 || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_ADMIN, 0, 0) < 0 ||
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+            _exit(126);
+        char *const args[] = {arg[0], arg[1], path, arg[2], state, NULL};
+        (void)fexecve(program_fd, args, environ);
+        _exit(127);
+    }
+    close(program_fd);
+    ok(SOON(dm_helper_open(path, MS, &h) == 0), "as another user with CAP_NET_ADMIN hawserd takes a client");
+    ok(status_has(pid, "Uid:\t65534\t65534") && status_has(pid, "CapEff:\t0000000000001000\n") &&
+           status_has(pid, "CapInh:\t0000000000000000\n") && status_has(pid, "CapAmb:\t0000000000000000\n"),
+       "with that capability alone");
+    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0666, "its socket is for all");
+    ok(stat(state, &st) == 0 && (st.st_mode & 0777) == 0600 && st.st_uid == 65534, "its journal is its own");
+    dm_helper_close(h);
+    kill(pid, SIGTERM);
+    waitpid(pid, &status, 0);
+    is_int(status, 0, "and ends");
+    if (chown(dir, 0, 0) < 0)
+        abort();
+}
+
+/* Only a device's own name counts: neither another name of it, nor one that nothing has. */
+static void names(void)
+{
+    struct hd_kernel k;
+    struct hd_link link;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) < 0 || system("ip link property add dev lo altname another 2>/dev/null") != 0)
+            _exit(77);
+        bool good = hd_kernel_open(&k) == 0 && k.link(k.arg, "lo", &link) == 0 && link.ifindex == 1 &&
+                    strcmp(link.name, "lo") == 0 && k.link(k.arg, "another", &link) == -ENODEV &&
+                    k.link(k.arg, "no-such-nic", &link) == -ENODEV && k.link(k.arg, "", &link) < 0;
+        _exit(good ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        tap_skip("names of NICs", "another name takes CAP_SYS_ADMIN and iproute2");
+    else
+        is_int(status, 0, "a NIC goes by its own name only");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -195,13 +280,10 @@ int main(int argc, char **argv)
     if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that emptying it is enough */
         return 1;
     descriptors();
+    names();
     program(argv[1]);
-    char left[96];
-    static const char *const names[] = {"", ".new", ".lock"};
-    for (size_t i = 0; i < HW_ARRAY_LEN(names); i++) {
-        snprintf(left, sizeof(left), "%s%s", state, names[i]);
-        unlink(left);
-    }
+    as_user(argv[1]);
+    remove_journal();
     unlink(path);
     rmdir(dir);
     return tap_done();
