@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "helper/guard.h"
 
+#include <fcntl.h>
 #include <grp.h>
+#include <libgen.h>
 #include <linux/capability.h>
+#include <linux/landlock.h>
 #include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -11,6 +14,8 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -54,32 +59,128 @@ int hd_guard_caps(const char *user)
     return 0;
 }
 
+/* ---- files -------------------------------------------------------------------------------------- */
+
+/* From newer headers than Debian 12's: include/uapi/linux/landlock.h. */
+#define LL_FS_TRUNCATE  (1ull << 14) /* of version 3, Linux 6.2 */
+#define LL_FS_IOCTL_DEV (1ull << 15) /* of version 5, Linux 6.10 */
+#define LL_NET_CONNECT  (1ull << 1)  /* of version 4, Linux 6.7 */
+#define LL_SCOPES       3ull         /* abstract UNIX sockets and signals: of version 6, Linux 6.12 */
+struct ll_ruleset {
+    uint64_t fs, net, scoped;
+};
+
+#define LL_ALL_FS                                                                                   \
+    (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE |    \
+     LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | \
+     LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |     \
+     LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |  \
+     LANDLOCK_ACCESS_FS_MAKE_SYM)
+
+/* The folder of a file, or a folder itself. */
+static int allow_folder(int ruleset, const char *path, bool file, uint64_t access)
+{
+    char copy[256];
+    snprintf(copy, sizeof(copy), "%s", path);
+    const char *dir = file ? dirname(copy) : copy;
+    struct landlock_path_beneath_attr rule = {.allowed_access = access,
+                                              .parent_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    int fd = rule.parent_fd, rc = 0;
+    if (fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
+        rc = hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_name(errno));
+    hw_close(&fd);
+    return rc;
+}
+
+int hd_guard_files(const char *state, const char *sock)
+{
+    int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (version < 1)
+        return hw_fail(-EOPNOTSUPP, "this kernel has no Landlock: nothing but its user keeps hawserd from other files");
+    struct ll_ruleset all = {.fs = LL_ALL_FS};
+    uint64_t journal = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |
+                       LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
+    size_t size = sizeof(all.fs);
+    if (version >= 3) {
+        all.fs |= LL_FS_TRUNCATE;
+        journal |= LL_FS_TRUNCATE;
+    }
+    if (version >= 4) {
+        all.net = LL_NET_CONNECT;
+        size = offsetof(struct ll_ruleset, scoped);
+    }
+    if (version >= 5)
+        all.fs |= LL_FS_IOCTL_DEV;
+    if (version >= 6) {
+        all.scoped = LL_SCOPES;
+        size = sizeof(all);
+    }
+    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
+    int rc = ruleset < 0 ? hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_name(errno)) : 0;
+    if (rc == 0)
+        rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
+    if (rc == 0)
+        rc = allow_folder(ruleset, state, true, journal);
+    if (rc == 0)
+        rc = allow_folder(ruleset, sock, true, LANDLOCK_ACCESS_FS_REMOVE_FILE);
+    if (rc == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+        rc = hw_fail(-errno, "Landlock: %s", hw_errno_name(errno));
+    hw_close(&ruleset);
+    return rc;
+}
+
 /* ---- system calls ------------------------------------------------------------------------------- */
 
 /* docs/hawserd.md says of each what it is for. Beside helper/ it is the libc that makes them. */
 static const int calls[] = {
-    SCMP_SYS(accept4),       SCMP_SYS(bind),
-    SCMP_SYS(brk),           SCMP_SYS(capset),
-    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(close),         SCMP_SYS(close_range),
-    SCMP_SYS(exit_group),    SCMP_SYS(fstat),
-    SCMP_SYS(fsync),         SCMP_SYS(futex),
-    SCMP_SYS(getpeername),   SCMP_SYS(getpid),
-    SCMP_SYS(getrandom),     SCMP_SYS(getsockname),
-    SCMP_SYS(getsockopt),    SCMP_SYS(gettid),
-    SCMP_SYS(lseek),         SCMP_SYS(madvise),
-    SCMP_SYS(mremap),        SCMP_SYS(munmap),
-    SCMP_SYS(nanosleep),     SCMP_SYS(newfstatat),
-    SCMP_SYS(openat),        SCMP_SYS(poll),
-    SCMP_SYS(ppoll),         SCMP_SYS(read),
-    SCMP_SYS(recvfrom),      SCMP_SYS(recvmsg),
-    SCMP_SYS(rename),        SCMP_SYS(renameat),
-    SCMP_SYS(renameat2),     SCMP_SYS(restart_syscall),
-    SCMP_SYS(rt_sigaction),  SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigreturn),  SCMP_SYS(set_robust_list),
-    SCMP_SYS(setitimer),     SCMP_SYS(shutdown),
-    SCMP_SYS(unlink),        SCMP_SYS(unlinkat),
+    /* clients, children, netlink */
+    SCMP_SYS(accept4),
+    SCMP_SYS(getpeername),
+    SCMP_SYS(getsockname),
+    SCMP_SYS(getsockopt),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(shutdown),
+    /* what a child does first */
+    SCMP_SYS(capset),
+    SCMP_SYS(close_range),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(setitimer),
+    /* what holds a port */
+    SCMP_SYS(bind),
+    /* the journal, the log, /proc; a dma-buf's size */
+    SCMP_SYS(close),
+    SCMP_SYS(fstat),
+    SCMP_SYS(fsync),
+    SCMP_SYS(lseek),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(openat),
+    SCMP_SYS(read),
+    SCMP_SYS(rename),
+    SCMP_SYS(renameat),
+    SCMP_SYS(renameat2),
+    SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat),
     SCMP_SYS(write),
+    /* memory, time, the end; what a libc makes of them */
+    SCMP_SYS(brk),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(futex),
+    SCMP_SYS(getpid),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(gettid),
+    SCMP_SYS(madvise),
+    SCMP_SYS(mremap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(rt_sigreturn),
 };
 
 /* Calls whose arguments count as well: (argument & mask) == value, for one argument or two. */
@@ -96,7 +197,6 @@ struct call_args {
 static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCETHTOOL}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFNAME}}},
-    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFINDEX}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFFLAGS}}},
     /* a binding's own */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},

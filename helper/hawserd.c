@@ -177,10 +177,17 @@ static void raise_files(void)
 static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
     int notify = open_notify(), rc = hd_guard_caps(a->user);
-    if (rc == 0 && SANITIZED)
-        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of system calls");
-    else if (rc == 0)
-        rc = hd_guard_calls();
+    if (rc == 0 && SANITIZED) {
+        hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of files and system calls");
+    } else if (rc == 0) {
+        rc = hd_guard_files(a->state, a->socket);
+        if (rc == -EOPNOTSUPP) {
+            hw_log(log, HAWSER_LOG_WARN, "%s", hw_error());
+            rc = 0;
+        }
+        if (rc == 0)
+            rc = hd_guard_calls();
+    }
     if (rc)
         return rc;
     int left = hd_recover(&d->state, RECOVER_MS);
