@@ -251,7 +251,7 @@ static void peek_message(int sock, struct peek *p)
 /* Starts to look at what came with the request; or later, where the user has had enough for now. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
-    bool bind = q->type != HW_H_STEER;
+    bool bind = q->type == HW_H_BIND_RX; /* for which a NIC may set up its rings anew */
     uint64_t now = hw_now();
     fill_tokens(&c->account->binds, now, HD_BINDS_RATE, HD_BINDS);
     if ((bind && c->account->binds.left == 0) || c->account->inspections >= HD_INSPECT_USER ||

@@ -15,10 +15,10 @@
 #define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* for a look at a client's descriptor */
 #define HD_INSPECT_USER     8                         /* of one user's descriptors that are looked at, at once */
 #define HD_INSPECT_MAX      (HD_CLIENTS_MAX / 2)      /* of all users' */
-#define HD_BINDS            32                        /* that all clients of a user may ask for after a rest */
-#define HD_BINDS_RATE       4                         /* more a second */
-#define HD_LINES            40                        /* of the log, about clients, after a rest */
-#define HD_LINES_RATE       20                        /* more a second */
+#define HD_BINDS            32 /* to receive, that all clients of a user may ask for after a rest */
+#define HD_BINDS_RATE       4  /* more a second */
+#define HD_LINES            40 /* of the log, about clients, after a rest */
+#define HD_LINES_RATE       20 /* more a second */
 
 /* A count that is used up and fills again with time. */
 struct hd_tokens {

@@ -96,15 +96,22 @@ static int write_whole(int fd, const char *text, size_t len)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
+static void folder_of(const char *path, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (slash)
+        slash[slash == out] = 0;
+    else
+        snprintf(out, cap, ".");
+}
+
 /* The rename is only on the disk when the folder is. */
 static int sync_folder(const char *path)
 {
     char dir[256];
-    snprintf(dir, sizeof(dir), "%s", path);
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir] = 0;
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    folder_of(path, dir, sizeof(dir));
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     if (fd < 0 || fsync(fd) < 0)
         rc = -errno;
     hw_close(&fd);
@@ -120,6 +127,10 @@ int hd_journal_write(struct hd_state *s)
     char *text = hd_journal_text(s, &len);
     if (!text)
         return hw_fail(-ENOMEM, "no memory for the journal");
+    if (len > JOURNAL_MAX) { /* the next hawserd could not read it */
+        free(text);
+        return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
+    }
     snprintf(next, sizeof(next), "%s.new", s->path);
     int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = fd < 0 ? -errno : write_whole(fd, text, len);
@@ -324,6 +335,22 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     return rc;
 }
 
+/* The journal says what a privileged process is to do: nobody else may have written it. A hawserd of another user than
+ * the reader's has a folder of its own. */
+static int check_owner(const char *path, const struct stat *file)
+{
+    char folder[256];
+    struct stat st;
+    if (file->st_mode & 022)
+        return hw_fail(-EACCES, "journal %s: others than its owner may write it", path);
+    if (file->st_uid == 0 || file->st_uid == geteuid())
+        return 0;
+    folder_of(path, folder, sizeof(folder));
+    if (stat(folder, &st) == 0 && st.st_uid == file->st_uid && !(st.st_mode & 022))
+        return 0;
+    return hw_fail(-EACCES, "journal %s: it belongs to user %u, and its folder does not", path, (unsigned)file->st_uid);
+}
+
 int hd_journal_read(struct hd_state *s)
 {
     struct stat st;
@@ -338,9 +365,9 @@ int hd_journal_read(struct hd_state *s)
     char *text = NULL;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         rc = hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
-    else if (st.st_uid != 0 && st.st_uid != geteuid())
-        rc = hw_fail(-EACCES, "journal %s: it belongs to user %u", s->path, (unsigned)st.st_uid);
-    else if (!(text = malloc(JOURNAL_MAX + 1)))
+    else
+        rc = check_owner(s->path, &st);
+    if (rc == 0 && !(text = malloc(JOURNAL_MAX + 1)))
         rc = hw_fail(-ENOMEM, "no memory for the journal");
     while (rc == 0 && have <= JOURNAL_MAX && (n = read(fd, text + have, JOURNAL_MAX + 1 - have)) > 0)
         have += (size_t)n;
@@ -359,6 +386,23 @@ int hd_journal_read(struct hd_state *s)
 static struct flock whole_file(void)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+}
+
+int hd_journal_chown(const char *path)
+{
+    static const char *const ends[] = {"", ".lock"};
+    char folder[256], file[256];
+    struct stat st;
+    int rc = 0;
+    folder_of(path, folder, sizeof(folder));
+    if (stat(folder, &st) < 0)
+        return hw_fail(-errno, "%s: %s", folder, hw_errno_name(errno));
+    for (size_t i = 0; i < HW_ARRAY_LEN(ends) && rc == 0; i++) {
+        snprintf(file, sizeof(file), "%s%s", path, ends[i]);
+        if (lchown(file, st.st_uid, st.st_gid) < 0)
+            rc = hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_name(errno));
+    }
+    return rc;
 }
 
 /* The process id in the lock file, or 0. */

@@ -133,6 +133,8 @@ char *hd_journal_text(const struct hd_state *s, size_t *len);
 int hd_recover(struct hd_state *s, int wait_ms);
 /* Takes the lock that the living hawserd holds beside the journal: a descriptor, or -EBUSY with its pid. */
 int hd_journal_lock(const char *path);
+/* Gives the journal and its lock to the owner of their folder: root has written them for a hawserd of another user. */
+int hd_journal_chown(const char *path);
 /* The process id of the hawserd that lives and keeps this journal, 0 if none does. */
 int hd_journal_alive(const char *path);
 

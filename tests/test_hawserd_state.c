@@ -487,6 +487,54 @@ static void lingering(void)
     hd_state_free(&s);
 }
 
+/* What a privileged process reads and acts on, nobody else may have written. */
+static void foreign_journals(void)
+{
+    struct hd_state s;
+    char folder[96], file[112];
+    snprintf(folder, sizeof(folder), "%s/of-another", dir);
+    snprintf(file, sizeof(file), "%s/state", folder);
+    if (mkdir(folder, 0755) < 0)
+        abort();
+    hd_state_init(&s, &K, &quiet, file);
+    is_int(hd_journal_write(&s), 0, "a journal");
+    is_int(hd_journal_read(&s), 0, "is read by who wrote it");
+    if (chmod(file, 0666) < 0)
+        abort();
+    is_int(hd_journal_read(&s), -EACCES, "not where others may write it");
+    if (chmod(file, 0600) < 0)
+        abort();
+    if (chown(file, 65534, 65534) < 0) {
+        tap_skip("a journal of another user", "giving a file away takes root");
+    } else {
+        is_int(hd_journal_read(&s), -EACCES, "nor where another user has put it");
+        if (chown(folder, 65534, 65534) < 0)
+            abort();
+        is_int(hd_journal_read(&s), 0, "but where the folder is that user's, who runs a hawserd there");
+        if (chmod(folder, 0777) < 0)
+            abort();
+        is_int(hd_journal_read(&s), -EACCES, "unless others may write the folder");
+        struct stat st;
+        if (chmod(folder, 0755) < 0)
+            abort();
+        int lock = hd_journal_lock(file);
+        is_int(hd_journal_write(&s), 0, "root writes it");
+        ok(stat(file, &st) == 0 && st.st_uid == 0, "which makes it root's");
+        is_int(hd_journal_chown(file), 0, "and gives it back");
+        ok(stat(file, &st) == 0 && st.st_uid == 65534, "to the user whose folder it is");
+        close(lock);
+        snprintf(file, sizeof(file), "%s/state.lock", folder);
+        ok(stat(file, &st) == 0 && st.st_uid == 65534, "with its lock");
+    }
+    hd_state_free(&s);
+    static const char *const ends[] = {"", ".lock", ".new"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
+        snprintf(file, sizeof(file), "%s/state%s", folder, ends[i]);
+        unlink(file);
+    }
+    rmdir(folder);
+}
+
 int main(void)
 {
     F = fake_new();
@@ -509,6 +557,7 @@ int main(void)
     others();
     limits();
     lingering();
+    foreign_journals();
     unlink(path);
     char other[112];
     snprintf(other, sizeof(other), "%s.new", path);

@@ -259,6 +259,8 @@ static int run_undo(const char *cmd, const char *path)
     hd_state_free(&s);
     hd_kernel_close(&k);
     hw_close(&lock);
+    if (rc >= 0 && geteuid() == 0 && hd_journal_chown(path) < 0)
+        rc = -1;
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
