@@ -10,7 +10,7 @@ struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex)
     hw_list_each(it, tmp, &s->nics)
     {
         struct hd_nic *n = hw_container_of(it, struct hd_nic, node);
-        if (n->ifindex == ifindex)
+        if (n->ifindex == ifindex && !n->gone) /* a device may come back with its number: as another one */
             return n;
     }
     return NULL;
@@ -365,6 +365,10 @@ static bool went(struct hd_state *s, int rc)
 
 void hd_settle(struct hd_state *s, struct hd_nic *nic)
 {
+    if (nic->gone) {
+        mourn(s, nic);
+        return;
+    }
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
     unsigned n_q = 0;
     int rc = q ? s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n_q)
@@ -434,7 +438,7 @@ unsigned hd_left(const struct hd_state *s)
     hw_list_each(it, tmp, &s->nics)
     {
         const struct hd_nic *nic = hw_container_of(it, struct hd_nic, node);
-        left += memcmp(&nic->taken, &nic->held, sizeof(nic->held)) != 0 || nic->bindings == 0;
+        left += !nic->gone && (memcmp(&nic->taken, &nic->held, sizeof(nic->held)) != 0 || nic->bindings == 0);
     }
     return left;
 }

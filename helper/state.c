@@ -312,6 +312,8 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
         return hw_fail(-ENOENT, "there is no binding %u of yours", binding);
     if (b->n == 0)
         return hw_fail(-EINVAL, "binding %u is for sending: nothing can be steered to it", binding);
+    if (b->nic->gone)
+        return hw_fail(-ENODEV, "%s has gone since binding %u was made: release it", b->nic->name, binding);
     int rc = rules_within(s, b->uid, r);
     if (rc == 0 && f->rc)
         rc = hw_fail_copy(f->rc, f->why);

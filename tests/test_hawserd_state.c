@@ -403,6 +403,26 @@ static void others(void)
     hd_drop(&s, &owner_a);
     ok(hw_list_empty(&s.nics) && hw_list_empty(&s.rules), "then there is nothing to be undone");
     journal_is("nor in the journal", false);
+
+    F->nic[1] = was.nic[1];
+
+    /* one that comes back with its number while a client of before still holds what it had */
+    struct hw_helper_reply again;
+    is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &a), 0, "a binding");
+    is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &b), 0, "another one");
+    F->nic[0].gone = true;
+    is_int(hd_release(&s, &owner_a, b.id), 0, "which is released when the NIC is gone");
+    F->nic[0] = was.nic[0];
+    for (int i = 0; i < FAKE_BINDS; i++) /* as the kernel does when a device goes */
+        if (F->bind[i].ifindex == F->nic[0].ifindex)
+            F->bind[i].n = 0;
+    is_int(bind_rx(&s, &owner_b, 1, "eth1", 1, &again), 0, "the NIC is there again, and can be bound to");
+    is_int(steer(&s, &owner_b, again.id, 99, &r), 0, "and steered to");
+    journal_is("the journal knows", true);
+    hd_drop(&s, &owner_b);
+    hd_drop(&s, &owner_a);
+    is_str(fake_differs(&was, F), "", "all is undone");
+    ok(hw_list_empty(&s.nics) && hw_list_empty(&s.rules), "nothing is held");
     is_str(F->wrong, "", "nothing was wrong");
     hd_state_free(&s);
 }
