@@ -2,6 +2,7 @@
 #include "helper/child.h"
 
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,6 @@ int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg),
 {
     int p[2];
     char c;
-    ssize_t got;
     *pair = -1;
     if (n > HD_CHILD_FDS)
         return hw_fail(-E2BIG, "%u descriptors for a child process", n);
@@ -82,11 +82,11 @@ int hd_child_start(const int *keep, unsigned n, void (*fn)(int pair, void *arg),
     int rc = pid < 0 ? hw_fail(-errno, "a child process for a client's descriptor: %s", hw_errno_name(errno)) : 0;
     hw_close(&p[1]);
     if (rc == 0) {
-        do {
-            got = recv(p[0], &c, 1, 0);
-        } while (got < 0 && errno == EINTR);
-        if (got != 1)
-            rc = hw_fail(-ECHILD, "a child process for a client's descriptor ended before it began");
+        struct pollfd ready = {.fd = p[0], .events = POLLIN};
+        while (poll(&ready, 1, HD_CHILD_SECONDS * 1000) < 0 && errno == EINTR)
+            ;
+        if (recv(p[0], &c, 1, MSG_DONTWAIT) != 1)
+            rc = hw_fail(-ECHILD, "a child process for a client's descriptor does not begin");
     }
     if (rc)
         hw_close(&p[0]);

@@ -30,16 +30,23 @@ static struct hd_account *find_account(struct hd_daemon *d, uid_t uid)
     struct hd_account *u = calloc(1, sizeof(*u));
     if (!u)
         return NULL;
-    *u = (struct hd_account){.uid = uid, .binds = {.left = HD_BINDS, .filled = hw_now()}};
+    uint64_t now = hw_now();
+    *u = (struct hd_account){.uid = uid, .changes = {HD_CHANGES, now}, .binds = {HD_BINDS, now}};
     hw_list_append(&d->accounts, &u->node);
     return u;
+}
+
+static void fill_account(struct hd_account *u, uint64_t now)
+{
+    fill_tokens(&u->changes, now, HD_CHANGES_RATE, HD_CHANGES);
+    fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
 }
 
 /* A user who has not rested yet stays known, or a new connection would be a rest. */
 static void forget_account(struct hd_account *u, uint64_t now)
 {
-    fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
-    if (u->clients || u->inspections || u->binds.left < HD_BINDS)
+    fill_account(u, now);
+    if (u->clients || u->inspections || u->binds.left < HD_BINDS || u->changes.left < HD_CHANGES)
         return;
     hw_list_remove(&u->node);
     free(u);
@@ -116,9 +123,11 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     c->account = find_account(d, who->uid);
     if (!c->account)
         return hw_fail(-ENOMEM, "no memory for a user");
-    if (c->account->clients >= HD_CLIENTS_PER_USER || d->n_clients >= HD_CLIENTS_MAX)
-        return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and %d of one user",
-                       d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, HD_CLIENTS_PER_USER);
+    /* some users cannot take all places: the last half is for a few of each */
+    unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
+    if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
+        return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and now %u of one user",
+                       d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, most);
     return 0;
 }
 
@@ -253,7 +262,6 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
 {
     bool bind = q->type == HW_H_BIND_RX; /* for which a NIC may set up its rings anew */
     uint64_t now = hw_now();
-    fill_tokens(&c->account->binds, now, HD_BINDS_RATE, HD_BINDS);
     if ((bind && c->account->binds.left == 0) || c->account->inspections >= HD_INSPECT_USER ||
         d->n_inspections >= HD_INSPECT_MAX) {
         c->later = now + 20 * HW_MS;
@@ -274,6 +282,7 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
     d->n_inspections++;
     c->account->inspections++;
     c->account->binds.left -= bind;
+    c->account->changes.left--;
     c->requests.left--;
     c->look = i;
     c->q = *q;
@@ -317,11 +326,19 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
         drop_client(d, c, hw_error());
         return;
     }
+    uint64_t now = hw_now();
+    bool change = q.type != HW_H_HELLO;
+    fill_account(c->account, now);
+    if (change && c->account->changes.left == 0) {
+        c->later = now + 20 * HW_MS;
+        return;
+    }
     if (p.fds) {
         begin_inspection(d, c, &q);
         return;
     }
     (void)recv(c->fd, p.buf, sizeof(p.buf), MSG_DONTWAIT);
+    c->account->changes.left -= change;
     c->requests.left--;
     c->greeted = true;
     c->deadline = HW_NEVER;

@@ -12,7 +12,7 @@ struct hd_account {
     struct hw_list node;
     uid_t uid;
     unsigned clients, inspections;
-    struct hd_tokens binds;
+    struct hd_tokens changes, binds;
 };
 
 struct hd_inspection;

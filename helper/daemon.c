@@ -36,7 +36,7 @@ int hd_listen(const char *path)
     }
     /* its mode from the first moment on: a chmod() later could meet another file at that path */
     mode_t mask = umask(0111);
-    if (rc == 0 && (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0))
+    if (rc == 0 && (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 512) < 0))
         rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_name(errno));
     umask(mask);
     if (rc)

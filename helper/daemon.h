@@ -6,17 +6,21 @@
 #include "helper/discard.h"
 #include "helper/state.h"
 
-#define HD_CLIENTS_MAX      256 /* at once; and of one user: */
+#define HD_CLIENTS_MAX      1024 /* at once; of one user: */
 #define HD_CLIENTS_PER_USER 64
+#define HD_CLIENTS_BUSY     512 /* with so many a user gets no more than: */
+#define HD_CLIENTS_FEW      4
 #define HD_RATE             500  /* requests a second that each may go on with */
 #define HD_BURST            1000 /* after a rest */
 #define HD_RETRY_MS         10000
 #define HD_GREETING_MS      10000                     /* for a client's first request */
 #define HD_INSPECT_MS       (HD_CHILD_SECONDS * 1000) /* for a look at a client's descriptor */
 #define HD_INSPECT_USER     8                         /* of one user's descriptors that are looked at, at once */
-#define HD_INSPECT_MAX      (HD_CLIENTS_MAX / 2)      /* of all users' */
-#define HD_BINDS            32 /* to receive, that all clients of a user may ask for after a rest */
-#define HD_BINDS_RATE       4  /* more a second */
+#define HD_INSPECT_MAX      128                       /* of all users' */
+#define HD_CHANGES          1024 /* requests about NICs that all clients of a user may make after a rest */
+#define HD_CHANGES_RATE     256  /* more a second */
+#define HD_BINDS            32   /* of these, binds to receive */
+#define HD_BINDS_RATE       4
 #define HD_LINES            40 /* of the log, about clients, after a rest */
 #define HD_LINES_RATE       20 /* more a second */
 

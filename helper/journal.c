@@ -245,6 +245,7 @@ static int take_rule(struct reader *r, char **save)
     if (!h)
         return hw_fail(-ENOMEM, "no memory for the journal's rules");
     h->port = -1;
+    h->uid = (uid_t)-1; /* nobody's */
     h->nic = hd_nic_find(r->s, (int)index);
     h->placed = placed;
     h->rule.exact = true;

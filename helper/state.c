@@ -88,7 +88,7 @@ static int rules_within(const struct hd_state *s, uid_t uid, const struct hd_rig
     hw_list_each(it, tmp, &s->rules)
     {
         const struct hd_held_rule *h = hw_container_of(it, struct hd_held_rule, node);
-        n += h->binding && h->uid == uid;
+        n += h->uid == uid; /* also one that could not be removed yet */
     }
     if (n > r->max_rules)
         return hw_fail(-EDQUOT, "%s may hold %u flow rules: max-rules of the policy", r->who, r->max_rules);
