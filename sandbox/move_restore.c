@@ -140,17 +140,23 @@ static int bring(struct back *b, int i, struct sb_link *l)
     return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
 }
 
-/* The kernel puts the hardware of a namespace that has ended into the first one a while after its end. */
-#define HARDWARE_MS 3000
+/* The kernel puts the hardware of a namespace that has ended into the first one a while after its end. And a container
+ * that runs may carry a NIC from one namespace to another all the while, so that one look finds it in neither. */
+#define PATIENCE_MS 3000
+
+static bool may_appear(const struct back *b, int i)
+{
+    return sb_link_hardware(&b->j->nic[i].link) || (b->there.fd >= 0 && sb_ns_inhabited(&b->j->netns));
+}
 
 static int bring_patiently(struct back *b, int i, struct sb_link *l)
 {
-    uint64_t deadline = hw_deadline(HARDWARE_MS);
+    uint64_t deadline = hw_deadline(PATIENCE_MS);
     for (;;) {
         int rc = bring(b, i, l);
-        if (rc != -ENODEV || !sb_link_hardware(&b->j->nic[i].link) || hw_now() >= deadline)
+        if (rc != -ENODEV || hw_now() >= deadline || !may_appear(b, i))
             return rc;
-        (void)poll(NULL, 0, 100);
+        (void)poll(NULL, 0, 20);
     }
 }
 
@@ -173,6 +179,14 @@ static void tell_lost(struct back *b, int i)
                                       "%s (%s) is in no network namespace that a process is in: it may come back when "
                                       "one ends; if it was taken out of the machine, `restore --forget` ends this",
                                       w->name, w->parent));
+        return;
+    }
+    if (may_appear(b, i)) {
+        (void)sb_fault(&b->f,
+                       hw_fail(-ENODEV,
+                               "%s was not found, and the container runs: it may have deleted %s, or carry it from "
+                               "one network namespace to another; end the container first",
+                               w->name, w->name));
         return;
     }
     b->lost++;

@@ -143,6 +143,12 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
     int ns = open(path, O_RDONLY | O_CLOEXEC);
     if (ns < 0)
         return hw_fail(-errno, "the container's mount namespace, %s: %s", path, strerror(errno));
+    struct stat own, theirs;
+    if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
+        (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino)) {
+        hw_close(&ns);
+        return hw_fail(-EINVAL, "the container has no mount namespace of its own: its /sys is the host's");
+    }
     if (sb_process_start(pid) != start) { /* after it was opened: so it is that process's */
         hw_close(&ns);
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);

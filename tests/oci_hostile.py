@@ -70,9 +70,9 @@ class Host:
         return os.path.exists(f"/sys/class/net/{nic}")
 
     @contextlib.contextmanager
-    def container(self):
+    def container(self, *spaces):
         """A process in namespaces of its own, as a runtime has one when it calls createRuntime."""
-        p = subprocess.Popen(["unshare", "-n", "-m", "--propagation", "private", "sleep", "600"])
+        p = subprocess.Popen(["unshare", *(spaces or ("-n", "-m", "--propagation", "private")), "sleep", "600"])
         try:
             until(lambda: os.readlink(f"/proc/{p.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
             yield p
@@ -219,6 +219,12 @@ def rootfs(host):
                sorted(str(f.relative_to(target)) for f in target.rglob("*")) == ["fs", "fs/cgroup"],
                f"an image whose /sys is {how.__name__}: refused, with no mount and no file elsewhere", (r, mounts))
             clear()
+    # a container that has the host's mount namespace: nothing is mounted there
+    with host.container("-n") as c:
+        was = pathlib.Path("/proc/self/mountinfo").read_text()
+        r = host.hook("createRuntime", c.pid, "nics=rdma0", "sysfs=yes")
+        ok(r.returncode == 1 and "mount namespace" in r.stderr and host.has("rdma0") and pathlib.Path("/proc/self/mountinfo").read_text() == was,
+           "a container without a mount namespace of its own: refused, with no mount left", r)
     # a process that has ended, and one that never was
     with host.container() as c:
         pid = c.pid

@@ -207,6 +207,47 @@ static void test_swapped(char *was)
     sm_ns_drop(&nest);
 }
 
+/* A process in n that does something until it is killed. */
+static pid_t start_tenant(const struct sm_ns *n, void (*fn)(const struct sm_ns *other), const struct sm_ns *other)
+{
+    struct stat a, b;
+    char path[64];
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setns(n->fd, CLONE_NEWNET) < 0)
+            _exit(1);
+        for (;;)
+            fn(other);
+    }
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    while (fstat(n->fd, &a) == 0 && (stat(path, &b) < 0 || a.st_ino != b.st_ino))
+        (void)poll(NULL, 0, 5);
+    return pid;
+}
+
+static void end_tenant(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static void carry_about(const struct sm_ns *other)
+{
+    struct sm_ns own = {.fd = box.fd, .rt.fd = -1}, nest = {.fd = other->fd, .rt.fd = -1};
+    if (hw_netns_rtnl(own.fd, &own.rt) < 0 || hw_netns_rtnl(nest.fd, &nest.rt) < 0)
+        _exit(1);
+    for (;;) {
+        (void)carry(&own, "n0", &nest, "x", 0);
+        (void)carry(&nest, "x", &own, "n0", 0);
+    }
+}
+
+static void sit(const struct sm_ns *other)
+{
+    (void)other;
+    pause();
+}
+
 static void test_moved_on(char *was)
 {
     struct sm_ns nest;
@@ -220,29 +261,54 @@ static void test_moved_on(char *was)
             copy_veth(&box, "n0", sm_index(&sm_host, "n0") + 77, mac0);
             ok(true, "once more, with a copy in its place");
         }
-        pid_t pid = fork();
-        if (pid == 0) {
-            if (setns(nest.fd, CLONE_NEWNET) < 0)
-                _exit(1);
-            for (;;)
-                pause();
-        }
-        char path[64];
-        struct stat a, b;
-        snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-        while (fstat(nest.fd, &a) == 0 && (stat(path, &b) < 0 || a.st_ino != b.st_ino))
-            (void)poll(NULL, 0, 5);
+        pid_t pid = start_tenant(&nest, sit, NULL);
         rc = sm_restore(&lost);
         ok(rc == 0 && lost == 0, "a NIC that was moved on, to a namespace in which some process is, is found: %s",
            rc < 0 ? hw_error() : sm_logged);
         ok(sm_same(&sm_host, was), "and is as it was");
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+        end_tenant(pid);
         if (!sm_index(&sm_host, "n0"))
             MUST(carry(&nest, "x", &sm_host, "n0", 0));
     }
     sm_link_del(&box, "n0");
     sm_ns_drop(&nest);
+}
+
+/* While a container runs, what is not found is not lost. */
+static void test_restless(char *was)
+{
+    struct sm_ns nest;
+    unsigned lost = 9;
+    int rc = -EIO, tries = 0;
+    sm_ns_make(&nest);
+    MUST(sm_move(&box, "n0", false));
+    pid_t pid = start_tenant(&box, carry_about, &nest);
+    while (rc == -EIO && tries++ < 20) {
+        lost = 9;
+        rc = sm_restore(&lost);
+    }
+    ok((rc == 0 && lost == 0) || rc == -EIO,
+       "a NIC that a container carries from namespace to namespace is found, or looked for "
+       "again (%d tries): %s",
+       tries,
+       rc < 0 ? hw_error()
+       : lost ? "lost"
+              : "found");
+    end_tenant(pid);
+    ok(sm_restore(&lost) == 0 && sm_same(&sm_host, was) && sm_clean(), "and is here when the container has ended");
+    if (!sm_index(&sm_host, "n0"))
+        MUST(sm_index(&nest, "x") ? carry(&nest, "x", &sm_host, "n0", 0) : carry(&box, "n0", &sm_host, "n0", 0));
+    sm_ns_drop(&nest);
+
+    MUST(sm_move(&box, "mv0", false));
+    pid = start_tenant(&box, sit, NULL);
+    sm_link_del(&box, "mv0");
+    rc = sm_restore(&lost);
+    ok(rc == -EIO && strstr(hw_error(), "runs"), "one that it has deleted may be somewhere, for as long as it runs: %s",
+       hw_error());
+    end_tenant(pid);
+    ok(sm_restore(&lost) == 0 && lost == 1 && sm_clean(), "then it is lost");
+    refurnish(false, true);
 }
 
 static void test_names(char *was)
@@ -383,6 +449,9 @@ int main(void)
     test_built_on(was);
     test_high(was);
     test_names(was);
+    free(was);
+    was = sm_settled(); /* without the index that another device had taken */
+    test_restless(was);
     free(was);
     test_alternatives();
     sm_ns_drop(&box);
