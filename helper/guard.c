@@ -156,6 +156,7 @@ static const int calls[] = {
     SCMP_SYS(close),
     SCMP_SYS(fstat),
     SCMP_SYS(fsync),
+    SCMP_SYS(geteuid),
     SCMP_SYS(lseek),
     SCMP_SYS(newfstatat),
     SCMP_SYS(openat),

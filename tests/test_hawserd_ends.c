@@ -6,6 +6,7 @@
  */
 #include "helper/client.h"
 #include "helper/fake.h"
+#include "helper/net.h"
 #include "helper/odd.h"
 #include "helper/served.h"
 #include "tap.h"
@@ -13,11 +14,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -38,70 +36,6 @@ static void must(int rc, const char *what)
     abort();
 }
 
-/* ---- the network --------------------------------------------------------------------------------- */
-
-static void write_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    must(fd, path);
-    must((int)write(fd, text, strlen(text)), path);
-    close(fd);
-}
-
-static void set_ports(unsigned from, unsigned to)
-{
-    char text[32];
-    snprintf(text, sizeof(text), "%u %u", from, to);
-    write_file("/proc/sys/net/ipv4/ip_local_port_range", text);
-}
-
-static void add_address(int sock, const char *name, const char *address)
-{
-    struct ifreq r = {0};
-    struct sockaddr_in *a = (struct sockaddr_in *)(void *)&r.ifr_addr;
-    snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
-    a->sin_family = AF_INET;
-    must(inet_pton(AF_INET, address, &a->sin_addr) - 1, address);
-    must(ioctl(sock, SIOCSIFADDR, &r), "SIOCSIFADDR");
-    r.ifr_flags = IFF_UP;
-    must(ioctl(sock, SIOCSIFFLAGS, &r), "SIOCSIFFLAGS");
-}
-
-static bool make_network(void)
-{
-    if (unshare(CLONE_NEWNET) < 0)
-        return false;
-    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    must(ioctl(s, SIOCSIFFLAGS, &r), "lo up");
-    add_address(s, "lo:1", "10.9.0.1");
-    add_address(s, "lo:2", "10.9.0.2");
-    close(s);
-    return true;
-}
-
-/* v6: 1 for an IPv6 socket that talks IPv4 */
-static union hw_addr address(const char *text, unsigned port, int v6)
-{
-    char mapped[64];
-    union hw_addr a = {0};
-    a.sa.sa_family = v6 ? AF_INET6 : AF_INET;
-    snprintf(mapped, sizeof(mapped), "%s%s", v6 ? "::ffff:" : "", text);
-    must(inet_pton(a.sa.sa_family, mapped, v6 ? (void *)&a.in6.sin6_addr : &a.in.sin_addr) - 1, mapped);
-    hw_addr_set_port(&a, (uint16_t)port);
-    return a;
-}
-
-static int server(void)
-{
-    union hw_addr a = address("10.9.0.2", 9999, 0);
-    int one = 1, l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "SO_REUSEADDR");
-    must(bind(l, &a.sa, hw_addr_len(&a)), "bind");
-    must(listen(l, 1000), "listen");
-    return l;
-}
-
 struct pair {
     int here, there; /* the client's end, and that of the server */
 };
@@ -110,7 +44,7 @@ struct pair {
 static struct pair connect_pair(int l, int v6, unsigned port)
 {
     struct pair p = {.here = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    union hw_addr from = address("10.9.0.1", port, v6), to = address("10.9.0.2", 9999, v6);
+    union hw_addr from = net_address("10.9.0.1", port, v6), to = net_address("10.9.0.2", 9999, v6);
     if (port)
         must(bind(p.here, &from.sa, hw_addr_len(&from)), "bind");
     must(connect(p.here, &to.sa, hw_addr_len(&to)), "connect");
@@ -119,25 +53,12 @@ static struct pair connect_pair(int l, int v6, unsigned port)
     return p;
 }
 
-static void reset_close(int *fd)
-{
-    struct linger now = {.l_onoff = 1};
-    must(setsockopt(*fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), "SO_LINGER");
-    hw_close(fd);
-}
-
 static void end_pair(struct pair *p)
 {
     if (p->here >= 0)
-        reset_close(&p->here);
+        net_reset(&p->here);
     if (p->there >= 0)
-        reset_close(&p->there);
-}
-
-static void dissolve(int fd)
-{
-    struct sockaddr none = {.sa_family = AF_UNSPEC};
-    must(connect(fd, &none, sizeof(none)), "AF_UNSPEC");
+        net_reset(&p->there);
 }
 
 /* ---- hawserd -------------------------------------------------------------------------------------- */
@@ -217,13 +138,13 @@ static void end_racer(void)
 {
     switch (how_it_ends) {
     case 0:
-        dissolve(racer.here);
+        net_dissolve(racer.here);
         break;
     case 1:
-        reset_close(&racer.here);
+        net_reset(&racer.here);
         break;
     default:
-        reset_close(&racer.there);
+        net_reset(&racer.there);
         break;
     }
 }
@@ -278,7 +199,7 @@ static void reports(int l)
         const char *kind = v6 ? "IPv4 through an IPv6 socket" : "IPv4";
         struct pair p = connect_pair(l, v6, 0);
         is_int(steer(&s, b, p.here), 0, "a rule");
-        reset_close(&p.here);
+        net_reset(&p.here);
         take_reports(&s, MS);
         ok(rules_on_nic() == 0, "%s: closed with a reset, reported", kind);
         end_pair(&p);
@@ -330,7 +251,7 @@ static void looks(int l)
     is_int(rules_on_nic(), 1, "a connection that lives keeps its rule");
     uint64_t next = hd_look(&s), now = hw_now();
     ok(next > now && next <= now + HD_LOOK_MS * HW_MS, "it is looked at again within %d ms", HD_LOOK_MS);
-    dissolve(p.here);
+    net_dissolve(p.here);
     look_at_all(&s);
     is_int(rules_on_nic(), 0, "dissolved by AF_UNSPEC, and the socket goes on");
     is_int(hd_look(&s) == HW_NEVER, 1, "nothing is looked at any more");
@@ -338,8 +259,8 @@ static void looks(int l)
 
     p = connect_pair(l, 0, 0);
     is_int(steer(&s, b, p.here), 0, "a rule");
-    dissolve(p.here);
-    union hw_addr nowhere = address("10.9.0.1", 1, 0);
+    net_dissolve(p.here);
+    union hw_addr nowhere = net_address("10.9.0.1", 1, 0);
     (void)connect(p.here, &nowhere.sa, hw_addr_len(&nowhere));
     look_at_all(&s);
     is_int(rules_on_nic(), 0, "dissolved, and used for something else at once");
@@ -347,7 +268,7 @@ static void looks(int l)
 
     p = connect_pair(l, 0, 0);
     is_int(steer(&s, b, p.here), 0, "a rule");
-    reset_close(&p.there);
+    net_reset(&p.there);
     look_at_all(&s);
     is_int(rules_on_nic(), 0, "reset by the other end");
     end_pair(&p);
@@ -383,7 +304,7 @@ static void lost_reports(int l)
         end_pair(&other);
     }
     usleep(200 * 1000); /* the kernel reports from a thread of its own */
-    reset_close(&p.here);
+    net_reset(&p.here);
     usleep(200 * 1000);
     for (int i = 0; i < 10; i++)
         hd_take_reports(&s);
@@ -400,7 +321,7 @@ static unsigned victims(unsigned port)
     unsigned got = 0;
     for (int how = 0; how < 6; how++) {
         int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        union hw_addr to = address("10.9.0.2", 9999, 0), from = address("10.9.0.1", how < 3 ? 0 : port, 0);
+        union hw_addr to = net_address("10.9.0.2", 9999, 0), from = net_address("10.9.0.1", how < 3 ? 0 : port, 0);
         if (how == 2 || how == 4)
             must(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), "SO_REUSEADDR");
         if (how == 5)
@@ -408,7 +329,7 @@ static unsigned victims(unsigned port)
         int rc = how ? bind(fd, &from.sa, hw_addr_len(&from)) : 0;
         got += (rc == 0 && connect(fd, &to.sa, hw_addr_len(&to)) == 0) << how;
         if (rc == 0)
-            reset_close(&fd);
+            net_reset(&fd);
         close(fd);
     }
     return got;
@@ -419,21 +340,21 @@ static void ports(int l)
 {
     struct hd_state s;
     uint32_t b = begin(&s);
-    set_ports(40000, 40000);
+    net_ports(40000, 40000);
     for (int how = 0; how < 3; how++) {
         static const char *const what[] = {"dissolved", "closed", "dissolved, of a socket that was bound to its port"};
         struct pair p = connect_pair(l, 0, how == 2 ? 40000 : 0);
         is_int(steer(&s, b, p.here), 0, "a rule for the connection of the one port that there is");
         if (how == 1)
-            reset_close(&p.here);
+            net_reset(&p.here);
         else
-            dissolve(p.here);
+            net_dissolve(p.here);
         is_int(rules_on_nic(), 1, "hawserd does not know yet");
         is_int(victims(40000), 0, "and nobody gets the port");
         look_at_all(&s);
         is_int(rules_on_nic(), 0, what[how]);
         if (how == 2) { /* which is bound still */
-            reset_close(&p.here);
+            net_reset(&p.here);
             hw_close(&p.there);
         }
         end_pair(&p);
@@ -441,10 +362,10 @@ static void ports(int l)
         while (poll(&(struct pollfd){.fd = l, .events = POLLIN}, 1, 0) == 1)
             close(accept4(l, NULL, NULL, SOCK_CLOEXEC));
         /* a server's port is its own affair: it may be started again at once */
-        set_ports(41000, 42000);
+        net_ports(41000, 42000);
         p = connect_pair(l, 0, 40001);
         is_int(steer(&s, b, p.here), 0, "a rule for a port that is not given out unasked");
-        reset_close(&p.here);
+        net_reset(&p.here);
         hw_close(&p.there);
         drop_reports();
         struct pair next = connect_pair(l, 0, 40001);
@@ -452,9 +373,9 @@ static void ports(int l)
         look_at_all(&s);
         is_int(rules_on_nic(), 0, "which is not the one that was steered");
         end_pair(&next);
-        set_ports(40000, 40000);
+        net_ports(40000, 40000);
     }
-    set_ports(32768, 60999);
+    net_ports(32768, 60999);
     end(&s);
 }
 
@@ -496,7 +417,7 @@ static void clients(int l)
     struct pair p = connect_pair(l, 0, 0);
     is_int(dm_helper_steer(h, b.id, p.here, &rule, &queue), 0, "a rule");
     is_int(dm_helper_steer(h, b.id, p.here, &rule, &queue), -EEXIST, "is there");
-    reset_close(&p.here);
+    net_reset(&p.here);
     ok(SOON(rules_on_nic() == 0), "it goes with its connection");
     end_pair(&p);
 
@@ -506,11 +427,11 @@ static void clients(int l)
         p = connect_pair(l, 0, 0);
         pid_t pid = fork();
         if (pid == 0) {
-            union hw_addr nowhere = address("10.9.0.1", 1, 0);
+            union hw_addr nowhere = net_address("10.9.0.1", 1, 0);
             uint64_t until = hw_now() + (uint64_t)(i % 60) * 100000;
             while (hw_now() < until)
                 ;
-            dissolve(p.here);
+            net_dissolve(p.here);
             (void)connect(p.here, &nowhere.sa, hw_addr_len(&nowhere));
             _exit(0);
         }
@@ -556,10 +477,10 @@ int main(void)
 {
     F = fake_new();
     fake_kernel(F, &K);
-    if (!make_network())
+    if (!net_make())
         tap_skip_all("a network namespace needs CAP_SYS_ADMIN");
     must(fake_kernel_real_sockets(&K), "this machine's kernel");
-    int l = server();
+    int l = net_server();
     struct pair p = connect_pair(l, 0, 0);
     struct hd_facts f;
     hd_inspect(&K, HW_H_STEER, p.here, &f);

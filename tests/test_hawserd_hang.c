@@ -10,6 +10,7 @@
 #include "tap.h"
 #include "transport/devmem/helper.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -173,10 +174,11 @@ static void keep(const char *what, const struct hw_helper_request *q, int odd)
 static unsigned processes(void)
 {
     unsigned n = 0;
-    for (int pid = 1; pid < 4194304; pid++) {
-        char file[40], text[512];
-        snprintf(file, sizeof(file), "/proc/%d/stat", pid);
-        int fd = open(file, O_RDONLY | O_CLOEXEC);
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char file[300], text[512];
+        snprintf(file, sizeof(file), "/proc/%s/stat", e->d_name);
+        int fd = e->d_name[0] >= '1' && e->d_name[0] <= '9' ? open(file, O_RDONLY | O_CLOEXEC) : -1;
         if (fd < 0)
             continue;
         ssize_t len = read(fd, text, sizeof(text) - 1);
@@ -185,6 +187,8 @@ static unsigned processes(void)
         const char *p = strrchr(text, ')');
         n += p && strtol(p + 4, NULL, 10) == hawserd;
     }
+    if (d)
+        closedir(d);
     return n;
 }
 

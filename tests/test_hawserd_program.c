@@ -195,21 +195,9 @@ static void remove_journal(void)
     }
 }
 
-/* As its unit starts it: as a user of its own with that one capability, in a folder of that user's. */
-static void as_user(const char *hawserd)
+static pid_t launch_as_user(int program_fd)
 {
-    struct dm_helper *h;
-    struct stat st;
-    int status = 0;
-    if (!status_has_net_admin()) {
-        tap_skip("hawserd as another user", "it needs root");
-        return;
-    }
-    remove_journal();
-    if (chown(dir, 65534, 65534) < 0)
-        abort();
     char arg[3][16] = {"hawserd", "--socket", "--state"};
-    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may not get to it by its path */
     pid_t pid = fork();
     if (pid == 0) {
         struct __user_cap_header_struct v = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -228,13 +216,36 @@ static void as_user(const char *hawserd)
         (void)fexecve(program_fd, args, environ);
         _exit(127);
     }
-    close(program_fd);
+    return pid;
+}
+
+/* As its unit starts it: as a user of its own with that one capability, in a folder of that user's. */
+static void as_user(const char *hawserd)
+{
+    struct dm_helper *h;
+    struct stat st;
+    int status = 0;
+    if (!status_has_net_admin()) {
+        tap_skip("hawserd as another user", "it needs root");
+        return;
+    }
+    remove_journal();
+    if (chown(dir, 65534, 65534) < 0)
+        abort();
+    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may not get to it by its path */
+    pid_t pid = launch_as_user(program_fd);
     ok(SOON(dm_helper_open(path, MS, &h) == 0), "as another user with CAP_NET_ADMIN hawserd takes a client");
     ok(status_has(pid, "Uid:\t65534\t65534") && status_has(pid, "CapEff:\t0000000000001000\n") &&
            status_has(pid, "CapInh:\t0000000000000000\n") && status_has(pid, "CapAmb:\t0000000000000000\n"),
        "with that capability alone");
     ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0666, "its socket is for all");
     ok(stat(state, &st) == 0 && (st.st_mode & 0777) == 0600 && st.st_uid == 65534, "its journal is its own");
+    dm_helper_close(h);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    pid = launch_as_user(program_fd);
+    close(program_fd);
+    ok(SOON(dm_helper_open(path, MS, &h) == 0), "after SIGKILL the next one of that user comes up");
     dm_helper_close(h);
     kill(pid, SIGTERM);
     waitpid(pid, &status, 0);

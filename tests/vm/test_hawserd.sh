@@ -125,6 +125,20 @@ ok "and all is as it was" within 2 as_before
 ok "a memfd is no dma-buf" prints 'rx EBADF' client memfd:dm1:65536
 ok "one page for two queues" prints 'rx EINVAL a dma-buf of 4096 bytes' client rx:dm1:4096:2
 ok "a NIC that is not there" prints 'rx ENODEV' client rx:eth9:65536:1
+# a name that nothing has: the kernel would have a module loaded for it, on hawserd's behalf
+modprobe_was=$(cat /proc/sys/kernel/modprobe)
+printf '#!/bin/sh\necho "$@" >>/tmp/modprobe.log\n' >/tmp/modprobe
+chmod +x /tmp/modprobe
+echo /tmp/modprobe >/proc/sys/kernel/modprobe
+in1 ifconfig no-such-1 >/tmp/modprobe.out 2>&1
+ok "what asks for such a module is seen" within 5 grep -q netdev-no-such-1 /tmp/modprobe.log
+rm -f /tmp/modprobe.log
+ok "a NIC that is named as a module is" prints 'rx ENODEV' client rx:no-such-2:65536:1 tx:no-such-3:65536
+ok "no module is asked for" [ ! -s /tmp/modprobe.log ]
+echo "$modprobe_was" >/proc/sys/kernel/modprobe
+in1 ip link property add dev dm1 altname another
+ok "another name of a NIC" prints 'rx ENODEV NIC another is named dm1' client rx:another:65536:1
+in1 ip link property del dev dm1 altname another
 ok "a NIC that cannot" prints 'rx EOPNOTSUPP\|rx EBUSY\|rx EINVAL' client rx:lo:65536:1
 case $kernel in
 6.12.*) ok "sending is not for this kernel" prints 'tx EOPNOTSUPP' client tx:dm1:65536 ;;
@@ -199,6 +213,16 @@ ok "hawserd with a policy, as another user" serve --policy /tmp/policy --user no
 ok "root is not in it" prints 'open EACCES' client
 ok "its user gets what it says" prints '^rx [0-9]* [0-9]* 5,4$' as_nobody hawserd_client $sock rx:dm1:1048576:2
 ok "and no more" prints 'rx EBUSY.*not allowed by the policy' as_nobody hawserd_client $sock rx:dm1:1048576:3
+: >/tmp/client
+as_nobody hawserd_client $sock rx:dm1:1048576:2 wait >/tmp/client 2>&1 &
+client=$!
+ok "it holds queues" within 30 grep -q ready /tmp/client
+kill -KILL $hawserd
+wait $hawserd
+wait $client
+ok "hawserd of that user is killed, and root undoes what it left" in1 hawser devmem undo --state $state
+ok "the journal is that user's still" [ "$(stat -c %u $state $state.lock | tr '\n' ' ')" = "65534 65534 " ]
+ok "and its next hawserd takes it" serve --policy /tmp/policy --user nobody
 unserve
 state=/tmp/hawserd.state
 ok "all is as it was" within 2 as_before

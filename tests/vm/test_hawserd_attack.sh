@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The attacks on hawserd that depend on the kernel: ends of connections and held ports, descriptors on which system calls
+# wait, what a process may do behind hawserd's filters.
+# vm: programs BUILD/helper/hawserd BUILD/tests/test_hawserd_ends BUILD/tests/test_hawserd_guard
+# vm: programs BUILD/tests/test_hawserd_hang BUILD/tests/test_hawserd_program ip
+# vm: files tests/vm/tap.sh:/tap.sh
+# vm: modules tcp_diag? fuse
+# vm: timeout 300
+. /tap.sh
+
+whole() { # PROGRAM...: all of it, with nothing left out
+    "$@" >/tmp/whole.out 2>&1
+    status=$?
+    grep -v '^ok [0-9]* - [^#]*$' /tmp/whole.out
+    [ $status = 0 ] && ! grep -q '# SKIP' /tmp/whole.out
+}
+echo 'nobody:x:65534:65534::/:/bin/false' >>/etc/passwd
+ok "ends of connections" whole test_hawserd_ends
+ok "descriptors that hang" whole test_hawserd_hang "$(command -v hawserd)"
+ok "what is given up" whole test_hawserd_guard
+ok "the program" whole test_hawserd_program "$(command -v hawserd)"
+done_testing
