@@ -285,7 +285,7 @@ static unsigned look_around(void)
         bit <<= 1;                \
     } while (0)
     CHECK(refused(open("/etc/passwd", O_RDONLY | O_CLOEXEC)));
-    CHECK(refused(open("/etc/shadow", O_RDWR | O_CLOEXEC)));
+    CHECK(refused(open("/etc/passwd", O_RDWR | O_CLOEXEC)));
     CHECK(refused(open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)));
     CHECK(refused(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)));
     CHECK(refused(open("/proc/self/mem", O_RDWR | O_CLOEXEC)));
