@@ -202,17 +202,19 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
+/* struct ethtool_tunable and what its flexible array at the end has, which a struct in another cannot have. */
 struct tunable {
-    struct ethtool_tunable t;
+    uint32_t cmd, id, type_id, len;
     uint8_t value[8];
 };
+_Static_assert(offsetof(struct tunable, value) == sizeof(struct ethtool_tunable), "the kernel's");
 
 static struct tunable tunable(const struct sb_attr *a, uint32_t cmd)
 {
-    return (struct tunable){.t = {.cmd = cmd,
-                                  .id = a->type,
-                                  .type_id = a->keep == 2 ? ETHTOOL_TUNABLE_U16 : ETHTOOL_TUNABLE_U32,
-                                  .len = (uint32_t)a->keep}};
+    return (struct tunable){.cmd = cmd,
+                            .id = a->type,
+                            .type_id = a->keep == 2 ? ETHTOOL_TUNABLE_U16 : ETHTOOL_TUNABLE_U32,
+                            .len = (uint32_t)a->keep};
 }
 
 int sb_read_tunable(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)

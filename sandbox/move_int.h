@@ -49,8 +49,8 @@ bool sb_ended(const struct sb_journal *j);
 
 /* Adds to j the RDMA devices that go along, by what `how` says. */
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log);
-/* Moves one (by its index, which it keeps) from the namespace `from` to another, under this name. -ENODEV where it is not
- * in `from`. */
+/* Moves one (by its index, which it keeps) from the namespace `from` to another, under this name. -ENODEV where it is
+ * not in `from`. */
 int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* ---- where is a NIC? (move_find.c) ---------------------------------------------------------------- */

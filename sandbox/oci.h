@@ -72,9 +72,9 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len);
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
 
 /*
- * Warns of a configuration that gives CAP_NET_ADMIN without a user namespace. The kernel then takes the container for an
- * administrator of every network namespace that it can name, and it can name the host's where its own has a number for
- * it: a veth or macvlan device that came from there is enough (IFLA_TARGET_NETNSID, rtnl_get_net_ns_capable() in
+ * Warns of a configuration that gives CAP_NET_ADMIN without a user namespace. The kernel then takes the container for
+ * an administrator of every network namespace that it can name, and it can name the host's where its own has a number
+ * for it: a veth or macvlan device that came from there is enough (IFLA_TARGET_NETNSID, rtnl_get_net_ns_capable() in
  * net/core/rtnetlink.c). It can delete devices of the host's by that.
  */
 void sbx_oci_warn(const json_t *config, const struct hw_logger *log);

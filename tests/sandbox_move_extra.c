@@ -27,14 +27,14 @@ static int ethtool(int fd, const char *dev, void *data)
 
 static void add_features(int fd, const char *dev, sm_line add, void *arg)
 {
-    struct {
-        struct ethtool_gfeatures g;
+    struct { /* struct ethtool_gfeatures, whose array at its end is flexible */
+        uint32_t cmd, size;
         struct ethtool_get_features_block b[4];
-    } f = {.g = {.cmd = ETHTOOL_GFEATURES, .size = 4}};
+    } f = {.cmd = ETHTOOL_GFEATURES, .size = 4};
     char text[256];
     if (ethtool(fd, dev, &f) < 0)
         return;
-    for (unsigned i = 0; i < f.g.size && i < 4; i++) {
+    for (unsigned i = 0; i < f.size && i < 4; i++) {
         snprintf(text, sizeof(text), "features %s %u wanted %08x active %08x", dev, i, f.b[i].requested, f.b[i].active);
         add(text, arg);
     }

@@ -291,10 +291,9 @@ static void add_tc(void *arg)
     mnl_attr_put_strz(h, TCA_KIND, "clsact");
     MUST(hw_rtnl_talk(&rt, h, NULL, NULL, "clsact"));
     /* u32: all IPv4 packets pass */
-    struct {
-        struct tc_u32_sel s;
-        struct tc_u32_key k;
-    } sel = {.s = {.flags = TC_U32_TERMINAL, .nkeys = 1}};
+    uint8_t sel[sizeof(struct tc_u32_sel) + sizeof(struct tc_u32_key)] __attribute__((aligned(8))) = {0};
+    const struct tc_u32_sel head = {.flags = TC_U32_TERMINAL, .nkeys = 1};
+    memcpy(sel, &head, sizeof(head));
     h = sm_request(buf, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, sizeof(*t), &t);
     *t = (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev),
                         .tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS),
@@ -302,7 +301,7 @@ static void add_tc(void *arg)
     mnl_attr_put_strz(h, TCA_KIND, "u32");
     struct nlattr *opt = mnl_attr_nest_start(h, TCA_OPTIONS);
     mnl_attr_put_u32(h, TCA_U32_CLASSID, 0x10001);
-    mnl_attr_put(h, TCA_U32_SEL, sizeof(sel), &sel);
+    mnl_attr_put(h, TCA_U32_SEL, sizeof(sel), sel);
     mnl_attr_nest_end(h, opt);
     MUST(hw_rtnl_talk(&rt, h, NULL, NULL, "a filter"));
     hw_rtnl_close(&rt);
@@ -370,8 +369,8 @@ static void test_own_xdp(void)
             ok(rc == 0 && sm_same(&sm_host, was), "an XDP program of the host's own comes back: %s",
                rc < 0 ? hw_error() : "yes");
         else
-            ok(rc == -EIO && strstr(sm_logged, "n0: not restored: XDP"), "one that is no more is named, and restore fails: %s",
-               sm_logged);
+            ok(rc == -EIO && strstr(sm_logged, "n0: not restored: XDP"),
+               "one that is no more is named, and restore fails: %s", sm_logged);
     }
     struct sb_restore_options o = {.id = "box", .journal_dir = sm_dir, .forget = true, .log = &sm_log};
     ok(sb_restore(&o, &lost) == 0 && sm_clean(), "--forget ends that");
