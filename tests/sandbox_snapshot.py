@@ -83,7 +83,8 @@ def live(t):
     pci = pathlib.Path("/sys/bus/pci/devices")
     ok(len(s["pci"]) == (len(list(pci.iterdir())) if pci.is_dir() else 0), "its PCI devices")
     again = t.file(s)
-    ok(t("plan", "--from", again).returncode == 0, "which can be read again")
+    # Which NICs are to be had is this machine's matter, and none at all would be an error.
+    ok(t("plan", "--from", again, "--nics", "none").returncode == 0, "which can be read again")
     out = t.tmp / "out.json"
     ok(t("snapshot", "--out", out).returncode == 0 and json.loads(out.read_text())["net"] and not (t.tmp / "out.json.part").exists(), "--out")
     r = t("snapshot", "--out", "/nonexistent/x")
