@@ -7,12 +7,15 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define REQUEST_MAX 1024  /* the longest request made here is some 200 bytes */
-#define REPLY_MAX   32768 /* the most that the kernel puts in one datagram of a dump (net/netlink/af_netlink.c) */
+#define REQUEST_MAX 1024 /* the longest request made here is some 200 bytes */
+/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), but for what is larger: one device's alternative
+ * names are up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
+#define REPLY_MAX (256u << 10)
 
 int hw_rtnl_open(struct hw_rtnl *r)
 {
@@ -72,34 +75,20 @@ static const char *refusal(const struct nlmsghdr *h)
     return NULL;
 }
 
-int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg, const char *what)
+/* Takes the answers to the request sent last, into buf (REPLY_MAX bytes), up to the last one. */
+static int take_answers(struct hw_rtnl *r, char *buf, hw_rtnl_fn fn, void *arg, const char *what)
 {
-    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
-    if (!dump)
-        h->nlmsg_flags |= NLM_F_ACK;
-    h->nlmsg_seq = ++r->seq;
-    r->torn = false;
-
-    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-    ssize_t n;
-    do {
-        n = sendto(r->fd, h, h->nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel));
-    } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return hw_fail(-errno, "%s: sending to the kernel: %s", what, strerror(errno));
-
-    _Alignas(struct nlmsghdr) char buf[REPLY_MAX];
     int rc = 0;
     for (;;) {
-        n = recv(r->fd, buf, sizeof(buf), MSG_TRUNC);
+        ssize_t n = recv(r->fd, buf, REPLY_MAX, MSG_TRUNC);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
-        if ((size_t)n > sizeof(buf))
-            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %zu", what, n, sizeof(buf));
+        if ((size_t)n > REPLY_MAX)
+            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %u", what, n, REPLY_MAX);
         int left = (int)n;
-        const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
+        const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
         for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
             if (m->nlmsg_seq != r->seq)
                 continue; /* the rest of an earlier dump that its reader gave up */
@@ -122,6 +111,28 @@ int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg
                 rc = fn(m, arg);
         }
     }
+}
+
+int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg, const char *what)
+{
+    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
+    if (!dump)
+        h->nlmsg_flags |= NLM_F_ACK;
+    h->nlmsg_seq = ++r->seq;
+    r->torn = false;
+    char *buf = malloc(REPLY_MAX);
+    if (!buf)
+        return hw_fail(-ENOMEM, "%s: no memory for the kernel's answer", what);
+
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    ssize_t n;
+    do {
+        n = sendto(r->fd, h, h->nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel));
+    } while (n < 0 && errno == EINTR);
+    int rc = n < 0 ? hw_fail(-errno, "%s: sending to the kernel: %s", what, strerror(errno))
+                   : take_answers(r, buf, fn, arg, what);
+    free(buf);
+    return rc;
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REQUEST_MAX 65536
+#define REQUEST_MAX (72 << 10) /* an attribute has at most 64 KiB */
 
 static struct nlmsghdr *put_link(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint16_t flags)
 {

@@ -103,7 +103,7 @@ static bool is_name(const char *s)
 /* "ipv4/conf NAME VALUE"; NAME becomes a part of a path. */
 static bool is_sysctl(const char *s)
 {
-    static const char *const dirs[] = {"ipv4/conf ", "ipv4/neigh ", "ipv6/conf ", "ipv6/neigh "};
+    static const char *const dirs[] = {"ipv4/conf ", "ipv4/neigh ", "ipv6/conf ", "ipv6/neigh ", "mpls/conf "};
     for (size_t i = 0; i < HW_ARRAY_LEN(dirs); i++) {
         size_t n = strlen(dirs[i]), name;
         if (strncmp(s, dirs[i], n) != 0)

@@ -63,6 +63,9 @@ int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int 
     return hw_rtnl_talk(rt, h, NULL, NULL, what);
 }
 
+#define NAMES_MAX (72u << 10) /* 64 KiB of alternative names (rtnl_linkprop() in net/core/rtnetlink.c), and a header \
+                               */
+
 /* Copies the list of other names into a request, where the device has some. */
 static int take_names(const struct nlmsghdr *h, void *arg)
 {
@@ -70,23 +73,26 @@ static int take_names(const struct nlmsghdr *h, void *arg)
     mnl_attr_for_each(a, h, sizeof(struct ifinfomsg))
     {
         if (mnl_attr_get_type(a) == IFLA_PROP_LIST &&
-            !mnl_attr_put_check(arg, SB_MSG_MAX, IFLA_PROP_LIST | NLA_F_NESTED, mnl_attr_get_payload_len(a),
+            !mnl_attr_put_check(arg, NAMES_MAX, IFLA_PROP_LIST | NLA_F_NESTED, mnl_attr_get_payload_len(a),
                                 mnl_attr_get_payload(a)))
-            return hw_fail(-EMSGSIZE, "a network device has more alternative names than %d bytes", SB_MSG_MAX);
+            return hw_fail(-EMSGSIZE, "a network device has more alternative names than %u bytes", NAMES_MAX);
     }
     return 0;
 }
 
 int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index)
 {
-    char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+    char *buf = calloc(1, NAMES_MAX);
+    if (!buf)
+        return hw_fail(-ENOMEM, "out of memory for alternative names");
     struct nlmsghdr *h = link_request(buf, index);
     uint32_t bare = h->nlmsg_len;
     h->nlmsg_type = RTM_DELLINKPROP;
     int rc = sb_netdev_message(rt, index, 0, take_names, h);
-    return rc < 0 || h->nlmsg_len == bare
-               ? rc
-               : hw_rtnl_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
+    if (rc == 0 && h->nlmsg_len > bare)
+        rc = hw_rtnl_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
+    free(buf);
+    return rc;
 }
 
 static int set_attr(struct hw_rtnl *rt, const struct sb_link *l, uint16_t type, const void *data, size_t len,

@@ -113,8 +113,10 @@ bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len)
     size_t head = MNL_NLMSG_HDRLEN + MNL_ALIGN(heads[kind].head);
     if (kind == SB_MADE)
         kind = SB_RULE;
-    /* libmnl walks up to the length rounded up. */
-    if (len < head || len > SB_MSG_MAX || len % MNL_ALIGNTO || h->nlmsg_len != len || h->nlmsg_type != heads[kind].type)
+    /* libmnl walks up to the length rounded up. A link's message is as long as its alternative names: what is kept of
+     * it is not. */
+    if (len < head || (len > SB_MSG_MAX && kind != SB_LINK) || len % MNL_ALIGNTO || h->nlmsg_len != len ||
+        h->nlmsg_type != heads[kind].type)
         return false;
     /* Route, rule, address and neighbour alike begin with the family (struct rtgenmsg). */
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;

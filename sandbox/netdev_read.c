@@ -30,6 +30,7 @@ struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
     struct sb_journal *j; /* or NULL; the link becomes its next NIC */
+    bool many;            /* of all links: one that is not understood is left out */
 };
 
 static int link_each(const struct nlmsghdr *h, void *arg)
@@ -40,8 +41,10 @@ static int link_each(const struct nlmsghdr *h, void *arg)
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
-        return hw_fail(-EBADMSG,
-                       "the kernel describes a network device in a way that this program does not understand");
+        return s->many
+                   ? 0 /* none that was looked for */
+                   : hw_fail(-EBADMSG,
+                             "the kernel describes a network device in a way that this program does not understand");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
         int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));
@@ -99,7 +102,7 @@ int sb_netdev_links(struct hw_rtnl *rt, int (*fn)(const struct sb_link *l, void 
 {
     char buf[REQUEST_MAX];
     void *extra;
-    struct link_sink s = {.fn = fn, .arg = arg};
+    struct link_sink s = {.fn = fn, .arg = arg, .many = true};
     struct nlmsghdr *h = request(buf, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg), &extra);
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     return hw_rtnl_talk(rt, h, link_each, &s, "listing network devices");

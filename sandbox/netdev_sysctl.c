@@ -74,7 +74,7 @@ static int read_dir(struct sb_journal *j, int nic, const char *of, const char *n
     return rc;
 }
 
-static const char *const groups[] = {"ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"};
+static const char *const groups[] = {"ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh", "mpls/conf"};
 
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name)
 {

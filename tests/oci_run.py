@@ -17,7 +17,7 @@ import time
 
 sys.dont_write_bytecode = True
 from oci_help import inside, skip_all  # noqa: E402
-from sandbox_help import full, ok  # noqa: E402
+from sandbox_help import full, ok, skip  # noqa: E402
 
 HAWSER, STATE, PART = (*map(os.path.abspath, sys.argv[1:3]), sys.argv[3])
 NICS = "rdma0", "rdma1"
@@ -337,6 +337,43 @@ def killed(rt, host):
         host.back(f"hook killed {after} s after its journal was there")
 
 
+HOSTILE = """
+ip link set lo up
+ip link set rdma0 down
+ip link set rdma0 name mine mtu 900 txqueuelen 7 address 02:de:ad:00:00:01
+ip link set mine promisc on mode dormant gso_max_size 3000
+ip link property add dev mine altname mgmt0 altname peer0 altname another
+ip link set rdma1 name rdma0
+ip addr add 10.66.0.1/24 dev rdma0
+ip route add 10.67.0.0/16 dev rdma0
+ip rule add from all lookup 99
+ip link set mine name rdma1
+ip link add br0 type bridge
+ip link set rdma1 master br0
+echo changed; ip -o link | wc -l
+"""
+
+
+def hostile(rt, host):
+    """A container in a user namespace, as its administrator of networks."""
+    rt.config(HOSTILE, {}, HAWSER, ["nics=rdma0,rdma1"])
+    f = rt.bundle / "config.json"
+    c = json.loads(f.read_text())
+    c["linux"]["namespaces"].append({"type": "user"})
+    c["linux"]["uidMappings"] = c["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    for k in ("bounding", "effective", "permitted"):
+        c["process"]["capabilities"][k].append("CAP_NET_ADMIN")
+    # as another user it sees of the host's programs and files only what all may
+    for d in (host.tmp, rt.bundle):
+        os.chmod(d, 0o755)
+    f.write_text(json.dumps(c))
+    r = rt("run", rt.new())
+    if "changed" not in r.stdout:
+        return skip("a hostile container in a user namespace", f"{rt.name} runs none here: {(r.stderr or r.stdout).strip().splitlines()[-1:]}")
+    ok(r.returncode == 0, "a hostile container in a user namespace", r)
+    return host.back("a container that renamed, swapped, changed and bridged its NICs")
+
+
 def kill_hook(rt, host, ident, after):
     """Runs a container whose hook is killed so long after its journal is there. False: it was done already."""
     journal, pid = host.journal / f"{ident}.journal", host.tmp / "pid"
@@ -367,6 +404,7 @@ def containers(host, name):
     by_spec(rt, node, host)
     by_exec(rt, node, host)
     by_hook(rt, node, host)
+    hostile(rt, host)
     killed(rt, host)
 
 

@@ -340,6 +340,23 @@ static void test_names(char *was)
     sm_ns_drop(&nest);
 }
 
+/* As many alternative names as the kernel takes, 64 KiB of them: what describes the device is longer than usual. */
+static void test_many_names(char *was)
+{
+    unsigned lost = 9;
+    int n = 0;
+    char name[128];
+    MUST(sm_move(&box, "n0,n1", false));
+    memset(name, 'x', sizeof(name));
+    do
+        snprintf(name + 110, sizeof(name) - 110, "%06d", n);
+    while (n < 2000 && altname(&box, "n0", name) == 0 && n++ >= 0);
+    ok(n > 200, "a tenant gives a NIC %d alternative names", n);
+    int rc = sm_restore(&lost);
+    ok(rc == 0 && lost == 0 && sm_same(&sm_host, was), "it comes back with none of them: %s",
+       rc < 0 ? hw_error() : "yes");
+}
+
 /* What the container builds on a NIC does not hold it. */
 static void test_built_on(char *was)
 {
@@ -447,6 +464,7 @@ int main(void)
     test_swapped(was);
     test_moved_on(was);
     test_built_on(was);
+    test_many_names(was);
     test_high(was);
     test_names(was);
     free(was);
