@@ -19,8 +19,7 @@ bool hd_discard_room(const struct hd_discard *d)
 void hd_discard_add(struct hd_discard *d, int *fd)
 {
     (void)shutdown(*fd, SHUT_RDWR);
-    if (d->n == 0)
-        d->due = hw_deadline(HD_DISCARD_MS);
+    d->due = HW_MIN(d->due, hw_deadline(HD_DISCARD_MS));
     d->fd[d->n++] = *fd;
     if (d->n >= HD_DISCARD_BATCH)
         d->due = 0;
@@ -50,16 +49,15 @@ void hd_discard_run(struct hd_discard *d)
 {
     unsigned some = HW_MIN(d->n, HD_CHILD_FDS);
     int pair;
-    if (d->n == 0 || hw_now() < d->due)
+    if (hw_now() < d->due)
         return;
-    d->due = hw_deadline(HD_DISCARD_MS);
     forget_gone_children(d);
-    if (d->n_children == HD_DISCARD_CHILDREN || hd_child_start(d->fd + d->n - some, some, keep_them, NULL, &pair) < 0)
-        return;
-    for (; some; some--)
-        hw_close(&d->fd[--d->n]);
-    if (d->n == 0)
-        d->due = HW_NEVER;
-    (void)shutdown(pair, SHUT_WR); /* not of both ways, which would look like the hang-up */
-    d->child[d->n_children++] = pair;
+    if (some && d->n_children < HD_DISCARD_CHILDREN &&
+        hd_child_start(d->fd + d->n - some, some, keep_them, NULL, &pair) == 0) {
+        for (; some; some--)
+            hw_close(&d->fd[--d->n]);
+        (void)shutdown(pair, SHUT_WR); /* not of both ways, which would look like the hang-up */
+        d->child[d->n_children++] = pair;
+    }
+    d->due = d->n || d->n_children ? hw_deadline(HD_DISCARD_MS) : HW_NEVER;
 }

@@ -17,7 +17,7 @@
 struct hd_discard {
     int fd[HD_DISCARD_MAX];
     unsigned n;
-    uint64_t due;                   /* when they are to go, in hw_now() terms; HW_NEVER: n is 0 */
+    uint64_t due;                   /* when to run, in hw_now() terms */
     int child[HD_DISCARD_CHILDREN]; /* the pairs of children that are not gone yet */
     unsigned n_children;
 };

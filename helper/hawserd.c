@@ -202,6 +202,19 @@ static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger
     return hd_serve(d);
 }
 
+/* A hawserd that was killed may have left a child that has not closed its copies of the lock and the listener yet. */
+static int try_for_a_second(int (*fn)(const char *path), const char *path)
+{
+    uint64_t until = hw_deadline(1000);
+    for (;;) {
+        int rc = fn(path);
+        if ((rc != -EBUSY && rc != -EADDRINUSE) || hw_now() >= until)
+            return rc;
+        struct timespec t = {.tv_nsec = 20000000};
+        nanosleep(&t, NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct hd_policy policy;
@@ -218,11 +231,11 @@ int main(int argc, char **argv)
     if (d.stop < 0 || load_policy(&policy, a.policy) < 0 || make_folder(a.state, a.user) < 0 ||
         make_folder(a.socket, a.user) < 0)
         return fail();
-    int lock = hd_journal_lock(a.state);
+    int lock = try_for_a_second(hd_journal_lock, a.state);
     if (lock < 0 || hd_kernel_open(&kernel) < 0)
         return fail();
     hd_state_init(&d.state, &kernel, &log, a.state);
-    d.listener = hd_listen(a.socket);
+    d.listener = try_for_a_second(hd_listen, a.socket);
     rc = d.listener < 0 ? d.listener : 0;
     if (rc == 0) {
         rc = run(&a, &d, &log);

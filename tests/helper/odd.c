@@ -58,6 +58,22 @@ int odd_lingering(void)
     return fd;
 }
 
+void odd_close(int fd)
+{
+    struct linger l = {0};
+    socklen_t len = sizeof(l);
+    pid_t pid = -1;
+    if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger)
+        pid = fork();
+    if (pid == 0) {
+        usleep(20000); /* until it is the last but for whoever else it was sent to */
+        _exit(0);
+    }
+    close(fd);
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}
+
 /* ---- pages that never come ----------------------------------------------------------------------- */
 
 /* A page that this process has, and that stays away: whoever touches it waits. */

@@ -8,6 +8,8 @@
 
 /* A TCP socket whose last close() waits an hour: SO_LINGER, and data that its other end does not take. */
 int odd_lingering(void);
+/* Closes any descriptor without lingering: a child has it too, and exits. */
+void odd_close(int fd);
 /* A connected TCP socket, a thread of this process in the middle of a send on it: whoever wants the socket's lock, as
  * getpeername() does, waits for a page that never comes. -1: not here. */
 int odd_locked_socket(void);

@@ -32,6 +32,11 @@ struct served served_start(struct fake *f, const struct hd_kernel *k, const stru
     if (ftruncate(logs, 0) < 0)
         abort();
     int listener = hd_listen(path);
+    /* a child of one that was killed may not have closed its copy yet */
+    for (int i = 0; listener == -EADDRINUSE && i < 1000; i++) {
+        usleep(10000);
+        listener = hd_listen(path);
+    }
     if (listener < 0) {
         fprintf(stderr, "%s\n", hw_error());
         abort();
@@ -42,6 +47,10 @@ struct served served_start(struct fake *f, const struct hd_kernel *k, const stru
         struct hd_daemon d = {.policy = p, .listener = listener, .stop = r.stop};
         hd_state_init(&d.state, k, &log, state);
         int lock = hd_journal_lock(state), rc = 1;
+        for (int i = 0; lock == -EBUSY && i < 1000; i++) {
+            usleep(10000);
+            lock = hd_journal_lock(state);
+        }
         if (lock >= 0 && hd_recover(&d.state, 100) == 0)
             rc = hd_serve(&d);
         hd_state_free(&d.state);

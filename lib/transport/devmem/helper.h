@@ -46,9 +46,11 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
  * A flow rule for one connection: what arrives on the connected TCP socket sock goes to a queue of the receive binding
  * (that with the fewest rules). The socket is the proof that the connection is the caller's: hawserd reads both ends
  * off it, and so nobody steers somebody else's traffic into memory of his own. It stays the caller's. The rule lives
- * until it, or its binding, is released; hawserd removes it by itself within some seconds of the connection's end.
- * -ENOTCONN; -EINVAL (no TCP socket, both ends on one host, a send binding); -EXDEV (another network namespace);
- * -EEXIST (has a rule); -EDQUOT; -ENOSPC (the NIC's table is full).
+ * until it, or its binding, is released; hawserd removes it by itself when the connection ends, within a second where
+ * the socket goes on. As long as it lives, the connection's local port cannot be had anew, if it is one that the kernel
+ * gives out by itself. -ENOTCONN, also where the connection ends meanwhile; -EINVAL (no TCP socket, both ends on one
+ * host, a send binding); -EXDEV (another network namespace); -EEXIST (has a rule); -EDQUOT; -ENOSPC (the NIC's table is
+ * full).
  */
 int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *rule, uint32_t *queue);
 
