@@ -3,20 +3,24 @@
 
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int read_range(unsigned *from, unsigned *to)
 {
     static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range"; /* of IPv6 too */
     FILE *f = fopen(path, "re");
-    int n = f ? fscanf(f, "%u %u", from, to) : 0;
+    char line[64] = "", *next;
+    bool got = f && fgets(line, sizeof(line), f);
     if (f)
         (void)fclose(f);
-    return n == 2 ? 0 : hw_fail(-EIO, "%s cannot be read", path);
+    *from = (unsigned)strtoul(line, &next, 10);
+    *to = (unsigned)strtoul(next, NULL, 10);
+    return got && *to ? 0 : hw_fail(-EIO, "%s cannot be read", path);
 }
 
 int hd_port_hold(const union hw_addr *local, int *sock)
 {
-    unsigned from, to, port = hw_addr_port(local);
+    unsigned from = 0, to = 0, port = hw_addr_port(local);
     char text[HAWSER_ADDR_TEXT + 8];
     int on = 1, off = TCP_REPAIR_OFF_NO_WP;
     *sock = -1;

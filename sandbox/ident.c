@@ -49,7 +49,7 @@ static int read_index(int folder)
     int fd = openat(folder, "ifindex", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     hw_close(&fd);
-    return n > 0 ? atoi(text) : 0;
+    return n > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
 int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
@@ -77,7 +77,7 @@ int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
 /* Returns 1 where the device of that name is the one wanted, 0 where it is another or none, or -errno. */
 static int try_name(int sysfs, uint64_t ident, const char *name, int *index)
 {
-    uint64_t is;
+    uint64_t is = 0;
     int fd = sb_ident_open(sysfs, name, &is, index);
     if (fd < 0)
         return fd == -ENODEV ? 0 : fd;

@@ -63,8 +63,9 @@ int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int 
     return hw_rtnl_talk(rt, h, NULL, NULL, what);
 }
 
-#define NAMES_MAX (72u << 10) /* 64 KiB of alternative names (rtnl_linkprop() in net/core/rtnetlink.c), and a header \
-                               */
+#define NAMES_MAX                                                                                      \
+    (72u << 10) /* 64 KiB of alternative names (rtnl_linkprop() in net/core/rtnetlink.c), and a header \
+                 */
 
 /* Copies the list of other names into a request, where the device has some. */
 static int take_names(const struct nlmsghdr *h, void *arg)
