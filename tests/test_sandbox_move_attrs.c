@@ -234,7 +234,7 @@ static void change_macvlan(void *arg)
     uint8_t down = 1;
     kind->nla_type = IFLA_INFO_KIND;
     kind->nla_len = 4 + 7;
-    memcpy(nest + 4, "macvlan", 7);
+    memcpy(nest + 4, "macvlan", 7); // NOLINT(bugprone-not-null-terminated-result): its length goes with it
     data->nla_type = IFLA_INFO_DATA;
     data->nla_len = 12;
     mode->nla_type = IFLA_MACVLAN_MODE;
@@ -354,7 +354,7 @@ static void test_own_xdp(void)
     char *was = sm_settled();
     for (int kept = 1; kept >= 0; kept--) {
         MUST(sm_move(&box, "n0", false));
-        char nest[16] = {8, 0, IFLA_XDP_FD, 0, 255, 255, 255, 255, 8, 0, IFLA_XDP_FLAGS, 0, XDP_FLAGS_SKB_MODE};
+        char nest[16] = {8, 0, IFLA_XDP_FD, 0, -1, -1, -1, -1, 8, 0, IFLA_XDP_FLAGS, 0, XDP_FLAGS_SKB_MODE};
         struct ifinfomsg *i;
         char buf[1024];
         struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);

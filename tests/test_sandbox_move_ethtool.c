@@ -304,9 +304,8 @@ static int set_vf(const struct nlmsghdr *h)
 
 static bool serve_dcb(const struct nlmsghdr *h)
 {
-    const struct dcbmsg *m = mnl_nlmsg_get_payload(h);
     const struct nlattr *a, *name = NULL, *ieee = NULL;
-    mnl_attr_for_each(a, h, sizeof(*m))
+    mnl_attr_for_each(a, h, sizeof(struct dcbmsg))
     {
         if (mnl_attr_get_type(a) == DCB_ATTR_IFNAME)
             name = a;
