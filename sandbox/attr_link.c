@@ -205,13 +205,75 @@ int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link(d, IFLA_LINKINFO, 0, take_kind, out);
 }
 
+/* Adds a VLAN device's priorities: those that it has by now and had not before become 0, which is none. */
+static void put_priorities(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now, uint16_t type)
+{
+    struct nlattr *nest = mnl_attr_nest_start(h, type | NLA_F_NESTED);
+    const struct nlattr *x, *lists[] = {now, was};
+    for (size_t i = 0; i < HW_ARRAY_LEN(lists); i++) {
+        if (!lists[i])
+            continue;
+        mnl_attr_for_each_nested(x, lists[i])
+        {
+            struct ifla_vlan_qos_mapping m;
+            if (mnl_attr_get_payload_len(x) != sizeof(m))
+                continue;
+            memcpy(&m, mnl_attr_get_payload(x), sizeof(m));
+            m.to = lists[i] == now ? 0 : m.to;
+            mnl_attr_put(h, IFLA_VLAN_QOS_MAPPING, sizeof(m), &m);
+        }
+    }
+    mnl_attr_nest_end(h, nest);
+}
+
+static const struct nlattr *find_nested(const struct nlattr *nest, int type)
+{
+    const struct nlattr *a;
+    if (!nest)
+        return NULL;
+    mnl_attr_for_each_nested(a, nest)
+    {
+        if (mnl_attr_get_type(a) == type)
+            return a;
+    }
+    return NULL;
+}
+
+/* A VLAN device's settings are changes: of flags those in a mask, which the kernel shows as all ones and refuses so. */
+static void put_vlan(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now)
+{
+    const struct nlattr *x = find_nested(was, IFLA_VLAN_FLAGS), *y = find_nested(now, IFLA_VLAN_FLAGS);
+    struct ifla_vlan_flags old, is;
+    if (x && y && mnl_attr_get_payload_len(x) == sizeof(old) && mnl_attr_get_payload_len(y) == sizeof(is)) {
+        memcpy(&old, mnl_attr_get_payload(x), sizeof(old));
+        memcpy(&is, mnl_attr_get_payload(y), sizeof(is));
+        old.mask = old.flags ^ is.flags;
+        mnl_attr_put(h, IFLA_VLAN_FLAGS, sizeof(old), &old);
+    }
+    put_priorities(h, find_nested(was, IFLA_VLAN_EGRESS_QOS), find_nested(now, IFLA_VLAN_EGRESS_QOS),
+                   IFLA_VLAN_EGRESS_QOS);
+    put_priorities(h, find_nested(was, IFLA_VLAN_INGRESS_QOS), find_nested(now, IFLA_VLAN_INGRESS_QOS),
+                   IFLA_VLAN_INGRESS_QOS);
+}
+
 int sb_write_kind(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
+    const struct nlattr *kind = sb_blob_find(was, IFLA_INFO_KIND), *data = sb_blob_find(was, IFLA_INFO_DATA);
     struct nlmsghdr *h = put_link(buf, d, RTM_NEWLINK, 0);
-    (void)now;
-    if (!mnl_attr_put_check(h, sizeof(buf), IFLA_LINKINFO | NLA_F_NESTED, was->n, was->p))
+    if (!kind || mnl_attr_validate(kind, MNL_TYPE_NUL_STRING) < 0 || !data ||
+        was->n + now->n > sizeof(buf) / 2) /* the priorities of both */
         return hw_fail(-EMSGSIZE, "%s: too much of its kind", d->name);
+    struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO | NLA_F_NESTED);
+    mnl_attr_put(h, IFLA_INFO_KIND, mnl_attr_get_payload_len(kind), mnl_attr_get_payload(kind));
+    if (strcmp(mnl_attr_get_str(kind), "vlan") == 0) {
+        struct nlattr *nest = mnl_attr_nest_start(h, IFLA_INFO_DATA | NLA_F_NESTED);
+        put_vlan(h, data, sb_blob_find(now, IFLA_INFO_DATA));
+        mnl_attr_nest_end(h, nest);
+    } else {
+        mnl_attr_put(h, IFLA_INFO_DATA | NLA_F_NESTED, mnl_attr_get_payload_len(data), mnl_attr_get_payload(data));
+    }
+    mnl_attr_nest_end(h, info);
     return talk_link(a, d, h);
 }
 

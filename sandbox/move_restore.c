@@ -212,6 +212,10 @@ static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *
     unsigned before = f->n;
     /* First of all what would hold up the rest: a program of XDP limits the MTU. */
     sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
+    /* Linux before 6.2 renames no device that is up: one that came under a spare name, and that a call before this one
+     * has brought up. */
+    if (strcmp(l->name, k->link.name) != 0 && l->flags & IFF_UP && hw_rtnl_link_up(&b->host.rt, l->index, false) == 0)
+        l->flags &= ~(uint32_t)IFF_UP;
     (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
     if (strcmp(l->name, k->link.name) != 0 && sb_netdev_find(&b->host.rt, l->index, NULL, l) < 0)
         return sb_fault(f, hw_wrap(-EIO, "%s", k->link.name));
