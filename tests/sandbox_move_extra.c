@@ -60,9 +60,10 @@ static void add_ethtool(int fd, const char *dev, sm_line add, void *arg)
 /* Files that say what changes by itself, or that are seen otherwise. */
 static bool boring(const char *name)
 {
-    static const char *const t[] = {"uevent",  "carrier_changes", "carrier_up_count", "carrier_down_count",
-                                    "limit",   "inflight",        "stall_cnt",        "stall_max",
-                                    "ifindex", "iflink",          "name_assign_type", "addr_assign_type"};
+    static const char *const t[] = {"uevent",   "carrier_changes", "carrier_up_count", "carrier_down_count",
+                                    "limit",    "inflight",        "stall_cnt",        "stall_max",
+                                    "ifindex",  "iflink",          "name_assign_type", "addr_assign_type",
+                                    "operstate"};
     for (size_t i = 0; i < HW_ARRAY_LEN(t); i++)
         if (strcmp(name, t[i]) == 0)
             return true;

@@ -35,7 +35,8 @@ static bool skipped(uint16_t kind, int type)
     case RTM_NEWLINK:
         return type == IFLA_STATS || type == IFLA_STATS64 || type == IFLA_AF_SPEC || type == IFLA_CARRIER_CHANGES ||
                type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT ||
-               type == IFLA_QDISC; /* the root's name: see below */
+               type == IFLA_QDISC /* the root's name: see below */ ||
+               type == IFLA_OPERSTATE; /* a macvlan device's is told up to a second late */
     case RTM_NEWQDISC:
         return type == TCA_STATS || type == TCA_STATS2 || type == TCA_XSTATS || type == TCA_HW_OFFLOAD;
     case RTM_NEWADDR:
