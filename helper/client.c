@@ -105,6 +105,7 @@ static gid_t *groups_of(int fd, gid_t first, unsigned *n)
     return g;
 }
 
+/* Sets the client's rights and its account, where it is counted from then on; or says why it may not be one. */
 static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *who)
 {
     socklen_t len = sizeof(*who);
@@ -128,6 +129,7 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
         return hw_fail(-EUSERS, "hawserd has %u clients, %u of them user %u's: it takes %d, and now %u of one user",
                        d->n_clients, c->account->clients, (unsigned)who->uid, HD_CLIENTS_MAX, most);
+    c->account->clients++;
     return 0;
 }
 
@@ -163,7 +165,6 @@ void hd_client_accept(struct hd_daemon *d)
         return;
     }
     c->pid = who.pid;
-    c->account->clients++;
     hw_list_append(&d->clients, &c->node);
     d->n_clients++;
 }
@@ -191,6 +192,15 @@ static void drop_client(struct hd_daemon *d, struct hd_client *c, const char *wh
     hd_client_end(d, c);
 }
 
+static void forget_inspection(struct hd_daemon *d, struct hd_inspection *i)
+{
+    hw_list_remove(&i->node);
+    d->n_inspections--;
+    i->account->inspections--;
+    hw_close(&i->pair);
+    free(i);
+}
+
 void hd_clients_reap(struct hd_daemon *d)
 {
     uint64_t now = hw_now();
@@ -205,6 +215,18 @@ void hd_clients_reap(struct hd_daemon *d)
         free(c);
     }
     hw_list_each(it, tmp, &d->accounts) forget_account(hw_container_of(it, struct hd_account, node), now);
+}
+
+void hd_clients_end(struct hd_daemon *d)
+{
+    hw_list_each(it, tmp, &d->clients) hd_client_end(d, hw_container_of(it, struct hd_client, node));
+    hd_clients_reap(d);
+    hw_list_each(it, tmp, &d->inspections) forget_inspection(d, hw_container_of(it, struct hd_inspection, node));
+    hw_list_each(it, tmp, &d->accounts)
+    {
+        hw_list_remove(it);
+        free(hw_container_of(it, struct hd_account, node));
+    }
 }
 
 /* ---- requests ----------------------------------------------------------------------------------- */
@@ -286,7 +308,7 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
     c->requests.left--;
     c->look = i;
     c->q = *q;
-    c->deadline = now + HD_INSPECT_MS * HW_MS;
+    c->deadline = hw_deadline(HD_INSPECT_MS);
 }
 
 static int check_order(const struct hd_client *c, const struct peek *p, const struct hw_helper_request *q)
@@ -381,11 +403,6 @@ void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short rev
         (void)shutdown(i->pair, SHUT_WR); /* of both ways would look like its hang-up */
         return;
     }
-    if (!(revents & POLLHUP))
-        return;
-    hw_list_remove(&i->node);
-    d->n_inspections--;
-    i->account->inspections--;
-    hw_close(&i->pair);
-    free(i);
+    if (revents & POLLHUP)
+        forget_inspection(d, i);
 }

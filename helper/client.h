@@ -52,5 +52,7 @@ void hd_client_end(struct hd_daemon *d, struct hd_client *c);
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents);
 /* Ends clients whose deadlines have passed; frees clients that have ended, and users of whom nothing is left. */
 void hd_clients_reap(struct hd_daemon *d);
+/* Ends all clients and forgets all users; processes that still look at descriptors are left to their alarms. */
+void hd_clients_end(struct hd_daemon *d);
 
 #endif

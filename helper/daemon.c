@@ -147,8 +147,7 @@ int hd_serve(struct hd_daemon *d)
     hd_clients_init(d);
     serve_rounds(d, s);
     free(s);
-    hw_list_each(it, tmp, &d->clients) hd_client_end(d, hw_container_of(it, struct hd_client, node));
-    hd_clients_reap(d);
+    hd_clients_end(d);
     unsigned left = hd_settle_all(&d->state);
     if (left)
         SAY(d, HAWSER_LOG_ERROR,
