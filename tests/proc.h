@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 /* Entries of a folder but "." and ".."; -1: it cannot be read. Of /proc/self/fd the one that reads it is among them. */
 __attribute__((unused)) static int proc_entries(const char *folder)
@@ -47,6 +48,27 @@ __attribute__((unused)) static int proc_children(int pid)
     if (f)
         fclose(f);
     return n;
+}
+
+/* Waits until the caller's other threads all sleep, for at most a second. */
+__attribute__((unused)) static void proc_wait_idle(void)
+{
+    for (int round = 0, idle = 0; round < 500 && idle < 2; round++, usleep(2000)) {
+        DIR *d = opendir("/proc/self/task");
+        int running = -1; /* the caller */
+        for (struct dirent *e; d && (e = readdir(d));) {
+            char path[300], state = 0;
+            snprintf(path, sizeof(path), "/proc/self/task/%s/stat", e->d_name);
+            FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "re");
+            if (f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1)
+                running += state == 'R';
+            if (f)
+                fclose(f);
+        }
+        if (d)
+            closedir(d);
+        idle = running > 0 ? 0 : idle + 1;
+    }
 }
 
 /* Writes n bytes to address `at` of another process: how many, or -1. */
