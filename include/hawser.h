@@ -110,21 +110,25 @@ HAWSER_API int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_
 /* Takes the next peer that has connected. -EAGAIN when none came within timeout_ms. */
 HAWSER_API int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out);
 
+#define HAWSER_ONLY_DIALLED 1u /* no path to another address of the peer than the one that is connected to */
+
 struct hawser_connect_options {
     size_t size;           /* sizeof */
-    const char *nics;      /* "eth1,eth2": the local NICs; NULL or "": knob nics, by default every one that shares a
-                            * subnet with the peer */
-    const char *peer_nics; /* the peer's NICs, paired in order with nics where subnets do not tell */
+    const char *nics;      /* "eth1,eth2": the local NICs to use; NULL or "": knob nics, by default all */
+    const char *peer_nics; /* the peer's; with nics these are pairs, the k-th of the one with the k-th of the other */
     uint32_t channels;     /* data connections per NIC; 0: the knob's value */
+    uint32_t flags;        /* HAWSER_ONLY_DIALLED, or 0 */
     const void *key;       /* the peer's job key, where it is not the context's own; NULL: the context's. Copied. */
     size_t key_len;        /* 16 to 4096 bytes */
 };
 
-/* Connects to a listening context. host: name or numeric address; opts may be NULL. Returns once the
- * control connection and at least one channel on each usable NIC pair stand; where timeout_ms passes first, with what
- * there is, if that is one channel at least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES
- * (key), -EPERM (a public address with no key), -ENODEV (unknown NIC), -E2BIG (more than 256 channels in all), -EPROTO
- * (not hawser, or another version). */
+/* Connects to a listening context. host: name or numeric address; opts may be NULL. NICs are joined by routes, by the
+ * map of rails (knob rails) or by the pairs that opts names, after each pair was seen to lead to the peer; a pair that
+ * does not answer is waited for no longer than knob path_ms. Returns once the control connection and at least one
+ * channel on each pair that works stand; where timeout_ms passes first, with what there is, if that is one channel at
+ * least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES (key), -EPERM (a public address
+ * with no key), -ENODEV (unknown NIC; fewer pairs than knob require_nics), -E2BIG (more than 256 channels in all),
+ * -EPROTO (not hawser, or another version). */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
 
@@ -308,6 +312,26 @@ struct hawser_nic_stats {
 /* Fill up to *n entries, set *n to the number there are. */
 HAWSER_API int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_t *n);
 HAWSER_API int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n);
+
+enum hawser_path_state {
+    HAWSER_PATH_USED = 1,
+    HAWSER_PATH_AWAITED = 2, /* it did not answer in time; its channels are tried on, and it is used once they stand */
+    HAWSER_PATH_UNUSED = 3,
+};
+
+struct hawser_path {
+    char nic[HAWSER_NIC_NAME];      /* local; "" for a NIC of the peer's that is not used */
+    char peer_nic[HAWSER_NIC_NAME]; /* the peer's, by where the bytes come in there; "" for a local one not used */
+    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* addresses, "" where not known */
+    uint32_t state;                                         /* enum hawser_path_state */
+    uint32_t channels, channels_up;
+    uint32_t reserved;
+    char why[120]; /* why it is not used; "" where it is */
+};
+
+/* The NICs that join the two nodes, then those that do not, with the reason. On the side that accepted: those that its
+ * channels came in by. Fills up to *n entries, sets *n to the number there are. 0. */
+HAWSER_API int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n);
 
 /* ---- knobs ---------------------------------------------------------------------------------- */
 

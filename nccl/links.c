@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int connect_to(struct hn_link *l, const char *host, const char *nics, int ms)
+static int connect_to(struct hn_link *l, const char *host, int ms)
 {
-    struct hawser_connect_options o = {.size = sizeof(o), .nics = nics, .key = l->to.key, .key_len = HN_KEY};
+    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
     return hawser_connect(hn_g.h, host, l->to.port, &o, ms, &l->peer);
 }
 
@@ -27,9 +27,7 @@ static int try_all(struct hn_link *l)
             continue;
         uint64_t now = hw_now();
         int ms = now >= deadline ? 1 : (int)HW_MIN((deadline - now) / HW_MS + 1, 10000ull);
-        rc = connect_to(l, host, NULL, ms);
-        if (rc == -ENODEV) /* the two sides have different NICs: with the first, which always finds a partner */
-            rc = connect_to(l, host, hn_g.nic[0], ms);
+        rc = connect_to(l, host, ms);
         if (rc == -ECONNREFUSED && !refused)
             refused = hw_deadline(HN_REFUSED_MS);
         if (rc == 0 || (refused && hw_now() >= refused) || rc == -EACCES || rc == -EPERM || rc == -EPROTO ||

@@ -92,7 +92,16 @@ static const struct knob table[] = {
     {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
      "transport devmem: fail where a connection would fall back to plain tcp"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
-     "local NICs to use, comma-separated; empty: every one that shares a subnet with the peer"},
+     "local NICs to use, comma-separated; empty: every one by which a route leads to the peer"},
+    {"rails", AT(rails), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->rails) - 1, "rails",
+     "which NICs of two nodes may be joined: rails separated by ';', each of NICs' names, addresses and subnets, as "
+     "eth1,enp6s0;10.0.2.0/24, or @FILE with a rail a line; empty: all with all"},
+    {"advertise", AT(advertise), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->advertise) - 1, "addresses",
+     "addresses by which peers reach this node, where they are not its own: [NIC=]ADDRESS[:PORT], comma-separated"},
+    {"require_nics", AT(require_nics), COUNT, "0", 0, 64, "pairs",
+     "fail to connect where fewer pairs of NICs work; 0: one is enough, and fewer than could carry are a warning"},
+    {"path_ms", AT(path_ms), COUNT, "2000", 10, 60000, "ms",
+     "how long the paths to a peer are tried; those that answer are not kept waiting for the others"},
 };
 /* clang-format on */
 

@@ -37,7 +37,11 @@ struct hw_knobs {
     uint64_t devmem_pool;     /* bytes of it per NIC */
     uint64_t devmem_queues;   /* per NIC */
     bool require_devmem;      /* no falling back to tcp */
-    char nics[256];           /* NICs to use, comma-separated; empty: by subnet */
+    char nics[256];           /* NICs to use, comma-separated; empty: by routes */
+    char rails[1024];         /* which NICs may be joined: the text, or @FILE; empty: all with all */
+    char advertise[512];      /* [NIC=]ADDRESS[:PORT], comma-separated: what peers are told instead of our own */
+    uint64_t require_nics;    /* pairs that have to work for a connection to stand; 0: one */
+    uint64_t path_ms;         /* how long a path is waited for when a peer is connected to */
 };
 
 /* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).

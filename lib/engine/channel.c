@@ -197,6 +197,12 @@ void hw_chan_attach(struct hw_chan *c)
     }
     c->gen = gen;
     c->was_up = false; /* not in this generation, should what follows fail */
+    char nic[HAWSER_NIC_NAME];
+    hw_nic_of_socket(fd, nic); /* whatever the client calls it */
+    if (*nic) {
+        memcpy(c->nic.name, nic, HAWSER_NIC_NAME);
+        memcpy(c->st.nic, nic, HAWSER_NIC_NAME);
+    }
     int rc = hw_hs_welcome(fd, HW_OK, 0);
     if (rc == 0)
         rc = tp->accept(&p->h->env, fd, &c->conn);

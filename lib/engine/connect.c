@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting, listening, accepting: the public face of it. */
-#include "engine/engine.h"
+#include "engine/pairing.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -116,7 +116,7 @@ struct connecting {
     bool all;
 };
 
-/* Done when each NIC pair has a channel (all: every channel is up), or the peer is dead. */
+/* Done when each NIC pair that works has a channel (all: every channel is up), or the peer is dead. */
 static bool channels_up(void *arg)
 {
     struct connecting *w = arg;
@@ -124,7 +124,54 @@ static bool channels_up(void *arg)
     if (atomic_load(&p->state) < 0)
         return true;
     uint32_t n = atomic_load(&p->nchans);
-    return n && (w->all ? atomic_load(&p->chans_up) == n : atomic_load(&p->pairs_up) == p->npairs);
+    return n && (w->all ? atomic_load(&p->chans_up) == n : atomic_load(&p->pairs_up) >= p->npairs_sure);
+}
+
+static bool offer_there(void *arg)
+{
+    struct hawser_peer *p = arg;
+    if (atomic_load(&p->state) < 0)
+        return true;
+    pthread_mutex_lock(&p->mu);
+    bool there = p->pairing != NULL;
+    pthread_mutex_unlock(&p->mu);
+    return there;
+}
+
+/* Waits for the server's SETUP, tries the paths, and answers. */
+static int set_up(struct hawser_peer *p, uint64_t deadline)
+{
+    if (!hw_loop_wait(p->home, offer_there, p, deadline, NULL))
+        return hw_fail(-ETIMEDOUT, "connecting to %s: no answer in time", p->name);
+    int rc = atomic_load(&p->state);
+    if (rc < 0)
+        return hw_fail_copy(rc, p->err);
+    rc = hw_pairing_run(p->pairing, deadline);
+    if (rc)
+        return hw_wrap(rc, "%s", p->name);
+    hw_loop_acquire(p->home);
+    pthread_mutex_lock(&p->mu);
+    rc = atomic_load(&p->state);
+    rc = rc < 0 ? hw_fail_copy(rc, p->err) : hw_setup_answer(p, p->pairing);
+    pthread_mutex_unlock(&p->mu);
+    hw_loop_release(p->home);
+    return rc;
+}
+
+/* A line where fewer NICs carry than could. */
+static void log_paths(struct hawser_peer *p, int possible)
+{
+    char why[400] = "";
+    for (uint32_t i = 0; i < p->npaths; i++) {
+        const struct hawser_path *x = &p->paths[i];
+        size_t at = strlen(why);
+        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
+               x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        if (x->state != HAWSER_PATH_USED && *x->nic)
+            snprintf(why + at, sizeof(why) - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
+    }
+    if ((int)p->npairs_sure < possible)
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: %u of %d NICs carry: %s", p->name, p->npairs_sure, possible, why);
 }
 
 static int connect_options(const struct hawser_connect_options *in, struct hawser_connect_options *o)
@@ -135,6 +182,8 @@ static int connect_options(const struct hawser_connect_options *in, struct hawse
             return hw_fail(-EINVAL, "hawser_connect_options.size is %zu", in->size);
         memcpy(o, in, HW_MIN(in->size, sizeof(*o)));
     }
+    if (o->flags & ~HAWSER_ONLY_DIALLED)
+        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
         return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
     return 0;
@@ -173,6 +222,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
         const char *nics = o.nics && *o.nics ? o.nics : h->k.nics;
         p->want_nics = strdup(nics);
         p->want_peer_nics = strdup(o.peer_nics ? o.peer_nics : "");
+        p->only_dialled = o.flags & HAWSER_ONLY_DIALLED;
         p->want_channels = o.channels;
         pthread_mutex_lock(&h->mu);
         hw_list_append(&h->peers, &p->in_ctx);
@@ -209,8 +259,20 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
         drop(p);
         return rc;
     }
-    struct connecting w = {.p = p};
     hw_loop_want_tick(p->home);
+    rc = set_up(p, deadline);
+    int possible = rc ? 0 : p->pairing->possible;
+    pthread_mutex_lock(&p->mu);
+    hw_pairing_free(p->pairing);
+    p->pairing = NULL;
+    p->set_up = true;
+    pthread_mutex_unlock(&p->mu);
+    if (rc) {
+        drop(p);
+        return rc;
+    }
+    log_paths(p, possible);
+    struct connecting w = {.p = p};
     bool done = hw_loop_wait(p->home, channels_up, &w, deadline, NULL);
     if (done && atomic_load(&p->state) >= 0) {
         /* the stragglers of each NIC get a moment more: callers expect the channels they asked for */
@@ -267,6 +329,41 @@ int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_
     }
     pthread_mutex_unlock(&p->mu);
     *n = have;
+    return 0;
+}
+
+int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
+{
+    uint32_t have = atomic_load(&p->nchans), k = 0;
+    size_t room = *n;
+    if (!have || !p->paths) { /* the accepting side knows of channels only */
+        struct hawser_nic_stats nic[HW_NIC_MAX];
+        *n = HW_NIC_MAX;
+        (void)hawser_nic_stats(p, nic, n);
+        *n = HW_MIN(*n, (size_t)HW_NIC_MAX);
+        for (size_t i = 0; i < *n && i < room; i++) {
+            out[i] = (struct hawser_path){.state = HAWSER_PATH_USED, .channels = nic[i].channels,
+                                          .channels_up = nic[i].channels_up};
+            memcpy(out[i].nic, nic[i].nic, HAWSER_NIC_NAME);
+        }
+        return 0;
+    }
+    uint32_t per = have / HW_MAX(p->npairs, 1u);
+    pthread_mutex_lock(&p->mu);
+    for (uint32_t i = 0; i < p->npaths && i < room; i++) {
+        out[i] = p->paths[i];
+        if (i >= p->npairs)
+            continue;
+        out[i].channels = per;
+        for (; k < (i + 1) * per; k++)
+            out[i].channels_up += p->chans[k].state == HW_CH_UP;
+        if (out[i].channels_up && out[i].state == HAWSER_PATH_AWAITED) { /* it came up after all */
+            out[i].state = HAWSER_PATH_USED;
+            out[i].why[0] = 0;
+        }
+    }
+    pthread_mutex_unlock(&p->mu);
+    *n = p->npaths;
     return 0;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: options, loops, memory and regions, connecting and accepting. */
 #include "engine/engine.h"
+#include "net/advertise.h"
+#include "net/rails.h"
 #include "transport/devmem/devmem.h"
 #include "transport/netplugin/netplugin.h"
 
@@ -90,6 +92,13 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
     if ((rc = hw_knobs_load(&h->k, o.knobs)))
         goto fail;
+    char *rails = NULL;
+    if ((rc = hw_advertise_check(h->k.advertise)) || (rc = hw_rails_read(h->k.rails, &rails)) ||
+        (rc = hw_rails_check(rails))) {
+        free(rails);
+        goto fail;
+    }
+    free(rails);
     if (strncmp(h->k.transport, NETPLUGIN, strlen(NETPLUGIN)) == 0) { /* before there are threads: it forks */
         if ((rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp)))
             goto fail;

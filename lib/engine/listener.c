@@ -27,6 +27,7 @@ struct hw_listener {
     struct hw_source src;
     int fd;
     uint16_t port;
+    union hw_addr bound; /* an address of a family or "any" */
     bool pending; /* connections wait in the kernel's queue for a slot */
     unsigned busy;
     uint64_t log_second; /* of the count below */
@@ -37,6 +38,14 @@ struct hw_listener {
 uint16_t hw_listener_port(const struct hawser *h)
 {
     return h->listener ? h->listener->port : 0;
+}
+
+bool hw_listener_takes(const struct hawser *h, const union hw_addr *a)
+{
+    static const union hw_addr any4 = {.in.sin_family = AF_INET}, any6 = {.in6.sin6_family = AF_INET6};
+    const union hw_addr *b = h->listener ? &h->listener->bound : &any6;
+    return hw_addr_same_host(b, &any6) || (hw_addr_same_host(b, &any4) && a->sa.sa_family == AF_INET) ||
+           hw_addr_same_host(b, a);
 }
 
 bool hw_address_allowed(const struct hawser *h, bool keyed, const union hw_addr *a)
@@ -154,6 +163,26 @@ static unsigned join_session(struct slot *s)
     return refusal;
 }
 
+/* The path has led here; by which of our NICs, the answer says. */
+static void answer_probe(struct slot *s)
+{
+    struct hawser *h = s->l->h;
+    union hw_addr local;
+    socklen_t len = sizeof(local);
+    uint64_t by = 0;
+    memset(&local, 0, sizeof(local));
+    (void)getsockname(s->fd, &local.sa, &len);
+    hw_addr_unmap(&local);
+    pthread_mutex_lock(&h->mu);
+    struct hawser_peer *p = hw_peer_by_session(h, s->hs.hello.session);
+    for (uint16_t i = 0; p && i < p->n_offers && !by; i++)
+        if (hw_addr_same_host(&p->offers[i], &local))
+            by = i + 1u;
+    pthread_mutex_unlock(&h->mu);
+    (void)hw_hs_welcome(s->fd, p ? HW_OK : HW_REFUSE_SESSION, by);
+    hw_close(&s->fd);
+}
+
 static void accept_some(struct hw_listener *l);
 
 static void slot_done(struct slot *s)
@@ -176,6 +205,8 @@ static void slot_step(struct slot *s)
         hw_close(&s->fd);
     } else if (s->hs.hello.kind == HW_BOOT_CONTROL) {
         begin_session(s);
+    } else if (s->hs.hello.kind == HW_BOOT_PROBE) {
+        answer_probe(s);
     } else {
         unsigned refusal = join_session(s);
         if (refusal) {
@@ -309,6 +340,7 @@ int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_
     socklen_t len = sizeof(a);
     (void)getsockname(l->fd, &a.sa, &len);
     l->port = hw_addr_port(&a);
+    l->bound = a;
     l->h = h;
     l->src.ready = listener_ready;
     for (unsigned i = 0; i < HW_HANDSHAKES; i++) {

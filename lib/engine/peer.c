@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers: birth, death, and the regions they may touch. */
-#include "engine/engine.h"
+#include "engine/pairing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +108,9 @@ void hw_peer_free(struct hawser_peer *p)
     free(p->by_remote.slot);
     free(p->want_nics);
     free(p->want_peer_nics);
+    hw_pairing_free(p->pairing);
+    free(p->paths);
+    free(p->offers);
     free(p->lanes);
     pthread_mutex_destroy(&p->mu);
     free(p);

@@ -58,7 +58,7 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     h->gen = hw_get32(in + 20);
     h->rx_offset = hw_get64(in + 24);
     memcpy(h->nonce, in + 32, HW_NONCE);
-    if (h->kind < HW_BOOT_CONTROL || h->kind > HW_BOOT_SIDE)
+    if (h->kind < HW_BOOT_CONTROL || h->kind > HW_BOOT_PROBE)
         return hw_fail(-EPROTO, "a HELLO of unknown kind %u", h->kind);
     if ((h->kind == HW_BOOT_CONTROL) != (h->session == 0))
         return hw_fail(-EPROTO, "a HELLO of kind %u with session %016llx", h->kind, (unsigned long long)h->session);

@@ -69,7 +69,7 @@ void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s)
     hw_put32(out, s->unexpected);
     hw_put32(out + 4, s->max_ops);
     hw_put16(out + 8, s->n);
-    hw_put16(out + 10, 0);
+    hw_put16(out + 10, s->via);
 }
 
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e)
@@ -88,8 +88,11 @@ int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s)
     s->unexpected = hw_get32(body);
     s->max_ops = hw_get32(body + 4);
     s->n = hw_get16(body + 8);
+    s->via = hw_get16(body + 10);
     if (s->n > HW_SETUP_MAX)
         return hw_fail(-EPROTO, "a SETUP with %u entries, at most %u are allowed", s->n, HW_SETUP_MAX);
+    if (s->via > s->n)
+        return hw_fail(-EPROTO, "a SETUP over entry %u of %u", s->via, s->n);
     return 0;
 }
 

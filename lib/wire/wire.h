@@ -69,7 +69,8 @@ enum hw_boot_kind {
     HW_BOOT_CONTROL = 1, /* a new session's */
     HW_BOOT_DATA = 2,    /* a channel's */
     HW_BOOT_RESUME = 3,  /* a session's control connection, again */
-    HW_BOOT_SIDE = 4     /* a second one of a channel's, for transports that want it */
+    HW_BOOT_SIDE = 4,    /* a second one of a channel's, for transports that want it */
+    HW_BOOT_PROBE = 5    /* does this path lead to the session's server? It ends with WELCOME */
 };
 
 enum hw_refusal {
@@ -208,6 +209,7 @@ struct hw_setup_entry {
 struct hw_setup {
     uint32_t unexpected, max_ops;
     uint16_t n;
+    uint16_t via; /* from the server: 1 + the entry of the NIC that the control connection came in by; 0: none of them */
 };
 
 /* Appends entry e at out (room HW_SETUP_ENTRY_MAX). Returns its size. */

@@ -7,14 +7,15 @@ import re
 import sys
 
 # Folder (the longest match counts) -> the folders and files that it may include from, besides itself. This is the
-# house order of CONTRIBUTING.md: base < node, mem, wire < transport < engine < hawser.c < tool, nccl.
+# house order of CONTRIBUTING.md: base < node < net, mem, wire < transport < engine < hawser.c < tool, nccl.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
-MID = LOW + ["lib/node", "lib/mem", "lib/wire"]
+MID = LOW + ["lib/node", "lib/net", "lib/mem", "lib/wire"]
 RULES = {
     "include": [],
     "lib/base": [API],
     "lib/node": LOW,
+    "lib/net": LOW + ["lib/node"],
     "lib/mem": LOW,
     "lib/wire": LOW,
     "lib/transport": MID,

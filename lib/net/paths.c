@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/paths.h"
+#include "net/rails.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Weights: that there is a pair counts more than all else; then how it is reached; then what the user dialled; then
+ * equal names; then equal places in the order of the two lists. */
+#define W_PAIR    (1u << 20)
+#define W_LINK    4000u
+#define W_GATEWAY 1000u
+#define W_NATURAL 4000u
+#define W_DIALLED 950u
+#define W_NAME    900u
+#define W_ORDER   100u
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+/* The k-th name of a comma-separated list, its length in *len; NULL past the last. */
+static const char *nth_name(const char *list, unsigned k, size_t *len)
+{
+    for (const char *p = list; p && *p;) {
+        *len = strcspn(p, ",");
+        if (k-- == 0)
+            return p;
+        p += *len + (p[*len] == ',');
+    }
+    return NULL;
+}
+
+static bool is_named(const struct hw_path_end *e, const char *name, size_t len)
+{
+    return strlen(e->name) == len && memcmp(e->name, name, len) == 0;
+}
+
+static bool in_list(const char *list, const struct hw_path_end *e)
+{
+    size_t len;
+    const char *name;
+    if (!list || !*list)
+        return true;
+    for (unsigned k = 0; (name = nth_name(list, k, &len)); k++)
+        if (is_named(e, name, len))
+            return true;
+    return false;
+}
+
+static int check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n)
+{
+    size_t len;
+    const char *name;
+    for (unsigned k = 0; (name = nth_name(list, k, &len)); k++) {
+        bool found = false;
+        char have[200] = "";
+        for (unsigned i = 0; i < n; i++) {
+            size_t at = strlen(have);
+            found |= is_named(&e[i], name, len);
+            if (i == 0 || strcmp(e[i].name, e[i - 1].name) != 0)
+                snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", e[i].name);
+        }
+        if (!found)
+            return hw_fail(-ENODEV, "%s has no usable NIC \"%.*s\"; there are: %s", whose, (int)len, name, have);
+    }
+    return 0;
+}
+
+/* ---- rows and columns: what can be used once ---------------------------------------------------------------------- */
+
+/* Ours: the first end with the same hardware, or where there is none the same name. */
+static unsigned row_of(const struct hw_paths_in *in, unsigned i)
+{
+    for (unsigned k = 0; k < i; k++) {
+        const struct hw_path_end *a = &in->mine[k], *b = &in->mine[i];
+        if (strcmp(a->name, b->name) == 0 || (a->device && a->device == b->device))
+            return k;
+    }
+    return i;
+}
+
+static unsigned column_of(const struct hw_paths_in *in, unsigned j)
+{
+    for (unsigned k = 0; k < j; k++)
+        if (strcmp(in->theirs[k].name, in->theirs[j].name) == 0)
+            return k;
+    return j;
+}
+
+/* The place among the NICs that are not further addresses of one before. */
+static unsigned place(unsigned (*first)(const struct hw_paths_in *, unsigned), const struct hw_paths_in *in, unsigned i)
+{
+    unsigned n = 0, own = first(in, i);
+    for (unsigned k = 0; k < own; k++)
+        n += first(in, k) == k;
+    return n;
+}
+
+/* ---- candidates --------------------------------------------------------------------------------------------------- */
+
+static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
+{
+    if (in->mine[i].addr.sa.sa_family != in->theirs[j].addr.sa.sa_family)
+        return HW_WAY_NEVER;
+    return in->way[(size_t)i * in->n_theirs + j];
+}
+
+static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
+{
+    unsigned way = way_of(in, i, j);
+    return way != HW_WAY_NONE && way != HW_WAY_NEVER;
+}
+
+static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
+{
+    return in_list(in->nics, &in->mine[i]) && in_list(in->peer_nics, &in->theirs[j]) &&
+           (!in->only_dialled || (int)j == in->dialled) &&
+           (!in->rails || !*in->rails || hw_rails_join(in->rails, &in->mine[i], &in->theirs[j]));
+}
+
+static uint32_t weigh(const struct hw_paths_in *in, unsigned i, unsigned j)
+{
+    unsigned way = way_of(in, i, j), a = place(row_of, in, i), b = place(column_of, in, j);
+    uint32_t w = (way & ~HW_WAY_NATURAL) == HW_WAY_LINK ? W_LINK : W_GATEWAY;
+    w += way & HW_WAY_NATURAL ? W_NATURAL : 0;
+    w += (int)j == in->dialled ? W_DIALLED : 0;
+    w += strcmp(in->mine[i].name, in->theirs[j].name) == 0 ? W_NAME : 0;
+    return w + W_ORDER - HW_MIN(a > b ? a - b : b - a, W_ORDER);
+}
+
+/* Heavier first; the order of the lists where the weights are equal. */
+static int by_weight(const void *a, const void *b)
+{
+    const struct hw_path *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    return x->mine != y->mine ? (int)x->mine - (int)y->mine : (int)x->theirs - (int)y->theirs;
+}
+
+/* The best candidate between the two names, whose families agree. -1: none. */
+static int add_named(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
+                     const char *theirs, size_t n_theirs)
+{
+    struct hw_path best = {0};
+    bool found = false;
+    for (unsigned i = 0; i < in->n_mine; i++)
+        for (unsigned j = 0; j < in->n_theirs; j++) {
+            if (!is_named(&in->mine[i], mine, n_mine) || !is_named(&in->theirs[j], theirs, n_theirs) ||
+                way_of(in, i, j) == HW_WAY_NEVER)
+                continue;
+            /* a way that the kernel does not know of is tried all the same: the user has said so */
+            uint32_t w = leads_there(in, i, j) ? weigh(in, i, j) : 1;
+            if (w > best.weight)
+                best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
+            found = true;
+        }
+    if (found)
+        out->list[out->n++] = best;
+    return found ? 0 : -1;
+}
+
+static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
+{
+    size_t na = 0, nb = 0;
+    for (unsigned k = 0;; k++) {
+        const char *a = nth_name(in->nics, k, &na), *b = nth_name(in->peer_nics, k, &nb);
+        if (!a && !b)
+            return 0;
+        if (!a || !b)
+            return hw_fail(-ENODEV,
+                           "NICs are paired in order, and one list is longer than the other: no NIC is there to pair "
+                           "%.*s of %s with",
+                           (int)(a ? na : nb), a ? a : b, a ? "this machine" : "the peer");
+        if (add_named(in, out, a, na, b, nb))
+            return hw_fail(-ENODEV, "%.*s here cannot be joined with %.*s of the peer: an address of another family, one of this "
+                           "machine's own, or one that is not dialled without a key",
+                           (int)na, a, (int)nb, b);
+    }
+}
+
+int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
+{
+    *out = (struct hw_paths){0};
+    int rc = check_names(in->nics, "this machine", in->mine, in->n_mine);
+    if (rc == 0)
+        rc = check_names(in->peer_nics, "the peer", in->theirs, in->n_theirs);
+    if (rc == 0 && in->rails)
+        rc = hw_rails_check(in->rails);
+    if (rc)
+        return rc;
+    /* the user's pairs can be more than there are: a NIC may stand in several */
+    size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
+    out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
+    if (!out->list)
+        return hw_fail(-ENOMEM, "no memory for the paths to a peer");
+    out->exact = in->nics && *in->nics && in->peer_nics && *in->peer_nics;
+    if (out->exact) {
+        rc = add_pairs(in, out);
+        if (rc)
+            hw_paths_free(out);
+        return rc;
+    }
+    for (unsigned i = 0; i < in->n_mine; i++)
+        for (unsigned j = 0; j < in->n_theirs; j++)
+            if (leads_there(in, i, j) && is_allowed(in, i, j))
+                out->list[out->n++] =
+                    (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = weigh(in, i, j)};
+    qsort(out->list, out->n, sizeof(*out->list), by_weight);
+    return 0;
+}
+
+void hw_paths_free(struct hw_paths *p)
+{
+    free(p->list);
+    *p = (struct hw_paths){0};
+}
+
+/* ---- the best assignment ------------------------------------------------------------------------------------------ */
+
+/*
+ * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns, where each row has a column of its
+ * own besides, of weight 0, for "unused". Indices begin with 1; 0 is the row that looks for its column.
+ */
+struct match {
+    unsigned rows, columns; /* columns: with the rows' own */
+    int32_t *cost;          /* rows x columns: the weight, negative */
+    int64_t *u, *v, *least;
+    unsigned *row, *from; /* of a column */
+    bool *done;
+};
+
+static int32_t cost_at(const struct match *m, unsigned i, unsigned j)
+{
+    return m->cost[(size_t)(i - 1) * m->columns + (j - 1)];
+}
+
+static void place_row(struct match *m, unsigned i)
+{
+    unsigned j0 = 0;
+    m->row[0] = i;
+    for (unsigned j = 0; j <= m->columns; j++) {
+        m->least[j] = INT64_MAX;
+        m->done[j] = false;
+    }
+    do {
+        unsigned i0 = m->row[j0], next = 0;
+        int64_t delta = INT64_MAX;
+        m->done[j0] = true;
+        for (unsigned j = 1; j <= m->columns; j++) {
+            if (m->done[j])
+                continue;
+            int64_t c = cost_at(m, i0, j) - m->u[i0] - m->v[j];
+            if (c < m->least[j]) {
+                m->least[j] = c;
+                m->from[j] = j0;
+            }
+            if (m->least[j] < delta) {
+                delta = m->least[j];
+                next = j;
+            }
+        }
+        for (unsigned j = 0; j <= m->columns; j++) {
+            if (m->done[j]) {
+                m->u[m->row[j]] += delta;
+                m->v[j] -= delta;
+            } else {
+                m->least[j] -= delta;
+            }
+        }
+        j0 = next;
+    } while (m->row[j0] != 0);
+    while (j0) {
+        m->row[j0] = m->row[m->from[j0]];
+        j0 = m->from[j0];
+    }
+}
+
+static void free_match(struct match *m)
+{
+    free(m->cost);
+    free(m->u);
+    free(m->v);
+    free(m->least);
+    free(m->row);
+    free(m->from);
+    free(m->done);
+}
+
+static int new_match(struct match *m, unsigned rows, unsigned columns)
+{
+    *m = (struct match){.rows = rows, .columns = columns + rows};
+    m->cost = calloc((size_t)rows * m->columns + 1, sizeof(*m->cost));
+    m->u = calloc(rows + 1, sizeof(*m->u));
+    m->v = calloc(m->columns + 1, sizeof(*m->v));
+    m->least = calloc(m->columns + 1, sizeof(*m->least));
+    m->row = calloc(m->columns + 1, sizeof(*m->row));
+    m->from = calloc(m->columns + 1, sizeof(*m->from));
+    m->done = calloc(m->columns + 1, sizeof(*m->done));
+    if (m->cost && m->u && m->v && m->least && m->row && m->from && m->done)
+        return 0;
+    free_match(m);
+    return hw_fail(-ENOMEM, "no memory to assign NICs");
+}
+
+/* Has the user chosen among our NICs? */
+static bool has_chosen(const struct hw_paths_in *in)
+{
+    return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
+}
+
+/* With overlays (what no hardware is below): they count as much as others. */
+static int assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays, bool *pick)
+{
+    struct match m;
+    int n = 0;
+    if (new_match(&m, in->n_mine, in->n_theirs))
+        return -ENOMEM;
+    memset(pick, 0, p->n * sizeof(*pick));
+    for (unsigned k = 0; k < p->n; k++) {
+        const struct hw_path *c = &p->list[k];
+        size_t at = (size_t)row_of(in, c->mine) * m.columns + column_of(in, c->theirs);
+        int32_t cost = -(int32_t)(W_PAIR + c->weight);
+        if ((!out || !out[k]) && (overlays || in->mine[c->mine].device) && cost < m.cost[at])
+            m.cost[at] = cost;
+    }
+    for (unsigned i = 1; i <= m.rows; i++)
+        place_row(&m, i);
+    for (unsigned j = 1; j <= in->n_theirs; j++) {
+        unsigned i = m.row[j];
+        if (!i || cost_at(&m, i, j) == 0)
+            continue;
+        for (unsigned k = 0; k < p->n; k++) { /* the first of that weight */
+            const struct hw_path *c = &p->list[k];
+            if ((out && out[k]) || row_of(in, c->mine) != i - 1 || column_of(in, c->theirs) != j - 1 ||
+                -(int32_t)(W_PAIR + c->weight) != cost_at(&m, i, j))
+                continue;
+            pick[k] = true;
+            n++;
+            break;
+        }
+    }
+    free_match(&m);
+    return n;
+}
+
+int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick)
+{
+    int n = 0;
+    if (p->exact) {
+        for (unsigned k = 0; k < p->n; k++)
+            n += pick[k] = !out || !out[k];
+        return n;
+    }
+    /* What runs over other NICs adds nothing to them: only where nothing else leads there. */
+    n = assign(in, p, out, has_chosen(in), pick);
+    return n ? n : assign(in, p, out, true, pick);
+}
+
+int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p)
+{
+    bool *pick = calloc(p->n + 1, sizeof(*pick));
+    int n = pick ? hw_paths_assign(in, p, NULL, pick) : hw_fail(-ENOMEM, "no memory to assign NICs");
+    free(pick);
+    return n;
+}
+
+const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p, bool ours, unsigned i)
+{
+    bool any_way = false, any_allowed = false;
+    const struct hw_path_end *e = ours ? &in->mine[i] : &in->theirs[i];
+    for (unsigned k = 0; k < p->n; k++)
+        if (strcmp(ours ? in->mine[p->list[k].mine].name : in->theirs[p->list[k].theirs].name, e->name) == 0)
+            return NULL;
+    if (!in_list(ours ? in->nics : in->peer_nics, e))
+        return "it was not named";
+    for (unsigned k = 0; k < (ours ? in->n_theirs : in->n_mine); k++) {
+        any_way |= leads_there(in, ours ? i : k, ours ? k : i);
+        any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
+    }
+    if (!any_allowed)
+        return in->only_dialled ? "only the address that was given is dialled" : "it is on no rail of the other side";
+    return any_way   ? "the NICs that reach it were not named, or are on other rails"
+           : ours    ? "no route leads by it to a NIC of the peer"
+                     : "no NIC of this machine has a route to it";
+}
