@@ -117,14 +117,8 @@ static const struct network networks[] = {
      .mine = "eth0 fd00::1/64;eth1 fd00:0:0:1::1/64",
      .theirs = "a fd00:0:0:1::2;b fd00::2",
      .want = "eth0-b eth1-a"},
-    {.what = "IPv6 here and IPv4 there",
-     .mine = "eth0 fd00::1/64",
-     .theirs = "eth0 10.0.0.2",
-     .want = ""},
-    {.what = "no route",
-     .mine = "eth0 10.0.0.1/24",
-     .theirs = "eth0 10.9.0.2",
-     .want = ""},
+    {.what = "IPv6 here and IPv4 there", .mine = "eth0 fd00::1/64", .theirs = "eth0 10.0.0.2", .want = ""},
+    {.what = "no route", .mine = "eth0 10.0.0.1/24", .theirs = "eth0 10.9.0.2", .want = ""},
     {.what = "some are named here",
      .mine = "eth0 10.0.0.1/24;eth1 10.0.1.1/24;eth2 10.0.2.1/24",
      .theirs = "eth0 10.0.0.2;eth1 10.0.1.2;eth2 10.0.2.2",
@@ -179,7 +173,8 @@ static const struct network networks[] = {
      .mine = "eth1 10.10.0.0/31;eth2 10.10.0.2/31;eth3 10.10.0.4/31",
      .theirs = "a 10.10.8.4;b 10.10.8.0;c 10.10.8.2",
      .routes = "eth1 10.10.0.0/16 via;eth2 10.10.0.0/16 via;eth3 10.10.0.0/16 via",
-     .rails = "# the cluster's rails\n10.10.0.0/31 10.10.8.0/31\n\n10.10.0.2/31\t10.10.8.2/31 # second\n10.10.0.4/31 a\n",
+     .rails =
+         "# the cluster's rails\n10.10.0.0/31 10.10.8.0/31\n\n10.10.0.2/31\t10.10.8.2/31 # second\n10.10.0.4/31 a\n",
      .want = "eth1-b eth2-c eth3-a"},
     {.what = "a NIC on no rail is not used",
      .mine = "eth0 10.0.0.1/24;eth1 10.0.1.1/24",
@@ -200,7 +195,8 @@ static const struct network networks[] = {
      .want = "eth2-eth0"},
 };
 
-/* ---- a table's text ----------------------------------------------------------------------------------------------- */
+/* ---- a table's text -----------------------------------------------------------------------------------------------
+ */
 
 struct route {
     char nic[HAWSER_NIC_NAME];
@@ -402,8 +398,12 @@ static void test_best(void)
         for (unsigned k = 0; k < w.n_mine * w.n_theirs; k++)
             if (w.way[k] == HW_WAY_NATURAL)
                 w.way[k] = HW_WAY_NONE;
-        struct hw_paths_in in = {
-            .mine = w.mine, .theirs = w.theirs, .n_mine = w.n_mine, .n_theirs = w.n_theirs, .way = w.way, .dialled = -1};
+        struct hw_paths_in in = {.mine = w.mine,
+                                 .theirs = w.theirs,
+                                 .n_mine = w.n_mine,
+                                 .n_theirs = w.n_theirs,
+                                 .way = w.way,
+                                 .dialled = -1};
         struct hw_paths p;
         bool pick[32];
         if (hw_paths_find(&in, &p))
@@ -429,8 +429,15 @@ static void test_best(void)
 
 static void test_advertise(void)
 {
-    static const char *const bad[] = {"eth1=", "=10.0.0.1", "eth1=10.0.0.1:0", "eth1=10.0.0.1:70000", "eth1=[fd00::1",
-                                      "eth1=[fd00::1]x", "averyveryverylongname=10.0.0.1", "eth1=here", "10.0.0.256"};
+    static const char *const bad[] = {"eth1=",
+                                      "=10.0.0.1",
+                                      "eth1=10.0.0.1:0",
+                                      "eth1=10.0.0.1:70000",
+                                      "eth1=[fd00::1",
+                                      "eth1=[fd00::1]x",
+                                      "averyveryverylongname=10.0.0.1",
+                                      "eth1=here",
+                                      "10.0.0.256"};
     char text[HAWSER_ADDR_TEXT + 8];
     union hw_addr a;
     const char *list = "eth1=203.0.113.5,eth2=203.0.113.6:7001,eth3=[2001:db8::1]:7002,eth4=2001:db8::2,198.51.100.9";

@@ -2,6 +2,7 @@
 /* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
 #include "base/size.h"
 #include "tool/bench.h"
+#include "tool/detour.h"
 #include "tool/report.h"
 #include "tool/stats.h"
 
@@ -222,6 +223,7 @@ static void print_head(struct bench *b)
         const struct session_path *p = &b->rival.path[i];
         fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
     }
+    (void)session_print_idle(&b->s, out);
     bench_print_knobs(b, out);
     output_table_head(out);
 }
@@ -308,6 +310,9 @@ static int one_size(struct bench *b, uint64_t size, bool last)
                 r->raw_spin_us, r->raw_block_us);
     if (last)
         output_nics(table, r);
+    char detour[DETOUR_TEXT];
+    if (detour_find(r->sum.own, r->sum.n_own, r->sum.peer, r->sum.n_peer, detour, sizeof detour))
+        tool_fail("bench", "warning: %s", detour);
     b->bad += r->sum.bad;
     if (b->json_out)
         rc = output_json(b->json_out, r);

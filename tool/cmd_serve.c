@@ -17,6 +17,8 @@
 static const struct opt options[] = {
     {"bind", 'b', "ADDR", "listen on this address (default: all)"},
     {"port", 'p', "PORT", "the one port for everything, 0 picks one (default 20000)"},
+    {"advertise", 'a', "ADDRS",
+     "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."},
     {"max-memory", 'm', "SIZE", "memory for all clients together (default 8GiB)"},
     {"once", '1', NULL, "end when the first client has left"},
     COMMON_OPTS,
@@ -164,6 +166,9 @@ static int parse_and_serve(struct common *c, int argc, char **argv)
         }
         case 'p':
             rc = hw_parse_u64(arg, 0, 65535, &port);
+            break;
+        case 'a':
+            rc = common_knob(c, "advertise", arg);
             break;
         case 'm':
             rc = hw_parse_size(arg, &so.max_memory);

@@ -2,9 +2,11 @@
 /* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
 #include "base/size.h"
 #include "tool/buffer.h"
+#include "tool/detour.h"
 #include "tool/gpus.h"
 #include "tool/opts.h"
 #include "tool/session.h"
+#include "tool/stats.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -36,6 +38,9 @@ struct validate {
     struct hawser_channel_stats ch[MAX_VALIDATE];
     size_t n_ch;
     uint64_t bad_out, bad_in;
+    bool many;                                         /* NICs, to an address that leads to the first of them */
+    struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
+    size_t n_own, n_peer;
 };
 
 enum { O_CHUNK = 300, O_GPUS, O_MAP };
@@ -153,6 +158,8 @@ static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline
 
 static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
 {
+    struct tp_nic before[TP_MAX_NICS], after[TP_MAX_NICS], there[TP_MAX_NICS];
+    size_t n_before = TP_MAX_NICS, n_after = TP_MAX_NICS, n_there;
     uint64_t checked = 0, at = 0, bad = 0;
     uint32_t n = v->out.slots;
     int patience = session_patience_ms(v->out.len);
@@ -161,6 +168,10 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     int rc = buffer_fill(&v->out, first, n);
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
+    n_there = r.n_nics;
+    memcpy(there, r.nic, sizeof there);
+    if (rc == 0)
+        rc = stats_nics(v->s.peer, before, &n_before);
     if (rc == 0)
         rc = move(v, false, first, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
@@ -168,12 +179,15 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
         rc = session_call(&v->s, &q, &r, patience);
     if (rc < 0)
         return rc;
+    stats_add(v->peer, &v->n_peer, TP_MAX_NICS, there, n_there, r.nic, r.n_nics);
     v->bad_out += r.bad;
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
     rc = buffer_clear(&v->in);
     if (rc == 0)
         rc = move(v, true, first, deadline);
+    if (rc == 0 && (rc = stats_nics(v->s.peer, after, &n_after)) == 0)
+        stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
     if (rc == 0)
         rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
     if (rc < 0)
@@ -215,7 +229,10 @@ static size_t good_channels(struct validate *v)
 static int work(struct validate *v, hawser *h, size_t *good)
 {
     uint64_t deadline = hw_deadline((int)v->timeout_ms), first = 0;
-    const struct hawser_connect_options o = {.size = sizeof o, .nics = v->nic, .channels = (uint32_t)v->channels};
+    const struct hawser_connect_options o = {.size = sizeof o,
+                                             .nics = v->nic,
+                                             .channels = (uint32_t)v->channels,
+                                             .flags = v->many ? 0 : HAWSER_ONLY_DIALLED};
     if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
         return hw_fail(-EIO, "the kernel gives no random bytes");
     int rc = session_open(&v->s, h, v->host, v->port, &o);
@@ -258,6 +275,7 @@ static int validate(struct validate *v, hawser *h)
     fflush(stdout);
     v->n_ch = 0;
     v->bad_out = v->bad_in = 0;
+    v->n_own = v->n_peer = 0;
     int rc = work(v, h, &good);
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
@@ -274,10 +292,16 @@ static int validate(struct validate *v, hawser *h)
     if (rc < 0)
         good = 0; /* what went over which channel is not known, so none of them is proved */
     good = HW_MIN(good, v->channels);
+    char detour[DETOUR_TEXT];
+    bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
+    if (astray)
+        good = 0; /* what they carried says nothing of this NIC */
     printf("Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(stdout);
     if (rc < 0)
         tool_fail("validate", "%s", why);
+    else if (astray)
+        tool_fail("validate", "%s", detour);
     else if (good < v->channels)
         tool_fail("validate", "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
                   v->channels - good, v->channels, v->timeout_ms);
@@ -299,6 +323,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     if (wrapped)
         printf("# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
                there == 1 ? "" : "s");
+    v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
         const struct gpu_pair *p = &v->gpus.pair[i];
         const char *at = p->nics[0] ? p->nics : route;

@@ -216,6 +216,12 @@ int common_option(struct common *c, int id, const char *arg)
         rc = common_knob(c, "transport", "devmem");
         rc = rc ? rc : common_knob(c, "require_devmem", "yes");
         break;
+    case OPT_RAILS:
+        rc = common_knob(c, "rails", arg);
+        break;
+    case OPT_REQUIRE_NICS:
+        rc = common_knob(c, "require_nics", arg);
+        break;
     case 'k':
         c->key_file = arg;
         break;

@@ -20,7 +20,15 @@ struct opt {
 #define OPTS_MAX 64
 
 /* OPT_*: results of opts_next() that are no option's id. */
-enum { OPT_END = -1, OPT_BAD = -2, OPT_HELP = 1000, OPT_TRANSPORT = 1001, OPT_REQUIRE_DEVMEM = 1002 };
+enum {
+    OPT_END = -1,
+    OPT_BAD = -2,
+    OPT_HELP = 1000,
+    OPT_TRANSPORT = 1001,
+    OPT_REQUIRE_DEVMEM = 1002,
+    OPT_RAILS,
+    OPT_REQUIRE_NICS
+};
 
 struct opts {
     const char *cmd;       /* "bench" */
@@ -47,14 +55,16 @@ int opts_host(const char *text, char *host, size_t cap, uint16_t *port);
 int opts_nics(const char *text);
 
 /* What serve, bench and validate share. */
-#define COMMON_OPTS                                                                                                 \
-    {"knob", 'K', "NAME=VALUE", "set a knob of the library (see `hawser help knobs`); may be repeated"},            \
-        {"key-file", 'k', "FILE", "the job key that both sides must hold, 16 to 4096 bytes"},                       \
-        {"transport", OPT_TRANSPORT, "NAME", "tcp, devmem, or netplugin:PLUGIN; the same on both sides"},           \
-        {"require-devmem", OPT_REQUIRE_DEVMEM, NULL, "fail where a connection would fall back from devmem to tcp"}, \
-        {"insecure", 'I', NULL, "with no key, talk to any address, not only to loopback and 198.18.0.0/15"},        \
-    {                                                                                                               \
-        "verbose", 'v', NULL, "say on stderr what the library does; twice: more"                                    \
+#define COMMON_OPTS                                                                                                    \
+    {"knob", 'K', "NAME=VALUE", "set a knob of the library (see `hawser help knobs`); may be repeated"},               \
+        {"key-file", 'k', "FILE", "the job key that both sides must hold, 16 to 4096 bytes"},                          \
+        {"transport", OPT_TRANSPORT, "NAME", "tcp, devmem, or netplugin:PLUGIN; the same on both sides"},              \
+        {"require-devmem", OPT_REQUIRE_DEVMEM, NULL, "fail where a connection would fall back from devmem to tcp"},    \
+        {"rails", OPT_RAILS, "MAP", "which NICs may be joined: \"eth1,enp6s0;10.0.2.0/24\", or @FILE, a rail a line"}, \
+        {"require-nics", OPT_REQUIRE_NICS, "N", "fail where fewer pairs of NICs work"},                                \
+        {"insecure", 'I', NULL, "with no key, talk to any address, not only to loopback and 198.18.0.0/15"},           \
+    {                                                                                                                  \
+        "verbose", 'v', NULL, "say on stderr what the library does; twice: more"                                       \
     }
 
 #define COMMON_MAX_KNOBS 32

@@ -5,6 +5,8 @@
 
 #include "tool/proto.h"
 
+#include <stdio.h>
+
 #define SESSION_CONNECT_MS 10000
 #define SESSION_CALL_MS    30000
 
@@ -39,6 +41,8 @@ struct session_path {
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     uint32_t channels;
 };
+/* A line for each NIC that carries nothing, with the reason. Returns how many pairs of NICs carry. */
+size_t session_print_idle(struct session *s, FILE *out);
 size_t session_paths(struct session *s, struct session_path *out, size_t cap);
 
 #endif

@@ -342,8 +342,8 @@ int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
         (void)hawser_nic_stats(p, nic, n);
         *n = HW_MIN(*n, (size_t)HW_NIC_MAX);
         for (size_t i = 0; i < *n && i < room; i++) {
-            out[i] = (struct hawser_path){.state = HAWSER_PATH_USED, .channels = nic[i].channels,
-                                          .channels_up = nic[i].channels_up};
+            out[i] = (struct hawser_path){
+                .state = HAWSER_PATH_USED, .channels = nic[i].channels, .channels_up = nic[i].channels_up};
             memcpy(out[i].nic, nic[i].nic, HAWSER_NIC_NAME);
         }
         return 0;

@@ -472,16 +472,16 @@ struct hawser_peer {
     char *want_nics, *want_peer_nics; /* client's options */
     uint32_t want_channels;
     bool only_dialled;
-    bool set_up;                 /* client: hawser_connect() is through with `pairing` */
-    struct hw_pairing *pairing;  /* client: between the server's SETUP and ours */
-    struct hawser_path *paths;   /* client: set once, with chans */
+    bool set_up;                /* client: hawser_connect() is through with `pairing` */
+    struct hw_pairing *pairing; /* client: between the server's SETUP and ours */
+    struct hawser_path *paths;  /* client: set once, with chans */
     uint32_t npaths;
-    union hw_addr *offers;       /* server: our addresses, an entry of our SETUP each */
-    uint16_t n_offers;           /* under h->mu */
+    union hw_addr *offers; /* server: our addresses, an entry of our SETUP each */
+    uint16_t n_offers;     /* under h->mu */
 
     struct hw_chan *chans; /* nchans; set once */
     atomic_uint nchans;
-    uint32_t npairs, npairs_sure; /* sure: client: they worked when they were tried */
+    uint32_t npairs, npairs_sure;   /* sure: client: they worked when they were tried */
     atomic_uint chans_up, pairs_up; /* channels that are up; NIC pairs that have one */
     struct hw_sent *retry;          /* chunks to retake; room for every window */
     uint32_t nretry, retry_cap;
@@ -534,9 +534,9 @@ void hw_peer_scan(struct hawser_peer *p);
 void hw_peer_queue_all(struct hawser_peer *p); /* every lane: there may be something to send */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session); /* that came here; under h->mu */
 struct hw_pairing;
-int hw_setup_send(struct hawser_peer *p); /* server */
+int hw_setup_send(struct hawser_peer *p);                               /* server */
 int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g); /* client; under peer->mu, driver of home */
-int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f);     /* setup.c; under peer->mu */
+int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f); /* setup.c; under peer->mu */
 
 /* The largest chunk that goes to p. */
 uint64_t hw_chunk_max(const struct hawser_peer *p);

@@ -28,7 +28,7 @@ struct hw_listener {
     int fd;
     uint16_t port;
     union hw_addr bound; /* an address of a family or "any" */
-    bool pending; /* connections wait in the kernel's queue for a slot */
+    bool pending;        /* connections wait in the kernel's queue for a slot */
     unsigned busy;
     uint64_t log_second; /* of the count below */
     unsigned logged, suppressed;

@@ -15,7 +15,8 @@
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* as long as none has answered */
 
-/* ---- what there is ------------------------------------------------------------------------------------------------ */
+/* ---- what there is ------------------------------------------------------------------------------------------------
+ */
 
 static int read_entries(struct hw_pairing *g, const struct hw_frame *f)
 {
@@ -165,7 +166,8 @@ static int list_candidates(struct hw_pairing *g)
     return g->possible < 0 ? hw_fail(-ENOMEM, "no memory to set up a peer") : 0;
 }
 
-/* ---- trying ------------------------------------------------------------------------------------------------------- */
+/* ---- trying -------------------------------------------------------------------------------------------------------
+ */
 
 static void fail_try(struct hw_try *t, int rc)
 {
@@ -297,7 +299,8 @@ static int run_rounds(struct hw_pairing *g, struct round *r, uint64_t deadline)
     }
 }
 
-/* ---- the result --------------------------------------------------------------------------------------------------- */
+/* ---- the result ---------------------------------------------------------------------------------------------------
+ */
 
 static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
 {
@@ -428,7 +431,8 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
     return rc;
 }
 
-/* ---- the report --------------------------------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------------------------------------------------
+ */
 
 /* What became of NIC i, which has no pair: its best candidate that was tried, or why it has none. */
 static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct hawser_path *out)
@@ -495,8 +499,7 @@ struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n)
             struct hawser_path *x = &out[*n];
             const struct hw_path_end *e = side ? &g->theirs[i] : &g->mine[i];
             bool first = i == 0 || strcmp(e->name, e[-1].name) != 0;
-            if (!first || is_used(g, !side, i) || (!side && g->nics[i].loopback != loop) ||
-                (side && i >= g->setup.n))
+            if (!first || is_used(g, !side, i) || (!side && g->nics[i].loopback != loop) || (side && i >= g->setup.n))
                 continue;
             x->state = HAWSER_PATH_UNUSED;
             memcpy(side ? x->peer_nic : x->nic, e->name, HAWSER_NIC_NAME);

@@ -37,8 +37,8 @@ struct hw_pairing {
     struct hawser_peer *p;
     struct hw_nic nics[HW_NIC_MAX];
     int n_nics;
-    struct hw_setup setup;         /* the server's */
-    struct hw_setup_entry *entry;  /* and its entries */
+    struct hw_setup setup;        /* the server's */
+    struct hw_setup_entry *entry; /* and its entries */
     struct hw_path_end *mine, *theirs;
     uint8_t *way;
     char *rails;

@@ -66,7 +66,8 @@ static int check_names(const char *list, const char *whose, const struct hw_path
     return 0;
 }
 
-/* ---- rows and columns: what can be used once ---------------------------------------------------------------------- */
+/* ---- rows and columns: what can be used once ----------------------------------------------------------------------
+ */
 
 /* Ours: the first end with the same hardware, or where there is none the same name. */
 static unsigned row_of(const struct hw_paths_in *in, unsigned i)
@@ -96,7 +97,8 @@ static unsigned place(unsigned (*first)(const struct hw_paths_in *, unsigned), c
     return n;
 }
 
-/* ---- candidates --------------------------------------------------------------------------------------------------- */
+/* ---- candidates ---------------------------------------------------------------------------------------------------
+ */
 
 static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
@@ -172,9 +174,11 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
                            "%.*s of %s with",
                            (int)(a ? na : nb), a ? a : b, a ? "this machine" : "the peer");
         if (add_named(in, out, a, na, b, nb))
-            return hw_fail(-ENODEV, "%.*s here cannot be joined with %.*s of the peer: an address of another family, one of this "
-                           "machine's own, or one that is not dialled without a key",
-                           (int)na, a, (int)nb, b);
+            return hw_fail(
+                -ENODEV,
+                "%.*s here cannot be joined with %.*s of the peer: an address of another family, one of this "
+                "machine's own, or one that is not dialled without a key",
+                (int)na, a, (int)nb, b);
     }
 }
 
@@ -215,7 +219,8 @@ void hw_paths_free(struct hw_paths *p)
     *p = (struct hw_paths){0};
 }
 
-/* ---- the best assignment ------------------------------------------------------------------------------------------ */
+/* ---- the best assignment ------------------------------------------------------------------------------------------
+ */
 
 /*
  * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns, where each row has a column of its
@@ -379,7 +384,7 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
     }
     if (!any_allowed)
         return in->only_dialled ? "only the address that was given is dialled" : "it is on no rail of the other side";
-    return any_way   ? "the NICs that reach it were not named, or are on other rails"
-           : ours    ? "no route leads by it to a NIC of the peer"
-                     : "no NIC of this machine has a route to it";
+    return any_way ? "the NICs that reach it were not named, or are on other rails"
+           : ours  ? "no route leads by it to a NIC of the peer"
+                   : "no NIC of this machine has a route to it";
 }

@@ -27,10 +27,10 @@ struct hw_path_end { /* an address of a NIC; a NIC may have several */
 struct hw_paths_in {
     const struct hw_path_end *mine, *theirs;
     unsigned n_mine, n_theirs;
-    const uint8_t *way; /* from mine[i] to theirs[j]: way[i * n_theirs + j] */
-    int dialled;        /* which of theirs the user's address leads to; -1: not known */
-    bool only_dialled;  /* and nowhere else */
-    const char *nics;   /* ours to use, comma-separated; NULL or "": all */
+    const uint8_t *way;    /* from mine[i] to theirs[j]: way[i * n_theirs + j] */
+    int dialled;           /* which of theirs the user's address leads to; -1: not known */
+    bool only_dialled;     /* and nowhere else */
+    const char *nics;      /* ours to use, comma-separated; NULL or "": all */
     const char *peer_nics; /* the peer's to use. With nics: pairs, the k-th of the one with the k-th of the other */
     const char *rails;     /* which NICs may be joined, see hw_rails_check(); NULL or "": all with all */
 };
