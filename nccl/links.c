@@ -39,10 +39,33 @@ static int try_all(struct hn_link *l)
     return rc;
 }
 
+#define PATHS_SHOWN 64
+
+/* What joins the two nodes, and what does not, for who reads NCCL's log. */
+static void say_paths(const struct hn_link *l)
+{
+    struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
+    size_t n = PATHS_SHOWN;
+    if (!path || hawser_paths(l->peer, path, &n) < 0)
+        n = 0;
+    for (size_t i = 0; i < HW_MIN(n, (size_t)PATHS_SHOWN); i++) {
+        const struct hawser_path *p = &path[i];
+        if (p->state == HAWSER_PATH_USED)
+            hn_say(NCCL_LOG_INFO, "%s: %s %s to %s %s", hawser_peer_name(l->peer), p->nic, p->local, p->peer_nic,
+                   p->remote);
+        else
+            hn_say(NCCL_LOG_INFO, "%s: not used: %s%s%s: %s", hawser_peer_name(l->peer), p->nic,
+                   *p->nic && *p->peer_nic ? " to " : "", p->peer_nic, p->why);
+    }
+    free(path);
+}
+
 static void *connector(void *arg)
 {
     struct hn_link *l = arg;
     int rc = try_all(l);
+    if (rc == 0)
+        say_paths(l);
     if (rc) {
         l->rc = rc;
         snprintf(l->err, sizeof(l->err), "%s", hawser_error());

@@ -127,6 +127,8 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     for (size_t i = 0; i < there; i++) {
         char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
         size_t k = 0;
+        if (!*ch[i].local) /* it never was up */
+            continue;
         address(local, sizeof local, ch[i].local);
         address(remote, sizeof remote, ch[i].remote);
         while (k < n && (strcmp(out[k].local, local) != 0 || strcmp(out[k].remote, remote) != 0))

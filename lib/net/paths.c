@@ -383,7 +383,10 @@ const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p,
         any_allowed |= is_allowed(in, ours ? i : k, ours ? k : i);
     }
     if (!any_allowed)
-        return in->only_dialled ? "only the address that was given is dialled" : "it is on no rail of the other side";
+        return in->only_dialled && !ours ? "only the address that was given is dialled"
+                                         : "it is on no rail of the other side";
+    if (in->only_dialled && ours)
+        return "no route leads by it to the address that was given";
     return any_way ? "the NICs that reach it were not named, or are on other rails"
            : ours  ? "no route leads by it to a NIC of the peer"
                    : "no NIC of this machine has a route to it";
