@@ -452,6 +452,7 @@ static void test_advertise(void)
     ok(hw_advertise_find(list, "eth4", false, 20000, &a), "of eth4");
     is_str(hw_addr_text(&a, text, sizeof(text)), "[2001:db8::2]:20000", "IPv6 without a port");
     ok(!hw_advertise_find(list, "eth5", false, 20000, &a), "another NIC has its own");
+    is_str(hw_addr_text(&a, text, sizeof(text)), "[2001:db8::2]:20000", "which stays as it was");
     ok(hw_advertise_find(list, "eth5", true, 20000, &a), "but where the connection came in by it");
     is_str(hw_addr_text(&a, text, sizeof(text)), "198.51.100.9:20000", "the one without a name");
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++)

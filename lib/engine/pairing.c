@@ -451,10 +451,11 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
         }
         if (t->state != HW_TRY_FAILED && t->state != HW_TRY_WAITS)
             continue;
-        memcpy(ours ? out->peer_nic : out->nic, ours ? g->theirs[c->theirs].name : g->mine[c->mine].name,
-               HAWSER_NIC_NAME);
+        if (ours)
+            memcpy(out->peer_nic, g->theirs[c->theirs].name, HAWSER_NIC_NAME);
         hw_addr_text(&g->theirs[c->theirs].addr, out->remote, sizeof(out->remote));
-        snprintf(out->why, sizeof(out->why), "%.100s", t->state == HW_TRY_WAITS ? "no answer" : t->why);
+        snprintf(out->why, sizeof(out->why), "%s%s%.90s", ours ? "" : g->mine[c->mine].name, ours ? "" : ": ",
+                 t->state == HW_TRY_WAITS ? "no answer" : t->why);
         return;
     }
 }

@@ -75,8 +75,10 @@ int hw_advertise_check(const char *text)
 bool hw_advertise_find(const char *text, const char *nic, bool first, uint16_t port, union hw_addr *out)
 {
     char name[HAWSER_NIC_NAME];
-    while (next_part(&text, name, out) == 1)
+    union hw_addr a;
+    while (next_part(&text, name, &a) == 1)
         if (*name ? strcmp(name, nic) == 0 : first) {
+            *out = a;
             if (!hw_addr_port(out))
                 hw_addr_set_port(out, port);
             return true;
