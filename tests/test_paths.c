@@ -359,6 +359,14 @@ static void test_network(const struct network *n)
     hw_paths_free(&p);
 }
 
+/* A number below n; Knuth's linear congruential generator (MMIX). */
+static unsigned draw(unsigned n)
+{
+    static uint64_t state = 7;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
+}
+
 /* Against every assignment there is, on random networks of up to five NICs a side. */
 struct best {
     const struct hw_paths *p;
@@ -381,20 +389,19 @@ static void search(struct best *b, unsigned i, unsigned n, unsigned taken, uint6
 static void test_best(void)
 {
     unsigned wrong = 0;
-    srand(7);
     for (int round = 0; round < 2000; round++) {
-        struct world w = {.n_mine = 1 + (unsigned)rand() % 5, .n_theirs = 1 + (unsigned)rand() % 5};
+        struct world w = {.n_mine = 1 + draw(5), .n_theirs = 1 + draw(5)};
         for (unsigned i = 0; i < w.n_mine; i++) {
-            snprintf(w.mine[i].name, HAWSER_NIC_NAME, "n%d", rand() % 3 * 10 + (int)i);
+            snprintf(w.mine[i].name, HAWSER_NIC_NAME, "n%u", draw(3) * 10 + i);
             w.mine[i].addr.sa.sa_family = AF_INET;
             w.mine[i].device = i + 1;
         }
         for (unsigned j = 0; j < w.n_theirs; j++) {
-            snprintf(w.theirs[j].name, HAWSER_NIC_NAME, "n%d", rand() % 3 * 10 + (int)j);
+            snprintf(w.theirs[j].name, HAWSER_NIC_NAME, "n%u", draw(3) * 10 + j);
             w.theirs[j].addr.sa.sa_family = AF_INET;
         }
         for (unsigned k = 0; k < w.n_mine * w.n_theirs; k++)
-            w.way[k] = (uint8_t)((unsigned)rand() % 3 ? (unsigned)(rand() % 3) | (unsigned)(rand() % 2 * 4) : 0) & 7;
+            w.way[k] = draw(3) ? (uint8_t)(draw(3) | draw(2) * 4) : 0;
         for (unsigned k = 0; k < w.n_mine * w.n_theirs; k++)
             if (w.way[k] == HW_WAY_NATURAL)
                 w.way[k] = HW_WAY_NONE;

@@ -14,6 +14,7 @@
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* as long as none has answered */
+#define TRIES_MAX      4   /* for each NIC of ours: a server may name any number of addresses */
 
 /* ---- what there is ------------------------------------------------------------------------------------------------
  */
@@ -185,6 +186,10 @@ static void begin_try(struct hw_pairing *g, unsigned k, uint64_t deadline)
     uint64_t now = hw_now(), ms = deadline > now ? (deadline - now) / HW_MS + 1 : 1;
     struct hw_hello hello = {.kind = HW_BOOT_PROBE, .keyed = p->keyed, .session = p->session};
     t->began = now;
+    if (g->n_tries++ >= TRIES_MAX * (unsigned)g->n_nics) {
+        fail_try(t, hw_fail(-E2BIG, "not tried, as %u others failed", g->n_tries - 1));
+        return;
+    }
     t->hs = calloc(1, sizeof(*t->hs));
     t->fd = t->hs ? hw_sock_connect(&g->nics[c->mine], &g->theirs[c->theirs].addr, &p->h->k)
                   : hw_fail(-ENOMEM, "no memory for a connection");

@@ -47,6 +47,7 @@ struct hw_pairing {
     struct hw_try *tries; /* one for each of paths.list */
     struct hw_pair pair[HW_NIC_MAX];
     uint32_t n_pairs;
+    unsigned n_tries;
     int possible; /* pairs, were every candidate to work */
 };
 
