@@ -29,7 +29,7 @@ struct run {
 
 static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challenge *c, uint8_t key[HW_SECRET])
 {
-    FUZZ_CHECK(hello->kind >= HW_BOOT_CONTROL && hello->kind <= HW_BOOT_SIDE);
+    FUZZ_CHECK(hello->kind >= HW_BOOT_CONTROL && hello->kind <= HW_BOOT_PROBE);
     memcpy(key, the_key, HW_SECRET);
     c->session = hello->session ? hello->session : 1;
     (void)arg;
@@ -133,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (r.server) {
         hw_hs_server(&r.hs, data[0] & 4, admit, &r, 60000);
     } else {
-        struct hw_hello h = {.kind = (uint8_t)(1 + (data[0] >> 3) % 3), .session = (data[0] >> 3) % 3 ? 7 : 0};
+        struct hw_hello h = {.kind = (uint8_t)(1 + (data[0] >> 3) % 5), .session = (data[0] >> 3) % 5 ? 7 : 0};
         hw_hs_client(&r.hs, &h, the_key, 60000);
     }
     bool on = step(&r);
