@@ -2,8 +2,7 @@
 /*
  * A bundle's config.json for a plan. Each change is one of three, and noted:
  * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
- * leads to an array, and those that were made were not there before. To undo puts OLD into the configuration, so the
- * note must not be a tenant's: the configuration only has its name, as the annotation hawser.spec.
+ * leads to an array, and those that were made were not there before.
  *
  * `hawser verbs spec` keeps in a note of its own what it has taken from the container, the nodes of RDMA devices and
  * the rules of cgroups for them, and puts it back when it is undone. Until then none of that may be in the lists: the
@@ -11,12 +10,12 @@
  */
 #include "sandbox/spec.h"
 
+#include "sandbox/note.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#define NOTE      "hawser.spec"
-#define BROKER    "hawser.verbs.spec"    /* of tool/verbs_spec.c */
 #define UNLIMITED "18446744073709551615" /* RLIM_INFINITY, as runc and crun write it */
 
 json_t *sbx_spec_strings(const char *first, ...)
@@ -65,29 +64,23 @@ static json_t *reach(struct edit *e, const char *path, bool array, bool make)
     return at;
 }
 
-static int broker_load(struct edit *e)
+/* Takes a copy of the broker's note, since what is in notes stays as it is. */
+static int broker_load(struct edit *e, const json_t *notes)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(e->config, "annotations"), BROKER));
-    json_error_t why;
-    if (!text)
-        return 0;
-    e->broker = json_loads(text, 0, &why);
-    if (json_is_array(json_object_get(e->broker, "devices")) && json_is_array(json_object_get(e->broker, "rules")) &&
-        json_is_array(json_object_get(e->broker, "mounts")))
-        return 0;
-    json_decref(e->broker);
-    e->broker = NULL;
-    return hw_fail(-EINVAL, "its annotation " BROKER " is not what hawser has written");
+    json_t *note;
+    int rc = sbx_note_find(&note, e->config, SBX_NOTE_VERBS, notes);
+    if (rc <= 0)
+        return rc;
+    if (!json_is_array(json_object_get(note, "devices")) || !json_is_array(json_object_get(note, "rules")) ||
+        !json_is_array(json_object_get(note, "mounts")))
+        return sbx_note_foreign(e->config, SBX_NOTE_VERBS);
+    e->broker = json_deep_copy(note);
+    return e->broker ? 0 : hw_fail(-ENOMEM, "no memory for the configuration");
 }
 
-static int broker_save(struct edit *e)
+static int broker_save(struct edit *e, json_t *notes)
 {
-    char *text = e->broker ? json_dumps(e->broker, JSON_COMPACT) : NULL;
-    int rc = e->broker && (!text || json_object_set_new(json_object_get(e->config, "annotations"), BROKER,
-                                                        json_string(text)) < 0)
-                 ? hw_fail(-ENOMEM, "no memory for the configuration")
-                 : 0;
-    free(text);
+    int rc = e->broker ? sbx_note_put(e->config, SBX_NOTE_VERBS, notes, e->broker) : 0;
     json_decref(e->broker);
     e->broker = NULL;
     return rc;
@@ -170,30 +163,22 @@ static void unmake(json_t *config, const char *path)
         json_object_del(at, slash ? slash + 1 : path);
 }
 
-const char *sbx_spec_noted(const json_t *config)
-{
-    return json_string_value(json_object_get(json_object_get(config, "annotations"), NOTE));
-}
-
-int sbx_spec_undo(json_t *config, const json_t *notes)
+int sbx_spec_undo(json_t *config, json_t *notes)
 {
     struct edit e = {.config = config};
-    json_t *annotations = reach(&e, "annotations", false, false), *entry;
-    if (e.rc < 0 || !json_object_get(annotations, NOTE))
+    json_t *annotations = reach(&e, "annotations", false, false), *entry, *note;
+    e.rc = e.rc < 0 ? e.rc : sbx_note_find(&note, config, SBX_NOTE_SANDBOX, notes);
+    if (e.rc <= 0)
         return e.rc;
-    const char *name = sbx_spec_noted(config);
-    const json_t *note = name ? json_object_get(notes, name) : NULL, *added = json_object_get(note, "added"),
-                 *replaced = json_object_get(note, "replaced"), *made = json_object_get(note, "made");
+    const json_t *added = json_object_get(note, "added"), *replaced = json_object_get(note, "replaced"),
+                 *made = json_object_get(note, "made");
     size_t at;
     if (!json_is_array(added) || !json_is_array(replaced) || !json_is_array(made))
-        return hw_fail(-EINVAL,
-                       "its annotation " NOTE " names '%.32s', and hawser keeps no such note beside it: it may "
-                       "be a tenant's, or the configuration was copied; take the annotation away",
-                       name ? name : "nothing");
-    e.rc = broker_load(&e);
+        return sbx_note_foreign(config, SBX_NOTE_SANDBOX);
+    e.rc = broker_load(&e, notes);
     if (e.rc < 0)
         return e.rc;
-    json_object_del(annotations, NOTE);
+    json_object_del(annotations, SBX_NOTE_SANDBOX);
     for (size_t i = json_array_size(added); i-- > 0;)
         if ((entry = noted(&e, json_array_get(added, i), &at)))
             json_array_remove(entry, at);
@@ -205,7 +190,7 @@ int sbx_spec_undo(json_t *config, const json_t *notes)
     for (size_t i = json_array_size(made); i-- > 0;)
         if (json_is_string(json_array_get(made, i)))
             unmake(config, json_string_value(json_array_get(made, i)));
-    int rc = broker_save(&e);
+    int rc = broker_save(&e, notes);
     return e.rc < 0 ? e.rc : rc < 0 ? rc : 1;
 }
 
@@ -366,28 +351,12 @@ static int check(struct edit *e, const struct sbx_spec *sp)
     return e->rc;
 }
 
-/* Takes the note over into notes, and its name into the configuration. */
-static int put_note(struct edit *e, json_t *note, json_t *notes)
-{
-    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, name[20];
-    uint64_t hash = 14695981039346656037u; /* FNV-1a: it tells notes apart, and is no secret */
-    for (const char *p = text ? text : ""; *p; p++)
-        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
-    json_t *annotations = reach(e, "annotations", false, true);
-    bool done = text && annotations && json_object_set_new(annotations, NOTE, json_string(name)) == 0 &&
-                json_object_set(notes, name, note) == 0;
-    free(text);
-    json_decref(note);
-    return done ? 0 : e->rc < 0 ? e->rc : hw_fail(-ENOMEM, "no memory for the configuration");
-}
-
 int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
 {
     struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
     e.rc = HW_MIN(sbx_spec_undo(config, notes), 0);
     if (e.rc == 0)
-        e.rc = broker_load(&e);
+        e.rc = broker_load(&e, notes);
     if (e.rc == 0)
         e.rc = check(&e, sp);
     if (e.rc == 0) {
@@ -403,9 +372,8 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
         (void)reach(&e, "annotations", false, true);
     json_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
     if (e.rc == 0)
-        e.rc = put_note(&e, note, notes);
-    else
-        json_decref(note);
-    int rc = broker_save(&e);
+        e.rc = sbx_note_put(config, SBX_NOTE_SANDBOX, notes, note);
+    json_decref(note);
+    int rc = broker_save(&e, notes);
     return e.rc < 0 ? e.rc : rc;
 }

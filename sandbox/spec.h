@@ -35,17 +35,13 @@ struct sbx_spec {
 };
 
 /*
- * Changes config, and notes what was done, so that it can be undone. The note goes into notes, an object that its
- * caller keeps where no tenant writes (tool/sandbox_spec.c: a file beside the configuration), as {NAME: NOTE}; the
- * annotation hawser.spec says the NAME, which the note's content decides. A config that names a note is first undone,
- * so that a second time changes nothing. -EINVAL where it is none of OCI's, the sandbox cannot be one of it, or it
- * names a note that notes lacks: tenants write annotations.
+ * Changes config, and notes what was done (sandbox/note.h, SBX_NOTE_SANDBOX), so that it can be undone. A config that
+ * names a note is first undone, so that a second time changes nothing. -EINVAL where it is none of OCI's, the sandbox
+ * cannot be one of it, or it names a note that notes lacks.
  */
 int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes);
 /* Undoes the change that config names in notes. 0: it names none; 1: done; -EINVAL. */
-int sbx_spec_undo(json_t *config, const json_t *notes);
-/* Returns the name of the note that config names, inside config; NULL: none. */
-const char *sbx_spec_noted(const json_t *config);
+int sbx_spec_undo(json_t *config, json_t *notes);
 
 #define SBX_CDI_KIND "hawser.dev/sandbox"
 /* A specification with one device of that kind, called name. To be freed with json_decref(); NULL with hw_error(). */

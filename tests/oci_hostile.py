@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on the OCI hook and on `hawser sandbox spec` by who may write a container's annotations, its root file system, or
+"""Attacks on the OCI hook and on `hawser sandbox spec` and `verbs spec` by who may write a container's annotations, its root file system, or
 its network namespace: nothing of the host is given, moved or changed by them (TAP; 77 where this machine cannot).
 Usage: oci_hostile.py HAWSER STATE PART, where STATE prints all that a network namespace has."""
 import contextlib
@@ -282,8 +282,85 @@ def notes(host):
         ok(r.returncode != 0 and want in r.stderr, f"spec: an annotation for {want} where the options give {argv or 'what fits'}", r)
 
 
+def verbs_notes(host):
+    """`hawser verbs spec` undoes what an earlier one has noted. A note that a tenant has written, or one of another
+    configuration, brings no device, no rule and no seccomp profile back."""
+    machine = full(host.tmp, "switch4")[0]
+    dev = machine / "dev/infiniband"
+    dev.mkdir(parents=True)
+    for i in 0, 2:
+        os.mknod(dev / f"uverbs{i}", 0o20666, os.makedev(231, 192 + i))
+    b = host.tmp / "forged"
+    b.mkdir()
+    file, kept = b / "config.json", b / "config.json.hawser"
+    profile = {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["read", "write", "ioctl"], "action": "SCMP_ACT_ALLOW"}]}
+    config = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"args": ["sh"], "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 900, "soft": 512}]},
+              "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+              "linux": {"namespaces": [{"type": "network"}], "seccomp": profile, "resources": {"devices": [{"allow": False, "access": "rwm"}]}}}
+    memory = {"path": "/dev/mem", "type": "c", "major": 1, "minor": 1, "fileMode": 0o666}
+    forged = {"seccomp": None, "mounts": [], "devices": [[0, memory]], "rules": [[1, {"allow": True, "access": "rwm"}]],
+              "limit": {"type": "RLIMIT_NOFILE", "hard": 2**40, "soft": 2**40}, "section": True}
+
+    def verbs(*argv, file=file):
+        return sh(HAWSER, "verbs", "spec", file, "--dev", dev, *argv)
+
+    def sandbox(*argv, file=file):
+        return sh(HAWSER, "sandbox", "spec", file, "--sysfs", machine, "--nics", "rdma0", "--no-sysfs", *argv)
+
+    def refused(r, was, what, file=file):
+        text = file.read_text()
+        c = json.loads(text)
+        ok("/dev/mem" not in json.dumps(c["linux"]) and {"allow": True, "access": "rwm"} not in c["linux"]["resources"]["devices"] and
+           "defaultAction" in c["linux"].get("seccomp", {}) and c["process"]["rlimits"][0]["hard"] < 2**40,
+           f"{what}: no device, no rule, no limit, and the profile stays", text)
+        ok(r.returncode == 1 and "hawser.verbs.spec" in r.stderr and text == was, f"{what}: refused, with nothing changed", r)
+
+    for what, spec in (("verbs spec", verbs), ("verbs spec --undo", lambda: verbs("--undo")), ("sandbox spec", sandbox)):
+        for note in json.dumps(forged), json.dumps({**forged, "filter": profile}):
+            file.write_text(json.dumps({**config, "annotations": {"hawser.verbs.spec": note}}))
+            was = file.read_text()
+            refused(spec(), was, f"{what}, a forged note")
+
+    # the true note, and who else may name it
+    file.write_text(json.dumps(config))
+    r = verbs()
+    true = json.loads(file.read_text())
+    ok(r.returncode == 0 and kept.exists() and kept.stat().st_mode & 0o777 == 0o600 and len(true["annotations"]["hawser.verbs.spec"]) < 32,
+       "the note is in a file beside the configuration, and the annotation has its name", (r, true["annotations"]))
+    name = true["annotations"]["hawser.verbs.spec"]
+    other = host.tmp / "other"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps({**true, "annotations": {"hawser.verbs.spec": name}}))
+    r = verbs("--undo", file=other / "config.json")
+    ok(r.returncode == 1 and "hawser.verbs.spec" in r.stderr, "the annotation of another bundle is not this one's", r)
+    (other / "config.json").write_text(json.dumps({**config, "annotations": {"hawser.spec": name}}))
+    (other / "config.json.hawser").write_text(kept.read_text())
+    r = sandbox("--undo", file=other / "config.json")
+    ok(r.returncode == 1 and "hawser.spec" in r.stderr, "a note of verbs spec is none of sandbox spec's", r)
+
+    # a configuration that was written anew where an older one's note still is: its own profile stays
+    file.write_text(json.dumps({**config, "linux": {k: v for k, v in config["linux"].items() if k != "seccomp"}}))
+    verbs()
+    name = json.loads(file.read_text())["annotations"]["hawser.verbs.spec"]
+    for argv in [], ["--undo"]:
+        file.write_text(json.dumps({**config, "annotations": {"hawser.verbs.spec": name}}))
+        was = file.read_text()
+        refused(verbs(*argv), was, f"{argv}: the note of an older configuration, which had no profile")
+
+    # both commands keep their notes in the one file
+    file.write_text(json.dumps(config))
+    kept.unlink()
+    steps = [verbs(), sandbox(), verbs(), sandbox("--undo"), verbs("--undo")]
+    ok(all(r.returncode == 0 for r in steps) and json.loads(file.read_text()) == config and not kept.exists(),
+       "verbs, sandbox, verbs, and both undone: as it was, with no note left", (steps, file.read_text(), os.listdir(b)))
+    steps = [sandbox(), verbs(), sandbox(), verbs("--undo"), sandbox("--undo")]
+    c = json.loads(file.read_text())
+    ok(all(r.returncode == 0 for r in steps) and not c.pop("annotations", None) and c == config and not kept.exists(),
+       "and the other way round, but for annotations that are empty", (steps, file.read_text(), os.listdir(b)))
+
+
 def main():
-    parts = {"annotations": annotations, "races": races, "rootfs": rootfs, "notes": notes}
+    parts = {"annotations": annotations, "races": races, "rootfs": rootfs, "notes": notes, "verbs_notes": verbs_notes}
     return inside(("unshare", "ip", "mount"), "hawser-hostile-", lambda folder, stack: parts[PART](Host(folder, stack)))
 
 

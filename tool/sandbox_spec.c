@@ -2,10 +2,10 @@
 /* hawser sandbox spec, and what it shares with cdi. */
 #include "node/sysfs.h"
 #include "sandbox/sysfs.h"
+#include "tool/bundle_file.h"
 #include "tool/opts.h"
 #include "tool/sandbox.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,108 +182,28 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 
 /* ---- spec ---------------------------------------------------------------------------------------- */
 
-struct bundle_file {
-    char path[PATH_MAX], beside[PATH_MAX]; /* the file, and "BUNDLE/hawser" */
-    unsigned mode;
-    json_t *config;
-    json_t *notes;      /* of what was done to it, see sbx_spec_apply() */
-    struct sbx_oci oci; /* its annotations */
-};
-
-/* The notes of a configuration are in a file of this name beside it. */
-static void name_notes(char out[PATH_MAX + 16], const char *config)
+/* Names the files of the bundle: "BUNDLE/hawser" begins them. */
+static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
 {
-    snprintf(out, PATH_MAX + 16, "%s.hawser", config);
-}
-
-/* Reads the notes beside a configuration: an empty object where there are none. */
-static int load_notes(json_t **out, const char *config)
-{
-    char path[PATH_MAX + 16], *text = NULL;
-    size_t len;
-    name_notes(path, config);
-    *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0 && errno != ENOENT)
-        return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    int rc = fd < 0 ? 0 : sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
-    hw_close(&fd);
-    if (rc == 0)
-        *out = text ? sbx_oci_load(text, len) : json_object();
-    free(text);
-    return rc < 0 ? rc : *out ? 0 : hw_wrap(-EINVAL, "%s", path);
-}
-
-static int load(struct bundle_file *f, const char *path)
-{
-    struct stat st;
-    char *text = NULL;
-    size_t len;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, f->path)) {
-        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-        hw_close(&fd);
-        return rc;
-    }
-    f->mode = st.st_mode & 07777;
-    snprintf(f->beside, sizeof(f->beside), "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
-    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
-    hw_close(&fd);
-    if (rc < 0)
-        return rc;
-    f->config = sbx_oci_load(text, len);
-    free(text);
-    return f->config ? load_notes(&f->notes, f->path) : hw_wrap(-EINVAL, "%s", path);
-}
-
-static int write_json(const json_t *o, const char *path, unsigned mode)
-{
-    char *text = sbx_oci_dump(o);
-    int rc = text ? sandbox_write(path, text, mode) : hw_fail(-ENOMEM, "no memory for JSON");
-    free(text);
-    return rc;
-}
-
-/* Writes the configuration, and beside it the note that it names. Both the old note and the new one are there while the
- * configuration changes, so that whichever configuration is found after a crash has its own. */
-static int save(const struct bundle_file *f, const char *out)
-{
-    const char *to = out ? out : f->path, *name = sbx_spec_noted(f->config);
-    char path[PATH_MAX + 16];
-    json_t *both = NULL, *one = json_object();
-    name_notes(path, to);
-    int rc = load_notes(&both, to);
-    if (rc == 0 && name)
-        rc = json_object_set(both, name, json_object_get(f->notes, name)) < 0 ||
-                     json_object_set(one, name, json_object_get(f->notes, name)) < 0
-                 ? hw_fail(-ENOMEM, "no memory for JSON")
-                 : write_json(both, path, 0600);
-    if (rc == 0)
-        rc = write_json(f->config, to, f->mode);
-    if (rc == 0 && name)
-        rc = write_json(one, path, 0600);
-    else if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
-        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-    json_decref(both);
-    json_decref(one);
-    return rc;
+    snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
 }
 
 static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
 {
-    char path[PATH_MAX + 16];
+    char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
+    name_beside(beside, f);
     if (rc == 0) /* it must be a configuration all the same */
         rc = json_is_string(json_object_get(f->config, "ociVersion")) ? 0
                                                                       : hw_fail(-EINVAL, "it is no OCI configuration");
     if (rc < 0)
         return tool_fail(CMD, "%s: %s", f->path, hw_error());
     if (rc == 1)
-        rc = save(f, a->out);
+        rc = bundle_save(f, a->out);
     if (rc == 0 && !a->out) { /* else the bundle's own configuration may still name them */
-        snprintf(path, sizeof(path), "%s.sys", f->beside);
+        snprintf(path, sizeof(path), "%s.sys", beside);
         rc = sbx_tree_remove(a->sysfs_out ? a->sysfs_out : path);
-        snprintf(path, sizeof(path), "%s.nccl.xml", f->beside);
+        snprintf(path, sizeof(path), "%s.nccl.xml", beside);
         if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
             rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
     }
@@ -291,11 +211,11 @@ static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
 }
 
 /* Takes the container's annotations. A tenant may write these: they choose among what the options give. */
-static int take_annotations(struct bundle_file *f, struct sandbox_bundle_args *a)
+static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, struct sandbox_bundle_args *a)
 {
     char *text = sbx_oci_dump(f->config);
-    int rc = text ? sbx_oci_config(&f->oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
-    struct sbx_want w = sbx_settings_want(&f->oci.set), *o = &a->plan.want;
+    int rc = text ? sbx_oci_config(oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
+    struct sbx_want w = sbx_settings_want(&oci->set), *o = &a->plan.want;
     free(text);
     o->only = w.only;
     o->gpus = o->gpus ? o->gpus : w.gpus;
@@ -308,27 +228,29 @@ static int take_annotations(struct bundle_file *f, struct sandbox_bundle_args *a
 static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
 {
     struct bundle_file f = {.config = NULL};
+    struct sbx_oci oci = {.id = NULL};
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
-    int rc = b ? load(&f, path) : hw_fail(-ENOMEM, "no memory");
+    char beside[PATH_MAX];
+    int rc = b ? bundle_load(&f, path) : hw_fail(-ENOMEM, "no memory");
     if (rc == 0 && !undoing)
-        rc = take_annotations(&f, a);
+        rc = take_annotations(&oci, &f, a);
     if (rc < 0) {
         rc = tool_fail(CMD, "%s", hw_error());
     } else if (undoing) {
         rc = undo(&f, a);
     } else {
-        rc = sandbox_bundle_make(CMD, b, a, f.beside);
+        name_beside(beside, &f);
+        rc = sandbox_bundle_make(CMD, b, a, beside);
         if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp, f.notes) < 0)
             rc = tool_fail(CMD, "%s: %s", path, hw_error());
-        if (rc == TOOL_OK && (sandbox_bundle_write(b) < 0 || save(&f, a->out) < 0))
+        if (rc == TOOL_OK && (sandbox_bundle_write(b) < 0 || bundle_save(&f, a->out) < 0))
             rc = tool_fail(CMD, "%s", hw_error());
     }
     if (b)
         sandbox_bundle_free(b);
     free(b);
-    json_decref(f.config);
-    json_decref(f.notes);
-    sbx_oci_free(&f.oci);
+    bundle_free(&f);
+    sbx_oci_free(&oci);
     return rc;
 }
 

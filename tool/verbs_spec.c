@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted in its annotation
- * hawser.verbs.spec, so that it can be undone: {"seccomp": what there was, "mounts": [added], "devices": and "rules":
- * of linux.devices and linux.resources.devices [[PLACE, taken away]...], "limit": what there was, "section": true where
+ * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted (sandbox/note.h), so that it can
+ * be undone: {"seccomp": what there was, "filter": what is there now, "mounts": [added], "devices": and "rules": of
+ * linux.devices and linux.resources.devices [[PLACE, taken away]...], "limit": what there was, "section": true where
  * the annotation hawser.verbs.policy is ours}. `hawser sandbox spec`, run after it, adds to "devices" and "rules", and
  * not to the container's (sandbox/spec.c).
  */
+#include "sandbox/note.h"
 #include "sandbox/oci.h"
+#include "tool/bundle_file.h"
 #include "tool/opts.h"
-#include "tool/sandbox.h"
 #include "tool/verbs.h"
 #include "verbs/capability.h"
 #include "verbs/filter.h"
@@ -25,8 +26,6 @@
 #define CMD     "verbs spec"
 #define NODES   "/dev/infiniband"
 #define UVERBS  "uverbs"
-#define NOTE    "hawser.verbs.spec"
-#define PLAN    "hawser.spec" /* of sandbox/spec.c */
 #define SECTION "hawser.verbs.policy"
 #define NOFILE  "RLIMIT_NOFILE"
 #define MEMLOCK "RLIMIT_MEMLOCK"
@@ -114,23 +113,28 @@ static void give_back(json_t *o, const json_t *taken)
     }
 }
 
-/* 1: undone; 0: there was nothing. */
-static int undo(json_t *config)
+/* 1: undone; 0: there was nothing. A note whose filter the configuration does not have is one of an older configuration
+ * that was there: a tenant can know its name, and what it puts back need not be in this one. */
+static int undo(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
            *mounts = json_object_get(config, "mounts"),
            *limits = json_object_get(json_object_get(config, "process"), "rlimits");
-    const char *line = json_string_value(json_object_get(notes, NOTE));
-    json_error_t e;
-    if (!line)
-        return 0;
-    json_t *note = json_loads(line, 0, &e), *was = json_object_get(note, "limit");
+    json_t *note;
+    int rc = sbx_note_find(&note, config, SBX_NOTE_VERBS, notes_kept);
+    if (rc <= 0)
+        return rc;
+    json_t *was = json_object_get(note, "limit");
     const json_t *added = json_object_get(note, "mounts"), *taken = json_object_get(note, "devices"),
-                 *rules = json_object_get(note, "rules");
-    if (!json_is_array(added) || !json_is_array(taken) || !json_is_array(rules) || !json_object_get(note, "seccomp")) {
-        json_decref(note);
-        return hw_fail(-EINVAL, "its annotation " NOTE " is not what hawser has written");
-    }
+                 *rules = json_object_get(note, "rules"), *filter = json_object_get(note, "filter");
+    if (!json_is_array(added) || !json_is_array(taken) || !json_is_array(rules) || !json_is_object(filter) ||
+        !json_object_get(note, "seccomp"))
+        return sbx_note_foreign(config, SBX_NOTE_VERBS);
+    if (!json_equal(json_object_get(linux_object, "seccomp"), filter))
+        return hw_fail(-EINVAL,
+                       "its annotation " SBX_NOTE_VERBS
+                       " names a note for another linux.seccomp: whatever has changed that must put it back; or "
+                       "take the annotation away");
     put_back(linux_object, "seccomp", json_object_get(note, "seccomp"));
     for (size_t i = json_array_size(added); i-- > 0;) {
         size_t at = place_of(mounts, json_array_get(added, i));
@@ -144,9 +148,8 @@ static int undo(json_t *config)
         json_array_set(limits, limit_place(limits, NOFILE), was);
     if (json_is_true(json_object_get(note, "section")))
         json_object_del(notes, SECTION);
-    json_object_del(notes, NOTE);
+    json_object_del(notes, SBX_NOTE_VERBS);
     drop_if_empty(config, "annotations");
-    json_decref(note);
     return 1;
 }
 
@@ -408,7 +411,7 @@ static void warn_of(const json_t *config, const struct spec_args *a)
              "answer through signals, so that one can be lost: crun can both");
 }
 
-static int apply(json_t *config, const struct spec_args *a)
+static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
 {
     json_t *linux_object = json_object_get(config, "linux"), *process = json_object_get(config, "process");
     if (!json_is_string(json_object_get(config, "ociVersion")) || !json_is_object(json_object_get(config, "root")))
@@ -427,18 +430,19 @@ static int apply(json_t *config, const struct spec_args *a)
     if (rc == 0)
         rc = take_rules(linux_object, taken, rules);
     if (rc == 0)
-        rc = mount_nodes(a, json_object_get(notes, PLAN) != NULL, taken, mounts, added);
+        rc = mount_nodes(a, json_object_get(notes, SBX_NOTE_SANDBOX) != NULL, taken, mounts, added);
     if (rc == 0)
         rc = raise_limit(process, &limit);
     if (rc == 0)
         rc = vb_filter_spec(linux_object, a->socket, a->runtime);
-    json_t *note = json_pack("{so?sOsOsOso?sb}", "seccomp", was ? was : json_null(), "mounts", added, "devices", taken,
-                             "rules", rules, "limit", limit ? limit : json_null(), "section", section);
-    char *line = rc == 0 && note ? json_dumps(note, JSON_COMPACT) : NULL;
-    if (rc == 0 && (!line || json_object_set_new(notes, NOTE, json_string(line)) < 0 ||
-                    (section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)))
+    json_t *filter = json_deep_copy(json_object_get(linux_object, "seccomp"));
+    json_t *note =
+        json_pack("{so?so?sOsOsOso?sb}", "seccomp", was ? was : json_null(), "filter", filter, "mounts", added,
+                  "devices", taken, "rules", rules, "limit", limit ? limit : json_null(), "section", section);
+    if (rc == 0)
+        rc = sbx_note_put(config, SBX_NOTE_VERBS, notes_kept, note);
+    if (rc == 0 && section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)
         rc = hw_fail(-ENOMEM, "no memory for the configuration");
-    free(line);
     if (rc == 0) {
         warn_of(config, a);
         warn_of_rules(config, added);
@@ -453,46 +457,20 @@ static int apply(json_t *config, const struct spec_args *a)
 
 /* ---- the file ------------------------------------------------------------------------------------- */
 
-static int load(const char *path, json_t **out, unsigned *mode, char real[PATH_MAX])
-{
-    struct stat st;
-    char *all = NULL;
-    size_t len;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, real)) {
-        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-        hw_close(&fd);
-        return rc;
-    }
-    *mode = st.st_mode & 07777;
-    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &all, &len);
-    hw_close(&fd);
-    if (rc < 0)
-        return rc;
-    *out = sbx_oci_load(all, len);
-    free(all);
-    return *out ? 0 : hw_wrap(-EINVAL, "%s", path);
-}
-
 static int run(const char *path, const struct spec_args *a)
 {
-    json_t *config = NULL;
-    unsigned mode = 0;
-    char real[PATH_MAX], *all = NULL;
-    int rc = load(path, &config, &mode, real);
-    if (rc == 0 && (rc = undo(config)) < 0)
+    struct bundle_file f = {.config = NULL};
+    int rc = bundle_load(&f, path);
+    if (rc == 0 && (rc = undo(f.config, f.notes)) < 0)
         (void)hw_wrap(rc, "%s", path);
     bool nothing = rc == 0 && a->undo;
-    if (rc >= 0 && !a->undo && (rc = apply(config, a)) < 0)
+    if (rc >= 0 && !a->undo && (rc = apply(f.config, f.notes, a)) < 0)
         (void)hw_wrap(rc, "%s", path);
-    if (nothing && !json_is_string(json_object_get(config, "ociVersion")))
+    if (nothing && !json_is_string(json_object_get(f.config, "ociVersion")))
         rc = hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
-    if (rc >= 0 && !nothing) {
-        all = sbx_oci_dump(config);
-        rc = all ? sandbox_write(a->out ? a->out : real, all, mode) : hw_fail(-ENOMEM, "no memory for JSON");
-    }
-    free(all);
-    json_decref(config);
+    if (rc >= 0 && !nothing)
+        rc = bundle_save(&f, a->out);
+    bundle_free(&f);
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
