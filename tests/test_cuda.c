@@ -467,10 +467,17 @@ static void test_export(void)
     struct hw_dmabuf b, of;
     is_int(gpu0->ops->dmabuf_alloc(gpu0, 100000, &b), 0, "pages with their dma-buf");
     ok(b.size == 25 * 4096 && (uintptr_t)b.base % 4096 == 0, "whole pages");
-    is_int(gpu0->ops->dmabuf_of(gpu0, b.base + 70001, &of), 0, "the dma-buf around an address in them");
+    is_int(gpu0->ops->dmabuf_of(gpu0, b.base + 70001, 1, 64 << 20, &of), 0, "the dma-buf around an address in them");
     ok(of.base <= b.base && of.base + of.size >= b.base + b.size && of.id == b.id && of.id,
        "has all of them, and says which");
     ok(gpu0->ops->dmabuf_id(gpu0, b.base + 99999) == b.id, "as asking for that alone does");
+    close(of.fd);
+    is_int(gpu0->ops->dmabuf_of(gpu0, b.base + 50000, 100, 4096, &of), 0, "the dma-buf of a part of them");
+    ok((uintptr_t)of.base == ((uintptr_t)b.base + 50000) / 4096 * 4096 && of.size == 4096 && of.id == b.id,
+       "has the page that it lies in, and no other");
+    close(of.fd);
+    is_int(gpu0->ops->dmabuf_of(gpu0, b.base + 8191, 2, 4096, &of), 0, "what lies in two pages");
+    ok(of.base == b.base + 4096 && of.size == 8192, "has both");
     close(of.fd);
     uint64_t id = b.id;
     gpu0->ops->dmabuf_free(gpu0, &b);
@@ -478,7 +485,7 @@ static void test_export(void)
     ok(b.id != id, "are not taken for the same");
     gpu0->ops->dmabuf_free(gpu0, &b);
     ok(gpu0->ops->dmabuf_id(gpu0, &b) == 0, "what is not the GPU's has none");
-    is_int(hw_host.ops->dmabuf_of(&hw_host, &b, &of), -EOPNOTSUPP, "nor the host's");
+    is_int(hw_host.ops->dmabuf_of(&hw_host, &b, 1, 4096, &of), -EOPNOTSUPP, "nor the host's");
     int rc = hw_host.ops->dmabuf_alloc(&hw_host, 100000, &b);
     if (rc == -EOPNOTSUPP || rc == -EACCES) {
         tap_skip("host memory as a dma-buf", hw_error());

@@ -132,6 +132,35 @@ static void test_device(const char *what, const char *const *knobs, uint64_t exa
     diag("pages out at most: %llu", (unsigned long long)after.pages_most);
 }
 
+/* Of a large allocation what is sent is bound, and not the whole: the kernel pays for each page. */
+static void test_part(void)
+{
+    struct fakecuda_counts before, after;
+    struct pair p = open_pair(NULL);
+    struct place a = place(p.a, HAWSER_MEM_CUDA, 300u << 20), b = place(p.b, HAWSER_MEM_CUDA, LEN);
+    uint8_t *bytes = malloc(LEN);
+    step("a part of a large allocation");
+    fakecuda_count(&before);
+    for (int round = 0; round < 4; round++) { /* the first ones go by way of the host, until it is bound */
+        const size_t at = (100u << 20) + 12345;
+        hawser_op *op;
+        hw_pattern_fill(bytes, LEN, 30u + (unsigned)round, 0);
+        must(hawser_mem_store(a.mem, at, bytes, LEN));
+        struct hawser_vec v = {.mem = a.mem, .offset = at, .length = LEN, .region = &b.region};
+        must(hawser_write(p.ab, &v, 1, NULL, &op));
+        is_rc(ph_finish(op), 0, "a part of a large allocation is written");
+        ok(holds(&b, 30u + (unsigned)round), "every byte");
+    }
+    fakecuda_count(&after);
+    ok(sum(p.ab).tx_device_bytes > LEN, "most was sent from device memory: %llu",
+       (unsigned long long)sum(p.ab).tx_device_bytes);
+    uint64_t mib = (after.exported - before.exported) >> 20;
+    ok(mib >= 20 && mib <= 128, "of 300 MiB %llu were bound for sending", (unsigned long long)mib);
+    must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
+    free(bytes);
+    ph_close(&p);
+}
+
 /* Other kinds of memory at either end, small messages, empty ones. */
 static void test_mixed(void)
 {
@@ -365,6 +394,7 @@ int main(void)
     df_faults.no_tx = true;
     test_device("a kernel that only receives so", NULL, true);
     df_well();
+    test_part();
     test_mixed();
     test_unpack();
 

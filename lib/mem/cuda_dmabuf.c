@@ -80,8 +80,8 @@ void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
     s->ops->free(s, b->base, b->size);
 }
 
-/* The allocation that ptr lies in, as far as it is whole pages. */
-int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out)
+/* Not more than is asked for: bound for sending, each page of it costs the kernel memory of its own. */
+int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, size_t window, struct hw_dmabuf *out)
 {
     const struct hw_cuda *cu;
     CUdeviceptr start = 0;
@@ -96,6 +96,10 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, struct hw_dmabu
     if (e)
         return hw_cuda_fail(e, "asking for the allocation around %p of %s", ptr, s->name);
     CUdeviceptr from = (start + page - 1) / page * page, to = (start + len) / page * page;
+    CUdeviceptr low = (uintptr_t)ptr & ~(CUdeviceptr)(window - 1);
+    CUdeviceptr high = ((uintptr_t)ptr + near + window - 1) & ~(CUdeviceptr)(window - 1);
+    from = HW_MAX(from, low);
+    to = HW_MIN(to, high);
     if ((uintptr_t)ptr < from || (uintptr_t)ptr >= to)
         return hw_fail(-EOPNOTSUPP, "%p of %s lies in a page that belongs to other allocations too", ptr, s->name);
     return export_pages(s, (uint8_t *)(uintptr_t)from, (size_t)(to - from), out);

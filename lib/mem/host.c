@@ -70,8 +70,10 @@ static int no_done(struct hw_copyq *q, uint64_t *upto)
     return hw_fail(-EOPNOTSUPP, "host memory has no copy queues");
 }
 
-static int no_dmabuf_of(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out)
+static int no_dmabuf_of(const struct hw_space *s, const void *ptr, size_t len, size_t window, struct hw_dmabuf *out)
 {
+    (void)len;
+    (void)window;
     (void)ptr, (void)out;
     return hw_fail(-EOPNOTSUPP, "%s memory of the caller's is no dma-buf", s->name);
 }

@@ -55,8 +55,9 @@ struct hw_space_ops {
     /* Whole pages of the space as a dma-buf, to be freed with it. -EOPNOTSUPP: it has none, and the text says why. */
     int (*dmabuf_alloc)(const struct hw_space *s, size_t len, struct hw_dmabuf *out);
     void (*dmabuf_free)(const struct hw_space *s, struct hw_dmabuf *b);
-    /* The dma-buf of the pages of the caller's own allocation around ptr. -EOPNOTSUPP likewise. */
-    int (*dmabuf_of)(const struct hw_space *s, const void *ptr, struct hw_dmabuf *out);
+    /* The dma-buf of [ptr, ptr+len) of the caller's own allocation, and of its whole pages around that up to addresses
+     * that are multiples of window, a power of two and at least a page. -EOPNOTSUPP likewise. */
+    int (*dmabuf_of)(const struct hw_space *s, const void *ptr, size_t len, size_t window, struct hw_dmabuf *out);
     /* hw_dmabuf.id of the allocation around ptr: cheap. 0: none. */
     uint64_t (*dmabuf_id)(const struct hw_space *s, const void *ptr);
 };

@@ -30,6 +30,7 @@
     X(from_device) /* and back */                                                                                    \
     X(within)      /* and between addresses of devices */                                                            \
     X(copies)      /* asynchronous ones that were done */                                                            \
+    X(exported)    /* bytes of dma-bufs that were made */                                                            \
     X(kernels)     /* that were run */                                                                               \
     X(pageable)    /* asynchronous copies of host memory that is not pinned */                                       \
     X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */                     \

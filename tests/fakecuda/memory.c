@@ -612,6 +612,7 @@ CUresult fake_MemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t 
     if (fd < 0)
         return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
     *(int *)handle = fd;
+    fake_counts.exported += len;
     return fake_leave(CUDA_SUCCESS);
 }
 #endif

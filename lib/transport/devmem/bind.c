@@ -15,9 +15,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define CALL_MS  5000 /* of one request to hawserd: binding restarts a queue of the NIC's */
-#define SOURCES  64   /* allocations bound for sending, per context */
-#define WARNINGS 16
+#define CALL_MS 5000 /* of one request to hawserd: binding restarts a queue of the NIC's */
+#define SOURCES 64   /* ranges of memory bound for sending, per context */
+/* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c): of a
+ * framework's allocation of many GB only the part that is sent is bound. The first range of an allocation has WINDOW
+ * bytes at most, each further one twice as many as the one before. */
+#define WINDOW      ((size_t)64 << 20)
+#define WINDOWS_MAX 16u
+#define WARNINGS    16
 
 struct nic {
     char name[HAWSER_NIC_NAME];
@@ -32,7 +37,8 @@ struct source {
     enum { FREE, WANTED, BOUND, BAD, LEAVING } state;
     unsigned nic;
     const struct hw_space *space;
-    struct dm_source is;
+    struct dm_source is; /* size 0: not bound yet, or never */
+    size_t len, window;  /* WANTED: of what is to be sent, and of what is to be bound around it */
     uint32_t binding;
 };
 
@@ -264,13 +270,14 @@ static void sources_run(struct dm_ctx *x)
         struct nic *n = &x->nics[s->nic];
         struct dm_source is = s->is;
         const struct hw_space *space = s->space;
+        const size_t len = s->len, window = s->window;
         pthread_mutex_unlock(&x->mu);
         if (!wanted)
             continue;
         struct hw_dmabuf b;
         struct dm_binding bound;
         int rc = helper_up(x);
-        if (rc == 0 && (rc = space->ops->dmabuf_of(space, is.base, &b)) == 0) {
+        if (rc == 0 && (rc = space->ops->dmabuf_of(space, is.base, len, window, &b)) == 0) {
             rc = b.id == is.id ? asked(x, dm_helper_bind_tx(x->helper, n->name, b.fd, &bound))
                                : hw_fail(-ESTALE, "memory of %s was freed meanwhile", space->name);
             hw_close(&b.fd);
@@ -527,24 +534,37 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
     uint64_t id = space->ops->dmabuf_id(space, ptr);
     if (!id)
         return false;
-    bool found = false, wake = false;
+    bool found = false, wake = false, settled = false;
+    const uint8_t *p = ptr;
+    unsigned ranges = 0;
     pthread_mutex_lock(&x->mu);
     unsigned n = nic_of(x, nic);
-    struct source *room = NULL, *s = NULL;
-    for (unsigned i = 0; i < SOURCES && !s; i++) {
+    struct source *room = NULL;
+    for (unsigned i = 0; i < SOURCES && !found; i++) {
         struct source *t = &x->sources[i];
         if (t->state == FREE)
             room = room ? room : t;
-        else if (t->nic == n && t->space == space && t->is.id == id)
-            s = t;
+        else if (t->nic != n || t->space != space || t->is.id != id)
+            continue;
+        else if (t->state == WANTED || t->state == LEAVING || t->is.size == 0) /* soon, or never */
+            settled = true;
+        else if (p < t->is.base || p + len > t->is.base + t->is.size)
+            ranges++;
+        else if (t->state == BAD)
+            settled = true;
+        else {
+            found = settled = true;
+            *out = t->is;
+        }
     }
-    if (s && s->state == BOUND) {
-        const uint8_t *p = ptr;
-        found = p >= s->is.base && p + len <= s->is.base + s->is.size;
-        *out = s->is;
-    } else if (!s && n < HW_NIC_MAX && !x->nics[n].no_sending && start(x) == 0) {
+    if (!settled && n < HW_NIC_MAX && !x->nics[n].no_sending && start(x) == 0) {
         if (room)
-            *room = (struct source){.state = WANTED, .nic = n, .space = space, .is = {.id = id, .base = ptr}};
+            *room = (struct source){.state = WANTED,
+                                    .nic = n,
+                                    .space = space,
+                                    .is = {.id = id, .base = ptr},
+                                    .len = len,
+                                    .window = WINDOW << HW_MIN(ranges, WINDOWS_MAX)};
         uint64_t now = hw_now();
         if (room || now - x->swept > 1000 * HW_MS) { /* none is free: perhaps after a sweep */
             x->swept = now;

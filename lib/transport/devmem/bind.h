@@ -52,14 +52,14 @@ void dm_claim_free(struct dm_claim *c);
 /* ---- sending */
 
 struct dm_source {
-    uint64_t id; /* of the allocation */
-    const uint8_t *base;
+    uint64_t id;         /* of the allocation */
+    const uint8_t *base; /* of the range that is bound */
     size_t size;
     uint32_t dmabuf_id;
 };
 
-/* Is the allocation that [ptr, ptr+len) lies in bound to the NIC for sending? If it is not yet, that is begun; false
- * for good where it cannot be. */
+/* Is [ptr, ptr+len) bound to the NIC for sending? If it is not yet, that is begun, with some of its allocation around
+ * it; false for good where it cannot be. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
 /* [ptr, ptr+len) is registered no more: what is bound around it is let go, as it would not be free before. */
