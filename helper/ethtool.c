@@ -4,6 +4,7 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -47,6 +48,8 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
     if (ioctl(fd, SIOCGIFFLAGS, &r) < 0)
         return hw_fail(-errno, "%s: asking for its flags: %s", out->name, hw_errno_name(errno));
     out->up = r.ifr_flags & IFF_UP;
+    if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
+        out->mtu = (unsigned)r.ifr_mtu;
     uint64_t n = 1;
     if (ask(fd, ifindex, &c, "counting its queues (ethtool -l)") == 0)
         n = (uint64_t)c.rx_count + c.combined_count;
@@ -171,6 +174,9 @@ int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
 
 /* ---- flow rules --------------------------------------------------------------------------------- */
 
+#define LISTING    "listing its flow rules (ethtool -n)"
+#define LIST_TRIES 8
+
 static void from_spec(const struct ethtool_rx_flow_spec *f, uint32_t loc, struct hd_rule *out)
 {
     const struct ethtool_tcpip4_spec *h4 = &f->h_u.tcp_ip4_spec, *m4 = &f->m_u.tcp_ip4_spec;
@@ -223,33 +229,69 @@ static void to_spec(const struct hd_rule *r, struct ethtool_rx_flow_spec *f)
     m6->psrc = m6->pdst = UINT16_MAX;
 }
 
-/* The places that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the flag
- * RX_CLS_LOC_SPECIAL where the driver chooses places itself. The caller frees it. */
-static int places(int fd, int ifindex, struct ethtool_rxnfc **out)
+static int count_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
 {
-    static const char what[] = "listing its flow rules (ethtool -n)";
-    struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT};
+    *count = (struct ethtool_rxnfc){.cmd = ETHTOOL_GRXCLSRLCNT};
+    int rc = ask(fd, ifindex, count, LISTING);
+    if (rc == 0 && count->rule_cnt > HD_RULES_MAX)
+        rc = hw_fail(-E2BIG, LISTING ": there are %u", count->rule_cnt);
+    return rc;
+}
+
+/* Asks once, with room for just n places. Drivers differ in what they do with more room (Linux 7.3): mlx5 refuses it
+ * (mlx5e_ethtool_get_all_flows(), en_fs_ethtool.c:818, which looks for as many rules as there is room and fails behind
+ * the last location), and gve does not say how much of it is filled (gve_get_flow_rule_ids(), gve_flow_rule.c:234). */
+static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **out)
+{
+    struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
     *out = NULL;
-    int rc = ask(fd, ifindex, &count, what);
-    if (rc)
-        return rc;
-    if (count.rule_cnt > HD_RULES_MAX)
-        return hw_fail(-E2BIG, "%s: there are %u", what, count.rule_cnt);
-    /* room for some more, should one come in between */
-    uint32_t cap = count.rule_cnt + 16;
-    struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + cap * sizeof(all->rule_locs[0]));
     if (!all)
         return hw_fail(-ENOMEM, "no memory for flow rules");
     all->cmd = ETHTOOL_GRXCLSRLALL;
-    all->rule_cnt = cap;
-    rc = ask(fd, ifindex, all, what);
+    all->rule_cnt = n;
+    int rc = ask(fd, ifindex, all, LISTING);
     if (rc) {
         free(all);
         return rc;
     }
-    all->rule_cnt = HW_MIN(all->rule_cnt, cap);
-    all->data = (all->data & ~(uint64_t)RX_CLS_LOC_SPECIAL) | (count.data & RX_CLS_LOC_SPECIAL);
+    all->rule_cnt = HW_MIN(all->rule_cnt, n);
     *out = all;
+    return 0;
+}
+
+/* The places that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the flag
+ * RX_CLS_LOC_SPECIAL where the driver chooses places itself. The caller frees it.
+ * Others may add and remove rules between the count and the list. Where rules were added most drivers say EMSGSIZE, and
+ * mlx5 leaves some out; where rules were removed mlx5 says EINVAL. So the list counts only if the number still holds.
+ */
+static int places(int fd, int ifindex, struct ethtool_rxnfc **out)
+{
+    struct ethtool_rxnfc count;
+    *out = NULL;
+    int rc = count_rules(fd, ifindex, &count);
+    for (int tries = 0; rc == 0 && tries < LIST_TRIES; tries++) {
+        uint32_t n = count.rule_cnt;
+        char why[HW_ERR_TEXT];
+        int verdict = list_places(fd, ifindex, n, out);
+        snprintf(why, sizeof(why), "%s", verdict ? hw_error() : "");
+        if (verdict == 0 && (*out)->rule_cnt < n) /* bnxt counts filters of its own, too, and lists them not */
+            break;
+        rc = count_rules(fd, ifindex, &count);
+        if (rc == 0 && verdict == 0 && count.rule_cnt <= n)
+            break;
+        if (rc == 0 && verdict && verdict != -EMSGSIZE && count.rule_cnt == n)
+            return hw_fail_copy(verdict, why);
+        free(*out);
+        *out = NULL;
+    }
+    if (rc == 0 && !*out)
+        rc = hw_fail(-EAGAIN, LISTING ": they change faster than they can be listed");
+    if (rc) {
+        free(*out);
+        *out = NULL;
+        return rc;
+    }
+    (*out)->data = ((*out)->data & ~(uint64_t)RX_CLS_LOC_SPECIAL) | (count.data & RX_CLS_LOC_SPECIAL);
     return 0;
 }
 

@@ -38,11 +38,16 @@ static const char *words(const struct nlmsghdr *h)
 }
 
 /* Takes one datagram. 1: that was the last one. */
-static int take(const void *buf, int left, uint32_t seq, hd_genl_fn fn, void *arg, const char *what)
+static int take(const struct hd_genl *g, const void *buf, int left, hd_genl_fn fn, void *arg, const char *what)
 {
     const struct nlmsghdr *m = buf;
     for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
-        if (m->nlmsg_seq != seq)
+        /* a group's messages have numbers of the kernel's own, and nobody's port */
+        if (g->heard && m->nlmsg_pid == 0 && m->nlmsg_type >= GENL_MIN_ID) {
+            (void)g->heard(m, arg);
+            continue;
+        }
+        if (m->nlmsg_seq != g->seq)
             continue;
         int err = 0;
         if (m->nlmsg_type == NLMSG_DONE) { /* of a dump: its payload is the verdict */
@@ -85,7 +90,7 @@ int hd_genl_talk(struct hd_genl *g, struct nlmsghdr *h, hd_genl_fn fn, void *arg
             return hw_fail(-errno, "%s: the kernel's answer: %s", what, hw_errno_name(errno));
         if ((size_t)n > sizeof(buf))
             return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %zu", what, n, sizeof(buf));
-        int rc = take(buf, (int)n, g->seq, fn, arg, what);
+        int rc = take(g, buf, (int)n, fn, arg, what);
         if (rc)
             return rc < 0 ? rc : 0;
     }
@@ -94,7 +99,27 @@ int hd_genl_talk(struct hd_genl *g, struct nlmsghdr *h, hd_genl_fn fn, void *arg
 struct family {
     uint16_t id;
     uint64_t ops;
+    uint32_t monitor; /* the group "monitor" */
 };
+
+static void on_groups(const struct nlattr *groups, struct family *f)
+{
+    const struct nlattr *group, *k;
+    mnl_attr_for_each_nested(group, groups)
+    {
+        uint32_t id = 0;
+        bool monitor = false;
+        mnl_attr_for_each_nested(k, group)
+        {
+            if (mnl_attr_get_type(k) == CTRL_ATTR_MCAST_GRP_ID && mnl_attr_validate(k, MNL_TYPE_U32) == 0)
+                id = mnl_attr_get_u32(k);
+            if (mnl_attr_get_type(k) == CTRL_ATTR_MCAST_GRP_NAME && mnl_attr_validate(k, MNL_TYPE_NUL_STRING) == 0)
+                monitor = strcmp(mnl_attr_get_str(k), "monitor") == 0;
+        }
+        if (monitor)
+            f->monitor = id;
+    }
+}
 
 static int on_family(const struct nlmsghdr *h, void *arg)
 {
@@ -104,6 +129,8 @@ static int on_family(const struct nlmsghdr *h, void *arg)
     {
         if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID && mnl_attr_validate(a, MNL_TYPE_U16) == 0)
             f->id = mnl_attr_get_u16(a);
+        if (mnl_attr_get_type(a) == CTRL_ATTR_MCAST_GROUPS)
+            on_groups(a, f);
         if (mnl_attr_get_type(a) != CTRL_ATTR_OPS)
             continue;
         mnl_attr_for_each_nested(op, a) mnl_attr_for_each_nested(k, op)
@@ -151,12 +178,22 @@ int hd_genl_open(struct hd_genl *g, const struct hd_genl *like)
     if (like) {
         g->netdev = like->netdev;
         g->ethtool = like->ethtool;
+        g->monitor = like->monitor;
         return 0;
     }
     if (family(g, "netdev", &f) == 0)
         g->netdev = f.id;
-    if (family(g, "ethtool", &f) == 0)
+    if (family(g, "ethtool", &f) == 0) {
         g->ethtool = f.id;
+        g->monitor = f.monitor;
+    }
+    return 0;
+}
+
+int hd_genl_join(struct hd_genl *g, uint32_t group)
+{
+    if (setsockopt(g->fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0)
+        return hw_fail(-errno, "joining a netlink group: %s", hw_errno_name(errno));
     return 0;
 }
 

@@ -199,6 +199,7 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCETHTOOL}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFNAME}}},
     {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFFLAGS}}},
+    {SCMP_SYS(ioctl), 1, {{1, ALL, SIOCGIFMTU}}},
     /* a binding's own */
     {SCMP_SYS(socket), 2, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_GENERIC}}},
     /* what holds a port; it can neither listen nor connect */

@@ -36,8 +36,16 @@ static void put_set(FILE *f, const char *what, const struct hd_set *s)
 static void put_nic(FILE *f, const struct hd_nic *n)
 {
     fprintf(f, "nic %d %s\n", n->ifindex, n->name);
-    if (n->split_set)
-        fprintf(f, "split %u %d %u\n", n->split_was.split, n->split_was.has_thresh, n->split_was.thresh);
+    if (n->split_set) {
+        fprintf(f, "split %u %d %u", n->split_was.split, n->split_was.has_thresh, n->split_was.thresh);
+        if (n->split_was.buf_len)
+            fprintf(f, " %u", n->split_was.buf_len);
+        fputc('\n', f);
+    }
+    if (n->split_set && n->split_auto)
+        fprintf(f, "split-auto\n");
+    if (n->gro_set)
+        fprintf(f, "gro-hw\n");
     if (n->ntuple_set)
         fprintf(f, "ntuple\n");
     if (n->n_was) {
@@ -184,13 +192,26 @@ static int take_nic(struct reader *r, char **save)
 
 static int take_split(struct reader *r, char **save)
 {
-    uint64_t split, has, thresh;
+    uint64_t split, has, thresh, buf = 0;
     if (!r->nic || r->nic->split_set || !number(save, 2, &split) || !number(save, 1, &has) ||
-        !number(save, UINT32_MAX, &thresh))
-        return bad(r, "split WAS HAS THRESH");
+        !number(save, UINT32_MAX, &thresh) || (*save && **save && (!number(save, UINT32_MAX, &buf) || buf == 0)))
+        return bad(r, "split WAS HAS THRESH [BUFLEN]");
     r->nic->split_set = true;
-    r->nic->split_was = (struct hd_split){.split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh};
+    r->nic->split_was = (struct hd_split){
+        .split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh, .buf_len = (uint32_t)buf};
     return 0;
+}
+
+/* Lines of one word: what was done to the NIC. */
+static bool take_flag(struct reader *r, const char *w)
+{
+    if (r->nic && strcmp(w, "ntuple") == 0)
+        return r->nic->ntuple_set = true;
+    if (r->nic && strcmp(w, "gro-hw") == 0)
+        return r->nic->gro_set = true;
+    if (r->nic && r->nic->split_set && strcmp(w, "split-auto") == 0)
+        return r->nic->split_auto = true;
+    return false;
 }
 
 static int take_rss(struct reader *r, char **save)
@@ -277,10 +298,10 @@ static int take_line(struct reader *r, char *line, bool *end)
         rc = take_taken(r, &save);
     else if (strcmp(w, "rule") == 0)
         rc = take_rule(r, &save);
-    else if (strcmp(w, "ntuple") == 0 && r->nic)
-        rc = (r->nic->ntuple_set = true, 0);
     else if (strcmp(w, "end") == 0)
         rc = (*end = true, 0);
+    else if (take_flag(r, w))
+        rc = 0;
     else
         rc = bad(r, "an unknown line");
     if (rc == 0 && save && *save)

@@ -36,9 +36,17 @@ static int k_split_get(void *arg, int ifindex, struct hd_split *out)
 {
     return hd_ethnl_split_get(&((struct real *)arg)->genl, ifindex, out);
 }
-static int k_split_set(void *arg, int ifindex, const struct hd_split *s)
+static int k_split_set(void *arg, int ifindex, const struct hd_split *s, bool *changed)
 {
-    return hd_ethnl_split_set(&((struct real *)arg)->genl, ifindex, s);
+    return hd_ethnl_split_set(&((struct real *)arg)->genl, ifindex, s, changed);
+}
+static int k_gro_hw_get(void *arg, int ifindex, enum hd_gro_hw *out)
+{
+    return hd_ethnl_gro_hw_get(&((struct real *)arg)->genl, ifindex, out);
+}
+static int k_gro_hw_set(void *arg, int ifindex, bool on)
+{
+    return hd_ethnl_gro_hw_set(&((struct real *)arg)->genl, ifindex, on);
 }
 static int k_ntuple_get(void *arg, int ifindex, bool *on)
 {
@@ -80,12 +88,12 @@ static int k_rule_del(void *arg, int ifindex, uint32_t loc)
 {
     return hd_eth_rule_del(((struct real *)arg)->fd, ifindex, loc);
 }
-static int k_bind(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned n, int *sock, uint32_t *id)
+static int k_bind(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id)
 {
     struct hd_link link;
     struct real *r = arg;
-    int rc = hd_eth_link_at(r->fd, ifindex, &link);
-    return rc ? rc : hd_netdev_bind(&r->genl, ifindex, link.name, dmabuf, queue, n, sock, id);
+    int rc = hd_eth_link_at(r->fd, what->ifindex, &link);
+    return rc ? rc : hd_netdev_bind(&r->genl, link.name, what, sock, id);
 }
 static void k_unbind(void *arg, int *sock)
 {
@@ -133,6 +141,8 @@ int hd_kernel_open(struct hd_kernel *k)
         .queues = k_queues,
         .split_get = k_split_get,
         .split_set = k_split_set,
+        .gro_hw_get = k_gro_hw_get,
+        .gro_hw_set = k_gro_hw_set,
         .ntuple_get = k_ntuple_get,
         .ntuple_set = k_ntuple_set,
         .rss_get = k_rss_get,

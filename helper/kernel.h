@@ -38,6 +38,7 @@ struct hd_link {
     char name[HAWSER_NIC_NAME];
     bool up;
     unsigned rx_queues; /* at most HD_QUEUES_MAX; those above are left alone */
+    unsigned mtu;       /* 0: unknown */
 };
 
 enum hd_user { HD_FREE, HD_DMABUF, HD_IO_URING, HD_XSK, HD_LEASED };
@@ -46,12 +47,18 @@ struct hd_queue {
     uint32_t dmabuf_id;
 };
 
-/* Header split, as ethtool's tcp-data-split: values of ETHTOOL_TCP_DATA_SPLIT_*. */
+/* Header split, as ethtool's tcp-data-split: values of ETHTOOL_TCP_DATA_SPLIT_*. What is read is what the driver does,
+ * which need not be what is configured: bnxt splits for large packets too, fbnic always says that it does. The kernel
+ * binds where it is configured. */
 struct hd_split {
     uint8_t split;
-    bool has_thresh; /* kernels from 6.14 on, drivers that can */
-    uint32_t thresh; /* below it a packet is not split */
+    bool has_thresh;  /* kernels from 6.14 on, drivers that can */
+    uint32_t thresh;  /* below it a packet is not split */
+    uint32_t buf_len; /* bytes of a receive buffer (rx-buf-len); 0: the driver does not say; not to be set */
 };
+
+/* Aggregation of packets by the NIC (rx-gro-hw). */
+enum hd_gro_hw { HD_GRO_NONE, HD_GRO_OFF, HD_GRO_ON }; /* NONE: the driver has none that could be set */
 
 /* The indirection table of RSS context 0, and which queues the other contexts use. queue is freed by the caller, NULL
  * after a failure. */
@@ -75,6 +82,14 @@ struct hd_conn {
     uint64_t cookie;
 };
 
+/* A dma-buf for queues of a NIC; n 0: for sending. */
+struct hd_bind_what {
+    int ifindex, dmabuf;
+    const uint32_t *queue;
+    unsigned n;
+    uint32_t page; /* bytes of the pieces that the NIC is to fill; 0: the kernel's page */
+};
+
 struct hd_kernel {
     void *arg;
     int (*link)(void *arg, const char *name, struct hd_link *out);
@@ -82,7 +97,10 @@ struct hd_kernel {
     /* Of a NIC that is down the kernel shows none (net/core/netdev-genl.c): *n is 0 then. */
     int (*queues)(void *arg, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);
     int (*split_get)(void *arg, int ifindex, struct hd_split *out);
-    int (*split_set)(void *arg, int ifindex, const struct hd_split *s);
+    /* changed (may be NULL): false where it was configured so already, and nothing has happened. */
+    int (*split_set)(void *arg, int ifindex, const struct hd_split *s, bool *changed);
+    int (*gro_hw_get)(void *arg, int ifindex, enum hd_gro_hw *out);
+    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* the driver may keep it as it is all the same */
     int (*ntuple_get)(void *arg, int ifindex, bool *on);
     int (*ntuple_set)(void *arg, int ifindex, bool on);
     int (*rss_get)(void *arg, int ifindex, struct hd_rss *out);
@@ -92,8 +110,8 @@ struct hd_kernel {
     int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT */
     int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets loc */
     int (*rule_del)(void *arg, int ifindex, uint32_t loc);
-    /* The binding lives as long as the descriptor *sock; n 0: for sending. */
-    int (*bind)(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned n, int *sock, uint32_t *id);
+    /* The binding lives as long as the descriptor *sock. */
+    int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
     /* Descriptors of clients. The first two may block for as long as the client likes: only helper/inspect.c calls

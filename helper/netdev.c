@@ -147,8 +147,9 @@ static const char *meaning(int rc, bool rx)
                   : "no dma-buf, or one that the NIC cannot map";
     case ERANGE:
         return "the NIC has fewer queues";
-    case EEXIST:
-        return "the queue has another binding";
+    case EEXIST: /* __netif_mp_open_rxq(), net/core/netdev_rx_queue.c:207 and 217 of 7.3 */
+        return "the queue has another binding, or an XDP program is attached to the NIC: `ip link show` names the "
+               "program, `ip link set NIC xdp off` takes it away";
     case EBUSY:
         return "the queue is in use by AF_XDP, or leased";
     case EPERM:
@@ -162,8 +163,7 @@ static const char *meaning(int rc, bool rx)
     }
 }
 
-int hd_netdev_bind(const struct hd_genl *like, int ifindex, const char *nic, int dmabuf, const uint32_t *queue,
-                   unsigned n, int *sock, uint32_t *id)
+int hd_netdev_bind(const struct hd_genl *like, const char *nic, const struct hd_bind_what *b, int *sock, uint32_t *id)
 {
     _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
     char what[80], why[HW_ERR_TEXT];
@@ -175,22 +175,24 @@ int hd_netdev_bind(const struct hd_genl *like, int ifindex, const char *nic, int
     int rc = hd_genl_open(&own, like);
     if (rc)
         return rc;
-    struct nlmsghdr *h = hd_genl_request(buf, own.netdev, n ? NETDEV_CMD_BIND_RX : NETDEV_CMD_BIND_TX, 0);
-    mnl_attr_put_u32(h, NETDEV_A_DMABUF_IFINDEX, (uint32_t)ifindex);
-    mnl_attr_put_u32(h, NETDEV_A_DMABUF_FD, (uint32_t)dmabuf);
-    for (unsigned i = 0; i < n; i++) {
+    struct nlmsghdr *h = hd_genl_request(buf, own.netdev, b->n ? NETDEV_CMD_BIND_RX : NETDEV_CMD_BIND_TX, 0);
+    mnl_attr_put_u32(h, NETDEV_A_DMABUF_IFINDEX, (uint32_t)b->ifindex);
+    mnl_attr_put_u32(h, NETDEV_A_DMABUF_FD, (uint32_t)b->dmabuf);
+    for (unsigned i = 0; i < b->n; i++) {
         struct nlattr *nest = mnl_attr_nest_start(h, NETDEV_A_DMABUF_QUEUES);
-        mnl_attr_put_u32(h, NETDEV_A_QUEUE_ID, queue[i]);
+        mnl_attr_put_u32(h, NETDEV_A_QUEUE_ID, b->queue[i]);
         mnl_attr_put_u32(h, NETDEV_A_QUEUE_TYPE, NETDEV_QUEUE_TYPE_RX);
         mnl_attr_nest_end(h, nest);
     }
-    if (n)
-        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, from %u on", n, nic, queue[0]);
+    if (b->page)
+        mnl_attr_put_u32(h, NETDEV_A_DMABUF_RX_PAGE_SIZE, b->page);
+    if (b->n)
+        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, from %u on", b->n, nic, b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
     rc = hd_genl_talk(&own, h, on_bound, id, what);
     if (rc < 0) {
-        const char *m = meaning(rc, n != 0);
+        const char *m = meaning(rc, b->n != 0);
         snprintf(why, sizeof(why), "%s", hw_error());
         hd_genl_close(&own);
         return m ? hw_fail(rc, "%s (%s)", why, m) : hw_fail_copy(rc, why);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A NIC's header split, flow rules and RSS: brought to what bindings need, and back. */
+/* A NIC's flow rules and RSS: brought to what bindings need, and back. */
 #include "helper/state.h"
 
-#include <linux/ethtool_netlink.h>
 #include <stdlib.h>
 
 struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex)
@@ -39,28 +38,6 @@ void hd_nic_free(struct hd_state *s, struct hd_nic *nic)
 }
 
 /* ---- forth -------------------------------------------------------------------------------------- */
-
-int hd_split_on(struct hd_state *s, struct hd_nic *nic)
-{
-    struct hd_split now;
-    int rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
-    if (rc)
-        return rc;
-    if (now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0)
-        return 0;
-    if (!nic->split_set) {
-        nic->split_was = now;
-        nic->split_was.has_thresh = now.thresh != 0; /* else it is not touched: not every driver can set it */
-        nic->split_set = true;
-        rc = hd_journal_write(s);
-    }
-    struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
-    if (rc == 0)
-        rc = s->k->split_set(s->k->arg, nic->ifindex, &on);
-    if (rc == 0)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on", nic->name);
-    return rc;
-}
 
 int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
 {
@@ -243,7 +220,7 @@ static bool empty(const struct hd_set *set)
     return memcmp(set, &none, sizeof(none)) == 0;
 }
 
-static bool any_bound(const struct hd_queue *q, unsigned n)
+bool hd_any_bound(const struct hd_queue *q, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         if (q[i].user == HD_DMABUF || q[i].user == HD_IO_URING)
@@ -288,27 +265,6 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
         nic->was = NULL;
         nic->n_was = 0;
     }
-    return 0;
-}
-
-static int split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
-{
-    struct hd_split now;
-    if (!nic->split_set || nic->bindings)
-        return 0;
-    int rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
-    if (rc)
-        return rc;
-    bool ours = now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0;
-    if (ours && bound)
-        return hw_fail(-EBUSY, "%s: header split stays on while somebody else's binding needs it", nic->name);
-    if (ours)
-        rc = s->k->split_set(s->k->arg, nic->ifindex, &nic->split_was);
-    if (rc)
-        return hw_wrap(rc, "%s: header split back to what it was", nic->name);
-    hw_log(s->log, HAWSER_LOG_INFO,
-           ours ? "%s: header split is as it was" : "%s: header split was set by somebody else", nic->name);
-    nic->split_set = false;
     return 0;
 }
 
@@ -379,7 +335,11 @@ void hd_settle(struct hd_state *s, struct hd_nic *nic)
         clean &= went(s, rc);
     }
     if (rc != -ENODEV && q) {
-        rc = split_back(s, nic, any_bound(q, n_q));
+        rc = hd_split_back(s, nic, hd_any_bound(q, n_q));
+        clean &= went(s, rc);
+    }
+    if (rc != -ENODEV) {
+        rc = hd_gro_back(s, nic);
         clean &= went(s, rc);
     }
     if (rc != -ENODEV && rules_on(s, nic) == 0) {

@@ -130,7 +130,7 @@ static int prepare(struct hd_state *s, struct hd_nic *nic, const struct hd_link 
     if (rc == 0)
         rc = hd_choose(s, link, r, b->n, b->queue, &rss);
     if (rc == 0)
-        rc = hd_split_on(s, nic);
+        rc = hd_split_on(s, nic, link);
     if (rc == 0) {
         free(rss.queue);
         rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
@@ -138,6 +138,25 @@ static int prepare(struct hd_state *s, struct hd_nic *nic, const struct hd_link 
     if (rc == 0)
         rc = hd_take(s, nic, &rss, b->queue, b->n);
     free(rss.queue);
+    return rc;
+}
+
+/* In pieces of the size that is asked for, or where kernel, driver or memory do not have that, of a page. EOPNOTSUPP:
+ * the driver (net/core/netdev_rx_queue.c:211 of 7.3); ERANGE: not that size (mlx5e_queue_validate_qcfg()); EINVAL: the
+ * memory is not contiguous enough (net_devmem_bind_dmabuf()), or the kernel does not know the attribute. */
+static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_nic *nic, int dmabuf, uint32_t page,
+                      uint32_t *granted)
+{
+    struct hd_bind_what w = {
+        .ifindex = nic->ifindex, .dmabuf = dmabuf, .queue = b->queue, .n = b->n, .page = b->n ? page : 0};
+    int rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
+    if (w.page && (rc == -EOPNOTSUPP || rc == -ERANGE || rc == -EINVAL)) {
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: no pieces of %u bytes, but of a page each: %s", nic->name, w.page,
+               hw_error());
+        w.page = 0;
+        rc = s->k->bind(s->k->arg, &w, &b->sock, &b->dmabuf_id);
+    }
+    *granted = rc ? 0 : w.page;
     return rc;
 }
 
@@ -170,7 +189,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         nic->bindings++;
         rc = b->n ? prepare(s, nic, &link, r, b) : 0;
         if (rc == 0)
-            rc = s->k->bind(s->k->arg, nic->ifindex, dmabuf, b->queue, b->n, &b->sock, &b->dmabuf_id);
+            rc = bind_pages(s, b, nic, dmabuf, q->page, &a->page);
         if (rc) {
             char why[HW_ERR_TEXT];
             snprintf(why, sizeof(why), "%s", hw_error());

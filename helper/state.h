@@ -25,8 +25,10 @@ struct hd_nic {
     struct hw_list node;
     int ifindex;
     char name[HAWSER_NIC_NAME];
-    bool split_set; /* header split was turned on; this is how it was */
+    bool split_set;  /* header split was turned on; this is how it was, with has_thresh and buf_len for what changed */
+    bool split_auto; /* on the way back: set to automatic, or about to be */
     struct hd_split split_was;
+    bool gro_set;        /* rx-gro-hw was turned on; it was off */
     bool ntuple_set;     /* flow rules were turned on; they were off */
     uint32_t n_was;      /* 0: RSS was not touched */
     uint32_t *was;       /* the indirection table as it was */
@@ -96,13 +98,20 @@ uint64_t hd_look(struct hd_state *s);
 /* All of an owner's. */
 void hd_drop(struct hd_state *s, const void *owner);
 
-/* ---- nic.c ---- */
+/* ---- split.c, nic.c ---- */
 struct hd_nic *hd_nic_find(const struct hd_state *s, int ifindex);
 struct hd_nic *hd_nic_add(struct hd_state *s, int ifindex, const char *name); /* NULL with hw_error() */
 void hd_nic_free(struct hd_state *s, struct hd_nic *nic);
-/* Header split on, or NIC's ntuple rules on; 0 where they were already. */
-int hd_split_on(struct hd_state *s, struct hd_nic *nic);
+/* Header split on, or NIC's ntuple rules on; 0 where they were already. link: of the NIC. */
+int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link);
 int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic);
+/* What rx-buf-len is to be for pieces of whole pages; 0: as it is. */
+uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu);
+/* Has anybody memory bound to one of n queues: a dma-buf, or io_uring's? */
+bool hd_any_bound(const struct hd_queue *q, unsigned n);
+/* Header split, and then rx-gro-hw, as they were. bound: somebody has a queue bound. */
+int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound);
+int hd_gro_back(struct hd_state *s, struct hd_nic *nic);
 /* Which n queues a binding would get. -EBUSY with the reason. rss: as it is now. */
 int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_rights *r, unsigned n, uint32_t *queue,
               const struct hd_rss *rss);

@@ -308,7 +308,7 @@ static void test_unpack(void)
     must(hw_space_device(HAWSER_MEM_CUDA, 0, &pool.space));
     must(pool.space->ops->dmabuf_alloc(pool.space, 16 << 20, &pool.buf));
     must(dm_helper_open(sock, 5000, &h));
-    must(dm_helper_bind_rx(h, "lo", pool.buf.fd, 1, &b));
+    must(dm_helper_bind_rx(h, "lo", pool.buf.fd, 1, 0, &b));
     must(dm_helper_steer(h, b.id, fd[1], &rule, &queue));
     struct dm_rx *rx;
     must(dm_rx_new(fd[1], &pool, b.dmabuf_id, &rx));

@@ -60,7 +60,7 @@ static void good(void)
     struct served r = start();
     is_int(dm_helper_open(path, MS, &h), 0, "a client");
     int buf = fake_dmabuf(1 << 20), s1 = fake_sock(6001), s2 = fake_sock(6002);
-    is_int(dm_helper_bind_rx(h, "eth1", buf, 2, &b), 0, "a binding to receive");
+    is_int(dm_helper_bind_rx(h, "eth1", buf, 2, 0, &b), 0, "a binding to receive");
     ok(b.nqueues == 2 && b.queues[0] == 7 && b.queues[1] == 6 && b.id && b.dmabuf_id == F->bind[0].id, "of two queues");
     is_int(dm_helper_bind_tx(h, "eth1", buf, &t), 0, "one to send");
     ok(t.nqueues == 0 && t.id != b.id && t.dmabuf_id, "without queues");
@@ -69,15 +69,15 @@ static void good(void)
     is_int(dm_helper_steer(h, b.id, s1, &again, &queue), -EEXIST, "not twice for one connection");
     is_int(dm_helper_steer(h, t.id, s2, &again, &queue), -EINVAL, "not to a binding that sends");
     is_int(dm_helper_steer(h, 0, s2, &again, &queue), -ENOENT, "not to none");
-    is_int(dm_helper_bind_rx(h, "eth1", -1, 1, &c), -EBADF, "no descriptor: found here, and nothing breaks");
-    is_int(dm_helper_bind_rx(h, "eth1", buf, 0, &c), -EINVAL, "no queues");
-    is_int(dm_helper_bind_rx(h, "", buf, 1, &c), -ENODEV, "no NIC");
-    is_int(dm_helper_bind_rx(h, "eth7", buf, 1, &c), -ENODEV, "a NIC that is not there");
-    is_int(dm_helper_bind_rx(h, "eth1", buf, 9, &c), -EBUSY, "more queues than there are");
+    is_int(dm_helper_bind_rx(h, "eth1", -1, 1, 0, &c), -EBADF, "no descriptor: found here, and nothing breaks");
+    is_int(dm_helper_bind_rx(h, "eth1", buf, 0, 0, &c), -EINVAL, "no queues");
+    is_int(dm_helper_bind_rx(h, "", buf, 1, 0, &c), -ENODEV, "no NIC");
+    is_int(dm_helper_bind_rx(h, "eth7", buf, 1, 0, &c), -ENODEV, "a NIC that is not there");
+    is_int(dm_helper_bind_rx(h, "eth1", buf, 9, 0, &c), -EBUSY, "more queues than there are");
     ok(strstr(hw_error(), "eth1: 5 of 9 queues") != NULL && c.id == 0, "in the daemon's words: %s", hw_error());
     is_int(dm_helper_open(path, MS, &g), 0, "a second client");
     is_int(dm_helper_release(g, rule), -ENOENT, "has no say in what the first one holds");
-    is_int(dm_helper_bind_rx(g, "eth1", buf, 1, &c), 0, "but may have another queue");
+    is_int(dm_helper_bind_rx(g, "eth1", buf, 1, 0, &c), 0, "but may have another queue");
     is_int(c.queues[0], 5, "the next one");
     is_int(dm_helper_release(h, rule), 0, "the rule is released");
     is_int(dm_helper_release(h, rule), -ENOENT, "once");
@@ -96,7 +96,7 @@ static void good(void)
     ok(F->nic[0].table[5] != 5, "the second one's are not");
     is_int(served_stop(&r), 0, "the daemon ends, and nothing is left to be undone");
     is_int(dm_helper_release(g, c.id), -EPIPE, "its clients see that");
-    is_int(dm_helper_bind_rx(g, "eth1", buf, 1, &c), -EPIPE, "and go on seeing it");
+    is_int(dm_helper_bind_rx(g, "eth1", buf, 1, 0, &c), -EPIPE, "and go on seeing it");
     p.fd = dm_helper_fd(g);
     ok(poll(&p, 1, 0) == 1, "their descriptors are readable then");
     dm_helper_close(g);
@@ -119,7 +119,7 @@ static void deaths(void)
     int buf = fake_dmabuf(1 << 20), s1 = fake_sock(6001);
     pid_t pid = fork();
     if (pid == 0) {
-        if (dm_helper_open(path, MS, &h) == 0 && dm_helper_bind_rx(h, "eth2", buf, 3, &b) == 0 &&
+        if (dm_helper_open(path, MS, &h) == 0 && dm_helper_bind_rx(h, "eth2", buf, 3, 0, &b) == 0 &&
             dm_helper_steer(h, b.id, s1, &rule, &queue) == 0)
             raise(SIGKILL);
         _exit(1);
@@ -130,7 +130,7 @@ static void deaths(void)
     ok(SOON(said("binding 1 of user") && said("is released") && !*fake_differs(&was, F)), "all of it is undone");
 
     is_int(dm_helper_open(path, MS, &h), 0, "another one");
-    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, &b), 0, "binds");
+    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, 0, &b), 0, "binds");
     is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "and steers");
     served_kill(&r);
     struct pollfd p = {.fd = dm_helper_fd(h), .events = POLLIN};
@@ -143,7 +143,7 @@ static void deaths(void)
     r = start();
     is_int(dm_helper_open(path, MS, &h), 0, "the next daemon takes its place");
     is_str(fake_differs(&was, F), "", "and has undone it all");
-    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, &b), 0, "so that it can be had again");
+    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, 0, &b), 0, "so that it can be had again");
     dm_helper_close(h);
     is_int(served_stop(&r), 0, "it ends");
     is_str(fake_differs(&was, F), "", "all is as it was");
@@ -296,11 +296,11 @@ static void forbidden(void)
     int buf = fake_dmabuf(1 << 20), small = fake_dmabuf(100), s1 = fake_sock(1), s2 = fake_sock(2);
     uint32_t rule, queue;
     is_int(dm_helper_open(path, MS, &h), 0, "a user with few rights");
-    is_int(dm_helper_bind_rx(h, "eth1", buf, 1, &b), -EACCES, "a NIC that is not his");
+    is_int(dm_helper_bind_rx(h, "eth1", buf, 1, 0, &b), -EACCES, "a NIC that is not his");
     is_int(dm_helper_bind_tx(h, "eth1", buf, &b), -EACCES, "not for sending either");
-    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, &b), -EDQUOT, "more queues than he may have");
-    is_int(dm_helper_bind_rx(h, "eth2", small, 1, &b), -EINVAL, "a dma-buf of 100 bytes");
-    is_int(dm_helper_bind_rx(h, "eth2", buf, 2, &b), 0, "what he may have");
+    is_int(dm_helper_bind_rx(h, "eth2", buf, 3, 0, &b), -EDQUOT, "more queues than he may have");
+    is_int(dm_helper_bind_rx(h, "eth2", small, 1, 0, &b), -EINVAL, "a dma-buf of 100 bytes");
+    is_int(dm_helper_bind_rx(h, "eth2", buf, 2, 0, &b), 0, "what he may have");
     is_int(dm_helper_steer(h, b.id, small, &rule, &queue), -EINVAL, "no rule for what is no connection");
     is_int(dm_helper_steer(h, b.id, s1, &rule, &queue), 0, "one rule");
     is_int(dm_helper_steer(h, b.id, s2, &rule, &queue), -EDQUOT, "not two");
@@ -371,7 +371,7 @@ static void floods(void)
     int rc = -1;
     (void)SOON((rc = dm_helper_open(path, MS, &h)) != -EUSERS);
     is_int(rc, 0, "beside one that never stops asking, another client");
-    is_int(dm_helper_bind_rx(h, "eth1", buf, 1, &b), 0, "is served");
+    is_int(dm_helper_bind_rx(h, "eth1", buf, 1, 0, &b), 0, "is served");
     dm_helper_close(h);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

@@ -303,7 +303,7 @@ static void kills(void)
         struct dm_binding b;
         int buf = fake_dmabuf(1 << 20);
         must(dm_helper_open(path, MS, &h), "a client");
-        must(dm_helper_bind_rx(h, "eth2", buf, 1, &b), "a binding");
+        must(dm_helper_bind_rx(h, "eth2", buf, 1, 0, &b), "a binding");
         for (unsigned k = 0; k < 2; k++)
             pid[k] = start_zoo((unsigned)i * 10 + k + 100);
         usleep(20000 + dice(300000));

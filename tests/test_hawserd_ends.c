@@ -413,7 +413,7 @@ static void clients(int l)
     hd_policy_default(&policy, getuid());
     struct served r = served_start(F, &K, &policy, path, state, logs);
     must(dm_helper_open(path, MS, &h), "a client");
-    must(dm_helper_bind_rx(h, "eth1", buf, 1, &b), "a binding");
+    must(dm_helper_bind_rx(h, "eth1", buf, 1, 0, &b), "a binding");
     struct pair p = connect_pair(l, 0, 0);
     is_int(dm_helper_steer(h, b.id, p.here, &rule, &queue), 0, "a rule");
     is_int(dm_helper_steer(h, b.id, p.here, &rule, &queue), -EEXIST, "is there");

@@ -162,7 +162,7 @@ static void program(const char *hawserd)
     ok(status_has(pid, "NoNewPrivs:\t1\n"), "and gets none any more");
     ok(said("no filter of files and system calls") || status_has(pid, "Seccomp:\t2\n"),
        "its system calls are filtered");
-    is_int(dm_helper_bind_rx(h, "lo", mem, 1, &b), -EBADF, "a memfd for a dma-buf");
+    is_int(dm_helper_bind_rx(h, "lo", mem, 1, 0, &b), -EBADF, "a memfd for a dma-buf");
     is_int(dm_helper_bind_tx(h, "no-such-nic", mem, &b), -ENODEV, "a NIC that is not there");
     pair(AF_INET, &a, &other);
     is_int(dm_helper_steer(h, 1, a, &rule, &queue), -ENOENT, "no binding");

@@ -9,6 +9,7 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <linux/ethtool_netlink.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -98,15 +99,26 @@ static unsigned work(struct hd_state *s)
 #define WORK 12 /* steps of it */
 
 /* NICs as they may be found. */
+#define FOUND 5
 static void found(struct fake *f, int how)
 {
+    static const enum fake_like like[FOUND][2] = {[3] = {LIKE_MLX5, LIKE_GVE}, [4] = {LIKE_BNXT, LIKE_FBNIC}};
     for (int i = 0; i < 2 && how > 0; i++) {
         struct fake_nic *n = &f->nic[i];
-        n->split.has_thresh = true;
-        n->split.thresh = 256;
-        if (how == 1)
+        if (how > 2) {
+            driver_init(&n->driver, like[how][i]);
+            n->mtu = 4148;
+            if (like[how][i] == LIKE_MLX5) /* by an operator: ethtool -G eth1 tcp-data-split off */
+                n->driver.config = ETHTOOL_TCP_DATA_SPLIT_DISABLED;
             continue;
-        n->split = (struct hd_split){.split = 2, .has_thresh = true};
+        }
+        if (how == 1) {
+            driver_init(&n->driver, LIKE_BNXT);
+            n->driver.thresh = 256;
+            n->driver.gro = n->driver.gro_wanted = true;
+            continue;
+        }
+        n->driver.config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         n->ntuple = true;
         for (uint32_t k = 0; k < FAKE_TABLE; k++)
             n->table[k] = k % 3 ? k % 5 : 6; /* an odd one, that nothing makes up */
@@ -383,7 +395,7 @@ static void others(void)
     /* somebody takes the queue the moment that we let go of it, and header split is his need too */
     F->nic[1].foreign[q] = HD_DMABUF;
     hd_drop(&s, &owner_a);
-    ok(F->nic[1].split.split == 2, "header split stays on for another's binding");
+    ok(F->nic[1].driver.config == ETHTOOL_TCP_DATA_SPLIT_ENABLED, "header split stays on for another's binding");
     bool in = false;
     for (int k = 0; k < FAKE_TABLE; k++)
         in |= F->nic[1].table[k] == q;
@@ -563,10 +575,11 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     snprintf(path, sizeof(path), "%s/state", dir);
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < FOUND; how++) {
         unlink(path);
         plain(how);
-        failing(how, FAKE_BEFORE, false);
+        if (how < 3) /* the next but one has these calls too */
+            failing(how, FAKE_BEFORE, false);
         failing(how, FAKE_BEHIND, false);
         failing(how, FAKE_BEFORE, true);
         killed(how, FAKE_DIE_BEFORE);

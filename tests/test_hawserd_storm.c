@@ -179,7 +179,7 @@ static void run_attacker(void)
         struct dm_helper *h = NULL;
         struct dm_binding b;
         int buf = fake_dmabuf(1 << 20);
-        if (dm_helper_open(path, MS, &h) == 0 && dm_helper_bind_rx(h, "eth1", buf, 1, &b) == 0)
+        if (dm_helper_open(path, MS, &h) == 0 && dm_helper_bind_rx(h, "eth1", buf, 1, 0, &b) == 0)
             for (unsigned left = 20 + dice(200); left && !atomic_load(&C->stop); left--)
                 attack_once(h, &b);
         else

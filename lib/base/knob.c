@@ -89,6 +89,9 @@ static const struct knob table[] = {
      "transport devmem: that memory, per NIC"},
     {"devmem_queues", AT(devmem_queues), COUNT, "1", 1, 16, "queues",
      "transport devmem: receive queues to bind, per NIC"},
+    {"devmem_piece", AT(devmem_piece), SIZE, "0", 0, 2 * MIB, "bytes",
+     "transport devmem: of how many bytes the pieces of that memory are that NICs fill, a power of two; takes a driver "
+     "that can (mlx5, bnxt) and memory in pieces as large; 0: a page"},
     {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
      "transport devmem: fail where a connection would fall back to plain tcp"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",

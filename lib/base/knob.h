@@ -36,6 +36,7 @@ struct hw_knobs {
     char devmem_memory[16];   /* "auto", "host", "cuda:N" */
     uint64_t devmem_pool;     /* bytes of it per NIC */
     uint64_t devmem_queues;   /* per NIC */
+    uint64_t devmem_piece;    /* bytes; 0: a page of the kernel's */
     bool require_devmem;      /* no falling back to tcp */
     char nics[256];           /* NICs to use, comma-separated; empty: by routes */
     char rails[1024];         /* which NICs may be joined: the text, or @FILE; empty: all with all */

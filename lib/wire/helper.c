@@ -9,6 +9,11 @@ unsigned hw_helper_fds(uint16_t type)
     return type == HW_H_BIND_RX || type == HW_H_BIND_TX || type == HW_H_STEER;
 }
 
+bool hw_helper_page(uint32_t page)
+{
+    return page == 0 || (page >= HW_HELPER_PAGE_MIN && page <= HW_HELPER_PAGE_MAX && (page & (page - 1)) == 0);
+}
+
 static void put_head(uint8_t *out, size_t size, uint16_t type, uint32_t seq)
 {
     memset(out, 0, size);
@@ -65,6 +70,7 @@ void hw_helper_request_encode(uint8_t out[HW_HELPER_REQUEST], const struct hw_he
     hw_put32(out + 12, q->id);
     hw_put32(out + 16, q->count);
     memcpy(out + 20, q->nic, HAWSER_NIC_NAME);
+    hw_put32(out + 36, q->page);
 }
 
 int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_request *q)
@@ -76,6 +82,7 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
     q->id = hw_get32(in + 12);
     q->count = hw_get32(in + 16);
     memcpy(q->nic, in + 20, HAWSER_NIC_NAME);
+    q->page = hw_get32(in + 36);
 
     if (q->type == 0 || q->type >= HW_H_COUNT)
         return hw_fail(-EPROTO, "a request of unknown type %u", q->type);
@@ -87,8 +94,8 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
         return hw_fail(-EPROTO, "a request of type %u with id %u", q->type, q->id);
     if (q->type == HW_H_BIND_RX ? q->count < 1 || q->count > HW_HELPER_QUEUES : q->count != 0)
         return hw_fail(-EPROTO, "a request of type %u for %u queues", q->type, q->count);
-    if (!all_zero(in + 20 + HAWSER_NIC_NAME, HW_HELPER_REQUEST - 20 - HAWSER_NIC_NAME))
-        return hw_fail(-EPROTO, "a request of type %u with something in its padding", q->type);
+    if (q->type == HW_H_BIND_RX ? !hw_helper_page(q->page) : q->page != 0)
+        return hw_fail(-EPROTO, "a request of type %u for pieces of %u bytes", q->type, q->page);
     return 0;
 }
 
@@ -101,7 +108,8 @@ void hw_helper_reply_encode(uint8_t out[HW_HELPER_REPLY], const struct hw_helper
     hw_put32(out + 24, r->count);
     for (size_t i = 0; i < HW_HELPER_QUEUES; i++)
         hw_put32(out + 28 + 4 * i, r->queues[i]);
-    /* 12 bytes are spare */
+    hw_put32(out + 92, r->page);
+    /* 8 bytes are spare */
     memcpy(out + 104, r->text, strnlen(r->text, HW_ERR_TEXT - 1));
 }
 
@@ -119,6 +127,7 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     r->count = hw_get32(in + 24);
     for (size_t i = 0; i < HW_HELPER_QUEUES; i++)
         r->queues[i] = hw_get32(in + 28 + 4 * i);
+    r->page = hw_get32(in + 92);
     memcpy(r->text, in + 104, HW_ERR_TEXT);
 
     if (!reply || r->type == 0 || r->type >= HW_H_COUNT)
@@ -131,13 +140,15 @@ int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *
     for (const char *c = r->text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             return hw_fail(-EPROTO, "an answer with an unprintable text");
-    if ((err != 0) != (r->text[0] != 0) || !all_zero(in + 92, 12))
+    if ((err != 0) != (r->text[0] != 0) || !all_zero(in + 96, 8))
         return hw_fail(-EPROTO, "an answer of type %u with fields that do not fit each other", r->type);
 
     bool bind = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_BIND_TX);
     bool queues = err == 0 && (r->type == HW_H_BIND_RX || r->type == HW_H_STEER);
     bool id = bind || queues;
     uint32_t max = !queues ? 0 : r->type == HW_H_STEER ? 1 : HW_HELPER_QUEUES;
+    if (err == 0 && r->type == HW_H_BIND_RX ? !hw_helper_page(r->page) : r->page != 0)
+        return hw_fail(-EPROTO, "an answer of type %u for pieces of %u bytes", r->type, r->page);
     if (id != (r->id != 0) || (!bind && r->dmabuf_id) || r->count > max || (queues && r->count == 0) ||
         !all_zero(&r->queues[r->count], (HW_HELPER_QUEUES - r->count) * sizeof(r->queues[0])))
         return hw_fail(-EPROTO, "an answer of type %u with fields that do not fit each other", r->type);

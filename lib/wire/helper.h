@@ -10,12 +10,14 @@
 
 #include "wire/wire.h"
 
-#define HW_HELPER_MAGIC   0x44485748u /* "HWHD" */
-#define HW_HELPER_VERSION 1
-#define HW_HELPER_REQUEST 40
-#define HW_HELPER_REPLY   (104 + HW_ERR_TEXT)
-#define HW_HELPER_QUEUES  16 /* of one binding, at most */
-#define HW_HELPER_SOCKET  "/run/hawser/hawserd.sock"
+#define HW_HELPER_MAGIC    0x44485748u /* "HWHD" */
+#define HW_HELPER_VERSION  1
+#define HW_HELPER_REQUEST  40
+#define HW_HELPER_REPLY    (104 + HW_ERR_TEXT)
+#define HW_HELPER_QUEUES   16 /* of one binding, at most */
+#define HW_HELPER_PAGE_MIN 4096u
+#define HW_HELPER_PAGE_MAX (2u << 20) /* of GPUs' memory */
+#define HW_HELPER_SOCKET   "/run/hawser/hawserd.sock"
 
 enum hw_helper_type {
     HW_H_HELLO = 1, /* may I? The first request, and answered before anything else is looked at */
@@ -32,6 +34,7 @@ struct hw_helper_request {
     uint32_t id;               /* STEER, RELEASE; never 0 there */
     uint32_t count;            /* BIND_RX: 1 to HW_HELPER_QUEUES */
     char nic[HAWSER_NIC_NAME]; /* BIND_*: printable, no '/' and no blank, NUL-padded */
+    uint32_t page; /* BIND_RX: bytes of the pieces that the NIC is to fill, a power of two; 0: the kernel's page */
 };
 
 struct hw_helper_reply {
@@ -42,9 +45,12 @@ struct hw_helper_reply {
     uint32_t dmabuf_id;                /* BIND_*: the kernel's number for the bound dma-buf */
     uint32_t count;                    /* BIND_RX: queues; STEER: 1 */
     uint32_t queues[HW_HELPER_QUEUES]; /* BIND_RX; STEER: the queue that the connection goes to */
+    uint32_t page;                     /* BIND_RX: bytes of the pieces as asked for; 0: the kernel's page */
     char text[HW_ERR_TEXT];            /* one line, NUL-padded */
 };
 
+/* A size of pieces: 0, or a power of two between the bounds. */
+bool hw_helper_page(uint32_t page);
 /* How many descriptors a request of the type carries: 0 or 1. */
 unsigned hw_helper_fds(uint16_t type);
 

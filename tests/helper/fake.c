@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/ethtool_netlink.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,8 @@ struct fake *fake_new(void)
         struct fake_nic *n = &f->nic[i];
         n->ifindex = 11 + i;
         snprintf(n->name, sizeof(n->name), "eth%d", i + 1);
-        n->split.split = ETHTOOL_TCP_DATA_SPLIT_DISABLED;
+        n->mtu = 1500;
+        driver_init(&n->driver, LIKE_PLAIN);
         for (uint32_t k = 0; k < FAKE_TABLE; k++)
             n->table[k] = k % FAKE_QUEUES;
     }
@@ -93,7 +93,7 @@ static bool in_rss(const struct fake_nic *n, unsigned q)
 
 static void link_of(const struct fake_nic *n, struct hd_link *out)
 {
-    *out = (struct hd_link){.ifindex = n->ifindex, .up = !n->down, .rx_queues = FAKE_QUEUES};
+    *out = (struct hd_link){.ifindex = n->ifindex, .up = !n->down, .rx_queues = FAKE_QUEUES, .mtu = n->mtu};
     memcpy(out->name, n->name, sizeof(out->name));
 }
 
@@ -145,25 +145,47 @@ static int f_split_get(void *arg, int ifindex, struct hd_split *out)
     const struct fake_nic *n = nic_of(f, ifindex);
     if (!n)
         return -ENODEV;
-    *out = n->split;
+    driver_report(&n->driver, out);
     return 0;
 }
 
-static int f_split_set(void *arg, int ifindex, const struct hd_split *s)
+static int f_split_set(void *arg, int ifindex, const struct hd_split *s, bool *changed)
+{
+    struct fake *f = arg;
+    bool bound = false;
+    BEFORE(f);
+    struct fake_nic *n = nic_of(f, ifindex);
+    if (!n)
+        return -ENODEV;
+    for (unsigned q = 0; q < FAKE_QUEUES; q++)
+        bound |= bound_to(f, n, q) || n->foreign[q] == HD_DMABUF;
+    int rc = driver_split(&n->driver, s, bound, changed);
+    if (rc)
+        return rc;
+    BEHIND(f);
+    return 0;
+}
+
+static int f_gro_hw_get(void *arg, int ifindex, enum hd_gro_hw *out)
+{
+    struct fake *f = arg;
+    *out = HD_GRO_NONE;
+    BEFORE(f);
+    const struct fake_nic *n = nic_of(f, ifindex);
+    if (!n)
+        return -ENODEV;
+    *out = driver_gro(&n->driver);
+    return 0;
+}
+
+static int f_gro_hw_set(void *arg, int ifindex, bool on)
 {
     struct fake *f = arg;
     BEFORE(f);
     struct fake_nic *n = nic_of(f, ifindex);
     if (!n)
         return -ENODEV;
-    for (unsigned q = 0; q < FAKE_QUEUES; q++)
-        if (s->split != ETHTOOL_TCP_DATA_SPLIT_ENABLED && (bound_to(f, n, q) || n->foreign[q] == HD_DMABUF))
-            return hw_fail(-EINVAL, "header split is needed by queue %u", q);
-    if (s->has_thresh && !n->split.has_thresh)
-        return hw_fail(-EOPNOTSUPP, "hds-thresh is not supported");
-    n->split.split = s->split;
-    if (s->has_thresh)
-        n->split.thresh = s->thresh;
+    driver_gro_set(&n->driver, on);
     BEHIND(f);
     return 0;
 }
@@ -301,19 +323,21 @@ static int f_rule_del(void *arg, int ifindex, uint32_t loc)
     return 0;
 }
 
-static int f_bind(void *arg, int ifindex, int dmabuf, const uint32_t *queue, unsigned count, int *sock, uint32_t *id)
+static int f_bind(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id)
 {
     struct fake *f = arg;
+    const uint32_t *queue = what->queue;
+    unsigned count = what->n;
     *sock = -1;
     BEFORE(f);
-    (void)dmabuf;
-    struct fake_nic *n = nic_of(f, ifindex);
+    struct fake_nic *n = nic_of(f, what->ifindex);
     if (!n)
         return -ENODEV;
     if (count == 0 && n->no_tx)
         return hw_fail(-EOPNOTSUPP, "%s cannot send from device memory", n->name);
-    if (count && (n->split.split != ETHTOOL_TCP_DATA_SPLIT_ENABLED || n->split.thresh))
-        return hw_fail(-EINVAL, "header split is off");
+    int rc = count ? driver_bind(&n->driver, what->page) : 0;
+    if (rc)
+        return rc;
     for (unsigned i = 0; i < count; i++) {
         if (queue[i] >= FAKE_QUEUES || bound_to(f, n, queue[i]) || n->foreign[queue[i]])
             return hw_fail(-EEXIST, "queue %u is bound, or not there", queue[i]);
@@ -331,9 +355,10 @@ static int f_bind(void *arg, int ifindex, int dmabuf, const uint32_t *queue, uns
         return hw_fail(-ENOMEM, "no room for a binding");
     *b = (struct fake_bind){.pid = getpid(),
                             .fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
-                            .ifindex = ifindex,
+                            .ifindex = what->ifindex,
                             .id = ++f->last_id,
-                            .n = count};
+                            .n = count,
+                            .page = what->page};
     memcpy(b->queue, queue, count * sizeof(*queue));
     if (fake_strikes(f, false)) { /* as the socket is closed then */
         close(b->fd);
@@ -447,11 +472,33 @@ static int f_same_netns(void *arg, int fd)
 
 void fake_kernel(struct fake *f, struct hd_kernel *k)
 {
-    *k = (struct hd_kernel){f,           f_link,        f_link_at,    f_queues,     f_split_get,
-                            f_split_set, f_ntuple_get,  f_ntuple_set, f_rss_get,    f_rss_set,
-                            f_rules,     f_rule_at,     f_rule_add,   f_rule_del,   f_bind,
-                            f_unbind,    f_dmabuf_size, f_connection, f_same_netns, f_alive,
-                            f_watch,     f_ended,       f_port_hold,  f_port_free,  -1};
+    *k = (struct hd_kernel){f,
+                            f_link,
+                            f_link_at,
+                            f_queues,
+                            f_split_get,
+                            f_split_set,
+                            f_gro_hw_get,
+                            f_gro_hw_set,
+                            f_ntuple_get,
+                            f_ntuple_set,
+                            f_rss_get,
+                            f_rss_set,
+                            f_rules,
+                            f_rule_at,
+                            f_rule_add,
+                            f_rule_del,
+                            f_bind,
+                            f_unbind,
+                            f_dmabuf_size,
+                            f_connection,
+                            f_same_netns,
+                            f_alive,
+                            f_watch,
+                            f_ended,
+                            f_port_hold,
+                            f_port_free,
+                            -1};
 }
 
 /* ---- this machine's sockets ---------------------------------------------------------------------- */
@@ -529,10 +576,19 @@ const char *fake_differs(const struct fake *was, const struct fake *is)
     for (int i = 0; i < 2; i++) {
         const struct fake_nic *a = &was->nic[i], *b = &is->nic[i];
         const char *what = NULL;
-        if (a->split.split != b->split.split)
+        struct hd_split then, now;
+        driver_report(&a->driver, &then);
+        driver_report(&b->driver, &now);
+        if (then.split != now.split)
             what = "header split";
-        else if (a->split.thresh != b->split.thresh)
+        else if (driver_takes_xdp(&a->driver) && !driver_takes_xdp(&b->driver))
+            what = "header split, which is configured on and was not,";
+        else if (then.thresh != now.thresh)
             what = "hds-thresh";
+        else if (then.buf_len != now.buf_len)
+            what = "rx-buf-len";
+        else if (a->driver.gro != b->driver.gro)
+            what = "rx-gro-hw";
         else if (a->ntuple != b->ntuple)
             what = "ntuple";
         else if (memcmp(a->table, b->table, sizeof(a->table)) != 0)

@@ -7,6 +7,7 @@
 #ifndef TESTS_HELPER_FAKE_H
 #define TESTS_HELPER_FAKE_H
 
+#include "drivers.h"
 #include "helper/kernel.h"
 
 #include <sys/types.h>
@@ -25,7 +26,8 @@ struct fake_nic {
     int ifindex;
     char name[HAWSER_NIC_NAME];
     bool gone, down, no_tx, no_rss;
-    struct hd_split split;
+    struct fake_driver driver; /* header split, and what goes with it; at first LIKE_PLAIN */
+    unsigned mtu;
     bool ntuple;
     uint32_t table[FAKE_TABLE];
     struct hd_set contexts;
@@ -38,6 +40,7 @@ struct fake_bind {
     int fd, ifindex;
     uint32_t id, queue[16];
     unsigned n;
+    uint32_t page;
 };
 
 enum fake_how { FAKE_BEFORE, FAKE_BEHIND, FAKE_DIE_BEFORE, FAKE_DIE_BEHIND };

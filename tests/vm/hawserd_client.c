@@ -2,21 +2,21 @@
 /*
  * A client of hawserd for the tests in the VM: what it is to do stands in its arguments, one step each.
  *   rx:NIC:BYTES:QUEUES   binds a udmabuf to receive       -> "rx ID DMABUF QUEUE,QUEUE" or "rx ERRNO TEXT"
- *   memfd:NIC:BYTES       tries to bind what is no dma-buf -> "rx ..."
- *   tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF"
- *   connect:ADDR:PORT     a TCP connection, which the next steps are about
- *   steer                 brings it to the last binding    -> "steer RULE QUEUE"
- *   ask                   writes a line to it, upon which its other end may send
- *   close                 resets it
- *   release               the last rule, or else binding   -> "release 0"
- *   serve:ADDR:PORT:BYTES alone, with no hawserd: for ever, so many bytes to each that connects and writes a line
- *   wait                  says "ready" and stays until it is killed, or hawserd goes, upon which it says "gone"
- * Ends with 1 at a step that fails but for those with an answer above, which go on.
+ *   piece:BYTES           the next one is to be in pieces of so many bytes, and of memory of the system's dma heap,
+ * which has large pieces                 -> "rx ID DMABUF QUEUE piece=BYTES" memfd:NIC:BYTES       tries to bind what
+ * is no dma-buf -> "rx ..." tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF" connect:ADDR:PORT
+ * a TCP connection, which the next steps are about steer                 brings it to the last binding    -> "steer
+ * RULE QUEUE" ask                   writes a line to it, upon which its other end may send close                 resets
+ * it release               the last rule, or else binding   -> "release 0" serve:ADDR:PORT:BYTES alone, with no
+ * hawserd: for ever, so many bytes to each that connects and writes a line wait                  says "ready" and stays
+ * until it is killed, or hawserd goes, upon which it says "gone" Ends with 1 at a step that fails but for those with an
+ * answer above, which go on.
  */
 #include "transport/devmem/helper.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 #include <poll.h>
 #include <stdio.h>
@@ -30,9 +30,23 @@ static struct dm_helper *helper;
 static struct dm_binding binding;
 static uint32_t rule;
 static int conn = -1;
+static uint32_t piece;
+
+static int heap(size_t bytes)
+{
+    struct dma_heap_allocation_data a = {.len = bytes, .fd_flags = O_RDWR | O_CLOEXEC};
+    int dev = open("/dev/dma_heap/system", O_RDWR | O_CLOEXEC),
+        rc = dev < 0 ? -1 : ioctl(dev, DMA_HEAP_IOCTL_ALLOC, &a);
+    if (rc < 0)
+        perror("/dev/dma_heap/system");
+    close(dev);
+    return rc < 0 ? -1 : (int)a.fd;
+}
 
 static int memory(size_t bytes, bool dmabuf)
 {
+    if (piece)
+        return heap(bytes);
     int mem = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (mem < 0 || ftruncate(mem, (off_t)bytes) < 0 || fcntl(mem, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
         return -1;
@@ -59,8 +73,8 @@ static int bind_step(char *nic, size_t bytes, unsigned queues, bool dmabuf)
     if (fd < 0)
         return 1;
     const char *what = queues ? "rx" : "tx";
-    int rc =
-        queues ? dm_helper_bind_rx(helper, nic, fd, queues, &binding) : dm_helper_bind_tx(helper, nic, fd, &binding);
+    int rc = queues ? dm_helper_bind_rx(helper, nic, fd, queues, piece, &binding)
+                    : dm_helper_bind_tx(helper, nic, fd, &binding);
     close(fd);
     if (rc) {
         answer(what, rc);
@@ -69,6 +83,8 @@ static int bind_step(char *nic, size_t bytes, unsigned queues, bool dmabuf)
     printf("%s %u %u ", what, binding.id, binding.dmabuf_id);
     for (unsigned i = 0; i < binding.nqueues; i++)
         printf("%s%u", i ? "," : "", binding.queues[i]);
+    if (piece)
+        printf(" piece=%u", binding.page);
     putchar('\n');
     return 0;
 }
@@ -156,6 +172,10 @@ static int step(char *s)
          *b = strtok_r(NULL, ":", &save), *c = strtok_r(NULL, ":", &save);
     if (a && b && c && strcmp(word, "rx") == 0)
         return bind_step(a, strtoul(b, NULL, 0), (unsigned)strtoul(c, NULL, 0), true);
+    if (a && strcmp(word, "piece") == 0) {
+        piece = (uint32_t)strtoul(a, NULL, 0);
+        return 0;
+    }
     if (a && b && strcmp(word, "memfd") == 0)
         return bind_step(a, strtoul(b, NULL, 0), 1, false);
     if (a && b && strcmp(word, "tx") == 0)

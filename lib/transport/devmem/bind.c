@@ -192,12 +192,17 @@ static int receive_here(struct dm_ctx *x, struct dm_claim *c)
     if (rc == 0)
         rc = pool_make(x, n);
     if (rc == 0 && !n->bound) {
-        rc = asked(x, dm_helper_bind_rx(x->helper, n->name, n->pool.buf.fd, (unsigned)x->env->knobs->devmem_queues,
-                                        &n->binding));
+        const struct hw_knobs *k = x->env->knobs;
+        rc = asked(x, dm_helper_bind_rx(x->helper, n->name, n->pool.buf.fd, (unsigned)k->devmem_queues,
+                                        (uint32_t)k->devmem_piece, &n->binding));
         n->bound = rc == 0;
         if (rc == 0)
-            hw_log(x->env->log, HAWSER_LOG_INFO, "%s: %zu bytes of %s memory are bound to %u of its queues", n->name,
-                   n->pool.buf.size, n->pool.space->name, n->binding.nqueues);
+            hw_log(x->env->log, HAWSER_LOG_INFO,
+                   "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", n->name,
+                   n->pool.buf.size, n->pool.space->name, n->binding.nqueues,
+                   n->binding.page   ? "devmem_piece"
+                   : k->devmem_piece ? "a page: larger ones (devmem_piece) kernel, driver or memory do not have"
+                                     : "a page");
     }
     if (rc == 0)
         rc = asked(x, dm_helper_steer(x->helper, n->binding.id, c->sock, &c->rule, &queue));

@@ -189,9 +189,10 @@ int dm_helper_fd(const struct dm_helper *h)
     return h->fd;
 }
 
-static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, uint32_t count, struct dm_binding *out)
+static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, uint32_t count, uint32_t page,
+                   struct dm_binding *out)
 {
-    struct hw_helper_request q = {.type = type, .count = count};
+    struct hw_helper_request q = {.type = type, .count = count, .page = page};
     struct hw_helper_reply r;
     *out = (struct dm_binding){0};
     if (strlen(nic) >= sizeof(q.nic) || !*nic)
@@ -203,22 +204,26 @@ static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, 
     if (r.count != count)
         return broken(h,
                       hw_fail(-EPROTO, "hawserd bound %u queues of %s where %u were asked for", r.count, nic, count));
-    *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count};
+    *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count, .page = r.page};
     memcpy(out->queues, r.queues, sizeof(out->queues));
     return 0;
 }
 
-int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, struct dm_binding *out)
+int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, uint32_t page,
+                      struct dm_binding *out)
 {
     *out = (struct dm_binding){0};
     if (nqueues < 1 || nqueues > HW_HELPER_QUEUES)
         return hw_fail(-EINVAL, "a binding has 1 to %d queues, not %u", HW_HELPER_QUEUES, nqueues);
-    return bind_to(h, HW_H_BIND_RX, nic, dmabuf_fd, nqueues, out);
+    if (!hw_helper_page(page))
+        return hw_fail(-EINVAL, "pieces of %u bytes: a power of two from %u to %u is needed (knob devmem_piece)", page,
+                       HW_HELPER_PAGE_MIN, HW_HELPER_PAGE_MAX);
+    return bind_to(h, HW_H_BIND_RX, nic, dmabuf_fd, nqueues, page, out);
 }
 
 int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struct dm_binding *out)
 {
-    return bind_to(h, HW_H_BIND_TX, nic, dmabuf_fd, 0, out);
+    return bind_to(h, HW_H_BIND_TX, nic, dmabuf_fd, 0, 0, out);
 }
 
 int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *rule, uint32_t *queue)

@@ -19,6 +19,7 @@ struct dm_binding {
     uint32_t id;        /* for dm_helper_steer() and dm_helper_release(); never 0 */
     uint32_t dmabuf_id; /* the kernel's: in receive cmsgs, and in the cmsg of a send */
     unsigned nqueues;   /* 0 for a send binding */
+    uint32_t page;      /* bytes of the pieces, as asked for; 0: the kernel's page */
     uint32_t queues[HW_HELPER_QUEUES];
 };
 
@@ -34,10 +35,12 @@ void dm_helper_close(struct dm_helper *h);
 int dm_helper_fd(const struct dm_helper *h);
 
 /* The dma-buf bound to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC that ordinary traffic does not use;
- * header split is turned on where it is off. The descriptor stays the caller's and may be closed at once.
- * -EACCES (policy, NIC), -EDQUOT (a limit of the policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver),
- * -ENODEV (no such NIC), -EINVAL (the dma-buf: size or alignment). */
-int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, struct dm_binding *out);
+ * header split is turned on where it is off. page: of how many bytes the pieces are to be that the NIC fills, 0 or a
+ * power of two; where kernel, driver or memory do not have that they are the kernel's pages. The descriptor stays the
+ * caller's and may be closed at once. -EACCES (policy, NIC), -EDQUOT (a limit of the policy), -EBUSY (no queue is
+ * free), -EOPNOTSUPP (kernel or driver), -ENODEV (no such NIC), -EINVAL (the dma-buf: size or alignment). */
+int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, uint32_t page,
+                      struct dm_binding *out);
 
 /* For sending: out->nqueues is 0. -EOPNOTSUPP on kernels before 6.16 and with drivers that lack netmem_tx. */
 int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struct dm_binding *out);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A NIC's header split, and what drivers want with it: brought to what bindings need, and back. Line numbers are those
+ * of Linux 7.3.4.
+ *
+ * The kernel binds a queue where header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq(),
+ * net/core/netdev_rx_queue.c:199). What drivers report is another matter: bnxt reports that it splits for large packets
+ * or rx-gro-hw too (bnxt_ethtool.c:830), fbnic always does (fbnic_ethtool.c:311). So the setting is always sent, unless
+ * a queue is bound already; where it is configured already the kernel does nothing.
+ */
+#include "helper/state.h"
+
+#include <linux/ethtool_netlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* IP and TCP headers, no options. */
+#define HEADERS 40u
+
+uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
+{
+    /* gve puts at most so many bytes of a packet into one piece, 2048 at first, and takes 2048 or 4096
+     * (gve_set_rx_buf_len_config(), gve_main.c:2133); with smaller packets two of them share a page. */
+    uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+    return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
+}
+
+static bool refused(int rc)
+{
+    return rc == -EINVAL || rc == -EOPNOTSUPP;
+}
+
+/* mlx5 has header split only while rx-gro-hw is on, which it is not by default (mlx5e_ethtool_set_tcp_data_split(),
+ * en_ethtool.c:399). 0: it has been turned on just now. */
+static int gro_on(struct hd_state *s, struct hd_nic *nic)
+{
+    enum hd_gro_hw now;
+    int rc = s->k->gro_hw_get(s->k->arg, nic->ifindex, &now);
+    if (rc || now != HD_GRO_OFF)
+        return rc ? rc : -EALREADY;
+    if (!nic->gro_set) {
+        nic->gro_set = true;
+        rc = hd_journal_write(s);
+    }
+    if (rc == 0)
+        rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
+    if (rc == 0)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on: the driver has no header split without it",
+               nic->name);
+    return rc;
+}
+
+/* Sends it; then without what not every driver has, then with what some want. */
+static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *on, bool *changed)
+{
+    char why[HW_ERR_TEXT];
+    int rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
+    if (refused(rc) && on->buf_len) {
+        on->buf_len = 0;
+        rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
+    }
+    if (!refused(rc))
+        return rc;
+    snprintf(why, sizeof(why), "%s", hw_error());
+    int gro = gro_on(s, nic);
+    if (gro == -ENODEV)
+        return gro;
+    return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
+}
+
+/* Has anybody bound a queue? Then header split is configured, and the kernel lets nobody undo it. */
+static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
+{
+    struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
+    unsigned n = 0;
+    if (!q)
+        return hw_fail(-ENOMEM, "no memory for the queues of %s", nic->name);
+    int rc = s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n);
+    *bound = rc == 0 && hd_any_bound(q, n);
+    free(q);
+    return rc;
+}
+
+int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link)
+{
+    struct hd_split now;
+    bool bound, changed = false, first = !nic->split_set || nic->split_auto;
+    int rc = look_bound(s, nic, &bound);
+    if (rc || bound)
+        return rc;
+    rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
+    if (rc)
+        return rc;
+    /* hds-thresh only where it is in the way: not every driver can set it. rx-buf-len is for whoever turned header
+     * split on to choose. */
+    struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
+    if (first && now.split != ETHTOOL_TCP_DATA_SPLIT_ENABLED)
+        on.buf_len = hd_buf_len(&now, link->mtu);
+    if (!nic->split_set) {
+        nic->split_was = now;
+        nic->split_was.has_thresh = on.has_thresh;
+        nic->split_was.buf_len = on.buf_len ? now.buf_len : 0;
+        nic->split_set = true;
+    }
+    nic->split_auto = false;
+    if (first)
+        rc = hd_journal_write(s);
+    if (rc == 0)
+        rc = send_split(s, nic, &on, &changed);
+    if (rc == 0 && changed)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on%s", nic->name,
+               on.buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
+    if (rc || changed || !first)
+        return rc;
+    /* It was configured so: that is for whoever did it to undo. Automatic in its place could look the same, and be in
+     * the way of that one's bindings. */
+    nic->split_set = false;
+    return hd_journal_write(s);
+}
+
+/* Automatic is what the kernel begins with, and what bnxt and fbnic take where they refuse "off" (bnxt_ethtool.c:870,
+ * fbnic_ethtool.c:359). "On" must not be left behind where it was not configured before, whatever was reported: it
+ * keeps XDP programs off the NIC (dev_xdp_install(), net/core/dev.c:10473). */
+static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now)
+{
+    struct hd_split to = nic->split_was;
+    to.split = ETHTOOL_TCP_DATA_SPLIT_UNKNOWN;
+    int rc = 0;
+    if (!nic->split_auto) {
+        nic->split_auto = true;
+        rc = hd_journal_write(s);
+    }
+    if (rc == 0)
+        rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
+    if (rc == 0 || refused(rc)) /* a driver that has no automatic */
+        rc = s->k->split_get(s->k->arg, nic->ifindex, now);
+    return rc;
+}
+
+/* What is reported is not what was reported before: mlx5 and gve where somebody had set it explicitly. */
+static int set_explicit(struct hd_state *s, struct hd_nic *nic)
+{
+    int rc = s->k->split_set(s->k->arg, nic->ifindex, &nic->split_was, NULL);
+    if (!refused(rc))
+        return rc;
+    /* bnxt reports "on" because of large packets or rx-gro-hw, which somebody has turned on or off meanwhile */
+    hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver has no other way back: %s", nic->name,
+           hw_error());
+    return 0;
+}
+
+int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound)
+{
+    struct hd_split now;
+    if (!nic->split_set || nic->bindings)
+        return 0;
+    int rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
+    if (rc)
+        return rc;
+    bool ours = now.split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && now.thresh == 0;
+    if (ours && bound)
+        return hw_fail(-EBUSY, "%s: header split stays on while somebody else's binding needs it", nic->name);
+    if (ours)
+        rc = set_auto(s, nic, &now);
+    if (rc == 0 && (ours || nic->split_auto) && now.split != nic->split_was.split)
+        rc = set_explicit(s, nic);
+    if (rc)
+        return hw_wrap(rc, "%s: header split back to what it was", nic->name);
+    hw_log(s->log, HAWSER_LOG_INFO,
+           ours || nic->split_auto ? "%s: header split is as it was" : "%s: header split was set by somebody else",
+           nic->name);
+    nic->split_set = nic->split_auto = false;
+    return 0;
+}
+
+int hd_gro_back(struct hd_state *s, struct hd_nic *nic)
+{
+    enum hd_gro_hw now;
+    if (!nic->gro_set || nic->bindings || nic->split_set)
+        return 0;
+    int rc = s->k->gro_hw_get(s->k->arg, nic->ifindex, &now);
+    if (rc == 0 && now == HD_GRO_ON)
+        rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, false);
+    if (rc)
+        return hw_wrap(rc, "%s: rx-gro-hw off again", nic->name);
+    nic->gro_set = false;
+    return 0;
+}
