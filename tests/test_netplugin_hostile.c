@@ -14,12 +14,14 @@ struct fixture {
 /* A connection with a receive and a send under way, the child stopped. */
 static void start(struct fixture *f, bool list)
 {
-    f->h = open_host(TCPXLIKE, &(struct np_options){.env = (const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288",
-                                                                                 "TCPXLIKE_LOOPBACK=1",
-                                                                                 "TCPXLIKE_UNPACK_HOST=1", NULL},
-                                                    .any_env = true,
-                                                    .list = list,
-                                                    .call_ms = 300});
+    f->h = open_host(TCPXLIKE,
+                     &(struct np_options){
+                         .env = (const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1",
+                                                      "TCPXLIKE_UNPACK_HOST=1",
+                                                      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0", NULL},
+                         .any_env = true,
+                         .list = list,
+                         .call_ms = 300});
     f->p.event = -1;
     if (pair_make(&f->p, f->h, 0, 1 << 16) < 0) {
         printf("Bail out! %s\n", hw_error());

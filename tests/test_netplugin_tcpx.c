@@ -8,8 +8,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define WITH(...) \
+#define STEERING "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
+/* The 5 s that accept() sleeps are the point of few of these tests. */
+#define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
+#define WITH(...) AWAKE(STEERING "=0", "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
 
 static struct np_host *open_with(const char *const *env, bool list)
 {
@@ -92,6 +95,12 @@ static void test_quirks(void)
     is_int(np_quirk_size(tcpx, 1500), 1 << 20, "1 MiB with Ethernet's: 2048 fragments are the end");
     is_int(np_quirk_size(tcpx, 0), 512 << 10, "less with none at all");
     ok(np_quirk_size(other, 1500) == UINT32_MAX, "others have no such limit");
+#define ENV_OF(...) ((const char *const[]){__VA_ARGS__, NULL})
+    is_int(np_quirk_wait_ms(tcpx, ENV_OF("X=1")), 5000, "TCPX's accept() sleeps for 5 s");
+    is_int(np_quirk_wait_ms(tcpx, ENV_OF(STEERING "=2000000")), 2001, "or what its variable says");
+    is_int(np_quirk_wait_ms(tcpx, ENV_OF(STEERING "=long")), 5000, "which may be no number");
+    is_int(np_quirk_wait_ms(tcpx, ENV_OF(STEERING "=99999999999999999999")), 5000, "or none that there is");
+    is_int(np_quirk_wait_ms(other, ENV_OF(STEERING "=2000000")), 0, "others' do not sleep");
 }
 
 /* ---- behaving ------------------------------------------------------------------------------- */
@@ -281,7 +290,9 @@ static void test_other_faults(void)
     pair_unmake(&p);
     np_close(h);
 
-    h = open_with(((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_UNPACK_HOST=1", NULL}), false);
+    h = open_with(((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_UNPACK_HOST=1",
+                                         "TCPXLIKE_LOOPBACK=exit", STEERING "=0", NULL}),
+                  false);
     pair_open(&p, h, 0, 1 << 16);
     is_int(pair_run(&p, 1, 3000, 1), -1, "scattered receives from this machine itself");
     ok(np_health(h) == -EIO && strstr(hw_error(), "rx no cmsg"), "%s", hw_error());
@@ -302,6 +313,70 @@ static void test_other_faults(void)
     np_close(h);
 }
 
+/* ---- sleeping ------------------------------------------------------------------------------- */
+
+#define PAIRS 6
+
+/* Connections are made side by side, and those that stand go on meanwhile. */
+static void test_sleeps(void)
+{
+    struct np_host *h = open_with(AWAKE(STEERING "=1500000", "TCPXLIKE_CONNECT_MICROS=300000"), false);
+    struct np_listener *l[PAIRS];
+    struct np_comm *send[PAIRS], *recv[PAIRS];
+    uint8_t handle[NP_HANDLE_SIZE];
+    unsigned rounds = 0, up = 0;
+    struct pair p;
+    is_int(np_info(h)->wait_ms, 1501, "the host knows how long accept() sleeps");
+    pair_open(&p, h, 0, 1 << 20);
+    const uint64_t since = hw_now();
+    for (int i = 0; i < PAIRS; i++) {
+        bool good = np_listen(h, 0, handle, &l[i]) == 0 &&
+                    np_connect(h, 0, handle, hw_deadline(SOON), -1, &send[i]) == 0 &&
+                    np_accept(l[i], hw_deadline(SOON), -1, &recv[i]) == 0;
+        if (!good) {
+            printf("Bail out! %s\n", hw_error());
+            exit(1);
+        }
+    }
+    ok(hw_now() - since < 1400 * HW_MS, "nobody waits for the calls that sleep");
+    while (up < PAIRS && hw_now() - since < SOON * HW_MS) {
+        up = 0;
+        for (int i = 0; i < PAIRS; i++)
+            up += np_established(send[i]) == 0 && np_established(recv[i]) == 0;
+        rounds += pair_run(&p, 5, 10000, 1) == 0;
+    }
+    const uint64_t ms = (hw_now() - since) / HW_MS;
+    ok(up == PAIRS && ms >= 1500 && ms < PAIRS * 1500 / 2, "%d connections in %llu ms", PAIRS, (unsigned long long)ms);
+    ok(rounds > 3, "another one ran %u times meanwhile", rounds);
+    for (int i = 0; i < PAIRS; i++) {
+        np_comm_close(send[i]);
+        np_comm_close(recv[i]);
+        np_listener_close(l[i]);
+    }
+    ok(np_health(h) == 0 && no_report(h), "the child is well");
+    pair_close(&p);
+    np_close(h);
+
+    h = open_host(TCPXLIKE,
+                  &(struct np_options){.env = WITH("TCPXLIKE_UNPACK_HOST=1"), .any_env = true, .one_thread = true});
+    pair_open(&p, h, 0, 1 << 20);
+    ok(pair_run(&p, 5, 10000, 1) == 0, "with one thread for a plugin that is not safe for more");
+    pair_close(&p);
+    np_close(h);
+}
+
+/* What ends, or hangs, in a thread of a connection's is named as elsewhere. */
+static void test_bad_sleep(const char *fault, int want, const char *says)
+{
+    struct np_host *h = open_host(TCPXLIKE, &(struct np_options){.env = WITH(fault), .any_env = true, .call_ms = 700});
+    struct pair p = {.event = -1};
+    int rc = pair_make(&p, h, 0, 1 << 16);
+    is_int(rc, want, fault);
+    ok(strstr(hw_error(), says), "%s", hw_error());
+    pair_unmake(&p);
+    np_close(h);
+}
+
 int main(void)
 {
     const int fds = proc_entries("/proc/self/fd");
@@ -312,6 +387,9 @@ int main(void)
     test_list();
     test_faults();
     test_other_faults();
+    test_sleeps();
+    test_bad_sleep("TCPXLIKE_FAULT=exit-accept", -EIO, "exited with status 1 in accept");
+    test_bad_sleep("TCPXLIKE_FAULT=hang-accept", -ETIMEDOUT, "hung for 701 ms in accept and was ended");
     is_int(proc_entries("/proc/self/fd"), fds, "no descriptor is left open");
     is_int(children(), 0, "and no child, living or dead");
     return tap_done();

@@ -94,6 +94,9 @@ static const struct knob table[] = {
      "that can (mlx5, bnxt) and memory in pieces as large; 0: a page"},
     {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
      "transport devmem: fail where a connection would fall back to plain tcp"},
+    {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
+     "transport netplugin: make each connection in a thread of its own, as NCCL does for several communicators, so that a "
+     "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
      "local NICs to use, comma-separated; empty: every one by which a route leads to the peer"},
     {"rails", AT(rails), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->rails) - 1, "rails",

@@ -43,6 +43,7 @@ struct hw_knobs {
     char advertise[512];      /* [NIC=]ADDRESS[:PORT], comma-separated: what peers are told instead of our own */
     uint64_t require_nics;    /* pairs that have to work for a connection to stand; 0: one */
     uint64_t path_ms;         /* how long a path is waited for when a peer is connected to */
+    bool plugin_threads;      /* connections of a plugin's are made in a thread each */
 };
 
 /* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).

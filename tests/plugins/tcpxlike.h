@@ -15,19 +15,25 @@
  *   goes by age too. test never writes *size. Tags mean nothing.
  * - the size is the sender's. Larger than what was posted: exit(1) here, where the real one would write past the end.
  * - a receive into CUDA memory leaves fragments in a bounce buffer, and a list of them: abi.h, struct netUnpackMeta.
- *   Their order and odd lengths come from a seed. More than 2048 of them: exit(1). From this machine itself: exit(1).
+ *   Their order and odd lengths come from a seed. More than 2048 of them: exit(1). The buffer is the GPU's: all comms
+ *   that land there share its pages. From this machine itself, by whichever of its addresses, nothing ever arrives, and
+ *   nothing is said.
+ * - accept sleeps in the call that has the connection, until its flow rules are sure to be at work: 5 s. Calls of
+ * several threads for several comms are safe. connect waits for the other side's accept: for a while in each call, and
+ * is over only once that accept is.
  * - iflush crashes. Zero-byte tasks break the stream, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
  *
  * Environment, read by init; what it does not understand, it aborts at.
  *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  interfaces, by commas: the devices
  *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   data connections of a comm: their product, 8 at most
  *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: a share for each data connection, which may be of 0 bytes
- *   TCPXLIKE_LOOPBACK=0           1: scattered receives work from this machine too
- *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
- *   TCPXLIKE_SEED=1               of the fragments
- *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
- *   TCPXLIKE_POOL=80              MiB of a comm's bounce buffer
- *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
+ *   NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=5000000   what accept sleeps
+ *   TCPXLIKE_CONNECT_MICROS=200000   what a call of connect waits for the other side's accept
+ *   TCPXLIKE_LOOPBACK=0           1: scattered receives work from this machine too; exit: they end the process, with
+ * "rx no cmsg"; 0: they never come TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in
+ * host memory; and CUDA's cannot TCPXLIKE_SEED=1               of the fragments TCPXLIKE_FRAG=4096            their
+ * largest length, 1 to 4096 TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer: 8 for each comm, but for one
+ * alone TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
  *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
  *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would
@@ -37,7 +43,7 @@
  *     stall@N   nothing moves on that comm any more       exit@N   exit(1), with a line in the log
  *     die@N     SIGKILL                                   crash@N  SIGSEGV
  *     error@N   test of it: ncclInternalError             nocmsg@N test of it: "rx no cmsg", exit(1)
- *     slowaccept=MS  slowconnect=MS  noaccept  hang-init  fail-regmr
+ *     slowaccept=MS  slowconnect=MS  noaccept  hang-init  hang-accept  exit-accept  fail-regmr
  */
 #ifndef TCPXLIKE_H
 #define TCPXLIKE_H
@@ -66,9 +72,11 @@ enum {
 
 struct tcpx_options {
     unsigned socks, chunk, retries, frag, pool;
+    unsigned steering_us, connect_us;
     uint64_t seed;
-    bool loopback, unpack_host, clean_handle, chunk_trap, deliver_oversize;
-    bool no_accept, hang_init, fail_regmr;
+    enum { LOOPBACK_SILENT, LOOPBACK_WORKS, LOOPBACK_EXITS } loopback;
+    bool unpack_host, clean_handle, chunk_trap, deliver_oversize;
+    bool no_accept, hang_init, hang_accept, exit_accept, fail_regmr;
     unsigned slow_accept, slow_connect; /* ms */
     unsigned devices;
     char interface[MAX_DEVICES][32];
@@ -110,16 +118,29 @@ void *tcpx_pages_alloc(const struct gpu_side *g, size_t len);
 void tcpx_pages_free(const struct gpu_side *g, void *p, size_t len);
 ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, size_t len);
 
-struct bounce {
-    struct gpu_side *gpu; /* NULL: all of it is host memory */
-    struct netUnpackMeta *meta;
+/* A GPU's pages, or the host's: of all comms that land there. */
+struct pool {
+    struct pool *next;
+    int device; /* -1: the host */
+    unsigned users;
+    struct gpu_side gpu;
     uint8_t *host;    /* the buffer, or of one on the GPU the host's copy */
     CUdeviceptr base; /* as the fragments' reader sees it */
-    void *device_handle;
     size_t len;
     uint32_t *free, n_free; /* pages, the last returned on top */
     uint64_t random;
 };
+
+struct bounce {
+    struct gpu_side *gpu; /* NULL: all of it is host memory */
+    struct netUnpackMeta *meta;
+    struct pool *pool;
+    void *device_handle;
+    uint64_t random;
+};
+/* A page for one of a comm's requests; younger ones leave enough for the oldest of each comm. False: none now. */
+bool tcpx_page_take(struct pool *p, bool oldest, uint32_t *page);
+void tcpx_page_give(struct pool *p, uint32_t page);
 struct bounce *tcpx_bounce_open(struct gpu_side *gpu);
 void tcpx_bounce_close(struct bounce *b);
 

@@ -2,6 +2,7 @@
 /* GPUs, memory that they reach, and the bounce buffer of scattered receives. */
 #include "tcpxlike.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -92,24 +93,122 @@ ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, s
     return rc ? FAIL("GPU %d: reading %zu bytes: CUDA error %d", g->device, len, rc) : ncclSuccess;
 }
 
-/* ---- the bounce buffer ------------------------------------------------------------------------ */
+/* ---- a GPU's pages ---------------------------------------------------------------------------- */
 
-/* On the GPU: the buffer itself, and what the device handle leads to. */
+static struct pool *pools;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void pool_free(struct pool *p)
+{
+    CUcontext ctx;
+    struct gpu_side *g = p->device >= 0 ? &p->gpu : NULL;
+    if (g && p->base && g->cu->CtxPushCurrent(g->ctx) == CUDA_SUCCESS) {
+        (void)g->cu->MemFree(p->base);
+        (void)g->cu->CtxPopCurrent(&ctx);
+    }
+    tcpx_pages_free(g, p->host, p->len);
+    free(p->free);
+    free(p);
+}
+
+static struct pool *pool_new(const struct gpu_side *gpu, int device)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    CUcontext ctx;
+    *p = (struct pool){.device = device, .gpu = *gpu, .random = tcpx_opt.seed, .len = (size_t)tcpx_opt.pool << 20};
+    p->n_free = (uint32_t)(p->len / PAGE);
+    p->free = malloc(p->n_free * sizeof(*p->free));
+    for (uint32_t i = 0; i < p->n_free; i++)
+        p->free[i] = p->n_free - 1 - i;
+    p->host = tcpx_pages_alloc(device >= 0 ? gpu : NULL, p->len);
+    CUresult rc = p->host ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!rc && device < 0) {
+        p->base = (uintptr_t)p->host;
+    } else if (!rc && !(rc = gpu->cu->CtxPushCurrent(gpu->ctx))) {
+        rc = gpu->cu->MemAlloc(&p->base, p->len);
+        (void)gpu->cu->CtxPopCurrent(&ctx);
+    }
+    if (!rc)
+        return p;
+    WARN("no bounce buffer of %zu bytes: CUDA error %d", p->len, rc);
+    pool_free(p);
+    return NULL;
+}
+
+static struct pool *pool_join(const struct gpu_side *gpu, int device)
+{
+    pthread_mutex_lock(&lock);
+    struct pool *p = pools;
+    while (p && p->device != device)
+        p = p->next;
+    if (!p && (p = pool_new(gpu, device))) {
+        p->next = pools;
+        pools = p;
+    }
+    if (p && p->users > 0 && (size_t)(p->users + 1) * MAX_FRAGS * PAGE > p->len) {
+        WARN("GPU %d: the bounce buffer of %zu bytes does for %u connections", device, p->len, p->users);
+        p = NULL;
+    }
+    if (p)
+        p->users++;
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+static void pool_leave(struct pool *p)
+{
+    pthread_mutex_lock(&lock);
+    if (--p->users == 0) {
+        struct pool **at = &pools;
+        while (*at != p)
+            at = &(*at)->next;
+        *at = p->next;
+        pool_free(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool tcpx_page_take(struct pool *p, bool oldest, uint32_t *page)
+{
+    pthread_mutex_lock(&lock);
+    const bool any = p->n_free > (oldest ? 0 : p->users * MAX_FRAGS);
+    if (any) { /* one of those that lie on top */
+        uint32_t i = p->n_free - 1 - (uint32_t)(wire_random(&p->random) % HW_MIN(p->n_free, 64u));
+        *page = p->free[i];
+        p->free[i] = p->free[--p->n_free];
+    }
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+void tcpx_page_give(struct pool *p, uint32_t page)
+{
+    if (p->device < 0)
+        memset(p->host + (size_t)page * PAGE, 0xdb, PAGE); /* whoever still reads it sees it */
+    pthread_mutex_lock(&lock);
+    p->free[p->n_free++] = page;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- a comm's share --------------------------------------------------------------------------- */
+
+/* On the GPU: what the device handle leads to. */
 static CUresult on_gpu(struct bounce *b, struct unpackNetDeviceHandle *h)
 {
     const struct hw_cuda *cu = b->gpu->cu;
     CUdeviceptr meta, lead = 0;
     CUresult rc = cu->MemHostGetDevicePointer(&meta, b->meta, 0);
-    rc = rc ? rc : cu->MemAlloc(&b->base, b->len);
     rc = rc ? rc : cu->MemAlloc(&lead, sizeof(*h));
     b->device_handle = (void *)(uintptr_t)lead;
     if (rc)
         return rc;
     h->meta = (void *)(uintptr_t)meta;
-    h->bounce_buf = (void *)(uintptr_t)b->base;
-    memcpy(b->host, h, sizeof(*h)); /* pinned, as an asynchronous copy wants it */
-    rc = cu->MemcpyHtoDAsync(lead, b->host, sizeof(*h), b->gpu->stream);
-    return rc ? rc : cu->StreamSynchronize(b->gpu->stream);
+    h->bounce_buf = (void *)(uintptr_t)b->pool->base;
+    memcpy(b->meta, h, sizeof(*h)); /* pinned, as an asynchronous copy wants it */
+    rc = cu->MemcpyHtoDAsync(lead, b->meta, sizeof(*h), b->gpu->stream);
+    rc = rc ? rc : cu->StreamSynchronize(b->gpu->stream);
+    memset(b->meta, 0, sizeof(*h));
+    return rc;
 }
 
 struct bounce *tcpx_bounce_open(struct gpu_side *gpu)
@@ -118,14 +217,9 @@ struct bounce *tcpx_bounce_open(struct gpu_side *gpu)
     struct unpackNetDeviceHandle *h = calloc(1, sizeof(*h));
     b->gpu = gpu->ctx && !tcpx_opt.unpack_host ? gpu : NULL;
     b->random = tcpx_opt.seed;
-    b->len = (size_t)tcpx_opt.pool << 20;
-    b->n_free = (uint32_t)(b->len / PAGE);
-    b->free = malloc(b->n_free * sizeof(*b->free));
-    for (uint32_t i = 0; i < b->n_free; i++)
-        b->free[i] = b->n_free - 1 - i;
+    b->pool = pool_join(gpu, b->gpu ? gpu->device : -1);
     b->meta = tcpx_pages_alloc(b->gpu, sizeof(*b->meta));
-    b->host = tcpx_pages_alloc(b->gpu, b->len);
-    CUresult rc = b->meta && b->host ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult rc = b->meta && b->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (!rc && b->gpu) {
         CUcontext ctx;
         rc = gpu->cu->CtxPushCurrent(gpu->ctx);
@@ -135,16 +229,15 @@ struct bounce *tcpx_bounce_open(struct gpu_side *gpu)
         }
         free(h);
     } else if (!rc) {
-        b->base = (uintptr_t)b->host;
         h->meta = b->meta;
-        h->bounce_buf = b->host;
+        h->bounce_buf = b->pool->host;
         b->device_handle = h;
     } else {
         free(h);
     }
     if (!rc)
         return b;
-    WARN("no bounce buffer of %zu bytes: CUDA error %d", b->len, rc);
+    WARN("no place to receive into: CUDA error %d", rc);
     tcpx_bounce_close(b);
     return NULL;
 }
@@ -156,15 +249,12 @@ void tcpx_bounce_close(struct bounce *b)
         return;
     if (!b->gpu) {
         free(b->device_handle);
-    } else if (b->gpu->cu->CtxPushCurrent(b->gpu->ctx) == CUDA_SUCCESS) {
-        if (b->base)
-            (void)b->gpu->cu->MemFree(b->base);
-        if (b->device_handle)
-            (void)b->gpu->cu->MemFree((uintptr_t)b->device_handle);
+    } else if (b->device_handle && b->gpu->cu->CtxPushCurrent(b->gpu->ctx) == CUDA_SUCCESS) {
+        (void)b->gpu->cu->MemFree((uintptr_t)b->device_handle);
         (void)b->gpu->cu->CtxPopCurrent(&ctx);
     }
     tcpx_pages_free(b->gpu, b->meta, sizeof(*b->meta));
-    tcpx_pages_free(b->gpu, b->host, b->len);
-    free(b->free);
+    if (b->pool)
+        pool_leave(b->pool);
     free(b);
 }

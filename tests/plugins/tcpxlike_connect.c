@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What listen writes into the caller's 128 bytes. The real one uses 88, too, of which the last 8 are a pointer. */
@@ -30,6 +31,7 @@ struct connecting {
     struct wire_msg hello[1 + MAX_SOCKS];
     unsigned calls;
     uint64_t since;
+    bool welcome; /* the other side's accept is over */
     struct gpu_side gpu;
 };
 
@@ -97,6 +99,14 @@ ncclResult_t tcpx_close_listen(void *listener)
 }
 
 /* ---- connect ---------------------------------------------------------------------------------- */
+
+/* Sleeps for that long in a call. */
+static void sleep_us(unsigned us)
+{
+    const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    if (us)
+        (void)nanosleep(&t, NULL);
+}
 
 static void forget(struct connecting *s)
 {
@@ -168,6 +178,23 @@ static int introduce(struct connecting *s)
     return all;
 }
 
+/* The same, and the other side's accept is over: this call waits for a while. */
+static int meet(struct connecting *s)
+{
+    const uint64_t until = hw_now() + tcpx_opt.connect_us * 1000ull;
+    uint8_t byte;
+    for (;;) {
+        int up = introduce(s);
+        ssize_t n = up > 0 && !s->welcome ? wire_get(s->fd[0], &byte, 1) : 0;
+        s->welcome |= n > 0;
+        if (up < 0 || n < 0)
+            return -1;
+        if (s->welcome || hw_now() >= until)
+            return s->welcome;
+        sleep_us(500);
+    }
+}
+
 ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle_v7_t **device)
 {
     (void)device; /* the sender's GPU has nothing to do */
@@ -183,7 +210,7 @@ ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandl
         memcpy(handle, &h, sizeof(h));
     }
     struct connecting *s = h.state;
-    int up = introduce(s);
+    int up = meet(s);
     bool early = too_early(&s->calls, s->since, tcpx_opt.slow_connect);
     if (up == 0 || (up > 0 && early))
         return ncclSuccess;
@@ -270,9 +297,15 @@ ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t *
         for (unsigned j = 0; j < l->n; j++)
             if (l->stranger[j].fd == fd[i])
                 drop(l, j);
+    if (tcpx_opt.exit_accept)
+        LEAVE("leaving in accept, as TCPXLIKE_FAULT says");
+    while (tcpx_opt.hang_accept)
+        pause();
+    sleep_us(tcpx_opt.steering_us); /* the flow rules of these connections take so long to be at work */
     struct comm *c = tcpx_comm_new(false, fd[0], fd + 1, n - 1, &l->gpu);
     if (!c)
         return ncclInternalError;
+    (void)wire_put(fd[0], "", 1); /* the other side's connect waits for it */
     **device = (ncclNetDeviceHandle_v7_t){
         .netDeviceType = NCCL_NET_DEVICE_UNPACK,
         .netDeviceVersion = NCCL_NET_DEVICE_UNPACK_VERSION,

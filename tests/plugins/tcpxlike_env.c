@@ -98,6 +98,10 @@ static void read_faults(const char *list)
             tcpx_opt.no_accept = true;
         else if (strcmp(one, "hang-init") == 0)
             tcpx_opt.hang_init = true;
+        else if (strcmp(one, "hang-accept") == 0)
+            tcpx_opt.hang_accept = true;
+        else if (strcmp(one, "exit-accept") == 0)
+            tcpx_opt.exit_accept = true;
         else if (strcmp(one, "fail-regmr") == 0)
             tcpx_opt.fail_regmr = true;
         else if (!request_fault(one))
@@ -117,13 +121,18 @@ void tcpx_read_environment(ncclDebugLogger_t log)
     tcpx_opt.chunk = number("NCCL_DYNAMIC_CHUNK_SIZE", 0, 0, 1u << 30);
     tcpx_opt.retries = number("TCPXLIKE_RETRIES", 3, 0, 1000000);
     tcpx_opt.frag = number("TCPXLIKE_FRAG", PAGE, 1, PAGE);
-    tcpx_opt.pool = number("TCPXLIKE_POOL", 80, 1, 2048);
+    tcpx_opt.pool = number("TCPXLIKE_POOL", 256, 1, 2048);
+    tcpx_opt.steering_us = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5000000, 0, 600000000);
+    tcpx_opt.connect_us = number("TCPXLIKE_CONNECT_MICROS", 200000, 0, 600000000);
     tcpx_opt.seed = number("TCPXLIKE_SEED", 1, 0, UINT32_MAX);
-    tcpx_opt.loopback = flag("TCPXLIKE_LOOPBACK", false);
+    const char *v = getenv("TCPXLIKE_LOOPBACK");
+    tcpx_opt.loopback = v && strcmp(v, "exit") == 0        ? LOOPBACK_EXITS
+                        : flag("TCPXLIKE_LOOPBACK", false) ? LOOPBACK_WORKS
+                                                           : LOOPBACK_SILENT;
     tcpx_opt.unpack_host = flag("TCPXLIKE_UNPACK_HOST", false);
     tcpx_opt.clean_handle = flag("TCPXLIKE_CLEAN_HANDLE", false);
     tcpx_opt.chunk_trap = flag("TCPXLIKE_CHUNK_TRAP", true);
-    const char *v = getenv("TCPXLIKE_OVERSIZE");
+    v = getenv("TCPXLIKE_OVERSIZE");
     if (v && *v && strcmp(v, "exit") != 0 && strcmp(v, "deliver") != 0)
         bad_env("TCPXLIKE_OVERSIZE", v);
     tcpx_opt.deliver_oversize = v && strcmp(v, "deliver") == 0;

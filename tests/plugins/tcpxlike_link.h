@@ -17,6 +17,8 @@ static inline void defaults(void)
 {
     setenv("TCPXLIKE_LOOPBACK", "1", 1);
     setenv("NCCL_DYNAMIC_CHUNK_SIZE", "524288", 1);
+    setenv("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "0", 1);
+    setenv("TCPXLIKE_CONNECT_MICROS", "0", 1);
 }
 
 static inline void load(void)

@@ -38,6 +38,19 @@ struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n,
     return NULL;
 }
 
+/* Those of receives that nobody consumed, and those that were planned for. */
+static void give_pages(struct comm *c)
+{
+    for (unsigned i = 0; c->bounce && i < MAX_REQUESTS; i++) {
+        const struct request *r = &c->request[i];
+        for (uint32_t k = 0; r->number >= c->consumed && r->number < c->posted && k < r->n_frags; k++)
+            tcpx_page_give(c->bounce->pool, r->pages[k]);
+    }
+    for (unsigned i = 0; c->bounce && i < c->n_socks; i++)
+        for (unsigned k = 0; k < c->sock[i].plan_n; k++)
+            tcpx_page_give(c->bounce->pool, c->sock[i].plan[(c->sock[i].plan_first + k) % PLAN].src / PAGE);
+}
+
 void tcpx_comm_free(struct comm *c)
 {
     close(c->control);
@@ -45,6 +58,7 @@ void tcpx_comm_free(struct comm *c)
         close(c->sock[i].fd);
     for (unsigned i = 0; i < MAX_REQUESTS; i++)
         tcpx_pages_free(&c->gpu, c->request[i].staging, c->request[i].staging_len);
+    give_pages(c);
     tcpx_bounce_close(c->bounce);
     tcpx_gpu_close(&c->gpu);
     free(c);
@@ -231,8 +245,12 @@ static void learn_size(struct request *r, size_t total)
     r->total = total;
     if (total > r->size && !(r->scattered && tcpx_opt.deliver_oversize))
         LEAVE("a message of %zu bytes for a receive of %zu: memory would be overwritten", total, r->size);
-    if (total > 0 && r->scattered && ((r->comm->loopback && !tcpx_opt.loopback) || (r->faults & FAULT_NOCMSG)))
+    if (total == 0 || !r->scattered)
+        return;
+    const bool self = r->comm->loopback && tcpx_opt.loopback != LOOPBACK_WORKS;
+    if ((self && tcpx_opt.loopback == LOOPBACK_EXITS) || (r->faults & FAULT_NOCMSG))
         LEAVE("process_recv_cmsg() rx no cmsg");
+    r->comm->stalled |= self; /* it never passes a NIC: nothing of it comes */
 }
 
 static bool announce_receives(struct comm *c)
@@ -294,24 +312,13 @@ static bool move_directly(struct comm *c, struct data_socket *s)
     return true;
 }
 
-/* One of the pages that lie on top. Younger requests leave enough for the oldest to go on. */
-static bool take_page(struct bounce *b, bool oldest, uint32_t *page)
-{
-    if (b->n_free == 0 || (!oldest && b->n_free <= MAX_FRAGS))
-        return false;
-    uint32_t i = b->n_free - 1 - (uint32_t)(wire_random(&b->random) % HW_MIN(b->n_free, 64u));
-    *page = b->free[i];
-    b->free[i] = b->free[--b->n_free];
-    return true;
-}
-
 /* Where the next bytes of the socket's first task go: pages, most of them full, the others of odd lengths. */
 static void plan(struct bounce *b, struct data_socket *s)
 {
     const struct task *t = &s->task[s->first];
     while (s->plan_n < PLAN && s->planned < t->len) {
         uint32_t page;
-        if (!take_page(b, t->r->number == t->r->comm->done, &page))
+        if (!tcpx_page_take(b->pool, t->r->number == t->r->comm->done, &page))
             return;
         uint64_t x = wire_random(&s->random);
         uint32_t len = x % 8 ? tcpx_opt.frag : ((uint32_t)(x >> 8) % tcpx_opt.frag) | 1u;
@@ -329,7 +336,7 @@ static void keep_fragment(struct request *r, const struct fragment *f)
         LEAVE("more than %d fragments in one receive (of %zu bytes)", MAX_FRAGS, r->total);
     r->pages[r->n_frags] = f->src / PAGE;
     r->frag[r->n_frags++] = (struct loadMeta){.src_off = f->src, .len = f->len, .dst_off = f->dst};
-    if (b->gpu && b->gpu->cu->MemcpyHtoDAsync(b->base + f->src, b->host + f->src, f->len, b->gpu->stream))
+    if (b->gpu && b->gpu->cu->MemcpyHtoDAsync(b->pool->base + f->src, b->pool->host + f->src, f->len, b->gpu->stream))
         LEAVE("GPU %d: a fragment could not be written", b->gpu->device);
 }
 
@@ -362,7 +369,7 @@ static bool move_scattered(struct comm *c, struct data_socket *s)
         for (unsigned i = 0; i < s->plan_n; i++) {
             const struct fragment *f = &s->plan[(s->plan_first + i) % PLAN];
             uint32_t have = i ? 0 : s->plan_have;
-            iov[i] = (struct iovec){c->bounce->host + f->src + have, f->len - have};
+            iov[i] = (struct iovec){c->bounce->pool->host + f->src + have, f->len - have};
         }
         ssize_t n = wire_getv(s->fd, iov, (int)s->plan_n);
         if (n < 0)
@@ -380,6 +387,8 @@ static bool move_all(struct comm *c)
 {
     if (!(c->sends ? announce_sends(c) : announce_receives(c)))
         return false;
+    if (c->stalled)
+        return true;
     for (unsigned i = 0; i < c->n_socks; i++) {
         struct data_socket *s = &c->sock[i];
         unsigned before;
@@ -472,11 +481,8 @@ ncclResult_t tcpx_irecv_consumed(void *comm, int n, void *request)
         return FAIL("irecvConsumed of request %llu: the next is %llu, and %llu are done", (unsigned long long)r->number,
                     (unsigned long long)c->consumed, (unsigned long long)c->done);
     struct bounce *b = c->bounce;
-    for (uint32_t i = 0; i < r->n_frags; i++) {
-        if (!b->gpu)
-            memset(b->host + (size_t)r->pages[i] * PAGE, 0xdb, PAGE); /* whoever still reads it sees it */
-        b->free[b->n_free++] = r->pages[i];
-    }
+    for (uint32_t i = 0; i < r->n_frags; i++)
+        tcpx_page_give(b->pool, r->pages[i]);
     c->consumed++;
     return ncclSuccess;
 }

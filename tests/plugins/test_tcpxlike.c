@@ -2,6 +2,8 @@
 /* libnccl-net-tcpxlike.so does what tcpxlike.h says, a line of it at a time. */
 #include "tcpxlike_link.h"
 
+#include <pthread.h>
+
 /* ---- the table, connecting -------------------------------------------------------------------- */
 
 static void table(void)
@@ -57,10 +59,67 @@ static void no_accept(void)
     ncclNetDeviceHandle_v7_t *rdev = &l.side;
     load();
     start(&l);
-    while (!l.sc)
-        CHECK(net->connect(0, l.handle, &l.sc, NULL) == ncclSuccess);
-    for (int i = 0; i < 500; i++, usleep(1000))
+    for (int i = 0; i < 500; i++, usleep(1000)) {
+        CHECK(net->connect(0, l.handle, &l.sc, NULL) == ncclSuccess && !l.sc);
         CHECK(net->accept(l.lc, &l.rc, &rdev) == ncclSuccess && !l.rc);
+    }
+}
+
+/* In one thread: connect comes back without a connection, accept sleeps in the call that has one. */
+static void accept_sleeps(void)
+{
+    struct link l;
+    ncclNetDeviceHandle_v7_t *rdev = &l.side;
+    uint64_t slept = 0;
+    load();
+    start(&l);
+    while (!l.rc) {
+        uint64_t since = hw_now();
+        CHECK(net->connect(0, l.handle, &l.sc, NULL) == ncclSuccess && !l.sc);
+        CHECK(hw_now() - since >= 20 * HW_MS); /* TCPXLIKE_CONNECT_MICROS=20000: it waits in the call */
+        since = hw_now();
+        CHECK(net->accept(l.lc, &l.rc, &rdev) == ncclSuccess);
+        slept = hw_now() - since;
+    }
+    CHECK(slept >= 400 * HW_MS); /* PROGRAM_FLOW_STEERING_WAIT_MICROS=400000 */
+    join(&l);
+    leave(&l);
+}
+
+static void *accept_one(void *arg)
+{
+    struct link *l = arg;
+    ncclNetDeviceHandle_v7_t *rdev = &l->side;
+    while (!l->rc)
+        CHECK(net->accept(l->lc, &l->rc, &rdev) == ncclSuccess);
+    return NULL;
+}
+
+/* A thread for each accept: four take as long as one. */
+static void accepts_at_once(void)
+{
+    struct link l[4];
+    pthread_t thread[4];
+    load();
+    const uint64_t since = hw_now();
+    for (int i = 0; i < 4; i++) {
+        start(&l[i]);
+        CHECK(pthread_create(&thread[i], NULL, accept_one, &l[i]) == 0);
+    }
+    for (bool all = false; !all;) {
+        all = true;
+        for (int i = 0; i < 4; i++)
+            if (!l[i].sc) {
+                CHECK(net->connect(0, l[i].handle, &l[i].sc, NULL) == ncclSuccess);
+                all &= l[i].sc != NULL;
+            }
+    }
+    const uint64_t took = hw_now() - since;
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(thread[i], NULL) == 0);
+        leave(&l[i]);
+    }
+    CHECK(took >= 1000 * HW_MS && took < 4000 * HW_MS);
 }
 
 static void dirty_handle(void)
@@ -363,6 +422,10 @@ int main(void)
     works("one table, v7, GPUDirectTCPX_v7, its properties", table, plain);
     works("connect and accept need calls; the handle's end is left alone; one connection each", retries,
           WITH("TCPXLIKE_RETRIES=5"));
+    works("accept sleeps in a call, and connect waits for it", accept_sleeps,
+          WITH("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=400000", "TCPXLIKE_CONNECT_MICROS=20000"));
+    works("accepts of several threads sleep at the same time", accepts_at_once,
+          WITH("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1000000", "TCPXLIKE_CONNECT_MICROS=1000"));
     dies("a pointer in the handle", dirty_handle, plain, 60, SIGABRT, "has the pointer");
     dies("connect after its success", connect_again, plain, 60, SIGABRT, "has the pointer");
     works("connect to a listener that is gone", refused, plain);

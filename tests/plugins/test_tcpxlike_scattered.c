@@ -168,6 +168,43 @@ static void one_message(void)
     CHECK(both_done(send_now(&l, &m, 0, 4096), r, 10000));
 }
 
+/* The send goes, the receive never comes, and no word is said of it: `said` has no line but TCPXLIKE_LOOPBACK's own. */
+static void silence(void)
+{
+    struct link l;
+    load();
+    start(&l);
+    join(&l);
+    struct memory m = host_memory(&l, 4096);
+    void *r = recv_now(&l, &m, 0, 4096);
+    CHECK(both_done(send_now(&l, &m, 0, 4096), NULL, 10000));
+    CHECK(!both_done(NULL, r, 300));
+}
+
+/* Two comms have one bounce buffer: what the first one holds the second one lacks. */
+static void pool_is_shared(void)
+{
+    struct link l, k;
+    void *r[3];
+    load();
+    start(&l);
+    join(&l);
+    start(&k);
+    join(&k);
+    const struct unpackNetDeviceHandle *a = see(l.side.handle, sizeof(*a)), *b = see(k.side.handle, sizeof(*b));
+    CHECK(a->bounce_buf == b->bounce_buf && a->meta != b->meta);
+    struct memory m = host_memory(&l, 4 * MIB), n = host_memory(&k, 4 * MIB);
+    for (int i = 0; i < 3; i++) { /* 12 MiB of 16, and what short fragments leave unused; none consumed */
+        r[i] = recv_now(&l, &m, 0, 4 * MIB);
+        CHECK(both_done(send_now(&l, &m, 0, 4 * MIB), r[i], 10000));
+    }
+    void *more = recv_now(&k, &n, 0, 4 * MIB), *sent = send_now(&k, &n, 0, 4 * MIB);
+    CHECK(!both_done(sent, more, 300));
+    for (int i = 0; i < 3; i++)
+        consume(&l, r[i]);
+    CHECK(both_done(NULL, more, 10000));
+}
+
 /* ---- CUDA memory ------------------------------------------------------------------------------ */
 
 static CUcontext set_device(int device)
@@ -275,7 +312,10 @@ int main(void)
     exits("larger than its receive, scattered", too_large, WITH("TCPXLIKE_UNPACK_HOST=1"), 1, "would be overwritten");
     works("and delivered as the real one would", larger_than_posted,
           WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_OVERSIZE=deliver"));
-    exits("scattered over loopback", one_message, WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_LOOPBACK"), 1, "rx no cmsg");
+    exits("scattered over loopback, where that is to end it", one_message,
+          WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_LOOPBACK=exit"), 1, "rx no cmsg");
+    works("scattered over loopback: silence", silence, WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_LOOPBACK"));
+    works("the pool is all comms'", pool_is_shared, WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_POOL=16"));
     works("host memory over loopback", one_message, WITH("TCPXLIKE_LOOPBACK"));
 
     works("CUDA memory: scattered on the GPU; host memory beside it", cuda_moves, plain);

@@ -83,13 +83,27 @@ int wire_connected(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) || err ? -1 : 1;
 }
 
+static bool is_ours(const struct sockaddr_in *at)
+{
+    struct ifaddrs *all;
+    bool found = false;
+    if (getifaddrs(&all))
+        return false;
+    for (struct ifaddrs *a = all; a && !found; a = a->ifa_next)
+        found = a->ifa_addr && a->ifa_addr->sa_family == AF_INET &&
+                ((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr.s_addr == at->sin_addr.s_addr;
+    freeifaddrs(all);
+    return found;
+}
+
 bool wire_is_loopback(int fd)
 {
     struct sockaddr_in me = {0}, peer = {0};
     socklen_t a = sizeof(me), b = sizeof(peer);
     if (getsockname(fd, (struct sockaddr *)&me, &a) || getpeername(fd, (struct sockaddr *)&peer, &b))
         return false;
-    return ntohl(peer.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET || peer.sin_addr.s_addr == me.sin_addr.s_addr;
+    return ntohl(peer.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET || peer.sin_addr.s_addr == me.sin_addr.s_addr ||
+           is_ours(&peer);
 }
 
 static bool not_now(void)

@@ -20,7 +20,7 @@ int wire_accept(int fd);
 int wire_connect(const struct sockaddr_in *from, const struct sockaddr_in *to);
 /* 1 it is connected, 0 not yet, -1 it never will be. */
 int wire_connected(int fd);
-/* Both ends are addresses of one machine: loopback or the very same. */
+/* Both ends are addresses of this machine. */
 bool wire_is_loopback(int fd);
 
 /* Bytes taken or got; 0: not now; -1: broken, or closed by the other end. */

@@ -32,6 +32,7 @@ enum {
 };
 
 static int log_fd = FD_LOG;
+__thread enum np_call kid_here;
 
 /* At once: a sanitizer's _exit() would wait for its own. */
 static void leave(int status) __attribute__((noreturn));
@@ -74,7 +75,9 @@ static ncclResult_t no_profiler(void **handle, int type, void *phandle, int64_t 
 /* exit() would go on to the handlers that the parent's program left: those that remove its files, for one. */
 static void leave_at_once(int status, void *arg)
 {
-    (void)arg;
+    const struct kid *k = arg;
+    if (kid_here)
+        atomic_store(&k->s->doing, kid_here);
     (void)fflush(stdout);
     leave(status);
 }
@@ -117,6 +120,8 @@ void kid_fail(struct kid_comm *c, int rc)
     kid_ring(c);
 }
 
+extern char **environ;
+
 /* ---- messages ------------------------------------------------------------------------------- */
 
 static int load(struct kid *k, struct np_hello *out)
@@ -140,6 +145,7 @@ static int load(struct kid *k, struct np_hello *out)
     if (lacks)
         return hw_fail(-ENOEXEC, "its table v%u has no %s", k->t.version, lacks);
     k->q = np_quirk_of(table);
+    k->hang_ms = k->c->call_ms + np_quirk_wait_ms(k->q, (const char *const *)environ);
     out->version = k->t.version;
     snprintf(out->table, sizeof(out->table), "%s", table);
     return 0;
@@ -301,6 +307,8 @@ static unsigned look_round(struct kid *k)
         kid_orphans(k);
         found |= KID_PENDING;
     }
+    if (k->joining)
+        kid_watch(k);
     atomic_fetch_add_explicit(&k->s->beat, 1, memory_order_relaxed);
     return found;
 }
@@ -415,12 +423,12 @@ void np_child_main(const struct np_child *c)
     __fpurge(stdout); /* the parent's, which it will write itself */
     __fpurge(stderr);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    (void)on_exit(leave_at_once, NULL);
     (void)prctl(PR_SET_NAME, "hawser-plugin");
     (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns: naps are short */
 
     k->c = c;
     k->s = c->shared;
+    (void)on_exit(leave_at_once, k);
     errno = pthread_create(&thread, NULL, watch, k);
     if (errno) /* without it nothing would end this process */
         cannot(FD_LOG, "its thread");

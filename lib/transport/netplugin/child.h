@@ -31,6 +31,7 @@ struct kid_comm {
     ncclNetDeviceHandle_t dh_room, *dh;
     bool threaded;
     pthread_t thread;
+    _Atomic uint64_t calling; /* since when its thread is in the plugin, hw_now(); 0: it is not */
     ncclResult_t result;
     _Atomic bool over; /* the thread has written comm and result, and is gone */
     struct kid_comm *next_orphan;
@@ -77,15 +78,22 @@ struct kid {
     const struct hw_space *set;             /* the GPU that this thread has set */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
+    unsigned joining; /* connections that have a thread */
+    unsigned hang_ms; /* what a connect or an accept may take */
 };
 
-/* Around each call of the plugin. */
+/* What this thread is doing in the plugin. */
+extern __thread enum np_call kid_here;
+
+/* Around each call of the plugin, of the loop's thread. */
 static inline void kid_enter(struct kid *k, enum np_call call)
 {
+    kid_here = call;
     atomic_store_explicit(&k->s->doing, call, memory_order_relaxed);
 }
 static inline void kid_leave(struct kid *k)
 {
+    kid_here = NP_NOTHING;
     atomic_store_explicit(&k->s->doing, NP_NOTHING, memory_order_relaxed);
 }
 
@@ -116,6 +124,8 @@ bool kid_close_all(struct kid *k);
 /* What a round found. */
 enum { KID_MOVED = 1, KID_PENDING = 2 };
 unsigned kid_setup(struct kid *k, struct kid_comm *c);
+/* Has a thread been in one connect or accept for too long? Tells the parent. */
+void kid_watch(struct kid *k);
 
 /* ---- child_flow.c */
 unsigned kid_progress(struct kid *k, struct kid_comm *c);

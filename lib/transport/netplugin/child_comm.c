@@ -9,6 +9,8 @@
 
 #define GUARD ((size_t)64 << 10)
 
+enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* between two calls of connect or accept */
+
 static unsigned window_of(const struct kid *k)
 {
     unsigned most = k->t.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
@@ -79,16 +81,61 @@ static ncclResult_t try_once(struct kid *k, struct kid_comm *c)
                                : np_table_accept(&k->t, c->listener->comm, &c->comm, &c->dh);
 }
 
-/* A plugin whose connect() and accept() wait for each other. */
+static enum np_call call_of(const struct kid_comm *c)
+{
+    return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
+}
+
+/* A connection's own: its connect or accept may sleep (GPUDirect-TCPX's accept() does, for 5 s), or wait for the other
+ * side's. NCCL calls from several threads too, where a process has several communicators. */
 static void *setup_thread(void *arg)
 {
     struct kid_comm *c = arg;
-    if (c->gpu) /* of this thread, and for good */
-        (void)hw_cuda_enter(c->gpu);
-    while (!(c->result = try_once(c->k, c)) && !c->comm && hw_now() < c->deadline)
-        usleep(50);
+    struct np_shared *s = c->k->s;
+    unsigned pause_us = PAUSE_MIN_US;
+    const bool entered = c->gpu && hw_cuda_enter(c->gpu) == 0;
+    kid_here = call_of(c);
+    for (;;) {
+        uint32_t mine = kid_here;
+        atomic_store(&c->calling, hw_now());
+        atomic_store(&s->joining, mine);
+        c->result = try_once(c->k, c);
+        (void)atomic_compare_exchange_strong(&s->joining, &mine, NP_NOTHING);
+        atomic_store(&c->calling, 0);
+        if (c->result || c->comm || hw_now() >= c->deadline)
+            break;
+        usleep(pause_us);
+        pause_us = HW_MIN(2 * pause_us, (unsigned)PAUSE_MAX_US);
+    }
+    kid_here = NP_NOTHING;
+    if (entered)
+        hw_cuda_leave();
     atomic_store_explicit(&c->over, true, memory_order_release);
     return NULL;
+}
+
+static void join_thread(struct kid *k, struct kid_comm *c)
+{
+    pthread_join(c->thread, NULL);
+    c->threaded = false;
+    k->joining--;
+}
+
+static void watch_call(struct kid *k, const struct kid_comm *c, uint64_t now)
+{
+    const uint64_t since = c->threaded ? atomic_load(&c->calling) : 0;
+    if (since && now > since && now - since > k->hang_ms * HW_MS)
+        atomic_store(&k->s->hung, call_of(c));
+}
+
+void kid_watch(struct kid *k)
+{
+    const uint64_t now = hw_now_coarse();
+    for (unsigned i = 0; i < k->top; i++)
+        if (k->comm[i])
+            watch_call(k, k->comm[i], now);
+    for (const struct kid_comm *c = k->orphans; c; c = c->next_orphan)
+        watch_call(k, c, now);
 }
 
 static int start_thread(struct kid_comm *c)
@@ -97,6 +144,7 @@ static int start_thread(struct kid_comm *c)
     if (e)
         return hw_fail(-e, "starting a thread to connect in: %s", strerror(e));
     c->threaded = true;
+    c->k->joining++;
     return 0;
 }
 
@@ -127,7 +175,7 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
         else
             c->frags = p;
     }
-    if (rc == 0 && k->q->setup_threads)
+    if (rc == 0 && (k->q->setup_threads || !k->c->one_thread))
         rc = start_thread(c);
     if (rc < 0) {
         if (c->frags)
@@ -161,12 +209,11 @@ int kid_accept(struct kid *k, const struct np_message *m, int *fd)
 
 unsigned kid_setup(struct kid *k, struct kid_comm *c)
 {
-    const enum np_call call = c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
+    const enum np_call call = call_of(c);
     if (c->threaded) {
         if (!atomic_load_explicit(&c->over, memory_order_acquire))
             return KID_PENDING;
-        pthread_join(c->thread, NULL);
-        c->threaded = false;
+        join_thread(k, c);
     } else {
         kid_set_gpu(k, c->gpu);
         kid_enter(k, call);
@@ -271,7 +318,7 @@ void kid_orphans(struct kid *k)
             continue;
         }
         if (c->threaded)
-            pthread_join(c->thread, NULL);
+            join_thread(k, c);
         *at = c->next_orphan;
         (void)close_comm(k, c);
     }

@@ -21,8 +21,7 @@
 
 enum {
     OPEN_MS = 30000,
-    CALL_MS =
-        15000, /* GPUDirect-TCPX's accept() sleeps for 5 s: NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS */
+    CALL_MS = 15000,
     CLOSE_MS = 2000,
     SPIN_US = 2000,
     LOOK_MS = 10, /* between two looks at the child's health */
@@ -143,11 +142,20 @@ int np_blame(struct np_host *h, int rc, const char *what)
                    *last_words(h, said, sizeof(said)) ? "; its last line: " : "", said);
 }
 
+/* The call of the plugin that it is in: where one hangs that one, else the loop's, else one of a connection's thread.
+ */
+static uint32_t doing_now(struct np_host *h)
+{
+    const uint32_t hung = atomic_load_explicit(&h->s->hung, memory_order_relaxed);
+    const uint32_t doing = atomic_load_explicit(&h->s->doing, memory_order_relaxed);
+    return hung ? hung : doing ? doing : atomic_load_explicit(&h->s->joining, memory_order_relaxed);
+}
+
 /* Under the lock: sets the host's error, once: how it ended, in which call of the plugin, and what then (NULL: the call
  * has nothing to do with it). */
 static int bury(struct np_host *h, int rc, const char *how, const char *then)
 {
-    uint32_t doing = atomic_load_explicit(&h->s->doing, memory_order_relaxed);
+    const uint32_t doing = doing_now(h);
     char said[160];
     (void)last_words(h, said, sizeof(said));
     const bool in = then && doing > NP_NOTHING && doing < NP_CALLS;
@@ -199,6 +207,10 @@ static int look(struct np_host *h, uint64_t now)
         h->beat_at = now;
     } else if (now > h->beat_at && now - h->beat_at > (uint64_t)h->o.call_ms * HW_MS) {
         snprintf(how, sizeof(how), "hung for %d ms", h->o.call_ms);
+        return end_it(h, -ETIMEDOUT, how, " and was ended");
+    }
+    if (atomic_load_explicit(&h->s->hung, memory_order_relaxed)) {
+        snprintf(how, sizeof(how), "hung for %d ms", h->o.call_ms + (int)h->info.wait_ms);
         return end_it(h, -ETIMEDOUT, how, " and was ended");
     }
     return 0;
@@ -361,6 +373,8 @@ static int spawn(struct np_host *h, char **env)
         .parent = getpid(),
         .newest = h->o.newest ? h->o.newest : NP_NEWEST,
         .spin_us = (unsigned)h->o.spin_us,
+        .call_ms = (unsigned)h->o.call_ms,
+        .one_thread = h->o.one_thread,
     };
     /* No handler of the application's is to run in the child. */
     sigfillset(&all);
@@ -403,6 +417,7 @@ static int load(struct np_host *h, char **env)
     h->info.window = h->info.version == 6 ? NCCL_NET_MAX_REQUESTS_V6 : NCCL_NET_MAX_REQUESTS;
     if (h->info.quirk->max_requests)
         h->info.window = HW_MIN(h->info.window, h->info.quirk->max_requests);
+    h->info.wait_ms = np_quirk_wait_ms(h->info.quirk, (const char *const *)env);
 
     struct env_log e = {.log = h->o.log};
     if (np_check_env(h->info.quirk, (const char *const *)env, log_env, &e) > 0 && !h->o.any_env)

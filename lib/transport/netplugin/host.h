@@ -42,8 +42,9 @@ struct np_options {
     int call_ms;                 /* for any other call of the plugin: it hangs after this; 0: 15 s */
     int spin_us;                 /* how long the child looks without a nap for something to do; 0: 2 ms */
     unsigned newest;             /* table to look for first; 0: v12 */
-    bool any_env;                /* np_check_env()'s faults are logged, and no reason to refuse */
-    bool list;                   /* scattered receives are left to the caller: np_fragments(), np_consumed() */
+    bool one_thread; /* the plugin is never in two calls at once: a connect or accept that sleeps holds all */
+    bool any_env;    /* np_check_env()'s faults are logged, and no reason to refuse */
+    bool list;       /* scattered receives are left to the caller: np_fragments(), np_consumed() */
 };
 
 /* plugin: a path, or a name as NCCL_NET_PLUGIN has it. The newest table that it has from v12 down to v6 is used. */
@@ -55,7 +56,8 @@ void np_close(struct np_host *h);
 struct np_info {
     const char *table; /* "GPUDirectTCPX_v7" */
     unsigned version, devices;
-    unsigned window; /* requests on a connection and direction: at most so many posted and not given back */
+    unsigned wait_ms; /* what its accept() sleeps: for the deadlines of connections */
+    unsigned window;  /* requests on a connection and direction: at most so many posted and not given back */
     const struct np_quirk *quirk;
     int pid;
 };

@@ -75,7 +75,7 @@ static uint32_t slot_size(const struct np_props *p)
 int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
 {
     struct np_host *h;
-    struct np_options o = {.log = env->log};
+    struct np_options o = {.log = env->log, .one_thread = !env->knobs->plugin_threads};
     int rc = np_open(plugin, &o, &h);
     if (rc)
         return rc;
@@ -158,7 +158,7 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     c->fd = fd;
     c->set = epoll_create1(EPOLL_CLOEXEC);
     c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    c->deadline = hw_deadline((int)env->knobs->handshake_ms);
+    c->deadline = hw_deadline((int)(env->knobs->handshake_ms + np_info(c->host)->wait_ms));
     c->request_ms = env->knobs->peer_timeout_ms;
     c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
     c->dev = device_of(c->host, nic);

@@ -4,10 +4,13 @@
 #include "transport/netplugin/abi.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define G "NCCL_GPUDIRECTTCPX_"
+
+enum { WAIT_MOST_MS = 600000 };
 
 /* google/nccl-plugin-gpudirecttcpx, v3.1.9 */
 static const struct np_env tcpx_env[] = {
@@ -36,7 +39,8 @@ static const struct np_quirk quirks[] = {
          * that is not the oldest; it gives 3 as well where 16 requests are held, and receives are held until
          * irecvConsumed(). Its handle has a pointer of the process behind the 80 bytes that the peer needs, which the
          * peer would follow. Never call its iflush(): it reads through *request. accept() sleeps 5 s for its flow rules
-         * to take hold (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev.
+         * to take hold (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Users of it make connections in
+         * several threads at once, as NCCL does where a process has several communicators.
          */
         .table = "GPUDirectTCPX",
         .max_requests = 16,
@@ -44,6 +48,8 @@ static const struct np_quirk quirks[] = {
         .max_fragments = NET_UNPACK_MAX_SLICE_PAGES,
         .align = 4096,
         .handle_bytes = 80,
+        .wait_env = G "PROGRAM_FLOW_STEERING_WAIT_MICROS",
+        .wait_ms = 5000,
         .env = tcpx_env,
         .n_env = HW_ARRAY_LEN(tcpx_env),
     },
@@ -105,6 +111,17 @@ static const char *value_of(const char *const *env, const char *name)
         if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
             return *env + n + 1;
     return NULL;
+}
+
+unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env)
+{
+    const char *v = q->wait_env ? value_of(env, q->wait_env) : NULL;
+    char *end;
+    if (!v || !*v)
+        return q->wait_ms;
+    errno = 0;
+    const unsigned long us = strtoul(v, &end, 10);
+    return errno || *end ? q->wait_ms : (unsigned)HW_MIN(us / 1000 + 1, (unsigned long)WAIT_MOST_MS);
 }
 
 static void check_nics(struct report *r, const struct np_env *e, const char *v)

@@ -28,13 +28,18 @@ struct np_quirk {
     uint32_t max_fragments; /* of one request; more end the process */
     uint32_t align;         /* of registered addresses; 0: any */
     unsigned handle_bytes;  /* of the handle that are meant for the peer; 0: all */
-    bool setup_threads;     /* connect and accept may each wait for the other: a thread each */
+    bool setup_threads;     /* connect and accept may each wait for the other: a thread each, whatever the host wants */
+    const char *wait_env;   /* a variable with the microseconds that accept() sleeps; NULL: it does not */
+    unsigned wait_ms;       /* ... where the variable is not set */
     const struct np_env *env;
     size_t n_env;
 };
 
 /* The row of the table's name; never NULL. */
 const struct np_quirk *np_quirk_of(const char *table_name);
+
+/* What accept() sleeps in this environment, in ms: a connection's deadline must allow for it. */
+unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env);
 
 enum np_grade { NP_GOOD, NP_WARN, NP_BAD };
 typedef void (*np_report_fn)(void *arg, enum np_grade grade, const char *line);

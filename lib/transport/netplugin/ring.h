@@ -93,6 +93,8 @@ struct np_shared {
     _Alignas(64) _Atomic uint32_t asleep; /* only read by operations that write, too: see np_wake() */
     _Alignas(64) _Atomic uint64_t beat;   /* rises with each round of its loop */
     _Atomic uint32_t doing;               /* enum np_call */
+    _Atomic uint32_t joining;             /* ... of the threads that make connections: the last one to begin */
+    _Atomic uint32_t hung;                /* ... in which one of these has been for too long */
     struct np_ring ring[NP_COMMS];
 };
 
@@ -185,6 +187,8 @@ struct np_child {
     int parent;         /* its pid */
     unsigned newest;    /* table */
     unsigned spin_us;   /* before it naps between two looks */
+    unsigned call_ms;   /* what a connect or an accept may take beyond what is known of the plugin's */
+    bool one_thread;
 };
 /* The child's whole life, from fork() on. */
 void np_child_main(const struct np_child *c) __attribute__((noreturn));
