@@ -102,6 +102,7 @@ struct vb_broker {
     unsigned n_listeners;
     int epoll, inotify, status, null;
     dev_t nodes_dev;
+    bool no_thread_pidfds; /* the kernel does not know PIDFD_THREAD */
     pid_t me;
     uint64_t now; /* when the loop woke up */
 

@@ -104,11 +104,10 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
  * left it (unshare()) or outlives the first: those get EBADF, since what is fetched is compared (kcmp()). -1: errno. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
-    static bool threads = true; /* the kernel knows PIDFD_THREAD */
     int fd = -1;
-    if (threads && (fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD)) < 0 && errno == EINVAL)
-        threads = false;
-    if (!threads) {
+    if (!b->no_thread_pidfds && (fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD)) < 0 && errno == EINVAL)
+        b->no_thread_pidfds = true;
+    if (b->no_thread_pidfds) {
         fd = (int)syscall(SYS_pidfd_open, tid, 0);
         const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = tid};
         struct vb_found f;

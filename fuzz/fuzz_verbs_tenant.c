@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hostile tenant against its broker: vb_serve() in one process, over an operating system that is played
+ * (tenant/tenant.h). The first byte is how that is; the others are what the tenant does. What must hold, whatever it
+ * does: no quota is passed by the played kernel's own count; what reaches that kernel is of the schema and the policy,
+ * of the program that asked, and on a device that it may have; nothing of another process's is read for it, or written;
+ * no program gets a descriptor but of its devices and their events; the broker never waits for one program, closes what
+ * it opens, and ends when they do.
+ */
+#include "fuzz/tenant/tenant.h"
+#include "verbs/policy.h"
+
+static struct vb_policy *policies[2];
+
+static void quiet(void *arg, int level, const char *line)
+{
+    (void)arg;
+    if (getenv("HAWSER_TEST_VERBOSE"))
+        fprintf(stderr, "# %d %s\n", level, line);
+}
+
+static void tell(void)
+{
+    const struct t_totals *s = &t_totals;
+    fprintf(
+        stderr,
+        "note: %llu steps of tenants in %llu containers (%llu of them inside a call of the broker's): %llu calls of "
+        "the broker's, %llu opens, %llu requests run, %llu of them by %llu stubs, %llu results copied, %llu calls "
+        "answered, %llu refused\n",
+        (unsigned long long)s->steps, (unsigned long long)s->inputs, (unsigned long long)s->races,
+        (unsigned long long)s->calls, (unsigned long long)s->opens, (unsigned long long)s->requests,
+        (unsigned long long)s->by_stub, (unsigned long long)s->stubs, (unsigned long long)s->copies,
+        (unsigned long long)s->answered, (unsigned long long)s->refused);
+}
+
+static void prepare(void)
+{
+    for (unsigned i = 0; i < 2 && !policies[i]; i++) {
+        const char *text = t_policy(i);
+        if (vb_policy_parse(text, strlen(text), "tenant", &policies[i])) {
+            fprintf(stderr, "%s\n", hw_error());
+            abort();
+        }
+        if (i == 0)
+            atexit(tell);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct hw_logger log = {.fn = quiet, .level = HAWSER_LOG_DEBUG};
+    struct vb_audit audit;
+    prepare();
+    if (size == 0)
+        return 0;
+    t_os_start(data, size);
+    bool wide = data[0] & 0x80;
+    t_rdma_policy(wide);
+    t_begin();
+    vb_audit_open(&audit, NULL, &log);
+    struct vb_container c = {.id = "tenant", .pid = 2};
+    struct vb_broker_options o = {
+        .kernel = &t_kernel, .policy = policies[wide], .log = &log, .audit = &audit, .cgroup = -1, .shown = 1};
+    c.listener = t_broker_fd(t.listener);
+    c.join = t_broker_fd(t.join);
+    o.stop = t_broker_fd(t.stop);
+    t.playing = true;
+    int rc = vb_serve(&c, &o);
+    t.playing = false;
+    T_HOLDS(rc == 0, "it ends with %d: %s", rc, hw_error());
+    for (int i = 0; i < T_FDS; i++)
+        T_HOLDS(!t.broker[i].file || T_FD_FIRST + i == o.stop, "descriptor %d, of kind %d, stays open", i,
+                t.broker[i].file->kind);
+    t_os_end();
+    t_totals.inputs++;
+    return 0;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between steps.c and request.c. */
+#ifndef HW_FUZZ_TENANT_STEPS_H
+#define HW_FUZZ_TENANT_STEPS_H
+
+#include "fuzz/tenant/tenant.h"
+
+int step_fd(const struct t_thread *th, uint8_t b);     /* a descriptor that it has, or any number */
+int step_device(const struct t_thread *th, uint8_t b); /* mostly a device's */
+void step_request(struct t_thread *th);
+void step_doorbell(struct t_thread *th);
+
+#endif
