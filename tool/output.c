@@ -103,6 +103,30 @@ static void json_nics(struct hw_json *j, const struct row *r)
     hw_json_end(j);
 }
 
+/* What joins the two nodes, and what does not. */
+static void json_paths(struct hw_json *j, hawser_peer *peer)
+{
+    static const char *const state[] = {
+        [HAWSER_PATH_USED] = "used", [HAWSER_PATH_AWAITED] = "awaited", [HAWSER_PATH_UNUSED] = "unused"};
+    struct hawser_path path[2 * TP_MAX_NICS];
+    size_t n = HW_ARRAY_LEN(path);
+    if (hawser_paths(peer, path, &n) < 0)
+        n = 0;
+    hw_json_array(j, "paths");
+    for (size_t i = 0; i < HW_MIN(n, HW_ARRAY_LEN(path)); i++) {
+        const struct hawser_path *p = &path[i];
+        hw_json_object(j, NULL);
+        hw_json_str(j, "nic", *p->nic ? p->nic : NULL);
+        hw_json_str(j, "peer_nic", *p->peer_nic ? p->peer_nic : NULL);
+        hw_json_str(j, "local", *p->local ? p->local : NULL);
+        hw_json_str(j, "remote", *p->remote ? p->remote : NULL);
+        hw_json_str(j, "state", state[p->state]);
+        hw_json_str(j, "why", *p->why ? p->why : NULL);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+}
+
 /* The histogram's filled buckets, evenly merged down to HIST_POINTS by rank: [us, count]. */
 static void json_hist(struct hw_json *j, const struct hw_hist *h)
 {
@@ -158,6 +182,8 @@ int output_json(FILE *out, const struct row *r)
     hw_json_double(&j, "raw_GBps", r->raw_GBps);
     hw_json_double(&j, "ratio_raw", r->ratio_raw);
     json_nics(&j, r);
+    if (r->m->s && r->m->s->peer)
+        json_paths(&j, r->m->s->peer);
     hw_json_u64(&j, "lost_channels", r->lost_channels);
     hw_json_u64(&j, "depth", r->depth);
     hw_json_u64(&j, "chunk", r->chunk);

@@ -66,35 +66,26 @@ static int check_names(const char *list, const char *whose, const struct hw_path
     return 0;
 }
 
-/* ---- rows and columns: what can be used once ----------------------------------------------------------------------
+/* ---- what can be used once ----------------------------------------------------------------------------------------
  */
 
-/* Ours: the first end with the same hardware, or where there is none the same name. */
-static unsigned row_of(const struct hw_paths_in *in, unsigned i)
+static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 {
-    for (unsigned k = 0; k < i; k++) {
-        const struct hw_path_end *a = &in->mine[k], *b = &in->mine[i];
-        if (strcmp(a->name, b->name) == 0 || (a->device && a->device == b->device))
-            return k;
+    return strcmp(a->name, b->name) == 0 || (a->device && a->device == b->device);
+}
+
+static struct hw_path_unit *list_units(const struct hw_path_end *e, unsigned n)
+{
+    struct hw_path_unit *u = calloc((size_t)n + 1, sizeof(*u));
+    uint16_t units = 0;
+    for (uint16_t i = 0; u && i < n; i++) {
+        uint16_t k = 0;
+        while (!same_unit(&e[k], &e[i]))
+            k++;
+        u[i].first = k < i ? u[k].first : i;
+        u[i].place = k < i ? u[k].place : units++;
     }
-    return i;
-}
-
-static unsigned column_of(const struct hw_paths_in *in, unsigned j)
-{
-    for (unsigned k = 0; k < j; k++)
-        if (strcmp(in->theirs[k].name, in->theirs[j].name) == 0)
-            return k;
-    return j;
-}
-
-/* The place among the NICs that are not further addresses of one before. */
-static unsigned place(unsigned (*first)(const struct hw_paths_in *, unsigned), const struct hw_paths_in *in, unsigned i)
-{
-    unsigned n = 0, own = first(in, i);
-    for (unsigned k = 0; k < own; k++)
-        n += first(in, k) == k;
-    return n;
+    return u;
 }
 
 /* ---- candidates ---------------------------------------------------------------------------------------------------
@@ -120,9 +111,9 @@ static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
            (!in->rails || !*in->rails || hw_rails_join(in->rails, &in->mine[i], &in->theirs[j]));
 }
 
-static uint32_t weigh(const struct hw_paths_in *in, unsigned i, unsigned j)
+static uint32_t weigh(const struct hw_paths_in *in, const struct hw_paths *p, unsigned i, unsigned j)
 {
-    unsigned way = way_of(in, i, j), a = place(row_of, in, i), b = place(column_of, in, j);
+    unsigned way = way_of(in, i, j), a = p->mine[i].place, b = p->theirs[j].place;
     uint32_t w = (way & ~HW_WAY_NATURAL) == HW_WAY_LINK ? W_LINK : W_GATEWAY;
     w += way & HW_WAY_NATURAL ? W_NATURAL : 0;
     w += (int)j == in->dialled ? W_DIALLED : 0;
@@ -151,7 +142,7 @@ static int add_named(const struct hw_paths_in *in, struct hw_paths *out, const c
                 way_of(in, i, j) == HW_WAY_NEVER)
                 continue;
             /* a way that the kernel does not know of is tried all the same: the user has said so */
-            uint32_t w = leads_there(in, i, j) ? weigh(in, i, j) : 1;
+            uint32_t w = leads_there(in, i, j) ? weigh(in, out, i, j) : 1;
             if (w > best.weight)
                 best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
             found = true;
@@ -195,8 +186,12 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
     /* the user's pairs can be more than there are: a NIC may stand in several */
     size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
     out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
-    if (!out->list)
+    out->mine = list_units(in->mine, in->n_mine);
+    out->theirs = list_units(in->theirs, in->n_theirs);
+    if (!out->list || !out->mine || !out->theirs) {
+        hw_paths_free(out);
         return hw_fail(-ENOMEM, "no memory for the paths to a peer");
+    }
     out->exact = in->nics && *in->nics && in->peer_nics && *in->peer_nics;
     if (out->exact) {
         rc = add_pairs(in, out);
@@ -208,7 +203,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
         for (unsigned j = 0; j < in->n_theirs; j++)
             if (leads_there(in, i, j) && is_allowed(in, i, j))
                 out->list[out->n++] =
-                    (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = weigh(in, i, j)};
+                    (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = weigh(in, out, i, j)};
     qsort(out->list, out->n, sizeof(*out->list), by_weight);
     return 0;
 }
@@ -216,6 +211,8 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
 void hw_paths_free(struct hw_paths *p)
 {
     free(p->list);
+    free(p->mine);
+    free(p->theirs);
     *p = (struct hw_paths){0};
 }
 
@@ -323,7 +320,7 @@ static int assign(const struct hw_paths_in *in, const struct hw_paths *p, const 
     memset(pick, 0, p->n * sizeof(*pick));
     for (unsigned k = 0; k < p->n; k++) {
         const struct hw_path *c = &p->list[k];
-        size_t at = (size_t)row_of(in, c->mine) * m.columns + column_of(in, c->theirs);
+        size_t at = (size_t)p->mine[c->mine].first * m.columns + p->theirs[c->theirs].first;
         int32_t cost = -(int32_t)(W_PAIR + c->weight);
         if ((!out || !out[k]) && (overlays || in->mine[c->mine].device) && cost < m.cost[at])
             m.cost[at] = cost;
@@ -336,7 +333,7 @@ static int assign(const struct hw_paths_in *in, const struct hw_paths *p, const 
             continue;
         for (unsigned k = 0; k < p->n; k++) { /* the first of that weight */
             const struct hw_path *c = &p->list[k];
-            if ((out && out[k]) || row_of(in, c->mine) != i - 1 || column_of(in, c->theirs) != j - 1 ||
+            if ((out && out[k]) || p->mine[c->mine].first != i - 1 || p->theirs[c->theirs].first != j - 1 ||
                 -(int32_t)(W_PAIR + c->weight) != cost_at(&m, i, j))
                 continue;
             pick[k] = true;

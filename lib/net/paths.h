@@ -44,6 +44,11 @@ struct hw_paths {
     struct hw_path *list; /* best first; where exact in the user's order */
     unsigned n;
     bool exact; /* the user has said which: all of them are to be used */
+    /* private: of each end, what can be used once: the first end of the same NIC or hardware, and its place in the
+     * order of these */
+    struct hw_path_unit {
+        uint16_t first, place;
+    } * mine, *theirs;
 };
 
 /*
