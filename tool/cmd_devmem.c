@@ -124,6 +124,35 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     putchar('\n');
 }
 
+/* What hd_split_on() will do. */
+static void plan_split(const struct devmem_nic *n, unsigned *bad)
+{
+    bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
+    if (n->split < 0) {
+        hinders(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
+        return;
+    }
+    if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
+        printf(
+            "  header split: reported to be on; it is set all the same, which does nothing where it is configured\n");
+    else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
+        printf(
+            "  header split: set, with hds-thresh 0 (it is %d), which in some drivers resets the link for a moment\n",
+            n->thresh);
+    else
+        printf("  header split: turned on (it is %s), which in some drivers resets the link for a moment\n",
+               n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
+    if (mlx5 && n->gro_hw == HD_GRO_OFF)
+        printf("  rx-gro-hw: turned on (it is off): this driver splits no headers without it\n");
+    if (mlx5 && n->gro_hw == HD_GRO_NONE)
+        hinders(bad, "rx-gro-hw cannot be turned on, and this driver splits no headers without it: ethtool -k %s",
+                n->link.name);
+    struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
+    uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
+    if (len)
+        printf("  rx-buf-len: %u (it is %d), for pieces of a page\n", len, n->buf_len);
+}
+
 static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
                      const struct hd_rights *r, unsigned want, unsigned *bad)
 {
@@ -141,13 +170,7 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
     if (want > r->max_queues)
         hinders(bad, "the policy gives %s at most %u queues", r->who, r->max_queues);
 
-    if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
-        printf("  header split: on already\n");
-    else if (n->split >= 0)
-        printf("  header split: turned on (it is %s), which in some drivers resets the link for a moment\n",
-               n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
-    else
-        hinders(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
+    plan_split(n, bad);
     if (n->link.up)
         plan_queues(s, &n->link, r, want, bad);
     if (n->rules < 0)

@@ -13,8 +13,11 @@
 struct devmem_nic {
     struct hd_link link;
     char driver[32];
-    int split;  /* ETHTOOL_TCP_DATA_SPLIT_* */
-    int ntuple; /* 0 off, 1 on */
+    int split;   /* ETHTOOL_TCP_DATA_SPLIT_*: what the driver reports */
+    int thresh;  /* hds-thresh */
+    int buf_len; /* rx-buf-len */
+    int gro_hw;  /* rx-gro-hw: enum hd_gro_hw */
+    int ntuple;  /* 0 off, 1 on */
     int rules;
     int rss; /* how many queues ordinary traffic uses */
     int n_queues;

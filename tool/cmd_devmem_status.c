@@ -47,6 +47,11 @@ static int look_at(struct devmem_nic *n, const struct devmem_view *v, const stru
     bool on = false;
     int at = n->link.ifindex, rc = k->split_get(k->arg, at, &split);
     n->split = rc < 0 ? rc : split.split;
+    n->thresh = rc < 0 || !split.has_thresh ? -ENOENT : (int)split.thresh;
+    n->buf_len = rc < 0 || !split.buf_len ? -ENOENT : (int)split.buf_len;
+    enum hd_gro_hw gro = HD_GRO_NONE;
+    rc = k->gro_hw_get(k->arg, at, &gro);
+    n->gro_hw = rc < 0 ? rc : (int)gro;
     rc = k->ntuple_get(k->arg, at, &on);
     n->ntuple = rc < 0 ? rc : on;
     n->rss = rss_queues(k, at);
@@ -238,6 +243,12 @@ static void json_nic(struct hw_json *j, const struct devmem_nic *n)
     hw_json_u64(j, "rx_queues", n->link.rx_queues);
     json_int(j, "rss_queues", n->rss);
     hw_json_str(j, "header_split", n->split < 0 ? NULL : split_name(n->split));
+    json_int(j, "hds_thresh", n->thresh);
+    json_int(j, "rx_buf_len", n->buf_len);
+    if (n->gro_hw == HD_GRO_ON || n->gro_hw == HD_GRO_OFF)
+        hw_json_bool(j, "rx_gro_hw", n->gro_hw == HD_GRO_ON);
+    else
+        hw_json_null(j, "rx_gro_hw");
     if (n->ntuple < 0)
         hw_json_null(j, "ntuple");
     else

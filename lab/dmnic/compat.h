@@ -44,9 +44,17 @@
 #define DMNIC_RX_RING_COUNT 1 /* ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
 #endif
 
+/* Operations that want rtnl besides the netdev's own lock: netdev_update_features() does. */
+#ifdef ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM
+#define DMNIC_OP_NEEDS_RTNL .op_needs_rtnl = ETHTOOL_OP_NEEDS_RTNL_SRINGPARAM,
+#else
+#define DMNIC_OP_NEEDS_RTNL
+#endif
+
 /* 7.0: struct netdev_queue_mgmt_ops hands the queue's configuration along. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
-#define DMNIC_QCFG struct netdev_queue_config *qcfg,
+#define DMNIC_QCFG      struct netdev_queue_config *qcfg,
+#define DMNIC_QCFG_PAGE 1 /* ... with the size of its pages, which NETDEV_A_DMABUF_RX_PAGE_SIZE can set */
 #else
 #define DMNIC_QCFG
 #endif

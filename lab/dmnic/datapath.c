@@ -137,7 +137,7 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
     if (skip)
         q->stat[DMNIC_RX_CORRUPTED]++;
     for (int i = 0; len; i++) {
-        u32 size = min_t(u32, len, PAGE_SIZE);
+        u32 size = min_t(u32, len, q->nic->buf_len ?: q->page);
         netmem_ref netmem;
         u8 *to;
 
@@ -153,7 +153,7 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
         /* From here on its fragments go back to the pool with it. An skb without fragments is not marked: GRO would
          * chain it behind ones that are, and recvmsg() fails at readable bytes amid unreadable ones for ever. */
         skb_mark_for_recycle(n);
-        skb_add_rx_frag_netmem(n, i, netmem, 0, size, PAGE_SIZE);
+        skb_add_rx_frag_netmem(n, i, netmem, 0, size, q->page);
         to = dma_memory(page_pool_get_dma_addr_netmem(netmem));
         if (!to || (!skip && !read_skb(skb, off, to, size))) {
             q->stat[DMNIC_RX_ERRORS]++;

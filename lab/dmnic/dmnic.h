@@ -18,6 +18,10 @@
 #define DMNIC_RING_MAX 8192
 #define DMNIC_MTU_MAX  9000
 
+/* Whose manners a card has, at the points where drivers differ (docs/dmnic.md). File and line are given with each, of
+ * Linux 7.3.4, below drivers/net/ethernet/. */
+enum dmnic_like { DMNIC_PLAIN, DMNIC_GVE, DMNIC_MLX5, DMNIC_BNXT, DMNIC_FBNIC, DMNIC_LIKES };
+
 /* What each queue counts. Every counter has one writer: the queue's poll, the transmit lock of the queue with the same
  * number, or the ring's lock (DMNIC_RX_MISSED). */
 enum dmnic_stat {
@@ -48,6 +52,7 @@ struct dmnic_queue {
     struct dmnic *nic;
     unsigned int idx;
     struct page_pool *pool;
+    u32 page;                 /* bytes of what the pool gives */
     struct sk_buff_head ring; /* what is on the wire: the sender's own skbs, let go when their bytes have been read */
     struct sk_buff *cur;      /* the one that poll is cutting into packets */
     struct sk_buff *held;     /* a packet kept back, so that others overtake it */
@@ -85,8 +90,11 @@ struct dmnic {
     struct dmnic_queue *q;
     unsigned int nq;
     unsigned int ring; /* skbs that a queue's ring holds at most */
+    enum dmnic_like like;
     u32 hds_thresh;
-    bool split;
+    u32 buf_len; /* payload that goes into one page at most; 0: all that it holds */
+    bool hds;    /* header split as it was asked for */
+    bool split;  /* payload goes to pages, which may be unreadable */
     bool up;
     u32 indir[DMNIC_INDIR];
     u8 key[DMNIC_KEY];
@@ -116,10 +124,12 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
 int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info);
 void dmnic_rules_clear(struct dmnic *nic);
 
+/* Does the card put payload into pages, header split being asked for or not? */
+bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features);
 /* Gives every queue a new pool for the settings split and ring; nothing has changed when it fails. */
 int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
 bool dmnic_bound(const struct dmnic *nic);
 u64 dmnic_drops(const struct dmnic_queue *q);
-extern const struct ethtool_ops dmnic_ethtool_ops;
+extern const struct ethtool_ops dmnic_ethtool_ops[DMNIC_LIKES];
 
 #endif

@@ -4,9 +4,14 @@
 
 #include <linux/ethtool_netlink.h>
 
+static const char driver_name[DMNIC_LIKES][16] = {"dmnic", "gve", "mlx5_core", "bnxt_en", "fbnic"};
+
 static void get_drvinfo(struct net_device *ndev, struct ethtool_drvinfo *info)
 {
-    strscpy(info->driver, "dmnic", sizeof(info->driver));
+    struct dmnic *nic = netdev_priv(ndev);
+
+    strscpy(info->driver, driver_name[nic->like], sizeof(info->driver));
+    strscpy(info->version, "dmnic", sizeof(info->version));
     strscpy(info->bus_info, dev_name(ndev->dev.parent), sizeof(info->bus_info));
 }
 
@@ -16,41 +21,133 @@ static u32 get_link(struct net_device *ndev)
     return netif_carrier_ok(ndev);
 }
 
+/* What the driver says of header split; UNKNOWN: nothing, and 7.x says what is configured. */
+static u8 reported(struct dmnic *nic)
+{
+    switch (nic->like) {
+#ifdef DMNIC_HDS_THRESH
+    case DMNIC_MLX5: /* mellanox/mlx5/core/en_ethtool.c:362 */
+        return ETHTOOL_TCP_DATA_SPLIT_UNKNOWN;
+#endif
+    case DMNIC_GVE: /* google/gve/gve_ethtool.c:557 */
+        return nic->hds ? ETHTOOL_TCP_DATA_SPLIT_ENABLED : ETHTOOL_TCP_DATA_SPLIT_DISABLED;
+    default: /* broadcom/bnxt/bnxt_ethtool.c:830; meta/fbnic/fbnic_ethtool.c:311 */
+        return nic->split ? ETHTOOL_TCP_DATA_SPLIT_ENABLED : ETHTOOL_TCP_DATA_SPLIT_DISABLED;
+    }
+}
+
 static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring,
                           struct kernel_ethtool_ringparam *kring, struct netlink_ext_ack *extack)
 {
     struct dmnic *nic = netdev_priv(ndev);
+    u8 split = reported(nic);
 
     ring->rx_max_pending = DMNIC_RING_MAX;
     ring->rx_pending = nic->ring;
-    kring->tcp_data_split = nic->split ? ETHTOOL_TCP_DATA_SPLIT_ENABLED : ETHTOOL_TCP_DATA_SPLIT_DISABLED;
+    kring->rx_buf_len = nic->buf_len;
+    if (split != ETHTOOL_TCP_DATA_SPLIT_UNKNOWN)
+        kring->tcp_data_split = split;
 #ifdef DMNIC_HDS_THRESH
-    kring->hds_thresh = nic->hds_thresh;
-    kring->hds_thresh_max = DMNIC_MTU_MAX;
+    switch (nic->like) {
+    case DMNIC_GVE: /* has none */
+        break;
+    case DMNIC_MLX5: /* mellanox/mlx5/core/en_ethtool.c:379 */
+        kring->hds_thresh = kring->hds_thresh_max = 0;
+        break;
+    case DMNIC_BNXT: /* broadcom/bnxt/bnxt_ethtool.c:845 */
+        kring->hds_thresh_max = 1023;
+        break;
+    default:
+        kring->hds_thresh = nic->hds_thresh;
+        kring->hds_thresh_max = DMNIC_MTU_MAX;
+        break;
+    }
 #endif
+}
+
+/* What was configured before; 6.12 has only what is reported. */
+static u8 configured(struct dmnic *nic)
+{
+#ifdef DMNIC_HDS_THRESH
+    return nic->ndev->cfg->hds_config;
+#else
+    return reported(nic);
+#endif
+}
+
+/* What the driver makes of tcp-data-split: in *hds, or -errno. */
+static int split_wanted(struct dmnic *nic, u8 want, bool *hds, struct netlink_ext_ack *extack)
+{
+    bool on = want == ETHTOOL_TCP_DATA_SPLIT_ENABLED, off = want == ETHTOOL_TCP_DATA_SPLIT_DISABLED;
+    u8 was = configured(nic);
+
+    switch (nic->like) {
+    case DMNIC_GVE: /* google/gve/gve_main.c:2150 */
+        if (on || off)
+            *hds = on;
+        return 0;
+    case DMNIC_MLX5: /* mellanox/mlx5/core/en_ethtool.c:399 */
+        if (on && !(nic->ndev->features & NETIF_F_GRO_HW)) {
+            NL_SET_ERR_MSG(extack, "TCP-data-split is not supported when GRO HW is disabled");
+            return -EINVAL;
+        }
+        *hds = on;
+        return 0;
+    case DMNIC_BNXT: /* broadcom/bnxt/bnxt_ethtool.c:870 */
+        if (off && was != ETHTOOL_TCP_DATA_SPLIT_DISABLED)
+            return -EINVAL;
+        if (want != was)
+            *hds = on;
+        return 0;
+    case DMNIC_FBNIC: /* meta/fbnic/fbnic_ethtool.c:359 */
+        if (off) {
+            NL_SET_ERR_MSG(extack, "Cannot disable TCP data split");
+            return -EINVAL;
+        }
+        return 0;
+    default:
+        *hds = on;
+        return 0;
+    }
 }
 
 static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring,
                          struct kernel_ethtool_ringparam *kring, struct netlink_ext_ack *extack)
 {
     struct dmnic *nic = netdev_priv(ndev);
-    bool split = kring->tcp_data_split == ETHTOOL_TCP_DATA_SPLIT_ENABLED;
+    bool hds = nic->hds, was = nic->hds, split;
     int rc;
 
     if (ring->rx_pending < DMNIC_RING_MIN) {
         NL_SET_ERR_MSG(extack, "the ring is too small");
         return -EINVAL;
     }
+    if (kring->rx_buf_len != nic->buf_len && kring->rx_buf_len != 2048 && kring->rx_buf_len != 4096) {
+        NL_SET_ERR_MSG(extack, "Rx buf len can only be 2048 or 4096"); /* google/gve/gve_main.c:2133 */
+        return -EINVAL;
+    }
+    rc = split_wanted(nic, kring->tcp_data_split, &hds, extack);
+    if (rc)
+        return rc;
+    split = dmnic_splits(nic, hds, ndev->features);
     if (!split && dmnic_bound(nic)) { /* 7.x has refused this already; 6.12 leaves it to us */
         NL_SET_ERR_MSG(extack, "tcp-data-split cannot be turned off while memory is bound to a queue");
         return -EINVAL;
     }
+    nic->hds = hds;
     rc = dmnic_reset(nic, split, ring->rx_pending);
+    if (rc) {
+        nic->hds = was;
+        return rc;
+    }
+    WRITE_ONCE(nic->buf_len, kring->rx_buf_len);
 #ifdef DMNIC_HDS_THRESH
-    if (rc == 0)
-        WRITE_ONCE(nic->hds_thresh, kring->hds_thresh);
+    WRITE_ONCE(nic->hds_thresh, kring->hds_thresh);
 #endif
-    return rc;
+    /* mellanox/mlx5/core/en_ethtool.c:407: rx-gro-hw may have been kept on for header split only */
+    if (nic->like == DMNIC_MLX5 && was && kring->tcp_data_split == ETHTOOL_TCP_DATA_SPLIT_DISABLED)
+        netdev_update_features(ndev);
+    return 0;
 }
 
 static void get_channels(struct net_device *ndev, struct ethtool_channels *ch)
@@ -63,6 +160,7 @@ static void get_channels(struct net_device *ndev, struct ethtool_channels *ch)
 static int get_rxnfc(struct net_device *ndev, struct ethtool_rxnfc *info, u32 *locations)
 {
     struct dmnic *nic = netdev_priv(ndev);
+    u64 data;
     int rc;
 
     switch (info->cmd) {
@@ -72,8 +170,12 @@ static int get_rxnfc(struct net_device *ndev, struct ethtool_rxnfc *info, u32 *l
         return 0;
 #endif
     case ETHTOOL_GRXCLSRLCNT:
+        data = info->data;
         rc = dmnic_rules_list(nic, info, NULL);
-        info->data |= RX_CLS_LOC_SPECIAL; /* the card picks a location for RX_CLS_LOC_ANY */
+        if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c:1003 */
+            info->data = data;
+        else if (nic->like != DMNIC_GVE)      /* google/gve/gve_ethtool.c:863 */
+            info->data |= RX_CLS_LOC_SPECIAL; /* the card picks a location for RX_CLS_LOC_ANY */
         return rc;
     case ETHTOOL_GRXCLSRULE:
         return dmnic_rule_get(nic, info);
@@ -205,27 +307,29 @@ static void get_ethtool_stats(struct net_device *ndev, struct ethtool_stats *sta
     }
 }
 
-const struct ethtool_ops dmnic_ethtool_ops = {
-    .supported_ring_params = ETHTOOL_RING_USE_TCP_DATA_SPLIT
-#ifdef DMNIC_HDS_THRESH
-                             | ETHTOOL_RING_USE_HDS_THRS
-#endif
-    ,
-    .get_drvinfo = get_drvinfo,
-    .get_link = get_link,
-    .get_ringparam = get_ringparam,
-    .set_ringparam = set_ringparam,
-    .get_channels = get_channels,
-    .get_rxnfc = get_rxnfc,
-    .set_rxnfc = set_rxnfc,
+#define OPS_BUT_RINGS                                                                                             \
+    DMNIC_OP_NEEDS_RTNL.get_drvinfo = get_drvinfo, .get_link = get_link, .get_ringparam = get_ringparam,          \
+    .set_ringparam = set_ringparam, .get_channels = get_channels, .get_rxnfc = get_rxnfc, .set_rxnfc = set_rxnfc, \
+    RING_COUNT.get_rxfh_indir_size = get_rxfh_indir_size, .get_rxfh_key_size = get_rxfh_key_size,                 \
+    .get_rxfh = get_rxfh, .set_rxfh = set_rxfh, .get_sset_count = get_sset_count, .get_strings = get_strings,     \
+    .get_ethtool_stats = get_ethtool_stats
 #ifdef DMNIC_RX_RING_COUNT
-    .get_rx_ring_count = get_rx_ring_count,
+#define RING_COUNT .get_rx_ring_count = get_rx_ring_count,
+#else
+#define RING_COUNT
 #endif
-    .get_rxfh_indir_size = get_rxfh_indir_size,
-    .get_rxfh_key_size = get_rxfh_key_size,
-    .get_rxfh = get_rxfh,
-    .set_rxfh = set_rxfh,
-    .get_sset_count = get_sset_count,
-    .get_strings = get_strings,
-    .get_ethtool_stats = get_ethtool_stats,
+#ifdef DMNIC_HDS_THRESH
+#define SPLIT_AND_THRESH (ETHTOOL_RING_USE_TCP_DATA_SPLIT | ETHTOOL_RING_USE_HDS_THRS)
+#else
+#define SPLIT_AND_THRESH ETHTOOL_RING_USE_TCP_DATA_SPLIT
+#endif
+
+const struct ethtool_ops dmnic_ethtool_ops[DMNIC_LIKES] = {
+    [DMNIC_PLAIN] = {.supported_ring_params = SPLIT_AND_THRESH, OPS_BUT_RINGS},
+    /* google/gve/gve_ethtool.c:984 */
+    [DMNIC_GVE] = {.supported_ring_params = ETHTOOL_RING_USE_TCP_DATA_SPLIT | ETHTOOL_RING_USE_RX_BUF_LEN,
+                   OPS_BUT_RINGS},
+    [DMNIC_MLX5] = {.supported_ring_params = SPLIT_AND_THRESH, OPS_BUT_RINGS},
+    [DMNIC_BNXT] = {.supported_ring_params = SPLIT_AND_THRESH, OPS_BUT_RINGS},
+    [DMNIC_FBNIC] = {.supported_ring_params = SPLIT_AND_THRESH, OPS_BUT_RINGS},
 };

@@ -21,6 +21,12 @@ MODULE_PARM_DESC(pairs, "pairs of linked cards (1 to 8): dm0 and dm1, dm2 and dm
 module_param(netmem_tx, bool, 0444);
 MODULE_PARM_DESC(netmem_tx, "the cards can send device memory (Linux 6.16 and later)");
 
+static char *like[PAIR_MAX];
+static int likes;
+module_param_array(like, charp, &likes, 0444);
+MODULE_PARM_DESC(
+    like, "gve, mlx5, bnxt or fbnic: the manners of that driver, for each pair; the last one counts for the rest");
+
 struct dmnic_faults dmnic_faults;
 module_param_named(loss, dmnic_faults.loss, uint, 0644);
 MODULE_PARM_DESC(loss, "lose one packet in so many");
@@ -55,22 +61,47 @@ u64 dmnic_drops(const struct dmnic_queue *q)
            READ_ONCE(q->stat[DMNIC_RX_ERRORS]);
 }
 
+bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features)
+{
+    switch (nic->like) {
+    case DMNIC_BNXT: /* broadcom/bnxt/bnxt.h:2304: aggregation rings */
+        return hds || features & NETIF_F_GRO_HW;
+    case DMNIC_FBNIC:
+        return true;
+    default:
+        return hds;
+    }
+}
+
 /* No .napi: pages never go straight into the pool's cache, so a pool may be destroyed while its queue runs on. */
-static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool split, unsigned int ring)
+static struct page_pool *pool_new(struct dmnic *nic, unsigned int idx, bool split, unsigned int ring, u32 page)
 {
     struct page_pool_params p = {
-        .order = 0,
+        .order = get_order(page),
         .pool_size = ring,
         .nid = NUMA_NO_NODE,
         .dev = nic->ndev->dev.parent,
         .dma_dir = DMA_FROM_DEVICE,
-        .max_len = PAGE_SIZE,
+        .max_len = page,
         .netdev = nic->ndev,
         .queue_idx = idx,
         .flags = PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV | (split ? PP_FLAG_ALLOW_UNREADABLE_NETMEM : 0),
     };
 
     return page_pool_create(&p);
+}
+
+/* How large a queue's pages are: whoever bound memory to it may have said. */
+static u32 page_of(struct dmnic *nic, unsigned int idx)
+{
+#ifdef DMNIC_QCFG_PAGE
+    struct netdev_queue_config qcfg;
+
+    netdev_queue_config(nic->ndev, idx, &qcfg);
+    return qcfg.rx_page_size ?: PAGE_SIZE;
+#else
+    return PAGE_SIZE;
+#endif
 }
 
 static void queue_stop(struct dmnic_queue *q)
@@ -94,7 +125,7 @@ int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring)
 
     if (netif_running(nic->ndev)) {
         for (i = 0; i < nic->nq; i++) {
-            pool[i] = pool_new(nic, i, split, ring);
+            pool[i] = pool_new(nic, i, split, ring, page_of(nic, i));
             if (IS_ERR(pool[i]))
                 goto fail;
         }
@@ -138,13 +169,15 @@ static int card_open(struct net_device *ndev)
     int rc;
 
     for (i = 0; i < nic->nq; i++) {
-        struct page_pool *pool = pool_new(nic, i, nic->split, nic->ring);
+        u32 page = page_of(nic, i);
+        struct page_pool *pool = pool_new(nic, i, nic->split, nic->ring, page);
 
         if (IS_ERR(pool)) {
             rc = PTR_ERR(pool);
             goto fail;
         }
         nic->q[i].pool = pool;
+        nic->q[i].page = page;
     }
     for (i = 0; i < nic->nq; i++) {
         netif_queue_set_napi(ndev, i, NETDEV_QUEUE_TYPE_RX, &nic->q[i].napi);
@@ -197,9 +230,22 @@ static void card_stats(struct net_device *ndev, struct rtnl_link_stats64 *stats)
 
 static int card_set_features(struct net_device *ndev, netdev_features_t features)
 {
+    struct dmnic *nic = netdev_priv(ndev);
+    bool split = dmnic_splits(nic, nic->hds, features);
+
     if (!(features & NETIF_F_NTUPLE))
-        dmnic_rules_clear(netdev_priv(ndev));
-    return 0;
+        dmnic_rules_clear(nic);
+    return split == nic->split ? 0 : dmnic_reset(nic, split, nic->ring);
+}
+
+/* mellanox/mlx5/core/en_main.c:4624: rx-gro-hw stays on as long as header split needs it. */
+static netdev_features_t card_fix_features(struct net_device *ndev, netdev_features_t features)
+{
+    struct dmnic *nic = netdev_priv(ndev);
+
+    if (nic->like == DMNIC_MLX5 && nic->hds)
+        features |= NETIF_F_GRO_HW;
+    return features;
 }
 
 static const struct net_device_ops card_ops = {
@@ -208,6 +254,7 @@ static const struct net_device_ops card_ops = {
     .ndo_start_xmit = dmnic_xmit,
     .ndo_get_stats64 = card_stats,
     .ndo_set_features = card_set_features,
+    .ndo_fix_features = card_fix_features,
     .ndo_set_mac_address = eth_mac_addr,
     .ndo_validate_addr = eth_validate_addr,
 };
@@ -215,19 +262,24 @@ static const struct net_device_ops card_ops = {
 /* One queue restarts, for instance because memory was bound to it or taken away: only its pool changes. */
 struct queue_mem {
     struct page_pool *pool;
+    u32 page;
 };
 
 static int mem_alloc(struct net_device *ndev, DMNIC_QCFG void *mem, int idx)
 {
     struct dmnic *nic = netdev_priv(ndev);
     struct page_pool *pool;
+    u32 page = PAGE_SIZE;
 
+#ifdef DMNIC_QCFG_PAGE
+    page = qcfg->rx_page_size ?: PAGE_SIZE;
+#endif
     if (LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0) && !netif_running(ndev))
         return -ENETDOWN; /* it would stop and start the queue all the same; this error unbinding forgives */
-    pool = pool_new(nic, idx, nic->split, nic->ring);
+    pool = pool_new(nic, idx, nic->split, nic->ring, page);
     if (IS_ERR(pool))
         return PTR_ERR(pool);
-    ((struct queue_mem *)mem)->pool = pool;
+    *(struct queue_mem *)mem = (struct queue_mem){.pool = pool, .page = page};
     return 0;
 }
 
@@ -241,7 +293,7 @@ static int mem_stop(struct net_device *ndev, void *mem, int idx)
     struct dmnic_queue *q = &((struct dmnic *)netdev_priv(ndev))->q[idx];
 
     queue_stop(q);
-    ((struct queue_mem *)mem)->pool = q->pool;
+    *(struct queue_mem *)mem = (struct queue_mem){.pool = q->pool, .page = q->page};
     q->pool = NULL;
     return 0;
 }
@@ -249,19 +301,42 @@ static int mem_stop(struct net_device *ndev, void *mem, int idx)
 static int mem_start(struct net_device *ndev, DMNIC_QCFG void *mem, int idx)
 {
     struct dmnic_queue *q = &((struct dmnic *)netdev_priv(ndev))->q[idx];
+    const struct queue_mem *m = mem;
 
-    q->pool = ((struct queue_mem *)mem)->pool;
+    q->pool = m->pool;
+    q->page = m->page;
     queue_start(q);
     return 0;
 }
 
-static const struct netdev_queue_mgmt_ops queue_ops = {
-    .ndo_queue_mem_size = sizeof(struct queue_mem),
-    .ndo_queue_mem_alloc = mem_alloc,
-    .ndo_queue_mem_free = mem_free,
-    .ndo_queue_start = mem_start,
-    .ndo_queue_stop = mem_stop,
+#define QUEUE_OPS                                                                                                     \
+    .ndo_queue_mem_size = sizeof(struct queue_mem), .ndo_queue_mem_alloc = mem_alloc, .ndo_queue_mem_free = mem_free, \
+    .ndo_queue_start = mem_start, .ndo_queue_stop = mem_stop
+
+static const struct netdev_queue_mgmt_ops queue_ops = {QUEUE_OPS};
+
+#ifdef DMNIC_QCFG_PAGE
+static void default_qcfg(struct net_device *ndev, struct netdev_queue_config *qcfg)
+{
+    qcfg->rx_page_size = PAGE_SIZE;
+}
+
+/* broadcom/bnxt/bnxt.c:16343; mellanox/mlx5/core/en_main.c:5684, whose limit is the card's. */
+static int validate_qcfg(struct net_device *ndev, struct netdev_queue_config *qcfg, struct netlink_ext_ack *extack)
+{
+    if (!is_power_of_2(qcfg->rx_page_size) || qcfg->rx_page_size < PAGE_SIZE || qcfg->rx_page_size > SZ_32K)
+        return -ERANGE;
+    return 0;
+}
+
+/* broadcom/bnxt/bnxt.c:16671; mellanox/mlx5/core/en_main.c:5826 */
+static const struct netdev_queue_mgmt_ops queue_ops_pages = {
+    QUEUE_OPS,
+    .ndo_default_qcfg = default_qcfg,
+    .ndo_validate_qcfg = validate_qcfg,
+    .supported_params = QCFG_RX_PAGE_SIZE,
 };
+#endif
 
 static void queue_stats_rx(struct net_device *ndev, int idx, struct netdev_queue_stats_rx *stats)
 {
@@ -295,6 +370,47 @@ static const struct netdev_stat_ops stat_ops = {
     .get_base_stats = base_stats,
 };
 
+static const char like_name[DMNIC_LIKES][8] = {"", "gve", "mlx5", "bnxt", "fbnic"};
+
+/* The manners of a pair of cards; DMNIC_LIKES: there is no such driver. */
+static enum dmnic_like like_of(unsigned int pair)
+{
+    enum dmnic_like l;
+
+    if (likes == 0)
+        return DMNIC_PLAIN;
+    for (l = DMNIC_PLAIN; l < DMNIC_LIKES; l++) {
+        if (strcmp(like_name[l], like[min_t(unsigned int, pair, likes - 1)]) == 0)
+            break;
+    }
+    return l;
+}
+
+/* As the driver begins: header split, receive buffers, rx-gro-hw. */
+static void like_init(struct dmnic *nic)
+{
+    struct net_device *ndev = nic->ndev;
+
+    if (nic->like == DMNIC_GVE || nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
+        ndev->hw_features |= NETIF_F_GRO_HW;
+    if (nic->like == DMNIC_BNXT)
+        ndev->features |= NETIF_F_GRO_HW;
+    if (nic->like == DMNIC_GVE)
+        nic->buf_len = 2048; /* google/gve/gve.h, GVE_DEFAULT_RX_BUFFER_SIZE */
+#ifdef DMNIC_HDS_THRESH
+    if (nic->like == DMNIC_BNXT)
+        nic->hds_thresh = 640; /* broadcom/bnxt/bnxt.c:4889 */
+    if (nic->like == DMNIC_FBNIC)
+        nic->hds_thresh = 1506; /* meta/fbnic/fbnic_netdev.c:781 */
+    ndev->cfg->hds_thresh = nic->hds_thresh;
+#endif
+#ifdef DMNIC_QCFG_PAGE
+    if (nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
+        ndev->queue_mgmt_ops = &queue_ops_pages;
+#endif
+    nic->split = dmnic_splits(nic, nic->hds, ndev->features);
+}
+
 static struct net_device *card_new(unsigned int idx)
 {
     struct net_device *ndev = alloc_etherdev_mqs(sizeof(struct dmnic), queues, queues);
@@ -307,6 +423,7 @@ static struct net_device *card_new(unsigned int idx)
     nic->ndev = ndev;
     nic->nq = queues;
     nic->ring = DMNIC_RING;
+    nic->like = like_of(idx / 2);
     nic->q = kvcalloc(queues, sizeof(*nic->q), GFP_KERNEL);
     if (!nic->q) {
         free_netdev(ndev);
@@ -315,13 +432,14 @@ static struct net_device *card_new(unsigned int idx)
     strscpy(ndev->name, "dm%d", sizeof(ndev->name));
     eth_hw_addr_set(ndev, mac);
     ndev->netdev_ops = &card_ops;
-    ndev->ethtool_ops = &dmnic_ethtool_ops;
+    ndev->ethtool_ops = &dmnic_ethtool_ops[nic->like];
     ndev->queue_mgmt_ops = &queue_ops;
     ndev->stat_ops = &stat_ops;
     ndev->max_mtu = DMNIC_MTU_MAX;
     ndev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO6 | NETIF_F_TSO_ECN | NETIF_F_RXCSUM |
                         NETIF_F_RXHASH | NETIF_F_NTUPLE;
     ndev->features = (ndev->hw_features & ~NETIF_F_NTUPLE) | NETIF_F_HIGHDMA;
+    like_init(nic);
 #ifdef DMNIC_NETMEM_TX
     if (netmem_tx)
         ndev->netmem_tx = DMNIC_NETMEM_TX;
@@ -412,6 +530,12 @@ static int __init dmnic_init(void)
     if (queues < 1 || queues > QUEUE_MAX || pairs < 1 || pairs > PAIR_MAX) {
         pr_err(NAME ": queues must be 1 to %d and pairs 1 to %d\n", QUEUE_MAX, PAIR_MAX);
         return -EINVAL;
+    }
+    for (i = 0; i < pairs; i++) {
+        if (like_of(i) == DMNIC_LIKES) {
+            pr_err(NAME ": like must be gve, mlx5, bnxt or fbnic\n");
+            return -EINVAL;
+        }
     }
     for (i = 0; i < 2 * pairs; i++) {
         cards[i] = card_new(i);

@@ -155,8 +155,10 @@ int dmnic_rule_add(struct dmnic *nic, struct ethtool_rx_flow_spec *fs)
     if (fs->ring_cookie != RX_CLS_FLOW_DISC && fs->ring_cookie >= nic->nq) /* virtual functions are in its upper bits */
         return -EINVAL;
     if (at & RX_CLS_LOC_SPECIAL) {
-        if (at != RX_CLS_LOC_ANY)
-            return -EOPNOTSUPP;
+        if (nic->like == DMNIC_MLX5) /* mellanox/mlx5/core/en_fs_ethtool.c, validate_flow(): a location like others */
+            return -ENOSPC;
+        if (nic->like == DMNIC_GVE || at != RX_CLS_LOC_ANY)
+            return nic->like == DMNIC_GVE ? -EINVAL : -EOPNOTSUPP;
         for (at = 0; at < DMNIC_RULES && rule_at(nic, at); at++)
             ;
         if (at == DMNIC_RULES)
@@ -197,8 +199,9 @@ int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info)
 {
     struct dmnic_rule *rule = info->fs.location < DMNIC_RULES ? rule_at(nic, info->fs.location) : NULL;
 
-    if (!rule)
-        return -ENOENT;
+    if (!rule) /* mellanox/mlx5/core/en_fs_ethtool.c:814, broadcom/bnxt/bnxt_ethtool.c:1141,
+                  meta/fbnic/fbnic_ethtool.c:676 */
+        return nic->like == DMNIC_PLAIN || nic->like == DMNIC_MLX5 ? -ENOENT : -EINVAL;
     info->fs = rule->fs;
     info->data = DMNIC_RULES;
     return 0;
@@ -206,19 +209,29 @@ int dmnic_rule_get(struct dmnic *nic, struct ethtool_rxnfc *info)
 
 int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locations)
 {
-    u32 n = 0;
+    u32 room = info->rule_cnt, n = 0;
 
+    info->data = DMNIC_RULES;
     for (u32 i = 0; i < DMNIC_RULES; i++) {
         if (!rule_at(nic, i))
             continue;
-        if (locations) {
-            if (n == info->rule_cnt)
-                return -EMSGSIZE;
-            locations[n] = i;
+        if (locations && n == room) {
+            /* mellanox/mlx5/core/en_fs_ethtool.c:826: it stops where there is no more room */
+            if (nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
+                return 0;
+            return -EMSGSIZE;
         }
+        if (locations)
+            locations[n] = i;
         n++;
     }
-    info->rule_cnt = n;
-    info->data = DMNIC_RULES;
+    /* ... and goes on to a location that there is not where there is more */
+    if (locations && nic->like == DMNIC_MLX5 && n < room)
+        return -EINVAL;
+    /* google/gve/gve_flow_rule.c:234: how many there are, it does not say */
+    if (!locations || nic->like != DMNIC_GVE)
+        info->rule_cnt = n;
+    if (locations && nic->like == DMNIC_BNXT) /* broadcom/bnxt/bnxt_ethtool.c:1119 */
+        info->data = n;
     return 0;
 }

@@ -2,10 +2,11 @@
 /* Devmem TCP by the kernel's bare interface, for the tests of lab/dmnic in a guest: sets a card up, binds udmabuf
  * memory to a queue, receives into it and sends out of it, and compares every byte with the pattern that both ends
  * know. All netlink messages are made by hand, so that nothing of hawser's own is trusted here. dmnic_probe nic IF
- * split=on|off ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules dmnic_probe stat IF NAME dmnic_probe recv
- * IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N] dmnic_probe send HOST
- * port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] dmnic_probe bindtx IF recv prints "ready" when it is bound
- * and listens; recv and send end with a line of NAME=VALUE. Exit status: 0, or 1 with a line on stderr. */
+ * split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules dmnic_probe stat IF NAME
+ * dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
+ * dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] dmnic_probe bindtx IF recv prints
+ * "ready" when it is bound and listens; recv and send end with a line of NAME=VALUE. Exit status: 0, or 1 with a line
+ * on stderr. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,7 @@
 enum { NETDEV_CMD_PAGE_POOL_GET = 5, NETDEV_CMD_BIND_RX = 13, NETDEV_CMD_BIND_TX = 15 };
 enum { NETDEV_A_DMABUF_IFINDEX = 1, NETDEV_A_DMABUF_QUEUES, NETDEV_A_DMABUF_FD, NETDEV_A_DMABUF_ID };
 enum { NETDEV_A_PAGE_POOL_DETACH_TIME = 6 };
+enum { RINGS_HDS_THRESH = 17 }; /* ETHTOOL_A_RINGS_HDS_THRESH */
 enum { NETDEV_A_QUEUE_ID = 1, NETDEV_A_QUEUE_TYPE = 3 };
 enum { DEVMEM_LINEAR = 78, DEVMEM_DMABUF = 79, DEVMEM_DONTNEED = 80, SOCK_DEVMEM = 0x2000000 };
 struct frag {
@@ -238,16 +240,20 @@ static void ethtool(const char *ifname, void *cmd, const char *what)
     close(fd);
 }
 
-static void set_split(const char *ifname, bool on)
+/* split: ETHTOOL_TCP_DATA_SPLIT_*; -1: hds-thresh 0 instead. */
+static void set_split(const char *ifname, int split)
 {
     uint16_t family;
-    uint8_t v = on ? 2 : 1; /* ETHTOOL_TCP_DATA_SPLIT_ENABLED, _DISABLED */
+    uint8_t v = (uint8_t)split;
     int fd = genl_open("ethtool", &family);
     struct msg m = begin(family, ETHTOOL_MSG_RINGS_SET);
     struct nlattr *head = put(&m, ETHTOOL_A_RINGS_HEADER, NULL, 0);
     put_u32(&m, ETHTOOL_A_HEADER_DEV_INDEX, if_nametoindex(ifname));
     end_nest(&m, head);
-    put(&m, ETHTOOL_A_RINGS_TCP_DATA_SPLIT, &v, 1);
+    if (split >= 0)
+        put(&m, ETHTOOL_A_RINGS_TCP_DATA_SPLIT, &v, 1);
+    else
+        put_u32(&m, RINGS_HDS_THRESH, 0);
     int rc = ask(fd, &m, 0, NULL);
     errno = -rc;
     if (rc)
@@ -324,7 +330,9 @@ static int nic(int argc, char **argv)
         const char *v = strchr(argv[i], '=');
         size_t n = v ? (size_t)(v++ - argv[i]) : strlen(argv[i]);
         if (v && is(argv[i], n, "split")) {
-            set_split(argv[2], strcmp(v, "on") == 0);
+            set_split(argv[2], strcmp(v, "on") == 0 ? 2 : strcmp(v, "off") == 0);
+        } else if (v && is(argv[i], n, "thresh")) {
+            set_split(argv[2], -1);
         } else if (v && is(argv[i], n, "ntuple")) {
             struct ethtool_value f = {.cmd = ETHTOOL_GFLAGS};
             ethtool(argv[2], &f, "flags");
