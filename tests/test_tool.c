@@ -158,11 +158,13 @@ static void messages(void)
     for (int i = 0; i < TP_MAX_NICS; i++) {
         snprintf(r.nic[i].nic, sizeof r.nic[i].nic, "eth%d", i);
         r.nic[i].kernel_rx_bytes = UINT64_MAX - (uint64_t)i;
+        r.nic[i].devmem_pkts = 77u + (unsigned)i;
+        r.nic[i].has_devmem_pkts = i % 2;
     }
     is_int(tp_encode_reply(&r, buf), 0, "a full reply is encoded");
     ok(tp_decode_reply(buf, TP_REPLY, &r2) == 0 && tp_encode_reply(&r2, again) == 0 &&
            memcmp(buf, again, TP_REPLY) == 0 && r2.status == -ENOMEM && r2.raw_seconds == 1.5 &&
-           strcmp(r2.nic[15].nic, "eth15") == 0,
+           strcmp(r2.nic[15].nic, "eth15") == 0 && r2.nic[15].devmem_pkts == 92 && r2.nic[15].has_devmem_pkts == 1,
        "and comes back the same");
     is_int(tp_decode_reply(buf, TP_REPLY - 1, &r2), -EPROTO, "a reply cut short");
     buf[20] = 0x1b;
@@ -226,6 +228,41 @@ static void numbers(void)
     stats_add(sum, &k, 2, before, 1, after, 2);
     ok(k == 2 && strcmp(sum[1].nic, "a") == 0 && sum[1].tx_bytes == 8 && sum[0].rx_bytes == 3,
        "differences add up by name, and only for what was there before");
+
+    struct tp_nic was[2] = {{.nic = "a", .devmem_pkts = 10, .has_devmem_pkts = 1}, {.nic = "b"}},
+                  is[2] = {{.nic = "a", .devmem_pkts = 25, .has_devmem_pkts = 1},
+                           {.nic = "b", .devmem_pkts = 5, .has_devmem_pkts = 1}};
+    k = 0;
+    stats_add(sum, &k, 2, was, 2, is, 2);
+    ok(k == 2 && sum[0].has_devmem_pkts && sum[0].devmem_pkts == 15 && !sum[1].has_devmem_pkts,
+       "a NIC's own count of packets is one where it could be read both times");
+
+    static const struct {
+        struct tp_nic n;
+        bool devmem;
+        const char *says;
+    } c[] = {
+        {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .devmem_pkts = 2200, .has_devmem_pkts = 1},
+         true,
+         ""},
+        {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000}, true, ""},
+        {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, false, ""},
+        {{.nic = "a", .tx_bytes = 9000000, .has_devmem_pkts = 1}, true, ""},
+        {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .has_devmem_pkts = 1},
+         true,
+         "stood still: it came"},
+        {{.nic = "a", .rx_bytes = 9000000, .rx_device_bytes = 9000000, .devmem_pkts = 9, .has_devmem_pkts = 1},
+         true,
+         "more than the 9 packets"},
+        {{.nic = "a", .rx_bytes = 9000000, .has_devmem_pkts = 1}, true, "stood still (rx no cmsg)"},
+        {{.nic = "a", .rx_bytes = 9000000, .devmem_pkts = 5, .has_devmem_pkts = 1}, true, "rose by what others"},
+    };
+    for (size_t i = 0; i < HW_ARRAY_LEN(c); i++) {
+        char why[256];
+        bool differs = stats_devmem_differs(&c[i].n, c[i].devmem, why, sizeof why);
+        ok(differs == (*c[i].says != 0) && strstr(why, c[i].says) != NULL, "hawser's count and the NIC's, %zu: %s", i,
+           *why ? why : "they agree");
+    }
 
     double v[4] = {4, 1, 3, 2};
     ok(stats_median(v, 4) == 2.5 && stats_median(v, 3) == 2 && stats_median(v, 0) == 0, "medians");

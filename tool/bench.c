@@ -59,6 +59,7 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
     m->beat = hooks.beat;
     m->progress_arg = hooks.progress_arg;
     *r = (struct row){.op = output_op_name(b->op),
+                      .devmem = strcmp(b->knobs.transport, "devmem") == 0,
                       .size = plan->size,
                       .chunk = b->knobs.chunk,
                       .window = b->knobs.window,

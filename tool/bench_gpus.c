@@ -230,7 +230,12 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
         into[k].tx_bytes += from[i].tx_bytes;
         into[k].rx_bytes += from[i].rx_bytes;
         into[k].kernel_tx_bytes = HW_MAX(into[k].kernel_tx_bytes, from[i].kernel_tx_bytes);
+        into[k].rx_device_bytes += from[i].rx_device_bytes;
+        into[k].rx_copied_bytes += from[i].rx_copied_bytes;
+        into[k].tx_device_bytes += from[i].tx_device_bytes;
         into[k].kernel_rx_bytes = HW_MAX(into[k].kernel_rx_bytes, from[i].kernel_rx_bytes);
+        into[k].devmem_pkts = HW_MAX(into[k].devmem_pkts, from[i].devmem_pkts);
+        into[k].has_devmem_pkts &= from[i].has_devmem_pkts;
     }
 }
 
@@ -239,6 +244,7 @@ static bool sum_up(const struct bench *b, const struct crew *c, size_t size, str
 {
     *all = (struct row){.of = ROW_GPUS,
                         .op = output_op_name(b->op),
+                        .devmem = strcmp(b->knobs.transport, "devmem") == 0,
                         .size = b->sizes[size],
                         .raw_GBps = NAN,
                         .ratio_raw = NAN,

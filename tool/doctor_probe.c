@@ -6,6 +6,7 @@
  */
 #include "node/sysfs.h"
 #include "tool/doctor.h"
+#include "tool/ethstat.h"
 #include "transport/devmem/helper.h"
 
 #include <libmnl/libmnl.h>
@@ -21,8 +22,7 @@
 #include <unistd.h>
 
 #define MOMENT_MS  300
-#define HAWSERD_MS 5000  /* for hawserd to answer */
-#define MAX_STATS  65536 /* gve has some 30 a queue */
+#define HAWSERD_MS 5000 /* for hawserd to answer */
 #define MAX_TABLE  65536
 
 /* One request; data starts with the command. 0 or -errno. */
@@ -87,43 +87,6 @@ static void probe_rss(int fd, struct dr_nic *n)
     }
     free(seen);
     free(t);
-}
-
-/* The sum of the statistics whose names start with rx_devmem_pkts: one for all, or one a queue. */
-static int devmem_packets(int fd, const char *nic, uint64_t *sum)
-{
-    union { /* the answer's one number lies in the struct's open end */
-        struct ethtool_sset_info info;
-        uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
-    } ask = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
-    int rc = ethtool(fd, nic, &ask);
-    if (rc < 0)
-        return rc;
-    uint32_t n = 0;
-    if (ask.info.sset_mask)
-        memcpy(&n, ask.room + sizeof(struct ethtool_sset_info), sizeof n);
-    if (n == 0 || n > MAX_STATS)
-        return -ENODATA;
-    struct ethtool_gstrings *names = calloc(1, sizeof *names + (size_t)n * ETH_GSTRING_LEN);
-    struct ethtool_stats *values = calloc(1, sizeof *values + (size_t)n * sizeof(uint64_t));
-    rc = names && values ? 0 : -ENOMEM;
-    if (rc == 0) {
-        *names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = n};
-        *values = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = n};
-        rc = ethtool(fd, nic, names);
-    }
-    if (rc == 0)
-        rc = ethtool(fd, nic, values);
-    bool found = false;
-    *sum = 0;
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, "rx_devmem_pkts", 14) == 0) {
-            *sum += values->data[i];
-            found = true;
-        }
-    free(names);
-    free(values);
-    return rc < 0 ? rc : found ? 0 : -ENODATA;
 }
 
 /* ---- generic netlink ------------------------------------------------------------------------- */
@@ -298,14 +261,14 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         probe_queues(fd, n);
         probe_rss(fd, n);
         probe_split(&g, &eth, n);
-        n->devmem_rc = devmem_packets(fd, n->name, &n->devmem_pkts[0]);
+        n->devmem_rc = ethstat_devmem_pkts(fd, n->name, &n->devmem_pkts[0]);
         counts |= n->devmem_rc == 0;
     }
     if (counts) /* only where there is something to see moving */
         usleep(MOMENT_MS * 1000);
     for (int i = 0; i < m->n_nics; i++)
         if (m->nic[i].devmem_rc == 0)
-            m->nic[i].devmem_rc = devmem_packets(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);
+            m->nic[i].devmem_rc = ethstat_devmem_pkts(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);
     hw_close(&fd);
     if (g.s)
         mnl_socket_close(g.s);

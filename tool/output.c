@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "tool/stats.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,7 +51,20 @@ void output_table_row(FILE *out, const struct row *r)
     fflush(out);
 }
 
-static void nic_line(FILE *out, const char *side, const struct tp_nic *n)
+/* What came into device memory, by hawser's count and by the NIC's own. */
+static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
+{
+    char why[256];
+    fprintf(out, "%22s  devmem: tx %.6f GB from device memory, rx %.6f GB into it, %.6f GB copied by a CPU\n", "",
+            (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, (double)n->rx_copied_bytes / 1e9);
+    if (n->has_devmem_pkts)
+        fprintf(out, "%22s  the NIC's own count: %" PRIu64 " packets into device memory (rx_devmem_pkts)\n", "",
+                n->devmem_pkts);
+    if (stats_devmem_differs(n, devmem, why, sizeof why))
+        fprintf(out, "%22s  WARNING: %s\n", "", why);
+}
+
+static void nic_line(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
 {
     const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};
     fprintf(out, "%6s %-15s", side, n->nic);
@@ -63,18 +77,17 @@ static void nic_line(FILE *out, const char *side, const struct tp_nic *n)
             fprintf(out, " %10s", "");
     }
     fputc('\n', out);
-    if (n->rx_device_bytes || n->rx_copied_bytes || n->tx_device_bytes)
-        fprintf(out, "%22s  devmem: tx %.6f GB from device memory, rx %.6f GB into it, %.6f GB copied by a CPU\n", "",
-                (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, (double)n->rx_copied_bytes / 1e9);
+    if (devmem || n->rx_device_bytes || n->rx_copied_bytes || n->tx_device_bytes)
+        devmem_lines(out, n, devmem);
 }
 
 void output_nics(FILE *out, const struct row *r)
 {
     fprintf(out, "\nBytes per NIC: payload as hawser counts it; frames as the kernel counts them, headers included\n");
     for (size_t i = 0; i < r->sum.n_own; i++)
-        nic_line(out, "here", &r->sum.own[i]);
+        nic_line(out, "here", &r->sum.own[i], r->devmem);
     for (size_t i = 0; i < r->sum.n_peer; i++)
-        nic_line(out, "there", &r->sum.peer[i]);
+        nic_line(out, "there", &r->sum.peer[i], r->devmem);
 }
 
 static void json_nics(struct hw_json *j, const struct row *r)
@@ -92,6 +105,10 @@ static void json_nics(struct hw_json *j, const struct row *r)
         hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
         hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
         hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
+        if (n->has_devmem_pkts)
+            hw_json_u64(j, "rx_devmem_pkts", n->devmem_pkts);
+        else
+            hw_json_null(j, "rx_devmem_pkts");
         hw_json_u64(j, "lost", r->lost[i]);
         hw_json_u64(j, "channels", r->nic_channels[i]);
         hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);

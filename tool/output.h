@@ -25,6 +25,7 @@ struct row {
     uint32_t raw_streams;
     uint64_t chunk, window;
     uint64_t lost_channels;
+    bool devmem; /* the transport is devmem */
     struct measure_sum sum;
     char peer_nic[TP_MAX_NICS][HAWSER_NIC_NAME]; /* beside sum.own */
     uint64_t lost[TP_MAX_NICS];                  /* beside sum.own */

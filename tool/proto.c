@@ -285,6 +285,10 @@ static void reply_fields(struct cursor *c, struct tp_reply *r)
         number(c, &n->rx_device_bytes, 8);
         number(c, &n->rx_copied_bytes, 8);
         number(c, &n->tx_device_bytes, 8);
+        number(c, &n->devmem_pkts, 8);
+        number(c, &n->has_devmem_pkts, 1);
+        if (n->has_devmem_pkts > 1)
+            c->bad = true;
     }
     rest(c);
 }

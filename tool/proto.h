@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 
-#define TP_VERSION    2
+#define TP_VERSION    3
 #define TP_MAX_SLOTS  65536
 #define TP_MAX_DEPTH  4096
 #define TP_MAX_NICS   16 /* counters of so many NICs fit in a reply */
@@ -102,6 +102,8 @@ struct tp_nic {
     uint64_t tx_bytes, rx_bytes;                                /* ours: payload */
     uint64_t kernel_tx_bytes, kernel_rx_bytes;                  /* the kernel's: frames */
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes; /* hawser_nic_stats */
+    uint64_t devmem_pkts;                                       /* the NIC's own rx_devmem_pkts */
+    uint8_t has_devmem_pkts;                                    /* 1: it counts them */
 };
 
 struct tp_reply {

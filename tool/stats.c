@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/stats.h"
+#include "tool/ethstat.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 uint64_t stats_cpu_us(void)
@@ -75,6 +78,14 @@ static void kernel_counters(struct tp_nic *nics, size_t n)
     stats_parse_netdev(text, len, nics, n);
 }
 
+static void devmem_counters(struct tp_nic *nics, size_t n)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    for (size_t i = 0; i < n; i++)
+        nics[i].has_devmem_pkts = ethstat_devmem_pkts(fd, nics[i].nic, &nics[i].devmem_pkts) == 0;
+    hw_close(&fd);
+}
+
 int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n)
 {
     struct hawser_nic_stats own[TP_MAX_NICS];
@@ -93,6 +104,7 @@ int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n)
         nics[i].nic[HAWSER_NIC_NAME - 1] = 0;
     }
     kernel_counters(nics, there);
+    devmem_counters(nics, there);
     *n = there;
     return 0;
 }
@@ -119,6 +131,7 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
             t = &into[(*n)++];
             *t = (struct tp_nic){0};
             memcpy(t->nic, a->nic, sizeof t->nic);
+            t->has_devmem_pkts = 1;
         }
         t->tx_bytes += a->tx_bytes - b->tx_bytes;
         t->rx_bytes += a->rx_bytes - b->rx_bytes;
@@ -127,7 +140,37 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
         t->tx_device_bytes += a->tx_device_bytes - b->tx_device_bytes;
         t->kernel_tx_bytes += a->kernel_tx_bytes - b->kernel_tx_bytes;
         t->kernel_rx_bytes += a->kernel_rx_bytes - b->kernel_rx_bytes;
+        t->has_devmem_pkts &= a->has_devmem_pkts & b->has_devmem_pkts;
+        if (t->has_devmem_pkts)
+            t->devmem_pkts += a->devmem_pkts - b->devmem_pkts;
     }
+}
+
+#define PACKET_MAX 65536u /* of a NIC that merges packets before it counts them (rx-gro-hw) */
+#define NOTICEABLE (1u << 20)
+
+bool stats_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap)
+{
+    *why = 0;
+    if (!n->has_devmem_pkts)
+        return false;
+    if (n->rx_device_bytes && n->devmem_pkts == 0)
+        snprintf(why, cap,
+                 "hawser counted %.6f GB into device memory, and %s's own rx_devmem_pkts stood still: it came by "
+                 "another NIC, or "
+                 "not at all into device memory",
+                 (double)n->rx_device_bytes / 1e9, n->nic);
+    else if (n->rx_device_bytes / PACKET_MAX > n->devmem_pkts)
+        snprintf(
+            why, cap,
+            "hawser counted %.6f GB into device memory, more than the %llu packets of %s's own rx_devmem_pkts can have "
+            "carried: some came by another NIC",
+            (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
+    else if (devmem && n->rx_bytes >= NOTICEABLE && n->rx_device_bytes == 0)
+        snprintf(why, cap,
+                 "%.6f GB came by %s, none of it into device memory, and its own rx_devmem_pkts %s (rx no cmsg)",
+                 (double)n->rx_bytes / 1e9, n->nic, n->devmem_pkts ? "rose by what others received" : "stood still");
+    return *why != 0;
 }
 
 static int by_value(const void *a, const void *b)

@@ -5,6 +5,8 @@
 
 #include "tool/proto.h"
 
+#include <stdbool.h>
+
 /* User and system time of this process so far, microseconds. */
 uint64_t stats_cpu_us(void);
 
@@ -20,6 +22,10 @@ int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n);
  * stands in both. */
 void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *before, size_t n_before,
                const struct tp_nic *after, size_t n_after);
+
+/* Do hawser's count of bytes that came into device memory and the NIC's own count of packets contradict each other?
+ * why: a text, "" where they do not. devmem: the run's transport is devmem. */
+bool stats_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap);
 
 /* Median of v[0..n), which gets sorted; 0 of nothing. */
 double stats_median(double *v, size_t n);

@@ -76,6 +76,7 @@ all_of_it() { # BYTES in 1e3: received into device memory over there, and none o
     echo "into device memory: $(devmem_gb there rx) kB, copied: $(devmem_gb there copied) kB"
     [ "$(devmem_gb there rx)" -ge "$1" ] && [ "$(devmem_gb there copied)" = 0 ]
 }
+agrees() { grep -q "the NIC's own count: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
 falls_back() { # WORDS: a transfer goes well all the same, and says this
     bench || return 1
     grep -q "no devmem, plain tcp instead: .*$1" /tmp/serve.log
@@ -134,6 +135,7 @@ else
 fi
 ok "bench, read" bench --require-devmem --op read
 ok "... likewise" [ "$(devmem_gb here rx)" -ge 4000 ]
+ok "... and the NIC's own count agrees" agrees
 ok "bench, messages" bench --require-devmem --op send
 ok "odd sizes" run bench --gpus 0 --require-devmem --size 1,100,4097,70001 --iters 5
 ok "host memory, by way of a GPU's" run bench --require-devmem --size 256K --iters 8
