@@ -5,9 +5,11 @@
 #include "verbs/inject.h"
 #include "verbs_fake.h"
 
+#include <dirent.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -177,6 +179,112 @@ static void test_bites(void)
     }
 }
 
+/* ------------------------------------- privileges that a program gives up */
+
+static bool may_lock(pid_t tid)
+{
+    return of_process(tid, "CapEff", 16) & 1LL << CAP_IPC_LOCK;
+}
+
+/* The calling thread keeps CAP_SYS_ADMIN at most. */
+static int give_up(void)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2] = {
+        {.effective = 1u << CAP_SYS_ADMIN, .permitted = 1u << CAP_SYS_ADMIN},
+    };
+    return (int)syscall(SYS_capset, &h, d);
+}
+
+/* The process's other thread, which is its stub. */
+static pid_t stub_of(void)
+{
+    pid_t found = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (*e->d_name != '.' && strtol(e->d_name, NULL, 10) != getpid())
+            found = (pid_t)strtol(e->d_name, NULL, 10);
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static int with_capset(void *arg)
+{
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && reg(fd) == -ENOTTY);
+    pid_t stub = stub_of();
+    must(stub > 0 && may_lock(stub) && reg(fd) == -ENOTTY && may_lock(stub)); /* as the program itself */
+    must(give_up() == 0 && may_lock(stub));
+    must(reg(fd) == -ENOTTY && !may_lock(stub) && of_process(stub, "CapPrm", 16) == 0);
+    must(reg(fd) == -ENOTTY && reg(fd) == -ENOTTY);
+    return 0;
+}
+
+static int with_user(void *arg)
+{
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && reg(fd) == -ENOTTY && may_lock(stub_of()));
+    must(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
+    must(reg(fd) == -ENOTTY && !may_lock(stub_of()));
+    return 0;
+}
+
+/* A child that shares the memory, with all capabilities, of a namespace in which they count for nothing. */
+static int in_namespace(void *fd)
+{
+    return may_lock((pid_t)syscall(SYS_gettid)) && reg(*(int *)fd) == -ENOTTY ? 0 : 1;
+}
+
+static int with_namespace(void *arg)
+{
+    static char stack[65536] __attribute__((aligned(16)));
+    int st;
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && reg(fd) == -ENOTTY && may_lock(stub_of()));
+    pid_t child = clone(in_namespace, stack + sizeof stack, CLONE_VM | CLONE_FILES | CLONE_NEWUSER | SIGCHLD, &fd);
+    must(child > 0 && waitpid(child, &st, 0) == child && st == 0);
+    must(!may_lock(stub_of()));
+    return 0;
+}
+
+/* A stub that a filter keeps from giving up anything runs nothing for who has less. */
+static int with_filter(void *arg)
+{
+    (void)arg;
+    int fd = app_open(0);
+    must(fd >= 0 && forbid(SYS_capset) == 0 && reg(fd) == -ENOTTY);
+    must(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
+    uint32_t pd;
+    must(reg(fd) == -EPERM && may_lock(stub_of()) && reg(fd) == -EPERM);
+    must(app_pd(fd, &pd) == 0); /* what pins nothing goes on */
+    return 0;
+}
+
+static void test_given_up(void)
+{
+    static const struct {
+        int (*fn)(void *);
+        const char *what;
+    } way[] = {
+        {with_capset, "a program gives up CAP_IPC_LOCK, and its stub has no capability any more"},
+        {with_user, "with its user"},
+        {with_namespace, "a child in a user namespace that shares the memory"},
+        {with_filter, "a filter that forbids capset(): EPERM"},
+    };
+    for (size_t i = 0; i < HW_ARRAY_LEN(way); i++) {
+        struct world w;
+        fake_reset();
+        world_start(&w, ALL, true, way[i].fn, NULL);
+        is_int(world_app(&w), 0, way[i].what);
+        is_int(world_end(&w), 0, "the broker ends");
+    }
+    ok(strstr(world_audit(), "its stub cannot: has it a filter that forbids capset()?"), "the audit says why");
+}
+
 /* ------------------------------------------------------- either is killed */
 
 static int without_tracer(void *arg)
@@ -185,7 +293,7 @@ static int without_tracer(void *arg)
     int st;
     (void)arg;
     int fd = app_open(0);
-    must(fd >= 0 && reg(fd) == -ENOTTY);
+    must(fd >= 0 && give_up() == 0 && reg(fd) == -ENOTTY); /* else its right to lock memory is looked up each time */
     app_step(1);
     must(reg(fd) == -ENOTTY); /* it has its stub */
     must(app_pd(fd, &pd) == 0 && app_open(0) == -EIO);
@@ -232,6 +340,7 @@ int main(void)
         tap_skip_all("%s", hw_error());
     test_there();
     test_bites();
+    test_given_up();
     test_tracer_killed();
     test_broker_killed();
     fake_end();

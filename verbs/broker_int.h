@@ -93,6 +93,8 @@ struct vb_worker {
     unsigned given;  /* descriptors of a request behind it */
     pid_t made_for;  /* the thread that it was put in by */
     uint64_t looked; /* when whether it is alone was asked last */
+    bool unlimited;  /* it may lock memory without a limit, so that whoever asks must have that right, too */
+    bool dropping;   /* it was told to give that up */
 };
 
 struct vb_broker {

@@ -118,6 +118,12 @@ int vb_stub_copy(struct vb_stub *s, int listener, unsigned n);
 /* Lets it run the request that is in its window on `device` (a descriptor here). -ENOENT: its call was taken back, and
  * comes again; or it has died (s->dead). -EBADF: the application's limit of descriptors is below VB_STUB_FD. */
 int vb_stub_run(struct vb_stub *s, int listener, int device);
+/* Has it give up all capabilities: its next call says that it has tried to. A stub has those that the thread had which
+ * it was made from, and a program may give up its own later. -ENOENT: as vb_stub_run(). */
+int vb_stub_drop(struct vb_stub *s, int listener);
+/* 1: it may lock memory beyond the limit of its process (CAP_IPC_LOCK), and thread tid may not; tid 0: it may. 0: no;
+ * -errno: nobody knows. */
+int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
 /* After the result, while it is parked: the device leaves its table. Close `device` here only then: a last close that
  * is the stub's takes effect when the stub runs next. */
 int vb_stub_clear(struct vb_stub *s, int listener);
@@ -130,6 +136,7 @@ bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);
  * so: vb_notify_answer(listener, id, VB_STUB_QUIT, 0). It also ends when the broker does (ENOSYS, twice). */
 #define VB_STUB_QUIT 0x40000000
 #define VB_STUB_COPY 0x40000100 /* plus the number of copies, up to VB_COPIES_MAX */
+#define VB_STUB_DROP 0x40000200
 void vb_stub_end(struct vb_stub *s, int listener);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,6 +267,36 @@ static void name_of(pid_t tid, char *out, size_t cap)
     out[strcspn(out, "\n")] = 0;
 }
 
+/* The user namespace in which thread tid has CAP_IPC_LOCK in force, by its inode; 0: it has not. */
+static int lock_right(pid_t tid, ino_t *out)
+{
+    char path[64], line[256];
+    struct stat st;
+    unsigned long long effective = 0;
+    bool seen = false;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
+    FILE *f = fopen(path, "re");
+    while (f && !seen && fgets(line, sizeof line, f))
+        seen = sscanf(line, "CapEff: %llx", &effective) == 1;
+    if (f)
+        fclose(f);
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)tid);
+    if (!seen || stat(path, &st))
+        return hw_fail(-ESRCH, "the capabilities of thread %d cannot be read", (int)tid);
+    *out = effective & 1ull << CAP_IPC_LOCK ? st.st_ino : 0;
+    return 0;
+}
+
+static int compare_rights(const struct vb_lookup *q, struct vb_found *f)
+{
+    ino_t stub = 0, thread = 0;
+    int rc = lock_right(q->tgid, &stub);
+    if (rc == 0 && stub && q->flags)
+        rc = lock_right(q->tid, &thread);
+    f->value = stub && stub != thread;
+    return rc;
+}
+
 static int reopen(int given, int *fd)
 {
     char path[32];
@@ -299,6 +330,9 @@ void vb_lookup_answer(struct vb_lookups *l, const struct vb_lookup *q, int given
     case VB_LOOKUP_PKEY:
         rc = l->kernel->pkey ? l->kernel->pkey(q->ibdev, q->port, q->index, &value) : -EOPNOTSUPP;
         f->value = value;
+        break;
+    case VB_LOOKUP_LOCKS:
+        rc = compare_rights(q, f);
         break;
     case VB_LOOKUP_REOPEN:
         rc = reopen(given, fd);

@@ -30,6 +30,8 @@ enum vb_lookup_kind {
     VB_LOOKUP_ALONE,   /* value 1: the thread is the only living one of its process, tgid */
     VB_LOOKUP_NAME,    /* a thread's name, in text */
     VB_LOOKUP_PKEY,    /* the value of a P_Key */
+    VB_LOOKUP_LOCKS,   /* value 1: thread tgid may lock memory without a limit and, where flags is 1, thread tid may not
+                        */
     VB_LOOKUP_REOPEN   /* the descriptor that comes with it, for reading only: fd */
 };
 struct vb_lookup {

@@ -33,8 +33,8 @@
 _Static_assert(RDMA_VERBS_IOCTL == 0xc0181b01 && VB_WINDOW_HEADER == 15972 && SYS_prctl == 157 && PR_SET_NAME == 15,
                "the numbers in the stub");
 _Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_copy) == 24 && SYS_pread64 == 17 &&
-                   VB_STUB_COPY == 0x40000100 && VB_COPIES_MAX < 256 &&
-                   VB_COPIES_AT + VB_COPIES_MAX * sizeof(struct vb_copy) <= VB_WINDOW_CODE,
+                   VB_STUB_COPY == 0x40000100 && VB_STUB_DROP == 0x40000200 && SYS_capset == 126 &&
+                   VB_COPIES_MAX < 256 && VB_COPIES_AT + VB_COPIES_MAX * sizeof(struct vb_copy) <= VB_WINDOW_CODE,
                "the numbers in the stub");
 /* The kernel keeps all registers of a system call but rax, rcx and r11.
  *   r9  result of the call before, its sixth argument: how the broker gets it
@@ -42,7 +42,8 @@ _Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_co
  *   ebx how many calls in a row gave ENOSYS: two say that the listener is gone; one may be a driver's answer
  *   r12 copies that are left, r13 the next one in the list
  * 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38 ENOSYS, 16 ioctl,
- * 17 pread64, 60 exit (of this thread), 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER. */
+ * 17 pread64, 60 exit (of this thread), 126 capset, 0x40000200 VB_STUB_DROP, 0x20080522 _LINUX_CAPABILITY_VERSION_3,
+ * 100 VB_STUB_FD, 99 VB_STUB_FILE, 1024 VB_COPIES_AT, 15972 VB_WINDOW_HEADER. */
 __asm__(".pushsection .rodata\n"
         ".balign 16\n"
         ".global vb_stub_code, vb_stub_after, vb_stub_end_of_code\n"
@@ -70,6 +71,8 @@ __asm__(".pushsection .rodata\n"
         "    shrq $8, %r12\n"
         "    cmpq $0x400001, %r12\n"
         "    je 4f\n"
+        "    cmpq $0x40000200, %rax\n"
+        "    je 7f\n"
         "    cmpq $-38, %rax\n"
         "    jne 1b\n"
         "    incl %ebx\n"
@@ -97,6 +100,13 @@ __asm__(".pushsection .rodata\n"
         "    jmp 5b\n"
         "6:  movl $1, %r9d\n"
         "    jmp 1b\n"
+        "7:  leaq vb_stub_capabilities(%rip), %rdi\n"
+        "    leaq 8(%rdi), %rsi\n"
+        "    movl $126, %eax\n"
+        "    syscall\n"
+        "    jmp 1b\n"
+        ".balign 8\n"
+        "vb_stub_capabilities: .long 0x20080522, 0, 0, 0, 0, 0, 0, 0\n"
         "vb_stub_name: .asciz \"hawser-verbs\"\n"
         "vb_stub_end_of_code:\n"
         ".popsection\n");
@@ -397,6 +407,26 @@ int vb_stub_copy(struct vb_stub *s, int listener, unsigned n)
         return lost(s, rc);
     s->parked = 0;
     return 0;
+}
+
+int vb_stub_drop(struct vb_stub *s, int listener)
+{
+    if (!s->parked || s->dead)
+        return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
+    int rc = vb_notify_answer(listener, s->parked, VB_STUB_DROP, 0);
+    if (rc)
+        return lost(s, rc);
+    s->parked = 0;
+    return 0;
+}
+
+int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid)
+{
+    struct vb_found f;
+    int none;
+    const struct vb_lookup q = {.kind = VB_LOOKUP_LOCKS, .tgid = s->tid, .tid = tid ? tid : s->tid, .flags = tid != 0};
+    int rc = vb_tracer_ask(t, &q, -1, &f, &none);
+    return rc ? rc : f.value;
 }
 
 int vb_stub_clear(struct vb_stub *s, int listener)

@@ -266,6 +266,22 @@ static int prepare(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
     return give_swaps(w, j, &swaps);
 }
 
+/* What is pinned counts against the limit of whoever asks, and the kernel looks at the capabilities of whoever pins:
+ * the stub must not have a right to lock memory that the program has given up. 0: it has not; 1: it has been told to
+ * give it up, or will be when its call comes again. */
+static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)
+{
+    int rc = w->unlimited ? vb_stub_locks(&b->tracer, &w->stub, (pid_t)j->call.n.pid) : 0;
+    if (rc <= 0)
+        return rc;
+    if (w->dropping)
+        return hw_fail(-EPERM, "the program has given up CAP_IPC_LOCK, and its stub cannot: has it a filter that "
+                               "forbids capset()?");
+    rc = vb_stub_drop(&w->stub, w->listener);
+    w->dropping = rc == 0;
+    return rc == 0 || rc == -ENOENT ? 1 : rc;
+}
+
 static void next_job(struct vb_broker *b, struct vb_worker *w)
 {
     struct vb_job *j;
@@ -275,14 +291,16 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
             job_drop(b, j, -EINTR, false);
             continue;
         }
-        int rc = j->gives ? 0 : prepare(b, w, j);
-        if (rc == 1)
+        int rc = j->gives ? 0 : check_rights(b, w, j);
+        bool later = rc == 1;
+        if (rc == 0 && !j->gives && (rc = prepare(b, w, j)) == 1)
             continue;
-        if (rc == -ENOENT) {
+        if (later || rc == -ENOENT) {
             w->stub.parked = 0;
             hw_list_append(w->jobs.next, &j->link); /* the first again */
             return;
         }
+        w->dropping = false;
         if (rc >= 0)
             rc = tell(w, j);
         if (rc < 0)
@@ -348,6 +366,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
         return true;
     }
     w->looked = b->now;
+    w->dropping &= rc != 0; /* else it was not told */
     if (j && rc == 0) {
         rc = tell(w, j);
         if (rc)
@@ -379,6 +398,7 @@ static int inject(struct vb_broker *b, const struct vb_call *call)
     w->listener = call->listener;
     w->made_for = (pid_t)call->n.pid;
     w->device = -1;
+    w->unlimited = vb_stub_locks(&b->tracer, &w->stub, 0) != 0;
     hw_list_init(&w->jobs);
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
