@@ -109,19 +109,29 @@ static void join_cgroup(const struct vb_broker *b)
                b->container->id, strerror(errno));
 }
 
+static int make_counted(void *arg)
+{
+    struct vb_broker *b = arg;
+    b->epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->inotify = b->epoll < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    return b->inotify >= 0 ? 0 : hw_fail(-errno, "epoll and inotify: %s", strerror(errno));
+}
+
 static int set_up(struct vb_broker *b)
 {
     raise_limit();
     tzset(); /* the audit's time: it reads a file, once */
-    b->epoll = epoll_create1(EPOLL_CLOEXEC);
-    b->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    /* The kernel limits inotify's instances and watches, and epoll's, by user, and a container's root is the machine's:
+     * what would count as root's, any container could use up for all. */
+    int rc = vb_guard_as(b->o->uid, make_counted, b);
+    if (rc)
+        return rc;
     b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->epoll < 0 || b->inotify < 0 || b->null < 0)
-        return hw_fail(-errno, "epoll, inotify and eventfd: %s%s", strerror(errno),
-                       b->inotify < 0 ? "; see fs.inotify.max_user_instances: each container takes one" : "");
+    if (b->null < 0)
+        return hw_fail(-errno, "eventfd: %s", strerror(errno));
     if (b->o->state_dir && vb_status_open(b)) /* it can do without */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    int rc = watch_all(b);
+    rc = watch_all(b);
     (void)vb_inject_possible(); /* it looks once, at a file too */
     rc = rc ? rc : start_tracer(b);
     if (rc)

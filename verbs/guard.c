@@ -92,6 +92,18 @@ static int become(uid_t uid, uint64_t keep)
     return rc;
 }
 
+int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
+{
+    int sig = 0;
+    (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
+    if (uid && setresuid(uid, uid, (uid_t)-1))
+        return hw_fail(-errno, "becoming user %u for a moment: %s", uid, hw_errno_name(errno));
+    int rc = fn(arg);
+    if (uid && (setresuid(0, 0, (uid_t)-1) || (sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0))))
+        return hw_fail(-errno, "becoming root again: %s", hw_errno_name(errno));
+    return rc;
+}
+
 int vb_guard_tracer(uid_t uid)
 {
     return become(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_MKNOD) | BIT(CAP_DAC_READ_SEARCH));

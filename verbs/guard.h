@@ -30,6 +30,8 @@
  * mseal().
  */
 int vb_guard_broker(bool raw);
+/* Calls fn(arg) as that user, and becomes root again: for what the kernel counts by user. 0: as the caller is. */
+int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg);
 int vb_guard_tracer(uid_t uid); /* 0: the user stays */
 int vb_guard_serving(uid_t uid);
 /* The system calls that a broker does not need once it is set up and its tracer is there: no file is opened, no

@@ -5,6 +5,7 @@
 #include "verbs/guard.h"
 #include "verbs/join.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -71,8 +73,42 @@ static pid_t number_in_proc(void)
 }
 
 /* Users of brokers are nobody's: above what systemd, containers and directories give away (0x70000000 to 0x7fffffff are
- * unused in systemd's UIDS-GIDS), one for each process. */
+ * unused in systemd's UIDS-GIDS). */
 #define FIRST_USER 0x70000000u
+#define USERS      0x10000000u
+
+/* Does a process of the machine have that user? */
+static bool is_taken(DIR *proc, uid_t uid)
+{
+    bool taken = false;
+    rewinddir(proc);
+    for (struct dirent *e; !taken && (e = readdir(proc));) {
+        struct stat st;
+        taken =
+            *e->d_name >= '1' && *e->d_name <= '9' && fstatat(dirfd(proc), e->d_name, &st, 0) == 0 && st.st_uid == uid;
+    }
+    return taken;
+}
+
+/* Chooses a user for this broker alone, by chance: a container that may change its user (CAP_SETUID, which Docker's
+ * have) could use up what the kernel gives a user if it could tell which user the next broker becomes. */
+static int choose_user(uid_t *out)
+{
+    DIR *proc = opendir("/proc");
+    uint32_t chance;
+    int rc = proc ? -EAGAIN : -errno;
+    for (int i = 0; proc && rc && i < 16; i++) {
+        if (getrandom(&chance, sizeof(chance), 0) != sizeof(chance)) {
+            rc = -errno;
+            break;
+        }
+        *out = FIRST_USER + chance % USERS;
+        rc = is_taken(proc, *out) ? -EAGAIN : 0;
+    }
+    if (proc)
+        closedir(proc);
+    return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_name(-rc)) : 0;
+}
 
 /* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
 static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids, pid_t parent,
@@ -111,7 +147,10 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
         hw_log(o->log, HAWSER_LOG_WARN, "%s: its RDMA objects are not charged to its cgroup: %s", c->id, hw_error());
     hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)number);
     bool raw = wants_raw(o, c);
-    rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
+    uid_t uid = 0;
+    rc = choose_user(&uid);
+    if (rc == 0)
+        rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
     if (rc == 0)
         rc = join_container(*folder, own_pids);
     if (rc == 0)
@@ -126,7 +165,7 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
                                   .node_dir = nodes,
                                   .stop = stop,
                                   .cgroup = cgroup,
-                                  .uid = FIRST_USER + (uid_t)number,
+                                  .uid = uid,
                                   .shown = number,
                                   .guarded = true};
     rc = o->serve(c, &b);
