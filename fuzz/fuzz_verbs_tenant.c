@@ -15,8 +15,7 @@ static struct vb_policy *policies[2];
 static void quiet(void *arg, int level, const char *line)
 {
     (void)arg;
-    if (getenv("HAWSER_TEST_VERBOSE"))
-        fprintf(stderr, "# %d %s\n", level, line);
+    T_SAY("log %d: %s", level, line);
 }
 
 static void tell(void)
@@ -43,6 +42,7 @@ static void prepare(void)
         }
         if (i == 0)
             atexit(tell);
+        t_verbose = getenv("HAWSER_TEST_VERBOSE") != NULL;
     }
 }
 

@@ -208,6 +208,7 @@ static int loop(struct vb_broker *b)
         int n = epoll_wait(b->epoll, e, HW_ARRAY_LEN(e), ms ? (int)ms : -1);
         if (n < 0 && errno != EINTR)
             return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
+        bool joins = false;
         b->now = hw_now();
         if (n == 0)
             vb_inject_idle(&b->tracer);
@@ -220,7 +221,7 @@ static int loop(struct vb_broker *b)
             else if (fd == b->status)
                 vb_status_answer(b);
             else if (fd == b->container->join)
-                take_listener(b);
+                joins = true;
             else if (fd == b->o->stop)
                 return 0;
             else
@@ -228,6 +229,10 @@ static int loop(struct vb_broker *b)
             if (rc)
                 return rc < 0 ? rc : 0;
         }
+        /* Last: a later event may be of a stub that has ended since, whose number the listener gets, and would be taken
+         * for one of a notification, which is waited for. */
+        if (joins)
+            take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {
             swept = b->now;
             vb_cache_sweep(b, false, -1);

@@ -108,6 +108,9 @@ bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
  * back: what it was told has not been done, so tell it again. -EPROTO: not the stub's call, -ESRCH: tid is somebody
  * else's by now (s is dead): refuse it. */
 int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *result);
+/* True for a call as stubs make it. Where it is no stub's that the caller knows, it is one whose end (VB_STUB_QUIT) a
+ * stop of its process has taken back: tell it again. A program that makes such a call gets that number. */
+bool vb_stub_is_left(const struct seccomp_notif *n);
 /* n bytes of the window's file at `from` (VB_REPLY_AT and up) go to address `to` of the application. */
 struct vb_copy {
     uint64_t to, n, from;

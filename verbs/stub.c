@@ -370,6 +370,13 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
     return next ? 1 : 2;
 }
 
+bool vb_stub_is_left(const struct seccomp_notif *n)
+{
+    const struct seccomp_data *d = &n->data;
+    return d->arch == AUDIT_ARCH_X86_64 && d->nr == SYS_ioctl && d->args[0] == VB_STUB_FD &&
+           d->args[1] == RDMA_VERBS_IOCTL && d->args[2] == d->instruction_pointer - VB_STUB_AFTER + VB_WINDOW_HEADER;
+}
+
 /* An operation on the parked call has failed: it was taken back by a stop, or the stub has died. */
 static int lost(struct vb_stub *s, int rc)
 {

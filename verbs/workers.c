@@ -353,8 +353,12 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
 {
     int64_t result;
     struct vb_worker *w = by_tid(b, (pid_t)call->n.pid);
-    if (!w)
-        return false;
+    if (!w) {
+        bool left = vb_stub_is_left(&call->n);
+        if (left)
+            vb_notify_answer(call->listener, call->n.id, VB_STUB_QUIT, 0);
+        return left;
+    }
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, &call->n, &result);
     if (rc == -ESRCH) { /* a thread of the application's, that has got the number of a stub which has ended */

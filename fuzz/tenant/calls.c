@@ -29,7 +29,8 @@
     type __wrap_##name(__VA_ARGS__); \
     type __wrap_##name(__VA_ARGS__)
 
-#define CALLS_MAX 20000 /* between two looks for events */
+#define CALLS_MAX  20000 /* between two looks for events */
+#define EVENTS_MAX 5000  /* looks that find something, while no program does anything of its own */
 
 void t_tick(void)
 {
@@ -38,7 +39,7 @@ void t_tick(void)
     T_HOLDS(t.calls - t.calls_at < CALLS_MAX, "it has made %d calls without looking for events", CALLS_MAX);
     if (!t.race_steps || t.racing || t.race_at-- > 0)
         return;
-    t.racing = true;
+    t.racing = t.raced = true;
     for (; t.race_steps && !t.over; t.race_steps--) {
         t_step();
         t_totals.races++;
@@ -268,17 +269,20 @@ WRAP(int, epoll_wait, int epoll, struct epoll_event *e, int most, int ms)
     t_tick();
     t.calls_at = t.calls;
     t.call_serial = 0;
+    t.call_file = NULL;
     t.read_other = false;
     for (unsigned idle = 0;; idle++) {
         if (!t.hold_stubs || t.over)
             t_stubs_run();
         int n = t.hold && !t.over ? 0 : ready(e, most);
+        T_HOLDS(!n || ++t.rounds < EVENTS_MAX, "a stub and the broker go on for ever");
         if (n)
             return n;
         if (ms >= 0 && t.now >= deadline)
             return 0;
         if (!t.over) {
             t.hold -= t.hold > 0;
+            t.rounds = 0;
             t_step();
             continue;
         }

@@ -6,13 +6,19 @@
 
 struct t_os t;
 struct t_totals t_totals;
+bool t_verbose;
 
 uint8_t t_byte(void)
 {
     if (t.pos < t.size)
         return t.input[t.pos++];
-    t.over = true;
-    return 0;
+    if (t.tail == 0) {
+        t.over = true;
+        return 0;
+    }
+    t.tail--;
+    t.random = t.random * 6364136223846793005u + 1442695040888963407u; /* Knuth's, of 64 bits */
+    return (uint8_t)(t.random >> 56);
 }
 
 static void *allocate(size_t n)
@@ -193,9 +199,10 @@ struct t_thread *t_thread_serial(uint32_t serial)
 
 struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared)
 {
-    unsigned i = 0;
-    while (i < T_THREADS && t.thread[i].used)
-        i++;
+    unsigned i = t.freed; /* the number that was free last, as one who goes through all of them can have it */
+    if (t.thread[i].used)
+        for (i = 0; i < T_THREADS && t.thread[i].used; i++)
+            ;
     if (i == T_THREADS)
         return NULL;
     struct t_thread *th = &t.thread[i];
@@ -225,8 +232,10 @@ struct t_process *t_process_new(struct t_mm *shared, struct t_file *listener, bo
 void t_process_drop(struct t_process *p)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
-        if (t.thread[i].used && t.thread[i].process == p)
-            t.thread[i].used = false; /* the first one, a zombie until now */
+        if (t.thread[i].used && t.thread[i].process == p) { /* the first one, a zombie until now */
+            t.thread[i].used = false;
+            t.freed = i;
+        }
     }
     struct t_process **at = &t.processes;
     while (*at != p)
@@ -277,6 +286,8 @@ void t_os_start(const uint8_t *input, size_t size)
     memset(&t, 0, sizeof t);
     t.input = input;
     t.size = size;
+    for (size_t i = 0; i < size; i++)
+        t.random = (t.random ^ input[i]) * 1099511628211u;
     t.now = 1000000000u;
     t.notification = 0x51ce0000;
     t.other = t_file_new(T_DEVICE);

@@ -112,7 +112,7 @@ static uint64_t choose_length(uint8_t b)
 
 static uint32_t choose_access(uint8_t b)
 {
-    return b & 0x10 ? IB_UVERBS_ACCESS_ON_DEMAND | (b & 7) : b & 0xf;
+    return b >= 0xf0 ? IB_UVERBS_ACCESS_ON_DEMAND | (b & 7) : b & (b & 0x40 ? 0xf : IB_UVERBS_ACCESS_REMOTE_READ);
 }
 
 /* The core part: what counts is sensible more often than not. */
@@ -129,6 +129,7 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
         struct ib_uverbs_open_xrcd xrcd;
         uint8_t bytes[INPUTS];
     } u = {.bytes = {0}};
+    static const uint8_t flags[] = {4, 1, 5, 4, 1, 7, 2, 0}; /* IB_MR_REREG_ACCESS, IB_MR_REREG_TRANS ... */
     const struct vb_command *cmd = c->c;
     uint32_t n = HW_MIN(cmd->in_min, INPUTS), number = c->which % 6;
     uint8_t b;
@@ -141,7 +142,7 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
         break;
     case IB_USER_VERBS_CMD_REREG_MR:
         u.rereg.mr_handle = number;
-        u.rereg.flags = t_byte() & 7;
+        u.rereg.flags = flags[t_byte() % HW_ARRAY_LEN(flags)];
         u.rereg.start = choose_memory(c, t_byte());
         u.rereg.length = choose_length(t_byte());
         u.rereg.hca_va = u.rereg.start;
@@ -150,10 +151,11 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
     case IB_USER_VERBS_CMD_CREATE_QP:
         b = t_byte();
         u.qp.qp_type = b & 0xf0 ? IB_UVERBS_QPT_RC : b;
-        u.qp.max_send_wr = u.qp.max_recv_wr = b & 0x80 ? b : 16;
+        u.qp.max_send_wr = u.qp.max_recv_wr = b >= 0xe0 ? b : 16;
         break;
     case IB_USER_VERBS_CMD_CREATE_CQ:
-        u.cq.cqe = t_byte();
+        b = t_byte();
+        u.cq.cqe = b >= 0xe0 ? b : 16;
         b = t_byte();
         u.cq.comp_channel = b & 1 ? step_fd(c->th, b) : -1;
         break;
@@ -165,15 +167,15 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
     case IB_USER_VERBS_CMD_MODIFY_QP:
         b = t_byte();
         u.modify.attr_mask = b & 8 ? 1u << 5 | 1u << 7 : 1;
-        u.modify.port_num = u.modify.dest.port_num = b & 3;
+        u.modify.port_num = u.modify.dest.port_num = b % 5 ? 1 : b & 3;
         u.modify.dest.is_global = b >> 7;
         u.modify.dest.dgid[0] = b >> 4 & 7;
         break;
     case IB_USER_VERBS_CMD_CREATE_AH:
         b = t_byte();
-        u.ah.attr.port_num = b & 3;
+        u.ah.attr.port_num = b % 5 ? 1 : b & 3;
         u.ah.attr.is_global = !(b & 4);
-        u.ah.attr.grh.dgid[0] = b >> 4;
+        u.ah.attr.grh.dgid[0] = b >> 6 == 3;
         break;
     case IB_USER_VERBS_CMD_OPEN_XRCD:
         u.xrcd.fd = t_byte() & 1 ? (uint32_t)step_fd(c->th, t_byte()) : UINT32_MAX;
@@ -183,7 +185,7 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
             memcpy(u.bytes + cmd->ended.at, &number, sizeof number);
         break;
     }
-    if (c->how & 0x80 && n) { /* and a byte of anything */
+    if (c->how >= 0xe0 && n) { /* and a byte of anything */
         b = t_byte();
         u.bytes[b % n] = t_byte();
     }
@@ -223,7 +225,7 @@ static void add_write_attrs(struct composer *c)
 static void add_method_input(struct composer *c, const struct vb_attr_rule *rule)
 {
     uint8_t bytes[INPUTS] = {0};
-    uint64_t v = c->how & 0x80 ? t_byte() : 1;
+    uint64_t v = c->how >= 0xe0 ? t_byte() : 1;
     uint32_t n = HW_MIN(rule->min, INPUTS);
     bool mr = c->c->object == UVERBS_OBJECT_MR;
     if (rule->memory || (mr && c->c->method == METHOD_REG_MR && rule->id == REG_MR_IOVA))

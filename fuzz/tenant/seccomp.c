@@ -72,7 +72,11 @@ static int receive(struct t_file *f, struct seccomp_notif *n)
     th->call = T_SENT;
     *n = (struct seccomp_notif){.id = th->id, .pid = f->foreign ? 0 : (uint32_t)th->tid, .data = th->data};
     t.call_serial = th->serial;
-    t.read_other = false;
+    t.read_other = t.raced = false;
+    t.call_file = th->stub ? NULL : t_table_get(th->table, (int32_t)th->data.args[0]);
+    T_SAY("broker receives %llx of thread %d (%u%s): call %d, fd %lld, %s", (unsigned long long)th->id, (int)th->tid,
+          th->serial, th->stub ? ", a stub" : "", th->data.nr, (long long)th->data.args[0],
+          th->asked ? th->asked->name : "");
     return 0;
 }
 
@@ -139,6 +143,8 @@ static int answer(const struct t_file *f, const struct seccomp_notif_resp *r)
         return -EINPROGRESS;
     if (r->flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE && (r->error || r->val))
         return -EINVAL;
+    T_SAY("broker answers %llx: %lld, %d%s", (unsigned long long)r->id, (long long)r->val, r->error,
+          r->flags ? ", goes on" : "");
     if (lose(th))
         return 0;
     if (r->flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE) {
@@ -174,6 +180,7 @@ static int give(struct t_file *f, const struct seccomp_notif_addfd *a)
         return -ENOENT;
     if (th->call != T_SENT)
         return -EINPROGRESS;
+    T_SAY("broker gives %llx a descriptor of kind %d at %d", (unsigned long long)a->id, (int)src->kind, (int)at);
     check_gift(th, src);
     if (!(a->flags & SECCOMP_ADDFD_FLAG_SETFD))
         for (at = 0; at < T_TABLE && th->table->fd[at].file; at++)

@@ -16,6 +16,12 @@ static bool is_tenant(const struct t_thread *th)
     return th->used && !th->zombie && !th->stub && !th->process->stranger;
 }
 
+/* A program that is stopped goes on, sooner or later. */
+static void go_on(struct t_process *p)
+{
+    p->stopped = p->stopped && t_byte() & 3;
+}
+
 static struct t_thread *choose_thread(bool idle)
 {
     unsigned n = 0, which = t_byte();
@@ -23,8 +29,10 @@ static struct t_thread *choose_thread(bool idle)
         n += is_tenant(&t.thread[i]);
     for (unsigned i = 0, k = 0; n && i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];
-        if (is_tenant(th) && k++ == which % n)
-            return idle && (th->call != T_IDLE || th->again || th->process->stopped) ? NULL : th;
+        if (!is_tenant(th) || k++ != which % n)
+            continue;
+        go_on(th->process);
+        return idle && (th->call != T_IDLE || th->again || th->process->stopped) ? NULL : th;
     }
     return NULL;
 }
@@ -69,21 +77,30 @@ static void do_open(struct t_thread *th)
 {
     uint8_t b = t_byte();
     char name[] = "/dev/uverbs0";
-    name[11] = (char)('0' + (b & 3));
+    name[11] = "00011123"[b & 7];
     memcpy(th->process->mm->byte + 0xe00, name, sizeof name);
     t_call_make(th, &(struct seccomp_data){.nr = SYS_openat,
                                            .arch = AUDIT_ARCH_X86_64,
                                            .args = {(uint64_t)AT_FDCWD, t_address(th->process->mm, 0xe00),
-                                                    O_RDWR | (b & 4 ? O_CLOEXEC : 0)}});
+                                                    O_RDWR | (b & 8 ? O_CLOEXEC : 0)}});
+}
+
+static void do_request(struct t_thread *th)
+{
+    if (nth(th, T_DEVICE, 0) < 0 && t_byte() & 15)
+        do_open(th);
+    else
+        step_request(th);
 }
 
 /* The call before once more, with what lies there by now. */
 static void do_repeat(struct t_thread *th)
 {
+    uint64_t at = t_address(th->process->mm, th->data.args[2] & 0xffff);
     if (th->data.nr == SYS_ioctl)
         t_call_make(th, &(struct seccomp_data){.nr = SYS_ioctl,
                                                .arch = AUDIT_ARCH_X86_64,
-                                               .args = {th->data.args[0], th->data.args[1], th->data.args[2]}});
+                                               .args = {th->data.args[0], th->data.args[1], at}});
 }
 
 /* A call that looks as the stub's. */
@@ -186,14 +203,25 @@ static void do_exec(struct t_thread *th)
     th->table = table;
 }
 
+/* One program stays until the input ends. */
+static bool is_last(const struct t_process *p)
+{
+    unsigned n = 0;
+    for (const struct t_process *other = t.processes; other; other = other->next)
+        n += !other->stranger && other != p;
+    return n == 0;
+}
+
 static void do_exit(struct t_thread *th)
 {
-    t_thread_end(th);
+    if (th->process->threads > 1 || !is_last(th->process))
+        t_thread_end(th);
 }
 
 static void do_kill(struct t_thread *th)
 {
-    t_process_end(th->process);
+    if (!is_last(th->process))
+        t_process_end(th->process);
 }
 
 static void do_signal(struct t_thread *th)
@@ -208,8 +236,8 @@ static void do_signal(struct t_thread *th)
 static void do_stop(struct t_thread *th)
 {
     struct t_process *p = th->process;
-    p->stopped = !p->stopped;
-    for (unsigned i = 0; i < T_THREADS && p->stopped; i++) {
+    p->stopped = true;
+    for (unsigned i = 0; i < T_THREADS; i++) {
         if (t.thread[i].used && !t.thread[i].zombie && t.thread[i].process == p)
             t_call_take_back(&t.thread[i]);
     }
@@ -223,8 +251,8 @@ static void do_filter(struct t_thread *th)
         return;
     p->filter.from = b & 7;
     p->filter.to = b >> 3 == 31 ? UINT32_MAX : p->filter.from + (b >> 3);
-    p->filter.err = err == 0xff ? ENOSYS : err % 140;
-    p->filter.copies = err & 1 && b & 1;
+    p->filter.err = err < 0x40 ? 0 : err == 0xff ? ENOSYS : err % 140;
+    p->filter.copies = (err & 15) == 1;
 }
 
 static void do_poke(struct t_thread *th)
@@ -236,15 +264,19 @@ static void do_poke(struct t_thread *th)
 /* What the stub's requests leave where the program can write. */
 static void do_forge(struct t_thread *th)
 {
-    uint32_t at = t_byte();
-    uint8_t b = t_byte();
-    if (th->process->mm->window)
-        th->process->mm->window->mine[VB_WINDOW_SPLIT + at] = b;
+    uint8_t at = t_byte(), b = t_byte();
+    uint32_t number = b & 0x40 ? b : b % 6u;
+    if (at & 0x80) { /* a thread watches for it */
+        t.forge_at = 1 + at % 24u * 4;
+        t.forge = number;
+    } else if (th->process->mm->window) {
+        memcpy(th->process->mm->window->mine + VB_WINDOW_SPLIT + at % 24u * 4, &number, sizeof number);
+    }
 }
 
 static void do_nofile(struct t_thread *th)
 {
-    th->nofile = t_byte() & 1 ? 64 : T_TABLE;
+    th->nofile = t_byte() % 8 ? T_TABLE : 64;
 }
 
 /* ---- others, and the kernel ---------------------------------------------------------------------------- */
@@ -285,6 +317,23 @@ static void end_stranger(void)
     }
 }
 
+/* The process whose call the broker is at dies, and its number is another's. */
+static void do_replace(void)
+{
+    struct t_thread *th = t_thread_serial(t.call_serial);
+    uint8_t b = t_byte();
+    if (!th || th->stub || is_last(th->process))
+        return;
+    t_process_end(th->process);
+    if (b & 1) {
+        begin_stranger();
+    } else {
+        th = choose_thread(false);
+        if (th)
+            (b & 2 ? do_thread : do_fork)(th);
+    }
+}
+
 /* Another program of the container's, with a listener of its own. */
 static void do_join(void)
 {
@@ -293,7 +342,7 @@ static void do_join(void)
         return;
     struct t_file *listener = t_file_new(T_LISTENER);
     listener->killable = b & 4;
-    listener->foreign = b >> 5 == 7;
+    listener->foreign = b >> 3 == 29;
     struct t_process *p = t_process_new(NULL, listener, false);
     if (!t_thread_new(p, NULL)) {
         t_process_drop(p);
@@ -326,7 +375,7 @@ static void do_hold(void)
 
 static void do_hold_stubs(void)
 {
-    t.hold_stubs = !t.hold_stubs;
+    t.hold_stubs = t_byte() % 16;
 }
 
 static void do_failure(void)
@@ -353,7 +402,7 @@ static void do_failure(void)
         t.tracer_slow = true;
         break;
     default:
-        t.tracer_dead = b >> 6 == 3;
+        t.tracer_dead = b >> 6 == 3 && t_byte() < 8;
         break;
     }
 }
@@ -361,43 +410,53 @@ static void do_failure(void)
 /* ---- all of it ----------------------------------------------------------------------------------------- */
 
 static const struct kind {
+    const char *name;
     void (*program)(struct t_thread *th);
     void (*other)(void);
     bool calls;  /* its thread must not be in a call */
     bool honest; /* it disturbs nothing */
 } kinds[] = {
-    {.program = step_request, .calls = true, .honest = true},
-    {.program = do_open, .calls = true, .honest = true},
-    {.program = step_request, .calls = true, .honest = true},
-    {.other = do_time, .honest = true},
-    {.program = step_request, .calls = true, .honest = true},
-    {.other = do_race},
-    {.program = do_repeat, .calls = true},
-    {.program = do_close},
-    {.program = do_thread},
-    {.program = do_fork},
-    {.program = do_kill},
-    {.other = begin_stranger},
-    {.program = do_signal},
-    {.program = do_stop},
-    {.program = do_filter},
-    {.program = do_poke},
-    {.program = do_forge},
-    {.other = do_hold},
-    {.other = do_failure},
-    {.program = do_exec, .calls = true},
-    {.program = do_exit},
-    {.program = do_pass},
-    {.program = do_dup},
-    {.program = do_file, .honest = true},
-    {.program = step_doorbell, .calls = true, .honest = true},
-    {.other = do_join},
-    {.other = do_hold_stubs},
-    {.other = end_stranger},
-    {.program = do_pose, .calls = true},
-    {.program = do_nofile},
-    {.other = do_race},
-    {.program = step_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"open", .program = do_open, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"time", .other = do_time, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"race", .other = do_race},
+    {"repeat", .program = do_repeat, .calls = true},
+    {"close", .program = do_close},
+    {"thread", .program = do_thread},
+    {"fork", .program = do_fork},
+    {"kill", .program = do_kill},
+    {"begin_stranger", .other = begin_stranger},
+    {"signal", .program = do_signal},
+    {"stop", .program = do_stop},
+    {"filter", .program = do_filter},
+    {"poke", .program = do_poke},
+    {"forge", .program = do_forge},
+    {"hold", .other = do_hold},
+    {"failure", .other = do_failure},
+    {"exec", .program = do_exec, .calls = true},
+    {"exit", .program = do_exit},
+    {"pass", .program = do_pass},
+    {"dup", .program = do_dup},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"request", .program = do_request, .calls = true, .honest = true},
+    {"file", .program = do_file, .honest = true},
+    {"doorbell", .program = step_doorbell, .calls = true, .honest = true},
+    {"join", .other = do_join},
+    {"replace", .other = do_replace},
+    {"hold_stubs", .other = do_hold_stubs},
+    {"end_stranger", .other = end_stranger},
+    {"pose", .program = do_pose, .calls = true},
+    {"nofile", .program = do_nofile},
+    {"race", .other = do_race},
+    {"request", .program = do_request, .calls = true, .honest = true},
 };
 
 void t_step(void)
@@ -408,8 +467,10 @@ void t_step(void)
         return;
     if (k->program && !(th = choose_thread(k->calls)))
         return;
+    t.hold_stubs -= t.hold_stubs > 0;
     t.now += 1000;
     t_totals.steps++;
+    T_SAY("%sstep %s of thread %d", t.racing ? "  race: " : "", k->name, th ? (int)th->tid : 0);
     if (k->program)
         k->program(th);
     else
@@ -419,7 +480,7 @@ void t_step(void)
 /* The input has ended: all programs do, by themselves or by SIGKILL, or the agent ends the broker. */
 void t_finish(void)
 {
-    t.hold_stubs = false;
+    t.hold_stubs = 0;
     for (struct t_process *p = t.processes; p; p = p->next)
         p->stopped = false;
     if (!t.finished && t.end == 1) {
@@ -448,7 +509,8 @@ void t_begin(void)
     struct t_file *listener = t_file_new(T_LISTENER);
     listener->killable = b & 1;
     t.no_thread_pidfds = b & 2;
-    t.honest = b & 4;
+    t.honest = (b & 0x64) == 0x04;
+    t.tail = t_byte() * 16u;
     t.end = (b >> 3 & 3) % 3;
     t_thread_new(t_process_new(NULL, listener, false), NULL);
     t.listener = listener;

@@ -104,6 +104,10 @@ static void run(struct t_thread *th)
     int64_t rc = -EBADF;
     if (device)
         rc = t_rdma_run(device, th->process->mm->window->mine + VB_WINDOW_HEADER, th);
+    if (t.forge_at) {
+        memcpy(th->process->mm->window->mine + VB_WINDOW_SPLIT + t.forge_at - 1, &t.forge, sizeof t.forge);
+        t.forge_at = 0;
+    }
     th->at = T_STUB_CALLS;
     set_registers(th, rc);
 }

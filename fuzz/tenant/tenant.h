@@ -134,6 +134,8 @@ struct t_os {
     bool playing, over, honest;
     const uint8_t *input;
     size_t size, pos;
+    unsigned tail; /* so many bytes come behind the input, of a generator that it sets off */
+    uint64_t random;
     uint64_t now, notification;
     uint32_t serial, tags;
     int watch;
@@ -145,7 +147,8 @@ struct t_os {
     unsigned n_watched;
     struct t_thread thread[T_THREADS];
     struct t_process *processes;
-    int ended[64]; /* inotify's events */
+    unsigned freed; /* the thread that ended last */
+    int ended[64];  /* inotify's events */
     unsigned n_ended;
     bool inode[256];
     struct t_file *other;                  /* another container's device, which strangers have */
@@ -154,14 +157,20 @@ struct t_os {
         struct t_file *listener;
         unsigned words;
     } joining;
-    unsigned hold; /* steps before epoll_wait() returns */
+    unsigned hold;   /* steps before epoll_wait() returns */
+    unsigned rounds; /* of events since the last step */
     /* The tenant's next steps inside a call of the broker's: after so many calls, so many. */
     unsigned race_at, race_steps;
-    bool racing, hold_stubs, lose, no_thread_pidfds, tracer_dead, tracer_slow;
+    unsigned hold_stubs; /* steps until stubs go on */
+    unsigned forge_at;   /* where the next result of a stub's is replaced, and one more; 0: nowhere */
+    uint32_t forge;
+    bool racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
     int fail_rdma, fail_inject, fail_call;
-    uint64_t calls, calls_at; /* of the broker's; as many there were at its last epoll_wait() */
-    uint32_t call_serial;     /* the thread whose notification was received last */
-    bool read_other;          /* since then memory of another thread's was read for it */
+    uint64_t calls, calls_at;       /* of the broker's; as many there were at its last epoll_wait() */
+    uint32_t call_serial;           /* the thread whose notification was received last */
+    bool read_other;                /* since then memory of another thread's was read for it; */
+    bool raced;                     /* the tenant has done something */
+    const struct t_file *call_file; /* what is at the number that it names */
     bool finished;
     int end;
     uint64_t ends_at;
@@ -175,14 +184,26 @@ struct t_totals {
 extern struct t_totals t_totals;
 
 /* A rule that does not hold. */
-#define T_HOLDS(cond, ...)                                                            \
-    do {                                                                              \
-        if (!(cond)) {                                                                \
-            fprintf(stderr, "%s:%d: the broker breaks a rule: ", __FILE__, __LINE__); \
-            fprintf(stderr, __VA_ARGS__);                                             \
-            fprintf(stderr, "\n");                                                    \
-            abort();                                                                  \
-        }                                                                             \
+#define T_HOLDS(cond, ...)                                                                            \
+    do {                                                                                              \
+        if (!(cond)) {                                                                                \
+            fprintf(stderr, "%s:%d: after %llu steps the broker breaks a rule: ", __FILE__, __LINE__, \
+                    (unsigned long long)t_totals.steps);                                              \
+            fprintf(stderr, __VA_ARGS__);                                                             \
+            fprintf(stderr, "\n");                                                                    \
+            abort();                                                                                  \
+        }                                                                                             \
+    } while (0)
+
+/* With HAWSER_TEST_VERBOSE in the environment: what happens. */
+extern bool t_verbose;
+#define T_SAY(...)                        \
+    do {                                  \
+        if (t_verbose) {                  \
+            fprintf(stderr, "# ");        \
+            fprintf(stderr, __VA_ARGS__); \
+            fprintf(stderr, "\n");        \
+        }                                 \
     } while (0)
 
 /* os.c: processes, threads, files, memory */
