@@ -178,6 +178,8 @@ static int request(struct vb_broker *b, const struct vb_call *call)
             return 1;
         if (vb_fetch(b, tid, (int)n->data.args[0], &fd, &c)) /* undoing may have dropped it from the cache */
             return -EBADF;
+        if (!vb_notify_valid(call->listener, n->id))
+            return 1; /* it may be another's */
     }
     vb_reconcile(b, c, fd, c->doubt ? VB_RECONCILE_SOON_NS : VB_RECONCILE_NS);
     rc = judge(b, call, c, fd, r);

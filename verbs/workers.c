@@ -478,11 +478,12 @@ void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_ca
 void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, const struct vb_request *r,
              int rc)
 {
+    struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
+    /* Behind that: its number may have become another's, into whose memory the results would go. */
     if (!vb_notify_valid(call->listener, call->n.id)) {
         vb_keep(b, call, c, r, rc);
         return;
     }
-    struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
     if (!j) { /* no memory, or its process is ending: it had one a moment ago */
         vb_undo(b, c, fd, r);

@@ -20,7 +20,7 @@
 
 /* AddressSanitizer's own calls come here too, before it is set up. */
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((no_sanitize("address", "undefined"))), apply_to = function)
+#pragma clang attribute push(__attribute__((no_sanitize("address", "undefined", "coverage"))), apply_to = function)
 #endif
 
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names

@@ -8,7 +8,7 @@ struct t_os t;
 struct t_totals t_totals;
 bool t_verbose;
 
-uint8_t t_byte(void)
+T_UNSEEN uint8_t t_byte(void)
 {
     if (t.pos < t.size)
         return t.input[t.pos++];
@@ -42,12 +42,16 @@ struct t_file *t_file_new(enum t_kind kind)
 /* The last descriptor of a node has gone, and its inode with it. */
 static void end_inode(const struct t_file *f)
 {
+    struct t_file **at = &t.nodes;
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
     t.inode[f->ino] = false;
     if (f->watch && t.n_ended < HW_ARRAY_LEN(t.ended))
         t.ended[t.n_ended++] = f->watch;
 }
 
-void t_file_put(struct t_file *f)
+T_UNSEEN void t_file_put(struct t_file *f)
 {
     if (!f || --f->refs)
         return;
@@ -74,7 +78,7 @@ void t_file_put(struct t_file *f)
     free(f);
 }
 
-int t_broker_fd(struct t_file *f)
+T_UNSEEN int t_broker_fd(struct t_file *f)
 {
     for (int i = 0; i < T_FDS; i++) {
         if (!t.broker[i].file) {
@@ -87,7 +91,7 @@ int t_broker_fd(struct t_file *f)
     return -1;
 }
 
-struct t_file *t_broker_file(int fd)
+T_UNSEEN struct t_file *t_broker_file(int fd)
 {
     struct t_file *f = fd >= T_FD_FIRST && fd < T_FD_FIRST + T_FDS ? t.broker[fd - T_FD_FIRST].file : NULL;
     if (!f)
@@ -97,7 +101,7 @@ struct t_file *t_broker_file(int fd)
 
 /* ---- tables of descriptors ---------------------------------------------------------------------------- */
 
-struct t_table *t_table_copy(const struct t_table *from, bool exec)
+T_UNSEEN struct t_table *t_table_copy(const struct t_table *from, bool exec)
 {
     struct t_table *table = allocate(sizeof *table);
     table->refs = 1;
@@ -110,7 +114,7 @@ struct t_table *t_table_copy(const struct t_table *from, bool exec)
     return table;
 }
 
-void t_table_put(struct t_table *table)
+T_UNSEEN void t_table_put(struct t_table *table)
 {
     if (--table->refs)
         return;
@@ -126,7 +130,7 @@ void t_table_set(struct t_table *table, unsigned at, struct t_file *f, bool cloe
     t_file_put(was);
 }
 
-struct t_file *t_table_get(const struct t_table *table, int64_t fd)
+T_UNSEEN struct t_file *t_table_get(const struct t_table *table, int64_t fd)
 {
     return fd >= 0 && fd < T_TABLE ? table->fd[fd].file : NULL;
 }
@@ -180,7 +184,7 @@ uint8_t *t_bytes(struct t_mm *mm, uint64_t address, uint64_t n, uint32_t *made_f
 
 /* ---- processes ---------------------------------------------------------------------------------------- */
 
-struct t_thread *t_thread_by(pid_t tid)
+T_UNSEEN struct t_thread *t_thread_by(pid_t tid)
 {
     if (tid < 2 || tid >= 2 + T_THREADS)
         return NULL;
@@ -188,7 +192,7 @@ struct t_thread *t_thread_by(pid_t tid)
     return th->used && !th->zombie ? th : NULL;
 }
 
-struct t_thread *t_thread_serial(uint32_t serial)
+T_UNSEEN struct t_thread *t_thread_serial(uint32_t serial)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         if (t.thread[i].used && !t.thread[i].zombie && t.thread[i].serial == serial)
@@ -197,7 +201,7 @@ struct t_thread *t_thread_serial(uint32_t serial)
     return NULL;
 }
 
-struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared)
+T_UNSEEN struct t_thread *t_thread_new(struct t_process *p, struct t_table *shared)
 {
     unsigned i = t.freed; /* the number that was free last, as one who goes through all of them can have it */
     if (t.thread[i].used)
@@ -229,7 +233,7 @@ struct t_process *t_process_new(struct t_mm *shared, struct t_file *listener, bo
     return p;
 }
 
-void t_process_drop(struct t_process *p)
+T_UNSEEN void t_process_drop(struct t_process *p)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         if (t.thread[i].used && t.thread[i].process == p) { /* the first one, a zombie until now */
@@ -259,7 +263,7 @@ void t_thread_end(struct t_thread *th)
         t_process_drop(p);
 }
 
-void t_process_end(struct t_process *p)
+T_UNSEEN void t_process_end(struct t_process *p)
 {
     unsigned left = p->threads;
     for (unsigned i = 0; i < T_THREADS && left; i++) {
@@ -271,7 +275,7 @@ void t_process_end(struct t_process *p)
     }
 }
 
-unsigned t_listener_users(const struct t_file *listener)
+T_UNSEEN unsigned t_listener_users(const struct t_file *listener)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < T_THREADS; i++)
@@ -281,7 +285,7 @@ unsigned t_listener_users(const struct t_file *listener)
 
 /* ---- all ---------------------------------------------------------------------------------------------- */
 
-void t_os_start(const uint8_t *input, size_t size)
+T_UNSEEN void t_os_start(const uint8_t *input, size_t size)
 {
     memset(&t, 0, sizeof t);
     t.input = input;
@@ -294,7 +298,7 @@ void t_os_start(const uint8_t *input, size_t size)
     t.other->stranger = true;
 }
 
-void t_os_end(void)
+T_UNSEEN void t_os_end(void)
 {
     while (t.processes)
         t_process_end(t.processes);

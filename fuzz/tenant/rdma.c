@@ -53,45 +53,21 @@ uint32_t t_driver(unsigned device)
 /* ---- quotas ------------------------------------------------------------------------------------------- */
 
 /* Nodes that a program has, or had, and that have not ended. */
-static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
+T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
 {
     n[f->device][VB_CONTEXT] += f->given;
-    for (unsigned i = 0; i < T_OBJECTS; i++) {
+    for (unsigned i = 0; i < f->objects; i++) {
         n[f->device][f->object[i].type]++;
         bytes[f->device] += f->object[i].bytes;
     }
-}
-
-struct seen {
-    const struct t_file *file[64];
-    unsigned n;
-};
-
-static void note_file(struct seen *s, const struct t_file *f)
-{
-    if (!f || f->kind != T_DEVICE || f->stranger)
-        return;
-    for (unsigned i = 0; i < s->n; i++) {
-        if (s->file[i] == f)
-            return;
-    }
-    if (s->n < HW_ARRAY_LEN(s->file))
-        s->file[s->n++] = f;
 }
 
 void t_rdma_check(void)
 {
     uint32_t n[T_DEVICES][VB_TYPES] = {0};
     uint64_t bytes[T_DEVICES] = {0};
-    struct seen s = {.n = 0};
-    for (unsigned i = 0; i < T_FDS; i++)
-        note_file(&s, t.broker[i].file);
-    for (unsigned i = 0; i < T_THREADS; i++) {
-        for (unsigned fd = 0; t.thread[i].used && !t.thread[i].zombie && fd < T_TABLE; fd++)
-            note_file(&s, t.thread[i].table->fd[fd].file);
-    }
-    for (unsigned i = 0; i < s.n; i++)
-        count(s.file[i], n, bytes);
+    for (const struct t_file *f = t.nodes; f; f = f->next)
+        count(f, n, bytes);
     for (unsigned d = 0; d < T_DEVICES; d++) {
         for (unsigned type = VB_CONTEXT; type < VB_TYPES; type++)
             T_HOLDS(!most[type] || n[d][type] <= most[type], "device %u has %u objects of type %s, of %u", d,
@@ -114,7 +90,7 @@ struct request {
     struct ib_uverbs_attr copy[VB_ATTRS_MAX + 2 * VB_WINDOW_INPUTS];
 };
 
-static struct ib_uverbs_attr *attr_of(struct request *r, uint16_t id)
+T_UNSEEN static struct ib_uverbs_attr *attr_of(struct request *r, uint16_t id)
 {
     for (unsigned i = 0; i < r->h.num_attrs; i++) {
         if (r->copy[i].attr_id == id)
@@ -315,6 +291,7 @@ static int make(struct request *r, uint32_t *number)
     for (uint32_t i = 0; i < T_OBJECTS; i++) {
         if (!r->device->object[i].type) {
             r->device->object[i] = (struct t_object){.type = (uint8_t)r->c->makes};
+            r->device->objects = HW_MAX(r->device->objects, i + 1);
             *number = i;
             return 0;
         }
@@ -530,7 +507,7 @@ static int run(struct request *r)
         if (rc)
             r->device->object[number] = (struct t_object){0};
     }
-    if (rc == 0)
+    if (rc == 0 && (object || r->c->command == IB_USER_VERBS_CMD_REREG_MR))
         t_rdma_check();
     if (rc == 0 && (rc = put_results(r, number)) && object)
         r->device->object[number] = (struct t_object){0};

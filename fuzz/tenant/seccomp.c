@@ -40,7 +40,7 @@ void t_call_take_back(struct t_thread *th)
     th->again = true;
 }
 
-struct t_thread *t_call_waiting(const struct t_file *listener)
+T_UNSEEN struct t_thread *t_call_waiting(const struct t_file *listener)
 {
     struct t_thread *first = NULL;
     for (unsigned i = 0; i < T_THREADS; i++) {
@@ -52,7 +52,7 @@ struct t_thread *t_call_waiting(const struct t_file *listener)
     return first;
 }
 
-static struct t_thread *by_id(const struct t_file *listener, uint64_t id)
+T_UNSEEN static struct t_thread *by_id(const struct t_file *listener, uint64_t id)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];

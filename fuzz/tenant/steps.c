@@ -11,7 +11,7 @@
 
 /* ---- who, and what ------------------------------------------------------------------------------------- */
 
-static bool is_tenant(const struct t_thread *th)
+T_UNSEEN static bool is_tenant(const struct t_thread *th)
 {
     return th->used && !th->zombie && !th->stub && !th->process->stranger;
 }
@@ -22,7 +22,7 @@ static void go_on(struct t_process *p)
     p->stopped = p->stopped && t_byte() & 3;
 }
 
-static struct t_thread *choose_thread(bool idle)
+T_UNSEEN static struct t_thread *choose_thread(bool idle)
 {
     unsigned n = 0, which = t_byte();
     for (unsigned i = 0; i < T_THREADS; i++)
@@ -37,7 +37,7 @@ static struct t_thread *choose_thread(bool idle)
     return NULL;
 }
 
-static int nth(const struct t_thread *th, enum t_kind kind, unsigned which)
+T_UNSEEN static int nth(const struct t_thread *th, enum t_kind kind, unsigned which)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < T_TABLE; i++)

@@ -125,7 +125,7 @@ static void go_on(struct t_thread *th)
         t_stub_call(th);
 }
 
-void t_stubs_run(void)
+T_UNSEEN void t_stubs_run(void)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];
@@ -275,6 +275,8 @@ static int open_node(const struct vb_lookup *q, struct vb_found *f, int *fd)
     f->at = f->at > VB_FD_LAST ? -EMFILE : f->at;
     struct t_file *node = t_file_new(T_DEVICE);
     node->device = device;
+    node->next = t.nodes;
+    t.nodes = node;
     while (t.inode[node->ino])
         node->ino++;
     t.inode[node->ino] = true;
