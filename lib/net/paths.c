@@ -66,29 +66,7 @@ static int check_names(const char *list, const char *whose, const struct hw_path
     return 0;
 }
 
-/* ---- what can be used once ----------------------------------------------------------------------------------------
- */
-
-static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
-{
-    return strcmp(a->name, b->name) == 0 || (a->device && a->device == b->device);
-}
-
-static struct hw_path_unit *list_units(const struct hw_path_end *e, unsigned n)
-{
-    struct hw_path_unit *u = calloc((size_t)n + 1, sizeof(*u));
-    uint16_t units = 0;
-    for (uint16_t i = 0; u && i < n; i++) {
-        uint16_t k = 0;
-        while (!same_unit(&e[k], &e[i]))
-            k++;
-        u[i].first = k < i ? u[k].first : i;
-        u[i].place = k < i ? u[k].place : units++;
-    }
-    return u;
-}
-
-/* ---- candidates ---------------------------------------------------------------------------------------------------
+/* ---- ways ---------------------------------------------------------------------------------------------------------
  */
 
 static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
@@ -103,6 +81,40 @@ static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
     unsigned way = way_of(in, i, j);
     return way != HW_WAY_NONE && way != HW_WAY_NEVER;
 }
+
+/* ---- what can be used once ----------------------------------------------------------------------------------------
+ */
+
+static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
+{
+    return strcmp(a->name, b->name) == 0 || (a->device && a->device == b->device);
+}
+
+/*
+ * A unit's place is counted among those that a way leads by: what leads nowhere (lo, a bridge of one machine) would
+ * shift all others against the other side's.
+ */
+static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
+{
+    const struct hw_path_end *e = ours ? in->mine : in->theirs;
+    unsigned n = ours ? in->n_mine : in->n_theirs, others = ours ? in->n_theirs : in->n_mine;
+    struct hw_path_unit *u = calloc((size_t)n + 1, sizeof(*u));
+    uint16_t units = 0;
+    for (uint16_t i = 0; u && i < n; i++) {
+        uint16_t k = 0;
+        while (!same_unit(&e[k], &e[i]))
+            k++;
+        u[i].first = k < i ? u[k].first : i;
+        for (unsigned o = 0; o < others; o++)
+            u[u[i].first].leads |= leads_there(in, ours ? i : o, ours ? o : i);
+    }
+    for (uint16_t i = 0; u && i < n; i++)
+        u[i].place = u[i].first < i ? u[u[i].first].place : u[i].leads ? units++ : 0;
+    return u;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------------------------
+ */
 
 static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
@@ -186,8 +198,8 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
     /* the user's pairs can be more than there are: a NIC may stand in several */
     size_t most = (size_t)in->n_mine * in->n_theirs, named = in->nics ? strlen(in->nics) / 2 + 1 : 0;
     out->list = calloc(HW_MAX(most, named) + 1, sizeof(*out->list));
-    out->mine = list_units(in->mine, in->n_mine);
-    out->theirs = list_units(in->theirs, in->n_theirs);
+    out->mine = list_units(in, true);
+    out->theirs = list_units(in, false);
     if (!out->list || !out->mine || !out->theirs) {
         hw_paths_free(out);
         return hw_fail(-ENOMEM, "no memory for the paths to a peer");

@@ -48,6 +48,7 @@ struct hw_paths {
      * order of these */
     struct hw_path_unit {
         uint16_t first, place;
+        bool leads; /* of the first: a way leads by it */
     } * mine, *theirs;
 };
 
