@@ -37,8 +37,16 @@ static void prepare(void)
     for (unsigned i = 0; i < 2 && !policies[i]; i++) {
         const char *text = t_policy(i);
         if (vb_policy_parse(text, strlen(text), "tenant", &policies[i])) {
-            fprintf(stderr, "%s\n", hw_error());
-            abort();
+            fprintf(stderr,
+                    "note: %llu steps of tenants in %llu containers, %llu of them inside a call of the broker's: %llu "
+                    "opens, %llu "
+                    "requests run, %llu of them by %llu stubs, %llu results copied, %llu calls answered, %llu refused, "
+                    "the state "
+                    "told %llu times; %llu calls of the broker's\n",
+                    (unsigned long long)s->steps, (unsigned long long)s->inputs, (unsigned long long)s->races,
+                    (unsigned long long)s->opens, (unsigned long long)s->requests, (unsigned long long)s->by_stub,
+                    (unsigned long long)s->stubs, (unsigned long long)s->copies, (unsigned long long)s->answered,
+                    (unsigned long long)s->refused, (unsigned long long)s->told, (unsigned long long)s->calls);
         }
         if (i == 0)
             atexit(tell);
@@ -59,8 +67,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     t_begin();
     vb_audit_open(&audit, NULL, &log);
     struct vb_container c = {.id = "tenant", .pid = 2};
-    struct vb_broker_options o = {
-        .kernel = &t_kernel, .policy = policies[wide], .log = &log, .audit = &audit, .cgroup = -1, .shown = 1};
+    struct vb_broker_options o = {.kernel = &t_kernel,
+                                  .policy = policies[wide],
+                                  .log = &log,
+                                  .audit = &audit,
+                                  .state_dir = "/state",
+                                  .cgroup = -1,
+                                  .shown = 1};
     c.listener = t_broker_fd(t.listener);
     c.join = t_broker_fd(t.join);
     o.stop = t_broker_fd(t.stop);

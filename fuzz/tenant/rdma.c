@@ -62,12 +62,51 @@ T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPE
     }
 }
 
-void t_rdma_check(void)
+static void count_all(uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
 {
-    uint32_t n[T_DEVICES][VB_TYPES] = {0};
-    uint64_t bytes[T_DEVICES] = {0};
+    memset(n, 0, T_DEVICES * sizeof n[0]);
+    memset(bytes, 0, T_DEVICES * sizeof bytes[0]);
     for (const struct t_file *f = t.nodes; f; f = f->next)
         count(f, n, bytes);
+}
+
+/* The number behind "name": in what is told of a device. */
+static uint64_t told(const char *text, const char *end, const char *name)
+{
+    char key[32];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(text, key);
+    return at && at < end ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+void t_rdma_status(const char *text)
+{
+    uint32_t n[T_DEVICES][VB_TYPES];
+    uint64_t bytes[T_DEVICES];
+    count_all(n, bytes);
+    for (unsigned d = 0; d < T_DEVICES; d++) {
+        char name[32];
+        snprintf(name, sizeof name, "\"fuzz%u\"", d);
+        const char *at = strstr(text, name), *next = at ? strstr(at, "\"device\":") : NULL;
+        const char *end = next ? next : text + strlen(text);
+        if (!at)
+            continue;
+        for (unsigned type = VB_PD; type < VB_TYPES; type++) {
+            const char *what = vb_type_name((enum vb_type)type);
+            T_HOLDS(!most[type] || told(at, end, what) >= n[d][type],
+                    "device %u has %u objects of type %s, it counts %u", d, n[d][type], what,
+                    (unsigned)told(at, end, what));
+        }
+        T_HOLDS(told(at, end, "mr_bytes") >= bytes[d], "device %u has %llu bytes registered, it counts %llu", d,
+                (unsigned long long)bytes[d], (unsigned long long)told(at, end, "mr_bytes"));
+    }
+}
+
+void t_rdma_check(void)
+{
+    uint32_t n[T_DEVICES][VB_TYPES];
+    uint64_t bytes[T_DEVICES];
+    count_all(n, bytes);
     for (unsigned d = 0; d < T_DEVICES; d++) {
         for (unsigned type = VB_CONTEXT; type < VB_TYPES; type++)
             T_HOLDS(!most[type] || n[d][type] <= most[type], "device %u has %u objects of type %s, of %u", d,

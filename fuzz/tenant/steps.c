@@ -265,12 +265,12 @@ static void do_poke(struct t_thread *th)
 static void do_forge(struct t_thread *th)
 {
     uint8_t at = t_byte(), b = t_byte();
-    uint32_t number = b & 0x40 ? b : b % 6u;
-    if (at & 0x80) { /* a thread watches for it */
-        t.forge_at = 1 + at % 24u * 4;
+    uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4; /* 16: of most numbers */
+    if (at & 0x80) {                                                             /* a thread watches for it */
+        t.forge_at = 1 + place;
         t.forge = number;
     } else if (th->process->mm->window) {
-        memcpy(th->process->mm->window->mine + VB_WINDOW_SPLIT + at % 24u * 4, &number, sizeof number);
+        memcpy(th->process->mm->window->mine + VB_WINDOW_SPLIT + place, &number, sizeof number);
     }
 }
 
@@ -351,6 +351,12 @@ static void do_join(void)
     }
     t.joining.listener = listener;
     t.joining.words = 1 + ((b & 3) == 3) + (b >> 3 == 31);
+}
+
+/* `hawser verbs status` */
+static void do_status(void)
+{
+    t.asks_status = true;
 }
 
 static void do_time(void)
@@ -451,6 +457,8 @@ static const struct kind {
     {"doorbell", .program = step_doorbell, .calls = true, .honest = true},
     {"join", .other = do_join},
     {"replace", .other = do_replace},
+    {"replace", .other = do_replace},
+    {"status", .other = do_status},
     {"hold_stubs", .other = do_hold_stubs},
     {"end_stranger", .other = end_stranger},
     {"pose", .program = do_pose, .calls = true},
@@ -498,6 +506,11 @@ void t_finish(void)
     }
     if (t.finished && t.end == 2 && t.now < t.ends_at)
         return;
+    for (unsigned i = 0; i < T_THREADS && t.finished && t.end == 2 && !t.tracer_dead; i++) {
+        const struct t_thread *th = &t.thread[i];
+        T_HOLDS(!th->used || th->zombie || !th->stub || th->at != T_STUB_WAITS,
+                "a stub that is alone for 30 s is not told to end");
+    }
     t.finished = true;
     while (t.processes)
         t_process_end(t.processes);

@@ -45,7 +45,8 @@ enum t_kind {
     T_PLAIN,
     T_WINDOW,
     T_JOIN,
-    T_REPLY
+    T_REPLY, /* and who asks for the status */
+    T_STATUS
 };
 
 struct t_object {
@@ -167,7 +168,7 @@ struct t_os {
     unsigned hold_stubs; /* steps until stubs go on */
     unsigned forge_at;   /* where the next result of a stub's is replaced, and one more; 0: nowhere */
     uint32_t forge;
-    bool racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
+    bool asks_status, racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
     int fail_rdma, fail_inject, fail_call;
     uint64_t calls, calls_at;       /* of the broker's; as many there were at its last epoll_wait() */
     uint32_t call_serial;           /* the thread whose notification was received last */
@@ -182,7 +183,7 @@ extern struct t_os t;
 
 /* For the last lines of a run. */
 struct t_totals {
-    uint64_t steps, inputs, calls, requests, by_stub, made, answered, refused, copies, opens, stubs, races, undone;
+    uint64_t steps, inputs, calls, requests, by_stub, made, answered, refused, copies, opens, stubs, races, told;
 };
 extern struct t_totals t_totals;
 
@@ -264,7 +265,8 @@ void t_stubs_run(void);
 int t_rdma_run(struct t_file *device, void *h, struct t_thread *th);
 extern const struct vb_kernel t_kernel;
 uint32_t t_driver(unsigned device);
-void t_rdma_check(void); /* quotas */
+void t_rdma_check(void);              /* quotas */
+void t_rdma_status(const char *text); /* that what it tells is not less than there is */
 const char *t_policy(bool wide);
 void t_rdma_policy(bool wide);
 
