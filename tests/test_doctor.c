@@ -81,10 +81,111 @@ static void limits(void)
     check("limits.nofile", DR_PASS, "524288");
 }
 
+/* The remedy of a check's first finding, and how to keep it. */
+static void remedy(const char *id, const char *mend, const char *keep)
+{
+    struct dr_report d;
+    bool good = false;
+    if (dr_run(&d, &m, NULL, (1u << DR_PAIR) - 1) < 0)
+        abort();
+    for (size_t i = 0; i < d.n; i++)
+        if (strcmp(d.r[i].check->id, id) == 0) {
+            good = strstr(d.r[i].mend, mend) && strstr(d.r[i].keep, keep);
+            ok(good, "%s: mend: %s; keep: %s", id, d.r[i].mend, d.r[i].keep);
+            break;
+        }
+    dr_free(&d);
+}
+
+/* What gve, mlx5, bnxt and fbnic want besides. */
+static void devmem_settings(struct dr_nic *n)
+{
+    n->split = DR_SPLIT_ON;
+    n->thresh = 0;
+    check("nic.header-split", DR_PASS, "on");
+    n->thresh = 640;
+    check("nic.header-split", DR_WARN, "packets up to 640 bytes");
+    remedy("nic.header-split", "ethtool -G eth1 tcp-data-split on hds-thresh 0",
+           "ENV{INTERFACE}==\"eth1\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on hds-thresh 0\"' >> /etc/udev");
+    n->thresh = -ENODATA;
+    put("sys/class/net/eth1/mtu", "8244\n");
+    n->buf_len = 2048;
+    check("nic.rx-buf-len", DR_WARN, "2048 bytes: packets of its MTU, 8244");
+    remedy("nic.rx-buf-len", "ethtool -G eth1 rx-buf-len 4096", "RUN+=\"/sbin/ethtool -G eth1 rx-buf-len 4096\"'");
+    put("sys/class/net/eth1/mtu", "1460\n");
+    check("nic.rx-buf-len", DR_PASS, "MTU 1460");
+    n->buf_len = 4096;
+    put("sys/class/net/eth1/mtu", "8244\n");
+    check("nic.rx-buf-len", DR_PASS, "4096 bytes");
+    n->buf_len = -ENODATA;
+
+    check("nic.gro-hw", DR_SKIP, "without it");
+    snprintf(n->driver, sizeof n->driver, "mlx5_core");
+    n->gro_hw = 0;
+    check("nic.gro-hw", DR_WARN, "off");
+    n->split = DR_SPLIT_OFF;
+    check("nic.header-split", DR_WARN, "off");
+    remedy("nic.header-split", "ethtool -K eth1 rx-gro-hw on; ethtool -G eth1 tcp-data-split on",
+           "RUN+=\"/sbin/ethtool -K eth1 rx-gro-hw on\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on\"'");
+    n->split = DR_SPLIT_UNKNOWN; /* which in 7.x is what it begins with */
+    check("nic.header-split", DR_SKIP, "does not say");
+    char was[sizeof m.release];
+    memcpy(was, m.release, sizeof was);
+    snprintf(m.release, sizeof m.release, "7.3.4");
+    check("nic.header-split", DR_WARN, "off");
+    memcpy(m.release, was, sizeof was);
+    n->gro_hw = 1;
+    check("nic.gro-hw", DR_PASS, "on");
+    n->gro_hw = -EOPNOTSUPP;
+    check("nic.gro-hw", DR_WARN, "cannot be turned on");
+    snprintf(n->driver, sizeof n->driver, "gve");
+}
+
+static void rails(void)
+{
+    static const char head[] = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+    char text[512];
+    fresh();
+    struct dr_nic *n = nic("eth1", "gve");
+    address(n, 1, 1);
+    check("nic.rail", DR_SKIP, "has a subnet");
+    n->addr[0].prefix = 32;
+    check("nic.rail", DR_SKIP, "cannot be read");
+    /* a route of another NIC, and one to the gateway alone */
+    snprintf(text, sizeof text,
+             "%seth10\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+             "eth1\t0101000A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n",
+             head);
+    put("proc/net/route", text);
+    check("nic.rail", DR_WARN, "/32: no peer is in its subnet, and no route");
+    remedy("nic.rail", "ip route add PEERS via GATEWAY dev eth1", "network's configuration");
+    snprintf(text, sizeof text, "%seth1\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n", head);
+    put("proc/net/route", text);
+    check("nic.rail", DR_PASS, "/32, reached by routes: 1 leave by it");
+    n->addr[0].prefix = 31;
+    snprintf(text, sizeof text, "%seth1\t0701000A\t0101000A\t0007\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n", head);
+    put("proc/net/route", text);
+    check("nic.rail", DR_PASS, "/31, reached by routes: 1 leave by it");
+    n->addr[0].prefix = 128;
+    n->addr[0].addr.sa.sa_family = AF_INET6;
+    put("proc/net/ipv6_route", "fe800000000000000000000000000000 40 00000000000000000000000000000000 00 "
+                               "00000000000000000000000000000000 00000100 "
+                               "00000001 00000000 00000001     eth1\n"
+                               "fd000000000000000000000000000001 80 00000000000000000000000000000000 00 "
+                               "00000000000000000000000000000000 00000100 "
+                               "00000001 00000000 00000001     eth1\n");
+    check("nic.rail", DR_WARN, "/128");
+    put("proc/net/ipv6_route", "fd000000000000000000000000000000 30 00000000000000000000000000000000 00 "
+                               "fe800000000000000000000000000001 00000400 "
+                               "00000001 00000000 00000003     eth1\n");
+    check("nic.rail", DR_PASS, "/128, reached by routes: 1");
+}
+
 static void nics(void)
 {
-    static const char *const every[] = {"nic.link",   "nic.speed",  "nic.pcie",   "nic.mtu", "nic.header-split",
-                                        "nic.ntuple", "nic.queues", "nic.devmem", "nic.rss", "nic.irqs"};
+    static const char *const every[] = {"nic.link",   "nic.speed",  "nic.pcie",      "nic.mtu", "nic.header-split",
+                                        "nic.ntuple", "nic.queues", "nic.devmem",    "nic.rss", "nic.irqs",
+                                        "nic.gro-hw", "nic.rail",   "nic.rx-buf-len"};
     fresh();
     for (size_t i = 0; i < HW_ARRAY_LEN(every); i++)
         check(every[i], DR_SKIP, "no NIC but loopback");
@@ -165,6 +266,8 @@ static void nics(void)
     check("nic.header-split", DR_WARN, "off");
     n->split = DR_SPLIT_UNKNOWN;
     check("nic.header-split", DR_SKIP, "does not say");
+
+    devmem_settings(n);
 
     n->ntuple = 0;
     check("nic.ntuple", DR_SKIP, "no flow rules");
@@ -297,7 +400,8 @@ static void gpus(void)
 /* What the lines look like, and the JSON. */
 static void prints(void)
 {
-    char text[8192] = "", *line;
+    static char text[32768];
+    char *line;
     struct dr_report d;
     fresh();
     put("sys/class/net/eth1/mtu", "1500\n");
@@ -337,6 +441,7 @@ int main(void)
     kernel();
     limits();
     nics();
+    rails();
     irqs();
     gpus();
     prints();

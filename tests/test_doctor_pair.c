@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of GPUDirect-TCPX, RDMA, and of a pair of nodes. */
 #include "doctor_machine.h"
+#include "tool/doctor_pair.h"
 
 #include <elf.h>
 
@@ -114,7 +115,12 @@ static void tcpx(void)
     g->devmem_rc = 0;
     check("tcpx.packets", DR_WARN, "no packet has ever landed");
     g->devmem_pkts[0] = g->devmem_pkts[1] = 83018;
-    check("tcpx.packets", DR_PASS, "83018 so far");
+    check("tcpx.packets", DR_WARN, "83018 so far, none within 300 ms: if a transfer runs now");
+    g->rx_pkts[1] = 999;
+    check("tcpx.packets", DR_WARN, "if a transfer runs now");
+    g->rx_pkts[0] = 5000000;
+    g->rx_pkts[1] = 5070000;
+    check("tcpx.packets", DR_WARN, "it stands still at 83018 while 70000 packets came within 300 ms");
     g->devmem_pkts[1]++;
     check("tcpx.packets", DR_PASS, "1 more within 300 ms");
 }
@@ -272,9 +278,66 @@ static void pairs(void)
     check("pair.clock", DR_FAIL, "behind");
 }
 
+/* NICs whose addresses have no subnet: each reaches its like, or all of them, by routes. */
+static void routed_rails(void)
+{
+    struct tp_fact_nic here = fact("eth1", 1, 1, 8244, 200000), there = fact("enp6s0", 2, 1, 8244, 200000);
+    ok(!reach_may(&here, &there.addr) && !reach_is_rail(&here), "two subnets: nothing is tried");
+    here.prefix = there.prefix = 32;
+    ok(reach_may(&here, &there.addr) && reach_is_rail(&here), "two rails: it is tried");
+    ok(!reach_may(&here, &here.addr), "not to itself");
+    static const uint8_t own[][4] = {{127, 0, 0, 1}, {169, 254, 169, 254}, {224, 0, 0, 1}, {0, 0, 0, 0}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(own); i++) {
+        struct tp_addr a = {.family = 4};
+        memcpy(a.byte, own[i], 4);
+        ok(!reach_may(&here, &a), "nor to %u.%u.%u.%u, which every node has for itself", own[i][0], own[i][1],
+           own[i][2], own[i][3]);
+    }
+    here.prefix = 31;
+    ok(reach_may(&here, &there.addr), "/31 likewise");
+
+    fresh();
+    pair = (struct dr_pair){.peer = "198.18.2.1:20000"};
+    pair.here = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.18.1", .boot = {1}};
+    pair.there = (struct tp_facts){.hawser = "0.1.0", .kernel = "6.18.1", .boot = {2}};
+    for (uint8_t i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "eth%d", i + 1);
+        pair.here.nic[i] = fact(name, (uint8_t)(10 + i), 1, 8244, 200000);
+        snprintf(name, sizeof name, "enp%ds0", i + 6);
+        pair.there.nic[i] = fact(name, (uint8_t)(20 + i), 1, 8244, 200000);
+        pair.here.nic[i].prefix = pair.there.nic[i].prefix = 32;
+    }
+    pair.here.n_nics = pair.there.n_nics = 4;
+    check("pair.nics", DR_WARN, "/32: no NIC of the other side is reached by routes");
+    /* as on Google's cloud: a network for each rail; the fourth is broken */
+    for (uint8_t i = 0; i < 4; i++)
+        for (uint8_t k = 0; k < 4; k++) {
+            bool good = i == k && i < 3;
+            pair.link[pair.n_links++] = (struct dr_link){.here = i,
+                                                         .there = k,
+                                                         .routed = true,
+                                                         .mtu = 8244,
+                                                         .forward = good ? 0 : -ETIMEDOUT,
+                                                         .reverse = good ? 0 : -EHOSTUNREACH};
+        }
+    dr_pair_prune(&pair);
+    is_int(pair.n_links, 4, "of sixteen pairs of rails three work, and the last two NICs have no other");
+    ok(pair.link[3].here == 3 && pair.link[3].there == 3, "which is eth4 and enp9s0");
+    check("pair.forward", DR_PASS, "connected");
+    pair.n_links = 3;
+    check("pair.reverse", DR_PASS, "connected");
+    check("pair.nics", DR_WARN, "is reached by routes");
+    pair.here.n_nics = pair.there.n_nics = 3;
+    check("pair.nics", DR_PASS, "3 on each side");
+    pair.link[0].reverse = -ENODATA;
+    check("pair.reverse", DR_SKIP, "not tried");
+}
+
 int main(void)
 {
     tcpx();
+    routed_rails();
     rdma();
     pairs();
     covered(1u << DR_TCPX | 1u << DR_RDMA | 1u << DR_PAIR);

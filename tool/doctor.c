@@ -33,6 +33,15 @@ const struct dr_check dr_checks[] = {
      dr_nic_hawserd},
     {"nic.header-split", DR_NIC, "header split", "headers must go to host memory when the payload goes to the GPU's",
      dr_nic_split},
+    {"nic.rx-buf-len", DR_NIC, "receive buffers",
+     "a piece of a packet is at most as large as a buffer: smaller than a page, there are more of them",
+     dr_nic_buffers},
+    {"nic.gro-hw", DR_NIC, "rx-gro-hw", "mlx5 has no header split without it", dr_nic_gro_hw},
+    {"nic.rail", DR_NIC, "routed rail",
+     "a NIC whose address has no subnet of its own (/31, /32) reaches its peers by routes; without one its traffic "
+     "leaves "
+     "by another NIC",
+     dr_nic_rail},
     {"nic.ntuple", DR_NIC, "flow steering", "a flow that is not steered to the bound queue arrives as ordinary data",
      dr_nic_ntuple},
     {"nic.queues", DR_NIC, "receive queues", "GPU memory needs a queue of its own, beside those of ordinary traffic",
@@ -164,6 +173,7 @@ void dr_mend(struct dr_report *d, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(d->r[d->n - 1].mend, sizeof d->r->mend, fmt, ap);
     va_end(ap);
+    dr_keep_of(d->r[d->n - 1].mend, d->r[d->n - 1].keep, sizeof d->r->keep);
 }
 
 const char *dr_env(const struct dr_machine *m, const char *name)
@@ -237,10 +247,14 @@ static void print_one(FILE *out, const struct dr_report *d, size_t i, bool color
     bool bad = r->outcome == DR_WARN || r->outcome == DR_FAIL;
     if (bad || why)
         fprintf(out, "      %-17s %swhy:%s  %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", r->check->why);
-    for (size_t k = i; bad && k < d->n && d->r[k].check == r->check; k++)
-        if ((k == i || same(&d->r[k], r)) && d->r[k].mend[0] && (k == i || strcmp(d->r[k].mend, r->mend) != 0))
-            fprintf(out, "      %-17s %smend:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "",
-                    d->r[k].mend);
+    for (size_t k = i; bad && k < d->n && d->r[k].check == r->check; k++) {
+        if ((k != i && !same(&d->r[k], r)) || !d->r[k].mend[0] || (k != i && strcmp(d->r[k].mend, r->mend) == 0))
+            continue;
+        fprintf(out, "      %-17s %smend:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", d->r[k].mend);
+        if (d->r[k].keep[0])
+            fprintf(out, "      %-17s %skeep:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "",
+                    d->r[k].keep);
+    }
 }
 
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why)
@@ -275,6 +289,7 @@ int dr_print_json(FILE *out, const struct dr_report *d)
         hw_json_str(&j, "found", r->found);
         hw_json_str(&j, "why", r->check->why);
         hw_json_str(&j, "mend", *r->mend ? r->mend : NULL);
+        hw_json_str(&j, "keep", *r->keep ? r->keep : NULL);
         hw_json_end(&j);
     }
     hw_json_end(&j);

@@ -35,7 +35,10 @@ struct dr_nic {
     bool up;                      /* set up by its administrator */
     struct hw_nic addr[DR_MAX_ADDRS];
     int n_addrs;
-    int split;              /* enum dr_split */
+    int split;              /* enum dr_split: what the driver reports */
+    int thresh;             /* hds-thresh: packets up to so many bytes are not split */
+    int buf_len;            /* rx-buf-len: the most bytes of a packet that lie in one piece */
+    int gro_hw;             /* rx-gro-hw: 0 off, 1 on; -EOPNOTSUPP: the driver has none that could be set */
     int ntuple;             /* 0 off, 1 on */
     int rules;              /* flow rules there are now */
     int queues, queues_max; /* of receive, combined ones included */
@@ -43,6 +46,7 @@ struct dr_nic {
     int rss_last;           /* the highest of them */
     int devmem_rc;          /* 0: devmem_pkts is the sum of its statistics rx_devmem_pkts*, now and a moment later */
     uint64_t devmem_pkts[2];
+    uint64_t rx_pkts[2]; /* all that it received, likewise */
 };
 
 struct dr_machine {
@@ -68,8 +72,10 @@ struct dr_machine {
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* index into facts' nic */
+    bool routed;         /* no subnet has both: they are reached by routes (reach_is_rail()) */
     int forward;         /* connecting from here to there: 0 or -errno */
-    int reverse;  /* from there to here: 0, -EHOSTUNREACH, or -EBADMSG: connected, but full packets do not pass */
+    int reverse; /* from there to here: 0, -EHOSTUNREACH, -ENODATA (not tried: an older hawser), or -EBADMSG: connected,
+                    but full packets do not pass */
     uint32_t mtu; /* of the path, as the kernel knows it; 0: unknown */
 };
 struct dr_pair {
@@ -91,6 +97,7 @@ struct dr_result {
     char subject[48]; /* "eth1"; "" */
     char found[DR_TEXT];
     char mend[DR_TEXT]; /* a command; "" */
+    char keep[DR_TEXT]; /* what mend does lasts until the next boot (or shell): how to keep it; "" */
 };
 
 struct dr_report {
@@ -127,8 +134,12 @@ int dr_print_json(FILE *out, const struct dr_report *d);
 
 /* For checks: a result about subject (NULL: the machine). */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
-/* And the command that mends what was said last. */
+/* And the command that mends what was said last. How to keep what a command does that does not outlive the next boot
+ * comes by itself where the command is one of those that dr_keep_of() knows. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
+/* The form that lasts of a command that does not: sysctl, ip link, ip route, ethtool, modprobe, ulimit, writes below
+ * /proc and /sys, export. "": it lasts. */
+void dr_keep_of(const char *mend, char *out, size_t cap);
 /* The environment's value, or NULL. */
 const char *dr_env(const struct dr_machine *m, const char *name);
 /* "6.18.44-foo": 6018. 0 where it does not start so. */
@@ -138,6 +149,11 @@ enum dr_can { DR_CANNOT, DR_MAY, DR_CAN };
 enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx);
 /* Was GPUDirect-TCPX meant to run here: its directory, or its variables? */
 bool dr_tcpx_meant(const struct dr_machine *m);
+/* Calls fn for each NIC of interest: those with a device behind them, or where none has, those that are up. Says SKIP
+ * itself where there is none. */
+void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n));
+/* Has this driver devmem in any kernel? */
+bool dr_has_devmem(const struct dr_nic *n);
 /* A subnet that two NICs share: the second NIC's index, or -1. */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
@@ -160,6 +176,9 @@ void dr_nic_mtu(struct dr_report *d);
 void dr_nic_devmem(struct dr_report *d);
 void dr_nic_hawserd(struct dr_report *d);
 void dr_nic_split(struct dr_report *d);
+void dr_nic_buffers(struct dr_report *d);
+void dr_nic_gro_hw(struct dr_report *d);
+void dr_nic_rail(struct dr_report *d);
 void dr_nic_ntuple(struct dr_report *d);
 void dr_nic_queues(struct dr_report *d);
 void dr_nic_rss(struct dr_report *d);

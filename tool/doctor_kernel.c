@@ -191,9 +191,12 @@ void dr_limits_memlock(struct dr_report *d)
         dr_say(d, rdma && v < 64u << 20 ? DR_FAIL : DR_WARN, NULL, "%s (at most %s)%s", now, top,
                rdma ? ", and there is RDMA to register memory with" : "");
     if (d->r && d->r[d->n - 1].outcome != DR_PASS)
-        dr_mend(d, d->m->memlock.rlim_max == RLIM_INFINITY
-                       ? "ulimit -l unlimited"
-                       : "echo '* - memlock unlimited' > /etc/security/limits.d/hawser.conf; then log in again");
+        dr_mend(
+            d,
+            d->m->memlock.rlim_max == RLIM_INFINITY
+                ? "ulimit -l unlimited"
+                : "printf 'root - memlock unlimited\\n* - memlock unlimited\\n' > /etc/security/limits.d/hawser.conf; "
+                  "then log in again   # '*' is not for root: limits.conf(5)");
 }
 
 void dr_limits_nofile(struct dr_report *d)
@@ -212,6 +215,8 @@ void dr_limits_nofile(struct dr_report *d)
         if (most == RLIM_INFINITY || most >= 4096)
             dr_mend(d, "ulimit -n %s", most == RLIM_INFINITY ? "1048576" : top);
         else
-            dr_mend(d, "echo '* - nofile 1048576' > /etc/security/limits.d/hawser.conf; then log in again");
+            dr_mend(d,
+                    "printf 'root - nofile 1048576\\n* - nofile 1048576\\n' > /etc/security/limits.d/hawser.conf; then "
+                    "log in again   # '*' is not for root: limits.conf(5); docker run --ulimit nofile=1048576");
     }
 }

@@ -9,8 +9,7 @@
 #define FULL_PAGE_MTU  4148 /* an MSS of 4096 with timestamps: nearly every fragment a page */
 #define INTERRUPTS_MAX (8u << 20)
 
-/* Calls fn for each NIC of interest; says SKIP itself where there is none. */
-static void each(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n))
+void dr_each_nic(struct dr_report *d, void (*fn)(struct dr_report *d, const struct dr_nic *n))
 {
     const struct dr_machine *m = d->m;
     bool physical = false;
@@ -48,7 +47,7 @@ static void link_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_link(struct dr_report *d)
 {
-    each(d, link_of);
+    dr_each_nic(d, link_of);
 }
 
 static void speed_of(struct dr_report *d, const struct dr_nic *n)
@@ -67,7 +66,7 @@ static void speed_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_speed(struct dr_report *d)
 {
-    each(d, speed_of);
+    dr_each_nic(d, speed_of);
 }
 
 /* "16.0 GT/s PCIe" */
@@ -103,7 +102,7 @@ static void pcie_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_pcie(struct dr_report *d)
 {
-    each(d, pcie_of);
+    dr_each_nic(d, pcie_of);
 }
 
 static void mtu_of(struct dr_report *d, const struct dr_nic *n)
@@ -125,7 +124,7 @@ static void mtu_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_mtu(struct dr_report *d)
 {
-    each(d, mtu_of);
+    dr_each_nic(d, mtu_of);
 }
 
 /*
@@ -154,7 +153,7 @@ enum dr_can dr_devmem_driver(const char *driver, const char *release, bool tx)
 }
 
 /* May ordinary traffic meet queues bound to GPU memory on this NIC? */
-static bool devmem_driver(const struct dr_nic *n)
+bool dr_has_devmem(const struct dr_nic *n)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(devmem_drivers); i++)
         if (strcmp(devmem_drivers[i].driver, n->driver) == 0)
@@ -195,7 +194,7 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_devmem(struct dr_report *d)
 {
-    each(d, devmem_of);
+    dr_each_nic(d, devmem_of);
 }
 
 void dr_nic_hawserd(struct dr_report *d)
@@ -203,7 +202,7 @@ void dr_nic_hawserd(struct dr_report *d)
     const struct dr_machine *m = d->m;
     bool any = false;
     for (int i = 0; i < m->n_nics; i++)
-        any |= devmem_driver(&m->nic[i]);
+        any |= dr_has_devmem(&m->nic[i]);
     if (m->hawserd == 0) {
         dr_say(d, DR_PASS, NULL, "it takes this user");
     } else if (!any) {
@@ -213,24 +212,6 @@ void dr_nic_hawserd(struct dr_report *d)
         dr_mend(d, m->hawserd == -EACCES ? "editor /etc/hawser/hawserd.conf && systemctl restart hawserd   # hawserd(8)"
                                          : "systemctl enable --now hawserd");
     }
-}
-
-static void split_of(struct dr_report *d, const struct dr_nic *n)
-{
-    if (n->split < 0 || n->split == DR_SPLIT_UNKNOWN)
-        dr_say(d, DR_SKIP, n->name, "its driver does not say%s%s", n->split < 0 ? ": " : "",
-               n->split < 0 ? hw_errno_name(-n->split) : "");
-    else if (n->split == DR_SPLIT_ON)
-        dr_say(d, DR_PASS, n->name, "on");
-    else {
-        dr_say(d, DR_WARN, n->name, "off: no queue of it can be bound to GPU memory");
-        dr_mend(d, "ethtool -G %s tcp-data-split on", n->name);
-    }
-}
-
-void dr_nic_split(struct dr_report *d)
-{
-    each(d, split_of);
 }
 
 static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
@@ -249,7 +230,7 @@ static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_ntuple(struct dr_report *d)
 {
-    each(d, ntuple_of);
+    dr_each_nic(d, ntuple_of);
 }
 
 static void queues_of(struct dr_report *d, const struct dr_nic *n)
@@ -261,7 +242,7 @@ static void queues_of(struct dr_report *d, const struct dr_nic *n)
     else if (n->queues_max > 1) {
         dr_say(d, DR_WARN, n->name, "1 of at most %d", n->queues_max);
         dr_mend(d, "ethtool -L %s combined %d", n->name, n->queues_max);
-    } else if (n->physical && devmem_driver(n)) {
+    } else if (n->physical && dr_has_devmem(n)) {
         dr_say(d, DR_WARN, n->name, "it has one only");
         dr_mend(d, "ethtool -l %s   # the machine's type, or hypervisor, sets the most", n->name);
     } else
@@ -270,7 +251,7 @@ static void queues_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_queues(struct dr_report *d)
 {
-    each(d, queues_of);
+    dr_each_nic(d, queues_of);
 }
 
 static void rss_of(struct dr_report *d, const struct dr_nic *n)
@@ -280,7 +261,7 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
     else if (n->queues > 1 && n->rss_queues == 1 && n->queues > 2) {
         dr_say(d, DR_WARN, n->name, "all ordinary traffic on one of %d queues", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, n->queues - 1);
-    } else if (devmem_driver(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
+    } else if (dr_has_devmem(n) && n->split == DR_SPLIT_ON && n->rss_last == n->queues - 1) {
         dr_say(d, DR_WARN, n->name, "ordinary traffic uses all of %d queues: none is left to bind", n->queues);
         dr_mend(d, "ethtool -X %s equal %d", n->name, HW_MAX(n->queues - 1, 1));
     } else
@@ -289,7 +270,7 @@ static void rss_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_rss(struct dr_report *d)
 {
-    each(d, rss_of);
+    dr_each_nic(d, rss_of);
 }
 
 /* The interrupts of NIC n: those of its device (of the device above, for virtio), else the lines of /proc/interrupts
@@ -369,5 +350,5 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_irqs(struct dr_report *d)
 {
-    each(d, interrupts_of);
+    dr_each_nic(d, interrupts_of);
 }

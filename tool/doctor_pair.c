@@ -50,6 +50,35 @@ static int ask_reach(struct dr_pair *p, struct session *s, uint16_t reverse_port
     return rc;
 }
 
+static bool works(const struct dr_link *l)
+{
+    return l->forward == 0 || l->reverse == 0 || l->reverse == -EBADMSG;
+}
+
+/* Has one end of link l another link that works? */
+static bool has_other(const struct dr_pair *p, const struct dr_link *l)
+{
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct dr_link *o = &p->link[i];
+        if (works(o) && (strcmp(p->here.nic[o->here].nic, p->here.nic[l->here].nic) == 0 ||
+                         strcmp(p->there.nic[o->there].nic, p->there.nic[l->there].nic) == 0))
+            return true;
+    }
+    return false;
+}
+
+void dr_pair_prune(struct dr_pair *p)
+{
+    bool keep[DR_MAX_LINKS];
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_links; i++)
+        keep[i] = !p->link[i].routed || works(&p->link[i]) || !has_other(p, &p->link[i]);
+    for (size_t i = 0; i < p->n_links; i++)
+        if (keep[i])
+            p->link[n++] = p->link[i];
+    p->n_links = n;
+}
+
 static int try_links(struct dr_pair *p, uint16_t port)
 {
     struct reach_knock *k = calloc(DR_MAX_LINKS, sizeof *k);
@@ -57,14 +86,18 @@ static int try_links(struct dr_pair *p, uint16_t port)
         return hw_fail(-ENOMEM, "no memory for %zu connections", DR_MAX_LINKS);
     for (uint32_t i = 0; i < p->here.n_nics; i++)
         for (uint32_t j = 0; j < p->there.n_nics && p->n_links < DR_MAX_LINKS; j++) {
-            if (!reach_same_subnet(&p->here.nic[i], &p->there.nic[j].addr))
+            const struct tp_fact_nic *from = &p->here.nic[i], *to = &p->there.nic[j];
+            bool routed = reach_is_rail(from) && reach_is_rail(to);
+            if (routed ? !reach_may(from, &to->addr) : !reach_same_subnet(from, &to->addr))
                 continue;
-            k[p->n_links] = (struct reach_knock){.from = &p->here.nic[i], .to = &p->there.nic[j].addr};
+            k[p->n_links] = (struct reach_knock){.from = from, .to = &to->addr};
             p->link[p->n_links++] = (struct dr_link){.here = (uint8_t)i,
                                                      .there = (uint8_t)j,
+                                                     .routed = routed,
                                                      .reverse = p->there.carried[j] >> i & 1   ? 0
                                                                 : p->there.reached[j] >> i & 1 ? -EBADMSG
-                                                                                               : -EHOSTUNREACH};
+                                                                : p->there.tried[j] >> i & 1   ? -EHOSTUNREACH
+                                                                                               : -ENODATA};
         }
     reach_knock(k, p->n_links, port, REACH_MS);
     for (size_t i = 0; i < p->n_links; i++) {
@@ -72,6 +105,7 @@ static int try_links(struct dr_pair *p, uint16_t port)
         p->link[i].mtu = k[i].mtu;
     }
     free(k);
+    dr_pair_prune(p);
     return 0;
 }
 
@@ -200,6 +234,10 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         } else if (f->nic[i].speed < fastest) {
             dr_say(d, DR_SKIP, subject,
                    "no NIC in its subnet on the other side; slower than the others, for management");
+        } else if (reach_is_rail(&f->nic[i])) {
+            dr_say(d, DR_WARN, subject, "/%u: no NIC of the other side is reached by routes from it", f->nic[i].prefix);
+            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other side's", f->nic[i].nic,
+                    here ? "here" : "there");
         } else {
             dr_say(d, DR_WARN, subject, "no NIC in its subnet on the other side, so that it stays idle");
             dr_mend(d, "ip addr   # on both: addresses and prefixes of the NICs that belong together");
@@ -298,6 +336,10 @@ void dr_pair_reverse(struct dr_report *d)
         ends(p, l, true, s);
         reach_to_addr(&p->here.nic[l->here].addr, &a);
         hw_addr_text(&a, to, sizeof to);
+        if (l->reverse == -ENODATA) {
+            dr_say(d, DR_SKIP, s, "not tried from there");
+            continue;
+        }
         if (l->reverse != -EHOSTUNREACH) {
             dr_say(d, DR_PASS, s, "connected");
             continue;

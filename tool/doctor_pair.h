@@ -12,4 +12,8 @@
  */
 void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port);
 
+/* Of NICs reached by routes any may reach any, or each only its like: takes out those links that do not work and whose
+ * NICs have others that do. */
+void dr_pair_prune(struct dr_pair *p);
+
 #endif

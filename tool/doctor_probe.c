@@ -4,6 +4,7 @@
  * linux/ethtool_netlink.h and Documentation/networking/ethtool-netlink.rst; nothing here needs privilege, or changes
  * anything.
  */
+#include "helper/ethnl.h"
 #include "node/sysfs.h"
 #include "tool/doctor.h"
 #include "tool/ethstat.h"
@@ -11,7 +12,6 @@
 
 #include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
-#include <linux/ethtool_netlink.h>
 #include <linux/genetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -156,33 +156,22 @@ static int genl_family(struct genl *g, const char *name, struct family *f)
     return genl_ask(g, h, on_family, f);
 }
 
-static int on_rings(const struct nlmsghdr *h, void *arg)
+static void probe_split(struct hd_genl *g, struct dr_nic *n)
 {
-    int *split = arg;
-    const struct nlattr *a;
-    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
-    {
-        if (mnl_attr_get_type(a) == ETHTOOL_A_RINGS_TCP_DATA_SPLIT && mnl_attr_validate(a, MNL_TYPE_U8) == 0)
-            *split = mnl_attr_get_u8(a);
-    }
-    return MNL_CB_OK;
+    struct hd_split split;
+    enum hd_gro_hw gro;
+    int ifindex = (int)if_nametoindex(n->name), rc = hd_ethnl_split_get(g, ifindex, &split);
+    n->split = rc < 0 ? rc : split.split;
+    n->thresh = rc < 0 ? rc : split.has_thresh ? (int)HW_MIN(split.thresh, 1u << 20) : -ENODATA;
+    n->buf_len = rc < 0 ? rc : split.buf_len ? (int)HW_MIN(split.buf_len, 1u << 20) : -ENODATA;
+    rc = hd_ethnl_gro_hw_get(g, ifindex, &gro);
+    n->gro_hw = rc < 0 ? rc : gro == HD_GRO_NONE ? -EOPNOTSUPP : gro == HD_GRO_ON;
 }
 
-static void probe_split(struct genl *g, const struct family *ethtool_family, struct dr_nic *n)
+static uint64_t received(const struct dr_machine *m, const struct dr_nic *n)
 {
-    char buf[512] __attribute__((aligned(8)));
-    if (!ethtool_family->id) {
-        n->split = -EPROTONOSUPPORT;
-        return;
-    }
-    struct nlmsghdr *h = genl_request(buf, ethtool_family->id, ETHTOOL_MSG_RINGS_GET, ETHTOOL_GENL_VERSION);
-    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_RINGS_HEADER);
-    mnl_attr_put_strz(h, ETHTOOL_A_HEADER_DEV_NAME, n->name);
-    mnl_attr_nest_end(h, nest);
-    n->split = DR_SPLIT_UNKNOWN;
-    int rc = genl_ask(g, h, on_rings, &n->split);
-    if (rc < 0)
-        n->split = rc;
+    uint64_t v = 0;
+    return hw_root_u64(m->root, &v, "sys/class/net/%s/statistics/rx_packets", n->name) < 0 ? 0 : v;
 }
 
 /* ---- all together ----------------------------------------------------------------------------- */
@@ -229,7 +218,8 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
 {
     struct utsname u = {0};
     struct genl g = {.s = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC)};
-    struct family netdev, eth;
+    struct family netdev;
+    struct hd_genl ethnl;
     *m = (struct dr_machine){.root = root, .env = (const char *const *)environ, .moment_ms = MOMENT_MS};
     uname(&u);
     snprintf(m->release, sizeof m->release, "%s", u.release);
@@ -242,8 +232,7 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
     }
     m->netdev_rc = genl_family(&g, "netdev", &netdev);
     m->netdev_ops = netdev.ops;
-    if (genl_family(&g, "ethtool", &eth) < 0)
-        eth.id = 0;
+    (void)hd_genl_open(&ethnl, NULL);
 
     struct dm_helper *helper;
     m->hawserd = dm_helper_open(dr_env(m, "HAWSER_DEVMEM_SOCKET"), HAWSERD_MS, &helper);
@@ -260,12 +249,16 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         probe_steering(fd, n);
         probe_queues(fd, n);
         probe_rss(fd, n);
-        probe_split(&g, &eth, n);
+        probe_split(&ethnl, n);
         n->devmem_rc = ethstat_devmem_pkts(fd, n->name, &n->devmem_pkts[0]);
+        n->rx_pkts[0] = received(m, n);
         counts |= n->devmem_rc == 0;
     }
     if (counts) /* only where there is something to see moving */
         usleep(MOMENT_MS * 1000);
+    hd_genl_close(&ethnl);
+    for (int i = 0; i < m->n_nics; i++)
+        m->nic[i].rx_pkts[1] = received(m, &m->nic[i]);
     for (int i = 0; i < m->n_nics; i++)
         if (m->nic[i].devmem_rc == 0)
             m->nic[i].devmem_rc = ethstat_devmem_pkts(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);

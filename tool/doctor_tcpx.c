@@ -335,6 +335,8 @@ void dr_tcpx_sync(struct dr_report *d)
     }
 }
 
+#define BUSY 1000 /* packets within the moment: a transfer */
+
 void dr_tcpx_packets(struct dr_report *d)
 {
     const struct dr_machine *m = d->m;
@@ -346,9 +348,25 @@ void dr_tcpx_packets(struct dr_report *d)
         unsigned long long was = n->devmem_pkts[0], is = n->devmem_pkts[1];
         if (is > was)
             dr_say(d, DR_PASS, n->name, "%llu more within %u ms", is - was, m->moment_ms);
-        else if (is > 0)
-            dr_say(d, DR_PASS, n->name, "%llu so far, none within %u ms", is, m->moment_ms);
-        else {
+        else if (is > 0) {
+            unsigned long long all = n->rx_pkts[1] - n->rx_pkts[0];
+            if (n->rx_pkts[1] > n->rx_pkts[0] && all >= BUSY)
+                dr_say(d, DR_WARN, n->name,
+                       "it stands still at %llu while %llu packets came within %u ms: they come as ordinary data (rx "
+                       "no cmsg), "
+                       "or are others'",
+                       is, all, m->moment_ms);
+            else
+                dr_say(d, DR_WARN, n->name,
+                       "%llu so far, none within %u ms: if a transfer runs now, it does not land in GPU memory by this "
+                       "NIC",
+                       is, m->moment_ms);
+            dr_mend(
+                d,
+                "hawser doctor --only tcpx   # while a transfer from another machine runs: it must rise; then the flow "
+                "rules: ethtool -n %s",
+                n->name);
+        } else {
             dr_say(d, DR_WARN, n->name, "0: no packet has ever landed in GPU memory by this NIC");
             dr_mend(d, "ethtool -S %s | grep rx_devmem_pkts   # again, while a transfer from another machine runs",
                     n->name);

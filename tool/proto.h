@@ -42,7 +42,8 @@ enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW
 #define TP_HASH 16
 
 /* FACTS may ask the serving node to connect from each of its NICs to those of the asking node's addresses that lie in
- * the same subnet. Whoever listens there shows the token, so that a stranger's port answers nothing. */
+ * the same subnet, and from a NIC that has none (/31, /32) to all of them. Whoever listens there shows the token, so
+ * that a stranger's port answers nothing. */
 struct tp_reach {
     uint16_t port; /* 1024 or above; 0 with no addresses */
     uint8_t token[TP_TOKEN];

@@ -84,6 +84,24 @@ bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a)
     return hw_nic_reaches(&nic, &to) && !hw_addr_same_host(&nic.addr, &to);
 }
 
+bool reach_is_rail(const struct tp_fact_nic *n)
+{
+    return n->prefix >= (n->addr.family == 6 ? 127 : 31);
+}
+
+bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a)
+{
+    union hw_addr from, to;
+    if (reach_same_subnet(n, a))
+        return true;
+    reach_to_addr(&n->addr, &from);
+    reach_to_addr(a, &to);
+    bool own = hw_addr_is_loopback(&to) || (a->family == 4 && (a->byte[0] >= 224 || a->byte[0] == 0)) ||
+               (a->family == 4 && a->byte[0] == 169 && a->byte[1] == 254) ||
+               (a->family == 6 && (a->byte[0] >= 0xfe || (a->byte[0] == 0 && a->byte[1] == 0)));
+    return reach_is_rail(n) && n->addr.family == a->family && !own && !hw_addr_same_host(&from, &to);
+}
+
 /* A socket on its way from n to (a, port), bound to the NIC where that is allowed. -errno. */
 static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, uint16_t port)
 {
@@ -174,7 +192,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     }
     for (uint32_t i = 0; i < f->n_nics; i++)
         for (uint32_t k = 0; k < q->n_addrs && n < MAX_CONNS; k++) {
-            if (!reach_same_subnet(&f->nic[i], &q->addr[k]))
+            if (!reach_may(&f->nic[i], &q->addr[k]))
                 continue;
             f->tried[i] |= (uint16_t)(1u << k);
             int fd = start_connect(&f->nic[i], &q->addr[k], q->port);

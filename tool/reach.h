@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a node tells another about itself, and whether their NICs reach each other: connections from each NIC to each
- * address of the other side in the same subnet. One that stands carries a token and then 128 KiB each way, which where
- * large packets vanish on the path (a hop with a smaller MTU, and ICMP filtered) never arrive.
+ * address of the other side in the same subnet, and from NICs without one to all. One that stands carries a token and
+ * then 128 KiB each way, which where large packets vanish on the path (a hop with a smaller MTU, and ICMP filtered)
+ * never arrive.
  */
 #ifndef HW_TOOL_REACH_H
 #define HW_TOOL_REACH_H
@@ -20,6 +21,12 @@ uint64_t reach_wall_ns(void);
 void reach_to_addr(const struct tp_addr *a, union hw_addr *out); /* port 0 */
 /* Are both in the first one's subnet, and not the same address? */
 bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a);
+
+/* Has the NIC's address no subnet of its own (/31, /32, /127, /128), so that its peers are reached by routes? */
+bool reach_is_rail(const struct tp_fact_nic *n);
+/* May a be reached from n: in its subnet, or, as n is a routed rail, behind routes? Not what every node has for itself.
+ */
+bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a);
 
 /* The answering side: connects as asked, fills f's tried, reached and carried. 0 or -errno. */
 int reach_try(const struct tp_reach *q, struct tp_facts *f);
