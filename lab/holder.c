@@ -35,12 +35,6 @@ struct hello {
 };
 static const char magic[8] = "hwlab 1";
 
-/* What the holder tells hw_lab_up(). */
-struct verdict {
-    int rc;
-    char text[HW_ERR_TEXT];
-};
-
 static socklen_t address(const char *name, struct sockaddr_un *a)
 {
     memset(a, 0, sizeof(*a));
@@ -134,10 +128,12 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
         return hw_fail(-errno, "opening /proc/self/ns/user: %s", strerror(errno));
     for (unsigned i = 0; rc == 0 && i < spec->nodes; i++, l->nodes++)
         rc = hw_netns_create_anonymous(&l->node[i].ns, &l->node[i].rt);
-    if (rc == 0 && spec->nodes > 2)
+    if (rc == 0 && lab_has_switch(spec))
         rc = hw_netns_create_anonymous(&l->sw.ns, &l->sw.rt);
     if (rc == 0)
         rc = lab_build(l, spec);
+    if (rc == 0 && lab_has_relay(spec))
+        rc = lab_relay_start(l, spec, true);
     if (rc == -EPERM || rc == -EACCES)
         return hw_wrap(rc, "this system gives user namespaces no rights (AppArmor's restriction, say); run it as root");
     return rc;
@@ -177,28 +173,30 @@ static void hand_out(int to, const struct lab *l)
         hw_rtnl_close(&rt[--made]);
 }
 
-static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int report)
+int holder_detach(const char *title, int *fd, unsigned n)
 {
-    /* It outlives its starter: no terminal, no descriptors of others (a pipe that someone waits on, say), no signals.
-     */
-    struct verdict v = {0};
-    struct lab l;
-    lab_init(&l);
     (void)setsid();
-    (void)prctl(PR_SET_NAME, "hawser-lab");
+    (void)prctl(PR_SET_NAME, title);
     (void)!chdir("/");
     int null = open("/dev/null", O_RDWR);
     for (int i = 0; i <= 2; i++)
         (void)dup2(null, i);
-    lock = fcntl(lock, F_DUPFD_CLOEXEC, 100);
-    report = fcntl(report, F_DUPFD_CLOEXEC, 101);
-    if (lock < 0 || report < 0)
-        _exit(1);
-    (void)syscall(SYS_close_range, 3, HW_MIN(lock, report) - 1, 0);
-    int between = HW_MIN(lock, report) + 1, last = HW_MAX(lock, report);
-    if (between < last)
-        (void)syscall(SYS_close_range, between, last - 1, 0);
-    (void)syscall(SYS_close_range, last + 1, ~0u, 0);
+    for (unsigned i = 0; i < n; i++) {
+        fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 100);
+        if (fd[i] < 0)
+            return -errno;
+    }
+    for (unsigned from = 3;;) { /* what lies between those */
+        unsigned next = ~0u;
+        for (unsigned i = 0; i < n; i++)
+            if ((unsigned)fd[i] >= from)
+                next = HW_MIN(next, (unsigned)fd[i]);
+        if (next > from)
+            (void)syscall(SYS_close_range, from, next == ~0u ? next : next - 1, 0);
+        if (next == ~0u)
+            break;
+        from = next + 1;
+    }
     for (int s = 1; s < NSIG; s++)
         (void)signal(s, SIG_DFL);
     (void)signal(SIGHUP, SIG_IGN);
@@ -206,6 +204,32 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
     sigset_t none;
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    return 0;
+}
+
+int holder_verdict_read(int fd, const char *what)
+{
+    struct holder_verdict v;
+    ssize_t n;
+    do {
+        n = read(fd, &v, sizeof(v));
+    } while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(v))
+        return hw_fail(-ECHILD, "%s ended before it was ready", what);
+    return v.rc < 0 ? hw_fail_copy(v.rc, v.text) : 0;
+}
+
+static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int report)
+{
+    /* It outlives its starter. */
+    struct holder_verdict v = {0};
+    struct lab l;
+    int fd[] = {lock, report};
+    lab_init(&l);
+    if (holder_detach("hawser-lab", fd, 2) < 0)
+        _exit(1);
+    lock = fd[0];
+    report = fd[1];
 
     /* Before anything is built, so that `down` can end this process from now on. */
     if (listen(lock, 16) < 0)
@@ -249,17 +273,9 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
     int rc = pid < 0 ? hw_fail(-errno, "starting the lab's process: %s", strerror(errno)) : 0;
     hw_close(&p[1]);
     if (pid > 0) {
-        struct verdict v;
-        ssize_t n;
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
-        do {
-            n = read(p[0], &v, sizeof(v));
-        } while (n < 0 && errno == EINTR);
-        if (n != (ssize_t)sizeof(v))
-            rc = hw_fail(-ECHILD, "the lab's process ended before the lab was ready");
-        else if (v.rc < 0)
-            rc = hw_fail_copy(v.rc, v.text);
+        rc = holder_verdict_read(p[0], "the lab's process");
     }
     hw_close(&p[0]);
     return rc;

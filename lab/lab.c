@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFIX  "hawser-"
-#define WAIT_MS 15000 /* for an `up` under way to end, before `down` gives up; the largest lab takes less */
+#define PREFIX    "hawser-"
+#define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* of a node: some room for what users add */
+#define WAIT_MS   15000 /* for an `up` under way to end, before `down` gives up; the largest lab takes less */
 
 void lab_init(struct lab *l)
 {
@@ -96,124 +97,6 @@ static uint32_t kept(const char *name)
     return found;
 }
 
-/* ---- building ------------------------------------------------------------------------------- */
-
-int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate)
-{
-    /*
-     * The bucket refills by the clock but is looked at by a softirq, which on a busy machine comes milliseconds late: a
-     * burst of 4 ms of the rate is what it may catch up on without losing rate. At least two packets of the largest
-     * (64 KiB before segmentation): sch_tbf cuts those that exceed the burst in software, and TCP wants the next one
-     * there while this one drains.
-     * The limit is the queue in front of the bucket: 10 ms of the rate is the delay that a full queue adds, long enough
-     * that TCP's halved window still fills it (there is no other delay in a lab), short enough to be no bufferbloat.
-     * Below 100 mbit the floor of two large packets makes it longer.
-     */
-    uint64_t bytes = rate / 8, floor = 131072;
-    uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
-    uint64_t limit = HW_MIN(HW_MAX(bytes * 10 / 1000, floor), (uint64_t)INT32_MAX);
-    return hw_rtnl_tbf_set(rt, index, rate, (uint32_t)burst, (uint32_t)limit);
-}
-
-/* Finds a NIC that was just made, and gives it what it needs: address (0: none), master (0: none), rate, up. */
-static int furnish(struct hw_rtnl *rt, const char *name, uint32_t addr, int master, uint64_t rate)
-{
-    struct hw_rtnl_link l;
-    int rc = hw_rtnl_link_get(rt, name, &l);
-    if (rc == 0 && addr)
-        rc = hw_rtnl_addr_add(rt, l.index, (struct in_addr){htonl(addr)}, 24);
-    if (rc == 0 && master)
-        rc = hw_rtnl_link_master(rt, l.index, master);
-    if (rc == 0 && rate)
-        rc = lab_set_rate(rt, l.index, rate);
-    if (rc == 0)
-        rc = hw_rtnl_link_up(rt, l.index, true);
-    return rc;
-}
-
-static uint32_t address(unsigned node, unsigned nic)
-{
-    return 198u << 24 | 18u << 16 | nic << 8 | (node + 1); /* RFC 2544, 198.18.0.0/15 */
-}
-
-/* Indices of NICs, none twice in a lab: see hw_rtnl_veth_add(). Small ones are the kernel's, for lo and such. */
-static int nic_index(unsigned node, unsigned nic, bool port)
-{
-    return 100 + (int)((2 * node + port) * HW_LAB_MAX_NICS + nic);
-}
-
-static int build_rail_pair(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
-{
-    char eth[IFNAMSIZ];
-    snprintf(eth, sizeof(eth), "eth%u", nic);
-    struct hw_rtnl_end a = {eth, nic_index(0, nic, false), -1}, b = {eth, nic_index(1, nic, false), l->node[1].ns};
-    int rc = hw_rtnl_veth_add(&l->node[0].rt, &a, &b, spec->mtu);
-    for (unsigned k = 0; rc == 0 && k < 2; k++)
-        rc = furnish(&l->node[k].rt, eth, address(k, nic), 0, spec->rate[nic]);
-    return rc;
-}
-
-static int build_rail_bridge(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
-{
-    char eth[IFNAMSIZ], port[IFNAMSIZ], rail[IFNAMSIZ];
-    struct hw_rtnl_link bridge;
-    snprintf(eth, sizeof(eth), "eth%u", nic);
-    snprintf(rail, sizeof(rail), "rail%u", nic);
-    int rc = hw_rtnl_bridge_add(&l->sw.rt, rail, spec->mtu);
-    if (rc == 0)
-        rc = hw_rtnl_link_get(&l->sw.rt, rail, &bridge);
-    if (rc == 0)
-        rc = hw_rtnl_link_up(&l->sw.rt, bridge.index, true);
-    for (unsigned k = 0; rc == 0 && k < l->nodes; k++) {
-        snprintf(port, sizeof(port), "%c%u", 'a' + (int)k, nic);
-        struct hw_rtnl_end here = {eth, nic_index(k, nic, false), -1};
-        struct hw_rtnl_end there = {port, nic_index(k, nic, true), l->sw.ns};
-        rc = hw_rtnl_veth_add(&l->node[k].rt, &here, &there, spec->mtu);
-        if (rc == 0)
-            rc = furnish(&l->sw.rt, port, 0, bridge.index, spec->rate[nic]);
-        if (rc == 0)
-            rc = furnish(&l->node[k].rt, eth, address(k, nic), 0, spec->rate[nic]);
-    }
-    return rc;
-}
-
-/* A NIC sends nothing, and a bridge's port forwards nothing, until the kernel's link watcher, a work queue, has seen
- * its carrier: without waiting for that, the first connection would lose its SYN, and a second with that. */
-static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
-{
-    size_t cap = (size_t)(l->nodes + 1) * spec->nics + 1; /* what the switch has: ports, bridges, lo */
-    struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
-    uint64_t give_up = hw_deadline(5000);
-    int rc = links ? 0 : hw_fail(-ENOMEM, "out of memory for %zu links", cap);
-    for (unsigned k = 0; rc == 0 && k <= l->nodes;) {
-        struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
-        int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);
-        int bad = -1;
-        for (int i = 0; i < n && (size_t)i < cap && bad < 0; i++) {
-            if (links[i].up && !links[i].running && strcmp(links[i].kind, "veth") == 0)
-                bad = i;
-        }
-        if (n < 0)
-            rc = n;
-        else if (bad < 0)
-            k++;
-        else if (hw_now() > give_up)
-            rc = hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
-        else
-            (void)poll(NULL, 0, 1);
-    }
-    free(links);
-    return rc;
-}
-
-int lab_build(struct lab *l, const struct hw_lab_spec *spec)
-{
-    int rc = 0;
-    for (unsigned nic = 0; rc == 0 && nic < spec->nics; nic++)
-        rc = l->sw.ns >= 0 ? build_rail_bridge(l, spec, nic) : build_rail_pair(l, spec, nic);
-    return rc == 0 ? wait_ready(l, spec) : rc;
-}
-
 /* ---- up and down ---------------------------------------------------------------------------- */
 
 static int check_spec(struct hw_lab_spec *s)
@@ -225,6 +108,10 @@ static int check_spec(struct hw_lab_spec *s)
         return hw_fail(-EINVAL, "a lab has %d to %d nodes, not %u", HW_LAB_MIN_NODES, HW_LAB_MAX_NODES, s->nodes);
     if (s->nics < 1 || s->nics > HW_LAB_MAX_NICS)
         return hw_fail(-EINVAL, "a node has 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
+    for (unsigned k = 0; k < s->nodes; k++)
+        if (s->node_nics[k] > s->nics)
+            return hw_fail(-EINVAL, "node %c has %u NICs, more than the %u there are rails for", 'a' + (int)k,
+                           s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
     if (s->mtu < 576 || s->mtu > 65535) /* 65535: the most that veth takes (ETH_MAX_MTU) */
@@ -257,13 +144,15 @@ static int up_kept(const struct hw_lab_spec *spec)
         rc = hw_netns_create(ns, &l.node[k].ns, &l.node[k].rt);
         made |= rc == 0 ? 1u << k : 0;
     }
-    if (rc == 0 && spec->nodes > 2) {
+    if (rc == 0 && lab_has_switch(spec)) {
         lab_ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
         rc = hw_netns_create(ns, &l.sw.ns, &l.sw.rt);
         made |= rc == 0 ? 1u << HW_LAB_MAX_NODES : 0;
     }
     if (rc == 0)
         rc = lab_build(&l, spec);
+    if (rc == 0 && lab_has_relay(spec))
+        rc = lab_relay_start(&l, spec, false);
     lab_close(&l);
     if (rc < 0) {
         char why[HW_ERR_TEXT];
@@ -448,17 +337,36 @@ int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *
     return rc;
 }
 
+/* Is this link that NIC? By its name, or where `up` gave it another one by its index. */
+static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
+{
+    char eth[IFNAMSIZ];
+    snprintf(eth, sizeof(eth), "eth%u", nic);
+    return strcmp(link->name, eth) == 0 || link->index == lab_index(node, nic, LAB_END_NODE);
+}
+
+static int find_nic(struct hw_rtnl *rt, unsigned node, unsigned nic, struct hw_rtnl_link *out)
+{
+    struct hw_rtnl_link links[LINKS_MAX];
+    int n = hw_rtnl_link_list(rt, links, LINKS_MAX);
+    for (int i = 0; i < n && i < LINKS_MAX; i++) {
+        if (!is_nic(&links[i], node, nic))
+            continue;
+        *out = links[i];
+        return 0;
+    }
+    return n < 0 ? n : hw_fail(-ENODEV, "there is no NIC %u", nic);
+}
+
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
 {
     struct lab l;
     struct hw_rtnl_link link;
     unsigned k = 0;
-    char eth[IFNAMSIZ];
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)
         return rc;
-    snprintf(eth, sizeof(eth), "eth%u", nic);
-    rc = hw_rtnl_link_get(&l.node[k].rt, eth, &link);
+    rc = find_nic(&l.node[k].rt, k, nic, &link);
     if (rc == 0)
         rc = hw_rtnl_link_up(&l.node[k].rt, link.index, up);
     lab_close(&l);
@@ -470,17 +378,16 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
     struct lab l;
     struct hw_rtnl_link link, far;
     unsigned k = 0;
-    char eth[IFNAMSIZ], port[IFNAMSIZ];
+    char port[IFNAMSIZ];
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)
         return rc;
-    snprintf(eth, sizeof(eth), "eth%u", nic);
     snprintf(port, sizeof(port), "%s%u", node, nic);
     bool bridged = l.sw.ns >= 0;
     struct lab_ns *other = bridged ? &l.sw : &l.node[!k];
-    rc = hw_rtnl_link_get(&l.node[k].rt, eth, &link);
+    rc = find_nic(&l.node[k].rt, k, nic, &link);
     if (rc == 0)
-        rc = hw_rtnl_link_get(&other->rt, bridged ? port : eth, &far);
+        rc = bridged ? hw_rtnl_link_get(&other->rt, port, &far) : find_nic(&other->rt, !k, nic, &far);
     if (rc == 0)
         rc = lab_set_rate(&l.node[k].rt, link.index, rate);
     if (rc == 0)
@@ -490,18 +397,16 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
 }
 
 /* Fills out with the NICs of a node, in the order of their numbers. */
-static int node_info(struct hw_rtnl *rt, struct hw_lab_node *out)
+static int node_info(struct hw_rtnl *rt, unsigned node, struct hw_lab_node *out)
 {
-    struct hw_rtnl_link links[HW_LAB_MAX_NICS + 32]; /* some room for what users add */
+    struct hw_rtnl_link links[LINKS_MAX];
     int n = hw_rtnl_link_list(rt, links, HW_ARRAY_LEN(links));
     if (n < 0)
         return n;
     n = (int)HW_MIN((size_t)n, HW_ARRAY_LEN(links));
     for (unsigned nic = 0; nic < HW_LAB_MAX_NICS; nic++) {
-        char eth[IFNAMSIZ];
-        snprintf(eth, sizeof(eth), "eth%u", nic);
         for (int i = 0; i < n; i++) {
-            if (strcmp(links[i].name, eth) != 0)
+            if (!is_nic(&links[i], node, nic))
                 continue;
             struct hw_lab_nic *to = &out->nic[out->nics++];
             to->link = links[i];
@@ -510,6 +415,7 @@ static int node_info(struct hw_rtnl *rt, struct hw_lab_node *out)
                 rc = hw_rtnl_tbf_get(rt, to->link.index, &to->rate);
             if (rc < 0)
                 return rc;
+            break;
         }
     }
     return 0;
@@ -531,7 +437,7 @@ int hw_lab_info(const char *name, struct hw_lab_info *out)
             continue;
         struct hw_lab_node *to = &out->node[out->nodes++];
         snprintf(to->name, sizeof(to->name), "%c", 'a' + (int)k);
-        rc = node_info(&l.node[k].rt, to);
+        rc = node_info(&l.node[k].rt, k, to);
     }
     lab_close(&l);
     return rc;

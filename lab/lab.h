@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node lab: a cluster out of one machine. Nodes are network namespaces named a, b, c, ... with n veth NICs each,
- * eth0 to eth<n-1>; the NICs of one number make a rail, a network of its own: one veth pair between two nodes, a bridge
- * in a hidden namespace ("switch") between more. NIC i of node k has 198.18.<i>.<k+1>/24 (RFC 2544's range for
+ * eth0 to eth<n-1>; the NICs of one number make a rail. How they are joined is the fabric: see enum hw_lab_fabric. A
+ * hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with as many NICs, a rail
+ * is one veth pair, and there is no switch. All addresses of NICs are within 198.18.0.0/15 (RFC 2544's range for
  * benchmarks, never routed).
  *
  * Nothing is written down: a lab is what the kernel has. Where the caller may (CAP_SYS_ADMIN), its namespaces are kept
@@ -23,13 +24,29 @@
 #define HW_LAB_MIN_NODES 2
 #define HW_LAB_MAX_NODES 26 /* a to z */
 #define HW_LAB_MAX_NICS  32
+#define HW_LAB_PREFIX    12 /* of a NIC's name; with the number it is shorter than IFNAMSIZ */
+
+/* NIC i of the k-th node (from 0) has the address: */
+enum hw_lab_fabric {
+    HW_LAB_SUBNET, /* 198.18.<i>.<k+1>/24; a rail is a network of its own */
+    HW_LAB_ROUTED, /* 198.18.<i>.<2k+1>/31; a router joins all with all; a table a NIC, by its address (layer 3) */
+    HW_LAB_GCP,    /* 198.18.<i>.<k+1>/32; a router a rail, at 198.18.<i>.254; by the first NIC the default route */
+    HW_LAB_SHARED, /* 198.18.<i>.<k+1>/16; all NICs on one bridge, no rules */
+    HW_LAB_BRIDGE, /* as SUBNET; and docker0 with 172.17.0.1/16 on every node, cni0 with 198.19.0.<k+1>/24 that leads
+                      nowhere */
+};
 
 struct hw_lab_spec {
-    const char *name;               /* letters, digits, '-' and '_', a letter or digit first; NULL: "lab" */
-    unsigned nodes;                 /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
-    unsigned nics;                  /* of each node; 1 to HW_LAB_MAX_NICS */
-    uint32_t mtu;                   /* 576 to 65535; 0: 1500 */
-    uint64_t rate[HW_LAB_MAX_NICS]; /* bits a second, of each rail, both ways; 0: no limit */
+    const char *name; /* letters, digits, '-' and '_', a letter or digit first; NULL: "lab" */
+    enum hw_lab_fabric fabric;
+    unsigned nodes;                               /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
+    unsigned nics;                                /* of each node; 1 to HW_LAB_MAX_NICS */
+    unsigned node_nics[HW_LAB_MAX_NODES];         /* of this one, at most nics; 0: nics */
+    char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* of its NICs' names; "": "eth" */
+    uint32_t mtu;                                 /* 576 to 65535; 0: 1500 */
+    uint64_t rate[HW_LAB_MAX_NICS];               /* bits a second, of each rail, both ways; 0: no limit */
+    uint32_t delay_us[HW_LAB_MAX_NICS];           /* of each rail: what a packet takes from node to node */
+    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* of each rail: packets lost from node to node, of 1,000,000 */
 };
 
 /* Makes a lab, all of it or (on an error) nothing. -EINVAL; -EEXIST where there is one of that name, or what a crash
@@ -63,9 +80,19 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
 int hw_lab_parse_rate(const char *text, uint64_t *out);
 /* A list of rates into spec->rate: one for all of spec->nics, or one for each. -EINVAL. */
 int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec);
+/* "10ms", "250us,1ms": into spec->delay_us, up to 10 s, as rates. -EINVAL. */
+int hw_lab_parse_delays(const char *text, struct hw_lab_spec *spec);
+/* "0.1%,0%": into spec->loss_ppm, below 100%, to the millionth. -EINVAL. */
+int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec);
+/* "4" or "4,3": into spec->nics and spec->node_nics, one for all of spec->nodes or one for each. -EINVAL. */
+int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec);
+/* "eth,enp": into spec->prefix, one for all of spec->nodes or one for each; letters. -EINVAL. */
+int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
+/* "subnet", "routed", "gcp", "shared-subnet", "bridge". -EINVAL. */
+int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out);
 /* "1gbit", "1.5gbit", "none", as hw_lab_parse_rate() reads it. Returns buf. */
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
-/* "eth2" or "2" to 2. -EINVAL. */
+/* "eth2" or "2" to 2. NICs of other names are told by their number. -EINVAL. */
 int hw_lab_parse_nic(const char *text, unsigned *nic);
 
 struct hw_lab_nic {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the lab: a lab as its namespaces, and the two ways to keep those. */
+/* Inside the lab: a lab as its namespaces, how they are wired, and the two ways to keep them. */
 #ifndef HW_LAB_INT_H
 #define HW_LAB_INT_H
 
 #include "lab/lab.h"
 #include "lab/netns.h"
 
-#define LAB_SWITCH "switch" /* the node name of the namespace with the bridges */
+#define LAB_SWITCH "switch" /* the node name of the namespace with bridges and router */
 
 struct lab_ns {
     int ns; /* -1: there is none */
     struct hw_rtnl rt;
 };
 
-/* An open lab. node[0..nodes) are a, b, ...; sw.ns is -1 in a lab of two nodes. */
+/* An open lab. node[0..nodes) are a, b, ...; sw.ns is -1 where lab_has_switch() says so. */
 struct lab {
     int user; /* its user namespace; -1: the caller's own */
     unsigned nodes;
@@ -30,15 +30,43 @@ void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap);
 /* Opens a lab (*name NULL: the default, which *name becomes) and finds a node of it. To be closed only on success. */
 int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *k);
 
-/* Wires up namespaces that are there: veth pairs, bridges, addresses, rates. */
+/* ---- fabric.c: what a spec comes to, and its wiring ------------------------------------------- */
+
+/* The links of a NIC: the NIC, its port in the switch, and where a relay lies between these its two ends. */
+enum lab_end { LAB_END_NODE, LAB_END_PORT, LAB_END_NEAR, LAB_END_FAR };
+
+int lab_index(unsigned node, unsigned nic, enum lab_end end);
+unsigned lab_prefix(enum hw_lab_fabric f);
+unsigned lab_nics_of(const struct hw_lab_spec *spec, unsigned node);
+void lab_nic_name(const struct hw_lab_spec *spec, unsigned node, unsigned nic, char out[IFNAMSIZ]);
+bool lab_has_switch(const struct hw_lab_spec *spec);
+bool lab_has_relay(const struct hw_lab_spec *spec);
+bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic);
+/* Wires up namespaces that are there: links, addresses, routes, rates. */
 int lab_build(struct lab *l, const struct hw_lab_spec *spec);
 /* The rate at one end of a link: burst and limit follow from it. */
 int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate);
+
+/* ---- relay.c: delay and loss ------------------------------------------------------------------ */
+
+/* Starts the process that carries packets between the ends of relayed NICs, in the switch: it ends with their links, or
+ * (child) with the caller. Returns once packets pass, or not (-errno). */
+int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool child);
 
 /* ---- holder.c: the lock, and labs kept by a process ------------------------------------------- */
 
 /* Takes the lab's name: *fd, until closed or the process is gone. -EBUSY where another process has it. */
 int holder_lock(const char *name, int *fd);
+/* Makes the process one of its own: no terminal, no descriptors of others (a pipe that someone waits on, say) but the n
+ * in fd, which get other numbers, no signals. title: its name. */
+int holder_detach(const char *title, int *fd, unsigned n);
+/* What a process that was started tells its starter over a pipe. */
+struct holder_verdict {
+    int rc;
+    char text[HW_ERR_TEXT];
+};
+/* The verdict from the other end of fd: 0 or -errno. what: for the error where there is none. */
+int holder_verdict_read(int fd, const char *what);
 /* Starts the process that builds and keeps a lab; lock becomes its. Returns once the lab stands, or not (-errno). */
 int holder_start(const struct hw_lab_spec *spec, int lock);
 /* Asks a lab's process for it. -ENOENT where there is none. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users write of labs: rates and NICs. All parsers are strict and echo what they refuse. */
+/* What users write of labs: rates, delays, NICs, fabrics. All parsers are strict and echo what they refuse. */
 #include "lab/lab.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define RATE_MIN 64000ull         /* below it a single packet of 64 KiB takes longer than TCP waits */
-#define RATE_MAX 1000000000000ull /* 1 Tbit */
+#define RATE_MIN     64000ull         /* below it a single packet of 64 KiB takes longer than TCP waits */
+#define RATE_MAX     1000000000000ull /* 1 Tbit */
+#define DELAY_MAX_US 10000000ull
 
 static const struct unit {
     const char *name;
@@ -16,7 +17,7 @@ static const struct unit {
     {"tbit", 1000000000000ull}, {"gbit", 1000000000ull}, {"mbit", 1000000ull}, {"kbit", 1000ull}, {"bit", 1ull},
 };
 
-static bool parse(const char *text, size_t len, uint64_t *out)
+static bool parse_bits(const char *text, size_t len, uint64_t *out)
 {
     uint64_t whole = 0, part = 0, scale = 1;
     size_t i = 0, digits = 0;
@@ -49,12 +50,12 @@ static bool parse(const char *text, size_t len, uint64_t *out)
     return false;
 }
 
-static int parse_piece(const char *text, size_t len, uint64_t *out)
+static int parse_rate(const char *text, size_t len, uint64_t *out)
 {
     *out = 0;
     if (len == 0 || (len == 4 && strncasecmp(text, "none", 4) == 0))
         return 0;
-    if (parse(text, len, out))
+    if (parse_bits(text, len, out))
         return 0;
     return hw_fail(
         -EINVAL, "'%.*s' is no rate: a number and kbit, mbit or gbit (as 250mbit or 1.5gbit), 64kbit to 1tbit, or none",
@@ -63,30 +64,188 @@ static int parse_piece(const char *text, size_t len, uint64_t *out)
 
 int hw_lab_parse_rate(const char *text, uint64_t *out)
 {
-    return parse_piece(text, strlen(text), out);
+    return parse_rate(text, strlen(text), out);
 }
 
-int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec)
+/* Reads text's pieces between commas, at most `max`, with read(); one for all `want`, or one for each. The number of
+ * pieces or -EINVAL; what, of: for the error. */
+static int parse_list(const char *text, unsigned want, unsigned max, const char *what, const char *of,
+                      int (*read)(const char *text, size_t len, uint64_t *out), uint64_t *out)
 {
-    uint64_t rate[HW_LAB_MAX_NICS];
     unsigned n = 0;
     for (const char *at = text;; at++) {
         size_t len = strcspn(at, ",");
-        if (n == HW_LAB_MAX_NICS)
-            return hw_fail(-EINVAL, "'%.60s' has more than %d rates", text, HW_LAB_MAX_NICS);
-        int rc = parse_piece(at, len, &rate[n++]);
+        if (n == max)
+            return hw_fail(-EINVAL, "'%.60s' has more than %u %s", text, max, what);
+        int rc = read(at, len, &out[n++]);
         if (rc < 0)
             return rc;
         at += len;
         if (!*at)
             break;
     }
-    if (n != 1 && n != spec->nics)
-        return hw_fail(-EINVAL, "'%.60s' has %u rates for %u NICs: give one for all, or one for each", text, n,
-                       spec->nics);
-    for (unsigned i = 0; i < spec->nics && i < HW_LAB_MAX_NICS; i++)
-        spec->rate[i] = n == 1 ? rate[0] : rate[i];
+    if (n != 1 && n != want)
+        return hw_fail(-EINVAL, "'%.60s' has %u %s for %u %s: give one for all, or one for each", text, n, what, want,
+                       of);
+    for (unsigned i = n; i < want && i < max; i++)
+        out[i] = out[0];
+    return (int)n;
+}
+
+int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec)
+{
+    uint64_t rate[HW_LAB_MAX_NICS];
+    int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "rates", "NICs", parse_rate, rate);
+    for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
+        spec->rate[i] = rate[i];
+    return HW_MIN(rc, 0);
+}
+
+/* A number with up to four decimals, times 10000. False: none, or above max. */
+static bool parse_decimal(const char *text, size_t len, uint64_t max, uint64_t *out)
+{
+    uint64_t v = 0, scale = 0;
+    size_t digits = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '.' && scale == 0 && digits > 0) {
+            scale = 1;
+            continue;
+        }
+        if (text[i] < '0' || text[i] > '9' || scale >= 10000)
+            return false;
+        v = v * 10 + (uint64_t)(text[i] - '0');
+        scale *= 10;
+        digits++;
+        if (v > max * 10000)
+            return false;
+    }
+    if (digits == 0 || text[len - 1] == '.')
+        return false;
+    for (scale = HW_MAX(scale, 1ull); scale < 10000; scale *= 10)
+        v *= 10;
+    *out = v;
+    return v <= max * 10000;
+}
+
+static int parse_delay(const char *text, size_t len, uint64_t *us)
+{
+    static const struct {
+        const char *name;
+        uint64_t us;
+    } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}}; /* "s" last: the others end with it too */
+    for (size_t u = 0; u < HW_ARRAY_LEN(units_us); u++) {
+        size_t unit = strlen(units_us[u].name);
+        if (len <= unit || memcmp(text + len - unit, units_us[u].name, unit) != 0)
+            continue;
+        uint64_t v;
+        if (parse_decimal(text, len - unit, DELAY_MAX_US / units_us[u].us, &v) && v * units_us[u].us % 10000 == 0) {
+            *us = v * units_us[u].us / 10000;
+            return 0;
+        }
+        break;
+    }
+    if (len == 0 || (len == 1 && *text == '0')) {
+        *us = 0;
+        return 0;
+    }
+    return hw_fail(-EINVAL, "'%.*s' is no delay: a number and us, ms or s (as 250us or 10ms), up to 10s",
+                   (int)HW_MIN(len, (size_t)40), text);
+}
+
+int hw_lab_parse_delays(const char *text, struct hw_lab_spec *spec)
+{
+    uint64_t us[HW_LAB_MAX_NICS];
+    int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "delays", "NICs", parse_delay, us);
+    for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
+        spec->delay_us[i] = (uint32_t)us[i];
+    return HW_MIN(rc, 0);
+}
+
+static int parse_loss(const char *text, size_t len, uint64_t *ppm)
+{
+    if (len > 1 && text[len - 1] == '%' && parse_decimal(text, len - 1, 100, ppm) && *ppm < 1000000)
+        return 0;
+    if (len == 0 || (len == 1 && *text == '0')) {
+        *ppm = 0;
+        return 0;
+    }
+    return hw_fail(-EINVAL, "'%.*s' is no loss: below 100%%, with up to four decimals, as 0.1%%",
+                   (int)HW_MIN(len, (size_t)40), text);
+}
+
+int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec)
+{
+    uint64_t ppm[HW_LAB_MAX_NICS];
+    int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "losses", "NICs", parse_loss, ppm);
+    for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
+        spec->loss_ppm[i] = (uint32_t)ppm[i];
+    return HW_MIN(rc, 0);
+}
+
+static int parse_count(const char *text, size_t len, uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < len && i < 3; i++)
+        *out = text[i] >= '0' && text[i] <= '9' ? *out * 10 + (uint64_t)(text[i] - '0') : 99;
+    if (len >= 1 && len <= 2 && *out >= 1 && *out <= HW_LAB_MAX_NICS)
+        return 0;
+    return hw_fail(-EINVAL, "'%.*s' is no number of NICs: 1 to %d", (int)HW_MIN(len, (size_t)40), text,
+                   HW_LAB_MAX_NICS);
+}
+
+int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec)
+{
+    uint64_t count[HW_LAB_MAX_NODES];
+    int rc = parse_list(text, spec->nodes, HW_LAB_MAX_NODES, "numbers of NICs", "nodes", parse_count, count);
+    if (rc < 0)
+        return rc;
+    spec->nics = 0;
+    for (unsigned k = 0; k < spec->nodes && k < HW_LAB_MAX_NODES; k++) {
+        spec->node_nics[k] = (unsigned)count[k];
+        spec->nics = HW_MAX(spec->nics, spec->node_nics[k]);
+    }
     return 0;
+}
+
+/* The piece's place in the text is what it is read to. */
+static int parse_prefix(const char *text, size_t len, uint64_t *out)
+{
+    bool good = len >= 1 && len < HW_LAB_PREFIX && !(len == 2 && memcmp(text, "lo", 2) == 0);
+    for (size_t i = 0; good && i < len; i++)
+        good = text[i] >= 'a' && text[i] <= 'z';
+    *out = (uintptr_t)text;
+    return good ? 0
+                : hw_fail(-EINVAL,
+                          "'%.*s' is no name of NICs: 1 to %d small letters, as eth or enp, to which the "
+                          "number is added",
+                          (int)HW_MIN(len, (size_t)40), text, HW_LAB_PREFIX - 1);
+}
+
+int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec)
+{
+    uint64_t at[HW_LAB_MAX_NODES];
+    int rc = parse_list(text, spec->nodes, HW_LAB_MAX_NODES, "names", "nodes", parse_prefix, at);
+    for (unsigned k = 0; rc >= 0 && k < spec->nodes && k < HW_LAB_MAX_NODES; k++) {
+        const char *name = (const char *)(uintptr_t)at[k];
+        snprintf(spec->prefix[k], sizeof(spec->prefix[k]), "%.*s", (int)strcspn(name, ","), name);
+    }
+    return HW_MIN(rc, 0);
+}
+
+int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out)
+{
+    static const char *const names[] = {[HW_LAB_SUBNET] = "subnet",
+                                        [HW_LAB_ROUTED] = "routed",
+                                        [HW_LAB_GCP] = "gcp",
+                                        [HW_LAB_SHARED] = "shared-subnet",
+                                        [HW_LAB_BRIDGE] = "bridge"};
+    for (unsigned i = 0; i < HW_ARRAY_LEN(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum hw_lab_fabric)i;
+            return 0;
+        }
+    }
+    return hw_fail(-EINVAL, "'%.40s' is no fabric: subnet, routed, gcp, shared-subnet or bridge", text);
 }
 
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap)

@@ -9,12 +9,14 @@
 #include "tap.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,6 +251,42 @@ static void test_parsers(void)
        "what is no NIC");
 }
 
+static void test_shape_parsers(void)
+{
+    struct hw_lab_spec s = {.nodes = 2, .nics = 2};
+    ok(hw_lab_parse_delays("10ms,250us", &s) == 0 && s.delay_us[0] == 10000 && s.delay_us[1] == 250, "delays");
+    ok(hw_lab_parse_delays("1.5ms,0", &s) == 0 && s.delay_us[0] == 1500 && s.delay_us[1] == 0, "a part, and none");
+    ok(hw_lab_parse_delays("10s", &s) == 0 && s.delay_us[1] == 10000000, "the most, for all");
+    ok(hw_lab_parse_losses("0.1%,0.0001%", &s) == 0 && s.loss_ppm[0] == 1000 && s.loss_ppm[1] == 1, "losses");
+    ok(hw_lab_parse_losses("99.9999%", &s) == 0 && s.loss_ppm[1] == 999999, "the most, for all");
+    static const char *const no_delay[] = {"10",  "ms",    "-1ms",      "1.ms", ".5ms",
+                                           "11s", "0.5us", "1.00001ms", "1h",   "1ms,1ms,1ms"};
+    static const char *const no_loss[] = {"1", "%", "100%", "0.00001%", "-1%", "1 %", "1%%"};
+    int bad = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(no_delay); i++)
+        bad += hw_lab_parse_delays(no_delay[i], &s) != -EINVAL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(no_loss); i++)
+        bad += hw_lab_parse_losses(no_loss[i], &s) != -EINVAL;
+    is_int(bad, 0, "what is none is refused");
+    ok(hw_lab_parse_nics("4,3", &s) == 0 && s.nics == 4 && s.node_nics[0] == 4 && s.node_nics[1] == 3, "NICs of nodes");
+    ok(hw_lab_parse_nics("5", &s) == 0 && s.nics == 5 && s.node_nics[1] == 5, "for all");
+    static const char *const no_nics[] = {"", "0", "33", "4,", "4,3,2", "x", "4x", "100", "-1"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(no_nics); i++)
+        bad += hw_lab_parse_nics(no_nics[i], &s) != -EINVAL;
+    is_int(bad, 0, "what is no number of NICs");
+    ok(hw_lab_parse_names("eth,enp", &s) == 0 && strcmp(s.prefix[0], "eth") == 0 && strcmp(s.prefix[1], "enp") == 0,
+       "names");
+    ok(hw_lab_parse_names("rail", &s) == 0 && strcmp(s.prefix[1], "rail") == 0, "for all");
+    static const char *const no_names[] = {"", "lo", "eth0", "a/b", "Eth", "abcdefghijkl", "eth,", "a,b,c"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(no_names); i++)
+        bad += hw_lab_parse_names(no_names[i], &s) != -EINVAL;
+    is_int(bad, 0, "what is no name");
+    enum hw_lab_fabric f;
+    ok(hw_lab_parse_fabric("shared-subnet", &f) == 0 && f == HW_LAB_SHARED && hw_lab_parse_fabric("gcp", &f) == 0 &&
+           f == HW_LAB_GCP && hw_lab_parse_fabric("mesh", &f) == -EINVAL && hw_lab_parse_fabric("", &f) == -EINVAL,
+       "fabrics");
+}
+
 static void test_refusals(void)
 {
     struct hw_lab_spec s = {.nodes = 2, .nics = 1};
@@ -268,6 +306,8 @@ static void test_refusals(void)
     is_int(hw_lab_up(&s), -EINVAL, "33 NICs are too many");
     s = (struct hw_lab_spec){.name = one, .nodes = 2, .nics = 1, .mtu = 100};
     is_int(hw_lab_up(&s), -EINVAL, "an MTU of 100 is too small");
+    s = (struct hw_lab_spec){.name = one, .nodes = 2, .nics = 2, .node_nics = {2, 3}};
+    is_int(hw_lab_up(&s), -EINVAL, "a node has no NIC without a rail");
     is_int(hw_lab_down(one), 0, "down where nothing is");
     is_int(hw_lab_link(one, "a", 0, true), -ENOENT, "link in no lab");
     is_int(remains(one), 0, "refusals leave nothing");
@@ -375,6 +415,108 @@ static void test_two_labs(struct hw_lab_info *info)
     is_int(remains(two), 0, "nothing is left");
 }
 
+/* The process that keeps a lab without root: it listens on the lab's name. */
+static pid_t keeper_of(const char *lab)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct ucred c = {0};
+    socklen_t len = sizeof(c);
+    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "hawser-lab/%u/%s", (unsigned)geteuid(), lab);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connect(s, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0 ||
+        getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
+        c.pid = 0;
+    close(s);
+    return c.pid;
+}
+
+/* The process that delays a lab's packets: of root's lab the one that lives in its switch, else the keeper's child. */
+static pid_t relay_of(const char *lab)
+{
+    char path[96], line[256];
+    struct stat want = {0}, st;
+    pid_t keeper = hw_netns_privileged() ? 0 : keeper_of(lab), found = 0;
+    snprintf(path, sizeof(path), HW_NETNS_DIR "/hawser-%s-switch", lab);
+    DIR *d = keeper || stat(path, &want) == 0 ? opendir("/proc") : NULL;
+    const struct dirent *e;
+    while (d && !found && (e = readdir(d)) != NULL) {
+        int ppid = 0;
+        snprintf(path, sizeof(path), "/proc/%.20s/stat", e->d_name);
+        FILE *f = fopen(path, "re");
+        bool relay = f && fgets(line, sizeof(line), f) && sscanf(line, "%*d (hawser-relay) %*c %d", &ppid) == 1;
+        if (f)
+            fclose(f);
+        snprintf(path, sizeof(path), "/proc/%.20s/ns/net", e->d_name);
+        if (relay && (keeper ? ppid == keeper : stat(path, &st) == 0 && st.st_ino == want.st_ino))
+            found = (pid_t)atoi(e->d_name);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Has this process, of which none is a child of ours, ended? Waits a while for that. */
+static bool has_ended(pid_t pid)
+{
+    char path[64], state = 0;
+    for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) {
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        FILE *f = fopen(path, "re");
+        if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1 || state == 'Z')
+            pid = 0;
+        if (f)
+            fclose(f);
+        if (!pid)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t time_talk(const char *addr)
+{
+    uint64_t t0 = hw_now();
+    return talks(one, "a", addr) ? (hw_now() - t0) / HW_MS : UINT64_MAX;
+}
+
+static void test_relay(void)
+{
+    struct hw_lab_spec s = {.name = one, .nodes = 3, .nics = 2, .delay_us = {40000, 0}};
+    is_int(hw_lab_up(&s), 0, "up, with a delay of one rail");
+    pid_t server = start_server(one, "c"), relay = relay_of(one);
+    ok(server > 0 && relay > 0, "a process carries its packets");
+    uint64_t slow = time_talk("198.18.0.3"), fast = time_talk("198.18.1.3");
+    diag("%llu ms with a delay of 40 ms, %llu ms without", (unsigned long long)slow, (unsigned long long)fast);
+    ok(slow >= 160 && slow != UINT64_MAX, "a connection and an answer take two round trips");
+    ok(fast != UINT64_MAX, "the other rail works");
+    is_int(hw_lab_link(one, "a", 0, false), 0, "its NIC down");
+    ok(!talks(one, "a", "198.18.0.3"), "no traffic");
+    is_int(hw_lab_link(one, "a", 0, true), 0, "and up");
+    bool back = false;
+    for (int i = 0; i < 5 && !back; i++)
+        back = talks(one, "a", "198.18.0.3");
+    ok(back && relay_of(one) == relay, "traffic flows again, by the same process");
+    is_int(hw_lab_down(one), 0, "down");
+    ok(relay > 0 && has_ended(relay), "the process has ended");
+    stop(server);
+    s = (struct hw_lab_spec){.name = one, .nodes = 2, .nics = 1, .loss_ppm = {999999}};
+    is_int(hw_lab_up(&s), 0, "up, with nearly all lost");
+    relay = relay_of(one);
+    server = start_server(one, "b");
+    ok(relay > 0 && server > 0 && !talks(one, "a", "198.18.0.2"), "nothing comes through");
+    stop(server);
+    if (hw_netns_privileged()) /* nobody else keeps the nodes: as after a crash, but for the relay */
+        for (char node = 'a'; node <= 'b'; node++) {
+            char ns[64];
+            snprintf(ns, sizeof(ns), "hawser-%s-%c", one, node);
+            is_int(hw_netns_remove(ns), 0, "a node gone");
+        }
+    else
+        kill(keeper_of(one), SIGKILL);
+    ok(relay > 0 && has_ended(relay), "the process ends with the nodes, or their keeper");
+    is_int(hw_lab_down(one), 0, "down");
+    is_int(remains(one), 0, "nothing is left");
+}
+
 /* SIGKILL at points spread over the whole of `up` (it takes a few milliseconds). */
 static void test_killed(void)
 {
@@ -431,21 +573,6 @@ static void test_race(void)
     is_int(lost, 2 * rounds, "and two are told that there is one already");
 }
 
-/* The process that keeps a lab without root: it listens on the lab's name. */
-static pid_t keeper_of(const char *lab)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct ucred c = {0};
-    socklen_t len = sizeof(c);
-    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "hawser-lab/%u/%s", (unsigned)geteuid(), lab);
-    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (connect(s, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0 ||
-        getsockopt(s, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
-        c.pid = 0;
-    close(s);
-    return c.pid;
-}
-
 /* Killed, it leaves its lab's programs behind. */
 static void test_keeper(struct hw_lab_info *info)
 {
@@ -473,6 +600,7 @@ static void suite(void)
     test_refusals();
     test_two_nodes(info);
     test_two_labs(info);
+    test_relay();
     test_killed();
     test_race();
     if (!hw_netns_privileged())
@@ -504,6 +632,7 @@ int main(int argc, char **argv)
     snprintf(one, sizeof(one), "t%d", (int)getpid());
     snprintf(two, sizeof(two), "t%d-a", (int)getpid());
     test_parsers();
+    test_shape_parsers();
     if (geteuid() == 0) {
         if (hw_netns_privileged()) {
             diag("as root");

@@ -49,8 +49,13 @@ static int lab_up(int argc, char **argv)
     static const struct opt opt[] = {
         NAME_OPT,
         {"nodes", 'N', "COUNT", "nodes a, b, c, ...; 2 to 26, default 2"},
-        {"nics", 'i', "COUNT", "NICs eth0, eth1, ... of each node; 1 to 32, default 4"},
+        {"nics", 'i', "COUNT[,..]", "NICs eth0, eth1, ...; for all nodes, or one for each: 4,3; 1 to 32, default 4"},
+        {"fabric", 'f', "FABRIC",
+         "how they are joined: subnet (the default), routed, gcp, shared-subnet or bridge; see hawser(1)"},
+        {"names", 'x', "NAME[,..]", "of the NICs, without the number; for all nodes, or one for each: eth,enp"},
         {"rate", 'r', "RATE[,..]", "one for all NICs, or one for each: 1gbit,1gbit,250mbit,none; default none"},
+        {"delay", 'd', "TIME[,..]", "what a packet takes from node to node; for all NICs, or one for each: 10ms,0"},
+        {"loss", 'l', "PERCENT[,..]", "packets lost on the way from node to node, alike: 0.1%"},
         {"mtu", 'm', "BYTES", "576 to 65535, default 1500"},
         {0},
     };
@@ -64,7 +69,16 @@ static int lab_up(int argc, char **argv)
         {{0}},
         {0}};
     struct hw_lab_spec spec = {.nodes = 2, .nics = 4};
-    const char *arg, *rates = NULL;
+    /* read last, since they need the number of nodes and NICs; this one first */
+    static const struct {
+        const char *name;
+        int (*parse)(const char *text, struct hw_lab_spec *spec);
+    } lists[] = {{"nics", hw_lab_parse_nics},
+                 {"names", hw_lab_parse_names},
+                 {"rate", hw_lab_parse_rates},
+                 {"delay", hw_lab_parse_delays},
+                 {"loss", hw_lab_parse_losses}};
+    const char *arg, *list[HW_ARRAY_LEN(lists)] = {NULL};
     unsigned mtu = 0;
     int id, rc = 0;
     opts_start(&o);
@@ -76,11 +90,23 @@ static int lab_up(int argc, char **argv)
         case 'N':
             rc = parse_count(arg, HW_LAB_MIN_NODES, HW_LAB_MAX_NODES, &spec.nodes);
             break;
+        case 'f':
+            rc = hw_lab_parse_fabric(arg, &spec.fabric);
+            break;
         case 'i':
-            rc = parse_count(arg, 1, HW_LAB_MAX_NICS, &spec.nics);
+            list[0] = arg;
+            break;
+        case 'x':
+            list[1] = arg;
             break;
         case 'r':
-            rates = arg;
+            list[2] = arg;
+            break;
+        case 'd':
+            list[3] = arg;
+            break;
+        case 'l':
+            list[4] = arg;
             break;
         case 'm':
             rc = parse_count(arg, 576, 65535, &mtu);
@@ -89,12 +115,13 @@ static int lab_up(int argc, char **argv)
             return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
         }
         if (rc < 0)
-            return tool_usage(o.cmd, "--%s: %s", id == 'N' ? "nodes" : id == 'i' ? "nics" : "mtu", hw_error());
+            return tool_usage(o.cmd, "--%s: %s", id == 'N' ? "nodes" : id == 'f' ? "fabric" : "mtu", hw_error());
     }
     if (optind < argc)
         return tool_usage(o.cmd, "'%s' is too much: it takes options only", argv[optind]);
-    if (rates && hw_lab_parse_rates(rates, &spec) < 0) /* last, since it needs the number of NICs */
-        return tool_usage(o.cmd, "--rate: %s", hw_error());
+    for (size_t i = 0; i < HW_ARRAY_LEN(lists); i++)
+        if (list[i] && lists[i].parse(list[i], &spec) < 0)
+            return tool_usage(o.cmd, "--%s: %s", lists[i].name, hw_error());
     spec.mtu = mtu;
     rc = hw_lab_up(&spec);
     if (rc == -EINVAL)
@@ -289,11 +316,11 @@ static int lab_nic(int argc, char **argv, bool link)
     static const struct opt opt[] = {NAME_OPT, {0}};
     struct opts o = {link ? "lab link" : "lab rate",
                      link ? "[OPTION...] NODE NIC up|down" : "[OPTION...] NODE NIC RATE",
-                     link
-                         ? "Sets a NIC (eth1, or 1) of a node up or down, at that end; the other end loses its carrier."
-                         : "Sets the rate of a NIC (eth1, or 1), both ways: 250mbit, 1.5gbit, none. In a lab of two "
-                           "nodes the NIC has\n"
-                           "one cable, which is the other node's NIC too.",
+                     link ? "Sets a NIC (eth1, or 1; by number where --names gave another name) up or down, at that "
+                            "end; the other end loses its carrier."
+                          : "Sets the rate of a NIC (eth1, or 1), both ways: 250mbit, 1.5gbit, none. In a lab of two "
+                            "nodes the NIC has\n"
+                            "one cable, which is the other node's NIC too.",
                      opt,
                      {{0}},
                      {0}};
@@ -336,7 +363,7 @@ static const struct action {
     int (*run)(int argc, char **argv);
     const char *args, *summary;
 } actions[] = {
-    {"up", lab_up, "[--nodes 2] [--nics 4] [--rate R[,..]] [--mtu 1500]", "make a lab"},
+    {"up", lab_up, "[OPTION...]", "make a lab; options: see below"},
     {"down", lab_down, "", "take it away, with what runs in it; nothing there is no error"},
     {"list", lab_list, "[--json]", "labs, nodes and NICs"},
     {"exec", lab_exec, "NODE -- COMMAND [ARGUMENT...]", "run a command in a node"},
@@ -351,11 +378,13 @@ int cmd_lab(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         printf("Usage: hawser lab ACTION [--name LAB] [ARGUMENT...]\n\n"
                "A cluster out of one machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, ...\n"
-               "NIC i of the k-th node has the address 198.18.i.k/24. Works as root, and without through a user\n"
-               "namespace.\n\n");
+               "NIC i of the k-th node has the address 198.18.i.k/24, in other fabrics another one within\n"
+               "198.18.0.0/15. Works as root, and without through a user namespace.\n\n");
         for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++)
             printf("  %-5s %-52s %s\n", actions[i].name, actions[i].args, actions[i].summary);
-        printf("\n`hawser lab ACTION --help` says more.\n");
+        printf("\nOptions of up: [--fabric F] [--nodes 2] [--nics 4[,..]] [--names eth[,..]] [--rate R[,..]] "
+               "[--delay T[,..]]\n               [--loss P[,..]] [--mtu 1500]\n"
+               "`hawser lab ACTION --help` says more.\n");
         return TOOL_OK;
     }
     for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++) {

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The wiring of a lab: links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in lab.h. */
+#include "lab/lab_int.h"
+#include "lab/rtnl_route.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TABLE 100u /* the first rail's; below 256 for all of HW_LAB_MAX_NICS */
+
+static struct in_addr make_addr(unsigned b, unsigned c, unsigned d)
+{
+    return (struct in_addr){htonl(198u << 24 | b << 16 | c << 8 | d)}; /* RFC 2544, 198.18.0.0/15 */
+}
+
+static struct in_addr node_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
+{
+    return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node + 1 : node + 1);
+}
+
+/* The router's address at that node's port. */
+static struct in_addr gateway_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
+{
+    return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node : 254);
+}
+
+static bool is_layer3(const struct hw_lab_spec *spec)
+{
+    return spec->fabric == HW_LAB_ROUTED || spec->fabric == HW_LAB_GCP;
+}
+
+unsigned lab_prefix(enum hw_lab_fabric f)
+{
+    static const unsigned prefix[] = {
+        [HW_LAB_SUBNET] = 24, [HW_LAB_ROUTED] = 31, [HW_LAB_GCP] = 32, [HW_LAB_SHARED] = 16, [HW_LAB_BRIDGE] = 24};
+    return prefix[f];
+}
+
+unsigned lab_nics_of(const struct hw_lab_spec *spec, unsigned node)
+{
+    return spec->node_nics[node] ? spec->node_nics[node] : spec->nics;
+}
+
+void lab_nic_name(const struct hw_lab_spec *spec, unsigned node, unsigned nic, char out[IFNAMSIZ])
+{
+    snprintf(out, IFNAMSIZ, "%s%u", spec->prefix[node][0] ? spec->prefix[node] : "eth", (unsigned)(uint8_t)nic);
+}
+
+bool lab_has_switch(const struct hw_lab_spec *spec)
+{
+    if (spec->nodes > 2 || is_layer3(spec) || spec->fabric == HW_LAB_SHARED || lab_has_relay(spec))
+        return true;
+    return lab_nics_of(spec, 0) != lab_nics_of(spec, 1);
+}
+
+bool lab_has_relay(const struct hw_lab_spec *spec)
+{
+    for (unsigned i = 0; i < spec->nics; i++)
+        if (lab_is_relayed(spec, i))
+            return true;
+    return false;
+}
+
+bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic)
+{
+    return spec->delay_us[nic] || spec->loss_ppm[nic];
+}
+
+/* Indices of links, none twice in a lab: see hw_rtnl_veth_add(). Small ones are the kernel's, for lo and such. */
+int lab_index(unsigned node, unsigned nic, enum lab_end end)
+{
+    return 100 + (int)((4 * node + end) * HW_LAB_MAX_NICS + nic);
+}
+
+int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate)
+{
+    /*
+     * The bucket refills by the clock but is looked at by a softirq, which on a busy machine comes milliseconds late: a
+     * burst of 4 ms of the rate is what it may catch up on without losing rate. At least two packets of the largest
+     * (64 KiB before segmentation): sch_tbf cuts those that exceed the burst in software, and TCP wants the next one
+     * there while this one drains.
+     * The limit is the queue in front of the bucket: 10 ms of the rate is the delay that a full queue adds, long enough
+     * that TCP's halved window still fills it (there is no other delay in a lab), short enough to be no bufferbloat.
+     * Below 100 mbit the floor of two large packets makes it longer.
+     */
+    uint64_t bytes = rate / 8, floor = 131072;
+    uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
+    uint64_t limit = HW_MIN(HW_MAX(bytes * 10 / 1000, floor), (uint64_t)INT32_MAX);
+    return hw_rtnl_tbf_set(rt, index, rate, (uint32_t)burst, (uint32_t)limit);
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+static int raise_node_nic(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
+{
+    struct hw_rtnl *rt = &l->node[node].rt;
+    int index = lab_index(node, nic, LAB_END_NODE);
+    int rc = hw_rtnl_addr_add(rt, index, node_addr(spec, node, nic), lab_prefix(spec->fabric));
+    if (rc == 0 && spec->loss_ppm[nic]) /* what is lost is a packet, not 64 KiB of them */
+        rc = hw_rtnl_link_segments(rt, index, 1);
+    if (rc == 0 && spec->rate[nic])
+        rc = lab_set_rate(rt, index, spec->rate[nic]);
+    return rc == 0 ? hw_rtnl_link_up(rt, index, true) : rc;
+}
+
+static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
+{
+    char name[2][IFNAMSIZ];
+    for (unsigned k = 0; k < 2; k++)
+        lab_nic_name(spec, k, nic, name[k]);
+    struct hw_rtnl_end a = {name[0], lab_index(0, nic, LAB_END_NODE), -1};
+    struct hw_rtnl_end b = {name[1], lab_index(1, nic, LAB_END_NODE), l->node[1].ns};
+    int rc = hw_rtnl_veth_add(&l->node[0].rt, &a, &b, spec->mtu);
+    for (unsigned k = 0; rc == 0 && k < 2; k++)
+        rc = raise_node_nic(l, spec, k, nic);
+    return rc;
+}
+
+/* Between the node's NIC and the switch's port: two more links, which relay.c joins. */
+static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic,
+                         const struct hw_rtnl_end *here)
+{
+    char near[IFNAMSIZ], far[IFNAMSIZ], port[IFNAMSIZ];
+    snprintf(near, sizeof(near), "%c%un", 'a' + (int)node, nic);
+    snprintf(far, sizeof(far), "%c%ur", 'a' + (int)node, nic);
+    snprintf(port, sizeof(port), "%c%u", 'a' + (int)node, nic);
+    struct hw_rtnl_end n = {near, lab_index(node, nic, LAB_END_NEAR), l->sw.ns};
+    struct hw_rtnl_end f = {far, lab_index(node, nic, LAB_END_FAR), -1};
+    struct hw_rtnl_end p = {port, lab_index(node, nic, LAB_END_PORT), -1};
+    int rc = hw_rtnl_veth_add(&l->node[node].rt, here, &n, spec->mtu);
+    if (rc == 0)
+        rc = hw_rtnl_veth_add(&l->sw.rt, &f, &p, spec->mtu);
+    for (unsigned i = 0; rc == 0 && i < 2; i++) {
+        rc = hw_rtnl_link_no_arp(&l->sw.rt, i ? f.index : n.index);
+        if (rc == 0)
+            rc = hw_rtnl_link_up(&l->sw.rt, i ? f.index : n.index, true);
+    }
+    return rc;
+}
+
+/* Makes a node's NIC and its port in the switch, a port of `bridge` (0: the router's). */
+static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic, int bridge)
+{
+    char name[IFNAMSIZ], port[IFNAMSIZ];
+    int index = lab_index(node, nic, LAB_END_PORT);
+    lab_nic_name(spec, node, nic, name);
+    snprintf(port, sizeof(port), "%c%u", 'a' + (int)node, nic);
+    struct hw_rtnl_end here = {name, lab_index(node, nic, LAB_END_NODE), -1}, there = {port, index, l->sw.ns};
+    int rc = lab_is_relayed(spec, nic) ? build_relayed(l, spec, node, nic, &here)
+                                       : hw_rtnl_veth_add(&l->node[node].rt, &here, &there, spec->mtu);
+    if (rc == 0 && bridge)
+        rc = hw_rtnl_link_master(&l->sw.rt, index, bridge);
+    if (rc == 0 && spec->rate[nic])
+        rc = lab_set_rate(&l->sw.rt, index, spec->rate[nic]);
+    if (rc == 0)
+        rc = hw_rtnl_link_up(&l->sw.rt, index, true);
+    return rc == 0 ? raise_node_nic(l, spec, node, nic) : rc;
+}
+
+/* Makes a bridge that is up. */
+static int add_bridge(struct hw_rtnl *rt, const char *name, uint32_t mtu, int *index)
+{
+    struct hw_rtnl_link bridge;
+    int rc = hw_rtnl_bridge_add(rt, name, mtu);
+    if (rc == 0)
+        rc = hw_rtnl_link_get(rt, name, &bridge);
+    if (rc < 0)
+        return rc;
+    *index = bridge.index;
+    return hw_rtnl_link_up(rt, bridge.index, true);
+}
+
+static int build_rail(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
+{
+    char rail[IFNAMSIZ];
+    struct hw_rtnl_link shared;
+    int bridge = 0, rc = 0;
+    snprintf(rail, sizeof(rail), "rail%u", spec->fabric == HW_LAB_SHARED ? 0 : nic);
+    if (spec->fabric == HW_LAB_SHARED && nic > 0) {
+        rc = hw_rtnl_link_get(&l->sw.rt, rail, &shared);
+        bridge = shared.index;
+    } else if (!is_layer3(spec)) {
+        rc = add_bridge(&l->sw.rt, rail, spec->mtu, &bridge);
+    }
+    for (unsigned k = 0; rc == 0 && k < l->nodes; k++)
+        if (nic < lab_nics_of(spec, k))
+            rc = build_port(l, spec, k, nic, bridge);
+    return rc;
+}
+
+/* ---- routers -------------------------------------------------------------------------------- */
+
+static int add_routes(struct hw_rtnl *rt, const struct hw_rtnl_route *routes, size_t n)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = hw_rtnl_route_add(rt, &routes[i]);
+    return rc;
+}
+
+/* A layer-3 fabric: a /31 a port, a router that forwards all, and in the node a table a NIC, by its address. */
+static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
+{
+    struct hw_rtnl *rt = &l->node[node].rt;
+    int port = lab_index(node, nic, LAB_END_PORT), index = lab_index(node, nic, LAB_END_NODE);
+    struct in_addr gateway = gateway_addr(spec, node, nic), own = node_addr(spec, node, nic);
+    const struct hw_rtnl_route route[] = {{.via = gateway, .index = index, .table = TABLE + nic},
+                                          {.via = gateway, .index = index}};
+    const struct hw_rtnl_rule rule = {.priority = TABLE + nic, .table = TABLE + nic, .from = own};
+    int rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 31);
+    if (rc == 0)
+        rc = hw_rtnl_link_forward(&l->sw.rt, port);
+    if (rc == 0)
+        rc = add_routes(rt, route, nic == 0 ? 2 : 1);
+    return rc == 0 ? hw_rtnl_rule_add(rt, &rule) : rc;
+}
+
+/* Google's cloud: an address of 32 bits, the gateway on the link, the NIC's subnet behind it, all else by the first
+ * NIC. Rails are networks apart: the router looks into a table of the rail where a packet came in. */
+static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
+{
+    char name[IFNAMSIZ];
+    int port = lab_index(node, nic, LAB_END_PORT), index = lab_index(node, nic, LAB_END_NODE);
+    struct in_addr gateway = gateway_addr(spec, node, nic), own = node_addr(spec, node, nic);
+    const struct hw_rtnl_route route[] = {
+        {.to = gateway, .prefix = 32, .index = index},
+        {.to = make_addr(18, nic, 0), .prefix = 24, .via = gateway, .index = index},
+        {.via = gateway, .index = index},
+    };
+    const struct hw_rtnl_route back[] = {{.to = own, .prefix = 32, .index = port},
+                                         {.to = own, .prefix = 32, .index = port, .table = TABLE + nic},
+                                         {.table = TABLE + nic}}; /* once a rail */
+    const struct hw_rtnl_rule rule = {.priority = TABLE + nic, .table = TABLE + nic, .iif = name};
+    bool first = true;
+    for (unsigned k = 0; k < node; k++)
+        first = first && nic >= lab_nics_of(spec, k);
+    snprintf(name, sizeof(name), "%c%u", 'a' + (int)node, nic);
+    int rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 32);
+    if (rc == 0)
+        rc = hw_rtnl_link_forward(&l->sw.rt, port);
+    if (rc == 0)
+        rc = add_routes(&l->sw.rt, back, first ? 3 : 2);
+    if (rc == 0)
+        rc = hw_rtnl_rule_add(&l->sw.rt, &rule);
+    return rc == 0 ? add_routes(&l->node[node].rt, route, nic == 0 ? 3 : 2) : rc;
+}
+
+/* ---- bridges of containers ------------------------------------------------------------------ */
+
+/* A bridge with an address, and a port, so that it runs as one with a container does. */
+static int add_node_bridge(struct hw_rtnl *rt, const char *name, struct in_addr addr, unsigned prefix, uint32_t mtu)
+{
+    char near[IFNAMSIZ], far[IFNAMSIZ];
+    struct hw_rtnl_link link;
+    int bridge = 0;
+    snprintf(near, sizeof(near), "v%s", name);
+    snprintf(far, sizeof(far), "c%s", name);
+    struct hw_rtnl_end n = {near, 0, -1}, f = {far, 0, -1};
+    int rc = add_bridge(rt, name, mtu, &bridge);
+    if (rc == 0)
+        rc = hw_rtnl_addr_add(rt, bridge, addr, prefix);
+    if (rc == 0)
+        rc = hw_rtnl_veth_add(rt, &n, &f, mtu);
+    for (unsigned i = 0; rc == 0 && i < 2; i++) {
+        rc = hw_rtnl_link_get(rt, i ? far : near, &link);
+        if (rc == 0 && i == 0)
+            rc = hw_rtnl_link_master(rt, link.index, bridge);
+        if (rc == 0)
+            rc = hw_rtnl_link_up(rt, link.index, true);
+    }
+    return rc;
+}
+
+/* docker0 has one address on every node. cni0 has a subnet that is all nodes', and no link to the others'. */
+static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
+{
+    int rc = 0;
+    for (unsigned k = 0; rc == 0 && k < l->nodes; k++) {
+        struct in_addr docker = {htonl(172u << 24 | 17u << 16 | 1)};
+        rc = add_node_bridge(&l->node[k].rt, "docker0", docker, 16, spec->mtu);
+        if (rc == 0)
+            rc = add_node_bridge(&l->node[k].rt, "cni0", make_addr(19, 0, k + 1), 24, spec->mtu);
+    }
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* A NIC sends nothing, and a bridge's port forwards nothing, until the kernel's link watcher, a work queue, has seen
+ * its carrier: without waiting for that, the first connection would lose its SYN, and a second with that. */
+static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
+{
+    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* what the switch has: ports, bridges, lo */
+    struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
+    uint64_t give_up = hw_deadline(5000);
+    int rc = links ? 0 : hw_fail(-ENOMEM, "out of memory for %zu links", cap);
+    for (unsigned k = 0; rc == 0 && k <= l->nodes;) {
+        struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
+        int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);
+        int bad = -1;
+        for (int i = 0; i < n && (size_t)i < cap && bad < 0; i++) {
+            if (links[i].up && !links[i].running && strcmp(links[i].kind, "veth") == 0)
+                bad = i;
+        }
+        if (n < 0)
+            rc = n;
+        else if (bad < 0)
+            k++;
+        else if (hw_now() > give_up)
+            rc = hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
+        else
+            (void)poll(NULL, 0, 1);
+    }
+    free(links);
+    return rc;
+}
+
+int lab_build(struct lab *l, const struct hw_lab_spec *spec)
+{
+    int rc = 0;
+    for (unsigned nic = 0; rc == 0 && nic < spec->nics; nic++)
+        rc = l->sw.ns >= 0 ? build_rail(l, spec, nic) : build_cable(l, spec, nic);
+    for (unsigned k = 0; rc == 0 && k < l->nodes && is_layer3(spec); k++)
+        for (unsigned nic = 0; rc == 0 && nic < lab_nics_of(spec, k); nic++)
+            rc = spec->fabric == HW_LAB_GCP ? route_cloud(l, spec, k, nic) : route_fabric(l, spec, k, nic);
+    if (rc == 0 && spec->fabric == HW_LAB_BRIDGE)
+        rc = build_bridges(l, spec);
+    return rc == 0 ? wait_ready(l, spec) : rc;
+}
