@@ -11,6 +11,10 @@ static void setup(const struct hw_frame *f)
 {
     struct hw_setup s;
     uint8_t head[HW_SETUP_HEAD], raw[HW_SETUP_ENTRY_MAX];
+    char transport[HW_TRANSPORT_TEXT];
+    if (hw_setup_transport_decode(f->body, f->body_len, transport) == 0)
+        for (const char *c = transport; *c; c++)
+            FUZZ_CHECK(*c >= ' ' && *c <= '~');
     int rc = hw_setup_decode(f->body, f->body_len, &s);
     FUZZ_CHECK(rc == 0 || rc == -EPROTO);
     if (rc)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin's process may have written where the parent reads: a reply, a list of fragments, a log. What passes is
+/* What a plugin's process may have written where the parent reads: a reply, a list of fragments, a log; and what a peer
+ * greets with. What passes is
  * within bounds; what does not says why. The first byte chooses. */
 #include "fuzz.h"
 #include "transport/netplugin/ring.h"
+#include "wire/wire.h"
 
 static void ends(const char *text, size_t cap)
 {
@@ -75,6 +77,21 @@ static void log_line(const uint8_t *data, size_t size, size_t cap)
     free(buf);
 }
 
+/* A peer's greeting. */
+static void greeting(const uint8_t *data, size_t size)
+{
+    struct hw_plugin_greet g, h;
+    uint8_t again[HW_PLUGIN_GREET];
+    int rc = hw_plugin_greet_decode(data, size, &g);
+    FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
+    if (rc < 0)
+        return;
+    FUZZ_CHECK(g.gpu >= -1 && g.gpu < HW_GPU_MOST && g.peer_gpu >= -1 && g.peer_gpu < HW_GPU_MOST);
+    hw_plugin_greet_encode(again, &g);
+    FUZZ_CHECK(hw_plugin_greet_decode(again, sizeof(again), &h) == 0 && h.longest == g.longest && h.gpu == g.gpu &&
+               h.peer_gpu == g.peer_gpu && h.wait_ms == g.wait_ms && memcmp(h.handle, g.handle, sizeof(g.handle)) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
@@ -83,7 +100,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     data += 2;
     size -= 2;
     hw_fail(0, "%s", "");
-    if (what % 4 == 0)
+    if (what == 255)
+        greeting(data, size);
+    else if (what % 4 == 0)
         fragments(data, size, (uint64_t)more << (what / 4 % 32));
     else if (what % 4 == 1)
         log_line(data, size, 1 + more);

@@ -20,38 +20,42 @@ static void quiet(void *arg, int level, const char *line)
 
 static void tell(void)
 {
-    const struct t_totals *s = &t_totals;
-    fprintf(
-        stderr,
-        "note: %llu steps of tenants in %llu containers (%llu of them inside a call of the broker's): %llu calls of "
-        "the broker's, %llu opens, %llu requests run, %llu of them by %llu stubs, %llu results copied, %llu calls "
-        "answered, %llu refused\n",
-        (unsigned long long)s->steps, (unsigned long long)s->inputs, (unsigned long long)s->races,
-        (unsigned long long)s->calls, (unsigned long long)s->opens, (unsigned long long)s->requests,
-        (unsigned long long)s->by_stub, (unsigned long long)s->stubs, (unsigned long long)s->copies,
-        (unsigned long long)s->answered, (unsigned long long)s->refused);
+    const struct {
+        const char *what;
+        uint64_t n;
+    } totals[] = {
+        {"steps of tenants", t_totals.steps},
+        {"of them inside a call of the broker's", t_totals.races},
+        {"containers", t_totals.inputs},
+        {"opens", t_totals.opens},
+        {"requests run", t_totals.requests},
+        {"of them by stubs", t_totals.by_stub},
+        {"stubs", t_totals.stubs},
+        {"results copied", t_totals.copies},
+        {"calls answered", t_totals.answered},
+        {"refused", t_totals.refused},
+        {"states told", t_totals.told},
+        {"calls of the broker's", t_totals.calls},
+    };
+    fprintf(stderr, "note:");
+    for (unsigned i = 0; i < HW_ARRAY_LEN(totals); i++)
+        fprintf(stderr, "%s %llu %s", i ? "," : "", (unsigned long long)totals[i].n, totals[i].what);
+    fprintf(stderr, "\n");
 }
 
 static void prepare(void)
 {
-    for (unsigned i = 0; i < 2 && !policies[i]; i++) {
+    if (policies[1])
+        return;
+    for (unsigned i = 0; i < 2; i++) {
         const char *text = t_policy(i);
         if (vb_policy_parse(text, strlen(text), "tenant", &policies[i])) {
-            fprintf(stderr,
-                    "note: %llu steps of tenants in %llu containers, %llu of them inside a call of the broker's: %llu "
-                    "opens, %llu "
-                    "requests run, %llu of them by %llu stubs, %llu results copied, %llu calls answered, %llu refused, "
-                    "the state "
-                    "told %llu times; %llu calls of the broker's\n",
-                    (unsigned long long)s->steps, (unsigned long long)s->inputs, (unsigned long long)s->races,
-                    (unsigned long long)s->opens, (unsigned long long)s->requests, (unsigned long long)s->by_stub,
-                    (unsigned long long)s->stubs, (unsigned long long)s->copies, (unsigned long long)s->answered,
-                    (unsigned long long)s->refused, (unsigned long long)s->told, (unsigned long long)s->calls);
+            fprintf(stderr, "%s\n", hw_error());
+            abort();
         }
-        if (i == 0)
-            atexit(tell);
-        t_verbose = getenv("HAWSER_TEST_VERBOSE") != NULL;
     }
+    t_verbose = getenv("HAWSER_TEST_VERBOSE") != NULL;
+    atexit(tell);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

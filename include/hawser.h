@@ -120,7 +120,11 @@ struct hawser_connect_options {
     uint32_t flags;        /* HAWSER_ONLY_DIALLED, or 0 */
     const void *key;       /* the peer's job key, where it is not the context's own; NULL: the context's. Copied. */
     size_t key_len;        /* 16 to 4096 bytes */
+    uint32_t gpu;          /* HAWSER_GPU(n): these connections carry memory of this process's CUDA device n. A transport
+                            * that lands data in one GPU's memory lands it in that one's. 0: not said. */
+    uint32_t peer_gpu;     /* the same of the peer's */
 };
+#define HAWSER_GPU(n) ((uint32_t)(n) + 1)
 
 /* Connects to a listening context. host: name or numeric address; opts may be NULL. NICs are joined by routes, by the
  * map of rails (knob rails) or by the pairs that opts names, after each pair was seen to lead to the peer; a pair that
@@ -296,8 +300,8 @@ struct hawser_channel_stats {
     uint64_t rx_bytes; /* payload that arrived whole */
     uint64_t tx_chunks, rx_chunks;
     uint64_t retaken_chunks; /* chunks of this channel that others had to take up */
-    /* Transport devmem, payload: put into device memory by the NIC; copied by this process, where it might have been;
-     * taken from device memory by the NIC. */
+    /* Transports devmem and netplugin, payload: put into device memory by the NIC or the plugin; copied by this
+     * process, where it might have been; taken from device memory by the NIC or the plugin. */
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 

@@ -82,10 +82,10 @@ UNUSED static int pair_make_in(struct pair *p, struct np_host *h, unsigned dev, 
     uint8_t handle[NP_HANDLE_SIZE];
     const int event = p->event;
     *p = (struct pair){.h = h, .half = len / 2, .event = event};
-    int rc = np_listen(h, dev, handle, &p->listener);
+    int rc = np_listen(h, dev, -1, handle, &p->listener);
     if (rc < 0)
         return rc;
-    rc = np_connect(h, dev, handle, hw_deadline(ms), event, &p->send);
+    rc = np_connect(h, dev, -1, handle, hw_deadline(ms), event, &p->send);
     if (rc == 0)
         rc = np_accept(p->listener, hw_deadline(ms), event, &p->recv);
     if (rc == 0)

@@ -101,7 +101,7 @@ static void test_deadlines(void)
     struct np_result r;
     struct pair p;
     int rc;
-    is_int(np_listen(h, 0, handle, &l), 0, "a listener");
+    is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "accept begins");
     while ((rc = np_established(c)) == -EAGAIN)
         usleep(1000);
@@ -188,7 +188,7 @@ static void test_many(void)
     for (int i = 0; i < 200; i++) {
         uint8_t handle[NP_HANDLE_SIZE];
         struct np_listener *l;
-        good += np_listen(h, 0, handle, &l) == 0 && np_listener_close(l) == 0;
+        good += np_listen(h, 0, -1, handle, &l) == 0 && np_listener_close(l) == 0;
     }
     is_int(good, 200, "200 listeners one after the other");
     np_close(h);
@@ -306,7 +306,7 @@ static void test_waits(void)
         ok(pair_run(&p[i], 10, 20000, 1) == 0, "messages over a connection that was made by two threads");
 
     /* One that nobody answers is closed, and costs the others nothing; the thread is left behind. */
-    is_int(np_listen(h, 0, handle, &l), 0, "a listener");
+    is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "an accept that waits");
     is_int(np_established(c), -EAGAIN, "as it does");
     ok(pair_run(&p[0], 10, 20000, 2) == 0, "while messages move");

@@ -21,7 +21,7 @@ static void start(struct fixture *f, bool list)
                                                       "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0", NULL},
                          .any_env = true,
                          .list = list,
-                         .call_ms = 300});
+                         .call_ms = 700});
     f->p.event = -1;
     if (pair_make(&f->p, f->h, 0, 1 << 16) < 0) {
         printf("Bail out! %s\n", hw_error());

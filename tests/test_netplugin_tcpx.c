@@ -265,7 +265,7 @@ static void test_other_faults(void)
     ok(strstr(hw_error(), "in init"), "%s", hw_error());
 
     h = open_with(WITH("TCPXLIKE_FAULT=noaccept"), false);
-    is_int(np_listen(h, 0, handle, &l), 0, "a listener");
+    is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     uint64_t rest[6];
     memcpy(rest, handle + 80, sizeof(rest));
     ok(!(rest[0] | rest[1] | rest[2] | rest[3] | rest[4] | rest[5]), "whose handle has nothing behind byte 80");
@@ -330,8 +330,8 @@ static void test_sleeps(void)
     pair_open(&p, h, 0, 1 << 20);
     const uint64_t since = hw_now();
     for (int i = 0; i < PAIRS; i++) {
-        bool good = np_listen(h, 0, handle, &l[i]) == 0 &&
-                    np_connect(h, 0, handle, hw_deadline(SOON), -1, &send[i]) == 0 &&
+        bool good = np_listen(h, 0, -1, handle, &l[i]) == 0 &&
+                    np_connect(h, 0, -1, handle, hw_deadline(SOON), -1, &send[i]) == 0 &&
                     np_accept(l[i], hw_deadline(SOON), -1, &recv[i]) == 0;
         if (!good) {
             printf("Bail out! %s\n", hw_error());

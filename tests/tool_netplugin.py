@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, over the plugins of tests/plugins and our own (TAP).
-Usage: tool_netplugin.py host|gpu|slow HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
+Usage: tool_netplugin.py host|gpu|slow|ends HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ def ok(good, what, more=()):
     failed += not good
     print(f"{'' if good else 'not '}ok {count} - {what}")
     if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
+        print("".join(f"# {line}\n" for line in str(shown(more)).replace("\\n", "\n").splitlines()), end="")
     sys.stdout.flush()
 
 
@@ -36,8 +36,9 @@ def by(plugin):
 
 class Serve:
     def __init__(self, *argv, **env):
+        self.err = tempfile.TemporaryFile("w+")
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *argv], stdout=subprocess.PIPE, text=True,
-                                  stderr=subprocess.DEVNULL, env={**os.environ, **env})
+                                  stderr=self.err, env={**os.environ, **env})
         self.host = None
         while self.host is None:
             line = self.p.stdout.readline()
@@ -45,6 +46,10 @@ class Serve:
                 raise SystemExit("Bail out! serve ended")
             m = re.match(r"  hawser bench (127\.0\.0\.1:\d+)", line)
             self.host = m and m[1]
+
+    def said(self):
+        """What it said on standard error so far."""
+        return os.pread(self.err.fileno(), 1 << 20, 0).decode()
 
     def stop(self):
         self.p.send_signal(signal.SIGINT)
@@ -60,7 +65,12 @@ def run(what, s, *argv, timeout=80, **env):
     r = subprocess.run([HAWSER, what, s.host, *map(str, argv)], capture_output=True, text=True, timeout=timeout,
                        env={**os.environ, **env})
     r.seconds = time.monotonic() - t
+    r.served = s.said()[-2000:] # shown where a test fails
     return r
+
+
+def shown(r):
+    return r if isinstance(r, tuple) else f"{r}\nserve said: {getattr(r, 'served', '')}"
 
 
 def verified(r, sizes, iters):
@@ -129,6 +139,10 @@ def on_gpus(tmp, tcpx):
            f"{what}: by memory of the GPU that both processes have, and nothing is left", (driver, plugin))
 
     s = Serve(*by(TCPX), **env)
+    r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--size", "1MiB", **{**env, "HAWSER_SAME_MACHINE": "auto"})
+    ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr, "bench --gpus with this very machine: refused", r)
+    counts.files[0].unlink(missing_ok=True)
+    counts.files[1].unlink(missing_ok=True)
     r = run("validate", s, *by(TCPX), "--gpus", "0:0", **env)
     ok(r.returncode == 0 and "Success: 4 / 4\n" in r.stdout, "validate between GPUs", r)
     for op in "write", "read", "send":
@@ -181,7 +195,12 @@ def on_hosts(tmp, tcpx):
 
     s = Serve(*by(PLAIN))
     r = run("validate", s, "--channels", 2)
-    ok(r.returncode == 1 and "both sides must have the same knob transport" in r.stderr, "one side alone: the reason is told", r)
+    ok(r.returncode == 1 and "this side's transport is tcp, the peer's is netplugin Plain" in r.stderr and r.seconds < 5,
+       "one side alone: both are named, at once", r)
+    ok("this side's transport is netplugin Plain, the peer's is tcp" in s.said(), "on the serving side too", s.said())
+    r = run("validate", s, *by(OURS), "--channels", 2)
+    ok(r.returncode == 1 and re.search("this side's transport is netplugin .*, the peer's is netplugin Plain", r.stderr) and
+       r.seconds < 5, "another plugin: both are named, at once", r)
     r = run("validate", s, *by(tmp / "nosuch.so"))
     ok(r.returncode == 1 and "nosuch.so" in r.stderr and "No such file" in r.stderr, "no such plugin", r)
     r = run("validate", s, "--transport", "rdma")
@@ -196,6 +215,12 @@ def on_hosts(tmp, tcpx):
     ok(s.stop()[1] == 0, "serve outlives them")
 
     s = Serve(*by(TCPX), **tcpx)
+    alone = {**tcpx, "TCPXLIKE_LOOPBACK": "0"}
+    del alone["HAWSER_SAME_MACHINE"]
+    for what in ["validate"], ["bench", "--size", "1MiB"], ["bench", "--size", "1MiB", "--op", "pingpong"]:
+        r = run(what[0], s, *by(TCPX), *what[1:], **alone)
+        ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr and r.seconds < 5,
+           f"{' '.join(what)} with this very machine: refused, with the reason", r)
     for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin gave"):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
@@ -222,12 +247,56 @@ def slowly(tmp, tcpx):
     ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
 
 
+def plugin_of(s):
+    """The plugin's process of a serving node."""
+    for pid in pathlib.Path(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read_text().split():
+        if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hawser-plugin":
+            return int(pid)
+    return None
+
+
+def ends(tmp, tcpx):
+    """What becomes of either side when a plugin hangs, ends, or warns."""
+    s = Serve(*by(PLAIN))
+    os.kill(plugin_of(s), signal.SIGKILL)
+    try:
+        out, rc = s.p.communicate(timeout=10)[0], s.p.returncode
+    except subprocess.TimeoutExpired:
+        s.p.kill()
+        out, rc = s.p.communicate()[0], None
+    ok(rc == 1 and "killed by SIGKILL" in s.said() and "hawser serve: " in s.said(),
+       "serve ends with the reason once its plugin's process has", (out, rc, s.said()))
+
+    s = Serve(*by(RUDE))
+    r = run("validate", s, *by(RUDE), "--channels", 1, RUDE="test-hang")
+    ok(r.returncode == 1 and "hung for 5000 ms in test" in r.stderr and r.seconds < 9.5,
+       f"a call that hangs is told before the peer gives up: {r.seconds:.1f} s", r)
+    ok(s.stop()[1] == 0, "serve outlives that")
+
+    s = Serve(*by(TCPX), **tcpx)
+    r = run("validate", s, *by(TCPX), "--channels", 1, "--timeout", "3s", **tcpx, TCPXLIKE_FAULT="fail-regmr")
+    ok(r.returncode == 1 and re.search("warning: plugin libnccl-net-tcpxlike.so: NET/GPUDirectTCPX : registering", r.stderr),
+       "the plugin's warnings are the tool's", r)
+    r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx)
+    ok(r.returncode == 0 and r.stderr.count("warning: plugin") == 0, "of which a good run has none", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
+    s = Serve("--transport", "devmem")
+    for what in "validate", "bench":
+        r = run(what, s, "--transport", "devmem", "--size", "1MiB")
+        ok(r.returncode == 1 and "the peer is on this very machine" in r.stderr and r.seconds < 5,
+           f"{what} over devmem with this very machine: refused, with the reason", r)
+    r = run("validate", s, "--transport", "devmem", "--size", "1MiB", "--knob", "same_machine=auto")
+    ok(r.returncode == 0, "unless it is to fall back", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
+
 def main():
     tmp = pathlib.Path(tempfile.mkdtemp())
     held = manager(tmp)
-    tcpx = {**QUICK, "TCPXLIKE_LOOPBACK": "1", "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
+    tcpx = {**QUICK, "TCPXLIKE_LOOPBACK": "1", "HAWSER_SAME_MACHINE": "yes", "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
             "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": str(tmp)}
-    {"host": on_hosts, "gpu": on_gpus, "slow": slowly}[PART](tmp, tcpx)
+    {"host": on_hosts, "gpu": on_gpus, "slow": slowly, "ends": ends}[PART](tmp, tcpx)
     del held
     print(f"1..{count}")
     return failed > 0

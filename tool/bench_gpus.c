@@ -95,8 +95,11 @@ static int one_size(struct at_work *a, struct measure *m, struct row *r)
 
 int bench_work(const struct bench_work *w)
 {
-    const struct hawser_connect_options o = {
-        .size = sizeof o, .nics = w->pair->nics, .channels = (uint32_t)w->b->channels};
+    const struct hawser_connect_options o = {.size = sizeof o,
+                                             .nics = w->pair->nics,
+                                             .channels = (uint32_t)w->b->channels,
+                                             .gpu = HAWSER_GPU(w->pair->gpu),
+                                             .peer_gpu = HAWSER_GPU(w->pair->peer)};
     struct at_work a = {.w = w};
     struct measure *m = calloc(1, sizeof *m);
     struct row *r = calloc(1, sizeof *r);
@@ -229,6 +232,9 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
         }
         into[k].tx_bytes += from[i].tx_bytes;
         into[k].rx_bytes += from[i].rx_bytes;
+        into[k].tx_device_bytes += from[i].tx_device_bytes;
+        into[k].rx_device_bytes += from[i].rx_device_bytes;
+        into[k].rx_copied_bytes += from[i].rx_copied_bytes;
         into[k].kernel_tx_bytes = HW_MAX(into[k].kernel_tx_bytes, from[i].kernel_tx_bytes);
         into[k].rx_device_bytes += from[i].rx_device_bytes;
         into[k].rx_copied_bytes += from[i].rx_copied_bytes;

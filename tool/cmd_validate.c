@@ -229,10 +229,13 @@ static size_t good_channels(struct validate *v)
 static int work(struct validate *v, hawser *h, size_t *good)
 {
     uint64_t deadline = hw_deadline((int)v->timeout_ms), first = 0;
+    const bool gpus = v->gpu != BUFFER_HOST;
     const struct hawser_connect_options o = {.size = sizeof o,
                                              .nics = v->nic,
                                              .channels = (uint32_t)v->channels,
-                                             .flags = v->many ? 0 : HAWSER_ONLY_DIALLED};
+                                             .flags = v->many ? 0 : HAWSER_ONLY_DIALLED,
+                                             .gpu = gpus ? HAWSER_GPU(v->gpu) : 0,
+                                             .peer_gpu = gpus ? HAWSER_GPU(v->peer_gpu) : 0};
     if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
         return hw_fail(-EIO, "the kernel gives no random bytes");
     int rc = session_open(&v->s, h, v->host, v->port, &o);

@@ -287,8 +287,21 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
     return 0;
 }
 
+/* A tool's figures are of the transport that was asked for: it does not fall back to another one unseen. */
+static int refuse_same_machine(struct common *c)
+{
+    static const char knob[] = "same_machine";
+    for (size_t i = 0; i < c->n_knobs; i++)
+        if (strncmp(c->knobs[i], knob, strlen(knob)) == 0)
+            return 0;
+    return getenv("HAWSER_SAME_MACHINE") ? 0 : common_knob(c, knob, "no");
+}
+
 int common_open(struct common *c, hawser **out)
 {
+    int knob = refuse_same_machine(c);
+    if (knob < 0)
+        return knob;
     if (c->key_file) {
         int rc = common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
         if (rc < 0)

@@ -502,6 +502,8 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
         if (reap(&s, false) == 0 && o->once && s.sum.clients > 0)
             break;
     }
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hawser_error());
     pthread_mutex_lock(&s.lock);
     __atomic_store_n(&s.stopping, true, __ATOMIC_RELAXED);
     for (struct client *c = s.clients; c; c = c->next)
@@ -511,5 +513,5 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
     reap(&s, true);
     *out = s.sum;
     pthread_mutex_destroy(&s.lock);
-    return rc;
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
 }

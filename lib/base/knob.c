@@ -94,6 +94,13 @@ static const struct knob table[] = {
      "that can (mlx5, bnxt) and memory in pieces as large; 0: a page"},
     {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
      "transport devmem: fail where a connection would fall back to plain tcp"},
+    {"same_machine", AT(same_machine), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->same_machine) - 1, "name",
+     "a peer on this very machine over a transport that needs a NIC between the two: auto: refused where nothing would "
+     "arrive (GPUDirect-TCPX); no: refused where the transport would fall back, too (devmem; bench's and validate's "
+     "default); yes: tried"},
+    {"plugin_devices", AT(plugin_devices), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->plugin_devices) - 1, "names",
+     "transport netplugin: which of the plugin's devices is which NIC's, as eth1=0,eth2=1; empty: by their names, else by "
+     "their PCI addresses"},
     {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
      "transport netplugin: make each connection in a thread of its own, as NCCL does for several communicators, so that a "
      "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads"},

@@ -43,6 +43,8 @@ struct hw_knobs {
     char advertise[512];      /* [NIC=]ADDRESS[:PORT], comma-separated: what peers are told instead of our own */
     uint64_t require_nics;    /* pairs that have to work for a connection to stand; 0: one */
     uint64_t path_ms;         /* how long a path is waited for when a peer is connected to */
+    char same_machine[8];     /* "auto", "yes", "no": may a transport be used that needs two machines? */
+    char plugin_devices[256]; /* "eth1=0,eth2=1": which device of a plugin's is which NIC's */
     bool plugin_threads;      /* connections of a plugin's are made in a thread each */
 };
 

@@ -113,8 +113,13 @@ static bool transport_dead(struct hawser_peer *p)
 void hw_chan_connect(struct hw_chan *c)
 {
     struct hawser_peer *p = c->peer;
-    struct hw_conn_ident id = {
-        .session = p->session, .channel = c->index, .gen = ++c->gen, .keyed = p->keyed, .secret = p->secret};
+    struct hw_conn_ident id = {.session = p->session,
+                               .channel = c->index,
+                               .gen = ++c->gen,
+                               .keyed = p->keyed,
+                               .secret = p->secret,
+                               .gpu = p->gpu,
+                               .peer_gpu = p->peer_gpu};
     c->was_up = false;
     int rc = p->h->tp->connect(&p->h->env, &c->nic, c->handle, c->handle_len, &id, &c->conn);
     if (rc == 0 && (rc = hw_loop_add(c->lane->loop, p->h->tp->fd(c->conn), &c->src)) != 0) {
@@ -124,9 +129,15 @@ void hw_chan_connect(struct hw_chan *c)
     if (rc) {
         if (rc != c->connect_rc) /* the same trouble is told once */
             hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u: %s", p->name, c->index, hw_error());
+        p->hopeless += rc == -ENODEV && c->connect_rc != -ENODEV;
         c->connect_rc = rc;
-        if (!transport_dead(p))
-            schedule_retry(c);
+        if (transport_dead(p))
+            return;
+        if (p->hopeless == atomic_load(&p->nchans)) { /* by no NIC: more attempts would not help */
+            hw_peer_fail(p, rc, "%s", hw_error());
+            return;
+        }
+        schedule_retry(c);
         return;
     }
     c->state = HW_CH_CONNECTING;

@@ -37,6 +37,9 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
     *out = NULL;
     for (;;) {
         struct hawser_peer *p;
+        int rc = h->tp->alive ? h->tp->alive(&h->env) : 0;
+        if (rc) /* nobody who comes could be served */
+            return rc;
         /* A peer cannot be freed by a loop, which would have to take every loop's role in turn. */
         while (atomic_load(&h->ngraves) && (p = take_first(h, &h->graves, &h->ngraves)))
             hawser_peer_close(p);
@@ -186,6 +189,9 @@ static int connect_options(const struct hawser_connect_options *in, struct hawse
         return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
         return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
+    if (o->gpu > HW_GPU_MOST || o->peer_gpu > HW_GPU_MOST)
+        return hw_fail(-EINVAL, "GPUs %u and %u: say HAWSER_GPU(n), n from 0 to %d", o->gpu, o->peer_gpu,
+                       HW_GPU_MOST - 1);
     return 0;
 }
 
@@ -224,6 +230,8 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
         p->want_peer_nics = strdup(o.peer_nics ? o.peer_nics : "");
         p->only_dialled = o.flags & HAWSER_ONLY_DIALLED;
         p->want_channels = o.channels;
+        p->gpu = (int)o.gpu - 1;
+        p->peer_gpu = (int)o.peer_gpu - 1;
         pthread_mutex_lock(&h->mu);
         hw_list_append(&h->peers, &p->in_ctx);
         h->npeers++;

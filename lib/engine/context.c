@@ -7,6 +7,7 @@
 #include "transport/netplugin/netplugin.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -111,6 +112,8 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         rc = hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
         goto fail;
     }
+    if (!h->env.ident[0])
+        snprintf(h->env.ident, sizeof(h->env.ident), "%s", h->tp->name);
     unsigned want = loops_wanted(h);
     h->loops = calloc(want, sizeof(*h->loops));
     h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

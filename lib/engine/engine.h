@@ -478,11 +478,13 @@ struct hawser_peer {
     uint32_t npaths;
     union hw_addr *offers; /* server: our addresses, an entry of our SETUP each */
     uint16_t n_offers;     /* under h->mu */
+    int gpu, peer_gpu;     /* client's options: hw_conn_ident */
 
     struct hw_chan *chans; /* nchans; set once */
     atomic_uint nchans;
     uint32_t npairs, npairs_sure;   /* sure: client: they worked when they were tried */
     atomic_uint chans_up, pairs_up; /* channels that are up; NIC pairs that have one */
+    uint32_t hopeless;              /* channels that there is no device for */
     struct hw_sent *retry;          /* chunks to retake; room for every window */
     uint32_t nretry, retry_cap;
 

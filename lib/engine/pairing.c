@@ -133,6 +133,23 @@ static void find_ways(struct hw_pairing *g)
     hw_close(&fd);
 }
 
+/* Some transports carry nothing between two ends on one machine. */
+static int refuse_self(const struct hw_pairing *g)
+{
+    const struct hawser_peer *p = g->p;
+    const struct hawser *h = p->h;
+    const bool refuse =
+        strcmp(h->k.same_machine, "no") == 0 ? h->tp->caps.self != HW_SELF_WORKS : h->tp->caps.self == HW_SELF_NEVER;
+    if (!refuse || strcmp(h->k.same_machine, "yes") == 0 ||
+        (!hw_addr_is_loopback(&p->ctl.remote) && !is_ours(g, &p->ctl.remote)))
+        return 0;
+    return hw_fail(
+        -EHOSTUNREACH,
+        "the peer is on this very machine: what never passes a NIC never lands in GPU memory, and %s %s; run "
+        "the other end on another machine (or set knob same_machine)",
+        h->env.ident, h->tp->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+}
+
 static int list_candidates(struct hw_pairing *g)
 {
     struct hawser_peer *p = g->p;
@@ -142,7 +159,9 @@ static int list_candidates(struct hw_pairing *g)
         g->n_nics = 0;
         return rc;
     }
-    int rc = hw_rails_read(p->h->k.rails, &g->rails);
+    int rc = refuse_self(g);
+    if (rc == 0)
+        rc = hw_rails_read(p->h->k.rails, &g->rails);
     if (rc)
         return rc;
     place_dialled(g);

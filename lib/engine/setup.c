@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* Is name in the comma-separated list? Its place, or -1. */
 static int place_in(const char *list, const char *name)
@@ -77,7 +78,7 @@ int hw_setup_send(struct hawser_peer *p)
     struct hw_nic nics[HW_NIC_MAX];
     struct hw_setup s = {.unexpected = (uint32_t)HW_MIN(h->k.unexpected, (uint64_t)UINT32_MAX),
                          .max_ops = (uint32_t)HW_MIN(h->k.max_ops, (uint64_t)UINT32_MAX)};
-    uint8_t *body = malloc(HW_SETUP_HEAD + HW_NIC_MAX * HW_SETUP_ENTRY_MAX);
+    uint8_t *body = malloc(HW_SETUP_HEAD + HW_NIC_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX);
     union hw_addr *offers = calloc(HW_NIC_MAX, sizeof(*offers));
     int n = body && offers ? hw_nics_list(nics, HW_NIC_MAX, p->ctl.local.sa.sa_family == AF_INET6) : -ENOMEM;
     if (n < 0) {
@@ -89,6 +90,7 @@ int hw_setup_send(struct hawser_peer *p)
     p->offers = offers;
     size_t len = list_offers(p, nics, n, &s, body);
     hw_setup_head(body, &s);
+    len += hw_setup_transport_encode(body + len, h->env.ident);
     int rc = hw_ctl_add(p, HW_F_SETUP, 0, 0, body, len, NULL, 0);
     free(body);
     if (rc == 0) {
@@ -131,12 +133,46 @@ static void name_channel(struct hw_chan *c, const char *nic, const char *peer_ni
 
 /* ---- client ------------------------------------------------------------------------------------ */
 
+/* Both sides must have the same transport, and the same plugin: 0, or what either has. */
+static int compare_transports(const struct hawser_peer *p, const struct hw_frame *f)
+{
+    char theirs[HW_TRANSPORT_TEXT];
+    const char *mine = p->h->env.ident;
+    int rc = hw_setup_transport_decode(f->body, f->body_len, theirs);
+    if (rc || !theirs[0] || strcmp(mine, theirs) == 0) /* an older peer does not say */
+        return rc;
+    return hw_fail(-EPROTONOSUPPORT,
+                   "this side's transport is %s, the peer's is %s: both sides must have the same (knob transport)",
+                   mine, theirs);
+}
+
+/* The same, and where they differ the server is told what this side has, so that it can name both too. */
+static int meet_transport(struct hawser_peer *p, const struct hw_frame *f)
+{
+    uint8_t body[HW_SETUP_HEAD + HW_SETUP_ITEM_MAX];
+    char why[HW_ERR_TEXT];
+    int rc = compare_transports(p, f);
+    if (rc != -EPROTONOSUPPORT)
+        return rc;
+    snprintf(why, sizeof(why), "%s", hw_error());
+    hw_setup_head(body, &(struct hw_setup){0});
+    const size_t len = HW_SETUP_HEAD + hw_setup_transport_encode(body + HW_SETUP_HEAD, p->h->env.ident);
+    if (hw_ctl_add(p, HW_F_SETUP, 0, 0, body, len, NULL, 0) == 0)
+        hw_ctl_flush(p);
+    if (p->ctl.fd >= 0 && !p->ctl.broken)
+        (void)shutdown(p->ctl.fd, SHUT_WR);
+    p->said_bye = true; /* in order: what was just said still arrives */
+    return hw_fail_copy(rc, why);
+}
+
 /* hawser_connect() does the rest: trying paths takes time. */
 static int client_setup(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s)
 {
     if (p->pairing || p->set_up)
         return hw_fail(-EPROTO, "a second SETUP");
-    int rc = hw_pairing_new(p, f, s, &p->pairing);
+    int rc = meet_transport(p, f);
+    if (rc == 0)
+        rc = hw_pairing_new(p, f, s, &p->pairing);
     if (rc == 0)
         hw_loop_notify(p->home);
     return rc;
@@ -148,7 +184,7 @@ int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g)
     if (per * g->n_pairs > HW_SETUP_MAX)
         return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d", (unsigned long long)per,
                        g->n_pairs, HW_SETUP_MAX);
-    uint8_t *body = malloc(HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX);
+    uint8_t *body = malloc(HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX);
     struct hw_setup mine = {.unexpected = (uint32_t)HW_MIN(p->h->k.unexpected, (uint64_t)UINT32_MAX),
                             .max_ops = (uint32_t)HW_MIN(p->h->k.max_ops, (uint64_t)UINT32_MAX),
                             .n = (uint16_t)(per * g->n_pairs)};
@@ -170,6 +206,7 @@ int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g)
         memcpy(e.handle, pr->peer_nic, HAWSER_NIC_NAME);
         len += hw_setup_entry_encode(body + len, &e);
     }
+    len += hw_setup_transport_encode(body + len, p->h->env.ident);
     p->npairs = g->n_pairs;
     for (uint32_t i = 0; i < g->n_pairs; i++)
         p->npairs_sure += g->pair[i].sure;
@@ -190,9 +227,12 @@ out:
 
 static int server_setup(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s)
 {
+    int rc = compare_transports(p, f);
+    if (rc)
+        return rc;
     if (s->n == 0)
         return hw_fail(-EPROTO, "the peer wants no channels");
-    int rc = make_channels(p, s->n);
+    rc = make_channels(p, s->n);
     if (rc)
         return rc;
     size_t at = HW_SETUP_HEAD;

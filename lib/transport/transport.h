@@ -28,6 +28,11 @@ struct hw_caps {
     bool header_in_band; /* the chunk header rides in front of the payload; else on the control connection */
     bool one_event;      /* the descriptor is readable for whatever happens, room to send too */
     bool needs_gather;   /* payload arrives as fragments that lib/mem must put in order before `consumed` */
+    enum {
+        HW_SELF_WORKS,      /* with a peer on this very machine too */
+        HW_SELF_FALLS_BACK, /* there by another way, which is not what it is for */
+        HW_SELF_NEVER,      /* there nothing arrives */
+    } self;
 };
 
 /* What a transport may know of its surroundings. */
@@ -36,6 +41,7 @@ struct hw_tp_env {
     const struct hw_logger *log;
     void *state;                          /* the transport's own, for the whole context */
     _Atomic(const struct hw_space *) gpu; /* of the first GPU memory that was registered; NULL: none yet */
+    char ident[HW_TRANSPORT_TEXT];        /* what the peer must have too: its name, and its plugin's */
 };
 
 struct hw_conn;
@@ -46,6 +52,7 @@ struct hw_conn_ident {
     uint32_t channel, gen;
     bool keyed;
     bool side;             /* the channel's second connection: see side() */
+    int gpu, peer_gpu;     /* whose memory it carries here and there, by CUDA's numbers; -1: not said */
     const uint8_t *secret; /* HW_SECRET bytes, of the session */
 };
 

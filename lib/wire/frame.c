@@ -118,3 +118,44 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
     *at += head + e->handle_len;
     return 0;
 }
+
+enum { ITEM_TRANSPORT = 1 };
+
+size_t hw_setup_transport_encode(uint8_t *out, const char *text)
+{
+    const size_t n = HW_MIN(strlen(text), (size_t)HW_TRANSPORT_TEXT - 1);
+    hw_put16(out, ITEM_TRANSPORT);
+    hw_put16(out + 2, (uint16_t)n);
+    memcpy(out + 4, text, n);
+    return 4 + n;
+}
+
+/* Shown to people: what no terminal should see is replaced. */
+static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
+{
+    n = HW_MIN(n, cap - 1);
+    for (size_t i = 0; i < n; i++)
+        out[i] = in[i] >= ' ' && in[i] <= '~' ? (char)in[i] : '?';
+    out[n] = 0;
+}
+
+int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT])
+{
+    struct hw_setup s;
+    struct hw_setup_entry e;
+    size_t at = HW_SETUP_HEAD;
+    text[0] = 0;
+    int rc = hw_setup_decode(body, len, &s);
+    for (uint16_t i = 0; rc == 0 && i < s.n; i++)
+        rc = hw_setup_entry_decode(body, len, &at, &e);
+    while (rc == 0 && len - at >= 4) {
+        const unsigned type = hw_get16(body + at), size = hw_get16(body + at + 2);
+        at += 4;
+        if (size > len - at)
+            return hw_fail(-EPROTO, "a SETUP that ends within an item");
+        if (type == ITEM_TRANSPORT)
+            copy_text(text, HW_TRANSPORT_TEXT, body + at, size);
+        at += size;
+    }
+    return rc;
+}

@@ -194,7 +194,8 @@ int64_t hw_frame_parse(const uint8_t *in, size_t n, struct hw_frame *f);
 #define HW_MESSAGE_COST 256
 #define HW_READ_ENTRY   32
 
-/* SETUP's body: u32 unexpected, u32 max_ops, u16 n, then n entries. */
+/* SETUP's body: u32 unexpected, u32 max_ops, u16 n, then n entries, then items {u16 type, u16 size, bytes}: who does
+ * not know a type passes over it, and older versions send none. */
 #define HW_HANDLE_MAX 128
 #define HW_SETUP_MAX  256 /* entries */
 #define HW_SETUP_HEAD 12
@@ -218,16 +219,43 @@ void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 /* -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
+/* What carries chunks: "tcp", "devmem", "netplugin Plain". */
+#define HW_TRANSPORT_TEXT 96 /* with its NUL */
+#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT)
+size_t hw_setup_transport_encode(uint8_t *out, const char *text);
+/* Of a whole body: text is "" where it is not said. -EPROTO. */
+int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
 /* Reads the entry at *at and moves *at past it. -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
+
+/* ---- the netplugin transport's greeting: the first bytes each way on a channel's connection ----- */
+
+#define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
+#define HW_PLUGIN_VERSION    2
+#define HW_PLUGIN_HANDLE     128
+#define HW_PLUGIN_HEAD       8   /* magic, version, size: how much there is to read */
+#define HW_PLUGIN_GREET      148 /* of this version */
+#define HW_PLUGIN_GREET_MOST 512 /* of later ones, which only add to its end */
+#define HW_GPU_MOST          4096
+
+struct hw_plugin_greet {
+    uint32_t longest;  /* message, bytes */
+    int gpu, peer_gpu; /* whose memory the connection carries: the sender's, the receiver's; -1: not said */
+    uint32_t wait_ms;  /* what the sender's accept() is known to sleep */
+    uint8_t handle[HW_PLUGIN_HANDLE];
+};
+
+void hw_plugin_greet_encode(uint8_t out[HW_PLUGIN_GREET], const struct hw_plugin_greet *g);
+/* Of the first HW_PLUGIN_HEAD bytes: the size of the whole, HW_PLUGIN_GREET to HW_PLUGIN_GREET_MOST, or -EPROTO. */
+int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD]);
+/* Of so many bytes. -EPROTO. */
+int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g);
 
 /* ---- chunks: the header in front of each payload on a data connection --------------------------- */
 
 #define HW_CHUNK_MAGIC 0x4b435748u /* "HWCK" */
 #define HW_CHUNK_HEAD  56
-#define HW_PLUGIN_MAGIC \
-    0x504e5748u /* "HWNP": what the netplugin transport says on a data connection, docs/netplugin.md */
-#define HW_CHUNK_MAX (64u << 20)
+#define HW_CHUNK_MAX   (64u << 20)
 
 enum hw_chunk_type { HW_C_WRITE = 1, HW_C_SEND = 2, HW_C_READ = 3, HW_C_STREAM = 4, HW_C_EAGER = 5, HW_C_COUNT };
 

@@ -205,6 +205,7 @@ int main(void)
     setenv("NETPLUGIN_CUDA_REPORT", report, 1);
     setenv("NCCL_DYNAMIC_CHUNK_SIZE", "524288", 1);
     setenv("TCPXLIKE_LOOPBACK", "1", 1);
+    setenv("HAWSER_SAME_MACHINE", "yes", 1);
     setenv("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "0", 1);
     char folder[] = "/tmp/hawser-netplugin-XXXXXX", manager[64];
     if (!mkdtemp(folder) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)

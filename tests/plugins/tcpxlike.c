@@ -45,9 +45,10 @@ static ncclResult_t get_properties(int dev, ncclNetProperties_v7_t *p)
     if (dev < 0 || (unsigned)dev >= tcpx_opt.devices)
         return FAIL("device %d is not there", dev);
     char link[128];
+    char *name = getenv("TCPXLIKE_NAME");
     snprintf(link, sizeof(link), "/sys/class/net/%s/device", tcpx_opt.interface[dev]);
     *p = (ncclNetProperties_v7_t){
-        .name = tcpx_opt.interface[dev],
+        .name = name && *name ? name : tcpx_opt.interface[dev],
         .pciPath = realpath(link, paths[dev]),
         .guid = (uint64_t)dev,
         .ptrSupport = NCCL_PTR_HOST | NCCL_PTR_CUDA,

@@ -19,8 +19,7 @@
  *   that land there share its pages. From this machine itself, by whichever of its addresses, nothing ever arrives, and
  *   nothing is said.
  * - accept sleeps in the call that has the connection, until its flow rules are sure to be at work: 5 s. Calls of
- * several threads for several comms are safe. connect waits for the other side's accept: for a while in each call, and
- * is over only once that accept is.
+ *   several threads for several comms are safe. connect waits for the other side's accept, a while in each call.
  * - iflush crashes. Zero-byte tasks break the stream, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
  *
  * Environment, read by init; what it does not understand, it aborts at.
@@ -29,11 +28,13 @@
  *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: a share for each data connection, which may be of 0 bytes
  *   NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=5000000   what accept sleeps
  *   TCPXLIKE_CONNECT_MICROS=200000   what a call of connect waits for the other side's accept
- *   TCPXLIKE_LOOPBACK=0           1: scattered receives work from this machine too; exit: they end the process, with
- * "rx no cmsg"; 0: they never come TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in
- * host memory; and CUDA's cannot TCPXLIKE_SEED=1               of the fragments TCPXLIKE_FRAG=4096            their
- * largest length, 1 to 4096 TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer: 8 for each comm, but for one
- * alone TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
+ *   TCPXLIKE_LOOPBACK=0           scattered receives from this machine: 0 never come; 1 work; exit: a bad end
+ *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
+ *   TCPXLIKE_SEED=1               of the fragments
+ *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
+ *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer: 8 for each comm, but for one alone
+ *   TCPXLIKE_NAME=                the name of all devices, instead of their interfaces'
+ *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
  *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
  *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would

@@ -549,8 +549,12 @@ static void devmem_close(struct hw_conn *c)
 
 const struct hw_transport hw_devmem = {
     .name = "devmem",
-    .caps =
-        {.max_chunk = HW_CHUNK_MAX, .max_window = 256, .header_in_band = true, .one_event = true, .needs_gather = true},
+    .caps = {.self = HW_SELF_FALLS_BACK,
+             .max_chunk = HW_CHUNK_MAX,
+             .max_window = 256,
+             .header_in_band = true,
+             .one_event = true,
+             .needs_gather = true},
     .alive = devmem_alive,
     .forget = devmem_forget,
     .listen = devmem_listen,

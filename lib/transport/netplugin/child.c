@@ -24,7 +24,8 @@
 enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
-    FD_FREE = 5,         /* from here on they are the plugin's and the connections' */
+    FD_WARN = 5,
+    FD_FREE = 6,         /* from here on they are the plugin's and the connections' */
     YIELD_AFTER_US = 50, /* of spinning: another process may have the core meanwhile */
     NAP_MIN_US = 20,     /* between two looks at what does not move */
     NAP_MAX_US = 500,
@@ -61,6 +62,8 @@ static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *f
     if (n == 0 || text[n - 1] != '\n')
         text[n++] = '\n';
     (void)!write(log_fd, text, n);
+    if (level <= NCCL_LOG_WARN)
+        (void)!write(FD_WARN, text, n);
     errno = saved;
 }
 
@@ -366,20 +369,26 @@ static void run(struct kid *k)
 
 /* Ends this process with the parent's, whatever the plugin is at, and keeps the log's memory in bounds. Not
  * PR_SET_PDEATHSIG: that is sent when the thread ends that forked. */
+static void bound_file(int fd, off_t *punched)
+{
+    const off_t end = lseek(fd, 0, SEEK_END);
+    if (end - *punched > (off_t)2 * NP_LOG) {
+        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end - NP_LOG);
+        *punched = end - NP_LOG;
+    }
+}
+
 static void *watch(void *arg)
 {
     const struct kid *k = arg;
     struct pollfd p[2] = {{.fd = (int)syscall(SYS_pidfd_open, k->c->parent, 0), .events = POLLIN},
                           {.fd = FD_SOCKET}}; /* POLLHUP */
-    off_t punched = 0;
+    off_t punched[2] = {0};
     for (;;) {
         if (poll(p, 2, IDLE_MS) > 0 || getppid() != k->c->parent)
             leave(0);
-        const off_t end = lseek(FD_LOG, 0, SEEK_END);
-        if (end - punched > (off_t)2 * NP_LOG) {
-            (void)fallocate(FD_LOG, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end - NP_LOG);
-            punched = end - NP_LOG;
-        }
+        bound_file(FD_LOG, &punched[0]);
+        bound_file(FD_WARN, &punched[1]);
     }
     return NULL;
 }
@@ -393,14 +402,16 @@ static void cannot(int log, const char *what)
 static void move_descriptors(const struct np_child *c)
 {
     const int sock = fcntl(c->socket, F_DUPFD, FD_FREE), log = fcntl(c->log, F_DUPFD, FD_FREE);
+    const int warnings = fcntl(c->warnings, F_DUPFD, FD_FREE);
     const int null = open("/dev/null", O_RDWR);
-    if (sock < 0 || log < 0 || null < 0)
+    if (sock < 0 || log < 0 || warnings < 0 || null < 0)
         cannot(c->log, "its descriptors");
     dup2(null, 0);
     dup2(log, 1);
     dup2(log, 2);
     dup2(sock, FD_SOCKET);
     dup2(log, FD_LOG);
+    dup2(warnings, FD_WARN);
     if (syscall(SYS_close_range, FD_FREE, ~0u, 0) < 0) /* Linux 5.9 */
         for (long fd = FD_FREE, n = HW_MIN(sysconf(_SC_OPEN_MAX), 65536L); fd < n; fd++)
             close((int)fd);

@@ -74,8 +74,7 @@ struct kid {
         size_t len;
         const struct hw_space *gpu; /* whose it is; NULL: host memory */
     } mem[NP_MEMS];
-    const struct hw_space *gpu[NP_DEVICES]; /* the one for the connections of each device */
-    const struct hw_space *set;             /* the GPU that this thread has set */
+    const struct hw_space *set; /* the GPU that this thread has set */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
     unsigned joining; /* connections that have a thread */
@@ -142,6 +141,8 @@ int kid_unpacked(struct kid_comm *c, uint64_t n);
 /* ---- child_gpu.c */
 int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out);
 int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out);
+/* The GPU in a message to listen or connect: NULL where there is none. */
+int kid_gpu_of(const struct np_message *m, const struct hw_space **out);
 /* Plugins ask CUDA which device is set. NULL: it does not matter. */
 void kid_set_gpu(struct kid *k, const struct hw_space *gpu);
 

@@ -48,11 +48,14 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
     struct kid_comm *c;
     if (m->number >= NP_DEVICES)
         return hw_fail(-EINVAL, "device %u", m->number);
-    int rc = new_comm(k, m->slot, KID_LISTENER, &c);
+    const struct hw_space *gpu;
+    int rc = kid_gpu_of(m, &gpu);
+    if (rc == 0)
+        rc = new_comm(k, m->slot, KID_LISTENER, &c);
     if (rc < 0)
         return rc;
     c->dev = (int)m->number;
-    c->gpu = k->gpu[m->number];
+    c->gpu = gpu;
     kid_set_gpu(k, c->gpu);
     memset(room, 0, sizeof(room));
     kid_enter(k, NP_LISTEN);
@@ -150,7 +153,7 @@ static int start_thread(struct kid_comm *c)
 
 static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
 {
-    struct kid_comm *c, *listener = NULL;
+    struct kid_comm *c = NULL, *listener = NULL;
     if (fd[0] < 0)
         return hw_fail(-EINVAL, "a connection without its eventfd");
     if (kind == KID_RECV) {
@@ -160,12 +163,15 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
     }
     if (kind == KID_SEND && m->number >= NP_DEVICES)
         return hw_fail(-EINVAL, "device %u", m->number);
-    int rc = new_comm(k, m->slot, kind, &c);
+    const struct hw_space *gpu = NULL;
+    int rc = listener ? 0 : kid_gpu_of(m, &gpu);
+    if (rc == 0)
+        rc = new_comm(k, m->slot, kind, &c);
     if (rc < 0)
         return rc;
     c->listener = listener;
     c->dev = listener ? listener->dev : (int)m->number;
-    c->gpu = listener ? listener->gpu : k->gpu[m->number];
+    c->gpu = listener ? listener->gpu : gpu;
     memcpy(c->handle, m->handle, sizeof(c->handle));
     c->deadline = m->deadline;
     if (fd[1] >= 0) {

@@ -63,9 +63,14 @@ int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out)
     int rc = gpu < 0 ? gpu : hw_space_device(HAWSER_MEM_CUDA, gpu, &s);
     if (rc < 0)
         return rc;
-    k->gpu[m->number] = s;
     out->device = gpu;
     return 0;
+}
+
+int kid_gpu_of(const struct np_message *m, const struct hw_space **out)
+{
+    *out = NULL;
+    return m->memory == UINT32_MAX ? 0 : hw_space_device(HAWSER_MEM_CUDA, (int)m->memory, out);
 }
 
 int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out)

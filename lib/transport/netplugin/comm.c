@@ -83,7 +83,7 @@ static int ask_close(struct np_host *h, uint32_t slot)
     return rc;
 }
 
-int np_listen(struct np_host *h, unsigned dev, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out)
+int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out)
 {
     struct np_reply r;
     int rc = np_usable(h);
@@ -97,7 +97,7 @@ int np_listen(struct np_host *h, unsigned dev, uint8_t handle[NP_HANDLE_SIZE], s
         free(l);
         return hw_fail(-ENOMEM, "plugin %s: no more than %d listeners and connections", h->name, NP_COMMS);
     }
-    struct np_message m = {.op = NP_OP_LISTEN, .slot = (uint32_t)slot, .number = dev};
+    struct np_message m = {.op = NP_OP_LISTEN, .slot = (uint32_t)slot, .number = dev, .memory = np_gpu_word(gpu)};
     rc = np_ask(h, &m, NULL, 0, &r);
     if (rc < 0) {
         np_number_free(h, h->slot, (uint32_t)slot);
@@ -200,10 +200,10 @@ static int new_comm(struct np_host *h, struct np_message *m, unsigned dev, uint6
     return 0;
 }
 
-int np_connect(struct np_host *h, unsigned dev, const uint8_t handle[NP_HANDLE_SIZE], uint64_t deadline, int event,
-               struct np_comm **out)
+int np_connect(struct np_host *h, unsigned dev, int gpu, const uint8_t handle[NP_HANDLE_SIZE], uint64_t deadline,
+               int event, struct np_comm **out)
 {
-    struct np_message m = {.op = NP_OP_CONNECT, .number = dev};
+    struct np_message m = {.op = NP_OP_CONNECT, .number = dev, .memory = np_gpu_word(gpu)};
     memcpy(m.handle, handle, NP_HANDLE_SIZE);
     return new_comm(h, &m, dev, deadline, event, out);
 }

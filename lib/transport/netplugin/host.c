@@ -26,6 +26,7 @@ enum {
     SPIN_US = 2000,
     LOOK_MS = 10, /* between two looks at the child's health */
     SLICE_MS = 100,
+    WARN_MOST = 20, /* lines of a plugin's warnings that are passed on in a second */
 };
 
 static void unmap_page(const uint32_t *page)
@@ -142,6 +143,8 @@ int np_blame(struct np_host *h, int rc, const char *what)
                    *last_words(h, said, sizeof(said)) ? "; its last line: " : "", said);
 }
 
+static void pass_warnings(struct np_host *h, uint64_t now);
+
 /* The call of the plugin that it is in: where one hangs that one, else the loop's, else one of a connection's thread.
  */
 static uint32_t doing_now(struct np_host *h)
@@ -162,6 +165,7 @@ static int bury(struct np_host *h, int rc, const char *how, const char *then)
     hw_fail(rc, "plugin %s %s%s%s%s; it said%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
             then ? then : "", *said ? ": " : " nothing", said);
     if (!h->dead) {
+        pass_warnings(h, hw_now_coarse());
         snprintf(h->why, sizeof(h->why), "%s", hw_error());
         atomic_store_explicit(&h->dead, rc, memory_order_release);
         if (h->o.log)
@@ -193,12 +197,66 @@ int np_distrust(struct np_host *h)
     return rc;
 }
 
+/* ---- the plugin's own warnings --------------------------------------------------------------- */
+
+/* Under the lock: the last line came so often again. */
+static void tell_again(struct np_host *h)
+{
+    if (h->warning.again)
+        hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %u more lines like this", h->name, h->warning.again);
+    h->warning.again = 0;
+}
+
+/* Under the lock. No more than WARN_MOST lines in a second, and a line that comes again once. */
+static void tell(struct np_host *h, const char *text, size_t n, uint64_t now)
+{
+    char line[sizeof(h->warning.last)];
+    if (now - h->warning.window > 1000 * HW_MS) {
+        tell_again(h);
+        h->warning.window = now;
+        h->warning.told = 0;
+    }
+    if (!*np_log_line(text, n, line, sizeof(line)))
+        return;
+    if (strcmp(line, h->warning.last) == 0 || h->warning.told >= WARN_MOST) {
+        h->warning.again++;
+        return;
+    }
+    tell_again(h);
+    h->warning.told++;
+    memcpy(h->warning.last, line, sizeof(line));
+    hw_log(h->o.log, HAWSER_LOG_WARN, "plugin %s: %s", h->name, line);
+}
+
+/* Under the lock: passes on what the plugin has warned of since. */
+static void pass_warnings(struct np_host *h, uint64_t now)
+{
+    char text[4096];
+    struct stat st;
+    if (!h->o.log || h->warnings < 0 || fstat(h->warnings, &st) < 0 || st.st_size <= h->warning.at)
+        return;
+    h->warning.at = HW_MAX(h->warning.at, st.st_size - (off_t)NP_LOG / 2); /* a flood: its end counts */
+    for (;;) {
+        const ssize_t got = pread(h->warnings, text, sizeof(text), h->warning.at);
+        const char *end = got > 0 ? memrchr(text, '\n', (size_t)got) : NULL;
+        if (!end) /* what is longer than the room is cut: the child writes no such line */
+            break;
+        for (const char *p = text; p <= end;) {
+            const char *nl = memchr(p, '\n', (size_t)(end - p) + 1);
+            tell(h, p, (size_t)(nl - p), now);
+            p = nl + 1;
+        }
+        h->warning.at += end + 1 - text;
+    }
+}
+
 /* Under the lock. */
 static int look(struct np_host *h, uint64_t now)
 {
     char how[96];
     if (h->dead)
         return hw_fail_copy(h->dead, h->why);
+    pass_warnings(h, now);
     if (ended(h, false, how, sizeof(how)))
         return bury(h, -EIO, how, "");
     const uint64_t beat = atomic_load_explicit(&h->s->beat, memory_order_relaxed);
@@ -370,6 +428,7 @@ static int spawn(struct np_host *h, char **env)
         .plugin = h->plugin,
         .socket = pair[1],
         .log = h->log,
+        .warnings = h->warnings,
         .parent = getpid(),
         .newest = h->o.newest ? h->o.newest : NP_NEWEST,
         .spin_us = (unsigned)h->o.spin_us,
@@ -435,7 +494,9 @@ static int make(struct np_host *h)
     int fd;
     void *at = MAP_FAILED;
     h->log = memfd_create("hawser-plugin-log", MFD_CLOEXEC);
-    if (h->log < 0 || fcntl(h->log, F_SETFL, O_APPEND) < 0)
+    h->warnings = memfd_create("hawser-plugin-warnings", MFD_CLOEXEC);
+    if (h->log < 0 || fcntl(h->log, F_SETFL, O_APPEND) < 0 || h->warnings < 0 ||
+        fcntl(h->warnings, F_SETFL, O_APPEND) < 0)
         return hw_fail(-errno, "making a file for the plugin's output: %s", strerror(errno));
     void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
@@ -467,7 +528,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     h->o.call_ms = o->call_ms > 0 ? o->call_ms : CALL_MS;
     h->o.spin_us = o->spin_us > 0 ? o->spin_us : SPIN_US;
     h->o.env = NULL;
-    h->socket = h->log = -1;
+    h->socket = h->log = h->warnings = -1;
     pthread_mutex_init(&h->lock, NULL);
     hw_list_init(&h->comms);
     hw_list_init(&h->listeners);
@@ -515,6 +576,7 @@ void np_close(struct np_host *h)
     hw_list_each(it, tmp, &h->listeners) free(hw_container_of(it, struct np_listener, link));
     hw_list_each(it, tmp, &h->mems) np_mem_drop(hw_container_of(it, struct np_mem, link));
     hw_close(&h->log);
+    hw_close(&h->warnings);
     if (h->s)
         munmap(h->s, sizeof(*h->s));
     if (h->mine)

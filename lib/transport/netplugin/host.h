@@ -75,9 +75,8 @@ struct np_props {
 };
 int np_props(struct np_host *h, unsigned dev, struct np_props *out);
 
-/* From now on this GPU (-1: the nearest to the device) is set when the plugin makes connections of device dev, which
- * some ask for: GPUDirect-TCPX's land their data in its memory. Returns which it is; -ENODEV: no driver, or no such
- * GPU; others: CUDA was in use before the host was opened, or fails. */
+/* A GPU for np_listen() and np_connect(): this one, or (-1) the nearest to the device. Returns which it is; -ENODEV: no
+ * driver, or no such GPU; others: CUDA was in use before the host was opened, or fails. */
 int np_gpu(struct np_host *h, unsigned dev, int gpu);
 
 /* True once, for a warning of which one is enough. */
@@ -105,15 +104,18 @@ int np_mem_free(struct np_mem *m);
 
 /* ---- connections ---------------------------------------------------------------------------- */
 
+/* gpu: which one is set when the plugin makes the connection, which some ask for: GPUDirect-TCPX lands a connection's
+ * data in that GPU's memory. -1: none. */
+
 /* One listener takes one connection, as in NCCL. The handle goes to the peer as it is. */
-int np_listen(struct np_host *h, unsigned dev, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out);
+int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out);
 int np_listener_close(struct np_listener *l);
 
 /* Both start something that np_established() finishes; deadline in hw_now() terms. event: an eventfd (non-blocking)
  * that is rung for np_arm(), not taken, which several may share; -1: one of its own. np_connect's is the side that
  * sends. */
-int np_connect(struct np_host *h, unsigned dev, const uint8_t handle[NP_HANDLE_SIZE], uint64_t deadline, int event,
-               struct np_comm **out);
+int np_connect(struct np_host *h, unsigned dev, int gpu, const uint8_t handle[NP_HANDLE_SIZE], uint64_t deadline,
+               int event, struct np_comm **out);
 int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_comm **out);
 /* 0, -EAGAIN, or why not. */
 int np_established(struct np_comm *c);

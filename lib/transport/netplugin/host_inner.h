@@ -8,6 +8,7 @@
 #include "transport/netplugin/ring.h"
 
 #include <pthread.h>
+#include <sys/types.h>
 
 struct np_host {
     char plugin[256];
@@ -18,7 +19,14 @@ struct np_host {
     const uint32_t *mine; /* 1, and 0 in a process that was forked off */
 
     struct np_shared *s;
-    int pid, socket, log;
+    int pid, socket, log, warnings;
+    struct {
+        off_t at;
+        char last[200]; /* told */
+        unsigned again; /* the same since */
+        unsigned told;  /* lines in this window */
+        uint64_t window;
+    } warning; /* under the lock */
 
     pthread_mutex_t lock; /* for all below */
     uint32_t seq;
@@ -28,6 +36,7 @@ struct np_host {
 
     _Atomic uint64_t looked_at; /* np_health(), the last time that it looked */
     _Atomic bool warned;
+    char guessed[16];      /* the NIC that the first device is taken for; under the lock */
     _Atomic int dead;      /* -errno, for good: */
     char why[HW_ERR_TEXT]; /* written before */
 };
@@ -79,6 +88,12 @@ struct np_comm {
         uint32_t frags;
     } req[NP_RING];
 };
+
+/* A GPU in a message. */
+static inline uint32_t np_gpu_word(int gpu)
+{
+    return gpu < 0 ? UINT32_MAX : (uint32_t)gpu;
+}
 
 /* 0, or the host is dead or another process's. */
 int np_usable(struct np_host *h);

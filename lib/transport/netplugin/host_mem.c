@@ -121,7 +121,7 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
 
 int np_gpu(struct np_host *h, unsigned dev, int gpu)
 {
-    struct np_message q = {.op = NP_OP_GPU, .number = dev, .memory = gpu < 0 ? UINT32_MAX : (uint32_t)gpu};
+    struct np_message q = {.op = NP_OP_GPU, .number = dev, .memory = np_gpu_word(gpu)};
     struct np_reply r;
     int rc = np_usable(h);
     if (rc == 0 && dev >= h->info.devices)

@@ -12,10 +12,12 @@
  */
 #include "transport/netplugin/netplugin.h"
 #include "transport/netplugin/abi.h"
+#include "transport/netplugin/device.h"
 #include "transport/netplugin/host.h"
 #include "transport/netplugin/slots.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -23,9 +25,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GREETING (8 + NP_HANDLE_SIZE)
 #define ROOM     NP_ROOM
 #define SLOT_MAX (4u << 20)
+
+#define CALL_LEAST_MS 1000ull
+#define CALL_MOST_MS  15000ull
 
 struct hw_conn {
     struct hw_conn *tcp; /* of the tcp transport: opaque here */
@@ -36,8 +40,13 @@ struct hw_conn {
     bool tcp_news; /* something has happened on the socket */
     enum { TCP, GREET, JOIN, READY } state;
     uint64_t deadline, request_ms;
-    uint8_t out[GREETING], in[GREETING];
+    const struct hw_tp_env *env;
+    bool server, unpacks; /* server: the client greets first, and says which GPUs the connection is for */
+    uint8_t out[HW_PLUGIN_GREET], in[HW_PLUGIN_GREET_MOST];
     unsigned out_done, in_have, dev;
+    struct hw_plugin_greet peer; /* once it is there */
+    bool greeted;
+    int gpu, peer_gpu; /* -1: not said */
     struct np_listener *listener;
     struct np_comm *tx, *rx;
     uint32_t slot, nslots; /* bytes of one; each way */
@@ -75,7 +84,9 @@ static uint32_t slot_size(const struct np_props *p)
 int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
 {
     struct np_host *h;
-    struct np_options o = {.log = env->log, .one_thread = !env->knobs->plugin_threads};
+    /* A call that hangs is told before the peer gives up waiting. */
+    const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
+    struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     int rc = np_open(plugin, &o, &h);
     if (rc)
         return rc;
@@ -95,7 +106,9 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     *tp = hw_netplugin;
     tp->caps.max_chunk = slot_size(&p) - ROOM;
     tp->caps.max_window = HW_MIN((uint32_t)NP_SLOTS, np_info(h)->window);
+    tp->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
     env->state = h;
+    snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
     hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
            np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
     return 0;
@@ -120,16 +133,6 @@ static int watch(int set, int fd, uint32_t events)
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* The plugin's device for a NIC: of the same name, else the first. */
-static unsigned device_of(struct np_host *h, const char *nic)
-{
-    struct np_props p = {0};
-    for (unsigned i = 0; i < np_info(h)->devices; i++)
-        if (np_props(h, i, &p) == 0 && strcmp(p.name, nic) == 0)
-            return i;
-    return 0;
-}
-
 static void conn_free(struct hw_conn *c)
 {
     hw_close(&c->set);
@@ -137,13 +140,18 @@ static void conn_free(struct hw_conn *c)
     free(c);
 }
 
-/* A plugin that unpacks lands what it receives in memory of the GPU that was set when the connection was made: the one
- * whose memory was registered first, where any was, else the nearest. */
-static void set_gpu(struct hw_conn *c, const struct hw_space *seen)
+/* The GPU that the connection is for. A plugin that unpacks lands what it receives in memory of the one that was set
+ * when the connection was made: where nobody says which, that is the one whose memory was registered first, or the
+ * nearest. */
+static void choose_gpu(struct hw_conn *c)
 {
-    int gpu = np_gpu(c->host, c->dev, seen ? seen->device : -1);
+    const struct hw_space *seen = atomic_load(&c->env->gpu);
+    if (!c->slots.cuda || (!c->unpacks && c->gpu < 0))
+        return;
+    int gpu = np_gpu(c->host, c->dev, c->gpu >= 0 ? c->gpu : seen ? seen->device : -1);
     c->slots.only = gpu;
     c->slots.cuda = gpu >= 0;
+    c->slots.told = gpu >= 0 && c->gpu >= 0;
     if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
         hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
 }
@@ -161,7 +169,12 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     c->deadline = hw_deadline((int)(env->knobs->handshake_ms + np_info(c->host)->wait_ms));
     c->request_ms = env->knobs->peer_timeout_ms;
     c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
-    c->dev = device_of(c->host, nic);
+    const int dev = np_device_of(c->host, nic, env->knobs->plugin_devices, env->log);
+    if (dev < 0) {
+        conn_free(c);
+        return dev;
+    }
+    c->dev = (unsigned)dev;
     c->tcp_news = true;
     struct np_props p = {0};
     int rc = c->set < 0 || c->event < 0 || watch(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
@@ -179,8 +192,9 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
                                  .size = c->slot,
                                  .cuda = p.ptr_support & NCCL_PTR_CUDA,
                                  .only = -1};
-    if (c->slots.cuda && p.unpacks)
-        set_gpu(c, atomic_load(&env->gpu));
+    c->env = env;
+    c->unpacks = p.unpacks;
+    c->gpu = c->peer_gpu = -1;
     *out = c;
     return 0;
 }
@@ -198,11 +212,14 @@ static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *n
     int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &tcp);
     if (rc)
         return rc;
-    if ((rc = conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0)
+    if ((rc = conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
         hw_tcp.close(tcp);
-    else
-        (*out)->tcp = tcp;
-    return rc;
+        return rc;
+    }
+    (*out)->tcp = tcp;
+    (*out)->gpu = ident->gpu;
+    (*out)->peer_gpu = ident->peer_gpu;
+    return 0;
 }
 
 static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
@@ -216,38 +233,42 @@ static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn 
         conn_free(*out);
         return rc;
     }
+    (*out)->server = true;
     (*out)->state = GREET;
     return 0;
 }
 
+/* Chooses the GPU, and listens: what this side has to say. */
 static int begin_greeting(struct hw_conn *c)
 {
-    hw_put32(c->out, HW_PLUGIN_MAGIC);
-    hw_put32(c->out + 4, c->slot);
-    int rc = np_listen(c->host, c->dev, c->out + 8, &c->listener);
+    struct hw_plugin_greet g = {
+        .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
+    choose_gpu(c);
+    int rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
     if (rc == 0)
-        c->state = GREET;
+        hw_plugin_greet_encode(c->out, &g);
     return rc;
 }
 
-/* Both greetings, as far as the socket goes. */
-static int greet(struct hw_conn *c)
+static int send_greeting(struct hw_conn *c)
 {
-    if (!c->listener) {
-        int rc = begin_greeting(c);
-        if (rc)
-            return rc;
-    }
-    while (c->out_done < GREETING) {
-        ssize_t n = send(c->fd, c->out + c->out_done, GREETING - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (c->out_done < sizeof(c->out)) {
+        ssize_t n = send(c->fd, c->out + c->out_done, sizeof(c->out) - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
         c->out_done += (unsigned)n;
     }
-    while (c->in_have < GREETING) {
-        ssize_t n = recv(c->fd, c->in + c->in_have, GREETING - c->in_have, MSG_DONTWAIT);
+    return 0;
+}
+
+/* Reads what there is of it, and no byte beyond. */
+static int read_greeting(struct hw_conn *c)
+{
+    int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
+    while (want >= 0 && c->in_have < (unsigned)want) {
+        ssize_t n = recv(c->fd, c->in + c->in_have, (unsigned)want - c->in_have, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -255,14 +276,46 @@ static int greet(struct hw_conn *c)
         if (n == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection while its plugin was to be met");
         c->in_have += (unsigned)n;
-        if (c->in_have >= 4 && hw_get32(c->in) != HW_PLUGIN_MAGIC)
-            return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+        if (c->in_have >= HW_PLUGIN_HEAD)
+            want = hw_plugin_greet_size(c->in);
     }
-    if (hw_get32(c->in + 4) != c->slot)
+    return HW_MIN(want, 0);
+}
+
+static int take_greeting(struct hw_conn *c)
+{
+    int rc = read_greeting(c);
+    if (rc == 0)
+        rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer);
+    if (rc == 0 && c->peer.longest != c->slot)
         return hw_fail(-EPROTO,
                        "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
-                       hw_get32(c->in + 4), c->slot);
-    int rc = np_connect(c->host, c->dev, c->in + 8, c->deadline, c->event, &c->tx);
+                       c->peer.longest, c->slot);
+    if (rc)
+        return rc;
+    c->greeted = true;
+    if (c->server) {
+        c->gpu = c->peer.peer_gpu;
+        c->peer_gpu = c->peer.gpu;
+    }
+    /* Of the two accept()s the slower one counts. */
+    if (c->peer.wait_ms > np_info(c->host)->wait_ms)
+        c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
+    return 0;
+}
+
+/* Both greetings, the client's first, as far as the socket goes. */
+static int greet(struct hw_conn *c)
+{
+    int rc = c->server && !c->greeted ? take_greeting(c) : 0;
+    if (rc == 0 && !c->listener)
+        rc = begin_greeting(c);
+    if (rc == 0)
+        rc = send_greeting(c);
+    if (rc == 0 && !c->greeted)
+        rc = take_greeting(c);
+    if (rc == 0)
+        rc = np_connect(c->host, c->dev, c->slots.only, c->peer.handle, c->deadline, c->event, &c->tx);
     if (rc == 0)
         rc = np_accept(c->listener, c->deadline, c->event, &c->rx);
     if (rc == 0)
@@ -535,6 +588,13 @@ static int netplugin_fd(struct hw_conn *c)
     return c->set;
 }
 
+static void netplugin_count(struct hw_conn *c, struct hw_tp_counts *sum)
+{
+    sum->rx_device += atomic_load_explicit(&c->slots.rx_device, memory_order_relaxed);
+    sum->rx_copied += atomic_load_explicit(&c->slots.rx_copied, memory_order_relaxed);
+    sum->tx_device += atomic_load_explicit(&c->slots.tx_device, memory_order_relaxed);
+}
+
 static void netplugin_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *remote)
 {
     hw_tcp.ends(c->tcp, local, remote);
@@ -577,6 +637,7 @@ const struct hw_transport hw_netplugin = {
     .consumed = netplugin_consumed,
     .health = netplugin_health,
     .fd = netplugin_fd,
+    .count = netplugin_count,
     .ends = netplugin_ends,
     .close = netplugin_close,
 };

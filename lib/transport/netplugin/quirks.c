@@ -48,6 +48,7 @@ static const struct np_quirk quirks[] = {
         .max_fragments = NET_UNPACK_MAX_SLICE_PAGES,
         .align = 4096,
         .handle_bytes = 80,
+        .remote_only = true,
         .wait_env = G "PROGRAM_FLOW_STEERING_WAIT_MICROS",
         .wait_ms = 5000,
         .env = tcpx_env,

@@ -109,12 +109,12 @@ enum np_op {
     NP_OP_LOAD = 1, /* the library and its table: nothing of it is called yet */
     NP_OP_INIT,
     NP_OP_PROPERTIES, /* number: the device */
-    NP_OP_LISTEN,     /* slot; number: the device */
-    NP_OP_CONNECT,    /* slot; number: the device; handle; deadline; the eventfd */
+    NP_OP_LISTEN,     /* slot; number: the device; memory: the GPU that is set, UINT32_MAX: none */
+    NP_OP_CONNECT,    /* slot; number: the device; memory: likewise; handle; deadline; the eventfd */
     NP_OP_ACCEPT,     /* slot; number: the listener's slot; deadline; the eventfd, and perhaps the fragments' memfd */
     NP_OP_CLOSE,      /* slot */
     NP_OP_MAP,        /* number: the memory; len, at offset of the file that comes along */
-    NP_OP_GPU,        /* number: the device; memory: the GPU that is set for its connections, UINT32_MAX: the nearest */
+    NP_OP_GPU,        /* number: the device; memory: the GPU that is asked for, UINT32_MAX: the nearest */
     NP_OP_ALLOC,      /* number: the memory; len, on the GPU `memory`, of the child's own */
     NP_OP_UNMAP,      /* number: the memory */
     NP_OP_REG,        /* slot; number: the registration; memory; offset, len */
@@ -184,6 +184,7 @@ struct np_child {
     struct np_shared *shared;
     const char *plugin; /* path or name */
     int socket, log;    /* log: a file that only grows, and is emptied from its start */
+    int warnings;       /* the same, of the plugin's own warnings alone */
     int parent;         /* its pid */
     unsigned newest;    /* table */
     unsigned spin_us;   /* before it naps between two looks */

@@ -30,6 +30,12 @@ static uint8_t *head_of(const struct np_slots *s, bool receives, uint64_t i)
     return s->heads + ((receives ? s->n : 0) + i % s->n) * NP_ROOM;
 }
 
+/* One thread writes. */
+static void add_to(_Atomic uint64_t *count, uint64_t n)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
 /* ---- copies ----------------------------------------------------------------------------------------------- */
 
 static int device_failed(const struct np_slots *s)
@@ -159,6 +165,8 @@ int np_slots_open(struct np_slots *s)
     if (rc)
         return rc;
     s->base = np_mem_ptr(s->mem);
+    const struct hw_space *gpu;
+    s->land = s->told = s->told && hw_space_device(HAWSER_MEM_CUDA, s->only, &gpu) == 0 && has(s, gpu);
     for (uint64_t i = 0; i < s->n; i++)
         if ((rc = np_slots_post(s, i)))
             return rc;
@@ -208,7 +216,11 @@ int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadlin
 {
     const bool gpu = s->send[i % s->n].gpu;
     int rc = gpu ? over(s, &s->out, s->send[i % s->n].ticket) : 0;
-    return rc ? rc : np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
+    if (rc == 0)
+        rc = np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
+    if (rc == 0 && gpu)
+        add_to(&s->tx_device, len);
+    return rc;
 }
 
 /* ---- receiving -------------------------------------------------------------------------------------------- */
@@ -241,19 +253,26 @@ int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_s
     uint8_t *from = host_slot(s, true, i) + NP_ROOM + at;
     const bool gpu = s->recv[i % s->n].gpu;
     int rc = 0;
-    s->land = !space->direct && has(s, space);
-    if (gpu && s->land) {
+    const bool ours = !space->direct && has(s, space);
+    s->land = s->told || ours;
+    if (gpu && ours) {
         if (!s->taking && (rc = start(s, &s->in, ptr, gpu_slot(s, true, i) + NP_ROOM + at, len)) == 0)
             s->taking = s->in.started;
-        if (rc == 0 && (rc = over(s, &s->in, s->taking)) == 0)
+        if (rc == 0 && (rc = over(s, &s->in, s->taking)) == 0) {
             s->taking = 0;
+            add_to(&s->rx_device, len);
+        }
         return rc;
     }
     if (gpu && hw_load(s->gpu, from, gpu_slot(s, true, i) + NP_ROOM + at, len))
         return -ENXIO;
     if (space->direct && len)
         memcpy(ptr, from, len);
-    return !space->direct && hw_store(space, ptr, from, len) ? -ENXIO : 0;
+    if (!space->direct && hw_store(space, ptr, from, len))
+        return -ENXIO;
+    if (!space->direct)
+        add_to(&s->rx_copied, len);
+    return 0;
 }
 
 void np_slots_cut(struct np_slots *s)

@@ -16,6 +16,8 @@
 #include "transport/netplugin/host.h"
 #include "wire/wire.h"
 
+#include <stdatomic.h>
+
 enum {
     NP_ROOM = 64, /* of a slot in front of the payload: the chunk's header */
     NP_SLOTS = 8, /* each way, at most */
@@ -48,6 +50,11 @@ struct np_slots {
     struct np_mr *gpu_tx_mr, *gpu_rx_mr;
     struct np_way out, in;
     bool land; /* receives are posted there */
+    bool told; /* `only` is the GPU that the connection is for: receives are posted there from the first one on, always
+                */
+
+    /* Payload, as struct hw_tp_counts has it. Any thread reads. */
+    _Atomic uint64_t rx_device, rx_copied, tx_device;
 
     struct {
         bool gpu;
