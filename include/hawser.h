@@ -110,7 +110,8 @@ HAWSER_API int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_
 /* Takes the next peer that has connected. -EAGAIN when none came within timeout_ms. */
 HAWSER_API int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out);
 
-#define HAWSER_ONLY_DIALLED 1u /* no path to another address of the peer than the one that is connected to */
+/* No path to another address of the peer than the one that is connected to, if a route leads to that from nics. */
+#define HAWSER_ONLY_DIALLED 1u
 
 struct hawser_connect_options {
     size_t size;           /* sizeof */

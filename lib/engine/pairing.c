@@ -169,12 +169,18 @@ static int list_candidates(struct hw_pairing *g)
     g->in.n_mine = (unsigned)g->n_nics;
     g->in.theirs = g->theirs;
     g->in.way = g->way;
-    g->in.only_dialled = p->only_dialled;
     g->in.nics = p->want_nics;
     g->in.peer_nics = p->want_peer_nics;
     g->in.rails = g->rails;
     find_ways(g);
+    g->in.only_dialled = p->only_dialled;
     rc = hw_paths_find(&g->in, &g->paths);
+    if (rc == 0 && p->only_dialled && g->paths.n == 0) {
+        /* no route leads there from the NICs that were named: the address is where the server was found, no more */
+        hw_paths_free(&g->paths);
+        g->in.only_dialled = false;
+        rc = hw_paths_find(&g->in, &g->paths);
+    }
     if (rc)
         return rc;
     if (g->paths.exact && g->paths.n > HW_NIC_MAX)
