@@ -66,13 +66,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     t_os_start(data, size);
-    bool wide = data[0] & 0x80;
-    t_rdma_policy(wide);
+    t.wide = data[0] & 0x80;
     t_begin();
     vb_audit_open(&audit, NULL, &log);
     struct vb_container c = {.id = "tenant", .pid = 2};
     struct vb_broker_options o = {.kernel = &t_kernel,
-                                  .policy = policies[wide],
+                                  .policy = policies[t.wide],
                                   .log = &log,
                                   .audit = &audit,
                                   .state_dir = "/state",

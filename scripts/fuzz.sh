@@ -26,6 +26,7 @@ for exe in "$build"/fuzz/fuzz_*; do
         passed=$((passed + 1))
         did=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log")
         echo "$name: ${did:-?} runs in $(($(date +%s) - start)) s"
+        sed -n "s/^note: /$name: /p" "$out/$name.log"
     else
         failed=$((failed + 1))
         echo "FAILED: $name; its log ends:"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The broker's calls, which come here by the linker's --wrap (fuzz/meson.build). Descriptors below T_FD_FIRST, and all
  * calls while no broker serves, are the true kernel's. */
-#include "fuzz/tenant/tenant.h"
-#include "verbs/join.h"
+#include "fuzz/tenant/wrap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,16 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* AddressSanitizer's own calls come here too, before it is set up. */
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((no_sanitize("address", "undefined", "coverage"))), apply_to = function)
-#endif
-
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
-#define WRAP(type, name, ...)        \
-    type __real_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__)
+T_WRAPS_BEGIN
 
 #define CALLS_MAX  20000 /* between two looks for events */
 #define EVENTS_MAX 5000  /* looks that find something, while no program does anything of its own */
@@ -48,15 +39,6 @@ void t_tick(void)
     t.racing = false;
 }
 
-/* 0 or more; -1: errno */
-static int result(int rc)
-{
-    if (rc >= 0)
-        return rc;
-    errno = -rc;
-    return -1;
-}
-
 /* A failure of the kernel's that the input asks for: too many files, no memory. */
 static bool fails(void)
 {
@@ -65,11 +47,6 @@ static bool fails(void)
     errno = t.fail_call;
     t.fail_call = 0;
     return true;
-}
-
-static bool played(int fd)
-{
-    return t.playing && fd >= T_FD_FIRST;
 }
 
 /* ---- descriptors -------------------------------------------------------------------------------------- */
@@ -497,114 +474,6 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     return result(t_listener_ioctl(f, request, arg));
 }
 
-/* ---- other programs of the container ------------------------------------------------------------------ */
-
-/* Of a container without annotations, in the default section: an empty key, an empty section (join.c). */
-WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
-{
-    if (!played(fd))
-        return __real_recvmsg(fd, m, flags);
-    t_tick();
-    unsigned words = t.joining.words;
-    if (!words)
-        return result(-EAGAIN);
-    t.joining.words = 0;
-    memcpy(m->msg_iov->iov_base, "\0x\0", 3);
-    struct cmsghdr *c = CMSG_FIRSTHDR(m);
-    if (words == 3) {
-        m->msg_controllen = 0;
-        t_file_put(t.joining.listener);
-        t.joining.listener = NULL;
-        return 2;
-    }
-    int fds[2] = {t_broker_fd(t.joining.listener), t_broker_fd(t_file_new(T_REPLY))};
-    t.joining.listener = NULL;
-    *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fds)};
-    memcpy(CMSG_DATA(c), fds, sizeof fds);
-    if (words == 2)
-        return 3;
-    memset(m->msg_iov->iov_base, 0, 2);
-    return 2;
-}
-
-/* ---- the status ---------------------------------------------------------------------------------------- */
-
-/* The folder of the state, and its socket's name. */
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __real_open64(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, ...);
-static int open_state(const char *path)
-{
-    T_HOLDS(strcmp(path, "/state") == 0, "it opens %s", path);
-    return t_broker_fd(t_file_new(T_PLAIN));
-}
-
-int __wrap_open(const char *path, int flags, ...)
-{
-    va_list ap;
-    va_start(ap, flags);
-    unsigned mode = va_arg(ap, unsigned);
-    va_end(ap);
-    return t.playing ? open_state(path) : __real_open(path, flags, mode);
-}
-
-int __wrap_open64(const char *path, int flags, ...)
-{
-    va_list ap;
-    va_start(ap, flags);
-    unsigned mode = va_arg(ap, unsigned);
-    va_end(ap);
-    return t.playing ? open_state(path) : __real_open64(path, flags, mode);
-}
-
-WRAP(int, socket, int family, int type, int protocol)
-{
-    return t.playing ? t_broker_fd(t_file_new(T_STATUS)) : __real_socket(family, type, protocol);
-}
-
-WRAP(int, bind, int fd, const struct sockaddr *a, socklen_t n)
-{
-    return played(fd) ? 0 : __real_bind(fd, a, n);
-}
-
-WRAP(int, listen, int fd, int n)
-{
-    return played(fd) ? 0 : __real_listen(fd, n);
-}
-
-WRAP(int, chmod, const char *path, mode_t mode)
-{
-    return t.playing ? 0 : __real_chmod(path, mode);
-}
-
-WRAP(int, unlink, const char *path)
-{
-    return t.playing ? 0 : __real_unlink(path);
-}
-
-WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *n, int flags)
-{
-    if (!played(fd))
-        return __real_accept4(fd, a, n, flags);
-    t_tick();
-    t.asks_status = false;
-    return t_broker_fd(t_file_new(T_REPLY));
-}
-
-WRAP(ssize_t, send, int fd, const void *buf, size_t n, int flags)
-{
-    if (!played(fd))
-        return __real_send(fd, buf, n, flags);
-    if (n > sizeof(int)) { /* not the answer of who joins; its text ends with a NUL behind it (open_memstream()) */
-        t_rdma_status(buf);
-        t_totals.told++;
-    }
-    t_tick();
-    return (ssize_t)n;
-}
 // NOLINTEND(bugprone-reserved-identifier)
 
-#ifdef __clang__
-#pragma clang attribute pop
-#endif
+T_WRAPS_END

@@ -19,100 +19,13 @@
     (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC | \
      IB_UVERBS_ACCESS_MW_BIND)
 
-/* What the policy says, restated. */
-#define MOST_BYTES (6 * T_PAGE)
-#define MOST_CQE   64
-#define MOST_WR    32
-static const uint8_t most[VB_TYPES] = {
-    [VB_CONTEXT] = 3, [VB_PD] = 2,   [VB_MR] = 3, [VB_MW] = 2,        [VB_CQ] = 2,   [VB_QP] = 2, [VB_SRQ] = 1,
-    [VB_AH] = 2,      [VB_XRCD] = 1, [VB_WQ] = 1, [VB_RWQ_TABLE] = 1, [VB_FLOW] = 1, [VB_DM] = 1, [VB_COUNTERS] = 1};
-static bool wide;
-
-const char *t_policy(bool all)
-{
-    return all ? "[default]\ndevices = fuzz0, fuzz1\nports = 1\nqp_types = rc\nallow = dmabuf, raw, flow, xrc\n"
-                 "mr_bytes = 24KiB\nmax_contexts = 3\nmax_pds = 2\nmax_mrs = 3\nmax_mws = 2\nmax_cqs = 2\nmax_qps = 2\n"
-                 "max_srqs = 1\nmax_ahs = 2\nmax_xrcds = 1\nmax_wqs = 1\nmax_rwq_tables = 1\nmax_flows = 1\n"
-                 "max_dms = 1\nmax_counters = 1\ncqe = 64\nqp_wr = 32\n"
-               : "[default]\ndevices = fuzz0, fuzz1\nports = 1\nqp_types = rc\nallow = none\ndestinations = ::/64\n"
-                 "mr_bytes = 24KiB\nmax_contexts = 3\nmax_pds = 2\nmax_mrs = 3\nmax_mws = 2\nmax_cqs = 2\nmax_qps = 2\n"
-                 "max_srqs = 1\nmax_ahs = 2\nmax_xrcds = 1\nmax_wqs = 1\nmax_rwq_tables = 1\nmax_flows = 1\n"
-                 "max_dms = 1\nmax_counters = 1\ncqe = 64\nqp_wr = 32\n";
-}
-
-void t_rdma_policy(bool all)
-{
-    wide = all;
-}
+/* What the policy says, restated, but for quotas (quota.c). */
+#define MOST_CQE 64
+#define MOST_WR  32
 
 uint32_t t_driver(unsigned device)
 {
     return device == 1 ? RDMA_DRIVER_MLX5 : RDMA_DRIVER_RXE;
-}
-
-/* ---- quotas ------------------------------------------------------------------------------------------- */
-
-/* Nodes that a program has, or had, and that have not ended. */
-T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
-{
-    n[f->device][VB_CONTEXT] += f->given;
-    for (unsigned i = 0; i < f->objects; i++) {
-        n[f->device][f->object[i].type]++;
-        bytes[f->device] += f->object[i].bytes;
-    }
-}
-
-static void count_all(uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
-{
-    memset(n, 0, T_DEVICES * sizeof n[0]);
-    memset(bytes, 0, T_DEVICES * sizeof bytes[0]);
-    for (const struct t_file *f = t.nodes; f; f = f->next)
-        count(f, n, bytes);
-}
-
-/* The number behind "name": in what is told of a device. */
-static uint64_t told(const char *text, const char *end, const char *name)
-{
-    char key[32];
-    snprintf(key, sizeof key, "\"%s\":", name);
-    const char *at = strstr(text, key);
-    return at && at < end ? strtoull(at + strlen(key), NULL, 10) : 0;
-}
-
-void t_rdma_status(const char *text)
-{
-    uint32_t n[T_DEVICES][VB_TYPES];
-    uint64_t bytes[T_DEVICES];
-    count_all(n, bytes);
-    for (unsigned d = 0; d < T_DEVICES; d++) {
-        char name[32];
-        snprintf(name, sizeof name, "\"fuzz%u\"", d);
-        const char *at = strstr(text, name), *next = at ? strstr(at, "\"device\":") : NULL;
-        const char *end = next ? next : text + strlen(text);
-        if (!at)
-            continue;
-        for (unsigned type = VB_PD; type < VB_TYPES; type++) {
-            const char *what = vb_type_name((enum vb_type)type);
-            T_HOLDS(!most[type] || told(at, end, what) >= n[d][type],
-                    "device %u has %u objects of type %s, it counts %u", d, n[d][type], what,
-                    (unsigned)told(at, end, what));
-        }
-        T_HOLDS(told(at, end, "mr_bytes") >= bytes[d], "device %u has %llu bytes registered, it counts %llu", d,
-                (unsigned long long)bytes[d], (unsigned long long)told(at, end, "mr_bytes"));
-    }
-}
-
-void t_rdma_check(void)
-{
-    uint32_t n[T_DEVICES][VB_TYPES];
-    uint64_t bytes[T_DEVICES];
-    count_all(n, bytes);
-    for (unsigned d = 0; d < T_DEVICES; d++) {
-        for (unsigned type = VB_CONTEXT; type < VB_TYPES; type++)
-            T_HOLDS(!most[type] || n[d][type] <= most[type], "device %u has %u objects of type %s, of %u", d,
-                    n[d][type], vb_type_name((enum vb_type)type), most[type]);
-        T_HOLDS(bytes[d] <= MOST_BYTES, "device %u has %llu bytes registered", d, (unsigned long long)bytes[d]);
-    }
 }
 
 /* ---- a request ---------------------------------------------------------------------------------------- */
@@ -313,14 +226,14 @@ static void check_policy(struct request *r)
             break;
         }
     }
-    T_HOLDS(type == IB_UVERBS_QPT_RC || (wide && (type == IB_UVERBS_QPT_RAW_PACKET || type == IB_UVERBS_QPT_XRC_INI ||
-                                                  type == IB_UVERBS_QPT_XRC_TGT)),
+    T_HOLDS(type == IB_UVERBS_QPT_RC || (t.wide && (type == IB_UVERBS_QPT_RAW_PACKET || type == IB_UVERBS_QPT_XRC_INI ||
+                                                    type == IB_UVERBS_QPT_XRC_TGT)),
             "a QP of type %llu", (unsigned long long)type);
     T_HOLDS(cqe <= MOST_CQE, "a CQ of %llu entries", (unsigned long long)cqe);
     T_HOLDS(wr <= MOST_WR, "a QP of %llu requests", (unsigned long long)wr);
     T_HOLDS(port == 1, "port %llu", (unsigned long long)port);
     static const uint8_t prefix[8];
-    T_HOLDS(!gid || wide || memcmp(gid, prefix, sizeof prefix) == 0, "a destination that is not allowed");
+    T_HOLDS(!gid || t.wide || memcmp(gid, prefix, sizeof prefix) == 0, "a destination that is not allowed");
 }
 
 /* ---- objects ------------------------------------------------------------------------------------------ */
@@ -387,7 +300,7 @@ static int fill_mr(struct request *r, struct t_object *o)
     T_HOLDS(!(access & IB_UVERBS_ACCESS_ON_DEMAND), "an MR on demand");
     bool dmabuf = r->c->method == UVERBS_METHOD_REG_DMABUF_MR || (!is_write(r) && attr_of(r, REG_MR_FD));
     if (dmabuf) {
-        T_HOLDS(wide, "an MR of a dma-buf");
+        T_HOLDS(t.wide, "an MR of a dma-buf");
         at += !is_write(r) && r->c->method == METHOD_REG_MR ? number_in(r, REG_MR_FD_OFFSET) - at : 0;
         if (length == 0 || length > T_MEMORY || at > T_MEMORY - length)
             return -EINVAL;
@@ -395,6 +308,7 @@ static int fill_mr(struct request *r, struct t_object *o)
         return -EINVAL; /* ib_uverbs_reg_mr() */
     }
     int rc = dmabuf ? 0 : pin(r, at, length, access & WRITES, &o->read_only);
+    o->writes = access & WRITES;
     o->length = length;
     o->iova = iova;
     o->bytes = rc ? 0 : pages(dmabuf ? at : at & 0xfffff, length);
@@ -408,7 +322,8 @@ static int rereg(struct request *r)
     if (in.mr_handle >= T_OBJECTS || r->device->object[in.mr_handle].type != VB_MR)
         return -ENOENT;
     struct t_object *o = &r->device->object[in.mr_handle];
-    bool writes = (in.flags & REREG_ACCESS) && (in.access_flags & WRITES), read_only = o->read_only;
+    /* as it was where that is not to change (mlx5_ib_rereg_user_mr()) */
+    bool writes = in.flags & REREG_ACCESS ? in.access_flags & WRITES : o->writes, read_only = o->read_only;
     if (in.flags & REREG_TRANS) {
         if (((in.start ^ in.hca_va) & (T_PAGE - 1)) != 0)
             return -EINVAL;
@@ -421,6 +336,7 @@ static int rereg(struct request *r)
         o->read_only = read_only;
     }
     T_HOLDS(!writes || !o->read_only, "an MR of memory that cannot be written gets write access");
+    o->writes = writes;
     return 0;
 }
 

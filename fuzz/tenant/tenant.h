@@ -24,7 +24,7 @@
 #define T_THREADS   20   /* at once, and so many thread IDs: 2 and up */
 #define T_DEVICES   3    /* the policy allows all but the last one */
 #define T_OBJECTS   48   /* of a context */
-#define T_PAGE      4096u
+#define T_PAGE      4096ul
 #define T_MEMORY    (4 * T_PAGE)
 #define T_READ_ONLY 2 /* of the pages: it cannot be written; */
 #define T_DELAYED   3 /* it takes long to arrive */
@@ -51,7 +51,7 @@ enum t_kind {
 
 struct t_object {
     uint8_t type; /* enum vb_type; 0: there is none */
-    bool read_only;
+    bool read_only, writes;
     uint64_t length, iova, bytes;
 };
 
@@ -134,11 +134,12 @@ struct t_thread {
 };
 
 struct t_os {
-    bool playing, over, honest;
+    bool playing, over, honest, wide; /* wide: the policy that allows more */
     const uint8_t *input;
     size_t size, pos;
     unsigned tail; /* so many bytes come behind the input, of a generator that it sets off */
     uint64_t random;
+    FILE *written;
     uint64_t now, notification;
     uint32_t serial, tags;
     int watch;
@@ -260,7 +261,7 @@ void t_stub_call(struct t_thread *th);
 void t_stub_answer(struct t_thread *th, int64_t rax);
 void t_stubs_run(void);
 
-/* rdma.c */
+/* rdma.c, quota.c */
 /* th: the stub that makes the call; NULL: the broker. */
 int t_rdma_run(struct t_file *device, void *h, struct t_thread *th);
 extern const struct vb_kernel t_kernel;
@@ -268,7 +269,6 @@ uint32_t t_driver(unsigned device);
 void t_rdma_check(void);              /* quotas */
 void t_rdma_status(const char *text); /* that what it tells is not less than there is */
 const char *t_policy(bool wide);
-void t_rdma_policy(bool wide);
 
 /* steps.c */
 void t_step(void); /* of the tenant's */
