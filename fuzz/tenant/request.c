@@ -101,7 +101,7 @@ static void add_output(struct composer *c, uint16_t id, uint32_t n)
 /* Memory of its own, or of the stub's window. */
 static uint64_t choose_memory(const struct composer *c, uint8_t b)
 {
-    uint32_t at = (b & 3) * T_PAGE + (b >> 6) * 16;
+    uint32_t at = (b & 3u) * (uint32_t)T_PAGE + (b >> 6) * 16u;
     return t_address(c->mm, b & 4 ? T_WINDOW_AT + at : at);
 }
 
