@@ -2,11 +2,13 @@
 /* An agent's life: whose word counts on what a container may do, policies that are read again, agents that leave their
  * brokers to themselves, and a thousand containers that come and go. */
 #include "proc.h"
+#include "verbs/guard.h"
 #include "verbs/inject.h"
 #include "verbs_agent.h"
 #include "verbs_fake.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -89,6 +91,35 @@ static void overruled(void)
     ok(becomes("has no section [container gpu]", 1), "a policy without that section is not taken");
     is_int(of_annotations("held", "", SECTION), 3, "and the old one stays");
     is_int(agent_stop(&a), 0, "the agent ends well");
+}
+
+/* A container's root can stop its broker, which is another user's process by then. */
+static pid_t *stopped_pid;
+
+static int be_stopped(const struct vb_container *c, const struct vb_broker_options *o)
+{
+    (void)c;
+    int rc = vb_guard_serving(o->uid);
+    *stopped_pid = getpid();
+    return rc < 0 || raise(SIGSTOP) ? -1 : 0;
+}
+
+static void stopped(void)
+{
+    stopped_pid = mmap(NULL, sizeof(*stopped_pid), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int left = said("it is left");
+    struct agent a = agent_start((struct vb_agent_options){.serve = be_stopped});
+    struct prog p = prog_start(NULL);
+    tell(&p, "stopped", "");
+    for (uint64_t end = hw_deadline(SECONDS * 1000); !*stopped_pid && hw_now() < end;)
+        usleep(1000);
+    ok(*stopped_pid > 1, "a broker is stopped, as a container's root can do it");
+    is_int(agent_stop(&a), 0, "the agent ends");
+    is_int(said("it is left") - left, 0, "and leaves no broker behind");
+    ok(kill(*stopped_pid, SIGKILL) < 0 && errno == ESRCH, "it was killed");
+    is_int(prog_ask(&p, PID), -ENOSYS, "its program gets ENOSYS");
+    prog_end(&p);
+    munmap(stopped_pid, sizeof(*stopped_pid));
 }
 
 static void reloads(void)
@@ -403,6 +434,7 @@ int main(void)
     tells_refusals(NULL, "an agent without an audit");
     tells_refusals(&(struct vb_audit){.fd = -1}, "an agent with one");
     thousand();
+    stopped();
     agents_end();
     fake_end();
     return tap_done();

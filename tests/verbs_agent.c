@@ -205,7 +205,9 @@ struct agent agent_start(struct vb_agent_options o)
         o.leave = mine[1];
         o.reload = mine[2];
         o.serve = o.serve ? o.serve : serve;
-        int rc = vb_agent(&o);
+        int rc = vb_guard_agent(); /* as tool/verbs_agent.c */
+        if (rc == 0)
+            rc = vb_agent(&o);
         if (rc < 0)
             fprintf(stderr, "# agent: %s\n", hw_error());
         _exit(rc == -EADDRINUSE ? 3 : rc < 0);

@@ -42,7 +42,7 @@ static int run(const struct vb_agent_options *a, const char *audit, bool verbose
     o.log = &b.log;
     o.stop = o.leave = o.reload = -1;
     signal(SIGPIPE, SIG_IGN);
-    rc = vb_guard_broker(true);
+    rc = vb_guard_agent();
     if (rc == 0)
         rc = orders(&o);
     if (rc == 0)

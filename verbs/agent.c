@@ -428,8 +428,9 @@ static void end_all(struct agent *a)
     while (a->n_children) {
         uint64_t now = hw_now();
         struct pollfd p = {.fd = a->child[0].pidfd, .events = POLLIN};
-        if (now >= until)
-            kill(a->child[0].pid, SIGKILL);
+        if (now >= until && kill(a->child[0].pid, SIGKILL) < 0)
+            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, cannot be killed: %s", a->child[0].id,
+                (int)a->child[0].pid, hw_errno_name(errno));
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
             reap(a, 0);
         } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */

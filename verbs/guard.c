@@ -65,9 +65,10 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
     return 0;
 }
 
-int vb_guard_broker(bool raw)
+/* Keeps those, and all of needs, each of which must be there. */
+static int keep_needs(uint64_t keep)
 {
-    uint64_t keep = raw ? BIT(CAP_NET_RAW) : 0, had = 0;
+    uint64_t had = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(needs); i++)
         keep |= BIT(needs[i].cap);
     int rc = cut(keep, &had);
@@ -75,6 +76,16 @@ int vb_guard_broker(bool raw)
         if (!(had & BIT(needs[i].cap)))
             rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
     return rc;
+}
+
+int vb_guard_agent(void)
+{
+    return keep_needs(BIT(CAP_NET_RAW) | BIT(CAP_KILL));
+}
+
+int vb_guard_broker(bool raw)
+{
+    return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
 }
 
 /* Becomes that user (0: stays the same), of no group but that of its number, with those of keep that it has. */

@@ -30,6 +30,9 @@
  * mseal().
  */
 int vb_guard_broker(bool raw);
+/* The same for the agent, with CAP_NET_RAW for brokers, and CAP_KILL: a broker that does not end, as root of its
+ * container has stopped it, is another user's process. */
+int vb_guard_agent(void);
 /* Calls fn(arg) as that user, and becomes root again: for what the kernel counts by user. 0: as the caller is. */
 int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg);
 int vb_guard_tracer(uid_t uid); /* 0: the user stays */
