@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A hostile container of crun with the capabilities of Docker's, and CAP_IPC_LOCK (tests/vm/verbs_tenant.c): what it takes
+# from others by its user, what its broker's processes and its stubs leave it.
+# vm: kernels 6.1 6.12 7
+# vm: programs ip rdma crun BUILD/hawser BUILD/tests/verbs_tenant
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
+# vm: modules veth crc32_generic? rdma_rxe ib_uverbs
+# vm: timeout 300
+. /verbs.sh
+logs="agent.log evil.out good.out"
+socket=/run/hawser/verbs.sock
+printf '[default]\ndevices = rxe0\nmr_bytes = 1M\n' >policy
+caps='["CAP_CHOWN","CAP_DAC_OVERRIDE","CAP_FSETID","CAP_FOWNER","CAP_MKNOD","CAP_NET_RAW","CAP_SETGID","CAP_SETUID","CAP_SETFCAP",
+"CAP_SETPCAP","CAP_NET_BIND_SERVICE","CAP_SYS_CHROOT","CAP_KILL","CAP_AUDIT_WRITE","CAP_IPC_LOCK"]'
+tenant() { # NAME: a bundle of that name
+    bundle "$1" || return 1
+    echo "$caps" | tr -d '\n' >caps
+    sed -i "s/\"bounding\": \[\], \"effective\": \[\], \"permitted\": \[\]/\"bounding\": C, \"effective\": C, \"permitted\": C/
+        s/\"noNewPrivileges\": true/\"noNewPrivileges\": false/
+        s/\"rlimits\": \[/&{\"type\": \"RLIMIT_NOFILE\", \"hard\": 65536, \"soft\": 1024}, /" "/run/$1/config.json"
+    sed -i "s/: C\b/: $(cat caps)/g" "/run/$1/config.json"
+    hawser verbs spec "/run/$1/config.json" --socket $socket --device uverbs0
+}
+evil() { timeout -s KILL 100 sh -c '. /verbs.sh; container evil verbs_tenant "$@"' - "$@" >evil.out 2>&1; }
+good() { timeout -s KILL 100 sh -c '. /verbs.sh; container good verbs_tenant "$@"' - "$@" >good.out 2>&1; }
+no_broker() { ! grep -l hawser-broker /proc/[0-9]*/comm; }
+
+mkdir -p /run/hawser
+ok "a device comes up" device_up
+mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun looks for it
+hawser verbs agent --policy policy --socket $socket --audit audit >agent.log 2>&1 &
+agent=$!
+ok "the agent comes up" within 30 [ -S $socket ]
+for name in evil good; do ok "a bundle for container $name" tenant $name; done
+
+ok "a program that gives up CAP_IPC_LOCK is held by its RLIMIT_MEMLOCK" evil dropped
+ok "the stub's pages cannot be written by what /proc has of them" evil files
+ok "its broker's user reads and writes nothing of its processes" evil asthem
+
+# ---- what the kernel counts by user: both containers' programs are root's
+good opens &
+good=$!
+ok "a container that runs already" within 60 [ -e open ]
+evil inotify &
+evil=$!
+ok "all of root's inotify instances and watches are taken" within 60 [ -e taken ]
+ok "a container that ran already opens devices" wait $good
+ok "another one starts, and opens one" good open
+touch give
+ok "they are given back" wait $evil
+rm -rf taken give watched
+
+# ---- a broker that is stopped
+evil stop &
+evil=$!
+ok "a container stops its broker" within 60 [ -e taken ]
+ok "its status says so" says 'evil: its broker does not answer' hawser verbs status
+ok "another container notices nothing" good open
+touch give
+wait $evil # its own end: its first process's takes all others of its PID namespace along
+ok "it ends with its container" within 30 no_broker
+rm -f taken give
+evil stop &
+evil=$!
+ok "once more" within 60 [ -e taken ]
+kill $agent
+ok "the agent ends" wait $agent
+ok "and so does the broker, by force" within 30 no_broker
+touch give
+wait $evil
+ok "nothing is left" within 30 no_objects
+for name in evil good; do umount "/run/$name/rootfs"; done
+umount /sys/fs/cgroup
+ok "the device goes" device_down
+done_testing
