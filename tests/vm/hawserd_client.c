@@ -2,15 +2,19 @@
 /*
  * A client of hawserd for the tests in the VM: what it is to do stands in its arguments, one step each.
  *   rx:NIC:BYTES:QUEUES   binds a udmabuf to receive       -> "rx ID DMABUF QUEUE,QUEUE" or "rx ERRNO TEXT"
- *   piece:BYTES           the next one is to be in pieces of so many bytes, and of memory of the system's dma heap,
- * which has large pieces                 -> "rx ID DMABUF QUEUE piece=BYTES" memfd:NIC:BYTES       tries to bind what
- * is no dma-buf -> "rx ..." tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF" connect:ADDR:PORT
- * a TCP connection, which the next steps are about steer                 brings it to the last binding    -> "steer
- * RULE QUEUE" ask                   writes a line to it, upon which its other end may send close                 resets
- * it release               the last rule, or else binding   -> "release 0" serve:ADDR:PORT:BYTES alone, with no
- * hawserd: for ever, so many bytes to each that connects and writes a line wait                  says "ready" and stays
- * until it is killed, or hawserd goes, upon which it says "gone" Ends with 1 at a step that fails but for those with an
- * answer above, which go on.
+ *   piece:BYTES           the next one is to be in pieces of so many bytes, of a dma heap's memory -> "rx .. piece=BYTES"
+ *   memfd:NIC:BYTES       tries to bind what is no dma-buf -> "rx ..."
+ *   tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF"
+ *   connect:ADDR:PORT     a TCP connection, which the next steps are about
+ *   steer                 brings it to the last binding    -> "steer RULE QUEUE"
+ *   ask                   writes a line to it, upon which its other end may send
+ *   close                 resets it
+ *   dissolve              ends it, and keeps the socket
+ *   race:ADDR:PORT:N      steers N connections, each of which ends meanwhile -> "race STEERED REFUSED"
+ *   release               the last rule, or else binding   -> "release 0"
+ *   serve:ADDR:PORT:BYTES alone, with no hawserd: for ever, so many bytes to each that connects and writes a line
+ *   wait                  says "ready" and stays until it is killed, or hawserd goes, upon which it says "gone"
+ * Ends with 1 at a step that fails but for those with an answer above, which go on.
  */
 #include "transport/devmem/helper.h"
 
@@ -24,6 +28,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct dm_helper *helper;
@@ -137,6 +142,40 @@ static int steer_step(void)
     return 0;
 }
 
+static int dissolve_step(void)
+{
+    struct sockaddr a = {.sa_family = AF_UNSPEC};
+    return connect(conn, &a, sizeof(a));
+}
+
+/* Another process that has the socket ends the connection, at any moment of what hawserd does for it. */
+static int race_step(const char *host, uint16_t port, unsigned n)
+{
+    unsigned steered = 0, refused = 0, seed = 1;
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t id, queue;
+        conn = -1;
+        if (connect_step(host, port))
+            return 1;
+        seed = seed * 1103515245u + 12345u;
+        const unsigned us = 1u << (seed >> 16) % 19; /* a guest's hawserd may take long */
+        const pid_t pid = fork();
+        if (pid == 0) {
+            usleep(us);
+            _exit(dissolve_step() ? 1 : 0);
+        }
+        if (dm_helper_steer(helper, binding.id, conn, &id, &queue) == 0)
+            steered++;
+        else
+            refused++;
+        int status;
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+            return 1;
+    }
+    printf("race %u %u\n", steered, refused);
+    return 0;
+}
+
 static int close_step(void)
 {
     struct linger hard = {.l_onoff = 1};
@@ -184,6 +223,10 @@ static int step(char *s)
         return connect_step(a, (uint16_t)strtoul(b, NULL, 0));
     if (a && b && c && strcmp(word, "serve") == 0)
         return serve_step(a, (uint16_t)strtoul(b, NULL, 0), strtoul(c, NULL, 0));
+    if (a && b && c && strcmp(word, "race") == 0)
+        return race_step(a, (uint16_t)strtoul(b, NULL, 0), (unsigned)strtoul(c, NULL, 0));
+    if (strcmp(word, "dissolve") == 0)
+        return dissolve_step();
     if (strcmp(word, "steer") == 0)
         return steer_step();
     if (strcmp(word, "ask") == 0)

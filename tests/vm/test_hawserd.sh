@@ -6,7 +6,7 @@
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
-# vm: timeout 400
+# vm: timeout 500
 . /dmnic.sh
 
 sock=/tmp/hawserd.sock
@@ -116,6 +116,22 @@ ok "rule and binding are gone" within 10 as_before # the kernel looks once a sec
 ok "a connection that ends" start_client rx:dm1:4194304:1 connect:10.9.0.1:6000 steer close
 ok "takes its rule along" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 end_client
+# ---- connections that end while they are steered, and whose sockets stay: their ports may be another user's next
+ok "a connection that is dissolved" start_client rx:dm1:4194304:1 connect:10.9.0.1:6000 steer dissolve
+ok "takes its rule along, though its socket stays" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
+end_client
+ok "20 that are dissolved while they are steered" start_client rx:dm1:4194304:1 race:10.9.0.1:6000:20
+ok "some in time for a rule, some not" shows '^race [1-9][0-9]* [0-9]*$'
+ok "no rule stays" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
+ok "and the journal has none" refused grep '^rule' $state
+end_client
+# ---- clients that are stopped hold what they have, and nobody up
+ok "a client that is stopped" start_client rx:dm1:4194304:2
+kill -STOP "$client"
+ok "another one is served" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:1048576:1
+kill -CONT "$client"
+end_client
+ok "and all is as it was" within 2 as_before
 ok "a rule can be released alone" prints 'release 0' client rx:dm1:1048576:1 connect:10.9.0.1:6000 steer release steer
 ok "one connection has one rule" prints 'steer EEXIST' client rx:dm1:1048576:1 connect:10.9.0.1:6000 steer steer
 ok "an end on this machine is refused" prints 'steer EINVAL both ends' client rx:dm1:1048576:1 connect:10.9.0.2:6000 steer

@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The attacks on hawserd that depend on the kernel: ends of connections and held ports, descriptors on which system calls
-# wait, what a process may do behind hawserd's filters.
+# wait, what a process may do behind hawserd's filters, messages and descriptors at random while hawserd is killed. Their
+# cards are the tests' own; with lab/dmnic's, test_hawserd.sh attacks.
 # vm: programs BUILD/helper/hawserd BUILD/tests/test_hawserd_ends BUILD/tests/test_hawserd_guard
 # vm: programs BUILD/tests/test_hawserd_hang BUILD/tests/test_hawserd_program ip
+# vm: programs BUILD/tests/test_hawserd_attack BUILD/tests/test_hawserd_state BUILD/tests/test_hawserd_storm
 # vm: files tests/vm/tap.sh:/tap.sh
 # vm: modules tcp_diag? fuse
-# vm: timeout 300
+# vm: timeout 400
 . /tap.sh
 
 whole() { # PROGRAM...: all of it, with nothing left out
@@ -19,5 +21,8 @@ echo 'nobody:x:65534:65534::/:/bin/false' >>/etc/passwd
 ok "ends of connections" whole test_hawserd_ends
 ok "descriptors that hang" whole test_hawserd_hang "$(command -v hawserd)"
 ok "what is given up" whole test_hawserd_guard
+ok "messages, descriptors and users at random" whole test_hawserd_attack 4
+ok "victims whose ports were attackers'" whole test_hawserd_storm 5
+ok "each call of the kernel's fails, and hawserd is killed at each" whole test_hawserd_state
 ok "the program" whole test_hawserd_program "$(command -v hawserd)"
 done_testing
