@@ -277,7 +277,8 @@ static int lock_right(pid_t tid, ino_t *out)
     snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
     FILE *f = fopen(path, "re");
     while (f && !seen && fgets(line, sizeof line, f))
-        seen = sscanf(line, "CapEff: %llx", &effective) == 1;
+        if ((seen = strncmp(line, "CapEff:", 7) == 0))
+            effective = strtoull(line + 7, NULL, 16);
     if (f)
         fclose(f);
     snprintf(path, sizeof path, "/proc/%d/ns/user", (int)tid);

@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "stop") == 0)
         stop_them();
     else if (strcmp(mode, "opens") == 0) { /* it runs already when others begin */
-        meet("/tmp/open", "/tmp/taken");
+        meet("/tmp/open", "/tmp/go");
         for (int i = 0; i < 20; i++)
             close(open_context());
     } else
