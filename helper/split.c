@@ -57,10 +57,10 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     char why[HW_ERR_TEXT];
     int rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
     if (refused(rc) && on->buf_len) {
-        on->buf_len = 0;
+        on->buf_len = nic->split_was.buf_len = 0;
         rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
     }
-    if (!refused(rc))
+    if (rc != -EINVAL)
         return rc;
     snprintf(why, sizeof(why), "%s", hw_error());
     int gro = gro_on(s, nic);
@@ -103,6 +103,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
         nic->split_was.buf_len = on.buf_len ? now.buf_len : 0;
         nic->split_set = true;
     }
+    if (on.buf_len && !nic->split_was.buf_len)
+        nic->split_was.buf_len = now.buf_len;
     nic->split_auto = false;
     if (first)
         rc = hd_journal_write(s);
@@ -119,6 +121,16 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     return hd_journal_write(s);
 }
 
+/* As send_split(), on the way back: the journal has rx-buf-len from before it was refused. */
+static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_split to)
+{
+    int rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
+    if (!refused(rc) || !to.buf_len)
+        return rc;
+    to.buf_len = 0;
+    return s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
+}
+
 /* Automatic is what the kernel begins with, and what bnxt and fbnic take where they refuse "off" (bnxt_ethtool.c:870,
  * fbnic_ethtool.c:359). "On" must not be left behind where it was not configured before, whatever was reported: it
  * keeps XDP programs off the NIC (dev_xdp_install(), net/core/dev.c:10473). */
@@ -132,7 +144,7 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
         rc = hd_journal_write(s);
     }
     if (rc == 0)
-        rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
+        rc = set_back(s, nic, to);
     if (rc == 0 || refused(rc)) /* a driver that has no automatic */
         rc = s->k->split_get(s->k->arg, nic->ifindex, now);
     return rc;
@@ -141,7 +153,7 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
 /* What is reported is not what was reported before: mlx5 and gve where somebody had set it explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
-    int rc = s->k->split_set(s->k->arg, nic->ifindex, &nic->split_was, NULL);
+    int rc = set_back(s, nic, nic->split_was);
     if (!refused(rc))
         return rc;
     /* bnxt reports "on" because of large packets or rx-gro-hw, which somebody has turned on or off meanwhile */

@@ -248,6 +248,9 @@ static void bindings(void)
     there_and_back("rx-gro-hw on");
     d->thresh = 0; /* all that is reported looks right */
     there_and_back("rx-gro-hw on, hds-thresh 0");
+    d = fresh(LIKE_GVE, 4148);
+    d->fixed_buf = true;
+    there_and_back("rx-buf-len that cannot be set");
     d = fresh(LIKE_FBNIC, 1500);
     d->thresh = 0;
     there_and_back("hds-thresh 0");

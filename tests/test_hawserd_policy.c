@@ -147,7 +147,9 @@ static void journal(const char *dir)
                                "rss 0 1 2 3 0 1 2 3\n"
                                "taken 2 3\n"
                                "nic 5 eth2\n"
-                               "split 0 0 0\n"
+                               "split 0 0 0 2048\n"
+                               "split-auto\n"
+                               "gro-hw\n"
                                "rule 4 3 1023 10.0.0.1 5000 10.0.0.2 6000\n"
                                "rule 4 2 - fd00::1 5000 fd00::2 6000\n"
                                "end\n";
@@ -174,6 +176,13 @@ static void journal(const char *dir)
     bad("nic 4 eth1\nsplit 3 0 0\nend\n");
     bad("nic 4 eth1\nsplit 1 0 0\nsplit 1 0 0\nend\n");
     bad("ntuple\nend\n");
+    bad("nic 4 eth1\nsplit 1 0 0 0\nend\n");
+    bad("nic 4 eth1\nsplit 1 0 0 x\nend\n");
+    bad("nic 4 eth1\nsplit 1 0 0 2048 1\nend\n");
+    bad("nic 4 eth1\nsplit-auto\nend\n");
+    bad("nic 4 eth1\nsplit 1 0 0\nsplit-auto 1\nend\n");
+    bad("gro-hw\nend\n");
+    bad("nic 4 eth1\ngro-hw on\nend\n");
     bad("nic 4 eth1\nrss\nend\n");
     bad("nic 4 eth1\nrss x\nend\n");
     bad("nic 4 eth1\nrss 1\nrss 1\nend\n");

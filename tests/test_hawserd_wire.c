@@ -58,7 +58,12 @@ static void requests(void)
     is_int(touched(HW_H_HELLO, 12, 1), -EPROTO, "a greeting with an id");
     is_int(touched(HW_H_RELEASE, 20, 'e'), -EPROTO, "a release with a NIC");
     is_int(touched(HW_H_RELEASE, 16, 1), -EPROTO, "a release with a count");
-    is_int(touched(HW_H_BIND_RX, 39, 1), -EPROTO, "something in the padding");
+    is_int(touched(HW_H_BIND_RX, 37, 0x40), 0, "pieces of 16 KiB");
+    is_int(touched(HW_H_BIND_RX, 37, 0x60), -EPROTO, "pieces of 24 KiB");
+    is_int(touched(HW_H_BIND_RX, 37, 0x08), -EPROTO, "pieces of 2 KiB");
+    is_int(touched(HW_H_BIND_RX, 39, 1), -EPROTO, "pieces of 16 MiB");
+    is_int(touched(HW_H_BIND_TX, 37, 0x40), -EPROTO, "pieces of what is to be sent");
+    is_int(touched(HW_H_RELEASE, 37, 0x40), -EPROTO, "something in the padding");
     is_int(touched(HW_H_BIND_RX, 33, 'x'), -EPROTO, "something behind a name's end");
     is_int(touched(HW_H_BIND_RX, 22, '/'), -EPROTO, "a NIC name with a slash");
     is_int(touched(HW_H_BIND_RX, 22, ' '), -EPROTO, "with a blank");
@@ -112,6 +117,15 @@ static void replies(void)
     memset(no.text, 'x', sizeof(no.text) - 1);
     is_int(reply(&no), 0, "a text that fills its field");
 
+    rx.page = 16384;
+    is_int(reply(&rx), 0, "pieces as asked for");
+    rx.page = 16385;
+    is_int(reply(&rx), -EPROTO, "pieces of a size that is none");
+    rx.page = 0;
+    tx.page = steer.page = 4096;
+    is_int(reply(&tx), -EPROTO, "a binding for sending with pieces");
+    is_int(reply(&steer), -EPROTO, "a rule with pieces");
+    tx.page = steer.page = 0;
     r = rx;
     r.id = 0;
     is_int(reply(&r), -EPROTO, "a binding without a number");
@@ -157,7 +171,7 @@ static void replies(void)
     is_int(hw_helper_reply_decode(buf, sizeof(buf), &r), -EPROTO, "a request for an answer");
     is_int(hw_helper_reply_decode(buf, HW_HELPER_REPLY - 1, &r), -EPROTO, "an answer cut short");
     hw_helper_reply_encode(buf, &rx);
-    buf[95] = 1;
+    buf[99] = 1;
     is_int(hw_helper_reply_decode(buf, sizeof(buf), &r), -EPROTO, "something in the spare bytes");
 }
 

@@ -82,7 +82,7 @@ int driver_split(struct fake_driver *d, const struct hd_split *s, bool bound, bo
     uint32_t thresh = s->has_thresh ? s->thresh : d->thresh;
     if (changed)
         *changed = false;
-    if (s->buf_len && d->like != LIKE_GVE)
+    if (s->buf_len && (d->like != LIKE_GVE || d->fixed_buf))
         return hw_fail(-EOPNOTSUPP, "setting rx buf len not supported");
     if (s->has_thresh && !has_thresh(d) && d->like != LIKE_PLAIN)
         return hw_fail(-EOPNOTSUPP, "setting hds-thresh is not supported");

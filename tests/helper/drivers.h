@@ -20,6 +20,7 @@ struct fake_driver {
     uint32_t thresh;      /* dev->cfg->hds_thresh */
     bool hds;             /* the driver's own flag: gve, bnxt */
     uint32_t buf_len;     /* gve */
+    bool fixed_buf;       /* it says how large its buffers are, and lets nobody set it */
     bool gro, gro_wanted; /* rx-gro-hw, as it is and as it was asked for */
     bool xdp;             /* a program that takes one buffer is attached */
 };
