@@ -95,23 +95,31 @@ void dr_nic_gro_hw(struct dr_report *d)
 
 /* ---- routed rails ------------------------------------------------------------------------------- */
 
-/* How many routes of the main table leave by the NIC for more than itself: /proc/net/route and ipv6_route
- * (net/ipv4/fib_trie.c, net/ipv6/route.c). */
+/* Does a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) lead out by the NIC: to more
+ * than one address, or to one behind a gateway? Link-local and multicast aside. */
+static bool leads_out(char *line, const char *nic, bool v6)
+{
+    enum { V4_NIC, V4_GATEWAY = 2, V4_MASK = 7, V6_TO = 0, V6_BITS, V6_HOP = 4, V6_NIC = 9, FIELDS };
+    char *save = NULL, *f[FIELDS];
+    int n = 0;
+    for (char *w = strtok_r(line, " \t", &save); w && n < FIELDS; w = strtok_r(NULL, " \t", &save))
+        f[n++] = w;
+    if (v6)
+        return n == FIELDS && strcmp(f[V6_NIC], nic) == 0 && strncmp(f[V6_TO], "fe8", 3) != 0 &&
+               strncmp(f[V6_TO], "ff", 2) != 0 &&
+               (strtoul(f[V6_BITS], NULL, 16) < 127 || strspn(f[V6_HOP], "0") < strlen(f[V6_HOP]));
+    return n > V4_MASK && strcmp(f[V4_NIC], nic) == 0 &&
+           (strtoul(f[V4_GATEWAY], NULL, 16) || __builtin_popcountl(strtoul(f[V4_MASK], NULL, 16)) < 31);
+}
+
+/* How many routes of the main table leave by the NIC for more than itself. */
 static int routes_by(const struct dr_machine *m, const char *nic, bool v6)
 {
     static const size_t room = 4u << 20;
     char *text = malloc(room), *save = NULL;
     int n = 0, rc = text ? hw_root_text(m->root, text, room, v6 ? "proc/net/ipv6_route" : "proc/net/route") : -ENOMEM;
-    for (char *line = rc < 0 ? NULL : strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char name[HAWSER_NIC_NAME + 1] = "", hop[33] = "";
-        unsigned mask = 0, bits = 0, first = 0, gateway = 0;
-        if (!v6 && sscanf(line, "%16s %*s %8x %*s %*s %*s %*s %8x", name, &gateway, &mask) == 3)
-            n += strcmp(name, nic) == 0 && (gateway || __builtin_popcount(mask) < 31);
-        /* destination and its bits, source and its bits, next hop, metric, two counts, flags; link-local and multicast
-         * aside */
-        else if (v6 && sscanf(line, "%2x%*30s %2x %*s %*s %32s %*s %*s %*s %*s %16s", &first, &bits, hop, name) == 4)
-            n += strcmp(name, nic) == 0 && first < 0xfe && (bits < 127 || strspn(hop, "0") < 32);
-    }
+    for (char *line = rc < 0 ? NULL : strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        n += leads_out(line, nic, v6);
     free(text);
     return rc < 0 ? rc : n;
 }

@@ -49,41 +49,47 @@ static bool begins(const char *cmd, const char *with)
     return strncmp(cmd, with, strlen(with)) == 0;
 }
 
+#define LIMITS(what, value, unit, docker)                     \
+    "printf 'root - " what " " value "\\n* - " what " " value \
+    "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
+static const struct {
+    const char *begins, *has; /* of the command */
+    const char *keep;         /* NULL: by udev, for the NIC that is named behind begins */
+} ways[] = {
+    {"ip link set ", " mtu ", NULL},
+    {"ethtool -G ", "", NULL},
+    {"ethtool -K ", "", NULL},
+    {"ethtool -L ", "", NULL},
+    {"ethtool -X ", "", NULL},
+    {"ip route add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip addr add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ulimit -n", "", LIMITS("nofile", "1048576", "LimitNOFILE=1048576", "nofile=1048576")},
+    {"ulimit -l", "", LIMITS("memlock", "unlimited", "LimitMEMLOCK=infinity", "memlock=-1")},
+    {"echo ", "> /proc/", "the same in a unit that runs at boot"},
+    {"echo ", "> /sys/", "the same in a unit that runs at boot"},
+    {"export ", "", "the same in the job's script: it counts for this shell"},
+    {"unset ", "", "the same in the job's script: it counts for this shell"},
+};
+
 void dr_keep_of(const char *mend, char *out, size_t cap)
 {
-    char cmd[DR_TEXT], nic[HAWSER_NIC_NAME], rest[DR_TEXT];
+    char cmd[DR_TEXT], word[HAWSER_NIC_NAME + 64];
     command_of(mend, cmd, sizeof cmd);
     out[0] = 0;
-    if (begins(cmd, "sysctl -w ")) {
-        /* several: "sysctl -w a=b c=d" */
-        char *quote = NULL;
-        snprintf(rest, sizeof rest, "%s", cmd + strlen("sysctl -w "));
-        while ((quote = strchr(rest, '\'')) != NULL)
+    if (begins(cmd, "sysctl -w ")) { /* "sysctl -w a='1 2 3'" */
+        for (char *quote = strchr(cmd, '\''); quote; quote = strchr(quote, '\''))
             memmove(quote, quote + 1, strlen(quote));
-        snprintf(out, cap, "echo '%s' >> /etc/sysctl.d/90-hawser.conf", rest);
-    } else if (begins(cmd, "ip link set ") && strstr(cmd, " mtu ") && word_behind(cmd, "ip link set ", nic, sizeof nic))
-        keep_by_udev(nic, cmd, out, cap);
-    else if ((begins(cmd, "ethtool -G ") && word_behind(cmd, "ethtool -G ", nic, sizeof nic)) ||
-             (begins(cmd, "ethtool -K ") && word_behind(cmd, "ethtool -K ", nic, sizeof nic)) ||
-             (begins(cmd, "ethtool -L ") && word_behind(cmd, "ethtool -L ", nic, sizeof nic)) ||
-             (begins(cmd, "ethtool -X ") && word_behind(cmd, "ethtool -X ", nic, sizeof nic)))
-        keep_by_udev(nic, cmd, out, cap);
-    else if (begins(cmd, "ip route add ") || begins(cmd, "ip addr add "))
-        snprintf(out, cap, "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)");
-    else if (begins(cmd, "modprobe ") && word_behind(cmd, "modprobe ", rest, sizeof rest))
-        snprintf(out, cap, "echo %s > /etc/modules-load.d/hawser-%s.conf", rest, rest);
-    else if (begins(cmd, "ulimit -n"))
-        snprintf(
-            out, cap,
-            "printf 'root - nofile 1048576\\n* - nofile 1048576\\n' > /etc/security/limits.d/hawser.conf (logins), "
-            "LimitNOFILE=1048576 (a unit), --ulimit nofile=1048576 (docker run)");
-    else if (begins(cmd, "ulimit -l"))
-        snprintf(out, cap,
-                 "printf 'root - memlock unlimited\\n* - memlock unlimited\\n' > /etc/security/limits.d/hawser.conf "
-                 "(logins), "
-                 "LimitMEMLOCK=infinity (a unit), --ulimit memlock=-1 (docker run)");
-    else if (begins(cmd, "echo ") && (strstr(cmd, "> /proc/") || strstr(cmd, "> /sys/")))
-        snprintf(out, cap, "the same in a unit that runs at boot");
-    else if (begins(cmd, "export ") || begins(cmd, "unset "))
-        snprintf(out, cap, "the same in the job's script: it counts for this shell");
+        snprintf(out, cap, "echo '%s' >> /etc/sysctl.d/90-hawser.conf", cmd + strlen("sysctl -w "));
+    }
+    if (begins(cmd, "modprobe ") && word_behind(cmd, "modprobe ", word, sizeof word))
+        snprintf(out, cap, "echo %s > /etc/modules-load.d/hawser-%s.conf", word, word);
+    for (size_t i = 0; i < HW_ARRAY_LEN(ways); i++) {
+        if (!begins(cmd, ways[i].begins) || !strstr(cmd, ways[i].has))
+            continue;
+        if (ways[i].keep)
+            snprintf(out, cap, "%s", ways[i].keep);
+        else if (word_behind(cmd, ways[i].begins, word, sizeof word))
+            keep_by_udev(word, cmd, out, cap);
+        return;
+    }
 }

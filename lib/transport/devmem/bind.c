@@ -533,6 +533,11 @@ void dm_claim_free(struct dm_claim *c)
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
+static bool covers(const struct source *s, const uint8_t *p, size_t len)
+{
+    return p >= s->is.base && p + len <= s->is.base + s->is.size;
+}
+
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out)
 {
@@ -540,26 +545,23 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
     if (!id)
         return false;
     bool found = false, wake = false, settled = false;
-    const uint8_t *p = ptr;
     unsigned ranges = 0;
     pthread_mutex_lock(&x->mu);
     unsigned n = nic_of(x, nic);
     struct source *room = NULL;
     for (unsigned i = 0; i < SOURCES && !found; i++) {
         struct source *t = &x->sources[i];
-        if (t->state == FREE)
+        if (t->state == FREE) {
             room = room ? room : t;
-        else if (t->nic != n || t->space != space || t->is.id != id)
+        } else if (t->nic != n || t->space != space || t->is.id != id) {
             continue;
-        else if (t->state == WANTED || t->state == LEAVING || t->is.size == 0) /* soon, or never */
-            settled = true;
-        else if (p < t->is.base || p + len > t->is.base + t->is.size)
-            ranges++;
-        else if (t->state == BAD)
-            settled = true;
-        else {
+        } else if (t->state == BOUND && covers(t, ptr, len)) {
             found = settled = true;
             *out = t->is;
+        } else if (t->is.size == 0 || t->state == LEAVING || covers(t, ptr, len)) {
+            settled = true; /* wanted or leaving: soon; bad: never */
+        } else {
+            ranges++;
         }
     }
     if (!settled && n < HW_NIC_MAX && !x->nics[n].no_sending && start(x) == 0) {
