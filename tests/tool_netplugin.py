@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, over the plugins of tests/plugins and our own (TAP).
-Usage: tool_netplugin.py host|gpu|slow|ends HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
+Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib
@@ -291,12 +291,92 @@ def ends(tmp, tcpx):
     ok(s.stop()[1] == 0, "serve ends well")
 
 
+def trace(argv, **env):
+    return subprocess.run([HAWSER, "trace", *map(str, argv)], capture_output=True, text=True, timeout=80,
+                          env={**os.environ, **env})
+
+
+def traces(tmp, tcpx):
+    """hawser trace, how GPU memory is put in order, and sweeps."""
+    wait = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "300000"}
+    s = Serve(*by(TCPX), **tcpx)
+    a, b = tmp / "a.txt", tmp / "b.txt"
+    job = ["validate", s.host, *by(TCPX), "--channels", 2, "--size", "64KiB"]
+    r = trace(["-o", a, *job], **{**tcpx, **wait})
+    text = a.read_text()
+    ok(r.returncode == 0 and "Success: 2 / 2" in r.stdout and re.search(r"^accept +2 ", r.stdout, re.M), "a run is traced", r)
+    ok(all(re.search(rf"^\d+\.\d{{6}} \d+\.\d+ {call} ", text, re.M) for call in
+           ("init", "devices", "getProperties", "listen", "connect", "accept", "regMr", "isend", "irecv", "test",
+            "irecvConsumed", "deregMr", "closeSend", "closeRecv", "closeListen", "finalize")), "every call of the table", text)
+    ok(re.search(r" regMr comm=S0 type=host gpu=-1 size=\d+ ptr=\S+ = 0 mr=M\d+ us=", text) and
+       re.search(r" isend comm=S0 size=\d+ tag=0 mr=M\d+ = 0 req=S0#0 polls=\d+ us=", text) and
+       re.search(r" test req=S0#0 = 0 done=1 size=unsaid polls=\d+ us=", text), "arguments, results and times", text)
+    ok(re.search(r" log INFO tcpxlike:\d+ NET/GPUDirectTCPX : GPUDirectTCPX_v7", text), "the plugin's log beside it", text)
+    ok(all(float(us) >= 300000 for us in re.findall(r" accept .* us=([0-9.]+)", text)), "accept's 0.3 s", text)
+    lines = len(text.splitlines())
+    r = trace(["-o", b, "--polls", "--level", "trace", *job], **tcpx)
+    ok(r.returncode == 0 and len(b.read_text().splitlines()) > lines and "comm=again" in b.read_text(),
+       "--polls: those that came to nothing, too", r)
+    r = trace(["--diff", a, a])
+    ok(r.returncode == 0 and "The same calls" in r.stdout, "a trace does not differ from itself", r)
+    r = trace(["-o", b, *job, "--timeout", "2s"], **tcpx, TCPXLIKE_FAULT="fail-regmr")
+    ok(r.returncode == 1, "a run that fails fails", r)
+    r = trace(["--diff", a, b])
+    ok(r.returncode == 1 and re.search(r"^\+ regMr comm=[SR] type=host gpu=-1 size=\d+ = 3 mr=-", r.stdout, re.M) and
+       re.search(r"^\+ log WARN tcpxlike:# NET/GPUDirectTCPX : registering", r.stdout, re.M) and
+       re.search(r"^- isend = 0 ", r.stdout, re.M), "what went otherwise stands in the difference", r)
+    (tmp / "odd").write_bytes(b"\x00\xff=\n = = =\n1 2\n-1 3 x\n1.5 7.7 " + b"A" * 9000 + b"\n1 1 log\n1 1 log WARN\n1 1 c = x us=nan\n")
+    r = trace(["--show", tmp / "odd"])
+    ok(r.returncode in (0, 1) and "Sanitizer" not in r.stderr, "a file that is no trace", r)
+    for argv in [], ["--diff", a], ["--level", "loud", "true"]:
+        ok(trace(argv).returncode == 2, f"`trace {' '.join(map(str, argv))}`: wrong usage")
+    ok(trace([HAWSER + "x"]).returncode == 1, "a program that is not there")
+    ok(s.stop()[1] == 0, "serve ends well")
+
+    gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "1"}
+    s = Serve(*by(TCPX), **tcpx, **gpu)
+    for way in "kernel", "d2d", "host":
+        mine = ["--knob", f"plugin_unpack={way}", "--knob", "plugin_spin_us=50"]
+        r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--op", "read", "--size", "1MiB", "--iters", 4, "--json", "-", *mine, **tcpx,
+                **gpu)
+        ok(verified(r, [1 << 20], 4), f"unpacked by {way}, every byte verified", r)
+        r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--channels", 2, "--timeout", "3s", *mine, **tcpx, **gpu,
+                FAKECUDA_FAIL="cuLaunchKernel:12:719")
+        ok((r.returncode == 1 and "launching the gather" in r.stderr) if way == "kernel" else "launching the gather" not in r.stderr,
+           f"{way}: {'by' if way == 'kernel' else 'without'} a kernel", r)
+    r = run("bench", s, *by(TCPX), "--knob", "plugin_unpack=magic", **tcpx)
+    ok(r.returncode == 1 and "neither kernel, d2d nor host" in r.stderr, "there is no other way", r)
+    r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--channels", "1,2", "--size", "1MiB", "--iters", 3, **tcpx, **gpu)
+    ok(r.returncode == 0 and re.search(r"^ +1 .* 0 -> 0 ", r.stdout, re.M) and re.search(r"^ +2 .* 0 -> 0 ", r.stdout, re.M),
+       "a sweep over GPU memory: each run has a plugin's process of its own", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
+    s = Serve()
+    out, page = tmp / "sweep.jsonl", tmp / "sweep.html"
+    r = run("bench", s, "--channels", "1,2,4", "--chunk", "256KiB,1MiB", "--window", "4,16", "--size", "64KiB,1MiB", "--iters", 5,
+            "--json", out, "--report", page)
+    rows = [json.loads(x) for x in out.read_text().splitlines()]
+    seen = [(x["channels"], x["chunk"], x["window"], x["size"]) for x in rows]
+    ok(r.returncode == 0 and seen == [(c, k, w, z) for c in (1, 2, 4) for k in (1 << 18, 1 << 20) for w in (4, 16)
+                                      for z in (1 << 16, 1 << 20)], "a sweep: a run for each combination, in one file", r)
+    ok(all(x["bad_bytes"] == 0 and x["verified_bytes"] == 5 * x["size"] for x in rows), "every byte verified", rows)
+    ok(len(re.findall(r"^ +[124] +(256KiB|1MiB) +(4|16) +(64KiB|1MiB) write ", r.stdout, re.M)) == 24 and
+       len(re.findall(r"^# (64KiB|1MiB): best at channels", r.stdout, re.M)) == 2, "one table, with the best of each size", r)
+    ok(page.exists() and page.stat().st_size > 10000, "one report")
+    for more in ["--channels", "1,,2"], ["--chunk", "1MiB,1GiB"], ["--window", "4,257"], ["--channels", "0,1"]:
+        r = run("bench", s, *more)
+        ok(r.returncode == 2 and not r.stdout, f"{' '.join(more)}: wrong usage", r)
+    r = subprocess.run([HAWSER, "bench", "127.0.0.1:1", "--channels", "1,2"], capture_output=True, text=True)
+    ok(r.returncode == 1 and r.stdout.count(": failed") == 2 and "refused" in r.stderr, "nobody there: each run says so", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
+
 def main():
     tmp = pathlib.Path(tempfile.mkdtemp())
     held = manager(tmp)
     tcpx = {**QUICK, "TCPXLIKE_LOOPBACK": "1", "HAWSER_SAME_MACHINE": "yes", "NCCL_DYNAMIC_CHUNK_SIZE": "524288",
             "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": str(tmp)}
-    {"host": on_hosts, "gpu": on_gpus, "slow": slowly, "ends": ends}[PART](tmp, tcpx)
+    {"host": on_hosts, "gpu": on_gpus, "slow": slowly, "ends": ends, "trace": traces}[PART](tmp, tcpx)
     del held
     print(f"1..{count}")
     return failed > 0

@@ -153,6 +153,18 @@ def nics_of(w, quick):
         ok((r.returncode == 0) == good and said in r.stderr, f"{what}: {'works' if good else 'refused'}", r)
         ok(moved > (32 << 20) if good else moved < (1 << 20), f"{what}: {moved} bytes by that NIC", r)
         w.stop()
+    env = {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth0,eth1"}
+    w.serve(TCPX, **env)
+    for nic in "eth0", "eth1":
+        r = subprocess.run([*w.here, HAWSER, "trace", "-o", w.report.parent / nic, "validate", w.host, "--transport",
+                            f"netplugin:{TCPX}", "--nic", nic, "--channels", "2"], capture_output=True, text=True, timeout=60,
+                           env={**w.env, **env})
+        ok(r.returncode == 0 and "Success: 2 / 2" in r.stdout, f"a trace of {nic}", r)
+    r = subprocess.run([HAWSER, "trace", "--diff", w.report.parent / "eth0", w.report.parent / "eth1"], capture_output=True,
+                       text=True)
+    ok(r.returncode == 1 and re.search("^- listen dev=0 gpu=0 = 0 comm=L", r.stdout, re.M) and
+       re.search("^[+] listen dev=1 gpu=0 = 0 comm=L", r.stdout, re.M), "in what one NIC's run differs from the other's", r)
+    w.stop()
     env = {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth0,eth1", "TCPXLIKE_NAME": "tcpx"}
     w.serve(TCPX, **env)
     r = w.run("bench", "--nics", "eth0,eth1", "--size", "1MiB", "--iters", 4, **env)

@@ -13,6 +13,14 @@
 #define BENCH_SIZES  64
 #define BENCH_ROUNDS 99
 
+#define BENCH_LIST 16
+
+/* What --channels, --chunk and --window give. */
+struct bench_list {
+    uint64_t v[BENCH_LIST];
+    size_t n;
+};
+
 struct bench {
     struct common common;
     char host[256];
@@ -27,6 +35,8 @@ struct bench {
     const char *gpus_text, *map; /* gpus_text: NULL: host memory */
     struct gpus gpus;
     bool per_process;
+    struct bench_list channels_list, chunk_list, window_list;
+    const char *one;    /* "CHANNELS,CHUNK,WINDOW": this is a run of a sweep; 0: not said */
     const char *worker; /* "FD,CROWD,GPU,PEER,NICS": this is a child of --per-process */
     int argc;           /* to start such children with */
     char **argv;
@@ -60,6 +70,13 @@ double bench_per_GB(uint64_t us, uint64_t bytes);
 
 /* The lines "# ..." over the table, from the knobs on. */
 void bench_print_knobs(const struct bench *b, FILE *out);
+
+/* A list of numbers (sizes: like 512KiB). -EINVAL. */
+int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out);
+/* Does any of the lists have more than one value? */
+bool bench_sweeps(const struct bench *b);
+/* Then: a run for each combination. What failed of them was said: then b->failed. */
+int bench_sweep(struct bench *b);
 
 /* --gpus: the whole run, after the options are read. What failed of the GPUs was said: then b->failed. */
 int bench_gpus(struct bench *b);

@@ -30,7 +30,8 @@ enum {
     O_GPU,
     O_MAP,
     O_PER_PROCESS,
-    O_WORKER
+    O_WORKER,
+    O_ONE
 };
 
 static const struct opt options[] = {
@@ -40,11 +41,11 @@ static const struct opt options[] = {
     {"warmup", O_WARMUP, "N", "operations before the clock counts (default a tenth, at least 2)"},
     {"duration", 't', "TIME", "instead of --iters: so much time under the clock, 10s, 500ms"},
     {"depth", 'd', "N", "operations in flight (default 16MiB's worth, from 2 to 32)"},
-    {"channels", 'c', "N", "connections per NIC (default: the knob's, 4)"},
+    {"channels", 'c', "N[,..]", "connections per NIC (default: the knob's, 4); a list: a run for each"},
     {"nics", O_NICS, "A,B", "this node's NICs (default: all that share a subnet with the peer)"},
     {"peer-nics", O_PEER_NICS, "A,B", "the peer's, paired in order with --nics"},
-    {"chunk", O_CHUNK, "SIZE", "largest chunk (knob chunk)"},
-    {"window", O_WINDOW, "N", "requests in flight per channel (knob window)"},
+    {"chunk", O_CHUNK, "SIZE[,..]", "largest chunk (knob chunk); a list: a run for each"},
+    {"window", O_WINDOW, "N[,..]", "requests in flight per channel (knob window); a list: a run for each"},
     {"no-verify", O_NO_VERIFY, NULL, "do not check what arrives"},
     {"hot", O_HOT, NULL, "one buffer for all operations, in cache; only a batch's last can be checked"},
     {"compare-raw", O_RAW, NULL, "measure plain sockets in turns with hawser, same path and memory"},
@@ -58,9 +59,39 @@ static const struct opt options[] = {
     {"per-process", O_PER_PROCESS, NULL, "with --gpus: a process for each, on its GPU's NUMA node"},
     {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
     {"worker", O_WORKER, "", NULL},
+    {"one", O_ONE, "", NULL},
     COMMON_OPTS,
     {0},
 };
+
+/* A list's values as a knob: each must be one; the only one is set. */
+static int set_knob(struct bench *b, const char *name, const struct bench_list *l)
+{
+    char text[32];
+    int rc = 0;
+    for (size_t i = 0; i < l->n && rc == 0; i++) {
+        struct hw_knobs scratch = {0};
+        snprintf(text, sizeof text, "%" PRIu64, l->v[i]);
+        rc = l->n == 1 ? common_knob(&b->common, name, text) : hw_knob_set(&scratch, name, text);
+    }
+    return rc;
+}
+
+/* What the lists say, or in a run of a sweep --one. */
+static int take_lists(struct bench *b)
+{
+    struct bench_list *lists[] = {&b->channels_list, &b->chunk_list, &b->window_list};
+    uint64_t v[3] = {0};
+    if (b->one && sscanf(b->one, "%" SCNu64 ",%" SCNu64 ",%" SCNu64, &v[0], &v[1], &v[2]) != 3)
+        return hw_fail(-EINVAL, "--one is for the runs of `hawser bench` with lists alone");
+    for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
+        *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};
+    if (b->one)
+        b->report = NULL; /* of all runs there is one */
+    b->channels = b->channels_list.n == 1 ? b->channels_list.v[0] : 0;
+    int rc = set_knob(b, "chunk", &b->chunk_list);
+    return rc < 0 ? rc : set_knob(b, "window", &b->window_list);
+}
 
 static int parse(struct bench *b, int argc, char **argv)
 {
@@ -111,7 +142,7 @@ static int parse(struct bench *b, int argc, char **argv)
             rc = hw_parse_u64(arg, 1, TP_MAX_DEPTH, &b->depth);
             break;
         case 'c':
-            rc = hw_parse_u64(arg, 1, 64, &b->channels);
+            rc = bench_list(arg, false, 1, 64, &b->channels_list);
             break;
         case O_NICS:
             rc = opts_nics(b->nics = arg);
@@ -120,10 +151,10 @@ static int parse(struct bench *b, int argc, char **argv)
             rc = opts_nics(b->peer_nics = arg);
             break;
         case O_CHUNK:
-            rc = common_knob(&b->common, "chunk", arg);
+            rc = bench_list(arg, true, 0, 0, &b->chunk_list);
             break;
         case O_WINDOW:
-            rc = common_knob(&b->common, "window", arg);
+            rc = bench_list(arg, false, 1, 256, &b->window_list);
             break;
         case O_NO_VERIFY:
             b->no_verify = true;
@@ -171,12 +202,17 @@ static int parse(struct bench *b, int argc, char **argv)
         case O_WORKER:
             b->worker = arg;
             break;
+        case O_ONE:
+            b->one = arg;
+            break;
         default:
             rc = common_option(&b->common, id, arg);
         }
         if (rc < 0)
             return tool_usage("bench", "%s", hw_error());
     }
+    if (take_lists(b) < 0)
+        return tool_usage("bench", "%s", hw_error());
     if (optind == argc)
         return tool_usage("bench", "which host? It is what `hawser serve` prints on the other node");
     if (optind + 1 < argc)
@@ -376,7 +412,9 @@ static int run(struct bench *b)
     int rc = open_json(b);
     if (rc == 0)
         rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
-    if (rc == 0 && b->gpus_text)
+    if (rc == 0 && bench_sweeps(b))
+        rc = bench_sweep(b);
+    else if (rc == 0 && b->gpus_text)
         rc = bench_gpus(b);
     else if (rc == 0)
         rc = host(b);

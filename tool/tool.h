@@ -17,6 +17,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_devmem(int argc, char **argv);
 int cmd_lab(int argc, char **argv);

@@ -101,6 +101,16 @@ static const struct knob table[] = {
     {"plugin_devices", AT(plugin_devices), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->plugin_devices) - 1, "names",
      "transport netplugin: which of the plugin's devices is which NIC's, as eth1=0,eth2=1; empty: by their names, else by "
      "their PCI addresses"},
+    {"plugin_spin_us", AT(plugin_spin_us), COUNT, "2000", 1, 1000000, "us",
+     "transport netplugin: how long the plugin's process looks for something to do before it sleeps between two looks"},
+    {"plugin_unpack", AT(plugin_unpack), TEXT, "kernel", 0, sizeof(((struct hw_knobs *)0)->plugin_unpack) - 1, "name",
+     "transport netplugin, a plugin that scatters in GPU memory: put in order by our kernel; d2d: a copy within the GPU for "
+     "each fragment; host: by way of host memory, to compare with"},
+    {"plugin_trace", AT(plugin_trace), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->plugin_trace) - 1, "path",
+     "transport netplugin: a file to which every call into the plugin is appended, and the plugin's log of any level; see "
+     "hawser trace; empty: none"},
+    {"plugin_trace_polls", AT(plugin_trace_polls), BOOL, "no", 0, 0, "yes/no",
+     "plugin_trace: a line too for each call that came to nothing; else they are counted"},
     {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
      "transport netplugin: make each connection in a thread of its own, as NCCL does for several communicators, so that a "
      "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads"},

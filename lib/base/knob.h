@@ -45,6 +45,10 @@ struct hw_knobs {
     uint64_t path_ms;         /* how long a path is waited for when a peer is connected to */
     char same_machine[8];     /* "auto", "yes", "no": may a transport be used that needs two machines? */
     char plugin_devices[256]; /* "eth1=0,eth2=1": which device of a plugin's is which NIC's */
+    char plugin_trace[256];   /* a file for every call into the plugin; empty: none */
+    bool plugin_trace_polls;  /* with those that come to nothing */
+    char plugin_unpack[8];    /* "kernel", "d2d", "host" */
+    uint64_t plugin_spin_us;  /* how long the plugin's process polls before it sleeps */
     bool plugin_threads;      /* connections of a plugin's are made in a thread each */
 };
 

@@ -5,6 +5,7 @@
  * first takes leave of all that was the parent's: descriptors, signals, atexit handlers.
  */
 #include "transport/netplugin/child.h"
+#include "transport/netplugin/trace.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,7 +26,8 @@ enum {
     FD_SOCKET = 3,
     FD_LOG = 4,
     FD_WARN = 5,
-    FD_FREE = 6,         /* from here on they are the plugin's and the connections' */
+    FD_TRACE = 6,        /* where there is one */
+    FD_FREE = 7,         /* from here on they are the plugin's and the connections' */
     YIELD_AFTER_US = 50, /* of spinning: another process may have the core meanwhile */
     NAP_MIN_US = 20,     /* between two looks at what does not move */
     NAP_MAX_US = 500,
@@ -51,13 +53,18 @@ static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *f
 {
     char text[1024];
     va_list ap;
-    (void)flags, (void)file, (void)line;
-    if (level > NCCL_LOG_INFO)
+    (void)flags;
+    if (level > NCCL_LOG_INFO && !np_trace_on())
         return;
     int saved = errno;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text) - 1, fmt, ap);
     va_end(ap);
+    np_trace_log((int)level, file, line, text);
+    if (level > NCCL_LOG_INFO) {
+        errno = saved;
+        return;
+    }
     size_t n = strlen(text);
     if (n == 0 || text[n - 1] != '\n')
         text[n++] = '\n';
@@ -403,6 +410,7 @@ static void move_descriptors(const struct np_child *c)
 {
     const int sock = fcntl(c->socket, F_DUPFD, FD_FREE), log = fcntl(c->log, F_DUPFD, FD_FREE);
     const int warnings = fcntl(c->warnings, F_DUPFD, FD_FREE);
+    const int trace = c->trace >= 0 ? fcntl(c->trace, F_DUPFD, FD_FREE) : -1;
     const int null = open("/dev/null", O_RDWR);
     if (sock < 0 || log < 0 || warnings < 0 || null < 0)
         cannot(c->log, "its descriptors");
@@ -412,6 +420,10 @@ static void move_descriptors(const struct np_child *c)
     dup2(sock, FD_SOCKET);
     dup2(log, FD_LOG);
     dup2(warnings, FD_WARN);
+    if (trace >= 0)
+        dup2(trace, FD_TRACE);
+    else
+        close(FD_TRACE);
     if (syscall(SYS_close_range, FD_FREE, ~0u, 0) < 0) /* Linux 5.9 */
         for (long fd = FD_FREE, n = HW_MIN(sysconf(_SC_OPEN_MAX), 65536L); fd < n; fd++)
             close((int)fd);
@@ -437,6 +449,8 @@ void np_child_main(const struct np_child *c)
     (void)prctl(PR_SET_NAME, "hawser-plugin");
     (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns: naps are short */
 
+    if (c->trace >= 0)
+        np_trace_open(FD_TRACE, c->trace_polls);
     k->c = c;
     k->s = c->shared;
     (void)on_exit(leave_at_once, k);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listeners, connections, memory and registrations, in the child. */
 #include "transport/netplugin/child.h"
+#include "transport/netplugin/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,8 @@ static void *setup_thread(void *arg)
     struct np_shared *s = c->k->s;
     unsigned pause_us = PAUSE_MIN_US;
     const bool entered = c->gpu && hw_cuda_enter(c->gpu) == 0;
+    if (entered)
+        np_trace_gpu(c->gpu->device);
     kid_here = call_of(c);
     for (;;) {
         uint32_t mine = kid_here;

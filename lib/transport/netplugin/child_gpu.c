@@ -5,6 +5,7 @@
  * cannot do so of memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
  */
 #include "transport/netplugin/child.h"
+#include "transport/netplugin/trace.h"
 
 #include "node/pci.h"
 
@@ -20,6 +21,7 @@ void kid_set_gpu(struct kid *k, const struct hw_space *gpu)
     if (k->set)
         hw_cuda_leave();
     k->set = hw_cuda_enter(gpu) == 0 ? gpu : NULL;
+    np_trace_gpu(k->set ? k->set->device : -1);
 }
 
 static bool way_of(const char *pci, struct hw_pci_path *out)

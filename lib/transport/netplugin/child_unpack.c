@@ -61,7 +61,7 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
     if (!host) {
         rc = hw_cuda_rest(c->gpu, u.bounce_buf, &c->bounce_len);
         if (rc == 0)
-            rc = hw_gather_open(c->gpu, HW_GATHER_KERNEL, NP_RING, c->window * NP_FRAGS, &c->gather);
+            rc = hw_gather_open(c->gpu, (enum hw_gather_way)k->c->unpack, NP_RING, c->window * NP_FRAGS, &c->gather);
         if (rc < 0)
             return hw_wrap(rc, "unpacking");
     }

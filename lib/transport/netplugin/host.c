@@ -434,6 +434,9 @@ static int spawn(struct np_host *h, char **env)
         .spin_us = (unsigned)h->o.spin_us,
         .call_ms = (unsigned)h->o.call_ms,
         .one_thread = h->o.one_thread,
+        .trace = h->trace,
+        .trace_polls = h->o.trace_polls,
+        .unpack = h->o.unpack,
     };
     /* No handler of the application's is to run in the child. */
     sigfillset(&all);
@@ -528,15 +531,22 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     h->o.call_ms = o->call_ms > 0 ? o->call_ms : CALL_MS;
     h->o.spin_us = o->spin_us > 0 ? o->spin_us : SPIN_US;
     h->o.env = NULL;
-    h->socket = h->log = h->warnings = -1;
+    h->o.trace = NULL;
+    h->socket = h->log = h->warnings = h->trace = -1;
     pthread_mutex_init(&h->lock, NULL);
     hw_list_init(&h->comms);
     hw_list_init(&h->listeners);
     hw_list_init(&h->mems);
     char **env = environment(o->env);
     int rc = env ? make(h) : hw_fail(-ENOMEM, "no memory for an environment");
+    if (rc == 0 && o->trace && *o->trace) {
+        h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+        if (h->trace < 0)
+            rc = hw_fail(-errno, "plugin %s: opening its trace %s: %s", h->name, o->trace, strerror(errno));
+    }
     if (rc == 0)
         rc = spawn(h, env);
+    hw_close(&h->trace); /* the child's */
     if (rc == 0)
         rc = load(h, env);
     free(env);

@@ -42,6 +42,9 @@ struct np_options {
     int call_ms;                 /* for any other call of the plugin: it hangs after this; 0: 15 s */
     int spin_us;                 /* how long the child looks without a nap for something to do; 0: 2 ms */
     unsigned newest;             /* table to look for first; 0: v12 */
+    const char *trace;           /* a file for every call of the plugin, appended to; NULL or "": none */
+    bool trace_polls;            /* with those that come to nothing */
+    int unpack;                  /* enum hw_gather_way: how scattered GPU memory is put in order */
     bool one_thread; /* the plugin is never in two calls at once: a connect or accept that sleeps holds all */
     bool any_env;    /* np_check_env()'s faults are logged, and no reason to refuse */
     bool list;       /* scattered receives are left to the caller: np_fragments(), np_consumed() */

@@ -19,7 +19,7 @@ struct np_host {
     const uint32_t *mine; /* 1, and 0 in a process that was forked off */
 
     struct np_shared *s;
-    int pid, socket, log, warnings;
+    int pid, socket, log, warnings, trace;
     struct {
         off_t at;
         char last[200]; /* told */

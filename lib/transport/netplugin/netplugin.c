@@ -87,6 +87,14 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     /* A call that hangs is told before the peer gives up waiting. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
+    o.trace = env->knobs->plugin_trace;
+    o.trace_polls = env->knobs->plugin_trace_polls;
+    o.spin_us = (int)env->knobs->plugin_spin_us;
+    while (o.unpack < HW_GATHER_WAYS && strcmp(hw_gather_way_names[o.unpack], env->knobs->plugin_unpack) != 0)
+        o.unpack++;
+    if (o.unpack == HW_GATHER_WAYS)
+        return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is neither kernel, d2d nor host",
+                       env->knobs->plugin_unpack);
     int rc = np_open(plugin, &o, &h);
     if (rc)
         return rc;

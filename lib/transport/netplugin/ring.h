@@ -189,7 +189,9 @@ struct np_child {
     unsigned newest;    /* table */
     unsigned spin_us;   /* before it naps between two looks */
     unsigned call_ms;   /* what a connect or an accept may take beyond what is known of the plugin's */
-    bool one_thread;
+    bool one_thread, trace_polls;
+    int trace;  /* a file; -1: none */
+    int unpack; /* enum hw_gather_way */
 };
 /* The child's whole life, from fork() on. */
 void np_child_main(const struct np_child *c) __attribute__((noreturn));

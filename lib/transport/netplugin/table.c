@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/table_raw.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -61,7 +61,7 @@ const char *np_table_lacks(const struct np_table *t)
     return t->version >= 11 && !T(t, 11)->finalize ? "finalize" : NULL;
 }
 
-ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof)
+ncclResult_t np_raw_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof)
 {
     ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* none wished */
     if (t->version >= 11)
@@ -69,7 +69,7 @@ ncclResult_t np_table_init(struct np_table *t, ncclDebugLogger_t log, ncclProfil
     return t->version == 10 ? T(t, 10)->init(log, prof) : T(t, 6)->init(log);
 }
 
-ncclResult_t np_table_devices(const struct np_table *t, int *n)
+ncclResult_t np_raw_devices(const struct np_table *t, int *n)
 {
     return SAME(t, devices(n));
 }
@@ -101,7 +101,7 @@ ncclResult_t np_table_devices(const struct np_table *t, int *n)
         out->maxCollBytes = (from).maxCollBytes; \
     } while (0)
 
-ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out)
+ncclResult_t np_raw_properties(const struct np_table *t, int dev, ncclNetProperties_v12_t *out)
 {
     /* Zeroed, which NCCL does not do for them: a field that a plugin forgets is not garbage here. */
     union {
@@ -146,12 +146,12 @@ ncclResult_t np_table_properties(const struct np_table *t, int dev, ncclNetPrope
     return rc;
 }
 
-ncclResult_t np_table_listen(const struct np_table *t, int dev, void *handle, void **lc)
+ncclResult_t np_raw_listen(const struct np_table *t, int dev, void *handle, void **lc)
 {
     return t->version >= 11 ? T(t, 11)->listen(t->ctx, dev, handle, lc) : T(t, 6)->listen(dev, handle, lc);
 }
 
-ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
+ncclResult_t np_raw_connect(const struct np_table *t, int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
 {
     ncclNetCommConfig_v10_t config = {.trafficClass = -1};
     if (t->version >= 11)
@@ -161,12 +161,12 @@ ncclResult_t np_table_connect(const struct np_table *t, int dev, void *handle, v
     return t->version >= 7 ? T(t, 7)->connect(dev, handle, sc, dh) : T(t, 6)->connect(dev, handle, sc);
 }
 
-ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, ncclNetDeviceHandle_t **dh)
+ncclResult_t np_raw_accept(const struct np_table *t, void *lc, void **rc, ncclNetDeviceHandle_t **dh)
 {
     return t->version >= 7 ? T(t, 7)->accept(lc, rc, dh) : T(t, 6)->accept(lc, rc);
 }
 
-ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size_t size, int type, void **mh)
+ncclResult_t np_raw_reg(const struct np_table *t, void *comm, void *data, size_t size, int type, void **mh)
 {
     return t->version >= 8 ? T(t, 8)->regMr(comm, data, size, type, mh)
                            : T(t, 6)->regMr(comm, data, (int)size, type, mh);
@@ -177,17 +177,17 @@ bool np_table_has_dmabuf(const struct np_table *t)
     return SAME(t, regMrDmaBuf);
 }
 
-ncclResult_t np_table_reg_dmabuf(const struct np_table *t, void *comm, void *data, size_t size, int fd, void **mh)
+ncclResult_t np_raw_reg_dmabuf(const struct np_table *t, void *comm, void *data, size_t size, int fd, void **mh)
 {
     return SAME(t, regMrDmaBuf(comm, data, size, NCCL_PTR_CUDA, 0, fd, mh));
 }
 
-ncclResult_t np_table_dereg(const struct np_table *t, void *comm, void *mh)
+ncclResult_t np_raw_dereg(const struct np_table *t, void *comm, void *mh)
 {
     return SAME(t, deregMr(comm, mh));
 }
 
-ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req)
+ncclResult_t np_raw_isend(const struct np_table *t, void *sc, void *data, size_t size, int tag, void *mh, void **req)
 {
     if (t->version >= 10)
         return T(t, 10)->isend(sc, data, size, tag, mh, NULL, req);
@@ -195,7 +195,7 @@ ncclResult_t np_table_isend(const struct np_table *t, void *sc, void *data, size
                            : T(t, 6)->isend(sc, data, (int)size, tag, mh, req);
 }
 
-ncclResult_t np_table_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req)
+ncclResult_t np_raw_irecv(const struct np_table *t, void *rc, void *data, size_t size, int tag, void *mh, void **req)
 {
     int small = (int)size;
     void *phandle = NULL;
@@ -210,27 +210,27 @@ bool np_table_has_flush(const struct np_table *t)
     return SAME(t, iflush);
 }
 
-ncclResult_t np_table_flush(const struct np_table *t, void *rc, void *data, int size, void *mh, void **req)
+ncclResult_t np_raw_flush(const struct np_table *t, void *rc, void *data, int size, void *mh, void **req)
 {
     return SAME(t, iflush(rc, 1, &data, &size, &mh, req));
 }
 
-ncclResult_t np_table_test(const struct np_table *t, void *req, int *done, int *size)
+ncclResult_t np_raw_test(const struct np_table *t, void *req, int *done, int *size)
 {
     return SAME(t, test(req, done, size));
 }
 
-ncclResult_t np_table_close_send(const struct np_table *t, void *sc)
+ncclResult_t np_raw_close_send(const struct np_table *t, void *sc)
 {
     return SAME(t, closeSend(sc));
 }
 
-ncclResult_t np_table_close_recv(const struct np_table *t, void *rc)
+ncclResult_t np_raw_close_recv(const struct np_table *t, void *rc)
 {
     return SAME(t, closeRecv(rc));
 }
 
-ncclResult_t np_table_close_listen(const struct np_table *t, void *lc)
+ncclResult_t np_raw_close_listen(const struct np_table *t, void *lc)
 {
     return SAME(t, closeListen(lc));
 }
@@ -240,12 +240,12 @@ bool np_table_has_consumed(const struct np_table *t)
     return t->version >= 7 && T(t, 7)->irecvConsumed;
 }
 
-ncclResult_t np_table_consumed(const struct np_table *t, void *rc, void *req)
+ncclResult_t np_raw_consumed(const struct np_table *t, void *rc, void *req)
 {
     return T(t, 7)->irecvConsumed(rc, 1, req);
 }
 
-ncclResult_t np_table_finalize(const struct np_table *t)
+ncclResult_t np_raw_finalize(const struct np_table *t)
 {
     return t->version >= 11 ? T(t, 11)->finalize(t->ctx) : ncclSuccess;
 }

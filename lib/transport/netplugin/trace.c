@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/netplugin/trace.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { BUCKETS = 4096, LINE = 1600, KINDS = 4, NAMES = 4 };
+
+/* Something of the plugin's that has a name. */
+struct thing {
+    struct thing *next;
+    const void *at;
+    char name[48];
+    uint64_t again;    /* calls that came to nothing */
+    uint64_t requests; /* of a connection, so far */
+};
+
+static struct {
+    int fd;
+    bool on, polls;
+    pthread_mutex_t lock; /* for all below */
+    struct thing *bucket[BUCKETS];
+    unsigned made[KINDS];
+} trace = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread int gpu_now = -1;
+
+void np_trace_open(int fd, bool polls)
+{
+    trace.fd = fd;
+    trace.polls = polls;
+    trace.on = true;
+}
+
+bool np_trace_on(void)
+{
+    return trace.on;
+}
+
+bool np_trace_polls(void)
+{
+    return trace.polls;
+}
+
+void np_trace_gpu(int gpu)
+{
+    gpu_now = gpu;
+}
+
+int np_trace_gpu_now(void)
+{
+    return gpu_now;
+}
+
+uint64_t np_trace_begin(void)
+{
+    return trace.on ? hw_now() : 0;
+}
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+/* "12.345678 PID.TID ", of that time. */
+static int write_stamp(char *line, size_t cap, uint64_t ns)
+{
+    return snprintf(line, cap, "%llu.%06llu %d.%ld ", (unsigned long long)(ns / 1000000000u),
+                    (unsigned long long)(ns / 1000 % 1000000u), (int)getpid(), syscall(SYS_gettid));
+}
+
+/* One write a line, so that threads' and processes' lines do not mix. */
+static void put_line(char *line, size_t len)
+{
+    len = HW_MIN(len, (size_t)LINE - 1);
+    line[len] = '\n';
+    (void)!write(trace.fd, line, len + 1);
+}
+
+void np_trace_call(uint64_t begin, const char *call, const char *fmt, ...)
+{
+    char line[LINE + 64];
+    const uint64_t now = hw_now();
+    va_list ap;
+    if (!begin)
+        return;
+    int at = write_stamp(line, LINE, begin);
+    at += snprintf(line + at, (size_t)(LINE - at), "%s ", call);
+    va_start(ap, fmt);
+    at += vsnprintf(line + at, (size_t)(LINE - at), fmt, ap);
+    va_end(ap);
+    at = HW_MIN(at, LINE - 40);
+    at += snprintf(line + at, (size_t)(LINE - at), " us=%llu.%03llu", (unsigned long long)((now - begin) / 1000),
+                   (unsigned long long)((now - begin) % 1000));
+    put_line(line, (size_t)at);
+}
+
+void np_trace_log(int level, const char *file, int line_number, const char *text)
+{
+    static const char *const names[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+    char line[LINE + 64];
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (!trace.on)
+        return;
+    int at = write_stamp(line, LINE, hw_now());
+    at += snprintf(line + at, (size_t)(LINE - at), "log %s %.60s:%d %.*s",
+                   (unsigned)level < HW_ARRAY_LEN(names) ? names[level] : "?",
+                   slash  ? slash + 1
+                   : file ? file
+                          : "-",
+                   line_number, (int)strcspn(text, "\n"), text);
+    at = HW_MIN(at, LINE - 1);
+    for (int i = 0; i < at; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    put_line(line, (size_t)at);
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static struct thing **place_of(const void *at)
+{
+    struct thing **t = &trace.bucket[((uintptr_t)at >> 4) % BUCKETS];
+    while (*t && (*t)->at != at)
+        t = &(*t)->next;
+    return t;
+}
+
+/* A copy that outlives the lock. */
+static const char *lend(const char *name)
+{
+    static __thread char room[NAMES][sizeof(((struct thing *)0)->name)];
+    static __thread unsigned at;
+    at = (at + 1) % NAMES;
+    memcpy(room[at], name, sizeof(room[at]));
+    return room[at];
+}
+
+/* With the lock: its entry, an old one of the same address being emptied. NULL: no memory. */
+static struct thing *add_thing(const void *at)
+{
+    struct thing **t = place_of(at);
+    if (!*t && (*t = calloc(1, sizeof(**t))))
+        (*t)->at = at;
+    if (*t)
+        (*t)->again = (*t)->requests = 0;
+    return *t;
+}
+
+const char *np_trace_new(char kind, const void *at)
+{
+    static const char kinds[KINDS + 1] = "LSRM";
+    const char *k = strchr(kinds, kind);
+    if (!trace.on || !at || !k)
+        return "-";
+    pthread_mutex_lock(&trace.lock);
+    struct thing *t = add_thing(at);
+    if (t)
+        snprintf(t->name, sizeof(t->name), "%c%u", kind, trace.made[k - kinds]++);
+    const char *name = t ? lend(t->name) : "?";
+    pthread_mutex_unlock(&trace.lock);
+    return name;
+}
+
+const char *np_trace_name(const void *at)
+{
+    if (!trace.on || !at)
+        return "-";
+    pthread_mutex_lock(&trace.lock);
+    const struct thing *t = *place_of(at);
+    const char *name = t ? lend(t->name) : "?";
+    pthread_mutex_unlock(&trace.lock);
+    return name;
+}
+
+void np_trace_gone(const void *at)
+{
+    if (!trace.on || !at)
+        return;
+    pthread_mutex_lock(&trace.lock);
+    struct thing **place = place_of(at), *t = *place;
+    if (t) {
+        *place = t->next;
+        free(t);
+    }
+    pthread_mutex_unlock(&trace.lock);
+}
+
+const char *np_trace_request(const void *comm, const void *request)
+{
+    if (!trace.on || !request)
+        return "-";
+    pthread_mutex_lock(&trace.lock);
+    struct thing *c = *place_of(comm);
+    char owner[16];
+    const uint64_t number = c ? c->requests++ : 0;
+    snprintf(owner, sizeof(owner), "%.15s", c ? c->name : "?");
+    struct thing *r = add_thing(request);
+    if (r)
+        snprintf(r->name, sizeof(r->name), "%s#%llu", owner, (unsigned long long)number);
+    const char *name = r ? lend(r->name) : "?";
+    pthread_mutex_unlock(&trace.lock);
+    return name;
+}
+
+void np_trace_again(const void *at)
+{
+    if (!trace.on || !at)
+        return;
+    pthread_mutex_lock(&trace.lock);
+    struct thing **t = place_of(at);
+    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, before there is a connection */
+        (*t)->at = at;
+    if (*t)
+        (*t)->again++;
+    pthread_mutex_unlock(&trace.lock);
+}
+
+uint64_t np_trace_agains(const void *at)
+{
+    uint64_t n = 0;
+    if (!trace.on || !at)
+        return 0;
+    pthread_mutex_lock(&trace.lock);
+    struct thing *t = *place_of(at);
+    if (t) {
+        n = t->again;
+        t->again = 0;
+    }
+    pthread_mutex_unlock(&trace.lock);
+    return n;
+}
