@@ -12,11 +12,9 @@
  */
 #include "transport/netplugin/netplugin.h"
 #include "transport/netplugin/abi.h"
+#include "transport/netplugin/conn.h"
 #include "transport/netplugin/device.h"
-#include "transport/netplugin/host.h"
-#include "transport/netplugin/slots.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,47 +28,6 @@
 
 #define CALL_LEAST_MS 1000ull
 #define CALL_MOST_MS  15000ull
-
-struct hw_conn {
-    struct hw_conn *tcp; /* of the tcp transport: opaque here */
-    struct np_host *host;
-    int fd;        /* tcp's */
-    int set;       /* epoll, for the engine */
-    int event;     /* both comms ring it */
-    bool tcp_news; /* something has happened on the socket */
-    enum { TCP, GREET, JOIN, READY } state;
-    uint64_t deadline, request_ms;
-    const struct hw_tp_env *env;
-    bool server, unpacks; /* server: the client greets first, and says which GPUs the connection is for */
-    uint8_t out[HW_PLUGIN_GREET], in[HW_PLUGIN_GREET_MOST];
-    unsigned out_done, in_have, dev;
-    struct hw_plugin_greet peer; /* once it is there */
-    bool greeted;
-    int gpu, peer_gpu; /* -1: not said */
-    struct np_listener *listener;
-    struct np_comm *tx, *rx;
-    uint32_t slot, nslots; /* bytes of one; each way */
-    struct np_slots slots;
-
-    /* Send ring, all counts ever: over at the plugin <= given to it <= filled <= posted by the engine; and what that
-     * has released. */
-    uint64_t posted, filled, given, over, released;
-    struct {
-        uint8_t head[HW_CHUNK_HEAD];
-        const struct hw_space *space;
-        const void *ptr;
-        uint32_t len;
-    } send[NP_SLOTS];
-    _Atomic uint64_t sent; /* given, for other threads */
-
-    /* Receive: the oldest slot. */
-    uint64_t came, taken; /* messages; slots given back */
-    struct np_result result[NP_SLOTS];
-    enum { HEAD, HEAD_SEEN, BODY, BODY_DONE } rx_state;
-    uint32_t rx_at, rx_len; /* of the payload: copied so far; the piece that was posted */
-    const struct hw_space *rx_space;
-    void *rx_ptr; /* NULL: nowhere */
-};
 
 /* The longest message: whole pages, no more than the plugin takes. The pages of a slot that are not used cost nothing.
  */
@@ -146,22 +103,6 @@ static void conn_free(struct hw_conn *c)
     hw_close(&c->set);
     hw_close(&c->event);
     free(c);
-}
-
-/* The GPU that the connection is for. A plugin that unpacks lands what it receives in memory of the one that was set
- * when the connection was made: where nobody says which, that is the one whose memory was registered first, or the
- * nearest. */
-static void choose_gpu(struct hw_conn *c)
-{
-    const struct hw_space *seen = atomic_load(&c->env->gpu);
-    if (!c->slots.cuda || (!c->unpacks && c->gpu < 0))
-        return;
-    int gpu = np_gpu(c->host, c->dev, c->gpu >= 0 ? c->gpu : seen ? seen->device : -1);
-    c->slots.only = gpu;
-    c->slots.cuda = gpu >= 0;
-    c->slots.told = gpu >= 0 && c->gpu >= 0;
-    if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
-        hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
 }
 
 /* All but the tcp connection, over fd and from nic. */
@@ -246,112 +187,6 @@ static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn 
     return 0;
 }
 
-/* Chooses the GPU, and listens: what this side has to say. */
-static int begin_greeting(struct hw_conn *c)
-{
-    struct hw_plugin_greet g = {
-        .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
-    choose_gpu(c);
-    int rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
-    if (rc == 0)
-        hw_plugin_greet_encode(c->out, &g);
-    return rc;
-}
-
-static int send_greeting(struct hw_conn *c)
-{
-    while (c->out_done < sizeof(c->out)) {
-        ssize_t n = send(c->fd, c->out + c->out_done, sizeof(c->out) - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
-        c->out_done += (unsigned)n;
-    }
-    return 0;
-}
-
-/* Reads what there is of it, and no byte beyond. */
-static int read_greeting(struct hw_conn *c)
-{
-    int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
-    while (want >= 0 && c->in_have < (unsigned)want) {
-        ssize_t n = recv(c->fd, c->in + c->in_have, (unsigned)want - c->in_have, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
-        if (n == 0)
-            return hw_fail(-ECONNRESET, "the peer closed the connection while its plugin was to be met");
-        c->in_have += (unsigned)n;
-        if (c->in_have >= HW_PLUGIN_HEAD)
-            want = hw_plugin_greet_size(c->in);
-    }
-    return HW_MIN(want, 0);
-}
-
-static int take_greeting(struct hw_conn *c)
-{
-    int rc = read_greeting(c);
-    if (rc == 0)
-        rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer);
-    if (rc == 0 && c->peer.longest != c->slot)
-        return hw_fail(-EPROTO,
-                       "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
-                       c->peer.longest, c->slot);
-    if (rc)
-        return rc;
-    c->greeted = true;
-    if (c->server) {
-        c->gpu = c->peer.peer_gpu;
-        c->peer_gpu = c->peer.gpu;
-    }
-    /* Of the two accept()s the slower one counts. */
-    if (c->peer.wait_ms > np_info(c->host)->wait_ms)
-        c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
-    return 0;
-}
-
-/* Both greetings, the client's first, as far as the socket goes. */
-static int greet(struct hw_conn *c)
-{
-    int rc = c->server && !c->greeted ? take_greeting(c) : 0;
-    if (rc == 0 && !c->listener)
-        rc = begin_greeting(c);
-    if (rc == 0)
-        rc = send_greeting(c);
-    if (rc == 0 && !c->greeted)
-        rc = take_greeting(c);
-    if (rc == 0)
-        rc = np_connect(c->host, c->dev, c->slots.only, c->peer.handle, c->deadline, c->event, &c->tx);
-    if (rc == 0)
-        rc = np_accept(c->listener, c->deadline, c->event, &c->rx);
-    if (rc == 0)
-        c->state = JOIN;
-    return rc;
-}
-
-static int join(struct hw_conn *c)
-{
-    int a = np_established(c->tx), b = np_established(c->rx);
-    if (a && a != -EAGAIN)
-        return a;
-    if (b && b != -EAGAIN)
-        return b;
-    if (a || b) {
-        if ((a && np_arm(c->tx) == 0) || (b && np_arm(c->rx) == 0))
-            return join(c);
-        return -EAGAIN;
-    }
-    c->slots.tx = c->tx;
-    c->slots.rx = c->rx;
-    int rc = np_slots_open(&c->slots);
-    if (rc)
-        return rc;
-    c->state = READY;
-    return 0;
-}
-
 /* What the socket has to say once it has carried the greetings: nothing, or that it is over. */
 static int socket_word(struct hw_conn *c)
 {
@@ -393,9 +228,9 @@ static int ready(struct hw_conn *c)
     if (c->state == TCP && (rc = hw_tcp.establish(c->tcp)) == 0)
         c->state = GREET;
     if (rc == 0 && c->state == GREET)
-        rc = greet(c);
+        rc = np_conn_greet(c);
     if (rc == 0 && c->state == JOIN)
-        rc = join(c);
+        rc = np_conn_join(c);
     if (rc == -EAGAIN && hw_now() >= c->deadline)
         return hw_fail(-ETIMEDOUT, "the two plugins did not connect in time");
     if (rc == -EAGAIN && c->state == JOIN && (rc = socket_word(c)) == 0)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two plugins meet: greetings on the channel's socket, with the GPUs that the connection is for, then connections of
+ * the plugin's own. */
+#include "transport/netplugin/conn.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+/* The GPU that the connection is for. A plugin that unpacks lands what it receives in memory of the one that was set
+ * when the connection was made: where nobody says which, that is the one whose memory was registered first, or the
+ * nearest. */
+static void choose_gpu(struct hw_conn *c)
+{
+    const struct hw_space *seen = atomic_load(&c->env->gpu);
+    if (!c->slots.cuda || (!c->unpacks && c->gpu < 0))
+        return;
+    int gpu = np_gpu(c->host, c->dev, c->gpu >= 0 ? c->gpu : seen ? seen->device : -1);
+    c->slots.only = gpu;
+    c->slots.cuda = gpu >= 0;
+    c->slots.told = gpu >= 0 && c->gpu >= 0;
+    if (gpu < 0 && gpu != -ENODEV && np_warn_once(c->host))
+        hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
+}
+
+/* Chooses the GPU, and listens: what this side has to say. */
+static int begin_greeting(struct hw_conn *c)
+{
+    struct hw_plugin_greet g = {
+        .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
+    choose_gpu(c);
+    int rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
+    if (rc == 0)
+        hw_plugin_greet_encode(c->out, &g);
+    return rc;
+}
+
+static int send_greeting(struct hw_conn *c)
+{
+    while (c->out_done < sizeof(c->out)) {
+        ssize_t n = send(c->fd, c->out + c->out_done, sizeof(c->out) - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+        c->out_done += (unsigned)n;
+    }
+    return 0;
+}
+
+/* Reads what there is of it, and no byte beyond. */
+static int read_greeting(struct hw_conn *c)
+{
+    int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
+    while (want >= 0 && c->in_have < (unsigned)want) {
+        ssize_t n = recv(c->fd, c->in + c->in_have, (unsigned)want - c->in_have, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "greeting: %s", strerror(errno));
+        if (n == 0)
+            return hw_fail(-ECONNRESET, "the peer closed the connection while its plugin was to be met");
+        c->in_have += (unsigned)n;
+        if (c->in_have >= HW_PLUGIN_HEAD)
+            want = hw_plugin_greet_size(c->in);
+    }
+    return HW_MIN(want, 0);
+}
+
+static int take_greeting(struct hw_conn *c)
+{
+    int rc = read_greeting(c);
+    if (rc == 0)
+        rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer);
+    if (rc == 0 && c->peer.longest != c->slot)
+        return hw_fail(-EPROTO,
+                       "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
+                       c->peer.longest, c->slot);
+    if (rc)
+        return rc;
+    c->greeted = true;
+    if (c->server) {
+        c->gpu = c->peer.peer_gpu;
+        c->peer_gpu = c->peer.gpu;
+    }
+    /* Of the two accept()s the slower one counts. */
+    if (c->peer.wait_ms > np_info(c->host)->wait_ms)
+        c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
+    return 0;
+}
+
+int np_conn_greet(struct hw_conn *c)
+{
+    int rc = c->server && !c->greeted ? take_greeting(c) : 0;
+    if (rc == 0 && !c->listener)
+        rc = begin_greeting(c);
+    if (rc == 0)
+        rc = send_greeting(c);
+    if (rc == 0 && !c->greeted)
+        rc = take_greeting(c);
+    if (rc == 0)
+        rc = np_connect(c->host, c->dev, c->slots.only, c->peer.handle, c->deadline, c->event, &c->tx);
+    if (rc == 0)
+        rc = np_accept(c->listener, c->deadline, c->event, &c->rx);
+    if (rc == 0)
+        c->state = JOIN;
+    return rc;
+}
+
+int np_conn_join(struct hw_conn *c)
+{
+    int a = np_established(c->tx), b = np_established(c->rx);
+    if (a && a != -EAGAIN)
+        return a;
+    if (b && b != -EAGAIN)
+        return b;
+    if (a || b) {
+        if ((a && np_arm(c->tx) == 0) || (b && np_arm(c->rx) == 0))
+            return np_conn_join(c);
+        return -EAGAIN;
+    }
+    c->slots.tx = c->tx;
+    c->slots.rx = c->rx;
+    int rc = np_slots_open(&c->slots);
+    if (rc)
+        return rc;
+    c->state = READY;
+    return 0;
+}
