@@ -129,11 +129,12 @@ void hw_chan_connect(struct hw_chan *c)
     if (rc) {
         if (rc != c->connect_rc) /* the same trouble is told once */
             hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: channel %u: %s", p->name, c->index, hw_error());
-        p->hopeless += rc == -ENODEV && c->connect_rc != -ENODEV;
+        const bool final = rc == -ENODEV && p->h->tp->caps.nodev_final;
+        p->hopeless += final && c->connect_rc != rc;
         c->connect_rc = rc;
         if (transport_dead(p))
             return;
-        if (p->hopeless == atomic_load(&p->nchans)) { /* by no NIC: more attempts would not help */
+        if (final && p->hopeless == atomic_load(&p->nchans)) { /* by no NIC: more attempts would not help */
             hw_peer_fail(p, rc, "%s", hw_error());
             return;
         }

@@ -100,6 +100,11 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         goto fail;
     }
     free(rails);
+    const char *self = h->k.same_machine;
+    if (strcmp(self, "auto") != 0 && strcmp(self, "yes") != 0 && strcmp(self, "no") != 0) {
+        rc = hw_fail(-EINVAL, "knob same_machine: \"%s\" is neither auto, yes nor no", self);
+        goto fail;
+    }
     if (strncmp(h->k.transport, NETPLUGIN, strlen(NETPLUGIN)) == 0) { /* before there are threads: it forks */
         if ((rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp)))
             goto fail;
