@@ -98,8 +98,6 @@ static int raise_node_nic(struct lab *l, const struct hw_lab_spec *spec, unsigne
     struct hw_rtnl *rt = &l->node[node].rt;
     int index = lab_index(node, nic, LAB_END_NODE);
     int rc = hw_rtnl_addr_add(rt, index, node_addr(spec, node, nic), lab_prefix(spec->fabric));
-    if (rc == 0 && spec->loss_ppm[nic]) /* what is lost is a packet, not 64 KiB of them */
-        rc = hw_rtnl_link_segments(rt, index, 1);
     if (rc == 0 && spec->rate[nic])
         rc = lab_set_rate(rt, index, spec->rate[nic]);
     return rc == 0 ? hw_rtnl_link_up(rt, index, true) : rc;

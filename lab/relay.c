@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define QUEUE_MAX  (64u << 20) /* bytes of a rail that wait: 10 Gbit/s for 50 ms */
-#define PACKET_MAX (sizeof(struct virtio_net_hdr) + 14 + 4 + 65536)
+#define PACKET_MAX (sizeof(struct virtio_net_hdr) + ETH_HLEN + 4 + 65536)
 #define LOOK_MS    2000 /* without a packet, before it looks whether its links are there */
 #define BATCH      64   /* packets from one link before others are looked at */
 
@@ -147,10 +147,67 @@ static void send_packet(const struct end *to, const void *data, size_t len)
         (void)!send(to->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+static uint32_t add_words(const uint8_t *at, size_t len)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i + 1 < len; i += 2)
+        sum += (uint32_t)at[i] << 8 | at[i + 1];
+    return sum;
+}
+
+static uint16_t fold_sum(uint32_t sum)
+{
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t)(sum + (sum >> 16));
+}
+
+static void put_word(uint8_t *at, uint32_t v)
+{
+    at[0] = (uint8_t)(v >> 8);
+    at[1] = (uint8_t)v;
+}
+
+/*
+ * A packet of up to 64 KiB is many on the wire: each is lost or not, and the last ones go in place of those that were
+ * lost. What is left of its length; 0: nothing, or it is none of IPv4's TCP, which goes as a whole.
+ */
+static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
+{
+    struct virtio_net_hdr v;
+    memcpy(&v, r->buf, sizeof(v));
+    uint8_t *ip = r->buf + sizeof(v) + ETH_HLEN;
+    size_t head = sizeof(v) + ETH_HLEN + 20u, each = v.gso_size, lost = 0;
+    bool whole = len < head + 20 || (v.gso_type & ~VIRTIO_NET_HDR_GSO_ECN) != VIRTIO_NET_HDR_GSO_TCPV4 || !each ||
+                 ip[0] != 0x45 || !(v.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM);
+    uint8_t *tcp = ip + 20;
+    head += whole ? 0 : (size_t)(tcp[12] >> 4) * 4;
+    whole = whole || len <= head || tcp[13] & 1; /* FIN is the last one's */
+    size_t n = whole ? 1 : (len - head + each - 1) / each;
+    for (size_t i = 0; i < n; i++)
+        lost += draw_random(r) < rail->loss;
+    if (lost == 0)
+        return len;
+    if (lost == n)
+        return 0;
+    len = head + (n - lost) * each;
+    if (n - lost == 1)
+        v.gso_type = VIRTIO_NET_HDR_GSO_NONE;
+    memcpy(r->buf, &v, sizeof(v));
+    size_t datagram = len - sizeof(v) - ETH_HLEN;
+    put_word(ip + 2, (uint32_t)datagram);
+    put_word(ip + 10, 0);
+    put_word(ip + 10, ~(uint32_t)fold_sum(add_words(ip, 20)));
+    /* the sum that the NIC is to complete: of the pseudo header, with protocol 6 (RFC 9293, 3.1) */
+    put_word(tcp + 16, fold_sum(add_words(ip + 12, 8) + 6 + (uint32_t)datagram - 20));
+    return len;
+}
+
 static void queue_packet(struct relay *r, const struct end *from, size_t len)
 {
     struct rail *rail = from->rail;
-    if (rail->loss && draw_random(r) < rail->loss)
+    if (rail->loss)
+        len = cut_segments(r, rail, len);
+    if (len == 0)
         return;
     if (rail->delay == 0) {
         send_packet(from->to, r->buf, len);

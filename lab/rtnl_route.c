@@ -97,12 +97,3 @@ int hw_rtnl_link_no_arp(struct hw_rtnl *r, int index)
     snprintf(what, sizeof(what), "taking ARP from network device %d", index);
     return hw_rtnl_talk(r, h, NULL, NULL, what);
 }
-
-int hw_rtnl_link_segments(struct hw_rtnl *r, int index, uint32_t most)
-{
-    char buf[REQUEST_MAX], what[64];
-    struct nlmsghdr *h = start_link(buf, index);
-    mnl_attr_put_u32(h, IFLA_GSO_MAX_SEGS, most);
-    snprintf(what, sizeof(what), "bounding the segments of network device %d", index);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
-}

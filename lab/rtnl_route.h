@@ -27,7 +27,5 @@ int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule);
 int hw_rtnl_link_forward(struct hw_rtnl *r, int index);
 /* The link neither sends nor answers ARP requests. */
 int hw_rtnl_link_no_arp(struct hw_rtnl *r, int index);
-/* The kernel hands this link packets of at most so many segments: 1 is a packet as it is on the wire. */
-int hw_rtnl_link_segments(struct hw_rtnl *r, int index, uint32_t most);
 
 #endif
