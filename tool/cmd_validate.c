@@ -174,6 +174,10 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
         rc = stats_nics(v->s.peer, before, &n_before);
     if (rc == 0)
         rc = move(v, false, first, deadline);
+    if (rc == 0)
+        rc = buffer_clear(&v->in);
+    if (rc == 0) /* before END, so that the counters there have both directions */
+        rc = move(v, true, first, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
@@ -183,10 +187,7 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     v->bad_out += r.bad;
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
-    rc = buffer_clear(&v->in);
-    if (rc == 0)
-        rc = move(v, true, first, deadline);
-    if (rc == 0 && (rc = stats_nics(v->s.peer, after, &n_after)) == 0)
+    if ((rc = stats_nics(v->s.peer, after, &n_after)) == 0)
         stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
     if (rc == 0)
         rc = buffer_check(&v->in, first, n, &bad, &checked, &at);

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#define ARP_REMEDY                                                                   \
+    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (in " \
+    "/etc/sysctl.d to keep it)"
 #define LEAST 1000000u /* bytes of payload: below that there is too little to compare */
 
 struct lack {
@@ -33,20 +36,20 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
     if (!w.nic)
         return false;
     const char *side = w.there ? "there" : "here", *name = w.nic->nic;
+    bool idle =
+        w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0; /* neither direction, not even its acknowledgements */
     int n = snprintf(text, cap, "of %.1f MB that %s %s %s its kernel counted %.1f MB: ", (double)w.ours / 1e6, name,
                      side, w.rx ? "received" : "sent", (double)w.kernel / 1e6);
     if (n < 0 || (size_t)n >= cap)
         return true;
-    if (w.kernel == 0 && w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0)
+    if (idle)
         snprintf(text + n, cap - (size_t)n,
-                 "the rest went by another device; are both ends on one machine, or is %s a second name of another "
-                 "device? (ip -s link)",
-                 name);
+                 "all went by other devices; several NICs in one subnet need, %s, " ARP_REMEDY
+                 " and a table of routes for each address; else both ends are on one machine, or %s is a second name "
+                 "of another device (ip -s link)",
+                 side, name);
     else if (w.rx)
-        snprintf(text + n, cap - (size_t)n,
-                 "the rest came in by another NIC; %s: sysctl -w net.ipv4.conf.all.arp_ignore=1 "
-                 "net.ipv4.conf.all.arp_announce=2 (in /etc/sysctl.d to keep it)",
-                 side);
+        snprintf(text + n, cap - (size_t)n, "the rest came in by another NIC; %s: " ARP_REMEDY, side);
     else
         snprintf(text + n, cap - (size_t)n,
                  "the rest left by another NIC; %s: a table of routes for its address, as ip route add default dev %s "

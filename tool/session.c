@@ -117,6 +117,20 @@ static void address(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%.*s", (int)(end - text), text);
 }
 
+/* The entry that this channel belongs to: by its addresses, or, where it has none yet, by its NICs. n: there is none.
+ */
+static size_t find_path(const struct session_path *path, size_t n, const struct session_path *of)
+{
+    size_t k = 0;
+    if (*of->local)
+        while (k < n && (strcmp(path[k].local, of->local) != 0 || strcmp(path[k].remote, of->remote) != 0))
+            k++;
+    else
+        while (k < n && (strcmp(path[k].nic, of->nic) != 0 || strcmp(path[k].peer_nic, of->peer_nic) != 0))
+            k++;
+    return k;
+}
+
 size_t session_paths(struct session *s, struct session_path *out, size_t cap)
 {
     size_t n = 0, there = MAX_CHANNELS;
@@ -124,23 +138,19 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     if (!ch || hawser_channel_stats(s->peer, ch, &there) < 0)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
-    for (size_t i = 0; i < there; i++) {
-        char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
-        size_t k = 0;
-        if (!*ch[i].local) /* it never was up */
+    /* First the channels that have stood; then those that never did, of which a path of their own carries nothing. */
+    for (size_t i = 0; i < 2 * there; i++) {
+        const struct hawser_channel_stats *c = &ch[i % there];
+        struct session_path p = {0};
+        if ((i < there) != (*c->local != 0))
             continue;
-        address(local, sizeof local, ch[i].local);
-        address(remote, sizeof remote, ch[i].remote);
-        while (k < n && (strcmp(out[k].local, local) != 0 || strcmp(out[k].remote, remote) != 0))
-            k++;
-        if (k == n && n < cap) {
-            struct session_path *p = &out[n++];
-            *p = (struct session_path){0};
-            snprintf(p->nic, sizeof p->nic, "%s", ch[i].nic);
-            snprintf(p->peer_nic, sizeof p->peer_nic, "%s", ch[i].peer_nic);
-            memcpy(p->local, local, sizeof p->local);
-            memcpy(p->remote, remote, sizeof p->remote);
-        }
+        snprintf(p.nic, sizeof p.nic, "%s", c->nic);
+        snprintf(p.peer_nic, sizeof p.peer_nic, "%s", c->peer_nic);
+        address(p.local, sizeof p.local, c->local);
+        address(p.remote, sizeof p.remote, c->remote);
+        size_t k = find_path(out, n, &p);
+        if (k == n && n < cap && *p.local)
+            out[n++] = p;
         if (k < n)
             out[k].channels++;
     }

@@ -35,7 +35,8 @@ void session_drop(hawser_op *op);
 /* Waits for op in steps, so that a signal is seen; frees it. -EINTR after tool_stop. */
 int session_await(hawser_op *op, int timeout_ms);
 
-/* The pairs of addresses that the peer's channels use, each once, in the order of their NICs. Returns how many. */
+/* The pairs of addresses that the peer's channels use, each once, in the order of their NICs; none by which no channel
+ * ever came up. Returns how many. */
 struct session_path {
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
