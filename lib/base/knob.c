@@ -54,7 +54,8 @@ static const struct knob table[] = {
     {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_RCVBUF of a data connection; 0: the kernel's autotuning"},
     {"congestion", AT(congestion), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->congestion) - 1, "name",
-     "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same subnet; system"},
+     "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same "
+     "subnet or within 2 ms; system"},
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
      "send host memory by reference (vmsplice) where it pays"},
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",

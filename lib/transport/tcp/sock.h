@@ -16,6 +16,8 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 void hw_sock_tune(int fd, const struct hw_knobs *k);
 /* What an accepted socket needs, hw_sock_tune() included. */
 void hw_sock_accepted(int fd, const struct hw_knobs *k);
+/* What a socket of hw_sock_connect() needs once it is connected. */
+void hw_sock_settled(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 
 /* Non-blocking listener on addr. Returns the descriptor or -errno. */

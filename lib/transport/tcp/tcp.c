@@ -183,6 +183,8 @@ static int tcp_establish(struct hw_conn *c)
         return rc;
     free(c->hs);
     c->hs = NULL;
+    if (rc == 0)
+        hw_sock_settled(c->fd, c->knobs);
     return rc;
 }
 
