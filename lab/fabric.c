@@ -160,7 +160,7 @@ static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned no
 /* Makes a bridge that is up. */
 static int add_bridge(struct hw_rtnl *rt, const char *name, uint32_t mtu, int *index)
 {
-    struct hw_rtnl_link bridge;
+    struct hw_rtnl_link bridge = {0};
     int rc = hw_rtnl_bridge_add(rt, name, mtu);
     if (rc == 0)
         rc = hw_rtnl_link_get(rt, name, &bridge);
@@ -173,7 +173,7 @@ static int add_bridge(struct hw_rtnl *rt, const char *name, uint32_t mtu, int *i
 static int build_rail(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
 {
     char rail[IFNAMSIZ];
-    struct hw_rtnl_link shared;
+    struct hw_rtnl_link shared = {0};
     int bridge = 0, rc = 0;
     snprintf(rail, sizeof(rail), "rail%u", spec->fabric == HW_LAB_SHARED ? 0 : nic);
     if (spec->fabric == HW_LAB_SHARED && nic > 0) {

@@ -94,7 +94,7 @@ static int parse_list(const char *text, unsigned want, unsigned max, const char 
 
 int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec)
 {
-    uint64_t rate[HW_LAB_MAX_NICS];
+    uint64_t rate[HW_LAB_MAX_NICS] = {0};
     int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "rates", "NICs", parse_rate, rate);
     for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
         spec->rate[i] = rate[i];
@@ -154,7 +154,7 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
 
 int hw_lab_parse_delays(const char *text, struct hw_lab_spec *spec)
 {
-    uint64_t us[HW_LAB_MAX_NICS];
+    uint64_t us[HW_LAB_MAX_NICS] = {0};
     int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "delays", "NICs", parse_delay, us);
     for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
         spec->delay_us[i] = (uint32_t)us[i];
@@ -175,7 +175,7 @@ static int parse_loss(const char *text, size_t len, uint64_t *ppm)
 
 int hw_lab_parse_losses(const char *text, struct hw_lab_spec *spec)
 {
-    uint64_t ppm[HW_LAB_MAX_NICS];
+    uint64_t ppm[HW_LAB_MAX_NICS] = {0};
     int rc = parse_list(text, spec->nics, HW_LAB_MAX_NICS, "losses", "NICs", parse_loss, ppm);
     for (unsigned i = 0; rc >= 0 && i < spec->nics && i < HW_LAB_MAX_NICS; i++)
         spec->loss_ppm[i] = (uint32_t)ppm[i];
@@ -195,7 +195,7 @@ static int parse_count(const char *text, size_t len, uint64_t *out)
 
 int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec)
 {
-    uint64_t count[HW_LAB_MAX_NODES];
+    uint64_t count[HW_LAB_MAX_NODES] = {0};
     int rc = parse_list(text, spec->nodes, HW_LAB_MAX_NODES, "numbers of NICs", "nodes", parse_count, count);
     if (rc < 0)
         return rc;
@@ -223,7 +223,7 @@ static int parse_prefix(const char *text, size_t len, uint64_t *out)
 
 int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec)
 {
-    uint64_t at[HW_LAB_MAX_NODES];
+    uint64_t at[HW_LAB_MAX_NODES] = {0};
     int rc = parse_list(text, spec->nodes, HW_LAB_MAX_NODES, "names", "nodes", parse_prefix, at);
     for (unsigned k = 0; rc >= 0 && k < spec->nodes && k < HW_LAB_MAX_NODES; k++) {
         const char *name = (const char *)(uintptr_t)at[k];

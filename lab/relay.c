@@ -286,7 +286,7 @@ static _Noreturn void run_relay(const struct lab *l, const struct hw_lab_spec *s
     hw_close(&own.sw.ns);
     (void)!write(report, &v, sizeof(v));
     hw_close(&report);
-    while (v.rc == 0 && r->alive) {
+    while (r && v.rc == 0 && r->alive) {
         struct epoll_event ev[64];
         int n = epoll_wait(r->poll, ev, HW_ARRAY_LEN(ev), LOOK_MS);
         for (unsigned i = 0; n == 0 && i < r->n; i++) /* ENETDOWN comes once, perhaps before the link is gone */

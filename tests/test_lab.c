@@ -505,7 +505,7 @@ static void test_relay(void)
     ok(relay > 0 && server > 0 && !talks(one, "a", "198.18.0.2"), "nothing comes through");
     stop(server);
     if (hw_netns_privileged()) /* nobody else keeps the nodes: as after a crash, but for the relay */
-        for (char node = 'a'; node <= 'b'; node++) {
+        for (int node = 'a'; node <= 'b'; node++) {
             char ns[64];
             snprintf(ns, sizeof(ns), "hawser-%s-%c", one, node);
             is_int(hw_netns_remove(ns), 0, "a node gone");

@@ -140,7 +140,7 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
     /* First the channels that have stood; then those that never did, of which a path of their own carries nothing. */
     for (size_t i = 0; i < 2 * there; i++) {
-        const struct hawser_channel_stats *c = &ch[i % there];
+        const struct hawser_channel_stats *c = &ch[i < there ? i : i - there];
         struct session_path p = {0};
         if ((i < there) != (*c->local != 0))
             continue;

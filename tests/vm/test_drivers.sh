@@ -81,6 +81,17 @@ for like in $likes; do
     pair=$((pair + 1))
 done
 ok "hawserd comes up" serve
+in1 hawser doctor --only nic >/tmp/doctor 2>&1
+sed 's/^/# /' /tmp/doctor | grep 'gro-hw\|buf-len\|header-split'
+ok "doctor: gve's receive buffers" grep -q 'WARN  nic.rx-buf-len  *dm1: 2048 bytes: packets of its MTU, 4148' /tmp/doctor
+ok "doctor: mlx5 wants rx-gro-hw" grep -q 'WARN  nic.gro-hw  *dm3: off' /tmp/doctor
+ok "doctor: gve and mlx5 do not split headers yet" grep -q 'WARN  nic.header-split  *dm1, dm3: off' /tmp/doctor
+if $new; then
+    ok "doctor: bnxt says that it does, and hds-thresh" grep -q 'WARN  nic.header-split  *dm5: reported to be on.* 640 bytes' /tmp/doctor
+    ok "doctor: fbnic too" grep -q 'WARN  nic.header-split  *dm7: reported to be on.* 1506 bytes' /tmp/doctor
+else
+    ok "doctor: bnxt and fbnic say that they do" grep -q 'PASS  nic.header-split  *dm5, dm7: on' /tmp/doctor
+fi
 
 # Memory is bound and let go with the card as it is now. HOW: for the texts
 bound_and_back() { # HOW
@@ -165,7 +176,6 @@ for dm in dm3 dm5 dm7; do
     ok "$dm: an XDP program may come" xdp
     unxdp
 done
-ok "doctor looks at all of them" in1 sh -c 'hawser doctor --only nic --json >/tmp/doctor; [ $(grep -c "\"dm[1357]\"" /tmp/doctor) -gt 0 ]'
 # shellcheck disable=SC2086 # a list
 kill $servers
 rmmod dmnic
