@@ -280,6 +280,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
         return rc;
     }
     log_paths(p, possible);
+    deadline += h->tp->caps.setup_ms * HW_MS;
     struct connecting w = {.p = p};
     bool done = hw_loop_wait(p->home, channels_up, &w, deadline, NULL);
     if (done && atomic_load(&p->state) >= 0) {

@@ -98,6 +98,8 @@ static void test_share(const struct hw_space *s, int fd, int pid)
 
 /* ---- contexts ------------------------------------------------------------------------------------------- */
 
+#define STEERING "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
+
 static hawser *open_context(const char *name)
 {
     char knob[2 * PATH_MAX + 32];
@@ -197,6 +199,22 @@ static void test_report(const char *file)
     unlink(file);
 }
 
+/* The plugin's accept() is known to sleep for longer than the caller waits: that comes on top. */
+static void test_patience(void)
+{
+    hawser_peer *peer = NULL;
+    uint16_t port;
+    step("an accept() that sleeps");
+    setenv(STEERING, "1500000", 1);
+    hawser *a = open_context("tcpxlike"), *b = open_context("tcpxlike");
+    setenv(STEERING, "0", 1);
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    is_int(hawser_connect(a, "127.0.0.1", port, NULL, 1000, &peer), 0,
+           "a caller who waits for 1 s, and 1.5 s of sleep");
+    hawser_close(a);
+    hawser_close(b);
+}
+
 int main(void)
 {
     char report[64];
@@ -206,7 +224,7 @@ int main(void)
     setenv("NCCL_DYNAMIC_CHUNK_SIZE", "524288", 1);
     setenv("TCPXLIKE_LOOPBACK", "1", 1);
     setenv("HAWSER_SAME_MACHINE", "yes", 1);
-    setenv("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", "0", 1);
+    setenv(STEERING, "0", 1);
     char folder[] = "/tmp/hawser-netplugin-XXXXXX", manager[64];
     if (!mkdtemp(folder) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         bail("no folder or socket");
@@ -268,6 +286,7 @@ int main(void)
     is_int(times_logged("goes by way of the host's"), 2,
            "each of both says once that GPU memory goes by way of the host");
     ok(strstr(logs.text, "fork"), "and why");
+    test_patience();
     unlink(manager);
     rmdir(folder);
     return tap_done();
