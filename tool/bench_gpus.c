@@ -236,9 +236,6 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
         into[k].rx_device_bytes += from[i].rx_device_bytes;
         into[k].rx_copied_bytes += from[i].rx_copied_bytes;
         into[k].kernel_tx_bytes = HW_MAX(into[k].kernel_tx_bytes, from[i].kernel_tx_bytes);
-        into[k].rx_device_bytes += from[i].rx_device_bytes;
-        into[k].rx_copied_bytes += from[i].rx_copied_bytes;
-        into[k].tx_device_bytes += from[i].tx_device_bytes;
         into[k].kernel_rx_bytes = HW_MAX(into[k].kernel_rx_bytes, from[i].kernel_rx_bytes);
         into[k].devmem_pkts = HW_MAX(into[k].devmem_pkts, from[i].devmem_pkts);
         into[k].has_devmem_pkts &= from[i].has_devmem_pkts;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A hostile container of crun with the capabilities of Docker's, and CAP_IPC_LOCK (tests/vm/verbs_tenant.c): what it takes
 # from others by its user, what its broker's processes and its stubs leave it.
-# vm: kernels 6.1 6.12 7
+# vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser BUILD/tests/verbs_tenant
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
