@@ -210,7 +210,7 @@ struct hw_setup_entry {
 struct hw_setup {
     uint32_t unexpected, max_ops;
     uint16_t n;
-    uint16_t via; /* from the server: 1 + the entry of the NIC that the control connection came in by; 0: none of them */
+    uint16_t via; /* from the server: 1 + the entry that the control connection came in by; 0: none of them */
 };
 
 /* Appends entry e at out (room HW_SETUP_ENTRY_MAX). Returns its size. */

@@ -2,7 +2,7 @@
 /*
  * A client of hawserd for the tests in the VM: what it is to do stands in its arguments, one step each.
  *   rx:NIC:BYTES:QUEUES   binds a udmabuf to receive       -> "rx ID DMABUF QUEUE,QUEUE" or "rx ERRNO TEXT"
- *   piece:BYTES           the next one is to be in pieces of so many bytes, of a dma heap's memory -> "rx .. piece=BYTES"
+ *   piece:BYTES           the next rx is in pieces of so many bytes, of a dma heap -> "rx .. piece=BYTES"
  *   memfd:NIC:BYTES       tries to bind what is no dma-buf -> "rx ..."
  *   tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF"
  *   connect:ADDR:PORT     a TCP connection, which the next steps are about
