@@ -226,7 +226,7 @@ int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec)
     uint64_t at[HW_LAB_MAX_NODES] = {0};
     int rc = parse_list(text, spec->nodes, HW_LAB_MAX_NODES, "names", "nodes", parse_prefix, at);
     for (unsigned k = 0; rc >= 0 && k < spec->nodes && k < HW_LAB_MAX_NODES; k++) {
-        const char *name = (const char *)(uintptr_t)at[k];
+        const char *name = at[k] ? (const char *)(uintptr_t)at[k] : "";
         snprintf(spec->prefix[k], sizeof(spec->prefix[k]), "%.*s", (int)strcspn(name, ","), name);
     }
     return HW_MIN(rc, 0);
