@@ -79,15 +79,14 @@ int hw_setup_send(struct hawser_peer *p)
     struct hw_setup s = {.unexpected = (uint32_t)HW_MIN(h->k.unexpected, (uint64_t)UINT32_MAX),
                          .max_ops = (uint32_t)HW_MIN(h->k.max_ops, (uint64_t)UINT32_MAX)};
     uint8_t *body = malloc(HW_SETUP_HEAD + HW_NIC_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX);
-    union hw_addr *offers = calloc(HW_NIC_MAX, sizeof(*offers));
-    int n = body && offers ? hw_nics_list(nics, HW_NIC_MAX, p->ctl.local.sa.sa_family == AF_INET6) : -ENOMEM;
+    if (!p->offers)
+        p->offers = calloc(HW_NIC_MAX, sizeof(*p->offers));
+    int n = body && p->offers ? hw_nics_list(nics, HW_NIC_MAX, p->ctl.local.sa.sa_family == AF_INET6) : -ENOMEM;
     if (n < 0) {
         free(body);
-        free(offers);
         hw_peer_fail(p, n, "setting up: %s", n == -ENOMEM ? "no memory" : hw_error());
         return n;
     }
-    p->offers = offers;
     size_t len = list_offers(p, nics, n, &s, body);
     hw_setup_head(body, &s);
     len += hw_setup_transport_encode(body + len, h->env.ident);
