@@ -304,9 +304,9 @@ static int fill_mr(struct request *r, struct t_object *o)
         at += !is_write(r) && r->c->method == METHOD_REG_MR ? number_in(r, REG_MR_FD_OFFSET) - at : 0;
         if (length == 0 || length > T_MEMORY || at > T_MEMORY - length)
             return -EINVAL;
-    } else if (((at ^ iova) & (T_PAGE - 1)) != 0) {
-        return -EINVAL; /* ib_uverbs_reg_mr() */
     }
+    if (((at ^ iova) & (T_PAGE - 1)) != 0)
+        return -EINVAL; /* uverbs_cmd.c, ib_uverbs_reg_mr(); uverbs_std_types_mr.c */
     int rc = dmabuf ? 0 : pin(r, at, length, access & WRITES, &o->read_only);
     o->writes = access & WRITES;
     o->length = length;
