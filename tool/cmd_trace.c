@@ -42,7 +42,7 @@ static int read_file(const char *path, struct trace *t)
 
 static int show(const char *path)
 {
-    struct trace t;
+    struct trace t = {0};
     if (read_file(path, &t) < 0)
         return tool_fail("trace", "%s", hw_error());
     printf("%-14s %10s %10s %8s %12s %12s %12s\n", "call", "calls", "again", "failed", "total ms", "mean us",
@@ -123,7 +123,7 @@ static void print_times(const struct trace *a, const struct trace *b)
 /* As diff(1): 0 they do not differ, 1 they do. */
 static int diff(const char *path_a, const char *path_b)
 {
-    struct trace a, b;
+    struct trace a = {0}, b = {0};
     if (read_file(path_a, &a) < 0)
         return tool_fail("trace", "%s", hw_error());
     if (read_file(path_b, &b) < 0) {

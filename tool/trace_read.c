@@ -144,7 +144,7 @@ static int take_log(struct trace *t, const char *text)
     for (bool digits = false; *text && at + 1 < sizeof(key); text++) {
         const bool digit = isxdigit((unsigned char)*text) && (digits || isdigit((unsigned char)*text));
         if (!digit || !digits)
-            key[at++] = digit ? '#' : *text;
+            key[at++] = (char)(digit ? '#' : *text);
         digits = digit;
     }
     key[at] = 0;
@@ -155,7 +155,7 @@ static int take_line(struct trace *t, char *line)
 {
     char *end;
     const double s = strtod(line, &end);
-    const char *id = end;
+    const char *id;
     if (end == line || s < 0 || *end != ' ')
         goto odd;
     id = end + 1;

@@ -11,6 +11,7 @@
 #define GUARD ((size_t)64 << 10)
 
 enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* between two calls of connect or accept */
+#define TSAN_STACK ((size_t)64 << 20)            /* more than any that glibc has kept of the parent's */
 
 static unsigned window_of(const struct kid *k)
 {
@@ -146,7 +147,14 @@ void kid_watch(struct kid *k)
 
 static int start_thread(struct kid_comm *c)
 {
-    int e = pthread_create(&c->thread, NULL, setup_thread, c);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+#ifdef __SANITIZE_THREAD__
+    /* TSan believes that the parent's threads live on after the fork, and a thread on one's stack has its number. */
+    (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
+#endif
+    int e = pthread_create(&c->thread, &attr, setup_thread, c);
+    pthread_attr_destroy(&attr);
     if (e)
         return hw_fail(-e, "starting a thread to connect in: %s", strerror(e));
     c->threaded = true;
