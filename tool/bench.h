@@ -73,6 +73,8 @@ void bench_print_knobs(const struct bench *b, FILE *out);
 
 /* A list of numbers (sizes: like 512KiB). -EINVAL. */
 int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out);
+/* What --one has: channels, chunk, window. False: it is none. */
+bool bench_one(const char *text, uint64_t v[3]);
 /* Does any of the lists have more than one value? */
 bool bench_sweeps(const struct bench *b);
 /* Then: a run for each combination. What failed of them was said: then b->failed. */

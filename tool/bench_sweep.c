@@ -28,6 +28,18 @@ struct sweep {
     size_t n_best;
 };
 
+bool bench_one(const char *text, uint64_t v[3])
+{
+    char *end;
+    for (int i = 0; i < 3; i++) {
+        v[i] = strtoull(text, &end, 10);
+        if (end == text || *end != (i < 2 ? ',' : 0))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
 bool bench_sweeps(const struct bench *b)
 {
     return b->channels_list.n > 1 || b->chunk_list.n > 1 || b->window_list.n > 1;
@@ -207,7 +219,7 @@ int bench_sweep(struct bench *b)
     for (size_t i = 0; i < s.n_best && rc == 0; i++) {
         uint64_t v[3] = {0};
         char size[32], chunk[32];
-        (void)sscanf(s.best[i].what, "%" SCNu64 ",%" SCNu64 ",%" SCNu64, &v[0], &v[1], &v[2]);
+        (void)bench_one(s.best[i].what, v);
         fprintf(s.table, "# %s: best at", hw_format_size((uint64_t)s.best[i].size, size, sizeof size));
         if (v[0])
             fprintf(s.table, " channels %" PRIu64, v[0]);

@@ -82,7 +82,7 @@ static int take_lists(struct bench *b)
 {
     struct bench_list *lists[] = {&b->channels_list, &b->chunk_list, &b->window_list};
     uint64_t v[3] = {0};
-    if (b->one && sscanf(b->one, "%" SCNu64 ",%" SCNu64 ",%" SCNu64, &v[0], &v[1], &v[2]) != 3)
+    if (b->one && !bench_one(b->one, v))
         return hw_fail(-EINVAL, "--one is for the runs of `hawser bench` with lists alone");
     for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
         *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};

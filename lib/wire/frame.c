@@ -126,7 +126,8 @@ size_t hw_setup_transport_encode(uint8_t *out, const char *text)
     const size_t n = HW_MIN(strlen(text), (size_t)HW_TRANSPORT_TEXT - 1);
     hw_put16(out, ITEM_TRANSPORT);
     hw_put16(out + 2, (uint16_t)n);
-    memcpy(out + 4, text, n);
+    for (size_t i = 0; i < n; i++)
+        out[4 + i] = (uint8_t)text[i];
     return 4 + n;
 }
 
@@ -135,7 +136,7 @@ static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
 {
     n = HW_MIN(n, cap - 1);
     for (size_t i = 0; i < n; i++)
-        out[i] = in[i] >= ' ' && in[i] <= '~' ? (char)in[i] : '?';
+        out[i] = (char)(in[i] >= ' ' && in[i] <= '~' ? in[i] : '?');
     out[n] = 0;
 }
 
