@@ -54,7 +54,7 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
     int rc = kid_gpu_of(m, &gpu);
     if (rc == 0)
         rc = new_comm(k, m->slot, KID_LISTENER, &c);
-    if (rc < 0)
+    if (rc)
         return rc;
     c->dev = (int)m->number;
     c->gpu = gpu;
@@ -178,7 +178,7 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
     int rc = listener ? 0 : kid_gpu_of(m, &gpu);
     if (rc == 0)
         rc = new_comm(k, m->slot, kind, &c);
-    if (rc < 0)
+    if (rc)
         return rc;
     c->listener = listener;
     c->dev = listener ? listener->dev : (int)m->number;
