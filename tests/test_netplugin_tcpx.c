@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define STEERING "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
+#define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
+#define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
+#define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
 /* The 5 s that accept() sleeps are the point of few of these tests. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
-#define WITH(...) AWAKE(STEERING "=0", "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
+#define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
 
 static struct np_host *open_with(const char *const *env, bool list)
 {
@@ -291,7 +293,7 @@ static void test_other_faults(void)
     np_close(h);
 
     h = open_with(((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_UNPACK_HOST=1",
-                                         "TCPXLIKE_LOOPBACK=exit", STEERING "=0", NULL}),
+                                         "TCPXLIKE_LOOPBACK=exit", STEERING_NONE, NULL}),
                   false);
     pair_open(&p, h, 0, 1 << 16);
     is_int(pair_run(&p, 1, 3000, 1), -1, "scattered receives from this machine itself");
@@ -320,7 +322,7 @@ static void test_other_faults(void)
 /* Connections are made side by side, and those that stand go on meanwhile. */
 static void test_sleeps(void)
 {
-    struct np_host *h = open_with(AWAKE(STEERING "=1500000", "TCPXLIKE_CONNECT_MICROS=300000"), false);
+    struct np_host *h = open_with(AWAKE(STEERING_LONG, "TCPXLIKE_CONNECT_MICROS=300000"), false);
     struct np_listener *l[PAIRS];
     struct np_comm *send[PAIRS], *recv[PAIRS];
     uint8_t handle[NP_HANDLE_SIZE];
