@@ -105,7 +105,8 @@ static hawser *open_context(const char *name)
     char knob[2 * PATH_MAX + 32];
     snprintf(knob, sizeof(knob), "transport=netplugin:%s", plugin(name));
     const char *const knobs[] = {knob, "channels=2", NULL};
-    struct hawser_options o = {.size = sizeof(o), .knobs = knobs, .log = ph_logger, .log_arg = &logs};
+    struct hawser_options o = {
+        .size = sizeof(o), .knobs = knobs, .log = getenv("TEST_LOG") ? ph_print : ph_logger, .log_arg = &logs};
     hawser *h;
     /* It forks, and ASan's allocator (of GCC 12) has no lock for that: a thread that is in it then leaves the child
      * without one. A thread of a context opened just now is, with its first free(). */
