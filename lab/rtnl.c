@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define REQUEST_MAX 1024 /* the longest request made here is some 200 bytes */
 /* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), but for what is larger: one device's alternative
  * names are up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
 #define REPLY_MAX (256u << 10)
@@ -48,9 +47,9 @@ void hw_rtnl_close(struct hw_rtnl *r)
     hw_close(&r->fd);
 }
 
-static struct nlmsghdr *request(void *buf, uint16_t type, uint16_t flags)
+struct nlmsghdr *hw_rtnl_request(void *buf, uint16_t type, uint16_t flags)
 {
-    memset(buf, 0, REQUEST_MAX);
+    memset(buf, 0, HW_RTNL_REQUEST);
     struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
     h->nlmsg_type = type;
     h->nlmsg_flags = NLM_F_REQUEST | flags;
@@ -139,7 +138,7 @@ int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg
 
 static struct nlmsghdr *link_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
-    struct nlmsghdr *h = request(buf, type, flags);
+    struct nlmsghdr *h = hw_rtnl_request(buf, type, flags);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_family = AF_UNSPEC;
     i->ifi_index = index;
@@ -194,7 +193,7 @@ static int link_one(const struct nlmsghdr *h, void *arg)
 
 int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *out)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     if (strlen(name) >= IFNAMSIZ)
         return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
     struct nlmsghdr *h = link_request(buf, RTM_GETLINK, 0, 0);
@@ -222,7 +221,7 @@ static int link_each(const struct nlmsghdr *h, void *arg)
 
 int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap)
 {
-    char buf[REQUEST_MAX];
+    char buf[HW_RTNL_REQUEST];
     struct link_sink s = {.out = out, .cap = cap};
     int rc = hw_rtnl_talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
     return rc < 0 ? rc : (int)s.n;
@@ -239,7 +238,7 @@ static void put_end(struct nlmsghdr *h, const struct hw_rtnl_end *e, uint32_t mt
 
 int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const struct hw_rtnl_end *there, uint32_t mtu)
 {
-    char buf[REQUEST_MAX], what[96];
+    char buf[HW_RTNL_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, here->index);
     put_end(h, here, mtu);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
@@ -261,7 +260,7 @@ int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const st
 
 int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     if (mtu)
@@ -278,14 +277,14 @@ int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
 
 int hw_rtnl_link_del(struct hw_rtnl *r, int index)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     snprintf(what, sizeof(what), "deleting network device %d", index);
     return hw_rtnl_talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
 }
 
 int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = up ? IFF_UP : 0;
@@ -296,7 +295,7 @@ int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
 
 int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MTU, mtu);
     snprintf(what, sizeof(what), "setting the MTU of network device %d to %u", index, mtu);
@@ -305,7 +304,7 @@ int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
 
 int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
     snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
@@ -314,7 +313,7 @@ int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
 
 int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
 {
-    char buf[REQUEST_MAX], what[96];
+    char buf[HW_RTNL_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
@@ -323,7 +322,7 @@ int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
 
 int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
 {
-    char buf[REQUEST_MAX], what[96];
+    char buf[HW_RTNL_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     if (name)
@@ -336,8 +335,8 @@ int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
 
 int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned prefix)
 {
-    char buf[REQUEST_MAX], what[64];
-    struct nlmsghdr *h = request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
+    char buf[HW_RTNL_REQUEST], what[64];
+    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     a->ifa_prefixlen = (uint8_t)prefix;
@@ -375,8 +374,8 @@ static int addr_each(const struct nlmsghdr *h, void *arg)
 
 int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigned *prefix)
 {
-    char buf[REQUEST_MAX];
-    struct nlmsghdr *h = request(buf, RTM_GETADDR, NLM_F_DUMP);
+    char buf[HW_RTNL_REQUEST];
+    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_GETADDR, NLM_F_DUMP);
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     struct addr_find f = {.index = index};
@@ -397,7 +396,7 @@ int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigne
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
-    struct nlmsghdr *h = request(buf, type, flags);
+    struct nlmsghdr *h = hw_rtnl_request(buf, type, flags);
     struct tcmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
     t->tcm_family = AF_UNSPEC;
     t->tcm_ifindex = index;
@@ -443,7 +442,7 @@ static int tbf_each(const struct nlmsghdr *h, void *arg)
 
 static int tbf_find(struct hw_rtnl *r, int index, struct tbf_find *f)
 {
-    char buf[REQUEST_MAX];
+    char buf[HW_RTNL_REQUEST];
     *f = (struct tbf_find){.index = index};
     return hw_rtnl_talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f,
                         "listing queueing disciplines");
@@ -459,7 +458,7 @@ int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate)
 
 int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst, uint32_t limit)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     snprintf(what, sizeof(what), "setting the rate of network device %d", index);
     if (rate == 0) {
         struct tbf_find f;

@@ -38,6 +38,9 @@ void hw_rtnl_close(struct hw_rtnl *r);
 /* The talk itself, for who needs more than what is below; also with other protocols than NETLINK_ROUTE. */
 struct nlmsghdr;
 int hw_rtnl_open_protocol(struct hw_rtnl *r, int protocol);
+#define HW_RTNL_REQUEST 1024 /* bytes: the longest request made here is some 200 */
+/* A request in buf (HW_RTNL_REQUEST bytes), without its family's header. */
+struct nlmsghdr *hw_rtnl_request(void *buf, uint16_t type, uint16_t flags);
 /* Called for each message that answers a request; returns 0 or -errno, which ends the talk. */
 typedef int (*hw_rtnl_fn)(const struct nlmsghdr *h, void *arg);
 /* Sends h, which is complete but for its sequence number, and hands the answers to fn (may be NULL), up to the

@@ -10,22 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define REQUEST_MAX 512
-
-static struct nlmsghdr *start_request(void *buf, uint16_t type, uint16_t flags)
-{
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
-    return h;
-}
-
 int hw_rtnl_route_add(struct hw_rtnl *r, const struct hw_rtnl_route *route)
 {
-    char buf[REQUEST_MAX];
+    char buf[HW_RTNL_REQUEST];
     uint32_t table = route->table ? route->table : RT_TABLE_MAIN;
-    struct nlmsghdr *h = start_request(buf, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
+    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
     struct rtmsg *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     *m = (struct rtmsg){.rtm_family = AF_INET,
                         .rtm_dst_len = (unsigned char)route->prefix,
@@ -45,8 +34,8 @@ int hw_rtnl_route_add(struct hw_rtnl *r, const struct hw_rtnl_route *route)
 
 int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule)
 {
-    char buf[REQUEST_MAX];
-    struct nlmsghdr *h = start_request(buf, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
+    char buf[HW_RTNL_REQUEST];
+    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
     struct fib_rule_hdr *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     *m = (struct fib_rule_hdr){.family = AF_INET,
                                .src_len = rule->from.s_addr ? 32 : 0,
@@ -66,7 +55,7 @@ int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule)
 
 static struct nlmsghdr *start_link(void *buf, int index)
 {
-    struct nlmsghdr *h = start_request(buf, RTM_NEWLINK, 0);
+    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWLINK, 0);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_family = AF_UNSPEC;
     i->ifi_index = index;
@@ -75,7 +64,7 @@ static struct nlmsghdr *start_link(void *buf, int index)
 
 int hw_rtnl_link_forward(struct hw_rtnl *r, int index)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = start_link(buf, index);
     struct nlattr *spec = mnl_attr_nest_start(h, IFLA_AF_SPEC);
     struct nlattr *inet = mnl_attr_nest_start(h, AF_INET);
@@ -90,7 +79,7 @@ int hw_rtnl_link_forward(struct hw_rtnl *r, int index)
 
 int hw_rtnl_link_no_arp(struct hw_rtnl *r, int index)
 {
-    char buf[REQUEST_MAX], what[64];
+    char buf[HW_RTNL_REQUEST], what[64];
     struct nlmsghdr *h = start_link(buf, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = i->ifi_change = IFF_NOARP;
