@@ -10,9 +10,7 @@
 #include "tool/ethstat.h"
 #include "transport/devmem/helper.h"
 
-#include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
-#include <linux/genetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -25,20 +23,10 @@
 #define HAWSERD_MS 5000 /* for hawserd to answer */
 #define MAX_TABLE  65536
 
-/* One request; data starts with the command. 0 or -errno. */
-static int ethtool(int fd, const char *nic, void *data)
-{
-    struct ifreq r;
-    memset(&r, 0, sizeof r);
-    snprintf(r.ifr_name, sizeof r.ifr_name, "%s", nic);
-    r.ifr_data = data;
-    return fd < 0 ? -EBADF : ioctl(fd, SIOCETHTOOL, &r) < 0 ? -errno : 0;
-}
-
 static void probe_driver(int fd, struct dr_nic *n)
 {
     struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
-    if (ethtool(fd, n->name, &i) == 0) {
+    if (ethstat_ask(fd, n->name, &i) == 0) {
         snprintf(n->driver, sizeof n->driver, "%.31s", i.driver);
         snprintf(n->version, sizeof n->version, "%.31s", i.version);
     }
@@ -48,16 +36,16 @@ static void probe_steering(int fd, struct dr_nic *n)
 {
     struct ethtool_value v = {.cmd = ETHTOOL_GFLAGS};
     struct ethtool_rxnfc r = {.cmd = ETHTOOL_GRXCLSRLCNT};
-    int rc = ethtool(fd, n->name, &v);
+    int rc = ethstat_ask(fd, n->name, &v);
     n->ntuple = rc < 0 ? rc : (v.data & ETH_FLAG_NTUPLE) != 0;
-    rc = ethtool(fd, n->name, &r);
+    rc = ethstat_ask(fd, n->name, &r);
     n->rules = rc < 0 ? rc : (int)HW_MIN(r.rule_cnt, 1u << 20);
 }
 
 static void probe_queues(int fd, struct dr_nic *n)
 {
     struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
-    int rc = ethtool(fd, n->name, &c);
+    int rc = ethstat_ask(fd, n->name, &c);
     n->queues = rc < 0 ? rc : (int)HW_MIN(c.rx_count + c.combined_count, 1u << 20);
     n->queues_max = rc < 0 ? rc : (int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20);
 }
@@ -65,7 +53,7 @@ static void probe_queues(int fd, struct dr_nic *n)
 static void probe_rss(int fd, struct dr_nic *n)
 {
     struct ethtool_rxfh_indir ask = {.cmd = ETHTOOL_GRXFHINDIR};
-    int rc = ethtool(fd, n->name, &ask);
+    int rc = ethstat_ask(fd, n->name, &ask);
     n->rss_queues = n->rss_last = rc < 0 ? rc : -ENODATA;
     if (rc < 0 || ask.size == 0 || ask.size > MAX_TABLE)
         return;
@@ -75,7 +63,7 @@ static void probe_rss(int fd, struct dr_nic *n)
     if (t && seen) {
         t->cmd = ETHTOOL_GRXFHINDIR;
         t->size = ask.size;
-        rc = ethtool(fd, n->name, t);
+        rc = ethstat_ask(fd, n->name, t);
         n->rss_queues = rc < 0 ? rc : 0;
         n->rss_last = rc;
         for (uint32_t i = 0; rc == 0 && i < HW_MIN(t->size, ask.size); i++) {
@@ -89,72 +77,7 @@ static void probe_rss(int fd, struct dr_nic *n)
     free(t);
 }
 
-/* ---- generic netlink ------------------------------------------------------------------------- */
-
-struct genl {
-    struct mnl_socket *s;
-    uint32_t seq;
-};
-
-/* Sends the request in buf and hands its answer to cb. 0 or -errno. */
-static int genl_ask(struct genl *g, struct nlmsghdr *h, mnl_cb_t cb, void *arg)
-{
-    char buf[32768];
-    h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-    h->nlmsg_seq = ++g->seq;
-    if (!g->s || mnl_socket_sendto(g->s, h, h->nlmsg_len) < 0)
-        return g->s ? -errno : -EPROTONOSUPPORT;
-    for (;;) {
-        ssize_t n = mnl_socket_recvfrom(g->s, buf, sizeof buf);
-        int rc = n < 0 ? -1 : mnl_cb_run(buf, (size_t)n, g->seq, mnl_socket_get_portid(g->s), cb, arg);
-        if (rc < 0)
-            return errno ? -errno : -EIO;
-        if (rc == MNL_CB_STOP)
-            return 0;
-    }
-}
-
-struct family {
-    uint16_t id;
-    uint64_t ops; /* bit i: it has command i */
-};
-
-static int on_family(const struct nlmsghdr *h, void *arg)
-{
-    struct family *f = arg;
-    const struct nlattr *a, *op, *k;
-    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
-    {
-        if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID && mnl_attr_validate(a, MNL_TYPE_U16) == 0)
-            f->id = mnl_attr_get_u16(a);
-        if (mnl_attr_get_type(a) == CTRL_ATTR_OPS)
-            mnl_attr_for_each_nested(op, a) mnl_attr_for_each_nested(k, op)
-            {
-                if (mnl_attr_get_type(k) == CTRL_ATTR_OP_ID && mnl_attr_validate(k, MNL_TYPE_U32) == 0 &&
-                    mnl_attr_get_u32(k) < 64)
-                    f->ops |= 1ull << mnl_attr_get_u32(k);
-            }
-    }
-    return MNL_CB_OK;
-}
-
-static struct nlmsghdr *genl_request(char *buf, uint16_t family, uint8_t cmd, uint8_t version)
-{
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = family;
-    struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof *g);
-    *g = (struct genlmsghdr){.cmd = cmd, .version = version};
-    return h;
-}
-
-static int genl_family(struct genl *g, const char *name, struct family *f)
-{
-    char buf[512] __attribute__((aligned(8)));
-    struct nlmsghdr *h = genl_request(buf, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 1);
-    mnl_attr_put_strz(h, CTRL_ATTR_FAMILY_NAME, name);
-    *f = (struct family){0};
-    return genl_ask(g, h, on_family, f);
-}
+/* ---- header split ---------------------------------------------------------------------------- */
 
 static void probe_split(struct hd_genl *g, struct dr_nic *n)
 {
@@ -217,22 +140,16 @@ static void list_gpus(struct dr_machine *m)
 void dr_probe(struct dr_machine *m, int root, bool gpus)
 {
     struct utsname u = {0};
-    struct genl g = {.s = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC)};
-    struct family netdev;
-    struct hd_genl ethnl;
+    struct hd_genl g;
     *m = (struct dr_machine){.root = root, .env = (const char *const *)environ, .moment_ms = MOMENT_MS};
     uname(&u);
     snprintf(m->release, sizeof m->release, "%s", u.release);
     snprintf(m->arch, sizeof m->arch, "%s", u.machine);
     getrlimit(RLIMIT_MEMLOCK, &m->memlock);
     getrlimit(RLIMIT_NOFILE, &m->nofile);
-    if (g.s && mnl_socket_bind(g.s, 0, MNL_SOCKET_AUTOPID) < 0) {
-        mnl_socket_close(g.s);
-        g.s = NULL;
-    }
-    m->netdev_rc = genl_family(&g, "netdev", &netdev);
-    m->netdev_ops = netdev.ops;
-    (void)hd_genl_open(&ethnl, NULL);
+    m->netdev_rc = hd_genl_open(&g, NULL);
+    if (m->netdev_rc == 0)
+        m->netdev_rc = hd_genl_ops(&g, "netdev", &m->netdev_ops);
 
     struct dm_helper *helper;
     m->hawserd = dm_helper_open(dr_env(m, "HAWSER_DEVMEM_SOCKET"), HAWSERD_MS, &helper);
@@ -249,22 +166,20 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         probe_steering(fd, n);
         probe_queues(fd, n);
         probe_rss(fd, n);
-        probe_split(&ethnl, n);
+        probe_split(&g, n);
         n->devmem_rc = ethstat_devmem_pkts(fd, n->name, &n->devmem_pkts[0]);
         n->rx_pkts[0] = received(m, n);
         counts |= n->devmem_rc == 0;
     }
     if (counts) /* only where there is something to see moving */
         usleep(MOMENT_MS * 1000);
-    hd_genl_close(&ethnl);
+    hd_genl_close(&g);
     for (int i = 0; i < m->n_nics; i++)
         m->nic[i].rx_pkts[1] = received(m, &m->nic[i]);
     for (int i = 0; i < m->n_nics; i++)
         if (m->nic[i].devmem_rc == 0)
             m->nic[i].devmem_rc = ethstat_devmem_pkts(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);
     hw_close(&fd);
-    if (g.s)
-        mnl_socket_close(g.s);
 
     m->n_gpus = -ECANCELED;
     snprintf(m->cuda_why, sizeof m->cuda_why, "not asked");

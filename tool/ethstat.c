@@ -12,8 +12,7 @@
 
 #define MAX_STATS 65536 /* gve has some 30 a queue */
 
-/* One request; data starts with the command. 0 or -errno. */
-static int ask_stats(int fd, const char *nic, void *data)
+int ethstat_ask(int fd, const char *nic, void *data)
 {
     struct ifreq r;
     memset(&r, 0, sizeof r);
@@ -28,7 +27,7 @@ int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum)
         struct ethtool_sset_info info;
         uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
     } ask = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
-    int rc = ask_stats(fd, nic, &ask);
+    int rc = ethstat_ask(fd, nic, &ask);
     if (rc < 0)
         return rc;
     uint32_t n = 0;
@@ -42,10 +41,10 @@ int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum)
     if (rc == 0) {
         *names = (struct ethtool_gstrings){.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = n};
         *values = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = n};
-        rc = ask_stats(fd, nic, names);
+        rc = ethstat_ask(fd, nic, names);
     }
     if (rc == 0)
-        rc = ask_stats(fd, nic, values);
+        rc = ethstat_ask(fd, nic, values);
     bool found = false, whole = false;
     *sum = 0;
     for (uint32_t i = 0; rc == 0 && i < n && !whole; i++) {
