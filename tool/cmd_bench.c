@@ -259,7 +259,7 @@ static void print_head(struct bench *b)
         const struct session_path *p = &b->rival.path[i];
         fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
     }
-    (void)session_print_idle(&b->s, out);
+    session_print_idle(&b->s, out);
     bench_print_knobs(b, out);
     output_table_head(out);
 }

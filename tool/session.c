@@ -158,16 +158,15 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     return n;
 }
 
-size_t session_print_idle(struct session *s, FILE *out)
+void session_print_idle(struct session *s, FILE *out)
 {
     struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);
-    size_t n = MAX_CHANNELS, used = 0;
+    size_t n = MAX_CHANNELS;
     if (!path || hawser_paths(s->peer, path, &n) < 0)
         n = 0;
     n = HW_MIN(n, (size_t)MAX_CHANNELS);
     for (size_t i = 0; i < n; i++) {
         const struct hawser_path *p = &path[i];
-        used += p->state == HAWSER_PATH_USED;
         if (p->state == HAWSER_PATH_USED)
             continue;
         fprintf(out, "# not used: %s", *p->nic ? p->nic : "the peer's");
@@ -176,5 +175,4 @@ size_t session_print_idle(struct session *s, FILE *out)
         fprintf(out, ": %s\n", p->why);
     }
     free(path);
-    return used;
 }

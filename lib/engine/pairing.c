@@ -16,8 +16,7 @@
 #define FIRST_MS       250 /* as long as none has answered */
 #define TRIES_MAX      4   /* for each NIC of ours: a server may name any number of addresses */
 
-/* ---- what there is ------------------------------------------------------------------------------------------------
- */
+/* ---- what there is ---------------------------------------------------------------------------------------------- */
 
 static int read_entries(struct hw_pairing *g, const struct hw_frame *f)
 {
@@ -38,7 +37,7 @@ int hw_pairing_new(struct hawser_peer *p, const struct hw_frame *f, const struct
     size_t n = (size_t)s->n + 1; /* the last one may be the address that was dialled */
     struct hw_pairing *g = *out = calloc(1, sizeof(*g));
     if (g) {
-        *g = (struct hw_pairing){.p = p, .setup = *s, .possible = 0};
+        *g = (struct hw_pairing){.p = p, .setup = *s};
         g->entry = calloc(n, sizeof(*g->entry));
         g->theirs = calloc(n, sizeof(*g->theirs));
         g->mine = calloc(HW_NIC_MAX, sizeof(*g->mine));
@@ -119,15 +118,16 @@ static void find_ways(struct hw_pairing *g)
         memcpy(g->mine[i].name, g->nics[i].name, HAWSER_NIC_NAME);
         g->mine[i].addr = g->nics[i].addr;
         g->mine[i].device = device[i];
-        for (unsigned j = 0; j < g->in.n_theirs; j++) {
+    }
+    for (unsigned j = 0; j < g->in.n_theirs; j++) {
+        const union hw_addr *to = &g->theirs[j].addr;
+        bool dial = hw_address_allowed(p->h, p->keyed, to) && (loop || !is_ours(g, to));
+        for (unsigned i = 0; i < (unsigned)g->n_nics; i++) {
+            const struct hw_nic *nic = &g->nics[i];
             uint8_t *way = &g->way[(size_t)i * g->in.n_theirs + j];
-            const union hw_addr *to = &g->theirs[j].addr;
-            *way = HW_WAY_NEVER;
-            if (g->nics[i].loopback != loop || !hw_address_allowed(p->h, p->keyed, to) || (!loop && is_ours(g, to)))
-                continue;
-            *way = hw_route_way(fd, &g->nics[i], to);
-            if ((int)j == g->in.dialled && hw_addr_same_host(&g->nics[i].addr, &p->ctl.local))
-                *way |= (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the control connection goes there */
+            *way = dial && nic->loopback == loop ? hw_route_way(fd, nic, to) : HW_WAY_NEVER;
+            if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &p->ctl.local))
+                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the control connection goes there */
         }
     }
     hw_close(&fd);
@@ -192,8 +192,7 @@ static int list_candidates(struct hw_pairing *g)
     return g->possible < 0 ? hw_fail(-ENOMEM, "no memory to set up a peer") : 0;
 }
 
-/* ---- trying -------------------------------------------------------------------------------------------------------
- */
+/* ---- trying ----------------------------------------------------------------------------------------------------- */
 
 static void fail_try(struct hw_try *t, int rc)
 {
@@ -329,8 +328,7 @@ static int run_rounds(struct hw_pairing *g, struct round *r, uint64_t deadline)
     }
 }
 
-/* ---- the result ---------------------------------------------------------------------------------------------------
- */
+/* ---- the result ------------------------------------------------------------------------------------------------- */
 
 static void add_pair(struct hw_pairing *g, unsigned k, bool sure)
 {
@@ -379,15 +377,9 @@ static void add_control_path(struct hw_pairing *g)
         if (hw_addr_same_host(&g->nics[i].addr, &p->ctl.local))
             memcpy(pr->nic.name, g->nics[i].name, HAWSER_NIC_NAME);
     pr->nic.loopback = true; /* bound to its address only */
-    if (!hw_addr_is_loopback(&p->ctl.remote) && p->want_nics && *p->want_nics) {
-        const char *at = strstr(p->want_nics, pr->nic.name);
-        size_t len = strlen(pr->nic.name);
-        while (at && ((at != p->want_nics && at[-1] != ',') || (at[len] && at[len] != ',')))
-            at = strstr(at + 1, pr->nic.name);
-        if (!at)
-            return;
-    }
-    if (g->paths.exact || p->only_dialled || (p->want_peer_nics && *p->want_peer_nics) || *g->rails)
+    bool named = !*p->want_nics || hw_nic_listed(p->want_nics, pr->nic.name);
+    if ((!named && !hw_addr_is_loopback(&p->ctl.remote)) || g->paths.exact || p->only_dialled || *p->want_peer_nics ||
+        *g->rails)
         return; /* the user said otherwise */
     memcpy(pr->peer_nic, e->nic, HAWSER_NIC_NAME);
     memcpy(pr->handle, e->handle, sizeof(pr->handle));
@@ -409,7 +401,7 @@ static int no_path(const struct hw_pairing *g)
         return hw_fail(-ETIMEDOUT, "no path from the NICs that may be used was answered in time");
     for (unsigned i = 0; i < g->in.n_mine; i++) {
         const char *why = hw_paths_why(&g->in, &g->paths, true, i);
-        if (why && (!g->p->want_nics || !*g->p->want_nics || strstr(g->p->want_nics, g->nics[i].name)))
+        if (why && (!*g->p->want_nics || hw_nic_listed(g->p->want_nics, g->nics[i].name)))
             return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used: %s: %s", g->nics[i].name, why);
     }
     return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used");
@@ -461,8 +453,7 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
     return rc;
 }
 
-/* ---- the report ---------------------------------------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------------------------------------- */
 
 /* What became of NIC i, which has no pair: its best candidate that was tried, or why it has none. */
 static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct hawser_path *out)

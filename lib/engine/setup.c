@@ -11,26 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Is name in the comma-separated list? Its place, or -1. */
-static int place_in(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    int i = 0;
-    for (const char *p = list; *p; i++) {
-        size_t len = strcspn(p, ",");
-        if (len == n && memcmp(p, name, n) == 0)
-            return i;
-        p += len;
-        if (*p == ',')
-            p++;
-    }
-    return -1;
-}
-
 static bool wanted(const char *list, const struct hw_nic *n, bool loopback)
 {
     if (list && *list)
-        return place_in(list, n->name) >= 0;
+        return hw_nic_listed(list, n->name);
     return n->loopback == loopback;
 }
 

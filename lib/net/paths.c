@@ -37,14 +37,7 @@ static bool is_named(const struct hw_path_end *e, const char *name, size_t len)
 
 static bool in_list(const char *list, const struct hw_path_end *e)
 {
-    size_t len;
-    const char *name;
-    if (!list || !*list)
-        return true;
-    for (unsigned k = 0; (name = nth_name(list, k, &len)); k++)
-        if (is_named(e, name, len))
-            return true;
-    return false;
+    return !list || !*list || hw_nic_listed(list, e->name);
 }
 
 static int check_names(const char *list, const char *whose, const struct hw_path_end *e, unsigned n)
@@ -66,8 +59,7 @@ static int check_names(const char *list, const char *whose, const struct hw_path
     return 0;
 }
 
-/* ---- ways ---------------------------------------------------------------------------------------------------------
- */
+/* ---- ways ------------------------------------------------------------------------------------------------------- */
 
 static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
@@ -82,8 +74,7 @@ static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
     return way != HW_WAY_NONE && way != HW_WAY_NEVER;
 }
 
-/* ---- what can be used once ----------------------------------------------------------------------------------------
- */
+/* ---- what can be used once -------------------------------------------------------------------------------------- */
 
 static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 {
@@ -113,8 +104,7 @@ static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
     return u;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------------------------
- */
+/* ---- candidates ------------------------------------------------------------------------------------------------- */
 
 static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
@@ -228,8 +218,7 @@ void hw_paths_free(struct hw_paths *p)
     *p = (struct hw_paths){0};
 }
 
-/* ---- the best assignment ------------------------------------------------------------------------------------------
- */
+/* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
  * The Hungarian method with potentials (Kuhn 1955, Munkres 1957), rows by columns, where each row has a column of its

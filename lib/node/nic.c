@@ -56,6 +56,17 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
     return (int)n;
 }
 
+bool hw_nic_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name), len;
+    for (const char *p = list; *p; p += len + (p[len] == ',')) {
+        len = strcspn(p, ",");
+        if (len == n && memcmp(p, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static const uint8_t *raw(const union hw_addr *a, size_t *n)
 {
     if (a->sa.sa_family == AF_INET) {

@@ -28,6 +28,9 @@ struct hw_nic {
  * entry an address, in the kernel's order. Returns the count (at most max) or -errno. */
 int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 
+/* Is name in the comma-separated list? */
+bool hw_nic_listed(const char *list, const char *name);
+
 /* Is a in n's subnet? False across families. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 
