@@ -133,12 +133,7 @@ static bool channels_up(void *arg)
 static bool offer_there(void *arg)
 {
     struct hawser_peer *p = arg;
-    if (atomic_load(&p->state) < 0)
-        return true;
-    pthread_mutex_lock(&p->mu);
-    bool there = p->pairing != NULL;
-    pthread_mutex_unlock(&p->mu);
-    return there;
+    return atomic_load(&p->state) < 0 || atomic_load(&p->pairing);
 }
 
 /* Waits for the server's SETUP, tries the paths, and answers. */
@@ -271,8 +266,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     rc = set_up(p, deadline);
     int possible = rc ? 0 : p->pairing->possible;
     pthread_mutex_lock(&p->mu);
-    hw_pairing_free(p->pairing);
-    p->pairing = NULL;
+    hw_pairing_free(atomic_exchange(&p->pairing, NULL));
     p->set_up = true;
     pthread_mutex_unlock(&p->mu);
     if (rc) {

@@ -473,7 +473,7 @@ struct hawser_peer {
     uint32_t want_channels;
     bool only_dialled;
     bool set_up;                /* client: hawser_connect() is through with `pairing` */
-    struct hw_pairing *pairing; /* client: between the server's SETUP and ours */
+    _Atomic(struct hw_pairing *) pairing; /* client: between the server's SETUP and ours */
     struct hawser_path *paths;  /* client: set once, with chans */
     uint32_t npaths;
     union hw_addr *offers; /* server: our addresses, an entry of our SETUP each */

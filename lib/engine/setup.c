@@ -151,14 +151,17 @@ static int meet_transport(struct hawser_peer *p, const struct hw_frame *f)
 /* hawser_connect() does the rest: trying paths takes time. */
 static int client_setup(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s)
 {
-    if (p->pairing || p->set_up)
+    if (atomic_load(&p->pairing) || p->set_up)
         return hw_fail(-EPROTO, "a second SETUP");
+    struct hw_pairing *g = NULL;
     int rc = meet_transport(p, f);
     if (rc == 0)
-        rc = hw_pairing_new(p, f, s, &p->pairing);
-    if (rc == 0)
-        hw_loop_notify(p->home);
-    return rc;
+        rc = hw_pairing_new(p, f, s, &g);
+    if (rc)
+        return rc;
+    atomic_store(&p->pairing, g);
+    hw_loop_notify(p->home);
+    return 0;
 }
 
 int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g)
