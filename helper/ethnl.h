@@ -4,7 +4,7 @@
 #ifndef HW_HELPER_ETHNL_H
 #define HW_HELPER_ETHNL_H
 
-#include "helper/genl.h"
+#include "sys/genl.h"
 #include "helper/kernel.h"
 
 /* The device that has this name. -ENODEV; also where it is only another name of a device (altname). By the ioctl the

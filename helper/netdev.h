@@ -3,7 +3,7 @@
 #ifndef HW_HELPER_NETDEV_H
 #define HW_HELPER_NETDEV_H
 
-#include "helper/genl.h"
+#include "sys/genl.h"
 #include "helper/kernel.h"
 
 int hd_netdev_queues(struct hd_genl *g, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The wiring of a lab: links, addresses, routes and rules of each fabric. See enum hw_lab_fabric in lab.h. */
 #include "lab/lab_int.h"
-#include "lab/rtnl_route.h"
+#include "sys/rtnl_route.h"
 
 #include <poll.h>
 #include <stdio.h>

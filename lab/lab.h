@@ -15,7 +15,7 @@
 #ifndef HW_LAB_H
 #define HW_LAB_H
 
-#include "lab/rtnl.h"
+#include "sys/rtnl.h"
 
 #include <sys/types.h>
 

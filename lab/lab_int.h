@@ -4,7 +4,7 @@
 #define HW_LAB_INT_H
 
 #include "lab/lab.h"
-#include "lab/netns.h"
+#include "sys/netns.h"
 
 #define LAB_SWITCH "switch" /* the node name of the namespace with bridges and router */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox/ident.h"
-#include "lab/netns.h"
+#include "sys/netns.h"
 
 #include <dirent.h>
 #include <fcntl.h>

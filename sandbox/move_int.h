@@ -3,7 +3,7 @@
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
-#include "lab/netns.h"
+#include "sys/netns.h"
 #include "sandbox/ident.h"
 #include "sandbox/netdev.h"
 

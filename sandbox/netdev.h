@@ -6,7 +6,7 @@
 #ifndef HW_SANDBOX_NETDEV_H
 #define HW_SANDBOX_NETDEV_H
 
-#include "lab/rtnl.h"
+#include "sys/rtnl.h"
 #include "sandbox/journal.h"
 
 /* ---- one message (netdev_msg.c): pure functions; fuzzed with the journal ------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox/run.h"
-#include "lab/netns.h"
+#include "sys/netns.h"
 #include "sandbox/move_int.h"
 #include "sandbox/oci.h"
 

@@ -7,7 +7,7 @@
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
 
-#include "lab/netns.h"
+#include "sys/netns.h"
 #include "sandbox/move.h"
 #include "tap.h"
 

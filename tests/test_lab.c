@@ -4,7 +4,7 @@
  * starts itself in the nodes ("--serve", "--connect") to see that traffic flows.
  */
 #include "lab/lab.h"
-#include "lab/netns.h"
+#include "sys/netns.h"
 #include "proc.h"
 #include "tap.h"
 

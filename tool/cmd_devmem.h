@@ -3,7 +3,7 @@
 #ifndef HW_TOOL_CMD_DEVMEM_H
 #define HW_TOOL_CMD_DEVMEM_H
 
-#include "helper/genl.h"
+#include "sys/genl.h"
 #include "helper/state.h"
 #include "tool/doctor.h"
 

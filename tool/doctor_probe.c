@@ -7,7 +7,7 @@
 #include "helper/ethnl.h"
 #include "node/sysfs.h"
 #include "tool/doctor.h"
-#include "tool/ethstat.h"
+#include "sys/ethstat.h"
 #include "transport/devmem/helper.h"
 
 #include <linux/ethtool.h>

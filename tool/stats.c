@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/stats.h"
-#include "tool/ethstat.h"
+#include "sys/ethstat.h"
 
 #include <fcntl.h>
 #include <stdio.h>

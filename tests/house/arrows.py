@@ -22,11 +22,12 @@ RULES = {
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "nccl": LOW + ["lib/node", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
-    "lab": LOW,
-    "sandbox": LOW + ["lab", "lib/node"],
+    "sys": LOW,
+    "lab": LOW + ["sys"],
+    "sandbox": LOW + ["sys", "lib/node"],
     "verbs": LOW,
-    "tool": LOW + ["lab", "helper", "sandbox", "verbs", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
-    "helper": LOW + ["lib/node", "lib/wire"],
+    "tool": LOW + ["sys", "lab", "helper", "sandbox", "verbs", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
+    "helper": LOW + ["sys", "lib/node", "lib/wire"],
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],

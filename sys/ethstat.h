@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to a NIC by ethtool's ioctl, and one of its own statistics (ethtool -S). */
-#ifndef HW_TOOL_ETHSTAT_H
-#define HW_TOOL_ETHSTAT_H
+#ifndef HW_SYS_ETHSTAT_H
+#define HW_SYS_ETHSTAT_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lab/rtnl.h"
+#include "sys/rtnl.h"
 
 #include <libmnl/libmnl.h>
 #include <linux/if_addr.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lab/rtnl_route.h"
+#include "sys/rtnl_route.h"
 
 #include <libmnl/libmnl.h>
 #include <linux/fib_rules.h>

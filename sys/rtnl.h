@@ -3,8 +3,8 @@
  * The rtnetlink that labs and sandboxes need: links, addresses, a token bucket. A socket belongs to the network
  * namespace that the calling thread was in when it was opened, and keeps working on it from anywhere.
  */
-#ifndef HW_RTNL_H
-#define HW_RTNL_H
+#ifndef HW_SYS_RTNL_H
+#define HW_SYS_RTNL_H
 
 #include "base/base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generic netlink: a request, its answers, the kernel's own words on why not. */
-#ifndef HW_HELPER_GENL_H
-#define HW_HELPER_GENL_H
+#ifndef HW_SYS_GENL_H
+#define HW_SYS_GENL_H
 
 #include "base/base.h"
 

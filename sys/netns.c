@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lab/netns.h"
+#include "sys/netns.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/genl.h"
+#include "sys/genl.h"
 
 #include <linux/genetlink.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Network namespaces: made and kept by a bind mount as `ip netns` does, entered, searched for processes. */
-#ifndef HW_NETNS_H
-#define HW_NETNS_H
+#ifndef HW_SYS_NETNS_H
+#define HW_SYS_NETNS_H
 
-#include "lab/rtnl.h"
+#include "sys/rtnl.h"
 
 #include <sys/types.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rtnetlink of fabrics: IPv4 routes, rules, and what makes a router's port of a link. */
-#ifndef HW_RTNL_ROUTE_H
-#define HW_RTNL_ROUTE_H
+#ifndef HW_SYS_RTNL_ROUTE_H
+#define HW_SYS_RTNL_ROUTE_H
 
-#include "lab/rtnl.h"
+#include "sys/rtnl.h"
 
 struct hw_rtnl_route {
     struct in_addr to; /* network order */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/ethstat.h"
+#include "sys/ethstat.h"
 #include "base/base.h"
 
 #include <linux/ethtool.h>
