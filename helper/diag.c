@@ -11,16 +11,6 @@
 
 /* ---- looks -------------------------------------------------------------------------------------- */
 
-int hd_diag_open(void)
-{
-    struct timeval wait = {.tv_sec = 10};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (fd < 0)
-        return hw_fail(-errno, "a netlink socket of sock_diag: %s", hw_errno_name(errno));
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-    return fd;
-}
-
 static void put_connection(struct inet_diag_req_v2 *q, int ifindex, const struct hd_conn *c)
 {
     q->sdiag_family = (uint8_t)c->local.sa.sa_family;
@@ -44,42 +34,31 @@ static uint64_t cookie_of(const struct inet_diag_msg *d)
     return d->id.idiag_cookie[0] | (uint64_t)d->id.idiag_cookie[1] << 32;
 }
 
+struct look {
+    const struct hd_conn *c;
+    bool found;
+};
+
 /* Without such a connection the kernel shows a socket that listens at its port, which has another cookie. A connection
  * in TIME_WAIT has the cookie of its socket still; neither it nor one that its process has closed has an inode. */
-static int is_connection(const struct nlmsghdr *h, const struct hd_conn *c)
+static int match_connection(const struct nlmsghdr *h, void *arg)
 {
+    struct look *l = arg;
     const struct inet_diag_msg *d = mnl_nlmsg_get_payload(h);
-    return mnl_nlmsg_get_payload_len(h) >= sizeof(*d) && cookie_of(d) == c->cookie && d->idiag_inode != 0;
+    l->found |= mnl_nlmsg_get_payload_len(h) >= sizeof(*d) && cookie_of(d) == l->c->cookie && d->idiag_inode != 0;
+    return 0;
 }
 
-int hd_diag_alive(int fd, int ifindex, const struct hd_conn *c)
+int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c)
 {
-    _Alignas(struct nlmsghdr) char buf[8192];
-    static uint32_t seq;
-    if (fd < 0)
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
+    struct look l = {.c = c};
+    if (nl->fd < 0)
         return hw_fail(-EOPNOTSUPP, "this kernel has no sock_diag, by which the end of a connection is seen");
-    memset(buf, 0, MNL_NLMSG_HDRLEN + sizeof(struct inet_diag_req_v2));
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
-    h->nlmsg_flags = NLM_F_REQUEST;
-    h->nlmsg_seq = ++seq;
+    struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), SOCK_DIAG_BY_FAMILY, 0);
     put_connection(mnl_nlmsg_put_extra_header(h, sizeof(struct inet_diag_req_v2)), ifindex, c);
-    if (send(fd, h, h->nlmsg_len, 0) < 0)
-        return hw_fail(-errno, "asking sock_diag for a connection: %s", hw_errno_name(errno));
-    for (;;) {
-        ssize_t n = recv(fd, buf, sizeof(buf), 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return hw_fail(-errno, "sock_diag's answer: %s", hw_errno_name(errno));
-        const struct nlmsghdr *m = (const struct nlmsghdr *)buf;
-        if (!mnl_nlmsg_ok(m, (int)n) || m->nlmsg_seq != seq)
-            continue;
-        if (m->nlmsg_type != NLMSG_ERROR)
-            return is_connection(m, c);
-        int err = ((const struct nlmsgerr *)mnl_nlmsg_get_payload(m))->error;
-        return err == -ENOENT ? 0 : hw_fail(err ? err : -EPROTO, "sock_diag: %s", hw_errno_name(err));
-    }
+    int rc = hw_netlink_talk(nl, h, match_connection, &l, "asking sock_diag for a connection");
+    return rc == -ENOENT ? 0 : rc ? rc : l.found;
 }
 
 /* ---- reports ------------------------------------------------------------------------------------ */

@@ -8,11 +8,11 @@
 #define HW_HELPER_DIAG_H
 
 #include "helper/kernel.h"
+#include "sys/netlink.h"
 
-int hd_diag_open(void); /* a descriptor for looks */
 /* 1: packets of these ends that arrive at NIC ifindex find this very socket, and a process has it open; 0: they do not;
- * -errno. */
-int hd_diag_alive(int fd, int ifindex, const struct hd_conn *c);
+ * -errno. nl: of NETLINK_SOCK_DIAG, or closed where the kernel has none. */
+int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c);
 
 int hd_diag_events_open(void); /* a descriptor for reports, none of which come yet */
 int hd_diag_events_set(int fd, bool on);

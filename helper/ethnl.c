@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct nlmsghdr *about(struct hd_genl *g, void *buf, uint8_t cmd, uint16_t header, uint16_t flags, int ifindex)
+static struct nlmsghdr *about(struct hw_genl *g, void *buf, uint8_t cmd, uint16_t header, uint16_t flags, int ifindex)
 {
-    struct nlmsghdr *h = hd_genl_request(buf, g->ethtool, cmd, flags);
+    struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, cmd, flags);
     struct nlattr *nest = mnl_attr_nest_start(h, header);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_DEV_INDEX, (uint32_t)ifindex);
     mnl_attr_nest_end(h, nest);
@@ -44,20 +44,20 @@ static int on_device(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_ethnl_find(struct hd_genl *g, const char *name, int *ifindex)
+int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct found f = {0};
     char what[64];
     *ifindex = 0;
     if (!g->ethtool)
         return no_family();
-    struct nlmsghdr *h = hd_genl_request(buf, g->ethtool, ETHTOOL_MSG_LINKSTATE_GET, 0);
+    struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, ETHTOOL_MSG_LINKSTATE_GET, 0);
     struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_LINKSTATE_HEADER);
     mnl_attr_put_strz(h, ETHTOOL_A_HEADER_DEV_NAME, name);
     mnl_attr_nest_end(h, nest);
     snprintf(what, sizeof(what), "looking for NIC %.16s", name);
-    int rc = hd_genl_talk(g, h, on_device, &f, what);
+    int rc = hw_netlink_talk(&g->nl, h, on_device, &f, what);
     if (rc && rc != -ENODEV)
         return rc;
     if (rc || f.ifindex <= 0)
@@ -86,14 +86,14 @@ static int on_rings(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_ethnl_split_get(struct hd_genl *g, int ifindex, struct hd_split *out)
+int hd_ethnl_split_get(struct hw_genl *g, int ifindex, struct hd_split *out)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     *out = (struct hd_split){0};
     if (!g->ethtool)
         return no_family();
-    return hd_genl_talk(g, about(g, buf, ETHTOOL_MSG_RINGS_GET, ETHTOOL_A_RINGS_HEADER, 0, ifindex), on_rings, out,
-                        "asking for header split (ethtool -g)");
+    return hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_RINGS_GET, ETHTOOL_A_RINGS_HEADER, 0, ifindex), on_rings,
+                           out, "asking for header split (ethtool -g)");
 }
 
 static int on_rings_change(const struct nlmsghdr *h, void *arg)
@@ -106,23 +106,23 @@ static int on_rings_change(const struct nlmsghdr *h, void *arg)
 /* The kernel reports a change to ethtool's group "monitor" before it answers, and reports none where all that was asked
  * for is configured already (ethnl_set_rings(), net/ethtool/rings.c; ethnl_default_set_doit(), netlink.c). What a
  * driver says that it does is no substitute. On a socket of its own: reports are not to meet other requests. */
-int hd_ethnl_split_set(const struct hd_genl *like, int ifindex, const struct hd_split *s, bool *changed)
+int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_split *s, bool *changed)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     static const char *const words[] = {"automatic", "off", "on"};
-    struct hd_genl g;
+    struct hw_genl g;
     bool heard = false;
     char what[80], why[HW_ERR_TEXT];
     if (changed)
         *changed = true;
     if (!like->ethtool)
         return no_family();
-    int rc = hd_genl_open(&g, like);
+    int rc = hw_genl_open(&g, like);
     if (rc)
         return rc;
-    bool listens = changed && g.monitor && hd_genl_join(&g, g.monitor) == 0;
+    bool listens = changed && g.monitor && hw_netlink_join(&g.nl, g.monitor) == 0;
     if (listens)
-        g.heard = on_rings_change;
+        g.nl.heard = on_rings_change;
     struct nlmsghdr *h = about(&g, buf, ETHTOOL_MSG_RINGS_SET, ETHTOOL_A_RINGS_HEADER, 0, ifindex);
     mnl_attr_put_u8(h, ETHTOOL_A_RINGS_TCP_DATA_SPLIT, s->split);
     if (s->has_thresh)
@@ -131,11 +131,11 @@ int hd_ethnl_split_set(const struct hd_genl *like, int ifindex, const struct hd_
         mnl_attr_put_u32(h, ETHTOOL_A_RINGS_RX_BUF_LEN, s->buf_len);
     snprintf(what, sizeof(what), "setting header split %s%s (ethtool -G)",
              s->split < HW_ARRAY_LEN(words) ? words[s->split] : "?", s->buf_len ? ", and rx-buf-len" : "");
-    rc = hd_genl_talk(&g, h, NULL, &heard, what);
+    rc = hw_netlink_talk(&g.nl, h, NULL, &heard, what);
     if (rc == 0 && listens)
         *changed = heard;
     snprintf(why, sizeof(why), "%s", rc ? hw_error() : "");
-    hd_genl_close(&g);
+    hw_genl_close(&g);
     if (rc == -EOPNOTSUPP)
         return hw_fail(rc, "the driver has no header split to set: %s", why);
     return rc ? hw_fail_copy(rc, why) : 0;
@@ -193,26 +193,26 @@ static int on_features(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_ethnl_gro_hw_get(struct hd_genl *g, int ifindex, enum hd_gro_hw *out)
+int hd_ethnl_gro_hw_get(struct hw_genl *g, int ifindex, enum hd_gro_hw *out)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct feature f = {0};
     *out = HD_GRO_NONE;
     if (!g->ethtool)
         return no_family();
-    int rc = hd_genl_talk(g, about(g, buf, ETHTOOL_MSG_FEATURES_GET, ETHTOOL_A_FEATURES_HEADER, 0, ifindex),
-                          on_features, &f, "asking for " GRO_HW " (ethtool -k)");
+    int rc = hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_FEATURES_GET, ETHTOOL_A_FEATURES_HEADER, 0, ifindex),
+                             on_features, &f, "asking for " GRO_HW " (ethtool -k)");
     if (rc == 0 && f.hw && !f.fixed)
         *out = f.active ? HD_GRO_ON : HD_GRO_OFF;
     return rc;
 }
 
-int hd_ethnl_gro_hw_set(struct hd_genl *g, int ifindex, bool on)
+int hd_ethnl_gro_hw_set(struct hw_genl *g, int ifindex, bool on)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     if (!g->ethtool)
         return no_family();
-    struct nlmsghdr *h = hd_genl_request(buf, g->ethtool, ETHTOOL_MSG_FEATURES_SET, 0);
+    struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, ETHTOOL_MSG_FEATURES_SET, 0);
     struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_FEATURES_HEADER);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_DEV_INDEX, (uint32_t)ifindex);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_FLAGS, ETHTOOL_FLAG_OMIT_REPLY);
@@ -226,8 +226,8 @@ int hd_ethnl_gro_hw_set(struct hd_genl *g, int ifindex, bool on)
     mnl_attr_nest_end(h, bit);
     mnl_attr_nest_end(h, bits);
     mnl_attr_nest_end(h, nest);
-    return hd_genl_talk(g, h, NULL, NULL,
-                        on ? "turning " GRO_HW " on (ethtool -K)" : "turning " GRO_HW " off (ethtool -K)");
+    return hw_netlink_talk(&g->nl, h, NULL, NULL,
+                           on ? "turning " GRO_HW " on (ethtool -K)" : "turning " GRO_HW " off (ethtool -K)");
 }
 
 /* ---- RSS contexts ------------------------------------------------------------------------------- */
@@ -252,14 +252,14 @@ static int on_context(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_ethnl_contexts(struct hd_genl *g, int ifindex, struct hd_set *out)
+int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     *out = (struct hd_set){0};
     if (!g->ethtool)
         return 0;
-    int rc = hd_genl_talk(g, about(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex), on_context,
-                          out, "listing RSS contexts");
+    int rc = hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
+                             on_context, out, "listing RSS contexts");
     /* dumps came with Linux 6.12; a kernel or a driver that has none has no contexts that could be in the way */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
 }

@@ -12,9 +12,10 @@
 #include <sys/socket.h>
 
 struct real {
-    struct hd_genl genl;
+    struct hw_genl genl;
     int fd;
-    int diag, events;
+    struct hw_netlink diag;
+    int events;
     uint64_t netns;
 };
 
@@ -115,7 +116,7 @@ static int k_same_netns(void *arg, int fd)
 }
 static int k_alive(void *arg, int ifindex, const struct hd_conn *c)
 {
-    return hd_diag_alive(((struct real *)arg)->diag, ifindex, c);
+    return hd_diag_alive(&((struct real *)arg)->diag, ifindex, c);
 }
 static int k_watch(void *arg, bool on)
 {
@@ -163,9 +164,9 @@ int hd_kernel_open(struct hd_kernel *k)
         .port_free = k_unbind,
         .events = -1,
     };
-    r = (struct real){.fd = -1, .diag = -1, .events = -1};
+    r = (struct real){.fd = -1, .diag.fd = -1, .genl.nl.fd = -1, .events = -1};
     /* all of them before there is a filter of system calls */
-    int rc = hd_genl_open(&r.genl, NULL);
+    int rc = hw_genl_open(&r.genl, NULL);
     if (rc == 0 && (r.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
         rc = hw_fail(-errno, "a socket for ethtool: %s", hw_errno_name(errno));
     if (rc) {
@@ -174,7 +175,7 @@ int hd_kernel_open(struct hd_kernel *k)
     }
     r.netns = hd_fd_netns(r.fd);
     /* without these two everything but steering works */
-    r.diag = hd_diag_open();
+    (void)hw_netlink_open(&r.diag, NETLINK_SOCK_DIAG);
     k->events = r.events = hd_diag_events_open();
     return 0;
 }
@@ -182,8 +183,8 @@ int hd_kernel_open(struct hd_kernel *k)
 void hd_kernel_close(struct hd_kernel *k)
 {
     struct real *r = k->arg;
-    hd_genl_close(&r->genl);
+    hw_genl_close(&r->genl);
     hw_close(&r->fd);
-    hw_close(&r->diag);
+    hw_netlink_close(&r->diag);
     hw_close(&r->events);
 }

@@ -56,17 +56,17 @@ static int on_queue(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_netdev_queues(struct hd_genl *g, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n)
+int hd_netdev_queues(struct hw_genl *g, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct sink s = {.out = out, .cap = cap};
     *n = 0;
     if (!g->netdev)
         return no_family();
     memset(out, 0, cap * sizeof(*out));
-    struct nlmsghdr *h = hd_genl_request(buf, g->netdev, NETDEV_CMD_QUEUE_GET, NLM_F_DUMP);
+    struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->netdev, NETDEV_CMD_QUEUE_GET, NLM_F_DUMP);
     mnl_attr_put_u32(h, NETDEV_A_QUEUE_IFINDEX, (uint32_t)ifindex);
-    int rc = hd_genl_talk(g, h, on_queue, &s, "listing the NIC's queues");
+    int rc = hw_netlink_talk(&g->nl, h, on_queue, &s, "listing the NIC's queues");
     *n = s.n;
     return rc;
 }
@@ -103,16 +103,16 @@ static int on_pool(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hd_netdev_pools(struct hd_genl *g, int ifindex, unsigned *pools, uint64_t *inflight)
+int hd_netdev_pools(struct hw_genl *g, int ifindex, unsigned *pools, uint64_t *inflight)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     struct pools p = {.ifindex = ifindex};
     *pools = 0;
     *inflight = 0;
     if (!g->netdev)
         return no_family();
-    struct nlmsghdr *h = hd_genl_request(buf, g->netdev, NETDEV_CMD_PAGE_POOL_GET, NLM_F_DUMP);
-    int rc = hd_genl_talk(g, h, on_pool, &p, "listing page pools");
+    struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->netdev, NETDEV_CMD_PAGE_POOL_GET, NLM_F_DUMP);
+    int rc = hw_netlink_talk(&g->nl, h, on_pool, &p, "listing page pools");
     *pools = p.n;
     *inflight = p.inflight;
     return rc;
@@ -163,19 +163,20 @@ static const char *meaning(int rc, bool rx)
     }
 }
 
-int hd_netdev_bind(const struct hd_genl *like, const char *nic, const struct hd_bind_what *b, int *sock, uint32_t *id)
+int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_bind_what *b, int *sock, uint32_t *id)
 {
-    _Alignas(struct nlmsghdr) char buf[HD_GENL_REQUEST];
+    _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     char what[80], why[HW_ERR_TEXT];
-    struct hd_genl own;
+    struct hw_genl own;
     *sock = -1;
     *id = 0;
     if (!like->netdev)
         return no_family();
-    int rc = hd_genl_open(&own, like);
+    int rc = hw_genl_open(&own, like);
     if (rc)
         return rc;
-    struct nlmsghdr *h = hd_genl_request(buf, own.netdev, b->n ? NETDEV_CMD_BIND_RX : NETDEV_CMD_BIND_TX, 0);
+    struct nlmsghdr *h =
+        hw_genl_request(buf, HW_NETLINK_REQUEST, own.netdev, b->n ? NETDEV_CMD_BIND_RX : NETDEV_CMD_BIND_TX, 0);
     mnl_attr_put_u32(h, NETDEV_A_DMABUF_IFINDEX, (uint32_t)b->ifindex);
     mnl_attr_put_u32(h, NETDEV_A_DMABUF_FD, (uint32_t)b->dmabuf);
     for (unsigned i = 0; i < b->n; i++) {
@@ -190,13 +191,13 @@ int hd_netdev_bind(const struct hd_genl *like, const char *nic, const struct hd_
         snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, from %u on", b->n, nic, b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
-    rc = hd_genl_talk(&own, h, on_bound, id, what);
+    rc = hw_netlink_talk(&own.nl, h, on_bound, id, what);
     if (rc < 0) {
         const char *m = meaning(rc, b->n != 0);
         snprintf(why, sizeof(why), "%s", hw_error());
-        hd_genl_close(&own);
+        hw_genl_close(&own);
         return m ? hw_fail(rc, "%s (%s)", why, m) : hw_fail_copy(rc, why);
     }
-    *sock = own.fd;
+    *sock = own.nl.fd;
     return 0;
 }

@@ -74,7 +74,7 @@ int lab_index(unsigned node, unsigned nic, enum lab_end end)
     return 100 + (int)((4 * node + end) * HW_LAB_MAX_NICS + nic);
 }
 
-int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate)
+int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
 {
     /*
      * The bucket refills by the clock but is looked at by a softirq, which on a busy machine comes milliseconds late: a
@@ -95,7 +95,7 @@ int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate)
 
 static int raise_node_nic(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
-    struct hw_rtnl *rt = &l->node[node].rt;
+    struct hw_netlink *rt = &l->node[node].rt;
     int index = lab_index(node, nic, LAB_END_NODE);
     int rc = hw_rtnl_addr_add(rt, index, node_addr(spec, node, nic), lab_prefix(spec->fabric));
     if (rc == 0 && spec->rate[nic])
@@ -158,7 +158,7 @@ static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned no
 }
 
 /* Makes a bridge that is up. */
-static int add_bridge(struct hw_rtnl *rt, const char *name, uint32_t mtu, int *index)
+static int add_bridge(struct hw_netlink *rt, const char *name, uint32_t mtu, int *index)
 {
     struct hw_rtnl_link bridge = {0};
     int rc = hw_rtnl_bridge_add(rt, name, mtu);
@@ -190,7 +190,7 @@ static int build_rail(struct lab *l, const struct hw_lab_spec *spec, unsigned ni
 
 /* ---- routers -------------------------------------------------------------------------------- */
 
-static int add_routes(struct hw_rtnl *rt, const struct hw_rtnl_route *routes, size_t n)
+static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes, size_t n)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++)
@@ -201,7 +201,7 @@ static int add_routes(struct hw_rtnl *rt, const struct hw_rtnl_route *routes, si
 /* A layer-3 fabric: a /31 a port, a router that forwards all, and in the node a table a NIC, by its address. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
-    struct hw_rtnl *rt = &l->node[node].rt;
+    struct hw_netlink *rt = &l->node[node].rt;
     int port = lab_index(node, nic, LAB_END_PORT), index = lab_index(node, nic, LAB_END_NODE);
     struct in_addr gateway = gateway_addr(spec, node, nic), own = node_addr(spec, node, nic);
     const struct hw_rtnl_route route[] = {{.via = gateway, .index = index, .table = TABLE + nic},
@@ -248,7 +248,7 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
 /* ---- bridges of containers ------------------------------------------------------------------ */
 
 /* A bridge with an address, and a port, so that it runs as one with a container does. */
-static int add_node_bridge(struct hw_rtnl *rt, const char *name, struct in_addr addr, unsigned prefix, uint32_t mtu)
+static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_addr addr, unsigned prefix, uint32_t mtu)
 {
     char near[IFNAMSIZ], far[IFNAMSIZ];
     struct hw_rtnl_link link;

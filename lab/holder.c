@@ -146,7 +146,7 @@ static void hand_out(int to, const struct lab *l)
     memcpy(m.magic, magic, sizeof(magic));
     size_t spaces = l->nodes + m.has_switch, n = 1 + 2 * spaces;
     int fds[MAX_FDS];
-    struct hw_rtnl rt[HW_LAB_MAX_NODES + 1];
+    struct hw_netlink rt[HW_LAB_MAX_NODES + 1];
     fds[0] = l->user;
     size_t made = 0;
     for (; made < spaces; made++) {
@@ -170,7 +170,7 @@ static void hand_out(int to, const struct lab *l)
         (void)sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     while (made > 0)
-        hw_rtnl_close(&rt[--made]);
+        hw_netlink_close(&rt[--made]);
 }
 
 int holder_detach(const char *title, int *fd, unsigned n)
@@ -316,7 +316,7 @@ static int receive(int s, struct lab *l)
     for (size_t i = 0; i < spaces; i++) {
         struct lab_ns *to = i < m.nodes ? &l->node[i] : &l->sw;
         to->ns = fds[1 + i];
-        hw_rtnl_adopt(&to->rt, fds[1 + spaces + i]);
+        hw_netlink_adopt(&to->rt, fds[1 + spaces + i]);
     }
     return 0;
 }

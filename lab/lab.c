@@ -23,7 +23,7 @@ void lab_init(struct lab *l)
 
 static void close_ns(struct lab_ns *n)
 {
-    hw_rtnl_close(&n->rt);
+    hw_netlink_close(&n->rt);
     hw_close(&n->ns);
 }
 
@@ -345,7 +345,7 @@ static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
     return strcmp(link->name, eth) == 0 || link->index == lab_index(node, nic, LAB_END_NODE);
 }
 
-static int find_nic(struct hw_rtnl *rt, unsigned node, unsigned nic, struct hw_rtnl_link *out)
+static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct hw_rtnl_link *out)
 {
     struct hw_rtnl_link links[LINKS_MAX];
     int n = hw_rtnl_link_list(rt, links, LINKS_MAX);
@@ -397,7 +397,7 @@ int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
 }
 
 /* Fills out with the NICs of a node, in the order of their numbers. */
-static int node_info(struct hw_rtnl *rt, unsigned node, struct hw_lab_node *out)
+static int node_info(struct hw_netlink *rt, unsigned node, struct hw_lab_node *out)
 {
     struct hw_rtnl_link links[LINKS_MAX];
     int n = hw_rtnl_link_list(rt, links, HW_ARRAY_LEN(links));

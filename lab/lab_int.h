@@ -10,7 +10,7 @@
 
 struct lab_ns {
     int ns; /* -1: there is none */
-    struct hw_rtnl rt;
+    struct hw_netlink rt;
 };
 
 /* An open lab. node[0..nodes) are a, b, ...; sw.ns is -1 where lab_has_switch() says so. */
@@ -45,7 +45,7 @@ bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic);
 /* Wires up namespaces that are there: links, addresses, routes, rates. */
 int lab_build(struct lab *l, const struct hw_lab_spec *spec);
 /* The rate at one end of a link: burst and limit follow from it. */
-int lab_set_rate(struct hw_rtnl *rt, int index, uint64_t rate);
+int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate);
 
 /* ---- relay.c: delay and loss ------------------------------------------------------------------ */
 

@@ -196,19 +196,18 @@ static const struct sb_attr *take_record(const char *text, struct sb_blob *out, 
 
 /* ---- a namespace and a device ---------------------------------------------------------------------- */
 
-int sb_attr_open(struct sb_attr_kernel *k, struct hw_rtnl *rt, int sys)
+int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys)
 {
-    *k = (struct sb_attr_kernel){.rt = rt, .genl.fd = -1, .sock = -1, .sys = sys};
+    *k = (struct sb_attr_kernel){.rt = rt, .genl.nl.fd = -1, .sock = -1, .sys = sys};
     k->sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (k->sock < 0)
         return hw_fail(-errno, "a socket to ask of network devices: %s", strerror(errno));
-    int rc = hw_rtnl_open_protocol(&k->genl, NETLINK_GENERIC);
-    return rc < 0 ? rc : sb_ethtool_family(&k->genl, &k->ethtool);
+    return hw_genl_open(&k->genl, NULL);
 }
 
 void sb_attr_close(struct sb_attr_kernel *k)
 {
-    hw_rtnl_close(&k->genl);
+    hw_genl_close(&k->genl);
     hw_close(&k->sock);
 }
 

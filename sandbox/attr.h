@@ -9,6 +9,7 @@
 #define HW_SANDBOX_ATTR_H
 
 #include "sandbox/netdev.h"
+#include "sys/genl.h"
 
 /* A value: bytes that only its row understands. p is malloc()ed. */
 struct sb_blob {
@@ -27,11 +28,10 @@ const struct nlattr *sb_blob_find(const struct sb_blob *b, int type);
 
 /* Where the devices are: opened in their namespace, which the calling thread stays in. */
 struct sb_attr_kernel {
-    struct hw_rtnl *rt;
-    struct hw_rtnl genl;
-    uint16_t ethtool; /* the number of the netlink family; 0: this kernel has none */
-    int sock;         /* for ioctls */
-    int sys;          /* the namespace's sysfs */
+    struct hw_netlink *rt;
+    struct hw_genl genl;
+    int sock; /* for ioctls */
+    int sys;  /* the namespace's sysfs */
 };
 struct sb_dev {
     struct sb_attr_kernel *k;
@@ -40,7 +40,7 @@ struct sb_dev {
     int folder; /* in sysfs; -1: none */
 };
 
-int sb_attr_open(struct sb_attr_kernel *k, struct hw_rtnl *rt, int sys);
+int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys);
 void sb_attr_close(struct sb_attr_kernel *k);
 
 struct sb_attr {
@@ -78,7 +78,6 @@ typedef int sb_attr_write(const struct sb_attr *a, struct sb_dev *d, const struc
 sb_attr_read sb_read_ethtool, sb_read_features, sb_read_modes, sb_read_contexts;
 sb_attr_write sb_write_ethtool, sb_write_features, sb_write_contexts;
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
-int sb_ethtool_family(struct hw_rtnl *genl, uint16_t *id);
 
 /* attr_ioctl.c: by ethtool's ioctl */
 int sb_ethtool_ioctl(const struct sb_dev *d, void *data, const char *what);

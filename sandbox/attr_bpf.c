@@ -102,10 +102,8 @@ int sb_read_xdp(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 
 static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t flags)
 {
-    char buf[256] __attribute__((aligned(8))) = {0}, what[128];
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = RTM_SETLINK;
-    h->nlmsg_flags = NLM_F_REQUEST;
+    char buf[256] __attribute__((aligned(8))), what[128];
+    struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), RTM_SETLINK, 0);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_index = d->index;
     struct nlattr *nest = mnl_attr_nest_start(h, IFLA_XDP | NLA_F_NESTED);
@@ -113,7 +111,7 @@ static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t f
     mnl_attr_put_u32(h, IFLA_XDP_FLAGS, flags);
     mnl_attr_nest_end(h, nest);
     snprintf(what, sizeof(what), "%s: %s its %s", d->name, fd < 0 ? "taking away" : "setting", a->what);
-    return hw_rtnl_talk(d->k->rt, h, NULL, NULL, what);
+    return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
 /* Detaches the links that hold a program on a device. The kernel says of a link its device's index, and not in which

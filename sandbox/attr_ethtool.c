@@ -15,47 +15,12 @@
 
 #define REQUEST_MAX 16384
 
-static struct nlmsghdr *put_request(char buf[REQUEST_MAX], uint16_t family, uint8_t cmd, uint16_t flags)
-{
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = family;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
-    struct genlmsghdr *g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
-    g->cmd = cmd;
-    g->version = 1; /* CTRL's and ETHTOOL_GENL_VERSION */
-    return h;
-}
-
-/* ---- the family ------------------------------------------------------------------------------------ */
-
-static int take_id(const struct nlmsghdr *h, void *arg)
-{
-    const struct nlattr *a;
-    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
-    {
-        if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID && mnl_attr_validate(a, MNL_TYPE_U16) == 0)
-            *(uint16_t *)arg = mnl_attr_get_u16(a);
-    }
-    return 0;
-}
-
-int sb_ethtool_family(struct hw_rtnl *genl, uint16_t *id)
-{
-    char buf[REQUEST_MAX] __attribute__((aligned(8)));
-    struct nlmsghdr *h = put_request(buf, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0);
-    mnl_attr_put_strz(h, CTRL_ATTR_FAMILY_NAME, ETHTOOL_GENL_NAME);
-    *id = 0;
-    int rc = hw_rtnl_talk(genl, h, take_id, id, "asking for ethtool's netlink");
-    return rc == -ENOENT ? 0 : rc; /* CONFIG_ETHTOOL_NETLINK is not set */
-}
-
 /* ---- one attribute --------------------------------------------------------------------------------- */
 
 static struct nlmsghdr *put_about(char buf[REQUEST_MAX], const struct sb_attr *a, const struct sb_dev *d, uint8_t cmd,
                                   uint16_t flags)
 {
-    struct nlmsghdr *h = put_request(buf, d->k->ethtool, cmd, flags);
+    struct nlmsghdr *h = hw_genl_request(buf, REQUEST_MAX, d->k->genl.ethtool, cmd, flags);
     struct nlattr *nest = mnl_attr_nest_start(h, a->header | NLA_F_NESTED);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_DEV_INDEX, (uint32_t)d->index);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_FLAGS, ETHTOOL_FLAG_COMPACT_BITSETS);
@@ -63,18 +28,18 @@ static struct nlmsghdr *put_about(char buf[REQUEST_MAX], const struct sb_attr *a
     return h;
 }
 
-static int talk_about(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg)
+static int talk_about(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr *h, hw_netlink_fn fn, void *arg)
 {
     char what[128];
     bool get = mnl_nlmsg_get_payload_len(h) && ((struct genlmsghdr *)mnl_nlmsg_get_payload(h))->cmd == a->get;
     snprintf(what, sizeof(what), "%s: %s its %s", d->name, get ? "reading" : "setting", a->what);
-    return hw_rtnl_talk(&d->k->genl, h, fn, arg, what);
+    return hw_netlink_talk(&d->k->genl.nl, h, fn, arg, what);
 }
 
-static int ask(const struct sb_attr *a, struct sb_dev *d, uint16_t flags, hw_rtnl_fn fn, void *arg)
+static int ask(const struct sb_attr *a, struct sb_dev *d, uint16_t flags, hw_netlink_fn fn, void *arg)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
-    if (!d->k->ethtool)
+    if (!d->k->genl.ethtool)
         return -EOPNOTSUPP;
     return talk_about(a, d, put_about(buf, a, d, a->get, flags), fn, arg);
 }

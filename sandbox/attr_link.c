@@ -13,10 +13,7 @@
 
 static struct nlmsghdr *put_link(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint16_t flags)
 {
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, type, flags);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_index = d->index;
     return h;
@@ -26,7 +23,7 @@ static int talk_link(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr 
 {
     char what[128];
     snprintf(what, sizeof(what), "%s: setting its %s", d->name, a->what);
-    return hw_rtnl_talk(d->k->rt, h, NULL, NULL, what);
+    return hw_netlink_talk(d->k->rt, h, NULL, NULL, what);
 }
 
 /* Reads a device's link, and hands one attribute of it to fn. -EOPNOTSUPP: it has none. */
@@ -405,10 +402,7 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
 
 static struct nlmsghdr *put_dcb(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint8_t cmd)
 {
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST;
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, type, 0);
     struct dcbmsg *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     m->cmd = cmd;
     mnl_attr_put_strz(h, DCB_ATTR_IFNAME, d->name);
@@ -437,7 +431,7 @@ int sb_read_dcb(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8))), what[128];
     snprintf(what, sizeof(what), "%s: reading its %s", d->name, a->what);
-    int rc = hw_rtnl_talk(d->k->rt, put_dcb(buf, d, RTM_GETDCB, DCB_CMD_IEEE_GET), take_dcb, out, what);
+    int rc = hw_netlink_talk(d->k->rt, put_dcb(buf, d, RTM_GETDCB, DCB_CMD_IEEE_GET), take_dcb, out, what);
     return rc == 0 && out->n == 0 ? -EOPNOTSUPP : rc;
 }
 
@@ -474,7 +468,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     if (!some || !fits)
         return fits ? 0 : hw_fail(-EMSGSIZE, "%s: its %s is too much", d->name, a->what);
     snprintf(what, sizeof(what), "%s: setting its %s", d->name, a->what);
-    int rc = hw_rtnl_talk(d->k->rt, h, take_verdict, &verdict, what);
+    int rc = hw_netlink_talk(d->k->rt, h, take_verdict, &verdict, what);
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;
 }
 

@@ -21,10 +21,7 @@
 static struct nlmsghdr *put_tc(char *buf, size_t cap, const struct sb_dev *d, uint16_t type, uint16_t flags,
                                uint32_t parent)
 {
-    memset(buf, 0, cap);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    struct nlmsghdr *h = hw_netlink_request(buf, cap, type, flags);
     struct tcmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
     t->tcm_ifindex = d->index;
     t->tcm_parent = parent;
@@ -101,8 +98,8 @@ static int dump(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, 
     struct sink s = {d, type, out};
     snprintf(what, sizeof(what), "%s: listing its %s", d->name, a->what);
     /* of each kind the third type is the one that asks: RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
-    return hw_rtnl_talk(d->k->rt, put_tc(buf, sizeof(buf), d, (uint16_t)(type + 2), NLM_F_DUMP, parent), take_message,
-                        &s, what);
+    return hw_netlink_talk(d->k->rt, put_tc(buf, sizeof(buf), d, (uint16_t)(type + 2), NLM_F_DUMP, parent),
+                           take_message, &s, what);
 }
 
 /* Walks the messages in a value: the next one after h, or the first. NULL at the end. */
@@ -243,7 +240,7 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
         fix_up(m);
         snprintf(what, sizeof(what), "%s: making one of its %s, %.16s %x:%x", d->name, a->what, kind_of(h),
                  TC_H_MAJ(tc_of(h)->tcm_handle) >> 16, TC_H_MIN(tc_of(h)->tcm_handle));
-        int err = hw_rtnl_talk(d->k->rt, m, NULL, NULL, what);
+        int err = hw_netlink_talk(d->k->rt, m, NULL, NULL, what);
         if (err < 0 && rc == 0)
             snprintf(why, sizeof(why), "%s", hw_error());
         rc = rc < 0 ? rc : err;

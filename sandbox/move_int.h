@@ -12,7 +12,7 @@
 struct sb_ns {
     int fd;  /* -1: there is none */
     int sys; /* its sysfs; -1: not opened yet, see sb_ns_sysfs() */
-    struct hw_rtnl rt;
+    struct hw_netlink rt;
     struct sb_ns_id id;
 };
 #define SB_NS_NONE ((struct sb_ns){.fd = -1, .sys = -1, .rt = {.fd = -1}})

@@ -24,7 +24,7 @@
 
 void sb_ns_close(struct sb_ns *n)
 {
-    hw_rtnl_close(&n->rt);
+    hw_netlink_close(&n->rt);
     hw_close(&n->sys);
     hw_close(&n->fd);
 }

@@ -6,8 +6,8 @@
 #ifndef HW_SANDBOX_NETDEV_H
 #define HW_SANDBOX_NETDEV_H
 
-#include "sys/rtnl.h"
 #include "sandbox/journal.h"
+#include "sys/rtnl.h"
 
 /* ---- one message (netdev_msg.c): pure functions; fuzzed with the journal ------------------------ */
 
@@ -60,15 +60,15 @@ bool sb_msg_same(enum sb_kind kind, const struct nlmsghdr *a, const struct nlmsg
 /* ---- reading (netdev_read.c) -------------------------------------------------------------------- */
 
 /* A device by index, or (0) by name. -ENODEV. */
-int sb_netdev_find(struct hw_rtnl *rt, int index, const char *name, struct sb_link *out);
+int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb_link *out);
 /* Hands the kernel's description of a device to fn. ext_mask: of RTEXT_FILTER_*. */
-int sb_netdev_message(struct hw_rtnl *rt, int index, uint32_t ext_mask, hw_rtnl_fn fn, void *arg);
+int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg);
 /* Calls fn for each; what it returns other than 0 ends it and is returned. */
-int sb_netdev_links(struct hw_rtnl *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg);
+int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg);
 /* Adds to j the records of the n devices named, in this order: link, sysctls, addresses, permanent neighbours of each;
  * then the routes and rules that belong to them, but for what the kernel makes by itself. rt and the calling thread
  * are in one namespace. -ENODEV. */
-int sb_netdev_read(struct hw_rtnl *rt, struct sb_journal *j, const char *const *name, size_t n);
+int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n);
 
 /* ---- changing (netdev_apply.c) ------------------------------------------------------------------ */
 
@@ -86,22 +86,22 @@ int sb_fault(struct sb_faults *f, int rc);
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
 /* Moves a device to the namespace ns, under a name and an index (0: the kernel chooses). */
-int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int new_index);
+int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, int new_index);
 /* Takes away all alternative names of a device. */
-int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index);
+int sb_netdev_drop_altnames(struct hw_netlink *rt, int index);
 /* Makes MAC, MTU, queue length, group, alias, flags of the device `now` as wanted, and its name `name`; all but up. */
-int sb_netdev_set(struct hw_rtnl *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
+int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
                   struct sb_faults *f);
 /* Says j's addresses of one family (and with neighbours set its neighbours too) of a NIC again. */
-int sb_netdev_addrs(struct hw_rtnl *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
+int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
                     struct sb_faults *f);
-int sb_netdev_neighs(struct hw_rtnl *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
+int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Says its routes, or rules, again. Routes through a device that is not in the map are left out, with a warning. */
-int sb_netdev_routes(struct hw_rtnl *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
+int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* One rule, made or taken away; 0 where it is there, or not there, already. */
-int sb_netdev_rule(struct hw_rtnl *rt, bool make, const struct nlmsghdr *rewritten);
+int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
 /* Sends one route or rule made elsewhere; 0 where it is there already. */
-int sb_netdev_add(struct hw_rtnl *rt, enum sb_kind kind, struct nlmsghdr *h);
+int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
 

@@ -42,16 +42,13 @@ int sb_fault(struct sb_faults *f, int rc)
 
 static struct nlmsghdr *link_request(char buf[REQUEST_MAX], int index)
 {
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = RTM_NEWLINK;
-    h->nlmsg_flags = NLM_F_REQUEST;
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, RTM_NEWLINK, 0);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_index = index;
     return h;
 }
 
-int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int new_index)
+int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, int new_index)
 {
     char buf[REQUEST_MAX], what[96];
     struct nlmsghdr *h = link_request(buf, index);
@@ -60,7 +57,7 @@ int sb_netdev_move(struct hw_rtnl *rt, int index, int ns, const char *name, int 
     if (new_index) /* kernels before 5.13 choose it themselves */
         mnl_attr_put_u32(h, IFLA_NEW_IFINDEX, (uint32_t)new_index);
     snprintf(what, sizeof(what), "moving a network device to another namespace, to be %s", name);
-    return hw_rtnl_talk(rt, h, NULL, NULL, what);
+    return hw_netlink_talk(rt, h, NULL, NULL, what);
 }
 
 #define NAMES_MAX                                                                                      \
@@ -81,7 +78,7 @@ static int take_names(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index)
+int sb_netdev_drop_altnames(struct hw_netlink *rt, int index)
 {
     char *buf = calloc(1, NAMES_MAX);
     if (!buf)
@@ -91,22 +88,22 @@ int sb_netdev_drop_altnames(struct hw_rtnl *rt, int index)
     h->nlmsg_type = RTM_DELLINKPROP;
     int rc = sb_netdev_message(rt, index, 0, take_names, h);
     if (rc == 0 && h->nlmsg_len > bare)
-        rc = hw_rtnl_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
+        rc = hw_netlink_talk(rt, h, NULL, NULL, "taking alternative names of a network device");
     free(buf);
     return rc;
 }
 
-static int set_attr(struct hw_rtnl *rt, const struct sb_link *l, uint16_t type, const void *data, size_t len,
+static int set_attr(struct hw_netlink *rt, const struct sb_link *l, uint16_t type, const void *data, size_t len,
                     const char *what, struct sb_faults *f)
 {
     char buf[REQUEST_MAX], text[96];
     struct nlmsghdr *h = link_request(buf, l->index);
     mnl_attr_put(h, type, len, data);
     snprintf(text, sizeof(text), "setting the %s of %s", what, l->name);
-    return sb_fault(f, hw_rtnl_talk(rt, h, NULL, NULL, text));
+    return sb_fault(f, hw_netlink_talk(rt, h, NULL, NULL, text));
 }
 
-static int set_flags(struct hw_rtnl *rt, const struct sb_link *l, uint32_t flags, uint32_t mask, struct sb_faults *f)
+static int set_flags(struct hw_netlink *rt, const struct sb_link *l, uint32_t flags, uint32_t mask, struct sb_faults *f)
 {
     char buf[REQUEST_MAX], text[96];
     struct nlmsghdr *h = link_request(buf, l->index);
@@ -114,10 +111,10 @@ static int set_flags(struct hw_rtnl *rt, const struct sb_link *l, uint32_t flags
     i->ifi_flags = flags & mask;
     i->ifi_change = mask;
     snprintf(text, sizeof(text), "setting the flags of %s", l->name);
-    return sb_fault(f, hw_rtnl_talk(rt, h, NULL, NULL, text));
+    return sb_fault(f, hw_netlink_talk(rt, h, NULL, NULL, text));
 }
 
-int sb_netdev_set(struct hw_rtnl *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
+int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
                   struct sb_faults *f)
 {
     const uint32_t settable = IFF_NOARP | IFF_ALLMULTI | IFF_PROMISC | IFF_MULTICAST | IFF_DYNAMIC;
@@ -141,7 +138,7 @@ int sb_netdev_set(struct hw_rtnl *rt, const struct sb_link *now, const struct sb
 
 /* ---- addresses, neighbours, routes, rules -------------------------------------------------------- */
 
-int sb_netdev_add(struct hw_rtnl *rt, enum sb_kind kind, struct nlmsghdr *h)
+int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h)
 {
     char what[SB_TEXT + 16], text[SB_TEXT];
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
@@ -161,11 +158,11 @@ int sb_netdev_add(struct hw_rtnl *rt, enum sb_kind kind, struct nlmsghdr *h)
     }
     h->nlmsg_flags = NLM_F_REQUEST | flags;
     snprintf(what, sizeof(what), "making the %s", sb_msg_text(kind, h, text));
-    int rc = hw_rtnl_talk(rt, h, NULL, NULL, what);
+    int rc = hw_netlink_talk(rt, h, NULL, NULL, what);
     return rc == -EEXIST ? 0 : rc;
 }
 
-int sb_netdev_rule(struct hw_rtnl *rt, bool make, const struct nlmsghdr *rewritten)
+int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8)));
     struct nlmsghdr *h = (struct nlmsghdr *)buf;
@@ -174,7 +171,7 @@ int sb_netdev_rule(struct hw_rtnl *rt, bool make, const struct nlmsghdr *rewritt
         return sb_netdev_add(rt, SB_RULE, h);
     h->nlmsg_type = RTM_DELRULE;
     h->nlmsg_flags = NLM_F_REQUEST;
-    int rc = hw_rtnl_talk(rt, h, NULL, NULL, "taking a rule away");
+    int rc = hw_netlink_talk(rt, h, NULL, NULL, "taking a rule away");
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -184,7 +181,7 @@ static int family_of(const struct sb_record *r)
 }
 
 /* Rewrites and adds one record. 0 too where its lifetime is over. */
-static int add_record(struct hw_rtnl *rt, const struct sb_record *r, const struct sb_map *map)
+static int add_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
     int n = sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf));
@@ -198,7 +195,7 @@ static int add_record(struct hw_rtnl *rt, const struct sb_record *r, const struc
     return sb_netdev_add(rt, r->kind, (struct nlmsghdr *)buf);
 }
 
-int sb_netdev_addrs(struct hw_rtnl *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
+int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, const struct sb_map *map, int family,
                     struct sb_faults *f)
 {
     int rc = 0;
@@ -216,7 +213,7 @@ int sb_netdev_addrs(struct hw_rtnl *rt, const struct sb_journal *j, int nic, con
     return rc;
 }
 
-int sb_netdev_neighs(struct hw_rtnl *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
+int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
@@ -227,7 +224,7 @@ int sb_netdev_neighs(struct hw_rtnl *rt, const struct sb_journal *j, const struc
     return rc;
 }
 
-int sb_netdev_routes(struct hw_rtnl *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
+int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
     /* A route may need another one (to its gateway) that comes later: over and over, until none is left or none goes.
      */

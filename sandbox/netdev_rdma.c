@@ -15,18 +15,15 @@
 #define REQUEST_MAX 256
 #define DEVICES_MAX 128
 
-static int open_rdma(struct hw_rtnl *r)
+static int open_rdma(struct hw_netlink *r)
 {
-    int rc = hw_rtnl_open_protocol(r, NETLINK_RDMA);
+    int rc = hw_netlink_open(r, NETLINK_RDMA);
     return rc < 0 ? rc : 0;
 }
 
 static struct nlmsghdr *request(char buf[REQUEST_MAX], int command, uint16_t flags)
 {
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), flags);
     return h;
 }
 
@@ -73,11 +70,11 @@ static int device_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-static int list(struct hw_rtnl *r, struct devices *d)
+static int list(struct hw_netlink *r, struct devices *d)
 {
     char buf[REQUEST_MAX];
     d->n = 0;
-    return hw_rtnl_talk(r, request(buf, RDMA_NLDEV_CMD_GET, NLM_F_DUMP), device_each, d, "listing RDMA devices");
+    return hw_netlink_talk(r, request(buf, RDMA_NLDEV_CMD_GET, NLM_F_DUMP), device_each, d, "listing RDMA devices");
 }
 
 struct ports {
@@ -109,14 +106,14 @@ static int port_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-static int plan_device(struct hw_rtnl *r, struct sb_journal *j, int index, const char *name, bool *has)
+static int plan_device(struct hw_netlink *r, struct sb_journal *j, int index, const char *name, bool *has)
 {
     char buf[REQUEST_MAX], what[96];
     struct ports p = {.j = j, .has = has};
     struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_PORT_GET, NLM_F_DUMP);
     mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
     snprintf(what, sizeof(what), "listing the ports of the RDMA device %s", name);
-    int rc = hw_rtnl_talk(r, h, port_each, &p, what);
+    int rc = hw_netlink_talk(r, h, port_each, &p, what);
     if (rc < 0 || !p.by)
         return rc;
     if (p.stays)
@@ -127,7 +124,7 @@ static int plan_device(struct hw_rtnl *r, struct sb_journal *j, int index, const
 
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log)
 {
-    struct hw_rtnl r;
+    struct hw_netlink r;
     struct devices d;
     char buf[REQUEST_MAX];
     bool has[SB_NICS_MAX] = {false};
@@ -141,7 +138,8 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     }
     if (rc < 0)
         return rc;
-    rc = hw_rtnl_talk(&r, request(buf, RDMA_NLDEV_CMD_SYS_GET, 0), mode_of, &mode, "asking for the RDMA system's mode");
+    rc = hw_netlink_talk(&r, request(buf, RDMA_NLDEV_CMD_SYS_GET, 0), mode_of, &mode,
+                         "asking for the RDMA system's mode");
     if (rc == 0 && mode != 0) {
         if (how == SB_RDMA_REQUIRE)
             rc =
@@ -161,13 +159,13 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
             rc = hw_fail(-ENODEV, "%s has no RDMA device", j->nic[i].link.name);
     }
 out:
-    hw_rtnl_close(&r);
+    hw_netlink_close(&r);
     return rc;
 }
 
 int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
 {
-    struct hw_rtnl r = {.fd = -1};
+    struct hw_netlink r = {.fd = -1};
     struct devices d;
     char buf[REQUEST_MAX], what[128];
     int own = hw_netns_own(), rc;
@@ -193,15 +191,15 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);
         snprintf(what, sizeof(what), "naming an RDMA device %s again", name);
-        rc = hw_rtnl_talk(&r, h, NULL, NULL, what);
+        rc = hw_netlink_talk(&r, h, NULL, NULL, what);
     }
     if (rc == 0) {
         struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_u32(h, RDMA_NLDEV_NET_NS_FD, (uint32_t)to);
         snprintf(what, sizeof(what), "moving the RDMA device %s to another network namespace", name);
-        rc = hw_rtnl_talk(&r, h, NULL, NULL, what);
+        rc = hw_netlink_talk(&r, h, NULL, NULL, what);
     }
-    hw_rtnl_close(&r);
+    hw_netlink_close(&r);
     return rc;
 }

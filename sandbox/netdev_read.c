@@ -16,10 +16,7 @@
 
 static struct nlmsghdr *request(void *buf, uint16_t type, uint16_t flags, size_t head, void **extra)
 {
-    memset(buf, 0, REQUEST_MAX);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, type, flags);
     *extra = mnl_nlmsg_put_extra_header(h, head);
     return h;
 }
@@ -56,7 +53,7 @@ static int link_each(const struct nlmsghdr *h, void *arg)
 }
 
 /* A link's counters are of no use here (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them all the same). */
-static int get_link(struct hw_rtnl *rt, int index, const char *name, struct link_sink *s)
+static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
 {
     char buf[REQUEST_MAX], what[64];
     void *extra;
@@ -69,17 +66,17 @@ static int get_link(struct hw_rtnl *rt, int index, const char *name, struct link
     }
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     snprintf(what, sizeof(what), "looking for the network device %.32s", name ? name : "by its index");
-    return hw_rtnl_talk(rt, h, link_each, s, what);
+    return hw_netlink_talk(rt, h, link_each, s, what);
 }
 
-int sb_netdev_message(struct hw_rtnl *rt, int index, uint32_t ext_mask, hw_rtnl_fn fn, void *arg)
+int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg)
 {
     char buf[REQUEST_MAX];
     void *extra;
     struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
     ((struct ifinfomsg *)extra)->ifi_index = index;
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS | ext_mask);
-    return hw_rtnl_talk(rt, h, fn, arg, "asking for a network device");
+    return hw_netlink_talk(rt, h, fn, arg, "asking for a network device");
 }
 
 static int take_one(const struct sb_link *l, void *arg)
@@ -88,7 +85,7 @@ static int take_one(const struct sb_link *l, void *arg)
     return 0;
 }
 
-int sb_netdev_find(struct hw_rtnl *rt, int index, const char *name, struct sb_link *out)
+int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb_link *out)
 {
     struct link_sink s = {.fn = take_one, .arg = out};
     out->index = 0;
@@ -98,14 +95,14 @@ int sb_netdev_find(struct hw_rtnl *rt, int index, const char *name, struct sb_li
     return rc;
 }
 
-int sb_netdev_links(struct hw_rtnl *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg)
+int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg)
 {
     char buf[REQUEST_MAX];
     void *extra;
     struct link_sink s = {.fn = fn, .arg = arg, .many = true};
     struct nlmsghdr *h = request(buf, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg), &extra);
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
-    return hw_rtnl_talk(rt, h, link_each, &s, "listing network devices");
+    return hw_netlink_talk(rt, h, link_each, &s, "listing network devices");
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------ */
@@ -197,7 +194,8 @@ static int each(const struct nlmsghdr *h, void *arg)
     return sb_journal_add(s->j, s->kind, nic, h, h->nlmsg_len);
 }
 
-static int dump(struct hw_rtnl *rt, struct sb_journal *j, enum sb_kind kind, uint16_t type, int family, uint8_t nflags)
+static int dump(struct hw_netlink *rt, struct sb_journal *j, enum sb_kind kind, uint16_t type, int family,
+                uint8_t nflags)
 {
     char buf[REQUEST_MAX], what[64];
     void *extra;
@@ -218,7 +216,7 @@ static int dump(struct hw_rtnl *rt, struct sb_journal *j, enum sb_kind kind, uin
         ((struct rtgenmsg *)extra)->rtgen_family = (uint8_t)family;
         if (kind == SB_NEIGH)
             ((struct ndmsg *)extra)->ndm_flags = nflags;
-        int rc = hw_rtnl_talk(rt, h, each, &s, what);
+        int rc = hw_netlink_talk(rt, h, each, &s, what);
         if (rc < 0 || !rt->torn)
             return rc;
         while (j->n > before)
@@ -227,7 +225,7 @@ static int dump(struct hw_rtnl *rt, struct sb_journal *j, enum sb_kind kind, uin
     return hw_fail(-EAGAIN, "%s: they changed each of %d times while they were read", what, TRIES);
 }
 
-int sb_netdev_read(struct hw_rtnl *rt, struct sb_journal *j, const char *const *name, size_t n)
+int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n)
 {
     static const int families[] = {AF_INET, AF_INET6};
     struct link_sink s = {.j = j};

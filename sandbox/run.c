@@ -42,13 +42,13 @@ static int enter_netns(const char *netns)
         sb_ns_close(&ns);
         return rc;
     }
-    struct hw_rtnl rt;
+    struct hw_netlink rt;
     if (unshare(CLONE_NEWNET) < 0)
         return hw_fail(-errno, "a network namespace: %s", strerror(errno));
-    int rc = hw_rtnl_open(&rt);
+    int rc = hw_netlink_open(&rt, NETLINK_ROUTE);
     if (rc == 0)
         rc = hw_rtnl_link_up(&rt, 1, true); /* lo */
-    hw_rtnl_close(&rt);
+    hw_netlink_close(&rt);
     return rc;
 }
 

@@ -59,14 +59,14 @@ int hw_netns_own(void)
 }
 
 /* In a fresh namespace: a socket, lo up, and (path not NULL) the bind mount that keeps it. */
-static int furnish(const char *path, int *ns, struct hw_rtnl *rt)
+static int furnish(const char *path, int *ns, struct hw_netlink *rt)
 {
     struct hw_rtnl_link lo;
     int rc = hw_netns_own();
     if (rc < 0)
         return rc;
     *ns = rc;
-    rc = hw_rtnl_open(rt);
+    rc = hw_netlink_open(rt, NETLINK_ROUTE);
     if (rc == 0)
         rc = hw_rtnl_link_get(rt, "lo", &lo);
     if (rc == 0)
@@ -74,13 +74,13 @@ static int furnish(const char *path, int *ns, struct hw_rtnl *rt)
     if (rc == 0 && path && mount(OWN_NS, path, "none", MS_BIND, NULL) < 0)
         rc = hw_fail(-errno, "keeping a network namespace at %s: %s", path, strerror(errno));
     if (rc < 0) {
-        hw_rtnl_close(rt);
+        hw_netlink_close(rt);
         hw_close(ns);
     }
     return rc;
 }
 
-static int create(const char *path, int *ns, struct hw_rtnl *rt)
+static int create(const char *path, int *ns, struct hw_netlink *rt)
 {
     int own = hw_netns_own();
     if (own < 0)
@@ -98,7 +98,7 @@ static int create(const char *path, int *ns, struct hw_rtnl *rt)
     return rc;
 }
 
-int hw_netns_create_anonymous(int *ns, struct hw_rtnl *rt)
+int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt)
 {
     return create(NULL, ns, rt);
 }
@@ -111,7 +111,7 @@ static int path_of(const char *name, char *path, size_t cap)
     return 0;
 }
 
-int hw_netns_create(const char *name, int *ns, struct hw_rtnl *rt)
+int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt)
 {
     char path[128];
     int rc = path_of(name, path, sizeof(path));
@@ -160,7 +160,7 @@ int hw_netns_remove(const char *name)
     return 0;
 }
 
-int hw_netns_rtnl(int ns, struct hw_rtnl *rt)
+int hw_netns_rtnl(int ns, struct hw_netlink *rt)
 {
     int own = hw_netns_own();
     if (own < 0)
@@ -169,7 +169,7 @@ int hw_netns_rtnl(int ns, struct hw_rtnl *rt)
     if (setns(ns, CLONE_NEWNET) < 0) {
         rc = hw_fail(-errno, "entering a network namespace: %s", strerror(errno));
     } else {
-        rc = hw_rtnl_open(rt);
+        rc = hw_netlink_open(rt, NETLINK_ROUTE);
         if (setns(own, CLONE_NEWNET) < 0)
             rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
     }

@@ -18,16 +18,16 @@ int hw_netns_prepare(void);
 
 /* Makes a namespace and keeps it as HW_NETNS_DIR/name. *ns gets a descriptor of it, rt a socket in it, with lo up. The
  * calling thread ends where it was. -EEXIST where the name is taken. */
-int hw_netns_create(const char *name, int *ns, struct hw_rtnl *rt);
+int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt);
 /* As above, but kept by nothing but the descriptor. */
-int hw_netns_create_anonymous(int *ns, struct hw_rtnl *rt);
+int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt);
 /* Opens one that is kept by name. -ENOENT; -ENXIO where the file is not a namespace (a crash left it so). */
 int hw_netns_open(const char *name, int *ns);
 /* Takes a name away, whatever is left behind it. 0 where there is nothing. */
 int hw_netns_remove(const char *name);
 
 /* Opens a route-netlink socket in the namespace ns; the calling thread ends where it was. */
-int hw_netns_rtnl(int ns, struct hw_rtnl *rt);
+int hw_netns_rtnl(int ns, struct hw_netlink *rt);
 
 /* True where a and b are one namespace. */
 bool hw_netns_same(int a, int b);

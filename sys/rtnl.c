@@ -12,133 +12,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), but for what is larger: one device's alternative
- * names are up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
-#define REPLY_MAX (256u << 10)
-
-int hw_rtnl_open(struct hw_rtnl *r)
-{
-    return hw_rtnl_open_protocol(r, NETLINK_ROUTE);
-}
-
-int hw_rtnl_open_protocol(struct hw_rtnl *r, int protocol)
-{
-    hw_rtnl_adopt(r, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
-    if (r->fd < 0)
-        return hw_fail(-errno, "opening a%s netlink socket: %s", protocol == NETLINK_ROUTE ? " route-" : "",
-                       strerror(errno));
-    /* Reasons in words, and no echo of the request; kernels before 4.12 know neither, and are as good without. */
-    int one = 1;
-    (void)setsockopt(r->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
-    (void)setsockopt(r->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
-    /* The kernel answers within its own call, but for a lost answer (ENOBUFS): nobody is to hang on that. */
-    struct timeval wait = {.tv_sec = 10};
-    (void)setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-    return 0;
-}
-
-void hw_rtnl_adopt(struct hw_rtnl *r, int fd)
-{
-    *r = (struct hw_rtnl){.fd = fd};
-}
-
-void hw_rtnl_close(struct hw_rtnl *r)
-{
-    hw_close(&r->fd);
-}
-
-struct nlmsghdr *hw_rtnl_request(void *buf, uint16_t type, uint16_t flags)
-{
-    memset(buf, 0, HW_RTNL_REQUEST);
-    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-    h->nlmsg_type = type;
-    h->nlmsg_flags = NLM_F_REQUEST | flags;
-    return h;
-}
-
-/* The kernel's own words on why it refused, or NULL. */
-static const char *refusal(const struct nlmsghdr *h)
-{
-    const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
-    if (!(h->nlmsg_flags & NLM_F_ACK_TLVS))
-        return NULL;
-    size_t skip = sizeof(*e);
-    if (!(h->nlmsg_flags & NLM_F_CAPPED))
-        skip += mnl_nlmsg_get_payload_len(&e->msg);
-    const struct nlattr *a;
-    mnl_attr_for_each(a, h, skip)
-    {
-        if (mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG && mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
-            return mnl_attr_get_str(a);
-    }
-    return NULL;
-}
-
-/* Takes the answers to the request sent last, into buf (REPLY_MAX bytes), up to the last one. */
-static int take_answers(struct hw_rtnl *r, char *buf, hw_rtnl_fn fn, void *arg, const char *what)
-{
-    int rc = 0;
-    for (;;) {
-        ssize_t n = recv(r->fd, buf, REPLY_MAX, MSG_TRUNC);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
-        if ((size_t)n > REPLY_MAX)
-            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %u", what, n, REPLY_MAX);
-        int left = (int)n;
-        const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
-        for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
-            if (m->nlmsg_seq != r->seq)
-                continue; /* the rest of an earlier dump that its reader gave up */
-            r->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-            if (m->nlmsg_type == NLMSG_DONE) {
-                /* A dump that broke off says why in its end (netlink_dump_done() in net/netlink/af_netlink.c). */
-                const int *err = mnl_nlmsg_get_payload(m);
-                if (rc == 0 && mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
-                    return hw_fail(*err, "%s: %s", what, strerror(-*err));
-                return rc;
-            }
-            if (m->nlmsg_type == NLMSG_ERROR) {
-                const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
-                if (e->error == 0)
-                    return rc;
-                const char *why = refusal(m);
-                return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
-            }
-            if (rc == 0 && fn)
-                rc = fn(m, arg);
-        }
-    }
-}
-
-int hw_rtnl_talk(struct hw_rtnl *r, struct nlmsghdr *h, hw_rtnl_fn fn, void *arg, const char *what)
-{
-    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
-    if (!dump)
-        h->nlmsg_flags |= NLM_F_ACK;
-    h->nlmsg_seq = ++r->seq;
-    r->torn = false;
-    char *buf = malloc(REPLY_MAX);
-    if (!buf)
-        return hw_fail(-ENOMEM, "%s: no memory for the kernel's answer", what);
-
-    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-    ssize_t n;
-    do {
-        n = sendto(r->fd, h, h->nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel));
-    } while (n < 0 && errno == EINTR);
-    int rc = n < 0 ? hw_fail(-errno, "%s: sending to the kernel: %s", what, strerror(errno))
-                   : take_answers(r, buf, fn, arg, what);
-    free(buf);
-    return rc;
-}
-
 /* ---- links ---------------------------------------------------------------------------------- */
 
 static struct nlmsghdr *link_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
-    struct nlmsghdr *h = hw_rtnl_request(buf, type, flags);
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, type, flags);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_family = AF_UNSPEC;
     i->ifi_index = index;
@@ -191,16 +69,16 @@ static int link_one(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hw_rtnl_link_get(struct hw_rtnl *r, const char *name, struct hw_rtnl_link *out)
+int hw_rtnl_link_get(struct hw_netlink *r, const char *name, struct hw_rtnl_link *out)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     if (strlen(name) >= IFNAMSIZ)
         return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
     struct nlmsghdr *h = link_request(buf, RTM_GETLINK, 0, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "looking for the network device %s", name);
     memset(out, 0, sizeof(*out));
-    return hw_rtnl_talk(r, h, link_one, out, what);
+    return hw_netlink_talk(r, h, link_one, out, what);
 }
 
 struct link_sink {
@@ -219,11 +97,12 @@ static int link_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hw_rtnl_link_list(struct hw_rtnl *r, struct hw_rtnl_link *out, size_t cap)
+int hw_rtnl_link_list(struct hw_netlink *r, struct hw_rtnl_link *out, size_t cap)
 {
-    char buf[HW_RTNL_REQUEST];
+    char buf[HW_NETLINK_REQUEST];
     struct link_sink s = {.out = out, .cap = cap};
-    int rc = hw_rtnl_talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
+    int rc =
+        hw_netlink_talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
     return rc < 0 ? rc : (int)s.n;
 }
 
@@ -236,9 +115,10 @@ static void put_end(struct nlmsghdr *h, const struct hw_rtnl_end *e, uint32_t mt
         mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)e->ns);
 }
 
-int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const struct hw_rtnl_end *there, uint32_t mtu)
+int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const struct hw_rtnl_end *there,
+                     uint32_t mtu)
 {
-    char buf[HW_RTNL_REQUEST], what[96];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, here->index);
     put_end(h, here, mtu);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
@@ -252,15 +132,15 @@ int hw_rtnl_veth_add(struct hw_rtnl *r, const struct hw_rtnl_end *here, const st
     mnl_attr_nest_end(h, data);
     mnl_attr_nest_end(h, info);
     snprintf(what, sizeof(what), "making the veth pair %s and %s", here->name, there->name);
-    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
+    int rc = hw_netlink_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack veth (CONFIG_VETH, module veth)");
     return rc;
 }
 
-int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
+int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     if (mtu)
@@ -269,74 +149,74 @@ int hw_rtnl_bridge_add(struct hw_rtnl *r, const char *name, uint32_t mtu)
     mnl_attr_put_str(h, IFLA_INFO_KIND, "bridge");
     mnl_attr_nest_end(h, info);
     snprintf(what, sizeof(what), "making the bridge %s", name);
-    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
+    int rc = hw_netlink_talk(r, h, NULL, NULL, what);
     if (rc == -EOPNOTSUPP)
         return hw_wrap(rc, "this kernel seems to lack bridges (CONFIG_BRIDGE, module bridge)");
     return rc;
 }
 
-int hw_rtnl_link_del(struct hw_rtnl *r, int index)
+int hw_rtnl_link_del(struct hw_netlink *r, int index)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     snprintf(what, sizeof(what), "deleting network device %d", index);
-    return hw_rtnl_talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
+    return hw_netlink_talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
 }
 
-int hw_rtnl_link_up(struct hw_rtnl *r, int index, bool up)
+int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = up ? IFF_UP : 0;
     i->ifi_change = IFF_UP;
     snprintf(what, sizeof(what), "setting network device %d %s", index, up ? "up" : "down");
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_mtu(struct hw_rtnl *r, int index, uint32_t mtu)
+int hw_rtnl_link_mtu(struct hw_netlink *r, int index, uint32_t mtu)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MTU, mtu);
     snprintf(what, sizeof(what), "setting the MTU of network device %d to %u", index, mtu);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_master(struct hw_rtnl *r, int index, int master)
+int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
     snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_rename(struct hw_rtnl *r, int index, const char *name)
+int hw_rtnl_link_rename(struct hw_netlink *r, int index, const char *name)
 {
-    char buf[HW_RTNL_REQUEST], what[96];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_move(struct hw_rtnl *r, int index, int ns, const char *name)
+int hw_rtnl_link_move(struct hw_netlink *r, int index, int ns, const char *name)
 {
-    char buf[HW_RTNL_REQUEST], what[96];
+    char buf[HW_NETLINK_REQUEST], what[96];
     struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     if (name)
         mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "moving network device %d to another namespace", index);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
-int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned prefix)
+int hw_rtnl_addr_add(struct hw_netlink *r, int index, struct in_addr addr, unsigned prefix)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
-    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
+    char buf[HW_NETLINK_REQUEST], what[64];
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     a->ifa_prefixlen = (uint8_t)prefix;
@@ -344,7 +224,7 @@ int hw_rtnl_addr_add(struct hw_rtnl *r, int index, struct in_addr addr, unsigned
     mnl_attr_put_u32(h, IFA_LOCAL, addr.s_addr);
     mnl_attr_put_u32(h, IFA_ADDRESS, addr.s_addr);
     snprintf(what, sizeof(what), "adding an address to network device %d", index);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
 struct addr_find {
@@ -372,14 +252,14 @@ static int addr_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigned *prefix)
+int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsigned *prefix)
 {
-    char buf[HW_RTNL_REQUEST];
-    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_GETADDR, NLM_F_DUMP);
+    char buf[HW_NETLINK_REQUEST];
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_GETADDR, NLM_F_DUMP);
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     struct addr_find f = {.index = index};
-    int rc = hw_rtnl_talk(r, h, addr_each, &f, "listing addresses");
+    int rc = hw_netlink_talk(r, h, addr_each, &f, "listing addresses");
     if (rc < 0)
         return rc;
     if (!f.found)
@@ -396,7 +276,7 @@ int hw_rtnl_addr_get(struct hw_rtnl *r, int index, struct in_addr *addr, unsigne
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
-    struct nlmsghdr *h = hw_rtnl_request(buf, type, flags);
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, type, flags);
     struct tcmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
     t->tcm_family = AF_UNSPEC;
     t->tcm_ifindex = index;
@@ -440,15 +320,15 @@ static int tbf_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-static int tbf_find(struct hw_rtnl *r, int index, struct tbf_find *f)
+static int tbf_find(struct hw_netlink *r, int index, struct tbf_find *f)
 {
-    char buf[HW_RTNL_REQUEST];
+    char buf[HW_NETLINK_REQUEST];
     *f = (struct tbf_find){.index = index};
-    return hw_rtnl_talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f,
-                        "listing queueing disciplines");
+    return hw_netlink_talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f,
+                           "listing queueing disciplines");
 }
 
-int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate)
+int hw_rtnl_tbf_get(struct hw_netlink *r, int index, uint64_t *rate)
 {
     struct tbf_find f;
     int rc = tbf_find(r, index, &f);
@@ -456,16 +336,16 @@ int hw_rtnl_tbf_get(struct hw_rtnl *r, int index, uint64_t *rate)
     return rc;
 }
 
-int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst, uint32_t limit)
+int hw_rtnl_tbf_set(struct hw_netlink *r, int index, uint64_t rate, uint32_t burst, uint32_t limit)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     snprintf(what, sizeof(what), "setting the rate of network device %d", index);
     if (rate == 0) {
         struct tbf_find f;
         int rc = tbf_find(r, index, &f);
         if (rc < 0 || !f.found)
             return rc;
-        return hw_rtnl_talk(r, qdisc_request(buf, RTM_DELQDISC, 0, index), NULL, NULL, what);
+        return hw_netlink_talk(r, qdisc_request(buf, RTM_DELQDISC, 0, index), NULL, NULL, what);
     }
     struct nlmsghdr *h = qdisc_request(buf, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, index);
     ((struct tcmsg *)mnl_nlmsg_get_payload(h))->tcm_handle = TBF_HANDLE;
@@ -483,7 +363,7 @@ int hw_rtnl_tbf_set(struct hw_rtnl *r, int index, uint64_t rate, uint32_t burst,
     if (bytes > UINT32_MAX)
         mnl_attr_put_u64(h, TCA_TBF_RATE64, bytes);
     mnl_attr_nest_end(h, options);
-    int rc = hw_rtnl_talk(r, h, NULL, NULL, what);
+    int rc = hw_netlink_talk(r, h, NULL, NULL, what);
     if (rc == -ENOENT)
         return hw_wrap(rc, "this kernel seems to lack the token bucket (CONFIG_NET_SCH_TBF, module sch_tbf)");
     return rc;

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int hw_rtnl_route_add(struct hw_rtnl *r, const struct hw_rtnl_route *route)
+int hw_rtnl_route_add(struct hw_netlink *r, const struct hw_rtnl_route *route)
 {
-    char buf[HW_RTNL_REQUEST];
+    char buf[HW_NETLINK_REQUEST];
     uint32_t table = route->table ? route->table : RT_TABLE_MAIN;
-    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
     struct rtmsg *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     *m = (struct rtmsg){.rtm_family = AF_INET,
                         .rtm_dst_len = (unsigned char)route->prefix,
@@ -29,13 +29,13 @@ int hw_rtnl_route_add(struct hw_rtnl *r, const struct hw_rtnl_route *route)
     if (route->index)
         mnl_attr_put_u32(h, RTA_OIF, (uint32_t)route->index);
     mnl_attr_put_u32(h, RTA_TABLE, table);
-    return hw_rtnl_talk(r, h, NULL, NULL, "adding a route");
+    return hw_netlink_talk(r, h, NULL, NULL, "adding a route");
 }
 
-int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule)
+int hw_rtnl_rule_add(struct hw_netlink *r, const struct hw_rtnl_rule *rule)
 {
-    char buf[HW_RTNL_REQUEST];
-    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
+    char buf[HW_NETLINK_REQUEST];
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL);
     struct fib_rule_hdr *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     *m = (struct fib_rule_hdr){.family = AF_INET,
                                .src_len = rule->from.s_addr ? 32 : 0,
@@ -47,7 +47,7 @@ int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule)
         mnl_attr_put_strz(h, FRA_IIFNAME, rule->iif);
     if (rule->from.s_addr)
         mnl_attr_put_u32(h, FRA_SRC, rule->from.s_addr);
-    int rc = hw_rtnl_talk(r, h, NULL, NULL, "adding a rule of routes");
+    int rc = hw_netlink_talk(r, h, NULL, NULL, "adding a rule of routes");
     if (rc == -EOPNOTSUPP || rc == -EAFNOSUPPORT)
         return hw_wrap(rc, "this kernel seems to lack rules (CONFIG_IP_MULTIPLE_TABLES)");
     return rc;
@@ -55,16 +55,16 @@ int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule)
 
 static struct nlmsghdr *start_link(void *buf, int index)
 {
-    struct nlmsghdr *h = hw_rtnl_request(buf, RTM_NEWLINK, 0);
+    struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, RTM_NEWLINK, 0);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
     i->ifi_family = AF_UNSPEC;
     i->ifi_index = index;
     return h;
 }
 
-int hw_rtnl_link_forward(struct hw_rtnl *r, int index)
+int hw_rtnl_link_forward(struct hw_netlink *r, int index)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = start_link(buf, index);
     struct nlattr *spec = mnl_attr_nest_start(h, IFLA_AF_SPEC);
     struct nlattr *inet = mnl_attr_nest_start(h, AF_INET);
@@ -74,15 +74,15 @@ int hw_rtnl_link_forward(struct hw_rtnl *r, int index)
     mnl_attr_nest_end(h, inet);
     mnl_attr_nest_end(h, spec);
     snprintf(what, sizeof(what), "letting network device %d forward", index);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_no_arp(struct hw_rtnl *r, int index)
+int hw_rtnl_link_no_arp(struct hw_netlink *r, int index)
 {
-    char buf[HW_RTNL_REQUEST], what[64];
+    char buf[HW_NETLINK_REQUEST], what[64];
     struct nlmsghdr *h = start_link(buf, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = i->ifi_change = IFF_NOARP;
     snprintf(what, sizeof(what), "taking ARP from network device %d", index);
-    return hw_rtnl_talk(r, h, NULL, NULL, what);
+    return hw_netlink_talk(r, h, NULL, NULL, what);
 }

@@ -20,12 +20,12 @@ struct hw_rtnl_rule {
 };
 
 /* Adds a route. -EEXIST where the table has it already. */
-int hw_rtnl_route_add(struct hw_rtnl *r, const struct hw_rtnl_route *route);
-int hw_rtnl_rule_add(struct hw_rtnl *r, const struct hw_rtnl_rule *rule);
+int hw_rtnl_route_add(struct hw_netlink *r, const struct hw_rtnl_route *route);
+int hw_rtnl_rule_add(struct hw_netlink *r, const struct hw_rtnl_rule *rule);
 
 /* Lets packets that come in by this link be forwarded: the link's sysctl "forwarding", without a writable /proc/sys. */
-int hw_rtnl_link_forward(struct hw_rtnl *r, int index);
+int hw_rtnl_link_forward(struct hw_netlink *r, int index);
 /* The link neither sends nor answers ARP requests. */
-int hw_rtnl_link_no_arp(struct hw_rtnl *r, int index);
+int hw_rtnl_link_no_arp(struct hw_netlink *r, int index);
 
 #endif

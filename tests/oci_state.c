@@ -6,7 +6,7 @@
 int main(void)
 {
     sm_host.fd = hw_netns_own();
-    if (sm_host.fd < 0 || hw_rtnl_open(&sm_host.rt) < 0) {
+    if (sm_host.fd < 0 || hw_netlink_open(&sm_host.rt, NETLINK_ROUTE) < 0) {
         fprintf(stderr, "oci_state: %s\n", hw_error());
         return 1;
     }

@@ -57,7 +57,7 @@ void sm_ns_make(struct sm_ns *n)
 
 void sm_ns_drop(struct sm_ns *n)
 {
-    hw_rtnl_close(&n->rt);
+    hw_netlink_close(&n->rt);
     hw_close(&n->fd);
 }
 
@@ -89,7 +89,7 @@ void sm_start(void)
     /* A folder on a tmpfs of its own: nothing is left, whatever becomes of this. */
     MUST(mount("none", sm_dir, "tmpfs", 0, "mode=700") < 0 ? -errno : 0);
     sm_host.fd = MUST(hw_netns_own());
-    MUST(hw_rtnl_open(&sm_host.rt));
+    MUST(hw_netlink_open(&sm_host.rt, NETLINK_ROUTE));
     snprintf(sm_host.path, sizeof(sm_host.path), "/proc/self/fd/%d", sm_host.fd);
     if (sm_sysctl_get(&sm_host, "ipv6/conf/all/accept_dad", map)[0] == 0)
         tap_skip_all("no IPv6 in this kernel");
@@ -123,15 +123,15 @@ struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_
 
 static void send_it(const struct sm_ns *n, struct nlmsghdr *h, const char *what)
 {
-    struct hw_rtnl rt = n->rt;
-    sm_must(hw_rtnl_talk(&rt, h, NULL, NULL, what), what, 0);
+    struct hw_netlink rt = n->rt;
+    sm_must(hw_netlink_talk(&rt, h, NULL, NULL, what), what, 0);
     ((struct sm_ns *)n)->rt.seq = rt.seq; /* NOLINT: the socket's own counter */
 }
 
 int sm_index(const struct sm_ns *n, const char *name)
 {
     struct hw_rtnl_link l;
-    return hw_rtnl_link_get((struct hw_rtnl *)&n->rt, name, &l) == 0 ? l.index : 0;
+    return hw_rtnl_link_get((struct hw_netlink *)&n->rt, name, &l) == 0 ? l.index : 0;
 }
 
 static int index_of(const struct sm_ns *n, const char *name)
@@ -177,7 +177,7 @@ int sm_macvlan(const char *name, const char *lower)
 
 void sm_link_del(const struct sm_ns *n, const char *name)
 {
-    MUST(hw_rtnl_link_del((struct hw_rtnl *)&n->rt, index_of(n, name)));
+    MUST(hw_rtnl_link_del((struct hw_netlink *)&n->rt, index_of(n, name)));
 }
 
 /* "10.0.0.1/16": family, bytes, prefix (32 or 128 where none is said). */

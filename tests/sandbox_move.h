@@ -13,7 +13,7 @@
 
 struct sm_ns {
     int fd;
-    struct hw_rtnl rt;
+    struct hw_netlink rt;
     char path[32]; /* /proc/self/fd/N: as --netns */
 };
 

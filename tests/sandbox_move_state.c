@@ -109,7 +109,7 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
         char buf[1024];
         struct ndmsg *m; /* the longest header; each begins with the family */
         size_t before = s->n;
-        struct hw_rtnl *rt = (struct hw_rtnl *)&n->rt;
+        struct hw_netlink *rt = (struct hw_netlink *)&n->rt;
         struct nlmsghdr *h = sm_request(buf, type, NLM_F_DUMP,
                                         type == RTM_GETLINK    ? sizeof(struct ifinfomsg)
                                         : type == RTM_GETQDISC ? sizeof(struct tcmsg)
@@ -118,7 +118,7 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
         m->ndm_family = (uint8_t)family;
         if (type == RTM_GETNEIGH)
             m->ndm_flags = nflags;
-        MUST(hw_rtnl_talk(rt, h, take, s, "a dump"));
+        MUST(hw_netlink_talk(rt, h, take, s, "a dump"));
         if (!rt->torn)
             return;
         while (s->n > before)

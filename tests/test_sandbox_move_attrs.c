@@ -96,13 +96,13 @@ static int set_link(uint16_t type, const void *data, size_t len)
 {
     char buf[1024];
     struct ifinfomsg *i;
-    struct hw_rtnl rt;
-    MUST(hw_rtnl_open(&rt));
+    struct hw_netlink rt;
+    MUST(hw_netlink_open(&rt, NETLINK_ROUTE));
     struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
     i->ifi_index = (int)if_nametoindex(dev);
     mnl_attr_put(h, type, len, data);
-    int rc = hw_rtnl_talk(&rt, h, NULL, NULL, "a tenant's change");
-    hw_rtnl_close(&rt);
+    int rc = hw_netlink_talk(&rt, h, NULL, NULL, "a tenant's change");
+    hw_netlink_close(&rt);
     return rc;
 }
 
@@ -123,16 +123,16 @@ static int altnames(const char *name, uint16_t type)
 {
     char buf[1024];
     struct ifinfomsg *i;
-    struct hw_rtnl rt;
-    MUST(hw_rtnl_open(&rt));
+    struct hw_netlink rt;
+    MUST(hw_netlink_open(&rt, NETLINK_ROUTE));
     struct nlmsghdr *h =
         sm_request(buf, type, type == RTM_NEWLINKPROP ? NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND : 0, sizeof(*i), &i);
     i->ifi_index = (int)if_nametoindex(dev);
     struct nlattr *list = mnl_attr_nest_start(h, IFLA_PROP_LIST | NLA_F_NESTED);
     mnl_attr_put_strz(h, IFLA_ALT_IFNAME, name);
     mnl_attr_nest_end(h, list);
-    int rc = hw_rtnl_talk(&rt, h, NULL, NULL, "an alternative name");
-    hw_rtnl_close(&rt);
+    int rc = hw_netlink_talk(&rt, h, NULL, NULL, "an alternative name");
+    hw_netlink_close(&rt);
     return rc;
 }
 
@@ -282,14 +282,14 @@ static void add_tc(void *arg)
 {
     char buf[1024];
     struct tcmsg *t;
-    struct hw_rtnl rt;
+    struct hw_netlink rt;
     (void)arg;
-    MUST(hw_rtnl_open(&rt));
+    MUST(hw_netlink_open(&rt, NETLINK_ROUTE));
     MUST(hw_rtnl_tbf_set(&rt, (int)if_nametoindex(dev), 100000000, 100000, 1000000));
     struct nlmsghdr *h = sm_request(buf, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, sizeof(*t), &t);
     *t = (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev), .tcm_handle = 0xffff0000, .tcm_parent = TC_H_CLSACT};
     mnl_attr_put_strz(h, TCA_KIND, "clsact");
-    MUST(hw_rtnl_talk(&rt, h, NULL, NULL, "clsact"));
+    MUST(hw_netlink_talk(&rt, h, NULL, NULL, "clsact"));
     /* u32: all IPv4 packets pass */
     uint8_t sel[sizeof(struct tc_u32_sel) + sizeof(struct tc_u32_key)] __attribute__((aligned(8))) = {0};
     const struct tc_u32_sel head = {.flags = TC_U32_TERMINAL, .nkeys = 1};
@@ -303,8 +303,8 @@ static void add_tc(void *arg)
     mnl_attr_put_u32(h, TCA_U32_CLASSID, 0x10001);
     mnl_attr_put(h, TCA_U32_SEL, sizeof(sel), sel);
     mnl_attr_nest_end(h, opt);
-    MUST(hw_rtnl_talk(&rt, h, NULL, NULL, "a filter"));
-    hw_rtnl_close(&rt);
+    MUST(hw_netlink_talk(&rt, h, NULL, NULL, "a filter"));
+    hw_netlink_close(&rt);
 }
 
 static void nothing(void *arg)
@@ -360,7 +360,7 @@ static void test_own_xdp(void)
         struct nlmsghdr *h = sm_request(buf, RTM_NEWLINK, 0, sizeof(*i), &i);
         i->ifi_index = sm_index(&box, "n0");
         mnl_attr_put(h, IFLA_XDP | NLA_F_NESTED, sizeof(nest), nest);
-        MUST(hw_rtnl_talk(&box.rt, h, NULL, NULL, "the tenant takes it away"));
+        MUST(hw_netlink_talk(&box.rt, h, NULL, NULL, "the tenant takes it away"));
         if (!kept)
             hw_close(&fd);
         sm_logged[0] = 0;

@@ -36,14 +36,14 @@ static struct nlmsghdr *link_message(char buf[1024], uint16_t type, uint16_t fla
 
 static int talk(const struct sm_ns *n, struct nlmsghdr *h)
 {
-    return hw_rtnl_talk((struct hw_rtnl *)&n->rt, h, NULL, NULL, "a tenant's request");
+    return hw_netlink_talk((struct hw_netlink *)&n->rt, h, NULL, NULL, "a tenant's request");
 }
 
 /* A veth pair in n; its first end is like a NIC of the host's. */
 static void copy_veth(const struct sm_ns *n, const char *name, int index, const uint8_t mac[6])
 {
     struct hw_rtnl_end a = {name, index, -1}, b = {"copy-p", 5000, -1};
-    MUST(hw_rtnl_veth_add((struct hw_rtnl *)&n->rt, &a, &b, 0));
+    MUST(hw_rtnl_veth_add((struct hw_netlink *)&n->rt, &a, &b, 0));
     sm_mac(n, name, mac);
 }
 

@@ -40,7 +40,7 @@ static int count_rules(const struct hd_kernel *k, int ifindex)
 }
 
 static int look_at(struct devmem_nic *n, const struct devmem_view *v, const struct hd_kernel *k, int fd,
-                   struct hd_genl *g)
+                   struct hw_genl *g)
 {
     struct hd_split split;
     unsigned queues = 0;
@@ -88,7 +88,7 @@ static bool seen(const struct devmem_view *v, const char *name)
 }
 
 static int add(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, const char *name,
-               int fd, struct hd_genl *g)
+               int fd, struct hw_genl *g)
 {
     struct devmem_nic *n = &v->nic[v->n];
     int rc = k->link(k->arg, name, &n->link);
@@ -104,12 +104,12 @@ static int add(struct devmem_view *v, const struct hd_kernel *k, const struct hd
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only)
 {
     struct utsname u;
-    struct hd_genl g;
+    struct hw_genl g;
     uint64_t ops = 0;
     if (uname(&u) == 0)
         snprintf(v->release, sizeof(v->release), "%s", u.release);
-    int rc = hd_genl_open(&g, NULL), fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (rc == 0 && hd_genl_ops(&g, NETDEV_FAMILY_NAME, &ops) == 0) {
+    int rc = hw_genl_open(&g, NULL), fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (rc == 0 && hw_genl_ops(&g, NETDEV_FAMILY_NAME, &ops) == 0) {
         v->rx = ops >> NETDEV_CMD_BIND_RX & 1;
         v->tx = ops >> NETDEV_CMD_BIND_TX & 1;
     }
@@ -133,7 +133,7 @@ int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct h
     if (all)
         if_freenameindex(all);
     hw_close(&fd);
-    hd_genl_close(&g);
+    hw_genl_close(&g);
     return rc;
 }
 

@@ -6,8 +6,8 @@
  */
 #include "helper/ethnl.h"
 #include "node/sysfs.h"
-#include "tool/doctor.h"
 #include "sys/ethstat.h"
+#include "tool/doctor.h"
 #include "transport/devmem/helper.h"
 
 #include <linux/ethtool.h>
@@ -79,7 +79,7 @@ static void probe_rss(int fd, struct dr_nic *n)
 
 /* ---- header split ---------------------------------------------------------------------------- */
 
-static void probe_split(struct hd_genl *g, struct dr_nic *n)
+static void probe_split(struct hw_genl *g, struct dr_nic *n)
 {
     struct hd_split split;
     enum hd_gro_hw gro;
@@ -140,16 +140,16 @@ static void list_gpus(struct dr_machine *m)
 void dr_probe(struct dr_machine *m, int root, bool gpus)
 {
     struct utsname u = {0};
-    struct hd_genl g;
+    struct hw_genl g;
     *m = (struct dr_machine){.root = root, .env = (const char *const *)environ, .moment_ms = MOMENT_MS};
     uname(&u);
     snprintf(m->release, sizeof m->release, "%s", u.release);
     snprintf(m->arch, sizeof m->arch, "%s", u.machine);
     getrlimit(RLIMIT_MEMLOCK, &m->memlock);
     getrlimit(RLIMIT_NOFILE, &m->nofile);
-    m->netdev_rc = hd_genl_open(&g, NULL);
+    m->netdev_rc = hw_genl_open(&g, NULL);
     if (m->netdev_rc == 0)
-        m->netdev_rc = hd_genl_ops(&g, "netdev", &m->netdev_ops);
+        m->netdev_rc = hw_genl_ops(&g, "netdev", &m->netdev_ops);
 
     struct dm_helper *helper;
     m->hawserd = dm_helper_open(dr_env(m, "HAWSER_DEVMEM_SOCKET"), HAWSERD_MS, &helper);
@@ -173,7 +173,7 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
     }
     if (counts) /* only where there is something to see moving */
         usleep(MOMENT_MS * 1000);
-    hd_genl_close(&g);
+    hw_genl_close(&g);
     for (int i = 0; i < m->n_nics; i++)
         m->nic[i].rx_pkts[1] = received(m, &m->nic[i]);
     for (int i = 0; i < m->n_nics; i++)

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sys/netlink.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* A dump comes in datagrams of 32 KiB (net/netlink/af_netlink.c), but for what is larger: one device's alternative
+ * names are up to 64 KiB (rtnl_linkprop() in net/core/rtnetlink.c), its virtual functions likewise. */
+#define REPLY_MAX (256u << 10)
+
+static const char *name_protocol(int protocol)
+{
+    switch (protocol) {
+    case NETLINK_ROUTE:
+        return "a route-netlink socket";
+    case NETLINK_GENERIC:
+        return "a generic-netlink socket";
+    case NETLINK_SOCK_DIAG:
+        return "a netlink socket of sock_diag";
+    default:
+        return "a netlink socket";
+    }
+}
+
+int hw_netlink_open(struct hw_netlink *nl, int protocol)
+{
+    hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
+    if (nl->fd < 0)
+        return hw_fail(-errno, "opening %s: %s", name_protocol(protocol), strerror(errno));
+    /* Reasons in words, and no echo of the request; kernels before 4.12 know neither, and are as good without. */
+    int one = 1;
+    (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
+    (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
+    /* The kernel answers within its own call, but for a lost answer (ENOBUFS): nobody is to hang on that. */
+    struct timeval wait = {.tv_sec = 10};
+    (void)setsockopt(nl->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    return 0;
+}
+
+void hw_netlink_adopt(struct hw_netlink *nl, int fd)
+{
+    *nl = (struct hw_netlink){.fd = fd};
+}
+
+void hw_netlink_close(struct hw_netlink *nl)
+{
+    hw_close(&nl->fd);
+}
+
+int hw_netlink_join(struct hw_netlink *nl, uint32_t group)
+{
+    if (setsockopt(nl->fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0)
+        return hw_fail(-errno, "joining a netlink group: %s", strerror(errno));
+    return 0;
+}
+
+struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint16_t flags)
+{
+    memset(buf, 0, size);
+    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+    h->nlmsg_type = type;
+    h->nlmsg_flags = NLM_F_REQUEST | flags;
+    return h;
+}
+
+/* The kernel's own words on why it refused, or NULL. */
+static const char *find_reason(const struct nlmsghdr *h)
+{
+    const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
+    if (!(h->nlmsg_flags & NLM_F_ACK_TLVS))
+        return NULL;
+    size_t skip = sizeof(*e);
+    if (!(h->nlmsg_flags & NLM_F_CAPPED))
+        skip += mnl_nlmsg_get_payload_len(&e->msg);
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, skip)
+    {
+        if (mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG && mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
+            return mnl_attr_get_str(a);
+    }
+    return NULL;
+}
+
+/* The verdict of the message that ends a talk: 0, or -errno said. */
+static int take_verdict(const struct nlmsghdr *m, const char *what)
+{
+    if (m->nlmsg_type == NLMSG_DONE) {
+        /* A dump that broke off says why in its end (netlink_dump_done() in net/netlink/af_netlink.c). */
+        const int *err = mnl_nlmsg_get_payload(m);
+        if (mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
+            return hw_fail(*err, "%s: %s", what, strerror(-*err));
+        return 0;
+    }
+    const struct nlmsgerr *e = mnl_nlmsg_get_payload(m);
+    if (e->error == 0)
+        return 0;
+    const char *why = find_reason(m);
+    return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
+}
+
+/* Takes the answers to the request sent last, into buf (REPLY_MAX bytes), up to the last one. */
+static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void *arg, const char *what)
+{
+    int rc = 0;
+    for (;;) {
+        ssize_t n = recv(nl->fd, buf, REPLY_MAX, MSG_TRUNC);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return hw_fail(-errno, "%s: the kernel's answer: %s", what, strerror(errno));
+        if ((size_t)n > REPLY_MAX)
+            return hw_fail(-EMSGSIZE, "%s: the kernel's answer of %zd bytes does not fit %u", what, n, REPLY_MAX);
+        int left = (int)n;
+        const struct nlmsghdr *m = (const struct nlmsghdr *)(void *)buf;
+        for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left)) {
+            /* A group's messages have numbers of the kernel's own, and nobody's port. */
+            if (nl->heard && m->nlmsg_pid == 0 && m->nlmsg_type >= NLMSG_MIN_TYPE) {
+                (void)nl->heard(m, arg);
+                continue;
+            }
+            if (m->nlmsg_seq != nl->seq)
+                continue; /* the rest of an earlier dump that its reader gave up */
+            nl->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+            if (m->nlmsg_type == NLMSG_DONE || m->nlmsg_type == NLMSG_ERROR)
+                return rc ? rc : take_verdict(m, what);
+            if (rc == 0 && fn)
+                rc = fn(m, arg);
+        }
+    }
+}
+
+int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, const char *what)
+{
+    bool dump = (h->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP; /* one bit of it is NLM_F_EXCL too */
+    if (!dump)
+        h->nlmsg_flags |= NLM_F_ACK;
+    h->nlmsg_seq = ++nl->seq;
+    nl->torn = false;
+    char *buf = malloc(REPLY_MAX);
+    if (!buf)
+        return hw_fail(-ENOMEM, "%s: no memory for the kernel's answer", what);
+
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    ssize_t n;
+    do {
+        n = sendto(nl->fd, h, h->nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof(kernel));
+    } while (n < 0 && errno == EINTR);
+    int rc = n < 0 ? hw_fail(-errno, "%s: sending to the kernel: %s", what, strerror(errno))
+                   : take_answers(nl, buf, fn, arg, what);
+    free(buf);
+    return rc;
+}
