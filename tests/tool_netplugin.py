@@ -340,7 +340,7 @@ def traces(tmp, tcpx):
         r = run("bench", s, *by(TCPX), "--gpus", "0:0", "--op", "read", "--size", "1MiB", "--iters", 4, "--json", "-", *mine, **tcpx,
                 **gpu)
         ok(verified(r, [1 << 20], 4), f"unpacked by {way}, every byte verified", r)
-        r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--channels", 2, "--timeout", "3s", *mine, **tcpx, **gpu,
+        r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--channels", 2, "--timeout", "20s", *mine, **tcpx, **gpu,
                 FAKECUDA_FAIL="cuLaunchKernel:12:719")
         ok((r.returncode == 1 and "launching the gather" in r.stderr) if way == "kernel" else "launching the gather" not in r.stderr,
            f"{way}: {'by' if way == 'kernel' else 'without'} a kernel", r)
