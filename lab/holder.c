@@ -8,6 +8,7 @@
  * The name also is the lock of `up` and `down`, for root's labs too: bound and not listening means "under way".
  */
 #include "lab/lab_int.h"
+#include "sys/pass.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -156,19 +157,8 @@ static void hand_out(int to, const struct lab *l)
         fds[1 + made] = ns;
         fds[1 + spaces + made] = rt[made].fd;
     }
-    if (made == spaces) {
-        _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fds))];
-        memset(control, 0, sizeof(control));
-        struct iovec iov = {&m, sizeof(m)};
-        struct msghdr h = {
-            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))};
-        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(n * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-        (void)sendmsg(to, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+    if (made == spaces)
+        (void)hw_pass_send(to, NULL, &m, sizeof(m), fds, (unsigned)n, MSG_DONTWAIT);
     while (made > 0)
         hw_netlink_close(&rt[--made]);
 }
@@ -286,26 +276,17 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
 static int receive(int s, struct lab *l)
 {
     struct hello m;
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    struct iovec iov = {&m, sizeof(m)};
-    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    ssize_t n;
-    do {
-        n = recvmsg(s, &h, MSG_CMSG_CLOEXEC);
-    } while (n < 0 && errno == EINTR);
+    int fds[MAX_FDS];
+    bool cut = false;
+    ssize_t n = hw_pass_receive(s, &m, sizeof(m), fds, MAX_FDS, 0, &cut);
     if (n < 0)
-        return hw_fail(-errno, "the lab's process does not answer: %s", strerror(errno));
-    int fds[MAX_FDS + 1] = {-1}; /* the kernel rounds: one more than asked for may fit the control buffer */
+        return hw_fail((int)n, "the lab's process does not answer: %s", strerror((int)-n));
     size_t count = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && count == 0) {
-            count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-            memcpy(fds, CMSG_DATA(c), count * sizeof(int));
-        }
-    }
+    while (count < MAX_FDS && fds[count] >= 0)
+        count++;
     size_t spaces = n == (ssize_t)sizeof(m) ? (size_t)m.nodes + m.has_switch : 0;
     if (n != (ssize_t)sizeof(m) || memcmp(m.magic, magic, sizeof(magic)) != 0 || m.nodes > HW_LAB_MAX_NODES ||
-        m.has_switch > 1 || count != 1 + 2 * spaces) {
+        m.has_switch > 1 || cut || count != 1 + 2 * spaces) {
         while (count > 0)
             hw_close(&fds[--count]);
         return hw_fail(-EPROTO, "the lab's process answers in another language: it is of another version of hawser, or "

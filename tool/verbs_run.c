@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser verbs run: a command with a broker and no container runtime. */
 #include "base/size.h"
+#include "sys/pass.h"
 #include "tool/opts.h"
 #include "tool/verbs.h"
 #include "verbs/filter.h"
@@ -79,15 +80,8 @@ static int limit_files(struct rlimit l)
 
 static void send_listener(int sock, int fd, bool killable)
 {
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } c = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
     char byte = killable ? 'k' : 'o';
-    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(&c.head), &fd, sizeof(fd));
-    if (sendmsg(sock, &m, MSG_NOSIGNAL) != 1)
+    if (hw_pass_send(sock, NULL, &byte, 1, &fd, 1, 0) < 0)
         _exit(EXIT_US);
 }
 
@@ -119,21 +113,11 @@ static void inside(const struct run_args *a, const struct rlimit *files, int soc
 /* The listener; or an error's text in why, or the child's end. */
 static int receive(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } c;
-    struct iovec iov = {.iov_base = why, .iov_len = HW_ERR_TEXT - 1};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
-    ssize_t n;
     int fd;
-    while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-        ;
+    ssize_t n = hw_pass_receive(sock, why, HW_ERR_TEXT - 1, &fd, 1, 0, NULL);
     why[HW_MAX(n, 0)] = 0;
-    const struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (!h)
+    if (fd < 0)
         return hw_fail(-EIO, "%s", n > 0 ? why : "the command's process ended before it began");
-    memcpy(&fd, CMSG_DATA(h), sizeof(fd));
     *killable = *why == 'k';
     *why = 0;
     return fd;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/join.h"
 
+#include "sys/pass.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,10 +20,6 @@
 #define WORDS_MAX 32768 /* bytes of what is compared: a socket's buffer holds more */
 
 enum { FD_LISTENER, FD_REPLY, FDS };
-union control {
-    struct cmsghdr head;
-    char room[CMSG_SPACE(FDS * sizeof(int))];
-};
 
 /* What a container's rules follow from: the same words, the same rules. Returns their length; -E2BIG. */
 static int write_words(const struct vb_container *c, char out[WORDS_MAX])
@@ -112,22 +110,11 @@ static void note_owner(int held, pid_t pid)
 
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
-    union control c = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)words, .iov_len = (size_t)n};
-    struct msghdr m = {.msg_name = (void *)(uintptr_t)a,
-                       .msg_namelen = sizeof *a,
-                       .msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = &c,
-                       .msg_controllen = sizeof c};
-    c.head.cmsg_len = CMSG_LEN(FDS * sizeof(int));
-    memcpy(CMSG_DATA(&c.head), fds, FDS * sizeof(int));
     uint64_t deadline = hw_deadline(ANSWER_MS);
     for (;;) { /* whose queue is full holds up this process alone */
-        if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-            return 0;
-        if (errno != EAGAIN || hw_now() >= deadline)
-            return errno == EAGAIN ? -EBUSY : -errno;
+        int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
+        if (rc != -EAGAIN || hw_now() >= deadline)
+            return rc == -EAGAIN ? -EBUSY : rc;
         (void)poll(NULL, 0, 10);
     }
 }
@@ -217,15 +204,12 @@ int vb_join(const char *state_dir, struct vb_container *c)
 int vb_join_take(const struct vb_container *c, int *reply)
 {
     static char theirs[WORDS_MAX], mine[WORDS_MAX];
-    union control control;
-    struct iovec iov = {.iov_base = theirs, .iov_len = sizeof theirs};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t n = recvmsg(c->join, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    const struct cmsghdr *h = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
     int fds[FDS];
-    if (!h || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(sizeof fds))
+    ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
+    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* anyone may write here who reaches the socket */
+        hw_close(&fds[FD_LISTENER]);
         return -EAGAIN;
-    memcpy(fds, CMSG_DATA(h), sizeof fds);
+    }
     if (n != write_words(c, mine) || memcmp(mine, theirs, (size_t)n) != 0) {
         close(fds[FD_LISTENER]);
         vb_join_answer(fds[FD_REPLY], -EPERM);

@@ -5,6 +5,7 @@
  * passes to children. It takes orders from the broker: to put a stub in, for which it starts a child (trace.c), as a
  * thread that cannot be stopped is to hold up nobody; and to look something up (lookup.c), which it answers.
  */
+#include "sys/pass.h"
 #include "verbs/guard.h"
 #include "verbs/inject_int.h"
 #include "verbs/lookup.h"
@@ -46,11 +47,6 @@ struct answer {
     struct vb_found f;
 };
 enum { FD_LISTENER, FD_FIXED, FD_RESULTS, FDS };
-union control {
-    struct cmsghdr head;
-    char room[CMSG_SPACE(FDS * sizeof(int))];
-};
-
 void vb_shared_set(_Atomic uint32_t *word, uint32_t value)
 {
     atomic_store(word, value);
@@ -74,44 +70,12 @@ static void take_up(pid_t *child, struct vb_shared *shared)
             }
 }
 
-/* One message with up to FDS descriptors, of which the rest are -1: its length; -errno. */
-static ssize_t receive(int sock, void *text, size_t size, int fd[FDS])
-{
-    union control c;
-    struct iovec iov = {.iov_base = text, .iov_len = size};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
-    for (unsigned i = 0; i < FDS; i++)
-        fd[i] = -1;
-    ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n < 0)
-        return -errno;
-    const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    if (h && h->cmsg_type == SCM_RIGHTS)
-        memcpy(fd, CMSG_DATA(h), HW_MIN(h->cmsg_len - CMSG_LEN(0), FDS * sizeof(int)));
-    return n;
-}
-
-/* 0 or -errno. */
-static int send_with(int sock, const void *text, size_t size, const int *fd, unsigned fds)
-{
-    union control c = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)text, .iov_len = size};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fds) {
-        c.head.cmsg_len = CMSG_LEN(fds * sizeof(int));
-        m.msg_control = &c;
-        m.msg_controllen = CMSG_SPACE(fds * sizeof(int));
-        memcpy(CMSG_DATA(&c.head), fd, fds * sizeof(int));
-    }
-    return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : -errno;
-}
-
 static void look_up(int sock, struct vb_lookups *l, const struct order *o, int given)
 {
     struct answer a = {.serial = o->serial};
     int fd;
     vb_lookup_answer(l, &o->q, given, &a.f, &fd);
-    (void)send_with(sock, &a, sizeof(a), &fd, fd >= 0); /* whoever asked has perhaps given up */
+    (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0, MSG_DONTWAIT); /* whoever asked has perhaps given up */
     hw_close(&fd);
 }
 
@@ -142,7 +106,7 @@ static int obey(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *
 {
     struct order o;
     int fd[FDS];
-    ssize_t n = receive(sock, &o, sizeof(o), fd);
+    ssize_t n = hw_pass_receive(sock, &o, sizeof(o), fd, FDS, MSG_DONTWAIT, NULL);
     if (n == -EAGAIN || n == -EINTR)
         return 0;
     bool good = n == sizeof(o) && (o.lookup || (fd[FDS - 1] >= 0 && o.place < VB_ORDERS));
@@ -261,7 +225,7 @@ static int give_order(const struct vb_tracer *t, const struct order *o, const in
 {
     if (t->sock < 0)
         return hw_fail(-EIO, "there is no tracer");
-    int rc = send_with(t->sock, o, sizeof(*o), fd, fds);
+    int rc = hw_pass_send(t->sock, NULL, o, sizeof(*o), fd, fds, MSG_DONTWAIT);
     if (rc == -EPIPE || rc == -ECONNRESET)
         return has_ended(t);
     return rc ? hw_fail(rc, "an order to the tracer, process %d: %s", (int)t->pid, strerror(-rc)) : 0;
@@ -316,7 +280,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
         if (ready == 0)
             return hw_fail(-ETIMEDOUT, "the tracer, process %d, does not answer: a path of the program's holds it",
                            (int)t->pid);
-        ssize_t n = ready < 0 ? -EINTR : receive(t->sock, &a, sizeof(a), got);
+        ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), got, FDS, MSG_DONTWAIT, NULL);
         if (n == -EAGAIN || n == -EINTR)
             continue;
         if (n != sizeof(a))

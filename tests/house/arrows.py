@@ -25,7 +25,7 @@ RULES = {
     "sys": LOW,
     "lab": LOW + ["sys"],
     "sandbox": LOW + ["sys", "lib/node"],
-    "verbs": LOW,
+    "verbs": LOW + ["sys"],
     "tool": LOW + ["sys", "lab", "helper", "sandbox", "verbs", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
     "helper": LOW + ["sys", "lib/node", "lib/wire"],
     "bench": LOW + ["tool"],
