@@ -216,6 +216,9 @@ int common_option(struct common *c, int id, const char *arg)
         rc = common_knob(c, "transport", "devmem");
         rc = rc ? rc : common_knob(c, "require_direct", "yes");
         break;
+    case OPT_REQUIRE_DIRECT:
+        rc = common_knob(c, "require_direct", "yes");
+        break;
     case OPT_RAILS:
         rc = common_knob(c, "rails", arg);
         break;

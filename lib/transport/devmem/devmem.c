@@ -556,6 +556,7 @@ const struct hw_transport hw_devmem = {
              .max_window = 256,
              .header_in_band = true,
              .one_event = true,
+             .device_path = true,
              .needs_gather = true},
     .alive = devmem_alive,
     .forget = devmem_forget,
