@@ -49,6 +49,8 @@ struct df_counts df_counts(void)
 {
     pthread_mutex_lock(&mu);
     struct df_counts n = counts;
+    for (unsigned i = 0; i < FLOWS; i++)
+        n.rules += flows[i].live;
     pthread_mutex_unlock(&mu);
     return n;
 }
@@ -286,6 +288,15 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
     return 0;
 }
 
+/* One queue each. */
+static unsigned count_bound(void)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < BINDINGS; i++)
+        n += bindings[i].live && !bindings[i].tx;
+    return n;
+}
+
 static void answer(uint32_t client, const struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
 {
     struct binding *b = NULL;
@@ -295,6 +306,11 @@ static void answer(uint32_t client, const struct hw_helper_request *q, int fd, s
         if (q->type == HW_H_BIND_TX && df_faults.no_tx) {
             r->status = -EOPNOTSUPP;
             snprintf(r->text, sizeof(r->text), "the driver of %s does not send device memory", q->nic);
+            return;
+        }
+        if (q->type == HW_H_BIND_RX && df_faults.queues && count_bound() + q->count > df_faults.queues) {
+            r->status = -EBUSY;
+            snprintf(r->text, sizeof(r->text), "no queue of %s is free", q->nic);
             return;
         }
         for (unsigned i = 0; i < BINDINGS && !b; i++)

@@ -20,12 +20,14 @@ struct df_faults {
     atomic_bool wedge;     /* ENODEV from now on */
     atomic_bool lie;       /* sizes that do not add up, from now on */
     atomic_bool stray_now; /* ordinary data from now on */
+    atomic_uint queues;    /* so many can be bound for receiving; 0: any number */
 };
 extern struct df_faults df_faults;
 void df_well(void); /* none of them */
 
 struct df_counts {
-    uint64_t steered, released, bound_rx, bound_tx, device_sends, pages_out, pages_most;
+    /* rules: that stand now */
+    uint64_t steered, rules, released, bound_rx, bound_tx, device_sends, pages_out, pages_most;
 };
 struct df_counts df_counts(void);
 

@@ -132,19 +132,22 @@ struct ph_join {
     uint16_t port;
     hawser_peer *out;
     int rc;
+    const struct hawser_connect_options *opts; /* or NULL */
 };
 
 __attribute__((unused)) static void *ph_connector(void *arg)
 {
     struct ph_join *j = arg;
-    j->rc = hawser_connect(j->h, "127.0.0.1", j->port, NULL, 10000, &j->out);
+    j->rc = hawser_connect(j->h, "127.0.0.1", j->port, j->opts, 10000, &j->out);
     return NULL;
 }
 
 /* Connects a to b, which listens on port. A thread of its own, since b may need its caller to progress. */
-__attribute__((unused)) static void ph_connect(hawser *a, hawser *b, uint16_t port, hawser_peer **ab, hawser_peer **ba)
+__attribute__((unused)) static void ph_connect_by(hawser *a, hawser *b, uint16_t port,
+                                                  const struct hawser_connect_options *opts, hawser_peer **ab,
+                                                  hawser_peer **ba)
 {
-    struct ph_join j = {.h = a, .port = port};
+    struct ph_join j = {.h = a, .port = port, .opts = opts};
     pthread_t t;
     if (pthread_create(&t, NULL, ph_connector, &j))
         bail("no thread");
@@ -156,6 +159,11 @@ __attribute__((unused)) static void ph_connect(hawser *a, hawser *b, uint16_t po
     if (rc || j.rc)
         bail("connecting: accept %d, connect %d: %s", rc, j.rc, hawser_error());
     *ab = j.out;
+}
+
+__attribute__((unused)) static void ph_connect(hawser *a, hawser *b, uint16_t port, hawser_peer **ab, hawser_peer **ba)
+{
+    ph_connect_by(a, b, port, NULL, ab, ba);
 }
 
 __attribute__((unused)) static struct pair ph_pair(uint32_t aflags, const char *const *aknobs, uint32_t bflags,

@@ -56,14 +56,19 @@ struct place {
     struct hawser_region region;
 };
 
-static struct place place(hawser *h, enum hawser_mem_kind kind, size_t len)
+static struct place place_on(hawser *h, enum hawser_mem_kind kind, int device, size_t len)
 {
     struct place m = {.len = len};
     uint8_t key[HAWSER_KEY_SIZE];
-    must(hawser_mem_alloc(h, kind, 0, len, &m.mem));
+    must(hawser_mem_alloc(h, kind, device, len, &m.mem));
     must(hawser_export(m.mem, 0, len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, key));
     must(hawser_import(key, &m.region));
     return m;
+}
+
+static struct place place(hawser *h, enum hawser_mem_kind kind, size_t len)
+{
+    return place_on(h, kind, 0, len);
 }
 
 static void fill(struct place *m, uint64_t seed)
@@ -208,7 +213,7 @@ static void test_falls_back(const char *what, const char *words)
 
     char path[128];
     snprintf(path, sizeof(path), "devmem_socket=%s", sock);
-    const char *knobs[] = {"transport=devmem", path, "devmem_memory=cuda:0", "require_devmem=yes", NULL};
+    const char *knobs[] = {"transport=devmem", path, "devmem_memory=cuda:0", "require_direct=yes", NULL};
     struct pair q;
     q.a = ph_open(0, knobs);
     q.b = ph_open(0, knobs);
@@ -217,6 +222,121 @@ static void test_falls_back(const char *what, const char *words)
     ph_connector(&j);
     ok(j.rc < 0, "where devmem is required there is no connection (%s)", hw_errno_name(j.rc));
     ph_close(&q);
+}
+
+#define TWO 2
+
+/* Contexts that nobody has told where payload lands. */
+static void open_two(struct pair *p, const char *const *more)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "devmem_socket=%s", sock);
+    const char *knobs[16] = {"transport=devmem", path, "devmem_pool=16MiB", "handshake_ms=4000", "require_direct=yes"};
+    for (unsigned i = 5; more && *more && i < 15; i++)
+        knobs[i] = *more++;
+    p->a = ph_open(0, knobs);
+    p->b = ph_open(0, knobs);
+    must(hawser_listen(p->b, "127.0.0.1", 0, &p->port));
+}
+
+static struct hawser_connect_options gpus_of(int here, int there)
+{
+    return (struct hawser_connect_options){
+        .size = sizeof(struct hawser_connect_options), .gpu = HAWSER_GPU(here), .peer_gpu = HAWSER_GPU(there)};
+}
+
+/* Two GPUs on either side, crossed, between the same two processes: each pair's payload lands in its own GPUs. */
+static void test_gpus(void)
+{
+    struct pair p;
+    open_two(&p, NULL);
+    struct place a[TWO], b[TWO];
+    hawser_peer *ab[TWO], *ba[TWO];
+    step("two GPUs");
+    const struct df_counts before = df_counts();
+    for (int i = 0; i < TWO; i++) {
+        a[i] = place_on(p.a, HAWSER_MEM_CUDA, i, LEN);
+        b[i] = place_on(p.b, HAWSER_MEM_CUDA, 1 - i, LEN);
+    }
+    for (int i = 0; i < TWO; i++) {
+        const struct hawser_connect_options o = gpus_of(i, 1 - i);
+        ph_connect_by(p.a, p.b, p.port, &o, &ab[i], &ba[i]);
+    }
+    ok(df_counts().bound_rx == before.bound_rx + 2 * TWO,
+       "each side has queues of their own for each of its GPUs: %llu",
+       (unsigned long long)(df_counts().bound_rx - before.bound_rx));
+    for (int i = 0; i < TWO; i++) {
+        fill(&a[i], 20u + (unsigned)i);
+        is_rc(move(ab[i], &a[i], &b[i], false), 0, "there");
+        ok(holds(&b[i], 20u + (unsigned)i), "GPU %d -> %d: every byte is right", i, 1 - i);
+        fill(&b[i], 30u + (unsigned)i);
+        is_rc(move(ab[i], &b[i], &a[i], true), 0, "and back");
+        ok(holds(&a[i], 30u + (unsigned)i), "and every byte back");
+        struct hawser_channel_stats here = sum(ab[i]), there = sum(ba[i]);
+        ok(here.rx_device_bytes == LEN && here.rx_copied_bytes == 0 && there.rx_device_bytes == LEN &&
+               there.rx_copied_bytes == 0,
+           "GPU %d -> %d: all of it came straight into its GPU: copied %llu there, %llu here", i, 1 - i,
+           (unsigned long long)there.rx_copied_bytes, (unsigned long long)here.rx_copied_bytes);
+    }
+    for (int i = 0; i < TWO; i++)
+        must(hawser_mem_deregister(a[i].mem) | hawser_mem_deregister(b[i].mem));
+    ph_close(&p);
+    is_int(df_counts().pages_out, 0, "all pages were given back");
+}
+
+static int try_gpus(const char *const *more, unsigned n)
+{
+    struct pair p;
+    int rc = 0;
+    open_two(&p, more);
+    for (unsigned i = 0; i < n && rc == 0; i++) {
+        const struct hawser_connect_options o = gpus_of((int)i, (int)i);
+        struct ph_join j = {.h = p.a, .port = p.port, .opts = &o};
+        ph_connector(&j);
+        rc = j.rc;
+    }
+    ph_close(&p);
+    return rc;
+}
+
+/* What is required and cannot be is said while connecting. */
+static void test_gpus_refused(void)
+{
+    static const char *const zero[] = {"devmem_memory=cuda:0", NULL};
+    step("GPUs that payload cannot land in");
+    is_rc(try_gpus(zero, 1), 0, "all payload to GPU 0, and a connection for GPU 0");
+    ok(try_gpus(zero, 2) < 0,
+       "all payload to GPU 0, and a connection for GPU 1: refused, as its bytes would be copied");
+    df_faults.queues = 2;
+    ok(try_gpus(NULL, 2) < 0, "two queues for four GPUs: refused");
+    df_faults.queues = 0;
+    is_rc(try_gpus(NULL, 2), 0, "enough of them: not");
+}
+
+/* A queue that no connection of its GPU uses any more is another GPU's to have. */
+static void test_gpus_in_turns(void)
+{
+    struct pair p;
+    step("GPUs in turns");
+    open_two(&p, NULL);
+    df_faults.queues = 2;
+    for (int i = 0; i < TWO; i++) {
+        hawser_peer *ab, *ba;
+        const struct hawser_connect_options o = gpus_of(i, i);
+        ph_connect_by(p.a, p.b, p.port, &o, &ab, &ba);
+        struct place a = place_on(p.a, HAWSER_MEM_CUDA, i, LEN), b = place_on(p.b, HAWSER_MEM_CUDA, i, LEN);
+        fill(&a, 40u + (unsigned)i);
+        is_rc(move(ab, &a, &b, false), 0, "a queue on each side for one GPU at a time");
+        ok(holds(&b, 40u + (unsigned)i) && sum(ba).rx_device_bytes == LEN && sum(ba).rx_copied_bytes == 0,
+           "GPU %d: straight into it", i);
+        must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
+        hawser_peer_close(ab);
+        hawser_peer_close(ba);
+        for (int k = 0; k < 500 && df_counts().rules; k++)
+            usleep(10000);
+    }
+    df_faults.queues = 0;
+    ph_close(&p);
 }
 
 /* A transfer with something happening in its middle; the bytes must be right at its end. */
@@ -397,6 +517,9 @@ int main(void)
     test_part();
     test_mixed();
     test_unpack();
+    test_gpus();
+    test_gpus_refused();
+    test_gpus_in_turns();
 
     df_faults.plain = true;
     test_falls_back("no flow rule", "rx no cmsg");

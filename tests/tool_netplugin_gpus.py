@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hawser bench` and `validate --gpus` over a net plugin that lands data in the GPU of the connection: each pair's GPUs on both
 sides, in one process and with a process for each (TAP).
-Usage: tool_netplugin_gpus.py loopback|lab|nics HAWSER TCPXLIKE CUDALIKE LIBFAKECUDA"""
+Usage: tool_netplugin_gpus.py loopback|lab|nics HAWSER TCPXLIKE CUDALIKE LIBFAKECUDA PLAIN"""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 PART = sys.argv[1]
-HAWSER, TCPX, RDMA, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
+HAWSER, TCPX, RDMA, DRIVER, PLAIN = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
 count = failed = 0
 
 
@@ -84,6 +84,12 @@ def direct(r, op, n_gpus):
         tx, rx, tx_device, rx_device, copied = sums(x, "tx_bytes", "rx_bytes", "tx_device_bytes", "rx_device_bytes",
                                                     "rx_copied_bytes")
         moved, device = (rx, rx_device) if op == "read" else (tx, tx_device)
+        side = x["received"]["here" if op == "read" else "there"]
+        good = good and side["device_percent"] == 100 and side["device_bytes"] == x["size"] * x["iters"]
+        good = good and side["staged_bytes"] == side["copied_bytes"] == 0
+        good = good and x["received"]["there" if op == "read" else "here"] is None
+        if x["gpu"] != "all":  # each channel's own counters, the warm-up's bytes among them
+            good = good and sum(c["rx_bytes" if op == "read" else "tx_bytes"] for c in x["per_channel"]) >= moved
         good = good and moved >= x["size"] * x["iters"] and device >= x["size"] * x["iters"] and copied == 0
     return good
 
@@ -92,6 +98,43 @@ def there(r):
     """(GB into device memory, GB copied by a CPU) on the serving side, summed over its NICs, as the table has it."""
     got = re.findall(r"there \S+ .*\n.*rx (\S+) GB into it, (\S+) GB copied", r.stdout)
     return sum(float(a) for a, _ in got), sum(float(b) for _, b in got)
+
+
+def shares(r):
+    """The verdict's lines: {(who, side): "device path 100.00 %, ..."}."""
+    return {(a, b): c for a, b, c in re.findall(r"^(GPU \d+ -> \d+) +(here|there): (device path .*)$", r.stdout, re.M)}
+
+
+ALL = "device path 100.00 %, staged 0.00 %, copied 0.00 %"
+
+
+def verdicts(w):
+    """What bench and validate say in the end, and what --require-direct makes of it."""
+    r = w.run("bench", "--gpus", "0:1,1:0", "--op", "write", "--size", "1MiB", "--iters", 4, "--require-direct")
+    ok(r.returncode == 0 and shares(r) == {("GPU 0 -> 1", "there"): ALL, ("GPU 1 -> 0", "there"): ALL},
+       "bench: a verdict for each GPU", r)
+    r = w.run("validate", "--gpus", "1:2", "--require-direct")
+    ok(r.returncode == 0 and shares(r) == {("GPU 1 -> 2", side): ALL for side in ("here", "there")}, "validate: likewise", r)
+    r = w.run("bench", "--gpus", "0,1", "--op", "write", "--size", "1,1MiB", "--iters", 4, "--require-direct", "--json", "-")
+    ok(r.returncode == 0 and [x["size"] for x in rows(r)] == [1] * 3 + [1 << 20] * 3,
+       "what fits a control frame is not what --require-direct is about", r)
+
+
+def copied(w):
+    """A plugin that takes host memory alone."""
+    r = w.run("bench", "--gpus", "0,1", "--op", "read", "--size", "1MiB", "--iters", 8, "--json", "-")
+    each_gpu = [x["received"]["here"] for x in rows(r)]
+    ok(r.returncode == 0 and [x["copied_bytes"] for x in each_gpu] == [8 << 20, 8 << 20, 16 << 20] and
+       all(x["copied_percent"] == 100 for x in each_gpu), "all of it is copied, and the line of all GPUs says so", r)
+    ok([sums(x, "rx_copied_bytes") for x in rows(r)] == [(8 << 20,), (8 << 20,), (16 << 20,)],
+       "the NICs' copied bytes of all GPUs are added up", r)
+    r = w.run("validate", "--gpus", "1:1")
+    ok(r.returncode == 0 and set(shares(r).values()) == {"device path 0.00 %, staged 0.00 %, copied 100.00 %"},
+       "validate says so too", r)
+    for what in "bench", "validate":
+        r = w.run(what, "--gpus", "0,1", "--require-direct")
+        ok(r.returncode == 1 and "lands nothing in GPU memory" in r.stderr and "\nGPU 0" not in r.stdout,
+           f"{what} --require-direct: refused, and nothing is measured", r)
 
 
 def each(w, name, gpus, *argv, more=(), **env):
@@ -120,10 +163,14 @@ def loopback(tmp):
     each(w, "like TCPX", "0-3", "--channels", 2)
     each(w, "like TCPX, crossed", "0:3,1:2,3:0,2:2", "--channels", 1)
     each(w, "like TCPX, a process for each", "0-3", "--channels", 2, "--per-process")
+    verdicts(w)
     ok(w.stop()[1] == 0, "one server for all of them ends well")
     w.serve(RDMA)
     each(w, "like RDMA", "0-3", "--channels", 2)
     ok(w.stop()[1] == 0, "and another")
+    w.serve(PLAIN)
+    copied(w)
+    ok(w.stop()[1] == 0, "and one for a plugin that takes host memory alone")
 
 
 def nics(tmp):

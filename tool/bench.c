@@ -42,7 +42,8 @@ int bench_plan(const struct bench *b, uint64_t size, struct measure_plan *out)
                                  .depth = (uint32_t)b->depth,
                                  .depth_given = b->depth > 0,
                                  .verify = !b->no_verify,
-                                 .hot = b->hot};
+                                 .hot = b->hot,
+                                 .devmem = stats_has_devmem(b->knobs.transport)};
     if (getrandom(&out->seed, sizeof out->seed, 0) != (ssize_t)sizeof out->seed)
         return hw_fail(-EIO, "the kernel gives no random bytes");
     return 0;
@@ -126,6 +127,12 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
     r->cpu_s_per_GB = bench_per_GB(r->sum.cpu_us, r->sum.bytes);
     r->peer_cpu_s_per_GB = bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
     r->lost_channels = measure_lost(m);
+    const bool ping = b->op == TP_PINGPONG;
+    const uint64_t moved = r->sum.bytes / (ping ? 2 : 1);
+    if (r->of != ROW_HOST) {
+        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || b->op == TP_READ ? moved : 0);
+        r->there = verdict_of(r->sum.peer, r->sum.n_peer, b->op == TP_READ ? 0 : moved);
+    }
     fill_nics(m->s, path, n_paths, r);
 }
 

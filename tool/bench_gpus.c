@@ -239,6 +239,8 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
         into[k].kernel_rx_bytes = HW_MAX(into[k].kernel_rx_bytes, from[i].kernel_rx_bytes);
         into[k].devmem_pkts = HW_MAX(into[k].devmem_pkts, from[i].devmem_pkts);
         into[k].has_devmem_pkts &= from[i].has_devmem_pkts;
+        into[k].devmem_before = HW_MIN(into[k].devmem_before, from[i].devmem_before);
+        into[k].devmem_after = HW_MAX(into[k].devmem_after, from[i].devmem_after);
     }
 }
 
@@ -263,7 +265,10 @@ static bool sum_up(const struct bench *b, const struct crew *c, size_t size, str
             all->failed++;
             continue;
         }
-        all->gpus++;
+        if (all->gpus++ == 0)
+            all->here.passed = all->there.passed = true;
+        verdict_add(&all->here, &r->row.here);
+        verdict_add(&all->there, &r->row.there);
         all->chunk = r->row.chunk;
         all->window = r->row.window;
         all->depth += r->row.depth;
@@ -301,6 +306,7 @@ struct table {
     struct crew *c;
     struct thread *thread;
     struct bench_child *child;
+    bool indirect; /* some GPU's data went another way than is required */
     int rc;
 };
 
@@ -308,6 +314,29 @@ static void line(FILE *out, const char *who, const struct row *r)
 {
     fprintf(out, "%-14s", who);
     output_table_row(out, r);
+}
+
+/* How each GPU's data came to it, after the last size; what is required and is not so, after each. */
+static void print_verdicts(struct table *t, size_t size, bool last)
+{
+    struct bench *b = t->b;
+    FILE *out = bench_table(b);
+    if (last)
+        fprintf(out,
+                "\nHow received bytes came into GPU memory: by the NIC (device path), through host memory (staged), "
+                "by a CPU (copied)\n");
+    for (size_t i = 0; i < t->c->n; i++) {
+        const struct crew_result *r = t->c->m[i].result[size];
+        if (r && last)
+            output_verdict(out, t->c->m[i].name, &r->row);
+        if (r && b->knobs.require_direct && !(r->row.here.passed && r->row.there.passed)) {
+            char text[32];
+            tool_fail("bench", "%s, %s: not all of it went by the device path, which --require-direct asks for",
+                      t->c->m[i].name, hw_format_size(b->sizes[size], text, sizeof text));
+            t->indirect = true;
+        }
+    }
+    fflush(out);
 }
 
 /* A size is through. */
@@ -342,6 +371,7 @@ static void print_size(void *arg, size_t size)
         t->rc = -EIO;
     if (size + 1 == b->n_sizes)
         output_nics(out, all);
+    print_verdicts(t, size, size + 1 == b->n_sizes);
 out:
     if (m)
         free(m->hist);
@@ -382,7 +412,7 @@ static int work(struct bench *b, struct table *t)
     int rc = b->per_process ? bench_children_start(b, c, t->child) : start_threads(b, c, t->thread);
     if (rc == 0)
         rc = crew_run(c);
-    b->failed = rc > 0;
+    b->failed = rc > 0 || t->indirect;
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", hw_error());
     if (b->per_process)

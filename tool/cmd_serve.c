@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser serve: waits for bench and validate, and says what to type on the other node. */
+#include "base/knob.h"
 #include "base/size.h"
 #include "tool/opts.h"
 #include "tool/service.h"
+#include "tool/stats.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -116,7 +118,12 @@ static int serve(struct common *c, const char *bind_addr, uint16_t port, const s
     hawser *h = NULL;
     struct service_summary sum = {0};
     char limit[32];
-    int rc = common_open(c, &h);
+    struct hw_knobs knobs;
+    struct service_options with = *so;
+    int rc = hw_knobs_load(&knobs, (const char *const *)c->knobs);
+    if (rc == 0)
+        rc = common_open(c, &h);
+    with.devmem = rc == 0 && stats_has_devmem(knobs.transport);
     if (rc == 0)
         rc = hawser_listen(h, bind_addr, port, &port);
     if (rc == 0) {
@@ -124,7 +131,7 @@ static int serve(struct common *c, const char *bind_addr, uint16_t port, const s
                bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
                so->once ? ", one client" : "");
         print_commands(bind_addr, port, c);
-        rc = service_run(h, so, &sum);
+        rc = service_run(h, &with, &sum);
         printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
                " bad bytes, %" PRIu64 " requests refused\n",
                sum.clients, sum.clients == 1 ? "" : "s", sum.died, (double)sum.rx_bytes / 1e9,

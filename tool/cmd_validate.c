@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
+#include "base/knob.h"
 #include "base/size.h"
 #include "tool/buffer.h"
 #include "tool/detour.h"
 #include "tool/gpus.h"
 #include "tool/opts.h"
+#include "tool/output.h"
 #include "tool/session.h"
 #include "tool/stats.h"
 
@@ -41,6 +43,8 @@ struct validate {
     bool many;                                         /* NICs, to an address that leads to the first of them */
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
     size_t n_own, n_peer;
+    uint64_t moved;        /* bytes that each side received */
+    struct hw_knobs knobs; /* in force */
 };
 
 enum { O_CHUNK = 300, O_GPUS, O_MAP };
@@ -162,6 +166,7 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     size_t n_before = TP_MAX_NICS, n_after = TP_MAX_NICS, n_there;
     uint64_t checked = 0, at = 0, bad = 0;
     uint32_t n = v->out.slots;
+    const bool devmem = stats_has_devmem(v->knobs.transport);
     int patience = session_patience_ms(v->out.len);
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
     struct tp_reply r = {0};
@@ -171,7 +176,7 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     n_there = r.n_nics;
     memcpy(there, r.nic, sizeof there);
     if (rc == 0)
-        rc = stats_nics(v->s.peer, before, &n_before);
+        rc = stats_nics(v->s.peer, devmem, before, &n_before);
     if (rc == 0)
         rc = move(v, false, first, deadline);
     if (rc == 0)
@@ -187,8 +192,9 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     v->bad_out += r.bad;
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
-    if ((rc = stats_nics(v->s.peer, after, &n_after)) == 0)
+    if ((rc = stats_nics(v->s.peer, devmem, after, &n_after)) == 0)
         stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
+    v->moved += v->size * n;
     if (rc == 0)
         rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
     if (rc < 0)
@@ -266,6 +272,31 @@ static int work(struct validate *v, hawser *h, size_t *good)
     return rc;
 }
 
+static void print_own_counts(const char *side, const struct tp_nic *nics, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (nics[i].has_devmem_pkts) {
+            printf("%5s %-15s", side, nics[i].nic);
+            output_own_count(stdout, &nics[i]);
+        }
+}
+
+/* How the GPUs' data came into them, and what the NICs counted themselves. False: it is not as is required. */
+static bool print_verdict(const struct validate *v)
+{
+    print_own_counts("here", v->own, v->n_own);
+    print_own_counts("there", v->peer, v->n_peer);
+    if (v->gpu == BUFFER_HOST)
+        return true;
+    char who[40];
+    const struct verdict here = verdict_of(v->own, v->n_own, v->moved);
+    const struct verdict there = verdict_of(v->peer, v->n_peer, v->moved);
+    snprintf(who, sizeof who, "GPU %d -> %d", v->gpu, (int)v->peer_gpu);
+    verdict_print(stdout, who, "here", &here);
+    verdict_print(stdout, who, "there", &there);
+    return !v->knobs.require_direct || (here.passed && there.passed);
+}
+
 /* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
 static int validate(struct validate *v, hawser *h)
 {
@@ -280,6 +311,7 @@ static int validate(struct validate *v, hawser *h)
     v->n_ch = 0;
     v->bad_out = v->bad_in = 0;
     v->n_own = v->n_peer = 0;
+    v->moved = 0;
     int rc = work(v, h, &good);
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
@@ -298,7 +330,8 @@ static int validate(struct validate *v, hawser *h)
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
     bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
-    if (astray)
+    const bool direct = rc < 0 || print_verdict(v);
+    if (astray || !direct)
         good = 0; /* what they carried says nothing of this NIC */
     printf("Success: %zu / %" PRIu64 "\n", good, v->channels);
     fflush(stdout);
@@ -306,6 +339,9 @@ static int validate(struct validate *v, hawser *h)
         tool_fail("validate", "%s", why);
     else if (astray)
         tool_fail("validate", "%s", detour);
+    else if (!direct)
+        tool_fail("validate", "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for",
+                  v->gpu, (int)v->peer_gpu);
     else if (good < v->channels)
         tool_fail("validate", "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
                   v->channels - good, v->channels, v->timeout_ms);
@@ -349,6 +385,8 @@ static int run(struct validate *v)
     hawser *h = NULL;
     char route[HAWSER_NIC_NAME] = "";
     int rc = v->nic[0] ? 0 : route_nic(v->host, route);
+    if (rc == 0)
+        rc = hw_knobs_load(&v->knobs, (const char *const *)v->common.knobs);
     if (rc == 0)
         rc = common_open(&v->common, &h);
     if (rc < 0)

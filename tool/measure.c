@@ -316,7 +316,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     if (m->gate && (rc = m->gate(m->progress_arg)) < 0)
         goto free_replies;
     m->broken = true; /* until the batch is through, the server may be among data and not listen to requests */
-    if (stats_nics(m->s->peer, own[0], &n[0]) < 0)
+    if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
     rc = ping ? pingpong(m, first, count, sum, done, &span, &seconds) : fly(m, first, count, limit_s, done, &span);
@@ -332,7 +332,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     rc = session_call(m->s, &q, ended, patience);
     if (rc < 0)
         goto free_replies;
-    if (stats_nics(m->s->peer, own[1], &n[1]) < 0)
+    if (stats_nics(m->s->peer, m->plan.devmem, own[1], &n[1]) < 0)
         n[1] = 0;
     sum->bad += ended->bad;
     sum->verified += ended->checked;

@@ -25,6 +25,7 @@ struct measure_plan {
     uint32_t depth;    /* 0: by size */
     bool depth_given;
     bool verify, hot;
+    bool devmem; /* NICs' own rx_devmem_pkts are read */
     uint64_t seed;
 };
 

@@ -214,7 +214,10 @@ int common_option(struct common *c, int id, const char *arg)
         break;
     case OPT_REQUIRE_DEVMEM:
         rc = common_knob(c, "transport", "devmem");
-        rc = rc ? rc : common_knob(c, "require_devmem", "yes");
+        rc = rc ? rc : common_knob(c, "require_direct", "yes");
+        break;
+    case OPT_REQUIRE_DIRECT:
+        rc = common_knob(c, "require_direct", "yes");
         break;
     case OPT_RAILS:
         rc = common_knob(c, "rails", arg);

@@ -51,15 +51,28 @@ void output_table_row(FILE *out, const struct row *r)
     fflush(out);
 }
 
+void output_own_count(FILE *out, const struct tp_nic *n)
+{
+    if (n->has_devmem_pkts)
+        fprintf(out,
+                "%22s  the NIC's own count: %" PRIu64 " packets into device memory (rx_devmem_pkts: %" PRIu64
+                " before, %" PRIu64 " after)\n",
+                "", n->devmem_pkts, n->devmem_before, n->devmem_after);
+}
+
+void output_verdict(FILE *out, const char *who, const struct row *r)
+{
+    verdict_print(out, who, "here", &r->here);
+    verdict_print(out, who, "there", &r->there);
+}
+
 /* What came into device memory, by hawser's count and by the NIC's own. */
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
     fprintf(out, "%22s  devmem: tx %.6f GB from device memory, rx %.6f GB into it, %.6f GB copied by a CPU\n", "",
             (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, (double)n->rx_copied_bytes / 1e9);
-    if (n->has_devmem_pkts)
-        fprintf(out, "%22s  the NIC's own count: %" PRIu64 " packets into device memory (rx_devmem_pkts)\n", "",
-                n->devmem_pkts);
+    output_own_count(out, n);
     if (stats_devmem_differs(n, devmem, why, sizeof why))
         fprintf(out, "%22s  WARNING: %s\n", "", why);
 }
@@ -90,6 +103,48 @@ void output_nics(FILE *out, const struct row *r)
         nic_line(out, "there", &r->sum.peer[i], r->devmem);
 }
 
+/* The NIC's own count, null where it has none. */
+static void json_own_count(struct hw_json *j, const struct tp_nic *n)
+{
+    static const char *const name[] = {"rx_devmem_pkts", "rx_devmem_pkts_before", "rx_devmem_pkts_after"};
+    const uint64_t v[] = {n->devmem_pkts, n->devmem_before, n->devmem_after};
+    for (size_t i = 0; i < HW_ARRAY_LEN(name); i++)
+        if (n->has_devmem_pkts)
+            hw_json_u64(j, name[i], v[i]);
+        else
+            hw_json_null(j, name[i]);
+}
+
+/* Each channel's own counters, since it was made. */
+static void json_channels(struct hw_json *j, hawser_peer *peer)
+{
+    struct hawser_channel_stats ch[64];
+    size_t n = HW_ARRAY_LEN(ch);
+    if (hawser_channel_stats(peer, ch, &n) < 0)
+        n = 0;
+    hw_json_array(j, "per_channel");
+    for (size_t i = 0; i < HW_MIN(n, HW_ARRAY_LEN(ch)); i++) {
+        const struct hawser_channel_stats *c = &ch[i];
+        hw_json_object(j, NULL);
+        hw_json_u64(j, "channel", c->index);
+        hw_json_str(j, "nic", c->nic);
+        hw_json_str(j, "peer_nic", c->peer_nic);
+        hw_json_str(j, "local", c->local);
+        hw_json_str(j, "remote", c->remote);
+        hw_json_bool(j, "up", c->up);
+        hw_json_u64(j, "lost", c->lost);
+        hw_json_u64(j, "tx_bytes", c->tx_bytes);
+        hw_json_u64(j, "rx_bytes", c->rx_bytes);
+        hw_json_u64(j, "tx_chunks", c->tx_chunks);
+        hw_json_u64(j, "rx_chunks", c->rx_chunks);
+        hw_json_u64(j, "tx_device_bytes", c->tx_device_bytes);
+        hw_json_u64(j, "rx_device_bytes", c->rx_device_bytes);
+        hw_json_u64(j, "rx_copied_bytes", c->rx_copied_bytes);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+}
+
 static void json_nics(struct hw_json *j, const struct row *r)
 {
     hw_json_array(j, "per_nic");
@@ -105,10 +160,7 @@ static void json_nics(struct hw_json *j, const struct row *r)
         hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
         hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
         hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
-        if (n->has_devmem_pkts)
-            hw_json_u64(j, "rx_devmem_pkts", n->devmem_pkts);
-        else
-            hw_json_null(j, "rx_devmem_pkts");
+        json_own_count(j, n);
         hw_json_u64(j, "lost", r->lost[i]);
         hw_json_u64(j, "channels", r->nic_channels[i]);
         hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);
@@ -199,8 +251,16 @@ int output_json(FILE *out, const struct row *r)
     hw_json_double(&j, "raw_GBps", r->raw_GBps);
     hw_json_double(&j, "ratio_raw", r->ratio_raw);
     json_nics(&j, r);
-    if (r->m->s && r->m->s->peer)
+    if (r->of != ROW_HOST) {
+        hw_json_object(&j, "received");
+        verdict_json(&j, "here", &r->here);
+        verdict_json(&j, "there", &r->there);
+        hw_json_end(&j);
+    }
+    if (r->m->s && r->m->s->peer) {
         json_paths(&j, r->m->s->peer);
+        json_channels(&j, r->m->s->peer);
+    }
     hw_json_u64(&j, "lost_channels", r->lost_channels);
     hw_json_u64(&j, "depth", r->depth);
     hw_json_u64(&j, "chunk", r->chunk);

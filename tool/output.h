@@ -4,6 +4,7 @@
 #define HW_TOOL_OUTPUT_H
 
 #include "tool/measure.h"
+#include "tool/verdict.h"
 
 #include <stdio.h>
 
@@ -25,7 +26,8 @@ struct row {
     uint32_t raw_streams;
     uint64_t chunk, window;
     uint64_t lost_channels;
-    bool devmem; /* the transport is devmem */
+    bool devmem;                /* the transport is devmem */
+    struct verdict here, there; /* of GPUs: how what they received came; nothing: none */
     struct measure_sum sum;
     char peer_nic[TP_MAX_NICS][HAWSER_NIC_NAME]; /* beside sum.own */
     uint64_t lost[TP_MAX_NICS];                  /* beside sum.own */
@@ -38,6 +40,10 @@ void output_table_head(FILE *out);
 void output_table_row(FILE *out, const struct row *r);
 /* Our bytes and the kernel's for each NIC of both sides, with the difference. */
 void output_nics(FILE *out, const struct row *r);
+/* How what a row's GPUs received came to them: a line for each side that received. */
+void output_verdict(FILE *out, const char *who, const struct row *r);
+/* What a NIC that came into GPU memory counted itself; "" where it does not. */
+void output_own_count(FILE *out, const struct tp_nic *n);
 /* One line of the JSON file, schema hawser-bench-1. -EIO. */
 int output_json(FILE *out, const struct row *r);
 /* A line that overwrites itself on stderr, if that is a terminal; NULL clears it. */

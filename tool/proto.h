@@ -105,6 +105,7 @@ struct tp_nic {
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes; /* hawser_nic_stats */
     uint64_t devmem_pkts;                                       /* the NIC's own rx_devmem_pkts */
     uint8_t has_devmem_pkts;                                    /* 1: it counts them */
+    uint64_t devmem_before, devmem_after;                       /* of a difference: its two ends; never sent */
 };
 
 struct tp_reply {

@@ -107,7 +107,7 @@ static int answer(struct client *c, const struct tp_reply *r)
 static void counters(struct client *c, struct tp_reply *r)
 {
     size_t n = TP_MAX_NICS;
-    if (stats_nics(c->peer, r->nic, &n) == 0)
+    if (stats_nics(c->peer, c->s->o.devmem, r->nic, &n) == 0)
         r->n_nics = (uint32_t)n;
     r->cpu_us = stats_cpu_us();
 }
@@ -396,20 +396,26 @@ static void *client_main(void *arg)
 
     struct tp_nic nics[TP_MAX_NICS];
     size_t n = TP_MAX_NICS;
-    uint64_t tx = 0, rx = 0;
-    if (stats_nics(c->peer, nics, &n) == 0)
+    uint64_t tx = 0, rx = 0, device = 0, copied = 0;
+    if (stats_nics(c->peer, false, nics, &n) == 0)
         for (size_t i = 0; i < n; i++) {
             tx += nics[i].tx_bytes;
             rx += nics[i].rx_bytes;
+            device += nics[i].rx_device_bytes;
+            copied += nics[i].rx_copied_bytes;
         }
     bool died = rc != -ESHUTDOWN && rc != -ECANCELED;
     if (!c->s->o.quiet) {
         const char *name = hawser_peer_name(c->peer), *reason = why;
         if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
             reason += strlen(name) + 2; /* who it is stands there already */
-        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes\n", name,
+        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes", name,
                died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
                (double)c->checked / 1e9, c->bad);
+        if (device || copied)
+            printf("; %.3f GB by NICs into device memory, %.3f GB copied by a CPU", (double)device / 1e9,
+                   (double)copied / 1e9);
+        putchar('\n');
         fflush(stdout);
     }
     drop_posted(c);

@@ -13,6 +13,7 @@ struct service_options {
     uint64_t max_memory; /* bytes, for all clients together */
     bool once;           /* end when the first client has left */
     bool quiet;          /* no line per client */
+    bool devmem;         /* NICs' own rx_devmem_pkts are read for clients */
 };
 
 struct service_summary {

@@ -86,7 +86,12 @@ static void devmem_counters(struct tp_nic *nics, size_t n)
     hw_close(&fd);
 }
 
-int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n)
+bool stats_has_devmem(const char *transport)
+{
+    return strcmp(transport, "tcp") != 0;
+}
+
+int stats_nics(hawser_peer *p, bool devmem, struct tp_nic *nics, size_t *n)
 {
     struct hawser_nic_stats own[TP_MAX_NICS];
     size_t there = TP_MAX_NICS;
@@ -104,7 +109,8 @@ int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n)
         nics[i].nic[HAWSER_NIC_NAME - 1] = 0;
     }
     kernel_counters(nics, there);
-    devmem_counters(nics, there);
+    if (devmem)
+        devmem_counters(nics, there);
     *n = there;
     return 0;
 }
@@ -132,6 +138,7 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
             *t = (struct tp_nic){0};
             memcpy(t->nic, a->nic, sizeof t->nic);
             t->has_devmem_pkts = 1;
+            t->devmem_before = b->devmem_pkts;
         }
         t->tx_bytes += a->tx_bytes - b->tx_bytes;
         t->rx_bytes += a->rx_bytes - b->rx_bytes;
@@ -143,6 +150,7 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
         t->has_devmem_pkts &= a->has_devmem_pkts & b->has_devmem_pkts;
         if (t->has_devmem_pkts)
             t->devmem_pkts += a->devmem_pkts - b->devmem_pkts;
+        t->devmem_after = a->devmem_pkts;
     }
 }
 

@@ -15,8 +15,12 @@ uint64_t stats_cpu_us(void);
 size_t stats_parse_netdev(const char *text, size_t len, struct tp_nic *nics, size_t n);
 
 /* Our counters of each NIC of p and the kernel's (of this thread's network namespace) beside them; *n is cap before and
- * what there is after. 0 or -errno; kernel counters that cannot be read stay 0. */
-int stats_nics(hawser_peer *p, struct tp_nic *nics, size_t *n);
+ * what there is after. devmem: with the NICs' own rx_devmem_pkts. 0 or -errno; kernel counters that cannot be read stay
+ * 0. */
+int stats_nics(hawser_peer *p, bool devmem, struct tp_nic *nics, size_t *n);
+
+/* Has a transport of this name (knob transport) anything that NICs count as put into device memory? */
+bool stats_has_devmem(const char *transport);
 
 /* into += after - before, entry by entry by NIC name; a NIC that stands in one of the two only is left out until it
  * stands in both. */

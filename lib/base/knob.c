@@ -84,17 +84,19 @@ static const struct knob table[] = {
     {"devmem_socket", AT(devmem_socket), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->devmem_socket) - 1, "path",
      "transport devmem: hawserd's socket; empty: /run/hawser/hawserd.sock"},
     {"devmem_memory", AT(devmem_memory), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->devmem_memory) - 1, "name",
-     "transport devmem: where NICs put payload: cuda:N, host, or auto: the GPU of the GPU memory registered first, where "
-     "any was before the first connection; else a GPU near the NIC; else host"},
+     "transport devmem: where NICs put payload: cuda:N, host, or auto: the GPU that the connection is for; where nobody says "
+     "which, that of the GPU memory registered first, where any was before the first connection; else a GPU near the NIC; "
+     "else host"},
     {"devmem_pool", AT(devmem_pool), SIZE, "64MiB", MIB, 4 * GIB, "bytes",
-     "transport devmem: that memory, per NIC"},
+     "transport devmem: that memory, per NIC and GPU"},
     {"devmem_queues", AT(devmem_queues), COUNT, "1", 1, 16, "queues",
-     "transport devmem: receive queues to bind, per NIC"},
+     "transport devmem: receive queues to bind, per NIC and GPU"},
     {"devmem_piece", AT(devmem_piece), SIZE, "0", 0, 2 * MIB, "bytes",
      "transport devmem: of how many bytes the pieces of that memory are that NICs fill, a power of two; takes a driver "
      "that can (mlx5, bnxt) and memory in pieces as large; 0: a page"},
-    {"require_devmem", AT(require_devmem), BOOL, "no", 0, 0, "yes/no",
-     "transport devmem: fail where a connection would fall back to plain tcp"},
+    {"require_direct", AT(require_direct), BOOL, "no", 0, 0, "yes/no",
+     "fail where what is received would not land in the GPU's memory by the NIC: the transport has no such path, a "
+     "connection would fall back, or the memory would be another GPU's"},
     {"same_machine", AT(same_machine), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->same_machine) - 1, "name",
      "a peer on this very machine over a transport that needs a NIC between the two: auto: refused where nothing would "
      "arrive (GPUDirect-TCPX); no: refused where the transport would fall back, too (devmem; bench's and validate's "
@@ -132,8 +134,16 @@ static const struct knob table[] = {
 /* Text as shown in messages: NULL as nothing. */
 #define SHOW(s) ((s) ? (s) : "")
 
+/* Names that knobs had once, which are good still. */
+static const struct {
+    const char *old, *name;
+} renamed[] = {{"require_devmem", "require_direct"}};
+
 static const struct knob *find(const char *name)
 {
+    for (size_t i = 0; i < HW_ARRAY_LEN(renamed); i++)
+        if (strcmp(name, renamed[i].old) == 0)
+            name = renamed[i].name;
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++)
         if (strcmp(name, table[i].name) == 0)
             return &table[i];
@@ -256,9 +266,9 @@ int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
 }
 
 /* "HAWSER_CHUNK" of "chunk". */
-static void env_name(const struct knob *d, char *buf, size_t cap)
+static void env_name(const char *name, char *buf, size_t cap)
 {
-    int n = snprintf(buf, cap, "HAWSER_%s", d->name);
+    int n = snprintf(buf, cap, "HAWSER_%s", name);
 
     for (int i = 0; i < n; i++)
         if (buf[i] >= 'a' && buf[i] <= 'z')
@@ -274,8 +284,13 @@ int hw_knobs_load(struct hw_knobs *k, const char *const *list)
     memset(&n, 0, sizeof(n));
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
         const char *value;
-        env_name(&table[i], env, sizeof(env));
         rc = set(&n, &table[i], table[i].name, table[i].def);
+        for (size_t j = 0; j < HW_ARRAY_LEN(renamed) && rc == 0; j++) {
+            env_name(renamed[j].old, env, sizeof(env));
+            if (strcmp(renamed[j].name, table[i].name) == 0 && (value = getenv(env)))
+                rc = set(&n, &table[i], env, value);
+        }
+        env_name(table[i].name, env, sizeof(env));
         if (rc == 0 && (value = getenv(env)))
             rc = set(&n, &table[i], env, value);
         if (rc < 0)
@@ -336,7 +351,7 @@ void hawser_knobs(void (*fn)(void *arg, const char *name, const char *env, const
     char env[48];
 
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
-        env_name(&table[i], env, sizeof(env));
+        env_name(table[i].name, env, sizeof(env));
         fn(arg, table[i].name, env, table[i].def, table[i].unit, table[i].doc);
     }
 }

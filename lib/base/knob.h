@@ -37,7 +37,7 @@ struct hw_knobs {
     uint64_t devmem_pool;     /* bytes of it per NIC */
     uint64_t devmem_queues;   /* per NIC */
     uint64_t devmem_piece;    /* bytes; 0: a page of the kernel's */
-    bool require_devmem;      /* no falling back to tcp */
+    bool require_direct;      /* no falling back to a way that is not the device path */
     char nics[256];           /* NICs to use, comma-separated; empty: by routes */
     char rails[1024];         /* which NICs may be joined: the text, or @FILE; empty: all with all */
     char advertise[512];      /* [NIC=]ADDRESS[:PORT], comma-separated: what peers are told instead of our own */

@@ -117,6 +117,13 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         rc = hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
         goto fail;
     }
+    if (h->k.require_direct && !h->tp->caps.device_path) {
+        rc = hw_fail(-EOPNOTSUPP,
+                     "knob require_direct: transport %s lands nothing in GPU memory: all of it would pass "
+                     "through the host's; take devmem, or a plugin that takes GPU memory",
+                     h->k.transport);
+        goto fail;
+    }
     if (!h->env.ident[0])
         snprintf(h->env.ident, sizeof(h->env.ident), "%s", h->tp->name);
     unsigned want = loops_wanted(h);

@@ -29,6 +29,7 @@ struct hw_caps {
     bool one_event;      /* the descriptor is readable for whatever happens, room to send too */
     bool needs_gather;   /* payload arrives as fragments that lib/mem must put in order before `consumed` */
     uint32_t setup_ms;   /* what making a connection is known to sleep: waits for one allow for it */
+    bool device_path;    /* what it receives can land in a GPU's memory by the NIC */
     bool nodev_final;    /* connect()'s -ENODEV is for good: the transport has no device for that NIC */
     enum {
         HW_SELF_WORKS,      /* with a peer on this very machine too */

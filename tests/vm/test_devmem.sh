@@ -12,7 +12,7 @@
 
 # A machine that is slow, and at times stands still, is no dead path.
 export HAWSER_STALL_MS=15000 HAWSER_HANDSHAKE_MS=60000 HAWSER_PEER_TIMEOUT_MS=60000
-export HAWSER_CUDA_LIBRARY=/libfakecuda.so FAKECUDA_UDMABUF=1 FAKECUDA_GPUS=1 FAKECUDA_MEMORY=512 HAWSER_DEVMEM_POOL=16MiB
+export HAWSER_CUDA_LIBRARY=/libfakecuda.so FAKECUDA_UDMABUF=1 FAKECUDA_GPUS=2 FAKECUDA_MEMORY=512 HAWSER_DEVMEM_POOL=16MiB
 key=/tmp/key
 head -c 32 /dev/urandom >$key
 chmod 600 $key
@@ -75,6 +75,13 @@ devmem_gb() { # here|there tx|rx|copied
 all_of_it() { # BYTES in 1e3: received into device memory over there, and none of it copied
     echo "into device memory: $(devmem_gb there rx) kB, copied: $(devmem_gb there copied) kB"
     [ "$(devmem_gb there rx)" -ge "$1" ] && [ "$(devmem_gb there copied)" = 0 ]
+}
+two_gpus() { # OPTIONS
+    run bench --gpus 0:0,1:1 --require-devmem --channels 1 --knob chunk=256KiB --size 512K --iters 8 --depth 4 "$@"
+}
+straight() { # N: so many lines say that all of it was put into its GPU's memory by the NIC, and none says anything else
+    [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
+        [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # with the heading
 }
 agrees() { grep -q "the NIC's own count: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
 falls_back() { # WORDS: a transfer goes well all the same, and says this
@@ -140,6 +147,17 @@ ok "bench, messages" bench --require-devmem --op send
 ok "odd sizes" run bench --gpus 0 --require-devmem --size 1,100,4097,70001 --iters 5
 ok "host memory, by way of a GPU's" run bench --require-devmem --size 256K --iters 8
 ok "eight channels" bench --require-devmem --channels 8
+for how in '' --per-process; do
+    ok "two GPUs over one NIC $how" two_gpus $how
+    ok "... all of it straight into each of them" straight 2
+    ok "... and the NIC's own count agrees" agrees
+done
+ok "the second GPU alone" run validate --gpus 1:1 --require-devmem --channels 2 --size 2M --timeout 90s
+ok "... straight into it, both ways" straight 2
+ok "two GPUs, validated" run validate --gpus 0:0,1:1 --require-devmem --channels 2 --size 2M --timeout 90s
+ok "... straight into each of them, both ways" straight 4
+ok "all payload to one GPU's memory, and another GPU: refused" refused run bench --gpus 1:1 --require-devmem \
+    --knob devmem_memory=cuda:0 --size 64K --iters 2
 
 for_all 40 loss
 ok "one packet in 40 is lost" bench --require-devmem
@@ -148,8 +166,9 @@ for_all 10 reorder
 ok "one in 10 is late" bench --require-devmem
 for_all 0 reorder
 for_all 13 linear
-ok "13 bytes of each stay in header memory" bench --require-devmem
+ok "13 bytes of each stay in header memory" bench
 ok "... and are copied from there, they alone" [ "$(devmem_gb there copied)" -lt 200 ]
+ok "... which is not what --require-direct asks for" refused bench --require-devmem
 for_all 0 linear
 for_all 4 refill
 ok "pages come at 4 a millisecond" bench --require-devmem

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/devmem/bind.h"
 #include "mem/cuda.h"
-#include "transport/devmem/helper.h"
+#include "transport/devmem/ctx.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,68 +13,10 @@
 #include <unistd.h>
 
 #define CALL_MS 5000 /* of one request to hawserd: binding restarts a queue of the NIC's */
-#define SOURCES 64   /* ranges of memory bound for sending, per context */
-/* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c): of a
- * framework's allocation of many GB only the part that is sent is bound. The first range of an allocation has WINDOW
- * bytes at most, each further one twice as many as the one before. */
-#define WINDOW      ((size_t)64 << 20)
-#define WINDOWS_MAX 16u
-#define WARNINGS    16
-
-struct nic {
-    char name[HAWSER_NIC_NAME];
-    bool pooled, bound;
-    struct dm_pool pool;
-    struct dm_binding binding;
-    unsigned claims; /* that stand */
-    bool no_sending; /* learned once: kernel or driver cannot */
-};
-
-struct source {
-    enum { FREE, WANTED, BOUND, BAD, LEAVING } state;
-    unsigned nic;
-    const struct hw_space *space;
-    struct dm_source is; /* size 0: not bound yet, or never */
-    size_t len, window;  /* WANTED: of what is to be sent, and of what is to be bound around it */
-    uint32_t binding;
-};
-
-struct dm_claim {
-    struct dm_ctx *ctx;
-    struct dm_claim *next; /* in the queue */
-    unsigned nic;
-    int sock, event;
-    bool decided, abandoned;
-    bool leaving; /* in the queue to give its rule back */
-    int rc;
-    char text[HW_ERR_TEXT];
-    uint32_t rule, dmabuf_id;
-    uint64_t epoch;
-};
-
-struct dm_ctx {
-    const struct hw_tp_env *env;
-    pthread_mutex_t mu;
-    pthread_t thread;
-    bool running, stop;
-    int wake; /* eventfd */
-    struct dm_claim *queue;
-    struct nic nics[HW_NIC_MAX];
-    unsigned nnics;
-    struct source sources[SOURCES];
-    bool sources_wanted;
-    uint64_t swept;           /* when a sweep was last asked for */
-    _Atomic uint64_t epoch;   /* rises when hawserd is lost: grants of earlier ones are void */
-    struct dm_helper *helper; /* the thread's */
-    atomic_int dead;
-    char why[HW_ERR_TEXT];
-    uint64_t warned[WARNINGS]; /* hashes */
-    unsigned nwarned;
-};
 
 /* ---- the thread ------------------------------------------------------------------------------------- */
 
-static int helper_up(struct dm_ctx *x)
+int dm_ctx_helper(struct dm_ctx *x)
 {
     const char *path = x->env->knobs->devmem_socket;
     if (x->helper)
@@ -93,16 +32,16 @@ static void helper_lost(struct dm_ctx *x, const char *why)
     hw_log(x->env->log, HAWSER_LOG_WARN, "hawserd is gone (%s): connections over devmem are made anew", why);
     pthread_mutex_lock(&x->mu);
     atomic_fetch_add(&x->epoch, 1);
-    for (unsigned i = 0; i < x->nnics; i++) {
-        x->nics[i].bound = false;
-        x->nics[i].claims = 0;
+    for (unsigned i = 0; i < x->nlandings; i++) {
+        x->landings[i].bound = false;
+        x->landings[i].claims = 0;
     }
-    for (unsigned i = 0; i < SOURCES; i++)
+    for (unsigned i = 0; i < DM_SOURCES; i++)
         x->sources[i].state = FREE;
     pthread_mutex_unlock(&x->mu);
 }
 
-static int asked(struct dm_ctx *x, int rc)
+int dm_ctx_asked(struct dm_ctx *x, int rc)
 {
     if (rc == -EPIPE || rc == -ETIMEDOUT) {
         char text[HW_ERR_TEXT];
@@ -160,54 +99,104 @@ int dm_memory_device(const char *where)
     return (int)n;
 }
 
-static int pool_make(struct dm_ctx *x, struct nic *n)
+/* The memory that payload for this GPU (-1: nobody says which) is to land in, by knob devmem_memory first. */
+static int choose_space(struct dm_ctx *x, const struct dm_nic *n, int gpu, const struct hw_space **out)
+{
+    const struct hw_space *seen = atomic_load(&x->env->gpu);
+    const int device = dm_memory_device(x->env->knobs->devmem_memory);
+    *out = &hw_host;
+    if (device >= 0)
+        return hw_space_device(HAWSER_MEM_CUDA, device, out);
+    if (device != DM_MEMORY_AUTO)
+        return 0;
+    if (gpu >= 0)
+        return hw_space_device(HAWSER_MEM_CUDA, gpu, out);
+    if (!seen)
+        return nearest(n->name, out);
+    *out = seen;
+    return 0;
+}
+
+/* Memory of this GPU for what comes by this NIC: there already, or made. */
+static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landing **out)
+{
+    const struct hw_space *space;
+    struct dm_nic *n = &x->nics[nic];
+    if (gpu < 0 && n->unsaid) {
+        *out = n->unsaid;
+        return 0;
+    }
+    int rc = choose_space(x, n, gpu, &space);
+    if (rc)
+        return rc;
+    struct dm_landing *l = x->landings, *end = l + x->nlandings;
+    while (l < end && (l->nic != nic || l->pool.space != space))
+        l++;
+    if (l == end && x->nlandings == DM_LANDINGS)
+        return hw_fail(-E2BIG, "more than %d NICs times GPUs", DM_LANDINGS);
+    if (l == end) {
+        *l = (struct dm_landing){.nic = nic, .pool = {.space = space}};
+        if ((rc = space->ops->dmabuf_alloc(space, x->env->knobs->devmem_pool, &l->pool.buf)))
+            return rc;
+        x->nlandings++;
+    }
+    if (gpu < 0)
+        n->unsaid = l;
+    *out = l;
+    return 0;
+}
+
+/* Gives the queues back of landings on a NIC that no connection uses. True: there were some. */
+static bool release_idle(struct dm_ctx *x, unsigned nic)
+{
+    bool any = false;
+    for (struct dm_landing *l = x->landings; l < x->landings + x->nlandings; l++) {
+        pthread_mutex_lock(&x->mu);
+        bool idle = l->nic == nic && l->bound && l->claims == 0;
+        pthread_mutex_unlock(&x->mu);
+        if (!idle || !x->helper)
+            continue;
+        l->bound = false;
+        any |= dm_ctx_asked(x, dm_helper_release(x->helper, l->binding.id)) == 0;
+    }
+    return any;
+}
+
+static int bind_queues(struct dm_ctx *x, struct dm_landing *l)
 {
     const struct hw_knobs *k = x->env->knobs;
-    const char *where = k->devmem_memory;
-    const struct hw_space *space = &hw_host, *gpu = atomic_load(&x->env->gpu);
-    int rc = 0;
-    if (n->pooled)
-        return 0;
-    int device = dm_memory_device(where);
-    if (device >= 0) {
-        rc = hw_space_device(HAWSER_MEM_CUDA, device, &space);
-    } else if (device == DM_MEMORY_AUTO) {
-        rc = gpu ? 0 : nearest(n->name, &space);
-        space = gpu ? gpu : space;
-    }
+    const char *name = x->nics[l->nic].name;
+    int rc = dm_ctx_asked(x, dm_helper_bind_rx(x->helper, name, l->pool.buf.fd, (unsigned)k->devmem_queues,
+                                               (uint32_t)k->devmem_piece, &l->binding));
+    l->bound = rc == 0;
     if (rc == 0)
-        rc = space->ops->dmabuf_alloc(space, k->devmem_pool, &n->pool.buf);
-    if (rc == 0) {
-        n->pool.space = space;
-        n->pooled = true;
-    }
+        hw_log(x->env->log, HAWSER_LOG_INFO,
+               "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", name, l->pool.buf.size,
+               l->pool.space->name, l->binding.nqueues,
+               l->binding.page   ? "devmem_piece"
+               : k->devmem_piece ? "a page: larger ones (devmem_piece) kernel, driver or memory do not have"
+                                 : "a page");
     return rc;
 }
 
 static int receive_here(struct dm_ctx *x, struct dm_claim *c)
 {
-    struct nic *n = &x->nics[c->nic];
+    struct dm_landing *l = NULL;
     uint32_t queue;
-    int rc = helper_up(x);
+    int rc = dm_ctx_helper(x);
     if (rc == 0)
-        rc = pool_make(x, n);
-    if (rc == 0 && !n->bound) {
-        const struct hw_knobs *k = x->env->knobs;
-        rc = asked(x, dm_helper_bind_rx(x->helper, n->name, n->pool.buf.fd, (unsigned)k->devmem_queues,
-                                        (uint32_t)k->devmem_piece, &n->binding));
-        n->bound = rc == 0;
-        if (rc == 0)
-            hw_log(x->env->log, HAWSER_LOG_INFO,
-                   "%s: %zu bytes of %s memory are bound to %u of its queues, in pieces of %s", n->name,
-                   n->pool.buf.size, n->pool.space->name, n->binding.nqueues,
-                   n->binding.page   ? "devmem_piece"
-                   : k->devmem_piece ? "a page: larger ones (devmem_piece) kernel, driver or memory do not have"
-                                     : "a page");
+        rc = landing_make(x, c->nic, c->gpu, &l);
+    if (rc == 0 && !l->bound) {
+        rc = bind_queues(x, l);
+        /* Each GPU has queues of its own: those of one that is not in use are another's to have. */
+        if ((rc == -EBUSY || rc == -EDQUOT || rc == -ENOSPC) && release_idle(x, c->nic))
+            rc = bind_queues(x, l);
     }
     if (rc == 0)
-        rc = asked(x, dm_helper_steer(x->helper, n->binding.id, c->sock, &c->rule, &queue));
+        rc = dm_ctx_asked(x, dm_helper_steer(x->helper, l->binding.id, c->sock, &c->rule, &queue));
     if (rc == 0) {
-        c->dmabuf_id = n->binding.dmabuf_id;
+        c->landing = l;
+        c->dmabuf_id = l->binding.dmabuf_id;
         c->epoch = atomic_load(&x->epoch);
     }
     return rc;
@@ -223,7 +212,7 @@ static void claim_run(struct dm_ctx *x, struct dm_claim *c)
 {
     if (c->leaving) {
         if (x->helper && c->epoch == atomic_load(&x->epoch))
-            (void)asked(x, dm_helper_release(x->helper, c->rule));
+            (void)dm_ctx_asked(x, dm_helper_release(x->helper, c->rule));
         claim_destroy(c);
         return;
     }
@@ -234,75 +223,17 @@ static void claim_run(struct dm_ctx *x, struct dm_claim *c)
     if (rc)
         snprintf(c->text, sizeof(c->text), "%s", hw_error());
     else
-        x->nics[c->nic].claims++;
+        c->landing->claims++;
     bool abandoned = c->abandoned;
     if (!abandoned)
         (void)!write(c->event, &(uint64_t){1}, sizeof(uint64_t));
     else if (rc == 0)
-        x->nics[c->nic].claims--;
+        c->landing->claims--;
     pthread_mutex_unlock(&x->mu);
     if (abandoned && rc == 0 && x->helper)
-        (void)asked(x, dm_helper_release(x->helper, c->rule));
+        (void)dm_ctx_asked(x, dm_helper_release(x->helper, c->rule));
     if (abandoned)
         claim_destroy(c);
-}
-
-/* Memory that is bound, and not the application's any more, is not free before it is let go. */
-static void sources_sweep(struct dm_ctx *x)
-{
-    for (unsigned i = 0; i < SOURCES; i++) {
-        struct source *s = &x->sources[i];
-        pthread_mutex_lock(&x->mu);
-        bool leaves = s->state == LEAVING || ((s->state == BOUND || s->state == BAD) &&
-                                              s->space->ops->dmabuf_id(s->space, s->is.base) != s->is.id);
-        uint32_t binding = s->binding;
-        if (leaves)
-            s->state = FREE;
-        pthread_mutex_unlock(&x->mu);
-        if (leaves && binding && x->helper)
-            (void)asked(x, dm_helper_release(x->helper, binding));
-    }
-}
-
-/* Binds what is wanted for sending, one by one. */
-static void sources_run(struct dm_ctx *x)
-{
-    sources_sweep(x);
-    for (unsigned i = 0; i < SOURCES; i++) {
-        struct source *s = &x->sources[i];
-        pthread_mutex_lock(&x->mu);
-        bool wanted = s->state == WANTED;
-        struct nic *n = &x->nics[s->nic];
-        struct dm_source is = s->is;
-        const struct hw_space *space = s->space;
-        const size_t len = s->len, window = s->window;
-        pthread_mutex_unlock(&x->mu);
-        if (!wanted)
-            continue;
-        struct hw_dmabuf b;
-        struct dm_binding bound;
-        int rc = helper_up(x);
-        if (rc == 0 && (rc = space->ops->dmabuf_of(space, is.base, len, window, &b)) == 0) {
-            rc = b.id == is.id ? asked(x, dm_helper_bind_tx(x->helper, n->name, b.fd, &bound))
-                               : hw_fail(-ESTALE, "memory of %s was freed meanwhile", space->name);
-            hw_close(&b.fd);
-        }
-        if (rc)
-            hw_log(x->env->log, rc == -ESTALE ? HAWSER_LOG_DEBUG : HAWSER_LOG_INFO,
-                   "%s: what lies in %s memory is sent by way of the host: %s", n->name, space->name, hw_error());
-        pthread_mutex_lock(&x->mu);
-        n->no_sending |= rc == -EOPNOTSUPP;
-        if (s->state == WANTED) { /* and not thrown away with hawserd */
-            s->state = rc ? BAD : BOUND;
-            if (rc == 0) {
-                s->binding = bound.id;
-                s->is.dmabuf_id = bound.dmabuf_id;
-                s->is.base = b.base;
-                s->is.size = b.size;
-            }
-        }
-        pthread_mutex_unlock(&x->mu);
-    }
 }
 
 static void *run(void *arg)
@@ -330,7 +261,7 @@ static void *run(void *arg)
             if (c)
                 claim_run(x, c);
             if (wanted)
-                sources_run(x);
+                dm_sources_run(x);
             if (!c && !wanted)
                 break;
         }
@@ -354,7 +285,7 @@ struct dm_ctx *dm_ctx_new(const struct hw_tp_env *env)
     return x;
 }
 
-static void ring(struct dm_ctx *x)
+void dm_ctx_ring(struct dm_ctx *x)
 {
     (void)!write(x->wake, &(uint64_t){1}, sizeof(uint64_t));
 }
@@ -367,20 +298,20 @@ void dm_ctx_free(struct dm_ctx *x)
         pthread_mutex_lock(&x->mu);
         x->stop = true;
         pthread_mutex_unlock(&x->mu);
-        ring(x);
+        dm_ctx_ring(x);
         pthread_join(x->thread, NULL);
     }
     dm_helper_close(x->helper);
-    for (unsigned i = 0; i < x->nnics; i++)
-        if (x->nics[i].pooled)
-            x->nics[i].pool.space->ops->dmabuf_free(x->nics[i].pool.space, &x->nics[i].pool.buf);
+    for (unsigned i = 0; i < x->nlandings; i++) {
+        struct dm_pool *pool = &x->landings[i].pool;
+        pool->space->ops->dmabuf_free(pool->space, &pool->buf);
+    }
     hw_close(&x->wake);
     pthread_mutex_destroy(&x->mu);
     free(x);
 }
 
-/* Under mu: the thread, once there is something for it to do. */
-static int start(struct dm_ctx *x)
+int dm_ctx_start(struct dm_ctx *x)
 {
     if (x->running)
         return 0;
@@ -420,7 +351,7 @@ void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
     for (const char *s = why; *s; s++)
         hash = (hash ^ (uint8_t)*s) * 1099511628211u;
     pthread_mutex_lock(&x->mu);
-    bool told = x->nwarned == WARNINGS;
+    bool told = x->nwarned == DM_WARNINGS;
     for (unsigned i = 0; i < x->nwarned; i++)
         told |= x->warned[i] == hash;
     if (!told)
@@ -429,8 +360,7 @@ void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
     hw_log(x->env->log, told ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s: no devmem, plain tcp instead: %s", nic, why);
 }
 
-/* Under mu. HW_NIC_MAX: there are too many. */
-static unsigned nic_of(struct dm_ctx *x, const char *name)
+unsigned dm_ctx_nic(struct dm_ctx *x, const char *name)
 {
     unsigned i = 0;
     while (i < x->nnics && strcmp(x->nics[i].name, name) != 0)
@@ -454,20 +384,21 @@ static void enqueue(struct dm_ctx *x, struct dm_claim *c)
     *at = c;
 }
 
-int dm_claim_new(struct dm_ctx *x, const char *nic, int sock, int event, struct dm_claim **out)
+int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event, struct dm_claim **out)
 {
     struct dm_claim *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_fail(-ENOMEM, "no memory for a connection");
     c->ctx = x;
     c->event = event;
+    c->gpu = gpu;
     c->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0); /* the connection may be closed before its turn comes */
     int rc = c->sock < 0 ? hw_fail(-errno, "one more descriptor for a connection: %s", strerror(errno)) : 0;
     pthread_mutex_lock(&x->mu);
-    if (rc == 0 && (c->nic = nic_of(x, nic)) == HW_NIC_MAX)
+    if (rc == 0 && (c->nic = dm_ctx_nic(x, nic)) == HW_NIC_MAX)
         rc = hw_fail(-E2BIG, "more than %d NICs", HW_NIC_MAX);
     if (rc == 0)
-        rc = start(x);
+        rc = dm_ctx_start(x);
     if (rc == 0)
         enqueue(x, c);
     pthread_mutex_unlock(&x->mu);
@@ -475,7 +406,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int sock, int event, struct 
         claim_destroy(c);
         return rc;
     }
-    ring(x);
+    dm_ctx_ring(x);
     *out = c;
     return 0;
 }
@@ -490,7 +421,7 @@ int dm_claim_test(struct dm_claim *c, const struct dm_pool **pool, uint32_t *dma
     hw_close(&c->sock);
     if (rc)
         return hw_fail_copy(rc, c->text);
-    *pool = &c->ctx->nics[c->nic].pool;
+    *pool = &c->landing->pool;
     *dmabuf_id = c->dmabuf_id;
     return 0;
 }
@@ -505,7 +436,7 @@ int dm_claim_health(const struct dm_claim *c)
 unsigned dm_claim_sharers(const struct dm_claim *c)
 {
     pthread_mutex_lock(&c->ctx->mu);
-    unsigned n = c->ctx->nics[c->nic].claims;
+    unsigned n = c->landing->claims;
     pthread_mutex_unlock(&c->ctx->mu);
     return n;
 }
@@ -520,97 +451,13 @@ void dm_claim_free(struct dm_claim *c)
     c->abandoned = true;
     if (held) {
         if (c->epoch == atomic_load(&x->epoch))
-            x->nics[c->nic].claims--;
+            c->landing->claims--;
         c->leaving = true;
         enqueue(x, c);
     }
     pthread_mutex_unlock(&x->mu);
     if (held)
-        ring(x);
+        dm_ctx_ring(x);
     else if (decided)
         claim_destroy(c);
-}
-
-/* ---- sending ------------------------------------------------------------------------------------------ */
-
-static bool covers(const struct source *s, const uint8_t *p, size_t len)
-{
-    return p >= s->is.base && p + len <= s->is.base + s->is.size;
-}
-
-bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
-                    struct dm_source *out)
-{
-    uint64_t id = space->ops->dmabuf_id(space, ptr);
-    if (!id)
-        return false;
-    bool found = false, wake = false, settled = false;
-    unsigned ranges = 0;
-    pthread_mutex_lock(&x->mu);
-    unsigned n = nic_of(x, nic);
-    struct source *room = NULL;
-    for (unsigned i = 0; i < SOURCES && !found; i++) {
-        struct source *t = &x->sources[i];
-        if (t->state == FREE) {
-            room = room ? room : t;
-        } else if (t->nic != n || t->space != space || t->is.id != id) {
-            continue;
-        } else if (t->state == BOUND && covers(t, ptr, len)) {
-            found = settled = true;
-            *out = t->is;
-        } else if (t->is.size == 0 || t->state == LEAVING || covers(t, ptr, len)) {
-            settled = true; /* wanted or leaving: soon; bad: never */
-        } else {
-            ranges++;
-        }
-    }
-    if (!settled && n < HW_NIC_MAX && !x->nics[n].no_sending && start(x) == 0) {
-        if (room)
-            *room = (struct source){.state = WANTED,
-                                    .nic = n,
-                                    .space = space,
-                                    .is = {.id = id, .base = ptr},
-                                    .len = len,
-                                    .window = WINDOW << HW_MIN(ranges, WINDOWS_MAX)};
-        uint64_t now = hw_now();
-        if (room || now - x->swept > 1000 * HW_MS) { /* none is free: perhaps after a sweep */
-            x->swept = now;
-            x->sources_wanted = wake = true;
-        }
-    }
-    pthread_mutex_unlock(&x->mu);
-    if (wake)
-        ring(x);
-    return found;
-}
-
-void dm_source_forget(struct dm_ctx *x, const struct hw_space *space, const void *ptr, size_t len)
-{
-    const uint8_t *from = ptr, *to = from + len;
-    bool any = false;
-    pthread_mutex_lock(&x->mu);
-    for (unsigned i = 0; i < SOURCES; i++) {
-        struct source *s = &x->sources[i];
-        if ((s->state == BOUND || s->state == BAD) && s->space == space && s->is.base < to &&
-            from < s->is.base + HW_MAX(s->is.size, (size_t)1)) {
-            s->state = LEAVING;
-            any = true;
-        }
-    }
-    x->sources_wanted |= any;
-    pthread_mutex_unlock(&x->mu);
-    if (any)
-        ring(x);
-}
-
-void dm_source_bad(struct dm_ctx *x, const char *nic, const struct dm_source *is)
-{
-    pthread_mutex_lock(&x->mu);
-    for (unsigned i = 0; i < SOURCES; i++) {
-        struct source *s = &x->sources[i];
-        if (s->state == BOUND && s->is.id == is->id && s->is.dmabuf_id == is->dmabuf_id &&
-            strcmp(x->nics[s->nic].name, nic) == 0)
-            s->state = BAD;
-    }
-    pthread_mutex_unlock(&x->mu);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a context has bound: for each NIC that receives a pool of device memory behind some of its queues, the rules
- * that steer connections there, and the application's own memory bound for sending. All of it is granted by hawserd
- * (helper.h), with which a thread of its own speaks, so that no connection ever waits for it.
+ * What a context has bound: for each NIC that receives, and each GPU that it receives for, a pool of the GPU's memory
+ * behind queues that are for it alone, the rules that steer connections there, and the application's own memory bound
+ * for sending. All of it is granted by hawserd (helper.h), with which a thread of its own speaks, so that no connection
+ * ever waits for it.
  */
 #ifndef HW_DEVMEM_BIND_H
 #define HW_DEVMEM_BIND_H
@@ -38,14 +39,14 @@ struct dm_pool {
 
 struct dm_claim;
 
-/* Asks for sock, whose local end is the NIC's, to be steered; event (an eventfd) is rung once it is decided. -ENOMEM.
- */
-int dm_claim_new(struct dm_ctx *x, const char *nic, int sock, int event, struct dm_claim **out);
+/* Asks for sock, whose local end is the NIC's, to be steered, its payload into memory of this GPU (-1: nobody says
+ * which; see knob devmem_memory); event (an eventfd) is rung once it is decided. -ENOMEM. */
+int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event, struct dm_claim **out);
 /* 0 it is, and what arrives lies in *pool with *dmabuf_id; -EAGAIN; else why not. */
 int dm_claim_test(struct dm_claim *c, const struct dm_pool **pool, uint32_t *dmabuf_id);
 /* 0; -ENOLINK: what was granted holds no more. */
 int dm_claim_health(const struct dm_claim *c);
-/* How many connections share the NIC's pool now. */
+/* How many connections share its pool now. */
 unsigned dm_claim_sharers(const struct dm_claim *c);
 void dm_claim_free(struct dm_claim *c);
 

@@ -179,6 +179,8 @@ static int begin_meeting(struct hw_conn *c, int heads)
                                    .set = c->set,
                                    .event = c->event,
                                    .client = c->client,
+                                   .gpu = c->client ? c->ident.gpu : -1,
+                                   .peer_gpu = c->client ? c->ident.peer_gpu : -1,
                                    .dial = dial,
                                    .arg = c};
     c->meet = dm_meet_new(&a);
@@ -554,6 +556,7 @@ const struct hw_transport hw_devmem = {
              .max_window = 256,
              .header_in_band = true,
              .one_event = true,
+             .device_path = true,
              .needs_gather = true},
     .alive = devmem_alive,
     .forget = devmem_forget,

@@ -12,7 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WORD       8
+#define WORD       16
+#define HEAD       8 /* of it: what all versions have */
+#define VERSION    2
+#define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
 #define PROBE      4096
 #define BUFFER_MIN (64u << 10)
@@ -75,14 +78,21 @@ static void say(struct dm_meet *m, int word, bool yes)
     hw_put32(w, MAGIC);
     w[4] = (uint8_t)word;
     w[5] = yes;
-    hw_put16(w + 6, 1); /* version */
+    hw_put16(w + 6, VERSION);
+    hw_put16(w + 8, m->a.gpu < 0 ? NO_GPU : (uint16_t)m->a.gpu);
+    hw_put16(w + 10, m->a.peer_gpu < 0 ? NO_GPU : (uint16_t)m->a.peer_gpu);
+    hw_put32(w + 12, 0);
     m->out_len += WORD;
 }
 
 /* Why this end receives by way of the host. */
 static void without(struct dm_meet *m, const char *why)
 {
-    if (!*m->why)
+    if (*m->why)
+        return;
+    if (m->a.gpu >= 0)
+        snprintf(m->why, sizeof(m->why), "for GPU %d: %s", m->a.gpu, why);
+    else
         snprintf(m->why, sizeof(m->why), "%s", why);
 }
 
@@ -97,6 +107,12 @@ static int speak(struct dm_meet *m)
         m->out_done += (unsigned)n;
     }
     return 0;
+}
+
+static int said_gpu(const uint8_t *at)
+{
+    const uint16_t gpu = hw_get16(at);
+    return gpu == NO_GPU ? -1 : gpu;
 }
 
 /* The next word of the peer's, if it is there: 1, 0, or -errno. */
@@ -118,10 +134,16 @@ static int hear(struct dm_meet *m)
         m->in_have += (unsigned)n;
         if (m->in_have >= 4 && hw_get32(m->in) != MAGIC)
             return hw_fail(-EPROTO, "the peer uses another transport: both sides must have the same knob transport");
+        if (m->in_have >= HEAD && hw_get16(m->in + 6) != VERSION)
+            return hw_fail(-EPROTO, "the peer agrees on devmem by version %u, this side by %u: update the older hawser",
+                           hw_get16(m->in + 6), VERSION);
     }
-    if (m->in[4] != next || m->in[5] > 1 || hw_get16(m->in + 6) != 1)
-        return hw_fail(-EPROTO, "agreeing on devmem: word %u (%u, version %u) where %d was to come", m->in[4], m->in[5],
-                       hw_get16(m->in + 6), next);
+    if (m->in[4] != next || m->in[5] > 1)
+        return hw_fail(-EPROTO, "agreeing on devmem: word %u (%u) where %d was to come", m->in[4], m->in[5], next);
+    if (next == OFFER && !m->a.client) { /* which GPUs it is for the client says */
+        m->a.gpu = said_gpu(m->in + 10);
+        m->a.peer_gpu = said_gpu(m->in + 8);
+    }
     m->theirs[next] = m->in[5];
     m->in_have = 0;
     return 1;
@@ -216,9 +238,13 @@ static int steer(struct dm_meet *m)
 {
     int rc = 0;
     if (!m->claim)
-        rc = dm_claim_new(m->a.ctx, m->a.nic, hw_tcp.fd(m->side), m->a.event, &m->claim);
+        rc = dm_claim_new(m->a.ctx, m->a.nic, m->a.gpu, hw_tcp.fd(m->side), m->a.event, &m->claim);
     if (rc == 0)
         rc = dm_claim_test(m->claim, &m->pool, &m->dmabuf_id);
+    if (rc == 0 && m->a.env->knobs->require_direct && m->a.gpu >= 0 &&
+        (m->pool->space->direct || m->pool->space->device != m->a.gpu))
+        rc = hw_fail(-EOPNOTSUPP, "it would land in memory of %s and be copied (knob devmem_memory is %s)",
+                     m->pool->space->name, m->a.env->knobs->devmem_memory);
     if (rc == 0)
         rc = dm_rx_new(hw_tcp.fd(m->side), m->pool, m->dmabuf_id, &m->rx);
     if (rc == -EAGAIN)
@@ -373,10 +399,10 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
     bool receive = m->mine[VERDICT], send_side = m->theirs[VERDICT];
     if (!receive)
         dm_ctx_warn(m->a.ctx, m->a.nic, m->why);
-    if (m->a.env->knobs->require_devmem && (!receive || !send_side)) {
+    if (m->a.env->knobs->require_direct && (!receive || !send_side)) {
         char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "knob require_devmem, and over %s there is none: %.150s", m->a.nic,
-                 receive ? "the peer does not receive so" : m->why);
+        snprintf(why, sizeof(why), "knob require_direct, and over %s there is no devmem: %.150s", m->a.nic,
+                 receive ? "the peer does not receive so; its log says why" : m->why);
         dm_ctx_kill(m->a.ctx, -EOPNOTSUPP, why);
         return hw_fail_copy(-EOPNOTSUPP, why);
     }

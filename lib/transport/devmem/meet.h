@@ -2,10 +2,10 @@
 /*
  * How the two ends of a devmem channel agree, before its first chunk, in which of the two ways each direction goes.
  *
- * The channel's first connection ("heads") is tcp's, and authenticated as such. On it each side sends three words, of 8
- * bytes each, and takes the other's three:
+ * The channel's first connection ("heads") is tcp's, and authenticated as such. On it each side sends three words, of
+ * 16 bytes each, and takes the other's three:
  *
- *   OFFER    would I receive into device memory?
+ *   OFFER    would I receive into device memory? The client's says for which GPU on either side the connection is
  *   READY    the channel's second connection ("payload", HW_BOOT_SIDE, made by the client if either side would) stands,
  *            and at my end it is steered to a queue that device memory is bound to: send a probe
  *   VERDICT  the probe (HW_PROBE bytes, on the payload connection) came into device memory, byte for byte
@@ -35,6 +35,7 @@ struct dm_meet_args {
     int heads;      /* the first connection's descriptor, established */
     int set, event; /* epoll to watch the second one with; eventfd to be rung */
     bool client;
+    int gpu, peer_gpu; /* client: whose memory the connection is for here and there; -1: not said */
     /* client: makes the second connection. */
     int (*dial)(void *arg, struct hw_conn **out);
     void *arg;

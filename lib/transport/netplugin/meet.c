@@ -22,13 +22,24 @@ static void choose_gpu(struct hw_conn *c)
         hw_log(c->slots.log, HAWSER_LOG_WARN, "GPU memory goes by way of the host's: %s", hw_error());
 }
 
+/* 0, or that its GPU's memory would go by way of the host's, which knob require_direct forbids. */
+static int refuse_staging(const struct hw_conn *c, bool direct)
+{
+    if (!c->env->knobs->require_direct || c->gpu < 0 || direct)
+        return 0;
+    return hw_fail(-EOPNOTSUPP, "knob require_direct: the plugin %s lands nothing in memory of GPU %d",
+                   np_info(c->host)->table, c->gpu);
+}
+
 /* Chooses the GPU, and listens: what this side has to say. */
 static int begin_greeting(struct hw_conn *c)
 {
     struct hw_plugin_greet g = {
         .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
     choose_gpu(c);
-    int rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
+    int rc = refuse_staging(c, c->slots.told);
+    if (rc == 0)
+        rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
     if (rc == 0)
         hw_plugin_greet_encode(c->out, &g);
     return rc;
@@ -121,6 +132,8 @@ int np_conn_join(struct hw_conn *c)
     c->slots.tx = c->tx;
     c->slots.rx = c->rx;
     int rc = np_slots_open(&c->slots);
+    if (rc == 0)
+        rc = refuse_staging(c, c->slots.land);
     if (rc)
         return rc;
     c->state = READY;

@@ -71,6 +71,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     *tp = hw_netplugin;
     tp->caps.max_chunk = slot_size(&p) - ROOM;
     tp->caps.max_window = HW_MIN((uint32_t)NP_SLOTS, np_info(h)->window);
+    tp->caps.device_path = p.ptr_support & NCCL_PTR_CUDA;
     tp->caps.nodev_final = true;
     tp->caps.setup_ms = np_info(h)->wait_ms;
     tp->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
