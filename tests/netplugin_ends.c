@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plain plugin with the endpoints of aws-ofi-nccl: listeners that one thread makes share an endpoint, and with a
- * receiving connection that is closed while receives are posted its endpoint ends, for all connections on it. */
+ * receiving connection that is closed while receives are posted its endpoint ends, for all connections on it.
+ * ENDS_LISTEN=ms: listen takes so long. */
 #include "plugins/plain.h"
 
 #include <stdatomic.h>
@@ -53,6 +54,8 @@ static struct end *end_of_thread(void)
 static ncclResult_t listen_end(int dev, void *handle, void **lc)
 {
     struct listener *l = calloc(1, sizeof(*l));
+    const char *ms = getenv("ENDS_LISTEN");
+    usleep(ms ? (useconds_t)strtoul(ms, NULL, 10) * 1000 : 0);
     if (!l || !(l->end = end_of_thread()) || plain_listen(dev, handle, &l->inner)) {
         free(l);
         return ncclSystemError;
@@ -170,7 +173,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v6_t *p)
 
 __attribute__((visibility("default"))) extern const ncclNet_v6_t ncclNetPlugin_v6;
 const ncclNet_v6_t ncclNetPlugin_v6 = {
-    .name = "Ends",
+    .name = "Libfabric",
     .init = plain_init,
     .devices = plain_devices,
     .getProperties = properties,

@@ -337,6 +337,13 @@ static void test_ends(void)
     for (int i = 0; i < 3; i++)
         pair_close(&p[i]);
     np_close(h);
+
+    static const char *const slow[] = {"ENDS_LISTEN=1500", NULL};
+    h = open_host(ENDS, &(struct np_options){.env = slow, .call_ms = 500});
+    pair_open(&p[0], h, 0, 1 << 17);
+    ok(pair_run(&p[0], 10, 20000, 3) == 0, "a listen that takes 1.5 s as it is known to, where other calls have 0.5 s");
+    pair_close(&p[0]);
+    np_close(h);
 }
 
 int main(void)
