@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser nccl` with no NCCL and no GPU: tests/fakenccl on tests/fakecuda, and plugins with nothing behind them (TAP).
-Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
+Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|hosts|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8 LIBMINI_OLD"""
 import json
 import os
 import pathlib
@@ -420,6 +420,87 @@ def part_gpu(tmp):
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "no PyTorch, or no GPU for it: skipped, and why", r)
 
 
+def part_hosts(tmp):
+    """Two hosts that are this one: each is reached by a shell, as by ssh."""
+    ssh = tmp / "ssh"
+    ssh.write_text('#!/bin/sh\necho "Welcome to $1, hawser user"\nHOST=$1 && export HOST && shift && exec sh -c "$*"\n')
+    ssh.chmod(0o755)
+    reach = ["--ssh", f"{ssh}", "--hosts", "node1,node2"]
+    quick = ["--size", "8,4KiB", "--iters", 2, "--warmup", 1, "--rounds", 1]
+    one = {"FAKECUDA_GPUS": "1"}
+
+    told = tmp / "report"
+    r = bench(tmp, *reach, *quick, "--json", tmp / "out.jsonl", "--set", "NCCL_NTHREADS=256", FAKENCCL_REPORT=told, NCCL_BUFFSIZE="65536", **one)
+    j = [json.loads(x) for x in (tmp / "out.jsonl").read_text().splitlines()] if (tmp / "out.jsonl").exists() else []
+    ok(r.returncode == 0 and not r.stderr and [(x["config"], x["op"], x["size"]) for x in j] == [
+        (c, op, z) for op in ("all_reduce", "sendrecv") for z in (8, 4096) for c in ("hawser", "socket")] +
+       [("hawser bench", "write", 8), ("hawser bench", "write", 4096)], "hawser, sockets and our own transfer between two hosts", (r, j))
+    ok(all(x["errors"] == 0 and x["checked"] > 0 and x["hosts"] == "node1,node2" and x["algbw_GBps"] > 0 for x in j), "all of it checked", j)
+    ok("# rank 1: host node2, GPU 0, NCCL_HOSTID=hawser-bench-1" in r.stdout and "# tcpx: not measured: not all hosts have" in r.stdout and
+       "# hawser bench: write from host node2 to host node1" in r.stdout and len(re.findall(r"^ +\S+ +- write +hawser bench ", r.stdout, re.M)) == 2,
+       "one table, and what is not in it", r.stdout)
+    seen = [dict(w.split("=", 1) for w in x.split(" ") if "=" in w) for x in told.read_text().splitlines()]
+    ok(len(seen) == 4 and all(x["NCCL_HOSTID"] == f"hawser-bench-{x['rank']}" and "NCCL_P2P_DISABLE" not in x for x in seen) and
+       [x.get("NCCL_NTHREADS") for x in seen] == ["256", "256", None, None] and [x.get("NCCL_BUFFSIZE") for x in seen] == ["65536"] * 2 + [None] * 2,
+       "their variables came along", seen)
+    r = bench(tmp, *reach, *quick, "--op", "sendrecv", "--json", "-", "--tcpx", MINI, FAKECUDA_GPUS="2")
+    j = rows(r)
+    ok(r.returncode == 0 and [(x["config"], x.get("network")) for x in j if x["size"] == 8] == [
+        ("hawser", "hawser"), ("socket", "Socket"), ("tcpx", "GPUDirectTCPX_v7"), ("hawser bench", None)] and
+       all(x["ranks"] == 4 for x in j if "ranks" in x), "TCPX where it is on all hosts; two GPUs of each host", (r, j))
+    r = bench(tmp, "--ssh", "/nowhere/ssh", "--hosts", f"localhost,{os.uname().nodename}", *quick, "--op", "sendrecv", "--json", "-", **one)
+    ok(r.returncode == 0 and len(rows(r)) == 6, "this host is reached without ssh", r)
+
+    r = bench(tmp, *reach, *quick, FAKENCCL_FAULT="die:1:3", **one)
+    ok(r.returncode == 1 and "rank 1 (host node2, GPU 0) ended with status 3" in r.stderr and "rank 1 on node2 said last" in r.stderr and
+       "dies as it was told" in r.stderr and not alive(tmp), "a rank that dies: named with its host, and its last words", r)
+    r = bench(tmp, *reach, *quick, FAKENCCL_FAULT="crash:0:3", FAKENCCL_FAULT_NET="hawser", **one)
+    ok(r.returncode == 1 and "rank 0 (host node1, GPU 0) ended with status 134" in r.stderr and "killed by signal 6" in r.stderr and
+       re.search(r"all_reduce socket", r.stdout) and "hawser bench" in r.stdout, "one that crashes; the others go on", r)
+    start = time.monotonic()
+    r = bench(tmp, *reach, *quick, "--timeout", "2s", FAKENCCL_FAULT="hang:1:3", **one)
+    ok(r.returncode == 1 and "no answer from rank 0 (host node1, GPU 0), 1 (host node2, GPU 0) within 2 s" in r.stderr and
+       time.monotonic() - start < 40, "one that hangs: given up", r)
+    for _ in range(50):
+        if not alive(tmp):
+            break
+        time.sleep(0.1)
+    ok(not alive(tmp), "and gone")
+    r = bench(tmp, "--ssh", "false", "--hosts", "node1,node2", *quick, **one)
+    ok(r.returncode == 1 and "host node1: the command that reaches it ended (--ssh, --remote)" in r.stderr, "a host that is not reached", r)
+    r = bench(tmp, *reach, "--remote", "/nowhere/hawser", *quick, **one)
+    ok(r.returncode == 1 and re.search("host node1: the command that reaches it ended .*said last: .*not found", r.stderr), "no program there", r)
+    other = tmp / "other"
+    other.write_text("#!/usr/bin/env python3\nimport sys, struct\nsys.stdout.buffer.write(b'hawser-nccl-agent'.ljust(20, b'\\0') + "
+                     "b'9.9.9'.ljust(44, b'\\0') + struct.pack('II', 1, 1))\nsys.stdout.flush()\nsys.stdin.read()\n")
+    other.chmod(0o755)
+    r = bench(tmp, *reach, "--remote", other, *quick, **one)
+    ok(r.returncode == 1 and "host node1 has hawser 9.9.9, this one " in r.stderr, "another version there: both are named", r)
+    r = bench(tmp, *reach, *quick, FAKECUDA_GPUS="0")
+    ok(r.returncode == 1 and "host node1: " in r.stderr and "NO_DEVICE" in r.stderr, "a host with no GPU", r)
+    r = bench(tmp, *reach, "--gpus", 2, *quick, **one)
+    ok(r.returncode == 1 and "not all hosts have 2 GPUs" in r.stderr, "more GPUs than there are", r)
+    for argv, said in (["--hosts", "one"], "two hosts"), (["--hosts", "a,a"], "named twice"), (["--hosts", "a;b,c"], "no name of a host"), \
+            (["--hosts", "a,-oProxyCommand=x"], "no name of a host"), (["--hosts", "a,b", "--lab", "x"], "neither"), (["--ssh", "x"], "go with --hosts"), \
+            (["--hosts", "a,b", "--remote", "a b"], "name another one"):
+        r = bench(tmp, *argv, **one)
+        ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`nccl bench {' '.join(argv)}`: exit 2", r)
+    p = subprocess.Popen([HAWSER, "nccl", "bench", "--nccl", NCCL, *map(str, [*reach, *quick])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         env=env(tmp, FAKENCCL_FAULT="hang:1:3", **one))
+    for _ in range(100):
+        if len(alive(tmp)) == 2:
+            break
+        time.sleep(0.1)
+    born = alive(tmp)
+    p.kill()
+    p.wait()
+    for _ in range(50):
+        if not alive(tmp):
+            break
+        time.sleep(0.1)
+    ok(len(born) == 2 and not alive(tmp), "killed: the ranks on its hosts go with it", born)
+
+
 def part_lab(tmp):
     name = f"nccl{os.getpid()}"
     up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "1"], capture_output=True, text=True)
@@ -432,6 +513,14 @@ def part_lab(tmp):
         ok(r.returncode == 0 and [x["errors"] for x in rows(r)] == [0, 0], "each rank in a node of a lab", r)
         spaces = {w for x in told.read_text().splitlines() for w in x.split(" ") if w.startswith("netns=")}
         ok(len(spaces) == 2 and f"netns={os.stat('/proc/self/ns/net').st_ino}" not in spaces, "which are two, and not here", spaces)
+        told.unlink()
+        r = bench(tmp, "--hosts", "a,b", "--ssh", f"{HAWSER} lab exec {name}/{{}} --", "--size", "8,64KiB", "--iters", 2, "--rounds", 1, "--json", "-",
+                  FAKECUDA_GPUS="1", FAKENCCL_REPORT=told)
+        j = rows(r)
+        ok(r.returncode == 0 and [x["errors"] for x in j] == [0] * 10 and [x["op"] for x in j[-2:]] == ["write"] * 2,
+           "--hosts: its nodes as two hosts, and our own transfer between them", r)
+        spaces = {w for x in told.read_text().splitlines() for w in x.split(" ") if w.startswith("netns=")}
+        ok(len(spaces) == 2 and f"netns={os.stat('/proc/self/ns/net').st_ino}" not in spaces, "in two namespaces", spaces)
         r = bench(tmp, "--lab", "nosuchlab", "--size", "8")
         ok(r.returncode == 1 and "ended with status 125" in r.stderr and not r.stdout and "nosuchlab" in r.stderr, "a lab that is not there", r)
     finally:
@@ -439,6 +528,6 @@ def part_lab(tmp):
 
 
 with tempfile.TemporaryDirectory() as d:
-    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails, "lab": part_lab, "gpu": part_gpu}[PART](pathlib.Path(d))
+    {"env": part_env, "check": part_check, "bench": part_bench, "fails": part_fails, "lab": part_lab, "gpu": part_gpu, "hosts": part_hosts}[PART](pathlib.Path(d))
 print(f"1..{count}")
 sys.exit(1 if failed else 0)

@@ -319,6 +319,33 @@ static void test_waits(void)
     np_close(h);
 }
 
+/* A plugin whose listeners share what belongs to the thread that made them, and lose all of it when one connection is
+ * closed with receives posted (aws-ofi-nccl's endpoints). A receiver has them posted always. */
+static void test_ends(void)
+{
+    struct np_host *h = open_host(ENDS, &(struct np_options){0});
+    struct pair p[3];
+    for (int i = 0; i < 3; i++)
+        pair_open(&p[i], h, 0, 1 << 17);
+    is_int(np_irecv(p[1].recv, p[1].rmr, 0, 4096, 0, HW_NEVER), 0, "a receive is posted");
+    usleep(50000); /* the child has it by now, or it had nothing to abort */
+    pair_close(&p[1]);
+    ok(pair_run(&p[0], 10, 20000, 1) == 0, "one connection is closed: another moves on");
+    pair_open(&p[1], h, 0, 1 << 17);
+    for (int i = 0; i < 3; i++)
+        ok(pair_run(&p[i], 10, 20000, 2) == 0, "so do all others, and a new one");
+    for (int i = 0; i < 3; i++)
+        pair_close(&p[i]);
+    np_close(h);
+
+    static const char *const slow[] = {"ENDS_LISTEN=1500", NULL};
+    h = open_host(ENDS, &(struct np_options){.env = slow, .call_ms = 500});
+    pair_open(&p[0], h, 0, 1 << 17);
+    ok(pair_run(&p[0], 10, 20000, 3) == 0, "a listen that takes 1.5 s as it is known to, where other calls have 0.5 s");
+    pair_close(&p[0]);
+    np_close(h);
+}
+
 int main(void)
 {
     const int fds = proc_entries("/proc/self/fd");
@@ -332,6 +359,7 @@ int main(void)
     test_forks();
     test_parent_dies();
     test_waits();
+    test_ends();
     is_int(proc_entries("/proc/self/fd"), fds, "no descriptor is left open");
     is_int(children(), 0, "and no child, living or dead");
     return tap_done();

@@ -6,15 +6,13 @@
 #include "mem/cuda.h"
 #include "tool/nccl.h"
 #include "tool/nccl_conf.h"
+#include "tool/nccl_hosts.h"
 #include "tool/opts.h"
 #include "tool/output.h"
-#include "tool/raw.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define CMD        "nccl bench"
 #define BYTES      (1ull << 30) /* that the iterations of a size move by default */
@@ -22,8 +20,7 @@
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
 #define TIMEOUT_MS 120000
-#define RAW_MS     1000 /* under the clock */
-#define RAW_BUFFER (64u << 20)
+#define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
 enum {
     O_VS = 300,
@@ -38,6 +35,11 @@ enum {
     O_RAW,
     O_TIMEOUT,
     O_LAB,
+    O_HOSTS,
+    O_SSH,
+    O_REMOTE,
+    O_TCPX,
+    O_AGENT,
     O_RANK
 };
 
@@ -45,7 +47,13 @@ static const struct opt options[] = {
     {"op", O_OP, "OP[,..]", "all_reduce, sendrecv, alltoall (default: the first two)"},
     {"size", O_SIZE, "SIZE[,..]",
      "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"},
-    {"gpus", 'g', "N", "ranks, each with a GPU, from GPU 0 on (default: all)"},
+    {"gpus", 'g', "N", "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"},
+    {"hosts", O_HOSTS, "A,B[,..]",
+     "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"},
+    {"ssh", O_SSH, "COMMAND",
+     "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"},
+    {"remote", O_REMOTE, "PATH", "this program there (default: the path that it has here)"},
+    {"tcpx", O_TCPX, "PATH", "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"},
     {"vs-socket", O_VS, NULL, "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"},
     {"raw", O_RAW, "N[,..]", "measure N plain sockets over loopback too, in the same turns"},
     {"rounds", O_ROUNDS, "N", "turns, whose medians are printed (default: 1; 3 with --vs-socket)"},
@@ -59,6 +67,7 @@ static const struct opt options[] = {
     {"json", 'j', "FILE", "write a line of JSON per measurement; - is standard output"},
     {"verbose", 'v', NULL, "show all that the ranks and NCCL say, on stderr"},
     {"rank", O_RANK, "FD,RANK,RANKS,GPU", NULL},
+    {"agent", O_AGENT, NULL, NULL},
     {0},
 };
 
@@ -93,7 +102,13 @@ static struct nb_config configs[] = {
              {"NCCL_MIN_P2P_NCHANNELS", "8"},
              {"NCCL_BUFFSIZE", "16777216"},
              {"NCCL_P2P_NET_CHUNKSIZE", "2097152"}}},
+    {.name = "tcpx",
+     .about = "GPUDirect-TCPX",
+     .theirs = true,
+     .set = {{"NCCL_NET_PLUGIN", TCPX}, {"NCCL_NET", "GPUDirectTCPX_v7"}, {"NCCL_DYNAMIC_CHUNK_SIZE", "524288"}}},
 };
+#define CONFIGS HW_ARRAY_LEN(configs)
+enum { OURS, STANDARD, FIRST_TUNED, PLUGIN_TCPX = CONFIGS - 1 };
 
 /* Two GPUs of one host are to behave as two nodes'. NVLink multicast would go around the network too. */
 static const struct nb_var common[] = {
@@ -110,14 +125,25 @@ static const struct nb_var common[] = {
     {0},
 };
 
+/* On several hosts their own links are as they are; NCCL is not to go around the network between them. */
+static const struct nb_var common_hosts[] = {
+    {"NCCL_MNNVL_ENABLE", "0"},
+    {"NCCL_DEBUG", "INFO"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
+    {"NCCL_DEBUG_FILE", NULL},
+    {"NCCL_NET", NULL},
+    {"NCCL_NET_PLUGIN", NULL},
+    {0},
+};
+
 #define SETS 32
 
 struct bench_args {
     bool op[NB_OPS], vs;
     uint64_t size[NB_SIZES], gpus, rounds, iters, warmup, timeout_ms;
     size_t n_sizes;
-    const char *nccl, *plugin, *json, *lab, *rank;
-    bool verbose;
+    const char *nccl, *plugin, *json, *lab, *rank, *hosts, *ssh, *remote, *tcpx;
+    bool verbose, agent;
     struct nb_var set[SETS + 1];
     char *set_text[SETS];
     size_t n_set;
@@ -125,51 +151,15 @@ struct bench_args {
     size_t n_raw;
 };
 
-/* ---- plain sockets ---------------------------------------------------------------------------- */
-
-static int raw_run(uint32_t streams, double *GBps)
-{
-    static const char *const addr[] = {"127.0.0.1"};
-    struct raw_plan plan = {.streams = streams, .message = RAW_MESSAGE, .duration_ms = RAW_MS, .warmup = 16ull << 20};
-    struct raw_server *server = NULL;
-    struct raw_result got = {0};
-    struct raw_path path = {.addr = addr[0]};
-    void *from = malloc(RAW_BUFFER), *to = malloc(RAW_BUFFER);
-    uint64_t deadline = hw_deadline(60000);
-    if (!from || !to) {
-        free(from);
-        free(to);
-        return hw_fail(-ENOMEM, "no memory for plain sockets");
-    }
-    int rc = 0;
-    memset(from, 1, RAW_BUFFER);
-    if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
-        rc = hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
-    if (rc == 0)
-        rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
-    if (rc == 0)
-        rc = raw_client_run(&plan, &path, 1, from, RAW_BUFFER, deadline, &got);
-    if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof why, "%s", hw_error());
-        if (server)
-            raw_server_cancel(server);
-        (void)raw_server_finish(server, NULL);
-        (void)hw_fail_copy(rc, why);
-    } else if ((rc = raw_server_finish(server, NULL)) == 0)
-        *GBps = (double)got.bytes / 1e9 / got.seconds;
-    free(from);
-    free(to);
-    return rc;
-}
-
 /* ---- rounds ----------------------------------------------------------------------------------- */
 
 struct bench_run {
     const struct bench_args *a;
     struct nb_table t;
     struct nb_start start;
-    bool failed[HW_ARRAY_LEN(configs)];
+    struct nb_hosts hosts;
+    struct nb_config config[CONFIGS]; /* those that are measured */
+    bool failed[CONFIGS], own_failed;
     bool left_badly; /* ranks of some round did not end in good order */
     int version;
     uint64_t most;
@@ -202,8 +192,8 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
 static int measure_config(struct bench_run *b, size_t config, unsigned round)
 {
     struct nb_crew crew;
-    output_progress("round %u of %u: %s: starting", round + 1, b->t.rounds, configs[config].name);
-    int rc = nb_crew_start(&crew, &configs[config], &b->start, b->most);
+    output_progress("round %u of %u: %s: starting", round + 1, b->t.rounds, b->config[config].name);
+    int rc = nb_crew_start(&crew, &b->config[config], &b->start, b->most);
     if (rc == 0) {
         b->version = crew.version;
         snprintf(b->t.network[config], sizeof b->t.network[config], "%s", crew.m[0].network);
@@ -211,7 +201,7 @@ static int measure_config(struct bench_run *b, size_t config, unsigned round)
     for (size_t i = 0; i < b->t.n_rows && rc == 0; i++) {
         struct nb_row *r = &b->t.row[i];
         char size[32];
-        output_progress("round %u of %u: %s: %s %s", round + 1, b->t.rounds, configs[config].name, nb_op_name(r->op),
+        output_progress("round %u of %u: %s: %s %s", round + 1, b->t.rounds, b->config[config].name, nb_op_name(r->op),
                         hw_format_size(r->size, size, sizeof size));
         rc = measure_row(b, &crew, r, config);
     }
@@ -220,6 +210,19 @@ static int measure_config(struct bench_run *b, size_t config, unsigned round)
         tool_fail(CMD, "%s", hw_error());
     if (nb_crew_end(&crew, rc) < 0 && rc == 0)
         b->left_badly = true;
+    return rc;
+}
+
+/* hawser's own transfer, of all sizes. */
+static int own_round(struct bench_run *b, unsigned round)
+{
+    output_progress("round %u of %u: hawser bench", round + 1, b->t.rounds);
+    int rc =
+        nb_own_run(&b->hosts, &b->t, (int)HW_MIN(b->a->timeout_ms * b->t.n_own, (uint64_t)INT32_MAX), b->a->verbose);
+    output_progress(NULL);
+    b->own_failed = rc < 0;
+    if (rc < 0 && rc != -EINTR)
+        tool_fail(CMD, "hawser's own transfer: %s", hw_error());
     return rc;
 }
 
@@ -237,10 +240,12 @@ static int rounds(struct bench_run *b)
                 return hw_fail(-EINTR, "interrupted");
             b->failed[config] = rc < 0;
         }
+        if (b->t.n_own && !b->own_failed && (rc = own_round(b, round)) == -EINTR)
+            return rc;
         for (size_t i = 0; i < b->t.n_raw; i++) {
             struct nb_raw *raw = &b->t.raw[i];
             output_progress("round %u of %u: %u plain sockets", round + 1, b->t.rounds, raw->streams);
-            rc = raw_run(raw->streams, &raw->GBps[raw->n]);
+            rc = nb_raw_run(raw->streams, &raw->GBps[raw->n]);
             output_progress(NULL);
             if (rc < 0)
                 return rc;
@@ -260,19 +265,26 @@ static void head(FILE *out, const struct bench_run *b)
         fprintf(out, "# rank 0 in node %s/a, rank 1 in node %s/b, and so on\n", a->lab, a->lab);
     for (unsigned i = 0; i < b->t.ranks; i++) {
         struct hw_gpu_info g;
-        if (hw_cuda_info((int)i, &g) == 0)
+        if (a->hosts)
+            fprintf(out, "# rank %u: host %s, GPU %u, NCCL_HOSTID=hawser-bench-%u\n", i,
+                    b->hosts.host[i / b->hosts.per_host], i % b->hosts.per_host, i / b->hosts.per_host);
+        else if (hw_cuda_info((int)i, &g) == 0)
             fprintf(out, "# rank %u: GPU %u, %s, %s, NCCL_HOSTID=hawser-bench-%u\n", i, i, g.name, g.pci, i);
     }
-    fprintf(out, "# as if each rank were a node of its own:");
-    for (const struct nb_var *v = common; v->name; v++)
+    fputs(a->hosts ? "# for all:" : "# as if each rank were a node of its own:", out);
+    for (const struct nb_var *v = b->start.common; v->name; v++)
         if (v->value && strncmp(v->name, "NCCL_DEBUG", 10) != 0)
             fprintf(out, " %s=%s", v->name, v->value);
     fputc('\n', out);
+    if (a->hosts && !b->hosts.tcpx)
+        fprintf(out, "# tcpx: not measured: not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
+    if (b->t.n_own)
+        fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[1], b->hosts.host[0]);
     for (size_t i = 0; i < b->t.n_configs; i++) {
-        fprintf(out, "# %s: network %s;", configs[i].name, b->t.network[i][0] ? b->t.network[i] : "none");
-        for (const struct nb_var *v = configs[i].set; v->name; v++)
+        fprintf(out, "# %s: network %s;", b->config[i].name, b->t.network[i][0] ? b->t.network[i] : "none");
+        for (const struct nb_var *v = b->config[i].set; v->name; v++)
             fprintf(out, " %s=%s", v->name, v->value);
-        for (const struct nb_var *v = a->set; v->name && !configs[i].socket; v++)
+        for (const struct nb_var *v = a->set; v->name && !b->config[i].socket && !b->config[i].theirs; v++)
             fprintf(out, " %s=%s", v->name, v->value);
         fputc('\n', out);
     }
@@ -321,8 +333,11 @@ static int make_rows(struct bench_run *b)
 
 static bool all_well(const struct bench_run *b)
 {
-    if (b->left_badly)
+    if (b->left_badly || b->own_failed)
         return false;
+    for (size_t i = 0; i < b->t.n_own; i++)
+        if (b->t.own[i].bad || b->t.own[i].n == 0)
+            return false;
     for (size_t i = 0; i < b->t.n_configs; i++) {
         if (b->failed[i])
             return false;
@@ -333,11 +348,51 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-static int bench(struct bench_run *b)
+/* Which configurations are measured: ours, and with --vs-socket or --hosts those of others. */
+static void choose_configs(struct bench_run *b)
 {
     const struct bench_args *a = b->a;
-    char dir[NCCL_PATH] = "";
-    int gpus = hw_cuda_count();
+    size_t n = 0;
+    configs[OURS].set[0].value = a->plugin;
+    for (size_t i = 0; i < CONFIGS; i++) {
+        if (i == STANDARD ? !a->vs && !a->hosts : i == PLUGIN_TCPX ? !b->hosts.tcpx : i >= FIRST_TUNED && !a->vs)
+            continue;
+        b->config[n] = configs[i];
+        if (i == PLUGIN_TCPX)
+            b->config[n].set[0].value = b->hosts.tcpx;
+        n++;
+    }
+    b->t.config = b->config;
+    b->t.n_configs = n;
+}
+
+/* How many ranks, and where. TOOL_OK, or what was said. */
+static int find_gpus(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    int gpus = 0;
+    if (a->hosts) {
+        struct nb_hosts *h = &b->hosts;
+        int rc = nb_hosts_parse(h, a->hosts, a->ssh, a->remote);
+        if (rc < 0)
+            return tool_usage(CMD, "%s", hw_error());
+        output_progress("asking %u hosts", h->n);
+        rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus, a->verbose);
+        output_progress(NULL);
+        if (rc < 0)
+            return tool_fail(CMD, "%s", hw_error());
+        if (a->gpus > (uint64_t)gpus)
+            return tool_fail(CMD, "not all hosts have %llu GPUs: one has %d", (unsigned long long)a->gpus, gpus);
+        h->per_host = a->gpus ? (unsigned)a->gpus : HW_MIN((unsigned)gpus, (unsigned)NB_RANKS / h->n);
+        b->t.ranks = h->n * h->per_host;
+        if (b->t.ranks > NB_RANKS)
+            return tool_fail(CMD, "%u ranks are more than %d", b->t.ranks, NB_RANKS);
+        b->t.hosts = a->hosts;
+        for (size_t i = 0; i < a->n_sizes; i++)
+            b->t.own[b->t.n_own++].size = a->size[i];
+        return TOOL_OK;
+    }
+    gpus = hw_cuda_count();
     if (gpus < 0)
         return tool_fail(CMD, "%s", hw_error());
     if (gpus < 2)
@@ -345,14 +400,25 @@ static int bench(struct bench_run *b)
     if (a->gpus > (uint64_t)gpus)
         return tool_fail(CMD, "%llu GPUs are not there: there are %d", (unsigned long long)a->gpus, gpus);
     b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);
+    return TOOL_OK;
+}
+
+static int bench(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    char dir[NCCL_PATH] = "";
+    int found = find_gpus(b);
+    if (found != TOOL_OK)
+        return found;
+    choose_configs(b);
     /* so that a program that was built, and not installed, measures its own plugin */
-    configs[0].set[0].value = a->plugin;
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         dir[0] = 0;
     b->start = (struct nb_start){.nccl = a->nccl,
                                  .lab = a->lab,
+                                 .hosts = a->hosts ? &b->hosts : NULL,
                                  .library_path = dir,
-                                 .common = common,
+                                 .common = a->hosts ? common_hosts : common,
                                  .more = a->set,
                                  .n = b->t.ranks,
                                  .timeout_ms = (int)a->timeout_ms,
@@ -436,7 +502,7 @@ static int take(struct bench_args *a, int id, const char *arg)
     case O_SIZE:
         return opts_sizes(arg, a->size, NB_SIZES, &a->n_sizes);
     case 'g':
-        return hw_parse_u64(arg, 2, NB_RANKS, &a->gpus);
+        return hw_parse_u64(arg, 1, NB_RANKS, &a->gpus);
     case O_VS:
         a->vs = true;
         return 0;
@@ -463,6 +529,21 @@ static int take(struct bench_args *a, int id, const char *arg)
         return hw_parse_duration_ms(arg, &a->timeout_ms);
     case 'j':
         a->json = arg;
+        return 0;
+    case O_HOSTS:
+        a->hosts = arg;
+        return 0;
+    case O_SSH:
+        a->ssh = arg;
+        return 0;
+    case O_REMOTE:
+        a->remote = arg;
+        return 0;
+    case O_TCPX:
+        a->tcpx = arg;
+        return 0;
+    case O_AGENT:
+        a->agent = true;
         return 0;
     case O_RANK:
         a->rank = arg;
@@ -495,15 +576,21 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
         return tool_usage(CMD, "--timeout is from 1s to 1 hour");
     if (a->lab && a->n_raw)
         return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
+    if (a->hosts && (a->lab || a->n_raw))
+        return tool_usage(CMD, "--hosts goes with neither --lab nor --raw");
+    if (!a->hosts && (a->ssh || a->remote || a->tcpx))
+        return tool_usage(CMD, "--ssh, --remote and --tcpx go with --hosts");
+    if (!a->hosts && a->gpus == 1)
+        return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
+    if (a->agent)
+        return nb_agent();
     if (a->rank)
         return nb_rank(a->rank, a->nccl);
     struct bench_run *b = calloc(1, sizeof *b);
     if (!b)
         return tool_fail(CMD, "no memory");
     b->a = a;
-    b->t.config = configs;
-    b->t.n_configs = a->vs ? HW_ARRAY_LEN(configs) : 1;
-    b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs ? 3 : 1;
+    b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs || a->hosts ? 3 : 1;
     for (size_t i = 0; i < a->n_raw; i++)
         b->t.raw[b->t.n_raw++].streams = a->raw[i];
     tool_catch_signals();
@@ -512,6 +599,7 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
         free(b->t.row[i].cell);
     free(b->t.row);
     free(b->t.network);
+    nb_hosts_free(&b->hosts);
     free(b);
     return rc;
 }

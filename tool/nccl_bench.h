@@ -63,12 +63,15 @@ struct nb_config {
     const char *name; /* "hawser", "socket-1x1" */
     const char *about;
     bool socket, tuned;
+    bool theirs; /* another plugin than ours */
     struct nb_var set[NB_SET];
 };
 
 struct nb_member {
     pid_t pid;
+    const char *host; /* NULL: here */
     int fd, err, gpu;
+    size_t got; /* bytes of the reply */
     bool answered;
     struct nb_reply reply;
     char network[40]; /* as NCCL says */
@@ -84,10 +87,17 @@ struct nb_crew {
     bool verbose;
 };
 
+/* All that it has written so far; its last NB_TAIL bytes are kept, from the start of a line on. */
+void nb_overhear(struct nb_member *m, bool verbose);
+/* Those on standard error, where there are any. */
+void nb_show_tail(const struct nb_member *m, const char *who);
+
 /* How ranks are started. */
+struct nb_hosts;
 struct nb_start {
     const char *nccl;                   /* NULL: libnccl.so.2 */
     const char *lab;                    /* ranks live in its nodes; NULL: here */
+    const struct nb_hosts *hosts;       /* ranks live on them; NULL: here */
     const char *library_path;           /* put in front of LD_LIBRARY_PATH; "": nothing */
     const struct nb_var *common, *more; /* each ends with a NULL name */
     unsigned n;
@@ -131,6 +141,14 @@ struct nb_raw {
 
 #define NB_RAWS 4
 
+/* hawser's own transfer between two hosts. */
+struct nb_own {
+    uint64_t size;
+    double GBps[NB_ROUNDS];
+    unsigned n;
+    uint64_t checked, bad; /* bytes */
+};
+
 struct nb_table {
     const struct nb_config *config;
     size_t n_configs;
@@ -140,7 +158,13 @@ struct nb_table {
     unsigned ranks, rounds;
     struct nb_raw raw[NB_RAWS];
     size_t n_raw;
+    const char *hosts; /* "a,b"; NULL: all ranks are here */
+    struct nb_own own[NB_SIZES];
+    size_t n_own;
 };
+
+/* One round of so many plain sockets over the loopback. */
+int nb_raw_run(uint32_t streams, double *GBps);
 
 /* Medians over the rounds; NAN where nothing was measured. */
 double nb_us(const struct nb_cell *c);

@@ -2,7 +2,7 @@
 /* The ranks of one configuration, as their supervisor sees them: started, told, heard, ended. */
 #include "nccl/params.h"
 #include "tool/child.h"
-#include "tool/nccl_bench.h"
+#include "tool/nccl_hosts.h"
 #include "tool/tool.h"
 
 #include <fcntl.h>
@@ -63,11 +63,38 @@ static const char *const tuning[] = {
     "NCCL_NSOCKS_PERTHREAD",  "NCCL_SOCKET_NTHREADS",   "NCCL_TUNER_PLUGIN",
 };
 
+typedef int change_fn(void *arg, const char *name, const char *value);
+
+/* What is changed for a rank, against the environment that is here; value NULL: taken out. */
+static int each_change(const struct nb_config *config, const struct nb_start *s, unsigned rank, change_fn *fn,
+                       void *arg)
+{
+    char host[32];
+    int rc = 0;
+    for (const struct nb_var *v = s->common; v->name && rc == 0; v++)
+        rc = fn(arg, v->name, v->value);
+    for (size_t i = 0; i < HW_ARRAY_LEN(tuning) && config->socket && rc == 0; i++)
+        rc = fn(arg, tuning[i], NULL);
+    for (const struct hn_param *p = hn_params; p->name && config->socket && rc == 0; p++)
+        rc = fn(arg, p->name, NULL);
+    for (const struct nb_var *v = config->set; v->name && rc == 0; v++)
+        rc = fn(arg, v->name, v->value);
+    for (const struct nb_var *v = s->more; v && v->name && rc == 0 && !config->socket && !config->theirs; v++)
+        rc = fn(arg, v->name, v->value);
+    /* of ranks here each is a host of its own; else those of a host are of one */
+    snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? rank / s->hosts->per_host : rank);
+    return rc == 0 ? fn(arg, "NCCL_HOSTID", host) : rc;
+}
+
+static int change_env(void *arg, const char *name, const char *value)
+{
+    return env_add(arg, name, value);
+}
+
 /* What a rank is given: the environment that is here, with changes. */
 static int env_make(struct env *e, const struct nb_config *config, const struct nb_start *s, unsigned rank)
 {
     size_t n = 0;
-    char host[32];
     while (environ[n])
         n++;
     *e = (struct env){.cap = n + 2 * (size_t)NB_SET + 64};
@@ -77,21 +104,8 @@ static int env_make(struct env *e, const struct nb_config *config, const struct 
     for (size_t i = 0; i < n; i++)
         if (!(e->v[e->n++] = strdup(environ[i])))
             return hw_fail(-ENOMEM, "no memory for an environment");
-    int rc = 0;
-    for (const struct nb_var *v = s->common; v->name && rc == 0; v++)
-        rc = env_add(e, v->name, v->value);
-    for (size_t i = 0; i < HW_ARRAY_LEN(tuning) && config->socket && rc == 0; i++)
-        rc = env_add(e, tuning[i], NULL);
-    for (const struct hn_param *p = hn_params; p->name && config->socket && rc == 0; p++)
-        rc = env_add(e, p->name, NULL);
-    for (const struct nb_var *v = config->set; v->name && rc == 0; v++)
-        rc = env_add(e, v->name, v->value);
-    for (const struct nb_var *v = s->more; v && v->name && rc == 0 && !config->socket; v++)
-        rc = env_add(e, v->name, v->value);
-    snprintf(host, sizeof host, "hawser-bench-%u", rank);
-    if (rc == 0)
-        rc = env_add(e, "NCCL_HOSTID", host);
-    if (rc == 0 && *s->library_path && !config->socket) {
+    int rc = each_change(config, s, rank, change_env, e);
+    if (rc == 0 && *s->library_path && !config->socket && !config->theirs) {
         const char *was = getenv("LD_LIBRARY_PATH");
         char *path = NULL;
         rc = asprintf(&path, "%s%s%s", s->library_path, was && *was ? ":" : "", was ? was : "") < 0
@@ -99,6 +113,41 @@ static int env_make(struct env *e, const struct nb_config *config, const struct 
                  : env_add(e, "LD_LIBRARY_PATH", path);
         free(path);
     }
+    return rc;
+}
+
+static int change_item(void *arg, const char *name, const char *value)
+{
+    if (value)
+        nb_item(arg, 's', "%s=%s", name, value);
+    else
+        nb_item(arg, 'u', "%s", name);
+    return 0;
+}
+
+/* On another host: its own environment, with what is set here of NCCL's and ours, and the changes. */
+static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
+{
+    struct nb_member *m = &c->m[rank];
+    const int gpu = m->gpu;
+    struct nb_items items = {0};
+    int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host, c->verbose);
+    m->gpu = gpu;
+    m->answered = true;
+    for (char **e = environ; *e; e++)
+        if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "HAWSER_", 7) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
+            nb_item(&items, 's', "%s", *e);
+    (void)each_change(config, s, rank, change_item, &items);
+    if (!config->socket && !config->theirs)
+        nb_item(&items, 'd', "%s", "");
+    nb_item(&items, 'a', "nccl");
+    nb_item(&items, 'a', "bench");
+    nb_item(&items, 'a', "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, gpu);
+    if (s->nccl)
+        nb_item(&items, 'a', "--nccl=%s", s->nccl);
+    if (rc == 0)
+        rc = nb_agent_ask(m, NB_ASK_RANK, &items);
+    free(items.at);
     return rc;
 }
 
@@ -166,8 +215,7 @@ static void look_at_line(struct nb_member *m)
         snprintf(m->network, sizeof m->network, "%.*s", (int)strcspn(at + strlen(mark), " \r\n"), at + strlen(mark));
 }
 
-/* All that it has written so far; its last NB_TAIL bytes are kept, from the start of a line on. */
-static void overhear(const struct nb_crew *c, struct nb_member *m)
+void nb_overhear(struct nb_member *m, bool verbose)
 {
     char text[512];
     for (;;) {
@@ -178,7 +226,7 @@ static void overhear(const struct nb_crew *c, struct nb_member *m)
             return;
         }
         size_t n = (size_t)k;
-        if (c->verbose)
+        if (verbose)
             fprintf(stderr, "%.*s", (int)n, text);
         if (m->tail_len + n > NB_TAIL) {
             size_t drop = m->tail_len + n - NB_TAIL;
@@ -201,32 +249,59 @@ static void overhear(const struct nb_crew *c, struct nb_member *m)
     }
 }
 
+void nb_show_tail(const struct nb_member *m, const char *who)
+{
+    if (m->tail_len)
+        fprintf(stderr, "  %s said last:\n", who);
+    for (const char *at = m->tail; *at;) {
+        int n = (int)strcspn(at, "\n");
+        fprintf(stderr, "    %.*s\n", n, at);
+        at += n + (at[n] == '\n');
+    }
+}
+
+/* "rank 1 (GPU 1)", "rank 1 (host b, GPU 0)" */
+static const char *rank_text(const struct nb_crew *c, unsigned rank, char buf[96])
+{
+    const struct nb_member *m = &c->m[rank];
+    snprintf(buf, 96, "%u (%s%.60s%sGPU %d)", rank, m->host ? "host " : "", m->host ? m->host : "", m->host ? ", " : "",
+             m->gpu);
+    return buf;
+}
+
 static int gone(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
+    char who[96];
+    rank_text(c, rank, who);
     int status = child_reap(&m->pid, 1000);
-    overhear(c, m);
+    nb_overhear(m, c->verbose);
     if (WIFSIGNALED(status))
-        return hw_fail(-EPIPE, "%s: rank %u (GPU %d) was killed by signal %d (%s)", c->config, rank, m->gpu,
-                       WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return hw_fail(-EPIPE, "%s: rank %u (GPU %d) ended with status %d in the middle of its work", c->config, rank,
-                   m->gpu, WEXITSTATUS(status));
+        return hw_fail(-EPIPE, "%s: rank %s was killed by signal %d (%s)", c->config, who, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+    return hw_fail(-EPIPE, "%s: rank %s ended with status %d in the middle of its work", c->config, who,
+                   WEXITSTATUS(status));
 }
 
 /* Its reply is there, or its end. */
 static int hear(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
-    ssize_t k = recv(m->fd, &m->reply, sizeof m->reply, MSG_DONTWAIT);
+    char who[96];
+    /* from another host it may come in pieces */
+    ssize_t k = recv(m->fd, (uint8_t *)&m->reply + m->got, sizeof m->reply - m->got, MSG_DONTWAIT);
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    overhear(c, m);
-    if (k != sizeof m->reply)
+    nb_overhear(m, c->verbose);
+    if (k <= 0)
         return gone(c, rank);
+    m->got += (size_t)k;
+    if (m->got < sizeof m->reply)
+        return 0;
     m->answered = true;
     m->reply.text[sizeof m->reply.text - 1] = 0;
     if (m->reply.rc < 0)
-        return hw_fail(m->reply.rc, "%s: rank %u (GPU %d): %s", c->config, rank, m->gpu, m->reply.text);
+        return hw_fail(m->reply.rc, "%s: rank %s: %s", c->config, rank_text(c, rank, who), m->reply.text);
     return 0;
 }
 
@@ -241,11 +316,11 @@ static const char *order_text(const struct nb_order *o, char *buf, size_t cap)
 
 static int late(const struct nb_crew *c, const struct nb_order *o, int ms)
 {
-    char who[128] = "", what[64];
+    char who[192] = "", what[64], one[96];
     for (unsigned i = 0; i < c->n; i++)
         if (!c->m[i].answered) {
             size_t at = strlen(who);
-            snprintf(who + at, sizeof who - at, "%s%u (GPU %d)", at ? ", " : "rank ", i, c->m[i].gpu);
+            snprintf(who + at, sizeof who - at, "%s%s", at ? ", " : "rank ", rank_text(c, i, one));
         }
     return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s in %s; given up", c->config, who, ms / 1000,
                    order_text(o, what, sizeof what));
@@ -274,7 +349,7 @@ static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int m
         (void)poll(p, 2 * (nfds_t)c->n, POLL_MS);
         for (size_t i = 0; i < c->n; i++) {
             if (p[2 * i + 1].revents)
-                overhear(c, &c->m[i]);
+                nb_overhear(&c->m[i], c->verbose);
             if (p[2 * i].revents && (rc = c->m[i].answered ? gone(c, (unsigned)i) : hear(c, (unsigned)i)) < 0)
                 return rc;
         }
@@ -287,6 +362,7 @@ static int tell(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     for (unsigned i = 0; i < n; i++) {
         c->m[i].answered = false;
+        c->m[i].got = 0;
         if (send(c->m[i].fd, o, sizeof *o, MSG_NOSIGNAL) != sizeof *o)
             return gone(c, i);
     }
@@ -320,10 +396,11 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     int rc = 0;
     *c = (struct nb_crew){.config = config->name, .n = s->n, .verbose = s->verbose};
     for (unsigned i = 0; i < c->n; i++)
-        c->m[i] = (struct nb_member){.fd = -1, .err = -1, .gpu = (int)i, .answered = true};
+        c->m[i] = (struct nb_member){
+            .fd = -1, .err = -1, .gpu = (int)(s->hosts ? i % s->hosts->per_host : i), .answered = true};
     fflush(NULL); /* else each child would have what is not written yet */
     for (unsigned i = 0; i < c->n && rc == 0; i++)
-        rc = start(c, i, config, s);
+        rc = s->hosts ? start_there(c, i, config, s) : start(c, i, config, s);
     if (rc == 0)
         rc = tell(c, 1, &o, s->timeout_ms);
     if (rc == 0) {
@@ -349,14 +426,11 @@ int nb_crew_end(struct nb_crew *c, int rc)
     for (unsigned i = 0; i < c->n; i++) {
         struct nb_member *m = &c->m[i];
         (void)child_reap(&m->pid, REAP_MS);
-        overhear(c, m);
-        if (!well && rc != -EINTR && !c->verbose && m->tail_len) {
-            fprintf(stderr, "  rank %u said last:\n", i);
-            for (const char *at = m->tail; *at;) {
-                int n = (int)strcspn(at, "\n");
-                fprintf(stderr, "    %.*s\n", n, at);
-                at += n + (at[n] == '\n');
-            }
+        nb_overhear(m, c->verbose);
+        if (!well && rc != -EINTR && !c->verbose) {
+            char who[96];
+            snprintf(who, sizeof who, "rank %u%s%.60s", i, m->host ? " on " : "", m->host ? m->host : "");
+            nb_show_tail(m, who);
         }
         hw_close(&m->fd);
         hw_close(&m->err);

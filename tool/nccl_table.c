@@ -85,6 +85,8 @@ static struct compared compare(const struct nb_table *t, const struct nb_row *r)
     struct compared c = {.ours = NAN, .standard = NAN, .tuned = NAN, .raw = NAN};
     for (size_t i = 0; i < t->n_configs; i++) {
         double us = nb_us(&r->cell[i]);
+        if (t->config[i].theirs)
+            continue;
         if (!t->config[i].socket)
             c.ours = us;
         else if (!t->config[i].tuned)
@@ -108,6 +110,30 @@ static void number(FILE *out, int width, double v)
         fprintf(out, " %*.*f", width, v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3, v);
 }
 
+static double own_GBps(const struct nb_own *r)
+{
+    double v[NB_ROUNDS];
+    memcpy(v, r->GBps, sizeof v);
+    return median(v, r->n);
+}
+
+static void own(FILE *out, const struct nb_table *t)
+{
+    for (size_t i = 0; i < t->n_own; i++) {
+        const struct nb_own *r = &t->own[i];
+        double GBps = own_GBps(r);
+        if (isnan(GBps))
+            continue;
+        fprintf(out, "%10" PRIu64 " %10s %-10s %-16s", r->size, "-", "write", "hawser bench");
+        number(out, 10, NAN);
+        number(out, 10, GBps);
+        number(out, 8, NAN);
+        fprintf(out, " %9" PRIu64, r->bad);
+        number(out, 8, NAN);
+        fputc('\n', out);
+    }
+}
+
 static void measured(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
@@ -128,6 +154,7 @@ static void measured(FILE *out, const struct nb_table *t)
             number(out, 8, nb_cpu_per_GB(&r->cell[k], r->size));
             fputc('\n', out);
         }
+    own(out, t);
 }
 
 static void against(FILE *out, const struct nb_table *t)
@@ -186,6 +213,7 @@ static int json_cell(struct hw_json *j, const struct nb_table *t, const struct n
     hw_json_str(j, "config", g->name);
     hw_json_str(j, "network", t->network[k][0] ? t->network[k] : NULL);
     hw_json_u64(j, "ranks", t->ranks);
+    hw_json_str(j, "hosts", t->hosts);
     hw_json_u64(j, "iters", r->iters);
     hw_json_u64(j, "warmup", r->warmup);
     hw_json_double(j, "time_us", us);
@@ -222,6 +250,22 @@ int nb_print_json(FILE *out, const struct nb_table *t)
         hw_json_str(&j, "op", "raw");
         hw_json_u64(&j, "streams", t->raw[i].streams);
         hw_json_double(&j, "wire_GBps", raw_GBps(&t->raw[i]));
+        hw_json_end(&j);
+        rc = hw_json_finish(&j);
+    }
+    for (size_t i = 0; i < t->n_own && rc == 0; i++) {
+        const struct nb_own *r = &t->own[i];
+        if (r->n == 0)
+            continue;
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "schema", "hawser-nccl-bench-1");
+        hw_json_str(&j, "op", "write");
+        hw_json_u64(&j, "size", r->size);
+        hw_json_str(&j, "config", "hawser bench");
+        hw_json_str(&j, "hosts", t->hosts);
+        hw_json_double(&j, "algbw_GBps", own_GBps(r));
+        hw_json_u64(&j, "checked", r->checked);
+        hw_json_u64(&j, "errors", r->bad);
         hw_json_end(&j);
         rc = hw_json_finish(&j);
     }

@@ -44,6 +44,61 @@ static struct kid_comm *comm_at(const struct kid *k, uint32_t slot)
     return slot < NP_COMMS ? k->comm[slot] : NULL;
 }
 
+/* ---- listening ------------------------------------------------------------------------------ */
+
+struct listening {
+    struct kid *k;
+    struct kid_comm *c;
+    uint8_t *handle;
+    ncclResult_t result;
+};
+
+static void *listen_thread(void *arg)
+{
+    struct listening *l = arg;
+    struct kid_comm *c = l->c;
+    const bool entered = c->gpu && hw_cuda_enter(c->gpu) == 0;
+    if (entered)
+        np_trace_gpu(c->gpu->device);
+    kid_here = NP_LISTEN;
+    l->result = np_table_listen(&l->k->t, c->dev, l->handle, &c->comm);
+    kid_here = NP_NOTHING;
+    if (entered)
+        hw_cuda_leave();
+    return NULL;
+}
+
+static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread_t *out)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+#ifdef __SANITIZE_THREAD__
+    /* TSan believes that the parent's threads live on after the fork, and a thread on one's stack has its number. */
+    (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
+#endif
+    int e = pthread_create(out, &attr, fn, arg);
+    pthread_attr_destroy(&attr);
+    return e ? hw_fail(-e, "starting a thread to %s in: %s", why, strerror(e)) : 0;
+}
+
+/* A thread of its own calls listen, and the loop waits for it: aws-ofi-nccl gives all listeners of one thread one
+ * endpoint, and aborts that endpoint, with all connections on it, when one connection is closed with receives posted.
+ */
+static int call_listen(struct kid *k, struct kid_comm *c, uint8_t *handle)
+{
+    struct listening l = {.k = k, .c = c, .handle = handle};
+    pthread_t thread;
+    int rc = 0;
+    kid_enter(k, NP_LISTEN);
+    if (k->c->one_thread) {
+        kid_set_gpu(k, c->gpu);
+        l.result = np_table_listen(&k->t, c->dev, handle, &c->comm);
+    } else if ((rc = start_thread(listen_thread, &l, "listen", &thread)) == 0)
+        pthread_join(thread, NULL);
+    kid_leave(k);
+    return rc < 0 ? rc : kid_result(NP_LISTEN, l.result);
+}
+
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE])
 {
     static _Alignas(16) uint8_t room[1024];
@@ -58,12 +113,8 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
         return rc;
     c->dev = (int)m->number;
     c->gpu = gpu;
-    kid_set_gpu(k, c->gpu);
     memset(room, 0, sizeof(room));
-    kid_enter(k, NP_LISTEN);
-    ncclResult_t result = np_table_listen(&k->t, (int)m->number, room, &c->comm);
-    kid_leave(k);
-    rc = kid_result(NP_LISTEN, result);
+    rc = call_listen(k, c, room);
     if (rc == 0 && !c->comm)
         rc = hw_fail(-EIO, "listen: success, but no listener");
     for (size_t i = NCCL_NET_HANDLE_MAXSIZE; rc == 0 && i < sizeof(room); i++)
@@ -145,18 +196,11 @@ void kid_watch(struct kid *k)
         watch_call(k, c, now);
 }
 
-static int start_thread(struct kid_comm *c)
+static int start_setup(struct kid_comm *c)
 {
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-#ifdef __SANITIZE_THREAD__
-    /* TSan believes that the parent's threads live on after the fork, and a thread on one's stack has its number. */
-    (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
-#endif
-    int e = pthread_create(&c->thread, &attr, setup_thread, c);
-    pthread_attr_destroy(&attr);
-    if (e)
-        return hw_fail(-e, "starting a thread to connect in: %s", strerror(e));
+    int rc = start_thread(setup_thread, c, "connect", &c->thread);
+    if (rc < 0)
+        return rc;
     c->threaded = true;
     c->k->joining++;
     return 0;
@@ -193,7 +237,7 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
             c->frags = p;
     }
     if (rc == 0 && (k->q->setup_threads || !k->c->one_thread))
-        rc = start_thread(c);
+        rc = start_setup(c);
     if (rc < 0) {
         if (c->frags)
             munmap(c->frags, sizeof(*c->frags));

@@ -250,10 +250,19 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
+/* What a call of the loop's may take. Calls that open or register something wait for the plugin's own locks, which its
+ * connect or accept may hold as long as they are known to take. */
+static int patience_ms(const struct np_host *h, uint32_t call)
+{
+    const bool opens = call == NP_LISTEN || call == NP_REGMR || call == NP_DEREGMR || call == NP_CLOSE;
+    return h->o.call_ms + (opens ? (int)h->info.wait_ms : 0);
+}
+
 /* Under the lock. */
 static int look(struct np_host *h, uint64_t now)
 {
     char how[96];
+    const int ms = patience_ms(h, atomic_load_explicit(&h->s->doing, memory_order_relaxed));
     if (h->dead)
         return hw_fail_copy(h->dead, h->why);
     pass_warnings(h, now);
@@ -263,8 +272,8 @@ static int look(struct np_host *h, uint64_t now)
     if (beat != h->beat || atomic_load_explicit(&h->s->asleep, memory_order_relaxed)) {
         h->beat = beat;
         h->beat_at = now;
-    } else if (now > h->beat_at && now - h->beat_at > (uint64_t)h->o.call_ms * HW_MS) {
-        snprintf(how, sizeof(how), "hung for %d ms", h->o.call_ms);
+    } else if (now > h->beat_at && now - h->beat_at > (uint64_t)ms * HW_MS) {
+        snprintf(how, sizeof(how), "hung for %d ms", ms);
         return end_it(h, -ETIMEDOUT, how, " and was ended");
     }
     if (atomic_load_explicit(&h->s->hung, memory_order_relaxed)) {
@@ -324,9 +333,10 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
 /* Under the lock: the bytes of the answer; 0 where the child is dead, as hw_error() then says. */
 static ssize_t await(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
+    /* Whatever it asks for, the loop may be in another call first. */
     const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
                    : m->op == NP_OP_QUIT                      ? CLOSE_MS
-                                                              : h->o.call_ms;
+                                                              : patience_ms(h, NP_LISTEN);
     const uint64_t deadline = hw_deadline(ms);
     for (;;) {
         struct pollfd p = {.fd = h->socket, .events = POLLIN};

@@ -30,8 +30,8 @@ struct np_quirk {
     unsigned handle_bytes;  /* of the handle that are meant for the peer; 0: all */
     bool setup_threads;     /* connect and accept may each wait for the other: a thread each, whatever the host wants */
     bool remote_only;       /* between two ends on one machine nothing arrives */
-    const char *wait_env;   /* a variable with the microseconds that accept() sleeps; NULL: it does not */
-    unsigned wait_ms;       /* ... where the variable is not set */
+    const char *wait_env;   /* a variable with the microseconds that accept() sleeps; NULL: none */
+    unsigned wait_ms;       /* ... else what listen, connect or accept is known to take */
     const struct np_env *env;
     size_t n_env;
 };
