@@ -59,6 +59,12 @@ struct sbx_plan {
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 
+/* Makes the plan's RDMA devices, ports, GID indexes and PCI devices again, of s as sbx_snapshot_again() has left it.
+ * The NICs stay as they were chosen, and nothing is added: a container may write to its network namespace. -ENOMEM. */
+int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want);
+/* Returns how many GIDs of RoCE v2 over IPv4 the plan's ports have on the plan's NICs. */
+size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s);
+
 static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
 {
     return !p->nic[net].why[0];

@@ -105,7 +105,7 @@ struct sandbox_bundle {
     struct sbx_snapshot s;
     struct sbx_plan p;
     struct sbx_devs dev;
-    char program[4096], *arg[8];
+    char program[4096], *arg[10];
     struct sbx_spec sp;
     struct hw_logger log;
 };
