@@ -222,6 +222,8 @@ static int choose(struct work *w, size_t i)
         return WHY(n, "%s", no);
     if (!asked && excluded(w, d))
         return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
+    if (want->peer_nics && !listed(want->peer_nics, d->name) && want->peer)
+        return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
     if (want->peer_nics && !listed(want->peer_nics, d->name))
         return WHY(n, "the peer has none of this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
@@ -447,7 +449,7 @@ static int warnings(struct work *w)
 static int check_peer(struct work *w)
 {
     int rc = 0;
-    for (const char *p = w->want->peer_nics ? w->want->peer_nics : ""; *p && rc == 0;) {
+    for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && rc == 0;) {
         char name[SBX_NAME];
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);

@@ -17,6 +17,7 @@ struct sbx_want {
     const char *gpus;      /* "0-3,6", "none"; NULL or "all": all */
     const char *exclude;   /* extended regular expression of netdevs; NULL: the default above; "": none */
     const char *peer_nics; /* only those that the peer has too; NULL: all */
+    const char *peer; /* whom peer_nics was asked of, which then are this node's NICs that have a partner there; NULL */
     const char *bootstrap; /* the address that the nodes meet at: its NIC stays; NULL: not said */
     bool require_ipv4;     /* a NIC without one is an error */
     bool force;            /* take those with a default route or the bootstrap address too */
