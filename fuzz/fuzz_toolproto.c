@@ -4,6 +4,12 @@
 #include "fuzz.h"
 #include "tool/proto.h"
 
+/* No path, no option's end, nothing that a shell or a terminal takes for more than a word. */
+static int is_name(const char *s)
+{
+    return *s && strcspn(s, ",/: \t\n\r\033\177") == strlen(s) && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t again[TP_REPLY];
@@ -26,6 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(r.facts.gpus < TP_HOST);
         for (uint32_t i = 0; i < r.facts.n_nics; i++) {
             FUZZ_CHECK(memchr(r.facts.nic[i].nic, 0, sizeof(r.facts.nic[i].nic)) && r.facts.nic[i].prefix <= 128);
+            FUZZ_CHECK(is_name(r.facts.nic[i].nic) && r.facts.nic[i].contained <= 1);
+            FUZZ_CHECK(memchr(r.facts.nic[i].rdma, 0, sizeof(r.facts.nic[i].rdma)));
+            FUZZ_CHECK(r.facts.nic[i].rdma[0] ? is_name(r.facts.nic[i].rdma) : r.facts.nic[i].gid == 0);
             FUZZ_CHECK((r.facts.carried[i] & ~r.facts.tried[i]) == 0);
         }
         FUZZ_CHECK(tp_encode_reply(&r, again) == 0 && memcmp(again, data + 1, TP_REPLY) == 0);
@@ -41,6 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(q.slots >= 1 && q.slots <= TP_MAX_SLOTS && q.size <= q.stride);
             FUZZ_CHECK(!__builtin_mul_overflow(q.stride, (uint64_t)q.slots, &bytes));
         }
+        FUZZ_CHECK(q.type != TP_FACTS || (q.flags & ~TP_CONTAINED) == 0);
         FUZZ_CHECK(q.reach.n_addrs <= TP_MAX_NICS && (q.reach.n_addrs == 0 || q.reach.port >= 1024));
         for (uint32_t i = 0; i < q.reach.n_addrs; i++)
             FUZZ_CHECK(q.reach.addr[i].family == 4 || q.reach.addr[i].family == 6);

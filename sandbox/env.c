@@ -63,10 +63,10 @@ static int gid_index(const struct sbx_plan *p)
 
 /* Sockets carry NCCL's bootstrap, and without RDMA everything: its NICs need an IP address, InfiniBand's may have none.
  */
-static int nics(struct work *w, const struct sbx_plan *p, char *hcas, char *list)
+static int nics(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
     char index[16], *hca = exact(hcas), *ifs = exact(list);
-    int gid = gid_index(p);
+    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
     snprintf(index, sizeof(index), "%d", gid);
     int rc = (*hcas && !hca) || (*list && !ifs) ? hw_fail(-ENOMEM, "no memory for the environment") : 0;
     if (rc == 0)
@@ -98,7 +98,7 @@ static const struct {
 static int make(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
 {
     char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
-    int rc = hcas && list ? nics(w, p, hcas, list) : hw_fail(-ENOMEM, "no memory for the environment");
+    int rc = hcas && list ? nics(w, p, hcas, list, want->moved) : hw_fail(-ENOMEM, "no memory for the environment");
     if (rc == 0)
         rc = add(w, "NCCL_NET_PLUGIN",
                  want->net_plugin  ? want->net_plugin

@@ -10,6 +10,7 @@ struct sbx_env_want {
     const char *nccl_topo;  /* NCCL_TOPO_FILE, as the sandbox sees it; NULL: none */
     const char *net_plugin; /* NCCL_NET_PLUGIN; NULL: hawser where the plan has NICs and no RDMA device */
     bool debug_all;
+    bool moved;          /* the plan is of after the NICs' move (sbx_again()): its GID indexes are the container's */
     char *const *caller; /* "NAME=VALUE", NULL at the end: what the caller has set; NULL: nothing */
 };
 

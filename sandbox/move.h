@@ -100,6 +100,17 @@ struct sb_status {
  * What each returns other than 0 ends it and is returned. 0 where there is no folder; -ENOENT where there is no journal
  * of that id. */
 int sb_status(const char *journal_dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg);
+/* Calls each for every address that a NIC had, before it went from the caller's network namespace to a container, where
+ * the NIC is still there by its journal. addr: 4 or 16 bytes. What each returns other than 0 ends it and is returned.
+ */
+struct sb_taken {
+    char nic[IFNAMSIZ];
+    uint32_t mtu;
+    int family; /* AF_INET, AF_INET6 */
+    const uint8_t *addr;
+    unsigned prefix;
+};
+int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg);
 /* "running", "ended", "under way", "broken", "unreadable" */
 const char *sb_state_name(enum sb_state s);
 

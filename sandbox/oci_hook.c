@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* createRuntime and poststop. */
 #include "node/sysfs.h"
+#include "sandbox/again.h"
 #include "sandbox/netdev.h"
 #include "sandbox/oci.h"
 #include "sandbox/sysfs.h"
@@ -140,6 +141,28 @@ static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const str
     return m.n ? sb_move(&m) : 0;
 }
 
+/* What is made of the NICs as they are in the container. If this fails, the NICs come back; what is mounted in the
+ * container goes with the container. */
+static int equip(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want)
+{
+    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
+    char *nics = sbx_plan_nics(p), why[HW_ERR_TEXT], pid[16];
+    snprintf(pid, sizeof(pid), "%d", (int)o->pid);
+    int rc = nics ? 0 : hw_fail(-ENOMEM, "no memory for the NICs' names");
+    if (rc == 0 && *nics)
+        rc = sbx_again_in(s, p, want, pid, o->start, o->log);
+    if (rc == 0)
+        rc = sysfs(o, s, p);
+    if (rc < 0 && (!nics || *nics)) {
+        snprintf(why, sizeof(why), "%s", hw_error());
+        if (sb_restore(&r, NULL) < 0)
+            sb_log(o->log, HAWSER_LOG_WARN, "giving back the NICs: %s", hw_error());
+        hw_fail_copy(rc, why);
+    }
+    free(nics);
+    return rc;
+}
+
 static int create(const struct sbx_oci *o)
 {
     const char *journals = o->set.value[SBX_KEY_JOURNAL_DIR];
@@ -158,11 +181,10 @@ static int create(const struct sbx_oci *o)
     struct sbx_want want = sbx_settings_want(&o->set);
     if (rc == 0)
         rc = sbx_plan_make(&p, &s, &want);
-    /* What is mounted in the container goes with it, should the NICs not go. */
-    if (rc == 0)
-        rc = sysfs(o, &s, &p);
     if (rc == 0)
         rc = move(o, &s, &p);
+    if (rc == 0)
+        rc = equip(o, &s, &p, &want);
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
     return rc;

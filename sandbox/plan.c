@@ -222,6 +222,8 @@ static int choose(struct work *w, size_t i)
         return WHY(n, "%s", no);
     if (!asked && excluded(w, d))
         return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
+    if (want->peer_nics && !listed(want->peer_nics, d->name) && want->peer)
+        return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
     if (want->peer_nics && !listed(want->peer_nics, d->name))
         return WHY(n, "the peer has none of this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
@@ -253,16 +255,20 @@ static int narrow(struct work *w, size_t i)
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
 
+/* Returns whether the GID's NIC is in the sandbox, and (v4) the GID of RoCE v2 over IPv4. */
+static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
+{
+    int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;
+    bool mapped = strncmp(g->gid, "0000:0000:0000:0000:0000:ffff:", 30) == 0 && strcmp(g->type, "RoCE v2") == 0;
+    return net >= 0 && sbx_nic_in(p, (size_t)net) && (mapped || !v4);
+}
+
 /* A GID of p whose NIC is in the sandbox, of RoCE v2 over IPv4 if v4; -1. */
 static int live_gid(const struct work *w, const struct sbx_port *p, bool v4)
 {
-    for (size_t i = 0; i < p->n_gid; i++) {
-        const struct sbx_gid *g = &p->gid[i];
-        int net = g->ndev[0] ? sbx_find_net(w->s, g->ndev) : -1;
-        bool mapped = strncmp(g->gid, "0000:0000:0000:0000:0000:ffff:", 30) == 0 && strcmp(g->type, "RoCE v2") == 0;
-        if (net >= 0 && sbx_nic_in(w->p, (size_t)net) && (mapped || !v4))
-            return (int)g->index;
-    }
+    for (size_t i = 0; i < p->n_gid; i++)
+        if (gid_usable(w->p, w->s, &p->gid[i], v4))
+            return (int)p->gid[i].index;
     return -1;
 }
 
@@ -290,7 +296,16 @@ static int why_no_rdma(const struct work *w, size_t r)
                                                             : "no GID of a NIC in the sandbox");
 }
 
-static int choose_rdma(struct work *w, size_t r)
+static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
+{
+    for (size_t i = 0; i < r->n_port; i++)
+        if (r->port[i] == port)
+            return true;
+    return false;
+}
+
+/* Chooses device r's ports: among those of the plan was, where this is not NULL. */
+static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];
     struct sbx_plan_rdma *out = &w->p->rdma[r];
@@ -299,7 +314,8 @@ static int choose_rdma(struct work *w, size_t r)
     if (!out->port)
         return no_memory();
     for (size_t k = 0; k < d->n_port; k++) {
-        if (is_none(w->want->nics) || is_none(w->want->only) || !port_usable(w, r, &d->port[k]))
+        if (is_none(w->want->nics) || is_none(w->want->only) || !port_usable(w, r, &d->port[k]) ||
+            (was && !has_port(was, d->port[k].port)))
             continue;
         int index = live_gid(w, &d->port[k], true);
         out->gid_index = out->n_port == 0 || out->gid_index == index ? index : -1;
@@ -433,7 +449,7 @@ static int warnings(struct work *w)
 static int check_peer(struct work *w)
 {
     int rc = 0;
-    for (const char *p = w->want->peer_nics ? w->want->peer_nics : ""; *p && rc == 0;) {
+    for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && rc == 0;) {
         char name[SBX_NAME];
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
@@ -512,7 +528,7 @@ static int make(struct work *w)
     }
     for (size_t i = 0; i < s->n_rdma && rc == 0; i++) {
         p->n_rdma++;
-        rc = choose_rdma(w, i);
+        rc = choose_rdma(w, i, NULL);
     }
     if (rc == 0)
         rc = choose_gpus(w);
@@ -532,6 +548,34 @@ int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const stru
     int rc = make(&w);
     if (w.has_exclude)
         regfree(&w.exclude);
+    return rc;
+}
+
+size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_rdma; i++)
+        for (size_t k = 0; k < s->rdma[i].n_port; k++) {
+            const struct sbx_port *port = &s->rdma[i].port[k];
+            for (size_t g = 0; has_port(&p->rdma[i], port->port) && g < port->n_gid; g++)
+                n += gid_usable(p, s, &port->gid[g], true);
+        }
+    return n;
+}
+
+int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want)
+{
+    struct work w = {.s = s, .want = want, .p = p};
+    int rc = 0;
+    for (size_t i = 0; i < p->n_rdma && rc == 0; i++) {
+        struct sbx_plan_rdma was = p->rdma[i];
+        if (was.why[0])
+            continue;
+        rc = choose_rdma(&w, i, &was);
+        free(was.port);
+    }
+    for (size_t i = 0; i < s->n_pci && rc == 0; i++)
+        p->pci_why[i] = why_no_pci(&w, (int)i);
     return rc;
 }
 

@@ -17,6 +17,7 @@ struct sbx_want {
     const char *gpus;      /* "0-3,6", "none"; NULL or "all": all */
     const char *exclude;   /* extended regular expression of netdevs; NULL: the default above; "": none */
     const char *peer_nics; /* only those that the peer has too; NULL: all */
+    const char *peer; /* whom peer_nics was asked of, which then are this node's NICs that have a partner there; NULL */
     const char *bootstrap; /* the address that the nodes meet at: its NIC stays; NULL: not said */
     bool require_ipv4;     /* a NIC without one is an error */
     bool force;            /* take those with a default route or the bootstrap address too */
@@ -58,6 +59,12 @@ struct sbx_plan {
  * Free the plan after each of these; the snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
+
+/* Makes the plan's RDMA devices, ports, GID indexes and PCI devices again, of s as sbx_snapshot_again() has left it.
+ * The NICs stay as they were chosen, and nothing is added: a container may write to its network namespace. -ENOMEM. */
+int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want);
+/* Returns how many GIDs of RoCE v2 over IPv4 the plan's ports have on the plan's NICs. */
+size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s);
 
 static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)
 {

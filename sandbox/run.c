@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox/run.h"
-#include "sys/netns.h"
+#include "sandbox/again.h"
 #include "sandbox/move_int.h"
 #include "sandbox/oci.h"
+#include "sandbox/sysfs.h"
+#include "sys/netns.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -63,22 +65,44 @@ static int enter(const struct inside *i)
     return rc;
 }
 
+static int set_env(const struct sbx_run *r)
+{
+    struct sbx_env env;
+    struct sbx_env_want want = r->env;
+    want.moved = true;
+    int rc = sbx_env_make(&env, r->p, &want);
+    for (size_t k = 0; rc == 0 && k < env.n; k++)
+        if (!env.v[k].callers && setenv(env.v[k].name, env.v[k].value, 0) < 0)
+            rc = hw_fail(-ENOMEM, "no memory for the environment");
+    sbx_env_free(&env);
+    return rc;
+}
+
+static int set_sysfs(const struct sbx_run *r)
+{
+    struct sbx_tree t;
+    int rc = sbx_sysfs_build(&t, r->s, r->p), root = -1;
+    if (rc == 0)
+        rc = root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (rc == -1)
+        rc = hw_fail(-errno, "/: %s", strerror(errno));
+    if (rc >= 0)
+        rc = sbx_mount_tree(root, &t);
+    hw_close(&root);
+    sbx_tree_free(&t);
+    return rc;
+}
+
 static int equip(const struct sbx_run *r)
 {
-    int rc = 0;
-    if (r->sys) {
-        int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        rc = root < 0 ? hw_fail(-errno, "/: %s", strerror(errno)) : sbx_mount_tree(root, r->sys);
-        hw_close(&root);
-    }
+    int rc = r->move.n ? sbx_again_in(r->s, r->p, r->want, NULL, 0, r->move.log) : 0;
+    if (rc == 0 && !r->no_sysfs)
+        rc = set_sysfs(r);
     if (r->memlock &&
         setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY}) < 0)
         hw_log(r->move.log, HAWSER_LOG_WARN,
                "the limit of locked memory stays (%s): RDMA may not register all that it needs", strerror(errno));
-    for (size_t k = 0; rc == 0 && r->env && k < r->env->n; k++)
-        if (!r->env->v[k].callers && setenv(r->env->v[k].name, r->env->v[k].value, 0) < 0)
-            rc = hw_fail(-ENOMEM, "no memory for the environment");
-    return rc;
+    return rc == 0 ? set_env(r) : rc;
 }
 
 static void inside(const struct inside *i)
@@ -93,16 +117,15 @@ static void inside(const struct inside *i)
         _exit(125);
     if (rc == 0 && read(i->go, &byte, 1) != 1)
         _exit(125); /* the NICs did not come */
-    if (rc == 0)
-        rc = equip(i->r);
-    if (rc == 0) {
+    bool ready = rc == 0 && (rc = equip(i->r)) == 0;
+    if (ready) {
         sigprocmask(SIG_SETMASK, i->mask, NULL);
         execvp(i->r->argv[0], i->r->argv);
         rc = hw_fail(-errno, "%s: %s", i->r->argv[0], strerror(errno));
     }
     if (write(i->say, hw_error(), strlen(hw_error())) < 0)
         _exit(125);
-    _exit(rc == -ENOENT ? 127 : 126);
+    _exit(!ready ? 125 : rc == -ENOENT ? 127 : 126);
 }
 
 /* ---- ours ---------------------------------------------------------------------------------------- */

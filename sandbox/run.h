@@ -10,8 +10,11 @@
 struct sbx_run {
     char *const *argv;
     const char *netns;           /* as sb_move_options'; NULL: a new one */
-    const struct sbx_tree *sys;  /* on /sys; NULL: stays */
-    const struct sbx_env *env;   /* what is not the caller's own is set */
+    struct sbx_snapshot *s;      /* what the command sees is made of these two, */
+    struct sbx_plan *p;          /* as they are after the NICs' move */
+    const struct sbx_want *want; /* what p was made for */
+    struct sbx_env_want env;     /* what is not the caller's own is set */
+    bool no_sysfs;               /* /sys stays */
     bool memlock;                /* no limit */
     struct sb_move_options move; /* all but netns; n may be 0 */
 };

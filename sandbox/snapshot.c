@@ -70,7 +70,7 @@ int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value)
     return 0;
 }
 
-static void free_attrs(struct sbx_attrs *a)
+void sbx_attrs_free(struct sbx_attrs *a)
 {
     for (size_t i = 0; i < a->n; i++) {
         free(a->v[i].name);
@@ -82,7 +82,7 @@ static void free_attrs(struct sbx_attrs *a)
 static void free_numbered(struct sbx_numbered *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        free_attrs(&v[i].attr);
+        sbx_attrs_free(&v[i].attr);
     free(v);
 }
 
@@ -91,28 +91,28 @@ void sbx_snapshot_free(struct sbx_snapshot *s)
     for (size_t i = 0; i < s->n_pci; i++) {
         free(s->pci[i].path);
         free(s->pci[i].config);
-        free_attrs(&s->pci[i].attr);
+        sbx_attrs_free(&s->pci[i].attr);
     }
     for (size_t i = 0; i < s->n_net; i++) {
         free(s->net[i].path);
         free(s->net[i].addr);
-        free_attrs(&s->net[i].attr);
+        sbx_attrs_free(&s->net[i].attr);
     }
     for (size_t i = 0; i < s->n_rdma; i++) {
         struct sbx_rdma *r = &s->rdma[i];
         for (size_t k = 0; k < r->n_port; k++) {
             free(r->port[k].gid);
-            free_attrs(&r->port[k].attr);
+            sbx_attrs_free(&r->port[k].attr);
         }
         free(r->port);
         free(r->path);
         free(r->uverbs_path);
-        free_attrs(&r->attr);
-        free_attrs(&r->uverbs_attr);
+        sbx_attrs_free(&r->attr);
+        sbx_attrs_free(&r->uverbs_attr);
     }
     free_numbered(s->numa, s->n_numa);
     free_numbered(s->cpu, s->n_cpu);
-    free_attrs(&s->file);
+    sbx_attrs_free(&s->file);
     free(s->pci);
     free(s->net);
     free(s->rdma);

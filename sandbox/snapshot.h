@@ -108,6 +108,10 @@ struct sbx_take {
 
 /* Reads it from root (hw_root_open()). To be freed, also after a failure. */
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt);
+/* Reads again what changes when NICs move: the files of the NICs i for which moved[i] is true, and the GIDs of every
+ * RDMA device. sysfs: a descriptor of the sysfs of the network namespace in which the NICs are now. An RDMA device that
+ * is not in this sysfs has no GIDs afterwards. */
+int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* As JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);
 /* Of a stranger: -EINVAL says where it is wrong. To be freed, also after a failure. */
@@ -124,6 +128,7 @@ int sbx_find_pci(const struct sbx_snapshot *s, struct hw_bdf at);
 int sbx_snapshot_settle(struct sbx_snapshot *s);
 /* Adds a file; name and value are copied. -ENOMEM. */
 int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value);
+void sbx_attrs_free(struct sbx_attrs *a);
 /* A name of a device or file as the kernel gives them: ^[A-Za-z0-9][A-Za-z0-9_.:+-]*$, shorter than SBX_NAME. */
 bool sbx_name_ok(const char *name);
 /* Such names with slashes between, at most SBX_PATH bytes. */

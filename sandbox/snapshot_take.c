@@ -16,6 +16,7 @@
 struct take {
     struct sbx_snapshot *s;
     int root;
+    const char *sys; /* where sysfs is below root: "sys/", or "" where root is a sysfs */
     const struct sbx_take *opt;
 };
 
@@ -23,7 +24,7 @@ struct take {
 static int file(const struct take *t, struct sbx_attrs *a, const char *dir, const char *name)
 {
     char text[HW_ATTR_MAX];
-    int rc = hw_root_text(t->root, text, sizeof(text), "sys/%s/%s", dir, name);
+    int rc = hw_root_text(t->root, text, sizeof(text), "%s%s/%s", t->sys, dir, name);
     if (rc < 0 && rc != -ENODATA)
         return 0;
     return sbx_attr_add(a, name, rc < 0 ? "" : text);
@@ -41,7 +42,7 @@ static int files(const struct take *t, struct sbx_attrs *a, const char *dir, con
 static struct hw_names list(const struct take *t, const char *dir, const char *sub)
 {
     struct hw_names l;
-    if (hw_root_list(t->root, &l, "sys/%s/%s", dir, sub) < 0)
+    if (hw_root_list(t->root, &l, "%s%s/%s", t->sys, dir, sub) < 0)
         hw_names_free(&l);
     return l;
 }
@@ -157,11 +158,12 @@ static int take_pci(const struct take *t, const struct hw_node *n)
 
 /* ---- interfaces ----------------------------------------------------------------------------- */
 
-static int take_net(const struct take *t, const struct hw_node *n)
-{
-    static const char *const name[] = {"mtu",    "type",         "flags",    "ifindex",   "iflink",
+static const char *const net_file[] = {"mtu",    "type",         "flags",    "ifindex",   "iflink",
                                        "dev_id", "dev_port",     "carrier",  "operstate", "speed",
                                        "duplex", "tx_queue_len", "addr_len", "uevent",    "address"};
+
+static int take_net(const struct take *t, const struct hw_node *n)
+{
     struct sbx_snapshot *s = t->s;
     int rc = 0;
     s->net = zeroed(n->n_netdev, sizeof(*s->net), &rc);
@@ -183,7 +185,7 @@ static int take_net(const struct take *t, const struct hw_node *n)
         link_name(t, d->master, d->path, "master");
         if (sbx_name_ok(from->over))
             memcpy(d->over, from->over, sizeof(d->over));
-        rc = files(t, &d->attr, d->path, name, HW_ARRAY_LEN(name) - t->opt->no_addresses);
+        rc = files(t, &d->attr, d->path, net_file, HW_ARRAY_LEN(net_file) - t->opt->no_addresses);
     }
     return rc;
 }
@@ -250,15 +252,15 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
             continue;
         p->gids = HW_MAX(p->gids, (unsigned)index + 1);
         if (t->opt->no_addresses ||
-            hw_root_text(t->root, text, sizeof(text), "sys/%s/gids/%s", dir, l.name[i]) != sizeof(g->gid) - 1 ||
+            hw_root_text(t->root, text, sizeof(text), "%s%s/gids/%s", t->sys, dir, l.name[i]) != sizeof(g->gid) - 1 ||
             strcmp(text, zero_gid) == 0)
             continue;
         memcpy(g->gid, text, sizeof(g->gid));
         g->index = (unsigned)index;
         p->n_gid++;
-        if (hw_root_text(t->root, g->type, sizeof(g->type), "sys/%s/gid_attrs/types/%s", dir, l.name[i]) < 0)
+        if (hw_root_text(t->root, g->type, sizeof(g->type), "%s%s/gid_attrs/types/%s", t->sys, dir, l.name[i]) < 0)
             g->type[0] = 0;
-        if (hw_root_text(t->root, g->ndev, sizeof(g->ndev), "sys/%s/gid_attrs/ndevs/%s", dir, l.name[i]) < 0 ||
+        if (hw_root_text(t->root, g->ndev, sizeof(g->ndev), "%s%s/gid_attrs/ndevs/%s", t->sys, dir, l.name[i]) < 0 ||
             !sbx_name_ok(g->ndev))
             g->ndev[0] = 0;
     }
@@ -449,7 +451,7 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
 {
     *out = (struct sbx_snapshot){.gids = !opt->no_addresses};
     struct hw_node n;
-    struct take t = {out, root, opt};
+    struct take t = {out, root, "sys/", opt};
     int rc = hw_node_scan(&n, root, &(struct hw_scan){0});
     if (rc == 0)
         rc = take_pci(&t, &n);
@@ -463,4 +465,50 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
     if (rc == 0)
         rc = sbx_snapshot_settle(out);
     return rc < 0 ? rc : take_addrs(&t);
+}
+
+/* ---- after a move --------------------------------------------------------------------------- */
+
+/* Reads the GIDs of all ports of r anew. A device that this sysfs does not have keeps none. */
+static int retake_gids(const struct take *t, struct sbx_rdma *r)
+{
+    int rc = 0;
+    for (size_t k = 0; k < r->n_port && rc == 0; k++) {
+        struct sbx_port *p = &r->port[k];
+        char dir[PATH_MAX];
+        free(p->gid);
+        p->gid = NULL;
+        p->n_gid = 0;
+        snprintf(dir, sizeof(dir), "class/infiniband/%s/ports/%u", r->name, p->port);
+        rc = take_gids(t, dir, p);
+    }
+    return rc;
+}
+
+static int retake_net(const struct take *t, struct sbx_netdev *d)
+{
+    char dir[2 * SBX_NAME];
+    struct sbx_attrs now = {0};
+    snprintf(dir, sizeof(dir), "class/net/%s", d->name);
+    int rc = files(t, &now, dir, net_file, HW_ARRAY_LEN(net_file));
+    if (rc == 0 && now.n) {
+        struct sbx_attrs was = d->attr;
+        d->attr = now;
+        now = was;
+    }
+    sbx_attrs_free(&now);
+    return rc;
+}
+
+int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved)
+{
+    const struct sbx_take opt = {0};
+    struct take t = {s, sysfs, "", &opt};
+    int rc = 0;
+    for (size_t i = 0; i < s->n_net && rc == 0; i++)
+        if (moved[i])
+            rc = retake_net(&t, &s->net[i]);
+    for (size_t i = 0; i < s->n_rdma && rc == 0; i++)
+        rc = retake_gids(&t, &s->rdma[i]);
+    return rc < 0 ? rc : sbx_snapshot_settle(s);
 }

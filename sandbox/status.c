@@ -106,3 +106,54 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
     hw_close(&dir);
     return rc;
 }
+
+/* ---- what NICs had that are away ----------------------------------------------------------------- */
+
+struct taking {
+    const char *dir;
+    struct sb_ns own;
+    int (*each)(const struct sb_taken *t, void *arg);
+    void *arg;
+};
+
+static int take_addresses(const struct sb_journal *j, const struct taking *w)
+{
+    int rc = 0;
+    for (size_t i = 0; i < j->n && rc == 0; i++) {
+        const struct sb_record *r = &j->rec[i];
+        if (r->kind != SB_ADDR || r->nic < 0 || (unsigned)r->nic >= j->nics)
+            continue;
+        struct sb_taken t = {.mtu = j->nic[r->nic].link.mtu};
+        memcpy(t.nic, j->nic[r->nic].link.name, sizeof(t.nic));
+        t.addr = sb_addr_bytes(r->data, &t.family, &t.prefix);
+        if (t.addr)
+            rc = w->each(&t, w->arg);
+    }
+    return rc;
+}
+
+static int take_journal(const struct sb_status *s, void *arg)
+{
+    const struct taking *w = arg;
+    struct sb_journal j;
+    if (s->state != SB_STATE_RUNNING)
+        return 0;
+    int dir = sb_dir_open(w->dir, false);
+    int rc = dir < 0 ? dir : sb_journal_load(&j, dir, s->id, false);
+    if (rc == 0) {
+        rc = sb_ns_same(&j.host, &w->own.id) ? take_addresses(&j, w) : 0;
+        sb_journal_free(&j);
+    }
+    hw_close(&dir);
+    return rc == -ENOENT ? 0 : rc; /* just restored */
+}
+
+int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg)
+{
+    struct taking w = {.dir = journal_dir, .each = each, .arg = arg};
+    int rc = sb_ns_own(&w.own);
+    if (rc == 0)
+        rc = sb_status(journal_dir, NULL, take_journal, &w);
+    sb_ns_close(&w.own);
+    return rc;
+}

@@ -224,11 +224,12 @@ def env(t, s, a3):
 
     e = of(s)
     ok({k: v["value"] for k, v in e.items()} ==
-       {"NCCL_IB_HCA": "=" + HCAS, "NCCL_SOCKET_IFNAME": "=" + EIGHT, "NCCL_IB_GID_INDEX": "3"}, "names, ports and the GID", e)
+       {"NCCL_IB_HCA": "=" + HCAS, "NCCL_SOCKET_IFNAME": "=" + EIGHT}, "names and ports; no GID index, which the move changes", e)
+    ok(of(s, "--moved")["NCCL_IB_GID_INDEX"]["value"] == "3", "--moved: the GID's index too")
     ok(all(v["why"] for v in e.values()), "each with its reason")
     d = copy.deepcopy(s)
     rdma(d, "mlx5_1")["ports"][0]["gids"][3]["index"] = 5
-    ok("NCCL_IB_GID_INDEX" not in of(d), "no GID index where it is not the same everywhere")
+    ok("NCCL_IB_GID_INDEX" not in of(d, "--moved"), "no GID index where it is not the same everywhere")
     e = of(a3, "--exclude", "")
     ok(e["NCCL_NET_PLUGIN"]["value"] == "hawser" and "NCCL_IB_HCA" not in e, "without RDMA: our plugin", e)
     ok(of(s, "--net-plugin", "none")["NCCL_NET_PLUGIN"]["value"] == "none", "--net-plugin")

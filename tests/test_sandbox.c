@@ -3,9 +3,15 @@
  */
 #include "node/node.h"
 #include "node/sysfs.h"
+#include "sandbox/again.h"
+#include "sandbox/env.h"
 #include "sandbox/sysfs.h"
 #include "tap.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -188,6 +194,154 @@ static void others_folder(void)
     rmdir(dir);
 }
 
+/* ---- after a move --------------------------------------------------------------------------- */
+
+#define V4 "0000:0000:0000:0000:0000:ffff:0a00:0001"
+
+/* Writes text to tmp/PATH, with the folders above. */
+static void put(const char *text, const char *fmt, ...) HW_PRINTF(2, 3);
+static void put(const char *text, const char *fmt, ...)
+{
+    char path[256];
+    int n = snprintf(path, sizeof(path), "%s/", tmp);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(path + n, sizeof(path) - (size_t)n, fmt, ap);
+    va_end(ap);
+    for (char *p = path + n; (p = strchr(p, '/')) != NULL; *p++ = '/') {
+        *p = 0;
+        mkdir(path, 0700);
+    }
+    FILE *f = fopen(path, "w");
+    if (!f || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0)
+        abort();
+}
+
+/* The link to a device from its class. */
+static void put_link(const char *m, const char *class, const char *name)
+{
+    char to[128], at[128];
+    snprintf(to, sizeof(to), "../../devices/virtual/%s/%s", class, name);
+    put("", "%s/sys/class/%s/.keep", m, class);
+    snprintf(at, sizeof(at), "%s/%s/sys/class/%s/%s", tmp, m, class, name);
+    if (symlink(to, at) < 0 && errno != EEXIST)
+        abort();
+}
+
+/* RDMA device dev of machine m with a table of eight GIDs, of which index is of RoCE v2 on nic; -1: none. */
+static void put_rdma(const char *m, const char *dev, int index, const char *nic)
+{
+    for (int i = 0; i < 8; i++) {
+        put(i == index ? V4 : "0000:0000:0000:0000:0000:0000:0000:0000",
+            "%s/sys/devices/virtual/infiniband/%s/ports/1/gids/%d", m, dev, i);
+        put(i == index ? "RoCE v2" : "", "%s/sys/devices/virtual/infiniband/%s/ports/1/gid_attrs/types/%d", m, dev, i);
+        put(i == index ? nic : "", "%s/sys/devices/virtual/infiniband/%s/ports/1/gid_attrs/ndevs/%d", m, dev, i);
+    }
+    put_link(m, "infiniband", dev);
+    put("4: ACTIVE", "%s/sys/devices/virtual/infiniband/%s/ports/1/state", m, dev);
+    put("Ethernet", "%s/sys/devices/virtual/infiniband/%s/ports/1/link_layer", m, dev);
+}
+
+static void put_nic(const char *m, const char *nic, const char *ifindex)
+{
+    put_link(m, "net", nic);
+    put("1", "%s/sys/devices/virtual/net/%s/type", m, nic);
+    put(ifindex, "%s/sys/devices/virtual/net/%s/ifindex", m, nic);
+}
+
+static void *come_late(void *arg)
+{
+    (void)arg;
+    usleep(2 * SBX_STABLE_MS * 1000);
+    put_rdma("there", "mlx5_0", 5, "rdma0");
+    return NULL;
+}
+
+static const char *env_of(const struct sbx_plan *p, bool moved, const char *name)
+{
+    static char value[64];
+    struct sbx_env e;
+    *value = 0;
+    if (sbx_env_make(&e, p, &(struct sbx_env_want){.moved = moved}) < 0)
+        abort();
+    for (size_t i = 0; i < e.n; i++)
+        if (strcmp(e.v[i].name, name) == 0)
+            snprintf(value, sizeof(value), "%s", e.v[i].value);
+    sbx_env_free(&e);
+    return value;
+}
+
+static void count_line(void *arg, int level, const char *line)
+{
+    (void)level;
+    diag("%s", line);
+    ++*(int *)arg;
+}
+
+static void after_move(void)
+{
+    char dir[128], path[256];
+    struct sbx_snapshot s;
+    struct sbx_plan p = {0};
+    struct sbx_tree t;
+    struct sbx_want want = {.nics = "rdma0,rdma1"};
+    int lines = 0;
+    const struct hw_logger log = {.fn = count_line, .arg = &lines, .level = HAWSER_LOG_WARN};
+    pthread_t late;
+    put_nic("here", "rdma0", "7");
+    put_nic("here", "rdma1", "8");
+    put_nic("here", "other", "9");
+    put_rdma("here", "mlx5_0", 3, "rdma0");
+    put_rdma("here", "mlx5_1", 3, "rdma1");
+    put_rdma("here", "mlx5_2", 3, "other");
+    snprintf(dir, sizeof(dir), "%s/here", tmp);
+    int root = hw_root_open(dir);
+    is_int(sbx_snapshot_take(&s, root, &(struct sbx_take){0}), 0, "a node before the move");
+    is_int(sbx_plan_make(&p, &s, &want), 0, "its plan");
+    is_str(env_of(&p, false, "NCCL_IB_HCA"), "=mlx5_0:1,mlx5_1:1", "two devices");
+    is_str(env_of(&p, false, "NCCL_IB_GID_INDEX"), "", "before the move no GID index is said");
+
+    /* The kernel has made the GIDs again, at other indexes, the one later than the other. Of the third device, which
+     * the plan has left out, one bears the name of a NIC that is in the container. */
+    put_nic("there", "rdma0", "2");
+    put_nic("there", "rdma1", "3");
+    put_rdma("there", "mlx5_0", -1, "");
+    put_rdma("there", "mlx5_1", 5, "rdma1");
+    put_rdma("there", "mlx5_2", 1, "rdma0");
+    snprintf(dir, sizeof(dir), "%s/there/sys", tmp);
+    int sysfs = hw_root_open(dir);
+    if (pthread_create(&late, NULL, come_late, NULL) != 0)
+        abort();
+    is_int(sbx_again(&s, &p, &want, sysfs, &log), 0, "it is looked at again in the container");
+    pthread_join(late, NULL);
+    is_int(lines, 0, "nothing is missing");
+    is_str(env_of(&p, true, "NCCL_IB_GID_INDEX"), "5",
+           "the GID's index is the one after the move, which was waited for");
+    is_str(env_of(&p, true, "NCCL_IB_HCA"), "=mlx5_0:1,mlx5_1:1", "nothing is added");
+    is_int(sbx_sysfs_build(&t, &s, &p), 0, "a sysfs");
+    const struct sbx_node *was = sbx_tree_find(&t, "devices/virtual/infiniband/mlx5_0/ports/1/gids/3"),
+                          *now = sbx_tree_find(&t, "devices/virtual/infiniband/mlx5_0/ports/1/gids/5"),
+                          *index = sbx_tree_find(&t, "devices/virtual/net/rdma1/ifindex");
+    ok(was && strncmp(was->data, "0000:0000:0000:0000:0000:0000", 29) == 0, "has no GID where it was");
+    ok(now && strncmp(now->data, V4, strlen(V4)) == 0, "but where it is");
+    ok(index && strcmp(index->data, "3\n") == 0, "and the interfaces' own numbers in the container");
+    ok(!sbx_tree_find(&t, "devices/virtual/infiniband/mlx5_2"), "and nothing of the device that was left out");
+    sbx_tree_free(&t);
+
+    snprintf(path, sizeof(path), "%s/there/sys/devices/virtual/infiniband/mlx5_1", tmp);
+    snprintf(dir, sizeof(dir), "%s/there/gone", tmp);
+    ok(rename(path, dir) == 0, "a device that the container does not see");
+    is_int(sbx_again(&s, &p, &want, sysfs, &log), 0, "is no error,");
+    is_int(lines, 1, "but told");
+    is_str(env_of(&p, true, "NCCL_IB_HCA"), "=mlx5_0:1", "and left out");
+    hw_close(&sysfs);
+    hw_close(&root);
+    sbx_plan_free(&p);
+    sbx_snapshot_free(&s);
+    snprintf(path, sizeof(path), "rm -rf %s/here %s/there", tmp, tmp);
+    ok(system(path) == 0, "cleaned up"); /* NOLINT(cert-env33-c) */
+}
+
 int main(void)
 {
     if (!mkdtemp(tmp)) {
@@ -201,6 +355,7 @@ int main(void)
     node("flat-vm");
     node("laptop");
     others_folder();
+    after_move();
     rmdir(tmp);
     return tap_done();
 }

@@ -4,9 +4,12 @@
 #include "tool/buffer.h"
 #include "tool/opts.h"
 #include "tool/output.h"
+#include "tool/sandbox.h"
 #include "tool/stats.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -181,8 +184,14 @@ static void facts(void)
     struct tp_reply r = {.type = TP_FACTS, .facts = {.hawser = "0.1.0", .n_nics = TP_MAX_NICS}}, r2;
     for (int i = 0; i < TP_MAX_NICS; i++) {
         q.reach.addr[i] = (struct tp_addr){.family = i % 2 ? 6 : 4, .byte = {198, 18, (uint8_t)i, 1}};
-        r.facts.nic[i] =
-            (struct tp_fact_nic){.nic = "eth0", .addr = q.reach.addr[i], .prefix = 24, .mtu = 8896, .speed = 200000};
+        r.facts.nic[i] = (struct tp_fact_nic){.nic = "eth0",
+                                              .addr = q.reach.addr[i],
+                                              .prefix = 24,
+                                              .mtu = 8896,
+                                              .speed = 200000,
+                                              .rdma = "mlx5_0",
+                                              .gid = 3,
+                                              .contained = 1};
         r.facts.tried[i] = r.facts.reached[i] = 0xffff;
         r.facts.carried[i] = (uint16_t)(1u << i);
     }
@@ -206,6 +215,112 @@ static void facts(void)
     r.facts.tried[3] = 0xffff;
     r.facts.nic[2].prefix = 33;
     is_int(tp_encode_reply(&r, buf), -EINVAL, "an IPv4 subnet of 33 bits");
+    r.facts.nic[2].prefix = 24;
+    static const char *const bad[] = {"", ".", "..", "../x", "a b", "eth0:1", "a/b", "\xc3\xa4"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
+        snprintf(r.facts.nic[5].nic, sizeof r.facts.nic[5].nic, "%s", bad[i]);
+        is_int(tp_encode_reply(&r, buf), -EINVAL, "a NIC with a name that no interface has");
+        snprintf(r.facts.nic[5].nic, sizeof r.facts.nic[5].nic, "eth5");
+        snprintf(r.facts.nic[5].rdma, sizeof r.facts.nic[5].rdma, "%s", i ? bad[i] : "");
+        is_int(tp_encode_reply(&r, buf), -EINVAL, i ? "an RDMA device of such a name" : "a GID of no device");
+        snprintf(r.facts.nic[5].rdma, sizeof r.facts.nic[5].rdma, "mlx5_0");
+    }
+    is_int(tp_encode_reply(&r, buf), 0, "all is right again");
+    /* as a stranger would send it: the name stands in the reply as it is */
+    uint8_t *at = memmem(buf, TP_REPLY, "eth5", 4);
+    memcpy(at, "e/h5", 4);
+    is_int(tp_decode_reply(buf, TP_REPLY, &r2), -EPROTO, "a stranger's name with a slash is refused");
+    memcpy(at, "eth5", 4);
+    at[4] = ',';
+    is_int(tp_decode_reply(buf, TP_REPLY, &r2), -EPROTO, "and one that would be two in a list");
+    q = (struct tp_request){.type = TP_FACTS, .flags = TP_CONTAINED};
+    is_int(tp_encode_request(&q, buf), 0, "containers' NICs are asked for");
+    q.flags = TP_HOT;
+    is_int(tp_encode_request(&q, buf), -EINVAL, "and by no other flag");
+}
+
+/* ---- whose NICs belong together ------------------------------------------------------------- */
+
+struct match_nic {
+    const char *name, *addr; /* "10.0.1.1/24"; NULL: none known */
+    const char *partner;     /* what the peer's is to get; NULL: none */
+};
+
+static void parse_addr(const char *text, uint8_t byte[4], unsigned *prefix)
+{
+    unsigned b[4];
+    if (sscanf(text, "%u.%u.%u.%u/%u", &b[0], &b[1], &b[2], &b[3], prefix) != 5)
+        abort();
+    for (int i = 0; i < 4; i++)
+        byte[i] = (uint8_t)b[i];
+}
+
+static void match(const char *what, const struct match_nic *mine, size_t n_mine, const struct match_nic *theirs,
+                  size_t n_theirs)
+{
+    struct sbx_netdev net[8] = {0};
+    struct sbx_addr addr[8] = {0};
+    struct sbx_snapshot s = {.net = net, .n_net = n_mine, .addresses = mine[0].addr};
+    struct tp_facts f = {.n_nics = (uint32_t)n_theirs};
+    int partner[TP_MAX_NICS];
+    for (size_t i = 0; i < n_mine; i++) {
+        snprintf(net[i].name, sizeof net[i].name, "%s", mine[i].name);
+        net[i].loopback = strcmp(mine[i].name, "lo") == 0;
+        net[i].pci = -1;
+        if (!mine[i].addr)
+            continue;
+        addr[i].family = AF_INET;
+        parse_addr(mine[i].addr, (uint8_t *)&addr[i].v4, &addr[i].prefix);
+        net[i].addr = &addr[i];
+        net[i].n_addr = 1;
+    }
+    for (size_t k = 0; k < n_theirs; k++) {
+        unsigned prefix;
+        snprintf(f.nic[k].nic, sizeof f.nic[k].nic, "%s", theirs[k].name);
+        parse_addr(theirs[k].addr, f.nic[k].addr.byte, &prefix);
+        f.nic[k].addr.family = 4;
+        f.nic[k].prefix = (uint16_t)prefix;
+    }
+    sandbox_match(&s, &f, partner);
+    for (size_t k = 0; k < n_theirs; k++) {
+        uint32_t at = 0;
+        while (strcmp(f.nic[at].nic, theirs[k].name) != 0)
+            at++;
+        is_str(partner[at] < 0 ? "none" : net[partner[at]].name, theirs[k].partner ? theirs[k].partner : "none", what);
+    }
+}
+#define NIC(name, addr)  \
+    {                    \
+        name, addr, NULL \
+    }
+#define WITH(name, addr, partner) \
+    {                             \
+        name, addr, partner       \
+    }
+#define MATCH(what, mine, theirs) match(what, mine, HW_ARRAY_LEN(mine), theirs, HW_ARRAY_LEN(theirs))
+
+static void matches(void)
+{
+    static const struct match_nic
+        rails[] = {NIC("lo", "127.0.0.1/8"), NIC("rdma0", "10.0.0.1/24"), NIC("rdma1", "10.0.1.1/24")},
+        same[] = {WITH("rdma1", "10.0.1.2/24", "rdma1"), WITH("rdma0", "10.0.0.2/24", "rdma0"),
+                  NIC("rdma2", "10.0.2.2/24")},
+        named[] = {WITH("enp0", "10.0.1.2/24", "rdma1"), WITH("enp1", "10.0.0.2/24", "rdma0")},
+        swapped[] = {WITH("rdma0", "10.0.1.2/24", "rdma1"), WITH("rdma1", "10.0.0.2/24", "rdma0")},
+        wide[] = {NIC("rdma0", "10.0.0.1/12"), NIC("rdma1", "10.0.0.3/12"), NIC("rdma3", "10.0.0.5/12")},
+        wider[] = {WITH("rdma1", "10.0.0.2/12", "rdma1"), WITH("rdma3", "10.0.0.4/12", "rdma3"),
+                   WITH("rdma9", "10.0.0.6/12", "rdma0")},
+        google[] = {NIC("eth1", "10.1.0.2/32"), NIC("eth2", "10.2.0.2/32")},
+        cloud[] = {WITH("eth2", "10.2.0.3/32", "eth2"), WITH("eth1", "10.1.0.3/32", "eth1")},
+        racks[] = {WITH("rdma0", "10.9.0.1/24", "rdma0"), WITH("rdma1", "10.9.1.1/24", "rdma1")},
+        blind[] = {NIC("rdma0", NULL), NIC("rdma1", NULL)};
+    MATCH("a subnet a rail, in another order, one more there", rails, same);
+    MATCH("other names: by the subnet", rails, named);
+    MATCH("equal names in other subnets do not count", rails, swapped);
+    MATCH("all in one subnet: by names first, what is left in order", wide, wider);
+    MATCH("Google's /32", google, cloud);
+    MATCH("another subnet in each rack: by names", rails, racks);
+    MATCH("a snapshot without addresses: by names", blind, same);
 }
 
 static void numbers(void)
@@ -279,6 +394,7 @@ int main(void)
     keys();
     messages();
     facts();
+    matches();
     numbers();
     return tap_done();
 }

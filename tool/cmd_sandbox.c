@@ -18,7 +18,7 @@ static const struct action {
      "--out DIR | --fuse MOUNTPOINT [--foreground] | --nccl-topo FILE\n            [PLAN OPTION...]",
      "the sysfs that a container is to see, as a folder, by FUSE, or as NCCL's XML"},
     {"env", sandbox_env_main,
-     "[--shell | --json] [--nccl-topo FILE] [--net-plugin NAME] [--debug-all]\n            [PLAN OPTION...]",
+     "[--shell | --json] [--nccl-topo FILE] [--net-plugin NAME] [--debug-all] [--moved]\n            [PLAN OPTION...]",
      "the environment that a container's programs need, and why"},
     {"move", sandbox_move_main,
      "ID --netns NETNS --nics NIC[=NAME][,..] [--rdma auto|yes|no] [--no-arp] [--force]\n"
@@ -45,7 +45,8 @@ static const struct action {
 /* Of all actions that plan. */
 static const char plan_options[] =
     "Plan options: [--from FILE | --sysfs DIR] [--nics NIC[,..]] [--gpus LIST] [--exclude REGEX]\n"
-    "  [--peer-nics NIC[,..]] [--bootstrap ADDR] [--require-ipv4] [--force] [--all-nics]\n";
+    "  [--peer-nics NIC[,..] | --peer HOST[:PORT] [--key-file FILE] [--insecure]] [--bootstrap ADDR]\n"
+    "  [--require-ipv4] [--force] [--all-nics]\n";
 
 int cmd_sandbox(int argc, char **argv)
 {

@@ -24,6 +24,9 @@ static void number(struct cursor *c, void *field, size_t width)
         for (size_t i = 0; i < width; i++)
             v |= (uint64_t)c->at[i] << (8 * i);
         switch (width) {
+        case 1:
+            *(uint8_t *)field = (uint8_t)v;
+            break;
         case 2:
             *(uint16_t *)field = (uint16_t)v;
             break;
@@ -35,6 +38,9 @@ static void number(struct cursor *c, void *field, size_t width)
         }
     } else {
         switch (width) {
+        case 1:
+            v = *(const uint8_t *)field;
+            break;
         case 2:
             v = *(const uint16_t *)field;
             break;
@@ -140,6 +146,16 @@ static void reach_fields(struct cursor *c, struct tp_reach *q)
         address(c, &q->addr[i]);
 }
 
+bool tp_name_ok(const char *s)
+{
+    if (!*s || strcmp(s, ".") == 0 || strcmp(s, "..") == 0)
+        return false;
+    for (; *s; s++)
+        if (*s <= ' ' || *s > '~' || *s == '/' || *s == ':' || *s == ',')
+            return false;
+    return true;
+}
+
 static void fact_fields(struct cursor *c, struct tp_facts *f)
 {
     text(c, f->hawser, sizeof f->hawser);
@@ -158,6 +174,11 @@ static void fact_fields(struct cursor *c, struct tp_facts *f)
         number(c, &n->prefix, 2);
         number(c, &n->mtu, 4);
         number(c, &n->speed, 4);
+        text(c, n->rdma, sizeof n->rdma);
+        number(c, &n->gid, 2);
+        number(c, &n->contained, 1);
+        if (!tp_name_ok(n->nic) || (n->rdma[0] ? !tp_name_ok(n->rdma) : n->gid != 0) || n->contained > 1)
+            c->bad = true;
         number(c, &f->tried[i], 2);
         number(c, &f->reached[i], 2);
         number(c, &f->carried[i], 2);
@@ -174,6 +195,9 @@ static void request_fields(struct cursor *c, struct tp_request *r)
     number(c, &r->id, 4);
     if (r->type == TP_FACTS) {
         reach_fields(c, &r->reach);
+        number(c, &r->flags, 4);
+        if (r->flags & ~TP_CONTAINED)
+            c->bad = true;
         rest(c);
         return;
     }

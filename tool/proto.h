@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 
-#define TP_VERSION    3
+#define TP_VERSION    4
 #define TP_MAX_SLOTS  65536
 #define TP_MAX_DEPTH  4096
 #define TP_MAX_NICS   16 /* counters of so many NICs fit in a reply */
@@ -37,6 +37,7 @@ enum tp_type { TP_PREPARE = 1, TP_BEGIN, TP_END, TP_RAW, TP_RAW_END, TP_RELEASE,
 enum tp_op { TP_WRITE = 1, TP_READ, TP_SEND, TP_PINGPONG, TP_VALIDATE, TP_OPS };
 #define TP_NO_VERIFY 1u /* flags: neither fill nor check */
 #define TP_HOT       2u /* flags: all slots share the same memory; only the last iteration can be checked */
+#define TP_CONTAINED 4u /* FACTS's only flag: tell of the NICs too that containers have (`hawser sandbox`) */
 enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW_KINDS };
 
 #define TP_HASH 16
@@ -60,13 +61,16 @@ struct tp_facts {
     uint8_t boot[TP_HASH];            /* hash of the kernel's boot id: the same on nodes that share a kernel */
     uint64_t wall_in_ns, wall_out_ns; /* its clock when the request came, and when the reply left */
     uint16_t gpus;                    /* of CUDA's; below TP_HOST */
-    uint32_t n_nics;                  /* an entry an address; without loopback */
+    uint32_t n_nics;                  /* an entry an address; without loopback; names as the kernel allows them */
     struct tp_fact_nic {
         char nic[HAWSER_NIC_NAME];
         struct tp_addr addr;
         uint16_t prefix;
-        uint32_t mtu;   /* bytes; 0: unknown */
-        uint32_t speed; /* Mbit/s; 0: unknown */
+        uint32_t mtu;      /* bytes; 0: unknown */
+        uint32_t speed;    /* Mbit/s; 0: unknown */
+        char rdma[32];     /* the RDMA device that has a GID of RoCE v2 of this address; "": none */
+        uint16_t gid;      /* that GID's index; 0 without rdma */
+        uint8_t contained; /* 1: a container has the NIC; its address was read before the move */
     } nic[TP_MAX_NICS];
     /* of what was asked for; bit i: addr[i] of the request */
     uint16_t tried[TP_MAX_NICS], reached[TP_MAX_NICS]; /* reached: connected, and the token was shown */
@@ -132,6 +136,10 @@ int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY]);
  * count or size beyond the bounds above, text without an end, or bytes other than zero where nothing belongs. */
 int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r);
 int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r);
+
+/* Returns whether s is what the kernel takes for the name of a NIC or RDMA device (dev_valid_name() in net/core/dev.c),
+ * printable, and one name in a list between commas. */
+bool tp_name_ok(const char *s);
 
 /* The pattern's seed of one iteration of a run. */
 uint64_t tp_seed(uint64_t run, uint64_t iteration);

@@ -2,6 +2,7 @@
 #include "tool/reach.h"
 
 #include "node/sysfs.h"
+#include "sandbox/move.h"
 
 #include <net/if.h>
 #include <poll.h>
@@ -37,6 +38,55 @@ void reach_to_addr(const struct tp_addr *a, union hw_addr *out)
     }
 }
 
+/* The GID table of port P of a device: which entry is of RoCE v2 and this? */
+static int look_up_gid(int root, const char *dev, const char *port, const char *gid)
+{
+    struct hw_names l;
+    int found = -1;
+    if (hw_root_list(root, &l, "sys/class/infiniband/%s/ports/%s/gids", dev, port) == 0)
+        for (size_t i = 0; i < l.n && found < 0; i++) {
+            char text[64], type[32];
+            uint64_t index;
+            if (hw_root_text(root, text, sizeof text, "sys/class/infiniband/%s/ports/%s/gids/%s", dev, port,
+                             l.name[i]) > 0 &&
+                strcmp(text, gid) == 0 && hw_text_u64(l.name[i], &index) == 0 && index <= UINT16_MAX &&
+                hw_root_text(root, type, sizeof type, "sys/class/infiniband/%s/ports/%s/gid_attrs/types/%s", dev, port,
+                             l.name[i]) > 0 &&
+                strcmp(type, "RoCE v2") == 0)
+                found = (int)index;
+        }
+    hw_names_free(&l);
+    return found;
+}
+
+/* Fills in the RDMA device and the GID of the NIC's address. */
+static void find_gid(int root, struct tp_fact_nic *n)
+{
+    uint8_t b[16] = {[10] = 0xff, [11] = 0xff};
+    char gid[40], *at = gid;
+    struct hw_names devs = {0}, ports = {0};
+    memcpy(n->addr.family == 4 ? b + 12 : b, n->addr.byte, n->addr.family == 4 ? 4 : 16);
+    for (int i = 0; i < 16; i += 2)
+        at += snprintf(at, 6, "%s%02x%02x", i ? ":" : "", b[i], b[i + 1]);
+    if (hw_root_list(root, &devs, "sys/class/infiniband") < 0)
+        devs.n = 0;
+    for (size_t i = 0; i < devs.n && !n->rdma[0]; i++) {
+        if (!tp_name_ok(devs.name[i]) || strlen(devs.name[i]) >= sizeof n->rdma ||
+            hw_root_list(root, &ports, "sys/class/infiniband/%s/ports", devs.name[i]) < 0)
+            ports.n = 0;
+        for (size_t k = 0; k < ports.n && !n->rdma[0]; k++) {
+            int index = look_up_gid(root, devs.name[i], ports.name[k], gid);
+            if (index >= 0) {
+                snprintf(n->rdma, sizeof n->rdma, "%s", devs.name[i]);
+                n->gid = (uint16_t)index;
+            }
+        }
+        hw_names_free(&ports);
+        ports = (struct hw_names){0};
+    }
+    hw_names_free(&devs);
+}
+
 int reach_facts(int root, struct tp_facts *f)
 {
     struct hw_nic nics[HW_NIC_MAX];
@@ -56,7 +106,7 @@ int reach_facts(int root, struct tp_facts *f)
     if (n < 0)
         return n;
     for (int i = 0; i < n && f->n_nics < TP_MAX_NICS; i++) {
-        if (nics[i].loopback)
+        if (nics[i].loopback || !tp_name_ok(nics[i].name))
             continue;
         struct tp_fact_nic *o = &f->nic[f->n_nics++];
         uint64_t v;
@@ -71,8 +121,36 @@ int reach_facts(int root, struct tp_facts *f)
             o->mtu = (uint32_t)v;
         if (hw_root_u64(root, &v, "sys/class/net/%s/speed", o->nic) == 0 && v < UINT32_MAX)
             o->speed = (uint32_t)v; /* 4294967295 is -1: unknown */
+        find_gid(root, o);
     }
     return 0;
+}
+
+struct contained {
+    int root;
+    struct tp_facts *f;
+};
+
+static int add_contained(const struct sb_taken *t, void *arg)
+{
+    const struct contained *c = arg;
+    struct tp_facts *f = c->f;
+    bool v4 = t->family == AF_INET, local = !v4 && t->addr[0] == 0xfe; /* as hw_nics_list(): no link-local address */
+    for (uint32_t i = 0; i < f->n_nics; i++)
+        local |= !f->nic[i].contained && strcmp(f->nic[i].nic, t->nic) == 0; /* a new one of that name is here */
+    if (local || !tp_name_ok(t->nic) || f->n_nics == TP_MAX_NICS)
+        return 0;
+    struct tp_fact_nic *o = &f->nic[f->n_nics++];
+    *o = (struct tp_fact_nic){.addr.family = v4 ? 4 : 6, .prefix = (uint16_t)t->prefix, .mtu = t->mtu, .contained = 1};
+    memcpy(o->nic, t->nic, sizeof o->nic);
+    memcpy(o->addr.byte, t->addr, v4 ? 4 : 16);
+    find_gid(c->root, o);
+    return 0;
+}
+
+void reach_contained(int root, struct tp_facts *f)
+{
+    sb_taken(NULL, add_contained, &(struct contained){root, f}); /* without the right to read journals there are none */
 }
 
 bool reach_same_subnet(const struct tp_fact_nic *n, const struct tp_addr *a)

@@ -15,6 +15,8 @@
 
 /* This machine's facts, read below root. Clock and tries are zero. 0 or -errno. */
 int reach_facts(int root, struct tp_facts *f);
+/* Adds the NICs that containers have, as far as their journals may be read. */
+void reach_contained(int root, struct tp_facts *f);
 /* Nanoseconds since the epoch. */
 uint64_t reach_wall_ns(void);
 

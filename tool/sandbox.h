@@ -5,6 +5,8 @@
 
 #include "sandbox/move.h"
 #include "sandbox/spec.h"
+#include "tool/opts.h"
+#include "tool/proto.h"
 
 #include <stdio.h>
 
@@ -39,6 +41,8 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path);
 struct sandbox_args {
     const char *from;  /* a snapshot; NULL: none */
     const char *sysfs; /* without from: the folder of a machine's sys/ and proc/; NULL: this machine's */
+    const char *peer;  /* "HOST[:PORT]" of its `hawser serve`, which is asked for its NICs; NULL: nobody */
+    struct common common;
     struct sbx_want want;
 };
 enum {
@@ -48,26 +52,40 @@ enum {
     SANDBOX_REQUIRE_IPV4,
     SANDBOX_FORCE,
     SANDBOX_ALL_NICS,
+    SANDBOX_ASK,
+    SANDBOX_KEY,
+    SANDBOX_INSECURE,
 };
-#define SANDBOX_OPTS                                                                                             \
-    {"from", 'f', "FILE", "another machine, out of a snapshot, instead of this one"},                            \
-        {"sysfs", 's', "DIR", "the machine whose sys/ and proc/ are below DIR, instead of this one"},            \
-        {"nics", 'n', "NIC[,..]", "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"},     \
-        {"gpus", 'g', "LIST", "only these GPUs: 0-3,6, or none (default: all)"},                                 \
-        {"exclude", SANDBOX_EXCLUDE, "REGEX",                                                                    \
-         "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"},                \
-        {"peer-nics", SANDBOX_PEER, "NIC[,..]", "only NICs that the peer has too, by name"},                     \
-        {"bootstrap", SANDBOX_BOOTSTRAP, "ADDR", "this node's address where the nodes meet: its NIC stays"},     \
-        {"require-ipv4", SANDBOX_REQUIRE_IPV4, NULL, "a NIC without an IPv4 address is an error, not left out"}, \
-        {"force", SANDBOX_FORCE, NULL, "take NICs with a default route or the bootstrap address too"},           \
-    {                                                                                                            \
-        "all-nics", SANDBOX_ALL_NICS, NULL, "show the PCI devices of all NICs in sysfs, usable or not"           \
+#define SANDBOX_OPTS                                                                                              \
+    {"from", 'f', "FILE", "another machine, out of a snapshot, instead of this one"},                             \
+        {"sysfs", 's', "DIR", "the machine whose sys/ and proc/ are below DIR, instead of this one"},             \
+        {"nics", 'n', "NIC[,..]", "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"},      \
+        {"gpus", 'g', "LIST", "only these GPUs: 0-3,6, or none (default: all)"},                                  \
+        {"exclude", SANDBOX_EXCLUDE, "REGEX",                                                                     \
+         "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"},                 \
+        {"peer-nics", SANDBOX_PEER, "NIC[,..]", "only NICs that the peer has too, by name"},                      \
+        {"peer", SANDBOX_ASK, "HOST[:PORT]", "only NICs that have a partner there; its `hawser serve` is asked"}, \
+        {"key-file", SANDBOX_KEY, "FILE", "the job key for --peer"},                                              \
+        {"insecure", SANDBOX_INSECURE, NULL, "--peer at any address without a key"},                              \
+        {"bootstrap", SANDBOX_BOOTSTRAP, "ADDR", "this node's address where the nodes meet: its NIC stays"},      \
+        {"require-ipv4", SANDBOX_REQUIRE_IPV4, NULL, "a NIC without an IPv4 address is an error, not left out"},  \
+        {"force", SANDBOX_FORCE, NULL, "take NICs with a default route or the bootstrap address too"},            \
+    {                                                                                                             \
+        "all-nics", SANDBOX_ALL_NICS, NULL, "show the PCI devices of all NICs in sysfs, usable or not"            \
     }
 
 /* Takes option id if it is one of these. */
 bool sandbox_option(struct sandbox_args *a, int id, const char *arg);
 /* The snapshot and its plan. Returns a tool_exit, said on stderr as `hawser CMD`'s. Both to be freed after either. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
+
+/* Asks a->peer, and returns which of s's NICs have a partner there: "rdma0,rdma1", to be freed; NULL with hw_error().
+ * Warnings go to stderr, and with verbose a line for each NIC of the peer's. */
+char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
+/* Sorts the peer's NICs by name; partner[k] gets the place in s->net of the NIC that belongs to peer->nic[k], -1 for
+ * none. By equal names in one subnet, or both routed rails (/31, /32); then by subnets; then rails in their order; then
+ * by names alone. No NIC has two partners. */
+void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int partner[TP_MAX_NICS]);
 
 /* What spec and cdi share: the options of what is handed to a runtime, besides the plan's. */
 struct sandbox_bundle_args {
@@ -105,7 +123,7 @@ struct sandbox_bundle {
     struct sbx_snapshot s;
     struct sbx_plan p;
     struct sbx_devs dev;
-    char program[4096], *arg[8];
+    char program[4096], *arg[10];
     struct sbx_spec sp;
     struct hw_logger log;
 };

@@ -10,7 +10,7 @@
 
 #define CMD "sandbox env"
 
-enum { O_TOPO = 300, O_PLUGIN, O_DEBUG_ALL };
+enum { O_TOPO = 300, O_PLUGIN, O_DEBUG_ALL, O_MOVED };
 enum form { FORM_LINES, FORM_SHELL, FORM_JSON };
 
 static int json(const struct sbx_env *e)
@@ -94,6 +94,7 @@ int sandbox_env_main(int argc, char **argv)
         {"nccl-topo", O_TOPO, "FILE", "NCCL_TOPO_FILE, where the container has that file"},
         {"net-plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"},
         {"debug-all", O_DEBUG_ALL, NULL, "all that finds faults; system calls become 5 to 10 times slower in gVisor"},
+        {"moved", O_MOVED, NULL, "this is the container's network namespace, and the NICs are in it: GID indexes too"},
         SANDBOX_OPTS,
         {0},
     };
@@ -126,6 +127,9 @@ int sandbox_env_main(int argc, char **argv)
             break;
         case O_DEBUG_ALL:
             want.debug_all = true;
+            break;
+        case O_MOVED:
+            want.moved = true;
             break;
         default:
             if (!sandbox_option(&a, id, arg))

@@ -3,6 +3,9 @@
 #include "tool/opts.h"
 #include "tool/sandbox.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 bool sandbox_option(struct sandbox_args *a, int id, const char *arg)
 {
     switch (id) {
@@ -24,6 +27,13 @@ bool sandbox_option(struct sandbox_args *a, int id, const char *arg)
     case SANDBOX_PEER:
         a->want.peer_nics = arg;
         return true;
+    case SANDBOX_ASK:
+        a->peer = arg;
+        return true;
+    case SANDBOX_KEY:
+        return common_option(&a->common, 'k', arg) == 1;
+    case SANDBOX_INSECURE:
+        return common_option(&a->common, 'I', arg) == 1;
     case SANDBOX_BOOTSTRAP:
         a->want.bootstrap = arg;
         return true;
@@ -47,10 +57,23 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
     *s = (struct sbx_snapshot){0};
     if (a->from && a->sysfs)
         return tool_usage(cmd, "--from and --sysfs name two machines");
+    if (a->peer && a->want.peer_nics)
+        return tool_usage(cmd, "--peer asks for what --peer-nics says");
     int rc = a->from ? sbx_snapshot_load(s, a->from) : sandbox_take(s, a->sysfs, false);
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
-    rc = sbx_plan_make(p, s, &a->want);
+    struct sbx_want want = a->want;
+    struct sandbox_args asked = *a;
+    char *list = NULL;
+    if (a->peer) {
+        list = sandbox_ask_peer(cmd, &asked, s, strcmp(cmd, "sandbox plan") == 0);
+        if (!list)
+            return tool_fail(cmd, "%s", hw_error());
+        want.peer = a->peer;
+        want.peer_nics = list;
+    }
+    rc = sbx_plan_make(p, s, &want);
+    free(list);
     /* what was typed is wrong, or does not fit this machine */
     return rc == -EINVAL || rc == -ENODEV || rc == -EPERM ? tool_usage(cmd, "%s", hw_error())
            : rc < 0                                       ? tool_fail(cmd, "%s", hw_error())

@@ -18,23 +18,20 @@ enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, an
 
 struct run_args {
     struct sandbox_args plan;
-    struct sbx_env_want env;
     struct sbx_run run;
-    bool no_sysfs;
     struct hw_logger log;
 };
 
 /* The exit status. */
-static int go(const struct run_args *a, const struct sbx_snapshot *s, const struct sbx_plan *p)
+static int go(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
     struct sb_nic nic[SB_NICS_MAX];
-    struct sbx_env env = {0};
-    struct sbx_tree tree = {0};
     struct sbx_run r = a->run;
     int status = -1, rc = 0;
     r.move.nic = nic;
-    r.sys = a->no_sysfs ? NULL : &tree;
-    r.env = &env;
+    r.s = s;
+    r.p = p;
+    r.want = &a->plan.want;
     for (size_t i = 0; i < s->n_net && rc == 0; i++) {
         if (!sbx_nic_in(p, i))
             continue;
@@ -45,14 +42,8 @@ static int go(const struct run_args *a, const struct sbx_snapshot *s, const stru
     }
     for (size_t i = 0; i < p->n_rdma; i++)
         r.memlock |= !p->rdma[i].why[0];
-    if (rc == 0 && !a->no_sysfs)
-        rc = sbx_sysfs_build(&tree, s, p);
-    if (rc == 0)
-        rc = sbx_env_make(&env, p, &a->env);
     if (rc == 0)
         rc = sbx_run(&r, &status);
-    sbx_env_free(&env);
-    sbx_tree_free(&tree);
     if (rc < 0) {
         tool_fail(CMD, "%s", hw_error());
         return status < 0 || !WIFEXITED(status)        ? EXIT_US
@@ -103,7 +94,8 @@ int sandbox_run_main(int argc, char **argv)
                               "125 where hawser failed, 126 and 127 where it could not be run or found.",
                      .opt = options};
     char cmd[] = CMD;
-    struct run_args a = {.env = {.caller = environ}, .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
+    struct run_args a = {.run = {.env = {.caller = environ}},
+                         .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
     const char *arg;
     int id;
     a.run.move.log = &a.log;
@@ -119,7 +111,7 @@ int sandbox_run_main(int argc, char **argv)
             a.run.netns = strcmp(arg, "new") == 0 ? NULL : arg;
             break;
         case O_NO_SYSFS:
-            a.no_sysfs = true;
+            a.run.no_sysfs = true;
             break;
         case O_RDMA:
             if (!sandbox_rdma(arg, &a.run.move.rdma))
@@ -132,10 +124,10 @@ int sandbox_run_main(int argc, char **argv)
             a.run.move.journal_dir = arg;
             break;
         case O_PLUGIN:
-            a.env.net_plugin = arg;
+            a.run.env.net_plugin = arg;
             break;
         case O_DEBUG_ALL:
-            a.env.debug_all = true;
+            a.run.env.debug_all = true;
             break;
         case 'v':
             a.log.level++;

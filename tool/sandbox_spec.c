@@ -74,14 +74,22 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
     return sandbox_publish(path, put_line, &(struct line){path, text, mode});
 }
 
-/* What the hooks are told: the NICs by name, so that what was planned comes, or an error. */
+/* What the hooks are told: the NICs by name, so that what was planned comes, or an error. With RDMA devices the hook
+ * makes the sysfs once more after the move, over the one that is written here: a NIC that moves gets its GIDs anew. A
+ * sysfs of another machine's plan stays. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     char *nics = sbx_plan_nics(&b->p);
     size_t n = 0;
     bool ok = nics;
     if (nics && *nics) {
-        ok = asprintf(&b->arg[n++], "nics=%s", nics) >= 0 && asprintf(&b->arg[n++], "sysfs=no") >= 0;
+        bool live = b->sp.memlock && !a->no_sysfs && !a->plan.from && !a->plan.sysfs;
+        ok = asprintf(&b->arg[n++], "nics=%s", nics) >= 0 &&
+             asprintf(&b->arg[n++], "sysfs=%s", live ? "yes" : "no") >= 0;
+        if (ok && live && a->plan.want.gpus)
+            ok = asprintf(&b->arg[n++], "gpus=%s", a->plan.want.gpus) >= 0;
+        if (ok && live && a->plan.want.keep_nics)
+            ok = asprintf(&b->arg[n++], "all-nics=yes") >= 0;
         if (ok && a->plan.want.force)
             ok = asprintf(&b->arg[n++], "force=yes") >= 0;
         if (ok && a->rdma)

@@ -333,6 +333,8 @@ static int facts(const struct tp_request *q, struct tp_reply *r)
     uint64_t in = reach_wall_ns();
     int root = hw_root_open("/");
     int rc = root < 0 ? root : reach_facts(root, &r->facts);
+    if (rc == 0 && q->flags & TP_CONTAINED)
+        reach_contained(root, &r->facts);
     hw_close(&root);
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
