@@ -67,17 +67,3 @@ int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, stru
     *l = s.found;
     return rc;
 }
-
-int sb_nic_check(struct sb_ns *n, const struct sb_jnic *k, const struct sb_link *l)
-{
-    uint64_t ident = 0;
-    int index = 0;
-    if (same_hardware(l, &k->link))
-        return 0;
-    int sys = k->ident ? sb_ns_sysfs(n) : -ENODEV;
-    int fd = sys < 0 ? sys : sb_ident_open(sys, l->name, &ident, &index);
-    if (fd < 0)
-        return fd;
-    hw_close(&fd);
-    return ident == k->ident && index == l->index ? 0 : -ENODEV;
-}

@@ -59,8 +59,6 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 bool sb_link_hardware(const struct sb_link *l);
 /* Finds the NIC in the namespace. hint: the name that it probably has. 0 with *l; -ENODEV; -errno. */
 int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l);
-/* Looks again whether the link is of that NIC: 0, -ENODEV, -errno. */
-int sb_nic_check(struct sb_ns *n, const struct sb_jnic *k, const struct sb_link *l);
 
 /* ---- back (move_restore.c) ----------------------------------------------------------------------- */
 

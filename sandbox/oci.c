@@ -32,11 +32,6 @@ static const struct {
     [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, false},
 };
 
-const char *sbx_key_name(enum sbx_key key)
-{
-    return keys[key].name;
-}
-
 static bool yes_no(const char *v)
 {
     return strcmp(v, "yes") == 0 || strcmp(v, "no") == 0;

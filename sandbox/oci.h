@@ -51,7 +51,6 @@ int sbx_settings_ask(const struct sbx_settings *s);
 /* Returns what the settings ask of the plan, in s's memory. */
 struct sbx_want sbx_settings_want(const struct sbx_settings *s);
 bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key);
-const char *sbx_key_name(enum sbx_key key);
 
 /* ---- what the runtime says ----------------------------------------------------------------------- */
 

@@ -173,15 +173,6 @@ int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up)
     return hw_netlink_talk(r, h, NULL, NULL, what);
 }
 
-int hw_rtnl_link_mtu(struct hw_netlink *r, int index, uint32_t mtu)
-{
-    char buf[HW_NETLINK_REQUEST], what[64];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
-    mnl_attr_put_u32(h, IFLA_MTU, mtu);
-    snprintf(what, sizeof(what), "setting the MTU of network device %d to %u", index, mtu);
-    return hw_netlink_talk(r, h, NULL, NULL, what);
-}
-
 int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
 {
     char buf[HW_NETLINK_REQUEST], what[64];

@@ -42,7 +42,6 @@ int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu);
 int hw_rtnl_link_del(struct hw_netlink *r, int index);
 
 int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up);
-int hw_rtnl_link_mtu(struct hw_netlink *r, int index, uint32_t mtu);
 int hw_rtnl_link_master(struct hw_netlink *r, int index, int master); /* master 0: leaves its bridge */
 /* The link must be down on old kernels (before 6.2). */
 int hw_rtnl_link_rename(struct hw_netlink *r, int index, const char *name);

@@ -397,95 +397,6 @@ static void daemon_starts(void)
     df_start(sock);
 }
 
-/* ---- NCCL's own unpacking ---------------------------------------------------------------------------- */
-
-/* What NCCL's kernel does with a slot of the queue, by the CPU: 0 bytes it should not have touched, in order, once. */
-static void nccl_unpacks(const struct dm_unpack_queue *q, uint64_t request, const struct hw_space *s,
-                         const uint8_t *bounce, uint8_t *to)
-{
-    uint64_t slot = request % 16;
-    for (uint64_t i = 0; i < q->cnt[slot]; i++) {
-        const struct hw_gather_entry *e = &q->mem[slot][i];
-        must(hw_load(s, to + e->dst_off, bounce + e->src_off, e->len));
-    }
-}
-
-static void test_unpack(void)
-{
-    int l = socket(AF_INET, SOCK_STREAM, 0), fd[2];
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    fd[0] = socket(AF_INET, SOCK_STREAM, 0);
-    must(bind(l, (struct sockaddr *)&a, len) | listen(l, 1) | getsockname(l, (struct sockaddr *)&a, &len));
-    must(connect(fd[0], (struct sockaddr *)&a, len));
-    fd[1] = accept(l, NULL, NULL);
-
-    struct dm_helper *h;
-    struct dm_binding b;
-    struct dm_pool pool;
-    uint32_t rule, queue;
-    step("unpack");
-    must(hw_space_device(HAWSER_MEM_CUDA, 0, &pool.space));
-    must(pool.space->ops->dmabuf_alloc(pool.space, 16 << 20, &pool.buf));
-    must(dm_helper_open(sock, 5000, &h));
-    must(dm_helper_bind_rx(h, "lo", pool.buf.fd, 1, 0, &b));
-    must(dm_helper_steer(h, b.id, fd[1], &rule, &queue));
-    struct dm_rx *rx;
-    must(dm_rx_new(fd[1], &pool, b.dmabuf_id, &rx));
-    struct dm_unpack_queue *q = calloc(1, sizeof(*q));
-    const size_t n = 300000;
-    uint8_t *sent = malloc(n), *got = malloc(n);
-    void *dst;
-    must(pool.space->ops->alloc(pool.space, n, &dst));
-    /* more requests than slots, given back late and together, as NCCL does */
-    bool same = true, counted = true;
-    uint64_t held = 0;
-    for (uint64_t r = 0; r < 40; r++) {
-        size_t size = r % 5 == 4 ? 0 : n - 7 * r, at = 0;
-        uint64_t moved = 0;
-        int rc;
-        hw_pattern_fill(sent, n, r, 0);
-        memset(got, 0xcc, n);
-        dm_rx_post_unpack(rx, pool.space, dst, (uint32_t)size, q, r);
-        while ((rc = dm_rx_run(rx, &moved)) == -EAGAIN && at < size) {
-            ssize_t k = send(fd[0], sent + at, size - at, MSG_DONTWAIT);
-            at += k > 0 ? (size_t)k : 0;
-        }
-        while (rc == -EAGAIN)
-            rc = dm_rx_run(rx, &moved);
-        must(rc);
-        nccl_unpacks(q, r, pool.space, pool.buf.base, got);
-        same &= memcmp(got, sent, size) == 0 && moved == size && (size == n || got[size] == 0xcc);
-        counted &= (q->cnt[r % 16] == 0) == (size == 0);
-        if (r % 8 == 7) {
-            held = HW_MAX(held, df_counts().pages_out);
-            must(dm_rx_unpacked(rx, r));
-            same &= df_counts().pages_out == 0;
-        }
-    }
-    ok(same, "40 requests, of the queue that NCCL's kernel reads: every byte in its place, and the pages went back");
-    ok(counted, "slots count their own");
-    ok(held > 400, "pages are kept until the GPU is done: %llu", (unsigned long long)held);
-    const struct hw_frag far = {.src_off = 1ull << 32, .len = 1}, f = {.src_off = 1, .len = 1};
-    is_rc(dm_unpack_add(q, 3, &far), -EOVERFLOW, "a place past 4 GiB");
-    dm_unpack_begin(q, 5);
-    int rc = 0;
-    for (int i = 0; i < 2048; i++)
-        rc |= dm_unpack_add(q, 5, &f);
-    is_rc(rc, 0, "2048 pieces");
-    is_rc(dm_unpack_add(q, 5, &f), -EOVERFLOW, "and one more");
-    dm_rx_free(rx);
-    dm_helper_close(h);
-    pool.space->ops->free(pool.space, dst, n);
-    pool.space->ops->dmabuf_free(pool.space, &pool.buf);
-    free(q);
-    free(sent);
-    free(got);
-    close(l);
-    close(fd[0]);
-    close(fd[1]);
-}
-
 int main(void)
 {
     watchdog(100);
@@ -516,7 +427,6 @@ int main(void)
     df_well();
     test_part();
     test_mixed();
-    test_unpack();
     test_gpus();
     test_gpus_refused();
     test_gpus_in_turns();

@@ -36,9 +36,6 @@ struct dm_rx {
     struct hw_frag wait[DM_PIECES]; /* fragments whose gather could not start yet */
     unsigned nwait, started_of;
 
-    struct dm_unpack_queue *unpack; /* who gathers instead; a request is a batch then, of the next number */
-    uint64_t request;
-
     struct held *held;   /* ring */
     uint64_t head, tail; /* tail <= next to start <= head */
     bool strayed;
@@ -85,15 +82,6 @@ void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint3
     rx->have = 0;
 }
 
-void dm_rx_post_unpack(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len,
-                       struct dm_unpack_queue *q, uint64_t request)
-{
-    dm_rx_post(rx, space, ptr, len);
-    rx->unpack = q;
-    rx->request = request;
-    dm_unpack_begin(q, request);
-}
-
 static int device_failed(const char *doing)
 {
     char text[HW_ERR_TEXT];
@@ -119,12 +107,6 @@ static int give_back(struct dm_rx *rx, unsigned at_least)
             return rc;
         rx->tail += n;
     }
-}
-
-int dm_rx_unpacked(struct dm_rx *rx, uint64_t request)
-{
-    rx->over = rx->started = request + 1;
-    return give_back(rx, 1);
 }
 
 static int look(struct dm_rx *rx)
@@ -173,14 +155,6 @@ static int copy(struct dm_rx *rx, const struct hw_space *from_space, const uint8
     return rc ? device_failed("copying") : 0;
 }
 
-/* A piece to who gathers instead of us. */
-static int tell(struct dm_rx *rx, const struct dm_piece *p)
-{
-    const struct hw_frag f = {.src_off = p->offset, .dst_off = rx->have, .len = p->len};
-    rx->held[(rx->head - 1) % HELD].batch = rx->request + 1;
-    return dm_unpack_add(rx->unpack, rx->request, &f);
-}
-
 static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
 {
     const uint8_t *host = rx->scratch;
@@ -197,11 +171,9 @@ static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
             bool gather = rx->to && rx->space == rx->pool->space;
             rx->held[rx->head++ % HELD] = (struct held){.token = p->token, .batch = gather ? UINT64_MAX : 0};
             dm_count(&rx->n.device, p->len);
-            if (gather && rx->space->direct && !rx->unpack)
+            if (gather && rx->space->direct)
                 dm_count(&rx->n.copied, p->len);
-            if (gather && rx->unpack)
-                rc = rc ? rc : tell(rx, p);
-            else if (gather)
+            if (gather)
                 rx->wait[rx->nwait++] = (struct hw_frag){.src_off = p->offset, .dst_off = rx->have, .len = p->len};
             else if (rx->to && rc == 0)
                 rc = copy(rx, rx->pool->space, rx->pool->buf.base + p->offset, p->len);
@@ -227,8 +199,6 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         bool whole = rx->have == rx->len;
         if ((rc = give_back(rx, whole ? 1 : GIVE_BACK)))
             return rc;
-        if (whole && rx->unpack)
-            return 0;
         if (whole)
             return rx->over == rx->started ? 0 : -EBUSY;
         if (HELD - (rx->head - rx->tail) < DM_PIECES)
@@ -240,8 +210,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         if (n == -EAGAIN) {
             if ((rc = look(rx)) || (rc = give_back(rx, 1)))
                 return rc;
-            return rx->head == rx->tail || rx->unpack ? -EAGAIN
-                                                      : -EBUSY; /* what is held may be what the sender waits for */
+            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* what is held may be what the sender waits for */
         }
         if (n < 0)
             return (int)n;

@@ -7,7 +7,6 @@
 #define HW_DEVMEM_RX_H
 
 #include "transport/devmem/bind.h"
-#include "transport/devmem/unpack.h"
 
 struct dm_rx;
 
@@ -28,13 +27,6 @@ void dm_rx_free(struct dm_rx *rx);
 
 /* The len bytes that come next go to ptr in the space; NULL: nowhere. */
 void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len);
-
-/* Likewise for request (0, 1, 2... of this connection; all of them, or none, in this way): what lies in device memory
- * is left there, and told to q, for the GPU's own kernels to put in order. Only what does not is copied to ptr. */
-void dm_rx_post_unpack(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint32_t len,
-                       struct dm_unpack_queue *q, uint64_t request);
-/* The GPU is done with what was told of this request and those before: their pages go back. -errno. */
-int dm_rx_unpacked(struct dm_rx *rx, uint64_t request);
 
 /* Moves bytes in. 0: all that was posted for is in its place; -EAGAIN: wait for an event; -EBUSY: the device has not
  * got there yet, or pages are still to go back: ask again soon; -ENXIO: the device failed; -EPIPE: the peer has closed;
