@@ -309,6 +309,8 @@ static void test_gpus_refused(void)
        "all payload to GPU 0, and a connection for GPU 1: refused, as its bytes would be copied");
     df_faults.queues = 2;
     ok(try_gpus(NULL, 2) < 0, "two queues for four GPUs: refused");
+    df_faults.queues = 1;
+    ok(try_gpus(NULL, 1) < 0, "a queue on one of the two sides alone: refused");
     df_faults.queues = 0;
     is_rc(try_gpus(NULL, 2), 0, "enough of them: not");
 }
