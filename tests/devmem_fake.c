@@ -289,11 +289,11 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
 }
 
 /* One queue each. */
-static unsigned count_bound(void)
+static unsigned count_bound(uint32_t client)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < BINDINGS; i++)
-        n += bindings[i].live && !bindings[i].tx;
+        n += bindings[i].live && !bindings[i].tx && bindings[i].client == client;
     return n;
 }
 
@@ -308,7 +308,7 @@ static void answer(uint32_t client, const struct hw_helper_request *q, int fd, s
             snprintf(r->text, sizeof(r->text), "the driver of %s does not send device memory", q->nic);
             return;
         }
-        if (q->type == HW_H_BIND_RX && df_faults.queues && count_bound() + q->count > df_faults.queues) {
+        if (q->type == HW_H_BIND_RX && df_faults.queues && count_bound(client) + q->count > df_faults.queues) {
             r->status = -EBUSY;
             snprintf(r->text, sizeof(r->text), "no queue of %s is free", q->nic);
             return;

@@ -20,7 +20,7 @@ struct df_faults {
     atomic_bool wedge;     /* ENODEV from now on */
     atomic_bool lie;       /* sizes that do not add up, from now on */
     atomic_bool stray_now; /* ordinary data from now on */
-    atomic_uint queues;    /* so many can be bound for receiving; 0: any number */
+    atomic_uint queues;    /* so many can each client bind for receiving; 0: any number */
 };
 extern struct df_faults df_faults;
 void df_well(void); /* none of them */

@@ -160,7 +160,9 @@ static void test_part(void)
     ok(sum(p.ab).tx_device_bytes > LEN, "most was sent from device memory: %llu",
        (unsigned long long)sum(p.ab).tx_device_bytes);
     uint64_t mib = (after.exported - before.exported) >> 20;
-    ok(mib >= 20 && mib <= 128, "of 300 MiB %llu were bound for sending", (unsigned long long)mib);
+    /* windows lie at multiples of their size: where the range crosses one of 64 MiB, the next one of 128 MiB is bound
+     * too */
+    ok(mib >= 20 && mib <= 192, "of 300 MiB %llu were bound for sending", (unsigned long long)mib);
     must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
     free(bytes);
     ph_close(&p);
@@ -299,16 +301,23 @@ static int try_gpus(const char *const *more, unsigned n)
     return rc;
 }
 
-/* What is required and cannot be is said while connecting. */
+/* What is required and cannot be is said when the context is opened, or while connecting. */
 static void test_gpus_refused(void)
 {
+    static const char *const names[] = {"require_direct=yes", "require_devmem=yes"}; /* the second is its old name */
+    for (unsigned i = 0; i < HW_ARRAY_LEN(names); i++) {
+        const char *const tcp[] = {"transport=tcp", names[i], NULL};
+        const struct hawser_options o = {.size = sizeof(o), .knobs = tcp};
+        hawser *h;
+        is_rc(hawser_open(&o, &h), -EOPNOTSUPP, "transport tcp has no device path");
+    }
     static const char *const zero[] = {"devmem_memory=cuda:0", NULL};
     step("GPUs that payload cannot land in");
     is_rc(try_gpus(zero, 1), 0, "all payload to GPU 0, and a connection for GPU 0");
     ok(try_gpus(zero, 2) < 0,
        "all payload to GPU 0, and a connection for GPU 1: refused, as its bytes would be copied");
-    df_faults.queues = 2;
-    ok(try_gpus(NULL, 2) < 0, "two queues for four GPUs: refused");
+    df_faults.queues = 1;
+    ok(try_gpus(NULL, 2) < 0, "a queue on each side for two GPUs: refused");
     df_faults.queues = 0;
     is_rc(try_gpus(NULL, 2), 0, "enough of them: not");
 }
@@ -319,7 +328,7 @@ static void test_gpus_in_turns(void)
     struct pair p;
     step("GPUs in turns");
     open_two(&p, NULL);
-    df_faults.queues = 2;
+    df_faults.queues = 1;
     for (int i = 0; i < TWO; i++) {
         hawser_peer *ab, *ba;
         const struct hawser_connect_options o = gpus_of(i, i);

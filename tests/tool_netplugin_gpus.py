@@ -115,6 +115,12 @@ def verdicts(w):
        "bench: a verdict for each GPU", r)
     r = w.run("validate", "--gpus", "1:2", "--require-direct")
     ok(r.returncode == 0 and shares(r) == {("GPU 1 -> 2", side): ALL for side in ("here", "there")}, "validate: likewise", r)
+    r = w.run("validate", "--gpus", "1:2,0:0", "--channels", 2, "--json", "-")
+    lines = rows(r)
+    ok(r.returncode == 0 and [(x["gpu"], x["peer_gpu"]) for x in lines] == [(1, 2), (0, 0)] and
+       all(x["received"][side]["device_percent"] == 100 for x in lines for side in ("here", "there")) and
+       all(x["proved"] == len(x["per_channel"]) == 2 and x["why"] is None and x["per_nic"] for x in lines),
+       "validate: and as JSON", r)
     r = w.run("bench", "--gpus", "0,1", "--op", "write", "--size", "1,1MiB", "--iters", 4, "--require-direct", "--json", "-")
     ok(r.returncode == 0 and [x["size"] for x in rows(r)] == [1] * 3 + [1 << 20] * 3,
        "what fits a control frame is not what --require-direct is about", r)

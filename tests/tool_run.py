@@ -13,7 +13,7 @@ import time
 
 HAWSER = sys.argv[1]
 KEYS = ("schema op mem size iters channels nics GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB "
-        "verified_bytes bad_bytes raw_GBps ratio_raw per_nic paths lost_channels").split()
+        "verified_bytes bad_bytes raw_GBps ratio_raw per_nic paths per_channel lost_channels").split()
 count = failed = 0
 
 

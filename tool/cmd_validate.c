@@ -9,6 +9,7 @@
 #include "tool/output.h"
 #include "tool/session.h"
 #include "tool/stats.h"
+#include "tool/validate_json.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -43,11 +44,14 @@ struct validate {
     bool many;                                         /* NICs, to an address that leads to the first of them */
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
     size_t n_own, n_peer;
+    struct verdict here, there;
+    const char *json; /* NULL: none; "-": standard output, and text goes to standard error */
+    FILE *text, *json_out;
     uint64_t moved;        /* bytes that each side received */
     struct hw_knobs knobs; /* in force */
 };
 
-enum { O_CHUNK = 300, O_GPUS, O_MAP };
+enum { O_CHUNK = 300, O_GPUS, O_MAP, O_JSON };
 
 static const struct opt options[] = {
     {"channels", 'c', "N", "channels at once, 1 to 64 (default 4)"},
@@ -57,6 +61,7 @@ static const struct opt options[] = {
     {"timeout", 't', "TIME", "all of it within (default 30s)"},
     {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"},
     {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
+    {"json", O_JSON, "FILE", "a line of JSON for each NIC and pair of GPUs; - for standard output"},
     COMMON_OPTS,
     {0},
 };
@@ -272,29 +277,47 @@ static int work(struct validate *v, hawser *h, size_t *good)
     return rc;
 }
 
-static void print_own_counts(const char *side, const struct tp_nic *nics, size_t n)
+static void print_own_counts(const struct validate *v, const char *side, const struct tp_nic *nics, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (nics[i].has_devmem_pkts) {
-            printf("%5s %-15s", side, nics[i].nic);
-            output_own_count(stdout, &nics[i]);
+            fprintf(v->text, "%5s %-15s", side, nics[i].nic);
+            output_own_count(v->text, &nics[i]);
         }
 }
 
 /* How the GPUs' data came into them, and what the NICs counted themselves. False: it is not as is required. */
-static bool print_verdict(const struct validate *v)
+static bool print_verdict(struct validate *v)
 {
-    print_own_counts("here", v->own, v->n_own);
-    print_own_counts("there", v->peer, v->n_peer);
+    char who[40];
+    print_own_counts(v, "here", v->own, v->n_own);
+    print_own_counts(v, "there", v->peer, v->n_peer);
     if (v->gpu == BUFFER_HOST)
         return true;
-    char who[40];
-    const struct verdict here = verdict_of(v->own, v->n_own, v->moved);
-    const struct verdict there = verdict_of(v->peer, v->n_peer, v->moved);
     snprintf(who, sizeof who, "GPU %d -> %d", v->gpu, (int)v->peer_gpu);
-    verdict_print(stdout, who, "here", &here);
-    verdict_print(stdout, who, "there", &there);
-    return !v->knobs.require_direct || (here.passed && there.passed);
+    verdict_print(v->text, who, "here", &v->here);
+    verdict_print(v->text, who, "there", &v->there);
+    return !v->knobs.require_direct || (v->here.passed && v->there.passed);
+}
+
+static int write_json(struct validate *v, size_t good, const char *why)
+{
+    const struct validated d = {.host = v->host,
+                                .nic = v->nic,
+                                .why = why,
+                                .gpus = v->gpu != BUFFER_HOST,
+                                .gpu = v->gpu,
+                                .peer_gpu = v->peer_gpu,
+                                .here = v->here,
+                                .there = v->there,
+                                .channels = v->channels,
+                                .proved = good,
+                                .own = v->own,
+                                .n_own = v->n_own,
+                                .peer_nics = v->peer,
+                                .n_peer = v->n_peer,
+                                .peer = v->s.peer};
+    return v->json_out ? validate_json(v->json_out, &d) : 0;
 }
 
 /* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
@@ -302,53 +325,60 @@ static int validate(struct validate *v, hawser *h)
 {
     size_t good = 0;
     char size[32];
-    printf("# ");
+    fprintf(v->text, "# ");
     if (v->gpu != BUFFER_HOST)
-        printf("GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
-    printf("%" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic, v->host,
-           hw_format_size(v->size, size, sizeof size));
-    fflush(stdout);
+        fprintf(v->text, "GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
+    fprintf(v->text, "%" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic,
+            v->host, hw_format_size(v->size, size, sizeof size));
+    fflush(v->text);
     v->n_ch = 0;
     v->bad_out = v->bad_in = 0;
     v->n_own = v->n_peer = 0;
     v->moved = 0;
     int rc = work(v, h, &good);
-    char why[HW_ERR_TEXT];
+    char why[HW_MAX(HW_ERR_TEXT, DETOUR_TEXT)];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     if (v->s.peer && v->n_ch == 0)
         good = good_channels(v);
     for (size_t i = 0; i < v->n_ch; i++) {
         const struct hawser_channel_stats *c = &v->ch[i];
         const char *f = fault(c);
-        printf("channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
-               " in %" PRIu64 "  %s%s\n",
-               c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes, c->rx_chunks,
-               f ? "FAILED: it " : "OK", f ? f : "");
+        fprintf(v->text,
+                "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
+                " in %" PRIu64 "  %s%s\n",
+                c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes,
+                c->rx_chunks, f ? "FAILED: it " : "OK", f ? f : "");
     }
     if (rc < 0)
         good = 0; /* what went over which channel is not known, so none of them is proved */
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
     bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
+    v->here = verdict_of(v->own, v->n_own, v->moved);
+    v->there = verdict_of(v->peer, v->n_peer, v->moved);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
         good = 0; /* what they carried says nothing of this NIC */
-    printf("Success: %zu / %" PRIu64 "\n", good, v->channels);
-    fflush(stdout);
-    if (rc < 0)
+    fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
+    fflush(v->text);
+    if (astray)
+        snprintf(why, sizeof why, "%s", detour);
+    else if (rc == 0 && !direct)
+        snprintf(why, sizeof why,
+                 "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for", v->gpu,
+                 (int)v->peer_gpu);
+    else if (rc == 0 && good < v->channels)
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
+                 v->channels - good, v->channels, v->timeout_ms);
+    if (*why)
         tool_fail("validate", "%s", why);
-    else if (astray)
-        tool_fail("validate", "%s", detour);
-    else if (!direct)
-        tool_fail("validate", "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for",
-                  v->gpu, (int)v->peer_gpu);
-    else if (good < v->channels)
-        tool_fail("validate", "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
-                  v->channels - good, v->channels, v->timeout_ms);
+    const int wrote = write_json(v, good, why);
+    if (wrote < 0)
+        tool_fail("validate", "%s", hw_error());
     buffer_free(&v->out);
     buffer_free(&v->in);
     session_close(&v->s);
-    return rc == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
+    return rc == 0 && wrote == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
 }
 
 /* Every pair, over each of its planned NICs. */
@@ -361,8 +391,8 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
     if (rc < 0)
         return tool_fail("validate", "%s", hw_error());
     if (wrapped)
-        printf("# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
-               there == 1 ? "" : "s");
+        fprintf(v->text, "# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
+                there == 1 ? "" : "s");
     v->many = !v->nic[0];
     for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
         const struct gpu_pair *p = &v->gpus.pair[i];
@@ -376,22 +406,33 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
             good += validate(v, h) == TOOL_OK;
         }
     }
-    printf("GPUs and NICs: %zu of %zu\n", good, n);
+    fprintf(v->text, "GPUs and NICs: %zu of %zu\n", good, n);
     return good == n && !tool_stop ? TOOL_OK : TOOL_FAILED;
+}
+
+static int open_json(struct validate *v)
+{
+    const bool out = v->json && strcmp(v->json, "-") == 0;
+    v->text = out ? stderr : stdout;
+    if (v->json)
+        v->json_out = out ? stdout : fopen(v->json, "we");
+    return v->json && !v->json_out ? hw_fail(-errno, "writing %s: %s", v->json, strerror(errno)) : 0;
 }
 
 static int run(struct validate *v)
 {
     hawser *h = NULL;
     char route[HAWSER_NIC_NAME] = "";
-    int rc = v->nic[0] ? 0 : route_nic(v->host, route);
+    int rc = open_json(v);
+    if (rc == 0 && !v->nic[0])
+        rc = route_nic(v->host, route);
     if (rc == 0)
         rc = hw_knobs_load(&v->knobs, (const char *const *)v->common.knobs);
     if (rc == 0)
         rc = common_open(&v->common, &h);
-    if (rc < 0)
-        return tool_fail("validate", "%s", hw_error());
-    if (v->gpus_text) {
+    if (rc < 0) {
+        rc = tool_fail("validate", "%s", hw_error());
+    } else if (v->gpus_text) {
         rc = validate_gpus(v, h, route);
     } else {
         if (route[0])
@@ -399,6 +440,8 @@ static int run(struct validate *v)
         rc = validate(v, h);
     }
     hawser_close(h);
+    if (v->json_out && v->json_out != stdout && fclose(v->json_out) != 0)
+        rc = tool_fail("validate", "writing %s: %s", v->json, strerror(errno));
     return rc;
 }
 
@@ -446,6 +489,9 @@ static int parse(struct validate *v, int argc, char **argv)
             break;
         case O_GPUS:
             rc = gpus_parse(v->gpus_text = arg, &v->gpus);
+            break;
+        case O_JSON:
+            v->json = arg;
             break;
         case O_MAP:
             v->map = arg;

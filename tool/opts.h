@@ -60,8 +60,9 @@ int opts_nics(const char *text);
     {"knob", 'K', "NAME=VALUE", "set a knob of the library (see `hawser help knobs`); may be repeated"},               \
         {"key-file", 'k', "FILE", "the job key that both sides must hold, 16 to 4096 bytes"},                          \
         {"transport", OPT_TRANSPORT, "NAME", "tcp, devmem, or netplugin:PLUGIN; the same on both sides"},              \
-        {"require-devmem", OPT_REQUIRE_DEVMEM, NULL, "--transport devmem --require-direct"},    \
-        {"require-direct", OPT_REQUIRE_DIRECT, NULL, "fail where what a GPU receives does not land in its memory by the NIC"},    \
+        {"require-devmem", OPT_REQUIRE_DEVMEM, NULL, "--transport devmem --require-direct"},                           \
+        {"require-direct", OPT_REQUIRE_DIRECT, NULL,                                                                   \
+         "fail where what a GPU receives does not land in its memory by the NIC"},                                     \
         {"rails", OPT_RAILS, "MAP", "which NICs may be joined: \"eth1,enp6s0;10.0.2.0/24\", or @FILE, a rail a line"}, \
         {"require-nics", OPT_REQUIRE_NICS, "N", "fail where fewer pairs of NICs work"},                                \
         {"insecure", 'I', NULL, "with no key, talk to any address, not only to loopback and 198.18.0.0/15"},           \

@@ -104,7 +104,7 @@ void output_nics(FILE *out, const struct row *r)
 }
 
 /* The NIC's own count, null where it has none. */
-static void json_own_count(struct hw_json *j, const struct tp_nic *n)
+void output_json_own_count(struct hw_json *j, const struct tp_nic *n)
 {
     static const char *const name[] = {"rx_devmem_pkts", "rx_devmem_pkts_before", "rx_devmem_pkts_after"};
     const uint64_t v[] = {n->devmem_pkts, n->devmem_before, n->devmem_after};
@@ -116,7 +116,7 @@ static void json_own_count(struct hw_json *j, const struct tp_nic *n)
 }
 
 /* Each channel's own counters, since it was made. */
-static void json_channels(struct hw_json *j, hawser_peer *peer)
+void output_json_channels(struct hw_json *j, hawser_peer *peer)
 {
     struct hawser_channel_stats ch[64];
     size_t n = HW_ARRAY_LEN(ch);
@@ -160,7 +160,7 @@ static void json_nics(struct hw_json *j, const struct row *r)
         hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
         hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
         hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
-        json_own_count(j, n);
+        output_json_own_count(j, n);
         hw_json_u64(j, "lost", r->lost[i]);
         hw_json_u64(j, "channels", r->nic_channels[i]);
         hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);
@@ -259,7 +259,7 @@ int output_json(FILE *out, const struct row *r)
     }
     if (r->m->s && r->m->s->peer) {
         json_paths(&j, r->m->s->peer);
-        json_channels(&j, r->m->s->peer);
+        output_json_channels(&j, r->m->s->peer);
     }
     hw_json_u64(&j, "lost_channels", r->lost_channels);
     hw_json_u64(&j, "depth", r->depth);

@@ -7,7 +7,7 @@
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh BUILD/tests/fakecuda/libfakecuda.so:/libfakecuda.so
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
-# vm: timeout 420
+# vm: timeout 600
 . /dmnic.sh
 
 # A machine that is slow, and at times stands still, is no dead path.

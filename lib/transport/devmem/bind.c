@@ -159,7 +159,7 @@ static bool release_idle(struct dm_ctx *x, unsigned nic)
         l->bound = false;
         any |= dm_ctx_asked(x, dm_helper_release(x->helper, l->binding.id)) == 0;
     }
-    return any;
+    return any && x->helper; /* it may have gone meanwhile */
 }
 
 static int bind_queues(struct dm_ctx *x, struct dm_landing *l)

@@ -399,6 +399,8 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
     bool receive = m->mine[VERDICT], send_side = m->theirs[VERDICT];
     if (!receive)
         dm_ctx_warn(m->a.ctx, m->a.nic, m->why);
+    else if (!send_side)
+        dm_ctx_warn(m->a.ctx, m->a.nic, "the peer does not receive into device memory; its log says why");
     if (m->a.env->knobs->require_direct && (!receive || !send_side)) {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "knob require_direct, and over %s there is no devmem: %.150s", m->a.nic,
