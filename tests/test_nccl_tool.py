@@ -412,6 +412,10 @@ def part_gpu(tmp):
     r = gpu("--parts", "four")
     ok(r.returncode == 0 and "skipped: nccl: hawser nccl bench: 4 GPUs are not there: there are 2" in r.stdout and
        r.stdout.endswith("\n0 passed, 0 failed, 1 skipped\n"), "two GPUs: no four ranks, and why", r)
+    r = gpu("--parts", "hosts")
+    ok(r.returncode == 0 and "hosts a,b" in r.stdout and r.stdout.endswith("\n10 passed, 0 failed, 0 skipped\n"), "two GPUs as two hosts", r)
+    r = gpu("--parts", "hosts", FAKENCCL_FAULT="wrong:1:6", FAKENCCL_FAULT_NET="hawser")
+    ok(r.returncode == 1 and r.stdout.endswith("\n9 passed, 1 failed, 0 skipped\n"), "wrong data fails there", r)
     r = gpu("--parts", "table,none")
     ok(r.returncode == 1 and "there is no part 'none'" in r.stdout, "a part that is not there", r)
     r = subprocess.run([sys.executable, script.parent / "nccl_train.py"], capture_output=True, text=True, timeout=100,

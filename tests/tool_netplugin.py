@@ -246,6 +246,20 @@ def slowly(tmp, tcpx):
     out, rc = s.stop()
     ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
 
+    # The same, strict, and not safe for threads.
+    once = {**tcpx, "TCPXLIKE_ONE_THREAD": "1", "HAWSER_PLUGIN_THREADS": "no"}
+    s = Serve(*by(TCPX), **once)
+    r = run("validate", s, *by(TCPX), "--channels", 8, **once)
+    ok(r.returncode == 0 and r.stdout.endswith("Success: 8 / 8\n") and 5 < r.seconds < 20,
+       f"a plugin that is not safe for threads, {r.seconds:.1f} s: a process for each connection", r)
+    ok(r.stderr.count("SOCKET_IFNAME is not set") == 1, "its environment is told of once", r)
+    out, rc = s.stop()
+    ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
+    s = Serve(*by(TCPX), **once)
+    r = run("validate", s, *by(TCPX), "--channels", 1, **{**once, "HAWSER_PLUGIN_THREADS": "yes"})
+    ok(r.returncode == 1 and "it is not safe for threads" in r.stderr, "which it shows where threads call it", r)
+    ok(s.stop()[1] == 0, "serve ends well")
+
 
 def plugin_of(s):
     """The plugin's process of a serving node."""

@@ -15,7 +15,8 @@ static const struct action {
     {"bench", nccl_bench_main,
      "[--op OP[,..]] [--size SIZE[,..]] [--gpus N] [--vs-socket] [--raw N[,..]]\n"
      "        [--rounds N] [--iters N] [--warmup N] [--plugin NAME] [--set NAME=VALUE]\n"
-     "        [--nccl FILE] [--lab LAB] [--timeout TIME] [--json FILE] [--verbose]",
+     "        [--nccl FILE] [--lab LAB] [--timeout TIME] [--json FILE] [--verbose]\n"
+     "        [--hosts A,B[,..] [--ssh COMMAND] [--remote PATH] [--tcpx PATH]]",
      "operations over real NCCL, as nccl-tests measure them, against NCCL's own sockets"},
 };
 

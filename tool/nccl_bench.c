@@ -56,7 +56,7 @@ static const struct opt options[] = {
     {"tcpx", O_TCPX, "PATH", "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"},
     {"vs-socket", O_VS, NULL, "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"},
     {"raw", O_RAW, "N[,..]", "measure N plain sockets over loopback too, in the same turns"},
-    {"rounds", O_ROUNDS, "N", "turns, whose medians are printed (default: 1; 3 with --vs-socket)"},
+    {"rounds", O_ROUNDS, "N", "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"},
     {"iters", O_ITERS, "N", "operations under the clock (default: 1GiB's worth, 10 to 500)"},
     {"warmup", O_WARMUP, "N", "operations before it (default: a tenth, at least 3)"},
     {"plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN of what is ours (default: hawser)"},

@@ -116,7 +116,8 @@ static const struct knob table[] = {
      "plugin_trace: a line too for each call that came to nothing; else they are counted"},
     {"plugin_threads", AT(plugin_threads), BOOL, "yes", 0, 0, "yes/no",
      "transport netplugin: make each connection in a thread of its own, as NCCL does for several communicators, so that a "
-     "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads"},
+     "connect or accept that sleeps holds up no other; no: for a plugin that is not safe for threads: one thread calls it, in "
+     "four times as many processes as knob channels says, 16 at most"},
     {"nics", AT(nics), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->nics) - 1, "names",
      "local NICs to use, comma-separated; empty: every one by which a route leads to the peer"},
     {"rails", AT(rails), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->rails) - 1, "rails",

@@ -3,6 +3,8 @@
 """Real NCCL over hawser against its own sockets, on one machine of two GPUs or more: tests/gpu/run nccl [OPTION...].
   table  two ranks, all sizes, the sockets' default and tuned, and plain sockets, in rounds
   four   all_reduce and alltoall among four ranks, where there are four GPUs
+  hosts  two GPUs as two hosts (`hawser nccl bench --hosts`), in two nodes of a lab where that can be made: NCCL over hawser and
+         sockets, and hawser's own transfer; only where it is asked for
   train  PyTorch's DDP and FSDP among two and four ranks, bitwise as over NCCL's sockets; a rank killed, a group given up
          (nccl_train.py)
 Every element is checked, which is what passes or fails; the aims of the table, which a machine's day may miss, are told
@@ -135,9 +137,43 @@ def bench(a, nccl, gpus, ops, sizes, rounds, raw, limit):
     return (passed, failed, 0), rows
 
 
+def hosts(a, nccl):
+    """(passed, failed, skipped)"""
+    lab = f"hosts{os.getpid()}"
+    sizes = "8,1MiB,64MiB" if a.sizes == SIZES else a.sizes
+    wanted = 5 * len(sizes.split(","))  # two operations over two networks, and our own transfer
+    up = subprocess.run([a.tool, "lab", "up", "--name", lab, "--nics", "1"], capture_output=True, text=True).returncode == 0
+    env = dict(os.environ)
+    if not up:
+        env.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    try:
+        with tempfile.TemporaryDirectory() as d:
+            reach, out = pathlib.Path(d) / "reach", pathlib.Path(d) / "out.jsonl"
+            into = f'"{os.path.abspath(a.tool)}" lab exec {lab}/$host -- ' if up else ""
+            reach.write_text(f'#!/bin/sh\nhost=$1; shift\ncase $host in a) gpu=0;; *) gpu=1;; esac\nexport CUDA_VISIBLE_DEVICES=$gpu\nexec {into}"$@"\n')
+            reach.chmod(0o755)
+            argv = [a.tool, "nccl", "bench", "--hosts", "a,b", "--ssh", str(reach), "--gpus", "1", "--nccl", nccl, "--size", sizes, "--rounds", "1",
+                    "--json", str(out), "--timeout", "60s", *a.more]
+            print("+ " + " ".join(argv[1:]), flush=True)
+            r = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.limit)
+            print(r.stdout)
+            if r.returncode and any(x in r.stdout for x in ("no CUDA driver", "NO_DEVICE", "has no GPU")):
+                print(f"skipped: hosts: {r.stdout.strip()}")
+                return 0, 0, 1
+            rows = [json.loads(x) for x in out.read_text().splitlines()] if out.exists() else []
+    except subprocess.TimeoutExpired:
+        print(f"failed: hosts: not done within {a.limit} s")
+        return 0, 1, 0
+    finally:
+        if up:
+            subprocess.run([a.tool, "lab", "down", "--name", lab])
+    good = sum(x["errors"] == 0 for x in rows)
+    return good, max(len(rows) - good, wanted - len(rows), int(r.returncode != 0 and good == len(rows))), 0
+
+
 def main():
     a = argparse.ArgumentParser(prog="tests/gpu/run nccl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--parts", default="table,four,train", help="which of them (all)")
+    a.add_argument("--parts", default="table,four,train", help="which of them (all but hosts)")
     a.add_argument("--tool", default=str(HERE / "../../build/hawser"), help="the program; its plugin is the one beside it")
     a.add_argument("--nccl", help="NCCL's library; by default PyTorch's")
     a.add_argument("--sizes", default=SIZES, help="of the table")
@@ -153,8 +189,8 @@ def main():
     a.add_argument("more", nargs="*", help="after --: more options of `hawser nccl bench`")
     a = a.parse_args()
     parts = a.parts.split(",")
-    if bad := [p for p in parts if p not in ("table", "four", "train")]:
-        print(f"failed: nccl: there is no part '{bad[0]}'; there are table, four, train")
+    if bad := [p for p in parts if p not in ("table", "four", "hosts", "train")]:
+        print(f"failed: nccl: there is no part '{bad[0]}'; there are table, four, hosts, train")
         end(0, 1, 0)
     if a.quick:
         a.sizes, a.rounds = "8,1MiB,64MiB", 1
@@ -183,6 +219,9 @@ def main():
     if "four" in parts:
         print("== four ranks", flush=True)
         add(bench(a, nccl, 4, "all_reduce,alltoall", a.four_sizes, 1, "", 120)[0])
+    if "hosts" in parts:
+        print("== two hosts", flush=True)
+        add(hosts(a, nccl))
     if "train" in parts:
         print("== PyTorch", flush=True)
         add(nccl_train.run(["--plugin-dir", a.plugin_dir] if a.plugin_dir else []))

@@ -37,6 +37,7 @@
  *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
  *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
+ *   TCPXLIKE_ONE_THREAD=0         1: crashes where a thread other than init's calls it
  *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would
  *   TCPXLIKE_REPORT=file          at exit a line of what was left open, and was done, is appended
  *   TCPXLIKE_FAULT=a,b            of these; N counts isends and irecvs of the process from 1, or with :send or :recv
@@ -76,7 +77,7 @@ struct tcpx_options {
     unsigned steering_us, connect_us;
     uint64_t seed;
     enum { LOOPBACK_SILENT, LOOPBACK_WORKS, LOOPBACK_EXITS } loopback;
-    bool unpack_host, clean_handle, chunk_trap, deliver_oversize;
+    bool unpack_host, clean_handle, chunk_trap, deliver_oversize, one_thread;
     bool no_accept, hang_init, hang_accept, exit_accept, fail_regmr;
     unsigned slow_accept, slow_connect; /* ms */
     unsigned devices;
@@ -86,6 +87,8 @@ extern struct tcpx_options tcpx_opt;
 
 /* ---- tcpxlike_env.c ---- */
 void tcpx_read_environment(ncclDebugLogger_t log);
+/* With TCPXLIKE_ONE_THREAD: is it the thread that init came from? */
+void tcpx_check_thread(void);
 /* The next isend or irecv: which faults are its own. */
 unsigned tcpx_faults_now(bool sends);
 void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...) HW_PRINTF(3, 4);

@@ -69,6 +69,7 @@ static bool too_early(unsigned *calls, uint64_t since, unsigned ms)
 
 ncclResult_t tcpx_listen(int dev, void *out, void **comm)
 {
+    tcpx_check_thread();
     struct handle h = {0};
     if (!address_of(dev, &h.at))
         return FAIL("listening: device %d has no address", dev);
@@ -197,6 +198,7 @@ static int meet(struct connecting *s)
 
 ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle_v7_t **device)
 {
+    tcpx_check_thread();
     (void)device; /* the sender's GPU has nothing to do */
     struct handle h;
     memcpy(&h, handle, sizeof(h));
@@ -280,6 +282,7 @@ static unsigned family(struct listener *l, int fd[1 + MAX_SOCKS])
 
 ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t **device)
 {
+    tcpx_check_thread();
     struct listener *l = listener;
     int fd[1 + MAX_SOCKS];
     if (!device || !*device)

@@ -109,6 +109,14 @@ static void read_faults(const char *list)
     }
 }
 
+static pid_t thread; /* of init */
+
+void tcpx_check_thread(void)
+{
+    if (tcpx_opt.one_thread && gettid() != thread)
+        CRASH("called by thread %d, and by %d before: it is not safe for threads", (int)gettid(), (int)thread);
+}
+
 void tcpx_read_environment(ncclDebugLogger_t log)
 {
     logger = log;
@@ -124,6 +132,8 @@ void tcpx_read_environment(ncclDebugLogger_t log)
     tcpx_opt.pool = number("TCPXLIKE_POOL", 256, 1, 2048);
     tcpx_opt.steering_us = number("NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS", 5000000, 0, 600000000);
     tcpx_opt.connect_us = number("TCPXLIKE_CONNECT_MICROS", 200000, 0, 600000000);
+    tcpx_opt.one_thread = flag("TCPXLIKE_ONE_THREAD", false);
+    thread = gettid();
     tcpx_opt.seed = number("TCPXLIKE_SEED", 1, 0, UINT32_MAX);
     const char *v = getenv("TCPXLIKE_LOOPBACK");
     tcpx_opt.loopback = v && strcmp(v, "exit") == 0        ? LOOPBACK_EXITS

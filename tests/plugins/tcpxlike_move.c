@@ -141,6 +141,7 @@ static ncclResult_t stage(struct request *r)
 
 ncclResult_t tcpx_isend(void *comm, void *data, int size, int tag, void *mhandle, void **request)
 {
+    tcpx_check_thread();
     (void)tag;
     struct comm *c = comm;
     const struct registration *mr = mhandle;
@@ -161,6 +162,7 @@ ncclResult_t tcpx_isend(void *comm, void *data, int size, int tag, void *mhandle
 
 ncclResult_t tcpx_irecv(void *comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request)
 {
+    tcpx_check_thread();
     (void)tags;
     struct comm *c = comm;
     *request = NULL;
@@ -440,6 +442,7 @@ static void publish(struct request *r)
 
 ncclResult_t tcpx_test(void *request, int *done, int *size)
 {
+    tcpx_check_thread();
     (void)size; /* which the real one never writes either */
     struct request *r = request;
     struct comm *c = r->comm;

@@ -303,16 +303,24 @@ static bool take_messages(struct kid *k)
 static unsigned look_round(struct kid *k)
 {
     unsigned found = take_messages(k) ? KID_MOVED : 0;
+    bool tried = false;
     for (unsigned i = 0; i < k->top; i++) {
         struct kid_comm *c = k->comm[i];
         if (!c || c->kind == KID_LISTENER)
             continue;
         uint32_t state = atomic_load_explicit(&c->ring->state, memory_order_relaxed);
-        if (state == NP_OPENING)
+        if (state == NP_OPENING && !c->threaded && (tried || i < k->turn))
+            found |= KID_PENDING;
+        else if (state == NP_OPENING) {
+            /* One call a round, which may sleep: the parent's messages do not wait for all of them. */
+            tried |= !c->threaded;
+            k->turn = c->threaded ? k->turn : i + 1;
             found |= kid_setup(k, c);
-        else if (state == NP_OPEN)
+        } else if (state == NP_OPEN)
             found |= kid_progress(k, c);
     }
+    if (!tried)
+        k->turn = 0;
     if (k->orphans) {
         kid_orphans(k);
         found |= KID_PENDING;

@@ -68,6 +68,7 @@ struct kid {
     const struct np_quirk *q;
     uint32_t taken; /* messages */
     unsigned top;   /* slots in use lie below */
+    unsigned turn;  /* connections that the loop makes: the first one that may be tried */
     struct kid_comm *comm[NP_COMMS];
     struct {
         uint8_t *at;

@@ -40,19 +40,39 @@ static uint32_t mtu_of(const char *name)
     return mtu ? mtu : 1500;
 }
 
-int np_props(struct np_host *h, unsigned dev, struct np_props *out)
+/* The plugin says it once: later the loop may be in a call that sleeps, and a new connection needs it at once. */
+static int ask_device(struct np_host *h, unsigned dev, struct np_device *out)
 {
     struct np_message m = {.op = NP_OP_PROPERTIES, .number = dev};
     struct np_reply r;
+    pthread_mutex_lock(&h->devices_lock);
+    const bool known = h->known[dev];
+    *out = h->device[dev];
+    pthread_mutex_unlock(&h->devices_lock);
+    if (known)
+        return 0;
+    int rc = np_ask(h, &m, NULL, 0, &r);
+    if (rc < 0)
+        return rc;
+    *out = r.u.device;
+    pthread_mutex_lock(&h->devices_lock);
+    h->device[dev] = *out;
+    h->known[dev] = true;
+    pthread_mutex_unlock(&h->devices_lock);
+    return 0;
+}
+
+int np_props(struct np_host *h, unsigned dev, struct np_props *out)
+{
+    struct np_device its, *d = &its;
     int rc = np_usable(h);
     if (rc < 0)
         return rc;
     if (dev >= h->info.devices)
         return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
-    rc = np_ask(h, &m, NULL, 0, &r);
+    rc = ask_device(h, dev, d);
     if (rc < 0)
         return rc;
-    const struct np_device *d = &r.u.device;
     *out = (struct np_props){
         .guid = d->guid,
         .ptr_support = d->ptr_support,

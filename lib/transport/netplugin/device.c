@@ -68,12 +68,12 @@ static int read_devices(struct np_host *h, const char *nic, struct list *l)
 /* Nothing tells: the first device is that of the first NIC that asks, and of no other. */
 static int guess(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
 {
-    pthread_mutex_lock(&h->lock);
+    pthread_mutex_lock(&h->devices_lock);
     const bool first = !h->guessed[0];
     if (first)
         snprintf(h->guessed, sizeof(h->guessed), "%s", nic);
     const bool same = strcmp(h->guessed, nic) == 0;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&h->devices_lock);
     if (!same)
         return hw_fail(
             -ENODEV,

@@ -250,11 +250,12 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* What a call of the loop's may take. Calls that open or register something wait for the plugin's own locks, which its
- * connect or accept may hold as long as they are known to take. */
+/* What a call of the loop's may take. A connect or accept may be known to sleep; calls that open or register something
+ * wait for the plugin's own locks meanwhile. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
-    const bool opens = call == NP_LISTEN || call == NP_REGMR || call == NP_DEREGMR || call == NP_CLOSE;
+    const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||
+                       call == NP_DEREGMR || call == NP_CLOSE;
     return h->o.call_ms + (opens ? (int)h->info.wait_ms : 0);
 }
 
@@ -491,7 +492,7 @@ static int load(struct np_host *h, char **env)
         h->info.window = HW_MIN(h->info.window, h->info.quirk->max_requests);
     h->info.wait_ms = np_quirk_wait_ms(h->info.quirk, (const char *const *)env);
 
-    struct env_log e = {.log = h->o.log};
+    struct env_log e = {.log = h->o.again ? NULL : h->o.log};
     if (np_check_env(h->info.quirk, (const char *const *)env, log_env, &e) > 0 && !h->o.any_env)
         return hw_wrap(-EINVAL, "plugin %s would not work", h->name);
 
@@ -544,6 +545,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     h->o.trace = NULL;
     h->socket = h->log = h->warnings = h->trace = -1;
     pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->devices_lock, NULL);
     hw_list_init(&h->comms);
     hw_list_init(&h->listeners);
     hw_list_init(&h->mems);
@@ -602,5 +604,6 @@ void np_close(struct np_host *h)
     if (h->mine)
         unmap_page(h->mine);
     pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->devices_lock);
     free(h);
 }

@@ -46,6 +46,7 @@ struct np_options {
     bool trace_polls;            /* with those that come to nothing */
     int unpack;                  /* enum hw_gather_way: how scattered GPU memory is put in order */
     bool one_thread; /* the plugin is never in two calls at once: a connect or accept that sleeps holds all */
+    bool again;      /* another process of a plugin whose environment was told of already */
     bool any_env;    /* np_check_env()'s faults are logged, and no reason to refuse */
     bool list;       /* scattered receives are left to the caller: np_fragments(), np_consumed() */
 };

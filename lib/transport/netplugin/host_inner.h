@@ -34,9 +34,13 @@ struct np_host {
     bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* in use */
     uint64_t beat, beat_at;
 
+    pthread_mutex_t devices_lock; /* for these, and held for no wait */
+    bool known[NP_DEVICES];
+    struct np_device device[NP_DEVICES];
+    char guessed[16]; /* the NIC that the first device is taken for */
+
     _Atomic uint64_t looked_at; /* np_health(), the last time that it looked */
     _Atomic bool warned;
-    char guessed[16];      /* the NIC that the first device is taken for; under the lock */
     _Atomic int dead;      /* -errno, for good: */
     char why[HW_ERR_TEXT]; /* written before */
 };

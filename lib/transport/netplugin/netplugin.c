@@ -14,6 +14,7 @@
 #include "transport/netplugin/abi.h"
 #include "transport/netplugin/conn.h"
 #include "transport/netplugin/device.h"
+#include "transport/netplugin/pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static uint32_t slot_size(const struct np_props *p)
 
 int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
 {
-    struct np_host *h;
+    struct np_pool *pool;
     /* A call that hangs is told before the peer gives up waiting. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
@@ -52,9 +53,14 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     if (o.unpack == HW_GATHER_WAYS)
         return hw_fail(-EINVAL, "knob plugin_unpack: \"%s\" is neither kernel, d2d nor host",
                        env->knobs->plugin_unpack);
-    int rc = np_open(plugin, &o, &h);
+    /* A connect or accept that sleeps holds the loop that calls it. So where no thread is to call it, each connection
+     * has a process: those of four NICs or peers, for it is not known how many there will be. They are there before
+     * CUDA is used here. */
+    const unsigned processes = o.one_thread ? 4 * (unsigned)HW_MIN(env->knobs->channels, (uint64_t)NP_POOL_MOST) : 1;
+    int rc = np_pool_open(plugin, &o, processes, &pool);
     if (rc)
         return rc;
+    struct np_host *h = np_pool_first(pool);
     struct np_props p = {0};
     if (np_info(h)->devices == 0)
         rc = hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
@@ -65,7 +71,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     if (rc == 0 && !(p.ptr_support & NCCL_PTR_HOST))
         rc = hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
     if (rc) {
-        np_close(h);
+        np_pool_close(pool);
         return rc;
     }
     *tp = hw_netplugin;
@@ -75,7 +81,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     tp->caps.nodev_final = true;
     tp->caps.setup_ms = np_info(h)->wait_ms;
     tp->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
-    env->state = h;
+    env->state = pool;
     snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
     hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
            np_info(h)->version, np_info(h)->devices, p.name, np_info(h)->pid);
@@ -84,13 +90,13 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
 
 void hw_netplugin_close(struct hw_tp_env *env)
 {
-    np_close(env->state);
+    np_pool_close(env->state);
     env->state = NULL;
 }
 
 static int netplugin_alive(const struct hw_tp_env *env)
 {
-    return np_health(env->state);
+    return np_pool_health(env->state);
 }
 
 /* ---- making a connection ------------------------------------------------------------------------------- */
@@ -105,6 +111,7 @@ static void conn_free(struct hw_conn *c)
 {
     hw_close(&c->set);
     hw_close(&c->event);
+    np_pool_give(c->env->state, c->host);
     free(c);
 }
 
@@ -114,14 +121,15 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     struct hw_conn *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_fail(-ENOMEM, "no memory for a connection");
-    c->host = env->state;
+    c->env = env;
+    c->host = np_pool_take(env->state);
     c->fd = fd;
     c->set = epoll_create1(EPOLL_CLOEXEC);
     c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->deadline = hw_deadline((int)(env->knobs->handshake_ms + np_info(c->host)->wait_ms));
     c->request_ms = env->knobs->peer_timeout_ms;
     c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
-    const int dev = np_device_of(c->host, nic, env->knobs->plugin_devices, env->log);
+    const int dev = np_device_of(np_pool_first(env->state), nic, env->knobs->plugin_devices, env->log);
     if (dev < 0) {
         conn_free(c);
         return dev;
@@ -144,7 +152,6 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
                                  .size = c->slot,
                                  .cuda = p.ptr_support & NCCL_PTR_CUDA,
                                  .only = -1};
-    c->env = env;
     c->unpacks = p.unpacks;
     c->gpu = c->peer_gpu = -1;
     *out = c;
