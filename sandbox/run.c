@@ -229,6 +229,9 @@ int sbx_run(const struct sbx_run *r, int *status)
     hw_close(&say[0]);
     hw_close(&go[1]);
     hw_close(&signals);
+    /* What came while the NICs were given back was for the command, which has ended. */
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
+        ;
     sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
