@@ -129,7 +129,7 @@ def no_bind():
     """Seed 3: devmem is asked for, and the NIC cannot."""
     with Lab("--nics", "2", serve=["--transport", "devmem"]) as lab:
         r = lab("validate", "198.18.0.2", "--transport", "devmem", "--require-devmem", "--size", "1MiB", "--knob", "same_machine=yes")
-        answers(r, "knob require_devmem, and over eth0 there is none: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "
+        answers(r, "knob require_direct, and over eth0 there is no devmem: no hawserd at /run/hawser/hawserd.sock: start it (systemctl start "
                 "hawserd, or as root: hawserd)", "a NIC that cannot bind, validate")
         r = lab("doctor", "--only", "nic")
         answers(r, "nic.devmem eth0, eth1: veth has no devmem: GPU memory goes through the host's", "a NIC that cannot bind, doctor", r.returncode)
