@@ -4,8 +4,8 @@
 #ifndef HW_HELPER_ETHNL_H
 #define HW_HELPER_ETHNL_H
 
-#include "sys/genl.h"
 #include "helper/kernel.h"
+#include "sys/genl.h"
 
 /* The device that has this name. -ENODEV; also where it is only another name of a device (altname). By the ioctl the
  * kernel would load a module netdev-NAME for a name that it does not know, on behalf of hawserd's CAP_NET_ADMIN. */

@@ -3,8 +3,8 @@
 #ifndef HW_HELPER_NETDEV_H
 #define HW_HELPER_NETDEV_H
 
-#include "sys/genl.h"
 #include "helper/kernel.h"
+#include "sys/genl.h"
 
 int hd_netdev_queues(struct hw_genl *g, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);
 /* On a socket of its own, *sock, as the binding lives as long as that. nic: for the text. */

@@ -3,9 +3,9 @@
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
-#include "sys/netns.h"
 #include "sandbox/ident.h"
 #include "sandbox/netdev.h"
+#include "sys/netns.h"
 
 /* ---- namespaces (move_ns.c) ---------------------------------------------------------------------- */
 

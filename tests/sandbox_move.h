@@ -7,8 +7,8 @@
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
 
-#include "sys/netns.h"
 #include "sandbox/move.h"
+#include "sys/netns.h"
 #include "tap.h"
 
 struct sm_ns {

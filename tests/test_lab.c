@@ -4,8 +4,8 @@
  * starts itself in the nodes ("--serve", "--connect") to see that traffic flows.
  */
 #include "lab/lab.h"
-#include "sys/netns.h"
 #include "proc.h"
+#include "sys/netns.h"
 #include "tap.h"
 
 #include <arpa/inet.h>

@@ -3,8 +3,8 @@
 #ifndef HW_TOOL_CMD_DEVMEM_H
 #define HW_TOOL_CMD_DEVMEM_H
 
-#include "sys/genl.h"
 #include "helper/state.h"
+#include "sys/genl.h"
 #include "tool/doctor.h"
 
 #include <stdio.h>

@@ -472,9 +472,9 @@ struct hawser_peer {
     char *want_nics, *want_peer_nics; /* client's options */
     uint32_t want_channels;
     bool only_dialled;
-    bool set_up;                /* client: hawser_connect() is through with `pairing` */
+    bool set_up;                          /* client: hawser_connect() is through with `pairing` */
     _Atomic(struct hw_pairing *) pairing; /* client: between the server's SETUP and ours */
-    struct hawser_path *paths;  /* client: set once, with chans */
+    struct hawser_path *paths;            /* client: set once, with chans */
     uint32_t npaths;
     union hw_addr *offers; /* server: our addresses, an entry of our SETUP each */
     uint16_t n_offers;     /* under h->mu */
