@@ -66,12 +66,12 @@ def said(text):
     return dict(x.split(" ", 1) for x in text.splitlines() if " " in x)
 
 
-def as_wanted(text, what, **other):
+def as_wanted(text, what, *more, **other):
     got, want = said(text), {**WANTED, **other}
     if os.uname().machine != "x86_64":
         want = {k: v for k, v in want.items() if k not in ("i386", "x32")}
     wrong = [f"{k}: {got.get(k)}, and not {v}" for k, v in want.items() if got.get(k) != v]
-    ok(not wrong, f"{what}: it gets what it may, and nothing else", "\n".join([text, *wrong]))
+    ok(not wrong, f"{what}: it gets what it may, and nothing else", "\n".join([text, *more, *wrong]))
 
 
 def verbs(*argv, **more):
@@ -503,13 +503,13 @@ def run(host):
     r = sh(APP, "all", host.tmp / "file")
     ok(said(r.stdout)["node_rdwr"] != "EACCES", "without a broker the node could be opened, if there were a driver", r)
     r = sh(*argv("--", APP, "all", host.tmp / "file"))
-    as_wanted(r.stdout, "run")
+    as_wanted(r.stdout, "run", r.stderr)
     ok(r.returncode == 0 and "uid 0" in r.stdout, "run: as root", r)
     ok("no RDMA device" in r.stderr or os.path.isdir("/sys/class/infiniband_verbs"), "and says that there is no device", r)
     (host.tmp / "his").mkdir(mode=0o777)
     os.chmod(host.tmp / "his", 0o777)
     r = sh(*argv("--user", "65534:65534", "--", host.app, "all", host.tmp / "his/file"))
-    as_wanted(r.stdout, "run --user")
+    as_wanted(r.stdout, "run --user", r.stderr)
     ok("uid 65534" in r.stdout, "run --user: it is that user", r)
     caps = sh(*argv("--", "grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/self/status")).stdout
     bad = sum(1 << c for c in (12, 13, 17, 19, 21, 27))  # NET_ADMIN, NET_RAW, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD
