@@ -2,7 +2,7 @@
 /* A shared object's exported symbols: each that is reported starts as asked and lies within the bytes; what is refused
  * says why. */
 #include "fuzz.h"
-#include "tool/elfsym.h"
+#include "tool/doctor/elfsym.h"
 
 struct bounds {
     const uint8_t *data;

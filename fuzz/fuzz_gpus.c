@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --gpus: what is taken names pairs within bounds, none twice, and fits any machine or says why not. */
 #include "fuzz.h"
-#include "tool/gpus.h"
+#include "tool/load/gpus.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,7 @@
  * its lines, which get their checksums here; as one message. What is taken reads back the same; what is refused says
  * why; a message that is taken can be rewritten, and is the same as itself. */
 #include "fuzz.h"
-#include "sandbox/netdev.h"
+#include "sandbox/netdev/netdev.h"
 
 #include <linux/rtnetlink.h>
 

@@ -2,8 +2,8 @@
 /* What a container runtime hands over: the first byte says which, 's' a state, 'c' a config.json. A configuration is
  * written and read again to the same, given the sandbox's parts, twice, and freed of them again. */
 #include "fuzz.h"
-#include "sandbox/note.h"
-#include "sandbox/spec.h"
+#include "oci/note.h"
+#include "oci/spec.h"
 
 static json_t *again(const json_t *o)
 {

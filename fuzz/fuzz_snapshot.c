@@ -2,8 +2,8 @@
 /* A snapshot of a stranger's. What is taken is planned, rebuilt as a tree and as NCCL's XML, and written and read again
  * to the same. */
 #include "fuzz.h"
-#include "sandbox/env.h"
-#include "sandbox/sysfs.h"
+#include "sandbox/plan/env.h"
+#include "sandbox/sysfs/sysfs.h"
 
 static char *written(const struct sbx_snapshot *s, size_t *len)
 {

@@ -2,7 +2,7 @@
 /* What `hawser bench` and `hawser serve` say to each other: a message that is taken is exactly what its fields say, and
  * within its bounds; one that is refused says why. The first byte picks request or reply. */
 #include "fuzz.h"
-#include "tool/proto.h"
+#include "tool/peer/proto.h"
 
 /* No path, no option's end, nothing that a shell or a terminal takes for more than a word. */
 static int is_name(const char *s)

@@ -3,7 +3,7 @@
  * {what becomes of it, the number that it makes, two bytes of length, its memory from BASE on, as of verbs_request}. No
  * limit is ever passed, nothing passes that the policy refuses, and at the end all is given back. */
 #include "fuzz.h"
-#include "verbs/policy_int.h"
+#include "verbs/policy/policy_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>

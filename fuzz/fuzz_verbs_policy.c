@@ -2,7 +2,7 @@
 /* A policy file; behind a byte 0x01 in it, an annotation, "key=value". What is taken makes rules for any container and
  * device, which an annotation never widens; what is refused says why, and where. */
 #include "fuzz.h"
-#include "verbs/policy_int.h"
+#include "verbs/policy/policy_int.h"
 
 static bool in_one(const struct vb_rules *r, const struct vb_prefix *p)
 {

@@ -2,7 +2,7 @@
 /* What a runtime says to the agent: the first byte's low bits are how many descriptors came, the rest is the text. What
  * is found in it can be a file's name, a process's and a descriptor's; and no shorter beginning of it was whole. */
 #include "fuzz.h"
-#include "verbs/agent.h"
+#include "verbs/agent/agent.h"
 
 static void check(const struct vb_container *c, unsigned which, unsigned fds)
 {

@@ -8,7 +8,7 @@
  * it opens, and ends when they do.
  */
 #include "fuzz/tenant/tenant.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
 
 static struct vb_policy *policies[2];
 

@@ -5,7 +5,7 @@
 #define HW_HELPER_INSPECT_H
 
 #include "helper/child.h"
-#include "helper/kernel.h"
+#include "helper/kernel/kernel.h"
 
 struct hd_facts {
     bool many; /* more than one descriptor came */

@@ -3,7 +3,7 @@
 #ifndef HW_HELPER_POLICY_H
 #define HW_HELPER_POLICY_H
 
-#include "helper/kernel.h"
+#include "helper/kernel/kernel.h"
 
 #include <sys/types.h>
 

@@ -93,7 +93,7 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id);
 /* Removes the rules whose sockets the kernel reports as destroyed. Where reports were lost, all are looked at soon. */
 void hd_take_reports(struct hd_state *s);
 /* Looks at connections whose time has come, HD_LOOKS at most, and removes the rules of those that have ended: not every
- * end is reported (helper/diag.h). Returns when to come again; HW_NEVER: there is none. */
+ * end is reported (helper/kernel/diag.h). Returns when to come again; HW_NEVER: there is none. */
 uint64_t hd_look(struct hd_state *s);
 /* All of an owner's. */
 void hd_drop(struct hd_state *s, const void *owner);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Brings the kernel's user-space headers in helper/uapi up to date: Debian 12's linux-libc-dev has no linux/netdev.h, and
+# Brings the kernel's user-space headers in sys/uapi up to date: Debian 12's linux-libc-dev has no linux/netdev.h, and
 # an ethtool_netlink.h from before hds-thresh. Taken as they are from the linux-libc-dev of a newer suite, through a
 # private apt folder, so that nothing is installed and apt's own lists stay as they are.
 #   scripts/uapi.sh [SUITE]      (trixie-backports)
@@ -18,6 +18,6 @@ cd "$dir"
 { apt-get -q $apt update && apt-get -q $apt download linux-libc-dev; } >&2
 dpkg -x linux-libc-dev_*.deb x
 for h in netdev.h ethtool_netlink.h ethtool_netlink_generated.h; do
-    install -m 644 "x/usr/include/linux/$h" "$here/helper/uapi/linux/$h"
+    install -m 644 "x/usr/include/linux/$h" "$here/sys/uapi/linux/$h"
 done
-echo "helper/uapi is that of $(ls linux-libc-dev_*.deb)"
+echo "sys/uapi is that of $(ls linux-libc-dev_*.deb)"

@@ -7,7 +7,7 @@
 #define DOCTOR_MACHINE_H
 
 #include "tap.h"
-#include "tool/doctor.h"
+#include "tool/doctor/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
 
-#include "sandbox/move.h"
+#include "sandbox/move/move.h"
 #include "sys/netns.h"
 #include "tap.h"
 

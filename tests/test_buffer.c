@@ -2,7 +2,7 @@
 /* A benchmark's memory, the host's and a GPU's: what was filled is found good, and any byte that is not is found. */
 #include "fakecuda/fakecuda.h"
 #include "tap.h"
-#include "tool/buffer.h"
+#include "tool/load/buffer.h"
 
 #define GPU 1
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of GPUDirect-TCPX, RDMA, and of a pair of nodes. */
 #include "doctor_machine.h"
-#include "tool/doctor_pair.h"
+#include "tool/doctor/doctor_pair.h"
 
 #include <elf.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawserd over NICs that behave as gve, mlx5, bnxt and fbnic do (helper/drivers.h): flow rules are listed whole, queues
  * are bound, and all is undone, so that XDP programs and other people's bindings work as before. */
-#include "helper/ethtool.h"
 #include "helper/fake.h"
+#include "helper/kernel/ethtool.h"
 #include "helper/state.h"
 #include "tap.h"
 

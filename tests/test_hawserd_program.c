@@ -2,8 +2,8 @@
 /* The descriptors that strangers send to hawserd, and the program itself, over this machine's kernel: what it gives up,
  * that there is one only, how it ends. Usage: test_hawserd_program HAWSERD */
 #include "helper/client.h"
-#include "helper/fds.h"
-#include "helper/kernel.h"
+#include "helper/kernel/fds.h"
+#include "helper/kernel/kernel.h"
 #include "tap.h"
 #include "transport/devmem/helper.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which NICs `hawser nccl env` names by HAWSER_NICS, on nodes that are made up. */
 #include "tap.h"
-#include "tool/nccl.h"
+#include "tool/nccl/nccl.h"
 
 #define NICS 5
 

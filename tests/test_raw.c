@@ -4,8 +4,8 @@
 
 #include "base/pattern.h"
 #include "proc.h"
-#include "tool/raw.h"
-#include "tool/raw_sock.h"
+#include "tool/raw/raw.h"
+#include "tool/raw/raw_sock.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

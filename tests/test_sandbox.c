@@ -3,9 +3,9 @@
  */
 #include "node/node.h"
 #include "node/sysfs.h"
-#include "sandbox/again.h"
-#include "sandbox/env.h"
-#include "sandbox/sysfs.h"
+#include "sandbox/move/again.h"
+#include "sandbox/plan/env.h"
+#include "sandbox/sysfs/sysfs.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  */
 #include "pairhelp.h"
 
-#include "tool/stats.h"
-#include "tool/verdict.h"
+#include "tool/load/stats.h"
+#include "tool/report/verdict.h"
 
 #include <linux/sockios.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tool's parsers, its messages and its bookkeeping. */
 #include "tap.h"
-#include "tool/buffer.h"
+#include "tool/load/buffer.h"
+#include "tool/load/stats.h"
 #include "tool/opts.h"
-#include "tool/output.h"
-#include "tool/sandbox.h"
-#include "tool/stats.h"
+#include "tool/report/output.h"
+#include "tool/sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

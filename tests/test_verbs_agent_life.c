@@ -2,8 +2,8 @@
 /* An agent's life: whose word counts on what a container may do, policies that are read again, agents that leave their
  * brokers to themselves, and a thousand containers that come and go. */
 #include "proc.h"
-#include "verbs/guard.h"
-#include "verbs/inject.h"
+#include "verbs/broker/guard.h"
+#include "verbs/stub/inject.h"
 #include "verbs_agent.h"
 #include "verbs_fake.h"
 

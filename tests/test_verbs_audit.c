@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The audit file: lines of JSON, each whole, whatever programs call themselves and however many there are. */
 #include "tap.h"
-#include "verbs/audit.h"
+#include "verbs/broker/audit.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -4,8 +4,8 @@
  * vb_guard_command() has made a command of, where it must not. */
 #include "proc.h"
 #include "tap.h"
-#include "verbs/capability.h"
-#include "verbs/guard.h"
+#include "verbs/broker/capability.h"
+#include "verbs/broker/guard.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

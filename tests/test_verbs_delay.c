@@ -6,7 +6,7 @@
  * process id.
  */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake.h"
 #include "verbs_slow.h"
 

@@ -2,8 +2,8 @@
 /* The filter in the kernel, and the profile for runtimes put to the kernel as runtimes do, over profiles of several
  * kinds: each call of a table in a process of its own, with a listener that says what was notified. */
 #include "tap.h"
-#include "verbs/broker.h"
-#include "verbs/filter.h"
+#include "verbs/agent/filter.h"
+#include "verbs/broker/broker.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -5,7 +5,7 @@
  * says, the program never has more than its quota, and the broker's accounts are what the (played) kernel has.
  */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake.h"
 #include "verbs_queues.h"
 

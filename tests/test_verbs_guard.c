@@ -2,7 +2,7 @@
 /* The broker's filter of system calls, and the tracer, which has none: what each has, that either ends with the other's
  * end no more than it should, and that the filter bites. */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake.h"
 
 #include <dirent.h>

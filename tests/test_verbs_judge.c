@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each rule of the policy, and a way past it tried: by the other struct, the longer one, the other path. */
-#include "verbs/policy_int.h"
+#include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
 
 #include <arpa/inet.h>

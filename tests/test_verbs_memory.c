@@ -2,7 +2,7 @@
 /* Memory registered through the verbs broker: real programs, the real stub in them, its window and its calls; but what
  * a let-go call does is played on the window's bytes (verbs_fake_stub.c), as there is no RDMA kernel. */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake.h"
 
 #include <pthread.h>

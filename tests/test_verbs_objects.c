@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas: each is exhausted, and a way past it tried; what the accounts are at the end; and what replies show. */
 #include "base/base.h"
-#include "verbs/policy_int.h"
+#include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
 
 #define PAGE      4096u

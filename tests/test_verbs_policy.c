@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy file and annotations: what they come to for a container and a device; what is refused, and where. */
 #include "tap.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -305,7 +305,7 @@ int main(int argc, char **argv)
     values();
     mistakes();
     annotations();
-    files(argc > 1 ? argv[1] : "verbs/policy.ini");
+    files(argc > 1 ? argv[1] : "verbs/policy/policy.ini");
     vb_policy_free(P);
     return tap_done();
 }

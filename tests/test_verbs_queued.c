@@ -2,7 +2,7 @@
 /* REREG_MR waits for the stub, which a page that does not come holds up; what was judged and reserved for it changes
  * meanwhile, by requests that need no stub, or another process's. */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_queues.h"
 #include "verbs_slow.h"
 

@@ -126,7 +126,7 @@ static void play(const char *name)
 int main(int argc, char **argv)
 {
     char text[8192];
-    FILE *f = fopen(argc > 1 ? argv[1] : "verbs/policy.ini", "r");
+    FILE *f = fopen(argc > 1 ? argv[1] : "verbs/policy/policy.ini", "r");
     size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
     if (f)
         fclose(f);

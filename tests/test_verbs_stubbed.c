@@ -5,7 +5,7 @@
  * the stub's mm has it there, a descriptor if the stub's own table has it.
  */
 #include "tap.h"
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake.h"
 #include "verbs_queues.h"
 

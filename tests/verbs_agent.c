@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_agent.h"
 #include "proc.h"
-#include "verbs/filter.h"
-#include "verbs/guard.h"
-#include "verbs/join.h"
+#include "verbs/agent/filter.h"
+#include "verbs/agent/join.h"
+#include "verbs/broker/guard.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -205,7 +205,7 @@ struct agent agent_start(struct vb_agent_options o)
         o.leave = mine[1];
         o.reload = mine[2];
         o.serve = o.serve ? o.serve : serve;
-        int rc = vb_guard_agent(); /* as tool/verbs_agent.c */
+        int rc = vb_guard_agent(); /* as tool/verbs/verbs_agent.c */
         if (rc == 0)
             rc = vb_agent(&o);
         if (rc < 0)

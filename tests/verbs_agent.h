@@ -5,7 +5,7 @@
 #define VERBS_AGENT_H
 
 #include "tap.h"
-#include "verbs/agent.h"
+#include "verbs/agent/agent.h"
 
 #include <sys/types.h>
 

@@ -4,7 +4,7 @@
 #define VERBS_ASK_H
 
 #include "tap.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
 
 #include <errno.h>
 #include <rdma/ib_user_ioctl_cmds.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's RDMA, played: it takes requests as uverbs does, keeps objects by inode, and hands out eventfds. */
-#include "verbs/inject.h"
+#include "verbs/stub/inject.h"
 #include "verbs_fake_int.h"
 
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #ifndef VERBS_FAKE_H
 #define VERBS_FAKE_H
 
-#include "verbs/broker.h"
-#include "verbs/newer.h"
+#include "verbs/broker/broker.h"
+#include "verbs/schema/newer.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>

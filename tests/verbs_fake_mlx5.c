@@ -4,7 +4,7 @@
  * if each address that is pinned has that address in its first 8 bytes: read from the caller's own mm, so that an
  * address of another, or a number that somebody changed, is -EFAULT. Descriptors are those of the caller's own table.
  */
-#include "verbs/broker_int.h"
+#include "verbs/broker/broker_int.h"
 #include "verbs_fake_int.h"
 
 #include <fcntl.h>

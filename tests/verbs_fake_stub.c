@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In the broker: the kernel, as far as the stub's call is concerned. */
-#include "verbs/inject.h"
-#include "verbs/notify.h"
+#include "verbs/stub/inject.h"
+#include "verbs/stub/notify.h"
 #include "verbs_fake.h"
 
 #include <stdlib.h>

@@ -45,7 +45,7 @@ extern uint8_t built[VB_BUILD_MAX];
 extern struct vb_layout layout;
 int take(struct memory *m, const struct ask *a); /* puts it at HEADER */
 
-/* The window of the stub, as verbs/inject.h has it, less its page of code. */
+/* The window of the stub, as verbs/stub/inject.h has it, less its page of code. */
 #define WINDOW 0x7e0000000000ull
 #define SPLIT  12288u
 #define CAP    28672u

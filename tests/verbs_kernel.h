@@ -4,7 +4,7 @@
 #ifndef HW_TESTS_VERBS_KERNEL_H
 #define HW_TESTS_VERBS_KERNEL_H
 
-#include "verbs/request.h"
+#include "verbs/schema/request.h"
 
 /* NULL, or what is wrong: with the lengths, with where addresses point, with what lies before split and behind it, or
  * with what is said, which must be all that r says and nothing more. */

@@ -3,7 +3,7 @@
 #ifndef VERBS_QUEUES_H
 #define VERBS_QUEUES_H
 
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
 #include "verbs_fake.h"
 
 #include <rdma/mlx5-abi.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes docs/verbs-schema.md from the tables of verbs/schema_*.c:
+/* Writes docs/verbs-schema.md from the tables of verbs/schema/schema_*.c:
  *   verbs_schema_doc >docs/verbs-schema.md
  *   verbs_schema_doc docs/verbs-schema.md     a test: is that what the tables say? */
 #include "tap.h"
-#include "verbs/schema.h"
+#include "verbs/schema/schema.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
 
@@ -152,7 +152,8 @@ static void document(FILE *f)
 {
     fputs("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
           "# What a program may say to a verbs device\n\n"
-          "Written by `tests/verbs_schema_doc` from the tables of `verbs/schema_*.c`; `house-verbs-schema` fails where "
+          "Written by `tests/verbs_schema_doc` from the tables of `verbs/schema/schema_*.c`; `house-verbs-schema` "
+          "fails where "
           "it is "
           "old.\n\n"
           "What is not in here the program gets EOPNOTSUPP for; so it does for an attribute that is not in here and "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_stub.h"
 #include "proc.h"
-#include "verbs/filter_rules.h"
+#include "verbs/agent/filter_rules.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

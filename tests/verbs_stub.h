@@ -3,8 +3,8 @@
 #ifndef VERBS_STUB_H
 #define VERBS_STUB_H
 
-#include "verbs/inject_int.h"
-#include "verbs/notify.h"
+#include "verbs/stub/inject_int.h"
+#include "verbs/stub/notify.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>

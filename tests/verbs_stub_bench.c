@@ -7,7 +7,7 @@
  * No test: figures belong to a machine that is otherwise idle.
  */
 #include "base/hist.h"
-#include "verbs/filter.h"
+#include "verbs/agent/filter.h"
 #include "verbs_stub.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEVICE  960 /* verbs/broker.h, VB_FD_FIRST: its write() is a doorbell */
+#define DEVICE  960 /* verbs/broker/broker.h, VB_FD_FIRST: its write() is a doorbell */
 #define REQUEST 256 /* bytes of one */
 
 enum way { CONTINUE, STUB, DOORBELL };

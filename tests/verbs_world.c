@@ -2,7 +2,7 @@
 /* Brokers, and programs under the filter. */
 #include "proc.h"
 #include "tap.h"
-#include "verbs/filter.h"
+#include "verbs/agent/filter.h"
 #include "verbs_fake.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy, and whether the played kernel has more than it allows, or than the broker counts. */
 #include "fuzz/tenant/tenant.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
 
 #define MOST_BYTES (6 * T_PAGE)
 static const uint8_t most[VB_TYPES] = {

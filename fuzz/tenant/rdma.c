@@ -5,8 +5,8 @@
  * write access to memory that is pinned to be read (CVE-2026-52908).
  */
 #include "fuzz/tenant/tenant.h"
-#include "verbs/newer.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
+#include "verbs/schema/newer.h"
 
 #include <errno.h>
 #include <rdma/ib_user_ioctl_cmds.h>

@@ -2,8 +2,8 @@
 /* Requests as the tenant's programs lay them in their memory: of any command that the schema has, mostly well formed.
  */
 #include "fuzz/tenant/steps.h"
-#include "verbs/newer.h"
-#include "verbs/policy.h"
+#include "verbs/policy/policy.h"
+#include "verbs/schema/newer.h"
 
 #include <linux/audit.h>
 #include <rdma/ib_user_ioctl_cmds.h>

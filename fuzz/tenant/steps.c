@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tenant does, a step at a time, by the input's bytes. */
 #include "fuzz/tenant/steps.h"
-#include "verbs/inject_int.h"
+#include "verbs/stub/inject_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

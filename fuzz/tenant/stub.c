@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub as a thread (verbs/stub.c has its code), how it comes into a program, and what the tracer's process answers:
- * in place of verbs/inject.c, tracer.c and lookup.c. */
+/* The stub as a thread (verbs/stub/stub.c has its code), how it comes into a program, and what the tracer's process
+ * answers: in place of verbs/stub/inject.c, tracer.c and lookup.c. */
 #include "fuzz/tenant/tenant.h"
-#include "verbs/guard.h"
-#include "verbs/inject_int.h"
-#include "verbs/lookup.h"
-#include "verbs/notify.h"
+#include "verbs/broker/guard.h"
+#include "verbs/stub/inject_int.h"
+#include "verbs/stub/lookup.h"
+#include "verbs/stub/notify.h"
 
 #include <errno.h>
 #include <linux/audit.h>

@@ -12,8 +12,8 @@
 #define HW_FUZZ_TENANT_H
 
 #include "fuzz/fuzz.h"
-#include "verbs/broker.h"
-#include "verbs/inject.h"
+#include "verbs/broker/broker.h"
+#include "verbs/stub/inject.h"
 
 #include <linux/seccomp.h>
 #include <sys/stat.h>

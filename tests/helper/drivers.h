@@ -7,7 +7,7 @@
 #ifndef TESTS_HELPER_DRIVERS_H
 #define TESTS_HELPER_DRIVERS_H
 
-#include "helper/kernel.h"
+#include "helper/kernel/kernel.h"
 
 #include <linux/ethtool.h>
 

@@ -8,7 +8,7 @@
 #define TESTS_HELPER_FAKE_H
 
 #include "drivers.h"
-#include "helper/kernel.h"
+#include "helper/kernel/kernel.h"
 
 #include <sys/types.h>
 

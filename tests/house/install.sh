@@ -40,7 +40,7 @@ if [ "$plugin" = yes ]; then
         test "$(readlink "$stage$prefix/$libdir/libnccl-net.so")" = libnccl-net-hawser.so
 fi
 conf=$(find "$stage" -path '*/hawser/verbs.conf')
-ok "a policy for hawser verbs" cmp "$conf" "$source/verbs/policy.ini"
+ok "a policy for hawser verbs" cmp "$conf" "$source/verbs/policy/policy.ini"
 echo "# the operator's" >>"$conf"
 ok "installing again keeps the operator's" \
     sh -ec 'meson install -C "$1" --no-rebuild --destdir "$2" && tail -n 1 "$3" | grep -q operator' - "$build" "$stage" "$conf"

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "helper/kernel/ethtool.h"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+static int name_of(int fd, int ifindex, struct ifreq *r)
+{
+    memset(r, 0, sizeof(*r));
+    r->ifr_ifindex = ifindex;
+    if (ioctl(fd, SIOCGIFNAME, r) < 0)
+        return hw_fail(errno == ENXIO ? -ENODEV : -errno, "network device %d is gone", ifindex);
+    return 0;
+}
+
+/* One command; what: for the text. */
+static int ask(int fd, int ifindex, void *data, const char *what)
+{
+    struct ifreq r;
+    int rc = name_of(fd, ifindex, &r);
+    if (rc)
+        return rc;
+    r.ifr_data = data;
+    if (ioctl(fd, SIOCETHTOOL, &r) == 0)
+        return 0;
+    int err = errno;
+    return hw_fail(-err, "%.16s: %s: %s%s", r.ifr_name, what, hw_errno_name(err),
+                   err == EOPNOTSUPP ? ": this driver cannot" : "");
+}
+
+/* ---- the NIC ------------------------------------------------------------------------------------ */
+
+int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
+{
+    struct ifreq r;
+    struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
+    struct ethtool_rxnfc rings = {.cmd = ETHTOOL_GRXRINGS};
+    *out = (struct hd_link){.ifindex = ifindex};
+    int rc = name_of(fd, ifindex, &r);
+    if (rc)
+        return rc;
+    memcpy(out->name, r.ifr_name, sizeof(out->name));
+    if (ioctl(fd, SIOCGIFFLAGS, &r) < 0)
+        return hw_fail(-errno, "%s: asking for its flags: %s", out->name, hw_errno_name(errno));
+    out->up = r.ifr_flags & IFF_UP;
+    if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
+        out->mtu = (unsigned)r.ifr_mtu;
+    uint64_t n = 1;
+    if (ask(fd, ifindex, &c, "counting its queues (ethtool -l)") == 0)
+        n = (uint64_t)c.rx_count + c.combined_count;
+    else if (ask(fd, ifindex, &rings, "counting its receive rings") == 0)
+        n = rings.data;
+    out->rx_queues = (unsigned)HW_MIN(n, (uint64_t)HD_QUEUES_MAX);
+    return 0;
+}
+
+int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
+{
+    struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
+    int rc = ask(fd, ifindex, &i, "asking for its driver");
+    i.driver[sizeof(i.driver) - 1] = 0;
+    out[0] = 0;
+    if (rc == 0)
+        memcpy(out, i.driver, HW_MIN(strlen(i.driver) + 1, cap));
+    out[cap - 1] = 0;
+    return rc;
+}
+
+/* The old command for a handful of flags, of which this is one: each kernel has it (net/ethtool/ioctl.c). */
+static int flags(int fd, int ifindex, struct ethtool_value *v)
+{
+    *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
+    return ask(fd, ifindex, v, "asking for its flags (ethtool -k)");
+}
+
+int hd_eth_ntuple_get(int fd, int ifindex, bool *on)
+{
+    struct ethtool_value v;
+    int rc = flags(fd, ifindex, &v);
+    *on = v.data & ETH_FLAG_NTUPLE;
+    return rc;
+}
+
+int hd_eth_ntuple_set(int fd, int ifindex, bool on)
+{
+    struct ethtool_value v;
+    int rc = flags(fd, ifindex, &v);
+    if (rc)
+        return rc;
+    v.cmd = ETHTOOL_SFLAGS;
+    v.data = on ? v.data | ETH_FLAG_NTUPLE : v.data & ~(uint32_t)ETH_FLAG_NTUPLE;
+    return ask(fd, ifindex, &v, on ? "turning flow rules on (ethtool -K ntuple on)" : "turning flow rules off");
+}
+
+/* ---- RSS ---------------------------------------------------------------------------------------- */
+
+static struct ethtool_rxfh_indir *indir(uint32_t cmd, uint32_t n)
+{
+    struct ethtool_rxfh_indir *t = calloc(1, sizeof(*t) + n * sizeof(t->ring_index[0]));
+    if (t) {
+        t->cmd = cmd;
+        t->size = n;
+    }
+    return t;
+}
+
+int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
+{
+    static const char what[] = "reading its RSS table (ethtool -x)";
+    struct ethtool_rxfh_indir size = {.cmd = ETHTOOL_GRXFHINDIR};
+    *out = (struct hd_rss){0};
+    int rc = ask(fd, ifindex, &size, what);
+    if (rc)
+        return rc;
+    if (size.size == 0 || size.size > HD_TABLE_MAX)
+        return hw_fail(-EOPNOTSUPP, "%s: it has %u entries", what, size.size);
+    struct ethtool_rxfh_indir *t = indir(ETHTOOL_GRXFHINDIR, size.size);
+    uint32_t *copy = calloc(size.size, sizeof(*copy));
+    if (!t || !copy)
+        rc = hw_fail(-ENOMEM, "no memory for an RSS table");
+    if (rc == 0)
+        rc = ask(fd, ifindex, t, what);
+    if (rc == 0) {
+        memcpy(copy, t->ring_index, size.size * sizeof(*copy));
+        *out = (struct hd_rss){.n = size.size, .queue = copy};
+        copy = NULL;
+    }
+    free(copy);
+    free(t);
+    return rc;
+}
+
+/* Is it what a driver sets up by itself: ethtool_rxfh_indir_default(), include/linux/ethtool.h? */
+static bool by_default(const uint32_t *queue, uint32_t n, unsigned queues)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (queues == 0 || queue[i] != i % queues)
+            return false;
+    return true;
+}
+
+int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
+{
+    static const char what[] = "setting its RSS table (ethtool -X)";
+    struct hd_link link;
+    int rc = hd_eth_link_at(fd, ifindex, &link);
+    /* The kernel remembers whether somebody has set the table (netif_is_rxfh_configured()), and then keeps it when the
+     * number of queues changes: the driver's own goes back by a reset, which forgets that too. */
+    if (rc == 0 && by_default(queue, n, link.rx_queues)) {
+        struct ethtool_rxfh_indir reset = {.cmd = ETHTOOL_SRXFHINDIR};
+        struct hd_rss now;
+        if (ask(fd, ifindex, &reset, what) == 0 && hd_eth_rss_get(fd, ifindex, &now) == 0) {
+            bool same = now.n == n && memcmp(now.queue, queue, n * sizeof(*queue)) == 0;
+            free(now.queue);
+            if (same)
+                return 0;
+        }
+    }
+    struct ethtool_rxfh_indir *t = rc ? NULL : indir(ETHTOOL_SRXFHINDIR, n);
+    if (rc == 0 && !t)
+        rc = hw_fail(-ENOMEM, "no memory for an RSS table");
+    if (rc == 0) {
+        memcpy(t->ring_index, queue, n * sizeof(*queue));
+        rc = ask(fd, ifindex, t, what);
+    }
+    free(t);
+    return rc;
+}
+
+/* ---- flow rules --------------------------------------------------------------------------------- */
+
+#define LISTING    "listing its flow rules (ethtool -n)"
+#define LIST_TRIES 8
+
+static void from_spec(const struct ethtool_rx_flow_spec *f, uint32_t loc, struct hd_rule *out)
+{
+    const struct ethtool_tcpip4_spec *h4 = &f->h_u.tcp_ip4_spec, *m4 = &f->m_u.tcp_ip4_spec;
+    const struct ethtool_tcpip6_spec *h6 = &f->h_u.tcp_ip6_spec, *m6 = &f->m_u.tcp_ip6_spec;
+    *out = (struct hd_rule){.loc = loc, .queue = UINT32_MAX};
+    /* the upper half of the cookie names a VF (ETHTOOL_RX_FLOW_SPEC_RING_VF) */
+    if (f->ring_cookie < HD_QUEUES_MAX && !(f->flow_type & FLOW_RSS))
+        out->queue = (uint32_t)f->ring_cookie;
+    static const uint8_t ones[16] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    if (f->flow_type == TCP_V4_FLOW && m4->ip4src == UINT32_MAX && m4->ip4dst == UINT32_MAX && m4->psrc == UINT16_MAX &&
+        m4->pdst == UINT16_MAX && m4->tos == 0) {
+        out->remote.in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = h4->psrc};
+        out->local.in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = h4->pdst};
+        out->remote.in.sin_addr.s_addr = h4->ip4src;
+        out->local.in.sin_addr.s_addr = h4->ip4dst;
+        out->exact = true;
+    }
+    if (f->flow_type == TCP_V6_FLOW && memcmp(m6->ip6src, ones, 16) == 0 && memcmp(m6->ip6dst, ones, 16) == 0 &&
+        m6->psrc == UINT16_MAX && m6->pdst == UINT16_MAX && m6->tclass == 0) {
+        out->remote.in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = h6->psrc};
+        out->local.in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = h6->pdst};
+        memcpy(&out->remote.in6.sin6_addr, h6->ip6src, 16);
+        memcpy(&out->local.in6.sin6_addr, h6->ip6dst, 16);
+        out->exact = true;
+    }
+}
+
+static void to_spec(const struct hd_rule *r, struct ethtool_rx_flow_spec *f)
+{
+    struct ethtool_tcpip4_spec *h4 = &f->h_u.tcp_ip4_spec, *m4 = &f->m_u.tcp_ip4_spec;
+    struct ethtool_tcpip6_spec *h6 = &f->h_u.tcp_ip6_spec, *m6 = &f->m_u.tcp_ip6_spec;
+    f->ring_cookie = r->queue;
+    if (r->local.sa.sa_family == AF_INET) {
+        f->flow_type = TCP_V4_FLOW;
+        h4->ip4src = r->remote.in.sin_addr.s_addr;
+        h4->ip4dst = r->local.in.sin_addr.s_addr;
+        h4->psrc = r->remote.in.sin_port;
+        h4->pdst = r->local.in.sin_port;
+        m4->ip4src = m4->ip4dst = UINT32_MAX;
+        m4->psrc = m4->pdst = UINT16_MAX;
+        return;
+    }
+    f->flow_type = TCP_V6_FLOW;
+    memcpy(h6->ip6src, &r->remote.in6.sin6_addr, 16);
+    memcpy(h6->ip6dst, &r->local.in6.sin6_addr, 16);
+    h6->psrc = r->remote.in6.sin6_port;
+    h6->pdst = r->local.in6.sin6_port;
+    memset(m6->ip6src, 255, 16);
+    memset(m6->ip6dst, 255, 16);
+    m6->psrc = m6->pdst = UINT16_MAX;
+}
+
+static int count_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
+{
+    *count = (struct ethtool_rxnfc){.cmd = ETHTOOL_GRXCLSRLCNT};
+    int rc = ask(fd, ifindex, count, LISTING);
+    if (rc == 0 && count->rule_cnt > HD_RULES_MAX)
+        rc = hw_fail(-E2BIG, LISTING ": there are %u", count->rule_cnt);
+    return rc;
+}
+
+/* Asks once, with room for just n places. Drivers differ in what they do with more room (Linux 7.3): mlx5 refuses it
+ * (mlx5e_ethtool_get_all_flows(), en_fs_ethtool.c:818, which looks for as many rules as there is room and fails behind
+ * the last location), and gve does not say how much of it is filled (gve_get_flow_rule_ids(), gve_flow_rule.c:234). */
+static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **out)
+{
+    struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
+    *out = NULL;
+    if (!all)
+        return hw_fail(-ENOMEM, "no memory for flow rules");
+    all->cmd = ETHTOOL_GRXCLSRLALL;
+    all->rule_cnt = n;
+    int rc = ask(fd, ifindex, all, LISTING);
+    if (rc) {
+        free(all);
+        return rc;
+    }
+    all->rule_cnt = HW_MIN(all->rule_cnt, n);
+    *out = all;
+    return 0;
+}
+
+/* The places that have rules: an ethtool_rxnfc with rule_locs, and in data the size of the table, with the flag
+ * RX_CLS_LOC_SPECIAL where the driver chooses places itself. The caller frees it.
+ * Others may add and remove rules between the count and the list. Where rules were added most drivers say EMSGSIZE, and
+ * mlx5 leaves some out; where rules were removed mlx5 says EINVAL. So the list counts only if the number still holds.
+ */
+static int places(int fd, int ifindex, struct ethtool_rxnfc **out)
+{
+    struct ethtool_rxnfc count;
+    *out = NULL;
+    int rc = count_rules(fd, ifindex, &count);
+    for (int tries = 0; rc == 0 && tries < LIST_TRIES; tries++) {
+        uint32_t n = count.rule_cnt;
+        char why[HW_ERR_TEXT];
+        int verdict = list_places(fd, ifindex, n, out);
+        snprintf(why, sizeof(why), "%s", verdict ? hw_error() : "");
+        if (verdict == 0 && (*out)->rule_cnt < n) /* bnxt counts filters of its own, too, and lists them not */
+            break;
+        rc = count_rules(fd, ifindex, &count);
+        if (rc == 0 && verdict == 0 && count.rule_cnt <= n)
+            break;
+        if (rc == 0 && verdict && verdict != -EMSGSIZE && count.rule_cnt == n)
+            return hw_fail_copy(verdict, why);
+        free(*out);
+        *out = NULL;
+    }
+    if (rc == 0 && !*out)
+        rc = hw_fail(-EAGAIN, LISTING ": they change faster than they can be listed");
+    if (rc) {
+        free(*out);
+        *out = NULL;
+        return rc;
+    }
+    (*out)->data = ((*out)->data & ~(uint64_t)RX_CLS_LOC_SPECIAL) | (count.data & RX_CLS_LOC_SPECIAL);
+    return 0;
+}
+
+int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
+{
+    struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = loc};
+    int rc = ask(fd, ifindex, &one, "reading a flow rule");
+    /* drivers say either of a place that has none */
+    if (rc == -EINVAL || rc == -ENOENT)
+        return hw_fail(-ENOENT, "there is no flow rule at %u", loc);
+    if (rc == 0)
+        from_spec(&one.fs, loc, out);
+    return rc;
+}
+
+int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
+{
+    struct ethtool_rxnfc *all;
+    *out = NULL;
+    *n = 0;
+    int rc = places(fd, ifindex, &all);
+    if (rc)
+        return rc;
+    struct hd_rule *r = calloc(all->rule_cnt + 1, sizeof(*r));
+    if (!r)
+        rc = hw_fail(-ENOMEM, "no memory for flow rules");
+    for (uint32_t i = 0; rc == 0 && i < all->rule_cnt; i++) {
+        rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[*n]);
+        *n += rc == 0;
+        if (rc == -ENOENT) /* gone in between */
+            rc = 0;
+    }
+    free(all);
+    if (rc) {
+        free(r);
+        *n = 0;
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+/* The highest free place, as ethtool itself chooses, so that rules of an operator come first. */
+static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
+{
+    uint32_t size = (uint32_t)HW_MIN(all->data, (uint64_t)HD_RULES_MAX);
+    bool *used = calloc(size + 1, sizeof(*used));
+    if (!used)
+        return hw_fail(-ENOMEM, "no memory for flow rules");
+    for (uint32_t i = 0; i < all->rule_cnt; i++)
+        used[HW_MIN(all->rule_locs[i], size)] = true;
+    uint32_t at = size;
+    while (at > 0 && used[at - 1])
+        at--;
+    free(used);
+    if (at == 0)
+        return hw_fail(-ENOSPC, "the NIC's table of %u flow rules is full", size);
+    *loc = at - 1;
+    return 0;
+}
+
+int hd_eth_rule_add(int fd, int ifindex, struct hd_rule *r)
+{
+    struct ethtool_rxnfc *all, add = {.cmd = ETHTOOL_SRXCLSRLINS};
+    int rc = places(fd, ifindex, &all);
+    if (rc)
+        return rc;
+    add.fs.location = RX_CLS_LOC_ANY;
+    if (!(all->data & RX_CLS_LOC_SPECIAL))
+        rc = free_place(all, &add.fs.location);
+    free(all);
+    to_spec(r, &add.fs);
+    if (rc == 0)
+        rc = ask(fd, ifindex, &add, "adding a flow rule (ethtool -N)");
+    r->loc = add.fs.location;
+    return rc;
+}
+
+int hd_eth_rule_del(int fd, int ifindex, uint32_t loc)
+{
+    struct ethtool_rxnfc del = {.cmd = ETHTOOL_SRXCLSRLDEL, .fs.location = loc};
+    return ask(fd, ifindex, &del, "removing a flow rule (ethtool -N delete)");
+}

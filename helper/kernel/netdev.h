@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's netlink family "netdev": queues and who has them bound, bindings, page pools. */
+#ifndef HW_HELPER_NETDEV_H
+#define HW_HELPER_NETDEV_H
+
+#include "helper/kernel/kernel.h"
+#include "sys/genl.h"
+
+int hd_netdev_queues(struct hw_genl *g, int ifindex, struct hd_queue *out, unsigned cap, unsigned *n);
+/* On a socket of its own, *sock, as the binding lives as long as that. nic: for the text. */
+int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_bind_what *b, int *sock, uint32_t *id);
+/* Bytes of the page pools with dma-bufs of a NIC that are in flight, and how many pools there are. */
+int hd_netdev_pools(struct hw_genl *g, int ifindex, unsigned *pools, uint64_t *inflight);
+
+#endif

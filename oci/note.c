@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "oci/note.h"
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const json_t *find_annotation(const json_t *config, const char *annotation)
+{
+    return json_object_get(json_object_get(config, "annotations"), annotation);
+}
+
+const char *sbx_note_name(const json_t *config, const char *annotation)
+{
+    return json_string_value(find_annotation(config, annotation));
+}
+
+int sbx_note_foreign(const json_t *config, const char *annotation)
+{
+    const char *name = sbx_note_name(config, annotation);
+    return hw_fail(
+        -EINVAL,
+        "its annotation %s names '%.32s', and hawser keeps no such note beside it: it may be a tenant's, or the "
+        "configuration was copied; take the annotation away",
+        annotation, name ? name : "nothing");
+}
+
+int sbx_note_find(json_t **out, const json_t *config, const char *annotation, const json_t *notes)
+{
+    const char *name = sbx_note_name(config, annotation);
+    *out = name ? json_object_get(notes, name) : NULL;
+    if (*out)
+        return 1;
+    return find_annotation(config, annotation) ? sbx_note_foreign(config, annotation) : 0;
+}
+
+int sbx_note_put(json_t *config, const char *annotation, json_t *notes, json_t *note)
+{
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, name[20];
+    json_t *annotations = json_object_get(config, "annotations");
+    uint64_t hash = 14695981039346656037u; /* FNV-1a: it tells notes apart, and is no secret */
+    for (const char *p = text ? text : ""; *p; p++)
+        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+    snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
+    int rc = text && json_object_set_new(annotations, annotation, json_string(name)) == 0 &&
+                     json_object_set(notes, name, note) == 0
+                 ? 0
+                 : hw_fail(-ENOMEM, "no memory for the configuration");
+    free(text);
+    return rc;
+}

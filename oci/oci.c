@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings, the runtime's state, a bundle's config.json. */
+#include "oci/oci.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "hawser."
+
+/* ---- settings ----------------------------------------------------------------------------------- */
+
+enum form { TEXT, YES_NO, RDMA, SYSFS };
+static const struct {
+    const char *name;
+    enum form form;
+    bool annotation; /* a tenant may say it: it leaves something out, or makes the plan stricter */
+} keys[SBX_KEYS] = {
+    [SBX_KEY_NICS] = {"nics", TEXT, true}, /* as sbx_settings.only */
+    [SBX_KEY_OFFER] = {"offer", TEXT, false},
+    [SBX_KEY_GPUS] = {"gpus", TEXT, true},
+    [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false}, /* "" takes in more; and an expression can eat the host's memory */
+    [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, true},
+    [SBX_KEY_BOOTSTRAP] = {"bootstrap", TEXT, true},
+    [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, true},
+    [SBX_KEY_FORCE] = {"force", YES_NO, false},
+    [SBX_KEY_ALL_NICS] = {"all-nics", YES_NO, false},
+    [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false}, /* shows the host's PCI devices, or (a folder) another container's */
+    [SBX_KEY_RDMA] = {"rdma", RDMA, true},
+    [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer for the addresses of others */
+    [SBX_KEY_ID] = {"id", TEXT, false},     /* another container's would get that one's NICs back */
+    [SBX_KEY_JOURNAL_DIR] = {"journal-dir", TEXT, false},
+};
+
+static bool yes_no(const char *v)
+{
+    return strcmp(v, "yes") == 0 || strcmp(v, "no") == 0;
+}
+
+int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation)
+{
+    size_t k = 0;
+    while (k < SBX_KEYS && strcmp(keys[k].name, name) != 0)
+        k++;
+    if (k == SBX_KEYS)
+        return hw_fail(-EINVAL, "there is no setting %s%.64s", annotation ? PREFIX : "", name);
+    if (annotation && !keys[k].annotation)
+        return hw_fail(-EPERM,
+                       "the annotation " PREFIX "%s is refused: a tenant may write annotations, and only the arguments "
+                       "of the hook may say %s=",
+                       name, name);
+    if ((keys[k].form == YES_NO && !yes_no(value)) ||
+        (keys[k].form == RDMA && !yes_no(value) && strcmp(value, "auto") != 0) ||
+        (keys[k].form == SYSFS && !yes_no(value) && *value != '/'))
+        return hw_fail(-EINVAL, "%s is '%.64s', and not %s", name, value,
+                       keys[k].form == RDMA    ? "auto, yes or no"
+                       : keys[k].form == SYSFS ? "yes, no, or the path of a folder"
+                                               : "yes or no");
+    char **at = annotation && k == SBX_KEY_NICS ? &s->only : &s->value[k];
+    if (*at)
+        return 0;
+    *at = strdup(value);
+    return *at ? 0 : hw_fail(-ENOMEM, "no memory for the settings");
+}
+
+void sbx_settings_free(struct sbx_settings *s)
+{
+    for (size_t k = 0; k < SBX_KEYS; k++)
+        free(s->value[k]);
+    free(s->only);
+    *s = (struct sbx_settings){0};
+}
+
+int sbx_settings_ask(const struct sbx_settings *s)
+{
+    bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
+    if (offers && gives)
+        return hw_fail(-EINVAL, "nics= and offer= are two ways to say which NICs a container gets: take one");
+    if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
+        return hw_fail(-EPERM,
+                       "the annotation hawser.nics asks for '%.64s', and the hook's arguments offer no NIC: they need "
+                       "offer=NIC[,..], or offer=all",
+                       s->only);
+    if (offers)
+        return s->only != NULL;
+    return gives || s->value[SBX_KEY_SYSFS];
+}
+
+bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key)
+{
+    return s->value[key] && strcmp(s->value[key], "yes") == 0;
+}
+
+struct sbx_want sbx_settings_want(const struct sbx_settings *s)
+{
+    const char *nics = s->value[SBX_KEY_OFFER] ? s->value[SBX_KEY_OFFER] : s->value[SBX_KEY_NICS];
+    return (struct sbx_want){.nics = !nics                      ? "none"
+                                     : strcmp(nics, "all") == 0 ? NULL
+                                                                : nics,
+                             .only = s->only,
+                             .gpus = s->value[SBX_KEY_GPUS],
+                             .exclude = s->value[SBX_KEY_EXCLUDE],
+                             .peer_nics = s->value[SBX_KEY_PEER_NICS],
+                             .bootstrap = s->value[SBX_KEY_BOOTSTRAP],
+                             .require_ipv4 = sbx_settings_yes(s, SBX_KEY_REQUIRE_IPV4),
+                             .force = sbx_settings_yes(s, SBX_KEY_FORCE),
+                             .keep_nics = sbx_settings_yes(s, SBX_KEY_ALL_NICS)};
+}
+
+/* ---- what the runtime says ----------------------------------------------------------------------- */
+
+void sbx_oci_free(struct sbx_oci *o)
+{
+    free(o->id);
+    free(o->bundle);
+    free(o->root);
+    sbx_settings_free(&o->set);
+    *o = (struct sbx_oci){0};
+}
+
+static int annotations(struct sbx_oci *o, const json_t *all, const char *whose)
+{
+    const char *key;
+    json_t *v;
+    if (!all || json_is_null(all) || o->no_annotations)
+        return 0;
+    if (!json_is_object(all))
+        return hw_fail(-EINVAL, "%s: annotations is no object", whose);
+    json_object_foreach((json_t *)all, key, v) /* NOLINT: it only reads */
+    {
+        if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0 ||
+            strncmp(key, PREFIX "verbs.", sizeof(PREFIX "verbs.") - 1) == 0) /* the verbs broker's */
+            continue;
+        if (!json_is_string(v))
+            return hw_fail(-EINVAL, "%s: the annotation %.64s is no text", whose, key);
+        int rc = sbx_setting(&o->set, key + sizeof(PREFIX) - 1, json_string_value(v), true);
+        if (rc < 0)
+            return hw_wrap(rc, "%s", whose);
+    }
+    return 0;
+}
+
+/* An absolute path, below dir where it is relative. */
+static int absolute(char **out, const char *path, const char *dir, const char *what)
+{
+    bool relative = *path != '/';
+    if (!*path || strlen(path) >= PATH_MAX / 2 || (relative && !dir))
+        return hw_fail(-EINVAL, "%s '%.64s' is no path", what, path);
+    free(*out);
+    if (asprintf(out, "%s%s%s", relative ? dir : "", relative ? "/" : "", path) < 0) {
+        *out = NULL;
+        return hw_fail(-ENOMEM, "no memory for a path");
+    }
+    return 0;
+}
+
+static int state(struct sbx_oci *o, const json_t *s)
+{
+    const json_t *id = json_object_get(s, "id"), *pid = json_object_get(s, "pid"), *at = json_object_get(s, "bundle");
+    if (!json_is_string(json_object_get(s, "ociVersion")) || !json_is_string(id))
+        return hw_fail(-EINVAL, "it is no state of a container: it has no ociVersion, or no id");
+    if (pid && (!json_is_integer(pid) || json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX))
+        return hw_fail(-EINVAL, "its pid is none");
+    if (at && !json_is_string(at))
+        return hw_fail(-EINVAL, "its bundle is no path");
+    o->pid = pid ? (pid_t)json_integer_value(pid) : 0;
+    int rc = annotations(o, json_object_get(s, "annotations"), "the state");
+    if (rc == 0 && at)
+        rc = absolute(&o->bundle, json_string_value(at), NULL, "its bundle");
+    if (rc == 0 && !(o->id = strdup(json_string_value(id))))
+        rc = hw_fail(-ENOMEM, "no memory for the state");
+    return rc;
+}
+
+int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
+{
+    json_t *s = sbx_oci_load(text, len);
+    int rc = s ? state(o, s) : -EINVAL;
+    json_decref(s);
+    return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
+}
+
+/* Returns whether one of the objects in array has this text as its member key, or (key NULL) is this text. */
+static bool contains(const json_t *array, const char *key, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *e = json_array_get(array, i);
+        const char *v = json_string_value(key ? json_object_get(e, key) : e);
+        if (v && strcmp(v, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+void sbx_oci_warn(const json_t *config, const struct hw_logger *log)
+{
+    static const char *const sets[] = {"bounding", "effective", "permitted", "inheritable", "ambient"};
+    const json_t *caps = json_object_get(json_object_get(config, "process"), "capabilities"),
+                 *spaces = json_object_get(json_object_get(config, "linux"), "namespaces");
+    bool admin = false;
+    for (size_t i = 0; i < HW_ARRAY_LEN(sets); i++)
+        admin |= contains(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
+    if (admin && log && !contains(spaces, "type", "user"))
+        hw_log(
+            log, HAWSER_LOG_WARN,
+            "the container has CAP_NET_ADMIN and no user namespace: the kernel lets it change network devices of the "
+            "host, too; give it a user namespace");
+}
+
+static int config(struct sbx_oci *o, const json_t *c)
+{
+    const json_t *root = json_object_get(json_object_get(c, "root"), "path");
+    if (!json_is_string(json_object_get(c, "ociVersion")))
+        return hw_fail(-EINVAL, "it is no configuration of a container: it has no ociVersion");
+    if (root && !json_is_string(root))
+        return hw_fail(-EINVAL, "root.path is no path");
+    int rc = annotations(o, json_object_get(c, "annotations"), "annotations");
+    sbx_oci_warn(c, o->log);
+    if (rc == 0 && root && (o->bundle || *json_string_value(root) == '/'))
+        rc = absolute(&o->root, json_string_value(root), o->bundle, "root.path");
+    return rc;
+}
+
+int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len)
+{
+    json_t *c = sbx_oci_load(text, len);
+    int rc = c ? config(o, c) : -EINVAL;
+    json_decref(c);
+    return rc < 0 ? hw_wrap(rc, "config.json") : 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device files of a plan. */
+#include "node/sysfs.h"
+#include "oci/spec.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+struct work {
+    int root;
+    struct sbx_devs *out;
+    const struct hw_logger *log;
+};
+
+static int add(struct work *w, const char *path, bool must)
+{
+    struct stat st;
+    struct sbx_dev *v = w->out->v;
+    int fd = hw_root_fd(w->root, O_PATH | O_NOFOLLOW, "dev/%s", path);
+    bool there = fd >= 0 && fstat(fd, &st) == 0 && S_ISCHR(st.st_mode);
+    hw_close(&fd);
+    if (!there) {
+        if (must)
+            hw_log(w->log, HAWSER_LOG_WARN, "/dev/%s is not there: the sandbox will not have it", path);
+        return 0;
+    }
+    v = reallocarray(v, w->out->n + 1, sizeof(*v));
+    if (!v)
+        return hw_fail(-ENOMEM, "no memory for the devices");
+    w->out->v = v;
+    v[w->out->n] = (struct sbx_dev){.major = major(st.st_rdev), .minor = minor(st.st_rdev)};
+    snprintf(v[w->out->n].path, sizeof(v->path), "/dev/%.100s", path);
+    w->out->n++;
+    return 0;
+}
+
+/* NVIDIA's number of a GPU's file; -1: its driver does not know it. */
+static int gpu_minor(int root, const char *at)
+{
+    static const char key[] = "Device Minor:";
+    char text[4096];
+    int rc = hw_root_text(root, text, sizeof(text), "proc/driver/nvidia/gpus/%s/information", at);
+    const char *line = rc < 0 ? NULL : strstr(text, key);
+    char *end;
+    long n = line ? strtol(line + sizeof(key) - 1, &end, 10) : -1;
+    return n >= 0 && n < 4096 ? (int)n : -1;
+}
+
+int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, const struct sbx_plan *p,
+                  const struct hw_logger *log)
+{
+    static const char *const of_gpus[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"};
+    struct work w = {root, out, log};
+    char path[SBX_NAME + 16];
+    int rc = 0;
+    size_t gpus = 0, uverbs = 0;
+    *out = (struct sbx_devs){0};
+    for (size_t i = 0; i < p->n_gpu && rc == 0; i++) {
+        int minor = p->gpu[i].why[0] ? -1 : gpu_minor(root, p->gpu[i].at);
+        if (minor < 0)
+            continue;
+        snprintf(path, sizeof(path), "nvidia%d", minor);
+        rc = add(&w, path, true);
+        gpus++;
+    }
+    for (size_t i = 0; gpus && i < HW_ARRAY_LEN(of_gpus) && rc == 0; i++)
+        rc = add(&w, of_gpus[i], false);
+    for (size_t i = 0; i < p->n_rdma && rc == 0; i++) {
+        const struct sbx_rdma *r = &s->rdma[p->rdma[i].rdma];
+        if (p->rdma[i].why[0] || !r->uverbs[0])
+            continue;
+        snprintf(path, sizeof(path), "infiniband/%s", r->uverbs);
+        rc = add(&w, path, true);
+        uverbs++;
+    }
+    if (rc == 0 && uverbs)
+        rc = add(&w, "infiniband/rdma_cm", false);
+    return rc;
+}
+
+void sbx_devs_free(struct sbx_devs *d)
+{
+    free(d->v);
+    *d = (struct sbx_devs){0};
+}

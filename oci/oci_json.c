@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON of OCI's: read whole, and written again with nothing lost. */
+#include "oci/oci.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A whole number that jansson's 64 bits cannot hold is this string while it is in memory. */
+#define MARK   "\001int:"
+#define MARKED "\"\\u0001int:" /* as JSON */
+#define DIGITS 18              /* so many always fit */
+
+int sbx_oci_read(int fd, size_t max, const char *what, char **text, size_t *len)
+{
+    size_t cap = 0;
+    *text = NULL;
+    *len = 0;
+    for (;;) {
+        if (*len == cap) {
+            cap = cap ? 2 * cap : 16384;
+            char *more = realloc(*text, cap);
+            if (!more) {
+                free(*text);
+                *text = NULL;
+                return hw_fail(-ENOMEM, "no memory for %s", what);
+            }
+            *text = more;
+        }
+        ssize_t n = read(fd, *text + *len, cap - *len);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n > 0)
+            *len += (size_t)n;
+        if (n < 0 || *len > max) {
+            int rc = n < 0 ? hw_fail(-errno, "reading %s: %s", what, strerror(errno))
+                           : hw_fail(-E2BIG, "%s is larger than %zu MiB", what, max >> 20);
+            free(*text);
+            *text = NULL;
+            return rc;
+        }
+    }
+}
+
+/* The length of the number at text; 0: none. *large: a whole one that may be too large. */
+static size_t number(const char *text, size_t len, bool *large)
+{
+    size_t n = 0, digits = 0;
+    while (n < len && text[n] && strchr("-+.eE0123456789", text[n]))
+        digits += text[n] >= '0' && text[n] <= '9', n++;
+    *large = digits > DIGITS && digits == n - (*text == '-');
+    return n && (*text == '-' || (*text >= '0' && *text <= '9')) ? n : 0;
+}
+
+/* Puts large numbers into strings. To be freed. */
+static char *mark(const char *text, size_t len, size_t *out_len)
+{
+    char *out = NULL;
+    bool string = false, large;
+    FILE *f = open_memstream(&out, out_len);
+    if (!f)
+        return NULL;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = string ? 0 : number(text + i, len - i, &large);
+        bool wrap = n && large;
+        if (!n) {
+            n = string && text[i] == '\\' && i + 1 < len ? 2 : 1;
+            string ^= text[i] == '"';
+        }
+        if (wrap)
+            fputs(MARKED, f);
+        fwrite(text + i, 1, n, f);
+        if (wrap)
+            putc('"', f);
+    }
+    if (fclose(f) != 0) {
+        free(out);
+        return NULL;
+    }
+    return out;
+}
+
+json_t *sbx_oci_load(const char *text, size_t len)
+{
+    json_error_t e;
+    size_t n = 0;
+    if (memmem(text, len, MARKED, sizeof(MARKED) - 1)) {
+        hw_fail(-EINVAL, "it has a text that begins with an odd character, U+0001");
+        return NULL;
+    }
+    char *marked = mark(text, len, &n);
+    json_t *o = marked ? json_loadb(marked, n, JSON_REJECT_DUPLICATES, &e) : NULL;
+    if (!marked)
+        hw_fail(-ENOMEM, "no memory for JSON");
+    else if (!o)
+        hw_fail(-EINVAL, "line %d: %s", e.line, e.text);
+    free(marked);
+    if (o && !json_is_object(o)) {
+        hw_fail(-EINVAL, "it is no JSON object");
+        json_decref(o);
+        o = NULL;
+    }
+    return o;
+}
+
+json_t *sbx_oci_big(const char *digits)
+{
+    return json_sprintf(MARK "%s", digits);
+}
+
+char *sbx_oci_dump(const json_t *o)
+{
+    char *text = json_dumps(o, JSON_INDENT(4) | JSON_REAL_PRECISION(17));
+    char *in = text, *out = text;
+    while (text && *in) {
+        bool marked = strncmp(in, MARKED, sizeof(MARKED) - 1) == 0 && (in == text || in[-1] != '\\');
+        in += marked ? sizeof(MARKED) - 1 : 0;
+        do
+            *out++ = *in++;
+        while (marked && *in && *in != '"');
+        in += marked && *in;
+    }
+    if (text)
+        *out = 0;
+    return text;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rebuilt sysfs over a container's /sys, before anything of the container runs. */
+#include "oci/oci.h"
+#include "sandbox/sysfs/sysfs.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BARE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+static int failed(const char *what)
+{
+    return hw_fail(-errno, "the container's /sys: %s: %s%s", what, strerror(errno),
+                   errno == ENOSYS ? " (it needs Linux 5.12)" : "");
+}
+
+/* A folder below root, by no symbolic link: what is in root is the container's. */
+static int below(int root, const char *path)
+{
+    return hw_openat2(root, path, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
+}
+
+static int read_only(int mount)
+{
+    struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY | BARE};
+    return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? failed("making it read-only") : 0;
+}
+
+/* Is it the root of a mount? */
+static bool is_mount(int fd)
+{
+    struct statx st;
+    return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) == 0 && st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+/* Mounts mount on the folder at; what is mounted on cgroup moves there from below. It is moved and no copy of it made,
+ * since crun makes its mounts read-only after the hooks. */
+static int cover(int mount, int at, int cgroup)
+{
+    if (move_mount(mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return failed("mounting");
+    int rc = read_only(mount);
+    if (rc == 0 && is_mount(cgroup) && move_mount(cgroup, "", mount, "fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        rc = failed("moving what is on fs/cgroup");
+    return rc;
+}
+
+/* Root's sys and its fs/cgroup; -1: there is none. */
+static int places(int root, int *sys, int *cgroup)
+{
+    *cgroup = -1;
+    *sys = below(root, "sys");
+    if (*sys < 0)
+        return failed("looking for it");
+    *cgroup = below(*sys, "fs/cgroup");
+    return *cgroup < 0 && errno != ENOENT ? failed("looking at fs/cgroup") : 0;
+}
+
+/* A tmpfs of its own below: with the mount namespace it is gone. */
+static int fresh_tmpfs(void)
+{
+    int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), mount = -1;
+    if (fs >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) == 0 &&
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        mount = fsmount(fs, FSMOUNT_CLOEXEC, BARE);
+    int rc = mount < 0 ? failed("a tmpfs") : 0;
+    hw_close(&fs);
+    return rc < 0 ? rc : mount;
+}
+
+int sbx_mount_tree(int root, const struct sbx_tree *t)
+{
+    int sys, cgroup, mount = -1, tree = -1, cwd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = places(root, &sys, &cgroup);
+    if (rc == 0)
+        rc = mount = fresh_tmpfs();
+    if (rc >= 0)
+        rc = move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0 ? failed("mounting")
+                                                                                                   : 0;
+    /* By way of the current folder: a path would lead through what the container has at its /proc. */
+    if (rc == 0 && fchdir(mount) < 0)
+        rc = failed("entering a tmpfs");
+    if (rc == 0) {
+        rc = sbx_tree_write(t, "sys");
+        if (cwd < 0 || fchdir(cwd) < 0)
+            rc = rc < 0 ? rc : failed("going back to the current folder");
+    }
+    if (rc == 0 && (tree = open_tree(mount, "sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) < 0)
+        rc = failed("binding it");
+    if (rc == 0)
+        rc = cover(tree, mount, cgroup);
+    hw_close(&cwd);
+    hw_close(&tree);
+    hw_close(&mount);
+    hw_close(&cgroup);
+    hw_close(&sys);
+    return rc;
+}
+
+int sbx_mount_open(const char *dir)
+{
+    int fd = open_tree(AT_FDCWD, dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    return fd < 0 ? hw_fail(-errno, "%s: %s", dir, strerror(errno)) : fd;
+}
+
+int sbx_mount_folder(int root, int folder)
+{
+    int sys, cgroup;
+    int rc = places(root, &sys, &cgroup);
+    if (rc == 0)
+        rc = cover(folder, sys, cgroup);
+    hw_close(&cgroup);
+    hw_close(&sys);
+    return rc;
+}
+
+static int in_namespace(int ns, const char *at, const struct sbx_tree *t, int folder)
+{
+    if (setns(ns, CLONE_NEWNS) < 0)
+        return failed("entering the container's mount namespace");
+    int root = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return hw_fail(-errno, "the container's root %s: %s", at, strerror(errno));
+    int rc = t ? sbx_mount_tree(root, t) : sbx_mount_folder(root, folder);
+    hw_close(&root);
+    return rc;
+}
+
+/* By a child: whoever has entered another mount namespace does not find back by himself. It says why it failed. */
+int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
+{
+    char path[64], why[HW_ERR_TEXT] = "";
+    int say[2], status = 0;
+    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+    int ns = open(path, O_RDONLY | O_CLOEXEC);
+    if (ns < 0)
+        return hw_fail(-errno, "the container's mount namespace, %s: %s", path, strerror(errno));
+    struct stat own, theirs;
+    if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
+        (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino)) {
+        hw_close(&ns);
+        return hw_fail(-EINVAL, "the container has no mount namespace of its own: its /sys is the host's");
+    }
+    if (sb_process_start(pid) != start) { /* after it was opened: so it is that process's */
+        hw_close(&ns);
+        return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
+    }
+    if (pipe2(say, O_CLOEXEC) < 0) {
+        hw_close(&ns);
+        return hw_fail(-errno, "a pipe: %s", strerror(errno));
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        int rc = in_namespace(ns, root, t, folder);
+        if (rc < 0 && write(say[1], hw_error(), strlen(hw_error())) < 0)
+            _exit(255);
+        _exit(rc < 0 ? HW_MIN(-rc, 254) : 0);
+    }
+    int rc = child < 0 ? hw_fail(-errno, "fork: %s", strerror(errno)) : 0;
+    hw_close(&say[1]);
+    if (rc == 0) {
+        size_t len = 0;
+        for (ssize_t n; (n = read(say[0], why + len, sizeof(why) - 1 - len)) > 0;)
+            len += (size_t)n;
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            rc = hw_fail(WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO, "%s",
+                         *why ? why : "the container's /sys: whoever was to mount it died");
+    }
+    hw_close(&say[0]);
+    hw_close(&ns);
+    return rc;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "oci/run.h"
+#include "oci/oci.h"
+#include "sandbox/move/again.h"
+#include "sandbox/move/move_int.h"
+#include "sandbox/sysfs/sysfs.h"
+#include "sys/netns.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READY "\001" /* no error begins so */
+static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+/* ---- the command's side --------------------------------------------------------------------------- */
+
+struct inside {
+    const struct sbx_run *r;
+    int say,
+        go; /* the pipes' ends: READY when the namespaces are there, then why it failed; a byte when the NICs are */
+    pid_t parent;
+    const sigset_t *mask;
+};
+
+static int enter_netns(const char *netns)
+{
+    if (netns) {
+        struct sb_ns ns;
+        char path[256];
+        pid_t holder;
+        uint64_t start;
+        int rc = sb_ns_open(netns, &ns, path, &holder, &start);
+        if (rc == 0 && setns(ns.fd, CLONE_NEWNET) < 0)
+            rc = hw_fail(-errno, "entering the network namespace %s: %s", netns, strerror(errno));
+        sb_ns_close(&ns);
+        return rc;
+    }
+    struct hw_netlink rt;
+    if (unshare(CLONE_NEWNET) < 0)
+        return hw_fail(-errno, "a network namespace: %s", strerror(errno));
+    int rc = hw_netlink_open(&rt, NETLINK_ROUTE);
+    if (rc == 0)
+        rc = hw_rtnl_link_up(&rt, 1, true); /* lo */
+    hw_netlink_close(&rt);
+    return rc;
+}
+
+static int enter(const struct inside *i)
+{
+    int rc = enter_netns(i->r->netns);
+    if (rc == 0 && unshare(CLONE_NEWNS) < 0)
+        rc = hw_fail(-errno, "a mount namespace: %s", strerror(errno));
+    /* What the host mounts later shows here; nothing goes the other way. */
+    if (rc == 0 && mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        rc = hw_fail(-errno, "a mount namespace: %s", strerror(errno));
+    return rc;
+}
+
+static int set_env(const struct sbx_run *r)
+{
+    struct sbx_env env;
+    struct sbx_env_want want = r->env;
+    want.moved = true;
+    int rc = sbx_env_make(&env, r->p, &want);
+    for (size_t k = 0; rc == 0 && k < env.n; k++)
+        if (!env.v[k].callers && setenv(env.v[k].name, env.v[k].value, 0) < 0)
+            rc = hw_fail(-ENOMEM, "no memory for the environment");
+    sbx_env_free(&env);
+    return rc;
+}
+
+static int set_sysfs(const struct sbx_run *r)
+{
+    struct sbx_tree t;
+    int rc = sbx_sysfs_build(&t, r->s, r->p), root = -1;
+    if (rc == 0)
+        rc = root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (rc == -1)
+        rc = hw_fail(-errno, "/: %s", strerror(errno));
+    if (rc >= 0)
+        rc = sbx_mount_tree(root, &t);
+    hw_close(&root);
+    sbx_tree_free(&t);
+    return rc;
+}
+
+static int equip(const struct sbx_run *r)
+{
+    int rc = r->move.n ? sbx_again_in(r->s, r->p, r->want, NULL, 0, r->move.log) : 0;
+    if (rc == 0 && !r->no_sysfs)
+        rc = set_sysfs(r);
+    if (r->memlock &&
+        setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY}) < 0)
+        hw_log(r->move.log, HAWSER_LOG_WARN,
+               "the limit of locked memory stays (%s): RDMA may not register all that it needs", strerror(errno));
+    return rc == 0 ? set_env(r) : rc;
+}
+
+static void inside(const struct inside *i)
+{
+    char byte;
+    int rc = 0;
+    /* It does not outlive who gives back its NICs. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != i->parent)
+        _exit(125);
+    rc = enter(i);
+    if (rc == 0 && write(i->say, READY, 1) != 1)
+        _exit(125);
+    if (rc == 0 && read(i->go, &byte, 1) != 1)
+        _exit(125); /* the NICs did not come */
+    bool ready = rc == 0 && (rc = equip(i->r)) == 0;
+    if (ready) {
+        sigprocmask(SIG_SETMASK, i->mask, NULL);
+        execvp(i->r->argv[0], i->r->argv);
+        rc = hw_fail(-errno, "%s: %s", i->r->argv[0], strerror(errno));
+    }
+    if (write(i->say, hw_error(), strlen(hw_error())) < 0)
+        _exit(125);
+    _exit(!ready ? 125 : rc == -ENOENT ? 127 : 126);
+}
+
+/* ---- ours ---------------------------------------------------------------------------------------- */
+
+/* What the child says until it execs or ends: "" is well. */
+static void listen_to(int say, char out[HW_ERR_TEXT])
+{
+    size_t len = 0;
+    for (ssize_t n; (n = read(say, out + len, HW_ERR_TEXT - 1 - len)) > 0 || (n < 0 && errno == EINTR);)
+        len += n > 0 ? (size_t)n : 0;
+    out[len] = 0;
+}
+
+/* Waits for the command's end and hands signals on. Those of a terminal the command gets itself, being in the same
+ * process group. */
+static int accompany(pid_t child, int signals)
+{
+    int status = 0;
+    for (;;) {
+        struct signalfd_siginfo s;
+        pid_t k = waitpid(child, &status, WNOHANG);
+        if (k == child)
+            return status;
+        ssize_t n = read(signals, &s, sizeof(s));
+        if (n == (ssize_t)sizeof(s) && s.ssi_signo != SIGCHLD && s.ssi_code != SI_KERNEL)
+            kill(child, (int)s.ssi_signo);
+    }
+}
+
+static void put_down(pid_t child)
+{
+    kill(child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/* From the child's first word to its end; it is gone then. */
+static int attend(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
+{
+    char why[HW_ERR_TEXT], pid[16], ready = 0;
+    struct sb_move_options m = r->move;
+    ssize_t n;
+    snprintf(pid, sizeof(pid), "%d", (int)child);
+    m.netns = pid;
+    while ((n = read(say, &ready, 1)) < 0 && errno == EINTR)
+        ;
+    if (n != 1 || ready != *READY) {
+        listen_to(say, why);
+        put_down(child);
+        return n == 1 ? hw_fail(-EIO, "%c%s", ready, why)
+                      : hw_fail(-EIO, "the command's process ended before it began");
+    }
+    int rc = m.n ? sb_move(&m) : 0;
+    if (rc < 0) {
+        snprintf(why, sizeof(why), "%s", hw_error());
+        put_down(child);
+        return hw_fail_copy(rc, why);
+    }
+    if (write(*go, "g", 1) != 1)
+        hw_log(m.log, HAWSER_LOG_WARN, "the command's process ended before it began");
+    hw_close(go);
+    listen_to(say, why);
+    *status = accompany(child, signals);
+    unsigned lost = 0;
+    struct sb_restore_options back = {.id = m.id, .journal_dir = m.journal_dir, .log = m.log};
+    rc = m.n ? sb_restore(&back, &lost) : 0;
+    if (rc == 0 && lost)
+        rc = hw_fail(-ENODEV, "%u of the NICs %s no more", lost, lost == 1 ? "is" : "are");
+    if (rc == 0 && *why) {
+        int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 125;
+        return hw_fail(code == 127 ? -ENOENT : code == 126 ? -ENOEXEC : -EIO, "%s", why);
+    }
+    return rc;
+}
+
+int sbx_run(const struct sbx_run *r, int *status)
+{
+    int say[2] = {-1, -1}, go[2] = {-1, -1}, signals = -1, rc = 0;
+    sigset_t set, old;
+    *status = -1;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < HW_ARRAY_LEN(handed_on); i++)
+        sigaddset(&set, handed_on[i]);
+    if (sigprocmask(SIG_BLOCK, &set, &old) < 0)
+        return hw_fail(-errno, "preparing for signals: %s", strerror(errno));
+    signals = signalfd(-1, &set, SFD_CLOEXEC);
+    if (signals < 0 || pipe2(say, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+        rc = hw_fail(-errno, "preparing for the command: %s", strerror(errno));
+    pid_t parent = getpid(), child = rc < 0 ? -1 : fork();
+    if (child == 0) {
+        hw_close(&say[0]);
+        hw_close(&go[1]);
+        inside(&(struct inside){r, say[1], go[0], parent, &old});
+    }
+    hw_close(&say[1]);
+    hw_close(&go[0]);
+    if (rc == 0)
+        rc = child < 0 ? hw_fail(-errno, "fork: %s", strerror(errno))
+                       : attend(r, child, say[0], &go[1], signals, status);
+    hw_close(&say[0]);
+    hw_close(&go[1]);
+    hw_close(&signals);
+    /* What came while the NICs were given back was for the command, which has ended. */
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
+        ;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A bundle's config.json for a plan. Each change is one of three, and noted:
+ * {"added": [[PATH, ELEMENT]...], "replaced": [[PATH, NEW, OLD]...], "made": [PATH...]}, where a PATH ("linux/devices")
+ * leads to an array, and those that were made were not there before.
+ *
+ * `hawser verbs spec` keeps in a note of its own what it has taken from the container, the nodes of RDMA devices and
+ * the rules of cgroups for them, and puts it back when it is undone. Until then none of that may be in the lists: the
+ * container would open it past the broker. So what is added to the lists goes into that note, and is looked for there.
+ */
+#include "oci/spec.h"
+
+#include "oci/note.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define UNLIMITED "18446744073709551615" /* RLIM_INFINITY, as runc and crun write it */
+
+json_t *sbx_spec_strings(const char *first, ...)
+{
+    json_t *a = json_array();
+    va_list ap;
+    va_start(ap, first);
+    for (const char *s = first; s; s = va_arg(ap, const char *))
+        json_array_append_new(a, json_string(s));
+    va_end(ap);
+    return a;
+}
+
+/* ---- changes, and back --------------------------------------------------------------------------- */
+
+struct edit {
+    json_t *config, *added, *replaced, *made;
+    json_t *broker; /* its note; NULL: none */
+    int rc;
+};
+
+/* The object or array at path; make: what is not there is made, and noted. NULL where it is not there, and with e->rc
+ * where something else is. */
+static json_t *reach(struct edit *e, const char *path, bool array, bool make)
+{
+    json_t *at = e->config;
+    for (const char *p = path, *end; *p && at; p = *end ? end + 1 : end) {
+        char key[64];
+        end = strchrnul(p, '/');
+        snprintf(key, sizeof(key), "%.*s", (int)(end - p), p);
+        json_t *next = json_object_get(at, key);
+        bool last = !*end;
+        if (!next || json_is_null(next)) {
+            if (!make)
+                return NULL;
+            next = last && array ? json_array() : json_object();
+            json_object_set_new(at, key, next);
+            json_array_append_new(e->made, json_stringn(path, (size_t)(end - path)));
+        } else if (!(last && array ? json_is_array(next) : json_is_object(next))) {
+            e->rc = hw_fail(-EINVAL, "it is none of OCI's: %.*s is no %s", (int)(end - path), path,
+                            last && array ? "array" : "object");
+            return NULL;
+        }
+        at = next;
+    }
+    return at;
+}
+
+/* Takes a copy of the broker's note, since what is in notes stays as it is. */
+static int broker_load(struct edit *e, const json_t *notes)
+{
+    json_t *note;
+    int rc = sbx_note_find(&note, e->config, SBX_NOTE_VERBS, notes);
+    if (rc <= 0)
+        return rc;
+    if (!json_is_array(json_object_get(note, "devices")) || !json_is_array(json_object_get(note, "rules")) ||
+        !json_is_array(json_object_get(note, "mounts")))
+        return sbx_note_foreign(e->config, SBX_NOTE_VERBS);
+    e->broker = json_deep_copy(note);
+    return e->broker ? 0 : hw_fail(-ENOMEM, "no memory for the configuration");
+}
+
+static int broker_save(struct edit *e, json_t *notes)
+{
+    int rc = e->broker ? sbx_note_put(e->config, SBX_NOTE_VERBS, notes, e->broker) : 0;
+    json_decref(e->broker);
+    e->broker = NULL;
+    return rc;
+}
+
+/* What the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
+static json_t *kept(const struct edit *e, const char *path)
+{
+    return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
+                                      : strcmp(path, "linux/resources/devices") == 0 ? "rules"
+                                                                                     : "");
+}
+
+/* Takes element over. at: its place, or SIZE_MAX for the end. */
+static void add(struct edit *e, const char *path, size_t at, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true);
+    if (a && (json_array_insert(a, HW_MIN(at, json_array_size(a)), element) < 0 ||
+              json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+/* The same where the broker keeps what is in the list. */
+static void keep(struct edit *e, const char *path, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true), *k = kept(e, path);
+    if (a &&
+        (json_array_append_new(k, json_pack("[iO]", (int)(json_array_size(a) + json_array_size(k)), element)) < 0 ||
+         json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+static void replace(struct edit *e, const char *path, size_t at, json_t *element)
+{
+    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, false);
+    if (a && (json_array_append_new(e->replaced, json_pack("[sOO]", path, element, json_array_get(a, at))) < 0 ||
+              json_array_set(a, at, element) < 0))
+        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    json_decref(element);
+}
+
+/* The last one that is equal; the array's size: none. */
+static size_t place_of(const json_t *array, const json_t *element)
+{
+    size_t n = json_array_size(array), i = n;
+    while (i > 0 && !json_equal(json_array_get(array, i - 1), element))
+        i--;
+    return i ? i - 1 : n;
+}
+
+/* The array that an entry of the note is about, and where in it the element is; NULL: it has gone. */
+static json_t *noted(struct edit *e, const json_t *entry, size_t *at)
+{
+    const char *path = json_string_value(json_array_get(entry, 0));
+    const json_t *element = json_array_get(entry, 1);
+    json_t *a = path ? reach(e, path, true, false) : NULL;
+    *at = place_of(a, element);
+    if (*at < json_array_size(a))
+        return a;
+    a = path ? kept(e, path) : NULL;
+    for (*at = json_array_size(a); *at > 0; --*at)
+        if (json_equal(json_array_get(json_array_get(a, *at - 1), 1), element)) {
+            --*at;
+            return a;
+        }
+    return NULL;
+}
+
+static void unmake(json_t *config, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct edit e = {.config = config};
+    char above[256];
+    snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
+    json_t *at = reach(&e, above, false, false);
+    const json_t *it = json_object_get(at, slash ? slash + 1 : path);
+    if (it && (json_is_array(it) ? json_array_size(it) == 0 : json_object_size(it) == 0))
+        json_object_del(at, slash ? slash + 1 : path);
+}
+
+int sbx_spec_undo(json_t *config, json_t *notes)
+{
+    struct edit e = {.config = config};
+    json_t *annotations = reach(&e, "annotations", false, false), *entry, *note;
+    e.rc = e.rc < 0 ? e.rc : sbx_note_find(&note, config, SBX_NOTE_SANDBOX, notes);
+    if (e.rc <= 0)
+        return e.rc;
+    const json_t *added = json_object_get(note, "added"), *replaced = json_object_get(note, "replaced"),
+                 *made = json_object_get(note, "made");
+    size_t at;
+    if (!json_is_array(added) || !json_is_array(replaced) || !json_is_array(made))
+        return sbx_note_foreign(config, SBX_NOTE_SANDBOX);
+    e.rc = broker_load(&e, notes);
+    if (e.rc < 0)
+        return e.rc;
+    json_object_del(annotations, SBX_NOTE_SANDBOX);
+    for (size_t i = json_array_size(added); i-- > 0;)
+        if ((entry = noted(&e, json_array_get(added, i), &at)))
+            json_array_remove(entry, at);
+    for (size_t i = json_array_size(replaced); i-- > 0;) {
+        json_t *a = noted(&e, json_array_get(replaced, i), &at), *old = json_array_get(json_array_get(replaced, i), 2);
+        if (a && old)
+            json_array_set(a, at, old);
+    }
+    for (size_t i = json_array_size(made); i-- > 0;)
+        if (json_is_string(json_array_get(made, i)))
+            unmake(config, json_string_value(json_array_get(made, i)));
+    int rc = broker_save(&e, notes);
+    return e.rc < 0 ? e.rc : rc < 0 ? rc : 1;
+}
+
+/* ---- the parts ----------------------------------------------------------------------------------- */
+
+static const char *destination(const json_t *mount)
+{
+    const char *d = json_string_value(json_object_get(mount, "destination"));
+    return d ? d : "";
+}
+
+/* In the place of the stock /sys, so that what is mounted below it still is. */
+static void mounts(struct edit *e, const struct sbx_spec *sp)
+{
+    if (sp->sysfs) {
+        json_t *m = json_pack("{ssssssso}", "destination", "/sys", "type", "none", "source", sp->sysfs, "options",
+                              sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL));
+        const json_t *all = reach(e, "mounts", true, false);
+        size_t at = 0, below = SIZE_MAX;
+        for (; at < json_array_size(all); at++) {
+            const char *d = destination(json_array_get(all, at));
+            if (strcmp(d, "/sys") == 0 || strcmp(d, "/sys/") == 0)
+                break;
+            if (strncmp(d, "/sys/", 5) == 0)
+                below = HW_MIN(below, at);
+        }
+        if (at < json_array_size(all))
+            replace(e, "mounts", at, m);
+        else
+            add(e, "mounts", below, m);
+    }
+    if (sp->topo)
+        add(e, "mounts", SIZE_MAX,
+            json_pack("{ssssssso}", "destination", sp->topo_at, "type", "none", "source", sp->topo, "options",
+                      sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL)));
+}
+
+static bool has(const json_t *array, const char *key, const char *value)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *v = json_string_value(json_object_get(json_array_get(array, i), key));
+        if (v && strcmp(v, value) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool keeps(const json_t *k, const char *path)
+{
+    for (size_t i = 0; i < json_array_size(k); i++) {
+        const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
+        if (p && strcmp(p, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The broker has bound the nodes that it knew of. */
+static void tell_broker(const struct edit *e, const struct hw_logger *log)
+{
+    const json_t *k = kept(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
+    size_t nodes = 0, bound = 0;
+    for (size_t i = 0; i < json_array_size(k); i++) {
+        const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
+        if (p && strncmp(p, "/dev/infiniband/uverbs", 22) == 0) {
+            nodes++;
+            bound += has(m, "destination", p);
+        }
+    }
+    if (nodes && (bound < nodes || nodes != json_array_size(m)))
+        hw_log(
+            log, HAWSER_LOG_WARN,
+            "its RDMA devices come through the broker, which has not bound just these: run `hawser verbs spec` again");
+}
+
+static void devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
+{
+    for (size_t i = 0; d && i < d->n; i++) {
+        const struct sbx_dev *v = &d->v[i];
+        if (has(reach(e, "linux/devices", true, false), "path", v->path) || keeps(kept(e, "linux/devices"), v->path))
+            continue;
+        json_t *node = json_pack("{sssssisisisisi}", "path", v->path, "type", "c", "major", (int)v->major, "minor",
+                                 (int)v->minor, "fileMode", 0666, "uid", 0, "gid", 0),
+               *rule = json_pack("{sbsssisiss}", "allow", true, "type", "c", "major", (int)v->major, "minor",
+                                 (int)v->minor, "access", "rw");
+        if (e->broker && strncmp(v->path, "/dev/infiniband/", 16) == 0) {
+            keep(e, "linux/devices", node);
+            keep(e, "linux/resources/devices", rule);
+        } else {
+            add(e, "linux/devices", SIZE_MAX, node);
+            /* after those that are there, the first of which forbids everything */
+            add(e, "linux/resources/devices", SIZE_MAX, rule);
+        }
+    }
+    tell_broker(e, log);
+}
+
+/* process.env is of what exec starts too: crun and runc begin with it, containerd copies it. */
+static void environment(struct edit *e, const struct sbx_spec *sp)
+{
+    const json_t *own = reach(e, "process/env", true, false);
+    size_t n = json_array_size(own);
+    char **caller = calloc(n + 1, sizeof(*caller));
+    struct sbx_env_want want = sp->env;
+    struct sbx_env env = {0};
+    for (size_t i = 0, k = 0; caller && i < n; i++)
+        if (json_is_string(json_array_get(own, i)))
+            caller[k++] = (char *)json_string_value(json_array_get(own, i)); /* NOLINT: only read */
+    want.caller = caller;
+    if (e->rc == 0)
+        e->rc = caller ? sbx_env_make(&env, sp->plan, &want) : hw_fail(-ENOMEM, "no memory for the environment");
+    for (size_t i = 0; i < env.n; i++)
+        if (!env.v[i].callers)
+            add(e, "process/env", SIZE_MAX, json_sprintf("%s=%s", env.v[i].name, env.v[i].value));
+    sbx_env_free(&env);
+    free(caller);
+}
+
+static void limits(struct edit *e, const struct sbx_spec *sp)
+{
+    static const char name[] = "RLIMIT_MEMLOCK";
+    if (!sp->memlock)
+        return;
+    if (!has(reach(e, "process/rlimits", true, false), "type", name))
+        add(e, "process/rlimits", SIZE_MAX,
+            json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
+    else
+        hw_log(sp->log, HAWSER_LOG_WARN, "it has a %s of its own, which stays: RDMA pins all that it registers", name);
+}
+
+static void hooks(struct edit *e, const struct sbx_spec *sp)
+{
+    static const char *const stage[] = {"createRuntime", "poststop"};
+    for (size_t i = 0; sp->hook_arg && i < HW_ARRAY_LEN(stage); i++) {
+        char path[64];
+        json_t *args = sbx_spec_strings("hawser", "oci-hook", stage[i], NULL);
+        for (const char *const *a = sp->hook_arg; *a; a++)
+            json_array_append_new(args, json_string(*a));
+        snprintf(path, sizeof(path), "hooks/%s", stage[i]);
+        add(e, path, SIZE_MAX, json_pack("{ssso}", "path", sp->program, "args", args));
+    }
+}
+
+/* Is it a configuration, and one of a container that NICs can be given to? */
+static int check(struct edit *e, const struct sbx_spec *sp)
+{
+    if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
+        !json_is_object(json_object_get(e->config, "root")))
+        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+    if (!json_is_object(json_object_get(e->config, "process")))
+        return hw_fail(-EINVAL, "it has no process, whose environment could be set");
+    if (!json_is_object(json_object_get(e->config, "linux")))
+        return hw_fail(-EINVAL, "it is no container of Linux");
+    if (sp->hook_arg && !has(reach(e, "linux/namespaces", true, false), "type", "network"))
+        return e->rc < 0
+                   ? e->rc
+                   : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay where they are");
+    return e->rc;
+}
+
+int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
+{
+    struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
+    e.rc = HW_MIN(sbx_spec_undo(config, notes), 0);
+    if (e.rc == 0)
+        e.rc = broker_load(&e, notes);
+    if (e.rc == 0)
+        e.rc = check(&e, sp);
+    if (e.rc == 0) {
+        if (sp->hook_arg)
+            sbx_oci_warn(config, sp->log);
+        hooks(&e, sp);
+        mounts(&e, sp);
+        devices(&e, sp->dev, sp->log);
+        environment(&e, sp);
+        limits(&e, sp);
+    }
+    if (e.rc == 0) /* so that the note has it, should the annotations be made for it */
+        (void)reach(&e, "annotations", false, true);
+    json_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
+    if (e.rc == 0)
+        e.rc = sbx_note_put(config, SBX_NOTE_SANDBOX, notes, note);
+    json_decref(note);
+    int rc = broker_save(&e, notes);
+    return e.rc < 0 ? e.rc : rc;
+}

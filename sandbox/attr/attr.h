@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a network device has besides its link's usual properties, addresses and routes, and what a container with
+ * CAP_NET_ADMIN can change: offloads, rings, channels, RSS, XDP, queueing disciplines and so on. One table (attr.c) has
+ * a row for each: how it is read, compared and written. It is read before the move, and written and read again after
+ * the way back. A device that lacks one has nothing to compare.
+ */
+#ifndef HW_SANDBOX_ATTR_H
+#define HW_SANDBOX_ATTR_H
+
+#include "sandbox/netdev/netdev.h"
+#include "sys/genl.h"
+
+/* A value: bytes that only its row understands. p is malloc()ed. */
+struct sb_blob {
+    uint8_t *p;
+    size_t n, cap;
+};
+int sb_blob_put(struct sb_blob *b, const void *data, size_t n);
+/* Appends a netlink attribute, padded with zeros. */
+int sb_blob_attr(struct sb_blob *b, uint16_t type, const void *data, size_t len);
+void sb_blob_free(struct sb_blob *b);
+/* The attribute of this type in a blob that consists of such; NULL. */
+const struct nlattr *sb_blob_find(const struct sb_blob *b, int type);
+#define sb_blob_each(a, b)           \
+    for ((a) = (const void *)(b)->p; \
+         (b)->p && mnl_attr_ok((a), (int)((const char *)(b)->p + (b)->n - (const char *)(a))); (a) = mnl_attr_next(a))
+
+/* Where the devices are: opened in their namespace, which the calling thread stays in. */
+struct sb_attr_kernel {
+    struct hw_netlink *rt;
+    struct hw_genl genl;
+    int sock; /* for ioctls */
+    int sys;  /* the namespace's sysfs */
+};
+struct sb_dev {
+    struct sb_attr_kernel *k;
+    int index;
+    char name[IFNAMSIZ];
+    int folder; /* in sysfs; -1: none */
+};
+
+int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys);
+void sb_attr_close(struct sb_attr_kernel *k);
+
+struct sb_attr {
+    const char *name; /* the journal's */
+    const char *what; /* a user's: "its WHAT is not as it was" */
+    /* 0; -EOPNOTSUPP: the device has no such attribute; -errno. */
+    int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
+    /* Makes `now` into `was`, as far as that goes: what has come of it is read again. 0 or -errno with the text. */
+    int (*write)(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now);
+    /* NULL: the same bytes. */
+    bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
+    /* What read and write need to know. */
+    uint8_t get, set;        /* ethtool's messages */
+    uint16_t header, type;   /* the attribute with its header; rtnetlink's or another number */
+    uint64_t keep;           /* bit i: attribute i of the message can be set */
+    const char *const *path; /* files in sysfs, NULL at the end */
+};
+
+/* ---- the table (attr.c) --------------------------------------------------------------------------- */
+
+/* Adds to j a record for each attribute that NIC nic, the device index, has. skip: those that cannot be read are said
+ * to log and left out; else they are an error. */
+int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
+                  const struct hw_logger *log);
+/* Gives a device those of j's records that it has not. last: what then is not as it was is a fault. */
+void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,
+                    bool last, struct sb_faults *f);
+/* ---- the rows' functions -------------------------------------------------------------------------- */
+
+typedef int sb_attr_read(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
+typedef int sb_attr_write(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was,
+                          const struct sb_blob *now);
+
+/* attr_ethtool.c: by ethtool's netlink */
+sb_attr_read sb_read_ethtool, sb_read_features, sb_read_modes, sb_read_contexts;
+sb_attr_write sb_write_ethtool, sb_write_features, sb_write_contexts;
+bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
+
+/* attr_ioctl.c: by ethtool's ioctl */
+int sb_ethtool_ioctl(const struct sb_dev *d, void *data, const char *what);
+sb_attr_read sb_read_rss, sb_read_hash, sb_read_rules, sb_read_tunable, sb_read_stamps;
+sb_attr_write sb_write_rss, sb_write_hash, sb_write_rules, sb_write_tunable, sb_write_stamps;
+
+/* attr_link.c: by rtnetlink */
+sb_attr_read sb_read_link, sb_read_altnames, sb_read_down, sb_read_vfs, sb_read_kind, sb_read_token, sb_read_dcb;
+sb_attr_write sb_write_link, sb_write_altnames, sb_write_down, sb_write_vfs, sb_write_kind, sb_write_token,
+    sb_write_dcb;
+
+/* attr_bpf.c */
+sb_attr_read sb_read_xdp, sb_read_tcx;
+sb_attr_write sb_write_xdp, sb_write_tcx;
+
+/* attr_tc.c */
+sb_attr_read sb_read_tc;
+sb_attr_write sb_write_tc;
+bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
+
+/* attr_sysfs.c */
+sb_attr_read sb_read_files, sb_read_queues;
+sb_attr_write sb_write_files;
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attributes by ethtool's netlink (Documentation/networking/ethtool-netlink.rst). What a GET answers is nearly what a
+ * SET takes: a value here is those attributes of the answer that can be set, as they came.
+ */
+#include "sandbox/attr/attr.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/ethtool_netlink.h>
+#include <linux/genetlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define REQUEST_MAX 16384
+
+/* ---- one attribute --------------------------------------------------------------------------------- */
+
+static struct nlmsghdr *put_about(char buf[REQUEST_MAX], const struct sb_attr *a, const struct sb_dev *d, uint8_t cmd,
+                                  uint16_t flags)
+{
+    struct nlmsghdr *h = hw_genl_request(buf, REQUEST_MAX, d->k->genl.ethtool, cmd, flags);
+    struct nlattr *nest = mnl_attr_nest_start(h, a->header | NLA_F_NESTED);
+    mnl_attr_put_u32(h, ETHTOOL_A_HEADER_DEV_INDEX, (uint32_t)d->index);
+    mnl_attr_put_u32(h, ETHTOOL_A_HEADER_FLAGS, ETHTOOL_FLAG_COMPACT_BITSETS);
+    mnl_attr_nest_end(h, nest);
+    return h;
+}
+
+static int talk_about(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr *h, hw_netlink_fn fn, void *arg)
+{
+    char what[128];
+    bool get = mnl_nlmsg_get_payload_len(h) && ((struct genlmsghdr *)mnl_nlmsg_get_payload(h))->cmd == a->get;
+    snprintf(what, sizeof(what), "%s: %s its %s", d->name, get ? "reading" : "setting", a->what);
+    return hw_netlink_talk(&d->k->genl.nl, h, fn, arg, what);
+}
+
+static int ask(const struct sb_attr *a, struct sb_dev *d, uint16_t flags, hw_netlink_fn fn, void *arg)
+{
+    char buf[REQUEST_MAX] __attribute__((aligned(8)));
+    if (!d->k->genl.ethtool)
+        return -EOPNOTSUPP;
+    return talk_about(a, d, put_about(buf, a, d, a->get, flags), fn, arg);
+}
+
+struct sink {
+    const struct sb_attr *a;
+    struct sb_blob *out;
+};
+
+static int take_kept(const struct nlmsghdr *h, void *arg)
+{
+    const struct sink *s = arg;
+    const struct nlattr *a;
+    int rc = 0;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        unsigned type = mnl_attr_get_type(a);
+        if (rc == 0 && type < 64 && s->a->keep >> type & 1)
+            rc = sb_blob_attr(s->out, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+    }
+    return rc;
+}
+
+int sb_read_ethtool(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
+{
+    int rc = ask(a, d, 0, take_kept, &(struct sink){a, out});
+    return rc == 0 && out->n == 0 ? -EOPNOTSUPP : rc;
+}
+
+static bool same_attr(const struct nlattr *a, const struct nlattr *b)
+{
+    return a && b && a->nla_len == b->nla_len && memcmp(a, b, a->nla_len) == 0;
+}
+
+/* Sets what differs, and no more: a driver refuses what it does not have, even as it is. */
+int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+{
+    static const char zeros[8];
+    char buf[REQUEST_MAX] __attribute__((aligned(8)));
+    struct nlmsghdr *h = put_about(buf, a, d, a->set, 0);
+    const struct nlattr *x;
+    bool fits = true;
+    sb_blob_each(x, was)
+    {
+        if (!same_attr(x, sb_blob_find(now, mnl_attr_get_type(x))))
+            fits &=
+                mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), mnl_attr_get_payload(x));
+    }
+    sb_blob_each(x, now) /* an answer leaves out what is zero */
+    {
+        if (!sb_blob_find(was, mnl_attr_get_type(x)) && mnl_attr_get_payload_len(x) <= sizeof(zeros))
+            fits &= mnl_attr_put_check(h, sizeof(buf), x->nla_type, mnl_attr_get_payload_len(x), zeros);
+    }
+    return fits ? talk_about(a, d, h, NULL, NULL) : hw_fail(-EMSGSIZE, "%s: its %s are too many", d->name, a->what);
+}
+
+/* ---- features -------------------------------------------------------------------------------------- */
+
+/* The bits of a compact bitset; NULL. */
+static const struct nlattr *bits_of(const struct nlattr *bitset)
+{
+    const struct nlattr *a;
+    mnl_attr_for_each_nested(a, bitset)
+    {
+        if (mnl_attr_get_type(a) == ETHTOOL_A_BITSET_VALUE)
+            return a;
+    }
+    return NULL;
+}
+
+#define WORDS_MAX 8 /* 256 features; Linux 6.18 has 64 */
+struct features {
+    uint32_t hw[WORDS_MAX], wanted[WORDS_MAX], active[WORDS_MAX];
+    size_t words;
+};
+
+static int take_features(const struct nlmsghdr *h, void *arg)
+{
+    struct features *f = arg;
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        int type = mnl_attr_get_type(a);
+        uint32_t *to = type == ETHTOOL_A_FEATURES_HW       ? f->hw
+                       : type == ETHTOOL_A_FEATURES_WANTED ? f->wanted
+                       : type == ETHTOOL_A_FEATURES_ACTIVE ? f->active
+                                                           : NULL;
+        const struct nlattr *v = to ? bits_of(a) : NULL;
+        size_t n = v ? mnl_attr_get_payload_len(v) : 0;
+        if (n > sizeof(f->hw))
+            return hw_fail(-E2BIG, "a device with %zu features", 8 * n);
+        if (v)
+            memcpy(to, mnl_attr_get_payload(v), n);
+        f->words = HW_MAX(f->words, n / 4); // NOLINT(clang-analyzer-core.NullDereference): the caller's, as above
+    }
+    return 0;
+}
+
+/* The value: what is wanted, and what is active of that which can be changed. */
+int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
+{
+    struct features f = {.words = 0};
+    int rc = ask(a, d, 0, take_features, &f);
+    for (size_t i = 0; i < f.words; i++)
+        f.active[i] &= f.hw[i];
+    if (rc == 0)
+        rc = sb_blob_attr(out, ETHTOOL_A_FEATURES_WANTED, f.wanted, 4 * f.words);
+    return rc == 0 ? sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words) : rc;
+}
+
+/* Wants what was wanted. Where the wish is the same and something else is active, its being wanted again makes the
+ * kernel work it out anew. */
+int sb_write_features(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+{
+    char buf[REQUEST_MAX] __attribute__((aligned(8)));
+    uint32_t mask[WORDS_MAX] = {0};
+    const struct nlattr *w = sb_blob_find(was, ETHTOOL_A_FEATURES_WANTED),
+                        *n = sb_blob_find(now, ETHTOOL_A_FEATURES_WANTED),
+                        *x = sb_blob_find(was, ETHTOOL_A_FEATURES_ACTIVE),
+                        *y = sb_blob_find(now, ETHTOOL_A_FEATURES_ACTIVE);
+    size_t len = w ? mnl_attr_get_payload_len(w) : 0;
+    if (!w || !n || !x || !y || len > sizeof(mask) || len != mnl_attr_get_payload_len(n) ||
+        len != mnl_attr_get_payload_len(x) || len != mnl_attr_get_payload_len(y))
+        return hw_fail(-EBADMSG, "%s: another kernel's set of features", d->name);
+    for (size_t i = 0; i < len; i++) {
+        const uint8_t *pw = mnl_attr_get_payload(w), *pn = mnl_attr_get_payload(n), *px = mnl_attr_get_payload(x),
+                      *py = mnl_attr_get_payload(y);
+        ((uint8_t *)mask)[i] = (uint8_t)((pw[i] ^ pn[i]) | (px[i] ^ py[i]));
+    }
+    struct nlmsghdr *h = put_about(buf, a, d, a->set, 0);
+    struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_FEATURES_WANTED | NLA_F_NESTED);
+    mnl_attr_put_u32(h, ETHTOOL_A_BITSET_SIZE, (uint32_t)(8 * len));
+    mnl_attr_put(h, ETHTOOL_A_BITSET_VALUE, len, mnl_attr_get_payload(w));
+    mnl_attr_put(h, ETHTOOL_A_BITSET_MASK, len, mask);
+    mnl_attr_nest_end(h, nest);
+    return talk_about(a, d, h, NULL, NULL);
+}
+
+/* ---- speed ------------------------------------------------------------------------------------------ */
+
+static uint32_t number_of(const struct nlattr *a)
+{
+    uint32_t v = 0;
+    if (a)
+        memcpy(&v, mnl_attr_get_payload(a), HW_MIN(mnl_attr_get_payload_len(a), (uint16_t)4));
+    return v;
+}
+
+static bool is_finding(int type)
+{
+    return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
+}
+
+/* With autonegotiation, speed and duplex are what was found, and nothing to set. */
+int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
+{
+    struct sb_blob all = {0};
+    int rc = sb_read_ethtool(a, d, &all);
+    bool negotiates = number_of(sb_blob_find(&all, ETHTOOL_A_LINKMODES_AUTONEG));
+    const struct nlattr *x;
+    sb_blob_each(x, &all)
+    {
+        if (rc == 0 && !(negotiates && is_finding(mnl_attr_get_type(x))))
+            rc = sb_blob_attr(out, x->nla_type, mnl_attr_get_payload(x), mnl_attr_get_payload_len(x));
+    }
+    sb_blob_free(&all);
+    return rc;
+}
+
+/* A link that is down has no speed that could be compared (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
+bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
+{
+    const struct nlattr *x;
+    bool unknown = number_of(sb_blob_find(now, ETHTOOL_A_LINKMODES_SPEED)) == UINT32_MAX, same = true;
+    (void)a;
+    sb_blob_each(x, was)
+    {
+        int type = mnl_attr_get_type(x);
+        same &= (unknown && is_finding(type)) || same_attr(x, sb_blob_find(now, type));
+    }
+    return same;
+}
+
+/* ---- RSS contexts ------------------------------------------------------------------------------------ */
+
+static int take_context(const struct nlmsghdr *h, void *arg)
+{
+    struct sb_blob *out = arg;
+    const struct nlattr *a;
+    uint32_t context = 0;
+    mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
+    {
+        if (mnl_attr_get_type(a) == ETHTOOL_A_RSS_CONTEXT)
+            context = number_of(a);
+    }
+    return context ? sb_blob_put(out, &context, sizeof(context)) : 0;
+}
+
+/* The value: the numbers of those besides the device's own. Linux 6.12 lists them. */
+int sb_read_contexts(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
+{
+    return ask(a, d, NLM_F_DUMP, take_context, out);
+}
+
+static bool has_number(const struct sb_blob *b, uint32_t number)
+{
+    for (size_t i = 0; i + 4 <= b->n; i += 4)
+        if (memcmp(b->p + i, &number, 4) == 0)
+            return true;
+    return false;
+}
+
+/* Takes away those that were not there. One that is gone cannot be made again under its number. */
+int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+{
+    int rc = 0;
+    (void)a;
+    for (size_t i = 0; i + 4 <= now->n; i += 4) {
+        uint32_t number;
+        memcpy(&number, now->p + i, 4);
+        struct ethtool_rxfh r = {.cmd = ETHTOOL_SRSSH, .rss_context = number};
+        if (!has_number(was, number) && rc == 0)
+            rc = sb_ethtool_ioctl(d, &r, "taking an RSS context away");
+    }
+    for (size_t i = 0; i + 4 <= was->n && rc == 0; i += 4) {
+        uint32_t number;
+        memcpy(&number, was->p + i, 4);
+        if (!has_number(now, number))
+            rc = hw_fail(-EOPNOTSUPP, "RSS context %u was deleted, and has to be made by hand", number);
+    }
+    return rc;
+}

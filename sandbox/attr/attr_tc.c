@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queueing disciplines, classes and filters. The kernel takes them all away when a device changes its namespace
+ * (dev_shutdown() in __dev_change_net_namespace()), so that none of a container's comes here, and the host's own have
+ * to be made again: by the messages that described them, which are nearly those that make them. What cannot be made so
+ * (a filter by a BPF program, say) is then missing, and named.
+ */
+#include "sandbox/attr/attr.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REQUEST_MAX 65536
+#define PARENTS_MAX 4096
+
+static struct nlmsghdr *put_tc(char *buf, size_t cap, const struct sb_dev *d, uint16_t type, uint16_t flags,
+                               uint32_t parent)
+{
+    struct nlmsghdr *h = hw_netlink_request(buf, cap, type, flags);
+    struct tcmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
+    t->tcm_ifindex = d->index;
+    t->tcm_parent = parent;
+    return h;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------ */
+
+struct sink {
+    const struct sb_dev *d;
+    uint16_t type;
+    struct sb_blob *out;
+};
+
+/* Figures of the moment. */
+static bool is_figure(int type)
+{
+    return type == TCA_STATS || type == TCA_XSTATS || type == TCA_STATS2 || type == TCA_HW_OFFLOAD;
+}
+
+/* The root table of u32, which the kernel makes with a filter's first rule. */
+static bool is_root_table(const struct nlmsghdr *h)
+{
+    const struct nlattr *a, *b;
+    bool root = false;
+    mnl_attr_for_each(a, h, sizeof(struct tcmsg))
+    {
+        if (mnl_attr_get_type(a) == TCA_KIND &&
+            (mnl_attr_validate(a, MNL_TYPE_NUL_STRING) < 0 || strcmp(mnl_attr_get_str(a), "u32") != 0))
+            return false;
+        if (mnl_attr_get_type(a) != TCA_OPTIONS)
+            continue;
+        mnl_attr_for_each_nested(b, a) root |=
+            mnl_attr_get_type(b) == TCA_U32_DIVISOR && mnl_attr_get_payload_len(b) == 4 && mnl_attr_get_u32(b) == 1;
+    }
+    return root;
+}
+
+/* Takes one message: the header, and what is no figure. */
+static int take_message(const struct nlmsghdr *h, void *arg)
+{
+    const struct sink *s = arg;
+    const struct tcmsg *t = mnl_nlmsg_get_payload(h);
+    const struct nlattr *a;
+    if (h->nlmsg_type != s->type || mnl_nlmsg_get_payload_len(h) < sizeof(*t) || t->tcm_ifindex != s->d->index ||
+        t->tcm_handle == 0 || /* a default one, which the kernel makes; a filter's chain alone */
+        (s->type == RTM_NEWTFILTER && is_root_table(h)))
+        return 0;
+    struct sb_blob one = {0};
+    struct nlmsghdr head = {.nlmsg_type = h->nlmsg_type};
+    struct tcmsg tc = *t;
+    tc.tcm_ifindex = 0;
+    if (s->type == RTM_NEWQDISC)
+        tc.tcm_info = 0; /* how many refer to it */
+    int rc = sb_blob_put(&one, &head, sizeof(head));
+    if (rc == 0)
+        rc = sb_blob_put(&one, &tc, sizeof(tc));
+    mnl_attr_for_each(a, h, sizeof(*t))
+    {
+        if (rc == 0 && !is_figure(mnl_attr_get_type(a)))
+            rc = sb_blob_attr(&one, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+    }
+    if (rc == 0) {
+        ((struct nlmsghdr *)(void *)one.p)->nlmsg_len = (uint32_t)one.n;
+        rc = sb_blob_put(s->out, one.p, one.n);
+    }
+    sb_blob_free(&one);
+    return rc;
+}
+
+static int dump(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, uint32_t parent, struct sb_blob *out)
+{
+    char buf[256] __attribute__((aligned(8))), what[128];
+    struct sink s = {d, type, out};
+    snprintf(what, sizeof(what), "%s: listing its %s", d->name, a->what);
+    /* of each kind the third type is the one that asks: RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC */
+    return hw_netlink_talk(d->k->rt, put_tc(buf, sizeof(buf), d, (uint16_t)(type + 2), NLM_F_DUMP, parent),
+                           take_message, &s, what);
+}
+
+/* Walks the messages in a value: the next one after h, or the first. NULL at the end. */
+static const struct nlmsghdr *next_message(const struct sb_blob *b, const struct nlmsghdr *h)
+{
+    const uint8_t *at = h ? (const uint8_t *)h + h->nlmsg_len : b->p, *end = b->p + b->n;
+    const struct nlmsghdr *n = (const void *)at;
+    if (!b->p || (size_t)(end - at) < sizeof(*n) + sizeof(struct tcmsg) ||
+        n->nlmsg_len < sizeof(*n) + sizeof(struct tcmsg) || n->nlmsg_len > (size_t)(end - at) ||
+        n->nlmsg_len % MNL_ALIGNTO)
+        return NULL;
+    return n;
+}
+
+static const struct tcmsg *tc_of(const struct nlmsghdr *h)
+{
+    return mnl_nlmsg_get_payload(h);
+}
+
+/* Filters hang on queueing disciplines and classes; those of clsact on two places of its own. */
+static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct sb_blob *out)
+{
+    struct sb_blob above = {0};
+    size_t n = 0;
+    int rc = dump(a, d, RTM_NEWQDISC, 0, &above);
+    if (rc == 0)
+        rc = dump(a, d, RTM_NEWTCLASS, 0, &above);
+    for (const struct nlmsghdr *h = NULL; rc == 0 && (h = next_message(&above, h)) != NULL;) {
+        const struct tcmsg *t = tc_of(h);
+        if (++n > PARENTS_MAX)
+            rc = hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
+        if (rc == 0 && t->tcm_parent == TC_H_CLSACT) {
+            rc = dump(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), out);
+            if (rc == 0)
+                rc = dump(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
+        } else if (rc == 0) {
+            rc = dump(a, d, RTM_NEWTFILTER, t->tcm_handle, out);
+        }
+    }
+    sb_blob_free(&above);
+    return rc;
+}
+
+int sb_read_tc(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
+{
+    return a->type == RTM_NEWTFILTER ? read_filters(a, d, out) : dump(a, d, a->type, 0, out);
+}
+
+/* ---- comparing and writing ----------------------------------------------------------------------------- */
+
+static const char *kind_of(const struct nlmsghdr *h)
+{
+    const struct nlattr *a;
+    mnl_attr_for_each(a, h, sizeof(struct tcmsg))
+    {
+        if (mnl_attr_get_type(a) == TCA_KIND && mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
+            return mnl_attr_get_str(a);
+    }
+    return "";
+}
+
+/* Are two the same one: of one kind, at one place? What else they say was taken from the old one, or has counters in
+ * it.
+ */
+static bool same_one(const struct nlmsghdr *x, const struct nlmsghdr *y)
+{
+    return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(kind_of(x), kind_of(y)) == 0;
+}
+
+static bool has_one(const struct sb_blob *b, const struct nlmsghdr *x)
+{
+    for (const struct nlmsghdr *h = NULL; (h = next_message(b, h)) != NULL;)
+        if (same_one(h, x))
+            return true;
+    return false;
+}
+
+bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
+{
+    bool same = true;
+    (void)a;
+    for (const struct nlmsghdr *h = NULL; (h = next_message(was, h)) != NULL;)
+        same &= has_one(now, h);
+    for (const struct nlmsghdr *h = NULL; (h = next_message(now, h)) != NULL;)
+        same &= has_one(was, h);
+    return same;
+}
+
+/* Where a description is not what is asked for: of a filter's flags the kernel says whether the device does the work,
+ * and refuses to be told; htb says its version in full, and wants the first part of it. */
+static void fix_up(struct nlmsghdr *h)
+{
+    static const struct {
+        const char *kind;
+        int type;
+        uint32_t keep; /* of the first four bytes */
+        unsigned shift;
+    } t[] = {{"u32", TCA_U32_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
+             {"flower", TCA_FLOWER_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
+             {"matchall", TCA_MATCHALL_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
+             {"bpf", TCA_BPF_FLAGS_GEN, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
+             {"htb", TCA_HTB_INIT, UINT32_MAX, 16}};
+    const char *kind = kind_of(h);
+    const struct nlattr *a, *b;
+    mnl_attr_for_each(a, h, sizeof(struct tcmsg))
+    {
+        if (mnl_attr_get_type(a) != TCA_OPTIONS)
+            continue;
+        mnl_attr_for_each_nested(b, a)
+        {
+            uint32_t v;
+            for (size_t i = 0; i < HW_ARRAY_LEN(t); i++) {
+                if (strcmp(kind, t[i].kind) != 0 || mnl_attr_get_type(b) != t[i].type ||
+                    mnl_attr_get_payload_len(b) < 4)
+                    continue;
+                memcpy(&v, mnl_attr_get_payload(b), sizeof(v));
+                v = (v & t[i].keep) >> t[i].shift;
+                memcpy(mnl_attr_get_payload(b), &v, sizeof(v));
+            }
+        }
+    }
+}
+
+int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
+{
+    char why[HW_ERR_TEXT] = "";
+    int rc = 0;
+    for (const struct nlmsghdr *h = NULL; (h = next_message(was, h)) != NULL;) {
+        char buf[REQUEST_MAX] __attribute__((aligned(8))), what[160];
+        if (has_one(now, h))
+            continue;
+        if (h->nlmsg_len > sizeof(buf))
+            return hw_fail(-EMSGSIZE, "%s: its %s are too large", d->name, a->what);
+        struct nlmsghdr *m = (struct nlmsghdr *)buf;
+        memcpy(buf, h, h->nlmsg_len);
+        m->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | (a->type == RTM_NEWTFILTER ? NLM_F_EXCL : NLM_F_REPLACE);
+        ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = d->index;
+        fix_up(m);
+        snprintf(what, sizeof(what), "%s: making one of its %s, %.16s %x:%x", d->name, a->what, kind_of(h),
+                 TC_H_MAJ(tc_of(h)->tcm_handle) >> 16, TC_H_MIN(tc_of(h)->tcm_handle));
+        int err = hw_netlink_talk(d->k->rt, m, NULL, NULL, what);
+        if (err < 0 && rc == 0)
+            snprintf(why, sizeof(why), "%s", hw_error());
+        rc = rc < 0 ? rc : err;
+    }
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+}

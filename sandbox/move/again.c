@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox/move/again.h"
+#include "sandbox/move/move_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* FNV-1a over the GIDs that the planned devices have. */
+static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < s->n_rdma; i++)
+        for (size_t k = 0; !p->rdma[i].why[0] && k < s->rdma[i].n_port; k++) {
+            const struct sbx_port *port = &s->rdma[i].port[k];
+            for (size_t g = 0; g < port->n_gid; g++) {
+                char text[2 * SBX_NAME + 64];
+                int n = snprintf(text, sizeof(text), "%u %u %s %s %s;", port->port, port->gid[g].index,
+                                 port->gid[g].gid, port->gid[g].type, port->gid[g].ndev);
+                for (int c = 0; c < n; c++)
+                    h = (h ^ (uint8_t)text[c]) * 0x100000001b3u;
+            }
+        }
+    return h;
+}
+
+/* Tells which device that was planned is not usable any more. before: where it was. */
+static void tell(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
+{
+    for (size_t i = 0; i < p->n_rdma; i++)
+        if (before[i] && p->rdma[i].why[0])
+            sb_log(log, HAWSER_LOG_WARN,
+                   "%s is left out: %d ms after the move it has no GID of a NIC in the container; see `rdma link` and "
+                   "`ip addr` there",
+                   p->rdma[i].name, SBX_AGAIN_MS);
+}
+
+int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, int sysfs,
+              const struct hw_logger *log)
+{
+    const struct timespec pause = {.tv_nsec = 20 * HW_MS};
+    bool *moved = calloc(s->n_net + 1, sizeof(*moved)), *planned = calloc(p->n_rdma + 1, sizeof(*planned)), any = false;
+    uint64_t deadline = hw_deadline(SBX_AGAIN_MS), stable = hw_deadline(SBX_STABLE_MS);
+    size_t wanted = sbx_plan_gids(p, s);
+    int rc = moved && planned ? 0 : hw_fail(-ENOMEM, "no memory to look at the NICs after their move");
+    for (size_t i = 0; rc == 0 && i < s->n_net; i++)
+        moved[i] = sbx_nic_in(p, i);
+    for (size_t i = 0; rc == 0 && i < p->n_rdma; i++)
+        any |= planned[i] = !p->rdma[i].why[0];
+    for (uint64_t was = 0; rc == 0;) {
+        rc = sbx_snapshot_again(s, sysfs, moved);
+        uint64_t sum = sum_gids(p, s);
+        if (sum != was)
+            stable = hw_deadline(SBX_STABLE_MS);
+        was = sum;
+        if (!any || hw_now() > deadline || (sbx_plan_gids(p, s) >= wanted && hw_now() > stable))
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (rc == 0)
+        rc = sbx_plan_again(p, s, want);
+    if (rc == 0)
+        tell(p, planned, log);
+    free(moved);
+    free(planned);
+    return rc;
+}
+
+int sbx_again_in(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, const char *netns,
+                 uint64_t start, const struct hw_logger *log)
+{
+    struct sb_ns ns = SB_NS_NONE;
+    char path[256];
+    pid_t holder;
+    uint64_t began = start;
+    int rc = netns ? sb_ns_open(netns, &ns, path, &holder, &began) : sb_ns_own(&ns);
+    if (rc == 0 && start && began != start)
+        rc = hw_fail(-ESRCH, "the container's process %s has ended", netns);
+    if (rc == 0)
+        rc = sb_ns_sysfs(&ns);
+    if (rc >= 0)
+        rc = sbx_again(s, p, want, rc, log);
+    sb_ns_close(&ns);
+    return rc;
+}

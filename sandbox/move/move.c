@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NICs to the container: all of them, or none. */
+#include "sandbox/move/move.h"
+#include "sandbox/attr/attr.h"
+#include "sandbox/move/move_int.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
+#include <linux/rtnetlink.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The tables for routes by source: this plus the NIC's index in the container. */
+#define TABLE_BASE 10000
+
+struct mover {
+    const struct sb_move_options *o;
+    int dir;
+    struct sb_ns host, there;
+    struct sb_journal j;
+    struct sb_map map;
+};
+
+/* ---- may they go? -------------------------------------------------------------------------------- */
+
+static int check_options(const struct sb_move_options *o)
+{
+    int rc = sb_id_check(o->id);
+    if (rc < 0)
+        return rc;
+    if (o->n == 0 || o->n > SB_NICS_MAX)
+        return hw_fail(-EINVAL, "%zu NICs to move: 1 to %d", o->n, SB_NICS_MAX);
+    for (size_t i = 0; i < o->n; i++) {
+        const char *as = o->nic[i].as ? o->nic[i].as : o->nic[i].name;
+        size_t len = strlen(as);
+        if (len == 0 || len >= IFNAMSIZ || strpbrk(as, "/: \t\n%") || strcmp(as, ".") == 0 || strcmp(as, "..") == 0)
+            return hw_fail(-EINVAL, "'%.32s' is no name for a network device", as);
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(o->nic[k].name, o->nic[i].name) == 0)
+                return hw_fail(-EINVAL, "%s is named twice", o->nic[i].name);
+            if (strcmp(o->nic[k].as ? o->nic[k].as : o->nic[k].name, as) == 0)
+                return hw_fail(-EINVAL, "two NICs would be %s in the container", as);
+        }
+    }
+    return 0;
+}
+
+static int upper(const struct sb_link *l, void *arg)
+{
+    const struct mover *m = arg;
+    for (unsigned i = 0; i < m->j.nics; i++) {
+        const struct sb_link *nic = &m->j.nic[i].link;
+        /* A veth says its other end there. */
+        if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
+            return hw_fail(-EBUSY, "%s stands on %s and would stop working; --force moves it all the same", l->name,
+                           nic->name);
+    }
+    return 0;
+}
+
+static int check_nics(struct mover *m)
+{
+    const struct sb_journal *j = &m->j;
+    for (unsigned i = 0; i < j->nics; i++) {
+        const struct sb_link *l = &j->nic[i].link;
+        if (l->flags & IFF_LOOPBACK)
+            return hw_fail(-EINVAL, "%s is the loopback device: every namespace has its own", l->name);
+        if (l->master)
+            return hw_fail(-EBUSY, "%s is a port of network device %d (a bridge or bond), which would lose it", l->name,
+                           l->master);
+        if (j->nic[i].gateway && !m->o->force)
+            return hw_fail(
+                -EBUSY,
+                "%s has a default route: without it this machine may not be reached any more; --force moves it "
+                "all the same",
+                l->name);
+        for (size_t k = 0; k < j->n && !m->o->force; k++) {
+            if (j->rec[k].kind == SB_ROUTE && sb_route_uses(j->rec[k].data, l->index) &&
+                sb_route_by_object(j->rec[k].data))
+                return hw_fail(
+                    -EBUSY,
+                    "%s has a route by a nexthop object, which would not come back; --force moves it all the "
+                    "same",
+                    l->name);
+        }
+    }
+    return m->o->force ? 0 : sb_netdev_links(&m->host.rt, upper, m);
+}
+
+/* Is one of the NICs another container's? It can still be here where that one's move is at its start, or died. */
+static int check_claim(struct mover *m, const char *id)
+{
+    struct sb_journal other;
+    int rc = sb_journal_load(&other, m->dir, id, false);
+    if (rc < 0) {
+        sb_log(m->o->log, HAWSER_LOG_WARN, "which NICs are %s's cannot be told: %s", id, hw_error());
+        return 0;
+    }
+    for (unsigned i = 0; rc == 0 && sb_ns_same(&other.host, &m->host.id) && i < other.nics; i++) {
+        for (size_t k = 0; rc == 0 && k < m->o->n; k++) {
+            if (strcmp(other.nic[i].link.name, m->o->nic[k].name) == 0)
+                rc = hw_fail(-EBUSY, "%s belongs to the container %s; `hawser sandbox restore %s` gives it back",
+                             m->o->nic[k].name, id, id);
+        }
+    }
+    sb_journal_free(&other);
+    return rc;
+}
+
+static int check_claims(struct mover *m)
+{
+    static const char suffix[] = ".journal";
+    int fd = dup(m->dir), rc = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        rc = hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    rewinddir(d); /* dup() shares its position */
+    const struct dirent *e;
+    while (rc == 0 && (e = readdir(d)) != NULL) {
+        char id[256];
+        size_t n = strlen(e->d_name), cut = sizeof(suffix) - 1;
+        if (n <= cut || n - cut > SB_ID_MAX || strcmp(e->d_name + n - cut, suffix) != 0)
+            continue;
+        snprintf(id, sizeof(id), "%.*s", (int)(n - cut), e->d_name);
+        if (strcmp(id, m->o->id) == 0)
+            rc = hw_fail(-EEXIST, "there is a journal of %s already: `hawser sandbox restore %s` first", id, id);
+        else
+            rc = check_claim(m, id);
+    }
+    closedir(d);
+    return rc;
+}
+
+/* ---- the snapshot -------------------------------------------------------------------------------- */
+
+/* Notes which devices these are, so that restore can tell them from copies. */
+static int take_idents(struct mover *m)
+{
+    struct sb_journal *j = &m->j;
+    int sys = sb_ns_sysfs(&m->host), rc = 0;
+    for (unsigned i = 0; rc == 0 && i < j->nics; i++) {
+        const struct sb_link *l = &j->nic[i].link;
+        uint64_t ident;
+        int index;
+        if (sys < 0 && sb_link_hardware(l)) /* known by its place on the bus */
+            continue;
+        if (sys < 0)
+            return hw_wrap(sys, "%s could not be told from a copy that the container makes", l->name);
+        int fd = sb_ident_open(sys, l->name, &ident, &index);
+        if (fd == -ENODEV || (fd >= 0 && index != l->index))
+            rc = hw_fail(-EAGAIN, "the network device %s became another one while it was looked at", l->name);
+        else if (fd < 0)
+            rc = fd;
+        else
+            rc = sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
+        hw_close(&fd);
+    }
+    return rc;
+}
+
+/* Reads what else the devices have. */
+static int take_attrs(struct mover *m)
+{
+    struct sb_attr_kernel k;
+    int sys = sb_ns_sysfs(&m->host), rc = sb_attr_open(&k, &m->host.rt, sys);
+    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++) {
+        const struct sb_link *l = &m->j.nic[i].link;
+        rc = sb_attrs_read(&k, &m->j, (int)i, l->index, l->name, m->o->force, m->o->log);
+    }
+    sb_attr_close(&k);
+    return rc;
+}
+
+static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
+{
+    const struct sb_move_options *o = m->o;
+    const char *names[SB_NICS_MAX];
+    struct sb_journal *j = &m->j;
+    struct timespec now;
+    char boot[64];
+    int rc = sb_boot_id(boot);
+    for (size_t i = 0; i < o->n; i++)
+        names[i] = o->nic[i].name;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    if (rc == 0)
+        rc = sb_journal_addf(j, SB_HEAD, -1, "1");
+    if (rc == 0)
+        rc = sb_journal_addf(j, SB_BOOT, -1, "%s", boot);
+    if (rc == 0)
+        rc = sb_journal_addf(j, SB_HOST, -1, "%llu %llu %llu", (unsigned long long)m->host.id.dev,
+                             (unsigned long long)m->host.id.ino, (unsigned long long)m->host.id.cookie);
+    if (rc == 0)
+        rc = sb_journal_addf(j, SB_NETNS, -1, "%llu %llu %llu %s", (unsigned long long)m->there.id.dev,
+                             (unsigned long long)m->there.id.ino, (unsigned long long)m->there.id.cookie, path);
+    if (rc == 0 && holder)
+        rc = sb_journal_addf(j, SB_HOLDER, -1, "%d %llu", (int)holder, (unsigned long long)start);
+    if (rc == 0)
+        rc = sb_journal_addf(j, SB_TAKEN, -1, "%lld", (long long)now.tv_sec);
+    if (rc == 0)
+        rc = sb_netdev_read(&m->host.rt, j, names, o->n);
+    if (rc == 0)
+        rc = take_idents(m);
+    if (rc == 0)
+        rc = take_attrs(m);
+    for (size_t i = 0; rc == 0 && i < o->n; i++) {
+        if (o->nic[i].as)
+            rc = sb_journal_addf(j, SB_AS, (int)i, "%s", o->nic[i].as);
+    }
+    return rc;
+}
+
+/* ---- the move ------------------------------------------------------------------------------------ */
+
+/* The indices that there are in the container. */
+struct indices {
+    const struct mover *m;
+    int highest;
+    bool taken[SB_NICS_MAX]; /* the NIC's own is another's there */
+    int rc;
+};
+
+static int index_each(const struct sb_link *l, void *arg)
+{
+    struct indices *x = arg;
+    x->highest = HW_MAX(x->highest, l->index);
+    for (unsigned i = 0; i < x->m->j.nics; i++) {
+        x->taken[i] |= x->m->j.nic[i].link.index == l->index;
+        if (strcmp(x->m->j.nic[i].as, l->name) == 0)
+            return hw_fail(-EEXIST, "the container has a %s already", l->name);
+    }
+    return 0;
+}
+
+/* Finds an index that no device in the container has and no other NIC is to get. */
+static int find_index(struct mover *m, int *highest, int *out)
+{
+    if (*highest < INT32_MAX) {
+        *out = ++*highest;
+        return 0;
+    }
+    /* The container has given the highest one away: from the lowest up there is a free one soon. */
+    for (int i = 2; i < INT32_MAX; i++) {
+        struct sb_link l;
+        bool meant = false;
+        for (size_t k = 0; k < m->map.n; k++)
+            meant |= m->map.dev[k].to == i || m->map.dev[k].from == i;
+        int rc = meant ? 0 : sb_netdev_find(&m->there.rt, i, NULL, &l);
+        if (rc == -ENODEV) {
+            *out = i;
+            return 0;
+        }
+        if (rc < 0)
+            return rc;
+    }
+    return hw_fail(-ENOSPC, "the container has no index left for a network device");
+}
+
+/* Decides beforehand which index each NIC gets in the container: its own where that is free, as the kernel would. */
+static int choose_indices(struct mover *m)
+{
+    struct indices x = {.m = m};
+    int rc = sb_netdev_links(&m->there.rt, index_each, &x);
+    m->map = (struct sb_map){.n = m->j.nics, .nodad = true};
+    for (unsigned i = 0; i < m->j.nics; i++) {
+        const struct sb_jnic *k = &m->j.nic[i];
+        x.highest = HW_MAX(x.highest, k->link.index);
+        m->map.dev[i].from = k->link.index;
+        m->map.dev[i].from_name = k->link.name;
+        m->map.dev[i].to_name = k->as;
+    }
+    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++) {
+        m->map.dev[i].to = m->j.nic[i].link.index;
+        if (x.taken[i])
+            rc = find_index(m, &x.highest, &m->map.dev[i].to);
+    }
+    return rc;
+}
+
+/* ARP in the container's namespace, and whether it has IPv6. */
+static int settle(struct mover *m, const char *name, bool *ipv6)
+{
+    int own = hw_netns_own();
+    if (own < 0)
+        return own;
+    int rc = 0;
+    if (setns(m->there.fd, CLONE_NEWNET) < 0) {
+        rc = hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
+    } else {
+        if (!m->o->no_arp)
+            rc = sb_sysctl_arp(name, m->o->log);
+        *ipv6 = !sb_sysctl_no_ipv6(name);
+        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
+            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
+    }
+    hw_close(&own);
+    return rc;
+}
+
+static int move_nic(struct mover *m, int i)
+{
+    struct sb_jnic *k = &m->j.nic[i];
+    struct sb_faults f = {.log = m->o->log, .stop = true};
+    struct sb_link now;
+    bool ipv6 = true;
+    int to = m->map.dev[i].to;
+    int rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", to);
+    if (rc == 0)
+        rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
+    if (rc == 0) /* and not by its name or index: some tenant may be at work there */
+        rc = sb_nic_find(&m->there, k, k->as, &now);
+    if (rc == 0 && now.index != to) { /* an old kernel */
+        m->map.dev[i].to = now.index;
+        rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
+    }
+    if (rc == 0)
+        rc = sb_netdev_set(&m->there.rt, &now, &k->link, k->as, &f);
+    if (rc == 0)
+        rc = settle(m, k->as, &ipv6);
+    if (rc == 0)
+        rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET, &f);
+    if (rc == 0 && k->link.flags & IFF_UP)
+        rc = hw_rtnl_link_up(&m->there.rt, now.index, true);
+    if (rc == 0 && ipv6)
+        rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
+    if (rc == 0 && !ipv6) {
+        sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes stay out",
+               k->link.name);
+        m->map.skip6 = true;
+    }
+    return rc < 0 ? hw_wrap(rc, "%s", k->link.name) : 0;
+}
+
+/* Makes a rule in the container, which restore takes away again. */
+static int make_rule(struct mover *m, struct nlmsghdr *h)
+{
+    int rc = sb_journal_step(&m->j, SB_MADE, -1, h, h->nlmsg_len);
+    return rc < 0 ? rc : sb_netdev_rule(&m->there.rt, true, h);
+}
+
+static int family_of(const void *message)
+{
+    return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(message))->rtgen_family;
+}
+
+static int copy_rules(struct mover *m)
+{
+    size_t n = m->j.n; /* those that are added now are not meant */
+    for (size_t i = 0; i < n; i++) {
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        if (m->j.rec[i].kind != SB_RULE)
+            continue;
+        int rc = sb_msg_rewrite(SB_RULE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
+        if (rc == -ENODEV) {
+            sb_log(m->o->log, HAWSER_LOG_WARN, "left out: a rule about two network devices, one of which stays");
+            continue;
+        }
+        if (rc > 0 && m->map.skip6 && family_of(buf) == AF_INET6)
+            continue;
+        if (rc > 0)
+            rc = make_rule(m, (struct nlmsghdr *)buf);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* An IPv4 address of a NIC: record r. */
+static bool ipv4_of(const struct sb_record *r, uint32_t *addr, unsigned *prefix)
+{
+    int family;
+    const uint8_t *p = r->kind == SB_ADDR ? sb_addr_bytes(r->data, &family, prefix) : NULL;
+    if (!p || family != AF_INET)
+        return false;
+    memcpy(addr, p, 4);
+    *addr = ntohl(*addr);
+    return *prefix > 0;
+}
+
+static uint32_t mask_of(unsigned prefix)
+{
+    return prefix ? ~0u << (32 - prefix) : 0;
+}
+
+/* Does another NIC that moves have an address in the same network as this record's? */
+static bool shares(const struct sb_journal *j, size_t at)
+{
+    uint32_t a = 0, b = 0;
+    unsigned p = 0, q = 0;
+    bool shared = false;
+    if (!ipv4_of(&j->rec[at], &a, &p))
+        return false;
+    for (size_t i = 0; i < j->n; i++) {
+        if (ipv4_of(&j->rec[i], &b, &q) && j->rec[i].nic != j->rec[at].nic)
+            shared |= ((a ^ b) & mask_of(HW_MIN(p, q))) == 0;
+    }
+    return shared;
+}
+
+/*
+ * arp_filter and rp_filter ask where the way back leads; of several NICs in one network the main table knows only the
+ * first, and the others would fall silent (arp_filter() in net/ipv4/arp.c). So each of them gets a table of its own,
+ * and a rule that what has its address as the source goes by that.
+ */
+static int route_by_source(struct mover *m, size_t at)
+{
+    const struct sb_record *r = &m->j.rec[at];
+    const struct sb_jnic *k = &m->j.nic[r->nic];
+    int index = m->map.dev[r->nic].to;
+    uint32_t addr, table = TABLE_BASE + (uint32_t)index;
+    unsigned prefix;
+    char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+    if (!(k->link.flags & IFF_UP) || !ipv4_of(r, &addr, &prefix))
+        return 0;
+    memset(buf, 0, 256);
+    struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+    h->nlmsg_type = RTM_NEWROUTE;
+    struct rtmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
+    *t = (struct rtmsg){.rtm_family = AF_INET,
+                        .rtm_dst_len = (uint8_t)prefix,
+                        .rtm_protocol = RTPROT_STATIC,
+                        .rtm_scope = RT_SCOPE_LINK,
+                        .rtm_type = RTN_UNICAST};
+    mnl_attr_put_u32(h, RTA_TABLE, table);
+    mnl_attr_put_u32(h, RTA_DST, htonl(addr & mask_of(prefix)));
+    mnl_attr_put_u32(h, RTA_PREFSRC, htonl(addr));
+    mnl_attr_put_u32(h, RTA_OIF, (uint32_t)index);
+    int rc = sb_netdev_add(&m->there.rt, SB_ROUTE, h);
+    for (size_t i = 0; i < m->j.n && rc == 0; i++) {
+        if (m->j.rec[i].kind != SB_ROUTE || !sb_route_gateway(m->j.rec[i].data, k->link.index))
+            continue;
+        h = (struct nlmsghdr *)buf;
+        rc = sb_msg_rewrite(SB_ROUTE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
+        if (rc > 0 && family_of(buf) != AF_INET)
+            rc = 0;
+        if (rc > 0) {
+            sb_route_set_table(h, table);
+            rc = sb_netdev_add(&m->there.rt, SB_ROUTE, h);
+        } else if (rc == -ESTALE) {
+            rc = 0;
+        }
+    }
+    memset(buf, 0, 256);
+    h = mnl_nlmsg_put_header(buf);
+    h->nlmsg_type = RTM_NEWRULE;
+    struct fib_rule_hdr *f = mnl_nlmsg_put_extra_header(h, sizeof(*f));
+    *f = (struct fib_rule_hdr){.family = AF_INET, .src_len = 32, .action = FR_ACT_TO_TBL};
+    mnl_attr_put_u32(h, FRA_SRC, htonl(addr));
+    mnl_attr_put_u32(h, FRA_TABLE, table);
+    mnl_attr_put_u32(h, FRA_PRIORITY, 32765); /* main's is 32766 (net/ipv4/fib_rules.c) */
+    return rc < 0 ? rc : make_rule(m, h);
+}
+
+static int go(struct mover *m)
+{
+    struct sb_faults f = {.log = m->o->log, .stop = true};
+    int rc = sb_journal_step(&m->j, SB_PIN, -1, NULL, 0);
+    if (rc == 0)
+        rc = sb_pin(m->dir, m->o->id, m->there.fd);
+    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++)
+        rc = move_nic(m, (int)i);
+    for (unsigned i = 0; rc == 0 && i < m->j.rdmas; i++) {
+        const struct sb_jrdma *k = &m->j.rdma[i];
+        rc = sb_journal_stepf(&m->j, SB_RDMAMOVE, -1, "%d", k->index);
+        if (rc == 0)
+            rc = sb_rdma_move(&m->host, m->there.fd, k->index, k->name);
+    }
+    if (rc == 0)
+        rc = sb_netdev_routes(&m->there.rt, &m->j, &m->map, &f);
+    if (rc == 0)
+        rc = copy_rules(m);
+    size_t n = m->j.n;
+    for (size_t i = 0; rc == 0 && !m->o->no_arp && i < n; i++) {
+        if (shares(&m->j, i))
+            rc = route_by_source(m, i);
+    }
+    return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
+}
+
+int sb_move(const struct sb_move_options *o)
+{
+    struct mover m = {.o = o, .host = SB_NS_NONE, .there = SB_NS_NONE};
+    char path[256], why[HW_ERR_TEXT];
+    pid_t holder = 0;
+    uint64_t start = 0;
+    int rc = check_options(o);
+    if (rc < 0)
+        return rc;
+    sb_journal_init(&m.j);
+    m.dir = sb_dir_open(o->journal_dir, true);
+    if (m.dir < 0)
+        return m.dir;
+    rc = sb_dir_lock(m.dir);
+    if (rc == 0)
+        rc = sb_ns_own(&m.host);
+    if (rc == 0)
+        rc = sb_ns_open(o->netns, &m.there, path, &holder, &start);
+    if (rc == 0 && o->start && start != o->start)
+        rc = hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
+    if (rc == 0 && sb_ns_same(&m.host.id, &m.there.id))
+        rc = hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
+    if (rc == 0)
+        rc = check_claims(&m);
+    if (rc == 0)
+        rc = take(&m, path, holder, start);
+    if (rc == 0)
+        rc = check_nics(&m);
+    if (rc == 0)
+        rc = choose_indices(&m);
+    if (rc == 0)
+        rc = sb_rdma_plan(&m.j, o->rdma, o->log);
+    if (rc == 0)
+        rc = sb_journal_step(&m.j, SB_BEGIN, -1, NULL, 0);
+    if (rc == 0)
+        rc = sb_journal_create(&m.j, m.dir, o->id);
+    if (rc < 0)
+        goto out;
+    rc = go(&m);
+    if (rc < 0) {
+        snprintf(why, sizeof(why), "%s", hw_error());
+        sb_log(o->log, HAWSER_LOG_INFO, "what was moved is put back, since: %s", why);
+        if (sb_give_back(&m.j, m.dir, o->id, false, o->log, NULL) < 0)
+            rc = hw_wrap(rc, "%.160s; and putting back what was moved failed too, `hawser sandbox restore %s`", why,
+                         o->id);
+        else
+            rc = hw_fail_copy(rc, why);
+    }
+out:
+    sb_journal_free(&m.j);
+    sb_ns_close(&m.there);
+    sb_ns_close(&m.host);
+    hw_close(&m.dir);
+    return rc;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a NIC is. A container with CAP_NET_ADMIN can delete a virtual device and make another of the same kind, index,
+ * name and addresses; it can give its NICs new indices and names, and carry them to namespaces of its own. What it
+ * cannot make is an identity (see ident.h), and the place of hardware on a bus. A driver that starts anew registers its
+ * device anew, with another identity: so hardware is known by its place too.
+ */
+#include "sandbox/move/move_int.h"
+
+#include <string.h>
+
+bool sb_link_hardware(const struct sb_link *l)
+{
+    return !*l->kind && *l->parent;
+}
+
+static bool same_bytes(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
+{
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+/* Returns whether both are the same port of the same hardware. */
+static bool same_hardware(const struct sb_link *a, const struct sb_link *b)
+{
+    return sb_link_hardware(a) && sb_link_hardware(b) && strcmp(a->parent, b->parent) == 0 &&
+           strcmp(a->port, b->port) == 0 && same_bytes(a->port_id, a->port_id_len, b->port_id, b->port_id_len) &&
+           same_bytes(a->perm, a->perm_len, b->perm, b->perm_len);
+}
+
+struct search {
+    const struct sb_link *want;
+    struct sb_link found;
+    unsigned n;
+};
+
+static int look_at(const struct sb_link *l, void *arg)
+{
+    struct search *s = arg;
+    if (same_hardware(l, s->want)) {
+        s->found = *l;
+        s->n++;
+    }
+    return 0;
+}
+
+/* A container that renames its devices all the time can hide one from a look at all names, but not from many. */
+#define LOOKS 5
+
+int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)
+{
+    struct search s = {.want = &k->link};
+    char name[IFNAMSIZ];
+    int rc = k->ident ? sb_ns_sysfs(n) : -ENODEV, index;
+    if (rc >= 0) {
+        int sys = rc;
+        rc = -ENODEV;
+        for (int i = 0; rc == -ENODEV && i < LOOKS; i++)
+            rc = sb_ident_find(sys, k->ident, hint, name, &index);
+        if (rc == 0)
+            rc = sb_netdev_find(&n->rt, index, NULL, l);
+    }
+    if (rc == 0 || !sb_link_hardware(&k->link))
+        return rc;
+    rc = sb_netdev_links(&n->rt, look_at, &s);
+    if (rc == 0 && s.n != 1)
+        return -ENODEV;
+    *l = s.found;
+    return rc;
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NICs back from the container. The journal says what there was; this makes it so, from whatever there is now, and may
+ * be begun anew after any interruption: nothing that it does is done twice, nor needs to be remembered, but for the
+ * index that a NIC is to get here.
+ */
+#include "sandbox/attr/attr.h"
+#include "sandbox/move/move.h"
+#include "sandbox/move/move_int.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/rtnetlink.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+struct back {
+    struct sb_journal *j;
+    int dir;
+    const char *id;
+    struct sb_ns host, there;     /* there.fd -1: the container's namespace has ended */
+    struct sb_attr_kernel kernel; /* of the host, for attributes */
+    struct sb_faults f;
+    unsigned lost;
+    int now[SB_NICS_MAX]; /* the index here; 0: not touched, lost, or still there */
+    char name[SB_NICS_MAX][IFNAMSIZ];
+};
+
+/* ---- back ---------------------------------------------------------------------------------------- */
+
+/* Moves l from the namespace `from` here, under the NIC's name or, where another device has that, a spare one; as gets
+ * that name. */
+static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_link *l, int index, char as[IFNAMSIZ])
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    memcpy(as, k->link.name, IFNAMSIZ);
+    /* An alternative name holds it there while a device here has that name. Those that were the NIC's before come back
+     * with its other attributes. */
+    int rc = sb_netdev_drop_altnames(&from->rt, l->index);
+    if (rc == 0)
+        rc = sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
+    if (rc != -EEXIST)
+        return rc;
+    (void)sb_fault(&b->f, hw_fail(rc, "%s: another device has that name now", k->link.name));
+    (void)snprintf(as, IFNAMSIZ, "hwback%d", k->link.index % 100000000);
+    return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
+}
+
+/* Sends away what was moved here and is not the NIC: down, and with no address, as it came. */
+static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
+{
+    const char *name = b->j->nic[i].link.name;
+    char spare[IFNAMSIZ];
+    (void)snprintf(spare, sizeof(spare), "hwcopy%d", b->j->nic[i].link.index % 100000000);
+    if (sb_netdev_move(&b->host.rt, l->index, to->fd, spare, 0) == 0)
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s was replaced in the container while it was fetched; the other device was sent back", name);
+    else
+        (void)sb_fault(&b->f,
+                       hw_wrap(-EIO,
+                               "%s was replaced in the container while it was fetched; the other device is here, "
+                               "down and without addresses, as %s",
+                               name, l->name));
+    return -ENODEV;
+}
+
+static int higher(const struct sb_link *l, void *arg)
+{
+    *(int *)arg = HW_MAX(*(int *)arg, l->index);
+    return 0;
+}
+
+/* Chooses an index that no device here has. The kernel's own choice would be the index in the container, which is the
+ * tenant's. */
+static int choose_index(struct back *b, int *index)
+{
+    *index = 0;
+    int rc = sb_netdev_links(&b->host.rt, higher, index);
+    *index = *index < INT32_MAX ? *index + 1 : 0;
+    return rc;
+}
+
+/* Brings NIC i from the namespace `from`: l, its link there, becomes the one here. -ENODEV: it was another device. */
+static int fetch(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    struct sb_link other = {0};
+    char as[IFNAMSIZ];
+    int index = k->link.index;
+    int rc = sb_netdev_find(&b->host.rt, index, NULL, &other);
+    if (rc == 0)
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s: its index %d is now that of %s", k->link.name, index, other.name);
+    else if (rc != -ENODEV)
+        return rc;
+    if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
+        /* Giving back comes first: with a full disk there is no more safety against a second accident, and no harm
+         * else. */
+        sb_log(b->f.log, HAWSER_LOG_WARN, "%s; going on without", hw_error());
+    if (rc == 0 && (rc = choose_index(b, &index)) < 0)
+        return rc;
+    rc = fetch_as(b, from, i, l, index, as);
+    if (rc < 0)
+        return rc;
+    rc = sb_nic_find(&b->host, k, as, l);
+    /* Between the look at it and its move the container may have put another device in its place. What has come has
+     * this name, which was free here. */
+    if (rc == -ENODEV && sb_netdev_find(&b->host.rt, 0, as, &other) == 0)
+        return send_back(b, from, i, &other);
+    return rc;
+}
+
+struct elsewhere {
+    struct back *b;
+    int nic;
+    struct sb_link *l;
+};
+
+static int look_elsewhere(struct sb_ns *n, void *arg)
+{
+    const struct elsewhere *e = arg;
+    const struct sb_jnic *k = &e->b->j->nic[e->nic];
+    if (sb_ns_same(&n->id, &e->b->host.id) || sb_ns_same(&n->id, &e->b->j->netns) || sb_nic_find(n, k, k->as, e->l) < 0)
+        return -ENODEV;
+    sb_log(e->b->f.log, HAWSER_LOG_WARN, "%s is in another network namespace than it was moved to", k->link.name);
+    return fetch(e->b, n, e->nic, e->l);
+}
+
+/* Finds NIC i wherever it is, and has it here. -ENODEV: it is no more. */
+static int bring(struct back *b, int i, struct sb_link *l)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    int rc = sb_nic_find(&b->host, k, k->link.name, l);
+    if (rc == -ENODEV && b->there.fd >= 0) {
+        rc = sb_nic_find(&b->there, k, k->as, l);
+        if (rc == 0)
+            return fetch(b, &b->there, i, l);
+    }
+    /* A container may have moved it on; and hardware whose namespace ended is in the machine's first one
+     * (default_device_exit_net() in net/core/dev.c), which need not be this one. */
+    return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
+}
+
+/* The kernel puts the hardware of a namespace that has ended into the first one a while after its end. And a container
+ * that runs may carry a NIC from one namespace to another all the while, so that one look finds it in neither. */
+#define PATIENCE_MS 3000
+
+static bool may_appear(const struct back *b, int i)
+{
+    return sb_link_hardware(&b->j->nic[i].link) || (b->there.fd >= 0 && sb_ns_inhabited(&b->j->netns));
+}
+
+static int bring_patiently(struct back *b, int i, struct sb_link *l)
+{
+    uint64_t deadline = hw_deadline(PATIENCE_MS);
+    for (;;) {
+        int rc = bring(b, i, l);
+        if (rc != -ENODEV || hw_now() >= deadline || !may_appear(b, i))
+            return rc;
+        (void)poll(NULL, 0, 20);
+    }
+}
+
+/* Says that NIC i is no more, and what of that is known. */
+static void tell_lost(struct back *b, int i)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    const struct sb_link *w = &k->link;
+    struct sb_link l;
+    if (!k->ident && !sb_link_hardware(w)) {
+        (void)sb_fault(&b->f,
+                       hw_fail(-ENODEV,
+                               "%s: an older hawser has written the journal, which does not say how to tell it from "
+                               "a copy; `restore --forget` ends this",
+                               w->name));
+        return;
+    }
+    if (sb_link_hardware(w)) {
+        (void)sb_fault(&b->f, hw_fail(-ENODEV,
+                                      "%s (%s) is in no network namespace that a process is in: it may come back when "
+                                      "one ends; if it was taken out of the machine, `restore --forget` ends this",
+                                      w->name, w->parent));
+        return;
+    }
+    if (may_appear(b, i)) {
+        (void)sb_fault(&b->f,
+                       hw_fail(-ENODEV,
+                               "%s was not found, and the container runs: it may have deleted %s, or carry it from "
+                               "one network namespace to another; end the container first",
+                               w->name, w->name));
+        return;
+    }
+    b->lost++;
+    if (b->there.fd < 0)
+        sb_log(b->f.log, HAWSER_LOG_ERROR, "%s is lost: it is not here, and the container's namespace has ended%s%s",
+               w->name, *w->kind ? ", with which goes a device of the kind " : "", w->kind);
+    else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
+        sb_log(
+            b->f.log, HAWSER_LOG_ERROR,
+            "%s is lost: in the container it was replaced by another device of its index, which stays there and gets "
+            "nothing",
+            w->name);
+    else
+        sb_log(b->f.log, HAWSER_LOG_ERROR,
+               "%s is lost: neither here nor in the container nor where any process is: it was deleted there", w->name);
+}
+
+static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
+{
+    const struct sb_jnic *k = &b->j->nic[i];
+    bool up = k->link.flags & IFF_UP;
+    struct sb_faults *f = &b->f;
+    unsigned before = f->n;
+    /* First of all what would hold up the rest: a program of XDP limits the MTU. */
+    sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
+    /* Linux before 6.2 renames no device that is up: one that came under a spare name, and that a call before this one
+     * has brought up. */
+    if (strcmp(l->name, k->link.name) != 0 && l->flags & IFF_UP && hw_rtnl_link_up(&b->host.rt, l->index, false) == 0)
+        l->flags &= ~(uint32_t)IFF_UP;
+    (void)sb_netdev_set(&b->host.rt, l, &k->link, k->link.name, f);
+    if (strcmp(l->name, k->link.name) != 0 && sb_netdev_find(&b->host.rt, l->index, NULL, l) < 0)
+        return sb_fault(f, hw_wrap(-EIO, "%s", k->link.name));
+    snprintf(b->name[i], sizeof(b->name[i]), "%s", l->name);
+    (void)sb_sysctl_apply(b->j, i, l->name, f);
+    (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET, f);
+    if (up != !!(l->flags & IFF_UP))
+        (void)sb_fault(f, hw_rtnl_link_up(&b->host.rt, l->index, up));
+    (void)sb_netdev_addrs(&b->host.rt, b->j, i, map, AF_INET6, f);
+    sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, true, f);
+    if (f->n == before)
+        sb_log(f->log, HAWSER_LOG_INFO, "%s is back", k->link.name);
+    return 0;
+}
+
+static void take_rules_away(struct back *b)
+{
+    for (size_t i = 0; b->there.fd >= 0 && i < b->j->n; i++) {
+        if (b->j->rec[i].kind == SB_MADE)
+            (void)sb_fault(&b->f, sb_netdev_rule(&b->there.rt, false, b->j->rec[i].data));
+    }
+}
+
+static void bring_rdma(struct back *b)
+{
+    for (unsigned i = 0; b->there.fd >= 0 && i < b->j->rdmas; i++) {
+        const struct sb_jrdma *k = &b->j->rdma[i];
+        if (!k->moved)
+            continue;
+        int rc = sb_rdma_move(&b->there, b->host.fd, k->index, k->name);
+        if (rc != -ENODEV) /* it is here already */
+            (void)sb_fault(&b->f, rc);
+    }
+}
+
+/* ---- is it as it was? ---------------------------------------------------------------------------- */
+
+static void differs(struct back *b, unsigned i, const char *what, const char *is, const char *was)
+{
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its %s is %s, and was %s", b->j->nic[i].link.name, what, is, was));
+}
+
+static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
+{
+    const struct sb_link *w = &b->j->nic[i].link;
+    const uint32_t flags = IFF_UP | IFF_NOARP | IFF_ALLMULTI | IFF_PROMISC | IFF_MULTICAST | IFF_DYNAMIC;
+    const struct {
+        const char *what;
+        uint32_t is, was;
+    } t[] = {{"MTU", l->mtu, w->mtu},
+             {"queue length", l->txqlen, w->txqlen},
+             {"group", l->group, w->group},
+             {"set of flags", l->flags & flags, w->flags & flags}};
+    for (size_t k = 0; k < HW_ARRAY_LEN(t); k++) {
+        char is[16], was[16];
+        snprintf(is, sizeof(is), "%u", t[k].is);
+        snprintf(was, sizeof(was), "%u", t[k].was);
+        if (t[k].is != t[k].was)
+            differs(b, i, t[k].what, is, was);
+    }
+    if (strcmp(l->name, w->name) != 0)
+        differs(b, i, "name", l->name, w->name);
+    if (strcmp(l->alias, w->alias) != 0)
+        differs(b, i, "alias", l->alias, w->alias);
+    if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
+        differs(b, i, "MAC address", "another", "what the journal has");
+}
+
+/* The NIC i of the journal in the new snapshot, which has only those that are here; -1: it is lost. */
+static int now_nic(const struct back *b, const struct sb_journal *now, int i)
+{
+    for (unsigned k = 0; i >= 0 && k < now->nics; k++) {
+        if (now->nic[k].link.index == b->now[i])
+            return (int)k;
+    }
+    return -1;
+}
+
+static bool has(const struct back *b, const struct sb_journal *now, const struct sb_record *r, const struct sb_map *map)
+{
+    int nic = now_nic(b, now, r->nic);
+    for (size_t i = 0; i < now->n; i++) {
+        const struct sb_record *n = &now->rec[i];
+        if (n->kind != r->kind || n->nic != nic)
+            continue;
+        if (r->kind == SB_SYSCTL ? strcmp(n->data, r->data) == 0 : sb_msg_same(r->kind, n->data, r->data, map))
+            return true;
+    }
+    return false;
+}
+
+/* Reads it all anew and tells each difference. */
+static int compare(struct back *b, const struct sb_map *map)
+{
+    const char *names[SB_NICS_MAX];
+    size_t n = 0;
+    struct sb_journal now;
+    for (unsigned i = 0; i < b->j->nics; i++) {
+        const struct sb_jnic *k = &b->j->nic[i];
+        struct sb_link l;
+        if (b->now[i])
+            names[n++] = b->name[i];
+        /* The routes and rules of one that was not touched yet are among those compared. */
+        else if (!k->there && sb_netdev_find(&b->host.rt, k->link.index, NULL, &l) == 0 &&
+                 strcmp(l.name, k->link.name) == 0)
+            names[n++] = k->link.name;
+    }
+    if (n == 0)
+        return 0;
+    sb_journal_init(&now);
+    int rc = sb_journal_addf(&now, SB_HEAD, -1, "1");
+    if (rc == 0)
+        rc = sb_netdev_read(&b->host.rt, &now, names, n);
+    for (unsigned i = 0; rc == 0 && i < b->j->nics; i++) {
+        int k = now_nic(b, &now, (int)i);
+        if (k >= 0)
+            compare_link(b, i, &now.nic[k].link);
+    }
+    for (size_t i = 0; rc == 0 && i < b->j->n; i++) {
+        const struct sb_record *r = &b->j->rec[i];
+        char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
+        bool of_nic = r->nic >= 0, compared = r->kind == SB_SYSCTL || r->kind == SB_ADDR || r->kind == SB_NEIGH ||
+                                              r->kind == SB_ROUTE || r->kind == SB_RULE;
+        if (!compared || (of_nic && !b->now[r->nic]))
+            continue;
+        if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
+            continue; /* moved by force: it was said then */
+        if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
+            continue; /* its lifetime is over, or a NIC of it is lost */
+        if (!has(b, &now, r, map)) {
+            const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
+            (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was",
+                                          of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
+        }
+    }
+    sb_journal_free(&now);
+    return rc;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static uint64_t elapsed_since(uint64_t taken)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec > taken ? (uint64_t)now.tv_sec - taken : 0;
+}
+
+static void bring_all(struct back *b)
+{
+    struct sb_journal *j = b->j;
+    struct sb_map map = {.others = true, .elapsed = elapsed_since(j->taken)};
+    struct sb_link l[SB_NICS_MAX] = {0};
+    take_rules_away(b);
+    bring_rdma(b);
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (!j->nic[i].there) /* not touched */
+            continue;
+        int rc = bring_patiently(b, (int)i, &l[i]);
+        if (rc == -ENODEV) {
+            tell_lost(b, (int)i);
+        } else if (rc < 0) {
+            (void)sb_fault(&b->f, hw_wrap(rc, "%s", j->nic[i].link.name));
+        } else {
+            b->now[i] = l[i].index;
+        }
+    }
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (!j->nic[i].there)
+            continue;
+        map.dev[map.n].from = j->nic[i].link.index;
+        map.dev[map.n].to = b->now[i];
+        map.dev[map.n].from_name = map.dev[map.n].to_name = j->nic[i].link.name;
+        map.n++;
+    }
+    (void)sb_fault(&b->f, sb_attr_open(&b->kernel, &b->host.rt, sb_ns_sysfs(&b->host)));
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (b->now[i])
+            (void)dress(b, (int)i, &l[i], &map);
+    }
+    sb_attr_close(&b->kernel);
+    if (map.n == 0)
+        return;
+    (void)sb_fault(&b->f, sb_netdev_routes(&b->host.rt, j, &map, &b->f));
+    (void)sb_netdev_neighs(&b->host.rt, j, &map, &b->f);
+    for (size_t i = 0; i < j->n; i++) {
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        if (j->rec[i].kind == SB_RULE && sb_msg_rewrite(SB_RULE, j->rec[i].data, &map, buf, sizeof(buf)) > 0)
+            (void)sb_fault(&b->f, sb_netdev_rule(&b->host.rt, true, (struct nlmsghdr *)buf));
+    }
+    (void)sb_fault(&b->f, compare(b, &map));
+}
+
+int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
+                 unsigned *lost)
+{
+    struct back b = {.j = j, .dir = dir, .id = id, .f = {.log = log}};
+    b.host = b.there = SB_NS_NONE;
+    char boot[64];
+    int rc = sb_boot_id(boot);
+    if (rc < 0)
+        return rc;
+    if (!j->begun || strcmp(boot, j->boot) != 0) {
+        sb_log(log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", id,
+               j->begun ? "the machine was started anew since" : "nothing had been touched yet");
+    } else {
+        rc = sb_ns_own(&b.host);
+        if (rc == 0 && !sb_ns_same(&b.host.id, &j->host))
+            rc = hw_fail(-EXDEV, "the NICs of %s are from another network namespace than this one", id);
+        if (rc == 0) {
+            rc = sb_ns_find(j, dir, id, &b.there);
+            if (rc == -ENOENT)
+                rc = 0;
+        }
+        if (rc == 0)
+            bring_all(&b);
+    }
+    if (lost)
+        *lost = b.lost;
+    if (rc == 0 && b.f.n > 0 && !forget)
+        rc = hw_fail(-EIO, "%s: %.150s%s; what could not be given back is tried again by `hawser sandbox restore %s`",
+                     id, b.f.first, b.f.n > 1 ? " (and more)" : "", id);
+    sb_ns_close(&b.there);
+    sb_ns_close(&b.host);
+    if (rc == 0)
+        rc = sb_unpin(dir, id);
+    return rc == 0 ? sb_journal_remove(dir, id) : rc;
+}
+
+int sb_restore(const struct sb_restore_options *o, unsigned *lost)
+{
+    struct sb_journal j;
+    if (lost)
+        *lost = 0;
+    int rc = sb_id_check(o->id);
+    if (rc < 0)
+        return rc;
+    int dir = sb_dir_open(o->journal_dir, false);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : dir;
+    rc = sb_dir_lock(dir);
+    if (rc == 0)
+        rc = sb_journal_load(&j, dir, o->id, true);
+    if (rc == -ENOENT || (rc == -EBADMSG && o->forget)) {
+        rc = sb_unpin(dir, o->id); /* the journal goes last, but for a crash between the two */
+        rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
+    } else if (rc == 0) {
+        if (o->ended && j.ready && !j.returning && !sb_ended(&j))
+            rc = hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", o->id,
+                         o->id);
+        else
+            rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
+        sb_journal_free(&j);
+    }
+    hw_close(&dir);
+    return rc;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waits for a container's end. Its namespace does not end with it: the pin (see move_ns.c) keeps it, and the NICs in
+ * it, until they have been fetched.
+ */
+#include "sandbox/move/move.h"
+#include "sandbox/move/move_int.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOK_MS 500
+
+/* Of a process there is a descriptor that becomes readable at its end; of "no process is in it" there is none. */
+static int wait_for_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
+{
+    int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
+    int rc = 0;
+    while (!sb_ended(j) &&
+           sb_journal_there(
+               dir, id)) { /* looked at again now that the number is pinned: it might have become another process's */
+        struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
+        int n = poll(p, 2, LOOK_MS);
+        if (n < 0 && errno != EINTR) {
+            rc = hw_fail(-errno, "waiting for the container's end: %s", strerror(errno));
+            break;
+        }
+        if (n > 0 && p[1].revents) {
+            rc = hw_fail(-ECANCELED, "told to stop waiting");
+            break;
+        }
+    }
+    hw_close(&pidfd);
+    return rc;
+}
+
+int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost)
+{
+    struct sb_journal j;
+    int rc = sb_id_check(o->id);
+    if (rc < 0)
+        return rc;
+    int dir = sb_dir_open(o->journal_dir, false);
+    if (dir < 0)
+        return dir;
+    rc = sb_journal_load(&j, dir, o->id, false);
+    if (rc == 0) {
+        rc = wait_for_end(&j, dir, o->id, stop_fd);
+        sb_journal_free(&j);
+    }
+    hw_close(&dir);
+    return rc < 0 ? rc : sb_restore(o, lost);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a device has, read from the kernel into a journal. */
+#include "sandbox/netdev/netdev.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REQUEST_MAX 256
+#define TRIES       10
+
+static struct nlmsghdr *request(void *buf, uint16_t type, uint16_t flags, size_t head, void **extra)
+{
+    struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, type, flags);
+    *extra = mnl_nlmsg_put_extra_header(h, head);
+    return h;
+}
+
+/* ---- links --------------------------------------------------------------------------------------- */
+
+struct link_sink {
+    int (*fn)(const struct sb_link *l, void *arg);
+    void *arg;
+    struct sb_journal *j; /* or NULL; the link becomes its next NIC */
+    bool many;            /* of all links: one that is not understood is left out */
+};
+
+static int link_each(const struct nlmsghdr *h, void *arg)
+{
+    static const struct sb_map as_is = {.others = true};
+    struct link_sink *s = arg;
+    struct sb_link l;
+    if (h->nlmsg_type != RTM_NEWLINK)
+        return 0;
+    if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
+        return s->many
+                   ? 0 /* none that was looked for */
+                   : hw_fail(-EBADMSG,
+                             "the kernel describes a network device in a way that this program does not understand");
+    if (s->j) {
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        int n = sb_msg_rewrite(SB_LINK, h, &as_is, buf, sizeof(buf));
+        return n < 0 ? hw_fail(n, "a network device is described in more than %zu bytes", sizeof(buf))
+                     : sb_journal_add(s->j, SB_LINK, (int)s->j->nics, buf, (size_t)n);
+    }
+    sb_link_parse(h, &l);
+    return s->fn(&l, s->arg);
+}
+
+/* A link's counters are of no use here (RTEXT_FILTER_SKIP_STATS; kernels before 4.4 send them all the same). */
+static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
+{
+    char buf[REQUEST_MAX], what[64];
+    void *extra;
+    struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
+    ((struct ifinfomsg *)extra)->ifi_index = index;
+    if (index == 0) {
+        if (strlen(name) >= IFNAMSIZ)
+            return hw_fail(-ENODEV, "'%.64s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
+        mnl_attr_put_strz(h, IFLA_IFNAME, name);
+    }
+    mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+    snprintf(what, sizeof(what), "looking for the network device %.32s", name ? name : "by its index");
+    return hw_netlink_talk(rt, h, link_each, s, what);
+}
+
+int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg)
+{
+    char buf[REQUEST_MAX];
+    void *extra;
+    struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
+    ((struct ifinfomsg *)extra)->ifi_index = index;
+    mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS | ext_mask);
+    return hw_netlink_talk(rt, h, fn, arg, "asking for a network device");
+}
+
+static int take_one(const struct sb_link *l, void *arg)
+{
+    *(struct sb_link *)arg = *l;
+    return 0;
+}
+
+int sb_netdev_find(struct hw_netlink *rt, int index, const char *name, struct sb_link *out)
+{
+    struct link_sink s = {.fn = take_one, .arg = out};
+    out->index = 0;
+    int rc = get_link(rt, index, name, &s);
+    if (rc == 0 && out->index == 0)
+        return hw_fail(-EIO, "the kernel did not describe a network device that it has");
+    return rc;
+}
+
+int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, void *arg), void *arg)
+{
+    char buf[REQUEST_MAX];
+    void *extra;
+    struct link_sink s = {.fn = fn, .arg = arg, .many = true};
+    struct nlmsghdr *h = request(buf, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg), &extra);
+    mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+    return hw_netlink_talk(rt, h, link_each, &s, "listing network devices");
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------ */
+
+struct sink {
+    struct sb_journal *j;
+    enum sb_kind kind;
+};
+
+/* The NIC of this index, or -1. */
+static int nic_of(const struct sb_journal *j, int index)
+{
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (j->nic[i].link.index == index)
+            return (int)i;
+    }
+    return -1;
+}
+
+/* The kernel makes the link-local address and the routes that follow from addresses by itself. What came with a
+ * router's advertisement and is a route comes with the next one; redirects were hints. */
+static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
+{
+    const struct nlattr *a;
+    if (kind == SB_ADDR) {
+        const struct ifaddrmsg *m = mnl_nlmsg_get_payload(h);
+        uint32_t flags = m->ifa_flags;
+        mnl_attr_for_each(a, h, sizeof(*m))
+        {
+            if (mnl_attr_get_type(a) == IFA_PROTO && *(uint8_t *)mnl_attr_get_payload(a) == IFAPROT_KERNEL_LL)
+                return true;
+            if (mnl_attr_get_type(a) == IFA_FLAGS)
+                flags = mnl_attr_get_u32(a);
+        }
+        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* made again from the one that it hides */
+    }
+    if (kind == SB_ROUTE) {
+        const struct rtmsg *m = mnl_nlmsg_get_payload(h);
+        return m->rtm_protocol == RTPROT_KERNEL || m->rtm_protocol == RTPROT_REDIRECT ||
+               (m->rtm_protocol == RTPROT_RA && m->rtm_family == AF_INET6) || m->rtm_flags & RTM_F_CLONED;
+    }
+    if (kind == SB_NEIGH) {
+        const struct ndmsg *m = mnl_nlmsg_get_payload(h);
+        return !(m->ndm_state & NUD_PERMANENT) && !(m->ndm_flags & NTF_PROXY);
+    }
+    return false;
+}
+
+static bool is_ours(const struct sb_journal *j, const struct nlmsghdr *rule)
+{
+    int family, other;
+    unsigned prefix;
+    const uint8_t *src = sb_rule_source(rule, &family), *addr;
+    for (unsigned i = 0; i < j->nics; i++) {
+        if (sb_rule_names(rule, j->nic[i].link.name))
+            return true;
+    }
+    for (size_t i = 0; src && i < j->n; i++) {
+        if (j->rec[i].kind == SB_ADDR && (addr = sb_addr_bytes(j->rec[i].data, &other, &prefix)) && other == family &&
+            memcmp(src, addr, family == AF_INET ? 4 : 16) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int each(const struct nlmsghdr *h, void *arg)
+{
+    struct sink *s = arg;
+    int nic = -1;
+    if (!sb_msg_ok(s->kind, h, h->nlmsg_len)) /* another family's, or another kind altogether */
+        return 0;
+    for (unsigned i = 0; s->kind == SB_ROUTE && sb_route_default(h) && i < s->j->nics; i++)
+        s->j->nic[i].gateway |= sb_route_uses(h, s->j->nic[i].link.index);
+    if (by_itself(s->kind, h))
+        return 0;
+    if (s->kind == SB_ADDR || s->kind == SB_NEIGH) {
+        nic = nic_of(s->j, sb_msg_index(s->kind, h));
+        if (nic < 0)
+            return 0;
+    } else if (s->kind == SB_ROUTE) {
+        bool uses = false;
+        for (unsigned i = 0; i < s->j->nics && !uses; i++)
+            uses = sb_route_uses(h, s->j->nic[i].link.index);
+        if (!uses)
+            return 0;
+    } else if (!is_ours(s->j, h)) {
+        return 0;
+    }
+    return sb_journal_add(s->j, s->kind, nic, h, h->nlmsg_len);
+}
+
+static int dump(struct hw_netlink *rt, struct sb_journal *j, enum sb_kind kind, uint16_t type, int family,
+                uint8_t nflags)
+{
+    char buf[REQUEST_MAX], what[64];
+    void *extra;
+    struct sink s = {j, kind};
+    size_t before = j->n;
+    snprintf(what, sizeof(what), "listing IPv%d %s", family == AF_INET ? 4 : 6,
+             kind == SB_ADDR    ? "addresses"
+             : kind == SB_NEIGH ? "neighbours"
+             : kind == SB_ROUTE ? "routes"
+                                : "rules");
+    for (int i = 0; i < TRIES; i++) {
+        /* The longest of the headers; each begins with the family, and the kernel takes one that is longer. */
+        size_t head = kind == SB_ADDR    ? sizeof(struct ifaddrmsg)
+                      : kind == SB_NEIGH ? sizeof(struct ndmsg)
+                      : kind == SB_ROUTE ? sizeof(struct rtmsg)
+                                         : sizeof(struct fib_rule_hdr);
+        struct nlmsghdr *h = request(buf, type, NLM_F_DUMP, head, &extra);
+        ((struct rtgenmsg *)extra)->rtgen_family = (uint8_t)family;
+        if (kind == SB_NEIGH)
+            ((struct ndmsg *)extra)->ndm_flags = nflags;
+        int rc = hw_netlink_talk(rt, h, each, &s, what);
+        if (rc < 0 || !rt->torn)
+            return rc;
+        while (j->n > before)
+            free(j->rec[--j->n].data);
+    }
+    return hw_fail(-EAGAIN, "%s: they changed each of %d times while they were read", what, TRIES);
+}
+
+int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *const *name, size_t n)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    struct link_sink s = {.j = j};
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        unsigned before = j->nics;
+        rc = get_link(rt, 0, name[i], &s);
+        if (rc == 0 && j->nics == before)
+            rc = hw_fail(-EIO, "the kernel did not describe the network device %s", name[i]);
+        if (rc == 0 && strcmp(j->nic[before].link.name, name[i]) != 0)
+            rc = hw_fail(-ENODEV,
+                         "there is no network device %.32s: that is an alternative name of %s, which is to be used",
+                         name[i], j->nic[before].link.name);
+        if (rc == 0)
+            rc = sb_sysctl_read(j, (int)before, name[i]);
+    }
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = dump(rt, j, SB_ADDR, RTM_GETADDR, families[i], 0);
+    for (size_t i = 0; i < 4 && rc == 0; i++)
+        rc = dump(rt, j, SB_NEIGH, RTM_GETNEIGH, families[i / 2], i % 2 ? NTF_PROXY : 0);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = dump(rt, j, SB_ROUTE, RTM_GETROUTE, families[i], 0);
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        rc = dump(rt, j, SB_RULE, RTM_GETRULE, families[i], 0);
+    return rc;
+}

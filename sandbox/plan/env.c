@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox/plan/env.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VARS = 32 };
+
+struct work {
+    struct sbx_env *e;
+    char *const *caller;
+};
+
+/* The value of name in a list of NAME=VALUE; NULL: it is not set. */
+static const char *value_of(char *const *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (; list && *list; list++)
+        if (strncmp(*list, name, n) == 0 && (*list)[n] == '=')
+            return *list + n + 1;
+    return NULL;
+}
+
+/* Adds name, with the caller's value where there is one. value NULL: only where there is one. */
+static int add(struct work *w, const char *name, const char *value, const char *why)
+{
+    const char *own = value_of(w->caller, name);
+    if (!own && !value)
+        return 0;
+    if (w->e->n == MAX_VARS)
+        return hw_fail(-E2BIG, "too many variables");
+    struct sbx_var *v = &w->e->v[w->e->n];
+    *v = (struct sbx_var){.name = name, .value = strdup(own ? own : value), .callers = own};
+    if (!v->value)
+        return hw_fail(-ENOMEM, "no memory for the environment");
+    snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own; else: " : "", value ? why : "nothing");
+    w->e->n++;
+    return 0;
+}
+
+/* "=a,b": NCCL takes names after = as they are, and mlx5_1 without it for mlx5_10 too. NULL for an empty list. */
+static char *exact(const char *list)
+{
+    char *text = NULL;
+    return list && *list && asprintf(&text, "=%s", list) >= 0 ? text : NULL;
+}
+
+/* The one index that all RDMA devices of the plan share; -1. */
+static int gid_index(const struct sbx_plan *p)
+{
+    int index = -1;
+    bool first = true;
+    for (size_t i = 0; i < p->n_rdma; i++) {
+        if (p->rdma[i].why[0])
+            continue;
+        if (!first && index != p->rdma[i].gid_index)
+            return -1;
+        index = p->rdma[i].gid_index;
+        first = false;
+    }
+    return index;
+}
+
+/* Sockets carry NCCL's bootstrap, and without RDMA everything: its NICs need an IP address, InfiniBand's may have none.
+ */
+static int nics(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
+{
+    char index[16], *hca = exact(hcas), *ifs = exact(list);
+    int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
+    snprintf(index, sizeof(index), "%d", gid);
+    int rc = (*hcas && !hca) || (*list && !ifs) ? hw_fail(-ENOMEM, "no memory for the environment") : 0;
+    if (rc == 0)
+        rc = add(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
+    if (rc == 0)
+        rc = add(w, "NCCL_SOCKET_IFNAME", ifs, "the sandbox's NICs, by their exact names");
+    if (rc == 0)
+        rc = add(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
+                 "the GID of RoCE v2 over IPv4, the same on all of these ports");
+    free(hca);
+    free(ifs);
+    return rc;
+}
+
+/* The seeds' set for finding faults of NCCL in a sandbox. */
+static const struct {
+    const char *name, *value, *why;
+} debug[] = {
+    {"NCCL_DEBUG", "INFO", "--debug-all: NCCL says what it does; start-up is slower by the lines of each rank"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH", "--debug-all: of these parts"},
+    {"NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log", "--debug-all: to a file for each process"},
+    {"NCCL_TOPO_DUMP_FILE", "/tmp/nccl_topo.xml", "--debug-all: the topology that NCCL found"},
+    {"RUNSC_DEBUG", "1", "--debug-all: gVisor's own log"},
+    {"RUNSC_DEBUG_LOG", "/tmp/runsc/", "--debug-all: there"},
+    {"RUNSC_STRACE", "1", "--debug-all: every system call is logged, which makes a sandbox 5 to 10 times slower"},
+    {"RUNSC_STRACE_SYSCALLS", "openat,readlinkat,ioctl,mmap", "--debug-all: only these"},
+};
+
+static int make(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
+{
+    char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
+    int rc = hcas && list ? nics(w, p, hcas, list, want->moved) : hw_fail(-ENOMEM, "no memory for the environment");
+    if (rc == 0)
+        rc = add(w, "NCCL_NET_PLUGIN",
+                 want->net_plugin  ? want->net_plugin
+                 : !*hcas && *list ? "hawser"
+                                   : NULL,
+                 want->net_plugin ? "--net-plugin"
+                                  : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
+    if (rc == 0)
+        rc = add(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");
+    for (size_t i = 0; i < HW_ARRAY_LEN(debug) && rc == 0; i++)
+        rc = add(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
+    free(hcas);
+    free(list);
+    return rc;
+}
+
+int sbx_env_make(struct sbx_env *out, const struct sbx_plan *p, const struct sbx_env_want *want)
+{
+    *out = (struct sbx_env){.v = calloc(MAX_VARS, sizeof(*out->v))};
+    struct work w = {out, want->caller};
+    return out->v ? make(&w, p, want) : hw_fail(-ENOMEM, "no memory for the environment");
+}
+
+void sbx_env_free(struct sbx_env *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        free(e->v[i].value);
+    free(e->v);
+    *e = (struct sbx_env){0};
+}

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of docs/sandbox.md, in its order. */
+#include "sandbox/plan/plan.h"
+#include "node/node.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* include/linux/pci_ids.h */
+enum { CLASS_NETWORK = 0x02, CLASS_DISPLAY = 0x03, CLASS_BRIDGE = 0x06, CLASS_ACCEL = 0x12, CLASS_INFINIBAND = 0x0c06 };
+enum { VENDOR_NVIDIA = 0x10de };
+
+struct work {
+    const struct sbx_snapshot *s;
+    const struct sbx_want *want;
+    struct sbx_plan *p;
+    bool has_exclude;
+    regex_t exclude;
+    struct sbx_addr bootstrap; /* family AF_UNSPEC: not said */
+};
+
+static int no_memory(void)
+{
+    return hw_fail(-ENOMEM, "no memory for the sandbox's plan");
+}
+
+#define WHY(x, ...) (snprintf((x)->why, SBX_WHY, __VA_ARGS__), 0)
+
+static int warn(struct work *w, const char *fmt, ...) HW_PRINTF(2, 3);
+static int warn(struct work *w, const char *fmt, ...)
+{
+    struct sbx_plan *p = w->p;
+    char **more = realloc(p->warning, (p->n_warning + 1) * sizeof(*more));
+    if (!more)
+        return no_memory();
+    p->warning = more;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vasprintf(&p->warning[p->n_warning], fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return no_memory();
+    p->n_warning++;
+    return 0;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+/* Is name one of "a,b,c"? */
+static bool listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == len && strncmp(p, name, len) == 0)
+            return true;
+    return false;
+}
+
+static bool is_none(const char *list)
+{
+    return list && strcmp(list, "none") == 0;
+}
+
+static bool is_all(const char *list)
+{
+    return !list || strcmp(list, "all") == 0;
+}
+
+/* Checks that this node has each NIC in the list: a name that it lacks is a mistake, whose plan would hang NCCL later.
+ */
+static int check_nics(const struct work *w, const char *list)
+{
+    if (!list || is_none(list))
+        return 0;
+    for (const char *p = list;;) {
+        char name[SBX_NAME];
+        size_t len = strcspn(p, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
+        if (!sbx_name_ok(name) || len >= sizeof(name))
+            return hw_fail(-EINVAL, "'%.80s': NICs are named like rdma0,rdma1, not like '%.20s'", list, p);
+        if (sbx_find_net(w->s, name) < 0 && sbx_find_rdma(w->s, name) < 0)
+            return hw_fail(-ENODEV, "'%.80s': there is no NIC or RDMA device '%s' on this node", list, name);
+        p += len;
+        if (!*p)
+            return 0;
+        p++;
+    }
+}
+
+static int start(struct work *w)
+{
+    const char *exclude = w->want->exclude ? w->want->exclude : SBX_EXCLUDE_DEFAULT;
+    int rc = check_nics(w, w->want->nics), bad = 0;
+    if (rc == 0 && !is_all(w->want->only) && (rc = check_nics(w, w->want->only)) < 0)
+        rc = hw_wrap(rc, "the annotation hawser.nics");
+    if (rc == 0 && *exclude && (bad = regcomp(&w->exclude, exclude, REG_EXTENDED | REG_NOSUB)) != 0) {
+        char why[128];
+        regerror(bad, &w->exclude, why, sizeof(why));
+        rc = hw_fail(-EINVAL, "'%.80s' is no regular expression: %s", exclude, why);
+    }
+    w->has_exclude = *exclude && rc == 0;
+    const char *b = w->want->bootstrap;
+    if (rc < 0 || !b)
+        return rc;
+    w->bootstrap.family = strchr(b, ':') ? AF_INET6 : AF_INET;
+    if (inet_pton(w->bootstrap.family, b, &w->bootstrap.v4) != 1)
+        return hw_fail(-EINVAL, "'%.60s' is no IP address, of which this node's own at the bootstrap is wanted", b);
+    return 0;
+}
+
+/* ---- NICs ----------------------------------------------------------------------------------- */
+
+static bool port_is_nics(const struct sbx_snapshot *s, const struct sbx_rdma *r, const struct sbx_port *p, size_t net)
+{
+    const struct sbx_netdev *d = &s->net[net];
+    for (size_t i = 0; i < p->n_gid; i++)
+        if (strcmp(p->gid[i].ndev, d->name) == 0)
+            return true;
+    if (r->pci < 0 || d->pci != r->pci || d->over[0])
+        return false;
+    /* of two ports on one function (ConnectX-3), by dev_port */
+    const char *port = sbx_attr(&d->attr, "dev_port");
+    return r->n_port == 1 || !port || strtoul(port, NULL, 0) + 1 == p->port;
+}
+
+bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net)
+{
+    for (size_t k = 0; k < s->rdma[r].n_port; k++)
+        if (port_is_nics(s, &s->rdma[r], &s->rdma[r].port[k], net))
+            return true;
+    return false;
+}
+
+/* Returns whether the list names the interface, or an RDMA device on it. */
+static bool named(const struct work *w, const char *list, size_t net)
+{
+    if (!list)
+        return false;
+    bool yes = listed(list, w->s->net[net].name);
+    for (size_t r = 0; r < w->s->n_rdma && !yes; r++)
+        yes = listed(list, w->s->rdma[r].name) && sbx_rdma_on(w->s, r, net);
+    return yes;
+}
+
+static bool has_bootstrap(const struct work *w, const struct sbx_netdev *d)
+{
+    size_t n = w->bootstrap.family == AF_INET ? 4 : 16;
+    for (size_t i = 0; i < d->n_addr; i++)
+        if (d->addr[i].family == w->bootstrap.family && memcmp(&d->addr[i].v4, &w->bootstrap.v4, n) == 0)
+            return true;
+    return false;
+}
+
+static bool has_v4(const struct sbx_netdev *d)
+{
+    for (size_t i = 0; i < d->n_addr; i++)
+        if (d->addr[i].family == AF_INET)
+            return true;
+    return false;
+}
+
+/* Why it is no NIC that anybody would take, without being told to. */
+static const char *unfit(const struct work *w, size_t net)
+{
+    const struct sbx_netdev *d = &w->s->net[net];
+    bool rdma = false;
+    for (size_t r = 0; r < w->s->n_rdma && !rdma; r++)
+        rdma = sbx_rdma_on(w->s, r, net);
+    if (rdma)
+        return NULL;
+    if (d->pci < 0 || w->s->pci[d->pci].class >> 16 != CLASS_NETWORK)
+        return "no network controller on PCI";
+    return w->s->n_rdma ? "no RDMA device on it, and others have one" : NULL;
+}
+
+static bool is_gpu(const struct sbx_pci *d);
+
+/* Returns whether a GPU shares the root complex, or a switch below it, with the NIC. */
+static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
+{
+    for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
+        const struct sbx_pci *g = &w->s->pci[i];
+        if (is_gpu(g) && hw_pci_distance(&w->s->pci[d->pci].way, -1, &g->way, -1) <= HW_DIST_PHB)
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether --exclude leaves the NIC out. The default expression guesses by the name alone. On A3, eth1 to eth4
+ * are the NICs of the GPUs: where a GPU is beside the NIC, the guess does not count. */
+static bool excluded(const struct work *w, const struct sbx_netdev *d)
+{
+    return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
+}
+
+static int choose(struct work *w, size_t i)
+{
+    const struct sbx_netdev *d = &w->s->net[i];
+    const struct sbx_want *want = w->want;
+    struct sbx_plan_nic *n = &w->p->nic[i];
+    bool asked = named(w, want->nics, i);
+    if (d->loopback)
+        return asked ? hw_fail(-EPERM, "%s is the loopback, of which every sandbox has its own", d->name)
+                     : WHY(n, "loopback");
+    if (want->nics && !asked)
+        return WHY(n, "not named by --nics");
+    const char *cut = d->default_route      ? "it has a default route"
+                      : has_bootstrap(w, d) ? "it has the bootstrap address"
+                                            : NULL;
+    if (cut && !want->force)
+        return asked ? hw_fail(-EPERM,
+                               "%s: %s, and without it this machine could not be reached any more; --force takes it",
+                               d->name, cut)
+                     : WHY(n, "%s", cut);
+    const char *no = asked ? NULL : unfit(w, i);
+    if (!asked && d->master[0])
+        return WHY(n, "part of %s", d->master);
+    if (no)
+        return WHY(n, "%s", no);
+    if (!asked && excluded(w, d))
+        return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
+    if (want->peer_nics && !listed(want->peer_nics, d->name) && want->peer)
+        return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
+    if (want->peer_nics && !listed(want->peer_nics, d->name))
+        return WHY(n, "the peer has none of this name (--peer-nics)");
+    if (w->s->addresses && !has_v4(d)) {
+        if (want->require_ipv4)
+            return hw_fail(-EADDRNOTAVAIL,
+                           "%s has no IPv4 address; give it one, leave it out by --exclude, or drop "
+                           "--require-ipv4",
+                           d->name);
+        return WHY(n, "no IPv4 address");
+    }
+    return 0;
+}
+
+/* Applies the tenant's choice, which only takes away: a NIC in it that the operator's settings leave out is an error.
+ */
+static int narrow(struct work *w, size_t i)
+{
+    struct sbx_plan_nic *n = &w->p->nic[i];
+    if (is_all(w->want->only))
+        return 0;
+    bool asked = named(w, w->want->only, i);
+    if (asked && n->why[0])
+        return hw_fail(-EPERM,
+                       "the annotation hawser.nics asks for %s, which the operator's settings leave out: %.120s; an "
+                       "annotation only chooses among what they give",
+                       n->name, n->why);
+    return asked || n->why[0] ? 0 : WHY(n, "not named by the annotation hawser.nics");
+}
+
+/* ---- RDMA devices --------------------------------------------------------------------------- */
+
+/* Returns whether the GID's NIC is in the sandbox, and (v4) the GID of RoCE v2 over IPv4. */
+static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
+{
+    int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;
+    bool mapped = strncmp(g->gid, "0000:0000:0000:0000:0000:ffff:", 30) == 0 && strcmp(g->type, "RoCE v2") == 0;
+    return net >= 0 && sbx_nic_in(p, (size_t)net) && (mapped || !v4);
+}
+
+/* A GID of p whose NIC is in the sandbox, of RoCE v2 over IPv4 if v4; -1. */
+static int live_gid(const struct work *w, const struct sbx_port *p, bool v4)
+{
+    for (size_t i = 0; i < p->n_gid; i++)
+        if (gid_usable(w->p, w->s, &p->gid[i], v4))
+            return (int)p->gid[i].index;
+    return -1;
+}
+
+static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p)
+{
+    const struct sbx_rdma *d = &w->s->rdma[r];
+    const char *layer = sbx_attr(&p->attr, "link_layer");
+    bool ib = layer && strcmp(layer, "InfiniBand") == 0, nic = false;
+    for (size_t i = 0; i < w->s->n_net && !nic; i++)
+        nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
+    /* InfiniBand needs no interface; of a snapshot without GIDs the interface must do */
+    if (ib)
+        return nic || ((!w->want->nics || listed(w->want->nics, d->name)) &&
+                       (is_all(w->want->only) || listed(w->want->only, d->name)));
+    return w->s->gids ? live_gid(w, p, false) >= 0 : nic;
+}
+
+static int why_no_rdma(const struct work *w, size_t r)
+{
+    struct sbx_plan_rdma *out = &w->p->rdma[r];
+    for (size_t i = 0; i < w->s->n_net; i++)
+        if (!sbx_nic_in(w->p, i) && sbx_rdma_on(w->s, r, i))
+            return WHY(out, "its NIC %s is left out: %.100s", w->s->net[i].name, w->p->nic[i].why);
+    return WHY(out, w->want->nics || !is_all(w->want->only) ? "not named by --nics, and no NIC of it"
+                                                            : "no GID of a NIC in the sandbox");
+}
+
+static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
+{
+    for (size_t i = 0; i < r->n_port; i++)
+        if (r->port[i] == port)
+            return true;
+    return false;
+}
+
+/* Chooses device r's ports: among those of the plan was, where this is not NULL. */
+static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
+{
+    const struct sbx_rdma *d = &w->s->rdma[r];
+    struct sbx_plan_rdma *out = &w->p->rdma[r];
+    *out = (struct sbx_plan_rdma){.name = d->name, .rdma = (int)r, .gid_index = -1};
+    out->port = calloc(d->n_port + 1, sizeof(*out->port));
+    if (!out->port)
+        return no_memory();
+    for (size_t k = 0; k < d->n_port; k++) {
+        if (is_none(w->want->nics) || is_none(w->want->only) || !port_usable(w, r, &d->port[k]) ||
+            (was && !has_port(was, d->port[k].port)))
+            continue;
+        int index = live_gid(w, &d->port[k], true);
+        out->gid_index = out->n_port == 0 || out->gid_index == index ? index : -1;
+        out->port[out->n_port++] = d->port[k].port;
+    }
+    return out->n_port ? 0 : why_no_rdma(w, r);
+}
+
+/* ---- GPUs ----------------------------------------------------------------------------------- */
+
+/* Returns false for the display of a board's management controller. */
+static bool is_gpu(const struct sbx_pci *d)
+{
+    return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
+}
+
+/* Digits at *p; false where there are none or too many. */
+static bool ordinal(const char **p, unsigned *out)
+{
+    unsigned v = 0, n = 0;
+    for (; isdigit((unsigned char)**p) && n < 7; n++, (*p)++)
+        v = 10 * v + (unsigned)(**p - '0');
+    *out = v;
+    return n > 0 && n < 7;
+}
+
+/* "0-3,6": leaves why empty for these and says it of the others. */
+static int pick_gpus(struct work *w, const char *list)
+{
+    struct sbx_plan *p = w->p;
+    for (size_t i = 0; i < p->n_gpu; i++)
+        snprintf(p->gpu[i].why, SBX_WHY, "not named by --gpus");
+    for (const char *at = list; !is_none(list);) {
+        unsigned a, b;
+        bool good = ordinal(&at, &a);
+        b = a;
+        if (good && *at == '-') {
+            at++;
+            good = ordinal(&at, &b);
+        }
+        if (!good || b < a || (*at && *at != ','))
+            return hw_fail(-EINVAL, "'%.80s': GPUs are named like 0-3,6", list);
+        for (unsigned g = a; g <= b; g++) {
+            if (g >= p->n_gpu || p->gpu[g].ordinal != (int)g)
+                return hw_fail(-ENODEV, "'%.80s': there is no GPU %u on this node", list, g);
+            p->gpu[g].why[0] = 0;
+        }
+        if (!*at++)
+            break;
+    }
+    return 0;
+}
+
+/* CUDA's first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
+static int choose_gpus(struct work *w)
+{
+    struct sbx_plan *p = w->p;
+    for (int cuda = 1; cuda >= 0; cuda--) {
+        for (size_t i = 0; i < w->s->n_pci; i++) {
+            const struct sbx_pci *d = &w->s->pci[i];
+            if (!is_gpu(d) || (d->vendor == VENDOR_NVIDIA) != cuda)
+                continue;
+            struct sbx_plan_gpu *g = &p->gpu[p->n_gpu];
+            *g = (struct sbx_plan_gpu){.ordinal = cuda ? (int)p->n_gpu : -1, .pci = (int)i};
+            hw_bdf_text(d->way.at[d->way.depth - 1], g->at);
+            p->n_gpu++;
+        }
+    }
+    const char *list = w->want->gpus;
+    return list && strcmp(list, "all") != 0 ? pick_gpus(w, list) : 0;
+}
+
+/* ---- PCI devices ---------------------------------------------------------------------------- */
+
+/* NCCL takes a network controller whose RDMA device it cannot use for one that it can, and then finds no way to it. */
+static const char *why_no_pci(const struct work *w, int pci)
+{
+    const struct sbx_pci *d = &w->s->pci[pci];
+    const struct sbx_plan *p = w->p;
+    bool rdma = false, in = false;
+    for (size_t i = 0; i < p->n_gpu; i++)
+        if (p->gpu[i].pci == pci)
+            return p->gpu[i].why[0] ? p->gpu[i].why : NULL;
+    if (d->class >> 16 == CLASS_BRIDGE)
+        return NULL;
+    for (size_t i = 0; i < p->n_rdma; i++) {
+        rdma |= w->s->rdma[i].pci == pci;
+        in |= w->s->rdma[i].pci == pci && !p->rdma[i].why[0];
+    }
+    for (size_t i = 0; i < p->n_nic && !rdma; i++)
+        in |= w->s->net[i].pci == pci && sbx_nic_in(p, i);
+    bool nic = d->class >> 16 == CLASS_NETWORK || d->class >> 8 == CLASS_INFINIBAND;
+    if (in || (nic && w->want->keep_nics))
+        return NULL;
+    return !nic   ? "neither bridge, GPU nor NIC"
+           : rdma ? "its RDMA device has no GID of a NIC in the sandbox"
+                  : "no NIC in the sandbox";
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+static int warnings(struct work *w)
+{
+    const struct sbx_snapshot *s = w->s;
+    size_t in = 0, bootstrap = 0;
+    int rc = 0;
+    for (size_t i = 0; i < s->n_net && rc == 0; i++) {
+        const char *state = sbx_attr(&s->net[i].attr, "operstate");
+        bootstrap += has_bootstrap(w, &s->net[i]);
+        if (!sbx_nic_in(w->p, i))
+            continue;
+        in++;
+        for (size_t r = 0; r < s->n_rdma && rc == 0; r++)
+            if (w->p->rdma[r].why[0] && sbx_rdma_on(s, r, i))
+                rc = warn(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
+        if (rc == 0 && state && strcmp(state, "down") == 0)
+            rc = warn(w, "%s is down", s->net[i].name);
+        if (rc == 0 && s->net[i].default_route)
+            rc = warn(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
+    }
+    if (rc == 0 && in && !s->addresses)
+        rc = warn(w, "IP addresses are not known: no NIC is left out for want of one");
+    if (rc == 0 && in && w->want->nics && s->n_rdma == 0)
+        rc = warn(w, "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
+    if (rc == 0 && w->bootstrap.family && !bootstrap)
+        rc = warn(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
+    return rc;
+}
+
+/* What the peer has and the sandbox here does not: NCCL hangs where one node has a NIC more. */
+static int check_peer(struct work *w)
+{
+    int rc = 0;
+    for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && rc == 0;) {
+        char name[SBX_NAME];
+        size_t len = strcspn(p, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
+        if (!sbx_name_ok(name) || len >= sizeof(name))
+            return hw_fail(-EINVAL, "'%.80s': the peer's NICs are named like rdma0,rdma1", w->want->peer_nics);
+        int at = sbx_find_net(w->s, name);
+        if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
+            rc = warn(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
+                      at < 0 ? "not on this node" : "left out here");
+        p += len;
+        p += *p == ',';
+    }
+    return rc;
+}
+
+/* Adds the names of the NICs that were left out for the same reason as NIC i, which is the first of these. */
+static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
+{
+    size_t n = 0;
+    for (size_t k = i; k < p->n_nic; k++)
+        if (strcmp(p->nic[k].why, p->nic[i].why) == 0)
+            fprintf(f, "%s%s", n++ ? ", " : "", p->nic[k].name);
+    fprintf(f, ": %s", p->nic[i].why);
+}
+
+/* Fails where a plan without any NIC is not what was asked for. The text says what left out each candidate. */
+static int check_left(const struct work *w)
+{
+    struct sbx_plan *p = w->p;
+    size_t groups = 0, len;
+    char *text = NULL;
+    for (size_t i = 0; i < p->n_nic; i++)
+        if (sbx_nic_in(p, i))
+            return 0;
+    for (size_t i = 0; i < p->n_rdma; i++)
+        if (!p->rdma[i].why[0])
+            return 0;
+    if (is_none(w->want->nics) || is_none(w->want->only))
+        return 0;
+    p->empty = true;
+    FILE *f = open_memstream(&text, &len);
+    if (!f)
+        return no_memory();
+    for (size_t i = 0; i < p->n_nic; i++) {
+        bool first = !w->s->net[i].loopback;
+        for (size_t k = 0; first && k < i; k++)
+            first = strcmp(p->nic[k].why, p->nic[i].why) != 0;
+        if (first) {
+            fputs(groups++ ? "; " : "", f);
+            put_group(p, i, f);
+        }
+    }
+    int rc = fclose(f) == 0 ? hw_fail(-ENXIO, "no NIC is left for the sandbox (--nics none, if none is wanted): %s",
+                                      groups ? text : "this node has none")
+                            : no_memory();
+    free(text);
+    return rc;
+}
+
+static int make(struct work *w)
+{
+    const struct sbx_snapshot *s = w->s;
+    struct sbx_plan *p = w->p;
+    p->nic = calloc(s->n_net + 1, sizeof(*p->nic));
+    p->rdma = calloc(s->n_rdma + 1, sizeof(*p->rdma));
+    p->gpu = calloc(s->n_pci + 1, sizeof(*p->gpu));
+    p->pci_why = calloc(s->n_pci + 1, sizeof(*p->pci_why));
+    if (!p->nic || !p->rdma || !p->gpu || !p->pci_why)
+        return no_memory();
+    int rc = start(w);
+    for (size_t i = 0; i < s->n_net && rc == 0; i++) {
+        p->nic[p->n_nic++] = (struct sbx_plan_nic){.name = s->net[i].name, .net = (int)i};
+        rc = choose(w, i);
+        if (rc == 0)
+            rc = narrow(w, i);
+    }
+    for (size_t i = 0; i < s->n_rdma && rc == 0; i++) {
+        p->n_rdma++;
+        rc = choose_rdma(w, i, NULL);
+    }
+    if (rc == 0)
+        rc = choose_gpus(w);
+    for (size_t i = 0; i < s->n_pci && rc == 0; i++)
+        p->pci_why[i] = why_no_pci(w, (int)i);
+    if (rc == 0)
+        rc = check_peer(w);
+    if (rc == 0)
+        rc = warnings(w);
+    return rc < 0 ? rc : check_left(w);
+}
+
+int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want)
+{
+    *out = (struct sbx_plan){0};
+    struct work w = {.s = s, .want = want, .p = out};
+    int rc = make(&w);
+    if (w.has_exclude)
+        regfree(&w.exclude);
+    return rc;
+}
+
+size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_rdma; i++)
+        for (size_t k = 0; k < s->rdma[i].n_port; k++) {
+            const struct sbx_port *port = &s->rdma[i].port[k];
+            for (size_t g = 0; has_port(&p->rdma[i], port->port) && g < port->n_gid; g++)
+                n += gid_usable(p, s, &port->gid[g], true);
+        }
+    return n;
+}
+
+int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want)
+{
+    struct work w = {.s = s, .want = want, .p = p};
+    int rc = 0;
+    for (size_t i = 0; i < p->n_rdma && rc == 0; i++) {
+        struct sbx_plan_rdma was = p->rdma[i];
+        if (was.why[0])
+            continue;
+        rc = choose_rdma(&w, i, &was);
+        free(was.port);
+    }
+    for (size_t i = 0; i < s->n_pci && rc == 0; i++)
+        p->pci_why[i] = why_no_pci(&w, (int)i);
+    return rc;
+}
+
+void sbx_plan_free(struct sbx_plan *p)
+{
+    for (size_t i = 0; i < p->n_rdma; i++)
+        free(p->rdma[i].port);
+    for (size_t i = 0; i < p->n_warning; i++)
+        free(p->warning[i]);
+    free(p->nic);
+    free(p->rdma);
+    free(p->gpu);
+    free(p->pci_why);
+    free(p->warning);
+    *p = (struct sbx_plan){0};
+}

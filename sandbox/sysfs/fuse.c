@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tree served by FUSE. Live files are read from the host's sysfs below a root that was opened before; they are read
+ * when they are opened, as sysfs does it, and read to their end wherever that is then. */
+#define FUSE_USE_VERSION 35
+#include "node/sysfs.h"
+#include "sandbox/sysfs/sysfs.h"
+
+#include <fcntl.h>
+#include <fuse.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct served {
+    const struct sbx_tree *t;
+    int host;
+    struct timespec start;
+};
+
+static struct served *served(void)
+{
+    return fuse_get_context()->private_data;
+}
+
+static bool is_live(const struct sbx_node *n)
+{
+    return n->live && served()->host >= 0;
+}
+
+static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+    (void)fi;
+    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    if (!n)
+        return -ENOENT;
+    memset(st, 0, sizeof(*st));
+    st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
+    st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
+    st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data; /* as sysfs says of all of its own */
+    st->st_mtim = st->st_ctim = st->st_atim = served()->start;
+    return 0;
+}
+
+static int on_readlink(const char *path, char *buf, size_t cap)
+{
+    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    if (!n || n->kind != SBX_LINK)
+        return n ? -EINVAL : -ENOENT;
+    size_t len = HW_MIN(n->n_data, cap - 1);
+    memcpy(buf, n->data, len);
+    buf[len] = 0;
+    return 0;
+}
+
+static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t at, struct fuse_file_info *fi,
+                      enum fuse_readdir_flags flags)
+{
+    (void)at;
+    (void)fi;
+    (void)flags;
+    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    if (!n || n->kind != SBX_DIR)
+        return n ? -ENOTDIR : -ENOENT;
+    fill(buf, ".", NULL, 0, 0);
+    fill(buf, "..", NULL, 0, 0);
+    for (size_t i = 0; i < n->n_child; i++)
+        if (fill(buf, n->child[i]->name, NULL, 0, 0) != 0)
+            return -ENOMEM;
+    return 0;
+}
+
+/* An open live file has a descriptor of the host's, any other its node. */
+struct handle {
+    const struct sbx_node *node;
+    int fd;
+};
+
+static int on_open(const char *path, struct fuse_file_info *fi)
+{
+    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    if (!n || n->kind != SBX_FILE)
+        return n ? -EISDIR : -ENOENT;
+    if ((fi->flags & O_ACCMODE) != O_RDONLY)
+        return -EROFS;
+    struct handle *h = malloc(sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    *h = (struct handle){n, -1};
+    if (is_live(n)) {
+        /* the tree has each file where the host has it; a link in its place is not followed out of there */
+        h->fd = hw_root_fd(served()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
+        if (h->fd < 0) {
+            int rc = h->fd;
+            free(h);
+            return rc;
+        }
+        fi->direct_io = 1; /* never out of a cache */
+    } else {
+        fi->keep_cache = 1;
+    }
+    fi->fh = (uint64_t)(uintptr_t)h;
+    return 0;
+}
+
+static int on_read(const char *path, char *buf, size_t cap, off_t at, struct fuse_file_info *fi)
+{
+    (void)path;
+    const struct handle *h = (const struct handle *)(uintptr_t)fi->fh;
+    if (h->fd >= 0) {
+        ssize_t n = pread(h->fd, buf, cap, at);
+        return n < 0 ? -errno : (int)n;
+    }
+    if (at < 0 || (size_t)at >= h->node->n_data)
+        return 0;
+    size_t n = HW_MIN(cap, h->node->n_data - (size_t)at);
+    memcpy(buf, h->node->data + at, n);
+    return (int)n;
+}
+
+static int on_release(const char *path, struct fuse_file_info *fi)
+{
+    (void)path;
+    struct handle *h = (struct handle *)(uintptr_t)fi->fh;
+    hw_close(&h->fd);
+    free(h);
+    return 0;
+}
+
+static void *on_init(struct fuse_conn_info *c, struct fuse_config *cfg)
+{
+    (void)c;
+    /* nothing but the live files' contents ever changes */
+    cfg->entry_timeout = cfg->attr_timeout = cfg->negative_timeout = 3600;
+    return served();
+}
+
+static const struct fuse_operations operations = {.getattr = on_getattr,
+                                                  .readlink = on_readlink,
+                                                  .readdir = on_readdir,
+                                                  .open = on_open,
+                                                  .read = on_read,
+                                                  .release = on_release,
+                                                  .init = on_init};
+
+/* Tells who waits that it is mounted, and lets go of the terminal, or of the pipe that somebody reads to its end. */
+static int background(const struct sbx_fuse *f)
+{
+    int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3 && null >= 0; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        hw_close(&null);
+    bool told = write(ready, "", 1) == 1;
+    hw_close(&ready);
+    return told ? 0 : hw_fail(-EPIPE, "nobody waits for %s any more", f->at);
+}
+
+int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
+{
+    struct served s = {.t = t, .host = f->host};
+    clock_gettime(CLOCK_REALTIME, &s.start);
+    /* a container's programs are other users to FUSE; only root may allow them without /etc/fuse.conf */
+    char others[] = "ro,nosuid,nodev,fsname=hawser,subtype=sysfs,default_permissions,allow_other";
+    char name[] = "hawser", dash_o[] = "-o";
+    if (geteuid() != 0)
+        *strrchr(others, ',') = 0;
+    char *argv[] = {name, dash_o, others, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+    struct fuse *fuse = fuse_new(&args, &operations, sizeof(operations), &s);
+    fuse_opt_free_args(&args);
+    if (!fuse)
+        return hw_fail(-EIO, "libfuse could not be started");
+    if (fuse_mount(fuse, f->at) != 0) {
+        fuse_destroy(fuse);
+        return hw_fail(-EIO, "%s: no FUSE file system can be mounted there (is /dev/fuse there? may you mount?)",
+                       f->at);
+    }
+    int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "signals cannot be caught") : 0;
+    if (rc == 0 && f->ready >= 0)
+        rc = background(f);
+    /* one thread: a child of fork() has no others, and sysfs is quick. A signal that ends it is no fault. */
+    int end = rc < 0 ? 0 : fuse_loop(fuse);
+    if (end < 0)
+        rc = hw_fail(end, "%s: FUSE's device: %s", f->at, strerror(-end));
+    fuse_remove_signal_handlers(fuse_get_session(fuse));
+    fuse_unmount(fuse);
+    fuse_destroy(fuse);
+    return rc;
+}

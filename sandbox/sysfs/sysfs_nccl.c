@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs and dumps it
+ * (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30): a switch is one element, so that of each two bridges on the way
+ * (a switch's port above and below) the one above stands for both; speed and width are the less of the device's and of
+ * the port's above it, at their best; what is empty is unknown to it, and what is missing it fills in itself (a GPU's
+ * compute capability, a NIC's number). A <net> that no network plugin names stays out of its graph.
+ */
+#include "sandbox/sysfs/sysfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct xml {
+    const struct sbx_snapshot *s;
+    const struct sbx_plan *p;
+    FILE *out;
+    bool *done; /* by PCI device */
+    int *up;    /* by PCI device: what it stands below; -1: a CPU */
+};
+
+static bool shown(const struct xml *x, size_t i)
+{
+    return !x->p->pci_why[i];
+}
+
+/* Text of attributes: names that were checked, and numbers and speeds that a file said. */
+static void quoted(const struct xml *x, const char *name, const char *value)
+{
+    fprintf(x->out, " %s=\"", name);
+    for (; *value; value++) {
+        const char *esc = *value == '&' ? "&amp;" : *value == '<' ? "&lt;" : *value == '"' ? "&quot;" : NULL;
+        if (esc)
+            fputs(esc, x->out);
+        else
+            fputc((unsigned char)*value < ' ' ? '?' : *value, x->out);
+    }
+    fputc('"', x->out);
+}
+
+static const char *attr(const struct sbx_pci *d, const char *name)
+{
+    const char *v = sbx_attr(&d->attr, name);
+    return v ? v : "";
+}
+
+/* The file, of the device or of the port above it, that says less; "" where neither says a number. */
+static const char *less(const struct xml *x, const struct sbx_pci *d, const char *file)
+{
+    int above = d->way.depth > 1 ? sbx_find_pci(x->s, d->way.at[d->way.depth - 2]) : -1;
+    const char *a = attr(d, file), *b = above < 0 ? "" : attr(&x->s->pci[above], file);
+    double va = strtod(a, NULL), vb = strtod(b, NULL);
+    if (va <= 0)
+        return vb > 0 ? b : "";
+    return vb > 0 && vb < va ? b : a;
+}
+
+/* Its number in the sandbox, which counts from 0 the GPUs that it has; -1: none of CUDA's. */
+static int gpu_ordinal(const struct xml *x, size_t pci)
+{
+    int n = 0;
+    for (size_t i = 0; i < x->p->n_gpu; i++) {
+        if (x->p->gpu[i].why[0] || x->p->gpu[i].ordinal < 0)
+            continue;
+        if (x->p->gpu[i].pci == (int)pci)
+            return n;
+        n++;
+    }
+    return -1;
+}
+
+/* "400 Gb/sec (4X NDR)" in Mb/s. */
+static long rate(const struct sbx_port *p)
+{
+    const char *text = sbx_attr(&p->attr, "rate");
+    return text ? (long)(strtod(text, NULL) * 1000) : 0;
+}
+
+/* <net> of the RDMA ports on that device, else of its interfaces: these are the names that NCCL's IB and socket
+ * transports give them. Returns how many; out NULL: only counts. */
+static size_t nets(const struct xml *x, size_t pci, FILE *out, int depth)
+{
+    const struct sbx_snapshot *s = x->s;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_rdma; i++) {
+        const struct sbx_rdma *r = &s->rdma[i];
+        for (size_t k = 0, m = 0; k < x->p->rdma[i].n_port && r->pci == (int)pci; k++) {
+            while (r->port[m].port != x->p->rdma[i].port[k]) /* in the same order */
+                m++;
+            const struct sbx_port *port = &r->port[m];
+            n++;
+            if (!out)
+                continue;
+            fprintf(out, "%*s<net name=\"%s\" port=\"%u\"", depth, "", r->name, port->port);
+            if (rate(port) > 0)
+                fprintf(out, " speed=\"%ld\"", rate(port));
+            fprintf(out, "/>\n");
+        }
+    }
+    for (size_t i = 0; i < s->n_net && n == 0; i++) {
+        const struct sbx_netdev *d = &s->net[i];
+        if (d->pci != (int)pci || !sbx_nic_in(x->p, i))
+            continue;
+        const char *speed = sbx_attr(&d->attr, "speed");
+        n++;
+        if (!out)
+            break;
+        fprintf(out, "%*s<net name=\"%s\" port=\"0\"", depth, "", d->name);
+        if (speed && strtol(speed, NULL, 10) > 0)
+            fprintf(out, " speed=\"%ld\"", strtol(speed, NULL, 10));
+        fprintf(out, "/>\n");
+    }
+    return n;
+}
+
+/* Is it a GPU or NIC of the sandbox's? */
+static bool leaf(const struct xml *x, size_t i)
+{
+    return shown(x, i) && (gpu_ordinal(x, i) >= 0 || nets(x, i, NULL, 0) > 0);
+}
+
+static void element(struct xml *x, size_t i, int depth)
+{
+    const struct sbx_pci *d = &x->s->pci[i];
+    char at[HW_BDF_TEXT];
+    fprintf(x->out, "%*s<pci busid=\"%s\"", depth, "", hw_bdf_text(d->way.at[d->way.depth - 1], at));
+    quoted(x, "class", attr(d, "class"));
+    quoted(x, "vendor", attr(d, "vendor"));
+    quoted(x, "device", attr(d, "device"));
+    quoted(x, "subsystem_vendor", attr(d, "subsystem_vendor"));
+    quoted(x, "subsystem_device", attr(d, "subsystem_device"));
+    quoted(x, "link_speed", less(x, d, "max_link_speed"));
+    quoted(x, "link_width", less(x, d, "max_link_width"));
+    fprintf(x->out, ">\n");
+    int gpu = gpu_ordinal(x, i);
+    if (gpu >= 0)
+        fprintf(x->out, "%*s<gpu dev=\"%d\"/>\n", depth + 2, "", gpu);
+    if (leaf(x, i) && nets(x, i, NULL, 0) > 0) {
+        fprintf(x->out, "%*s<nic>\n", depth + 2, "");
+        nets(x, i, x->out, depth + 4);
+        fprintf(x->out, "%*s</nic>\n", depth + 2, "");
+    }
+    for (size_t k = 0; k < x->s->n_pci; k++)
+        if (x->done[k] && x->up[k] == (int)i)
+            element(x, k, depth + 2);
+    fprintf(x->out, "%*s</pci>\n", depth, "");
+}
+
+/* What shall be written: the leaves, and of the bridges above each every second one, the first of a pair. */
+static void choose(struct xml *x)
+{
+    for (size_t i = 0; i < x->s->n_pci; i++) {
+        const struct hw_pci_path *way = &x->s->pci[i].way;
+        if (!leaf(x, i))
+            continue;
+        x->done[i] = true;
+        int below = (int)i;
+        for (unsigned depth = way->depth; depth > 2; depth -= 2) {
+            int above = sbx_find_pci(x->s, way->at[depth - 3]);
+            if (above < 0)
+                break;
+            x->done[above] = true;
+            x->up[below] = above;
+            below = above;
+        }
+    }
+}
+
+static const char *numa_of(const struct sbx_pci *d)
+{
+    const char *v = sbx_attr(&d->attr, "numa_node");
+    return v && *v ? v : "-1";
+}
+
+static void cpus(struct xml *x)
+{
+    const struct sbx_snapshot *s = x->s;
+    for (size_t i = 0; i < s->n_pci; i++) {
+        if (!x->done[i] || x->up[i] >= 0)
+            continue;
+        /* the first of its NUMA node writes for all of that */
+        const char *numa = numa_of(&s->pci[i]);
+        const char *map = NULL;
+        for (size_t k = 0; k < s->n_numa; k++)
+            if (strtol(numa, NULL, 10) == (long)s->numa[k].id)
+                map = sbx_attr(&s->numa[k].attr, "cpumap");
+        fprintf(x->out, "  <cpu");
+        quoted(x, "numaid", numa);
+        if (map)
+            quoted(x, "affinity", map);
+        fprintf(x->out, ">\n");
+        for (size_t k = i; k < s->n_pci; k++) {
+            if (!x->done[k] || x->up[k] >= 0 || strcmp(numa_of(&s->pci[k]), numa) != 0)
+                continue;
+            element(x, k, 4);
+            x->up[k] = (int)s->n_pci; /* written */
+        }
+        fprintf(x->out, "  </cpu>\n");
+    }
+}
+
+int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FILE *out)
+{
+    struct xml x = {s, plan, out, calloc(s->n_pci + 1, sizeof(bool)), malloc((s->n_pci + 1) * sizeof(int))};
+    int rc = x.done && x.up ? 0 : hw_fail(-ENOMEM, "no memory for NCCL's topology");
+    if (rc == 0) {
+        for (size_t i = 0; i < s->n_pci; i++)
+            x.up[i] = -1;
+        choose(&x);
+        fprintf(out, "<system version=\"1\">\n");
+        cpus(&x);
+        fprintf(out, "</system>\n");
+        if (fflush(out) != 0 || ferror(out))
+            rc = hw_fail(-EIO, "NCCL's topology could not be written");
+    }
+    free(x.done);
+    free(x.up);
+    return rc;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tree as a folder. It is written beside its place and put there by one rename, so that nobody meets half of it. */
+#include "sandbox/sysfs/sysfs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MARK SBX_SYSFS_MARK
+
+/* Thousands of files have few contents (unused GIDs, above all): what is there already gets another name, which is one
+ * system call in the place of three. */
+struct same {
+    const struct sbx_node *node;
+    struct same *next;
+};
+enum { BUCKETS = 4096 };
+
+struct write {
+    int root;
+    const char *dir; /* for errors */
+    struct same **bucket;
+    struct same *pool;
+    size_t used;
+};
+
+static size_t hash(const struct sbx_node *n)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < n->n_data; i++)
+        h = (h ^ (uint8_t)n->data[i]) * 1099511628211u;
+    return (size_t)(h % BUCKETS);
+}
+
+static const struct sbx_node *known(struct write *w, const struct sbx_node *n)
+{
+    struct same **b = &w->bucket[hash(n)];
+    for (struct same *s = *b; s; s = s->next)
+        if (s->node->n_data == n->n_data && memcmp(s->node->data, n->data, n->n_data) == 0)
+            return s->node;
+    struct same *s = &w->pool[w->used++];
+    *s = (struct same){n, *b};
+    *b = s;
+    return NULL;
+}
+
+/* A node's path below the root. */
+static bool path_of(const struct sbx_node *n, char *out, size_t cap)
+{
+    char *p = out + cap - 1;
+    *p = 0;
+    for (; n->up; n = n->up) {
+        size_t len = strlen(n->name);
+        if ((size_t)(p - out) < len + 1)
+            return false;
+        p -= len;
+        memcpy(p, n->name, len);
+        *--p = '/';
+    }
+    memmove(out, p + 1, (size_t)(out + cap - p - 1));
+    return true;
+}
+
+static int put_file(struct write *w, int at, const struct sbx_node *n)
+{
+    char path[PATH_MAX];
+    const struct sbx_node *same = known(w, n);
+    if (same && path_of(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
+        return 0; /* and where a file system knows no more links, or none, a file of its own */
+    int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0)
+        return hw_fail(-errno, "%s: %s cannot be made: %s", w->dir, n->name, strerror(errno));
+    ssize_t done = n->n_data ? write(fd, n->data, n->n_data) : 0;
+    int rc =
+        done == (ssize_t)n->n_data ? 0 : hw_fail(done < 0 ? -errno : -EIO, "%s: %s cannot be written", w->dir, n->name);
+    hw_close(&fd);
+    return rc;
+}
+
+static int put_dir(struct write *w, int at, const struct sbx_node *d)
+{
+    int rc = 0;
+    for (size_t i = 0; i < d->n_child && rc == 0; i++) {
+        const struct sbx_node *n = d->child[i];
+        if (n->kind == SBX_FILE) {
+            rc = put_file(w, at, n);
+        } else if (n->kind == SBX_LINK) {
+            if (symlinkat(n->data, at, n->name) < 0)
+                rc = hw_fail(-errno, "%s: the link %s cannot be made: %s", w->dir, n->name, strerror(errno));
+        } else {
+            int fd = -1;
+            if (mkdirat(at, n->name, 0755) < 0 ||
+                (fd = openat(at, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+                rc = hw_fail(-errno, "%s: the folder %s cannot be made: %s", w->dir, n->name, strerror(errno));
+            else
+                rc = put_dir(w, fd, n);
+            hw_close(&fd);
+        }
+    }
+    if (rc == 0 && fchmod(at, 0555) < 0)
+        rc = hw_fail(-errno, "%s: %s", w->dir, strerror(errno));
+    return rc;
+}
+
+static int put_all(const struct sbx_tree *t, int root, const char *dir)
+{
+    struct write w = {.root = root,
+                      .dir = dir,
+                      .bucket = calloc(BUCKETS, sizeof(struct same *)),
+                      .pool = malloc(t->n_nodes * sizeof(struct same))};
+    int rc = w.bucket && w.pool ? 0 : hw_fail(-ENOMEM, "no memory to write %s", dir);
+    int fd = rc < 0 ? -1 : openat(root, MARK, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (rc == 0 && fd < 0)
+        rc = hw_fail(-errno, "%s/" MARK ": %s", dir, strerror(errno));
+    hw_close(&fd);
+    if (rc == 0)
+        rc = put_dir(&w, root, t->root);
+    free(w.bucket);
+    free(w.pool);
+    return rc;
+}
+
+/* ---- removing ------------------------------------------------------------------------------- */
+
+static int clear(int at)
+{
+    DIR *d = fdopendir(at);
+    if (!d) {
+        hw_close(&at);
+        return -errno;
+    }
+    int rc = fchmod(dirfd(d), 0755) < 0 ? -errno : 0; /* who is not root needs it */
+    for (const struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (unlinkat(dirfd(d), e->d_name, 0) == 0)
+            continue;
+        int err = errno, fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            rc = -err;
+        else if ((rc = clear(fd)) == 0 && unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR) < 0)
+            rc = -errno;
+    }
+    closedir(d);
+    return rc;
+}
+
+static int remove_all(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = fd < 0 ? -errno : clear(fd);
+    if (rc == 0 && rmdir(dir) < 0)
+        rc = -errno;
+    return rc < 0 ? hw_fail(rc, "%s cannot be removed: %s", dir, strerror(-rc)) : 0;
+}
+
+/* 1: dir is ours; 0: an empty folder, or absent; -EEXIST something else. */
+static int whose(const char *dir)
+{
+    struct stat st;
+    char mark[PATH_MAX];
+    if (lstat(dir, &st) < 0)
+        return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", dir, strerror(errno));
+    if ((size_t)snprintf(mark, sizeof(mark), "%s/" MARK, dir) >= sizeof(mark))
+        return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
+    if (S_ISDIR(st.st_mode) && access(mark, F_OK) == 0)
+        return 1;
+    DIR *d = S_ISDIR(st.st_mode) ? opendir(dir) : NULL;
+    bool empty = d;
+    for (const struct dirent *e; d && empty && (e = readdir(d));)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (d)
+        closedir(d);
+    return empty ? 0 : hw_fail(-EEXIST, "%s is there, and no sysfs that hawser has written: it is left alone", dir);
+}
+
+int sbx_tree_remove(const char *dir)
+{
+    struct stat st;
+    if (lstat(dir, &st) < 0 && errno == ENOENT)
+        return 0;
+    return whose(dir) == 1 ? remove_all(dir) : hw_fail(-EINVAL, "%s is no sysfs that hawser has written", dir);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+int sbx_tree_write(const struct sbx_tree *t, const char *dir)
+{
+    char part[PATH_MAX];
+    size_t len = strlen(dir);
+    if (t->rc < 0)
+        return t->rc;
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    if ((size_t)snprintf(part, sizeof(part), "%.*s.XXXXXX", (int)len, dir) >= sizeof(part))
+        return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
+    char *place = strndup(dir, len);
+    int ours = place ? whose(place) : hw_fail(-ENOMEM, "no memory to write %s", dir);
+    if (ours < 0 || !mkdtemp(part)) {
+        int rc = ours < 0 ? ours : hw_fail(-errno, "%s: %s", part, strerror(errno));
+        free(place);
+        return rc;
+    }
+    int root = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = root < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : put_all(t, root, part);
+    hw_close(&root);
+    /* in the place of nothing or an empty folder; else the two change places, and what was there goes */
+    if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
+        rc = hw_fail(-errno, "%s cannot be put in its place: %s", dir, strerror(errno));
+    if (rc < 0 || ours) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        int rc2 = remove_all(part);
+        rc = rc < 0 ? hw_fail_copy(rc, why) : rc2;
+    }
+    free(place);
+    return rc;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser devmem: status, plan, undo. */
+#include "tool/devmem/cmd_devmem.h"
+#include "base/size.h"
+#include "tool/opts.h"
+
+#include <linux/ethtool_netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STATE_OPT                                                                    \
+    {                                                                                \
+        "state", 's', "FILE", "hawserd's journal; default /run/hawser/hawserd.state" \
+    }
+
+static void log_line(void *arg, int level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    printf("%s\n", line);
+}
+
+static const struct hw_logger quiet;
+static const struct hw_logger loud = {.fn = log_line, .level = HAWSER_LOG_INFO};
+
+/* ---- status ------------------------------------------------------------------------------------- */
+
+static int devmem_status(int argc, char **argv)
+{
+    static const struct opt opt[] = {
+        {"json", 'j', NULL, "say it in JSON"},
+        STATE_OPT,
+        {0},
+    };
+    struct opts o = {
+        "devmem status",
+        "[OPTION...] [NIC...]",
+        "Shows of each NIC its queues and who has them bound, flow rules, header split, and whether kernel\n"
+        "and driver can receive into device memory and send from it.",
+        opt,
+        {{0}},
+        {0}};
+    const char *arg, *path = HD_STATE_FILE;
+    bool json = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == 's')
+            path = arg;
+        else if (id == 'j')
+            json = true;
+        else
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+    }
+    struct hd_kernel k;
+    struct hd_state journal;
+    struct devmem_view v = {0};
+    if (hd_kernel_open(&k) < 0)
+        return tool_fail(o.cmd, "%s", hw_error());
+    hd_state_init(&journal, &k, &quiet, path);
+    v.pid = hd_journal_alive(path);
+    v.journal = hd_journal_read(&journal);
+    if (v.journal < 0) {
+        snprintf(v.why, sizeof(v.why), "%s", hw_error());
+        hd_state_forget(&journal);
+    }
+    int rc = devmem_look(&v, &k, &journal, argv + optind);
+    if (rc == 0 && json)
+        rc = devmem_print_json(stdout, &v) < 0 ? hw_fail(-EIO, "writing to stdout failed") : 0;
+    else if (rc == 0)
+        devmem_print(stdout, &v);
+    devmem_free(&v);
+    hd_state_free(&journal);
+    hd_kernel_close(&k);
+    return rc < 0 ? tool_fail(o.cmd, "%s", hw_error()) : TOOL_OK;
+}
+
+/* ---- plan --------------------------------------------------------------------------------------- */
+
+/* What stands in the way, and the command that mends it. */
+static void hinders(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
+static void hinders(unsigned *n, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    printf("  hindered: ");
+    vprintf(fmt, ap);
+    putchar('\n');
+    va_end(ap);
+    ++*n;
+}
+
+static void plan_queues(struct hd_state *s, const struct hd_link *link, const struct hd_rights *r, unsigned want,
+                        unsigned *bad)
+{
+    struct hd_rss rss;
+    uint32_t queue[HW_HELPER_QUEUES];
+    bool in[HW_HELPER_QUEUES] = {false};
+    int rc = s->k->rss_get(s->k->arg, link->ifindex, &rss);
+    if (rc == 0)
+        rc = hd_choose(s, link, r, want, queue, &rss);
+    if (rc) {
+        free(rss.queue);
+        hinders(bad, "%s", hw_error());
+        return;
+    }
+    unsigned out = 0;
+    printf("  queues:");
+    for (unsigned i = 0; i < want; i++) {
+        for (uint32_t k = 0; k < rss.n; k++)
+            in[i] |= rss.queue[k] == queue[i];
+        printf("%s %u", i ? "," : "", queue[i]);
+        out += in[i];
+    }
+    free(rss.queue);
+    if (out == 0) {
+        printf(", which ordinary traffic does not use: RSS stays as it is\n");
+        return;
+    }
+    printf("; out of RSS:");
+    for (unsigned i = 0, said = 0; i < want; i++)
+        if (in[i])
+            printf("%s %u", said++ ? "," : "", queue[i]);
+    putchar('\n');
+}
+
+/* What hd_split_on() will do. */
+static void plan_split(const struct devmem_nic *n, unsigned *bad)
+{
+    bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
+    if (n->split < 0) {
+        hinders(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
+        return;
+    }
+    if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
+        printf(
+            "  header split: reported to be on; it is set all the same, which does nothing where it is configured\n");
+    else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
+        printf(
+            "  header split: set, with hds-thresh 0 (it is %d), which in some drivers resets the link for a moment\n",
+            n->thresh);
+    else
+        printf("  header split: turned on (it is %s), which in some drivers resets the link for a moment\n",
+               n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off" : "automatic");
+    if (mlx5 && n->gro_hw == HD_GRO_OFF)
+        printf("  rx-gro-hw: turned on (it is off): this driver splits no headers without it\n");
+    if (mlx5 && n->gro_hw == HD_GRO_NONE)
+        hinders(bad, "rx-gro-hw cannot be turned on, and this driver splits no headers without it: ethtool -k %s",
+                n->link.name);
+    struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
+    uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
+    if (len)
+        printf("  rx-buf-len: %u (it is %d), for pieces of a page\n", len, n->buf_len);
+}
+
+static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struct devmem_view *v,
+                     const struct hd_rights *r, unsigned want, unsigned *bad)
+{
+    printf("%s (%s), %u queues to receive with:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
+    if (!v->rx)
+        hinders(bad, "Linux %s cannot bind device memory: 6.12 or newer, with CONFIG_NET_DEVMEM", v->release);
+    if (v->rx && n->rx == DR_CANNOT)
+        hinders(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
+    if (v->rx && n->rx == DR_MAY)
+        printf("  perhaps: the driver can in Linux 7.3; whether in %s, the bind will show\n", v->release);
+    if (!n->link.up)
+        hinders(bad, "%s is down: ip link set %s up", n->link.name, n->link.name);
+    if (!hd_policy_nic(r, n->link.name))
+        hinders(bad, "the policy gives %s nothing of %s", r->who, n->link.name);
+    if (want > r->max_queues)
+        hinders(bad, "the policy gives %s at most %u queues", r->who, r->max_queues);
+
+    plan_split(n, bad);
+    if (n->link.up)
+        plan_queues(s, &n->link, r, want, bad);
+    if (n->rules < 0)
+        hinders(bad, "%s has no flow rules: %s", n->link.name, hw_errno_name(n->rules));
+    else
+        printf("  flow rules: %s, %d there now\n", n->ntuple == 1 ? "on already" : "turned on with the first one",
+               n->rules);
+    printf("  sending from device memory: %s\n", !v->tx               ? "not with this kernel (6.16)"
+                                                 : n->tx == DR_CANNOT ? "not with this driver"
+                                                 : n->tx == DR_MAY    ? "perhaps; the bind will show"
+                                                                      : "yes");
+}
+
+static int plan_policy(struct hd_policy *p, const char *file)
+{
+    if (file)
+        return hd_policy_load(p, file);
+    if (access(HD_POLICY_FILE, F_OK) == 0)
+        return hd_policy_load(p, HD_POLICY_FILE);
+    hd_policy_default(p, getuid());
+    return 0;
+}
+
+static int run_plan(const char *cmd, const char *path, const char *file, unsigned want, char **nics)
+{
+    static struct hd_policy policy;
+    struct hd_kernel k;
+    struct hd_state journal;
+    struct devmem_view v = {0};
+    unsigned bad = 0;
+    gid_t groups[64];
+    int n_groups = getgroups(HW_ARRAY_LEN(groups) - 1, groups + 1);
+    groups[0] = getgid();
+    if (plan_policy(&policy, file) < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    const struct hd_rights *r = hd_policy_find(&policy, getuid(), groups, 1 + (unsigned)HW_MAX(n_groups, 0));
+    if (!r)
+        return tool_fail(cmd, "the policy grants user %u nothing", (unsigned)getuid());
+    if (hd_kernel_open(&k) < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    hd_state_init(&journal, &k, &quiet, path);
+    if (hd_journal_read(&journal) < 0)
+        hd_state_forget(&journal);
+    int rc = devmem_look(&v, &k, &journal, nics);
+    for (size_t i = 0; rc == 0 && i < v.n; i++)
+        plan_nic(&journal, &v.nic[i], &v, r, want, &bad);
+    devmem_free(&v);
+    hd_state_free(&journal);
+    hd_kernel_close(&k);
+    if (rc < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    return bad ? tool_fail(cmd, "%u thing%s in the way", bad, bad == 1 ? " is" : "s are") : TOOL_OK;
+}
+
+static int devmem_plan(int argc, char **argv)
+{
+    static const struct opt opt[] = {
+        {"queues", 'q', "COUNT", "of one binding, 1 to 16; default 1"},
+        {"policy", 'p', "FILE", "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"},
+        STATE_OPT,
+        {0},
+    };
+    struct opts o = {
+        "devmem plan",
+        "[OPTION...] NIC...",
+        "Says what binding device memory to queues of a NIC would change, and what hinders it. Nothing is\n"
+        "done. Exit status 1 where something is in the way.",
+        opt,
+        {{0}},
+        {0}};
+    const char *arg, *path = HD_STATE_FILE, *file = NULL;
+    uint64_t want = 1;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == 's')
+            path = arg;
+        else if (id == 'p')
+            file = arg;
+        else if (id != 'q')
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+        else if (hw_parse_u64(arg, 1, HW_HELPER_QUEUES, &want) < 0)
+            return tool_usage(o.cmd, "--queues: %s", hw_error());
+    }
+    if (optind == argc)
+        return tool_usage(o.cmd, "which NIC?");
+    return run_plan(o.cmd, path, file, (unsigned)want, argv + optind);
+}
+
+/* ---- undo --------------------------------------------------------------------------------------- */
+
+static int run_undo(const char *cmd, const char *path)
+{
+    struct hd_kernel k;
+    struct hd_state s;
+    if (access(path, F_OK) < 0 && errno == ENOENT) {
+        printf("there is no journal %s: nothing to undo\n", path);
+        return TOOL_OK;
+    }
+    int lock = hd_journal_lock(path);
+    if (lock < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    int rc = hd_kernel_open(&k);
+    if (rc < 0) {
+        hw_close(&lock);
+        return tool_fail(cmd, "%s", hw_error());
+    }
+    hd_state_init(&s, &k, &loud, path);
+    rc = hd_recover(&s, 5000);
+    hd_state_free(&s);
+    hd_kernel_close(&k);
+    hw_close(&lock);
+    if (rc >= 0 && geteuid() == 0 && hd_journal_chown(path) < 0)
+        rc = -1;
+    if (rc < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    if (rc > 0)
+        return tool_fail(cmd, "%d thing%s could not be undone, and stay in %s", rc, rc == 1 ? "" : "s", path);
+    printf("nothing of a hawserd is left\n");
+    return TOOL_OK;
+}
+
+static int devmem_undo(int argc, char **argv)
+{
+    static const struct opt opt[] = {STATE_OPT, {0}};
+    struct opts o = {
+        "devmem undo",
+        "[OPTION...]",
+        "Takes back what a hawserd that died has left on NICs: flow rules, RSS tables, header split. Refuses\n"
+        "while one lives, as that undoes its own.",
+        opt,
+        {{0}},
+        {0}};
+    const char *arg, *path = HD_STATE_FILE;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id != 's')
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+        path = arg;
+    }
+    if (optind < argc)
+        return tool_usage(o.cmd, "'%s' is too much: it takes options only", argv[optind]);
+    return run_undo(o.cmd, path);
+}
+
+static const struct action {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *args, *summary;
+} actions[] = {
+    {"status", devmem_status, "[--json] [NIC...]", "queues, who has them bound, rules, header split, capabilities"},
+    {"plan", devmem_plan, "[--queues 1] [--policy FILE] NIC...", "what a bind would change, and what hinders it"},
+    {"undo", devmem_undo, "", "take back what a dead hawserd left"},
+};
+
+int cmd_devmem(int argc, char **argv)
+{
+    if (argc < 2)
+        return tool_usage("devmem", "which of status, plan, undo?");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        printf("Usage: hawser devmem ACTION [--state FILE] [OPTION...]\n\n"
+               "NIC queues that receive into device memory, and hawserd, which binds them.\n\n");
+        for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++)
+            printf("  %-7s %-37s %s\n", actions[i].name, actions[i].args, actions[i].summary);
+        printf("\n`hawser devmem ACTION --help` says more.\n");
+        return TOOL_OK;
+    }
+    for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++)
+        if (strcmp(argv[1], actions[i].name) == 0)
+            return actions[i].run(argc - 1, argv + 1);
+    return tool_usage("devmem", "there is no '%s', only status, plan and undo", argv[1]);
+}

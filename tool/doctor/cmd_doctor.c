@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser doctor: what on this machine, or between it and another, is not as it should be, and what mends it. */
+#include "base/size.h"
+#include "node/sysfs.h"
+#include "tool/doctor/doctor_pair.h"
+#include "tool/nccl/nccl_look.h"
+#include "tool/opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { O_ONLY = 300, O_LIST, O_WHY, O_REVERSE };
+
+static const struct opt options[] = {
+    {"only", O_ONLY, "GROUP[,..]",
+     "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl (default: pair with HOST, else all but pair and "
+     "nccl)"},
+    {"json", 'j', NULL, "one JSON object instead of lines"},
+    {"why", O_WHY, NULL, "say why of every check, not only of what is wrong"},
+    {"list", O_LIST, NULL, "list the checks, and do nothing"},
+    {"reverse-port", O_REVERSE, "PORT", "the peer connects back to this port (default: any)"},
+    COMMON_OPTS,
+    {0},
+};
+
+struct doctor {
+    struct common common;
+    char host[256];
+    uint16_t port;
+    uint64_t reverse_port;
+    unsigned groups;
+    bool json, why, list;
+    struct dr_machine m;
+    struct dr_pair pair;
+    struct nccl_look nccl;
+};
+
+/* "nic,gpu": bits. */
+static int parse_groups(const char *text, unsigned *groups)
+{
+    const char *p = text;
+    do {
+        size_t n = strcspn(p, ",");
+        int g = 0;
+        while (g < DR_GROUPS && (strlen(dr_group_name(g)) != n || strncmp(dr_group_name(g), p, n) != 0))
+            g++;
+        if (g == DR_GROUPS)
+            return hw_fail(-EINVAL,
+                           "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl",
+                           (int)HW_MIN(n, (size_t)40), p);
+        *groups |= 1u << g;
+        p += n + (p[n] == ',');
+    } while (*p || p[-1] == ',');
+    return 0;
+}
+
+static void list(unsigned groups)
+{
+    for (size_t i = 0; i < dr_n_checks; i++)
+        if (groups & 1u << dr_checks[i].group)
+            printf("%-18s %s: %s\n", dr_checks[i].id, dr_checks[i].title, dr_checks[i].why);
+}
+
+static int ask_peer(struct doctor *d, int root)
+{
+    struct session s = {0};
+    hawser *h = NULL;
+    static char name[HAWSER_ADDR_TEXT + 256];
+    snprintf(name, sizeof name, "%s", d->host);
+    d->pair.peer = name;
+    int rc = common_open(&d->common, &h);
+    if (rc < 0)
+        return rc; /* the key, a knob: not the peer's fault */
+    d->pair.connected = session_open(&s, h, d->host, d->port, NULL);
+    if (d->pair.connected < 0) {
+        snprintf(d->pair.why, sizeof d->pair.why, "%s", hawser_error());
+        d->pair.asked = d->pair.connected;
+    } else {
+        snprintf(name, sizeof name, "%s", hawser_peer_name(s.peer));
+        dr_pair_ask(&d->pair, root, &s, d->port, (uint16_t)d->reverse_port);
+        session_close(&s);
+    }
+    hawser_close(h);
+    return tool_stop ? hw_fail(-EINTR, "interrupted") : 0;
+}
+
+static int examine(struct doctor *d)
+{
+    struct dr_report report = {0};
+    bool pair = d->host[0] && d->groups & 1u << DR_PAIR;
+    int root = hw_root_open("/");
+    int rc = root;
+    if (rc >= 0 && d->groups & 1u << DR_NCCL)
+        rc = nccl_look(&d->nccl, NULL); /* first: its children must not have CUDA from us */
+    if (rc >= 0) {
+        dr_probe(&d->m, root, d->groups & 1u << DR_GPU);
+        d->m.nccl = d->groups & 1u << DR_NCCL ? &d->nccl : NULL;
+        rc = pair ? ask_peer(d, root) : 0;
+    }
+    if (rc >= 0)
+        rc = dr_run(&report, &d->m, pair ? &d->pair : NULL, d->groups);
+    if (rc >= 0 && d->json)
+        rc = dr_print_json(stdout, &report);
+    else if (rc >= 0)
+        dr_print(stdout, &report, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), d->why);
+    int exit = rc < 0                           ? tool_fail("doctor", "%s", hawser_error())
+               : dr_count(&report, DR_FAIL) > 0 ? TOOL_FAILED
+                                                : TOOL_OK;
+    dr_free(&report);
+    nccl_look_free(&d->nccl);
+    hw_close(&root);
+    return exit;
+}
+
+static int parse_and_examine(struct doctor *d, int argc, char **argv)
+{
+    struct opts o = {
+        .cmd = "doctor",
+        .args = "[HOST[:PORT]] [OPTION...]",
+        .about =
+            "Looks over this machine, or what lies between it and a node that runs `hawser serve`: a line for each\n"
+            "thing that is as it should be (PASS), could be better (WARN), is broken (FAIL) or cannot be told "
+            "(SKIP),\nwith why it matters and the command that mends it. Changes nothing.",
+        .opt = options};
+    const char *arg;
+    int id, rc;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return TOOL_OK;
+        case O_ONLY:
+            rc = parse_groups(arg, &d->groups);
+            break;
+        case 'j':
+            d->json = true;
+            break;
+        case O_WHY:
+            d->why = true;
+            break;
+        case O_LIST:
+            d->list = true;
+            break;
+        case O_REVERSE:
+            rc = hw_parse_u64(arg, 1024, 65535, &d->reverse_port);
+            break;
+        default:
+            rc = common_option(&d->common, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("doctor", "%s", hw_error());
+    }
+    if (optind + 1 < argc)
+        return tool_usage("doctor", "'%s' is one argument too many", argv[optind + 1]);
+    d->port = HAWSER_DEFAULT_PORT;
+    if (optind < argc && opts_host(argv[optind], d->host, sizeof d->host, &d->port) < 0)
+        return tool_usage("doctor", "%s", hw_error());
+    if (d->list) {
+        list(d->groups ? d->groups : (1u << DR_GROUPS) - 1);
+        return TOOL_OK;
+    }
+    if (!d->host[0] && d->groups & 1u << DR_PAIR)
+        return tool_usage("doctor", "group pair needs a HOST that runs `hawser serve`");
+    if (!d->groups)
+        d->groups = d->host[0] ? 1u << DR_PAIR : (1u << DR_PAIR) - 1;
+    tool_catch_signals();
+    return examine(d);
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    struct doctor *d = calloc(1, sizeof *d);
+    if (!d)
+        return tool_fail("doctor", "no memory");
+    int rc = parse_and_examine(d, argc, argv);
+    common_free(&d->common);
+    free(d);
+    return rc;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doctor's checks of what drivers want before payload goes to device memory, and of NICs whose peers are behind routes.
+ * File and line are of Linux 7.3.4; helper/split.c acts on the same. */
+#include "node/sysfs.h"
+#include "tool/doctor/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE    4096
+#define HEADERS 40 /* IP's and TCP's, no options */
+
+static bool is_mlx5(const struct dr_nic *n)
+{
+    return strcmp(n->driver, "mlx5_core") == 0;
+}
+
+static void split_of(struct dr_report *d, const struct dr_nic *n)
+{
+    if (n->split < 0)
+        dr_say(d, DR_SKIP, n->name, "its driver does not say: %s", hw_errno_name(-n->split));
+    else if (n->split == DR_SPLIT_UNKNOWN && !(is_mlx5(n) && dr_kernel(d->m->release) >= 7000))
+        dr_say(d, DR_SKIP, n->name, "its driver does not say");
+    else if (n->split == DR_SPLIT_ON && n->thresh > 0) {
+        /* bnxt and fbnic begin so (bnxt.c:4889, fbnic_netdev.c:781), whatever they report */
+        dr_say(d, DR_WARN, n->name,
+               "reported to be on, but not of packets up to %d bytes (hds-thresh): the kernel binds no queue so",
+               n->thresh);
+        dr_mend(d, "ethtool -G %s tcp-data-split on hds-thresh 0   # hawserd does, while a queue is bound", n->name);
+    } else if (n->split == DR_SPLIT_ON)
+        dr_say(d, DR_PASS, n->name, "on");
+    else {
+        dr_say(d, DR_WARN, n->name, "off: no queue of it can be bound to GPU memory");
+        if (is_mlx5(n) && n->gro_hw == 0) /* mellanox/mlx5/core/en_ethtool.c:399 */
+            dr_mend(
+                d,
+                "ethtool -K %s rx-gro-hw on; ethtool -G %s tcp-data-split on   # hawserd does, while a queue is bound",
+                n->name, n->name);
+        else
+            dr_mend(d, "ethtool -G %s tcp-data-split on   # hawserd does, while a queue is bound", n->name);
+    }
+}
+
+void dr_nic_split(struct dr_report *d)
+{
+    dr_each_nic(d, split_of);
+}
+
+/* gve: a packet of more bytes than a buffer lies in several pieces, none of them a page (gve_set_rx_buf_len_config(),
+ * gve_main.c:2111). */
+static void buffers_of(struct dr_report *d, const struct dr_nic *n)
+{
+    uint64_t mtu;
+    if (n->buf_len <= 0)
+        dr_say(d, DR_SKIP, n->name, "its driver has no rx-buf-len");
+    else if (hw_root_u64(d->m->root, &mtu, "sys/class/net/%s/mtu", n->name) < 0)
+        dr_say(d, DR_SKIP, n->name, "%s", hw_error());
+    else if (n->buf_len < PAGE && mtu > (uint64_t)n->buf_len + HEADERS) {
+        dr_say(d, DR_WARN, n->name, "%d bytes: packets of its MTU, %llu, come in pieces smaller than a page",
+               n->buf_len, (unsigned long long)mtu);
+        dr_mend(d, "ethtool -G %s rx-buf-len %d   # hawserd does, where it turns header split on", n->name, PAGE);
+    } else
+        dr_say(d, DR_PASS, n->name, "%d bytes, MTU %llu", n->buf_len, (unsigned long long)mtu);
+}
+
+void dr_nic_buffers(struct dr_report *d)
+{
+    dr_each_nic(d, buffers_of);
+}
+
+static void gro_hw_of(struct dr_report *d, const struct dr_nic *n)
+{
+    if (!is_mlx5(n))
+        dr_say(d, DR_SKIP, n->name, "its driver splits headers without it");
+    else if (n->gro_hw == 1)
+        dr_say(d, DR_PASS, n->name, "on");
+    else if (n->gro_hw == 0) {
+        dr_say(d, DR_WARN, n->name, "off: this driver has no header split without it");
+        dr_mend(d, "ethtool -K %s rx-gro-hw on   # hawserd does, while a queue is bound", n->name);
+    } else {
+        dr_say(d, DR_WARN, n->name, "cannot be turned on (%s): this driver has no header split without it",
+               hw_errno_name(-n->gro_hw));
+        dr_mend(
+            d,
+            "ethtool --show-priv-flags %s; ip link show %s   # rx_striding_rq off, rx_cqe_compress on or XDP stand in "
+            "its way",
+            n->name, n->name);
+    }
+}
+
+void dr_nic_gro_hw(struct dr_report *d)
+{
+    dr_each_nic(d, gro_hw_of);
+}
+
+/* ---- routed rails ------------------------------------------------------------------------------- */
+
+/* Does a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) lead out by the NIC: to more
+ * than one address, or to one behind a gateway? Link-local and multicast aside. */
+static bool leads_out(char *line, const char *nic, bool v6)
+{
+    enum { V4_NIC, V4_GATEWAY = 2, V4_MASK = 7, V6_TO = 0, V6_BITS, V6_HOP = 4, V6_NIC = 9, FIELDS };
+    char *save = NULL, *f[FIELDS];
+    int n = 0;
+    for (char *w = strtok_r(line, " \t", &save); w && n < FIELDS; w = strtok_r(NULL, " \t", &save))
+        f[n++] = w;
+    if (v6)
+        return n == FIELDS && strcmp(f[V6_NIC], nic) == 0 && strncmp(f[V6_TO], "fe8", 3) != 0 &&
+               strncmp(f[V6_TO], "ff", 2) != 0 &&
+               (strtoul(f[V6_BITS], NULL, 16) < 127 || strspn(f[V6_HOP], "0") < strlen(f[V6_HOP]));
+    return n > V4_MASK && strcmp(f[V4_NIC], nic) == 0 &&
+           (strtoul(f[V4_GATEWAY], NULL, 16) || __builtin_popcountl(strtoul(f[V4_MASK], NULL, 16)) < 31);
+}
+
+/* How many routes of the main table leave by the NIC for more than itself. */
+static int routes_by(const struct dr_machine *m, const char *nic, bool v6)
+{
+    static const size_t room = 4u << 20;
+    char *text = malloc(room), *save = NULL;
+    int n = 0, rc = text ? hw_root_text(m->root, text, room, v6 ? "proc/net/ipv6_route" : "proc/net/route") : -ENOMEM;
+    for (char *line = rc < 0 ? NULL : strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        n += leads_out(line, nic, v6);
+    free(text);
+    return rc < 0 ? rc : n;
+}
+
+static void rail_of(struct dr_report *d, const struct dr_nic *n)
+{
+    for (int i = 0; i < n->n_addrs; i++) {
+        const struct hw_nic *a = &n->addr[i];
+        bool v6 = a->addr.sa.sa_family == AF_INET6;
+        if (a->prefix < (v6 ? 127u : 31u))
+            continue;
+        int routes = routes_by(d->m, n->name, v6);
+        if (routes < 0)
+            dr_say(d, DR_SKIP, n->name, "/%u: no peer is in its subnet, and the routes cannot be read: %s", a->prefix,
+                   hw_error());
+        else if (routes == 0) {
+            dr_say(d, DR_WARN, n->name, "/%u: no peer is in its subnet, and no route of the main table leaves by it",
+                   a->prefix);
+            dr_mend(
+                d,
+                "ip route add PEERS via GATEWAY dev %s src ADDRESS   # PEERS: the addresses of this rail's other NICs",
+                n->name);
+        } else
+            dr_say(d, DR_PASS, n->name, "/%u, reached by routes: %d leave by it", a->prefix, routes);
+        return;
+    }
+    dr_say(d, DR_SKIP, n->name, "its address has a subnet");
+}
+
+void dr_nic_rail(struct dr_report *d)
+{
+    dr_each_nic(d, rail_of);
+}

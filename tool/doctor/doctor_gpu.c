@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doctor's checks of GPUs: the driver as the kernel shows it, abilities as CUDA tells them, windows as PCI does. */
+#include "node/sysfs.h"
+#include "tool/doctor/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VENDOR_NVIDIA 0x10de
+#define CLASS_DISPLAY 0x03 /* pci_ids.h: PCI_BASE_CLASS_DISPLAY */
+#define FIRST_DMABUF  515  /* driver; CUDA 11.7 */
+#define SMALL_WINDOW  (256ull << 20)
+
+enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
+
+/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..." or "NVRM version: NVIDIA UNIX
+ * x86_64 Kernel Module  535.54.03  ...": the version is the first word that starts with three digits. */
+static enum driver_kind driver(int root, char version[32])
+{
+    char text[1024];
+    version[0] = 0;
+    if (hw_root_text(root, text, sizeof text, "proc/driver/nvidia/version") < 0)
+        return NO_DRIVER;
+    text[strcspn(text, "\n")] = 0;
+    bool open = strstr(text, "Open Kernel Module") != NULL;
+    char *save = NULL;
+    for (char *w = strtok_r(text, " \t", &save); w; w = strtok_r(NULL, " \t", &save))
+        if (strspn(w, "0123456789") == 3 && w[3] == '.') {
+            snprintf(version, 32, "%.31s", w);
+            break;
+        }
+    return open ? OPEN : PROPRIETARY;
+}
+
+/* NVIDIA's display devices on PCI; calls fn (may be NULL) for each. */
+static size_t pci_gpus(struct dr_report *d, void (*fn)(struct dr_report *d, const char *bdf))
+{
+    struct hw_names l = {0};
+    size_t n = 0;
+    if (hw_root_list(d->m->root, &l, "sys/bus/pci/devices") == 0)
+        for (size_t i = 0; i < l.n; i++) {
+            uint64_t vendor, class;
+            if (hw_root_u64(d->m->root, &vendor, "sys/bus/pci/devices/%s/vendor", l.name[i]) < 0 ||
+                hw_root_u64(d->m->root, &class, "sys/bus/pci/devices/%s/class", l.name[i]) < 0 ||
+                vendor != VENDOR_NVIDIA || class >> 16 != CLASS_DISPLAY)
+                continue;
+            n++;
+            if (fn)
+                fn(d, l.name[i]);
+        }
+    hw_names_free(&l);
+    return n;
+}
+
+void dr_gpu_driver(struct dr_report *d)
+{
+    char v[32];
+    enum driver_kind kind = driver(d->m->root, v);
+    size_t gpus = pci_gpus(d, NULL);
+    unsigned long major = strtoul(v, NULL, 10);
+    if (kind == NO_DRIVER && gpus == 0)
+        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI, and no driver");
+    else if (kind == NO_DRIVER) {
+        dr_say(d, DR_FAIL, NULL, "%zu NVIDIA GPUs on PCI, and no driver", gpus);
+        dr_mend(d, "apt install nvidia-open && reboot");
+    } else if (!major)
+        dr_say(d, DR_SKIP, NULL, "/proc/driver/nvidia/version names no version");
+    else if (kind == PROPRIETARY) {
+        dr_say(d, DR_WARN, NULL, "%s, the proprietary modules: no dma-buf export; RDMA by nvidia_peermem only", v);
+        dr_mend(d, "apt install nvidia-open && reboot");
+    } else if (major < FIRST_DMABUF) {
+        dr_say(d, DR_WARN, NULL, "%s, open modules, but older than %d", v, FIRST_DMABUF);
+        dr_mend(d, "apt install nvidia-open && reboot");
+    } else
+        dr_say(d, DR_PASS, NULL, "%s, open modules", v);
+}
+
+static bool no_cuda(struct dr_report *d)
+{
+    if (d->m->n_gpus < 0)
+        dr_say(d, DR_SKIP, NULL, "CUDA cannot be asked: %s", d->m->cuda_why);
+    else if (d->m->n_gpus == 0)
+        dr_say(d, DR_SKIP, NULL, "CUDA finds no GPU");
+    return d->m->n_gpus <= 0;
+}
+
+static const char *ordinal(int i, char buf[32])
+{
+    snprintf(buf, 32, "GPU %d", i);
+    return buf;
+}
+
+void dr_gpu_dmabuf(struct dr_report *d)
+{
+    char name[32];
+    if (no_cuda(d))
+        return;
+    for (int i = 0; i < d->m->n_gpus; i++) {
+        const struct hw_gpu_info *g = &d->m->gpu[i];
+        if (g->dmabuf) {
+            dr_say(d, DR_PASS, ordinal(i, name), "%s can", g->name);
+        } else {
+            dr_say(d, DR_WARN, ordinal(i, name), "%s cannot, with this driver", g->name);
+            dr_mend(d, "apt install nvidia-open && reboot   # Turing or newer, driver %d or later", FIRST_DMABUF);
+        }
+    }
+}
+
+void dr_gpu_gpudirect(struct dr_report *d)
+{
+    char name[32];
+    if (no_cuda(d))
+        return;
+    for (int i = 0; i < d->m->n_gpus; i++) {
+        const struct hw_gpu_info *g = &d->m->gpu[i];
+        if (g->gpudirect)
+            dr_say(d, DR_PASS, ordinal(i, name), "%s can", g->name);
+        else {
+            dr_say(d, DR_WARN, ordinal(i, name), "%s cannot: a consumer's GPU, or a virtual machine that hides it",
+                   g->name);
+            dr_mend(d, "nvidia-smi -q   # the product; none but data-centre and workstation GPUs can");
+        }
+    }
+}
+
+/* The second line of `resource` is BAR1: start, end, flags (drivers/pci/pci-sysfs.c, resource_show). */
+static void bar1_of(struct dr_report *d, const char *bdf)
+{
+    char text[HW_ATTR_MAX];
+    unsigned long long start = 0, end = 0;
+    uint64_t memory = 0;
+    char *at = NULL, *rest = NULL;
+    const char *line = NULL;
+    if (hw_root_text(d->m->root, text, sizeof text, "sys/bus/pci/devices/%s/resource", bdf) > 0)
+        line = strchr(text, '\n');
+    if (line) {
+        start = strtoull(line + 1, &at, 16);
+        end = strtoull(at, &rest, 16);
+    }
+    if (!line || at == line + 1 || rest == at) {
+        dr_say(d, DR_SKIP, bdf, "its PCI resources are not shown");
+        return;
+    }
+    for (int i = 0; i < d->m->n_gpus; i++)
+        if (strcasecmp(d->m->gpu[i].pci, bdf) == 0)
+            memory = d->m->gpu[i].memory;
+    double mib = start < end ? (double)(end - start + 1) / (1 << 20) : 0;
+    if (start >= end) {
+        dr_say(d, DR_FAIL, bdf, "none: the firmware found no room for it");
+        dr_mend(d, "lspci -vv -s %s   # then 'Above 4G decoding' in the firmware, or pci=realloc for the kernel", bdf);
+    } else if (end - start + 1 <= SMALL_WINDOW || (memory && end - start + 1 < memory)) {
+        dr_say(d, DR_WARN, bdf, "%.0f MiB%s", mib, memory ? ", less than its memory" : "");
+        dr_mend(d, "nvidia-smi -q -d MEMORY   # BAR1; 'Resizable BAR' in the firmware makes it larger");
+    } else
+        dr_say(d, DR_PASS, bdf, "%.0f MiB", mib);
+}
+
+void dr_gpu_bar1(struct dr_report *d)
+{
+    if (pci_gpus(d, bar1_of) == 0)
+        dr_say(d, DR_SKIP, NULL, "no NVIDIA GPU on PCI");
+}
+
+void dr_gpu_peermem(struct dr_report *d)
+{
+    char v[32];
+    int root = d->m->root;
+    enum driver_kind kind = driver(root, v);
+    struct hw_names rdma = {0};
+    bool ib = hw_root_list(root, &rdma, "sys/class/infiniband") == 0 && rdma.n > 0;
+    hw_names_free(&rdma);
+    if (kind == NO_DRIVER || !ib)
+        dr_say(d, DR_SKIP, NULL, "%s", kind == NO_DRIVER ? "no NVIDIA driver" : "no RDMA NIC");
+    else if (hw_root_has(root, "sys/module/nvidia_peermem"))
+        dr_say(d, DR_PASS, NULL, "loaded");
+    else if (kind == OPEN)
+        dr_say(d, DR_PASS, NULL, "not loaded, and not needed: the open modules export dma-bufs");
+    else {
+        dr_say(d, DR_WARN, NULL, "not loaded, with the proprietary modules and RDMA NICs");
+        dr_mend(d, "modprobe nvidia-peermem");
+    }
+}

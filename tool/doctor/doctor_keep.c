@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How to make last what a remedy's command does. */
+#include "tool/doctor/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RULES "/etc/udev/rules.d/90-hawser.rules"
+
+/* The command without the remark behind it, and without blanks at its end. */
+static void command_of(const char *mend, char *out, size_t cap)
+{
+    const char *remark = strstr(mend, "   #");
+    size_t n = remark ? (size_t)(remark - mend) : strlen(mend);
+    n = HW_MIN(n, cap - 1);
+    memcpy(out, mend, n);
+    out[n] = 0;
+}
+
+/* The name behind a word of the command. */
+static bool word_behind(const char *cmd, const char *before, char *out, size_t cap)
+{
+    const char *at = strstr(cmd, before);
+    if (!at)
+        return false;
+    at += strlen(before);
+    size_t n = strcspn(at, " ;");
+    if (n == 0 || n >= cap)
+        return false;
+    memcpy(out, at, n);
+    out[n] = 0;
+    return true;
+}
+
+/* By a rule of udev's: when the NIC appears, or has got its name. udev runs programs by their path, and no shell. */
+static void keep_by_udev(const char *nic, char *cmd, char *out, size_t cap)
+{
+    size_t n =
+        (size_t)snprintf(out, cap, "echo 'ACTION==\"add|move\", SUBSYSTEM==\"net\", ENV{INTERFACE}==\"%s\"", nic);
+    char *save = NULL;
+    for (char *one = strtok_r(cmd, ";", &save); one && n < cap; one = strtok_r(NULL, ";", &save))
+        n += (size_t)snprintf(out + n, cap - n, ", RUN+=\"/sbin/%s\"", one + strspn(one, " "));
+    if (n < cap)
+        snprintf(out + n, cap - n, "' >> " RULES);
+}
+
+static bool begins(const char *cmd, const char *with)
+{
+    return strncmp(cmd, with, strlen(with)) == 0;
+}
+
+#define LIMITS(what, value, unit, docker)                     \
+    "printf 'root - " what " " value "\\n* - " what " " value \
+    "\\n' > /etc/security/limits.d/hawser.conf (logins), " unit " (a unit), --ulimit " docker " (docker run)"
+static const struct {
+    const char *begins, *has; /* of the command */
+    const char *keep;         /* NULL: by udev, for the NIC that is named behind begins */
+} ways[] = {
+    {"ip link set ", " mtu ", NULL},
+    {"ethtool -G ", "", NULL},
+    {"ethtool -K ", "", NULL},
+    {"ethtool -L ", "", NULL},
+    {"ethtool -X ", "", NULL},
+    {"ip route add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ip addr add ", "", "the same in the network's configuration (netplan, systemd-networkd, NetworkManager)"},
+    {"ulimit -n", "", LIMITS("nofile", "1048576", "LimitNOFILE=1048576", "nofile=1048576")},
+    {"ulimit -l", "", LIMITS("memlock", "unlimited", "LimitMEMLOCK=infinity", "memlock=-1")},
+    {"echo ", "> /proc/", "the same in a unit that runs at boot"},
+    {"echo ", "> /sys/", "the same in a unit that runs at boot"},
+    {"export ", "", "the same in the job's script: it counts for this shell"},
+    {"unset ", "", "the same in the job's script: it counts for this shell"},
+};
+
+void dr_keep_of(const char *mend, char *out, size_t cap)
+{
+    char cmd[DR_TEXT], word[HAWSER_NIC_NAME + 64];
+    command_of(mend, cmd, sizeof cmd);
+    out[0] = 0;
+    if (begins(cmd, "sysctl -w ")) { /* "sysctl -w a='1 2 3'" */
+        for (char *quote = strchr(cmd, '\''); quote; quote = strchr(quote, '\''))
+            memmove(quote, quote + 1, strlen(quote));
+        snprintf(out, cap, "echo '%s' >> /etc/sysctl.d/90-hawser.conf", cmd + strlen("sysctl -w "));
+    }
+    if (begins(cmd, "modprobe ") && word_behind(cmd, "modprobe ", word, sizeof word))
+        snprintf(out, cap, "echo %s > /etc/modules-load.d/hawser-%s.conf", word, word);
+    for (size_t i = 0; i < HW_ARRAY_LEN(ways); i++) {
+        if (!begins(cmd, ways[i].begins) || !strstr(cmd, ways[i].has))
+            continue;
+        if (ways[i].keep)
+            snprintf(out, cap, "%s", ways[i].keep);
+        else if (word_behind(cmd, ways[i].begins, word, sizeof word))
+            keep_by_udev(word, cmd, out, cap);
+        return;
+    }
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doctor's checks of a pair of nodes: what the peer told of itself, and what was tried between the two. */
+#include "tool/doctor/doctor_pair.h"
+#include "node/sysfs.h"
+#include "tool/doctor/doctor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOCK_ROUNDS 8
+#define FACTS_MS     5000
+
+/* The offset as NTP has it (RFC 5905, section 8), of the round that took least. */
+static int ask_clock(struct dr_pair *p, struct session *s, struct tp_reply *r)
+{
+    for (int i = 0; i < CLOCK_ROUNDS; i++) {
+        struct tp_request q = {.type = TP_FACTS};
+        uint64_t t1 = reach_wall_ns(), m1 = hw_now();
+        int rc = session_call(s, &q, r, FACTS_MS);
+        uint64_t spent = hw_now() - m1, there = r->facts.wall_out_ns - r->facts.wall_in_ns, t4 = t1 + spent;
+        if (rc < 0)
+            return rc;
+        if (there > spent) /* its clock was set while it answered, or it lies */
+            continue;
+        if (p->clock && spent - there >= p->round_trip_ns)
+            continue;
+        p->clock = true;
+        p->round_trip_ns = spent - there;
+        p->offset_ns = (int64_t)(r->facts.wall_in_ns - t1) / 2 + (int64_t)(r->facts.wall_out_ns - t4) / 2;
+    }
+    return 0;
+}
+
+static int ask_reach(struct dr_pair *p, struct session *s, uint16_t reverse_port, struct tp_reply *r)
+{
+    struct tp_request q = {.type = TP_FACTS};
+    struct reach_listener *l = NULL;
+    int rc = reach_listen(reverse_port, &q.reach, &l);
+    if (rc < 0)
+        return rc;
+    q.reach.n_addrs = p->here.n_nics;
+    for (uint32_t i = 0; i < p->here.n_nics; i++)
+        q.reach.addr[i] = p->here.nic[i].addr;
+    if (q.reach.n_addrs == 0)
+        q.reach.port = 0;
+    rc = session_call(s, &q, r, REACH_MS + FACTS_MS);
+    reach_listen_end(l);
+    p->there = r->facts;
+    return rc;
+}
+
+static bool works(const struct dr_link *l)
+{
+    return l->forward == 0 || l->reverse == 0 || l->reverse == -EBADMSG;
+}
+
+/* Has one end of link l another link that works? */
+static bool has_other(const struct dr_pair *p, const struct dr_link *l)
+{
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct dr_link *o = &p->link[i];
+        if (works(o) && (strcmp(p->here.nic[o->here].nic, p->here.nic[l->here].nic) == 0 ||
+                         strcmp(p->there.nic[o->there].nic, p->there.nic[l->there].nic) == 0))
+            return true;
+    }
+    return false;
+}
+
+void dr_pair_prune(struct dr_pair *p)
+{
+    bool keep[DR_MAX_LINKS];
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_links; i++)
+        keep[i] = !p->link[i].routed || works(&p->link[i]) || !has_other(p, &p->link[i]);
+    for (size_t i = 0; i < p->n_links; i++)
+        if (keep[i])
+            p->link[n++] = p->link[i];
+    p->n_links = n;
+}
+
+static int try_links(struct dr_pair *p, uint16_t port)
+{
+    struct reach_knock *k = calloc(DR_MAX_LINKS, sizeof *k);
+    if (!k)
+        return hw_fail(-ENOMEM, "no memory for %zu connections", DR_MAX_LINKS);
+    for (uint32_t i = 0; i < p->here.n_nics; i++)
+        for (uint32_t j = 0; j < p->there.n_nics && p->n_links < DR_MAX_LINKS; j++) {
+            const struct tp_fact_nic *from = &p->here.nic[i], *to = &p->there.nic[j];
+            bool routed = reach_is_rail(from) && reach_is_rail(to);
+            if (routed ? !reach_may(from, &to->addr) : !reach_same_subnet(from, &to->addr))
+                continue;
+            k[p->n_links] = (struct reach_knock){.from = from, .to = &to->addr};
+            p->link[p->n_links++] = (struct dr_link){.here = (uint8_t)i,
+                                                     .there = (uint8_t)j,
+                                                     .routed = routed,
+                                                     .reverse = p->there.carried[j] >> i & 1   ? 0
+                                                                : p->there.reached[j] >> i & 1 ? -EBADMSG
+                                                                : p->there.tried[j] >> i & 1   ? -EHOSTUNREACH
+                                                                                               : -ENODATA};
+        }
+    reach_knock(k, p->n_links, port, REACH_MS);
+    for (size_t i = 0; i < p->n_links; i++) {
+        p->link[i].forward = k[i].result;
+        p->link[i].mtu = k[i].mtu;
+    }
+    free(k);
+    dr_pair_prune(p);
+    return 0;
+}
+
+void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port)
+{
+    struct tp_reply *r = calloc(1, sizeof *r);
+    p->asked = r ? reach_facts(root, &p->here) : hw_fail(-ENOMEM, "no memory for a reply");
+    if (p->asked == 0)
+        p->asked = ask_clock(p, s, r);
+    if (p->asked == 0)
+        p->asked = ask_reach(p, s, reverse_port, r);
+    if (p->asked == 0)
+        p->asked = try_links(p, port);
+    if (p->asked < 0)
+        snprintf(p->why, sizeof p->why, "%s", hw_error());
+    free(r);
+}
+
+/* Says SKIP where there is nothing to go by. */
+static bool unasked(struct dr_report *d)
+{
+    if (d->pair->asked < 0)
+        dr_say(d, DR_SKIP, NULL, "the peer's facts are not known");
+    return d->pair->asked < 0;
+}
+
+/* And where the two share no subnet. */
+static bool unlinked(struct dr_report *d)
+{
+    if (unasked(d))
+        return true;
+    if (d->pair->n_links == 0)
+        dr_say(d, DR_SKIP, NULL, "the two have no NICs in the same subnet");
+    return d->pair->n_links == 0;
+}
+
+void dr_pair_session(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    if (p->connected < 0) {
+        dr_say(d, DR_FAIL, NULL, "%s", p->why);
+        dr_mend(d, "hawser serve   # on the other node; it prints what to type here");
+    } else
+        dr_say(d, DR_PASS, NULL, "%s", p->peer);
+}
+
+void dr_pair_version(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    if (p->connected < 0) {
+        dr_say(d, DR_SKIP, NULL, "no session");
+    } else if (p->asked < 0) {
+        dr_say(d, DR_FAIL, NULL, "here %s; there it is not said: %s", hawser_version(), p->why);
+        dr_mend(d, "hawser --version   # on both; install the same, of which `hawser serve` knows this question");
+    } else if (strcmp(p->here.hawser, p->there.hawser) != 0) {
+        dr_say(d, DR_WARN, NULL, "here %s, there %s", p->here.hawser, p->there.hawser);
+        dr_mend(d, "hawser --version   # on both; install the same");
+    } else
+        dr_say(d, DR_PASS, NULL, "%s on both", p->here.hawser);
+}
+
+void dr_pair_machine(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    if (unasked(d))
+        return;
+    if (memcmp(p->here.boot, p->there.boot, TP_HASH) != 0) {
+        dr_say(d, DR_PASS, NULL, "two machines");
+        return;
+    }
+    dr_say(d, dr_tcpx_meant(d->m) ? DR_FAIL : DR_WARN, NULL,
+           "one machine: both run on the same boot of the same kernel. Host memory works; devmem and TCPX cannot");
+    dr_mend(d, "hawser serve   # on another machine, and doctor against that");
+}
+
+void dr_pair_kernel(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    if (unasked(d))
+        return;
+    unsigned a = dr_kernel(p->here.kernel), b = dr_kernel(p->there.kernel);
+    if (strcmp(p->here.kernel, p->there.kernel) == 0) {
+        dr_say(d, DR_PASS, NULL, "%s on both", p->here.kernel);
+        return;
+    }
+    bool differ = (a >= 6012) != (b >= 6012) || (a >= 6016) != (b >= 6016);
+    dr_say(d, DR_WARN, NULL, "here %s, there %s%s", p->here.kernel, p->there.kernel,
+           differ ? ": they differ in what devmem can" : "");
+    dr_mend(d, "uname -r   # on both; boot the newer one on both");
+}
+
+static bool same_address(const struct tp_facts *a, const struct tp_facts *b)
+{
+    for (uint32_t i = 0; i < a->n_nics; i++)
+        for (uint32_t k = 0; k < b->n_nics; k++)
+            if (memcmp(&a->nic[i].addr, &b->nic[k].addr, sizeof a->nic[i].addr) == 0)
+                return true;
+    return false;
+}
+
+/* Has the NIC that fact i of f is about, by any of its addresses, a partner? */
+static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
+{
+    for (size_t k = 0; k < p->n_links; k++) {
+        const struct dr_link *l = &p->link[k];
+        if (strcmp(here ? p->here.nic[l->here].nic : p->there.nic[l->there].nic, nic) == 0)
+            return true;
+    }
+    return false;
+}
+
+static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
+{
+    const struct tp_facts *f = here ? &d->pair->here : &d->pair->there;
+    size_t n = 0;
+    for (uint32_t i = 0; i < f->n_nics; i++) {
+        char subject[48];
+        uint32_t k = 0;
+        while (strcmp(f->nic[k].nic, f->nic[i].nic) != 0)
+            k++;
+        if (k < i)
+            continue; /* another address of the same */
+        snprintf(subject, sizeof subject, "%s %s", here ? "here" : "there", f->nic[i].nic);
+        if (has_partner(d->pair, here, f->nic[i].nic)) {
+            n++;
+        } else if (f->nic[i].speed < fastest) {
+            dr_say(d, DR_SKIP, subject,
+                   "no NIC in its subnet on the other side; slower than the others, for management");
+        } else if (reach_is_rail(&f->nic[i])) {
+            dr_say(d, DR_WARN, subject, "/%u: no NIC of the other side is reached by routes from it", f->nic[i].prefix);
+            dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other side's", f->nic[i].nic,
+                    here ? "here" : "there");
+        } else {
+            dr_say(d, DR_WARN, subject, "no NIC in its subnet on the other side, so that it stays idle");
+            dr_mend(d, "ip addr   # on both: addresses and prefixes of the NICs that belong together");
+        }
+    }
+    return n;
+}
+
+void dr_pair_nics(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    uint32_t fastest = 0;
+    if (unasked(d))
+        return;
+    if (same_address(&p->here, &p->there)) {
+        dr_say(d, DR_SKIP, NULL, "both sides are the same NICs");
+        return;
+    }
+    for (size_t k = 0; k < p->n_links; k++)
+        fastest = HW_MAX(fastest, HW_MIN(p->here.nic[p->link[k].here].speed, p->there.nic[p->link[k].there].speed));
+    size_t a = nics_of(d, true, fastest), b = nics_of(d, false, fastest);
+    if (a == 0) {
+        dr_say(d, DR_WARN, NULL, "no subnet has a NIC of both: all traffic is routed, over one NIC");
+        dr_mend(d, "ip addr   # on both; or pair them by hand: hawser bench --nics A,B --peer-nics C,D");
+    } else if (a != b) {
+        dr_say(d, DR_WARN, NULL, "%zu here, %zu there: the side with fewer is the limit", a, b);
+        dr_mend(d, "ip addr   # on both; or choose: hawser bench --nics A,B --peer-nics C,D");
+    } else
+        dr_say(d, DR_PASS, NULL, "%zu on each side", a);
+}
+
+static const char *ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
+{
+    const char *here = p->here.nic[l->here].nic, *there = p->there.nic[l->there].nic;
+    /* which of the addresses matters only where a NIC has both kinds */
+    const char *kind = p->here.nic[l->here].addr.family == 6 ? " (IPv6)" : "";
+    snprintf(buf, 48, "%s %s %s%s", here, back ? "<-" : "->", there, kind);
+    return buf;
+}
+
+void dr_pair_mtu(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    char s[48];
+    if (unlinked(d))
+        return;
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct tp_fact_nic *a = &p->here.nic[p->link[i].here], *b = &p->there.nic[p->link[i].there];
+        ends(p, &p->link[i], false, s);
+        if (!a->mtu || !b->mtu)
+            dr_say(d, DR_SKIP, s, "not known of both");
+        else if (a->mtu == b->mtu)
+            dr_say(d, DR_PASS, s, "%u on both", a->mtu);
+        else {
+            dr_say(d, DR_WARN, s, "here %u, there %u", a->mtu, b->mtu);
+            dr_mend(d, "ip link set %s mtu %u   # %s", a->mtu < b->mtu ? a->nic : b->nic, HW_MAX(a->mtu, b->mtu),
+                    a->mtu < b->mtu ? "here" : "there");
+        }
+    }
+}
+
+void dr_pair_forward(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    char s[48], to[HAWSER_ADDR_TEXT + 8];
+    union hw_addr a;
+    if (unlinked(d))
+        return;
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct dr_link *l = &p->link[i];
+        ends(p, l, false, s);
+        reach_to_addr(&p->there.nic[l->there].addr, &a);
+        hw_addr_text(&a, to, sizeof to);
+        if (l->forward == 0)
+            dr_say(d, DR_PASS, s, "connected");
+        else if (l->forward == -ECONNREFUSED) {
+            dr_say(d, DR_WARN, s, "refused: the path is there, but nobody listens at %s", to);
+            dr_mend(d, "hawser serve   # there, without --bind; or let a firewall pass its port");
+        } else {
+            dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
+            dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # ARP, VLAN, switch, firewall", p->here.nic[l->here].nic,
+                    to, p->here.nic[l->here].nic);
+        }
+    }
+}
+
+void dr_pair_reverse(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    char s[48], to[HAWSER_ADDR_TEXT + 8];
+    union hw_addr a;
+    if (unlinked(d))
+        return;
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct dr_link *l = &p->link[i];
+        ends(p, l, true, s);
+        reach_to_addr(&p->here.nic[l->here].addr, &a);
+        hw_addr_text(&a, to, sizeof to);
+        if (l->reverse == -ENODATA) {
+            dr_say(d, DR_SKIP, s, "not tried from there");
+            continue;
+        }
+        if (l->reverse != -EHOSTUNREACH) {
+            dr_say(d, DR_PASS, s, "connected");
+            continue;
+        }
+        dr_say(d, DR_FAIL, s, "no connection came from there within %d s", REACH_MS / 1000);
+        dr_mend(d,
+                "ping -I %s %s   # there; if it answers, a firewall here stops new connections: open a port, and "
+                "--reverse-port",
+                p->there.nic[l->there].nic, to);
+    }
+}
+
+void dr_pair_path_mtu(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    char s[48];
+    if (unlinked(d))
+        return;
+    for (size_t i = 0; i < p->n_links; i++) {
+        const struct dr_link *l = &p->link[i];
+        uint32_t least = HW_MIN(p->here.nic[l->here].mtu, p->there.nic[l->there].mtu);
+        ends(p, l, false, s);
+        if (l->reverse == -EBADMSG) {
+            dr_say(d, DR_FAIL, s, "connects, but 128 KiB did not get through within %d s: large packets vanish",
+                   REACH_MS / 1000);
+            dr_mend(d, "ip link set %s mtu 1500   # on both; then find the hop whose MTU is smaller",
+                    p->here.nic[l->here].nic);
+        } else if (l->forward < 0 || !l->mtu || !least)
+            dr_say(d, DR_SKIP, s, "not known: no connection there");
+        else if (l->mtu < least) {
+            dr_say(d, DR_WARN, s, "%u, less than the NICs' %u: a hop between them is smaller", l->mtu, least);
+            dr_mend(d, "tracepath -n PEER   # shows the hop");
+        } else if (l->reverse < 0)
+            dr_say(d, DR_SKIP, s, "%u says the route, but nothing large was tried: no connection back", least);
+        else
+            dr_say(d, DR_PASS, s, "%u, and 128 KiB went through both ways", least);
+    }
+}
+
+void dr_pair_clock(struct dr_report *d)
+{
+    const struct dr_pair *p = d->pair;
+    if (unasked(d))
+        return;
+    if (!p->clock) {
+        dr_say(d, DR_SKIP, NULL, "the peer's clock jumped while it was read");
+        return;
+    }
+    double ms = (double)p->offset_ns / 1e6, error = (double)p->round_trip_ns / 2e6, size = ms < 0 ? -ms : ms;
+    dr_say(d,
+           size < 10     ? DR_PASS
+           : size < 5000 ? DR_WARN
+                         : DR_FAIL,
+           NULL, "there %.3f ms %s, to within %.3f ms", size, ms < 0 ? "behind" : "ahead", error);
+    if (size >= 10)
+        dr_mend(d, "chronyc makestep   # on both, with chrony or another NTP client running");
+}

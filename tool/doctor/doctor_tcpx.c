@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the manager of the receive datapath (RxDM, dp-manager)
+ * that it talks to, and the variables that make or break it (google/nccl-plugin-gpudirecttcpx, v3.1.9).
+ */
+#include "node/sysfs.h"
+#include "tool/doctor/doctor.h"
+#include "tool/doctor/elfsym.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define G            "NCCL_GPUDIRECTTCPX_"
+#define PREFIX_VAR   G "UNIX_CLIENT_PREFIX"
+#define SYMBOL       "ncclNetPlugin_v"
+#define MAX_PLUGINS  16
+#define MAX_FILE     (128u << 20)
+#define OLDEST_TABLE 6 /* NCCL 2.28 loads v6 to v11, later ones v6 to v12 */
+
+/* Where the plugin is installed by its makers' images, and where the loader looks by itself. */
+static const char *const tcpx_dirs[] = {"/usr/local/tcpx/lib64", "/var/lib/tcpx/lib64", "/usr/local/nvidia/lib64"};
+static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
+                                          "/usr/lib/x86_64-linux-gnu",
+                                          "/lib/aarch64-linux-gnu",
+                                          "/usr/lib/aarch64-linux-gnu",
+                                          "/lib64",
+                                          "/usr/lib64",
+                                          "/lib",
+                                          "/usr/lib",
+                                          "/usr/local/lib"};
+
+struct plugin {
+    char path[256];
+    bool on_path; /* the loader would find it */
+    dev_t dev;
+    ino_t ino;
+};
+
+struct search {
+    const struct dr_machine *m;
+    struct plugin p[MAX_PLUGINS];
+    size_t n;
+};
+
+bool dr_tcpx_meant(const struct dr_machine *m)
+{
+    for (const char *const *e = m->env; e && *e; e++)
+        if (strncmp(*e, G, strlen(G)) == 0)
+            return true;
+    return hw_root_has(m->root, "run/tcpx");
+}
+
+/* Is the file of the name the one that the environment asks for, or with nothing asked for, any plugin? */
+static bool wanted(const struct dr_machine *m, const char *file)
+{
+    const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
+    char name[128];
+    if (fnmatch("libnccl-net.so", file, 0) != 0 && fnmatch("libnccl-net-*.so", file, 0) != 0)
+        return false;
+    if (!plugin || !*plugin)
+        return true;
+    snprintf(name, sizeof name, "libnccl-net-%s.so", plugin);
+    const char *last = strrchr(plugin, '/');
+    return strcmp(file, name) == 0 || strcmp(file, last ? last + 1 : plugin) == 0;
+}
+
+static void look_in(struct search *s, const char *dir, bool on_path)
+{
+    struct hw_names l = {0};
+    if (*dir == '/' && hw_root_list(s->m->root, &l, "%s", dir + 1) == 0)
+        for (size_t i = 0; i < l.n && s->n < MAX_PLUGINS; i++) {
+            struct stat st;
+            if (!wanted(s->m, l.name[i]))
+                continue;
+            int fd = hw_root_fd(s->m->root, O_PATH, "%s/%s", dir + 1, l.name[i]);
+            bool there = fd >= 0 && fstat(fd, &st) == 0;
+            hw_close(&fd);
+            size_t k = 0; /* the same file by another name, as /usr/local/tcpx is often a link to /var/lib/tcpx */
+            while (there && k < s->n && (s->p[k].dev != st.st_dev || s->p[k].ino != st.st_ino))
+                k++;
+            if (there && k < s->n)
+                s->p[k].on_path |= on_path;
+            if (!there || k < s->n)
+                continue;
+            struct plugin *p = &s->p[s->n++];
+            *p = (struct plugin){.on_path = on_path, .dev = st.st_dev, .ino = st.st_ino};
+            snprintf(p->path, sizeof p->path, "%s/%s", dir, l.name[i]);
+        }
+    hw_names_free(&l);
+}
+
+static void search(const struct dr_machine *m, struct search *s)
+{
+    const char *path = dr_env(m, "LD_LIBRARY_PATH");
+    *s = (struct search){.m = m};
+    while (path && *path) {
+        char dir[256];
+        size_t n = strcspn(path, ":");
+        snprintf(dir, sizeof dir, "%.*s", (int)n, path);
+        look_in(s, dir, true);
+        path += n + (path[n] == ':');
+    }
+    for (size_t i = 0; i < HW_ARRAY_LEN(loader_dirs); i++)
+        look_in(s, loader_dirs[i], true);
+    for (size_t i = 0; i < HW_ARRAY_LEN(tcpx_dirs); i++)
+        look_in(s, tcpx_dirs[i], false);
+}
+
+/* A file's bytes, to be freed; NULL with hw_error(). */
+static uint8_t *load(int root, const char *path, size_t *len)
+{
+    int fd = hw_root_fd(root, O_RDONLY | O_NONBLOCK, "%s", path + 1);
+    struct stat st;
+    uint8_t *b = NULL;
+    if (fd < 0)
+        return NULL;
+    *len = 0;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > (off_t)MAX_FILE)
+        hw_fail(-ENOEXEC, "not a file of a plugin's size");
+    else if (!(b = malloc((size_t)st.st_size)))
+        hw_fail(-ENOMEM, "no memory for %lld bytes", (long long)st.st_size);
+    for (ssize_t n = 1; b && *len < (size_t)st.st_size && n > 0; *len += (size_t)HW_MAX(n, 0))
+        n = read(fd, b + *len, (size_t)st.st_size - *len);
+    hw_close(&fd);
+    return b;
+}
+
+struct versions {
+    char text[200];
+    unsigned newest;
+};
+
+static void version(void *arg, const char *name)
+{
+    struct versions *v = arg;
+    char *end;
+    unsigned long n = strtoul(name + strlen(SYMBOL), &end, 10);
+    if (!n || *end || n > 999)
+        return;
+    size_t at = strlen(v->text);
+    snprintf(v->text + at, sizeof v->text - at, "%s%.24s", at ? ", " : "", name);
+    v->newest = HW_MAX(v->newest, (unsigned)n);
+}
+
+static void look_at(struct dr_report *d, const struct plugin *p)
+{
+    struct versions v = {0};
+    size_t len;
+    uint16_t machine = EM_NONE;
+    uint8_t *b = load(d->m->root, p->path, &len);
+    int rc = b ? elf_symbols(b, len, SYMBOL, &machine, version, &v) : -ENOEXEC;
+    free(b);
+    uint16_t ours = strcmp(d->m->arch, "x86_64") == 0    ? EM_X86_64
+                    : strcmp(d->m->arch, "aarch64") == 0 ? EM_AARCH64
+                                                         : EM_NONE;
+    if (rc < 0)
+        dr_say(d, DR_FAIL, NULL, "%s: %s", p->path, hw_error());
+    else if (ours && machine != ours)
+        dr_say(d, DR_FAIL, NULL, "%s is made for another processor (ELF machine %u)", p->path, machine);
+    else if (!v.newest)
+        dr_say(d, DR_FAIL, NULL, "%s exports no ncclNetPlugin_vN: not a plugin", p->path);
+    else if (v.newest < OLDEST_TABLE) {
+        dr_say(d, DR_WARN, NULL, "%s exports %s: too old for NCCL 2.28, which loads v6 to v11", p->path, v.text);
+        dr_mend(d, "install a plugin that exports ncclNetPlugin_v6 or later");
+    } else
+        dr_say(d, DR_PASS, NULL, "%s exports %s", p->path, v.text);
+    if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
+        dr_mend(d, "readelf --dyn-syms -W %s | grep ncclNet   # then install it anew", p->path);
+}
+
+void dr_tcpx_plugin(struct dr_report *d)
+{
+    const char *asked = dr_env(d->m, "NCCL_NET_PLUGIN");
+    struct search s;
+    if (asked && strcmp(asked, "none") == 0) {
+        dr_say(d, DR_SKIP, NULL, "NCCL_NET_PLUGIN=none: NCCL loads no plugin");
+        return;
+    }
+    search(d->m, &s);
+    for (size_t i = 0; i < s.n; i++)
+        look_at(d, &s.p[i]);
+    if (s.n > 0)
+        return;
+    if (asked && *asked) {
+        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no libnccl-net-%.60s.so is found", asked, asked);
+        dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR: where the plugin is");
+    } else if (dr_tcpx_meant(d->m)) {
+        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no libnccl-net*.so is found");
+        dr_mend(d, "ls /usr/local/tcpx/lib64 /var/lib/tcpx/lib64   # its installer (a container) puts it there");
+    } else
+        dr_say(d, DR_SKIP, NULL, "no libnccl-net*.so, and nothing asks for one");
+}
+
+void dr_tcpx_path(struct dr_report *d)
+{
+    struct search s;
+    search(d->m, &s);
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i].on_path) {
+            dr_say(d, DR_PASS, NULL, "%s", s.p[i].path);
+            continue;
+        }
+        const char *slash = strrchr(s.p[i].path, '/');
+        dr_say(d, DR_WARN, NULL, "%s is not in LD_LIBRARY_PATH (unless /etc/ld.so.conf names its folder)", s.p[i].path);
+        dr_mend(d, "export LD_LIBRARY_PATH=%.*s:$LD_LIBRARY_PATH", (int)(slash - s.p[i].path), s.p[i].path);
+    }
+    if (s.n == 0)
+        dr_say(d, DR_SKIP, NULL, "no plugin found");
+}
+
+static bool is_socket(const struct dr_machine *m, const char *dir, const char *name)
+{
+    struct stat st;
+    int fd = hw_root_fd(m->root, O_PATH, "%s/%s", dir + (*dir == '/'), name);
+    bool is = fd >= 0 && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+    hw_close(&fd);
+    return is;
+}
+
+/* What the plugin's rules go to, and what hands out each GPU's memory: rx_rule_manager and get_gpu_fd_<bdf>. */
+void dr_tcpx_manager(struct dr_report *d)
+{
+    struct hw_names l = {0};
+    size_t gpus = 0;
+    const char *dir = is_socket(d->m, "/run/tcpx", "rx_rule_manager") ? "/run/tcpx" : "/tmp";
+    bool rules = is_socket(d->m, dir, "rx_rule_manager");
+    if (rules && hw_root_list(d->m->root, &l, "%s", dir + 1) == 0)
+        for (size_t i = 0; i < l.n; i++)
+            gpus += strncmp(l.name[i], "get_gpu_fd_", 11) == 0 && is_socket(d->m, dir, l.name[i]);
+    hw_names_free(&l);
+    if (rules && gpus > 0)
+        dr_say(d, DR_PASS, NULL, "in %s: rx_rule_manager, and %zu GPUs", dir, gpus);
+    else if (rules)
+        dr_say(d, DR_FAIL, NULL, "%s/rx_rule_manager is there, but no get_gpu_fd_*: no GPU was found or allotted", dir);
+    else if (dr_tcpx_meant(d->m))
+        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but there is no socket /run/tcpx/rx_rule_manager");
+    else
+        dr_say(d, DR_SKIP, NULL, "nothing of TCPX here");
+    if (d->r && d->r[d->n - 1].outcome == DR_FAIL)
+        dr_mend(d, "docker ps | grep -i rxdm; docker logs CONTAINER   # start it, and share /run/tcpx with the job");
+}
+
+void dr_tcpx_prefix(struct dr_report *d)
+{
+    const char *set = dr_env(d->m, PREFIX_VAR);
+    const char *prefix = set && *set ? set : "/tmp";
+    const char *real = is_socket(d->m, "/run/tcpx", "rx_rule_manager") ? "/run/tcpx"
+                       : is_socket(d->m, "/tmp", "rx_rule_manager")    ? "/tmp"
+                                                                       : NULL;
+    if (is_socket(d->m, prefix, "rx_rule_manager"))
+        dr_say(d, DR_PASS, NULL, "the plugin will find %.200s/rx_rule_manager", prefix);
+    else if (real) {
+        dr_say(d, DR_FAIL, NULL, "the plugin looks in %.200s%s, but the sockets are in %s", prefix,
+               set ? "" : " (" PREFIX_VAR " is not set)", real);
+        dr_mend(d, "export " PREFIX_VAR "=%s", real);
+    } else
+        dr_say(d, DR_SKIP, NULL, "no sockets to be found");
+}
+
+void dr_tcpx_chunk(struct dr_report *d)
+{
+    const char *v = dr_env(d->m, "NCCL_DYNAMIC_CHUNK_SIZE");
+    uint64_t n = 0;
+    if (!v && !dr_tcpx_meant(d->m)) {
+        dr_say(d, DR_SKIP, NULL, "nothing of TCPX here");
+        return;
+    }
+    if (v && hw_text_u64(v, &n) < 0)
+        dr_say(d, DR_FAIL, NULL, "'%.40s' is no number", v);
+    else if (n == 0)
+        dr_say(d, DR_FAIL, NULL, "%s", v ? "0" : "not set, so 0");
+    else if (n != 524288)
+        dr_say(d, DR_WARN, NULL, "%llu: only 524288 is known to work", (unsigned long long)n);
+    else
+        dr_say(d, DR_PASS, NULL, "524288");
+    if (d->r && d->r[d->n - 1].outcome != DR_PASS)
+        dr_mend(d, "export NCCL_DYNAMIC_CHUNK_SIZE=524288");
+}
+
+/* Each NIC in a list like "eth1,eth2", or "eth1:8-21,112-125;eth2:0-7" with bindings. */
+static void names_in(struct dr_report *d, const char *var, bool bindings)
+{
+    const char *v = dr_env(d->m, var);
+    char bad[128] = "";
+    size_t n = 0;
+    for (const char *p = v; p && *p;) {
+        size_t entry = strcspn(p, bindings ? ";" : ","), len = HW_MIN(entry, strcspn(p, ":"));
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)HW_MIN(len, sizeof name - 1), p);
+        if (len && (strchr(name, '/') || !hw_root_has(d->m->root, "sys/class/net/%s", name))) {
+            size_t at = strlen(bad);
+            snprintf(bad + at, sizeof bad - at, "%s%s", at ? ", " : "", name);
+        }
+        n += len > 0;
+        p += entry + (p[entry] != 0);
+    }
+    if (!v)
+        return;
+    if (*bad) {
+        dr_say(d, DR_FAIL, NULL, "%s names %s, and there is no such NIC", var, bad);
+        dr_mend(d, "ls /sys/class/net; export %s=...", var);
+    } else if (n == 0) {
+        dr_say(d, DR_WARN, NULL, "%s is empty", var);
+        dr_mend(d, "unset %s", var);
+    } else
+        dr_say(d, DR_PASS, NULL, "%s=%.160s", var, v);
+}
+
+void dr_tcpx_names(struct dr_report *d)
+{
+    size_t before = d->n;
+    names_in(d, G "SOCKET_IFNAME", false);
+    names_in(d, G "CTRL_DEV", false);
+    names_in(d, G "TX_BINDINGS", true);
+    names_in(d, G "RX_BINDINGS", true);
+    if (d->n == before)
+        dr_say(d, DR_SKIP, NULL, "none of them is set");
+}
+
+void dr_tcpx_sync(struct dr_report *d)
+{
+    const char *v = dr_env(d->m, G "RECV_SYNC");
+    if (!v)
+        dr_say(d, DR_SKIP, NULL, "not set");
+    else if (strcmp(v, "0") == 0)
+        dr_say(d, DR_PASS, NULL, "0");
+    else {
+        dr_say(d, DR_WARN, NULL, "set to '%.40s': it must be so on every node", v);
+        dr_mend(d, "unset " G "RECV_SYNC");
+    }
+}
+
+#define BUSY 1000 /* packets within the moment: a transfer */
+
+void dr_tcpx_packets(struct dr_report *d)
+{
+    const struct dr_machine *m = d->m;
+    size_t before = d->n;
+    for (int i = 0; i < m->n_nics; i++) {
+        const struct dr_nic *n = &m->nic[i];
+        if (n->devmem_rc < 0)
+            continue;
+        unsigned long long was = n->devmem_pkts[0], is = n->devmem_pkts[1];
+        if (is > was)
+            dr_say(d, DR_PASS, n->name, "%llu more within %u ms", is - was, m->moment_ms);
+        else if (is > 0) {
+            unsigned long long all = n->rx_pkts[1] - n->rx_pkts[0];
+            if (n->rx_pkts[1] > n->rx_pkts[0] && all >= BUSY)
+                dr_say(d, DR_WARN, n->name,
+                       "it stands still at %llu while %llu packets came within %u ms: they come as ordinary data (rx "
+                       "no cmsg), "
+                       "or are others'",
+                       is, all, m->moment_ms);
+            else
+                dr_say(d, DR_WARN, n->name,
+                       "%llu so far, none within %u ms: if a transfer runs now, it does not land in GPU memory by this "
+                       "NIC",
+                       is, m->moment_ms);
+            dr_mend(
+                d,
+                "hawser doctor --only tcpx   # while a transfer from another machine runs: it must rise; then the flow "
+                "rules: ethtool -n %s",
+                n->name);
+        } else {
+            dr_say(d, DR_WARN, n->name, "0: no packet has ever landed in GPU memory by this NIC");
+            dr_mend(d, "ethtool -S %s | grep rx_devmem_pkts   # again, while a transfer from another machine runs",
+                    n->name);
+        }
+    }
+    if (d->n == before)
+        dr_say(d, DR_SKIP, NULL, "no NIC here has this statistic");
+}

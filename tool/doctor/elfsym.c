@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After the System V ABI, chapters 4 and 5. Structures are copied out, since bytes of a file are not aligned. */
+#include "tool/doctor/elfsym.h"
+
+#include <elf.h>
+#include <string.h>
+
+/* [offset, offset + size) lies within len bytes. */
+static bool within(uint64_t offset, uint64_t size, size_t len)
+{
+    return offset <= len && size <= len - offset;
+}
+
+static int section(const uint8_t *b, size_t len, const Elf64_Ehdr *e, uint32_t i, Elf64_Shdr *out)
+{
+    if (i >= e->e_shnum || !within(e->e_shoff, (uint64_t)e->e_shnum * sizeof *out, len))
+        return hw_fail(-ENOEXEC, "its section headers lie outside of the file: cut short?");
+    memcpy(out, b + e->e_shoff + (uint64_t)i * sizeof *out, sizeof *out);
+    return 0;
+}
+
+int elf_symbols(const void *bytes, size_t len, const char *prefix, uint16_t *machine,
+                void (*fn)(void *arg, const char *name), void *arg)
+{
+    const uint8_t *b = bytes;
+    Elf64_Ehdr e;
+    Elf64_Shdr syms = {0}, strs;
+    *machine = EM_NONE;
+    if (len < sizeof e || memcmp(b, ELFMAG, SELFMAG) != 0)
+        return hw_fail(-ENOEXEC, "not an ELF file");
+    if (b[EI_CLASS] != ELFCLASS64 || b[EI_DATA] != ELFDATA2LSB)
+        return hw_fail(-ENOEXEC, "not a 64-bit little-endian ELF file");
+    memcpy(&e, b, sizeof e);
+    *machine = e.e_machine;
+    if (e.e_type != ET_DYN)
+        return hw_fail(-ENOEXEC, "not a shared object");
+    if (e.e_shnum == 0 || e.e_shentsize != sizeof syms)
+        return hw_fail(-ENOEXEC, "it has no section headers to find its symbols by");
+    for (uint32_t i = 0; i < e.e_shnum && syms.sh_type != SHT_DYNSYM; i++) {
+        int rc = section(b, len, &e, i, &syms);
+        if (rc < 0)
+            return rc;
+    }
+    if (syms.sh_type != SHT_DYNSYM || syms.sh_entsize != sizeof(Elf64_Sym))
+        return hw_fail(-ENOEXEC, "it has no table of dynamic symbols");
+    int rc = section(b, len, &e, syms.sh_link, &strs);
+    if (rc < 0)
+        return rc;
+    if (!within(syms.sh_offset, syms.sh_size, len) || !within(strs.sh_offset, strs.sh_size, len) ||
+        strs.sh_type != SHT_STRTAB || strs.sh_size == 0 || b[strs.sh_offset + strs.sh_size - 1] != 0)
+        return hw_fail(-ENOEXEC, "its symbols or their names lie outside of the file: cut short?");
+    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= syms.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym s;
+        memcpy(&s, b + syms.sh_offset + at, sizeof s);
+        /* the table of names ends with a NUL, so that every offset into it is a string */
+        if (s.st_shndx == SHN_UNDEF || s.st_name >= strs.sh_size || ELF64_ST_BIND(s.st_info) == STB_LOCAL)
+            continue;
+        const char *name = (const char *)b + strs.sh_offset + s.st_name;
+        if (strncmp(name, prefix, strlen(prefix)) == 0)
+            fn(arg, name);
+    }
+    return 0;
+}

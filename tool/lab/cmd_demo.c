@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser demo: two nodes of a lab, four NICs each, one of them slow; a benchmark beside plain sockets, then one that
+ * loses a NIC in the middle and gets it back. */
+#include "base/size.h"
+#include "lab/lab.h"
+#include "tool/opts.h"
+#include "tool/report/report.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NICS       4
+#define VICTIM     1     /* the NIC that goes down, on the benchmark's node */
+#define READY_MS   10000 /* serve must say that it listens within this */
+#define BENCH_MS   80000 /* no benchmark of the demo takes so long */
+#define DOWN_AT_MS 3000
+#define UP_AT_MS   5500
+#define FAULT_RUN  "9s"
+#define DOWN_TEXT  "taken down"
+#define UP_TEXT    "back up"
+
+static const uint64_t rates[NICS] = {1000000000, 1000000000, 1000000000, 250000000};
+
+struct demo {
+    char lab[HW_LAB_NAME_MAX + 1];
+    char self[4096];
+    const char *dir;
+    char result[4200], second[4200], report[4200], faults[4200];
+    bool up;
+    pid_t serve, bench;
+    int serve_out;
+};
+
+/* What a demo that was killed left behind: labs named demo-PID whose process is gone. */
+static void sweep(void)
+{
+    char(*name)[HW_LAB_NAME_MAX + 1] = calloc(64, sizeof *name);
+    int n = name ? hw_lab_names(name, 64) : 0;
+    for (int i = 0; i < HW_MIN(n, 64); i++) {
+        uint64_t pid;
+        if (strncmp(name[i], "demo-", 5) == 0 && hw_parse_u64(name[i] + 5, 2, INT32_MAX, &pid) == 0 &&
+            kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+            hw_lab_down(name[i]);
+    }
+    free(name);
+}
+
+static int make_dir(const char *path)
+{
+    char part[4096];
+    for (const char *at = path; *at;) {
+        at += strspn(at, "/");
+        at += strcspn(at, "/");
+        snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
+        if (mkdir(part, 0777) < 0 && errno != EEXIST)
+            return hw_fail(-errno, "making folder %s: %s", part, strerror(errno));
+    }
+    return 0;
+}
+
+/* The exit status of pid once it is over, -ETIMEDOUT at the deadline, -EINTR after a signal. *pid becomes 0 when over.
+ */
+static int wait_for(pid_t *pid, uint64_t deadline)
+{
+    for (;;) {
+        int status;
+        pid_t got = waitpid(*pid, &status, WNOHANG);
+        if (got == *pid) {
+            *pid = 0;
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        }
+        if (got < 0 && errno != EINTR)
+            return hw_fail(-errno, "waiting for a process: %s", strerror(errno));
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
+        if (hw_now() > deadline)
+            return hw_fail(-ETIMEDOUT, "a process did not end in time");
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+}
+
+static void end_child(pid_t *pid, int sig)
+{
+    if (*pid <= 0)
+        return;
+    kill(*pid, sig);
+    int stop = tool_stop;
+    tool_stop = 0; /* the way out is taken in any case */
+    if (wait_for(pid, hw_deadline(3000)) < 0 && *pid > 0) {
+        kill(*pid, SIGKILL);
+        wait_for(pid, hw_deadline(3000));
+    }
+    tool_stop = stop;
+}
+
+static int start_serve(struct demo *d)
+{
+    char serve[] = "serve";
+    char *argv[] = {d->self, serve, NULL};
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        return hw_fail(-errno, "making a pipe: %s", strerror(errno));
+    int rc = hw_lab_spawn(d->lab, "a", argv, fd[1], &d->serve);
+    hw_close(&fd[1]);
+    d->serve_out = fd[0];
+    char text[4096];
+    size_t len = 0;
+    uint64_t deadline = hw_deadline(READY_MS);
+    while (rc == 0) {
+        struct pollfd p = {.fd = fd[0], .events = POLLIN};
+        uint64_t now = hw_now();
+        if (now > deadline || tool_stop || len == sizeof text - 1)
+            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "`hawser serve` in node a did not say that it listens");
+        if (poll(&p, 1, 100) <= 0)
+            continue;
+        ssize_t n = read(fd[0], text + len, sizeof text - 1 - len);
+        if (n == 0)
+            return hw_fail(-ECHILD, "`hawser serve` in node a ended at once: %.*s", (int)len, text);
+        if (n > 0)
+            len += (size_t)n;
+        text[len] = 0;
+        if (strstr(text, "hawser bench 198.18.0.1"))
+            break;
+    }
+    return rc;
+}
+
+static int start_bench(struct demo *d, const char *const *extra)
+{
+    char *argv[32] = {d->self, (char *)"bench", (char *)"198.18.0.1"};
+    size_t n = 3;
+    for (; *extra && n + 1 < HW_ARRAY_LEN(argv); extra++)
+        argv[n++] = (char *)*extra;
+    return hw_lab_spawn(d->lab, "b", argv, -1, &d->bench);
+}
+
+static int end_bench(struct demo *d)
+{
+    int rc = wait_for(&d->bench, hw_deadline(BENCH_MS));
+    return rc > 0 ? hw_fail(-EIO, "the benchmark failed (exit code %d)", rc) : rc;
+}
+
+static int pause_until(uint64_t when)
+{
+    while (hw_now() < when) {
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return 0;
+}
+
+static int link_and_note(struct demo *d, bool up)
+{
+    int rc = hw_lab_link(d->lab, "b", VICTIM, up);
+    if (rc < 0)
+        return rc;
+    FILE *f = fopen(d->faults, "ae");
+    if (!f)
+        return hw_fail(-errno, "writing %s: %s", d->faults, strerror(errno));
+    fprintf(f, "%.6f eth%d %s\n", (double)hw_now() / 1e9, VICTIM, up ? UP_TEXT : DOWN_TEXT);
+    if (fclose(f) != 0)
+        return hw_fail(-errno, "writing %s: %s", d->faults, strerror(errno));
+    printf("  -- eth%d of node b %s\n", VICTIM, up ? "is back up" : "is taken down");
+    fflush(stdout);
+    return 0;
+}
+
+static int undisturbed(struct demo *d)
+{
+    const char *const extra[] = {"--size",        "1MiB,8MiB,64MiB", "--duration", "1s",
+                                 "--compare-raw", "--json",          d->result,    NULL};
+    printf("\nFirst, undisturbed, in turns with plain sockets over the same NICs:\n");
+    fflush(stdout);
+    int rc = start_bench(d, extra);
+    return rc < 0 ? rc : end_bench(d);
+}
+
+static int disturbed(struct demo *d)
+{
+    const char *const extra[] = {"--size",  "64MiB",  "--duration", FAULT_RUN, "--faults",
+                                 d->faults, "--json", d->second,    NULL};
+    printf("\nThen for " FAULT_RUN ", and eth%d goes down in the middle and comes back:\n", VICTIM);
+    fflush(stdout);
+    uint64_t start = hw_now();
+    int rc = start_bench(d, extra);
+    if (rc == 0)
+        rc = pause_until(start + DOWN_AT_MS * HW_MS);
+    if (rc == 0)
+        rc = link_and_note(d, false);
+    if (rc == 0)
+        rc = pause_until(start + UP_AT_MS * HW_MS);
+    if (rc == 0)
+        rc = link_and_note(d, true);
+    return rc < 0 ? rc : end_bench(d);
+}
+
+/* ---- what came of it --------------------------------------------------------------------------- */
+
+/* The lines of a result file as one array; NULL with hw_error(). */
+static json_t *read_lines(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    json_t *all = json_array();
+    json_error_t e;
+    if (!f)
+        hw_fail(-errno, "opening %s: %s", path, strerror(errno));
+    else if (all)
+        for (json_t *one; (one = json_loadf(f, JSON_DISABLE_EOF_CHECK, &e));)
+            json_array_append_new(all, one);
+    if (f)
+        fclose(f);
+    if (json_array_size(all) > 0)
+        return all;
+    if (f)
+        hw_fail(-EIO, "%s holds no result", path);
+    json_decref(all);
+    return NULL;
+}
+
+static double number(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* Mean rate of the victim, GB/s, over the timeline's points of [from, to). */
+static double victim_rate(const json_t *row, double from, double to)
+{
+    char name[HAWSER_NIC_NAME];
+    double sum = 0;
+    size_t i, n = 0;
+    json_t *p;
+    snprintf(name, sizeof name, "eth%d", VICTIM);
+    json_array_foreach(json_object_get(row, "timeline"), i, p)
+    {
+        double t = number(p, "t_s");
+        if (strcmp(text(p, "nic"), name) == 0 && t >= from && t < to) {
+            sum += number(p, "GBps");
+            n++;
+        }
+    }
+    return n ? sum / (double)n : 0;
+}
+
+static double fault_time(const json_t *row, const char *what)
+{
+    size_t i;
+    json_t *p;
+    json_array_foreach(json_object_get(row, "faults"), i, p)
+    {
+        if (strstr(text(p, "text"), what))
+            return number(p, "t_s");
+    }
+    return NAN;
+}
+
+static int judge(struct demo *d)
+{
+    json_t *first = read_lines(d->result), *second = first ? read_lines(d->second) : NULL, *row;
+    double total = 0, verified = 0, bad = 0;
+    size_t i;
+    int rc = second ? 0 : -EIO;
+    for (i = 0; i < NICS; i++)
+        total += (double)rates[i] / 8e9;
+    json_array_foreach(first, i, row)
+    {
+        verified += number(row, "verified_bytes");
+        bad += number(row, "bad_bytes");
+    }
+    if (rc == 0) {
+        row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
+        const json_t *hit = json_array_get(second, 0);
+        double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT), lost = number(hit, "lost_channels");
+        double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
+        double after = victim_rate(hit, up + 1, INFINITY), best = number(row, "GBps");
+        bad += number(hit, "bad_bytes");
+        verified += number(hit, "verified_bytes");
+        printf(
+            "\nIn short:\n"
+            "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
+            "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
+            "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
+            "  and %.3f after; %.0f channels died, no transfer failed, %.3f GB/s on average over the whole run.\n"
+            "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
+            best, 100 * best / total, total, number(row, "raw_GBps"), number(row, "ratio_raw"), VICTIM, down, up,
+            before, during, after, lost, number(hit, "GBps"), verified / 1e9, bad);
+        if (!(bad == 0) || !(verified > 0))
+            rc = hw_fail(-EIO, "the data did not arrive right, or was not checked");
+        else if (!(lost > 0) || isnan(down) || isnan(up))
+            rc = hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
+        else if (!(after > 0))
+            rc = hw_fail(-EIO, "eth%d was not used again after it came back", VICTIM);
+    }
+    json_decref(first);
+    json_decref(second);
+    return rc;
+}
+
+/* The second file's line joins the first file. */
+static int join(struct demo *d)
+{
+    FILE *from = fopen(d->second, "re"), *to = fopen(d->result, "ae");
+    char buf[65536];
+    size_t n;
+    bool good = from && to;
+    while (good && (n = fread(buf, 1, sizeof buf, from)) > 0)
+        good = fwrite(buf, 1, n, to) == n;
+    good = good && !ferror(from);
+    if (from)
+        fclose(from);
+    if (to && fclose(to) != 0)
+        good = false;
+    if (!good)
+        return hw_fail(-EIO, "joining %s to %s: %s", d->second, d->result, strerror(errno));
+    unlink(d->second);
+    unlink(d->faults);
+    return 0;
+}
+
+static int demo(struct demo *d)
+{
+    struct hw_lab_spec spec = {.name = d->lab, .nodes = 2, .nics = NICS};
+    memcpy(spec.rate, rates, sizeof rates);
+    ssize_t n = readlink("/proc/self/exe", d->self, sizeof d->self - 1);
+    if (n < 0)
+        return hw_fail(-errno, "finding the own executable: %s", strerror(errno));
+    int rc = make_dir(d->dir);
+    if (rc < 0)
+        return rc;
+    const char *const old[] = {d->result, d->second, d->report, d->faults};
+    for (size_t i = 0; i < HW_ARRAY_LEN(old); i++)
+        unlink(old[i]); /* a report must be this run's */
+    sweep();
+    printf("A lab of two nodes, four NICs each: three of 1 Gbit/s, one of 250 Mbit/s.\n");
+    fflush(stdout);
+    rc = hw_lab_up(&spec);
+    d->up = rc == 0;
+    if (rc == 0)
+        rc = start_serve(d);
+    if (rc == 0)
+        rc = undisturbed(d);
+    if (rc == 0)
+        rc = disturbed(d);
+    return rc;
+}
+
+static int run(const char *dir)
+{
+    struct demo *d = calloc(1, sizeof *d);
+    if (!d)
+        return tool_fail("demo", "no memory");
+    d->dir = dir;
+    d->serve_out = -1;
+    snprintf(d->lab, sizeof d->lab, "demo-%d", (int)getpid());
+    snprintf(d->result, sizeof d->result, "%s/result.jsonl", dir);
+    snprintf(d->second, sizeof d->second, "%s/fault.jsonl", dir);
+    snprintf(d->report, sizeof d->report, "%s/report.html", dir);
+    snprintf(d->faults, sizeof d->faults, "%s/faults.txt", dir);
+    tool_catch_signals();
+    uint64_t start = hw_now();
+    int rc = demo(d);
+    if (rc < 0)
+        tool_fail("demo", "%s", hw_error());
+    end_child(&d->bench, SIGTERM);
+    end_child(&d->serve, SIGTERM);
+    hw_close(&d->serve_out);
+    if (d->up && hw_lab_down(d->lab) < 0)
+        rc = -tool_fail("demo", "%s", hw_error());
+    if (rc == 0 && ((rc = judge(d)) < 0 || (rc = join(d)) < 0 || (rc = report_html(d->result, d->report)) < 0))
+        tool_fail("demo", "%s", hw_error());
+    if (rc == 0)
+        printf("  Results: %s\n  Report:  %s\n  (%.0f s; the lab is gone)\n", d->result, d->report,
+               (double)(hw_now() - start) / 1e9);
+    free(d);
+    return rc == 0 ? TOOL_OK : TOOL_FAILED;
+}
+
+int cmd_demo(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"out", 'o', "DIR", "where result.jsonl and report.html go (default build/demo)"},
+        {0},
+    };
+    struct opts o = {.cmd = "demo",
+                     .args = "[--out DIR]",
+                     .about =
+                         "Makes a lab of two nodes on this machine, measures verified transfers between them beside "
+                         "plain\nsockets, then takes a NIC down in the middle of a run and brings it back. About a "
+                         "minute.",
+                     .opt = options};
+    const char *arg, *dir = "build/demo";
+    int id;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        if (id == OPT_BAD)
+            return TOOL_USAGE;
+        if (id == OPT_HELP)
+            return TOOL_OK;
+        dir = arg;
+        if (!*dir || strlen(dir) > 4000)
+            return tool_usage("demo", "--out takes a folder");
+    }
+    if (optind < argc)
+        return tool_usage("demo", "'%s' is one argument too many", argv[optind]);
+    return run(dir);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/load/bench.h"
+
+#include "base/size.h"
+#include "tool/load/stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define RAW_BYTES (256ull << 20) /* of a round beside plain sockets where no --iters is given */
+#define RAW_ITERS 20000          /* but not more operations than that */
+
+FILE *bench_table(const struct bench *b)
+{
+    return b->json && strcmp(b->json, "-") == 0 ? stderr : stdout;
+}
+
+uint64_t bench_iters(const struct bench *b, uint64_t size)
+{
+    if (b->iters)
+        return b->iters;
+    uint64_t iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
+    if (b->compare_raw && b->op != TP_PINGPONG && size > 0)
+        iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS)); /* beyond the start of plain sockets */
+    return iters;
+}
+
+uint64_t bench_warmup(const struct bench *b, uint64_t iters)
+{
+    return b->has_warmup ? b->warmup : HW_MAX(iters / 10, 2u);
+}
+
+int bench_plan(const struct bench *b, uint64_t size, struct measure_plan *out)
+{
+    *out = (struct measure_plan){.op = b->op,
+                                 .size = size,
+                                 .gpu = BUFFER_HOST,
+                                 .peer_gpu = TP_HOST,
+                                 .depth = (uint32_t)b->depth,
+                                 .depth_given = b->depth > 0,
+                                 .verify = !b->no_verify,
+                                 .hot = b->hot,
+                                 .devmem = stats_has_devmem(b->knobs.transport)};
+    if (getrandom(&out->seed, sizeof out->seed, 0) != (ssize_t)sizeof out->seed)
+        return hw_fail(-EIO, "the kernel gives no random bytes");
+    return 0;
+}
+
+int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
+                struct measure *m, struct row *r)
+{
+    const struct measure hooks = *m;
+    int rc = measure_open(m, s, plan);
+    if (rc < 0)
+        return rc;
+    m->progress = hooks.progress;
+    m->beat = hooks.beat;
+    m->progress_arg = hooks.progress_arg;
+    *r = (struct row){.op = output_op_name(b->op),
+                      .devmem = strcmp(b->knobs.transport, "devmem") == 0,
+                      .size = plan->size,
+                      .chunk = b->knobs.chunk,
+                      .window = b->knobs.window,
+                      .depth = m->depth,
+                      .raw_GBps = NAN,
+                      .ratio_raw = NAN,
+                      .raw_cpu_s_per_GB = NAN,
+                      .raw_peer_cpu_s_per_GB = NAN,
+                      .raw_spin_us = NAN,
+                      .raw_block_us = NAN,
+                      .m = m};
+    struct measure_sum *ignored = calloc(1, sizeof *ignored);
+    rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_fail(-ENOMEM, "no memory for the results");
+    if (rc == 0)
+        r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
+    free(ignored);
+    m->gate = hooks.gate;
+    m->record = true;
+    if (rc < 0) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof why, "%s", hw_error());
+        measure_close(m);
+        hw_fail_copy(rc, why);
+    }
+    return rc;
+}
+
+double bench_per_GB(uint64_t us, uint64_t bytes)
+{
+    return bytes ? (double)us / 1e6 / ((double)bytes / 1e9) : NAN;
+}
+
+static void fill_nics(const struct session *s, const struct session_path *path, size_t n_paths, struct row *r)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS, at = 0;
+    if (hawser_nic_stats(s->peer, st, &n) < 0)
+        n = 0;
+    for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++) {
+        r->channels = HW_MAX(r->channels, st[i].channels);
+        int k = snprintf(r->nics + at, sizeof r->nics - at, "%s%s", i ? "," : "", st[i].nic);
+        at = HW_MIN(at + (size_t)HW_MAX(k, 0), sizeof r->nics - 1);
+        for (size_t j = 0; j < r->sum.n_own; j++)
+            if (strcmp(r->sum.own[j].nic, st[i].nic) == 0) {
+                r->lost[j] = st[i].lost;
+                r->nic_channels[j] = st[i].channels;
+            }
+    }
+    for (size_t j = 0; j < r->sum.n_own; j++)
+        for (size_t i = 0; i < n_paths; i++)
+            if (strcmp(r->sum.own[j].nic, path[i].nic) == 0)
+                memcpy(r->peer_nic[j], path[i].peer_nic, HAWSER_NIC_NAME);
+}
+
+void bench_finish(const struct bench *b, struct measure *m, const struct session_path *path, size_t n_paths,
+                  struct row *r)
+{
+    if (b->faults && measure_read_faults(m, b->faults) < 0)
+        tool_fail("bench", "%s", hw_error()); /* the measurement stands all the same */
+    r->iters = r->sum.iters;
+    r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
+    r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
+    r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
+    r->cpu_s_per_GB = bench_per_GB(r->sum.cpu_us, r->sum.bytes);
+    r->peer_cpu_s_per_GB = bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
+    r->lost_channels = measure_lost(m);
+    const bool ping = b->op == TP_PINGPONG;
+    const uint64_t moved = r->sum.bytes / (ping ? 2 : 1);
+    if (r->of != ROW_HOST) {
+        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || b->op == TP_READ ? moved : 0);
+        r->there = verdict_of(r->sum.peer, r->sum.n_peer, b->op == TP_READ ? 0 : moved);
+    }
+    fill_nics(m->s, path, n_paths, r);
+}
+
+void bench_print_knobs(const struct bench *b, FILE *out)
+{
+    char chunk[32];
+    fprintf(out, "# chunk %s, window %" PRIu64 ", depth %s", hw_format_size(b->knobs.chunk, chunk, sizeof chunk),
+            b->knobs.window, b->depth ? "" : "by size");
+    if (b->depth)
+        fprintf(out, "%" PRIu64, b->depth);
+    fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
+            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? " in turns with plain sockets" : "");
+}

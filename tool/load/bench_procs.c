@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench --per-process: a child for each pair of GPUs, which is this program again, near its GPU; started, bound,
+ * reaped. */
+#include "base/size.h"
+#include "tool/child.h"
+#include "tool/load/bench.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORKER_FD   3    /* of a child: where its supervisor is */
+#define REAP_MS     3000 /* for a child that closed its socket to end */
+#define MPOL_PREFER 1    /* MPOL_PREFERRED of include/uapi/linux/mempolicy.h: near if there is room, else anywhere */
+#define NODES_MAX   1024 /* of a node mask: what the kernel's largest configuration has (CONFIG_NODES_SHIFT 10) */
+
+/* ---- a child -------------------------------------------------------------------------------- */
+
+/* What start() has written: "FD,CROWD,GPU,PEER,NICS". */
+static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
+{
+    uint64_t v[4];
+    char *copy = strdup(text), *at = copy;
+    bool good = copy != NULL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(v) && good; i++) {
+        char *word = strsep(&at, ",");
+        good = word && at && hw_parse_u64(word, 0, GPUS_TOP, &v[i]) == 0;
+    }
+    good = good && strlen(at) < sizeof p->nics;
+    if (good) {
+        w->fd = (int)v[0];
+        w->crowd = v[1];
+        p->gpu = (int)v[2];
+        p->peer = (int)v[3];
+        snprintf(p->nics, sizeof p->nics, "%s", at);
+    }
+    free(copy);
+    return good;
+}
+
+int bench_child(struct bench *b)
+{
+    struct gpu_pair pair = {.numa = -1};
+    struct bench_work w = {.b = b, .pair = &pair, .own_cpu = true};
+    if (!parse_worker(b->worker, &w, &pair)) {
+        tool_usage("bench", "--worker is for `hawser bench --per-process` alone");
+        return -EINVAL;
+    }
+    (void)fcntl(w.fd, F_SETFD, FD_CLOEXEC);
+    int rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
+    if (rc == 0)
+        rc = common_open(&b->common, &b->h);
+    if (rc < 0) {
+        const char *why = hw_error();
+        (void)crew_say(w.fd, CREW_ERROR, why, strlen(why));
+        return rc;
+    }
+    w.h = b->h;
+    rc = bench_work(&w);
+    hawser_close(b->h);
+    return rc;
+}
+
+/* ---- its parent ----------------------------------------------------------------------------- */
+
+/* Between fork and exec: only what is safe there. */
+static void become(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
+{
+    unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+    const size_t bits = 8 * sizeof nodes[0];
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        _exit(127);
+    /* Where the machine does not let us, it is only slower. */
+    if (p->has_cpus)
+        (void)sched_setaffinity(0, sizeof p->cpus, &p->cpus);
+    if (p->numa >= 0 && p->numa < NODES_MAX) {
+        nodes[(size_t)p->numa / bits] = 1ul << ((size_t)p->numa % bits);
+        (void)syscall(SYS_set_mempolicy, MPOL_PREFER, nodes, NODES_MAX + 1ul);
+    }
+    child_take_ends(fd, WORKER_FD, err);
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+static int start(const struct bench *b, struct crew_member *m, const struct gpu_pair *p, size_t crowd, pid_t *out)
+{
+    int talk[2] = {-1, -1}, err[2] = {-1, -1};
+    char worker[sizeof p->nics + 80];
+    char **argv = calloc((size_t)b->argc + 3, sizeof(char *));
+    int rc = argv ? 0 : hw_fail(-ENOMEM, "no memory for a command line");
+    snprintf(worker, sizeof worker, "--worker=%d,%zu,%d,%d,%s", WORKER_FD, crowd, p->gpu, p->peer, p->nics);
+    if (rc == 0) {
+        static char self[] = "hawser", cmd[] = "bench";
+        argv[0] = self;
+        argv[1] = cmd;
+        argv[2] = worker;
+        for (int i = 1; i < b->argc; i++)
+            argv[i + 2] = b->argv[i];
+    }
+    if (rc == 0)
+        rc = child_ends(SOCK_STREAM, WORKER_FD, "a child", talk, err);
+    pid_t parent = getpid();
+    pid_t pid = rc == 0 ? fork() : -1;
+    if (pid == 0)
+        become(argv, parent, talk[1], err[1], p);
+    if (rc == 0 && pid < 0)
+        rc = hw_fail(-errno, "starting a child: %s", strerror(errno));
+    free(argv);
+    hw_close(&talk[1]);
+    hw_close(&err[1]);
+    if (rc < 0) {
+        hw_close(&talk[0]);
+        hw_close(&err[0]);
+        return rc;
+    }
+    (void)fcntl(err[0], F_SETFL, O_NONBLOCK);
+    m->fd = talk[0];
+    m->err = err[0];
+    m->gone = false;
+    *out = pid;
+    return 0;
+}
+
+static void kill_child(void *arg, size_t i)
+{
+    struct bench_child *c = (struct bench_child *)arg + i;
+    if (c->pid > 0)
+        kill(c->pid, SIGKILL);
+}
+
+static void child_ended(void *arg, size_t i, char *why, size_t cap)
+{
+    int status = child_reap(&((struct bench_child *)arg)[i].pid, REAP_MS);
+    if (why[0])
+        return;
+    if (WIFSIGNALED(status))
+        snprintf(why, cap, "its process was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WIFEXITED(status) && WEXITSTATUS(status))
+        snprintf(why, cap, "its process ended with status %d", WEXITSTATUS(status));
+}
+
+int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child)
+{
+    c->arg = child;
+    c->give_up = kill_child;
+    c->ended = child_ended;
+    int rc = 0;
+    fflush(NULL); /* else each child would have what is not written yet */
+    for (size_t i = 0; i < c->n && rc == 0; i++)
+        rc = start(b, &c->m[i], &b->gpus.pair[i], c->n, &child[i].pid);
+    return rc;
+}
+
+void bench_children_end(struct bench_child *child, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (child[i].pid > 0)
+            kill(child[i].pid, SIGKILL);
+    for (size_t i = 0; i < n; i++)
+        (void)child_reap(&child[i].pid, REAP_MS);
+}

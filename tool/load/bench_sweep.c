@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench with lists of channels, chunks or windows: a run for each combination, as a process of its own (knobs are a
+ * context's, and a plugin's process must be made before CUDA is used), and one table of all. */
+#include "base/size.h"
+#include "tool/load/bench.h"
+#include "tool/report/report_data.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct best {
+    double size, GBps;
+    char what[96];
+};
+
+struct sweep {
+    struct bench *b;
+    FILE *table;
+    struct best best[BENCH_SIZES];
+    size_t n_best;
+};
+
+bool bench_one(const char *text, uint64_t v[3])
+{
+    char *end;
+    for (int i = 0; i < 3; i++) {
+        v[i] = strtoull(text, &end, 10);
+        if (end == text || *end != (i < 2 ? ',' : 0))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
+bool bench_sweeps(const struct bench *b)
+{
+    return b->channels_list.n > 1 || b->chunk_list.n > 1 || b->window_list.n > 1;
+}
+
+int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out)
+{
+    *out = (struct bench_list){0};
+    for (const char *p = text;;) {
+        char word[32];
+        const size_t len = strcspn(p, ",");
+        if (len == 0 || len >= sizeof word || out->n == BENCH_LIST)
+            return hw_fail(-EINVAL, "'%s' is no list of up to %d values", text, BENCH_LIST);
+        snprintf(word, sizeof word, "%.*s", (int)len, p);
+        uint64_t *v = &out->v[out->n++];
+        int rc = sizes ? hw_parse_size(word, v) : hw_parse_u64(word, least, most, v);
+        if (rc < 0)
+            return rc;
+        p += len;
+        if (!*p)
+            return 0;
+        p++;
+    }
+}
+
+/* This run again, with these alone. 0, or its -errno; what it failed of it has said. */
+static int start_one(const struct bench *b, int json, const char *one, pid_t *pid)
+{
+    static char self[] = "hawser", cmd[] = "bench";
+    char out[64], arg[128];
+    char **argv = calloc((size_t)b->argc + 5, sizeof(char *));
+    if (!argv)
+        return hw_fail(-ENOMEM, "no memory for a command line");
+    snprintf(out, sizeof out, "--json=/proc/self/fd/%d", json);
+    snprintf(arg, sizeof arg, "--one=%.95s", one);
+    size_t n = 0;
+    argv[n++] = self;
+    argv[n++] = cmd;
+    for (int i = 1; i < b->argc; i++)
+        argv[n++] = b->argv[i];
+    argv[n++] = out;
+    argv[n] = arg;
+    const pid_t parent = getpid();
+    fflush(NULL);
+    *pid = fork();
+    if (*pid == 0) {
+        const int null = open("/dev/null", O_WRONLY);
+        if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent || null < 0)
+            _exit(127);
+        dup2(null, STDOUT_FILENO);
+        execv("/proc/self/exe", argv);
+        _exit(127);
+    }
+    free(argv);
+    return *pid < 0 ? hw_fail(-errno, "starting a run: %s", strerror(errno)) : 0;
+}
+
+static void print_head(struct sweep *s)
+{
+    fprintf(s->table, "# hawser %s, peer %s port %u, a run for each combination\n", hawser_version(), s->b->host,
+            s->b->port);
+    fprintf(s->table, "%8s %10s %7s %10s %-9s %9s %9s %9s %9s %8s %8s %9s %5s\n", "channels", "chunk", "window", "size",
+            "op", "GPU", "GB/s", "p50 us", "p99 us", "CPU s/GB", "peer", "bad bytes", "lost");
+}
+
+static void number(FILE *out, int width, double v, int digits)
+{
+    if (isnan(v))
+        fprintf(out, " %*s", width, "-");
+    else
+        fprintf(out, " %*.*f", width, digits, v);
+}
+
+static void note_best(struct sweep *s, const struct rep_row *r, const char *what)
+{
+    size_t i = 0;
+    while (i < s->n_best && s->best[i].size != r->num[REP_SIZE])
+        i++;
+    if (i == BENCH_SIZES)
+        return;
+    if (i == s->n_best)
+        s->best[s->n_best++] = (struct best){.size = r->num[REP_SIZE]};
+    if (!(r->num[REP_GBPS] > s->best[i].GBps))
+        return;
+    s->best[i].GBps = r->num[REP_GBPS];
+    snprintf(s->best[i].what, sizeof s->best[i].what, "%s", what);
+}
+
+static void print_row(struct sweep *s, const struct rep_row *r, const char *what, bool one_gpu)
+{
+    char chunk[32], size[32];
+    fprintf(s->table, "%8.0f %10s %7.0f %10s %-9s %9s", r->num[REP_CHANNELS],
+            hw_format_size((uint64_t)r->num[REP_CHUNK], chunk, sizeof chunk), r->num[REP_WINDOW],
+            hw_format_size((uint64_t)r->num[REP_SIZE], size, sizeof size), r->op,
+            r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4
+            : r->sum                                  ? "all"
+                                                      : "-");
+    number(s->table, 9, r->num[REP_GBPS], 3);
+    number(s->table, 9, r->num[REP_P50], 1);
+    number(s->table, 9, r->num[REP_P99], 1);
+    number(s->table, 8, r->num[REP_CPU], 3);
+    number(s->table, 8, r->num[REP_PEER_CPU], 3);
+    number(s->table, 9, r->num[REP_BAD], 0);
+    number(s->table, 5, r->num[REP_LOST], 0);
+    fputc('\n', s->table);
+    fflush(s->table);
+    if (r->num[REP_BAD] > 0 && (r->sum || one_gpu))
+        s->b->bad += (uint64_t)r->num[REP_BAD];
+    if (r->sum || one_gpu)
+        note_best(s, r, what);
+}
+
+/* The lines of one run: into the table, and to --json. */
+static int take_lines(struct sweep *s, int fd, const char *what)
+{
+    struct rep rep;
+    char buf[65536];
+    FILE *f = fdopen(dup(fd), "r");
+    if (!f || lseek(fd, 0, SEEK_SET) < 0) {
+        if (f)
+            fclose(f);
+        return hw_fail(-errno, "reading a run's lines: %s", strerror(errno));
+    }
+    int rc = rep_read(f, "a run's lines", &rep);
+    if (rc == 0) {
+        bool sums = false;
+        for (size_t i = 0; i < rep.n_row; i++)
+            sums |= rep.row[i].sum;
+        for (size_t i = 0; i < rep.n_row; i++)
+            print_row(s, &rep.row[i], what, !sums);
+        rep_free(&rep);
+    }
+    rewind(f);
+    for (size_t n; rc == 0 && s->b->json_out && (n = fread(buf, 1, sizeof buf, f)) > 0;)
+        if (fwrite(buf, 1, n, s->b->json_out) != n)
+            rc = hw_fail(-EIO, "writing the JSON lines: %s", strerror(errno));
+    fclose(f);
+    return rc;
+}
+
+static int run_one(struct sweep *s, const char *one)
+{
+    int status = 0;
+    pid_t pid = 0;
+    int fd = memfd_create("hawser-bench", 0); /* the run inherits it */
+    if (fd < 0)
+        return hw_fail(-errno, "a file for a run's lines: %s", strerror(errno));
+    int rc = start_one(s->b, fd, one, &pid);
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        if (tool_stop)
+            (void)kill(pid, SIGINT);
+    if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
+        s->b->failed = true;
+        fprintf(s->table, "# channels,chunk,window %s: failed\n", one);
+    }
+    if (rc == 0 && lseek(fd, 0, SEEK_END) > 0)
+        rc = take_lines(s, fd, one);
+    close(fd);
+    return rc;
+}
+
+int bench_sweep(struct bench *b)
+{
+    struct sweep s = {.b = b, .table = bench_table(b)};
+    const struct bench_list none = {.n = 1};
+    const struct bench_list *c = b->channels_list.n ? &b->channels_list : &none;
+    const struct bench_list *k = b->chunk_list.n ? &b->chunk_list : &none;
+    const struct bench_list *w = b->window_list.n ? &b->window_list : &none;
+    int rc = 0;
+    print_head(&s);
+    for (size_t i = 0; i < c->n * k->n * w->n && rc == 0 && !tool_stop; i++) {
+        char one[96];
+        snprintf(one, sizeof one, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, c->v[i / (k->n * w->n)], k->v[i / w->n % k->n],
+                 w->v[i % w->n]);
+        rc = run_one(&s, one);
+    }
+    for (size_t i = 0; i < s.n_best && rc == 0; i++) {
+        uint64_t v[3] = {0};
+        char size[32], chunk[32];
+        (void)bench_one(s.best[i].what, v);
+        fprintf(s.table, "# %s: best at", hw_format_size((uint64_t)s.best[i].size, size, sizeof size));
+        if (v[0])
+            fprintf(s.table, " channels %" PRIu64, v[0]);
+        if (v[1])
+            fprintf(s.table, " chunk %s", hw_format_size(v[1], chunk, sizeof chunk));
+        if (v[2])
+            fprintf(s.table, " window %" PRIu64, v[2]);
+        fprintf(s.table, ": %.3f GB/s\n", s.best[i].GBps);
+    }
+    return rc == 0 && tool_stop ? hw_fail(-EINTR, "interrupted") : rc;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
+#include "base/size.h"
+#include "tool/load/bench.h"
+#include "tool/load/detour.h"
+#include "tool/load/stats.h"
+#include "tool/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    O_WARMUP = 300,
+    O_NICS,
+    O_PEER_NICS,
+    O_CHUNK,
+    O_WINDOW,
+    O_NO_VERIFY,
+    O_RAW,
+    O_STREAMS,
+    O_ROUNDS,
+    O_HOT,
+    O_JSON,
+    O_REPORT,
+    O_FAULTS,
+    O_GPUS,
+    O_GPU,
+    O_MAP,
+    O_PER_PROCESS,
+    O_WORKER,
+    O_ONE
+};
+
+static const struct opt options[] = {
+    {"op", 'o', "OP", "write, read, send, or pingpong (default write)"},
+    {"size", 's', "SIZE[,..]", "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"},
+    {"iters", 'n', "N", "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"},
+    {"warmup", O_WARMUP, "N", "operations before the clock counts (default a tenth, at least 2)"},
+    {"duration", 't', "TIME", "instead of --iters: so much time under the clock, 10s, 500ms"},
+    {"depth", 'd', "N", "operations in flight (default 16MiB's worth, from 2 to 32)"},
+    {"channels", 'c', "N[,..]", "connections per NIC (default: the knob's, 4); a list: a run for each"},
+    {"nics", O_NICS, "A,B", "this node's NICs (default: all that share a subnet with the peer)"},
+    {"peer-nics", O_PEER_NICS, "A,B", "the peer's, paired in order with --nics"},
+    {"chunk", O_CHUNK, "SIZE[,..]", "largest chunk (knob chunk); a list: a run for each"},
+    {"window", O_WINDOW, "N[,..]", "requests in flight per channel (knob window); a list: a run for each"},
+    {"no-verify", O_NO_VERIFY, NULL, "do not check what arrives"},
+    {"hot", O_HOT, NULL, "one buffer for all operations, in cache; only a batch's last can be checked"},
+    {"compare-raw", O_RAW, NULL, "measure plain sockets in turns with hawser, same path and memory"},
+    {"raw-streams", O_STREAMS, "N|best", "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"},
+    {"rounds", O_ROUNDS, "N", "turns whose medians are reported (default 1; 3 with --compare-raw)"},
+    {"json", 'j', "FILE", "one line per measurement; - for standard output"},
+    {"report", O_REPORT, "FILE", "one HTML file with plots"},
+    {"faults", O_FAULTS, "FILE", "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"},
+    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"},
+    {"gpu", O_GPU, "N[:M]", "one of them alone, GPU N here with M there (default: the same number)"},
+    {"per-process", O_PER_PROCESS, NULL, "with --gpus: a process for each, on its GPU's NUMA node"},
+    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
+    {"worker", O_WORKER, "", NULL},
+    {"one", O_ONE, "", NULL},
+    COMMON_OPTS,
+    {0},
+};
+
+/* A list's values as a knob: each must be one; the only one is set. */
+static int set_knob(struct bench *b, const char *name, const struct bench_list *l)
+{
+    char text[32];
+    int rc = 0;
+    for (size_t i = 0; i < l->n && rc == 0; i++) {
+        struct hw_knobs scratch = {0};
+        snprintf(text, sizeof text, "%" PRIu64, l->v[i]);
+        rc = l->n == 1 ? common_knob(&b->common, name, text) : hw_knob_set(&scratch, name, text);
+    }
+    return rc;
+}
+
+/* What the lists say, or in a run of a sweep --one. */
+static int take_lists(struct bench *b)
+{
+    struct bench_list *lists[] = {&b->channels_list, &b->chunk_list, &b->window_list};
+    uint64_t v[3] = {0};
+    if (b->one && !bench_one(b->one, v))
+        return hw_fail(-EINVAL, "--one is for the runs of `hawser bench` with lists alone");
+    for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
+        *lists[i] = (struct bench_list){.v = {v[i]}, .n = v[i] > 0};
+    if (b->one)
+        b->report = NULL; /* of all runs there is one */
+    b->channels = b->channels_list.n == 1 ? b->channels_list.v[0] : 0;
+    int rc = set_knob(b, "chunk", &b->chunk_list);
+    return rc < 0 ? rc : set_knob(b, "window", &b->window_list);
+}
+
+static int parse(struct bench *b, int argc, char **argv)
+{
+    struct opts o = {.cmd = "bench",
+                     .args = "HOST[:PORT] [OPTION...]",
+                     .about =
+                         "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the "
+                         "clock.\nExit: 0 all well, 1 a failure or bad bytes, 2 wrong usage.",
+                     .opt = options};
+    const char *arg;
+    int id, rc;
+    uint64_t v;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return -1;
+        case 'o':
+            b->op_name = arg;
+            b->op = strcmp(arg, "write") == 0      ? TP_WRITE
+                    : strcmp(arg, "read") == 0     ? TP_READ
+                    : strcmp(arg, "send") == 0     ? TP_SEND
+                    : strcmp(arg, "pingpong") == 0 ? TP_PINGPONG
+                                                   : 0;
+            if (!b->op)
+                return tool_usage("bench", "--op takes write, read, send or pingpong, not '%s'", arg);
+            break;
+        case 's':
+            b->sizes_text = arg;
+            rc = opts_sizes(arg, b->sizes, BENCH_SIZES, &b->n_sizes);
+            break;
+        case 'n':
+            rc = hw_parse_u64(arg, 1, 1000000000, &b->iters);
+            break;
+        case O_WARMUP:
+            rc = hw_parse_u64(arg, 0, 1000000000, &b->warmup);
+            b->has_warmup = true;
+            break;
+        case 't':
+            rc = hw_parse_duration_ms(arg, &b->duration_ms);
+            if (rc == 0 && (b->duration_ms < 10 || b->duration_ms > TP_RAW_MS / 2))
+                return tool_usage("bench", "--duration takes 10ms to 30m, not '%s'", arg);
+            break;
+        case 'd':
+            rc = hw_parse_u64(arg, 1, TP_MAX_DEPTH, &b->depth);
+            break;
+        case 'c':
+            rc = bench_list(arg, false, 1, 64, &b->channels_list);
+            break;
+        case O_NICS:
+            rc = opts_nics(b->nics = arg);
+            break;
+        case O_PEER_NICS:
+            rc = opts_nics(b->peer_nics = arg);
+            break;
+        case O_CHUNK:
+            rc = bench_list(arg, true, 0, 0, &b->chunk_list);
+            break;
+        case O_WINDOW:
+            rc = bench_list(arg, false, 1, 256, &b->window_list);
+            break;
+        case O_NO_VERIFY:
+            b->no_verify = true;
+            break;
+        case O_HOT:
+            b->hot = true;
+            break;
+        case O_RAW:
+            b->compare_raw = true;
+            break;
+        case O_STREAMS:
+            b->raw_best = strcmp(arg, "best") == 0;
+            if (!b->raw_best) {
+                rc = hw_parse_u64(arg, 1, TP_MAX_STREAM, &v);
+                b->raw_streams = v;
+            }
+            break;
+        case O_ROUNDS:
+            rc = hw_parse_u64(arg, 1, BENCH_ROUNDS, &b->rounds);
+            break;
+        case 'j':
+            b->json = arg;
+            break;
+        case O_REPORT:
+            b->report = arg;
+            break;
+        case O_FAULTS:
+            b->faults = arg;
+            break;
+        case O_GPU:
+            if (strpbrk(arg, ",-") || strcmp(arg, "all") == 0)
+                return tool_usage("bench", "--gpu takes one GPU, N or N:M, not '%s'", arg);
+            __attribute__((fallthrough));
+        case O_GPUS:
+            if (b->gpus_text)
+                return tool_usage("bench", "--gpus and --gpu are given once, and not both");
+            rc = gpus_parse(b->gpus_text = arg, &b->gpus);
+            break;
+        case O_MAP:
+            b->map = arg;
+            break;
+        case O_PER_PROCESS:
+            b->per_process = true;
+            break;
+        case O_WORKER:
+            b->worker = arg;
+            break;
+        case O_ONE:
+            b->one = arg;
+            break;
+        default:
+            rc = common_option(&b->common, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("bench", "%s", hw_error());
+    }
+    if (take_lists(b) < 0)
+        return tool_usage("bench", "%s", hw_error());
+    if (optind == argc)
+        return tool_usage("bench", "which host? It is what `hawser serve` prints on the other node");
+    if (optind + 1 < argc)
+        return tool_usage("bench", "'%s' is one argument too many", argv[optind + 1]);
+    b->port = HAWSER_DEFAULT_PORT;
+    if (opts_host(argv[optind], b->host, sizeof b->host, &b->port) < 0)
+        return tool_usage("bench", "%s", hw_error());
+    if (b->peer_nics && !b->nics)
+        return tool_usage("bench", "--peer-nics needs --nics to be paired with");
+    if (!b->gpus_text && (b->map || b->per_process))
+        return tool_usage("bench", "--map and --per-process need --gpus");
+    if (b->gpus_text && (b->compare_raw || b->rounds > 1 || b->peer_nics))
+        return tool_usage("bench", "--compare-raw, --rounds and --peer-nics do not go with GPU memory");
+    if (b->duration_ms && b->iters)
+        return tool_usage("bench", "--duration and --iters exclude each other");
+    if ((b->raw_streams || b->raw_best) && !b->compare_raw)
+        return tool_usage("bench", "--raw-streams needs --compare-raw");
+    if (b->json && strcmp(b->json, "-") == 0 && b->report)
+        return tool_usage("bench", "--report is made from the file of --json, so that cannot be -");
+    if (!b->n_sizes) {
+        b->sizes[0] = b->op == TP_PINGPONG ? 8 : 64ull << 20;
+        b->n_sizes = 1;
+    }
+    if (!b->rounds)
+        b->rounds = b->compare_raw ? 3 : 1;
+    return 0;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
+{
+    const struct bench *b = arg;
+    if (b->duration_ms)
+        output_progress("%s: %" PRIu64 " operations, %.1f of %.1f s, %.3f GB", b->what, done, seconds,
+                        (double)b->duration_ms / 1e3, (double)bytes / 1e9);
+    else
+        output_progress("%s: %" PRIu64 " of %" PRIu64 " operations, %.3f GB", b->what, done, of, (double)bytes / 1e9);
+}
+
+static void print_head(struct bench *b)
+{
+    FILE *out = bench_table(b);
+    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
+    for (size_t i = 0; i < b->rival.n_paths; i++) {
+        const struct session_path *p = &b->rival.path[i];
+        fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
+    }
+    session_print_idle(&b->s, out);
+    bench_print_knobs(b, out);
+    output_table_head(out);
+}
+
+/* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
+static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
+{
+    double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
+    double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
+    bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
+    uint32_t streams = (uint32_t)b->raw_streams;
+    size_t n = 0;
+    int rc = 0;
+    if (!streams)
+        streams = HW_MIN(HW_MAX(b->rival.path[0].channels, 1u), (uint32_t)TP_MAX_STREAM);
+    if (rival && !ping && b->raw_best)
+        rc = rival_best(&b->rival, m, iters, &streams);
+    for (; n < b->rounds && rc == 0; n++) {
+        uint64_t bytes = r->sum.bytes;
+        double seconds = r->sum.seconds;
+        rc = measure_run(m, iters, b->duration_ms, &r->sum);
+        if (rc < 0)
+            return rc;
+        seconds = r->sum.seconds - seconds;
+        own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
+        if (!rival)
+            continue;
+        output_progress("%s: plain sockets", b->what);
+        if (ping) {
+            rc = rival_pingpong(&b->rival, m, iters, true, &spin[n]);
+            if (rc == 0)
+                rc = rival_pingpong(&b->rival, m, iters, false, &block[n]);
+            continue;
+        }
+        struct rival_result got = {0};
+        rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
+        raw[n] = got.GBps;
+        raw_cpu[n] = got.cpu_s_per_GB;
+        raw_peer[n] = got.peer_cpu_s_per_GB;
+        ratio[n] = got.GBps > 0 ? own[n] / got.GBps : 0;
+    }
+    if (rc < 0)
+        return hw_wrap(rc, "plain sockets");
+    r->GBps = stats_median(own, n);
+    if (rival && ping) {
+        r->raw_spin_us = stats_median(spin, n);
+        r->raw_block_us = stats_median(block, n);
+    } else if (rival) {
+        r->raw_GBps = stats_median(raw, n);
+        r->ratio_raw = stats_median(ratio, n);
+        r->raw_cpu_s_per_GB = stats_median(raw_cpu, n);
+        r->raw_peer_cpu_s_per_GB = stats_median(raw_peer, n);
+        r->raw_streams = streams;
+    }
+    return 0;
+}
+
+static int one_size(struct bench *b, uint64_t size, bool last)
+{
+    FILE *table = bench_table(b);
+    char what[64], text[32];
+    snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
+    b->what = what;
+    struct measure_plan plan;
+    uint64_t iters = bench_iters(b, size);
+    struct measure *m = calloc(1, sizeof *m);
+    struct row *r = calloc(1, sizeof *r);
+    int rc = m && r ? bench_plan(b, size, &plan) : hw_fail(-ENOMEM, "no memory for the results");
+    if (rc < 0)
+        goto free_results;
+    m->progress = progress;
+    m->progress_arg = b;
+    rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
+    if (rc < 0)
+        goto free_results;
+    rc = rounds(b, m, iters, r);
+    output_progress(NULL);
+    if (rc < 0)
+        goto close_measure;
+    bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
+    output_table_row(table, r);
+    if (b->op == TP_PINGPONG && b->compare_raw && size > 0)
+        fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
+                r->raw_spin_us, r->raw_block_us);
+    if (last)
+        output_nics(table, r);
+    char detour[DETOUR_TEXT];
+    if (detour_find(r->sum.own, r->sum.n_own, r->sum.peer, r->sum.n_peer, detour, sizeof detour))
+        tool_fail("bench", "warning: %s", detour);
+    b->bad += r->sum.bad;
+    if (b->json_out)
+        rc = output_json(b->json_out, r);
+close_measure:;
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    measure_close(m);
+    if (rc < 0)
+        hw_fail_copy(rc, why);
+free_results:
+    output_progress(NULL);
+    free(m);
+    free(r);
+    return rc;
+}
+
+static int open_json(struct bench *b)
+{
+    if (!b->json && !b->report)
+        return 0;
+    if (b->json && strcmp(b->json, "-") == 0) {
+        b->json_out = stdout;
+        return 0;
+    }
+    const char *path = b->json;
+    if (!path) {
+        /* beside the report, which proves that the folder can be written */
+        if (asprintf(&b->json_tmp, "%s.jsonl", b->report) < 0)
+            return hw_fail(-ENOMEM, "no memory for a file name");
+        path = b->json_tmp;
+    }
+    b->json_out = fopen(path, "we");
+    return b->json_out ? 0 : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+}
+
+/* The host's memory. */
+static int host(struct bench *b)
+{
+    const struct hawser_connect_options o = {
+        .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
+    int rc = common_open(&b->common, &b->h);
+    if (rc == 0)
+        rc = session_open(&b->s, b->h, b->host, b->port, &o);
+    if (rc == 0)
+        rc = rival_open(&b->rival, &b->s);
+    if (rc == 0)
+        print_head(b);
+    for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
+        rc = one_size(b, b->sizes[i], i + 1 == b->n_sizes);
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    session_close(&b->s);
+    hawser_close(b->h);
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+}
+
+static int run(struct bench *b)
+{
+    if (b->worker)
+        return bench_child(b) < 0 ? TOOL_FAILED : TOOL_OK;
+    int rc = open_json(b);
+    if (rc == 0)
+        rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
+    if (rc == 0 && bench_sweeps(b))
+        rc = bench_sweep(b);
+    else if (rc == 0 && b->gpus_text)
+        rc = bench_gpus(b);
+    else if (rc == 0)
+        rc = host(b);
+    output_progress(NULL);
+    if (rc < 0)
+        tool_fail("bench", "%s", hw_error());
+
+    const char *path = b->json_tmp ? b->json_tmp : b->json;
+    bool file = b->json_out && b->json_out != stdout;
+    if (file && fclose(b->json_out) != 0 && rc == 0)
+        rc = tool_fail("bench", "writing %s: %s", path, strerror(errno));
+    if (b->report && rc == 0 && (rc = report_html(path, b->report)) < 0)
+        tool_fail("bench", "%s", hw_error());
+    free(b->json_tmp);
+    if (b->abandoned) {
+        fflush(NULL);
+        _exit(TOOL_FAILED);
+    }
+    if (b->bad)
+        return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
+    return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    if (!b)
+        return tool_fail("bench", "no memory");
+    b->op = TP_WRITE;
+    b->argc = argc;
+    b->argv = argv;
+    int rc = parse(b, argc, argv);
+    if (rc == 0) {
+        tool_catch_signals();
+        rc = run(b);
+    } else if (rc < 0) {
+        rc = TOOL_OK; /* help was printed */
+    }
+    common_free(&b->common);
+    free(b);
+    return rc;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser serve: waits for bench and validate, and says what to type on the other node. */
+#include "base/knob.h"
+#include "base/size.h"
+#include "tool/load/service.h"
+#include "tool/load/stats.h"
+#include "tool/opts.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ADDRS 64
+
+static const struct opt options[] = {
+    {"bind", 'b', "ADDR", "listen on this address (default: all)"},
+    {"port", 'p', "PORT", "the one port for everything, 0 picks one (default 20000)"},
+    {"advertise", 'a', "ADDRS",
+     "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."},
+    {"max-memory", 'm', "SIZE", "memory for all clients together (default 8GiB)"},
+    {"once", '1', NULL, "end when the first client has left"},
+    COMMON_OPTS,
+    {0},
+};
+
+struct addr {
+    char text[NI_MAXHOST];
+    int rank; /* lower is better */
+    bool v6;
+};
+
+/* The lab's and the loopback's: what is spoken to with no key (RFC 2544's benchmark range; RFC 1122, RFC 4291). */
+static bool open_without_key(const struct sockaddr *sa)
+{
+    if (sa->sa_family == AF_INET) {
+        uint32_t a = ntohl(((const struct sockaddr_in *)(const void *)sa)->sin_addr.s_addr);
+        return a >> 24 == 127 || a >> 17 == (198u << 24 | 18u << 16) >> 17;
+    }
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct addr *x = a, *y = b;
+    return x->rank != y->rank ? x->rank - y->rank : strcmp(x->text, y->text);
+}
+
+/* Addresses under which the other node may reach us, the most useful first; only what it may use without a key when
+ * there is none. */
+static size_t addresses(struct addr *out, bool any)
+{
+    struct ifaddrs *list = NULL;
+    size_t n = 0;
+    if (getifaddrs(&list) < 0)
+        return 0;
+    for (const struct ifaddrs *i = list; i && n < MAX_ADDRS; i = i->ifa_next) {
+        const struct sockaddr *sa = i->ifa_addr;
+        if (!sa || !(i->ifa_flags & IFF_UP) || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
+            continue;
+        if (!any && !open_without_key(sa))
+            continue;
+        struct addr *a = &out[n];
+        a->v6 = sa->sa_family == AF_INET6;
+        if (a->v6 && IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr))
+            continue; /* means nothing without the other node's scope */
+        if (getnameinfo(sa, a->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->text, sizeof a->text,
+                        NULL, 0, NI_NUMERICHOST) != 0)
+            continue;
+        a->rank = (i->ifa_flags & IFF_LOOPBACK ? 4 : 0) + (i->ifa_flags & IFF_RUNNING ? 0 : 2) + a->v6;
+        n++;
+    }
+    freeifaddrs(list);
+    qsort(out, n, sizeof *out, by_rank);
+    return n;
+}
+
+static void print_command(const char *addr, bool v6, uint16_t port, const struct common *c)
+{
+    bool bracket = v6 && port != HAWSER_DEFAULT_PORT;
+    printf("  hawser bench %s%s%s", bracket ? "[" : "", addr, bracket ? "]" : "");
+    if (port != HAWSER_DEFAULT_PORT)
+        printf(":%u", port);
+    if (c->key_file)
+        printf(" --key-file %s", c->key_file);
+    else if (c->insecure)
+        printf(" --insecure");
+    putchar('\n');
+}
+
+static void print_commands(const char *bind_addr, uint16_t port, const struct common *c)
+{
+    bool any = c->key_file || c->insecure;
+    bool wild = !bind_addr || strcmp(bind_addr, "0.0.0.0") == 0 || strcmp(bind_addr, "::") == 0;
+    printf("On the other node run one of\n");
+    if (!wild) {
+        print_command(bind_addr, strchr(bind_addr, ':') != NULL, port, c);
+    } else {
+        struct addr *a = calloc(MAX_ADDRS, sizeof *a);
+        size_t n = a ? addresses(a, any) : 0;
+        for (size_t i = 0; i < n; i++)
+            print_command(a[i].text, a[i].v6, port, c);
+        free(a);
+        if (n == 0)
+            printf("  (no address of this node is up)\n");
+    }
+    if (!any)
+        printf("Without a key only loopback and 198.18.0.0/15 are spoken to; for others give both sides --key-file F,\n"
+               "or --insecure.\n");
+    fflush(stdout);
+}
+
+static int serve(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so)
+{
+    hawser *h = NULL;
+    struct service_summary sum = {0};
+    char limit[32];
+    struct hw_knobs knobs;
+    struct service_options with = *so;
+    int rc = hw_knobs_load(&knobs, (const char *const *)c->knobs);
+    if (rc == 0)
+        rc = common_open(c, &h);
+    with.devmem = rc == 0 && stats_has_devmem(knobs.transport);
+    if (rc == 0)
+        rc = hawser_listen(h, bind_addr, port, &port);
+    if (rc == 0) {
+        printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
+               bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
+               so->once ? ", one client" : "");
+        print_commands(bind_addr, port, c);
+        rc = service_run(h, &with, &sum);
+        printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
+               " bad bytes, %" PRIu64 " requests refused\n",
+               sum.clients, sum.clients == 1 ? "" : "s", sum.died, (double)sum.rx_bytes / 1e9,
+               (double)sum.tx_bytes / 1e9, (double)sum.checked / 1e9, sum.bad, sum.refused);
+    }
+    if (rc < 0)
+        tool_fail("serve", "%s", hawser_error());
+    hawser_close(h);
+    /* A signal is how a service is asked to end, so that is no failure. Bad bytes are. */
+    return rc < 0 || sum.bad ? TOOL_FAILED : TOOL_OK;
+}
+
+static int parse_and_serve(struct common *c, int argc, char **argv)
+{
+    struct opts o = {.cmd = "serve",
+                     .args = "[OPTION...]",
+                     .about =
+                         "Waits for `hawser bench` and `hawser validate` from other nodes, any number at once, until "
+                         "it is interrupted.",
+                     .opt = options};
+    struct service_options so = {.max_memory = 8ull << 30};
+    const char *arg, *bind_addr = NULL;
+    uint64_t port = HAWSER_DEFAULT_PORT;
+    int id, rc;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return TOOL_OK;
+        case 'b': {
+            struct in6_addr ignored;
+            bind_addr = arg;
+            if (inet_pton(AF_INET, arg, &ignored) != 1 && inet_pton(AF_INET6, arg, &ignored) != 1)
+                return tool_usage("serve", "--bind takes a numeric address, not '%s'", arg);
+            break;
+        }
+        case 'p':
+            rc = hw_parse_u64(arg, 0, 65535, &port);
+            break;
+        case 'a':
+            rc = common_knob(c, "advertise", arg);
+            break;
+        case 'm':
+            rc = hw_parse_size(arg, &so.max_memory);
+            break;
+        case '1':
+            so.once = true;
+            break;
+        default:
+            rc = common_option(c, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("serve", "%s", hw_error());
+    }
+    if (optind < argc)
+        return tool_usage("serve", "'%s' is one argument too many; an address to listen on goes to --bind",
+                          argv[optind]);
+    tool_catch_signals();
+    return serve(c, bind_addr, (uint16_t)port, &so);
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    struct common *c = calloc(1, sizeof *c);
+    if (!c)
+        return tool_fail("serve", "no memory");
+    int rc = parse_and_serve(c, argc, argv);
+    common_free(c);
+    free(c);
+    return rc;
+}

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser validate: N channels at once on one NIC; each must be up, carry data both ways, and carry it right. */
+#include "base/knob.h"
+#include "base/size.h"
+#include "tool/load/buffer.h"
+#include "tool/load/detour.h"
+#include "tool/load/gpus.h"
+#include "tool/load/stats.h"
+#include "tool/opts.h"
+#include "tool/peer/session.h"
+#include "tool/report/output.h"
+#include "tool/report/validate_json.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define MAX_VALIDATE 64             /* channels */
+#define MAX_SLOTS    16384          /* operations of a round: the largest window times the most channels */
+#define MAX_BYTES    (512ull << 20) /* and their bytes, where one for each channel does not come to more */
+
+struct validate {
+    struct common common;
+    char host[256], nic[HAWSER_NIC_NAME];
+    uint16_t port;
+    uint64_t channels, size, timeout_ms, chunk;
+    int gpu;           /* or BUFFER_HOST */
+    uint16_t peer_gpu; /* or TP_HOST */
+    const char *gpus_text, *map;
+    struct gpus gpus;
+    struct session s;
+    uint64_t seed, stride;
+    struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
+    struct hawser_region region;
+    struct hawser_channel_stats ch[MAX_VALIDATE];
+    size_t n_ch;
+    uint64_t bad_out, bad_in;
+    bool many;                                         /* NICs, to an address that leads to the first of them */
+    struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
+    size_t n_own, n_peer;
+    struct verdict here, there;
+    const char *json; /* NULL: none; "-": standard output, and text goes to standard error */
+    FILE *text, *json_out;
+    uint64_t moved;        /* bytes that each side received */
+    struct hw_knobs knobs; /* in force */
+};
+
+enum { O_CHUNK = 300, O_GPUS, O_MAP, O_JSON };
+
+static const struct opt options[] = {
+    {"channels", 'c', "N", "channels at once, 1 to 64 (default 4)"},
+    {"nic", 'n', "NIC", "this node's NIC (default: the one that the route to HOST leaves by)"},
+    {"size", 's', "SIZE", "bytes per channel and round, each way (default 16MiB)"},
+    {"chunk", O_CHUNK, "SIZE", "largest chunk (default: an eighth of --size, at least 4KiB)"},
+    {"timeout", 't', "TIME", "all of it within (default 30s)"},
+    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"},
+    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
+    {"json", O_JSON, "FILE", "a line of JSON for each NIC and pair of GPUs; - for standard output"},
+    COMMON_OPTS,
+    {0},
+};
+
+/* The NIC whose address the kernel would use towards host. 0 or -errno. */
+static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *ai = NULL;
+    int e = getaddrinfo(host, "20000", &hints, &ai);
+    if (e)
+        return hw_fail(-EHOSTUNREACH, "looking up %s: %s", host, gai_strerror(e));
+    struct sockaddr_storage own = {0};
+    socklen_t len = sizeof own;
+    /* connecting a datagram socket sends nothing: it only asks the routing table */
+    int fd = socket(ai->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int rc = 0;
+    if (fd < 0 || connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 || getsockname(fd, (struct sockaddr *)&own, &len) < 0)
+        rc = hw_fail(-errno, "finding the route to %s: %s", host, strerror(errno));
+    hw_close(&fd);
+    freeaddrinfo(ai);
+    if (rc < 0)
+        return rc;
+    struct ifaddrs *list = NULL;
+    if (getifaddrs(&list) < 0)
+        return hw_fail(-errno, "listing the NICs' addresses: %s", strerror(errno));
+    rc = -ENODEV;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != own.ss_family)
+            continue;
+        const void *a, *b;
+        size_t n;
+        if (own.ss_family == AF_INET) {
+            a = &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr;
+            b = &((const struct sockaddr_in *)(const void *)&own)->sin_addr;
+            n = sizeof(struct in_addr);
+        } else {
+            a = &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr;
+            b = &((const struct sockaddr_in6 *)(const void *)&own)->sin6_addr;
+            n = sizeof(struct in6_addr);
+        }
+        /* 127.0.0.2 and the like are lo's without being listed */
+        bool lo = own.ss_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) && *(const uint8_t *)b == 127;
+        if (lo || memcmp(a, b, n) == 0) {
+            snprintf(nic, HAWSER_NIC_NAME, "%s", i->ifa_name);
+            rc = 0;
+            break;
+        }
+    }
+    freeifaddrs(list);
+    if (rc < 0)
+        return hw_fail(rc, "no NIC has the address that the route to %s leaves by; say --nic", host);
+    return 0;
+}
+
+/* Has memory for `slots` operations at once, here and there; what was there before is given back. */
+static int prepare(struct validate *v, uint32_t slots)
+{
+    (void)buffer_free(&v->out);
+    (void)buffer_free(&v->in);
+    int rc = buffer_make(&v->out, v->s.h, v->gpu, v->size, v->stride, slots, false, v->seed);
+    if (rc == 0)
+        rc = buffer_make(&v->in, v->s.h, v->gpu, v->size, v->stride, slots, false, v->seed);
+    if (rc < 0)
+        return rc;
+    struct tp_request q = {.type = TP_PREPARE,
+                           .op = TP_VALIDATE,
+                           .slots = slots,
+                           .depth = HW_MIN(slots, (uint32_t)TP_MAX_DEPTH),
+                           .size = v->size,
+                           .stride = v->stride,
+                           .seed = v->seed,
+                           .gpu = v->peer_gpu};
+    struct tp_reply r;
+    rc = session_call(&v->s, &q, &r, session_patience_ms(v->out.len));
+    return rc < 0 ? rc : hawser_import(r.key, &v->region);
+}
+
+/* Moves the slots of iterations [first, first+slots) to the server (write) or back from it, all at once. */
+static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline)
+{
+    uint64_t n = v->out.slots, now = hw_now();
+    hawser_op **op = calloc(n, sizeof(hawser_op *));
+    int rc = op ? 0 : hw_fail(-ENOMEM, "no memory for %" PRIu64 " operations", n);
+    int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
+    struct buffer *b = back ? &v->in : &v->out;
+    for (uint64_t i = 0; i < n && rc == 0; i++) {
+        uint64_t at = buffer_offset(b, first + i);
+        const struct hawser_vec vec = {
+            .mem = b->mem, .offset = at, .length = v->size, .region = &v->region, .remote_offset = at};
+        rc = back ? hawser_read(v->s.peer, &vec, 1, &o, &op[i]) : hawser_write(v->s.peer, &vec, 1, &o, &op[i]);
+    }
+    for (uint64_t i = 0; op && i < n; i++) {
+        if (rc == 0)
+            rc = session_await(op[i], ms + 1000);
+        else
+            session_drop(op[i]);
+    }
+    free(op);
+    return rc;
+}
+
+static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
+{
+    struct tp_nic before[TP_MAX_NICS], after[TP_MAX_NICS], there[TP_MAX_NICS];
+    size_t n_before = TP_MAX_NICS, n_after = TP_MAX_NICS, n_there;
+    uint64_t checked = 0, at = 0, bad = 0;
+    uint32_t n = v->out.slots;
+    const bool devmem = stats_has_devmem(v->knobs.transport);
+    int patience = session_patience_ms(v->out.len);
+    struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
+    struct tp_reply r = {0};
+    int rc = buffer_fill(&v->out, first, n);
+    if (rc == 0)
+        rc = session_call(&v->s, &q, &r, patience);
+    n_there = r.n_nics;
+    memcpy(there, r.nic, sizeof there);
+    if (rc == 0)
+        rc = stats_nics(v->s.peer, devmem, before, &n_before);
+    if (rc == 0)
+        rc = move(v, false, first, deadline);
+    if (rc == 0)
+        rc = buffer_clear(&v->in);
+    if (rc == 0) /* before END, so that the counters there have both directions */
+        rc = move(v, true, first, deadline);
+    q = (struct tp_request){.type = TP_END, .first = first, .count = n};
+    if (rc == 0)
+        rc = session_call(&v->s, &q, &r, patience);
+    if (rc < 0)
+        return rc;
+    stats_add(v->peer, &v->n_peer, TP_MAX_NICS, there, n_there, r.nic, r.n_nics);
+    v->bad_out += r.bad;
+    if (r.checked != v->size * n)
+        return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
+    if ((rc = stats_nics(v->s.peer, devmem, after, &n_after)) == 0)
+        stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
+    v->moved += v->size * n;
+    if (rc == 0)
+        rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
+    if (rc < 0)
+        return rc;
+    v->bad_in += bad;
+    return v->bad_out + v->bad_in
+               ? hw_fail(-EIO, "%" PRIu64 " bytes arrived wrong there, %" PRIu64 " here", v->bad_out, v->bad_in)
+               : 0;
+}
+
+/* Why channel c does not count, or NULL. */
+static const char *fault(const struct hawser_channel_stats *c)
+{
+    if (!c->up)
+        return "is down";
+    if (c->lost)
+        return "was lost on the way";
+    if (!c->tx_bytes && !c->rx_bytes)
+        return "carried nothing";
+    if (!c->tx_bytes)
+        return "sent nothing";
+    if (!c->rx_bytes)
+        return "received nothing";
+    return NULL;
+}
+
+static size_t good_channels(struct validate *v)
+{
+    size_t good = 0;
+    v->n_ch = MAX_VALIDATE;
+    if (hawser_channel_stats(v->s.peer, v->ch, &v->n_ch) < 0)
+        v->n_ch = 0;
+    v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
+    for (size_t i = 0; i < v->n_ch; i++)
+        good += fault(&v->ch[i]) == NULL;
+    return good;
+}
+
+static int work(struct validate *v, hawser *h, size_t *good)
+{
+    uint64_t deadline = hw_deadline((int)v->timeout_ms), first = 0;
+    const bool gpus = v->gpu != BUFFER_HOST;
+    const struct hawser_connect_options o = {.size = sizeof o,
+                                             .nics = v->nic,
+                                             .channels = (uint32_t)v->channels,
+                                             .flags = v->many ? 0 : HAWSER_ONLY_DIALLED,
+                                             .gpu = gpus ? HAWSER_GPU(v->gpu) : 0,
+                                             .peer_gpu = gpus ? HAWSER_GPU(v->peer_gpu) : 0};
+    if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
+        return hw_fail(-EIO, "the kernel gives no random bytes");
+    int rc = session_open(&v->s, h, v->host, v->port, &o);
+    if (rc < 0)
+        return rc;
+    v->stride = (v->size + 4095) / 4096 * 4096;
+    /* Channels pull their work, so a few may take all of it: twice as much at once in each round, until every channel
+     * has had some, or time is up. */
+    uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
+    rc = prepare(v, slots);
+    while (rc == 0) {
+        rc = round_trip(v, first, deadline);
+        first += slots;
+        *good = good_channels(v);
+        if (rc < 0 || *good >= v->channels || hw_now() > deadline)
+            break;
+        if (slots > most / 2)
+            continue;
+        rc = prepare(v, 2 * slots);
+        if (rc == 0) {
+            slots *= 2;
+        } else if (rc == -ENOMEM) { /* here or there: what was to be had before will do */
+            most = slots;
+            rc = prepare(v, slots);
+        }
+    }
+    return rc;
+}
+
+static void print_own_counts(const struct validate *v, const char *side, const struct tp_nic *nics, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (nics[i].has_devmem_pkts) {
+            fprintf(v->text, "%5s %-15s", side, nics[i].nic);
+            output_own_count(v->text, &nics[i]);
+        }
+}
+
+/* How the GPUs' data came into them, and what the NICs counted themselves. False: it is not as is required. */
+static bool print_verdict(struct validate *v)
+{
+    char who[40];
+    print_own_counts(v, "here", v->own, v->n_own);
+    print_own_counts(v, "there", v->peer, v->n_peer);
+    if (v->gpu == BUFFER_HOST)
+        return true;
+    snprintf(who, sizeof who, "GPU %d -> %d", v->gpu, (int)v->peer_gpu);
+    verdict_print(v->text, who, "here", &v->here);
+    verdict_print(v->text, who, "there", &v->there);
+    return !v->knobs.require_direct || (v->here.passed && v->there.passed);
+}
+
+static int write_json(struct validate *v, size_t good, const char *why)
+{
+    const struct validated d = {.host = v->host,
+                                .nic = v->nic,
+                                .why = why,
+                                .gpus = v->gpu != BUFFER_HOST,
+                                .gpu = v->gpu,
+                                .peer_gpu = v->peer_gpu,
+                                .here = v->here,
+                                .there = v->there,
+                                .channels = v->channels,
+                                .proved = good,
+                                .own = v->own,
+                                .n_own = v->n_own,
+                                .peer_nics = v->peer,
+                                .n_peer = v->n_peer,
+                                .peer = v->s.peer};
+    return v->json_out ? validate_json(v->json_out, &d) : 0;
+}
+
+/* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
+static int validate(struct validate *v, hawser *h)
+{
+    size_t good = 0;
+    char size[32];
+    fprintf(v->text, "# ");
+    if (v->gpu != BUFFER_HOST)
+        fprintf(v->text, "GPU %d -> %d: ", v->gpu, (int)v->peer_gpu);
+    fprintf(v->text, "%" PRIu64 " channels on %s to %s, %s each way per channel and round\n", v->channels, v->nic,
+            v->host, hw_format_size(v->size, size, sizeof size));
+    fflush(v->text);
+    v->n_ch = 0;
+    v->bad_out = v->bad_in = 0;
+    v->n_own = v->n_peer = 0;
+    v->moved = 0;
+    int rc = work(v, h, &good);
+    char why[HW_MAX(HW_ERR_TEXT, DETOUR_TEXT)];
+    snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
+    if (v->s.peer && v->n_ch == 0)
+        good = good_channels(v);
+    for (size_t i = 0; i < v->n_ch; i++) {
+        const struct hawser_channel_stats *c = &v->ch[i];
+        const char *f = fault(c);
+        fprintf(v->text,
+                "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
+                " in %" PRIu64 "  %s%s\n",
+                c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes,
+                c->rx_chunks, f ? "FAILED: it " : "OK", f ? f : "");
+    }
+    if (rc < 0)
+        good = 0; /* what went over which channel is not known, so none of them is proved */
+    good = HW_MIN(good, v->channels);
+    char detour[DETOUR_TEXT];
+    bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
+    v->here = verdict_of(v->own, v->n_own, v->moved);
+    v->there = verdict_of(v->peer, v->n_peer, v->moved);
+    const bool direct = rc < 0 || print_verdict(v);
+    if (astray || !direct)
+        good = 0; /* what they carried says nothing of this NIC */
+    fprintf(v->text, "Success: %zu / %" PRIu64 "\n", good, v->channels);
+    fflush(v->text);
+    if (astray)
+        snprintf(why, sizeof why, "%s", detour);
+    else if (rc == 0 && !direct)
+        snprintf(why, sizeof why,
+                 "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for", v->gpu,
+                 (int)v->peer_gpu);
+    else if (rc == 0 && good < v->channels)
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
+                 v->channels - good, v->channels, v->timeout_ms);
+    if (*why)
+        tool_fail("validate", "%s", why);
+    const int wrote = write_json(v, good, why);
+    if (wrote < 0)
+        tool_fail("validate", "%s", hw_error());
+    buffer_free(&v->out);
+    buffer_free(&v->in);
+    session_close(&v->s);
+    return rc == 0 && wrote == 0 && good == v->channels ? TOOL_OK : TOOL_FAILED;
+}
+
+/* Every pair, over each of its planned NICs. */
+static int validate_gpus(struct validate *v, hawser *h, const char *route)
+{
+    bool wrapped;
+    int there;
+    size_t n = 0, good = 0;
+    int rc = gpus_fit(&v->gpus, h, v->host, v->port, v->nic[0] ? v->nic : NULL, v->map, &there, &wrapped);
+    if (rc < 0)
+        return tool_fail("validate", "%s", hw_error());
+    if (wrapped)
+        fprintf(v->text, "# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
+                there == 1 ? "" : "s");
+    v->many = !v->nic[0];
+    for (size_t i = 0; i < v->gpus.n && !tool_stop; i++) {
+        const struct gpu_pair *p = &v->gpus.pair[i];
+        const char *at = p->nics[0] ? p->nics : route;
+        v->gpu = p->gpu;
+        v->peer_gpu = (uint16_t)p->peer;
+        for (size_t len; *at && !tool_stop; at += len + (at[len] == ',')) {
+            len = strcspn(at, ",");
+            snprintf(v->nic, sizeof v->nic, "%.*s", (int)len, at);
+            n++;
+            good += validate(v, h) == TOOL_OK;
+        }
+    }
+    fprintf(v->text, "GPUs and NICs: %zu of %zu\n", good, n);
+    return good == n && !tool_stop ? TOOL_OK : TOOL_FAILED;
+}
+
+static int open_json(struct validate *v)
+{
+    const bool out = v->json && strcmp(v->json, "-") == 0;
+    v->text = out ? stderr : stdout;
+    if (v->json)
+        v->json_out = out ? stdout : fopen(v->json, "we");
+    return v->json && !v->json_out ? hw_fail(-errno, "writing %s: %s", v->json, strerror(errno)) : 0;
+}
+
+static int run(struct validate *v)
+{
+    hawser *h = NULL;
+    char route[HAWSER_NIC_NAME] = "";
+    int rc = open_json(v);
+    if (rc == 0 && !v->nic[0])
+        rc = route_nic(v->host, route);
+    if (rc == 0)
+        rc = hw_knobs_load(&v->knobs, (const char *const *)v->common.knobs);
+    if (rc == 0)
+        rc = common_open(&v->common, &h);
+    if (rc < 0) {
+        rc = tool_fail("validate", "%s", hw_error());
+    } else if (v->gpus_text) {
+        rc = validate_gpus(v, h, route);
+    } else {
+        if (route[0])
+            memcpy(v->nic, route, sizeof v->nic);
+        rc = validate(v, h);
+    }
+    hawser_close(h);
+    if (v->json_out && v->json_out != stdout && fclose(v->json_out) != 0)
+        rc = tool_fail("validate", "writing %s: %s", v->json, strerror(errno));
+    return rc;
+}
+
+static int parse(struct validate *v, int argc, char **argv)
+{
+    struct opts o = {.cmd = "validate",
+                     .args = "HOST[:PORT] [OPTION...]",
+                     .about =
+                         "Opens N channels at once on one NIC to a node that runs `hawser serve`, moves checked data "
+                         "both\nways and says of each channel whether it carried its part. Exit: 0 all, 1 not all, "
+                         "2 wrong usage.",
+                     .opt = options};
+    const char *arg;
+    int id, rc;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        rc = 0;
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return -1;
+        case 'c':
+            rc = hw_parse_u64(arg, 1, MAX_VALIDATE, &v->channels);
+            break;
+        case 'n':
+            rc = opts_nics(arg);
+            if (rc == 0 && strchr(arg, ','))
+                return tool_usage("validate", "--nic takes one NIC, not '%s'", arg);
+            if (rc == 0)
+                snprintf(v->nic, sizeof v->nic, "%s", arg);
+            break;
+        case 's':
+            rc = hw_parse_size(arg, &v->size);
+            if (rc == 0 && (v->size < 4096 || v->size > 1ull << 30))
+                return tool_usage("validate", "--size takes 4KiB to 1GiB, not '%s'", arg);
+            break;
+        case O_CHUNK:
+            rc = hw_parse_size(arg, &v->chunk);
+            break;
+        case 't':
+            rc = hw_parse_duration_ms(arg, &v->timeout_ms);
+            if (rc == 0 && (v->timeout_ms < 100 || v->timeout_ms > 3600000))
+                return tool_usage("validate", "--timeout takes 100ms to 60m, not '%s'", arg);
+            break;
+        case O_GPUS:
+            rc = gpus_parse(v->gpus_text = arg, &v->gpus);
+            break;
+        case O_JSON:
+            v->json = arg;
+            break;
+        case O_MAP:
+            v->map = arg;
+            break;
+        default:
+            rc = common_option(&v->common, id, arg);
+        }
+        if (rc < 0)
+            return tool_usage("validate", "%s", hw_error());
+    }
+    if (optind == argc)
+        return tool_usage("validate", "which host? It is what `hawser serve` prints on the other node");
+    if (optind + 1 < argc)
+        return tool_usage("validate", "'%s' is one argument too many", argv[optind + 1]);
+    if (v->map && !v->gpus_text)
+        return tool_usage("validate", "--map needs --gpus");
+    if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
+        return tool_usage("validate", "%s", hw_error());
+    char chunk[24];
+    snprintf(chunk, sizeof chunk, "%" PRIu64, v->chunk ? v->chunk : HW_MAX(v->size / 8, 4096u));
+    if (common_knob(&v->common, "chunk", chunk) < 0)
+        return tool_usage("validate", "%s", hw_error());
+    return 0;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    struct validate *v = calloc(1, sizeof *v);
+    if (!v)
+        return tool_fail("validate", "no memory");
+    v->channels = 4;
+    v->gpu = BUFFER_HOST;
+    v->peer_gpu = TP_HOST;
+    v->size = 16ull << 20;
+    v->timeout_ms = 30000;
+    v->port = HAWSER_DEFAULT_PORT;
+    int rc = parse(v, argc, argv);
+    if (rc == 0) {
+        tool_catch_signals();
+        rc = run(v);
+    } else if (rc < 0) {
+        rc = TOOL_OK; /* help was printed */
+    }
+    common_free(&v->common);
+    free(v);
+    return rc;
+}

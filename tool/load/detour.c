@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/load/detour.h"
+
+#include <stdio.h>
+
+#define ARP_REMEDY                                                                   \
+    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 (in " \
+    "/etc/sysctl.d to keep it)"
+#define LEAST 1000000u /* bytes of payload: below that there is too little to compare */
+
+struct lack {
+    const struct tp_nic *nic;
+    bool there, rx;
+    uint64_t ours, kernel;
+};
+
+static void look_at(const struct tp_nic *nics, size_t n, bool there, struct lack *worst)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int rx = 0; rx < 2; rx++) {
+            uint64_t ours = rx ? nics[i].rx_bytes : nics[i].tx_bytes;
+            uint64_t kernel = rx ? nics[i].kernel_rx_bytes : nics[i].kernel_tx_bytes;
+            /* a tenth: counters of some drivers come a moment late */
+            if (ours >= LEAST && kernel < ours - ours / 10 && ours - kernel > worst->ours - worst->kernel)
+                *worst = (struct lack){.nic = &nics[i], .there = there, .rx = rx, .ours = ours, .kernel = kernel};
+        }
+}
+
+bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *peer, size_t n_peer, char *text,
+                 size_t cap)
+{
+    struct lack w = {0};
+    *text = 0;
+    look_at(own, n_own, false, &w);
+    look_at(peer, n_peer, true, &w);
+    if (!w.nic)
+        return false;
+    const char *side = w.there ? "there" : "here", *name = w.nic->nic;
+    bool idle =
+        w.nic->kernel_rx_bytes + w.nic->kernel_tx_bytes == 0; /* neither direction, not even its acknowledgements */
+    int n = snprintf(text, cap, "of %.1f MB that %s %s %s its kernel counted %.1f MB: ", (double)w.ours / 1e6, name,
+                     side, w.rx ? "received" : "sent", (double)w.kernel / 1e6);
+    if (n < 0 || (size_t)n >= cap)
+        return true;
+    if (idle)
+        snprintf(text + n, cap - (size_t)n,
+                 "all went by other devices; several NICs in one subnet need, %s, " ARP_REMEDY
+                 " and a table of routes for each address; else both ends are on one machine, or %s is a second name "
+                 "of another device (ip -s link)",
+                 side, name);
+    else if (w.rx)
+        snprintf(text + n, cap - (size_t)n, "the rest came in by another NIC; %s: " ARP_REMEDY, side);
+    else
+        snprintf(text + n, cap - (size_t)n,
+                 "the rest left by another NIC; %s: a table of routes for its address, as ip route add default dev %s "
+                 "table 100; ip rule add from ADDRESS table 100",
+                 side, name);
+    return true;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/load/gpus.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Digits at *p that make at most GPUS_TOP. */
+static bool ordinal(const char **p, int *out)
+{
+    int v = 0, n = 0;
+    for (; isdigit((unsigned char)**p) && v <= GPUS_TOP; n++, (*p)++)
+        v = 10 * v + (**p - '0');
+    *out = v;
+    return n > 0 && v <= GPUS_TOP;
+}
+
+static int add(struct gpus *g, int gpu, int peer, const char *text)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (g->pair[i].gpu == gpu && g->pair[i].peer == peer)
+            return hw_fail(-EINVAL, "'%.80s' names GPU %d twice", text, gpu);
+    if (g->n == GPUS_MAX)
+        return hw_fail(-E2BIG, "'%.80s' makes more than %d pairs of GPUs", text, GPUS_MAX);
+    g->pair[g->n++] = (struct gpu_pair){.gpu = gpu, .peer = peer, .numa = -1};
+    return 0;
+}
+
+int gpus_parse(const char *text, struct gpus *out)
+{
+    const char *p = text;
+    *out = (struct gpus){.all = strcmp(text, "all") == 0};
+    while (!out->all) {
+        int first, last, peer = GPUS_SAME;
+        bool good = ordinal(&p, &first);
+        last = first;
+        if (good && *p == '-') {
+            p++;
+            good = ordinal(&p, &last) && first <= last;
+        } else if (good && *p == ':') {
+            p++;
+            good = ordinal(&p, &peer);
+        }
+        if (!good || (*p && *p != ','))
+            return hw_fail(-EINVAL,
+                           "'%.80s' is no list of GPUs like all, 0-3, 0,2 or 0:5,1:4 (here:there), from 0 to %d", text,
+                           GPUS_TOP);
+        for (int i = first; i <= last; i++) {
+            int rc = add(out, i, peer, text);
+            if (rc < 0)
+                return rc;
+        }
+        if (!*p)
+            break;
+        p++;
+    }
+    return 0;
+}
+
+static const char *range(int n, char *buf, size_t cap)
+{
+    snprintf(buf, cap, n == 1 ? "one, GPU 0" : "%d, 0 to %d", n, n - 1);
+    return buf;
+}
+
+int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped)
+{
+    char text[48];
+    *wrapped = false;
+    if (there < 1)
+        return hw_fail(-ENODEV, "the serving node has no GPU, or no CUDA driver that it could find");
+    for (int i = 0; g->all && i < here; i++) {
+        int rc = add(g, i, GPUS_SAME, "all");
+        if (rc < 0)
+            return rc;
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        struct gpu_pair *p = &g->pair[i];
+        if (p->gpu >= here)
+            return hw_fail(-ENODEV, "GPU %d is not there: this node has %s", p->gpu, range(here, text, sizeof text));
+        if (p->peer >= there)
+            return hw_fail(-ENODEV, "GPU %d is not there: the serving node has %s", p->peer,
+                           range(there, text, sizeof text));
+        if (p->peer == GPUS_SAME) {
+            p->peer = p->gpu % there;
+            *wrapped = *wrapped || p->gpu >= there;
+        }
+    }
+    return 0;
+}

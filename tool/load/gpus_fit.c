@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pairs of GPUs meet the machines: what there is on both sides, and which NICs serve them. */
+#include "tool/load/gpus.h"
+
+#include "mem/cuda.h"
+#include "node/plan.h"
+#include "node/sysfs.h"
+#include "tool/peer/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PATHS 256
+
+static int scan(struct hw_node *node)
+{
+    int n = hw_cuda_count(), rc = 0;
+    if (n < 0)
+        return n;
+    struct hw_bdf *at = calloc((size_t)n, sizeof *at);
+    int root = at ? hw_root_open("/") : hw_fail(-ENOMEM, "no memory for %d GPUs' addresses", n);
+    for (int i = 0; i < n && root >= 0 && rc == 0; i++) {
+        struct hw_gpu_info info;
+        rc = hw_cuda_info(i, &info);
+        if (rc == 0)
+            rc = hw_bdf_parse(info.pci, &at[i]);
+    }
+    if (root < 0)
+        rc = root;
+    if (rc == 0) {
+        const struct hw_scan opt = {.cuda = at, .n_cuda = (size_t)n, .live = true};
+        rc = hw_node_scan(node, root, &opt);
+    }
+    hw_close(&root);
+    free(at);
+    return rc;
+}
+
+/* asked: these NICs are what the user wants, so that one which does not reach the peer is for connecting to complain
+ * of.
+ */
+static void fit(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned, bool asked,
+                const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
+{
+    size_t at = 0, n;
+    for (size_t i = 0; i < planned->n_nics; i++) {
+        const char *name = node->netdev[planned->nic[i]].name;
+        bool reaches = asked;
+        for (size_t k = 0; k < n_reach; k++)
+            reaches = reaches || strcmp(name, reach[k]) == 0;
+        if (!reaches)
+            continue;
+        int k = snprintf(p->nics + at, sizeof p->nics - at, "%s%s", at ? "," : "", name);
+        at = HW_MIN(at + (size_t)HW_MAX(k, 0), sizeof p->nics - 1);
+    }
+    const struct hw_gpu *gpu = &node->gpu[planned->gpu];
+    p->numa = hw_node_numa_of(node, gpu->pci);
+    p->has_cpus = *planned->cpus && hw_text_cpulist(planned->cpus, &p->cpus, &n) == 0;
+}
+
+/* See gpus_fit(). reach: the NICs by which the peer can be reached. */
+static int plan_nics(struct gpus *g, const char *nics, const char *map, const char (*reach)[HAWSER_NIC_NAME],
+                     size_t n_reach)
+{
+    struct hw_node node = {0};
+    struct hw_plan plan = {0};
+    char list[GPUS_MAX * 6] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        bool again = false; /* a GPU may have two peers */
+        for (size_t k = 0; k < i; k++)
+            again = again || g->pair[k].gpu == g->pair[i].gpu;
+        if (!again)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", at ? "," : "", g->pair[i].gpu);
+    }
+    int rc = scan(&node);
+    const struct hw_plan_want want = {.gpus = list, .nics = nics, .map = map};
+    if (rc == 0)
+        rc = hw_plan_make(&plan, &node, &want);
+    for (size_t i = 0; i < g->n && rc == 0; i++)
+        for (size_t k = 0; k < plan.n_gpus; k++)
+            if (plan.gpu[k].gpu == g->pair[i].gpu)
+                fit(&g->pair[i], &node, &plan.gpu[k], nics || plan.gpu[k].mapped, reach, n_reach);
+    hw_plan_free(&plan);
+    hw_node_free(&node);
+    return rc < 0 ? hw_wrap(rc, "planning which NICs serve which GPU") : 0;
+}
+
+int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const char *nics, const char *map, int *there,
+             bool *wrapped)
+{
+    struct session s = {0};
+    struct tp_request q = {.type = TP_FACTS};
+    struct tp_reply *r = calloc(1, sizeof *r);
+    struct session_path *path = calloc(MAX_PATHS, sizeof *path);
+    char(*reach)[HAWSER_NIC_NAME] = calloc(MAX_PATHS, sizeof *reach);
+    const struct hawser_connect_options any = {.size = sizeof any, .channels = 1};
+    int here = hw_cuda_count();
+    int rc = here < 0 ? hw_wrap(here, "--gpus") : 0;
+    if (rc == 0 && (!r || !path || !reach))
+        rc = hw_fail(-ENOMEM, "no memory for the peer's facts");
+    if (rc == 0)
+        rc = session_open(&s, h, host, port, &any);
+    if (rc == 0)
+        rc = session_call(&s, &q, r, SESSION_CALL_MS);
+    if (rc == 0) {
+        *there = r->facts.gpus;
+        rc = gpus_resolve(g, here, *there, wrapped);
+    }
+    if (rc == 0) {
+        size_t n = session_paths(&s, path, MAX_PATHS);
+        for (size_t i = 0; i < n; i++)
+            memcpy(reach[i], path[i].nic, sizeof *reach);
+        rc = plan_nics(g, nics, map, (const char(*)[HAWSER_NIC_NAME])reach, n);
+    }
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    session_close(&s);
+    free(r);
+    free(path);
+    free(reach);
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+}

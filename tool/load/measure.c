@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/load/measure.h"
+
+#include "tool/load/stats.h"
+#include "tool/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PING_SLOTS  8 /* the server posts receives four ahead and must not meet its own echoes */
+#define PING_BATCH  10000
+#define FREE_BATCH  1000000
+#define SECONDS(ns) ((double)(ns) / 1e9)
+
+struct flight {
+    hawser_op *op;
+    uint64_t posted; /* hw_now() */
+};
+
+uint32_t measure_auto_depth(uint64_t size)
+{
+    uint64_t d = size ? (16ull << 20) / size : 32;
+    return (uint32_t)HW_MIN(HW_MAX(d, 2u), 32u);
+}
+
+static int op_timeout(const struct measure *m)
+{
+    return MEASURE_OP_MS + (int)HW_MIN(m->plan.size / 1000 * m->depth, (uint64_t)INT32_MAX / 2);
+}
+
+static void nic_state(struct measure *m, double t)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS;
+    if (hawser_nic_stats(m->s->peer, st, &n) < 0)
+        return;
+    n = HW_MIN(n, (size_t)TP_MAX_NICS);
+    double dt = t - m->sampled_at;
+    for (size_t i = 0; i < n; i++) {
+        bool news = i >= m->n_names;
+        uint64_t bytes = m->plan.op == TP_READ ? st[i].rx_bytes : st[i].tx_bytes;
+        if (news) {
+            memcpy(m->names[i], st[i].nic, HAWSER_NIC_NAME);
+            m->names[i][HAWSER_NIC_NAME - 1] = 0;
+            m->n_names = i + 1;
+        } else if (dt > 0 && m->n_points < MEASURE_POINTS) {
+            struct timeline_point *p = &m->points[m->n_points++];
+            *p = (struct timeline_point){t, (double)(bytes - m->sampled[i]) / 1e9 / dt, (uint32_t)i};
+        }
+        if (!news && st[i].channels_up != m->up[i] && m->n_faults < MEASURE_FAULTS) {
+            struct fault *f = &m->faults[m->n_faults++];
+            f->t_s = t;
+            snprintf(f->text, sizeof f->text, "%s: %u of %u channels up", m->names[i], st[i].channels_up,
+                     st[i].channels);
+        }
+        m->up[i] = st[i].channels_up;
+        m->channels[i] = st[i].channels;
+        m->sampled[i] = bytes;
+    }
+    m->sampled_at = t;
+}
+
+uint64_t measure_lost(struct measure *m)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS;
+    uint64_t lost = 0;
+    if (hawser_nic_stats(m->s->peer, st, &n) == 0)
+        for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
+            lost += st[i].lost;
+    return lost - m->lost_before;
+}
+
+int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan)
+{
+    *m = (struct measure){.s = s, .plan = *plan};
+    uint64_t align = plan->size >= 4096 ? 4096 : 64, stride;
+    if (__builtin_add_overflow(plan->size, align - 1, &stride))
+        return hw_fail(-ENOMEM, "no machine has %llu bytes", (unsigned long long)plan->size);
+    stride = HW_MAX(stride / align * align, align);
+    m->depth = plan->depth ? plan->depth : measure_auto_depth(plan->size);
+    /* enough slots for fresh memory, not more than the limit allows, and at least what is in flight at once */
+    uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
+    slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
+    if (plan->depth_given)
+        slots = HW_MAX(slots, m->depth);
+    if (plan->op == TP_PINGPONG)
+        slots = PING_SLOTS;
+    m->slots = (uint32_t)slots;
+    m->depth = plan->op == TP_PINGPONG ? 1 : HW_MIN(m->depth, m->slots);
+    m->lost_before = measure_lost(m);
+
+    m->hist = calloc(1, sizeof *m->hist);
+    m->points = calloc(MEASURE_POINTS, sizeof *m->points);
+    int rc = m->hist && m->points ? 0 : hw_fail(-ENOMEM, "no memory for the results");
+    if (rc == 0) {
+        hw_hist_reset(m->hist);
+        rc = buffer_make(&m->buf, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
+    }
+    if (rc == 0 && plan->op == TP_PINGPONG)
+        rc = buffer_make(&m->back, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
+    struct tp_request q = {.type = TP_PREPARE,
+                           .op = plan->op,
+                           .flags = (plan->verify ? 0 : TP_NO_VERIFY) | (plan->hot ? TP_HOT : 0),
+                           .slots = m->slots,
+                           .depth = m->depth,
+                           .size = plan->size,
+                           .stride = stride,
+                           .seed = plan->seed,
+                           .gpu = plan->peer_gpu};
+    struct tp_reply r;
+    if (rc == 0)
+        rc = session_call(s, &q, &r, session_patience_ms(m->buf.len));
+    if (rc == 0 && (plan->op == TP_WRITE || plan->op == TP_READ))
+        rc = hawser_import(r.key, &m->region);
+    if (rc < 0)
+        measure_close(m);
+    return rc;
+}
+
+void measure_close(struct measure *m)
+{
+    struct tp_request q = {.type = TP_RELEASE};
+    struct tp_reply r;
+    if (m->s && m->s->peer && !m->broken && hawser_peer_state(m->s->peer) == 0)
+        session_call(m->s, &q, &r, SESSION_CALL_MS); /* best effort: the server frees it at the end anyway */
+    buffer_free(&m->buf);
+    buffer_free(&m->back);
+    free(m->hist);
+    free(m->points);
+    free(m->spans);
+    *m = (struct measure){0};
+}
+
+static int post(struct measure *m, uint64_t iteration, hawser_op **op)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
+    uint64_t at = buffer_offset(&m->buf, iteration);
+    const struct hawser_vec v = {
+        .mem = m->buf.mem, .offset = at, .length = m->plan.size, .region = &m->region, .remote_offset = at};
+    switch (m->plan.op) {
+    case TP_WRITE:
+        return hawser_write(m->s->peer, &v, 1, &o, op);
+    case TP_READ:
+        return hawser_read(m->s->peer, &v, 1, &o, op);
+    default:
+        return hawser_send(m->s->peer, &v, 1, &o, op);
+    }
+}
+
+static void land(struct flight *fl, uint32_t *n)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        session_drop(fl[i].op); /* cancels what is under way */
+    *n = 0;
+}
+
+static void beat(struct measure *m, uint64_t *next)
+{
+    uint64_t now = m->beat ? hw_now() : 0;
+    if (now < *next || !m->beat)
+        return;
+    m->beat(m->progress_arg, true);
+    *next = now + MEASURE_SAMPLE * HW_MS;
+}
+
+/* The timed part: up to count operations from iteration first on, `depth` in flight. Stops starting them once the
+ * clocked time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
+static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done, struct span *span)
+{
+    struct flight *fl = calloc(m->depth, sizeof *fl);
+    uint32_t n = 0, posted = 0;
+    int rc = fl ? 0 : hw_fail(-ENOMEM, "no memory for %u operations in flight", m->depth);
+    *done = 0;
+    uint64_t start = hw_now(), now = start, next_sample = start, next_beat = start;
+    double base = m->clocked;
+    if (m->record) /* samples go by clocked time, so one may be due a while into this batch */
+        next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - base) * 1e9);
+    while (rc == 0 && (n > 0 || posted < count)) {
+        bool full = false;
+        while (rc == 0 && !full && n < m->depth && posted < count) {
+            if (limit_s > 0 && base + SECONDS(now - start) >= limit_s) {
+                count = posted; /* time is up: only what flies is waited for */
+                break;
+            }
+            fl[n].posted = now;
+            rc = post(m, first + posted, &fl[n].op);
+            if (rc == -EAGAIN && n > 0) {
+                full = true; /* the library's limit of pending operations: wait for one */
+                rc = 0;
+            } else if (rc == 0) {
+                n++;
+                posted++;
+                now = hw_now();
+            }
+        }
+        if (rc < 0 || n == 0)
+            break;
+        int wait_ms = MEASURE_SAMPLE;
+        if (m->record)
+            wait_ms = next_sample > now ? (int)((next_sample - now) / HW_MS) + 1 : 0;
+        rc = hawser_wait(fl[0].op, wait_ms);
+        now = hw_now();
+        if (rc == -EAGAIN)
+            rc = 0;
+        uint32_t left = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            int one = hawser_test(fl[i].op);
+            if (one < 0) { /* not ended, or not well */
+                if (one != -EAGAIN && rc == 0)
+                    rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)m->plan.size);
+                fl[left++] = fl[i];
+                continue;
+            }
+            if (m->record)
+                hw_hist_add(m->hist, now - fl[i].posted);
+            hawser_op_free(fl[i].op);
+            ++*done;
+        }
+        n = left;
+        if (m->record && now >= next_sample) {
+            nic_state(m, base + SECONDS(now - start));
+            next_sample = now + MEASURE_SAMPLE * HW_MS;
+        }
+        beat(m, &next_beat);
+        if (rc == 0 && session_stopped(m->s))
+            rc = hw_fail(-EINTR, "interrupted");
+    }
+    *span = (struct span){start, now, base};
+    if (rc < 0 && fl)
+        land(fl, &n);
+    free(fl);
+    return rc;
+}
+
+/* The timed part of a pingpong: the clock runs from each send to its answer, and not while filling and checking. */
+static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum, uint32_t *done,
+                    struct span *span, double *seconds)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
+    uint64_t start = hw_now(), clock_ns = 0, next_beat = start;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        uint64_t at = buffer_offset(&m->buf, first + i);
+        const struct hawser_vec out = {.mem = m->buf.mem, .offset = at, .length = m->plan.size};
+        const struct hawser_vec in = {.mem = m->back.mem, .offset = at, .length = m->plan.size};
+        hawser_op *send = NULL, *recv = NULL;
+        if (m->plan.verify)
+            rc = buffer_fill(&m->buf, first + i, 1);
+        if (rc == 0)
+            rc = hawser_recv(m->s->peer, &in, 1, &o, &recv);
+        uint64_t t0 = hw_now();
+        if (rc == 0)
+            rc = hawser_send(m->s->peer, &out, 1, &o, &send);
+        if (rc == 0)
+            while ((rc = hawser_wait(recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
+                beat(m, &next_beat);
+        uint64_t t = hw_now() - t0;
+        if (rc == -EAGAIN)
+            rc = hw_fail(-EINTR, "interrupted");
+        if (rc == 0 && hawser_op_length(recv) != m->plan.size)
+            rc = hw_fail(-EPROTO, "an echo of another length came back");
+        session_drop(recv);
+        if (rc == 0)
+            rc = session_await(send, op_timeout(m));
+        else
+            session_drop(send);
+        if (rc < 0)
+            break;
+        clock_ns += t;
+        if (m->record)
+            hw_hist_add(m->hist, t / 2);
+        if (m->plan.verify) {
+            uint64_t bad, checked, at_byte;
+            rc = buffer_check(&m->back, first + i, 1, &bad, &checked, &at_byte);
+            sum->bad += bad;
+            sum->verified += checked;
+        }
+        ++*done;
+        beat(m, &next_beat);
+    }
+    *seconds = SECONDS(clock_ns);
+    *span = (struct span){start, start + clock_ns, m->clocked};
+    return rc;
+}
+
+static int keep_span(struct measure *m, const struct span *span)
+{
+    struct span *v = realloc(m->spans, (m->n_spans + 1) * sizeof *v);
+    if (!v)
+        return hw_fail(-ENOMEM, "no memory for the results");
+    m->spans = v;
+    v[m->n_spans++] = *span;
+    return 0;
+}
+
+static int batch(struct measure *m, uint32_t count, double limit_s, struct measure_sum *sum, uint32_t *done)
+{
+    bool verify = m->plan.verify, read = m->plan.op == TP_READ, ping = m->plan.op == TP_PINGPONG;
+    uint64_t first = m->next;
+    struct tp_request q = {.type = TP_BEGIN, .first = first, .count = count};
+    struct tp_reply *begun = calloc(2, sizeof *begun), *ended = begun + 1;
+    struct tp_nic own[2][TP_MAX_NICS];
+    size_t n[2] = {TP_MAX_NICS, TP_MAX_NICS};
+    struct span span = {0};
+    double seconds = 0;
+    int rc = begun ? 0 : hw_fail(-ENOMEM, "no memory for messages");
+    int patience = session_patience_ms(m->plan.size * count);
+    *done = 0;
+    if (rc == 0 && verify && !read && !ping)
+        rc = buffer_fill(&m->buf, first, count);
+    if (rc == 0)
+        rc = session_call(m->s, &q, begun, patience);
+    if (rc < 0)
+        goto free_replies;
+    if (m->gate && (rc = m->gate(m->progress_arg)) < 0)
+        goto free_replies;
+    m->broken = true; /* until the batch is through, the server may be among data and not listen to requests */
+    if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
+        n[0] = 0;
+    uint64_t cpu = stats_cpu_us();
+    rc = ping ? pingpong(m, first, count, sum, done, &span, &seconds) : fly(m, first, count, limit_s, done, &span);
+    cpu = stats_cpu_us() - cpu;
+    if (m->beat)
+        m->beat(m->progress_arg, false);
+    if (rc < 0)
+        goto free_replies;
+    m->broken = false;
+    if (!ping)
+        seconds = SECONDS(span.end - span.start);
+    q = (struct tp_request){.type = TP_END, .first = first, .count = *done};
+    rc = session_call(m->s, &q, ended, patience);
+    if (rc < 0)
+        goto free_replies;
+    if (stats_nics(m->s->peer, m->plan.devmem, own[1], &n[1]) < 0)
+        n[1] = 0;
+    sum->bad += ended->bad;
+    sum->verified += ended->checked;
+    if (read && verify) {
+        uint64_t bad, checked, at;
+        rc = buffer_check(&m->buf, first, *done, &bad, &checked, &at);
+        sum->bad += bad;
+        sum->verified += checked;
+    }
+    sum->iters += *done;
+    sum->bytes += *done * m->plan.size * (ping ? 2 : 1);
+    sum->seconds += seconds;
+    sum->cpu_us += cpu;
+    sum->peer_cpu_us += ended->cpu_us - begun->cpu_us;
+    stats_add(sum->own, &sum->n_own, TP_MAX_NICS, own[0], n[0], own[1], n[1]);
+    stats_add(sum->peer, &sum->n_peer, TP_MAX_NICS, begun->nic, begun->n_nics, ended->nic, ended->n_nics);
+    if (m->record && rc == 0) {
+        rc = keep_span(m, &span);
+        m->clocked += seconds;
+    }
+    m->next += *done;
+free_replies:
+    free(begun);
+    return rc;
+}
+
+int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum)
+{
+    bool ping = m->plan.op == TP_PINGPONG;
+    double start = m->clocked, limit = duration_ms ? (double)duration_ms / 1e3 : 0;
+    uint64_t done = 0;
+    double before = sum->seconds;
+    if (m->record && m->n_names == 0)
+        nic_state(m, m->clocked); /* the first look has no rate yet */
+    while (duration_ms ? sum->seconds - before < limit : done < iters) {
+        /* what is to be checked must not be overwritten before; where nothing is, only a signal wants to be seen */
+        uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
+        if (!duration_ms)
+            count = HW_MIN(count, iters - done);
+        else if (ping || m->plan.op == TP_SEND) /* cannot be cut short, so keep them short */
+            count = HW_MIN(count, ping ? 1000u : 4u * m->depth);
+        uint32_t k = 0;
+        bool cut = limit > 0 && (m->plan.op == TP_WRITE || m->plan.op == TP_READ);
+        int rc = batch(m, (uint32_t)count, cut ? start + limit : 0, sum, &k);
+        if (rc < 0)
+            return rc;
+        done += k;
+        if (m->progress)
+            m->progress(m->progress_arg, done, iters, sum->seconds - before, sum->bytes);
+        if (k == 0)
+            break;
+    }
+    return 0;
+}
+
+int measure_read_faults(struct measure *m, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
+    char line[256];
+    while (fgets(line, sizeof line, f)) {
+        char *text;
+        double t = strtod(line, &text);
+        if (text == line || *text != ' ' || !(t >= 0 && t < 1e9) || m->n_spans == 0)
+            continue;
+        line[strcspn(line, "\n")] = 0;
+        uint64_t ns = (uint64_t)(t * 1e9);
+        const struct span *s = NULL;
+        for (size_t i = 0; i < m->n_spans && m->spans[i].start <= ns; i++)
+            s = &m->spans[i];
+        /* a second's grace: what happens between two batches belongs to the measurement, what comes after does not */
+        if (!s || (s == &m->spans[m->n_spans - 1] && ns > s->end + 1000 * HW_MS) || m->n_faults == MEASURE_FAULTS)
+            continue;
+        struct fault *to = &m->faults[m->n_faults++];
+        to->t_s = s->clocked + SECONDS(HW_MIN(ns, s->end) - s->start);
+        snprintf(to->text, sizeof to->text, "%.*s", (int)sizeof to->text - 1, text + 1);
+    }
+    fclose(f);
+    return 0;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One measurement of one size: batches of operations with `depth` in flight, the clock running only while they are;
+ * every batch's bytes are new and checked between batches.
+ */
+#ifndef HW_TOOL_MEASURE_H
+#define HW_TOOL_MEASURE_H
+
+#include "base/hist.h"
+#include "tool/load/buffer.h"
+#include "tool/peer/session.h"
+
+#define MEASURE_FRESH  (64ull << 20)  /* memory that slots cycle through, at least: more than a cache holds */
+#define MEASURE_MEMORY (256ull << 20) /* at most, unless the depth asked for needs more */
+#define MEASURE_OP_MS  60000          /* deadline of an operation, plus its share of size at 1 MB/s */
+#define MEASURE_SAMPLE 100            /* ms of clocked time between two points of the timeline */
+#define MEASURE_POINTS 20000          /* of a timeline, at most */
+#define MEASURE_FAULTS 256
+
+struct measure_plan {
+    enum tp_op op;
+    uint64_t size;
+    int gpu;           /* of this node, or BUFFER_HOST */
+    uint16_t peer_gpu; /* of the serving node, or TP_HOST */
+    uint32_t depth;    /* 0: by size */
+    bool depth_given;
+    bool verify, hot;
+    bool devmem; /* NICs' own rx_devmem_pkts are read */
+    uint64_t seed;
+};
+
+struct timeline_point {
+    double t_s, GBps;
+    uint32_t nic; /* index into names */
+};
+
+struct fault {
+    double t_s;
+    char text[96];
+};
+
+/* What ran under the clock, added up over any number of runs. */
+struct measure_sum {
+    uint64_t iters, bytes;
+    double seconds;
+    uint64_t cpu_us, peer_cpu_us;
+    uint64_t verified, bad;
+    struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS];
+    size_t n_own, n_peer;
+};
+
+struct measure {
+    struct session *s;
+    struct measure_plan plan;
+    struct buffer buf;           /* what is sent, or read into */
+    struct buffer back;          /* pingpong: what comes back */
+    struct hawser_region region; /* write and read: the server's */
+    uint32_t depth, slots;
+    uint64_t next; /* iteration */
+    bool broken;   /* the server may not listen to requests any more */
+    uint64_t lost_before;
+    bool record; /* latencies and timeline; off in the warm-up */
+
+    struct hw_hist *hist; /* nanoseconds, all recorded runs */
+    double clocked;       /* seconds, recorded runs */
+
+    struct timeline_point *points;
+    size_t n_points;
+    char names[TP_MAX_NICS][HAWSER_NIC_NAME];
+    uint32_t up[TP_MAX_NICS], channels[TP_MAX_NICS];
+    uint64_t sampled[TP_MAX_NICS]; /* bytes at the last point */
+    size_t n_names;
+    double sampled_at; /* clocked seconds */
+
+    struct fault faults[MEASURE_FAULTS];
+    size_t n_faults;
+    struct span {
+        uint64_t start, end; /* hw_now() */
+        double clocked;      /* at start */
+    } * spans;               /* where the clock ran: from the machine's time to the measurement's */
+    size_t n_spans;
+
+    /* Hooks, any of them may be NULL. gate: called before each batch's clock starts, returns when it may; beat: at
+     * least every MEASURE_SAMPLE ms while operations are in flight (flying), and at their end (not flying). */
+    void (*progress)(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes);
+    int (*gate)(void *arg);
+    void (*beat)(void *arg, bool flying);
+    void *progress_arg;
+};
+
+/* The depth for a size where none is asked for. */
+uint32_t measure_auto_depth(uint64_t size);
+
+/* Makes memory on both sides. -ENOMEM (either side), or what the peer died of. */
+int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan);
+void measure_close(struct measure *m);
+
+/* Runs iters operations or, with duration_ms, as many as start within so much clocked time; adds to *sum.
+ * Bad bytes are no error here; a failed operation is, with its reason. */
+int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
+
+/* Deaths of channels since measure_open(). */
+uint64_t measure_lost(struct measure *m);
+
+/* Puts the faults of a file, lines of "SECONDS-OF-CLOCK_MONOTONIC TEXT", that fell into this measurement among its own.
+ * -errno of opening it. */
+int measure_read_faults(struct measure *m, const char *path);
+
+#endif

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/load/service.h"
+
+#include "base/size.h"
+#include "mem/cuda.h"
+#include "node/sysfs.h"
+#include "tool/load/buffer.h"
+#include "tool/load/stats.h"
+#include "tool/peer/reach.h"
+#include "tool/raw/raw.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POLL_MS      250    /* how soon a stop is seen while data is awaited */
+#define REPLY_MS     30000  /* a client that does not take its reply for so long is gone */
+#define DATA_MS      300000 /* a message that a client has announced comes within this, or the client is gone */
+#define AHEAD        16     /* receives posted ahead, at least */
+#define PINGS_AHEAD  4
+#define THREAD_STACK (1u << 20) /* CUDA drivers run on it too, and say nowhere how much they need */
+
+struct service {
+    hawser *h;
+    struct service_options o;
+    pthread_mutex_t lock; /* everything below, and idle of each client */
+    uint64_t memory;      /* bytes in use by clients */
+    struct client *clients;
+    struct service_summary sum;
+    bool stopping;
+};
+
+struct client {
+    struct service *s;
+    struct client *next;
+    pthread_t thread;
+    hawser_peer *peer;
+    bool done;       /* the thread has nothing left to do but be joined */
+    hawser_op *idle; /* the wait for a request, for service_run() to cancel */
+    hawser_mem *msg_mem;
+    uint8_t *msg; /* TP_REQUEST then TP_REPLY bytes */
+    struct buffer buf;
+    uint64_t charged; /* of service.memory */
+    enum tp_op op;
+    uint32_t flags, depth;
+    bool streaming; /* BEGIN has posted receives: what comes next need not be a request any more */
+    uint64_t first; /* of the batch that BEGIN announced */
+    uint32_t count;
+    hawser_op **posted; /* ring of ahead receives, or of echoes */
+    struct raw_server *raw;
+    struct raw_pp_server *raw_pp;
+    uint64_t checked, bad;
+};
+
+/* Waits for op and frees it; -ECANCELED when the service stops. */
+static int await(struct client *c, hawser_op *op, int timeout_ms)
+{
+    uint64_t deadline = hw_deadline(timeout_ms);
+    int rc;
+    while ((rc = hawser_wait(op, POLL_MS)) == -EAGAIN) {
+        if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
+            rc = hw_fail(-ECANCELED, "the service stops");
+        else if (hw_now() > deadline)
+            rc = hw_fail(-ETIMEDOUT, "%s: nothing came for %d ms", hawser_peer_name(c->peer), timeout_ms);
+        if (rc != -EAGAIN)
+            break;
+    }
+    hawser_op_free(op);
+    return rc;
+}
+
+/* The next request into c->msg; *len its length. Waits as long as the peer lives, without polling. */
+static int next_request(struct client *c, struct tp_request *r)
+{
+    const struct hawser_op_options none = {.size = sizeof none, .timeout_ms = -1};
+    const struct hawser_vec v = {.mem = c->msg_mem, .length = TP_REQUEST};
+    hawser_op *op = NULL;
+    int rc = hawser_recv(c->peer, &v, 1, &none, &op);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&c->s->lock);
+    c->idle = op;
+    if (c->s->stopping)
+        hawser_cancel(op);
+    pthread_mutex_unlock(&c->s->lock);
+    rc = hawser_wait(op, -1);
+    uint64_t len = hawser_op_length(op);
+    pthread_mutex_lock(&c->s->lock);
+    c->idle = NULL;
+    pthread_mutex_unlock(&c->s->lock);
+    hawser_op_free(op);
+    return rc < 0 ? rc : tp_decode_request(c->msg, len, r);
+}
+
+static int answer(struct client *c, const struct tp_reply *r)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = REPLY_MS};
+    const struct hawser_vec v = {.mem = c->msg_mem, .offset = TP_REQUEST, .length = TP_REPLY};
+    hawser_op *op = NULL;
+    int rc = tp_encode_reply(r, c->msg + TP_REQUEST);
+    if (rc < 0 || (rc = hawser_send(c->peer, &v, 1, &o, &op)) < 0)
+        return rc;
+    return await(c, op, REPLY_MS + 1000);
+}
+
+static void counters(struct client *c, struct tp_reply *r)
+{
+    size_t n = TP_MAX_NICS;
+    if (stats_nics(c->peer, c->s->o.devmem, r->nic, &n) == 0)
+        r->n_nics = (uint32_t)n;
+    r->cpu_us = stats_cpu_us();
+}
+
+static void release(struct client *c)
+{
+    if (c->raw)
+        raw_server_cancel(c->raw);
+    raw_server_finish(c->raw, NULL);
+    if (c->raw_pp)
+        raw_pp_server_cancel(c->raw_pp);
+    raw_pp_server_finish(c->raw_pp, NULL);
+    c->raw = NULL;
+    c->raw_pp = NULL;
+    free(c->posted);
+    c->posted = NULL;
+    int rc = buffer_free(&c->buf);
+    pthread_mutex_lock(&c->s->lock);
+    if (rc == 0)
+        c->s->memory -= c->charged; /* else it stays charged: it is still there */
+    c->charged = 0;
+    pthread_mutex_unlock(&c->s->lock);
+    c->op = 0;
+}
+
+static uint32_t ahead(const struct client *c)
+{
+    uint32_t want = c->op == TP_PINGPONG ? PINGS_AHEAD : HW_MAX(2 * c->depth, (uint32_t)AHEAD);
+    return HW_MIN(want, c->buf.slots);
+}
+
+static int prepare(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    release(c);
+    char want[32], left[32];
+    bool hot = q->flags & TP_HOT;
+    uint64_t need = buffer_need(q->size, q->stride, q->slots, hot);
+    pthread_mutex_lock(&c->s->lock);
+    uint64_t room = c->s->o.max_memory - c->s->memory;
+    bool fits = need != 0 && need <= room;
+    if (fits) {
+        c->s->memory += need;
+        c->charged = need;
+    }
+    pthread_mutex_unlock(&c->s->lock);
+    if (!fits)
+        return hw_fail(-ENOMEM, "this needs %s on the serving node, whose --max-memory leaves %s",
+                       hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
+    int gpu = q->gpu == TP_HOST ? BUFFER_HOST : (int)q->gpu;
+    int rc = buffer_make(&c->buf, c->s->h, gpu, q->size, q->stride, q->slots, hot, q->seed);
+    c->op = q->op;
+    c->flags = q->flags;
+    c->depth = q->depth;
+    uint32_t rights = q->op == TP_WRITE      ? HAWSER_REMOTE_WRITE
+                      : q->op == TP_READ     ? HAWSER_REMOTE_READ
+                      : q->op == TP_VALIDATE ? HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE
+                                             : 0;
+    if (rc == 0 && rights)
+        rc = hawser_export(c->buf.mem, 0, c->buf.len, rights, c->peer, r->key);
+    if (rc == 0 && !rights && !(c->posted = calloc(c->buf.slots, sizeof *c->posted)))
+        rc = hw_fail(-ENOMEM, "no memory for %u slots", c->buf.slots);
+    if (rc < 0)
+        release(c);
+    else
+        snprintf(r->text, sizeof r->text, "%s", hawser_version());
+    return rc;
+}
+
+static int post(struct client *c, uint64_t iteration)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = DATA_MS};
+    const struct hawser_vec v = {.mem = c->buf.mem, .offset = buffer_offset(&c->buf, iteration), .length = c->buf.size};
+    return hawser_recv(c->peer, &v, 1, &o, &c->posted[iteration % c->buf.slots]);
+}
+
+static int echo(struct client *c, uint64_t iteration)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = DATA_MS};
+    const struct hawser_vec v = {.mem = c->buf.mem, .offset = buffer_offset(&c->buf, iteration), .length = c->buf.size};
+    return hawser_send(c->peer, &v, 1, &o, &c->posted[iteration % c->buf.slots]);
+}
+
+static int take(struct client *c, uint64_t iteration)
+{
+    hawser_op **op = &c->posted[iteration % c->buf.slots];
+    hawser_op *mine = *op;
+    *op = NULL;
+    if (!mine)
+        return 0;
+    int rc = hawser_wait(mine, POLL_MS); /* the common case needs no look at the clock */
+    uint64_t len = hawser_op_length(mine);
+    if (rc == -EAGAIN)
+        rc = await(c, mine, DATA_MS);
+    else
+        hawser_op_free(mine);
+    if (rc == 0 && len != c->buf.size)
+        rc = hw_fail(-EPROTO, "%s: a message of %" PRIu64 " bytes where %" PRIu64 " were announced",
+                     hawser_peer_name(c->peer), len, c->buf.size);
+    return rc;
+}
+
+/* The receives of a batch, `ahead` of them posted at any time; pingpong sends each one back from where it lies, and
+ * waits for that send only when its slot's turn comes again. */
+static int receive_batch(struct client *c, uint64_t posted)
+{
+    uint64_t end = c->first + c->count;
+    int rc = 0;
+    for (uint64_t i = c->first; i < end && rc == 0; i++) {
+        rc = take(c, i);
+        if (rc == 0 && c->op == TP_PINGPONG)
+            rc = echo(c, i);
+        if (rc == 0 && posted < end) {
+            rc = take(c, posted); /* the echo that left this slot, if any */
+            if (rc == 0)
+                rc = post(c, posted++);
+        }
+    }
+    for (uint32_t k = 0; k < c->buf.slots && c->op == TP_PINGPONG && rc == 0; k++)
+        rc = take(c, k);
+    return rc;
+}
+
+/* On failure the client is dropped: what is posted is freed before its memory. */
+static void drop_posted(struct client *c)
+{
+    for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {
+        hawser_op_free(c->posted[k]);
+        c->posted[k] = NULL;
+    }
+}
+
+static int begin(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    bool two_sided = c->op == TP_SEND || c->op == TP_PINGPONG;
+    if (!c->op)
+        return hw_fail(-EINVAL, "BEGIN without PREPARE");
+    if (c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY) && q->count > c->buf.slots)
+        return hw_fail(-EINVAL, "a batch of %u in %u slots", q->count, c->buf.slots);
+    c->first = q->first;
+    c->count = q->count;
+    int rc = 0;
+    if (c->op == TP_READ && !(c->flags & TP_NO_VERIFY))
+        rc = buffer_fill(&c->buf, q->first, q->count);
+    if (rc < 0)
+        return rc;
+    uint64_t posted = q->first;
+    c->streaming = two_sided;
+    for (; two_sided && rc == 0 && posted < q->first + HW_MIN(q->count, ahead(c)); posted++)
+        rc = post(c, posted);
+    if (rc < 0)
+        return rc;
+    counters(c, r);
+    rc = answer(c, r);
+    if (rc == 0 && two_sided)
+        rc = receive_batch(c, posted);
+    if (rc == 0)
+        c->streaming = false;
+    return rc < 0 ? rc : 1; /* answered already */
+}
+
+static int end(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    counters(c, r); /* before the checking costs anything */
+    if (!c->op || q->first != c->first || q->count > c->count)
+        return hw_fail(-EINVAL, "END of iterations that were not begun");
+    if (c->op != TP_READ && c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY)) {
+        int rc = buffer_check(&c->buf, q->first, q->count, &r->bad, &r->checked, &r->first_bad);
+        c->checked += r->checked;
+        c->bad += r->bad;
+        return rc;
+    }
+    return 0;
+}
+
+static int raw_begin(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    uint64_t deadline = hw_deadline((int)q->raw.timeout_ms);
+    if (!c->buf.base || c->raw || c->raw_pp)
+        return hw_fail(-EINVAL, "RAW without PREPARE of the host's memory, or while one runs");
+    if (q->raw.kind == TP_RAW_SPIN || q->raw.kind == TP_RAW_BLOCK) {
+        struct raw_pingpong pp = {.size = (uint32_t)q->raw.message,
+                                  .iters = (uint32_t)HW_MIN(q->raw.total, (uint64_t)INT32_MAX),
+                                  .warmup = (uint32_t)HW_MIN(q->raw.warmup, (uint64_t)INT32_MAX),
+                                  .spin = q->raw.kind == TP_RAW_SPIN};
+        memcpy(pp.token, q->raw.token, sizeof pp.token);
+        return raw_pp_server_start(&pp, q->raw.addr[0], deadline, &c->raw_pp, &r->port[0]);
+    }
+    struct raw_plan plan = {.dir = q->raw.kind == TP_RAW_UP ? RAW_CLIENT_SENDS : RAW_SERVER_SENDS,
+                            .streams = q->raw.streams,
+                            .message = q->raw.message,
+                            .total = q->raw.total,
+                            .duration_ms = q->raw.duration_ms,
+                            .warmup = q->raw.warmup};
+    memcpy(plan.token, q->raw.token, sizeof plan.token);
+    const char *addr[TP_MAX_PATHS];
+    for (uint32_t i = 0; i < q->raw.n_addrs; i++)
+        addr[i] = q->raw.addr[i];
+    return raw_server_start(&plan, addr, q->raw.n_addrs, c->buf.base, c->buf.len, deadline, &c->raw, r->port);
+}
+
+static int raw_end(struct client *c, struct tp_reply *r)
+{
+    int rc;
+    if (c->raw) {
+        struct raw_result got = {0};
+        rc = raw_server_finish(c->raw, &got);
+        c->raw = NULL;
+        r->raw_bytes = got.bytes;
+        r->raw_seconds = rc == 0 ? got.seconds : 0;
+        r->raw_cpu = rc == 0 ? got.cpu_seconds : 0;
+    } else if (c->raw_pp) {
+        rc = raw_pp_server_finish(c->raw_pp, &r->raw_cpu);
+        c->raw_pp = NULL;
+    } else {
+        rc = hw_fail(-EINVAL, "RAW_END without RAW");
+    }
+    return rc;
+}
+
+/* For `hawser doctor`, and for who wants to know the GPUs. */
+static int facts(const struct tp_request *q, struct tp_reply *r)
+{
+    uint64_t in = reach_wall_ns();
+    int root = hw_root_open("/");
+    int rc = root < 0 ? root : reach_facts(root, &r->facts);
+    if (rc == 0 && q->flags & TP_CONTAINED)
+        reach_contained(root, &r->facts);
+    hw_close(&root);
+    if (rc == 0 && q->reach.n_addrs > 0)
+        rc = reach_try(&q->reach, &r->facts);
+    int gpus = hw_cuda_count(); /* no driver is none */
+    r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
+    r->facts.wall_in_ns = in;
+    r->facts.wall_out_ns = reach_wall_ns();
+    return rc;
+}
+
+/* 0: answer r; 1: answered; negative: the error is answered, unless the peer is lost. */
+static int serve_one(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    switch (q->type) {
+    case TP_PREPARE:
+        return prepare(c, q, r);
+    case TP_BEGIN:
+        return begin(c, q, r);
+    case TP_END:
+        return end(c, q, r);
+    case TP_RAW:
+        return raw_begin(c, q, r);
+    case TP_RAW_END:
+        return raw_end(c, r);
+    case TP_RELEASE:
+        release(c);
+        return 0;
+    case TP_FACTS:
+        return facts(q, r);
+    default:
+        return hw_fail(-EINVAL, "a request of unknown type %d", (int)q->type);
+    }
+}
+
+static void *client_main(void *arg)
+{
+    struct client *c = arg;
+    struct tp_request *q = calloc(1, sizeof *q);
+    struct tp_reply *r = calloc(1, sizeof *r);
+    int rc = q && r ? 0 : -ENOMEM;
+    while (rc == 0 && (rc = next_request(c, q)) == 0) {
+        *r = (struct tp_reply){.type = q->type, .id = q->id};
+        rc = serve_one(c, q, r);
+        if (rc == 1) {
+            rc = 0;
+            continue;
+        }
+        if (rc < 0) {
+            if (c->streaming)
+                break; /* receives are posted that a request would meet: no way back to asking and answering */
+            *r = (struct tp_reply){.type = q->type, .id = q->id, .status = rc};
+            snprintf(r->text, sizeof r->text, "%s", hawser_error());
+            __atomic_fetch_add(&c->s->sum.refused, 1, __ATOMIC_RELAXED);
+        }
+        rc = answer(c, r);
+    }
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hawser_error());
+    free(q);
+    free(r);
+
+    struct tp_nic nics[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS;
+    uint64_t tx = 0, rx = 0, device = 0, copied = 0;
+    if (stats_nics(c->peer, false, nics, &n) == 0)
+        for (size_t i = 0; i < n; i++) {
+            tx += nics[i].tx_bytes;
+            rx += nics[i].rx_bytes;
+            device += nics[i].rx_device_bytes;
+            copied += nics[i].rx_copied_bytes;
+        }
+    bool died = rc != -ESHUTDOWN && rc != -ECANCELED;
+    if (!c->s->o.quiet) {
+        const char *name = hawser_peer_name(c->peer), *reason = why;
+        if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
+            reason += strlen(name) + 2; /* who it is stands there already */
+        printf("client %s %s%s: %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64 " bad bytes", name,
+               died ? "is lost: " : "left", died ? reason : "", (double)rx / 1e9, (double)tx / 1e9,
+               (double)c->checked / 1e9, c->bad);
+        if (device || copied)
+            printf("; %.3f GB by NICs into device memory, %.3f GB copied by a CPU", (double)device / 1e9,
+                   (double)copied / 1e9);
+        putchar('\n');
+        fflush(stdout);
+    }
+    drop_posted(c);
+    hawser_peer_close(c->peer); /* nothing of the peer's touches the memory any more, so that it may go */
+    release(c);
+    hawser_mem_deregister(c->msg_mem);
+    free(c->msg);
+    pthread_mutex_lock(&c->s->lock);
+    struct service_summary *sum = &c->s->sum;
+    sum->died += died;
+    sum->checked += c->checked;
+    sum->bad += c->bad;
+    sum->tx_bytes += tx;
+    sum->rx_bytes += rx;
+    c->done = true;
+    pthread_mutex_unlock(&c->s->lock);
+    return NULL;
+}
+
+static int add_client(struct service *s, hawser_peer *p)
+{
+    struct client *c = calloc(1, sizeof *c);
+    pthread_attr_t attr;
+    int rc = 0;
+    if (!c || !(c->msg = calloc(1, TP_REQUEST + TP_REPLY)))
+        rc = hw_fail(-ENOMEM, "no memory for client %s", hawser_peer_name(p));
+    if (rc == 0)
+        rc = hawser_mem_register(s->h, HAWSER_MEM_HOST, c->msg, TP_REQUEST + TP_REPLY, &c->msg_mem);
+    if (rc == 0) {
+        c->s = s;
+        c->peer = p;
+        pthread_attr_init(&attr);
+        pthread_attr_setstacksize(&attr, THREAD_STACK);
+        int e = pthread_create(&c->thread, &attr, client_main, c);
+        pthread_attr_destroy(&attr);
+        if (e)
+            rc = hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_name(e));
+    }
+    if (rc < 0) {
+        fprintf(stderr, "hawser serve: %s\n", hawser_error());
+        hawser_peer_close(p);
+        if (c) {
+            hawser_mem_deregister(c->msg_mem);
+            free(c->msg);
+            free(c);
+        }
+        return rc;
+    }
+    pthread_mutex_lock(&s->lock);
+    c->next = s->clients;
+    s->clients = c;
+    s->sum.clients++;
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+/* Joins and frees the clients that are done (all: waits for each). Returns how many are left. */
+static size_t reap(struct service *s, bool all)
+{
+    size_t left = 0;
+    for (struct client **at = &s->clients; *at;) {
+        struct client *c = *at;
+        pthread_mutex_lock(&s->lock);
+        bool done = c->done;
+        pthread_mutex_unlock(&s->lock);
+        if (!done && !all) {
+            left++;
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        pthread_join(c->thread, NULL);
+        free(c);
+    }
+    return left;
+}
+
+int service_run(hawser *h, const struct service_options *o, struct service_summary *out)
+{
+    struct service s = {.h = h, .o = *o, .lock = PTHREAD_MUTEX_INITIALIZER};
+    int rc = 0;
+    while (!tool_stop) {
+        hawser_peer *p = NULL;
+        rc = hawser_accept(h, POLL_MS, &p);
+        if (rc == 0)
+            add_client(&s, p);
+        else if (rc != -EAGAIN && rc != -EINTR)
+            break;
+        rc = 0;
+        if (reap(&s, false) == 0 && o->once && s.sum.clients > 0)
+            break;
+    }
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hawser_error());
+    pthread_mutex_lock(&s.lock);
+    __atomic_store_n(&s.stopping, true, __ATOMIC_RELAXED);
+    for (struct client *c = s.clients; c; c = c->next)
+        if (c->idle)
+            hawser_cancel(c->idle);
+    pthread_mutex_unlock(&s.lock);
+    reap(&s, true);
+    *out = s.sum;
+    pthread_mutex_destroy(&s.lock);
+    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+}

@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser nccl bench: which configurations are measured, in which order; its options. */
+#include "tool/nccl/nccl_bench.h"
+
+#include "base/size.h"
+#include "mem/cuda.h"
+#include "tool/nccl/nccl.h"
+#include "tool/nccl/nccl_conf.h"
+#include "tool/nccl/nccl_hosts.h"
+#include "tool/opts.h"
+#include "tool/report/output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CMD        "nccl bench"
+#define BYTES      (1ull << 30) /* that the iterations of a size move by default */
+#define ITERS_MIN  10
+#define ITERS_MAX  500
+#define WARMUP_MIN 3
+#define TIMEOUT_MS 120000
+#define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
+
+enum {
+    O_VS = 300,
+    O_OP,
+    O_SIZE,
+    O_ITERS,
+    O_WARMUP,
+    O_ROUNDS,
+    O_NCCL,
+    O_PLUGIN,
+    O_SET,
+    O_RAW,
+    O_TIMEOUT,
+    O_LAB,
+    O_HOSTS,
+    O_SSH,
+    O_REMOTE,
+    O_TCPX,
+    O_AGENT,
+    O_RANK
+};
+
+static const struct opt options[] = {
+    {"op", O_OP, "OP[,..]", "all_reduce, sendrecv, alltoall (default: the first two)"},
+    {"size", O_SIZE, "SIZE[,..]",
+     "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"},
+    {"gpus", 'g', "N", "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"},
+    {"hosts", O_HOSTS, "A,B[,..]",
+     "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"},
+    {"ssh", O_SSH, "COMMAND",
+     "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"},
+    {"remote", O_REMOTE, "PATH", "this program there (default: the path that it has here)"},
+    {"tcpx", O_TCPX, "PATH", "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"},
+    {"vs-socket", O_VS, NULL, "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"},
+    {"raw", O_RAW, "N[,..]", "measure N plain sockets over loopback too, in the same turns"},
+    {"rounds", O_ROUNDS, "N", "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"},
+    {"iters", O_ITERS, "N", "operations under the clock (default: 1GiB's worth, 10 to 500)"},
+    {"warmup", O_WARMUP, "N", "operations before it (default: a tenth, at least 3)"},
+    {"plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN of what is ours (default: hawser)"},
+    {"set", O_SET, "NAME=VALUE", "a variable for ours alone; may be repeated"},
+    {"nccl", O_NCCL, "FILE", "NCCL's library (default: libnccl.so.2)"},
+    {"lab", O_LAB, "LAB", "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"},
+    {"timeout", O_TIMEOUT, "TIME", "a rank that does not answer for so long is given up (default: 120s)"},
+    {"json", 'j', "FILE", "write a line of JSON per measurement; - is standard output"},
+    {"verbose", 'v', NULL, "show all that the ranks and NCCL say, on stderr"},
+    {"rank", O_RANK, "FD,RANK,RANKS,GPU", NULL},
+    {"agent", O_AGENT, NULL, NULL},
+    {0},
+};
+
+/* The tuned settings are the two that no other beat by much, each for another operation (docs/performance.md). */
+static struct nb_config configs[] = {
+    {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
+    {.name = "socket",
+     .about = "NET/Socket's default",
+     .socket = true,
+     .set = {{"NCCL_NET", "Socket"}, {"NCCL_NET_PLUGIN", "none"}}},
+    {.name = "socket-1x1-16ch",
+     .about = "one thread and socket for each of 16 channels",
+     .socket = true,
+     .tuned = true,
+     .set = {{"NCCL_NET", "Socket"},
+             {"NCCL_NET_PLUGIN", "none"},
+             {"NCCL_SOCKET_NTHREADS", "1"},
+             {"NCCL_NSOCKS_PERTHREAD", "1"},
+             {"NCCL_MIN_NCHANNELS", "16"},
+             {"NCCL_NCHANNELS_PER_NET_PEER", "16"},
+             {"NCCL_MIN_P2P_NCHANNELS", "16"}}},
+    {.name = "socket-4x4-8ch",
+     .about = "four threads of four sockets for each of 8 channels, large buffers",
+     .socket = true,
+     .tuned = true,
+     .set = {{"NCCL_NET", "Socket"},
+             {"NCCL_NET_PLUGIN", "none"},
+             {"NCCL_SOCKET_NTHREADS", "4"},
+             {"NCCL_NSOCKS_PERTHREAD", "4"},
+             {"NCCL_MIN_NCHANNELS", "8"},
+             {"NCCL_NCHANNELS_PER_NET_PEER", "8"},
+             {"NCCL_MIN_P2P_NCHANNELS", "8"},
+             {"NCCL_BUFFSIZE", "16777216"},
+             {"NCCL_P2P_NET_CHUNKSIZE", "2097152"}}},
+    {.name = "tcpx",
+     .about = "GPUDirect-TCPX",
+     .theirs = true,
+     .set = {{"NCCL_NET_PLUGIN", TCPX}, {"NCCL_NET", "GPUDirectTCPX_v7"}, {"NCCL_DYNAMIC_CHUNK_SIZE", "524288"}}},
+};
+#define CONFIGS HW_ARRAY_LEN(configs)
+enum { OURS, STANDARD, FIRST_TUNED, PLUGIN_TCPX = CONFIGS - 1 };
+
+/* Two GPUs of one host are to behave as two nodes'. NVLink multicast would go around the network too. */
+static const struct nb_var common[] = {
+    {"NCCL_P2P_DISABLE", "1"},
+    {"NCCL_SHM_DISABLE", "1"},
+    {"NCCL_NVLS_ENABLE", "0"},
+    {"NCCL_MNNVL_ENABLE", "0"},
+    /* what we read, and the user's that would send it elsewhere or choose another network */
+    {"NCCL_DEBUG", "INFO"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
+    {"NCCL_DEBUG_FILE", NULL},
+    {"NCCL_NET", NULL},
+    {"NCCL_NET_PLUGIN", NULL},
+    {0},
+};
+
+/* On several hosts their own links are as they are; NCCL is not to go around the network between them. */
+static const struct nb_var common_hosts[] = {
+    {"NCCL_MNNVL_ENABLE", "0"},
+    {"NCCL_DEBUG", "INFO"},
+    {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
+    {"NCCL_DEBUG_FILE", NULL},
+    {"NCCL_NET", NULL},
+    {"NCCL_NET_PLUGIN", NULL},
+    {0},
+};
+
+#define SETS 32
+
+struct bench_args {
+    bool op[NB_OPS], vs;
+    uint64_t size[NB_SIZES], gpus, rounds, iters, warmup, timeout_ms;
+    size_t n_sizes;
+    const char *nccl, *plugin, *json, *lab, *rank, *hosts, *ssh, *remote, *tcpx;
+    bool verbose, agent;
+    struct nb_var set[SETS + 1];
+    char *set_text[SETS];
+    size_t n_set;
+    uint32_t raw[NB_RAWS];
+    size_t n_raw;
+};
+
+/* ---- rounds ----------------------------------------------------------------------------------- */
+
+struct bench_run {
+    const struct bench_args *a;
+    struct nb_table t;
+    struct nb_start start;
+    struct nb_hosts hosts;
+    struct nb_config config[CONFIGS]; /* those that are measured */
+    bool failed[CONFIGS], own_failed;
+    bool left_badly; /* ranks of some round did not end in good order */
+    int version;
+    uint64_t most;
+};
+
+static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row *r, size_t config)
+{
+    struct nb_order o = {.type = NB_RUN, .op = r->op, .size = r->size, .iters = r->iters, .warmup = r->warmup};
+    struct nb_cell *cell = &r->cell[config];
+    struct nb_sample s = {0};
+    int rc = nb_crew_order(crew, &o, (int)b->a->timeout_ms);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < crew->n; i++) {
+        const struct nb_reply *p = &crew->m[i].reply;
+        s.us = fmax(s.us, p->seconds * 1e6 / r->iters);
+        s.cpu += p->cpu / r->iters;
+        cell->checked += p->checked;
+        if (p->bad && !cell->bad)
+            tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements are wrong, the first is element %llu",
+                      crew->config, i, nb_op_name(r->op), (unsigned long long)r->size, (unsigned long long)p->bad,
+                      (unsigned long long)p->checked, (unsigned long long)p->first);
+        cell->bad += p->bad;
+    }
+    cell->sample[cell->n++] = s;
+    return 0;
+}
+
+/* A set of ranks does all operations and sizes of a configuration once. */
+static int measure_config(struct bench_run *b, size_t config, unsigned round)
+{
+    struct nb_crew crew;
+    output_progress("round %u of %u: %s: starting", round + 1, b->t.rounds, b->config[config].name);
+    int rc = nb_crew_start(&crew, &b->config[config], &b->start, b->most);
+    if (rc == 0) {
+        b->version = crew.version;
+        snprintf(b->t.network[config], sizeof b->t.network[config], "%s", crew.m[0].network);
+    }
+    for (size_t i = 0; i < b->t.n_rows && rc == 0; i++) {
+        struct nb_row *r = &b->t.row[i];
+        char size[32];
+        output_progress("round %u of %u: %s: %s %s", round + 1, b->t.rounds, b->config[config].name, nb_op_name(r->op),
+                        hw_format_size(r->size, size, sizeof size));
+        rc = measure_row(b, &crew, r, config);
+    }
+    output_progress(NULL);
+    if (rc < 0 && rc != -EINTR)
+        tool_fail(CMD, "%s", hw_error());
+    if (nb_crew_end(&crew, rc) < 0 && rc == 0)
+        b->left_badly = true;
+    return rc;
+}
+
+/* hawser's own transfer, of all sizes. */
+static int own_round(struct bench_run *b, unsigned round)
+{
+    output_progress("round %u of %u: hawser bench", round + 1, b->t.rounds);
+    int rc =
+        nb_own_run(&b->hosts, &b->t, (int)HW_MIN(b->a->timeout_ms * b->t.n_own, (uint64_t)INT32_MAX), b->a->verbose);
+    output_progress(NULL);
+    b->own_failed = rc < 0;
+    if (rc < 0 && rc != -EINTR)
+        tool_fail(CMD, "hawser's own transfer: %s", hw_error());
+    return rc;
+}
+
+static int rounds(struct bench_run *b)
+{
+    int rc = 0;
+    for (unsigned round = 0; round < b->t.rounds; round++) {
+        for (size_t i = 0; i < b->t.n_configs; i++) {
+            /* nobody is always the first */
+            size_t config = (i + round) % b->t.n_configs;
+            if (b->failed[config])
+                continue;
+            rc = measure_config(b, config, round);
+            if (rc == -EINTR || tool_stop)
+                return hw_fail(-EINTR, "interrupted");
+            b->failed[config] = rc < 0;
+        }
+        if (b->t.n_own && !b->own_failed && (rc = own_round(b, round)) == -EINTR)
+            return rc;
+        for (size_t i = 0; i < b->t.n_raw; i++) {
+            struct nb_raw *raw = &b->t.raw[i];
+            output_progress("round %u of %u: %u plain sockets", round + 1, b->t.rounds, raw->streams);
+            rc = nb_raw_run(raw->streams, &raw->GBps[raw->n]);
+            output_progress(NULL);
+            if (rc < 0)
+                return rc;
+            raw->n++;
+        }
+    }
+    return 0;
+}
+
+static void head(FILE *out, const struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
+            b->version / 10000, b->version / 100 % 100, b->version % 100, a->nccl ? a->nccl : "libnccl.so.2",
+            b->t.ranks, b->t.rounds, b->t.rounds == 1 ? "" : "s");
+    if (a->lab)
+        fprintf(out, "# rank 0 in node %s/a, rank 1 in node %s/b, and so on\n", a->lab, a->lab);
+    for (unsigned i = 0; i < b->t.ranks; i++) {
+        struct hw_gpu_info g;
+        if (a->hosts)
+            fprintf(out, "# rank %u: host %s, GPU %u, NCCL_HOSTID=hawser-bench-%u\n", i,
+                    b->hosts.host[i / b->hosts.per_host], i % b->hosts.per_host, i / b->hosts.per_host);
+        else if (hw_cuda_info((int)i, &g) == 0)
+            fprintf(out, "# rank %u: GPU %u, %s, %s, NCCL_HOSTID=hawser-bench-%u\n", i, i, g.name, g.pci, i);
+    }
+    fputs(a->hosts ? "# for all:" : "# as if each rank were a node of its own:", out);
+    for (const struct nb_var *v = b->start.common; v->name; v++)
+        if (v->value && strncmp(v->name, "NCCL_DEBUG", 10) != 0)
+            fprintf(out, " %s=%s", v->name, v->value);
+    fputc('\n', out);
+    if (a->hosts && !b->hosts.tcpx)
+        fprintf(out, "# tcpx: not measured: not all hosts have %s (--tcpx)\n", b->hosts.tcpx_path);
+    if (b->t.n_own)
+        fprintf(out, "# hawser bench: write from host %s to host %s, GPU memory\n", b->hosts.host[1], b->hosts.host[0]);
+    for (size_t i = 0; i < b->t.n_configs; i++) {
+        fprintf(out, "# %s: network %s;", b->config[i].name, b->t.network[i][0] ? b->t.network[i] : "none");
+        for (const struct nb_var *v = b->config[i].set; v->name; v++)
+            fprintf(out, " %s=%s", v->name, v->value);
+        for (const struct nb_var *v = a->set; v->name && !b->config[i].socket && !b->config[i].theirs; v++)
+            fprintf(out, " %s=%s", v->name, v->value);
+        fputc('\n', out);
+    }
+    fprintf(out, "# cpu: of all ranks' processes, per GB of algbw\n");
+}
+
+static int write_json(const struct nb_table *t, const char *path)
+{
+    if (strcmp(path, "-") == 0)
+        return nb_print_json(stdout, t);
+    FILE *f = fopen(path, "we");
+    if (!f)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = nb_print_json(f, t);
+    if (fclose(f) != 0 && rc == 0)
+        rc = hw_fail(-EIO, "%s could not be written", path);
+    return rc;
+}
+
+static int make_rows(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    struct nb_table *t = &b->t;
+    t->row = calloc(NB_OPS * a->n_sizes, sizeof *t->row);
+    t->network = calloc(t->n_configs, sizeof *t->network);
+    if (!t->row || !t->network)
+        return hw_fail(-ENOMEM, "no memory for results");
+    for (int op = 0; op < NB_OPS; op++)
+        for (size_t i = 0; i < a->n_sizes && a->op[op]; i++) {
+            struct nb_row *r = &t->row[t->n_rows];
+            uint64_t size = nb_fit(op, t->ranks, a->size[i]);
+            if (size == 0)
+                return hw_fail(-EINVAL, "%s among %u ranks takes %llu bytes at least, not %llu", nb_op_name(op),
+                               t->ranks, op == NB_ALLTOALL ? 4ull * t->ranks : 4ull, (unsigned long long)a->size[i]);
+            uint64_t iters = a->iters ? a->iters : HW_MIN(HW_MAX(BYTES / size, ITERS_MIN), ITERS_MAX);
+            uint64_t warmup = a->warmup != UINT64_MAX ? a->warmup : HW_MAX(iters / 10, WARMUP_MIN);
+            *r = (struct nb_row){.op = op, .size = size, .iters = (uint32_t)iters, .warmup = (uint32_t)warmup};
+            r->cell = calloc(t->n_configs, sizeof *r->cell);
+            if (!r->cell)
+                return hw_fail(-ENOMEM, "no memory for results");
+            t->n_rows++;
+            b->most = HW_MAX(b->most, size);
+        }
+    return 0;
+}
+
+static bool all_well(const struct bench_run *b)
+{
+    if (b->left_badly || b->own_failed)
+        return false;
+    for (size_t i = 0; i < b->t.n_own; i++)
+        if (b->t.own[i].bad || b->t.own[i].n == 0)
+            return false;
+    for (size_t i = 0; i < b->t.n_configs; i++) {
+        if (b->failed[i])
+            return false;
+        for (size_t k = 0; k < b->t.n_rows; k++)
+            if (b->t.row[k].cell[i].bad || b->t.row[k].cell[i].n == 0)
+                return false;
+    }
+    return true;
+}
+
+/* Which configurations are measured: ours, and with --vs-socket or --hosts those of others. */
+static void choose_configs(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    size_t n = 0;
+    configs[OURS].set[0].value = a->plugin;
+    for (size_t i = 0; i < CONFIGS; i++) {
+        if (i == STANDARD ? !a->vs && !a->hosts : i == PLUGIN_TCPX ? !b->hosts.tcpx : i >= FIRST_TUNED && !a->vs)
+            continue;
+        b->config[n] = configs[i];
+        if (i == PLUGIN_TCPX)
+            b->config[n].set[0].value = b->hosts.tcpx;
+        n++;
+    }
+    b->t.config = b->config;
+    b->t.n_configs = n;
+}
+
+/* How many ranks, and where. TOOL_OK, or what was said. */
+static int find_gpus(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    int gpus = 0;
+    if (a->hosts) {
+        struct nb_hosts *h = &b->hosts;
+        int rc = nb_hosts_parse(h, a->hosts, a->ssh, a->remote);
+        if (rc < 0)
+            return tool_usage(CMD, "%s", hw_error());
+        output_progress("asking %u hosts", h->n);
+        rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus, a->verbose);
+        output_progress(NULL);
+        if (rc < 0)
+            return tool_fail(CMD, "%s", hw_error());
+        if (a->gpus > (uint64_t)gpus)
+            return tool_fail(CMD, "not all hosts have %llu GPUs: one has %d", (unsigned long long)a->gpus, gpus);
+        h->per_host = a->gpus ? (unsigned)a->gpus : HW_MIN((unsigned)gpus, (unsigned)NB_RANKS / h->n);
+        b->t.ranks = h->n * h->per_host;
+        if (b->t.ranks > NB_RANKS)
+            return tool_fail(CMD, "%u ranks are more than %d", b->t.ranks, NB_RANKS);
+        b->t.hosts = a->hosts;
+        for (size_t i = 0; i < a->n_sizes; i++)
+            b->t.own[b->t.n_own++].size = a->size[i];
+        return TOOL_OK;
+    }
+    gpus = hw_cuda_count();
+    if (gpus < 0)
+        return tool_fail(CMD, "%s", hw_error());
+    if (gpus < 2)
+        return tool_fail(CMD, "NCCL moves nothing with one GPU: two are needed, and there is %d", gpus);
+    if (a->gpus > (uint64_t)gpus)
+        return tool_fail(CMD, "%llu GPUs are not there: there are %d", (unsigned long long)a->gpus, gpus);
+    b->t.ranks = a->gpus ? (unsigned)a->gpus : (unsigned)HW_MIN(gpus, NB_RANKS);
+    return TOOL_OK;
+}
+
+static int bench(struct bench_run *b)
+{
+    const struct bench_args *a = b->a;
+    char dir[NCCL_PATH] = "";
+    int found = find_gpus(b);
+    if (found != TOOL_OK)
+        return found;
+    choose_configs(b);
+    /* so that a program that was built, and not installed, measures its own plugin */
+    if (nccl_plugin_dir(dir, sizeof dir) < 0)
+        dir[0] = 0;
+    b->start = (struct nb_start){.nccl = a->nccl,
+                                 .lab = a->lab,
+                                 .hosts = a->hosts ? &b->hosts : NULL,
+                                 .library_path = dir,
+                                 .common = a->hosts ? common_hosts : common,
+                                 .more = a->set,
+                                 .n = b->t.ranks,
+                                 .timeout_ms = (int)a->timeout_ms,
+                                 .verbose = a->verbose};
+    int rc = make_rows(b);
+    if (rc == 0)
+        rc = rounds(b);
+    if (rc < 0)
+        return tool_fail(CMD, "%s", hw_error());
+    /* where no communicator was made all has been said */
+    bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
+    if (table) {
+        head(stdout, b);
+        nb_print(stdout, &b->t);
+    }
+    if (a->json && write_json(&b->t, a->json) < 0)
+        return tool_fail(CMD, "%s", hw_error());
+    return all_well(b) ? TOOL_OK : TOOL_FAILED;
+}
+
+/* ---- options ---------------------------------------------------------------------------------- */
+
+static int parse_ops(const char *text, bool *ops)
+{
+    const char *p = text;
+    memset(ops, 0, NB_OPS * sizeof *ops);
+    do {
+        size_t n = strcspn(p, ",");
+        int op = 0;
+        while (op < NB_OPS && (strlen(nb_op_name(op)) != n || strncmp(nb_op_name(op), p, n) != 0))
+            op++;
+        if (op == NB_OPS)
+            return hw_fail(-EINVAL, "there is no operation '%.*s'; there are all_reduce, sendrecv, alltoall",
+                           (int)HW_MIN(n, (size_t)40), p);
+        ops[op] = true;
+        p += n + (p[n] == ',');
+    } while (*p || p[-1] == ',');
+    return 0;
+}
+
+static int parse_raw(const char *text, struct bench_args *a)
+{
+    char word[16];
+    for (const char *p = text;;) {
+        size_t n = strcspn(p, ",");
+        uint64_t v;
+        if (a->n_raw == NB_RAWS)
+            return hw_fail(-E2BIG, "more than %d numbers of plain sockets", NB_RAWS);
+        snprintf(word, sizeof word, "%.*s", (int)HW_MIN(n, sizeof word - 1), p);
+        int rc = hw_parse_u64(word, 1, 256, &v);
+        if (rc < 0)
+            return rc;
+        a->raw[a->n_raw++] = (uint32_t)v;
+        if (!p[n])
+            return 0;
+        p += n + 1;
+    }
+}
+
+static int parse_set(const char *text, struct bench_args *a)
+{
+    const char *eq = strchr(text, '=');
+    if (!eq || eq == text)
+        return hw_fail(-EINVAL, "--set takes NAME=VALUE, not '%s'", text);
+    if (a->n_set == SETS)
+        return hw_fail(-E2BIG, "more than %d variables", SETS);
+    char *copy = strdup(text);
+    if (!copy)
+        return hw_fail(-ENOMEM, "no memory for '%s'", text);
+    copy[eq - text] = 0;
+    a->set_text[a->n_set] = copy;
+    a->set[a->n_set++] = (struct nb_var){copy, copy + (eq - text) + 1};
+    return 0;
+}
+
+static int take(struct bench_args *a, int id, const char *arg)
+{
+    switch (id) {
+    case O_OP:
+        return parse_ops(arg, a->op);
+    case O_SIZE:
+        return opts_sizes(arg, a->size, NB_SIZES, &a->n_sizes);
+    case 'g':
+        return hw_parse_u64(arg, 1, NB_RANKS, &a->gpus);
+    case O_VS:
+        a->vs = true;
+        return 0;
+    case O_RAW:
+        return parse_raw(arg, a);
+    case O_ROUNDS:
+        return hw_parse_u64(arg, 1, NB_ROUNDS, &a->rounds);
+    case O_ITERS:
+        return hw_parse_u64(arg, 1, 1000000, &a->iters);
+    case O_WARMUP:
+        return hw_parse_u64(arg, 0, 1000000, &a->warmup);
+    case O_PLUGIN:
+        a->plugin = arg;
+        return 0;
+    case O_SET:
+        return parse_set(arg, a);
+    case O_NCCL:
+        a->nccl = arg;
+        return 0;
+    case O_LAB:
+        a->lab = arg;
+        return 0;
+    case O_TIMEOUT:
+        return hw_parse_duration_ms(arg, &a->timeout_ms);
+    case 'j':
+        a->json = arg;
+        return 0;
+    case O_HOSTS:
+        a->hosts = arg;
+        return 0;
+    case O_SSH:
+        a->ssh = arg;
+        return 0;
+    case O_REMOTE:
+        a->remote = arg;
+        return 0;
+    case O_TCPX:
+        a->tcpx = arg;
+        return 0;
+    case O_AGENT:
+        a->agent = true;
+        return 0;
+    case O_RANK:
+        a->rank = arg;
+        return 0;
+    default:
+        a->verbose = true;
+        return 0;
+    }
+}
+
+static int parse_and_bench(struct bench_args *a, int argc, char **argv)
+{
+    struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about = "Measures NCCL over hawser, and over NCCL's own sockets, as nccl-tests do: a process for each\n"
+                 "GPU of this host, each as if it were a node of its own. All that arrives is checked.",
+        .opt = options};
+    const char *arg;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == OPT_HELP || id == OPT_BAD)
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+        if (take(a, id, arg) < 0)
+            return tool_usage(CMD, "%s", hw_error());
+    }
+    if (optind < argc)
+        return tool_usage(CMD, "'%s': bench takes options only", argv[optind]);
+    if (a->timeout_ms < 1000 || a->timeout_ms > 3600000)
+        return tool_usage(CMD, "--timeout is from 1s to 1 hour");
+    if (a->lab && a->n_raw)
+        return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
+    if (a->hosts && (a->lab || a->n_raw))
+        return tool_usage(CMD, "--hosts goes with neither --lab nor --raw");
+    if (!a->hosts && (a->ssh || a->remote || a->tcpx))
+        return tool_usage(CMD, "--ssh, --remote and --tcpx go with --hosts");
+    if (!a->hosts && a->gpus == 1)
+        return tool_usage(CMD, "--gpus takes 2 or more on one host, not '1'");
+    if (a->agent)
+        return nb_agent();
+    if (a->rank)
+        return nb_rank(a->rank, a->nccl);
+    struct bench_run *b = calloc(1, sizeof *b);
+    if (!b)
+        return tool_fail(CMD, "no memory");
+    b->a = a;
+    b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs || a->hosts ? 3 : 1;
+    for (size_t i = 0; i < a->n_raw; i++)
+        b->t.raw[b->t.n_raw++].streams = a->raw[i];
+    tool_catch_signals();
+    int rc = bench(b);
+    for (size_t i = 0; i < b->t.n_rows; i++)
+        free(b->t.row[i].cell);
+    free(b->t.row);
+    free(b->t.network);
+    nb_hosts_free(&b->hosts);
+    free(b);
+    return rc;
+}
+
+int nccl_bench_main(int argc, char **argv)
+{
+    struct bench_args *a = calloc(1, sizeof *a);
+    if (!a)
+        return tool_fail(CMD, "no memory");
+    *a = (struct bench_args){.op = {[NB_ALL_REDUCE] = true, [NB_SENDRECV] = true},
+                             .size = {8, 1024, 65536, 1ull << 20, 16ull << 20, 64ull << 20, 256ull << 20},
+                             .n_sizes = 7,
+                             .warmup = UINT64_MAX,
+                             .timeout_ms = TIMEOUT_MS,
+                             .plugin = "hawser"};
+    int rc = parse_and_bench(a, argc, argv);
+    for (size_t i = 0; i < a->n_set; i++)
+        free(a->set_text[i]);
+    free(a);
+    return rc;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/nccl/nccl_conf.h"
+
+#include "base/size.h"
+#include "nccl/params.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FROM_FILES 64 /* variables whose origin is remembered */
+
+static struct {
+    char name[64];
+    char file[256];
+} origin[FROM_FILES];
+static size_t n_origins;
+
+/* ---- configuration files ---------------------------------------------------------------------- */
+
+/* Lines NAME=VALUE, with no quotes and no blanks taken off; the rest is passed over (NCCL's misc/param.cc). */
+static void read_file(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    size_t cap = 0;
+    for (ssize_t n; f && (n = getline(&line, &cap, f)) > 0;) {
+        if (line[n - 1] == '\n')
+            line[n - 1] = 0;
+        char *eq = strchr(line, '=');
+        if (!eq || eq == line || line[0] == '#')
+            continue;
+        *eq = 0;
+        if (getenv(line) || setenv(line, eq + 1, 0) < 0 || n_origins == FROM_FILES)
+            continue;
+        snprintf(origin[n_origins].name, sizeof origin[0].name, "%s", line);
+        snprintf(origin[n_origins++].file, sizeof origin[0].file, "%s", path);
+    }
+    free(line);
+    if (f)
+        fclose(f);
+}
+
+void nccl_conf_read(void)
+{
+    static bool done;
+    const char *named = getenv("NCCL_CONF_FILE"), *home = getenv("HOME");
+    char path[NCCL_PATH];
+    if (done)
+        return;
+    done = true;
+    if (named && *named)
+        read_file(named);
+    else if (home) {
+        snprintf(path, sizeof path, "%s/.nccl.conf", home);
+        read_file(path);
+    }
+    read_file("/etc/nccl.conf");
+}
+
+const char *nccl_conf_where(const char *name)
+{
+    for (size_t i = 0; i < n_origins; i++)
+        if (strcmp(origin[i].name, name) == 0)
+            return origin[i].file;
+    return "the environment";
+}
+
+/* ---- our plugin ------------------------------------------------------------------------------- */
+
+int nccl_plugin_dir(char *out, size_t cap)
+{
+    /* beside this program: in its build folder, or where both were installed; HW_LIBDIR is where meson puts libraries
+     */
+    static const char *const near[] = {"nccl", "../lib", "../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu",
+                                       "../lib64"};
+    char exe[NCCL_PATH], try[NCCL_PATH + 64];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(exe, '/');
+    if (slash)
+        *slash = 0;
+    for (size_t i = 0; i <= HW_ARRAY_LEN(near); i++) {
+        char real[NCCL_PATH];
+        if (i < HW_ARRAY_LEN(near))
+            snprintf(try, sizeof try, "%s/%s", exe, near[i]);
+        else
+            snprintf(try, sizeof try, "%s", HW_LIBDIR);
+        if (!realpath(try, real) || strlen(real) >= cap)
+            continue;
+        snprintf(try, sizeof try, "%s/%s", real, NCCL_PLUGIN_FILE);
+        if (access(try, R_OK) == 0) {
+            snprintf(out, cap, "%s", real);
+            return 0;
+        }
+    }
+    return hw_fail(-ENOENT, "no %s beside %.120s nor in " HW_LIBDIR, NCCL_PLUGIN_FILE, exe);
+}
+
+/* ---- conflicts -------------------------------------------------------------------------------- */
+
+static struct nccl_conflict *add(struct nccl_conflict *out, size_t *n, const char *name, enum nccl_weight w)
+{
+    struct nccl_conflict *c = &out[*n];
+    *n += *n + 1 < NCCL_CONFLICTS;
+    *c = (struct nccl_conflict){.name = name, .value = getenv(name), .weight = w};
+    return c;
+}
+
+#define TEXT(c, ...) snprintf((c)->text, sizeof(c)->text, __VA_ARGS__)
+#define MEND(c, ...) snprintf((c)->mend, sizeof(c)->mend, __VA_ARGS__)
+
+/* Is ours one of the comma list, by name or by path? */
+static bool lists_ours(const char *list)
+{
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        const char *base = p;
+        for (const char *c = p; c < p + n; c++)
+            base = *c == '/' ? c + 1 : base;
+        size_t len = (size_t)(p + n - base);
+        if ((len == strlen(NCCL_OUR_NAME) && strncmp(base, NCCL_OUR_NAME, len) == 0) ||
+            (len == strlen(NCCL_PLUGIN_FILE) && strncmp(base, NCCL_PLUGIN_FILE, len) == 0))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+static void choice(struct nccl_conflict *out, size_t *n)
+{
+    const char *net = getenv("NCCL_NET"), *plugin = getenv("NCCL_NET_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
+    if (net && *net && strcasecmp(net, NCCL_OUR_NAME) != 0) {
+        struct nccl_conflict *c = add(out, n, "NCCL_NET", NCCL_WRONG);
+        TEXT(c, "NCCL uses the network of this name and no other");
+        MEND(c, "export NCCL_NET=" NCCL_OUR_NAME);
+    }
+    if (plugin && !lists_ours(plugin)) {
+        struct nccl_conflict *c = add(out, n, "NCCL_NET_PLUGIN", NCCL_WRONG);
+        TEXT(c, "%s",
+             strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "ours is not among the plugins that NCCL tries");
+        MEND(c, "export NCCL_NET_PLUGIN=" NCCL_OUR_NAME);
+    }
+    if (tuner && *tuner && !lists_ours(tuner)) {
+        struct nccl_conflict *c = add(out, n, "NCCL_TUNER_PLUGIN", NCCL_CAUTION);
+        TEXT(c, "NCCL does not ask our tuner, and may use protocols that TCP is slow with");
+        MEND(c, "unset NCCL_TUNER_PLUGIN");
+    }
+    static const char *const forced[] = {"NCCL_ALGO", "NCCL_PROTO"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(forced); i++)
+        if (getenv(forced[i])) {
+            struct nccl_conflict *c = add(out, n, forced[i], NCCL_CAUTION);
+            TEXT(c, "leaves our tuner less to choose from");
+            MEND(c, "unset %s", forced[i]);
+        }
+    static const char *const others[] = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_NTHREADS",
+                                         "NCCL_NSOCKS_PERTHREAD"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(others); i++)
+        if (getenv(others[i]))
+            TEXT(add(out, n, others[i], NCCL_NOTE), "is for NCCL's own networks, and does nothing to ours");
+}
+
+/* Part of what the plugin sets is the user's: does the rest still fit? */
+static void partial(struct nccl_conflict *out, size_t *n)
+{
+    if (!hn_tune(NULL)) {
+        struct nccl_conflict *c = add(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
+        TEXT(c, "the plugin sets none of NCCL's parameters and its tuner keeps still; it must be so on every rank");
+        MEND(c, "unset HAWSER_NCCL_TUNE");
+        return;
+    }
+    for (const struct hn_param *p = hn_params; p->name; p++) {
+        const char *user = hn_param_user(p);
+        const char *is = user ? getenv(user) : NULL;
+        if (!is || strcmp(is, p->value) == 0)
+            continue;
+        struct nccl_conflict *c = add(out, n, user, NCCL_CAUTION);
+        TEXT(c, "%s is not set to %s by the plugin, since this is yours; it must be the same on every rank", p->name,
+             p->value);
+        MEND(c, "unset %s", user);
+    }
+    const char *chunk = getenv("NCCL_P2P_NET_CHUNKSIZE"), *buffer = getenv("NCCL_BUFFSIZE");
+    uint64_t v = 0, b = 0;
+    if (chunk && hw_parse_u64(chunk, 0, UINT64_MAX, &v) == 0 && v >= 2097152) {
+        struct nccl_conflict *c = add(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
+        TEXT(c, "64 channels x 16 x this is more than NCCL's 31 bits for the size of a pool");
+        MEND(c, "export NCCL_P2P_NET_CHUNKSIZE=1048576");
+    }
+    if (buffer && hw_parse_u64(buffer, 0, UINT64_MAX, &b) == 0 && b < 8388608 && (!chunk || v > b / 8)) {
+        struct nccl_conflict *c = add(out, n, "NCCL_BUFFSIZE", NCCL_CAUTION);
+        TEXT(c, "NCCL cuts NCCL_P2P_NET_CHUNKSIZE to an eighth of it, %llu bytes", (unsigned long long)b / 8);
+        MEND(c, "unset NCCL_BUFFSIZE");
+    }
+}
+
+size_t nccl_conflicts(struct nccl_conflict out[NCCL_CONFLICTS])
+{
+    size_t n = 0;
+    choice(out, &n);
+    partial(out, &n);
+    return n;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of one configuration, as their supervisor sees them: started, told, heard, ended. */
+#include "nccl/params.h"
+#include "tool/child.h"
+#include "tool/nccl/nccl_hosts.h"
+#include "tool/tool.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RANK_FD 3    /* of a rank: where its supervisor is */
+#define POLL_MS 200  /* how late an interruption is seen at most */
+#define REAP_MS 5000 /* for a rank that was told to end */
+
+extern char **environ;
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+struct env {
+    char **v;
+    size_t n, cap;
+};
+
+static int env_add(struct env *e, const char *name, const char *value)
+{
+    size_t len = strlen(name);
+    size_t k = 0;
+    for (size_t i = 0; i < e->n; i++) {
+        if (strncmp(e->v[i], name, len) == 0 && e->v[i][len] == '=')
+            free(e->v[i]);
+        else
+            e->v[k++] = e->v[i];
+    }
+    e->n = k;
+    e->v[k] = NULL;
+    if (!value)
+        return 0;
+    if (e->n + 1 >= e->cap || asprintf(&e->v[e->n], "%s=%s", name, value) < 0)
+        return hw_fail(-ENOMEM, "no memory for an environment");
+    e->v[++e->n] = NULL;
+    return 0;
+}
+
+static void env_free(struct env *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        free(e->v[i]);
+    free(e->v);
+}
+
+/* NCCL's parameters that decide its sockets' speed, besides those that the plugin sets: what the user has set is for
+ * ours, and is taken from NCCL's own, so that its default is its default. */
+static const char *const tuning[] = {
+    "NCCL_MAX_NCHANNELS",     "NCCL_MIN_CTAS",          "NCCL_MAX_CTAS",
+    "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_NCHANNELS_PER_NET_PEER",
+    "NCCL_NSOCKS_PERTHREAD",  "NCCL_SOCKET_NTHREADS",   "NCCL_TUNER_PLUGIN",
+};
+
+typedef int change_fn(void *arg, const char *name, const char *value);
+
+/* What is changed for a rank, against the environment that is here; value NULL: taken out. */
+static int each_change(const struct nb_config *config, const struct nb_start *s, unsigned rank, change_fn *fn,
+                       void *arg)
+{
+    char host[32];
+    int rc = 0;
+    for (const struct nb_var *v = s->common; v->name && rc == 0; v++)
+        rc = fn(arg, v->name, v->value);
+    for (size_t i = 0; i < HW_ARRAY_LEN(tuning) && config->socket && rc == 0; i++)
+        rc = fn(arg, tuning[i], NULL);
+    for (const struct hn_param *p = hn_params; p->name && config->socket && rc == 0; p++)
+        rc = fn(arg, p->name, NULL);
+    for (const struct nb_var *v = config->set; v->name && rc == 0; v++)
+        rc = fn(arg, v->name, v->value);
+    for (const struct nb_var *v = s->more; v && v->name && rc == 0 && !config->socket && !config->theirs; v++)
+        rc = fn(arg, v->name, v->value);
+    /* of ranks here each is a host of its own; else those of a host are of one */
+    snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? rank / s->hosts->per_host : rank);
+    return rc == 0 ? fn(arg, "NCCL_HOSTID", host) : rc;
+}
+
+static int change_env(void *arg, const char *name, const char *value)
+{
+    return env_add(arg, name, value);
+}
+
+/* What a rank is given: the environment that is here, with changes. */
+static int env_make(struct env *e, const struct nb_config *config, const struct nb_start *s, unsigned rank)
+{
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    *e = (struct env){.cap = n + 2 * (size_t)NB_SET + 64};
+    e->v = calloc(e->cap + 1, sizeof *e->v);
+    if (!e->v)
+        return hw_fail(-ENOMEM, "no memory for an environment");
+    for (size_t i = 0; i < n; i++)
+        if (!(e->v[e->n++] = strdup(environ[i])))
+            return hw_fail(-ENOMEM, "no memory for an environment");
+    int rc = each_change(config, s, rank, change_env, e);
+    if (rc == 0 && *s->library_path && !config->socket && !config->theirs) {
+        const char *was = getenv("LD_LIBRARY_PATH");
+        char *path = NULL;
+        rc = asprintf(&path, "%s%s%s", s->library_path, was && *was ? ":" : "", was ? was : "") < 0
+                 ? hw_fail(-ENOMEM, "no memory for an environment")
+                 : env_add(e, "LD_LIBRARY_PATH", path);
+        free(path);
+    }
+    return rc;
+}
+
+static int change_item(void *arg, const char *name, const char *value)
+{
+    if (value)
+        nb_item(arg, 's', "%s=%s", name, value);
+    else
+        nb_item(arg, 'u', "%s", name);
+    return 0;
+}
+
+/* On another host: its own environment, with what is set here of NCCL's and ours, and the changes. */
+static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
+{
+    struct nb_member *m = &c->m[rank];
+    const int gpu = m->gpu;
+    struct nb_items items = {0};
+    int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host, c->verbose);
+    m->gpu = gpu;
+    m->answered = true;
+    for (char **e = environ; *e; e++)
+        if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "HAWSER_", 7) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
+            nb_item(&items, 's', "%s", *e);
+    (void)each_change(config, s, rank, change_item, &items);
+    if (!config->socket && !config->theirs)
+        nb_item(&items, 'd', "%s", "");
+    nb_item(&items, 'a', "nccl");
+    nb_item(&items, 'a', "bench");
+    nb_item(&items, 'a', "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, gpu);
+    if (s->nccl)
+        nb_item(&items, 'a', "--nccl=%s", s->nccl);
+    if (rc == 0)
+        rc = nb_agent_ask(m, NB_ASK_RANK, &items);
+    free(items.at);
+    return rc;
+}
+
+/* Between fork and exec: only what is safe there. */
+static void become(char **argv, char **env, pid_t parent, int fd, int err)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        _exit(127);
+    child_take_ends(fd, RANK_FD, err);
+    execve("/proc/self/exe", argv, env);
+    _exit(127);
+}
+
+static int start(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
+{
+    struct nb_member *m = &c->m[rank];
+    int talk[2] = {-1, -1}, err[2] = {-1, -1};
+    static char self[] = "hawser", cmd[] = "nccl", action[] = "bench", lab[] = "lab", into[] = "exec", dashes[] = "--";
+    char told[64], node[64], exe[4096], *nccl = NULL;
+    char *plain[] = {self, cmd, action, told, NULL, NULL};
+    char *inside[] = {self, lab, into, node, dashes, exe, cmd, action, told, NULL, NULL};
+    char **argv = s->lab ? inside : plain;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = 0;
+    snprintf(node, sizeof node, "%s/%c", s->lab ? s->lab : "", (char)('a' + rank));
+    struct env env = {0};
+    snprintf(told, sizeof told, "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, m->gpu);
+    int rc = env_make(&env, config, s, rank);
+    if (rc == 0 && s->nccl && asprintf(&nccl, "--nccl=%s", s->nccl) < 0) {
+        nccl = NULL;
+        rc = hw_fail(-ENOMEM, "no memory for a command line");
+    }
+    plain[4] = inside[9] = nccl;
+    if (rc == 0)
+        rc = child_ends(SOCK_SEQPACKET, RANK_FD, "a rank", talk, err);
+    pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
+    if (pid == 0)
+        become(argv, env.v, parent, talk[1], err[1]);
+    if (rc == 0 && pid < 0)
+        rc = hw_fail(-errno, "starting a rank: %s", strerror(errno));
+    env_free(&env);
+    free(nccl);
+    hw_close(&talk[1]);
+    hw_close(&err[1]);
+    if (rc < 0) {
+        hw_close(&talk[0]);
+        hw_close(&err[0]);
+        return rc;
+    }
+    (void)fcntl(err[0], F_SETFL, O_NONBLOCK);
+    m->fd = talk[0];
+    m->err = err[0];
+    m->pid = pid;
+    return 0;
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+/* NCCL tells which network it chose by "NCCL INFO Using network Socket". */
+static void look_at_line(struct nb_member *m)
+{
+    static const char mark[] = "Using network ";
+    const char *at = strstr(m->tail + m->line, mark);
+    if (at)
+        snprintf(m->network, sizeof m->network, "%.*s", (int)strcspn(at + strlen(mark), " \r\n"), at + strlen(mark));
+}
+
+void nb_overhear(struct nb_member *m, bool verbose)
+{
+    char text[512];
+    for (;;) {
+        ssize_t k = m->err < 0 ? -1 : read(m->err, text, sizeof text);
+        if (k <= 0) {
+            if (k == 0)
+                hw_close(&m->err);
+            return;
+        }
+        size_t n = (size_t)k;
+        if (verbose)
+            fprintf(stderr, "%.*s", (int)n, text);
+        if (m->tail_len + n > NB_TAIL) {
+            size_t drop = m->tail_len + n - NB_TAIL;
+            const char *nl = memchr(m->tail + drop, '\n', m->tail_len - drop);
+            drop = nl ? (size_t)(nl + 1 - m->tail) : m->tail_len;
+            memmove(m->tail, m->tail + drop, m->tail_len - drop);
+            m->tail_len -= drop;
+            m->line = m->line > drop ? m->line - drop : 0;
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (!text[i])
+                text[i] = '?';
+            m->tail[m->tail_len++] = text[i];
+            m->tail[m->tail_len] = 0;
+            if (text[i] == '\n') {
+                look_at_line(m);
+                m->line = m->tail_len;
+            }
+        }
+    }
+}
+
+void nb_show_tail(const struct nb_member *m, const char *who)
+{
+    if (m->tail_len)
+        fprintf(stderr, "  %s said last:\n", who);
+    for (const char *at = m->tail; *at;) {
+        int n = (int)strcspn(at, "\n");
+        fprintf(stderr, "    %.*s\n", n, at);
+        at += n + (at[n] == '\n');
+    }
+}
+
+/* "rank 1 (GPU 1)", "rank 1 (host b, GPU 0)" */
+static const char *rank_text(const struct nb_crew *c, unsigned rank, char buf[96])
+{
+    const struct nb_member *m = &c->m[rank];
+    snprintf(buf, 96, "%u (%s%.60s%sGPU %d)", rank, m->host ? "host " : "", m->host ? m->host : "", m->host ? ", " : "",
+             m->gpu);
+    return buf;
+}
+
+static int gone(struct nb_crew *c, unsigned rank)
+{
+    struct nb_member *m = &c->m[rank];
+    char who[96];
+    rank_text(c, rank, who);
+    int status = child_reap(&m->pid, 1000);
+    nb_overhear(m, c->verbose);
+    if (WIFSIGNALED(status))
+        return hw_fail(-EPIPE, "%s: rank %s was killed by signal %d (%s)", c->config, who, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+    return hw_fail(-EPIPE, "%s: rank %s ended with status %d in the middle of its work", c->config, who,
+                   WEXITSTATUS(status));
+}
+
+/* Its reply is there, or its end. */
+static int hear(struct nb_crew *c, unsigned rank)
+{
+    struct nb_member *m = &c->m[rank];
+    char who[96];
+    /* from another host it may come in pieces */
+    ssize_t k = recv(m->fd, (uint8_t *)&m->reply + m->got, sizeof m->reply - m->got, MSG_DONTWAIT);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    nb_overhear(m, c->verbose);
+    if (k <= 0)
+        return gone(c, rank);
+    m->got += (size_t)k;
+    if (m->got < sizeof m->reply)
+        return 0;
+    m->answered = true;
+    m->reply.text[sizeof m->reply.text - 1] = 0;
+    if (m->reply.rc < 0)
+        return hw_fail(m->reply.rc, "%s: rank %s: %s", c->config, rank_text(c, rank, who), m->reply.text);
+    return 0;
+}
+
+static const char *order_text(const struct nb_order *o, char *buf, size_t cap)
+{
+    if (o->type == NB_RUN)
+        snprintf(buf, cap, "%s of %llu bytes", nb_op_name(o->op), (unsigned long long)o->size);
+    else
+        snprintf(buf, cap, "%s", o->type == NB_END ? "leaving" : "making the communicator");
+    return buf;
+}
+
+static int late(const struct nb_crew *c, const struct nb_order *o, int ms)
+{
+    char who[192] = "", what[64], one[96];
+    for (unsigned i = 0; i < c->n; i++)
+        if (!c->m[i].answered) {
+            size_t at = strlen(who);
+            snprintf(who + at, sizeof who - at, "%s%s", at ? ", " : "rank ", rank_text(c, i, one));
+        }
+    return hw_fail(-ETIMEDOUT, "%s: no answer from %s within %d s in %s; given up", c->config, who, ms / 1000,
+                   order_text(o, what, sizeof what));
+}
+
+/* Waits for the answers of the first n ranks. */
+static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
+{
+    uint64_t deadline = hw_deadline(ms);
+    int rc = 0;
+    for (;;) {
+        struct pollfd p[2 * NB_RANKS];
+        unsigned left = 0;
+        for (size_t i = 0; i < c->n; i++) {
+            /* who has answered may still die, and then the others wait for it in vain */
+            p[2 * i] = (struct pollfd){.fd = c->m[i].fd, .events = c->m[i].answered ? 0 : POLLIN};
+            p[2 * i + 1] = (struct pollfd){.fd = c->m[i].err, .events = POLLIN};
+            if (c->m[i].answered && o->type == NB_END)
+                p[2 * i].fd = -1;
+            left += i < n && !c->m[i].answered;
+        }
+        if (left == 0)
+            return 0;
+        if (hw_now() >= deadline)
+            return late(c, o, ms);
+        (void)poll(p, 2 * (nfds_t)c->n, POLL_MS);
+        for (size_t i = 0; i < c->n; i++) {
+            if (p[2 * i + 1].revents)
+                nb_overhear(&c->m[i], c->verbose);
+            if (p[2 * i].revents && (rc = c->m[i].answered ? gone(c, (unsigned)i) : hear(c, (unsigned)i)) < 0)
+                return rc;
+        }
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
+    }
+}
+
+static int tell(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
+{
+    for (unsigned i = 0; i < n; i++) {
+        c->m[i].answered = false;
+        c->m[i].got = 0;
+        if (send(c->m[i].fd, o, sizeof *o, MSG_NOSIGNAL) != sizeof *o)
+            return gone(c, i);
+    }
+    return gather(c, n, o, ms);
+}
+
+int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
+{
+    return tell(c, c->n, o, ms);
+}
+
+/* Where NCCL took another network than was asked for, all numbers would be of that one. */
+static int check_networks(struct nb_crew *c, const struct nb_config *config)
+{
+    for (unsigned i = 0; i < c->n; i++) {
+        const struct nb_member *m = &c->m[i];
+        bool socket = strcmp(m->network, "Socket") == 0, builtin = socket || strcmp(m->network, "IB") == 0;
+        if (!*m->network)
+            return hw_fail(-EPROTO, "%s: rank %u did not say which network it uses: its NCCL is not known to us",
+                           c->config, i);
+        if (config->socket ? !socket : builtin)
+            return hw_fail(-ENODEV, "%s: rank %u uses NCCL's network %s instead; `hawser nccl check` says why",
+                           c->config, i, m->network);
+    }
+    return 0;
+}
+
+int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struct nb_start *s, uint64_t most)
+{
+    struct nb_order o = {.type = NB_MAKE_UID, .size = most};
+    int rc = 0;
+    *c = (struct nb_crew){.config = config->name, .n = s->n, .verbose = s->verbose};
+    for (unsigned i = 0; i < c->n; i++)
+        c->m[i] = (struct nb_member){
+            .fd = -1, .err = -1, .gpu = (int)(s->hosts ? i % s->hosts->per_host : i), .answered = true};
+    fflush(NULL); /* else each child would have what is not written yet */
+    for (unsigned i = 0; i < c->n && rc == 0; i++)
+        rc = s->hosts ? start_there(c, i, config, s) : start(c, i, config, s);
+    if (rc == 0)
+        rc = tell(c, 1, &o, s->timeout_ms);
+    if (rc == 0) {
+        o.type = NB_JOIN_COMM;
+        memcpy(o.uid, c->m[0].reply.uid, sizeof o.uid);
+        rc = tell(c, c->n, &o, s->timeout_ms);
+    }
+    c->version = c->m[0].reply.version;
+    return rc == 0 ? check_networks(c, config) : rc;
+}
+
+int nb_crew_end(struct nb_crew *c, int rc)
+{
+    const struct nb_order o = {.type = NB_END};
+    char why[HW_ERR_TEXT];
+    if (rc == 0 && (rc = tell(c, c->n, &o, NB_LEAVE)) < 0 && rc != -EINTR)
+        tool_fail("nccl bench", "%s", hw_error());
+    bool well = rc == 0;
+    snprintf(why, sizeof why, "%s", hw_error());
+    for (unsigned i = 0; i < c->n; i++)
+        if (!well && c->m[i].pid > 0)
+            kill(c->m[i].pid, SIGKILL);
+    for (unsigned i = 0; i < c->n; i++) {
+        struct nb_member *m = &c->m[i];
+        (void)child_reap(&m->pid, REAP_MS);
+        nb_overhear(m, c->verbose);
+        if (!well && rc != -EINTR && !c->verbose) {
+            char who[96];
+            snprintf(who, sizeof who, "rank %u%s%.60s", i, m->host ? " on " : "", m->host ? m->host : "");
+            nb_show_tail(m, who);
+        }
+        hw_close(&m->fd);
+        hw_close(&m->err);
+    }
+    return well ? 0 : hw_fail_copy(rc, why);
+}

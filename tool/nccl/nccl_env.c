@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser nccl env: what to export, as shell lines whose comments say why, or as JSON. */
+#include "base/json.h"
+#include "mem/cuda.h"
+#include "nccl/params.h"
+#include "node/plan.h"
+#include "node/sysfs.h"
+#include "tool/nccl/nccl.h"
+#include "tool/nccl/nccl_look.h"
+#include "tool/opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CMD     "nccl env"
+#define EXPORTS 4
+#define MAX_GPU 64
+
+struct export
+{
+    const char *name;
+    char value[NCCL_PATH];
+    char why[384];
+    bool front; /* in front of what the variable holds already */
+};
+
+struct env {
+    struct export e[EXPORTS];
+    size_t n;
+    struct nccl_conflict c[NCCL_CONFLICTS];
+    size_t n_conflicts;
+    char missing[HW_ERR_TEXT]; /* the plugin is not there: why */
+};
+
+static struct export *add(struct env *v, const char *name, const char *value)
+{
+    struct export *e = &v->e[v->n++];
+    e->name = name;
+    snprintf(e->value, sizeof e->value, "%s", value);
+    return e;
+}
+
+#define WHY(e, ...) snprintf((e)->why, sizeof(e)->why, __VA_ARGS__)
+
+/* ---- NICs ------------------------------------------------------------------------------------- */
+
+static void append(char text[256], const char *name)
+{
+    size_t at = strlen(text);
+    if (at + 1 + strlen(name) < 256) /* half a name would be another NIC's */
+        snprintf(text + at, 256 - at, "%s%s", at ? "," : "", name);
+}
+
+bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256], char left[256])
+{
+    list[0] = left[0] = 0;
+    for (size_t i = 0; i < n->n_netdev; i++) {
+        const struct hw_netdev *d = &n->netdev[i];
+        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0)
+            append(p->why[i] ? left : list, d->name);
+    }
+    return *list && *left;
+}
+
+/* Ours uses every NIC that has an address, but the loopback and docker's bridges; the plan knows better where one of
+ * them serves no GPU: a management NIC, or one that is much slower. */
+static void nics(struct env *v)
+{
+    struct hw_node node = {0};
+    struct hw_plan plan = {0};
+    struct hw_bdf cuda[MAX_GPU];
+    struct hw_scan scan = {.live = true};
+    char list[256], left[256];
+    int root = hw_root_open("/"), n = hw_cuda_count();
+    for (int i = 0; i < n && i < MAX_GPU; i++) {
+        struct hw_gpu_info g;
+        if (hw_cuda_info(i, &g) < 0 || hw_bdf_parse(g.pci, &cuda[i]) < 0)
+            break;
+        scan.cuda = cuda;
+        scan.n_cuda = (size_t)i + 1;
+    }
+    if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
+        hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
+        WHY(add(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); not %s", left);
+    hw_plan_free(&plan);
+    hw_node_free(&node);
+    hw_close(&root);
+}
+
+/* ---- what to export --------------------------------------------------------------------------- */
+
+static void make(struct env *v)
+{
+    char dir[NCCL_PATH];
+    nccl_conf_read();
+    v->n_conflicts = nccl_conflicts(v->c);
+    /* by its name, so that the tuner and a second communicator find it too */
+    WHY(add(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
+    for (size_t i = 0; i < v->n_conflicts; i++)
+        if (strcmp(v->c[i].name, "NCCL_NET") == 0)
+            WHY(add(v, "NCCL_NET", NCCL_OUR_NAME), "it is %.60s (%.80s), and NCCL would use no other network",
+                v->c[i].value, nccl_conf_where("NCCL_NET"));
+    if (nccl_plugin_dir(dir, sizeof dir) < 0)
+        snprintf(v->missing, sizeof v->missing, "%s", hw_error());
+    else {
+        struct nccl_extra *x = nccl_find(NCCL_PLUGIN_FILE);
+        char found[NCCL_PATH], want[NCCL_PATH + 64];
+        snprintf(want, sizeof want, "%s/" NCCL_PLUGIN_FILE, dir);
+        if (!x || !*x->path || !realpath(x->path, found) || strcmp(found, want) != 0) {
+            struct export *e = add(v, "LD_LIBRARY_PATH", dir);
+            WHY(e, "the plugin is there, which is not where the loader looks first");
+            e->front = true;
+        }
+        nccl_unshare(x, sizeof *x);
+    }
+    /* both are the user's word on NICs, and the plugin follows either */
+    if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
+        nics(v);
+}
+
+/* In single quotes, whatever it is. */
+static void quoted(FILE *out, const char *text)
+{
+    fputc('\'', out);
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*text, out);
+    fputc('\'', out);
+}
+
+/* A comment stays one line, whatever it repeats. */
+static void comment(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' ? '?' : *text, out);
+    fputc('\n', out);
+}
+
+static void text(FILE *out, const struct env *v)
+{
+    fputs("# What NCCL needs on this node to run over hawser: eval \"$(hawser nccl env)\", the same on every node.\n",
+          out);
+    if (*v->missing) {
+        fputs("# The plugin is not installed: ", out);
+        comment(out, v->missing);
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        const struct export *e = &v->e[i];
+        fputs("# ", out);
+        comment(out, e->why);
+        fprintf(out, "export %s=", e->name);
+        quoted(out, e->value);
+        if (e->front)
+            fprintf(out, "\"${%s:+:$%s}\"", e->name, e->name);
+        fputc('\n', out);
+    }
+    fprintf(
+        out,
+        "#\n# The plugin sets by itself, where nobody has (HAWSER_NCCL_TUNE=0: nothing), on every rank the same:\n");
+    for (const struct hn_param *p = hn_params; p->name; p++) {
+        const char *user = hn_param_user(p);
+        fprintf(out, "#   %s=%s\n#     ", p->name, p->value);
+        comment(out, p->why);
+        if (user || !hn_tune(NULL))
+            fprintf(out, "#     not set: %s is yours\n", user ? user : "HAWSER_NCCL_TUNE");
+    }
+    for (size_t i = 0; i < v->n_conflicts; i++) {
+        const struct nccl_conflict *c = &v->c[i];
+        fprintf(out, "%s#   %s=", i ? "" : "#\n# What is set here beside it:\n", c->name);
+        comment(out, c->value ? c->value : "");
+        fprintf(out, "#     ");
+        comment(out, c->text);
+    }
+}
+
+static int json(FILE *out, const struct env *v)
+{
+    static const char *const weight[] = {[NCCL_NOTE] = "note", [NCCL_CAUTION] = "caution", [NCCL_WRONG] = "wrong"};
+    struct hw_json j;
+    hw_json_init(&j, out);
+    hw_json_object(&j, NULL);
+    hw_json_str(&j, "schema", "hawser-nccl-env-1");
+    hw_json_str(&j, "plugin_missing", *v->missing ? v->missing : NULL);
+    hw_json_array(&j, "export");
+    for (size_t i = 0; i < v->n; i++) {
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "name", v->e[i].name);
+        hw_json_str(&j, "value", v->e[i].value);
+        hw_json_bool(&j, "prepend", v->e[i].front);
+        hw_json_str(&j, "why", v->e[i].why);
+        hw_json_end(&j);
+    }
+    hw_json_end(&j);
+    hw_json_bool(&j, "tune", hn_tune(NULL));
+    hw_json_array(&j, "set_by_plugin");
+    for (const struct hn_param *p = hn_params; p->name; p++) {
+        const char *user = hn_param_user(p);
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "name", p->name);
+        hw_json_str(&j, "value", p->value);
+        hw_json_str(&j, "why", p->why);
+        hw_json_str(&j, "overridden_by", user);
+        hw_json_str(&j, "overridden_value", user ? getenv(user) : NULL);
+        hw_json_end(&j);
+    }
+    hw_json_end(&j);
+    hw_json_array(&j, "conflicts");
+    for (size_t i = 0; i < v->n_conflicts; i++) {
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "name", v->c[i].name);
+        hw_json_str(&j, "value", v->c[i].value);
+        hw_json_str(&j, "from", nccl_conf_where(v->c[i].name));
+        hw_json_str(&j, "weight", weight[v->c[i].weight]);
+        hw_json_str(&j, "text", v->c[i].text);
+        hw_json_str(&j, "mend", *v->c[i].mend ? v->c[i].mend : NULL);
+        hw_json_end(&j);
+    }
+    hw_json_end(&j);
+    hw_json_end(&j);
+    int rc = hw_json_finish(&j);
+    return rc < 0 ? hw_wrap(rc, "writing the JSON") : 0;
+}
+
+int nccl_env_main(int argc, char **argv)
+{
+    static const struct opt options[] = {{"json", 'j', NULL, "one JSON object instead of shell lines"}, {0}};
+    struct opts o = {.cmd = CMD,
+                     .args = "[OPTION...]",
+                     .about =
+                         "Says what to export so that NCCL uses hawser, as shell lines for eval, and in comments why,\n"
+                         "what the plugin sets by itself, and what of this environment stands against it.",
+                     .opt = options};
+    const char *arg;
+    bool as_json = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == OPT_HELP || id == OPT_BAD)
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+        as_json = true;
+    }
+    if (optind < argc)
+        return tool_usage(CMD, "'%s': env takes options only", argv[optind]);
+    struct env *v = calloc(1, sizeof *v);
+    if (!v)
+        return tool_fail(CMD, "no memory");
+    make(v);
+    int rc = 0;
+    if (as_json)
+        rc = json(stdout, v);
+    else
+        text(stdout, v);
+    /* lines that lead nowhere are no answer */
+    rc = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : *v->missing ? tool_fail(CMD, "%s", v->missing) : TOOL_OK;
+    free(v);
+    return rc;
+}

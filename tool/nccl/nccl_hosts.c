@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor's half of agents on hosts: started by ssh or the like, greeted, asked, ended. */
+#include "tool/nccl/nccl_hosts.h"
+
+#include "hawser.h"
+#include "tool/child.h"
+#include "tool/tool.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SSH        "ssh -oBatchMode=yes"
+#define POLL_MS    200
+#define CHATTER    (64u << 10) /* of a shell's before the greeting */
+#define HOST_PLACE "{}"
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* No shell on the way changes these. */
+static bool plain_word(const char *word)
+{
+    return *word && *word != '-' &&
+           strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]") == strlen(word);
+}
+
+static int split_list(struct nb_hosts *hosts, const char *list)
+{
+    hosts->text = strdup(list);
+    if (!hosts->text)
+        return hw_fail(-ENOMEM, "no memory for names of hosts");
+    for (char *at = hosts->text, *word; (word = strsep(&at, ","));) {
+        if (hosts->n == NB_RANKS)
+            return hw_fail(-E2BIG, "more than %d hosts", NB_RANKS);
+        if (!plain_word(word))
+            return hw_fail(-EINVAL, "'%s' is no name of a host", word);
+        for (unsigned i = 0; i < hosts->n; i++)
+            if (strcmp(hosts->host[i], word) == 0)
+                return hw_fail(-EINVAL, "host %s is named twice", word);
+        hosts->host[hosts->n++] = word;
+    }
+    return hosts->n < 2 ? hw_fail(-EINVAL, "--hosts takes two hosts at least, not '%s'", list) : 0;
+}
+
+int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote)
+{
+    size_t n = 0;
+    int rc = split_list(hosts, list);
+    if (rc < 0)
+        return rc;
+    hosts->ssh_text = strdup(ssh ? ssh : SSH);
+    if (!hosts->ssh_text)
+        return hw_fail(-ENOMEM, "no memory for a command");
+    for (char *at = hosts->ssh_text, *word; (word = strsep(&at, " "));) {
+        if (*word && n == HW_ARRAY_LEN(hosts->ssh) - 1)
+            return hw_fail(-E2BIG, "--ssh has more than %zu words", n);
+        if (*word)
+            hosts->ssh[n++] = word;
+    }
+    if (n == 0)
+        return hw_fail(-EINVAL, "--ssh takes a command");
+    ssize_t k = readlink("/proc/self/exe", hosts->remote, sizeof hosts->remote - 1);
+    hosts->remote[k > 0 ? k : 0] = 0;
+    if (remote)
+        snprintf(hosts->remote, sizeof hosts->remote, "%s", remote);
+    if (!plain_word(hosts->remote))
+        return hw_fail(-EINVAL, "'%s' is no path that a shell leaves as it is: name another one by --remote",
+                       hosts->remote);
+    return 0;
+}
+
+void nb_hosts_free(struct nb_hosts *hosts)
+{
+    free(hosts->text);
+    free(hosts->ssh_text);
+    hosts->text = hosts->ssh_text = NULL;
+}
+
+/* ---- asks ------------------------------------------------------------------------------------ */
+
+void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
+{
+    va_list ap;
+    char *text = NULL;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    char *more =
+        n < 0 || items->len + (size_t)n + 2 >= NB_ASK_MOST ? NULL : realloc(items->at, items->len + (size_t)n + 2);
+    if (more) {
+        items->at = more;
+        items->at[items->len] = tag;
+        memcpy(items->at + items->len + 1, text, (size_t)n + 1);
+        items->len += (size_t)n + 2;
+    } else
+        items->full = true;
+    if (n >= 0)
+        free(text);
+}
+
+/* All of it, or the agent is gone: the socket's buffer may be smaller than an ask. */
+static int send_all(struct nb_member *m, const void *data, size_t len)
+{
+    const uint8_t *at = data;
+    const uint64_t deadline = hw_deadline(NB_GREET_MS);
+    while (len) {
+        struct pollfd p = {.fd = m->fd, .events = POLLOUT};
+        ssize_t k = send(m->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (k > 0) {
+            at += k;
+            len -= (size_t)k;
+        } else if (k == 0 || (errno != EAGAIN && errno != EINTR))
+            return hw_fail(-EPIPE, "host %s: the connection to it is gone: %s", m->host, strerror(errno));
+        else if (hw_now() > deadline || tool_stop)
+            return hw_fail(tool_stop ? -EINTR : -ETIMEDOUT, "host %s: it takes no order", m->host);
+        else
+            (void)poll(&p, 1, POLL_MS);
+    }
+    return 0;
+}
+
+int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items)
+{
+    const struct nb_ask ask = {.type = type, .len = (uint32_t)items->len};
+    if (items->full)
+        return hw_fail(-E2BIG, "host %s: an order with more than %u bytes of variables", m->host, NB_ASK_MOST);
+    int rc = send_all(m, &ask, sizeof ask);
+    return rc < 0 ? rc : send_all(m, items->at, items->len);
+}
+
+/* ---- agents ---------------------------------------------------------------------------------- */
+
+static bool is_here(const char *host)
+{
+    char name[256] = "";
+    (void)gethostname(name, sizeof name - 1);
+    return strcmp(host, "localhost") == 0 || strcmp(host, name) == 0;
+}
+
+static void become_agent(char **argv, pid_t parent, int fd, int err)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 ||
+        dup2(err, 2) < 0)
+        _exit(127);
+    execvp(argv[0], argv);
+    dprintf(2, "%s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+/* The command line; what {} stands in is made anew in room. */
+static void agent_command(const struct nb_hosts *hosts, unsigned host, char *argv[NB_HOST_ARGS], char *room, size_t cap)
+{
+    static char nccl[] = "nccl", bench[] = "bench", agent[] = "--agent", self[] = "/proc/self/exe";
+    size_t n = 0;
+    bool placed = is_here(hosts->host[host]);
+    if (placed)
+        argv[n++] = self;
+    for (size_t i = 0; hosts->ssh[i] && !is_here(hosts->host[host]); i++) {
+        const char *at = strstr(hosts->ssh[i], HOST_PLACE);
+        argv[n++] = hosts->ssh[i];
+        if (!at)
+            continue;
+        int k = snprintf(room, cap, "%.*s%s%s", (int)(at - hosts->ssh[i]), hosts->ssh[i], hosts->host[host],
+                         at + strlen(HOST_PLACE));
+        argv[n - 1] = room;
+        room += HW_MIN((size_t)k + 1, cap);
+        cap -= HW_MIN((size_t)k + 1, cap);
+        placed = true;
+    }
+    if (!placed)
+        argv[n++] = (char *)(uintptr_t)hosts->host[host];
+    if (!is_here(hosts->host[host]))
+        argv[n++] = (char *)(uintptr_t)hosts->remote;
+    argv[n++] = nccl;
+    argv[n++] = bench;
+    argv[n++] = agent;
+    argv[n] = NULL;
+}
+
+static int agent_gone(struct nb_member *m, const char *what)
+{
+    char tail[200] = "";
+    nb_overhear(m, false);
+    const char *nl = m->tail_len > 1 ? memrchr(m->tail, '\n', m->tail_len - 1) : NULL;
+    snprintf(tail, sizeof tail, "%.199s", nl ? nl + 1 : m->tail);
+    tail[strcspn(tail, "\n")] = 0;
+    return hw_fail(-EPIPE, "host %s: %s%s%s", m->host, what, *tail ? "; it said last: " : "", tail);
+}
+
+/* Exactly len bytes of what the agent answers. */
+static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t deadline, const char *what)
+{
+    uint8_t *at = data;
+    while (len) {
+        struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};
+        ssize_t k = recv(m->fd, at, len, MSG_DONTWAIT);
+        if (k > 0) {
+            at += k;
+            len -= (size_t)k;
+            continue;
+        }
+        if (k == 0 || (errno != EAGAIN && errno != EINTR))
+            return agent_gone(m, "the command that reaches it ended (--ssh, --remote)");
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
+        if (hw_now() > deadline)
+            return hw_fail(-ETIMEDOUT, "host %s: no %s within %d s", m->host, what, NB_GREET_MS / 1000);
+        (void)poll(p, 2, POLL_MS);
+        if (p[1].revents)
+            nb_overhear(m, false);
+    }
+    return 0;
+}
+
+/* The greeting, wherever it begins: a login shell may have printed before. */
+static int hear_greeting(struct nb_member *m)
+{
+    static const char magic[] = NB_MAGIC;
+    struct nb_greeting g;
+    const uint64_t deadline = hw_deadline(NB_GREET_MS);
+    size_t have = 0, seen = 0;
+    while (have < sizeof magic) {
+        char c;
+        int rc = hear_answer(m, &c, 1, deadline, "greeting");
+        if (rc < 0)
+            return rc;
+        have = c == magic[have] ? have + 1 : c == magic[0];
+        if (++seen > CHATTER)
+            return hw_fail(-EPROTO, "host %s: the command that reaches it prints, and starts no hawser", m->host);
+    }
+    memcpy(g.magic, magic, sizeof magic);
+    int rc = hear_answer(m, (uint8_t *)&g + sizeof magic, sizeof g - sizeof magic, deadline, "greeting");
+    if (rc < 0)
+        return rc;
+    g.version[sizeof g.version - 1] = 0;
+    if (strcmp(g.version, hawser_version()) != 0 || g.order_size != sizeof(struct nb_order) ||
+        g.reply_size != sizeof(struct nb_reply))
+        return hw_fail(
+            -EPROTO,
+            "host %s has hawser %s, this one %s%s: install the same build on both, or name its path there by "
+            "--remote",
+            m->host, g.version, hawser_version(), strcmp(g.version, hawser_version()) ? "" : " of another build");
+    return 0;
+}
+
+int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host, bool verbose)
+{
+    char *argv[NB_HOST_ARGS], room[4096];
+    int talk[2], err[2];
+    (void)verbose;
+    *m = (struct nb_member){.fd = -1, .err = -1, .host = hosts->host[host]};
+    agent_command(hosts, host, argv, room, sizeof room);
+    int rc = child_ends(SOCK_STREAM, 3, "an agent", talk, err);
+    fflush(NULL);
+    pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
+    if (pid == 0)
+        become_agent(argv, parent, talk[1], err[1]);
+    if (rc == 0 && pid < 0)
+        rc = hw_fail(-errno, "starting %s: %s", argv[0], strerror(errno));
+    hw_close(&talk[1]);
+    hw_close(&err[1]);
+    if (rc < 0) {
+        hw_close(&talk[0]);
+        hw_close(&err[0]);
+        return rc;
+    }
+    (void)fcntl(err[0], F_SETFL, O_NONBLOCK);
+    m->fd = talk[0];
+    m->err = err[0];
+    m->pid = pid;
+    return hear_greeting(m);
+}
+
+int nb_agent_end(struct nb_member *m, int ms, bool show)
+{
+    if (m->fd >= 0)
+        (void)shutdown(m->fd, SHUT_WR);
+    int status = child_reap(&m->pid, ms);
+    nb_overhear(m, false);
+    if (show)
+        nb_show_tail(m, m->host);
+    hw_close(&m->fd);
+    hw_close(&m->err);
+    return status;
+}
+
+int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus, bool verbose)
+{
+    unsigned with = 0;
+    struct nb_items items = {0};
+    snprintf(hosts->tcpx_path, sizeof hosts->tcpx_path, "%s", tcpx);
+    nb_item(&items, 'f', "%s", hosts->tcpx_path);
+    int rc = 0;
+    *gpus = NB_RANKS;
+    for (unsigned i = 0; i < hosts->n && rc == 0; i++) {
+        struct nb_member m;
+        struct nb_probe p = {0};
+        rc = nb_agent_start(&m, hosts, i, verbose);
+        if (rc == 0)
+            rc = nb_agent_ask(&m, NB_ASK_PROBE, &items);
+        if (rc == 0)
+            rc = hear_answer(&m, &p, sizeof p, hw_deadline(NB_GREET_MS), "word of its GPUs");
+        p.text[sizeof p.text - 1] = 0;
+        if (rc == 0 && p.gpus < 0)
+            rc = hw_fail(p.gpus, "host %s: %s", hosts->host[i], p.text);
+        else if (rc == 0 && p.gpus == 0)
+            rc = hw_fail(-ENODEV, "host %s has no GPU", hosts->host[i]);
+        *gpus = HW_MIN(*gpus, p.gpus);
+        with += p.file != 0;
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof why, "%s", hw_error());
+        (void)nb_agent_end(&m, rc < 0 ? 0 : 2000, false);
+        hw_fail_copy(rc, why);
+    }
+    free(items.at);
+    hosts->tcpx = with == hosts->n ? hosts->tcpx_path : NULL;
+    return rc;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our own transfer beside NCCL's: `hawser serve` on the first host, `hawser bench` on the second one. */
+#include "tool/nccl/nccl_hosts.h"
+
+#include "base/size.h"
+#include "tool/tool.h"
+
+#include <jansson.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define POLL_MS  200
+#define ADDRS    16
+#define LEAVE_MS 5000
+#define OUTPUT   (4u << 20) /* of a command, at most */
+
+/* What a command has printed, with a NUL; to be freed. */
+struct output {
+    char *at;
+    size_t len, cap;
+};
+
+/* More of it: 1; 0 at its end; -EAGAIN. */
+static int take_output(struct nb_member *m, struct output *o, int ms)
+{
+    struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};
+    (void)poll(p, 2, ms);
+    if (p[1].revents)
+        nb_overhear(m, false);
+    if (!p[0].revents)
+        return -EAGAIN;
+    if (o->len + 4096 > o->cap) {
+        char *more = o->cap < OUTPUT ? realloc(o->at, o->cap + 65536) : NULL;
+        if (!more)
+            return hw_fail(-ENOMEM, "host %s: no room for its output", m->host);
+        o->at = more;
+        o->cap += 65536;
+    }
+    ssize_t k = recv(m->fd, o->at + o->len, 4095, MSG_DONTWAIT);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        return -EAGAIN;
+    o->len += (size_t)HW_MAX(k, 0);
+    o->at[o->len] = 0;
+    return k > 0;
+}
+
+static void add_environment(struct nb_items *items)
+{
+    extern char **environ;
+    for (char **e = environ; *e; e++)
+        if (strncmp(*e, "HAWSER_", 7) == 0)
+            nb_item(items, 's', "%s", *e);
+}
+
+/* ---- serve ----------------------------------------------------------------------------------- */
+
+struct own {
+    const struct nb_hosts *hosts;
+    struct nb_table *t;
+    char key[65], addr[ADDRS][80];
+    size_t n_addrs;
+    int timeout_ms;
+};
+
+static bool is_loopback(const char *addr)
+{
+    return strncmp(addr, "127.", 4) == 0 || strncmp(addr, "[::1]", 5) == 0 || strcmp(addr, "::1") == 0;
+}
+
+/* The addresses that serve says are its own, the loopback's last. */
+static void read_addresses(struct own *w, const char *text)
+{
+    static const char mark[] = "  hawser bench ";
+    for (int last = 0; last <= 1; last++)
+        for (const char *at = text; (at = strstr(at, mark)) && w->n_addrs < ADDRS;) {
+            at += strlen(mark);
+            char *to = w->addr[w->n_addrs];
+            snprintf(to, sizeof w->addr[0], "%.*s", (int)strcspn(at, " \n"), at);
+            w->n_addrs += is_loopback(to) == (last != 0);
+        }
+}
+
+static int start_serving(struct own *w, struct nb_member *m)
+{
+    struct nb_items items = {0};
+    struct output o = {0};
+    const uint64_t deadline = hw_deadline(NB_GREET_MS);
+    int rc = nb_agent_start(m, w->hosts, 0, false);
+    if (rc < 0)
+        return rc;
+    add_environment(&items);
+    nb_item(&items, 'k', "%s", w->key);
+    nb_item(&items, 'a', "serve");
+    nb_item(&items, 'a', "--port=0");
+    nb_item(&items, 'a', "--key-file");
+    nb_item(&items, 'a', NB_KEY_WORD);
+    rc = nb_agent_ask(m, NB_ASK_RUN, &items);
+    free(items.at);
+    while (rc == 0) {
+        int k = take_output(m, &o, POLL_MS);
+        if (k == -EAGAIN && o.len && strstr(o.at, "On the other node") && o.at[o.len - 1] == '\n')
+            break; /* all of its lines come at once */
+        if (k == 0 || (k < 0 && k != -EAGAIN))
+            rc = hw_fail(-EPIPE, "host %s: hawser serve ended", m->host);
+        else if (tool_stop)
+            rc = hw_fail(-EINTR, "interrupted");
+        else if (hw_now() > deadline)
+            rc = hw_fail(-ETIMEDOUT, "host %s: hawser serve does not begin", m->host);
+    }
+    if (rc == 0)
+        read_addresses(w, o.at);
+    free(o.at);
+    return rc == 0 && w->n_addrs == 0 ? hw_fail(-ENODEV, "host %s has no address that is up", m->host) : rc;
+}
+
+/* ---- bench ----------------------------------------------------------------------------------- */
+
+static bool take_row(struct own *w, const char *line, size_t len)
+{
+    json_t *o = json_loadb(line, len, 0, NULL);
+    const json_t *gpu = json_object_get(o, "gpu");
+    const uint64_t size = (uint64_t)json_integer_value(json_object_get(o, "size"));
+    bool taken = false;
+    /* of several GPUs the line of all counts */
+    for (size_t i = 0; i < w->t->n_own && o && !taken; i++) {
+        struct nb_own *r = &w->t->own[i];
+        if (r->size != size || (w->hosts->per_host > 1 && !json_is_string(gpu)) || r->n == NB_ROUNDS)
+            continue;
+        r->GBps[r->n++] = json_number_value(json_object_get(o, "GBps"));
+        r->bad += (uint64_t)json_integer_value(json_object_get(o, "bad_bytes"));
+        r->checked += (uint64_t)json_integer_value(json_object_get(o, "verified_bytes"));
+        taken = true;
+    }
+    json_decref(o);
+    return taken;
+}
+
+static int run_bench(struct own *w, const char *addr, unsigned *rows)
+{
+    struct nb_member m;
+    struct nb_items items = {0};
+    struct output o = {0};
+    char sizes[NB_SIZES * 24] = "";
+    const uint64_t deadline = hw_deadline(w->timeout_ms);
+    *rows = 0;
+    int rc = nb_agent_start(&m, w->hosts, 1, false), k = 1;
+    for (size_t i = 0; i < w->t->n_own; i++) {
+        size_t at = strlen(sizes);
+        snprintf(sizes + at, sizeof sizes - at, "%s%llu", at ? "," : "", (unsigned long long)w->t->own[i].size);
+    }
+    add_environment(&items);
+    nb_item(&items, 'k', "%s", w->key);
+    nb_item(&items, 'a', "bench");
+    nb_item(&items, 'a', "%s", addr);
+    nb_item(&items, 'a', "--key-file");
+    nb_item(&items, 'a', NB_KEY_WORD);
+    nb_item(&items, 'a', "--size=%s", sizes);
+    nb_item(&items, 'a', w->hosts->per_host > 1 ? "--gpus=0-%u" : "--gpus=%u", w->hosts->per_host - 1);
+    nb_item(&items, 'a', "--json=-");
+    if (rc == 0)
+        rc = nb_agent_ask(&m, NB_ASK_RUN, &items);
+    free(items.at);
+    while (rc == 0 && k != 0) {
+        k = take_output(&m, &o, POLL_MS);
+        if (k < 0 && k != -EAGAIN)
+            rc = k;
+        else if (tool_stop)
+            rc = hw_fail(-EINTR, "interrupted");
+        else if (k != 0 && hw_now() > deadline)
+            rc = hw_fail(-ETIMEDOUT, "host %s: hawser bench %s is not over within %d s", m.host, addr,
+                         w->timeout_ms / 1000);
+    }
+    for (const char *at = o.at; rc == 0 && at && *at; at += strcspn(at, "\n") + 1)
+        *rows += take_row(w, at, strcspn(at, "\n"));
+    free(o.at);
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    int status = nb_agent_end(&m, rc < 0 ? 0 : LEAVE_MS, false);
+    if (rc == 0 && *rows < w->t->n_own) {
+        const char *nl = m.tail_len > 1 ? memrchr(m.tail, '\n', m.tail_len - 1) : NULL;
+        return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d: %.200s", m.host, addr, WEXITSTATUS(status),
+                       nl ? nl + 1 : m.tail);
+    }
+    return hw_fail_copy(rc, why);
+}
+
+int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms, bool verbose)
+{
+    struct own w = {.hosts = hosts, .t = t, .timeout_ms = timeout_ms};
+    struct nb_member serve;
+    uint8_t key[32];
+    unsigned rows = 0;
+    (void)verbose;
+    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
+        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+    for (size_t i = 0; i < sizeof key; i++)
+        snprintf(w.key + 2 * i, 3, "%02x", key[i]);
+    int rc = start_serving(&w, &serve);
+    if (rc == 0)
+        for (size_t i = 0; i < w.n_addrs; i++)
+            if ((rc = run_bench(&w, w.addr[i], &rows)) == 0 || rows > 0 || rc == -EINTR)
+                break; /* else it is not reached by this address */
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    (void)nb_agent_end(&serve, LEAVE_MS, rc < 0 && rc != -EINTR);
+    return hw_fail_copy(rc, why);
+}

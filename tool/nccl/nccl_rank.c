@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank: a process with one GPU and one communicator. NCCL's prototypes and numbers are ours, written from its
+ * public documentation (User Guide, "NCCL API"): float32 is 7, sum is 0, a unique id is 128 bytes passed by value.
+ */
+#include "base/size.h"
+#include "mem/cuda.h"
+#include "tool/nccl/nccl_bench.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct {
+    char internal[NB_UID];
+} ncclUniqueId;
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
+
+#define NCCL_CALLS(X)                                                                                       \
+    X(GetVersion, (int *version))                                                                           \
+    X(GetUniqueId, (ncclUniqueId * id))                                                                     \
+    X(CommInitRank, (ncclComm_t * comm, int n, ncclUniqueId id, int rank))                                  \
+    X(CommDestroy, (ncclComm_t comm))                                                                       \
+    X(CommGetAsyncError, (ncclComm_t comm, int *rc))                                                        \
+    X(GroupStart, (void))                                                                                   \
+    X(GroupEnd, (void))                                                                                     \
+    X(AllReduce, (const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream)) \
+    X(Send, (const void *from, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))             \
+    X(Recv, (void *to, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))
+
+#define STAGE ((size_t)8 << 20) /* pinned, for filling and checking GPU memory */
+
+struct rank {
+    int fd, rank, n, gpu;
+    const char *nccl_path;
+/* NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list */
+#define X(name, params) int(*name) params;
+    NCCL_CALLS(X)
+#undef X
+    /* NOLINTEND(bugprone-macro-parentheses) */
+    const char *(*GetErrorString)(int rc);
+    const char *(*GetLastError)(ncclComm_t comm);
+    const struct hw_cuda *cu;
+    const struct hw_space *space;
+    CUstream stream;
+    CUevent begin, end;
+    ncclComm_t comm;
+    void *in, *out;
+    uint32_t *stage;
+    uint64_t cap;
+};
+
+static int nccl_fail(const struct rank *k, int rc, const char *what)
+{
+    const char *last = k->GetLastError ? k->GetLastError(k->comm) : NULL;
+    return hw_fail(-EIO, "%s: %s%s%.160s", what, k->GetErrorString(rc), last && *last ? ": " : "", last ? last : "");
+}
+
+static int load_nccl(struct rank *k)
+{
+    void *lib = dlopen(k->nccl_path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        return hw_fail(-ENOENT, "no NCCL: %s; name its library by --nccl", dlerror());
+#define X(name, params)                                   \
+    if (!(*(void **)&k->name = dlsym(lib, "nccl" #name))) \
+        return hw_fail(-ENOEXEC, "%s has no nccl" #name ": 2.7 or later is needed", k->nccl_path);
+    NCCL_CALLS(X)
+#undef X
+    *(void **)&k->GetErrorString = dlsym(lib, "ncclGetErrorString");
+    *(void **)&k->GetLastError = dlsym(lib, "ncclGetLastError"); /* from 2.13 on */
+    return k->GetErrorString ? 0 : hw_fail(-ENOEXEC, "%s has no ncclGetErrorString", k->nccl_path);
+}
+
+static int open_gpu(struct rank *k)
+{
+    CUresult e;
+    int rc = hw_cuda(&k->cu);
+    if (rc == 0)
+        rc = hw_cuda_device(k->gpu, &k->space);
+    /* Never left: NCCL's CUDA runtime takes this thread's current context for the device that is meant. */
+    if (rc == 0)
+        rc = hw_cuda_enter(k->space);
+    if (rc < 0)
+        return rc;
+    if ((e = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING)) || (e = k->cu->EventCreate(&k->begin, 0)) ||
+        (e = k->cu->EventCreate(&k->end, 0)))
+        return hw_cuda_fail(e, "a stream and events on GPU %d", k->gpu);
+    k->stage = hw_pages_alloc(STAGE, k->space->numa);
+    if (!k->stage)
+        return hw_fail(-ENOMEM, "no memory for %zu bytes", STAGE);
+    return k->space->ops->pin(k->space, k->stage, STAGE);
+}
+
+static int join(struct rank *k, const struct nb_order *o)
+{
+    ncclUniqueId id;
+    memcpy(&id, o->uid, sizeof id);
+    k->cap = o->size;
+    int rc = k->space->ops->alloc(k->space, k->cap, &k->in);
+    if (rc == 0)
+        rc = k->space->ops->alloc(k->space, k->cap, &k->out);
+    if (rc < 0)
+        return rc;
+    int e = k->CommInitRank(&k->comm, k->n, id, k->rank);
+    return e ? nccl_fail(k, e, "ncclCommInitRank") : 0;
+}
+
+/* ---- data: small integers, so that sums are exact in any order ------------------------------- */
+
+/* Element i of what rank r puts in. Of each rank another, and so that no other ranks' sum is the same. */
+static inline float value(uint64_t i, uint32_t seed, unsigned r)
+{
+    uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(i >> 32) + seed;
+    return (float)((x >> 24) + r * r);
+}
+
+/* Fills len bytes of GPU memory; poison: with NaNs, that nothing makes. */
+static int fill(struct rank *k, void *to, uint64_t len, uint32_t seed, bool poison)
+{
+    for (uint64_t at = 0; at < len; at += STAGE) {
+        size_t n = HW_MIN(STAGE, len - at);
+        float *f = (float *)k->stage;
+        for (size_t i = 0; i < n / 4; i++)
+            f[i] = poison ? NAN : value(at / 4 + i, seed, (unsigned)k->rank);
+        CUresult e = k->cu->MemcpyHtoDAsync((uintptr_t)to + at, k->stage, n, k->stream);
+        if (!e)
+            e = k->cu->StreamSynchronize(k->stream);
+        if (e)
+            return hw_cuda_fail(e, "filling %llu bytes of GPU %d", (unsigned long long)len, k->gpu);
+    }
+    return 0;
+}
+
+/* What must be at element i of the output of `count` elements. */
+static inline float wanted(const struct rank *k, enum nb_op op, uint64_t count, uint64_t i, uint32_t seed)
+{
+    const unsigned n = (unsigned)k->n, me = (unsigned)k->rank;
+    if (op == NB_SENDRECV)
+        return value(i, seed, (me + n - 1) % n);
+    if (op == NB_ALLTOALL) {
+        uint64_t part = count / n;
+        return value(me * part + i % part, seed, (unsigned)(i / part));
+    }
+    /* all_reduce: the sum of r * r is a number */
+    const unsigned squares = (n - 1) * n * (2 * n - 1) / 6;
+    return (float)n * value(i, seed, 0) + (float)squares;
+}
+
+static int check(struct rank *k, enum nb_op op, uint64_t len, uint32_t seed, struct nb_reply *r)
+{
+    for (uint64_t at = 0; at < len; at += STAGE) {
+        size_t n = HW_MIN(STAGE, len - at);
+        CUresult e = k->cu->MemcpyDtoHAsync(k->stage, (uintptr_t)k->out + at, n, k->stream);
+        if (!e)
+            e = k->cu->StreamSynchronize(k->stream);
+        if (e)
+            return hw_cuda_fail(e, "reading %llu bytes of GPU %d", (unsigned long long)len, k->gpu);
+        for (size_t i = 0; i < n / 4; i++) {
+            float want = wanted(k, op, len / 4, at / 4 + i, seed);
+            uint32_t bits;
+            memcpy(&bits, &want, sizeof bits); /* by bits: -0 is no 0, and a NaN is never right */
+            if (k->stage[i] != bits && r->bad++ == 0)
+                r->first = at / 4 + i;
+        }
+        r->checked += n / 4;
+    }
+    return 0;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static int start_op(struct rank *k, enum nb_op op, uint64_t len)
+{
+    const size_t count = len / 4, part = count / (size_t)k->n;
+    int rc = NCCL_SUCCESS;
+    if (op == NB_ALL_REDUCE) {
+        rc = k->AllReduce(k->in, k->out, count, NCCL_FLOAT32, NCCL_SUM, k->comm, k->stream);
+        return rc ? nccl_fail(k, rc, "ncclAllReduce") : 0;
+    }
+    rc = k->GroupStart();
+    if (op == NB_SENDRECV) {
+        rc = rc ? rc : k->Send(k->in, count, NCCL_FLOAT32, (k->rank + 1) % k->n, k->comm, k->stream);
+        rc = rc ? rc : k->Recv(k->out, count, NCCL_FLOAT32, (k->rank + k->n - 1) % k->n, k->comm, k->stream);
+    } else
+        for (int p = 0; p < k->n && !rc; p++) {
+            rc = k->Send((float *)k->in + part * (size_t)p, part, NCCL_FLOAT32, p, k->comm, k->stream);
+            rc = rc ? rc : k->Recv((float *)k->out + part * (size_t)p, part, NCCL_FLOAT32, p, k->comm, k->stream);
+        }
+    rc = rc ? rc : k->GroupEnd();
+    return rc ? nccl_fail(k, rc, op == NB_SENDRECV ? "ncclSend and ncclRecv" : "ncclSend and ncclRecv of an alltoall")
+              : 0;
+}
+
+/* Sleeps between looks: a waiter that spins would count as NCCL's CPU time. The time is taken by the GPU's events. */
+static int wait_event(struct rank *k, CUevent e)
+{
+    for (unsigned i = 0;; i++) {
+        CUresult q = k->cu->EventQuery(e);
+        int async = NCCL_SUCCESS;
+        if (q == CUDA_SUCCESS)
+            return 0;
+        if (q != CUDA_ERROR_NOT_READY)
+            return hw_cuda_fail(q, "waiting for NCCL on GPU %d", k->gpu);
+        if (i % 64 == 63) {
+            int rc = k->CommGetAsyncError(k->comm, &async);
+            if (rc || (async && async != NCCL_IN_PROGRESS))
+                return nccl_fail(k, rc ? rc : async, "NCCL while it moved data");
+        }
+        usleep(i < 200 ? 50 : 500);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Starts n operations, and waits for them between two events. */
+static int batch(struct rank *k, const struct nb_order *o, uint32_t n, double *seconds)
+{
+    float ms = 0;
+    CUresult e = k->cu->EventRecord(k->begin, k->stream);
+    int rc = e ? hw_cuda_fail(e, "an event on GPU %d", k->gpu) : 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = start_op(k, o->op, o->size);
+    if (rc == 0 && (e = k->cu->EventRecord(k->end, k->stream)))
+        rc = hw_cuda_fail(e, "an event on GPU %d", k->gpu);
+    if (rc == 0)
+        rc = wait_event(k, k->end);
+    if (rc == 0 && (e = k->cu->EventElapsedTime(&ms, k->begin, k->end)))
+        rc = hw_cuda_fail(e, "the time between two events on GPU %d", k->gpu);
+    *seconds = (double)ms / 1e3;
+    return rc;
+}
+
+/* Warm-up, the clock, a check of all that the last of these left; then one more of other data, that leftovers of those
+ * before cannot pass for. */
+static int run(struct rank *k, const struct nb_order *o, struct nb_reply *r)
+{
+    double ignored, cpu = 0;
+    if (o->size > k->cap || o->size % 4)
+        return hw_fail(-EINVAL, "an order of %llu bytes, with room for %llu", (unsigned long long)o->size,
+                       (unsigned long long)k->cap);
+    int rc = fill(k, k->in, o->size, 1, false);
+    if (rc == 0)
+        rc = fill(k, k->out, o->size, 0, true);
+    if (rc == 0)
+        rc = batch(k, o, o->warmup, &ignored);
+    if (rc == 0) {
+        cpu = cpu_seconds();
+        rc = batch(k, o, o->iters, &r->seconds);
+        r->cpu = cpu_seconds() - cpu;
+    }
+    if (rc == 0)
+        rc = check(k, o->op, o->size, 1, r);
+    if (rc == 0)
+        rc = fill(k, k->in, o->size, 0x9e3779b9u, false);
+    if (rc == 0)
+        rc = fill(k, k->out, o->size, 0, true);
+    if (rc == 0)
+        rc = batch(k, o, 1, &ignored);
+    return rc == 0 ? check(k, o->op, o->size, 0x9e3779b9u, r) : rc;
+}
+
+/* ---- a rank's life --------------------------------------------------------------------------- */
+
+static int obey(struct rank *k, const struct nb_order *o, struct nb_reply *r)
+{
+    ncclUniqueId id;
+    int e;
+    switch (o->type) {
+    case NB_MAKE_UID:
+        e = k->GetUniqueId(&id);
+        memcpy(r->uid, &id, sizeof id);
+        return e ? nccl_fail(k, e, "ncclGetUniqueId") : 0;
+    case NB_JOIN_COMM:
+        e = k->GetVersion(&r->version);
+        return e ? nccl_fail(k, e, "ncclGetVersion") : join(k, o);
+    case NB_RUN:
+        return run(k, o, r);
+    case NB_END:
+        e = k->CommDestroy(k->comm);
+        return e ? nccl_fail(k, e, "ncclCommDestroy") : 0;
+    default:
+        return hw_fail(-EINVAL, "an order of type %u", o->type);
+    }
+}
+
+static bool parse(const char *told, struct rank *k)
+{
+    uint64_t v[4];
+    char *copy = strdup(told), *at = copy;
+    bool good = copy != NULL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(v) && good; i++) {
+        char *word = strsep(&at, ",");
+        good = word && hw_parse_u64(word, 0, 4095, &v[i]) == 0;
+    }
+    good = good && !at;
+    if (good) {
+        k->fd = (int)v[0];
+        k->rank = (int)v[1];
+        k->n = (int)v[2];
+        k->gpu = (int)v[3];
+    }
+    free(copy);
+    return good;
+}
+
+int nb_rank(const char *told, const char *nccl)
+{
+    struct rank k = {.nccl_path = nccl ? nccl : "libnccl.so.2"};
+    struct nb_order o = {0};
+    if (!parse(told, &k))
+        return 2;
+    (void)prctl(PR_SET_NAME, "hawser-rank");
+    setlinebuf(stdout); /* NCCL writes there, and is to be heard at once */
+    int ready = open_gpu(&k);
+    if (ready == 0)
+        ready = load_nccl(&k);
+    /* What went wrong so far is the answer to the first order. */
+    while (o.type != NB_END && recv(k.fd, &o, sizeof o, 0) == sizeof o) {
+        struct nb_reply r = {.rc = ready};
+        if (ready == 0)
+            r.rc = obey(&k, &o, &r);
+        snprintf(r.text, sizeof r.text, "%s", r.rc ? hw_error() : "");
+        if (send(k.fd, &r, sizeof r, MSG_NOSIGNAL) != sizeof r)
+            break;
+    }
+    fflush(NULL);
+    return o.type == NB_END ? 0 : 1;
+}

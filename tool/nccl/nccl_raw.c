@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain sockets over this host's loopback, beside what NCCL moves over it. */
+#include "tool/nccl/nccl_bench.h"
+#include "tool/raw/raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define RAW_MS     1000 /* under the clock */
+#define RAW_BUFFER (64u << 20)
+
+int nb_raw_run(uint32_t streams, double *GBps)
+{
+    static const char *const addr[] = {"127.0.0.1"};
+    struct raw_plan plan = {.streams = streams, .message = RAW_MESSAGE, .duration_ms = RAW_MS, .warmup = 16ull << 20};
+    struct raw_server *server = NULL;
+    struct raw_result got = {0};
+    struct raw_path path = {.addr = addr[0]};
+    void *from = malloc(RAW_BUFFER), *to = malloc(RAW_BUFFER);
+    uint64_t deadline = hw_deadline(60000);
+    if (!from || !to) {
+        free(from);
+        free(to);
+        return hw_fail(-ENOMEM, "no memory for plain sockets");
+    }
+    int rc = 0;
+    memset(from, 1, RAW_BUFFER);
+    if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
+        rc = hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+    if (rc == 0)
+        rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
+    if (rc == 0)
+        rc = raw_client_run(&plan, &path, 1, from, RAW_BUFFER, deadline, &got);
+    if (rc < 0) {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof why, "%s", hw_error());
+        if (server)
+            raw_server_cancel(server);
+        (void)raw_server_finish(server, NULL);
+        (void)hw_fail_copy(rc, why);
+    } else if ((rc = raw_server_finish(server, NULL)) == 0)
+        *GBps = (double)got.bytes / 1e9 / got.seconds;
+    free(from);
+    free(to);
+    return rc;
+}

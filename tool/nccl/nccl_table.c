@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `hawser nccl bench` says in the end: as nccl-tests print it, then ours against the others. */
+#include "base/json.h"
+#include "base/size.h"
+#include "tool/nccl/nccl_bench.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *nb_op_name(enum nb_op op)
+{
+    static const char *const name[NB_OPS] = {"all_reduce", "sendrecv", "alltoall"};
+    return op < NB_OPS ? name[op] : "?";
+}
+
+double nb_bus_factor(enum nb_op op, unsigned n)
+{
+    return op == NB_ALL_REDUCE ? 2.0 * (n - 1) / n : op == NB_ALLTOALL ? (double)(n - 1) / n : 1.0;
+}
+
+uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size)
+{
+    uint64_t whole = op == NB_ALLTOALL ? 4ull * n : 4;
+    return size / whole * whole;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, unsigned n)
+{
+    if (n == 0)
+        return NAN;
+    qsort(v, n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+double nb_us(const struct nb_cell *c)
+{
+    double v[NB_ROUNDS];
+    for (unsigned i = 0; i < c->n; i++)
+        v[i] = c->sample[i].us;
+    return median(v, c->n);
+}
+
+double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size)
+{
+    double v[NB_ROUNDS];
+    for (unsigned i = 0; i < c->n; i++)
+        v[i] = c->sample[i].cpu * 1e9 / (double)size;
+    return median(v, c->n);
+}
+
+static double raw_GBps(const struct nb_raw *r)
+{
+    double v[NB_ROUNDS];
+    memcpy(v, r->GBps, sizeof v);
+    return median(v, r->n);
+}
+
+static double algbw(const struct nb_row *r, double us)
+{
+    return (double)r->size / us / 1e3;
+}
+
+/* What crosses the network in all, ranks together, at that speed. */
+static double wire(const struct nb_table *t, const struct nb_row *r, double us)
+{
+    return algbw(r, us) * nb_bus_factor(r->op, t->ranks) * t->ranks;
+}
+
+/* What ours is compared with in a row. */
+struct compared {
+    double ours, standard, tuned, raw; /* us, us, us, GB/s; NAN: not measured */
+    size_t best;                       /* the configuration that tuned is of */
+};
+
+static struct compared compare(const struct nb_table *t, const struct nb_row *r)
+{
+    struct compared c = {.ours = NAN, .standard = NAN, .tuned = NAN, .raw = NAN};
+    for (size_t i = 0; i < t->n_configs; i++) {
+        double us = nb_us(&r->cell[i]);
+        if (t->config[i].theirs)
+            continue;
+        if (!t->config[i].socket)
+            c.ours = us;
+        else if (!t->config[i].tuned)
+            c.standard = us;
+        else if (!(c.tuned <= us) && !isnan(us)) {
+            c.tuned = us;
+            c.best = i;
+        }
+    }
+    for (size_t i = 0; i < t->n_raw; i++)
+        c.raw = fmax(c.raw, raw_GBps(&t->raw[i])); /* fmax() prefers numbers to NAN */
+    return c;
+}
+
+/* A number of significant digits in a column, "-" where it was not measured. */
+static void number(FILE *out, int width, double v)
+{
+    if (isnan(v))
+        fprintf(out, " %*s", width, "-");
+    else
+        fprintf(out, " %*.*f", width, v >= 1000 ? 0 : v >= 100 ? 1 : v >= 10 ? 2 : 3, v);
+}
+
+static double own_GBps(const struct nb_own *r)
+{
+    double v[NB_ROUNDS];
+    memcpy(v, r->GBps, sizeof v);
+    return median(v, r->n);
+}
+
+static void own(FILE *out, const struct nb_table *t)
+{
+    for (size_t i = 0; i < t->n_own; i++) {
+        const struct nb_own *r = &t->own[i];
+        double GBps = own_GBps(r);
+        if (isnan(GBps))
+            continue;
+        fprintf(out, "%10" PRIu64 " %10s %-10s %-16s", r->size, "-", "write", "hawser bench");
+        number(out, 10, NAN);
+        number(out, 10, GBps);
+        number(out, 8, NAN);
+        fprintf(out, " %9" PRIu64, r->bad);
+        number(out, 8, NAN);
+        fputc('\n', out);
+    }
+}
+
+static void measured(FILE *out, const struct nb_table *t)
+{
+    fprintf(out,
+            "\n#     size      count op         network               time      algbw    busbw    errors   cpu"
+            "\n#      (B) (elements)                                  (us)      (GB/s)  (GB/s)            (s/GB)\n");
+    for (size_t i = 0; i < t->n_rows; i++)
+        for (size_t k = 0; k < t->n_configs; k++) {
+            const struct nb_row *r = &t->row[i];
+            double us = nb_us(&r->cell[k]);
+            if (isnan(us))
+                continue;
+            fprintf(out, "%10" PRIu64 " %10" PRIu64 " %-10s %-16s", r->size, r->size / 4, nb_op_name(r->op),
+                    t->config[k].name);
+            number(out, 10, us);
+            number(out, 10, algbw(r, us));
+            number(out, 8, algbw(r, us) * nb_bus_factor(r->op, t->ranks));
+            fprintf(out, " %9" PRIu64, r->cell[k].bad);
+            number(out, 8, nb_cpu_per_GB(&r->cell[k], r->size));
+            fputc('\n', out);
+        }
+    own(out, t);
+}
+
+static void against(FILE *out, const struct nb_table *t)
+{
+    fprintf(out,
+            "\n# %s against NET/Socket: how many times as fast (time of theirs / time of ours)"
+            "\n#   op             size   ours us   GB/s   default us   GB/s  ours/default"
+            "   best tuned us   GB/s  ours/tuned   of plain sockets\n",
+            t->config[0].name);
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct nb_row *r = &t->row[i];
+        struct compared c = compare(t, r);
+        char size[32];
+        fprintf(out, "  %-10s %10s", nb_op_name(r->op), hw_format_size(r->size, size, sizeof size));
+        number(out, 9, c.ours);
+        number(out, 6, algbw(r, c.ours));
+        number(out, 12, c.standard);
+        number(out, 6, algbw(r, c.standard));
+        number(out, 13, c.standard / c.ours);
+        number(out, 15, c.tuned);
+        number(out, 6, algbw(r, c.tuned));
+        number(out, 11, c.tuned / c.ours);
+        if (isnan(c.raw) || isnan(c.ours))
+            fprintf(out, " %18s", "-");
+        else
+            fprintf(out, " %16.0f %%", 100 * wire(t, r, c.ours) / c.raw);
+        fprintf(out, "  %s\n", isnan(c.tuned) ? "" : t->config[c.best].name);
+    }
+}
+
+void nb_print(FILE *out, const struct nb_table *t)
+{
+    bool rivals = false;
+    for (size_t i = 0; i < t->n_configs; i++)
+        rivals = rivals || t->config[i].socket;
+    measured(out, t);
+    for (size_t i = 0; i < t->n_raw; i++) {
+        fprintf(out, "%s# plain sockets, %u streams over loopback:", i ? "" : "\n", t->raw[i].streams);
+        number(out, 0, raw_GBps(&t->raw[i]));
+        fprintf(out, " GB/s in all\n");
+    }
+    if (rivals)
+        against(out, t);
+}
+
+static int json_cell(struct hw_json *j, const struct nb_table *t, const struct nb_row *r, size_t k)
+{
+    const struct nb_config *g = &t->config[k];
+    const struct nb_cell *c = &r->cell[k];
+    const struct compared of = compare(t, r);
+    double us = nb_us(c);
+    hw_json_object(j, NULL);
+    hw_json_str(j, "schema", "hawser-nccl-bench-1");
+    hw_json_str(j, "op", nb_op_name(r->op));
+    hw_json_u64(j, "size", r->size);
+    hw_json_str(j, "config", g->name);
+    hw_json_str(j, "network", t->network[k][0] ? t->network[k] : NULL);
+    hw_json_u64(j, "ranks", t->ranks);
+    hw_json_str(j, "hosts", t->hosts);
+    hw_json_u64(j, "iters", r->iters);
+    hw_json_u64(j, "warmup", r->warmup);
+    hw_json_double(j, "time_us", us);
+    hw_json_double(j, "algbw_GBps", algbw(r, us));
+    hw_json_double(j, "busbw_GBps", algbw(r, us) * nb_bus_factor(r->op, t->ranks));
+    hw_json_double(j, "wire_GBps", wire(t, r, us));
+    hw_json_double(j, "cpu_s_per_GB", nb_cpu_per_GB(c, r->size));
+    hw_json_u64(j, "checked", c->checked);
+    hw_json_u64(j, "errors", c->bad);
+    hw_json_double(j, "ratio_default", g->socket ? NAN : of.standard / us);
+    hw_json_double(j, "ratio_tuned", g->socket ? NAN : of.tuned / us);
+    hw_json_str(j, "tuned_best", isnan(of.tuned) ? NULL : t->config[of.best].name);
+    hw_json_double(j, "of_raw", wire(t, r, us) / of.raw);
+    hw_json_array(j, "rounds_us");
+    for (unsigned i = 0; i < c->n; i++)
+        hw_json_double(j, NULL, c->sample[i].us);
+    hw_json_end(j);
+    hw_json_end(j);
+    return hw_json_finish(j);
+}
+
+int nb_print_json(FILE *out, const struct nb_table *t)
+{
+    struct hw_json j;
+    int rc = 0;
+    hw_json_init(&j, out);
+    for (size_t i = 0; i < t->n_rows; i++)
+        for (size_t k = 0; k < t->n_configs && rc == 0; k++)
+            if (t->row[i].cell[k].n)
+                rc = json_cell(&j, t, &t->row[i], k);
+    for (size_t i = 0; i < t->n_raw && rc == 0; i++) {
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "schema", "hawser-nccl-bench-1");
+        hw_json_str(&j, "op", "raw");
+        hw_json_u64(&j, "streams", t->raw[i].streams);
+        hw_json_double(&j, "wire_GBps", raw_GBps(&t->raw[i]));
+        hw_json_end(&j);
+        rc = hw_json_finish(&j);
+    }
+    for (size_t i = 0; i < t->n_own && rc == 0; i++) {
+        const struct nb_own *r = &t->own[i];
+        if (r->n == 0)
+            continue;
+        hw_json_object(&j, NULL);
+        hw_json_str(&j, "schema", "hawser-nccl-bench-1");
+        hw_json_str(&j, "op", "write");
+        hw_json_u64(&j, "size", r->size);
+        hw_json_str(&j, "config", "hawser bench");
+        hw_json_str(&j, "hosts", t->hosts);
+        hw_json_double(&j, "algbw_GBps", own_GBps(r));
+        hw_json_u64(&j, "checked", r->checked);
+        hw_json_u64(&j, "errors", r->bad);
+        hw_json_end(&j);
+        rc = hw_json_finish(&j);
+    }
+    return rc < 0 ? hw_wrap(rc, "writing the JSON lines") : 0;
+}

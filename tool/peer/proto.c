@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/peer/proto.h"
+
+#include <string.h>
+
+#define MAGIC_REQUEST 0x51545748u /* "HWTQ" */
+#define MAGIC_REPLY   0x52545748u /* "HWTR" */
+
+/* A cursor over the message; `bad` is sticky. One description of the fields serves both directions, so that encode and
+ * decode cannot drift apart. */
+struct cursor {
+    uint8_t *at, *end;
+    bool decode, bad;
+};
+
+static void number(struct cursor *c, void *field, size_t width)
+{
+    if ((size_t)(c->end - c->at) < width) {
+        c->bad = true;
+        return;
+    }
+    uint64_t v = 0;
+    if (c->decode) {
+        for (size_t i = 0; i < width; i++)
+            v |= (uint64_t)c->at[i] << (8 * i);
+        switch (width) {
+        case 1:
+            *(uint8_t *)field = (uint8_t)v;
+            break;
+        case 2:
+            *(uint16_t *)field = (uint16_t)v;
+            break;
+        case 4:
+            memcpy(field, &(uint32_t){(uint32_t)v}, 4); /* enums and int32_t pass here too */
+            break;
+        default:
+            *(uint64_t *)field = v;
+        }
+    } else {
+        switch (width) {
+        case 1:
+            v = *(const uint8_t *)field;
+            break;
+        case 2:
+            v = *(const uint16_t *)field;
+            break;
+        case 4: {
+            uint32_t w;
+            memcpy(&w, field, 4);
+            v = w;
+            break;
+        }
+        default:
+            v = *(const uint64_t *)field;
+        }
+        for (size_t i = 0; i < width; i++)
+            c->at[i] = (uint8_t)(v >> (8 * i));
+    }
+    c->at += width;
+}
+
+static void bytes(struct cursor *c, void *field, size_t n)
+{
+    if ((size_t)(c->end - c->at) < n) {
+        c->bad = true;
+        return;
+    }
+    if (c->decode)
+        memcpy(field, c->at, n);
+    else
+        memcpy(c->at, field, n);
+    c->at += n;
+}
+
+/* Text in a field of n bytes: ended by a zero, nothing but zeros after it, no control characters. */
+static void text(struct cursor *c, char *field, size_t n)
+{
+    if (!c->decode) {
+        size_t len = strnlen(field, n - 1);
+        if ((size_t)(c->end - c->at) < n) {
+            c->bad = true;
+            return;
+        }
+        memset(c->at, 0, n);
+        memcpy(c->at, field, len);
+        c->at += n;
+        return;
+    }
+    bytes(c, field, n);
+    size_t len = strnlen(field, n);
+    if (len == n)
+        c->bad = true;
+    for (size_t i = 0; i < n && !c->bad; i++)
+        if (i < len ? (unsigned char)field[i] < 0x20 || field[i] == 0x7f : field[i] != 0)
+            c->bad = true;
+    field[n - 1] = 0;
+}
+
+/* The rest of the message is zero. */
+static void rest(struct cursor *c)
+{
+    for (; c->at < c->end; c->at++) {
+        if (!c->decode)
+            *c->at = 0;
+        else if (*c->at)
+            c->bad = true;
+    }
+}
+
+static void fixed(struct cursor *c, uint32_t magic)
+{
+    uint32_t m = magic, v = TP_VERSION;
+    number(c, &m, 4);
+    number(c, &v, 4);
+    if (m != magic || v != TP_VERSION)
+        c->bad = true;
+}
+
+static void real(struct cursor *c, double *field)
+{
+    uint64_t bits;
+    memcpy(&bits, field, 8);
+    number(c, &bits, 8);
+    memcpy(field, &bits, 8);
+    if (!(*field >= 0 && *field <= 1e15)) /* NaN too */
+        c->bad = true;
+}
+
+static void address(struct cursor *c, struct tp_addr *a)
+{
+    static const uint8_t zeros[12];
+    number(c, &a->family, 2);
+    bytes(c, a->byte, sizeof a->byte);
+    if ((a->family != 4 && a->family != 6) || (a->family == 4 && memcmp(a->byte + 4, zeros, sizeof zeros) != 0))
+        c->bad = true;
+}
+
+static void reach_fields(struct cursor *c, struct tp_reach *q)
+{
+    number(c, &q->port, 2);
+    bytes(c, q->token, TP_TOKEN);
+    number(c, &q->n_addrs, 4);
+    if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
+        c->bad = true; /* below 1024 live the services of others: not a place to be sent to */
+    for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
+        address(c, &q->addr[i]);
+}
+
+bool tp_name_ok(const char *s)
+{
+    if (!*s || strcmp(s, ".") == 0 || strcmp(s, "..") == 0)
+        return false;
+    for (; *s; s++)
+        if (*s <= ' ' || *s > '~' || *s == '/' || *s == ':' || *s == ',')
+            return false;
+    return true;
+}
+
+static void fact_fields(struct cursor *c, struct tp_facts *f)
+{
+    text(c, f->hawser, sizeof f->hawser);
+    text(c, f->kernel, sizeof f->kernel);
+    bytes(c, f->boot, sizeof f->boot);
+    number(c, &f->wall_in_ns, 8);
+    number(c, &f->wall_out_ns, 8);
+    number(c, &f->gpus, 2);
+    number(c, &f->n_nics, 4);
+    if (f->n_nics > TP_MAX_NICS || f->gpus == TP_HOST || f->wall_in_ns > INT64_MAX || f->wall_out_ns > INT64_MAX)
+        c->bad = true;
+    for (uint32_t i = 0; i < f->n_nics && !c->bad; i++) {
+        struct tp_fact_nic *n = &f->nic[i];
+        text(c, n->nic, sizeof n->nic);
+        address(c, &n->addr);
+        number(c, &n->prefix, 2);
+        number(c, &n->mtu, 4);
+        number(c, &n->speed, 4);
+        text(c, n->rdma, sizeof n->rdma);
+        number(c, &n->gid, 2);
+        number(c, &n->contained, 1);
+        if (!tp_name_ok(n->nic) || (n->rdma[0] ? !tp_name_ok(n->rdma) : n->gid != 0) || n->contained > 1)
+            c->bad = true;
+        number(c, &f->tried[i], 2);
+        number(c, &f->reached[i], 2);
+        number(c, &f->carried[i], 2);
+        if (n->prefix > (n->addr.family == 4 ? 32 : 128) || (f->reached[i] & ~f->tried[i]) ||
+            (f->carried[i] & ~f->reached[i]))
+            c->bad = true;
+    }
+}
+
+static void request_fields(struct cursor *c, struct tp_request *r)
+{
+    fixed(c, MAGIC_REQUEST);
+    number(c, &r->type, 4);
+    number(c, &r->id, 4);
+    if (r->type == TP_FACTS) {
+        reach_fields(c, &r->reach);
+        number(c, &r->flags, 4);
+        if (r->flags & ~TP_CONTAINED)
+            c->bad = true;
+        rest(c);
+        return;
+    }
+    number(c, &r->op, 4);
+    number(c, &r->flags, 4);
+    number(c, &r->slots, 4);
+    number(c, &r->depth, 4);
+    number(c, &r->size, 8);
+    number(c, &r->stride, 8);
+    number(c, &r->seed, 8);
+    number(c, &r->first, 8);
+    number(c, &r->count, 4);
+    number(c, &r->gpu, 2);
+    number(c, &r->raw.kind, 4);
+    number(c, &r->raw.streams, 4);
+    number(c, &r->raw.timeout_ms, 4);
+    number(c, &r->raw.message, 8);
+    number(c, &r->raw.total, 8);
+    number(c, &r->raw.duration_ms, 8);
+    number(c, &r->raw.warmup, 8);
+    bytes(c, r->raw.token, TP_TOKEN);
+    number(c, &r->raw.n_addrs, 4);
+    if (r->raw.n_addrs > TP_MAX_PATHS)
+        c->bad = true;
+    for (uint32_t i = 0; i < r->raw.n_addrs && !c->bad; i++)
+        text(c, r->raw.addr[i], HAWSER_ADDR_TEXT);
+    rest(c);
+}
+
+static bool request_ok(const struct tp_request *r)
+{
+    if (r->type < TP_PREPARE || r->type >= TP_TYPES)
+        return false;
+    switch (r->type) {
+    case TP_PREPARE:
+        if (r->op < TP_WRITE || r->op >= TP_OPS || (r->flags & ~(TP_NO_VERIFY | TP_HOT)))
+            return false;
+        if (r->slots < 1 || r->slots > TP_MAX_SLOTS || r->depth < 1 || r->depth > TP_MAX_DEPTH)
+            return false;
+        /* the whole region must be countable in 63 bits, and a slot must hold its iteration */
+        return r->size <= r->stride && r->stride >= 1 && r->stride <= INT64_MAX / TP_MAX_SLOTS;
+    case TP_BEGIN:
+    case TP_END:
+        return r->count <= INT32_MAX && r->first <= UINT64_MAX - r->count;
+    case TP_RAW:
+        return r->raw.kind >= TP_RAW_UP && r->raw.kind < TP_RAW_KINDS && r->raw.n_addrs >= 1 && r->raw.streams >= 1 &&
+               r->raw.streams <= TP_MAX_STREAM && r->raw.message >= 1 && r->raw.message <= 1u << 20 &&
+               r->raw.timeout_ms >= 1 && r->raw.timeout_ms <= TP_RAW_MS && r->raw.duration_ms <= TP_RAW_MS &&
+               r->raw.total <= INT64_MAX && r->raw.warmup <= INT64_MAX;
+    default:
+        return true;
+    }
+}
+
+int tp_encode_request(const struct tp_request *r, uint8_t buf[TP_REQUEST])
+{
+    struct cursor c = {.at = buf, .end = buf + TP_REQUEST};
+    struct tp_request copy = *r;
+    request_fields(&c, &copy);
+    return c.bad || !request_ok(r) ? hw_fail(-EINVAL, "a request of type %d that cannot be sent", (int)r->type) : 0;
+}
+
+int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r)
+{
+    if (len != TP_REQUEST)
+        return hw_fail(-EPROTO, "a request of %zu bytes, not %d", len, TP_REQUEST);
+    uint8_t copy[TP_REQUEST];
+    memcpy(copy, buf, sizeof copy);
+    struct cursor c = {.at = copy, .end = copy + TP_REQUEST, .decode = true};
+    *r = (struct tp_request){0};
+    request_fields(&c, r);
+    if (c.bad || !request_ok(r))
+        return hw_fail(-EPROTO, "a request that is none of this version (type %u)", (unsigned)r->type);
+    return 0;
+}
+
+static void reply_fields(struct cursor *c, struct tp_reply *r)
+{
+    fixed(c, MAGIC_REPLY);
+    number(c, &r->type, 4);
+    number(c, &r->id, 4);
+    number(c, &r->status, 4);
+    text(c, r->text, TP_TEXT);
+    if (r->type == TP_FACTS) {
+        fact_fields(c, &r->facts);
+        rest(c);
+        return;
+    }
+    bytes(c, r->key, HAWSER_KEY_SIZE);
+    number(c, &r->bad, 8);
+    number(c, &r->first_bad, 8);
+    number(c, &r->checked, 8);
+    number(c, &r->cpu_us, 8);
+    real(c, &r->raw_seconds);
+    real(c, &r->raw_cpu);
+    number(c, &r->raw_bytes, 8);
+    for (size_t i = 0; i < TP_MAX_PATHS; i++)
+        number(c, &r->port[i], 2);
+    number(c, &r->n_nics, 4);
+    if (r->n_nics > TP_MAX_NICS)
+        c->bad = true;
+    for (uint32_t i = 0; i < r->n_nics && !c->bad; i++) {
+        struct tp_nic *n = &r->nic[i];
+        text(c, n->nic, HAWSER_NIC_NAME);
+        number(c, &n->tx_bytes, 8);
+        number(c, &n->rx_bytes, 8);
+        number(c, &n->kernel_tx_bytes, 8);
+        number(c, &n->kernel_rx_bytes, 8);
+        number(c, &n->rx_device_bytes, 8);
+        number(c, &n->rx_copied_bytes, 8);
+        number(c, &n->tx_device_bytes, 8);
+        number(c, &n->devmem_pkts, 8);
+        number(c, &n->has_devmem_pkts, 1);
+        if (n->has_devmem_pkts > 1)
+            c->bad = true;
+    }
+    rest(c);
+}
+
+static bool reply_ok(const struct tp_reply *r)
+{
+    return r->type >= TP_PREPARE && r->type < TP_TYPES && r->status <= 0 && r->status > -4096 && r->bad <= r->checked;
+}
+
+int tp_encode_reply(const struct tp_reply *r, uint8_t buf[TP_REPLY])
+{
+    struct cursor c = {.at = buf, .end = buf + TP_REPLY};
+    struct tp_reply copy = *r;
+    reply_fields(&c, &copy);
+    return c.bad || !reply_ok(r) ? hw_fail(-EINVAL, "a reply of type %d that cannot be sent", (int)r->type) : 0;
+}
+
+int tp_decode_reply(const uint8_t *buf, size_t len, struct tp_reply *r)
+{
+    if (len != TP_REPLY)
+        return hw_fail(-EPROTO, "a reply of %zu bytes, not %d: does the other node run the same version?", len,
+                       TP_REPLY);
+    uint8_t copy[TP_REPLY];
+    memcpy(copy, buf, sizeof copy);
+    struct cursor c = {.at = copy, .end = copy + TP_REPLY, .decode = true};
+    *r = (struct tp_reply){0};
+    reply_fields(&c, r);
+    if (c.bad || !reply_ok(r))
+        return hw_fail(-EPROTO, "a reply that is none of this version (type %u): does the other node run the same one?",
+                       (unsigned)r->type);
+    return 0;
+}
+
+/* splitmix64's finalizer over both: neighbouring iterations get unrelated seeds. */
+uint64_t tp_seed(uint64_t run, uint64_t iteration)
+{
+    uint64_t z = run + (iteration + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}

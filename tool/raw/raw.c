@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/raw/raw.h"
+#include "tool/raw/raw_sock.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACK_WARM ((uint8_t)0x57) /* the receiver has the warm-up */
+#define ACK_DONE ((uint8_t)0x44) /* the receiver has the last byte */
+
+struct run;
+
+struct stream {
+    struct run *run;
+    pthread_t thread;
+    bool started;
+    int fd;
+    size_t index;
+    uint8_t *mem; /* receiver: its stripe of the buffer, or a private message; sender: the whole buffer */
+    size_t mem_len;
+    uint8_t *owned; /* mem, where it is private */
+    uint64_t bytes, t_first, t_end;
+    double cpu;
+};
+
+/* One side's threads. */
+struct run {
+    struct raw_plan plan;
+    bool sender;
+    uint8_t *buf;
+    size_t len;
+    struct stream *streams;
+    atomic_uint_fast64_t next; /* the next piece to send: pulled, never dealt */
+    pthread_mutex_t lock;      /* of all below */
+    pthread_cond_t cond;
+    size_t n; /* streams that exist; 0 before and after the run */
+    size_t ready, running;
+    bool open; /* every stream is warm: the clock runs */
+    uint64_t t0;
+    int rc; /* the first failure */
+    char text[HW_ERR_TEXT];
+};
+
+static void run_init(struct run *r, const struct raw_plan *plan, bool sender, void *buf, size_t len)
+{
+    pthread_condattr_t ca;
+    *r = (struct run){.plan = *plan, .sender = sender, .buf = buf, .len = len};
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_condattr_init(&ca);
+    pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->cond, &ca);
+    pthread_condattr_destroy(&ca);
+}
+
+static void run_destroy(struct run *r)
+{
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->cond);
+}
+
+/* Keeps the calling thread's error line as the run's, if it is the first, and ends every blocking call. */
+static void run_fail(struct run *r, int rc)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!r->rc) {
+        r->rc = rc;
+        snprintf(r->text, sizeof(r->text), "%s", hw_error());
+        for (size_t i = 0; i < r->n; i++)
+            shutdown(r->streams[i].fd, SHUT_RDWR);
+    }
+    pthread_cond_broadcast(&r->cond);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static int send_all(struct stream *s, const uint8_t *p, size_t n)
+{
+    while (n) {
+        ssize_t k = send(s->fd, p, n, MSG_NOSIGNAL);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0) /* EPIPE: the peer reset it between two calls */
+            return hw_fail(errno == EPIPE ? -ECONNRESET : -errno, "plain sockets: sending on stream %zu: %s", s->index,
+                           strerror(errno));
+        p += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+/* Up to n bytes, 0 at the end of the stream, or -errno. */
+static ssize_t recv_some(struct stream *s, uint8_t *p, size_t n)
+{
+    for (;;) {
+        ssize_t k = recv(s->fd, p, n, 0);
+        if (k >= 0)
+            return k;
+        if (errno != EINTR)
+            return hw_fail(-errno, "plain sockets: receiving on stream %zu: %s", s->index, strerror(errno));
+    }
+}
+
+static int recv_ack(struct stream *s, uint8_t want)
+{
+    uint8_t got = 0;
+    ssize_t n = recv_some(s, &got, 1);
+    if (n < 0)
+        return (int)n;
+    if (n == 0)
+        return hw_fail(-ECONNRESET, "plain sockets: the receiver closed stream %zu before it acknowledged", s->index);
+    return got == want ? 0 : hw_fail(-EPROTO, "plain sockets: stream %zu: acknowledgement 0x%02x", s->index, got);
+}
+
+/* Waits until every stream of this side is warm; the last one starts the clock. */
+static int gate(struct run *r)
+{
+    pthread_mutex_lock(&r->lock);
+    if (++r->ready == r->n && !r->rc) {
+        r->open = true;
+        r->t0 = hw_now();
+        pthread_cond_broadcast(&r->cond);
+    }
+    while (!r->open && !r->rc)
+        pthread_cond_wait(&r->cond, &r->lock);
+    int rc = r->open ? 0 : r->rc;
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+static int stream_send(struct stream *s)
+{
+    struct run *r = s->run;
+    const struct raw_plan *p = &r->plan;
+    int rc;
+    for (uint64_t left = p->warmup; left;) {
+        size_t n = (size_t)HW_MIN(HW_MIN(p->message, left), r->len);
+        if ((rc = send_all(s, r->buf, n)))
+            return rc;
+        left -= n;
+    }
+    if (p->warmup && (rc = recv_ack(s, ACK_WARM)))
+        return rc;
+    if ((rc = gate(r)))
+        return rc;
+    double cpu = raw_thread_cpu();
+    uint64_t stop = p->total ? HW_NEVER : r->t0 + p->duration_ms * HW_MS;
+    const size_t pieces = (r->len + p->message - 1) / p->message; /* of the buffer */
+    for (;;) {
+        uint64_t i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+        if (p->total ? i * p->message >= p->total : hw_now() >= stop)
+            break;
+        uint64_t want = p->total ? HW_MIN(p->message, p->total - i * p->message) : p->message;
+        size_t off = (size_t)(i % pieces) * p->message;
+        while (want) { /* a piece at the buffer's end may be short: go on at its start */
+            size_t n = (size_t)HW_MIN(want, r->len - off);
+            if ((rc = send_all(s, r->buf + off, n)))
+                return rc;
+            s->bytes += n;
+            want -= n;
+            off = 0;
+        }
+    }
+    if (shutdown(s->fd, SHUT_WR) != 0)
+        return hw_fail(-errno, "plain sockets: ending stream %zu: %s", s->index, strerror(errno));
+    if ((rc = recv_ack(s, ACK_DONE)))
+        return rc;
+    s->t_first = r->t0;
+    s->t_end = hw_now();
+    s->cpu = raw_thread_cpu() - cpu;
+    return 0;
+}
+
+static int stream_recv(struct stream *s)
+{
+    const struct raw_plan *p = &s->run->plan;
+    const size_t call = (size_t)HW_MIN(p->message, s->mem_len);
+    int rc;
+    size_t off = 0;
+    for (uint64_t left = p->warmup; left;) {
+        ssize_t n = recv_some(s, s->mem + off, (size_t)HW_MIN(call - off, left));
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
+            return hw_fail(-ECONNRESET, "plain sockets: the sender closed stream %zu in the warm-up", s->index);
+        left -= (uint64_t)n;
+        off = (off + (size_t)n) % call;
+    }
+    const uint8_t warm = ACK_WARM, done = ACK_DONE;
+    if (p->warmup && (rc = send_all(s, &warm, 1)))
+        return rc;
+    double cpu = raw_thread_cpu();
+    /* fills a call's worth, then takes the next, round and round */
+    size_t base = 0;
+    off = 0;
+    for (;;) {
+        size_t room = HW_MIN(call, s->mem_len - base);
+        ssize_t n = recv_some(s, s->mem + base + off, room - off);
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
+            break;
+        if (!s->bytes)
+            s->t_first = hw_now();
+        s->bytes += (uint64_t)n;
+        off += (size_t)n;
+        if (off == room) {
+            off = 0;
+            base += room;
+            if (base == s->mem_len)
+                base = 0;
+        }
+    }
+    if ((rc = send_all(s, &done, 1)))
+        return rc;
+    s->t_end = hw_now();
+    s->cpu = raw_thread_cpu() - cpu;
+    return 0;
+}
+
+static void *stream_main(void *arg)
+{
+    struct stream *s = arg;
+    struct run *r = s->run;
+    int rc = r->sender ? stream_send(s) : stream_recv(s);
+    if (rc)
+        run_fail(r, rc);
+    pthread_mutex_lock(&r->lock);
+    r->running--;
+    pthread_cond_broadcast(&r->cond);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+static int streams_make(struct run *r, const int *fds, size_t n)
+{
+    if (n < 1)
+        return hw_fail(-EINVAL, "plain sockets: no streams");
+    r->streams = calloc(n, sizeof(*r->streams));
+    if (!r->streams)
+        return hw_fail(-ENOMEM, "plain sockets: no memory for %zu streams", n);
+    size_t stripe = r->len / n;
+    if (n > 1)
+        stripe = stripe / 4096 * 4096; /* whole pages each */
+    for (size_t i = 0; i < n; i++) {
+        struct stream *s = &r->streams[i];
+        *s = (struct stream){.run = r, .fd = fds[i], .index = i, .mem = r->buf, .mem_len = r->len};
+        if (r->sender)
+            continue;
+        if (n == 1 || stripe >= r->plan.message) {
+            s->mem = r->buf + i * stripe;
+            s->mem_len = stripe;
+        } else {
+            s->mem = s->owned = calloc(1, r->plan.message);
+            s->mem_len = r->plan.message;
+            if (!s->owned)
+                return hw_fail(-ENOMEM, "plain sockets: no memory for the buffer of stream %zu", i);
+            memset(s->owned, 1, r->plan.message); /* its page faults belong before the clock */
+        }
+    }
+    pthread_mutex_lock(&r->lock); /* from here on run_fail() sees them, from any thread */
+    r->n = n;
+    int rc = r->rc;
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+/* Runs the plan over n connected descriptors, which stay the caller's. */
+static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadline, struct raw_result *out)
+{
+    int rc = streams_make(r, fds, n);
+    for (size_t i = 0; !rc && i < n; i++) {
+        pthread_mutex_lock(&r->lock);
+        r->running++;
+        pthread_mutex_unlock(&r->lock);
+        int err = pthread_create(&r->streams[i].thread, NULL, stream_main, &r->streams[i]);
+        if (err) {
+            rc = hw_fail(-err, "plain sockets: starting thread %zu: %s", i, strerror(err));
+            pthread_mutex_lock(&r->lock);
+            r->running--;
+            pthread_mutex_unlock(&r->lock);
+        } else {
+            r->streams[i].started = true;
+        }
+    }
+    if (rc)
+        run_fail(r, rc);
+    struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u)};
+    bool late = false;
+    pthread_mutex_lock(&r->lock);
+    while (r->running && !late) {
+        if (deadline == HW_NEVER || r->rc) /* after a failure everything is shut down: they end by themselves */
+            pthread_cond_wait(&r->cond, &r->lock);
+        else
+            late = pthread_cond_timedwait(&r->cond, &r->lock, &until) == ETIMEDOUT && r->running;
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (late)
+        run_fail(r, hw_fail(-ETIMEDOUT, "plain sockets: the %s streams were not done at the deadline",
+                            r->sender ? "sending" : "receiving"));
+    for (size_t i = 0; r->streams && i < n; i++)
+        if (r->streams[i].started)
+            pthread_join(r->streams[i].thread, NULL);
+    pthread_mutex_lock(&r->lock);
+    r->n = 0;
+    rc = r->rc;
+    pthread_mutex_unlock(&r->lock);
+
+    struct raw_result res = {0};
+    uint64_t first = HW_NEVER, last = 0;
+    for (size_t i = 0; r->streams && i < n; i++) {
+        struct stream *s = &r->streams[i];
+        res.bytes += s->bytes;
+        res.cpu_seconds += s->cpu;
+        if (s->bytes || r->sender) {
+            first = HW_MIN(first, s->t_first);
+            last = HW_MAX(last, s->t_end);
+        }
+        free(s->owned);
+    }
+    free(r->streams);
+    if (rc)
+        return hw_fail_copy(rc, r->text);
+    if (r->plan.total && res.bytes != r->plan.total) /* a killed sender's streams can end in good order */
+        return hw_fail(-ECONNRESET, "plain sockets: %llu of %llu bytes arrived", (unsigned long long)res.bytes,
+                       (unsigned long long)r->plan.total);
+    res.seconds = last > first ? (double)(last - first) * 1e-9 : 0;
+    *out = res;
+    return 0;
+}
+
+static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf, size_t len)
+{
+    if (n_paths < 1 || n_paths > RAW_MAX_PATHS || p->streams < 1 || p->streams > RAW_MAX_STREAMS / n_paths)
+        return hw_fail(-EINVAL, "plain sockets: %zu paths of %u streams; 1 to %d paths and up to %d streams in all",
+                       n_paths, p->streams, RAW_MAX_PATHS, RAW_MAX_STREAMS);
+    if (p->message < 1 || p->message > RAW_MESSAGE || !buf || !len)
+        return hw_fail(-EINVAL, "plain sockets: message of %llu bytes (1 to %u) over a buffer of %zu",
+                       (unsigned long long)p->message, RAW_MESSAGE, len);
+    if (!p->total && !p->duration_ms)
+        return hw_fail(-EINVAL, "plain sockets: neither a total nor a duration");
+    if (p->dir != RAW_CLIENT_SENDS && p->dir != RAW_SERVER_SENDS)
+        return hw_fail(-EINVAL, "plain sockets: direction %d", (int)p->dir);
+    return 0;
+}
+
+/* ---- client --------------------------------------------------------------------------------- */
+
+int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths, void *buf, size_t len,
+                   uint64_t deadline, struct raw_result *out)
+{
+    int fds[RAW_MAX_STREAMS];
+    size_t n = 0;
+    int rc = plan_check(plan, n_paths, buf, len);
+    if (rc)
+        return rc;
+    for (uint32_t k = 0; !rc && k < plan->streams; k++)
+        for (size_t i = 0; !rc && i < n_paths; i++) {
+            rc = raw_connect(&paths[i], plan->token, deadline, &fds[n]);
+            n += rc == 0;
+        }
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = raw_wait_go(fds[i], deadline);
+    if (!rc) {
+        struct run r;
+        run_init(&r, plan, plan->dir == RAW_CLIENT_SENDS, buf, len);
+        rc = run_streams(&r, fds, n, deadline, out);
+        run_destroy(&r);
+    }
+    for (size_t i = 0; i < n; i++)
+        hw_close(&fds[i]);
+    return rc;
+}
+
+/* ---- server --------------------------------------------------------------------------------- */
+
+struct raw_server {
+    struct run run;
+    pthread_t thread;
+    size_t n_paths;
+    int listeners[RAW_MAX_PATHS];
+    int stop_fd;
+    uint64_t deadline;
+    struct raw_result result;
+    int rc;
+    char text[HW_ERR_TEXT];
+};
+
+static void *server_main(void *arg)
+{
+    struct raw_server *s = arg;
+    int fds[RAW_MAX_STREAMS];
+    size_t n = s->n_paths * s->run.plan.streams;
+    int rc = raw_accept(s->listeners, s->n_paths, s->run.plan.streams, s->run.plan.token, s->stop_fd, s->deadline, fds);
+    for (size_t i = 0; i < s->n_paths; i++)
+        hw_close(&s->listeners[i]);
+    if (!rc) {
+        rc = run_streams(&s->run, fds, n, s->deadline, &s->result);
+        for (size_t i = 0; i < n; i++)
+            hw_close(&fds[i]);
+    }
+    s->rc = rc;
+    if (rc)
+        snprintf(s->text, sizeof(s->text), "%s", hw_error());
+    return NULL;
+}
+
+static void server_free(struct raw_server *s)
+{
+    for (size_t i = 0; i < s->n_paths; i++)
+        hw_close(&s->listeners[i]);
+    hw_close(&s->stop_fd);
+    run_destroy(&s->run);
+    free(s);
+}
+
+int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size_t n_addrs, void *buf, size_t len,
+                     uint64_t deadline, struct raw_server **out, uint16_t *ports)
+{
+    int rc = plan_check(plan, n_addrs, buf, len);
+    if (rc)
+        return rc;
+    struct raw_server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return hw_fail(-ENOMEM, "plain sockets: no memory for the server");
+    run_init(&s->run, plan, plan->dir == RAW_SERVER_SENDS, buf, len);
+    s->deadline = deadline;
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->stop_fd < 0)
+        rc = hw_fail(-errno, "plain sockets: eventfd: %s", strerror(errno));
+    for (size_t i = 0; !rc && i < n_addrs; i++) {
+        rc = raw_listen(addrs[i], &s->listeners[i], &ports[i]);
+        s->n_paths += rc == 0;
+    }
+    if (!rc) {
+        int err = pthread_create(&s->thread, NULL, server_main, s);
+        if (err)
+            rc = hw_fail(-err, "plain sockets: starting the server's thread: %s", strerror(err));
+    }
+    if (rc) {
+        server_free(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void raw_server_cancel(struct raw_server *s)
+{
+    const uint64_t one = 1;
+    if (write(s->stop_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) /* EAGAIN: it says stop already */
+        return;
+    run_fail(&s->run, hw_fail(-ECANCELED, "plain sockets: cancelled"));
+}
+
+int raw_server_finish(struct raw_server *s, struct raw_result *out)
+{
+    if (!s)
+        return 0;
+    pthread_join(s->thread, NULL);
+    int rc = s->rc;
+    if (rc)
+        hw_fail_copy(rc, s->text);
+    else if (out)
+        *out = s->result;
+    server_free(s);
+    return rc;
+}

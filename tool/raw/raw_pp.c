@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plain-socket ping-pong, both halves. */
+#include "tool/raw/raw.h"
+#include "tool/raw/raw_sock.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define SPINS_PER_CLOCK 64 /* empty polls between two looks at the deadline */
+
+static int pp_check(const struct raw_pingpong *pp)
+{
+    if (pp->size < 1 || pp->size > RAW_MESSAGE || pp->iters < 1)
+        return hw_fail(-EINVAL, "plain ping-pong: %u bytes, %u round trips; 1 to %u bytes, at least one trip", pp->size,
+                       pp->iters, RAW_MESSAGE);
+    return 0;
+}
+
+/* Blocking calls end at the deadline too: no wait of this connection may last longer than the whole run. */
+static int pp_limit(int fd, uint64_t deadline)
+{
+    uint64_t now = hw_now(), left = deadline > now ? deadline - now : 1000;
+    if (deadline == HW_NEVER)
+        return 0;
+    struct timeval tv = {.tv_sec = (time_t)(left / 1000000000u), .tv_usec = (suseconds_t)(left / 1000 % 1000000) + 1};
+    if (tv.tv_usec > 999999)
+        tv.tv_usec = 999999;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) != 0)
+        return hw_fail(-errno, "plain ping-pong: setting the timeout: %s", strerror(errno));
+    return 0;
+}
+
+/* Moves exactly n bytes one way. */
+static int pp_move(int fd, uint8_t *p, size_t n, bool out, bool spin, uint64_t deadline)
+{
+    const int flags = MSG_NOSIGNAL | (spin ? MSG_DONTWAIT : 0);
+    unsigned empty = 0;
+    while (n) {
+        ssize_t k = out ? send(fd, p, n, flags) : recv(fd, p, n, flags);
+        if (k > 0) {
+            p += k;
+            n -= (size_t)k;
+            continue;
+        }
+        if (k == 0)
+            return hw_fail(-ECONNRESET, "plain ping-pong: the other side closed the connection");
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN)
+            return hw_fail(errno == EPIPE ? -ECONNRESET : -errno, "plain ping-pong: %s: %s", out ? "send" : "recv",
+                           strerror(errno));
+        if (!spin || (++empty % SPINS_PER_CLOCK == 0 && hw_now() >= deadline))
+            return hw_fail(-ETIMEDOUT, "plain ping-pong: the other side was silent until the deadline");
+    }
+    return 0;
+}
+
+int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path, uint64_t deadline,
+                      struct raw_latency *out, struct hw_hist *hist)
+{
+    int fd = -1, rc = pp_check(pp);
+    if (rc)
+        return rc;
+    uint8_t *buf = calloc(1, pp->size);
+    struct hw_hist *h = malloc(sizeof(*h));
+    if (!buf || !h)
+        rc = hw_fail(-ENOMEM, "plain ping-pong: no memory for %u bytes", pp->size);
+    if (!rc)
+        rc = raw_connect(path, pp->token, deadline, &fd);
+    if (!rc)
+        rc = raw_wait_go(fd, deadline);
+    if (!rc)
+        rc = pp_limit(fd, deadline);
+    if (!rc)
+        hw_hist_reset(h);
+    double cpu = raw_thread_cpu();
+    const uint64_t trips = (uint64_t)pp->warmup + pp->iters;
+    for (uint64_t i = 0; !rc && i < trips; i++) {
+        uint64_t t = hw_now();
+        rc = pp_move(fd, buf, pp->size, true, pp->spin, deadline);
+        if (!rc)
+            rc = pp_move(fd, buf, pp->size, false, pp->spin, deadline);
+        uint64_t now = hw_now();
+        if (!rc && i >= pp->warmup)
+            hw_hist_add(h, (now - t) / 2);
+        if (!rc && now >= deadline)
+            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
+                         (unsigned long long)i + 1, (unsigned long long)trips);
+    }
+    if (!rc) {
+        *out = (struct raw_latency){.p50_ns = hw_hist_quantile(h, 0.5),
+                                    .p99_ns = hw_hist_quantile(h, 0.99),
+                                    .p999_ns = hw_hist_quantile(h, 0.999),
+                                    .iters = pp->iters,
+                                    .cpu_seconds = raw_thread_cpu() - cpu};
+        if (hist)
+            hw_hist_merge(hist, h);
+    }
+    hw_close(&fd);
+    free(buf);
+    free(h);
+    return rc;
+}
+
+struct raw_pp_server {
+    struct raw_pingpong pp;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of fd and cancelled */
+    int fd;
+    bool cancelled;
+    int listener, stop_fd;
+    uint64_t deadline;
+    double cpu;
+    int rc;
+    char text[HW_ERR_TEXT];
+};
+
+static int pp_serve(struct raw_pp_server *s, uint8_t *buf)
+{
+    const struct raw_pingpong *pp = &s->pp;
+    int fd;
+    int rc = raw_accept(&s->listener, 1, 1, pp->token, s->stop_fd, s->deadline, &fd);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&s->lock);
+    s->fd = fd;
+    if (s->cancelled)
+        shutdown(fd, SHUT_RDWR);
+    pthread_mutex_unlock(&s->lock);
+    rc = pp_limit(fd, s->deadline);
+    double cpu = raw_thread_cpu();
+    const uint64_t trips = (uint64_t)pp->warmup + pp->iters;
+    for (uint64_t i = 0; !rc && i < trips; i++) {
+        rc = pp_move(fd, buf, pp->size, false, pp->spin, s->deadline);
+        if (!rc)
+            rc = pp_move(fd, buf, pp->size, true, pp->spin, s->deadline);
+        if (!rc && i % SPINS_PER_CLOCK == 0 && hw_now() >= s->deadline)
+            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
+                         (unsigned long long)i + 1, (unsigned long long)trips);
+    }
+    s->cpu = raw_thread_cpu() - cpu;
+    pthread_mutex_lock(&s->lock);
+    hw_close(&s->fd);
+    if (rc && s->cancelled)
+        rc = hw_fail(-ECANCELED, "plain ping-pong: cancelled");
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static void *pp_main(void *arg)
+{
+    struct raw_pp_server *s = arg;
+    uint8_t *buf = calloc(1, s->pp.size);
+    s->rc = buf ? pp_serve(s, buf) : hw_fail(-ENOMEM, "plain ping-pong: no memory for %u bytes", s->pp.size);
+    if (s->rc)
+        snprintf(s->text, sizeof(s->text), "%s", hw_error());
+    free(buf);
+    return NULL;
+}
+
+static void pp_free(struct raw_pp_server *s)
+{
+    hw_close(&s->listener);
+    hw_close(&s->stop_fd);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_t deadline, struct raw_pp_server **out,
+                        uint16_t *port)
+{
+    int rc = pp_check(pp);
+    if (rc)
+        return rc;
+    struct raw_pp_server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return hw_fail(-ENOMEM, "plain ping-pong: no memory for the server");
+    *s = (struct raw_pp_server){.pp = *pp, .fd = -1, .listener = -1, .deadline = deadline};
+    pthread_mutex_init(&s->lock, NULL);
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->stop_fd < 0)
+        rc = hw_fail(-errno, "plain ping-pong: eventfd: %s", strerror(errno));
+    if (!rc)
+        rc = raw_listen(addr, &s->listener, port);
+    if (!rc) {
+        int err = pthread_create(&s->thread, NULL, pp_main, s);
+        if (err)
+            rc = hw_fail(-err, "plain ping-pong: starting the server's thread: %s", strerror(err));
+    }
+    if (rc) {
+        pp_free(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void raw_pp_server_cancel(struct raw_pp_server *s)
+{
+    const uint64_t one = 1;
+    ssize_t n = write(s->stop_fd, &one, sizeof(one)); /* can only fail when it says stop already */
+    (void)n;
+    pthread_mutex_lock(&s->lock);
+    s->cancelled = true;
+    if (s->fd >= 0)
+        shutdown(s->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int raw_pp_server_finish(struct raw_pp_server *s, double *cpu_seconds)
+{
+    if (!s)
+        return 0;
+    pthread_join(s->thread, NULL);
+    int rc = s->rc;
+    if (rc)
+        hw_fail_copy(rc, s->text);
+    else if (cpu_seconds)
+        *cpu_seconds = s->cpu;
+    pp_free(s);
+    return rc;
+}

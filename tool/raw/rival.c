@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/raw/rival.h"
+
+#include "tool/raw/raw.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define RUN_MS      120000 /* longest plain run, beyond its own duration */
+#define WARMUP      (16ull << 20)
+#define WARMUP_CALL 1000
+
+int rival_open(struct rival *v, struct session *s)
+{
+    *v = (struct rival){.s = s};
+    v->n_paths = session_paths(s, v->path, TP_MAX_PATHS);
+    return v->n_paths ? 0
+                      : hw_fail(-ENODEV, "no channel to %s says which addresses it uses", hawser_peer_name(s->peer));
+}
+
+static int token(struct tp_request *q)
+{
+    if (getrandom(q->raw.token, sizeof q->raw.token, 0) != (ssize_t)sizeof q->raw.token)
+        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+    return 0;
+}
+
+static int start(struct rival *v, struct tp_request *q, struct tp_reply *r, struct raw_path *paths, size_t n)
+{
+    int rc = token(q);
+    if (rc < 0)
+        return rc;
+    q->type = TP_RAW;
+    q->raw.n_addrs = (uint32_t)n;
+    for (size_t i = 0; i < n; i++)
+        memcpy(q->raw.addr[i], v->path[i].remote, sizeof q->raw.addr[i]);
+    rc = session_call(v->s, q, r, SESSION_CALL_MS);
+    for (size_t i = 0; i < n; i++)
+        paths[i] = (struct raw_path){v->path[i].remote, r->port[i], v->path[i].local, v->path[i].nic};
+    return rc;
+}
+
+static int finish(struct rival *v, struct tp_reply *r, int rc)
+{
+    /* asked for even where our half failed: the server must take its own down before it can serve anything else */
+    struct tp_request q = {.type = TP_RAW_END};
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", hw_error());
+    int theirs = session_call(v->s, &q, r, rc < 0 ? SESSION_CALL_MS : RUN_MS);
+    if (rc < 0)
+        return hw_fail_copy(rc, why);
+    return theirs;
+}
+
+int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,
+              struct rival_result *out)
+{
+    bool down = m->plan.op == TP_READ;
+    struct raw_plan plan = {.dir = down ? RAW_SERVER_SENDS : RAW_CLIENT_SENDS,
+                            .streams = streams,
+                            .message = HW_MIN(m->plan.size, (uint64_t)RAW_MESSAGE),
+                            .duration_ms = duration_ms};
+    if (m->plan.size == 0)
+        return hw_fail(-EINVAL, "plain sockets cannot carry messages of 0 bytes");
+    if (!duration_ms)
+        plan.total = iters * m->plan.size;
+    plan.warmup = HW_MIN(WARMUP, plan.message * WARMUP_CALL);
+    int limit = RUN_MS + (int)HW_MIN(HW_MAX(duration_ms, plan.total / 10000), (uint64_t)(TP_RAW_MS - RUN_MS));
+    struct tp_request q = {.raw = {.kind = down ? TP_RAW_DOWN : TP_RAW_UP,
+                                   .streams = streams,
+                                   .timeout_ms = (uint32_t)limit,
+                                   .message = plan.message,
+                                   .total = plan.total,
+                                   .duration_ms = duration_ms,
+                                   .warmup = plan.warmup}};
+    struct tp_reply r;
+    struct raw_path paths[TP_MAX_PATHS];
+    struct raw_result own = {0};
+    int rc = start(v, &q, &r, paths, v->n_paths);
+    if (rc < 0)
+        return rc;
+    memcpy(plan.token, q.raw.token, sizeof plan.token);
+    rc = raw_client_run(&plan, paths, v->n_paths, m->buf.base, m->buf.len, hw_deadline(limit), &own);
+    rc = finish(v, &r, rc);
+    if (rc < 0)
+        return rc;
+    double bytes = (double)(down ? r.raw_bytes : own.bytes), seconds = down ? r.raw_seconds : own.seconds;
+    if (bytes <= 0 || seconds <= 0)
+        return hw_fail(-EIO, "plain sockets moved nothing");
+    *out = (struct rival_result){bytes / 1e9 / seconds, own.cpu_seconds / (bytes / 1e9), r.raw_cpu / (bytes / 1e9)};
+    return 0;
+}
+
+int rival_best(struct rival *v, struct measure *m, uint64_t iters, uint32_t *streams)
+{
+    double best = 0;
+    for (uint32_t n = 1; n <= 8; n *= 2) {
+        struct rival_result r;
+        int rc = rival_run(v, m, n, iters, 0, &r);
+        if (rc < 0)
+            return rc;
+        if (r.GBps > best) {
+            best = r.GBps;
+            *streams = n;
+        }
+    }
+    return 0;
+}
+
+int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin, double *p50_us)
+{
+    if (m->plan.size == 0 || m->plan.size > RAW_MESSAGE)
+        return hw_fail(-EINVAL, "a plain ping-pong takes 1 to %u bytes", RAW_MESSAGE);
+    uint64_t warmup = HW_MAX(iters / 10, 10u);
+    struct raw_pingpong pp = {.size = (uint32_t)m->plan.size,
+                              .iters = (uint32_t)HW_MIN(iters, (uint64_t)INT32_MAX),
+                              .warmup = (uint32_t)HW_MIN(warmup, (uint64_t)INT32_MAX),
+                              .spin = spin};
+    struct tp_request q = {.raw = {.kind = spin ? TP_RAW_SPIN : TP_RAW_BLOCK,
+                                   .streams = 1,
+                                   .timeout_ms = RUN_MS,
+                                   .message = pp.size,
+                                   .total = pp.iters,
+                                   .warmup = pp.warmup}};
+    struct tp_reply r;
+    struct raw_path path[1];
+    struct raw_latency got = {0};
+    int rc = start(v, &q, &r, path, 1);
+    if (rc < 0)
+        return rc;
+    memcpy(pp.token, q.raw.token, sizeof pp.token);
+    rc = raw_pp_client_run(&pp, path, hw_deadline(RUN_MS), &got, NULL);
+    rc = finish(v, &r, rc);
+    *p50_us = (double)got.p50_ns / 1e3;
+    return rc;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report's three plots, each with its heading and legend; nothing is written where there is nothing to plot. */
+#ifndef HW_TOOL_REPORT_PLOT_H
+#define HW_TOOL_REPORT_PLOT_H
+
+#include "tool/report/report_data.h"
+
+int rep_plot_throughput(FILE *f, const struct rep *r);
+int rep_plot_latency(FILE *f, const struct rep *r);
+int rep_plot_timeline(FILE *f, const struct rep *r); /* one plot for each measurement that has a timeline */
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/sandbox/bundle_file.h"
+
+#include "oci/note.h"
+#include "oci/oci.h"
+#include "tool/sandbox/sandbox.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_MAX_LEN (PATH_MAX + 16)
+
+static void name_notes(char out[NAME_MAX_LEN], const char *config)
+{
+    snprintf(out, NAME_MAX_LEN, "%s.hawser", config);
+}
+
+/* Reads the notes beside a configuration: an empty object where there are none. */
+static int load_notes(json_t **out, const char *config)
+{
+    char path[NAME_MAX_LEN], *text = NULL;
+    size_t len;
+    name_notes(path, config);
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0 && errno != ENOENT)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = fd < 0 ? 0 : sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&fd);
+    if (rc == 0)
+        *out = text ? sbx_oci_load(text, len) : json_object();
+    free(text);
+    return rc < 0 ? rc : *out ? 0 : hw_wrap(-EINVAL, "%s", path);
+}
+
+int bundle_load(struct bundle_file *f, const char *path)
+{
+    struct stat st;
+    char *text = NULL;
+    size_t len;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, f->path)) {
+        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+        hw_close(&fd);
+        return rc;
+    }
+    f->mode = st.st_mode & 07777;
+    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    hw_close(&fd);
+    if (rc < 0)
+        return rc;
+    f->config = sbx_oci_load(text, len);
+    free(text);
+    return f->config ? load_notes(&f->notes, f->path) : hw_wrap(-EINVAL, "%s", path);
+}
+
+static int write_json(const json_t *o, const char *path, unsigned mode)
+{
+    char *text = sbx_oci_dump(o);
+    int rc = text ? sandbox_write(path, text, mode) : hw_fail(-ENOMEM, "no memory for JSON");
+    free(text);
+    return rc;
+}
+
+/* Adds the notes that the configuration names to out. */
+static int add_named(json_t *out, const struct bundle_file *f)
+{
+    static const char *const annotation[] = {SBX_NOTE_SANDBOX, SBX_NOTE_VERBS};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < HW_ARRAY_LEN(annotation); i++) {
+        json_t *note;
+        rc = sbx_note_find(&note, f->config, annotation[i], f->notes);
+        if (rc == 1)
+            rc = json_object_set(out, sbx_note_name(f->config, annotation[i]), note) < 0
+                     ? hw_fail(-ENOMEM, "no memory for JSON")
+                     : 0;
+    }
+    return rc;
+}
+
+/* Both the old notes and the new ones are there while the configuration changes, so that whichever configuration is
+ * found after a crash has its own. */
+int bundle_save(const struct bundle_file *f, const char *out)
+{
+    const char *to = out ? out : f->path;
+    char path[NAME_MAX_LEN];
+    json_t *both = NULL, *named = json_object();
+    name_notes(path, to);
+    int rc = load_notes(&both, to);
+    if (rc == 0)
+        rc = add_named(named, f);
+    if (rc == 0 && json_object_size(named))
+        rc =
+            json_object_update(both, named) < 0 ? hw_fail(-ENOMEM, "no memory for JSON") : write_json(both, path, 0600);
+    if (rc == 0)
+        rc = write_json(f->config, to, f->mode);
+    if (rc == 0 && json_object_size(named))
+        rc = write_json(named, path, 0600);
+    else if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    json_decref(both);
+    json_decref(named);
+    return rc;
+}
+
+void bundle_free(struct bundle_file *f)
+{
+    json_decref(f->config);
+    json_decref(f->notes);
+    f->config = f->notes = NULL;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An OCI bundle's config.json, and the file CONFIG.hawser beside it with the notes of what hawser has changed in it
+ * (oci/note.h). */
+#ifndef HW_TOOL_BUNDLE_FILE_H
+#define HW_TOOL_BUNDLE_FILE_H
+
+#include <jansson.h>
+#include <limits.h>
+
+struct bundle_file {
+    char path[PATH_MAX]; /* with no symbolic link */
+    unsigned mode;
+    json_t *config, *notes;
+};
+
+/* Reads both; notes is an empty object where there are none. f to be freed, also after a failure. */
+int bundle_load(struct bundle_file *f, const char *path);
+/* Writes the configuration to out (NULL: where it was), and beside it the notes that it names. */
+int bundle_save(const struct bundle_file *f, const char *out);
+void bundle_free(struct bundle_file *f);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser sandbox snapshot, and how the other actions come by a snapshot. */
+#include "node/sysfs.h"
+#include "sandbox/plan/snapshot.h"
+#include "tool/opts.h"
+#include "tool/sandbox/sandbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses)
+{
+    *out = (struct sbx_snapshot){0};
+    int root = hw_root_open(dir ? dir : "/");
+    if (root < 0)
+        return root;
+    int rc = sbx_snapshot_take(out, root, &(struct sbx_take){.live = !dir, .no_addresses = no_addresses});
+    hw_close(&root);
+    return rc < 0 ? hw_wrap(rc, "%s", dir ? dir : "/") : 0;
+}
+
+int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), const void *arg)
+{
+    char part[4096];
+    if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
+        return hw_fail(-ENAMETOOLONG, "%s: too long a name", path);
+    FILE *f = fopen(part, "we");
+    if (!f)
+        return hw_fail(-errno, "%s: %s", part, strerror(errno));
+    int rc = put(arg, f);
+    if (fclose(f) != 0 && rc == 0)
+        rc = hw_fail(-EIO, "%s could not be written", part);
+    if (rc == 0 && rename(part, path) < 0)
+        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    if (rc < 0)
+        unlink(part);
+    return rc;
+}
+
+static int put_snapshot(const void *s, FILE *f)
+{
+    return sbx_snapshot_write(s, f);
+}
+
+int sandbox_save(const struct sbx_snapshot *s, const char *path)
+{
+    return sandbox_publish(path, put_snapshot, s);
+}
+
+static int run(const char *dir, const char *out, bool no_addresses)
+{
+    struct sbx_snapshot s;
+    int rc = sandbox_take(&s, dir, no_addresses);
+    if (rc == 0)
+        rc = out ? sandbox_save(&s, out) : sbx_snapshot_write(&s, stdout);
+    if (rc == 0 && s.skipped)
+        fprintf(stderr, "hawser sandbox snapshot: left out: %zu devices with odd names\n", s.skipped);
+    sbx_snapshot_free(&s);
+    return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
+}
+
+int sandbox_snapshot_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"out", 'o', "FILE", "write it to FILE (default: standard output)"},
+        {"sysfs", 's', "DIR", "of the machine whose sys/ and proc/ are below DIR (default: this one)"},
+        {"no-addresses", 'A', NULL, "no MAC or IP address, GID, GUID or name of the host in it"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = "sandbox snapshot",
+        .args = "[OPTION...]",
+        .about = "Writes what sysfs says of this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one "
+                 "JSON\nfile, which `hawser topo` and `hawser sandbox` read with --from.",
+        .opt = options};
+    const char *arg, *dir = NULL, *out = NULL;
+    bool no_addresses = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        switch (id) {
+        case OPT_HELP:
+            return TOOL_OK;
+        case 'o':
+            out = arg;
+            break;
+        case 's':
+            dir = arg;
+            break;
+        case 'A':
+            no_addresses = true;
+            break;
+        default:
+            return TOOL_USAGE;
+        }
+    }
+    if (optind < argc)
+        return tool_usage("sandbox snapshot", "'%s': it takes no arguments", argv[optind]);
+    return run(dir, out, no_addresses);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser sandbox spec, and what it shares with cdi. */
+#include "node/sysfs.h"
+#include "sandbox/sysfs/sysfs.h"
+#include "tool/opts.h"
+#include "tool/sandbox/bundle_file.h"
+#include "tool/sandbox/sandbox.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CMD "sandbox spec"
+
+enum { O_UNDO = 300 };
+
+/* ---- shared with cdi ------------------------------------------------------------------------------ */
+
+int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id, const char *arg)
+{
+    enum sb_rdma rdma;
+    switch (id) {
+    case 'o':
+        a->out = arg;
+        return 0;
+    case BUNDLE_SYSFS_OUT:
+        a->sysfs_out = arg;
+        return 0;
+    case BUNDLE_NO_SYSFS:
+        a->no_sysfs = true;
+        return 0;
+    case BUNDLE_TOPO:
+        a->topo_at = arg;
+        return *arg == '/' ? 0 : tool_usage(cmd, "--nccl-topo '%s' is no absolute path of the container's", arg);
+    case BUNDLE_JOURNAL:
+        a->journal_dir = arg;
+        return 0;
+    case BUNDLE_RDMA:
+        a->rdma = arg;
+        return sandbox_rdma(arg, &rdma) ? 0 : tool_usage(cmd, "--rdma is auto, yes or no, and not '%s'", arg);
+    case BUNDLE_NO_ARP:
+        a->no_arp = true;
+        return 0;
+    case BUNDLE_PLUGIN:
+        a->env.net_plugin = arg;
+        return 0;
+    case BUNDLE_DEBUG_ALL:
+        a->env.debug_all = true;
+        return 0;
+    default:
+        return sandbox_option(&a->plan, id, arg) ? 0 : TOOL_USAGE;
+    }
+}
+
+struct line {
+    const char *path, *text;
+    unsigned mode;
+};
+
+static int put_line(const void *arg, FILE *f)
+{
+    const struct line *l = arg;
+    if (fchmod(fileno(f), l->mode) < 0)
+        return hw_fail(-errno, "%s.part: %s", l->path, strerror(errno));
+    if (fprintf(f, "%s\n", l->text) < 0 || fflush(f) != 0 || fsync(fileno(f)) != 0)
+        return hw_fail(-EIO, "%s.part could not be written", l->path);
+    return 0;
+}
+
+int sandbox_write(const char *path, const char *text, unsigned mode)
+{
+    return sandbox_publish(path, put_line, &(struct line){path, text, mode});
+}
+
+/* What the hooks are told: the NICs by name, so that what was planned comes, or an error. With RDMA devices the hook
+ * makes the sysfs once more after the move, over the one that is written here: a NIC that moves gets its GIDs anew. A
+ * sysfs of another machine's plan stays. */
+static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
+{
+    char *nics = sbx_plan_nics(&b->p);
+    size_t n = 0;
+    bool ok = nics;
+    if (nics && *nics) {
+        bool live = b->sp.memlock && !a->no_sysfs && !a->plan.from && !a->plan.sysfs;
+        ok = asprintf(&b->arg[n++], "nics=%s", nics) >= 0 &&
+             asprintf(&b->arg[n++], "sysfs=%s", live ? "yes" : "no") >= 0;
+        if (ok && live && a->plan.want.gpus)
+            ok = asprintf(&b->arg[n++], "gpus=%s", a->plan.want.gpus) >= 0;
+        if (ok && live && a->plan.want.keep_nics)
+            ok = asprintf(&b->arg[n++], "all-nics=yes") >= 0;
+        if (ok && a->plan.want.force)
+            ok = asprintf(&b->arg[n++], "force=yes") >= 0;
+        if (ok && a->rdma)
+            ok = asprintf(&b->arg[n++], "rdma=%s", a->rdma) >= 0;
+        if (ok && a->no_arp)
+            ok = asprintf(&b->arg[n++], "arp=no") >= 0;
+        if (ok && a->journal_dir)
+            ok = asprintf(&b->arg[n++], "journal-dir=%s", a->journal_dir) >= 0;
+        b->sp.hook_arg = (const char *const *)b->arg;
+    }
+    free(nics);
+    return ok ? 0 : hw_fail(-ENOMEM, "no memory for the hooks");
+}
+
+/* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
+static char *absolute(const char *path)
+{
+    char dir[PATH_MAX], *out = NULL;
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    const char *slash = memrchr(path, '/', len);
+    const char *name = slash ? slash + 1 : path;
+    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
+    char *real = len < sizeof(dir) ? realpath(dir, NULL) : NULL;
+    if (!real || asprintf(&out, "%s/%.*s", real, (int)(path + len - name), name) < 0) {
+        hw_fail(-EINVAL, "%s: %s", dir, strerror(errno));
+        out = NULL;
+    }
+    free(real);
+    return out;
+}
+
+/* Where the files will be. */
+static int places(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+{
+    char *topo = NULL, *sysfs = NULL;
+    if (!a->no_sysfs && a->sysfs_out && !(sysfs = absolute(a->sysfs_out)))
+        return -EINVAL;
+    if ((!a->no_sysfs && !sysfs && asprintf(&sysfs, "%s.sys", beside) < 0) ||
+        (a->topo_at && asprintf(&topo, "%s.nccl.xml", beside) < 0))
+        return hw_fail(-ENOMEM, "no memory for a path");
+    b->sp.sysfs = sysfs;
+    b->sp.topo = topo;
+    b->sp.topo_at = b->sp.env.nccl_topo = a->topo_at;
+    return 0;
+}
+
+int sandbox_bundle_write(const struct sandbox_bundle *b)
+{
+    struct sbx_tree t;
+    int rc = 0;
+    if (b->sp.sysfs) {
+        rc = sbx_sysfs_build(&t, &b->s, &b->p);
+        if (rc == 0)
+            rc = sbx_tree_write(&t, b->sp.sysfs);
+        sbx_tree_free(&t);
+    }
+    return rc == 0 && b->sp.topo ? sandbox_topo(&b->s, &b->p, b->sp.topo) : rc;
+}
+
+int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
+                        const char *beside)
+{
+    *b = (struct sandbox_bundle){0};
+    b->log = (struct hw_logger){.fn = sandbox_log, .arg = (char *)cmd, .level = HAWSER_LOG_WARN}; /* NOLINT */
+    b->sp = (struct sbx_spec){.plan = &b->p, .env = a->env, .program = b->program, .dev = &b->dev, .log = &b->log};
+    int rc = sandbox_make(cmd, &a->plan, &b->s, &b->p);
+    if (rc != TOOL_OK)
+        return rc;
+    for (size_t i = 0; i < b->p.n_warning; i++)
+        hw_log(&b->log, HAWSER_LOG_WARN, "%s", b->p.warning[i]);
+    for (size_t i = 0; i < b->p.n_rdma; i++)
+        b->sp.memlock |= !b->p.rdma[i].why[0];
+    ssize_t n = readlink("/proc/self/exe", b->program, sizeof(b->program) - 1);
+    int root = hw_root_open(a->plan.sysfs ? a->plan.sysfs : "/");
+    rc = n < 0 ? hw_fail(-errno, "finding the own program: %s", strerror(errno)) : HW_MIN(root, 0);
+    if (rc == 0)
+        rc = sbx_devs_find(&b->dev, root, &b->s, &b->p, &b->log);
+    hw_close(&root);
+    if (rc == 0)
+        rc = hook_args(b, a);
+    if (rc == 0)
+        rc = places(b, a, beside);
+    return rc < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
+}
+
+void sandbox_bundle_free(struct sandbox_bundle *b)
+{
+    for (size_t i = 0; i < HW_ARRAY_LEN(b->arg); i++)
+        free(b->arg[i]);
+    free((char *)b->sp.sysfs); /* NOLINT: ours, see places() */
+    free((char *)b->sp.topo);  /* NOLINT */
+    sbx_devs_free(&b->dev);
+    sbx_plan_free(&b->p);
+    sbx_snapshot_free(&b->s);
+}
+
+/* ---- spec ---------------------------------------------------------------------------------------- */
+
+/* Names the files of the bundle: "BUNDLE/hawser" begins them. */
+static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
+{
+    snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
+}
+
+static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
+{
+    char path[PATH_MAX + 16], beside[PATH_MAX];
+    int rc = sbx_spec_undo(f->config, f->notes);
+    name_beside(beside, f);
+    if (rc == 0) /* it must be a configuration all the same */
+        rc = json_is_string(json_object_get(f->config, "ociVersion")) ? 0
+                                                                      : hw_fail(-EINVAL, "it is no OCI configuration");
+    if (rc < 0)
+        return tool_fail(CMD, "%s: %s", f->path, hw_error());
+    if (rc == 1)
+        rc = bundle_save(f, a->out);
+    if (rc == 0 && !a->out) { /* else the bundle's own configuration may still name them */
+        snprintf(path, sizeof(path), "%s.sys", beside);
+        rc = sbx_tree_remove(a->sysfs_out ? a->sysfs_out : path);
+        snprintf(path, sizeof(path), "%s.nccl.xml", beside);
+        if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+            rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
+    }
+    return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
+}
+
+/* Takes the container's annotations. A tenant may write these: they choose among what the options give. */
+static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, struct sandbox_bundle_args *a)
+{
+    char *text = sbx_oci_dump(f->config);
+    int rc = text ? sbx_oci_config(oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
+    struct sbx_want w = sbx_settings_want(&oci->set), *o = &a->plan.want;
+    free(text);
+    o->only = w.only;
+    o->gpus = o->gpus ? o->gpus : w.gpus;
+    o->peer_nics = o->peer_nics ? o->peer_nics : w.peer_nics;
+    o->bootstrap = o->bootstrap ? o->bootstrap : w.bootstrap;
+    o->require_ipv4 |= w.require_ipv4;
+    return rc;
+}
+
+static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
+{
+    struct bundle_file f = {.config = NULL};
+    struct sbx_oci oci = {.id = NULL};
+    struct sandbox_bundle *b = calloc(1, sizeof(*b));
+    char beside[PATH_MAX];
+    int rc = b ? bundle_load(&f, path) : hw_fail(-ENOMEM, "no memory");
+    if (rc == 0 && !undoing)
+        rc = take_annotations(&oci, &f, a);
+    if (rc < 0) {
+        rc = tool_fail(CMD, "%s", hw_error());
+    } else if (undoing) {
+        rc = undo(&f, a);
+    } else {
+        name_beside(beside, &f);
+        rc = sandbox_bundle_make(CMD, b, a, beside);
+        if (rc == TOOL_OK && sbx_spec_apply(f.config, &b->sp, f.notes) < 0)
+            rc = tool_fail(CMD, "%s: %s", path, hw_error());
+        if (rc == TOOL_OK && (sandbox_bundle_write(b) < 0 || bundle_save(&f, a->out) < 0))
+            rc = tool_fail(CMD, "%s", hw_error());
+    }
+    if (b)
+        sandbox_bundle_free(b);
+    free(b);
+    bundle_free(&f);
+    sbx_oci_free(&oci);
+    return rc;
+}
+
+int sandbox_spec_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
+        {"undo", O_UNDO, NULL, "take away all that was added"},
+        SANDBOX_BUNDLE_OPTS,
+        SANDBOX_OPTS,
+        {0},
+    };
+    struct opts o = {.cmd = CMD,
+                     .args = "CONFIG [OPTION...]",
+                     .about = "Gives an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\n"
+                              "devices, environment, limits. What the container has set itself stays.",
+                     .opt = options};
+    struct sandbox_bundle_args a = {.out = NULL};
+    const char *arg;
+    bool undoing = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == OPT_HELP)
+            return TOOL_OK;
+        if (id == O_UNDO)
+            undoing = true;
+        else if (sandbox_bundle_option(CMD, &a, id, arg) != 0)
+            return TOOL_USAGE;
+    }
+    if (optind != argc - 1)
+        return tool_usage(CMD, "it takes one config.json");
+    return run(argv[optind], &a, undoing);
+}

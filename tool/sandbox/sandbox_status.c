@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser sandbox status: which containers have which NICs. */
+#include "base/json.h"
+#include "sandbox/move/move.h"
+#include "tool/opts.h"
+#include "tool/sandbox/sandbox.h"
+
+#include <string.h>
+
+#define CMD "sandbox status"
+
+enum { O_JOURNAL = 300 };
+
+static const char *place(const struct sb_status_nic *k)
+{
+    return k->there ? "there" : k->here ? "here" : "lost";
+}
+
+static int text(const struct sb_status *s, void *arg)
+{
+    *(unsigned *)arg += s->state >= SB_STATE_BROKEN;
+    printf("%s: %s", s->id, sb_state_name(s->state));
+    if (s->state == SB_STATE_UNREADABLE) {
+        printf(": %s\n", s->error);
+        return 0;
+    }
+    printf(", %s", s->netns);
+    if (s->holder)
+        printf(", process %d", (int)s->holder);
+    putchar('\n');
+    for (unsigned i = 0; i < s->n; i++) {
+        printf("  %-15s %s", s->nic[i].name, place(&s->nic[i]));
+        if (strcmp(s->nic[i].name, s->nic[i].as) != 0)
+            printf(", as %s", s->nic[i].as);
+        putchar('\n');
+    }
+    if (s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN)
+        printf("  to be given back: hawser sandbox restore %s\n", s->id);
+    return 0;
+}
+
+struct out {
+    struct hw_json j;
+    unsigned bad;
+};
+
+static int json(const struct sb_status *s, void *arg)
+{
+    struct out *o = arg;
+    o->bad += s->state >= SB_STATE_BROKEN;
+    hw_json_object(&o->j, NULL);
+    hw_json_str(&o->j, "id", s->id);
+    hw_json_str(&o->j, "state", sb_state_name(s->state));
+    hw_json_str(&o->j, "error", s->state == SB_STATE_UNREADABLE ? s->error : NULL);
+    hw_json_str(&o->j, "netns", *s->netns ? s->netns : NULL);
+    if (s->holder)
+        hw_json_i64(&o->j, "holder", s->holder);
+    else
+        hw_json_null(&o->j, "holder");
+    hw_json_array(&o->j, "nics");
+    for (unsigned i = 0; i < s->n; i++) {
+        hw_json_object(&o->j, NULL);
+        hw_json_str(&o->j, "name", s->nic[i].name);
+        hw_json_str(&o->j, "as", s->nic[i].as);
+        hw_json_str(&o->j, "place", place(&s->nic[i]));
+        hw_json_end(&o->j);
+    }
+    hw_json_end(&o->j);
+    hw_json_end(&o->j);
+    return 0;
+}
+
+int sandbox_status_main(int argc, char **argv)
+{
+    static const struct opt opt[] = {
+        {"json", 'j', NULL, "an array of containers, each with its NICs"},
+        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
+        {0},
+    };
+    struct opts o = {
+        CMD,
+        "[ID] [OPTION...]",
+        "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: there,\n"
+        "here, or lost. Exit status 1 where one is broken or unreadable.",
+        opt,
+        {{0}},
+        {0}};
+    const char *arg, *dir = NULL;
+    struct out out = {.bad = 0};
+    bool as_json = false;
+    int id;
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        if (id == 'j')
+            as_json = true;
+        else if (id == O_JOURNAL)
+            dir = arg;
+        else
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+    }
+    if (argc - optind > 1)
+        return tool_usage(CMD, "'%s' is too much: it takes one ID, or none", argv[optind + 1]);
+    const char *of = optind < argc ? argv[optind] : NULL;
+    if (as_json) {
+        hw_json_init(&out.j, stdout);
+        hw_json_array(&out.j, NULL);
+    }
+    int rc = sb_status(dir, of, as_json ? json : text, as_json ? (void *)&out : (void *)&out.bad);
+    if (as_json) {
+        hw_json_end(&out.j);
+        if (hw_json_finish(&out.j) < 0)
+            return tool_fail(CMD, "the JSON could not be written");
+    }
+    if (rc == -EINVAL)
+        return tool_usage(CMD, "%s", hw_error());
+    if (rc < 0)
+        return tool_fail(CMD, "%s", hw_error());
+    return out.bad ? TOOL_FAILED : TOOL_OK;
+}

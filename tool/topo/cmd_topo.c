@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser topo: GPUs, NICs, the PCI tree between them, and which NICs serve which GPU. */
+#include "node/sysfs.h"
+#include "tool/opts.h"
+#include "tool/topo/topo.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { O_SAVE = 300, O_SVG };
+
+static const struct opt options[] = {
+    {"from", 'f', "FILE", "a snapshot of another machine, as --save writes it, instead of this machine"},
+    {"save", O_SAVE, "FILE", "write a snapshot of this machine, without addresses, to FILE, and show nothing"},
+    {"gpus", 'g', "LIST", "plan for these GPUs only: 0-3,6 (default: all)"},
+    {"nics", 'n', "NIC[,..]", "with these NICs only (default: see hawser(1))"},
+    {"map", 'm', "MAP", "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""},
+    {"json", 'j', NULL, "say it in JSON"},
+    {"svg", O_SVG, "FILE", "draw it to FILE too"},
+    {0},
+};
+
+struct args {
+    const char *from, *save, *svg;
+    bool json;
+    struct hw_plan_want want;
+};
+
+/* The GPUs as CUDA numbers them; what is wrong is said in t->cuda, and their order is by PCI address then. */
+static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
+{
+    int count = hw_cuda_count();
+    struct hw_bdf *at = NULL;
+    if (count >= 0) {
+        at = calloc((size_t)count + 1, sizeof(*at));
+        t->info = calloc((size_t)count + 1, sizeof(*t->info));
+    }
+    bool good = at && t->info;
+    if (count >= 0 && !good)
+        hw_fail(-ENOMEM, "no memory for CUDA's GPUs");
+    for (int i = 0; i < count && good; i++)
+        good = hw_cuda_info(i, &t->info[i]) == 0 && hw_bdf_parse(t->info[i].pci, &at[i]) == 0;
+    if (good) {
+        *n = (size_t)count;
+        return at;
+    }
+    snprintf(t->cuda, sizeof(t->cuda), "%s", hw_error());
+    free(at);
+    free(t->info);
+    t->info = NULL;
+    return NULL;
+}
+
+static int look(struct topo *t, const char *from)
+{
+    struct hw_scan scan = {.live = !from};
+    if (from) {
+        int rc = topo_from(&t->node, from);
+        if (t->node.n_cuda > 1) /* else no order is in question */
+            snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
+        return rc;
+    }
+    int root = hw_root_open("/");
+    if (root < 0)
+        return root;
+    struct hw_bdf *cuda = ask_cuda(t, &scan.n_cuda);
+    scan.cuda = cuda;
+    int rc = hw_node_scan(&t->node, root, &scan);
+    free(cuda);
+    hw_close(&root);
+    return rc < 0 ? hw_wrap(rc, "/") : 0;
+}
+
+static int draw(const struct topo *t, const char *path)
+{
+    FILE *f = fopen(path, "we");
+    if (!f)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    int rc = topo_svg(t, f);
+    bool bad = ferror(f);
+    if ((fclose(f) != 0 || bad) && rc == 0)
+        rc = hw_fail(-EIO, "%s could not be written", path);
+    return rc;
+}
+
+static int show(struct topo *t, const struct args *a)
+{
+    int rc = hw_plan_make(&t->plan, &t->node, &a->want);
+    t->planned = rc == 0;
+    if (rc < 0 && (a->want.gpus || a->want.nics || a->want.map))
+        return tool_usage("topo", "%s", hw_error());
+    snprintf(t->why, sizeof(t->why), "%s", rc < 0 ? hw_error() : "");
+    rc = a->json ? topo_json(t, stdout) : topo_text(t, stdout);
+    if (rc == 0 && a->svg)
+        rc = draw(t, a->svg);
+    if (rc < 0)
+        return tool_fail("topo", "%s", hw_error());
+    /* the picture is complete, but GPUs that nothing serves are a fault */
+    return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);
+}
+
+static int run(const struct args *a)
+{
+    struct topo t = {.from = a->from};
+    int rc = look(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : show(&t, a);
+    hw_plan_free(&t.plan);
+    hw_node_free(&t.node);
+    free(t.info);
+    return rc;
+}
+
+static int save(const char *path)
+{
+    if (topo_save(path) < 0)
+        return tool_fail("topo", "%s", hw_error());
+    printf("%s holds this machine's PCI devices, NICs and NUMA nodes; read it with: hawser topo --from %s\n", path,
+           path);
+    return TOOL_OK;
+}
+
+int cmd_topo(int argc, char **argv)
+{
+    struct args a = {0};
+    struct opts o = {.cmd = "topo",
+                     .args = "[OPTION...]",
+                     .about =
+                         "Shows GPUs and NICs in the PCI tree, how far they are from each other, and which NICs serve\n"
+                         "which GPU.",
+                     .opt = options};
+    const char *arg;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        switch (id) {
+        case OPT_HELP:
+            return TOOL_OK;
+        case 'f':
+            a.from = arg;
+            break;
+        case O_SAVE:
+            a.save = arg;
+            break;
+        case 'g':
+            a.want.gpus = arg;
+            break;
+        case 'n':
+            a.want.nics = arg;
+            break;
+        case 'm':
+            a.want.map = arg;
+            break;
+        case 'j':
+            a.json = true;
+            break;
+        case O_SVG:
+            a.svg = arg;
+            break;
+        default:
+            return TOOL_USAGE;
+        }
+    }
+    if (optind < argc)
+        return tool_usage("topo", "'%s': topo takes no arguments; a snapshot is named by --from", argv[optind]);
+    if (a.save && (a.from || a.json || a.svg || a.want.gpus || a.want.nics || a.want.map))
+        return tool_usage("topo", "--save keeps this machine and shows nothing: it takes no other option");
+    return a.save ? save(a.save) : run(&a);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A snapshot for `hawser topo`: the one of `hawser sandbox` (sandbox/plan/snapshot.h), without addresses. It is read by
+ * rebuilding the machine's sysfs in a folder for the moment, so that it is scanned as a machine is. */
+#include "node/sysfs.h"
+#include "sandbox/sysfs/sysfs.h"
+#include "tool/sandbox/sandbox.h"
+#include "tool/topo/topo.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int topo_save(const char *path)
+{
+    struct sbx_snapshot s;
+    int rc = sandbox_take(&s, NULL, true);
+    if (rc == 0)
+        rc = sandbox_save(&s, path);
+    sbx_snapshot_free(&s);
+    return rc;
+}
+
+/* /proc/net/route, with what a scan wants of it: who has a default route. */
+static int routes(const struct sbx_snapshot *s, const char *path)
+{
+    FILE *f = fopen(path, "we");
+    if (!f)
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
+    fprintf(f, "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n");
+    for (size_t i = 0; i < s->n_net; i++)
+        if (s->net[i].default_route)
+            fprintf(f, "%s\t00000000\t00000000\t0003\t0\t0\t0\t00000000\n", s->net[i].name);
+    return fclose(f) == 0 ? 0 : hw_fail(-EIO, "%s could not be written", path);
+}
+
+struct rebuilt {
+    char dir[PATH_MAX - 32], sys[PATH_MAX], proc[PATH_MAX], net[PATH_MAX], route[PATH_MAX];
+};
+
+static int rebuild(struct rebuilt *r, const struct sbx_snapshot *s)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct sbx_tree t;
+    if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/hawser-topo.XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof(r->dir))
+        return hw_fail(-ENAMETOOLONG, "TMPDIR is too long a name");
+    if (!mkdtemp(r->dir)) {
+        int rc = hw_fail(-errno, "%s: %s", r->dir, strerror(errno));
+        r->dir[0] = 0;
+        return rc;
+    }
+    snprintf(r->sys, sizeof(r->sys), "%s/sys", r->dir);
+    snprintf(r->proc, sizeof(r->proc), "%s/proc", r->dir);
+    snprintf(r->net, sizeof(r->net), "%s/proc/net", r->dir);
+    snprintf(r->route, sizeof(r->route), "%s/proc/net/route", r->dir);
+    int rc = sbx_sysfs_build(&t, s, NULL);
+    if (rc == 0)
+        rc = sbx_tree_write(&t, r->sys);
+    sbx_tree_free(&t);
+    if (rc == 0 && (mkdir(r->proc, 0700) < 0 || mkdir(r->net, 0700) < 0))
+        rc = hw_fail(-errno, "%s: %s", r->net, strerror(errno));
+    return rc < 0 ? rc : routes(s, r->route);
+}
+
+/* Of what is there; the error at hand stays. */
+static void discard(const struct rebuilt *r)
+{
+    char why[HW_ERR_TEXT];
+    if (!r->dir[0])
+        return;
+    snprintf(why, sizeof(why), "%s", hw_error());
+    unlink(r->route);
+    rmdir(r->net);
+    rmdir(r->proc);
+    sbx_tree_remove(r->sys);
+    rmdir(r->dir);
+    hw_fail_copy(0, why);
+}
+
+int topo_from(struct hw_node *n, const char *file)
+{
+    struct sbx_snapshot s;
+    struct rebuilt r = {.dir = ""};
+    *n = (struct hw_node){0};
+    int rc = sbx_snapshot_load(&s, file), root = -1;
+    if (rc == 0)
+        rc = rebuild(&r, &s);
+    if (rc == 0 && (rc = root = hw_root_open(r.dir)) >= 0)
+        rc = hw_node_scan(n, root, &(struct hw_scan){0});
+    hw_close(&root);
+    discard(&r);
+    sbx_snapshot_free(&s);
+    return rc;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser trace: what a net plugin was asked, and what it said; and in what two runs differ. */
+#include "tool/opts.h"
+#include "tool/trace/trace_read.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { O_POLLS = 300, O_SHOW, O_DIFF, O_LEVEL };
+
+struct tracing {
+    const char *out, *show, *level;
+    bool polls, diff;
+};
+
+static const struct opt options[] = {
+    {"out", 'o', "FILE", "where the calls go (default hawser-trace.txt)"},
+    {"level", O_LEVEL, "LEVEL",
+     "ask the plugin to log that much: warn, info or trace (default: as the environment says)"},
+    {"polls", O_POLLS, NULL, "a line too for each call that came to nothing, which else are counted"},
+    {"show", O_SHOW, "FILE", "only sum up a trace that there is"},
+    {"diff", O_DIFF, NULL, "in what two traces differ: hawser trace --diff A B"},
+    {0},
+};
+
+/* ---- one trace ------------------------------------------------------------------------------ */
+
+static int read_file(const char *path, struct trace *t)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return hw_fail(-errno, "opening the trace %s: %s", path, strerror(errno));
+    int rc = trace_read(f, path, t);
+    (void)fclose(f);
+    return rc;
+}
+
+static int show(const char *path)
+{
+    struct trace t = {0};
+    if (read_file(path, &t) < 0)
+        return tool_fail("trace", "%s", hw_error());
+    printf("%-14s %10s %10s %8s %12s %12s %12s\n", "call", "calls", "again", "failed", "total ms", "mean us",
+           "longest us");
+    for (size_t i = 0; i < t.n_call; i++) {
+        const struct trace_call *c = &t.call[i];
+        printf("%-14s %10" PRIu64 " %10" PRIu64 " %8" PRIu64 " %12.3f %12.1f %12.1f\n", c->name, c->n, c->polls,
+               c->failed, c->us / 1e3, c->us / (double)c->n, c->most);
+    }
+    printf("\nThe plugin's log:");
+    for (size_t i = 0; i < HW_ARRAY_LEN(trace_levels); i++)
+        if (t.log[i])
+            printf(" %" PRIu64 " %s", t.log[i], trace_levels[i]);
+    printf("\n%zu lines in %s\n", t.n_lines, path);
+    for (size_t i = 0; i < t.n_kind; i++)
+        if (strncmp(t.kind[i].key, "log WARN ", 9) == 0)
+            printf("  %s (line %zu, %" PRIu64 " times)\n", t.kind[i].key + 4, t.kind[i].line, t.kind[i].n);
+    trace_free(&t);
+    return TOOL_OK;
+}
+
+/* ---- two ------------------------------------------------------------------------------------ */
+
+static size_t print_missing(const struct trace *in, const struct trace *from, char sign)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < in->n_kind; i++) {
+        const struct trace_kind *k = &in->kind[i];
+        if (trace_kind_of(from, k->key))
+            continue;
+        printf("%c %s  (line %zu, %" PRIu64 " time%s)\n", sign, k->key, k->line, k->n, k->n == 1 ? "" : "s");
+        n++;
+    }
+    return n;
+}
+
+/* How often a call that moves data came says nothing by itself. */
+static bool told_by_count(const char *key)
+{
+    static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};
+    for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
+        if (strncmp(key, names[i], strlen(names[i])) == 0)
+            return false;
+    return true;
+}
+
+static size_t print_counts(const struct trace *a, const struct trace *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_kind; i++) {
+        const struct trace_kind *k = &a->kind[i], *other = trace_kind_of(b, k->key);
+        if (!other || other->n == k->n || !told_by_count(k->key))
+            continue;
+        printf("~ %s  (%" PRIu64 " times in A, %" PRIu64 " in B)\n", k->key, k->n, other->n);
+        n++;
+    }
+    return n;
+}
+
+static void print_times(const struct trace *a, const struct trace *b)
+{
+    printf("\n%-14s %10s %10s %12s %12s %12s %12s\n", "call", "A calls", "B calls", "A mean us", "B mean us",
+           "A longest", "B longest");
+    for (int pass = 0; pass < 2; pass++) {
+        const struct trace *t = pass ? b : a;
+        for (size_t i = 0; i < t->n_call; i++) {
+            const char *name = t->call[i].name;
+            const struct trace_call *x = trace_call_of(a, name), *y = trace_call_of(b, name);
+            if (pass && x) /* it was there */
+                continue;
+            printf("%-14s %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f %12.1f %12.1f\n", name, x ? x->n : 0, y ? y->n : 0,
+                   x ? x->us / (double)x->n : NAN, y ? y->us / (double)y->n : NAN, x ? x->most : NAN,
+                   y ? y->most : NAN);
+        }
+    }
+}
+
+/* As diff(1): 0 they do not differ, 1 they do. */
+static int diff(const char *path_a, const char *path_b)
+{
+    struct trace a = {0}, b = {0};
+    if (read_file(path_a, &a) < 0)
+        return tool_fail("trace", "%s", hw_error());
+    if (read_file(path_b, &b) < 0) {
+        trace_free(&a);
+        return tool_fail("trace", "%s", hw_error());
+    }
+    printf("# A %s, B %s; - is in A alone, + in B alone, ~ in both and not as often\n", path_a, path_b);
+    size_t n = print_missing(&a, &b, '-');
+    n += print_missing(&b, &a, '+');
+    n += print_counts(&a, &b);
+    if (n == 0)
+        printf("The same calls, arguments, results and log lines.\n");
+    print_times(&a, &b);
+    trace_free(&a);
+    trace_free(&b);
+    return n ? TOOL_FAILED : TOOL_OK;
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+static bool is_ours(const char *name)
+{
+    static const char *const names[] = {"serve", "bench", "validate", "doctor", "nccl"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* What plugins read to know how much to say. */
+static bool set_level(const char *level)
+{
+    static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};
+    char upper[16];
+    if (!level)
+        return true;
+    if (strcmp(level, "warn") != 0 && strcmp(level, "info") != 0 && strcmp(level, "trace") != 0)
+        return false;
+    snprintf(upper, sizeof upper, "%s", level);
+    for (char *c = upper; *c; c++)
+        *c = (char)(*c - 'a' + 'A');
+    for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
+        (void)setenv(names[i], upper, 1);
+    (void)setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
+    return true;
+}
+
+/* Runs the command; its exit status. */
+static int run_command(const struct tracing *t, char **argv, int *status)
+{
+    FILE *f = fopen(t->out, "we"); /* emptied: the plugin's process appends */
+    if (!f)
+        return hw_fail(-errno, "writing %s: %s", t->out, strerror(errno));
+    (void)fclose(f);
+    char *full = realpath(t->out, NULL);
+    if (!full)
+        return hw_fail(-errno, "%s: %s", t->out, strerror(errno));
+    (void)setenv("HAWSER_PLUGIN_TRACE", full, 1);
+    (void)setenv("HAWSER_PLUGIN_TRACE_POLLS", t->polls ? "yes" : "no", 1);
+    free(full);
+    tool_catch_signals(); /* the terminal's reach the command too, which ends by them; then there is a trace to sum up
+                           */
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (!is_ours(argv[0])) {
+            execvp(argv[0], argv);
+            _exit(127);
+        }
+        size_t n = 0;
+        static char self[] = "hawser";
+        while (argv[n])
+            n++;
+        char **all = calloc(n + 2, sizeof(char *));
+        if (!all)
+            _exit(127);
+        all[0] = self;
+        memcpy(all + 1, argv, n * sizeof(char *));
+        execv("/proc/self/exe", all);
+        _exit(127);
+    }
+    if (pid < 0)
+        return hw_fail(-errno, "starting %s: %s", argv[0], strerror(errno));
+    bool passed = false;
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        if (tool_stop && !passed) {
+            passed = true;
+            (void)kill(pid, SIGINT);
+        }
+    return 0;
+}
+
+static int run(const struct tracing *t, char **argv)
+{
+    int status = 0;
+    if (!set_level(t->level))
+        return tool_usage("trace", "--level takes warn, info or trace, not '%s'", t->level);
+    if (run_command(t, argv, &status) < 0)
+        return tool_fail("trace", "%s", hw_error());
+    putchar('\n');
+    fflush(stdout);
+    int rc = show(t->out);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return tool_fail("trace", "%s could not be started", argv[0]);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? rc : TOOL_FAILED;
+}
+
+int cmd_trace(int argc, char **argv)
+{
+    struct opts o = {
+        .cmd = "trace",
+        .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
+        .about =
+            "Runs serve, bench, validate (or a program) and writes down every call into the net plugin of its "
+            "transport:\narguments, result, time, and the plugin's own log beside it. --diff: exit 0 alike, 1 not.",
+        .opt = options};
+    struct tracing t = {.out = "hawser-trace.txt"};
+    const char *arg;
+    int id;
+    (void)setenv("POSIXLY_CORRECT", "1", 1); /* the command's options are its own */
+    opts_start(&o);
+    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
+        switch (id) {
+        case OPT_BAD:
+            return TOOL_USAGE;
+        case OPT_HELP:
+            return TOOL_OK;
+        case 'o':
+            t.out = arg;
+            break;
+        case O_LEVEL:
+            t.level = arg;
+            break;
+        case O_POLLS:
+            t.polls = true;
+            break;
+        case O_SHOW:
+            t.show = arg;
+            break;
+        case O_DIFF:
+            t.diff = true;
+            break;
+        }
+    }
+    (void)unsetenv("POSIXLY_CORRECT");
+    const int left = argc - optind;
+    if (t.show)
+        return left ? tool_usage("trace", "--show takes one file") : show(t.show);
+    if (t.diff)
+        return left == 2 ? diff(argv[optind], argv[optind + 1]) : tool_usage("trace", "--diff takes two files");
+    if (left == 0)
+        return tool_usage("trace", "which command? As in: hawser trace validate HOST --transport netplugin:PLUGIN");
+    return run(&t, argv + optind);
+}

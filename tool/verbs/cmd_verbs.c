@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser verbs: its actions, one file each (tool/verbs_*.c), and what they share. */
+#include "tool/verbs/verbs.h"
+
+#include <libgen.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+
+static const struct action {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *args, *summary;
+} actions[] = {
+    {"agent", verbs_agent_main,
+     "--policy FILE [--container NAME] [--socket PATH] [--state-dir DIR] [--audit FILE]\n"
+     "            [--containers N]",
+     "take containers from crun and runc, a broker for each"},
+    {"run", verbs_run_main,
+     "--policy FILE [--container NAME] [--user USER] [--state-dir DIR] [--audit FILE]\n"
+     "            -- COMMAND [ARGUMENT...]",
+     "a command with a broker and no container runtime"},
+    {"spec", verbs_spec_main,
+     "CONFIG [--runtime crun|runc] [--socket PATH] [--device NAME[,..]] [--container NAME]\n"
+     "            [--dev DIR] [--out FILE] | CONFIG --undo",
+     "the broker's filter and the device nodes into an OCI bundle's config.json"},
+    {"status", verbs_status_main, "[--state-dir DIR] [--json]", "containers, their objects, bytes pinned, refusals"},
+    {"audit", verbs_audit_main, "[FILE] [--follow] [--json]", "what was refused, to whom and why"},
+    {0},
+};
+
+int cmd_verbs(int argc, char **argv)
+{
+    if (argc < 2)
+        return tool_usage("verbs", "which action?");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        printf("Usage: hawser verbs ACTION [OPTION...]\n\n"
+               "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.\n\n");
+        for (const struct action *a = actions; a->name; a++)
+            printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
+        printf("\n`hawser verbs ACTION --help` says more.\n");
+        return TOOL_OK;
+    }
+    for (const struct action *a = actions; a->name; a++)
+        if (strcmp(argv[1], a->name) == 0)
+            return a->run(argc - 1, argv + 1);
+    return tool_usage("verbs", "there is no '%s'", argv[1]);
+}
+
+/* ---- shared --------------------------------------------------------------------------------------- */
+
+void verbs_log(void *arg, int level, const char *line)
+{
+    static const char *const names[] = {"error: ", "warning: ", "", ""};
+    fprintf(stderr, "hawser %s: %s%s\n", (const char *)arg, names[level], line);
+}
+
+void verbs_put(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        putc((unsigned char)*text < ' ' || *text == 0x7f || (unsigned char)*text >= 0x80 ? '?' : *text, f);
+}
+
+static int make_folder(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_name(errno));
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
+}
+
+int verbs_folder(const char *path, bool itself)
+{
+    char copy[256];
+    if (strlen(path) >= sizeof(copy))
+        return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
+    memcpy(copy, path, strlen(path) + 1);
+    int rc = make_folder(dirname(copy));
+    return rc == 0 && itself ? make_folder(path) : rc;
+}
+
+int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
+{
+    sigset_t s;
+    sigemptyset(&s);
+    for (size_t i = 0; i < n; i++)
+        sigaddset(&s, set[i]);
+    if (sigprocmask(SIG_BLOCK, &s, old) < 0)
+        return hw_fail(-errno, "blocking signals: %s", hw_errno_name(errno));
+    int fd = signalfd(-1, &s, SFD_CLOEXEC | flags);
+    return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_name(errno)) : fd;
+}
+
+/* Descriptors for what is fetched from applications. */
+static void raise_files(struct rlimit *was)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        return;
+    *was = l;
+    l.rlim_cur = HW_MAX(l.rlim_cur, HW_MIN(l.rlim_max, (rlim_t)65536));
+    (void)setrlimit(RLIMIT_NOFILE, &l);
+}
+
+int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, const char *audit)
+{
+    static struct vb_device device[VB_DEVICES_MAX];
+    *b = (struct verbs_base){.log = {.fn = verbs_log, .arg = (char *)cmd, .level = HAWSER_LOG_INFO}, /* NOLINT */
+                             .audit = {.fd = -1}};
+    if (!policy)
+        return tool_usage(cmd, "--policy FILE is missing: what may containers do? See hawser(1)");
+    int rc = vb_policy_load(policy, &b->policy);
+    if (rc == 0)
+        rc = vb_audit_open(&b->audit, audit, &b->log);
+    if (rc < 0)
+        return tool_fail(cmd, "%s", hw_error());
+    int n = vb_kernel.devices(device, HW_ARRAY_LEN(device));
+    if (n < 0)
+        hw_log(&b->log, HAWSER_LOG_WARN, "which RDMA devices there are is not known: %s", hw_error());
+    else if (n == 0)
+        hw_log(&b->log, HAWSER_LOG_WARN, "this machine has no RDMA device now (/sys/class/infiniband_verbs)");
+    raise_files(&b->files);
+    return TOOL_OK;
+}
+
+void verbs_base_close(struct verbs_base *b)
+{
+    vb_audit_close(&b->audit);
+    vb_policy_free(b->policy);
+}

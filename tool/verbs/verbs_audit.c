@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser verbs audit: the file that agent and run write, as text or as it is. */
+#include "tool/opts.h"
+#include "tool/verbs/verbs.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CMD       "verbs audit"
+#define LOOK_NS   200000000
+#define LINE_MOST 65536 /* a writer's are below 4096 */
+
+static const char *of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "?";
+}
+
+/* "2026-01-31T12:00:00.000Z web: ib_write_bw (4711) on rxe0: REG_MR length=1: EACCES by max_mrs = 1: there is one". */
+static void show(const json_t *o)
+{
+    const json_t *left = json_object_get(o, "left_out");
+    verbs_put(stdout, of(o, "time"));
+    if (left) {
+        printf(" %lld more, not written\n", (long long)json_integer_value(left));
+        return;
+    }
+    printf(" ");
+    verbs_put(stdout, of(o, "container"));
+    printf(": ");
+    verbs_put(stdout, of(o, "program"));
+    printf(" (%lld) on ", (long long)json_integer_value(json_object_get(o, "pid")));
+    verbs_put(stdout, of(o, "device"));
+    static const struct {
+        const char *before, *key;
+    } rest[] = {{": ", "command"}, {": ", "errno"}, {" by ", "rule"}, {": ", "text"}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(rest); i++) {
+        printf("%s", rest[i].before);
+        verbs_put(stdout, of(o, rest[i].key));
+    }
+    printf("\n");
+}
+
+struct reader {
+    const char *path;
+    FILE *f;
+    bool json;
+    char line[LINE_MOST];
+    size_t len; /* of a line that has not ended */
+    bool cut;   /* it is too long */
+    unsigned bad;
+};
+
+static void take(struct reader *r)
+{
+    json_error_t e;
+    json_t *o = r->cut ? NULL : json_loadb(r->line, r->len, 0, &e);
+    if (!json_is_object(o)) {
+        r->bad++;
+        fprintf(stderr, "hawser " CMD ": %s: a line that is none of an audit's\n", r->path);
+    } else if (r->json) {
+        fwrite(r->line, 1, r->len, stdout);
+        putchar('\n');
+    } else {
+        show(o);
+    }
+    json_decref(o);
+    r->len = 0;
+    r->cut = false;
+}
+
+/* All that is there. */
+static void drain(struct reader *r)
+{
+    for (int c; (c = getc(r->f)) != EOF;) {
+        if (c == '\n')
+            take(r);
+        else if (r->len < sizeof(r->line))
+            r->line[r->len++] = (char)c;
+        else
+            r->cut = true;
+    }
+    clearerr(r->f);
+    fflush(stdout);
+}
+
+/* Another file at its path, or a shorter one: it has been rotated. */
+static void look_again(struct reader *r)
+{
+    struct stat now, open;
+    if (stat(r->path, &now) < 0 || fstat(fileno(r->f), &open) < 0)
+        return;
+    bool other = now.st_ino != open.st_ino || now.st_dev != open.st_dev;
+    FILE *f = other ? fopen(r->path, "re") : NULL;
+    if (f) {
+        drain(r);
+        fclose(r->f);
+        r->f = f;
+        r->len = 0;
+    } else if (!other && ftello(r->f) > open.st_size) {
+        rewind(r->f);
+        r->len = 0;
+    }
+}
+
+static int audit(const char *path, bool follow, bool json)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    if (!r)
+        return tool_fail(CMD, "no memory");
+    *r = (struct reader){.path = path, .json = json, .f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re")};
+    if (!r->f) {
+        int rc = tool_fail(CMD, "%s: %s%s", path, strerror(errno),
+                           errno == ENOENT ? " (does the agent run with --audit?)" : "");
+        free(r);
+        return rc;
+    }
+    drain(r);
+    for (struct timespec t = {.tv_nsec = LOOK_NS}; follow && !tool_stop && !ferror(stdout);) {
+        nanosleep(&t, NULL);
+        look_again(r);
+        drain(r);
+    }
+    if (r->len)
+        take(r); /* that was begun, and not ended */
+    int rc = r->bad ? TOOL_FAILED : TOOL_OK;
+    if (r->f != stdin)
+        fclose(r->f);
+    free(r);
+    return rc;
+}
+
+int verbs_audit_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"follow", 'f', NULL, "go on with what comes, until it is interrupted"},
+        {"json", 'j', NULL, "the lines of JSON as they are"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = CMD,
+        .args = "[FILE] [OPTION...]",
+        .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container,\n"
+                 "program, command, rule and reason. FILE: default " VERBS_AUDIT_FILE ", - for standard\n"
+                 "input. Exit status 1 where a line is none of an audit's.",
+        .opt = options};
+    const char *arg;
+    bool follow = false, json = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == 'f')
+            follow = true;
+        else if (id == 'j')
+            json = true;
+        else
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+    }
+    if (argc - optind > 1)
+        return tool_usage(CMD, "'%s' is one argument too many", argv[optind + 1]);
+    tool_catch_signals();
+    return audit(optind < argc ? argv[optind] : VERBS_AUDIT_FILE, follow, json);
+}

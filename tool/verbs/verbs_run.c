@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser verbs run: a command with a broker and no container runtime. */
+#include "base/size.h"
+#include "sys/pass.h"
+#include "tool/opts.h"
+#include "tool/verbs/verbs.h"
+#include "verbs/agent/filter.h"
+#include "verbs/agent/join.h"
+#include "verbs/broker/guard.h"
+
+#include <poll.h>
+#include <pwd.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CMD    "verbs run"
+#define NODES  "/dev/infiniband"
+#define END_MS 5000 /* for the broker, when the command has ended */
+
+enum { O_CONTAINER = 300, O_USER, O_STATE, O_AUDIT };
+enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, and hawser sandbox run's */
+
+static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+
+struct user {
+    bool other; /* than the caller */
+    uid_t uid;
+    gid_t gid;
+    char name[64]; /* for its groups; "": it has none but gid */
+};
+
+struct run_args {
+    const char *policy, *audit, *container;
+    struct user user;
+    struct vb_agent_options o;
+    char *const *argv;
+};
+
+/* ---- the command's side --------------------------------------------------------------------------- */
+
+/* No device node can be opened natively, as with those of `hawser verbs spec`: the filter lets openat2() and opens for
+ * writing alone by, and what it notifies of and lets go on is looked at again by the kernel, in memory that may have
+ * changed. */
+static int hide_nodes(void)
+{
+    struct stat st;
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return hw_fail(-errno, "a mount namespace: %s", hw_errno_name(errno));
+    if (stat(NODES, &st) < 0)
+        return errno == ENOENT ? 0 : hw_fail(-errno, NODES ": %s", hw_errno_name(errno));
+    if (mount(NODES, NODES, NULL, MS_BIND, NULL) < 0 ||
+        mount("", NODES, NULL, MS_REMOUNT | MS_BIND | MS_NODEV | MS_NOSUID | MS_NOEXEC | MS_RDONLY, NULL) < 0)
+        return hw_fail(-errno, "mounting " NODES " with nodev: %s", hw_errno_name(errno));
+    return 0;
+}
+
+static int become(const struct user *u)
+{
+    return u->other ? vb_guard_user(*u->name ? u->name : NULL, u->uid, u->gid) : vb_guard_command();
+}
+
+/* Devices come to it at VB_FD_FIRST and above. */
+static int limit_files(struct rlimit l)
+{
+    l.rlim_cur = HW_MAX(l.rlim_cur, (rlim_t)VB_FD_LAST + 1);
+    l.rlim_max = HW_MAX(l.rlim_max, l.rlim_cur);
+    return setrlimit(RLIMIT_NOFILE, &l) < 0
+               ? hw_fail(-errno, "%d descriptors for the command: %s", VB_FD_LAST + 1, hw_errno_name(errno))
+               : 0;
+}
+
+static void send_listener(int sock, int fd, bool killable)
+{
+    char byte = killable ? 'k' : 'o';
+    if (hw_pass_send(sock, NULL, &byte, 1, &fd, 1, 0) < 0)
+        _exit(EXIT_US);
+}
+
+/* Does not return. */
+static void inside(const struct run_args *a, const struct rlimit *files, int sock, const sigset_t *mask)
+{
+    bool killable = false;
+    int rc = limit_files(*files);
+    if (rc == 0)
+        rc = hide_nodes();
+    if (rc == 0)
+        rc = become(&a->user);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    int listener = rc == 0 ? vb_filter_install(&killable) : rc;
+    rc = HW_MIN(listener, 0);
+    if (rc == 0) {
+        send_listener(sock, listener, killable);
+        hw_close(&listener);
+        execvp(a->argv[0], a->argv);
+        rc = hw_fail(-errno, "%s: %s", a->argv[0], strerror(errno));
+    }
+    (void)send(sock, hw_error(), strlen(hw_error()), MSG_NOSIGNAL);
+    _exit(rc == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
+}
+
+/* ---- ours ----------------------------------------------------------------------------------------- */
+
+/* The listener; or an error's text in why, or the child's end. */
+static int receive(int sock, bool *killable, char why[HW_ERR_TEXT])
+{
+    int fd;
+    ssize_t n = hw_pass_receive(sock, why, HW_ERR_TEXT - 1, &fd, 1, 0, NULL);
+    why[HW_MAX(n, 0)] = 0;
+    if (fd < 0)
+        return hw_fail(-EIO, "%s", n > 0 ? why : "the command's process ended before it began");
+    *killable = *why == 'k';
+    *why = 0;
+    return fd;
+}
+
+/* Until the command's end; signals are handed on, but for a terminal's, which it gets itself. *broker becomes 0 where
+ * that has ended. */
+static int accompany(pid_t child, pid_t *broker, int signals, const struct hw_logger *log)
+{
+    for (;;) {
+        struct signalfd_siginfo s;
+        int status = 0;
+        for (pid_t k; (k = waitpid(-1, &status, WNOHANG)) > 0;) {
+            if (k == child)
+                return status;
+            if (k == *broker) {
+                *broker = 0;
+                if (WIFSIGNALED(status))
+                    hw_log(log, HAWSER_LOG_ERROR, "the broker was ended by signal %d%s: the command gets ENOSYS",
+                           WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
+                else if (status != 0)
+                    hw_log(log, HAWSER_LOG_ERROR, "the broker has ended: the command gets ENOSYS");
+            }
+        }
+        ssize_t n = read(signals, &s, sizeof(s));
+        if (n == (ssize_t)sizeof(s) && s.ssi_signo != SIGCHLD && s.ssi_code != SI_KERNEL)
+            kill(child, (int)s.ssi_signo);
+    }
+}
+
+static void end_broker(pid_t pid, int stop)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (fd < 0 || eventfd_write(stop, 1) < 0 || poll(&p, 1, END_MS) != 1)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    hw_close(&fd);
+}
+
+/* From the child's first word to its end. The exit status. */
+static int attend(const struct run_args *a, pid_t child, int sock, int signals, int stop)
+{
+    struct vb_container c = {.pid = child, .listener = -1, .join = -1};
+    char why[HW_ERR_TEXT], id[sizeof(c.id)];
+    bool killable = true;
+    pid_t broker = 0;
+    int status;
+    snprintf(id, sizeof(id), "run-%d", (int)child);
+    memcpy(c.id, id, sizeof(id));
+    snprintf(c.section, sizeof(c.section), "%s", a->container ? a->container : "");
+    int rc = c.listener = receive(sock, &killable, why);
+    if (rc >= 0)
+        rc = vb_broker_start(&a->o, &c, stop, true, &broker);
+    if (rc < 0) {
+        tool_fail(CMD, "%s", hw_error());
+        kill(child, SIGKILL);
+    } else if (!killable) {
+        hw_log(a->o.log, HAWSER_LOG_WARN,
+               "this kernel is older than Linux 5.19: a signal can take the answer to a request that has run");
+    }
+    ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing comes where it could be run */
+    if (n > 0)
+        tool_fail(CMD, "%.*s", (int)n, why);
+    status = accompany(child, &broker, signals, a->o.log);
+    if (broker) {
+        end_broker(broker, stop);
+        vb_join_clean(a->o.state_dir, id, true);
+    }
+    if (rc < 0)
+        return EXIT_US;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int go(const struct run_args *a, const struct rlimit *files)
+{
+    int sock[2] = {-1, -1}, stop = eventfd(0, EFD_CLOEXEC), rc = EXIT_US;
+    sigset_t old;
+    int signals = verbs_signals(handed_on, HW_ARRAY_LEN(handed_on), 0, &old);
+    if (signals < 0 || stop < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock) < 0) {
+        tool_fail(CMD, "preparing for the command: %s", signals < 0 ? hw_error() : hw_errno_name(errno));
+    } else {
+        pid_t child = fork();
+        if (child == 0) {
+            hw_close(&sock[0]);
+            inside(a, files, sock[1], &old);
+        }
+        hw_close(&sock[1]);
+        if (child < 0)
+            tool_fail(CMD, "fork: %s", hw_errno_name(errno));
+        else
+            rc = attend(a, child, sock[0], signals, stop);
+    }
+    hw_close(&sock[0]);
+    hw_close(&sock[1]);
+    hw_close(&signals);
+    hw_close(&stop);
+    return rc;
+}
+
+static int run(const struct run_args *args)
+{
+    struct run_args copy = *args, *a = &copy;
+    struct verbs_base b;
+    if (geteuid() != 0) {
+        tool_fail(CMD, "it takes root, to make device nodes and to look into the command's memory");
+        return EXIT_US;
+    }
+    int rc = verbs_base_open(&b, CMD, a->policy, a->audit);
+    if (rc == TOOL_OK && a->container && !vb_policy_has(b.policy, a->container))
+        rc = tool_fail(CMD, "%s has no section for a container '%s'", a->policy, a->container);
+    if (rc == TOOL_OK && verbs_folder(a->o.state_dir, true) < 0)
+        rc = tool_fail(CMD, "%s", hw_error());
+    if (rc == TOOL_OK) {
+        a->o.policy = b.policy;
+        a->o.log = &b.log;
+        a->o.audit = &b.audit;
+        b.log.level = HAWSER_LOG_WARN;
+        rc = go(a, &b.files);
+    } else if (rc == TOOL_FAILED) {
+        rc = EXIT_US;
+    }
+    verbs_base_close(&b);
+    return rc;
+}
+
+/* NAME, or UID[:GID]. */
+static int parse_user(const char *text, struct user *out)
+{
+    char uid[16];
+    uint64_t u = 0, g = 0;
+    const char *colon = strchrnul(text, ':');
+    const struct passwd *p = getpwnam(text);
+    snprintf(uid, sizeof(uid), "%.*s", (int)HW_MIN(colon - text, 15), text);
+    if (p) {
+        *out = (struct user){.other = true, .uid = p->pw_uid, .gid = p->pw_gid};
+        snprintf(out->name, sizeof(out->name), "%s", p->pw_name);
+    } else if (hw_parse_u64(uid, 0, UINT32_MAX - 1, &u) < 0 ||
+               hw_parse_u64(*colon ? colon + 1 : uid, 0, UINT32_MAX - 1, &g) < 0) {
+        return hw_fail(-EINVAL, "there is no user '%s' (NAME, or UID[:GID])", text);
+    } else {
+        *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
+    }
+    return out->uid == 0 ? hw_fail(-EINVAL, "--user is for another one than root") : 0;
+}
+
+int verbs_run_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"policy", 'p', "FILE", "what it may do: hawser-verbs-policy(5)"},
+        {"container", O_CONTAINER, "NAME", "the policy's section for it (default: the one for all)"},
+        {"user", O_USER, "USER", "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"},
+        {"state-dir", O_STATE, "DIR", "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"},
+        {"audit", O_AUDIT, "FILE", "what is refused, a line of JSON each, to its end"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = CMD,
+        .args = "--policy FILE [OPTION...] -- COMMAND [ARGUMENT...]",
+        .about = "Runs a command whose RDMA verbs go through a broker, and no container runtime. The exit status\n"
+                 "is the command's; 125 where hawser failed, 126 and 127 where it could not be run or found.\n"
+                 "What it starts and leaves behind gets ENOSYS from its end on. It takes root; see hawser(1) on\n"
+                 "what is weaker than with a container.",
+        .opt = options};
+    struct run_args a = {.o = {.state_dir = VB_AGENT_STATE, .kernel = &vb_kernel, .serve = vb_serve}};
+    const char *arg;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        switch (id) {
+        case OPT_HELP:
+            return TOOL_OK;
+        case 'p':
+            a.policy = arg;
+            break;
+        case O_CONTAINER:
+            a.container = arg;
+            break;
+        case O_USER:
+            if (parse_user(arg, &a.user) < 0)
+                return tool_usage(CMD, "%s", hw_error());
+            break;
+        case O_STATE:
+            a.o.state_dir = arg;
+            break;
+        case O_AUDIT:
+            a.audit = arg;
+            break;
+        default:
+            return TOOL_USAGE;
+        }
+    }
+    if (optind == argc)
+        return tool_usage(CMD, "which command?");
+    a.argv = argv + optind;
+    return run(&a);
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hawser verbs spec: a bundle's config.json for the broker. What was changed is noted (oci/note.h), so that it can
+ * be undone: {"seccomp": what there was, "filter": what is there now, "mounts": [added], "devices": and "rules": of
+ * linux.devices and linux.resources.devices [[PLACE, taken away]...], "limit": what there was, "section": true where
+ * the annotation hawser.verbs.policy is ours}. `hawser sandbox spec`, run after it, adds to "devices" and "rules", and
+ * not to the container's (oci/spec.c).
+ */
+#include "oci/note.h"
+#include "oci/oci.h"
+#include "tool/opts.h"
+#include "tool/sandbox/bundle_file.h"
+#include "tool/verbs/verbs.h"
+#include "verbs/agent/filter.h"
+#include "verbs/broker/capability.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define CMD     "verbs spec"
+#define NODES   "/dev/infiniband"
+#define UVERBS  "uverbs"
+#define SECTION "hawser.verbs.policy"
+#define NOFILE  "RLIMIT_NOFILE"
+#define MEMLOCK "RLIMIT_MEMLOCK"
+
+enum { O_RUNTIME = 300, O_SOCKET, O_DEVICE, O_CONTAINER, O_DEV, O_UNDO };
+
+struct spec_args {
+    const char *runtime, *socket, *devices, *container, *dev, *out;
+    bool undo;
+};
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static void warn(const char *fmt, ...) HW_PRINTF(1, 2);
+static void warn(const char *fmt, ...)
+{
+    va_list ap;
+    fprintf(stderr, "hawser " CMD ": warning: ");
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    putc('\n', stderr);
+}
+
+/* The object or array at key; made where it is not there. NULL: something else is. */
+static json_t *reach(json_t *o, const char *key, bool array)
+{
+    json_t *v = json_object_get(o, key);
+    if (!v || json_is_null(v)) {
+        v = array ? json_array() : json_object();
+        json_object_set_new(o, key, v);
+    }
+    if (!(array ? json_is_array(v) : json_is_object(v))) {
+        hw_fail(-EINVAL, "it is none of the OCI's: %s is no %s", key, array ? "array" : "object");
+        return NULL;
+    }
+    return v;
+}
+
+/* ---- undoing -------------------------------------------------------------------------------------- */
+
+static void put_back(json_t *o, const char *key, json_t *was)
+{
+    if (!was || json_is_null(was))
+        json_object_del(o, key);
+    else
+        json_object_set(o, key, was);
+}
+
+static size_t place_of(const json_t *array, const json_t *v)
+{
+    size_t i = 0;
+    while (i < json_array_size(array) && !json_equal(json_array_get(array, i), v))
+        i++;
+    return i;
+}
+
+static void drop_if_empty(json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    if ((json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0))
+        json_object_del(o, key);
+}
+
+static size_t limit_place(const json_t *limits, const char *name)
+{
+    size_t i = 0;
+    while (i < json_array_size(limits) && strcmp(text(json_array_get(limits, i), "type"), name) != 0)
+        i++;
+    return i;
+}
+
+/* Elements of o's devices, each to its place there. */
+static void give_back(json_t *o, const json_t *taken)
+{
+    for (size_t i = 0; json_is_object(o) && i < json_array_size(taken); i++) {
+        const json_t *t = json_array_get(taken, i), *at = json_array_get(t, 0);
+        json_t *all = reach(o, "devices", true);
+        if (json_is_integer(at) && json_integer_value(at) >= 0)
+            json_array_insert(all, HW_MIN((size_t)json_integer_value(at), json_array_size(all)), json_array_get(t, 1));
+    }
+}
+
+/* 1: undone; 0: there was nothing. A note whose filter the configuration does not have is one of an older configuration
+ * that was there: a tenant can know its name, and what it puts back need not be in this one. */
+static int undo(json_t *config, const json_t *notes_kept)
+{
+    json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
+           *mounts = json_object_get(config, "mounts"),
+           *limits = json_object_get(json_object_get(config, "process"), "rlimits");
+    json_t *note;
+    int rc = sbx_note_find(&note, config, SBX_NOTE_VERBS, notes_kept);
+    if (rc <= 0)
+        return rc;
+    json_t *was = json_object_get(note, "limit");
+    const json_t *added = json_object_get(note, "mounts"), *taken = json_object_get(note, "devices"),
+                 *rules = json_object_get(note, "rules"), *filter = json_object_get(note, "filter");
+    if (!json_is_array(added) || !json_is_array(taken) || !json_is_array(rules) || !json_is_object(filter) ||
+        !json_object_get(note, "seccomp"))
+        return sbx_note_foreign(config, SBX_NOTE_VERBS);
+    if (!json_equal(json_object_get(linux_object, "seccomp"), filter))
+        return hw_fail(-EINVAL,
+                       "its annotation " SBX_NOTE_VERBS
+                       " names a note for another linux.seccomp: whatever has changed that must put it back; or "
+                       "take the annotation away");
+    put_back(linux_object, "seccomp", json_object_get(note, "seccomp"));
+    for (size_t i = json_array_size(added); i-- > 0;) {
+        size_t at = place_of(mounts, json_array_get(added, i));
+        if (at < json_array_size(mounts))
+            json_array_remove(mounts, at);
+    }
+    drop_if_empty(config, "mounts");
+    give_back(linux_object, taken);
+    give_back(json_object_get(linux_object, "resources"), rules);
+    if (json_is_object(was) && limit_place(limits, NOFILE) < json_array_size(limits))
+        json_array_set(limits, limit_place(limits, NOFILE), was);
+    if (json_is_true(json_object_get(note, "section")))
+        json_object_del(notes, SECTION);
+    json_object_del(notes, SBX_NOTE_VERBS);
+    drop_if_empty(config, "annotations");
+    return 1;
+}
+
+/* ---- the parts ------------------------------------------------------------------------------------ */
+
+static bool below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+    return strncmp(path, dir, n) == 0 && (path[n] == 0 || path[n] == '/');
+}
+
+static bool has(const json_t *strings, const char *s)
+{
+    for (size_t i = 0; i < json_array_size(strings); i++)
+        if (json_is_string(json_array_get(strings, i)) && strcmp(json_string_value(json_array_get(strings, i)), s) == 0)
+            return true;
+    return false;
+}
+
+/* Does a bind of this folder of the host's bring the device nodes along? */
+static bool brings_nodes(const char *from, const json_t *options)
+{
+    if (has(options, "nodev") && !has(options, "rbind")) /* which would leave those below it as they are */
+        return false;
+    return strcmp(from, "/") == 0 || below(NODES, from) || below(from, NODES);
+}
+
+/* Nodes that the container could open natively: the whole point is that it cannot. */
+static int check_mounts(const json_t *mounts)
+{
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const json_t *m = json_array_get(mounts, i), *o = json_object_get(m, "options");
+        const char *to = text(m, "destination"), *from = text(m, "source");
+        bool bind = strcmp(text(m, "type"), "bind") == 0 || has(o, "bind") || has(o, "rbind");
+        if (below(to, NODES) || (bind && brings_nodes(from, o)))
+            return hw_fail(-EINVAL,
+                           "its mount of %s at %s would be in the way of the device nodes, or give it those natively: "
+                           "take that out",
+                           from, to);
+    }
+    return 0;
+}
+
+/* device: the container's of that path; NULL: none. */
+static int add_mount(const struct spec_args *a, const char *name, const json_t *device, json_t *mounts, json_t *added)
+{
+    const json_t *maj = json_object_get(device, "major"), *min = json_object_get(device, "minor");
+    char path[PATH_MAX];
+    struct stat st;
+    if (!*name || strchr(name, '/') || *name == '.')
+        return hw_fail(-EINVAL, "'%s' is no name of a device node, as uverbs0", name);
+    snprintf(path, sizeof(path), "%s/%s", a->dev, name);
+    if (stat(path, &st) < 0)
+        return hw_fail(-errno, "%s: %s%s", path, strerror(errno), errno == ENOENT ? ": there is no such device" : "");
+    if (!S_ISCHR(st.st_mode))
+        return hw_fail(-EINVAL, "%s is no device node", path);
+    if (device && (json_integer_value(maj) != major(st.st_rdev) || json_integer_value(min) != minor(st.st_rdev)))
+        return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u", text(device, "path"),
+                       (long long)json_integer_value(maj), (long long)json_integer_value(min), path, major(st.st_rdev),
+                       minor(st.st_rdev));
+    json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
+    json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
+    int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0
+                 ? 0
+                 : hw_fail(-ENOMEM, "no memory for a mount");
+    json_decref(m);
+    return rc;
+}
+
+static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
+{
+    char *list = strdup(a->devices), *rest = list, *name;
+    int rc = list ? 0 : hw_fail(-ENOMEM, "no memory for the devices");
+    while (rc == 0 && (name = strsep(&rest, ",")))
+        rc = add_mount(a, name, NULL, mounts, added);
+    free(list);
+    return rc;
+}
+
+/* Those that were its own: the author's, or of `hawser sandbox spec`. */
+static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(taken); i++) {
+        const json_t *d = json_array_get(json_array_get(taken, i), 1);
+        const char *name = strrchr(text(d, "path"), '/') + 1; /* it is below NODES */
+        if (strncmp(name, UVERBS, strlen(UVERBS)) == 0)
+            rc = add_mount(a, name, d, mounts, added);
+    }
+    return rc;
+}
+
+static int is_uverbs(const struct dirent *e)
+{
+    return strncmp(e->d_name, UVERBS, strlen(UVERBS)) == 0;
+}
+
+static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
+{
+    struct dirent **e = NULL;
+    int rc = 0, n = scandir(a->dev, &e, is_uverbs, versionsort);
+    for (int i = 0; i < n; i++) {
+        if (rc == 0)
+            rc = add_mount(a, e[i]->d_name, NULL, mounts, added);
+        free(e[i]);
+    }
+    free(e);
+    return n > 0 ? rc
+                 : hw_fail(-ENODEV,
+                           "this machine has no RDMA device: there is no uverbs node in %s (--device none prepares the "
+                           "container without)",
+                           a->dev);
+}
+
+/* Read-only binds with nodev: stat() sees the device, a native open is EACCES, the broker's comes by its own node.
+ * planned: by `hawser sandbox spec`, and what that has left out is not to come this way. */
+static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
+{
+    if (a->devices)
+        return strcmp(a->devices, "none") == 0 ? 0 : mount_named(a, mounts, added);
+    int rc = mount_taken(a, taken, mounts, added);
+    if (rc < 0 || json_array_size(added))
+        return rc;
+    return planned ? hw_fail(-ENODEV, "`hawser sandbox spec` has planned no RDMA device for it; --device names those "
+                                      "that it gets, or none")
+                   : mount_all(a, mounts, added);
+}
+
+/* Takes the i-th element of all away. place: its place, before others were taken. */
+static int take(json_t *all, size_t i, size_t place, json_t *taken)
+{
+    return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
+                   json_array_remove(all, i) < 0
+               ? hw_fail(-ENOMEM, "no memory for the devices")
+               : 0;
+}
+
+static int take_devices(json_t *linux_object, json_t *taken)
+{
+    json_t *all = json_object_get(linux_object, "devices");
+    for (size_t i = 0, place = 0; i < json_array_size(all); place++) {
+        json_t *d = json_array_get(all, i);
+        if (!below(text(d, "path"), NODES)) {
+            i++;
+            continue;
+        }
+        warn("%s is taken from its devices: it could be opened past the broker", text(d, "path"));
+        int rc = take(all, i, place, taken);
+        if (rc < 0)
+            return rc;
+    }
+    drop_if_empty(linux_object, "devices");
+    return 0;
+}
+
+static bool same_number(const json_t *a, const json_t *b, const char *key)
+{
+    const json_t *n = json_object_get(a, key);
+    return json_is_integer(n) && json_equal(n, json_object_get(b, key));
+}
+
+/* What lets the container open a node of such a device that its image has. */
+static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
+{
+    json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
+    for (size_t i = 0, place = 0; i < json_array_size(all); place++) {
+        const json_t *r = json_array_get(all, i);
+        bool ours = false;
+        for (size_t k = 0; k < json_array_size(devices) && !ours; k++) {
+            const json_t *d = json_array_get(json_array_get(devices, k), 1);
+            ours = json_is_true(json_object_get(r, "allow")) && strcmp(text(r, "type"), text(d, "type")) == 0 &&
+                   same_number(r, d, "major") && same_number(r, d, "minor");
+        }
+        int rc = ours ? take(all, i, place, taken) : 0;
+        if (rc < 0)
+            return rc;
+        i += !ours;
+    }
+    return 0;
+}
+
+/* Devices come at descriptors up to VB_FD_LAST. *was: a limit that was too low. */
+static int raise_limit(json_t *process, json_t **was)
+{
+    json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all, NOFILE));
+    const json_t *soft = json_object_get(l, "soft"), *hard = json_object_get(l, "hard");
+    if (!l || !json_is_integer(soft) ||
+        json_integer_value(soft) > VB_FD_LAST) /* no integer: one too large for jansson */
+        return 0;
+    *was = json_deep_copy(l);
+    if (!*was || json_object_set_new(l, "soft", json_integer(VB_FD_LAST + 1)) < 0 ||
+        (json_is_integer(hard) && json_integer_value(hard) <= VB_FD_LAST &&
+         json_object_set_new(l, "hard", json_integer(VB_FD_LAST + 1)) < 0))
+        return hw_fail(-ENOMEM, "no memory for the limits");
+    return 0;
+}
+
+/* May it open a node of that number which its image has? The last rule that is about it decides (runtime-spec,
+ * config-linux.md, "Allowed Device list"). */
+static bool rules_forbid(const json_t *rules, dev_t rdev)
+{
+    bool forbid = false;
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *r = json_array_get(rules, i), *maj = json_object_get(r, "major"),
+                     *min = json_object_get(r, "minor");
+        const char *type = text(r, "type"), *access = text(r, "access");
+        if ((!*type || *type == 'a' || *type == 'c') && (!*access || strpbrk(access, "rw")) &&
+            (!maj || json_integer_value(maj) < 0 || json_integer_value(maj) == major(rdev)) &&
+            (!min || json_integer_value(min) < 0 || json_integer_value(min) == minor(rdev)))
+            forbid = !json_is_true(json_object_get(r, "allow"));
+    }
+    return forbid;
+}
+
+static void warn_of_rules(const json_t *config, const json_t *mounts)
+{
+    const json_t *rules = json_object_get(json_object_get(json_object_get(config, "linux"), "resources"), "devices");
+    struct stat st;
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const char *node = text(json_array_get(mounts, i), "source");
+        if (stat(node, &st) == 0 && !rules_forbid(rules, st.st_rdev)) {
+            warn("its linux.resources.devices does not forbid %s: if its image has a node of that device, it can be "
+                 "opened "
+                 "past the broker",
+                 node);
+            return;
+        }
+    }
+}
+
+/* The kernel counts what an application registers by its own limit, of which the broker never hears. */
+static void warn_of_memlock(const json_t *process)
+{
+    const json_t *all = json_object_get(process, "rlimits");
+    const json_t *l = json_array_get(all, limit_place(all, MEMLOCK)), *soft = json_object_get(l, "soft");
+    if (has(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
+        return;
+    if (!l)
+        warn("it has no " MEMLOCK ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
+             "ENOMEM beyond, of which the audit says nothing");
+    else if (json_is_integer(soft)) /* else it is unlimited, see raise_limit() */
+        warn("its " MEMLOCK
+             " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
+             "nothing",
+             (long long)json_integer_value(soft));
+}
+
+/* What it can do that no filter holds. */
+static void warn_of(const json_t *config, const struct spec_args *a)
+{
+    const struct vb_capability *c;
+    const json_t *caps =
+        json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
+    for (unsigned i = 0; (c = vb_capability(i)) != NULL; i++)
+        if (c->container && has(caps, c->name))
+            warn("it has %s, with which it can get round the broker: %s", c->name, c->leaves);
+    if (strcmp(a->runtime, "runc") == 0)
+        warn("runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
+             "answer through signals, so that one can be lost: crun can both");
+}
+
+static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
+{
+    json_t *linux_object = json_object_get(config, "linux"), *process = json_object_get(config, "process");
+    if (!json_is_string(json_object_get(config, "ociVersion")) || !json_is_object(json_object_get(config, "root")))
+        return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
+    if (!json_is_object(linux_object) || !json_is_object(process))
+        return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
+    json_t *mounts = reach(config, "mounts", true), *notes = reach(config, "annotations", false);
+    json_t *added = json_array(), *taken = json_array(), *rules = json_array(), *limit = NULL;
+    json_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
+    bool section = a->container && !json_object_get(notes, SECTION);
+    int rc = mounts && notes ? check_mounts(mounts) : -EINVAL;
+    if (rc == 0 && a->container && !section && strcmp(text(notes, SECTION), a->container) != 0)
+        rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", text(notes, SECTION));
+    if (rc == 0)
+        rc = take_devices(linux_object, taken);
+    if (rc == 0)
+        rc = take_rules(linux_object, taken, rules);
+    if (rc == 0)
+        rc = mount_nodes(a, json_object_get(notes, SBX_NOTE_SANDBOX) != NULL, taken, mounts, added);
+    if (rc == 0)
+        rc = raise_limit(process, &limit);
+    if (rc == 0)
+        rc = vb_filter_spec(linux_object, a->socket, a->runtime);
+    json_t *filter = json_deep_copy(json_object_get(linux_object, "seccomp"));
+    json_t *note =
+        json_pack("{so?so?sOsOsOso?sb}", "seccomp", was ? was : json_null(), "filter", filter, "mounts", added,
+                  "devices", taken, "rules", rules, "limit", limit ? limit : json_null(), "section", section);
+    if (rc == 0)
+        rc = sbx_note_put(config, SBX_NOTE_VERBS, notes_kept, note);
+    if (rc == 0 && section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)
+        rc = hw_fail(-ENOMEM, "no memory for the configuration");
+    if (rc == 0) {
+        warn_of(config, a);
+        warn_of_rules(config, added);
+        warn_of_memlock(process);
+    }
+    json_decref(note);
+    json_decref(added);
+    json_decref(taken);
+    json_decref(rules);
+    return rc;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------- */
+
+static int run(const char *path, const struct spec_args *a)
+{
+    struct bundle_file f = {.config = NULL};
+    int rc = bundle_load(&f, path);
+    if (rc == 0 && (rc = undo(f.config, f.notes)) < 0)
+        (void)hw_wrap(rc, "%s", path);
+    bool nothing = rc == 0 && a->undo;
+    if (rc >= 0 && !a->undo && (rc = apply(f.config, f.notes, a)) < 0)
+        (void)hw_wrap(rc, "%s", path);
+    if (nothing && !json_is_string(json_object_get(f.config, "ociVersion")))
+        rc = hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
+    if (rc >= 0 && !nothing)
+        rc = bundle_save(&f, a->out);
+    bundle_free(&f);
+    return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
+}
+
+int verbs_spec_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"runtime", O_RUNTIME, "crun|runc", "which one will run it (default: crun, which can do more)"},
+        {"socket", O_SOCKET, "PATH", "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"},
+        {"device", O_DEVICE, "NAME[,..]", "these devices: uverbs0; none (default: its own, else all)"},
+        {"container", O_CONTAINER, "NAME", "the policy's section for it, as the annotation " SECTION},
+        {"dev", O_DEV, "DIR", "where the device nodes are (default: " NODES ")"},
+        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
+        {"undo", O_UNDO, NULL, "take away all that was added"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = CMD,
+        .args = "CONFIG [OPTION...]",
+        .about = "Gives an OCI bundle's config.json what its container needs to reach RDMA devices through the\n"
+                 "broker: the seccomp filter, joined with the one that it has, and the device nodes, which it\n"
+                 "cannot open itself.",
+        .opt = options};
+    struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
+    const char *arg;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        switch (id) {
+        case OPT_HELP:
+            return TOOL_OK;
+        case O_RUNTIME:
+            a.runtime = arg;
+            if (strcmp(arg, "crun") != 0 && strcmp(arg, "runc") != 0)
+                return tool_usage(CMD, "--runtime is crun or runc, and not '%s'", arg);
+            break;
+        case O_SOCKET:
+            a.socket = arg;
+            if (*arg != '/')
+                return tool_usage(CMD, "--socket '%s' is no absolute path", arg);
+            break;
+        case O_DEVICE:
+            a.devices = arg;
+            break;
+        case O_CONTAINER:
+            a.container = arg;
+            break;
+        case O_DEV:
+            a.dev = arg;
+            break;
+        case 'o':
+            a.out = arg;
+            break;
+        case O_UNDO:
+            a.undo = true;
+            break;
+        default:
+            return TOOL_USAGE;
+        }
+    }
+    if (optind != argc - 1)
+        return tool_usage(CMD, "it takes one config.json");
+    return run(argv[optind], &a);
+}

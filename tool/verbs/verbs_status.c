@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser verbs status: what each broker says of its container. */
+#include "base/size.h"
+#include "tool/opts.h"
+#include "tool/verbs/verbs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CMD        "verbs status"
+#define SUFFIX     ".status"
+#define ANSWER_MS  3000 /* a broker's answer is a question of microseconds, unless its loop stands */
+#define ANSWER_MAX (1u << 20)
+
+enum { O_STATE = 300 };
+
+/* A broker's answer: NULL with hw_error(). *gone: nobody listens there, it has died. */
+static json_t *ask(int dir, const char *name, bool *gone)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    static char text[ANSWER_MAX];
+    size_t len = 0;
+    uint64_t until = hw_deadline(ANSWER_MS);
+    json_error_t e;
+    *gone = false;
+    /* by the folder's descriptor, as its path may be too long for an address */
+    if (snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/%s", dir, name) >= (int)sizeof(a.sun_path)) {
+        hw_fail(-ENAMETOOLONG, "its name is too long");
+        return NULL;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
+        *gone = errno == ECONNREFUSED || errno == ENOENT;
+        hw_fail(-errno, "%s", *gone ? "its broker has died: its programs get ENOSYS" : strerror(errno));
+        hw_close(&fd);
+        return NULL;
+    }
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now = hw_now();
+        ssize_t n = now < until && poll(&p, 1, (int)((until - now) / HW_MS + 1)) == 1
+                        ? recv(fd, text + len, sizeof(text) - len, 0)
+                        : -1;
+        if (n <= 0) {
+            hw_close(&fd);
+            json_t *o = n == 0 ? json_loadb(text, len, 0, &e) : NULL;
+            if (!json_is_object(o)) {
+                hw_fail(-EPROTO, "its broker %s",
+                        n < 0 ? "does not answer" : "answers with something else than a status");
+                json_decref(o);
+                o = NULL;
+            }
+            return o;
+        }
+        len += (size_t)n;
+    }
+}
+
+static json_int_t number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "?";
+}
+
+static void show(const json_t *o)
+{
+    const json_t *devices = json_object_get(o, "devices");
+    char size[32];
+    verbs_put(stdout, text_of(o, "container"));
+    printf(": process %lld, broker %lld, since %lld s, policy ", (long long)number(o, "pid"),
+           (long long)number(o, "broker"), (long long)number(o, "seconds"));
+    verbs_put(stdout, *text_of(o, "section") ? text_of(o, "section") : "of all");
+    printf("\n  %lld requests, %lld doorbells, %lld refused, %lld stub%s\n", (long long)number(o, "requests"),
+           (long long)number(o, "doorbells"), (long long)number(o, "refused"), (long long)number(o, "stubs"),
+           number(o, "stubs") == 1 ? "" : "s");
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        json_t *d = json_array_get(devices, i), *v;
+        const char *type;
+        printf("  ");
+        verbs_put(stdout, text_of(d, "device"));
+        printf(" (");
+        verbs_put(stdout, text_of(d, "node"));
+        printf(")%s: open %lld times", json_is_false(json_object_get(d, "allowed")) ? ", not allowed" : "",
+               (long long)number(d, "opens"));
+        json_object_foreach(json_object_get(d, "objects"), type, v)
+        {
+            printf(", %lld ", (long long)json_integer_value(v));
+            verbs_put(stdout, type);
+        }
+        printf(", %s pinned, %lld refused\n", hw_format_size((uint64_t)number(d, "mr_bytes"), size, sizeof(size)),
+               (long long)number(d, "refused"));
+    }
+}
+
+/* "ID.status": its length without the suffix; 0: another file. */
+static size_t id_of(const char *name)
+{
+    size_t n = strlen(name), s = sizeof(SUFFIX) - 1;
+    return n > s && *name != '.' && strcmp(name + n - s, SUFFIX) == 0 ? n - s : 0;
+}
+
+static int is_status(const struct dirent *e)
+{
+    return id_of(e->d_name) > 0;
+}
+
+/* chosen: by --state-dir. The default one is made by the first agent. */
+static int status(const char *path, bool chosen, bool as_json)
+{
+    struct dirent **e = NULL;
+    json_t *all = json_array();
+    unsigned bad = 0;
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int n = dir < 0 ? -1 : scandir(path, &e, is_status, versionsort);
+    if (n < 0 && (errno != ENOENT || chosen)) {
+        json_decref(all);
+        hw_close(&dir);
+        return tool_fail(CMD, "%s: %s", path, strerror(errno));
+    }
+    for (int i = 0; i < n; i++) {
+        bool gone;
+        int len = (int)id_of(e[i]->d_name);
+        json_t *o = ask(dir, e[i]->d_name, &gone);
+        bad += !o;
+        if (!o && as_json)
+            o = json_pack("{s:o,s:s}", "container", json_stringn(e[i]->d_name, (size_t)len), "error", hw_error());
+        if (as_json && (!o || json_array_append(all, o) < 0))
+            bad++;
+        else if (!as_json && o)
+            show(o);
+        else if (!as_json)
+            printf("%.*s: %s\n", len, e[i]->d_name, hw_error());
+        json_decref(o);
+        free(e[i]);
+    }
+    if (as_json) {
+        json_dumpf(all, stdout, JSON_INDENT(2));
+        putchar('\n');
+    } else if (n <= 0) {
+        printf("No container has a broker here (%s).\n", path);
+    }
+    free(e);
+    json_decref(all);
+    hw_close(&dir);
+    return bad ? TOOL_FAILED : TOOL_OK;
+}
+
+int verbs_status_main(int argc, char **argv)
+{
+    static const struct opt options[] = {
+        {"state-dir", O_STATE, "DIR", "the agent's (default: " VB_AGENT_STATE ")"},
+        {"json", 'j', NULL, "an array of containers, each as its broker says it"},
+        {0},
+    };
+    struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about = "Asks the brokers of this machine for their containers: devices, objects by type, bytes pinned,\n"
+                 "refusals. Exit status 1 where a broker has died or does not answer.",
+        .opt = options};
+    const char *arg, *dir = NULL;
+    bool as_json = false;
+    opts_start(&o);
+    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
+        if (id == 'j')
+            as_json = true;
+        else if (id == O_STATE)
+            dir = arg;
+        else
+            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
+    }
+    if (optind < argc)
+        return tool_usage(CMD, "'%s' is one argument too many", argv[optind]);
+    return status(dir ? dir : VB_AGENT_STATE, dir, as_json);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs/agent/agent.h"
+#include "verbs/agent/join.h"
+
+#include <dirent.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FDS_MAX 8    /* that a runtime may send: the specification has one */
+#define END_MS  5000 /* for brokers to end in, when the agent does */
+#define KILL_MS 1000 /* for one that was killed */
+#define GONE_MS 300  /* for a container whose broker was */
+#define SAID_MS 1000 /* between two lines of the log about the same thing */
+
+/* A runtime that has not said all yet. */
+struct half {
+    int fd; /* -1: none */
+    uint64_t until;
+    char *text;
+    size_t len;
+    int fds[FDS_MAX];
+    unsigned n_fds;
+    struct vb_state_scan scan;
+};
+
+struct child {
+    pid_t pid;
+    int pidfd;
+    char id[sizeof(((struct vb_container *)0)->id)];
+};
+
+struct agent {
+    struct vb_agent_options o;
+    struct vb_policy *policy; /* o's, where it has been read again; else it is the caller's */
+    int listener, stop;       /* stop: an eventfd that ends the brokers, and says nothing when the agent dies */
+    bool leaving;             /* nobody can come any more; the brokers go on */
+    bool ending;              /* it ends its brokers, whatever programs they have */
+    struct half half[VB_AGENT_HALVES];
+    struct child *child;
+    unsigned n_children;
+    uint64_t said;
+};
+
+#define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
+
+/* hw_error(); a container's annotations are in some, and what steers a terminal is not to come into a log. */
+static const char *error_text(char out[HW_ERR_TEXT])
+{
+    snprintf(out, HW_ERR_TEXT, "%s", hw_error());
+    for (char *s = out; *s; s++)
+        if ((unsigned char)*s < ' ' || (unsigned char)*s >= 0x7f)
+            *s = '?';
+    return out;
+}
+
+/* ---- listening ------------------------------------------------------------------------------------ */
+
+static int address(struct sockaddr_un *a, const char *path)
+{
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (!*path || strlen(path) >= sizeof(a->sun_path))
+        return hw_fail(-ENAMETOOLONG, "'%s' is no path for a UNIX socket (1 to %zu bytes)", path,
+                       sizeof(a->sun_path) - 1);
+    memcpy(a->sun_path, path, strlen(path) + 1);
+    return 0;
+}
+
+/* Does somebody listen there? */
+static bool answers(const char *path)
+{
+    struct sockaddr_un a;
+    if (address(&a, path) < 0)
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool yes = fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN);
+    hw_close(&fd);
+    return yes;
+}
+
+static int listen_at(const char *path)
+{
+    struct sockaddr_un a;
+    struct stat st;
+    int rc = address(&a, path);
+    if (rc == 0 && lstat(path, &st) == 0) {
+        if (!S_ISSOCK(st.st_mode))
+            rc = hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
+        else if (answers(path))
+            rc = hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
+        else if (unlink(path) < 0)
+            rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
+    }
+    if (rc < 0)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t was = umask(0177);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0) {
+        rc = hw_fail(-errno, "listening at %s: %s", path, hw_errno_name(errno));
+        hw_close(&fd);
+    }
+    umask(was);
+    return rc < 0 ? rc : fd;
+}
+
+/* ---- brokers -------------------------------------------------------------------------------------- */
+
+/* The kernel kills all that is in a PID namespace when its first process ends, and that waits for the broker to be
+ * taken up. */
+static bool goes_with_container(const struct agent *a, const char *id)
+{
+    for (int ms = 0; ms < GONE_MS; ms += 5) {
+        if (!vb_join_owned(a->o.state_dir, id))
+            return true;
+        (void)poll(NULL, 0, 5);
+    }
+    return false;
+}
+
+static void reap(struct agent *a, unsigned i)
+{
+    struct child *c = &a->child[i];
+    int status;
+    if (waitpid(c->pid, &status, WNOHANG) != c->pid)
+        return;
+    bool over = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        over = goes_with_container(a, c->id);
+    if (over)
+        SAY(a, HAWSER_LOG_INFO, "%s: its broker, process %d, has ended", c->id, (int)c->pid);
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
+        SAY(a, HAWSER_LOG_INFO, "%s: its broker has one more of its programs", c->id);
+    else if (WIFSIGNALED(status))
+        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, was ended by signal %d%s: its programs get ENOSYS", c->id,
+            (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
+    else
+        SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, has ended by an error: its programs get ENOSYS", c->id,
+            (int)c->pid);
+    vb_join_clean(a->o.state_dir, c->id, over && !a->ending);
+    hw_close(&c->pidfd);
+    *c = a->child[--a->n_children];
+}
+
+static int check(const struct agent *a, const struct vb_container *c)
+{
+    uint64_t none = 0;
+    struct vb_rules rules;
+    if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &none) == 0 || errno != ENOENT)
+        return hw_fail(-EINVAL, "what it sent is no listener of a seccomp filter");
+    if (*c->section && !vb_policy_has(a->o.policy, c->section))
+        return hw_fail(-EINVAL, "the policy has no section '%s', which its annotation hawser.verbs.policy names",
+                       c->section);
+    /* Its annotations, for no device: that they and a device's own sections are too many shows when that is opened. */
+    int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
+    if (rc < 0)
+        return rc;
+    if (a->n_children >= a->o.containers_max)
+        return hw_fail(-EUSERS, "there are %u containers already", a->n_children);
+    return 0;
+}
+
+/* Takes c. */
+static void start(struct agent *a, struct vb_container *c)
+{
+    struct child *k = &a->child[a->n_children];
+    char id[sizeof(c->id)], why[HW_ERR_TEXT];
+    if (a->o.section) {
+        if (*c->section && strcmp(c->section, a->o.section) != 0)
+            SAY(a, HAWSER_LOG_WARN, "%s: another section than '%s' is named by its annotation, which does not count",
+                c->id, a->o.section);
+        snprintf(c->section, sizeof(c->section), "%s", a->o.section);
+    }
+    int rc = check(a, c);
+    memcpy(id, c->id, sizeof(id));
+    if (rc == 0) {
+        rc = vb_broker_start(&a->o, c, a->stop, false, &k->pid);
+    } else {
+        vb_container_free(c);
+    }
+    if (rc < 0) {
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: %s", id, error_text(why));
+        return;
+    }
+    memcpy(k->id, id, sizeof(id));
+    k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
+    if (k->pidfd < 0) { /* its end would not be seen */
+        SAY(a, HAWSER_LOG_ERROR, "%s: no broker, its programs get ENOSYS: pidfd_open: %s", id, hw_errno_name(errno));
+        kill(k->pid, SIGKILL);
+        (void)waitpid(k->pid, NULL, 0);
+        return;
+    }
+    a->n_children++;
+}
+
+/* ---- runtimes ------------------------------------------------------------------------------------- */
+
+static void drop(struct half *h)
+{
+    while (h->n_fds)
+        hw_close(&h->fds[--h->n_fds]);
+    free(h->text);
+    hw_close(&h->fd);
+    *h = (struct half){.fd = -1};
+}
+
+static void refuse(struct agent *a, struct half *h)
+{
+    char why[HW_ERR_TEXT];
+    SAY(a, HAWSER_LOG_WARN, "a runtime is turned away%s: %s",
+        h->n_fds ? ", and what its container calls gets ENOSYS" : "", error_text(why));
+    drop(h);
+}
+
+/* All is said. */
+static void finish(struct agent *a, struct half *h)
+{
+    struct vb_container c;
+    unsigned which = 0;
+    bool whole;
+    int rc = vb_state_parse(h->text, h->len, h->n_fds, &c, &which, &whole);
+    if (rc < 0) {
+        (void)hw_wrap(rc, "its container process state");
+        refuse(a, h);
+        return;
+    }
+    c.listener = h->fds[which];
+    h->fds[which] = -1;
+    drop(h); /* before a broker can inherit anything of it */
+    start(a, &c);
+}
+
+static void keep_fds(struct half *h, struct msghdr *m)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+            if (h->n_fds < FDS_MAX)
+                h->fds[h->n_fds++] = fd;
+            else {
+                hw_close(&fd);
+                m->msg_flags |= MSG_CTRUNC;
+            }
+        }
+    }
+}
+
+/* Some of it. */
+static void hear(struct agent *a, struct half *h)
+{
+    enum { STEP = 16384 };
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    char *more = realloc(h->text, h->len + STEP);
+    if (!more) {
+        hw_fail(-ENOMEM, "no memory for what it says");
+        refuse(a, h);
+        return;
+    }
+    h->text = more;
+    struct iovec iov = {.iov_base = h->text + h->len, .iov_len = STEP};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(h->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 && h->len == 0 && h->n_fds == 0) {
+        drop(h); /* as a runtime does that has failed elsewhere, and a port scan */
+        return;
+    }
+    if (n > 0)
+        keep_fds(h, &m);
+    if (n > 0 && !(m.msg_flags & MSG_CTRUNC)) {
+        bool whole = vb_state_whole(&h->scan, h->text + h->len, (size_t)n);
+        h->len += (size_t)n;
+        if (whole)
+            finish(a, h);
+        if (whole || h->len < VB_STATE_MAX)
+            return;
+        hw_fail(-E2BIG, "it says more than %u bytes", VB_STATE_MAX);
+    } else if (n > 0) {
+        hw_fail(-E2BIG, "it sends more than %d descriptors", FDS_MAX);
+    } else {
+        hw_fail(-EPROTO, "it ended in the middle, after %zu bytes", h->len);
+    }
+    refuse(a, h);
+}
+
+static struct half *free_half(struct agent *a)
+{
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+        if (a->half[i].fd < 0)
+            return &a->half[i];
+    return NULL;
+}
+
+static void accept_one(struct agent *a)
+{
+    struct half *h = free_half(a);
+    int fd = h ? accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    if (fd >= 0) {
+        *h = (struct half){.fd = fd, .until = hw_deadline(VB_AGENT_TALK_MS)};
+    } else if (h && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+        struct timespec t = {.tv_nsec = 100000000};
+        if (hw_now() - a->said > SAID_MS * HW_MS || a->said == 0)
+            SAY(a, HAWSER_LOG_ERROR, "taking a runtime: %s", hw_errno_name(errno));
+        a->said = hw_now();
+        nanosleep(&t, NULL); /* the socket stays readable: no race through the loop for that */
+    }
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------- */
+
+/* Those whose time is over go. Returns how long to wait for the next, in milliseconds. */
+static int overdue(struct agent *a)
+{
+    uint64_t now = hw_now(), next = HW_NEVER;
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++) {
+        struct half *h = &a->half[i];
+        if (h->fd < 0)
+            continue;
+        if (now >= h->until) {
+            hw_fail(-ETIMEDOUT, "it has not said all in %d s", VB_AGENT_TALK_MS / 1000);
+            refuse(a, h);
+        } else {
+            next = HW_MIN(next, h->until);
+        }
+    }
+    return next == HW_NEVER ? -1 : (int)((next - now) / HW_MS + 1);
+}
+
+/* For containers from here on: brokers have the one that they began with. */
+static void reload(struct agent *a)
+{
+    char events[sizeof(struct signalfd_siginfo)];
+    struct vb_policy *p;
+    if (read(a->o.reload, events, sizeof(events)) < 0)
+        return;
+    int rc = vb_policy_load(a->o.policy_file, &p);
+    if (rc == 0 && a->o.section && !vb_policy_has(p, a->o.section)) {
+        rc = hw_fail(-ENOENT, "%s has no section [container %s]", a->o.policy_file, a->o.section);
+        vb_policy_free(p);
+    }
+    if (rc < 0) {
+        SAY(a, HAWSER_LOG_ERROR, "the policy stays as it was: %s", hw_error());
+        return;
+    }
+    vb_policy_free(a->policy);
+    a->o.policy = a->policy = p;
+    SAY(a, HAWSER_LOG_INFO, "%s is read again, for containers that start from here on", a->o.policy_file);
+}
+
+/* What rounds() waits for: these, then runtimes that have not said all, then brokers. */
+enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
+
+static bool halves(const struct agent *a)
+{
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+        if (a->half[i].fd >= 0)
+            return true;
+    return false;
+}
+
+/* 0: it is time to stop; 1: to leave. */
+static int rounds(struct agent *a, struct pollfd *p)
+{
+    for (;;) {
+        nfds_t n = P_HALVES;
+        int wait = overdue(a);
+        bool last = a->leaving && !halves(a); /* whoever waits at the socket still is served */
+        p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
+        p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
+        p[P_RELOAD] = (struct pollfd){.fd = a->o.reload, .events = POLLIN};
+        p[P_LISTENER] = (struct pollfd){.fd = free_half(a) ? a->listener : -1, .events = POLLIN};
+        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+            p[n++] = (struct pollfd){.fd = a->half[i].fd, .events = POLLIN};
+        for (unsigned i = 0; i < a->n_children; i++)
+            p[n++] = (struct pollfd){.fd = a->child[i].pidfd, .events = POLLIN};
+        unsigned children = a->n_children;
+        int ready = poll(p, n, last ? 0 : wait);
+        if (ready < 0 && errno != EINTR)
+            return hw_fail(-errno, "poll: %s", hw_errno_name(errno));
+        if (ready < 0)
+            continue;
+        if (p[P_STOP].revents)
+            return 0;
+        if (last && !p[P_LISTENER].revents)
+            return 1;
+        if (p[P_LEAVE].revents) {
+            a->leaving = true;
+            unlink(a->o.socket);
+        }
+        if (p[P_RELOAD].revents)
+            reload(a);
+        for (unsigned i = children; i-- > 0;) /* from the end, as the last one takes the place of who goes */
+            if (p[P_CHILDREN + i].revents)
+                reap(a, i);
+        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+            if (p[P_HALVES + i].revents && a->half[i].fd >= 0)
+                hear(a, &a->half[i]);
+        if (p[P_LISTENER].revents)
+            accept_one(a);
+    }
+}
+
+/* All brokers end, those that do not, by force. */
+static void end_all(struct agent *a)
+{
+    uint64_t until = hw_deadline(END_MS);
+    a->ending = true;
+    if (eventfd_write(a->stop, 1) < 0)
+        until = 0;
+    while (a->n_children) {
+        uint64_t now = hw_now();
+        struct pollfd p = {.fd = a->child[0].pidfd, .events = POLLIN};
+        if (now >= until && kill(a->child[0].pid, SIGKILL) < 0)
+            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, cannot be killed: %s", a->child[0].id,
+                (int)a->child[0].pid, hw_errno_name(errno));
+        if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
+            reap(a, 0);
+        } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */
+            SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, does not end, though it was killed: it is left",
+                a->child[0].id, (int)a->child[0].pid);
+            hw_close(&a->child[0].pidfd);
+            a->child[0] = a->child[--a->n_children];
+        }
+    }
+}
+
+static int make_dir(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making the folder %s: %s", path, hw_errno_name(errno));
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is no folder", path);
+}
+
+/* What brokers have left that ended without an agent: nobody answers there any more. */
+static void sweep(const char *state_dir)
+{
+    static const char *const suffixes[] = {".join", ".status", ".lock"};
+    char id[256];
+    DIR *d = opendir(state_dir);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        snprintf(id, sizeof(id), "%s", e->d_name);
+        char *end = strrchr(id, '.');
+        bool ours = false;
+        for (unsigned i = 0; end && i < HW_ARRAY_LEN(suffixes); i++)
+            ours |= strcmp(end, suffixes[i]) == 0;
+        if (!ours)
+            continue;
+        *end = 0;
+        vb_join_clean(state_dir, id, false);
+    }
+    if (d)
+        closedir(d);
+}
+
+int vb_agent(const struct vb_agent_options *o)
+{
+    struct agent *a = calloc(1, sizeof(*a));
+    struct pollfd *p = calloc(P_CHILDREN + o->containers_max, sizeof(*p));
+    struct child *children = calloc(o->containers_max + 1, sizeof(*children));
+    if (!a || !p || !children) {
+        free(children);
+        free(p);
+        free(a);
+        return hw_fail(-ENOMEM, "no memory for the agent");
+    }
+    *a = (struct agent){.o = *o, .child = children, .listener = -1, .stop = -1};
+    int rc = make_dir(o->state_dir);
+    if (rc == 0) {
+        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+            a->half[i].fd = -1;
+        a->stop = eventfd(0, EFD_CLOEXEC);
+        a->listener = a->stop < 0 ? hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno)) : listen_at(o->socket);
+        rc = HW_MIN(a->listener, 0);
+    }
+    if (rc == 0) {
+        sweep(o->state_dir);
+        SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", o->socket, o->containers_max);
+        rc = rounds(a, p);
+        if (!a->leaving) /* else it may be the next one's by now */
+            unlink(o->socket);
+        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+            drop(&a->half[i]);
+        if (rc == 1)
+            SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
+        else
+            end_all(a);
+        rc = HW_MIN(rc, 0);
+    }
+    hw_close(&a->listener);
+    hw_close(&a->stop);
+    vb_policy_free(a->policy);
+    free(children);
+    free(p);
+    free(a);
+    return rc;
+}

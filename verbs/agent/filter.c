@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs/agent/filter.h"
+#include "verbs/agent/filter_rules.h"
+#include "verbs/broker/broker.h"
+#include "verbs/stub/inject.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* VB_FD_FIRST to VB_FD_LAST are one comparison under a mask, as seccomp has no ranges of 32 bits. */
+#define FD_MASK (~(uint32_t)(VB_FD_LAST - VB_FD_FIRST))
+_Static_assert((VB_FD_FIRST & FD_MASK) == VB_FD_FIRST && (VB_FD_LAST & FD_MASK) == VB_FD_FIRST &&
+                   ((VB_FD_LAST + 1) & FD_MASK) != VB_FD_FIRST,
+               "the descriptors' numbers are a block of a power of two");
+
+/* All that begins below the end of where the stub's window may be: it may reach into it. */
+#define BELOW (INT64_MAX & ~(uint64_t)(VB_WALL_END - 1)), 0
+_Static_assert(VB_WALL_AT + VB_WINDOW_SIZE <= VB_WALL_END && !(VB_WALL_END & (VB_WALL_END - 1)),
+               "the comparison is of a block");
+
+/* Linux 6.4, arch/x86/include/uapi/asm/prctl.h */
+#define ENABLE_TAGGED_ADDR 0x4002
+
+const struct vb_filter_rule vb_filter_rules[] = {
+    {"open", 0, {{1, O_ACCMODE, O_RDWR}}},
+    {"openat", 0, {{2, O_ACCMODE, O_RDWR}}},
+    {"ioctl", 0, {{1, UINT32_MAX, RDMA_VERBS_IOCTL}}},
+    {"write", 0, {{0, FD_MASK, VB_FD_FIRST}}},
+    /* ways into another process's memory, descriptors and registers, past the stub's walls */
+    {"ptrace", EPERM, {{0}}},
+    {"process_vm_readv", EPERM, {{0}}},
+    {"process_vm_writev", EPERM, {{0}}},
+    {"process_madvise", EPERM, {{0}}},
+    {"pidfd_getfd", EPERM, {{0}}},
+    {"kcmp", EPERM, {{0}}},
+    /* calls that no filter sees */
+    {"io_uring_setup", EPERM, {{0}}},
+    {"io_uring_enter", EPERM, {{0}}},
+    {"io_uring_register", EPERM, {{0}}},
+    /* a process that holds the broker's reads and writes of its memory up, for as long as it likes */
+    {"userfaultfd", EPERM, {{0}}},
+    /* a listener that answers in the broker's place */
+    {"seccomp", EPERM, {{1, SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_NEW_LISTENER}}},
+    /* device nodes that are on no file system without nodev */
+    {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
+    {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
+    /* All families: there is no other protocol of this number that anybody speaks, and so it is one comparison. */
+    {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
+    /* The wall round the stub's window, for kernels that cannot seal it (inject.h): whatever changes mappings, of an
+     * address below the wall's end, and what puts a mapping in place of another there; mremap() also by where it moves
+     * to, since it unmaps that before it looks at it (mm/mremap.c). brk() unmaps from where the program was loaded to
+     * on, which is looked at, and which PR_SET_MM could change; tagged addresses would be others than the ones that are
+     * compared here. */
+    {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
+    {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
+    {"munmap", EPERM, {{0, BELOW}}},
+    {"mprotect", EPERM, {{0, BELOW}}},
+    {"pkey_mprotect", EPERM, {{0, BELOW}}},
+    {"remap_file_pages", EPERM, {{0, BELOW}}},
+    {"mremap", EPERM, {{0, BELOW}}},
+    {"mremap", EPERM, {{3, MREMAP_FIXED, MREMAP_FIXED}, {4, BELOW}}},
+    {"prctl", EPERM, {{0, UINT32_MAX, PR_SET_MM}}},
+    {"arch_prctl", EPERM, {{0, UINT32_MAX, ENABLE_TAGGED_ADDR}}},
+    {0},
+};
+
+/* ---- into the calling process --------------------------------------------------------------------- */
+
+static int build(scmp_filter_ctx f)
+{
+    int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    if (rc == 0)
+        rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a row of comparisons */
+    for (const struct vb_filter_rule *r = vb_filter_rules; r->call && rc == 0; r++) {
+        struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
+        unsigned n = 0;
+        for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
+            is[n] = (struct scmp_arg_cmp){
+                .arg = r->is[n].arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = r->is[n].mask, .datum_b = r->is[n].value};
+        rc = seccomp_rule_add_array(f, r->err ? SCMP_ACT_ERRNO((uint32_t)r->err) : SCMP_ACT_NOTIFY,
+                                    seccomp_syscall_resolve_name(r->call), n, is);
+        if (rc)
+            return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_name(rc));
+    }
+    return rc ? hw_fail(rc, "the filter's attributes: %s", hw_errno_name(rc)) : 0;
+}
+
+/* libseccomp 2.5 writes a program to a file only. */
+static int compile(struct sock_filter *out, size_t cap, unsigned short *n)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+    int fd = memfd_create("hawser-filter", MFD_CLOEXEC);
+    int rc = !f       ? hw_fail(-ENOMEM, "no memory for a filter")
+             : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno))
+                      : build(f);
+    if (rc == 0 && (rc = seccomp_export_bpf(f, fd)) < 0)
+        hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
+    ssize_t len = rc == 0 ? pread(fd, out, cap, 0) : 0;
+    if (rc == 0 && (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out)))
+        rc = hw_fail(-EIO, "compiling the filter: a program of %zd bytes", len);
+    *n = (unsigned short)((size_t)HW_MAX(len, 0) / sizeof(*out));
+    hw_close(&fd);
+    if (f)
+        seccomp_release(f);
+    return rc;
+}
+
+static bool may_without_nnp(void)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2] = {0};
+    return syscall(SYS_capget, &h, d) == 0 && d[0].effective & 1u << CAP_SYS_ADMIN;
+}
+
+int vb_filter_install(bool *killable)
+{
+    struct sock_filter code[1024];
+    struct sock_fprog program = {.filter = code};
+    int rc = compile(code, sizeof(code), &program.len);
+    if (rc < 0)
+        return rc;
+    if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return hw_fail(-errno, "no_new_privs: %s", hw_errno_name(errno));
+    /* Not by libseccomp, whose version of Debian 12 does not know the flag. */
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    *killable = true;
+    long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    if (fd < 0 && errno == EINVAL) {
+        *killable = false;
+        flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    }
+    if (fd < 0)
+        return hw_fail(-errno, "installing the filter: %s%s", hw_errno_name(errno),
+                       errno == EBUSY ? " (it runs under a filter with a listener already)" : "");
+    return (int)fd;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs/agent/join.h"
+
+#include "sys/pass.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ANSWER_MS 5000
+#define LOCK_MS   10000
+#define ENDS_MS   2000
+#define WORDS_MAX 32768 /* bytes of what is compared: a socket's buffer holds more */
+
+enum { FD_LISTENER, FD_REPLY, FDS };
+
+/* What a container's rules follow from: the same words, the same rules. Returns their length; -E2BIG. */
+static int write_words(const struct vb_container *c, char out[WORDS_MAX])
+{
+    size_t n = 0;
+    const char *key = "", *value = c->section;
+    for (unsigned i = 0; i <= c->n_annotations; i++) {
+        const size_t k = strlen(key) + 1, v = strlen(value) + 1;
+        if (k + v > WORDS_MAX - n)
+            return hw_fail(-E2BIG, "its annotations have more than %d bytes: no other program can run in it",
+                           WORDS_MAX);
+        memcpy(out + n, key, k);
+        memcpy(out + n + k, value, v);
+        n += k + v;
+        if (i < c->n_annotations) {
+            key = c->annotations[i].key;
+            value = c->annotations[i].value;
+        }
+    }
+    return (int)n;
+}
+
+/* STATE/ID.suffix by the folder's descriptor, since 107 bytes is all that an address holds. */
+static int address(struct sockaddr_un *a, int dir, const char *id, const char *suffix)
+{
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s.%s", dir, id, suffix);
+    return n < (int)sizeof a->sun_path ? 0 : hw_fail(-ENAMETOOLONG, "the name of container %s is too long", id);
+}
+
+/* The container's lock, until it is closed. It is removed by who holds it, so that a new one may be there by then. */
+static int lock(int dir, const char *id, int ms)
+{
+    char name[160];
+    struct stat mine, there;
+    uint64_t deadline = hw_deadline(ms);
+    snprintf(name, sizeof name, "%s.lock", id);
+    for (;;) {
+        int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return hw_fail(-errno, "the lock of container %s: %s", id, strerror(errno));
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &mine) == 0 &&
+            fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && mine.st_ino == there.st_ino)
+            return fd;
+        close(fd);
+        if (hw_now() >= deadline)
+            return hw_fail(-EBUSY, "another program of container %s has been starting for %d ms", id, ms);
+        (void)poll(NULL, 0, 10);
+    }
+}
+
+/* When the process was started (proc(5), field 22 of stat); 0: it has ended. */
+static unsigned long long started(pid_t pid)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    hw_close(&fd);
+    text[HW_MAX(n, 0)] = 0;
+    const char *s = strrchr(text, ')'); /* behind the name, which the program chooses */
+    if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
+        return 0;
+    for (int field = 2; s && field < 22; field++)
+        s = strchr(s + 1, ' ');
+    return s ? strtoull(s, NULL, 10) : 0;
+}
+
+/* Does the program live that the container's broker came with? */
+static bool has_owner(int held)
+{
+    char text[64];
+    char *next;
+    ssize_t n = pread(held, text, sizeof text - 1, 0);
+    text[HW_MAX(n, 0)] = 0;
+    pid_t pid = (pid_t)strtol(text, &next, 10);
+    unsigned long long when = strtoull(next, NULL, 10);
+    return pid > 0 && when && started(pid) == when;
+}
+
+static void note_owner(int held, pid_t pid)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "%d %llu\n", (int)pid, started(pid));
+    if (ftruncate(held, 0) == 0)
+        (void)!pwrite(held, text, (size_t)n, 0);
+}
+
+static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
+{
+    uint64_t deadline = hw_deadline(ANSWER_MS);
+    for (;;) { /* whose queue is full holds up this process alone */
+        int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
+        if (rc != -EAGAIN || hw_now() >= deadline)
+            return rc == -EAGAIN ? -EBUSY : rc;
+        (void)poll(NULL, 0, 10);
+    }
+}
+
+/* 1: the broker has it; 0: there is no broker. */
+static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c, const char *words, int n)
+{
+    int pair[2], answer = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        return hw_fail(-errno, "a socket for the broker's answer: %s", strerror(errno));
+    int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fds[FDS] = {[FD_LISTENER] = c->listener, [FD_REPLY] = pair[1]};
+    int rc = sock < 0 ? -errno : send_to(sock, a, words, n, fds);
+    hw_close(&sock);
+    close(pair[1]);
+    struct pollfd p = {.fd = pair[0], .events = POLLIN};
+    ssize_t got = 0;
+    if (rc == 0 && poll(&p, 1, ANSWER_MS) <= 0)
+        rc = -EBUSY;
+    if (rc == 0)
+        got = recv(pair[0], &answer, sizeof answer, MSG_DONTWAIT);
+    close(pair[0]);
+    if (rc == -ECONNREFUSED || rc == -ENOENT || (rc == 0 && got <= 0))
+        return 0; /* it has ended, now perhaps */
+    if (rc == -EBUSY)
+        return hw_fail(rc, "the broker of its container has not answered for %d s", ANSWER_MS / 1000);
+    if (rc)
+        return hw_fail(rc, "asking the broker of its container: %s", strerror(-rc));
+    if (answer == -EPERM)
+        return hw_fail(answer, "a container of that name is served with another section or other annotations");
+    return answer ? hw_fail(answer, "the broker of its container takes no more programs: %s", strerror(-answer)) : 1;
+}
+
+static int listen_at(const struct sockaddr_un *a)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t was = umask(0177);
+    unlink(a->sun_path);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)a, sizeof *a)) {
+        int err = errno;
+        close(fd);
+        errno = err;
+        fd = -1;
+    }
+    umask(was);
+    return fd < 0 ? hw_fail(-errno, "a socket for the container's other programs: %s", strerror(errno)) : fd;
+}
+
+static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_container *c, const char *words, int n)
+{
+    uint64_t deadline = hw_deadline(ENDS_MS);
+    for (;;) {
+        int held = lock(dir, c->id, LOCK_MS);
+        int rc = held < 0 ? held : ask_broker(a, c, words, n);
+        if (rc == 0 && has_owner(held))
+            rc = hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
+        if (rc == 0)
+            rc = HW_MIN(c->join = listen_at(a), 0);
+        if (rc == 0)
+            note_owner(held, c->pid);
+        hw_close(&held);
+        if (rc != -EPERM || hw_now() >= deadline)
+            return rc;
+        (void)poll(NULL, 0, 20); /* it may be one before it, of the same name, whose broker is about to end */
+    }
+}
+
+int vb_join(const char *state_dir, struct vb_container *c)
+{
+    struct sockaddr_un a;
+    char *words = malloc(WORDS_MAX);
+    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = dir < 0 ? hw_fail(-errno, "opening %s: %s", state_dir, strerror(errno)) : 0, n = 0;
+    if (rc == 0 && !words)
+        rc = hw_fail(-ENOMEM, "no memory to join a container's broker");
+    if (rc == 0)
+        rc = address(&a, dir, c->id, "join");
+    if (rc == 0)
+        rc = HW_MIN(n = write_words(c, words), 0);
+    if (rc == 0)
+        rc = join_or_listen(dir, &a, c, words, n);
+    hw_close(&dir);
+    free(words);
+    return rc;
+}
+
+int vb_join_take(const struct vb_container *c, int *reply)
+{
+    static char theirs[WORDS_MAX], mine[WORDS_MAX];
+    int fds[FDS];
+    ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
+    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* anyone may write here who reaches the socket */
+        hw_close(&fds[FD_LISTENER]);
+        return -EAGAIN;
+    }
+    if (n != write_words(c, mine) || memcmp(mine, theirs, (size_t)n) != 0) {
+        close(fds[FD_LISTENER]);
+        vb_join_answer(fds[FD_REPLY], -EPERM);
+        return -EAGAIN;
+    }
+    *reply = fds[FD_REPLY];
+    return fds[FD_LISTENER];
+}
+
+void vb_join_answer(int reply, int rc)
+{
+    (void)send(reply, &rc, sizeof rc, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(reply);
+}
+
+bool vb_join_owned(const char *state_dir, const char *id)
+{
+    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int held = dir < 0 ? -1 : lock(dir, id, 0);
+    bool owned = held >= 0 && has_owner(held);
+    hw_close(&held);
+    hw_close(&dir);
+    return owned;
+}
+
+void vb_join_clean(const char *state_dir, const char *id, bool over)
+{
+    static const char *const suffixes[] = {"join", "status", "lock"};
+    struct sockaddr_un a;
+    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int held = dir < 0 ? -1 : lock(dir, id, 0);
+    int sock = held < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (sock >= 0 && (over || !has_owner(held)) && address(&a, dir, id, "join") == 0 &&
+        connect(sock, (struct sockaddr *)&a, sizeof a)) {
+        for (unsigned i = 0; i < HW_ARRAY_LEN(suffixes); i++)
+            if (address(&a, dir, id, suffixes[i]) == 0)
+                unlink(a.sun_path);
+    }
+    hw_close(&sock);
+    hw_close(&held);
+    hw_close(&dir);
+}

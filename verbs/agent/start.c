@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A broker's process. */
+#include "verbs/agent/agent.h"
+#include "verbs/agent/cgroup.h"
+#include "verbs/agent/join.h"
+#include "verbs/broker/guard.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A file system for device nodes that nobody else sees, and that goes with this process. */
+static int make_nodes(const char *state_dir, char *out, size_t cap)
+{
+    if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
+        return hw_fail(-ENAMETOOLONG, "%s is too long", state_dir);
+    if (mkdir(out, 0700) < 0 && errno != EEXIST)
+        return hw_fail(-errno, "making the folder %s: %s", out, hw_errno_name(errno));
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return hw_fail(-errno, "a mount namespace: %s", hw_errno_name(errno));
+    if (mount("hawser-nodes", out, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0700,size=1m") < 0)
+        return hw_fail(-errno, "a file system for device nodes at %s: %s", out, hw_errno_name(errno));
+    return 0;
+}
+
+/* Does the policy give it, of any device, what takes CAP_NET_RAW? */
+static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
+{
+    static struct vb_device device[VB_DEVICES_MAX];
+    struct vb_rules rules;
+    int n = o->kernel->devices(device, VB_DEVICES_MAX);
+    for (int i = 0; i < n; i++)
+        if (vb_policy_rules(o->policy, *c->section ? c->section : NULL, c->annotations, c->n_annotations,
+                            device[i].ibdev, &rules) == 0 &&
+            rules.allowed && rules.allow & (VB_ALLOW_RAW | VB_ALLOW_FLOW))
+            return true;
+    return false;
+}
+
+/* The namespaces of the container's that it works in: the network's, on which it may hang what the kernel lets a device
+ * do; and that of processes, by this one's being born there (vb_broker_start()), with a /proc to it. */
+static int join_container(int folder, bool own_pids)
+{
+    if (folder >= 0) {
+        int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
+        int rc = fd < 0 || setns(fd, CLONE_NEWNET)
+                     ? hw_fail(-errno, "joining its network namespace: %s", hw_errno_name(errno))
+                     : 0;
+        hw_close(&fd);
+        if (rc)
+            return rc;
+    }
+    if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_name(errno));
+    return 0;
+}
+
+/* This process's number in the machine's PID namespace, in which it need not be. */
+static pid_t number_in_proc(void)
+{
+    char text[32] = "";
+    return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+}
+
+/* Users of brokers are nobody's: above what systemd, containers and directories give away (0x70000000 to 0x7fffffff are
+ * unused in systemd's UIDS-GIDS). */
+#define FIRST_USER 0x70000000u
+#define USERS      0x10000000u
+
+/* Does a process of the machine have that user? */
+static bool is_taken(DIR *proc, uid_t uid)
+{
+    bool taken = false;
+    rewinddir(proc);
+    for (struct dirent *e; !taken && (e = readdir(proc));) {
+        struct stat st;
+        taken =
+            *e->d_name >= '1' && *e->d_name <= '9' && fstatat(dirfd(proc), e->d_name, &st, 0) == 0 && st.st_uid == uid;
+    }
+    return taken;
+}
+
+/* Chooses a user for this broker alone, by chance: a container that may change its user (CAP_SETUID, which Docker's
+ * have) could use up what the kernel gives a user if it could tell which user the next broker becomes. */
+static int choose_user(uid_t *out)
+{
+    DIR *proc = opendir("/proc");
+    uint32_t chance;
+    int rc = proc ? -EAGAIN : -errno;
+    for (int i = 0; proc && rc && i < 16; i++) {
+        if (getrandom(&chance, sizeof(chance), 0) != sizeof(chance)) {
+            rc = -errno;
+            break;
+        }
+        *out = FIRST_USER + chance % USERS;
+        rc = is_taken(proc, *out) ? -EAGAIN : 0;
+    }
+    if (proc)
+        closedir(proc);
+    return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_name(-rc)) : 0;
+}
+
+/* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
+static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids, pid_t parent,
+                  int *folder)
+{
+    char nodes[256], path[64];
+    struct vb_audit log_only;
+    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
+    struct vb_audit *audit = o->audit ? o->audit : &log_only;
+    int fds[] = {c->listener, stop, audit->fd};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
+    (void)setsid(); /* out of reach of a terminal's Ctrl-C: stop is how it ends */
+    if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
+        return hw_fail(-ESRCH, "who started it has ended");
+    /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
+    int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
+    snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
+    *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (rc == 0 && c->pid && *folder < 0)
+        rc = hw_fail(-errno, "opening %s: %s", path, hw_errno_name(errno));
+    if (rc == 0)
+        rc = vb_join(o->state_dir, c);
+    if (rc != 0)
+        return rc;
+    pid_t number = number_in_proc();
+    if (number <= 0)
+        return hw_fail(-ENOENT, "/proc has no process like this one");
+    int cgroup = c->pid ? vb_cgroup_open(c->pid, NULL, NULL) : -1;
+    if (cgroup < 0 && c->pid && cgroup != -ENOENT)
+        hw_log(o->log, HAWSER_LOG_WARN, "%s: its RDMA objects are not charged to its cgroup: %s", c->id, hw_error());
+    hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)number);
+    bool raw = wants_raw(o, c);
+    uid_t uid = 0;
+    rc = choose_user(&uid);
+    if (rc == 0)
+        rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
+    if (rc == 0)
+        rc = join_container(*folder, own_pids);
+    if (rc == 0)
+        rc = vb_guard_broker(raw);
+    if (rc < 0)
+        return rc;
+    struct vb_broker_options b = {.kernel = o->kernel,
+                                  .policy = o->policy,
+                                  .log = o->log,
+                                  .audit = audit,
+                                  .state_dir = o->state_dir,
+                                  .node_dir = nodes,
+                                  .stop = stop,
+                                  .cgroup = cgroup,
+                                  .uid = uid,
+                                  .shown = number,
+                                  .guarded = true};
+    rc = o->serve(c, &b);
+    vb_audit_close(audit);
+    return rc;
+}
+
+/* Its first process has, perhaps before its broker could begin: a process that waits to be reaped is in no namespace.
+ */
+static bool ended(pid_t pid, int folder)
+{
+    return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
+}
+
+/* Children are born in the PID namespace of process pid from here on, where pid is not 0; *own: it is another than the
+ * caller's. A broker can then name the processes of its container, and no others. */
+static int choose_pids(pid_t pid, bool *own)
+{
+    char path[64];
+    struct stat mine = {0}, theirs = {0};
+    *own = false;
+    snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+    int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC), there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int rc = here < 0 || fstat(here, &mine) ? hw_fail(-errno, "its own PID namespace: %s", hw_errno_name(errno)) : 0;
+    if (rc == 0 && pid && (there < 0 || fstat(there, &theirs)))
+        rc = hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
+    if (rc == 0)
+        *own = pid && mine.st_ino != theirs.st_ino;
+    if (rc == 0 && setns(*own ? there : here, CLONE_NEWPID))
+        rc = hw_fail(-errno, "its PID namespace: %s", hw_errno_name(errno));
+    hw_close(&here);
+    hw_close(&there);
+    return rc;
+}
+
+int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid)
+{
+    pid_t me = getpid();
+    bool own_pids;
+    int rc = choose_pids(c->pid, &own_pids);
+    if (rc == 0) {
+        *pid = fork();
+        if (*pid == 0) {
+            int folder = -1;
+            rc = broker(o, c, stop, own_pids, tied ? me : 0, &folder);
+            if (rc < 0 && ended(c->pid, folder))
+                rc = 0;
+            if (rc < 0)
+                hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());
+            _exit(rc < 0 ? 1 : rc ? VB_JOINED : 0);
+        }
+        if (*pid < 0)
+            rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
+        (void)choose_pids(0, &own_pids);
+    }
+    vb_container_free(c);
+    return rc;
+}
+
+const char *vb_broker_signal(int sig)
+{
+    return sig == SIGSYS ? " for a system call that its filter forbids (the kernel's audit has its number)" : "";
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a runtime says of a container whose listener it sends (runtime-spec, config-linux.md, "The Container Process
+ * State"). */
+#include "verbs/agent/agent.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "hawser.verbs."
+#define NAME   "seccompFd" /* of the descriptor: the specification's word */
+
+bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len && !s->whole; i++) {
+        char c = text[i];
+        if (s->escaped || (s->string && c == '\\')) {
+            s->escaped = !s->escaped;
+        } else if (c == '"') {
+            s->string = !s->string;
+        } else if (!s->string) {
+            s->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+            /* anything but white space before the first brace cannot become an object any more */
+            s->whole = s->depth <= 0 && !strchr(" \t\r\n", c);
+        } else {
+            continue;
+        }
+        s->whole |= s->depth == 0 && s->string; /* a text where an object should begin */
+    }
+    return s->whole;
+}
+
+/* A name that can be a file's. */
+static bool fit(const char *id)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:@+-";
+    return *id && *id != '.' && *id != '-' && id[strspn(id, good)] == 0;
+}
+
+static int copy(char *out, size_t cap, const char *text, const char *what)
+{
+    if (!text || strlen(text) >= cap)
+        return hw_fail(-EINVAL, "its %s %s", what, text ? "is too long" : "is missing, or no text");
+    memcpy(out, text, strlen(text) + 1);
+    return 0;
+}
+
+static int annotations(struct vb_container *c, const json_t *all)
+{
+    const char *key;
+    json_t *v;
+    if (all && !json_is_object(all) && !json_is_null(all))
+        return hw_fail(-EINVAL, "its annotations are no object");
+    json_object_foreach((json_t *)all, key, v) /* NOLINT: it only reads */
+    {
+        /* .spec is what `hawser verbs spec` noted for itself */
+        if (strncmp(key, PREFIX, sizeof(PREFIX) - 1) != 0 || strcmp(key, PREFIX "spec") == 0)
+            continue;
+        const char *value = json_string_value(v);
+        if (!value)
+            return hw_fail(-EINVAL, "its annotation %.64s is no text", key);
+        if (strcmp(key, PREFIX "policy") == 0) {
+            int rc = copy(c->section, sizeof(c->section), value, "annotation " PREFIX "policy");
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        struct vb_annotation *more = realloc(c->annotations, (c->n_annotations + 1) * sizeof(*more));
+        if (!more)
+            return hw_fail(-ENOMEM, "no memory for its annotations");
+        c->annotations = more;
+        more += c->n_annotations++;
+        *more = (struct vb_annotation){strdup(key), strdup(value)};
+        if (!more->key || !more->value)
+            return hw_fail(-ENOMEM, "no memory for its annotations");
+    }
+    return 0;
+}
+
+static int find(const json_t *names, unsigned fds, unsigned *which)
+{
+    unsigned found = 0;
+    if (!json_is_array(names) || json_array_size(names) != fds)
+        return hw_fail(-EINVAL, "it names %zu descriptors, and %u came", json_array_size(names), fds);
+    for (unsigned i = 0; i < fds; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (name && strcmp(name, NAME) == 0) {
+            *which = i;
+            found++;
+        }
+    }
+    return found == 1 ? 0
+                      : hw_fail(-EINVAL, "%s the descriptors is called " NAME, found ? "more than one of" : "none of");
+}
+
+static int take(struct vb_container *c, const json_t *o, unsigned fds, unsigned *which)
+{
+    const json_t *state = json_object_get(o, "state"), *pid = json_object_get(o, "pid");
+    int rc = copy(c->id, sizeof(c->id), json_string_value(json_object_get(state, "id")), "state.id");
+    if (rc == 0 && !fit(c->id))
+        rc = hw_fail(-EINVAL, "its state.id cannot be a file's name");
+    if (rc == 0 && pid && !json_is_integer(pid))
+        rc = hw_fail(-EINVAL, "its pid is no number");
+    if (rc == 0 && (json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX))
+        rc = hw_fail(-EINVAL, "its pid is no process's");
+    c->pid = (pid_t)json_integer_value(pid);
+    if (rc == 0)
+        rc = annotations(c, json_object_get(state, "annotations"));
+    return rc == 0 ? find(json_object_get(o, "fds"), fds, which) : rc;
+}
+
+int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_container *c, unsigned *which, bool *whole)
+{
+    struct vb_state_scan scan = {0};
+    json_error_t e;
+    *c = (struct vb_container){.listener = -1, .join = -1};
+    *whole = vb_state_whole(&scan, text, HW_MIN(len, (size_t)VB_STATE_MAX));
+    if (!*whole && len >= VB_STATE_MAX)
+        return hw_fail(-E2BIG, "it is larger than %u bytes", VB_STATE_MAX);
+    if (!*whole)
+        return 0;
+    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    int rc =
+        json_is_object(o) ? take(c, o, fds, which) : hw_fail(-EINVAL, "it is no JSON: line %d: %s", e.line, e.text);
+    json_decref(o);
+    if (rc < 0)
+        vb_container_free(c);
+    return rc;
+}
+
+void vb_container_free(struct vb_container *c)
+{
+    for (unsigned i = 0; i < c->n_annotations; i++) {
+        free((char *)c->annotations[i].key);   /* NOLINT: ours, see annotations() */
+        free((char *)c->annotations[i].value); /* NOLINT */
+    }
+    free(c->annotations);
+    hw_close(&c->listener);
+    hw_close(&c->join);
+    *c = (struct vb_container){.listener = -1, .join = -1};
+}

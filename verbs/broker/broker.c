@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
+#include "verbs/agent/join.h"
+#include "verbs/broker/broker_int.h"
+#include "verbs/broker/guard.h"
+#include "verbs/stub/lookup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int watch(struct vb_broker *b, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+    if (fd >= 0 && epoll_ctl(b->epoll, EPOLL_CTL_ADD, fd, &e))
+        return hw_fail(-errno, "epoll_ctl: %s", strerror(errno));
+    return 0;
+}
+
+/* Each stub takes two descriptors here, and each request that waits for one takes one. */
+static void raise_limit(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
+/* fd is the broker's after 0. */
+static int add_listener(struct vb_broker *b, int fd)
+{
+    if (b->n_listeners == VB_LISTENERS_MAX)
+        return hw_fail(-EUSERS, "%d programs have been executed in it, and run still", VB_LISTENERS_MAX);
+    int rc = watch(b, fd);
+    if (rc)
+        return rc;
+    if (vb_notify_sync(fd))
+        hw_log(b->o->log, HAWSER_LOG_DEBUG, "verbs: %s", hw_error());
+    b->listener[b->n_listeners++] = fd;
+    return 0;
+}
+
+static int *find_listener(struct vb_broker *b, int fd)
+{
+    for (unsigned i = 0; i < b->n_listeners; i++)
+        if (b->listener[i] == fd)
+            return &b->listener[i];
+    return NULL;
+}
+
+/* Another program of the container's has a listener. */
+static void take_listener(struct vb_broker *b)
+{
+    int reply, fd = vb_join_take(b->container, &reply);
+    if (fd < 0)
+        return;
+    int rc = add_listener(b, fd);
+    if (rc) {
+        close(fd);
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: a program gets ENOSYS: %s", b->container->id, hw_error());
+    }
+    vb_join_answer(reply, rc);
+}
+
+/* The last program under it has gone. */
+static void end_listener(struct vb_broker *b, int *l)
+{
+    vb_workers_end(b, *l);
+    close(*l); /* out of epoll, too: nobody else has it */
+    *l = b->listener[--b->n_listeners];
+}
+
+static int watch_all(struct vb_broker *b)
+{
+    int rc = add_listener(b, b->container->listener);
+    rc = rc ? rc : watch(b, b->inotify);
+    rc = rc ? rc : watch(b, b->status);
+    rc = rc ? rc : watch(b, b->container->join);
+    return rc ? rc : watch(b, b->o->stop);
+}
+
+/* The tracer last, when all is there that it is to have. */
+static int start_tracer(struct vb_broker *b)
+{
+    struct vb_lookups l;
+    int rc = vb_lookups_open(&l, b->o->kernel, b->o->node_dir, b->o->uid, b->inotify, &b->nodes_dev);
+    if (rc == 0)
+        rc = vb_tracer_start(&b->tracer, &l, b->o->uid);
+    vb_lookups_close(&l);
+    return rc;
+}
+
+/* Objects that the kernel makes for us are charged to our cgroup (ib_rdmacg_try_charge()), so it is the container's.
+ * The tracer, which opens devices, stays outside, where the container's rules for devices are not in force. */
+static void join_cgroup(const struct vb_broker *b)
+{
+    if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
+        hw_log(b->o->log, HAWSER_LOG_WARN,
+               "verbs: %s: its RDMA objects are not charged to its cgroup, whose rdma.max does not hold: %s",
+               b->container->id, strerror(errno));
+}
+
+static int make_counted(void *arg)
+{
+    struct vb_broker *b = arg;
+    b->epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->inotify = b->epoll < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    return b->inotify >= 0 ? 0 : hw_fail(-errno, "epoll and inotify: %s", strerror(errno));
+}
+
+static int set_up(struct vb_broker *b)
+{
+    raise_limit();
+    tzset(); /* the audit's time: it reads a file, once */
+    /* The kernel limits inotify's instances and watches, and epoll's, by user, and a container's root is the machine's:
+     * what would count as root's, any container could use up for all. */
+    int rc = vb_guard_as(b->o->uid, make_counted, b);
+    if (rc)
+        return rc;
+    b->null = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->null < 0)
+        return hw_fail(-errno, "eventfd: %s", strerror(errno));
+    if (b->o->state_dir && vb_status_open(b)) /* it can do without */
+        hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
+    rc = watch_all(b);
+    (void)vb_inject_possible(); /* it looks once, at a file too */
+    rc = rc ? rc : start_tracer(b);
+    if (rc)
+        return rc;
+    join_cgroup(b);
+    if (b->o->guarded)
+        rc = vb_guard_serving(b->o->uid);
+    if (rc == 0)
+        vb_inject_idle(&b->tracer);
+    return rc || !b->o->guarded ? rc : vb_guard_calls();
+}
+
+static void tear_down(struct vb_broker *b)
+{
+    vb_workers_end(b, -1);
+    vb_tracer_end(&b->tracer);
+    if (b->container->join >= 0)
+        close(b->container->join);
+    vb_status_close(b);
+    if (b->inotify >= 0)
+        vb_contexts_free(b);
+    while (b->n_listeners) /* who waits gets ENOSYS (kernel/seccomp.c, seccomp_notify_release()) */
+        hw_close(&b->listener[--b->n_listeners]);
+    for (unsigned i = 0; i < b->n_slots; i++)
+        free(b->slot[i]);
+    hw_close(&b->null);
+    hw_close(&b->inotify);
+    hw_close(&b->epoll);
+}
+
+static void take_call(struct vb_broker *b, const struct vb_call *call)
+{
+    if (vb_worker_call(b, call))
+        return;
+    if (!call->n.pid) /* of no process that can be seen from here */
+        vb_notify_answer(call->listener, call->n.id, 0, EPERM);
+    else if (call->n.data.nr == SYS_ioctl)
+        vb_ioctl(b, call);
+    else if (call->n.data.nr == SYS_write)
+        vb_doorbell(b, call);
+    else
+        vb_open(b, call);
+}
+
+/* 1: it is time to end, as the last program has gone; or -errno. */
+static int listen_on(struct vb_broker *b, int *l, uint32_t events)
+{
+    struct vb_call call = {.listener = *l};
+    if (!(events & EPOLLIN)) {
+        struct pollfd p = {.fd = *l}; /* the event may be of one before it, that had its number */
+        if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
+            end_listener(b, l);
+        return b->n_listeners ? 0 : 1;
+    }
+    int rc = vb_notify_next(*l, &call.n);
+    if (rc)
+        return rc == -EAGAIN ? 0 : rc;
+    take_call(b, &call);
+    return 0;
+}
+
+static int loop(struct vb_broker *b)
+{
+    uint64_t swept = hw_now();
+    for (;;) {
+        struct epoll_event e[16];
+        uint64_t ms = 0;
+        if (b->n_cached || vb_inject_waits(&b->tracer))
+            ms = VB_CACHE_NS / HW_MS;
+        else if (!hw_list_empty(&b->workers))
+            ms = VB_ALONE_NS / HW_MS;
+        else if (b->n_kept)
+            ms = 1000;
+        int n = epoll_wait(b->epoll, e, HW_ARRAY_LEN(e), ms ? (int)ms : -1);
+        if (n < 0 && errno != EINTR)
+            return hw_fail(-errno, "epoll_wait: %s", strerror(errno));
+        bool joins = false;
+        b->now = hw_now();
+        if (n == 0)
+            vb_inject_idle(&b->tracer);
+        for (int i = 0; i < n; i++) {
+            int fd = e[i].data.fd, rc = 0, *l = find_listener(b, fd);
+            if (l)
+                rc = listen_on(b, l, e[i].events);
+            else if (fd == b->inotify)
+                vb_contexts_ended(b);
+            else if (fd == b->status)
+                vb_status_answer(b);
+            else if (fd == b->container->join)
+                joins = true;
+            else if (fd == b->o->stop)
+                return 0;
+            else
+                vb_worker_gone(b, fd);
+            if (rc)
+                return rc < 0 ? rc : 0;
+        }
+        /* Last: a later event may be of a stub that has ended since, whose number the listener gets, and would be taken
+         * for one of a notification, which is waited for. */
+        if (joins)
+            take_listener(b);
+        if (b->now - swept >= VB_CACHE_NS / 2) {
+            swept = b->now;
+            vb_cache_sweep(b, false, -1);
+            vb_workers_sweep(b);
+            vb_kept_sweep(b, false);
+        }
+    }
+}
+
+int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
+{
+    struct vb_broker *b = aligned_alloc(_Alignof(struct vb_broker), sizeof *b);
+    int rc = b ? 0 : hw_fail(-ENOMEM, "out of memory for a broker");
+    if (!b) {
+        close(c->listener);
+        return rc;
+    }
+    memset(b, 0, sizeof *b);
+    b->container = c;
+    b->o = o;
+    b->epoll = b->inotify = b->status = b->null = b->tracer.sock = -1;
+    b->started = b->now = hw_now();
+    b->me = getpid();
+    hw_list_init(&b->contexts);
+    hw_list_init(&b->kept);
+    hw_list_init(&b->workers);
+    for (unsigned i = 0; i < VB_CACHE; i++)
+        b->cache[i].mine = -1;
+    rc = set_up(b);
+    if (!b->n_listeners)
+        close(c->listener);
+    if (!rc)
+        rc = loop(b);
+    tear_down(b);
+    free(b);
+    return rc;
+}

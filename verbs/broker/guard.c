@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs/broker/guard.h"
+#include "verbs/broker/capability.h"
+#include "verbs/stub/notify.h"
+
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BIT(c) (1ull << (c))
+
+static const struct need {
+    unsigned cap;
+    const char *name;
+} needs[] = {
+    {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"}, {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+    {CAP_MKNOD, "CAP_MKNOD"},           {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
+    {CAP_CHOWN, "CAP_CHOWN"},           {CAP_SETUID, "CAP_SETUID"},
+    {CAP_SETGID, "CAP_SETGID"},
+};
+
+/* Leaves the calling process those of keep that it has; *had: these. */
+static int cut(uint64_t keep, uint64_t *had)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2] = {0};
+    if (syscall(SYS_capget, &h, d) < 0)
+        return hw_fail(-errno, "asking for capabilities: %s", hw_errno_name(errno));
+    /* the bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect */
+    for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
+        if (!(keep & BIT(c)) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
+            return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_name(errno));
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    *had = keep & ((uint64_t)d[1].permitted << 32 | d[0].permitted);
+    d[0] = (struct __user_cap_data_struct){.effective = (uint32_t)*had, .permitted = (uint32_t)*had};
+    d[1] = (struct __user_cap_data_struct){.effective = (uint32_t)(*had >> 32), .permitted = (uint32_t)(*had >> 32)};
+    if (syscall(SYS_capset, &h, d) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return hw_fail(-errno, "dropping capabilities: %s", hw_errno_name(errno));
+    return 0;
+}
+
+int vb_guard_fds(unsigned from, int *keep, unsigned n)
+{
+    for (unsigned i = 1; i < n; i++)
+        for (unsigned k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
+            int other = keep[k];
+            keep[k] = keep[k - 1];
+            keep[k - 1] = other;
+        }
+    for (unsigned i = 0; i <= n; i++) {
+        if (i < n && keep[i] < (int)from)
+            continue; /* none, or one that stays anyway */
+        unsigned to = i < n ? (unsigned)keep[i] : UINT32_MAX;
+        if (i == n || to > from)
+            if (syscall(SYS_close_range, from, i == n ? to : to - 1, 0) < 0)
+                return hw_fail(-errno, "close_range: %s", hw_errno_name(errno));
+        from = to + 1;
+    }
+    return 0;
+}
+
+/* Keeps those, and all of needs, each of which must be there. */
+static int keep_needs(uint64_t keep)
+{
+    uint64_t had = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(needs); i++)
+        keep |= BIT(needs[i].cap);
+    int rc = cut(keep, &had);
+    for (size_t i = 0; i < HW_ARRAY_LEN(needs) && rc == 0; i++)
+        if (!(had & BIT(needs[i].cap)))
+            rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
+    return rc;
+}
+
+int vb_guard_agent(void)
+{
+    return keep_needs(BIT(CAP_NET_RAW) | BIT(CAP_KILL));
+}
+
+int vb_guard_broker(bool raw)
+{
+    return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
+}
+
+/* Becomes that user (0: stays the same), of no group but that of its number, with those of keep that it has. */
+static int become(uid_t uid, uint64_t keep)
+{
+    uint64_t had;
+    int sig = 0;
+    (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
+    if (uid && (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) || setresgid(uid, uid, uid) ||
+                setresuid(uid, uid, uid)))
+        return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_name(errno));
+    int rc = cut(keep, &had);
+    if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel forgets it with the user */
+        rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_name(errno));
+    return rc;
+}
+
+int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
+{
+    int sig = 0;
+    (void)prctl(PR_GET_PDEATHSIG, &sig, 0, 0, 0);
+    if (uid && setresuid(uid, uid, (uid_t)-1))
+        return hw_fail(-errno, "becoming user %u for a moment: %s", uid, hw_errno_name(errno));
+    int rc = fn(arg);
+    if (uid && (setresuid(0, 0, (uid_t)-1) || (sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0))))
+        return hw_fail(-errno, "becoming root again: %s", hw_errno_name(errno));
+    return rc;
+}
+
+int vb_guard_tracer(uid_t uid)
+{
+    return become(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_MKNOD) | BIT(CAP_DAC_READ_SEARCH));
+}
+
+int vb_guard_serving(uid_t uid)
+{
+    return become(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_NET_RAW));
+}
+
+/* What the broker's code and the libc call behind its set_up(). Other machines and newer libcs have epoll_pwait,
+ * faccessat, fstat and ppoll for what Debian 12's makes epoll_wait, access, newfstatat and poll of. */
+static const int calls[] = {
+    SCMP_SYS(accept4), /* the status */
+    SCMP_SYS(brk),
+    SCMP_SYS(clock_gettime), /* where the vDSO cannot tell the time */
+    SCMP_SYS(close),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(fstat),
+    SCMP_SYS(ftruncate),
+    SCMP_SYS(futex),
+    SCMP_SYS(getpid),
+    SCMP_SYS(kcmp),
+    SCMP_SYS(lseek), /* the libc, on what it writes to */
+    SCMP_SYS(madvise),
+    SCMP_SYS(memfd_create),
+    SCMP_SYS(mremap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(newfstatat), /* what the libc makes of fstat() */
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(pidfd_open),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(read),
+    SCMP_SYS(recvmsg), /* from the tracer, and who joins */
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(sendmsg), /* to the tracer */
+    SCMP_SYS(sendto),
+    SCMP_SYS(shutdown),
+    SCMP_SYS(sigaltstack), /* AddressSanitizer's, in front of _exit() */
+    SCMP_SYS(wait4),
+    SCMP_SYS(write),
+};
+static const uint64_t ioctls[] = {SECCOMP_IOCTL_NOTIF_RECV,      SECCOMP_IOCTL_NOTIF_SEND,
+                                  SECCOMP_IOCTL_NOTIF_ID_VALID,  SECCOMP_IOCTL_NOTIF_ADDFD,
+                                  SECCOMP_IOCTL_NOTIF_SET_FLAGS, RDMA_VERBS_IOCTL};
+
+/* nr is let through where argument arg, of those bits, is value. */
+static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, uint64_t value)
+{
+    struct scmp_arg_cmp c = {.arg = arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = bits, .datum_b = value};
+    return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, 1, &c);
+}
+
+int vb_guard_calls(void)
+{
+    scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    int rc = f ? 0 : -ENOMEM;
+    for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
+        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++)
+        rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i]); /* the kernel looks at 32 bits of it */
+    if (rc == 0)
+        rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX); /* several for each request */
+    if (rc == 0)
+        rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
+    if (rc == 0)
+        rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0);
+    if (rc == 0)
+        rc = seccomp_load(f);
+    if (f)
+        seccomp_release(f);
+    return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_name(rc)) : 0;
+}
+
+int vb_guard_command(void)
+{
+    uint64_t had;
+    return cut(vb_capabilities_kept(), &had);
+}
+
+int vb_guard_user(const char *name, uid_t uid, gid_t gid)
+{
+    uint64_t had;
+    /* the bounding set while it can be cut; the rest by hand, since securebits may keep it (SECBIT_NO_SETUID_FIXUP) */
+    int rc = cut(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
+    if (rc == 0 && ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
+                    setresuid(uid, uid, uid) < 0))
+        rc = hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
+    return rc < 0 ? rc : cut(0, &had);
+}

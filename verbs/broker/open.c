@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An application's open: is it a device of ours, and may it? The tracer's process looks it up, and opens (lookup.c). */
+#include "verbs/broker/broker_int.h"
+#include "verbs/stub/lookup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int pkey(void *arg, unsigned port, unsigned index, uint16_t *value)
+{
+    const struct vb_slot *s = arg;
+    struct vb_lookup q = {.kind = VB_LOOKUP_PKEY, .port = port, .index = index};
+    struct vb_found f;
+    int none;
+    memcpy(q.ibdev, s->device.ibdev, sizeof q.ibdev);
+    int rc = vb_tracer_ask(s->tracer, &q, -1, &f, &none);
+    *value = (uint16_t)f.value;
+    return rc;
+}
+
+static int slot_of(struct vb_broker *b, const struct vb_device *d, struct vb_slot **out)
+{
+    for (unsigned i = 0; i < b->n_slots; i++) {
+        if (strcmp(b->slot[i]->device.ibdev, d->ibdev) == 0) {
+            b->slot[i]->device = *d;
+            *out = b->slot[i];
+            return 0;
+        }
+    }
+    if (b->n_slots == VB_DEVICES_MAX)
+        return hw_fail(-ENOSPC, "more than %d devices", VB_DEVICES_MAX);
+    struct vb_slot *s = calloc(1, sizeof *s);
+    if (!s)
+        return hw_fail(-ENOMEM, "out of memory for a device");
+    s->device = *d;
+    const struct vb_container *c = b->container;
+    int rc = vb_policy_rules(b->o->policy, c->section[0] ? c->section : NULL, c->annotations, c->n_annotations,
+                             d->ibdev, &s->rules);
+    if (rc) {
+        free(s);
+        return rc;
+    }
+    s->tracer = &b->tracer;
+    s->rules.pkey = pkey;
+    s->rules.pkey_arg = s;
+    b->slot[b->n_slots++] = s;
+    *out = s;
+    return 0;
+}
+
+static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_verdict *v)
+{
+    vb_judge_open(&s->rules, &s->usage, v);
+    if (!v->rc && b->n_contexts >= VB_OPENS_MAX) {
+        v->rc = -EMFILE;
+        snprintf(v->rule, sizeof v->rule, "%d opens of a container", VB_OPENS_MAX);
+        snprintf(v->text, sizeof v->text, "it has as many already");
+    }
+}
+
+/* fd: an open of it, the application's after 0. */
+static int open_ours(struct vb_broker *b, const struct vb_call *call, const struct vb_found *f, int fd, int flags)
+{
+    struct vb_slot *s = NULL;
+    struct vb_context *c;
+    pid_t tid = (pid_t)call->n.pid;
+    struct vb_verdict v;
+    int rc = slot_of(b, &f->device, &s);
+    if (rc) {
+        vb_refused(b, tid, NULL, "open", "", hw_error(), -EACCES);
+        return -EACCES;
+    }
+    may_open(b, s, &v);
+    if (v.rc) { /* one that has ended may not be known yet: a descriptor of ours held it */
+        vb_cache_sweep(b, true, -1);
+        vb_contexts_ended(b);
+        may_open(b, s, &v);
+    }
+    if (v.rc) {
+        vb_refused(b, tid, s, "open", v.rule, v.text, v.rc);
+        return v.rc;
+    }
+    if (f->at < 0) {
+        vb_refused(b, tid, s, "open", "", "no descriptor of 960 to 1023 is free", f->at);
+        return f->at;
+    }
+    vb_contexts_ended(b); /* an inode number may be one of theirs */
+    rc = vb_context_new(b, fd, f->watch, s, tid, &c);
+    if (rc) {
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
+        return rc;
+    }
+    /* From here on the end of the inode, be it now, ends the context. */
+    rc = vb_notify_give(call->listener, call->n.id, fd, f->at, flags & O_CLOEXEC, true);
+    if (rc >= 0) {
+        b->opens++;
+        vb_cache_put(b, tid, f->at, fd, c); /* it will ask for something at once */
+        return 0;
+    }
+    if (rc == -EBADF) { /* fs/file.c, receive_fd_replace(): the number is over its RLIMIT_NOFILE */
+        vb_refused(b, tid, s, "open", "", "its RLIMIT_NOFILE is below 1024", -EMFILE);
+        rc = -EMFILE;
+    }
+    return rc;
+}
+
+void vb_open(struct vb_broker *b, const struct vb_call *call)
+{
+    const struct seccomp_notif *n = &call->n;
+    bool at = n->data.nr == SYS_openat;
+#ifdef SYS_open /* some architectures are too young for it */
+    bool is_open = at || n->data.nr == SYS_open;
+#else
+    bool is_open = at;
+#endif
+    if (!is_open) { /* the filter has sent something else */
+        vb_notify_answer(call->listener, n->id, 0, ENOSYS);
+        return;
+    }
+    const __u64 *a = n->data.args + at;
+    int flags = (int)a[1], rc = -ENOENT, fd = -1;
+    const struct vb_lookup q = {.kind = VB_LOOKUP_OPEN,
+                                .tid = (pid_t)n->pid,
+                                .dirfd = at ? (int)n->data.args[0] : AT_FDCWD,
+                                .flags = flags,
+                                .name = a[0]};
+    struct vb_found f;
+    if ((flags & O_ACCMODE) == O_RDWR && !(flags & (O_PATH | O_DIRECTORY)) &&
+        (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL))
+        rc = vb_tracer_ask(&b->tracer, &q, -1, &f, &fd);
+    if (rc == -ENOENT) {
+        vb_notify_continue(call->listener, n->id);
+        return;
+    }
+    /* Its thread may have died and its number be another's since: then there is nobody to answer. */
+    if (!vb_notify_valid(call->listener, n->id)) {
+        hw_close(&fd);
+        return;
+    }
+    if (rc)
+        hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: an open: %s", b->container->id, hw_error());
+    else
+        rc = open_ours(b, call, &f, fd, flags);
+    if (rc) {
+        hw_close(&fd);
+        if (rc != -ENOENT)
+            vb_notify_answer(call->listener, n->id, 0, -rc);
+    }
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request asks for: its inputs, what it wants of registered memory, and of queues by the driver's part. */
+#include "verbs/policy/policy_int.h"
+#include "verbs/schema/newer.h"
+
+#include <rdma/efa-abi.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+/* include/rdma/ib_verbs.h */
+#define REREG_TRANS  1u
+#define REREG_ACCESS 4u
+
+bool vb_attr_bytes(const struct vb_request *r, uint16_t id, void *dst, size_t n)
+{
+    const struct vb_attr *a = vb_attr_find(r, id);
+    memset(dst, 0, n);
+    if (!a)
+        return false;
+    /* up to 8 bytes lie in data itself (uverbs_attr_ptr_is_inline()); handles have no length */
+    if (a->len > 0)
+        memcpy(dst, r->copy + a->at, HW_MIN((size_t)a->len, n));
+    else
+        memcpy(dst, &a->raw.data, HW_MIN(n, a->raw.len ? (size_t)HW_MIN(a->raw.len, 8) : 8));
+    return true;
+}
+
+uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
+{
+    uint64_t v = 0;
+    vb_attr_bytes(r, id, &v, sizeof(v));
+    return v;
+}
+
+/* What is pinned: whole pages. No more than an address space has (57 bits), which is what "all of it" on demand means.
+ */
+uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
+{
+    const uint64_t page = 4096, most = 1ull << 56;
+    if (length > most)
+        return most;
+    return ((start & (page - 1)) + length + page - 1) & ~(page - 1);
+}
+
+/* REG_MR, by INVOKE_WRITE or as a method (Linux 6.17). */
+bool vb_mr_place(struct vb_request *r, uint64_t *length, uint64_t *iova)
+{
+    struct ib_uverbs_reg_mr in;
+    if (r->core_in && r->core_in_len >= sizeof in) {
+        memcpy(&in, r->core_in, sizeof in);
+        *length = in.length;
+        *iova = in.hca_va;
+        return true;
+    }
+    const struct vb_attr *l = vb_request_attr(r, REG_MR_LENGTH), *v = vb_request_attr(r, REG_MR_IOVA);
+    if (r->core_in || !l || !v)
+        return false;
+    *length = l->raw.data; /* 8 bytes lie there */
+    *iova = v->raw.data;
+    return true;
+}
+
+static void mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
+{
+    const struct vb_command *c = r->command;
+    if (c->object == UVERBS_OBJECT_DEVICE && c->method == UVERBS_METHOD_INVOKE_WRITE) {
+        if (c->command == IB_USER_VERBS_CMD_REG_MR) {
+            struct ib_uverbs_reg_mr in;
+            vb_core_in(r, &in, sizeof(in));
+            m->kind = VB_MR_NEW;
+            m->bytes = vb_pinned_bytes(in.start, in.length);
+            m->access = in.access_flags;
+        } else if (c->command == IB_USER_VERBS_CMD_REREG_MR) {
+            struct ib_uverbs_rereg_mr in;
+            vb_core_in(r, &in, sizeof(in));
+            m->kind = VB_MR_AGAIN;
+            m->number = in.mr_handle;
+            m->resize = in.flags & REREG_TRANS;
+            m->change_access = in.flags & REREG_ACCESS;
+            m->bytes = vb_pinned_bytes(in.start, in.length);
+            m->access = in.access_flags;
+        }
+        return;
+    }
+    if (c->object != UVERBS_OBJECT_MR)
+        return;
+    if (c->method == UVERBS_METHOD_REG_DMABUF_MR) {
+        m->kind = VB_MR_NEW;
+        m->bytes = vb_pinned_bytes(vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_OFFSET),
+                                   vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH));
+        m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
+    } else if (c->method == METHOD_REG_MR) {
+        /* of memory at an address, or of a dma-buf from an offset on */
+        m->kind = VB_MR_NEW;
+        m->bytes = vb_pinned_bytes(vb_attr_u64(r, REG_MR_ADDR) + vb_attr_u64(r, REG_MR_FD_OFFSET),
+                                   vb_attr_u64(r, REG_MR_LENGTH));
+        m->access = vb_attr_u64(r, REG_MR_ACCESS_FLAGS);
+    } else if (c->method == UVERBS_METHOD_DM_MR_REG) {
+        /* of the device's own memory: nothing is pinned */
+        m->kind = VB_MR_NEW;
+        m->access = vb_attr_u64(r, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS);
+    }
+}
+
+void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
+{
+    memset(m, 0, sizeof(*m));
+    mr_ask(r, m);
+    m->writes = m->access & (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+                             IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND);
+}
+
+/* A power of two of requests; one has at most 2 KiB (log_rq_stride of a QP's context), and a larger one is several. */
+static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
+{
+    return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;
+}
+
+/* The pieces of memory that a request to receive may have, by the core's part. */
+static uint32_t recv_sge(const struct vb_request *r)
+{
+    const struct vb_command *c = r->command;
+    if (c->object == UVERBS_OBJECT_QP) {
+        struct ib_uverbs_qp_cap cap;
+        vb_attr_bytes(r, UVERBS_ATTR_CREATE_QP_CAP, &cap, sizeof(cap));
+        return cap.max_recv_sge;
+    }
+    if (c->command & IB_USER_VERBS_CMD_FLAG_EXTENDED) {
+        struct ib_uverbs_ex_create_qp in;
+        vb_core_in(r, &in, sizeof(in));
+        return in.max_recv_sge;
+    }
+    struct ib_uverbs_create_qp in;
+    vb_core_in(r, &in, sizeof(in));
+    return in.max_recv_sge;
+}
+
+static void copy(void *dst, const void *src, size_t n)
+{
+    if (n > 0)
+        memcpy(dst, src, n);
+}
+
+void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
+{
+    const uint64_t page = 4096;
+    size_t n = r->uhw_in ? r->uhw_in_len : 0;
+    uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
+    memset(q, 0, sizeof(*q));
+    if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
+        /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: it sends in blocks, of which a request takes up to 16 */
+        struct mlx5_ib_create_qp in = {0};
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->send = in.sq_wqe_count / 32;
+        q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
+    } else if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_WQ) {
+        /* set_user_rq_size() there; the core's max_wr is compared with what the device can, and that is all */
+        struct mlx5_ib_create_wq in = {0};
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
+    } else if (driver == RDMA_DRIVER_EFA && r->command->makes == VB_QP) {
+        /* efa_create_qp() in efa/efa_verbs.c: so much is allocated to receive, in pages, and asked of the device to
+         * send. A request to send has 64 bytes, or 128; one to receive 16 for each piece, of which the kernel allows as
+         * many as the device takes. A power of two of each. */
+        struct efa_ibv_create_qp in = {0};
+        uint64_t pieces = recv_sge(r);
+        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        q->send = in.sq_ring_size > page ? in.sq_ring_size / 256 : 0;
+        q->recv = in.rq_ring_size > page ? in.rq_ring_size / 32 / (pieces ? pieces : 1) : 0;
+    }
+}

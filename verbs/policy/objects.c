@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an open file has. Of each type there is a count: a command that made one and one that ended one, by the kernel's
+ * word, whatever number the application saw. Only MRs are of different sizes, and so are kept by number; a number that
+ * came where the application can write is not believed, and its bytes stay until the kernel says what there is. Nothing
+ * is ever counted too low.
+ */
+#include "verbs/policy/policy_int.h"
+
+#include <search.h>
+#include <stdlib.h>
+
+struct mr {
+    uint32_t number;
+    bool true_number; /* false: the application's word */
+    uint64_t bytes;
+};
+
+struct vb_objects {
+    struct vb_usage *of;
+    uint64_t n[VB_TYPES];
+    uint64_t bytes; /* of all MRs, those of no known number too */
+    void *mrs;      /* struct mr, a tree (tsearch) */
+    bool read_only; /* an MR is, or was to be, pinned to be read only; not by number, since numbers can be forged */
+};
+
+struct vb_objects *vb_objects_new(struct vb_usage *of)
+{
+    struct vb_objects *o = calloc(1, sizeof(*o));
+    if (!o)
+        return NULL;
+    o->of = of;
+    o->n[VB_CONTEXT] = 1;
+    of->n[VB_CONTEXT]++;
+    return o;
+}
+
+void vb_objects_free(struct vb_objects *o)
+{
+    if (!o)
+        return;
+    for (unsigned t = 0; t < VB_TYPES; t++)
+        o->of->n[t] -= o->n[t];
+    o->of->mr_bytes -= o->bytes;
+    tdestroy(o->mrs, free);
+    free(o);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = ((const struct mr *)a)->number, y = ((const struct mr *)b)->number;
+    return x < y ? -1 : x > y;
+}
+
+static struct mr *find(const struct vb_objects *o, uint32_t number)
+{
+    struct mr key = {.number = number};
+    void *const *at = tfind(&key, &o->mrs, by_number);
+    return at ? *at : NULL;
+}
+
+bool vb_objects_read_only(const struct vb_objects *o)
+{
+    return o && o->read_only;
+}
+
+uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number)
+{
+    const struct mr *m = o ? find(o, number) : NULL;
+    return m && m->true_number ? m->bytes : 0;
+}
+
+bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes)
+{
+    const struct mr *m = find(o, number);
+    *bytes = m && m->true_number ? m->bytes : 0;
+    return m && m->true_number;
+}
+
+/* ------------------------------------------------------- before and after */
+
+static bool counted(const struct vb_command *c)
+{
+    return c->makes != VB_NONE && c->makes != VB_CONTEXT && c->makes < VB_TYPES && vb_limit_key(c->makes);
+}
+
+static void add_bytes(struct vb_objects *o, uint64_t n)
+{
+    o->bytes += n;
+    o->of->mr_bytes += n;
+}
+
+static void take_bytes(struct vb_objects *o, uint64_t n)
+{
+    o->bytes -= n;
+    o->of->mr_bytes -= n;
+}
+
+/* The ticket is the number of bytes taken up. */
+int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket)
+{
+    struct vb_mr_ask m;
+    vb_mr_ask(r, &m);
+    *ticket = 0;
+    if (m.kind == VB_MR_NEW) {
+        *ticket = m.bytes;
+    } else if (m.kind == VB_MR_AGAIN && m.resize) {
+        uint64_t old = vb_objects_mr_bytes(o, m.number);
+        *ticket = m.bytes > old ? m.bytes - old : 0;
+    }
+    o->read_only |= !m.writes && (m.kind == VB_MR_NEW || m.change_access);
+    add_bytes(o, *ticket);
+    if (counted(r->command)) {
+        o->n[r->command->makes]++;
+        o->of->n[r->command->makes]++;
+    }
+    return 0;
+}
+
+static void one_less(struct vb_objects *o, enum vb_type t)
+{
+    if (o->n[t] > 0) {
+        o->n[t]--;
+        o->of->n[t]--;
+    }
+}
+
+/* No memory, or a number that a living MR has: its bytes are counted until the file's end, and that is all. */
+static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
+{
+    struct mr *m = find(o, number);
+    if (m && m->true_number && !trusted)
+        return;
+    if (!m && (m = calloc(1, sizeof(*m)))) {
+        m->number = number;
+        if (!tsearch(m, &o->mrs, by_number)) {
+            free(m);
+            m = NULL;
+        }
+    }
+    if (m) {
+        m->true_number = trusted;
+        m->bytes = bytes;
+    }
+}
+
+static void ended(struct vb_objects *o, const struct vb_request *r)
+{
+    uint32_t number;
+    one_less(o, r->command->ends);
+    if (r->command->ends != VB_MR || vb_request_number(r, &r->command->ended, &number) < 0)
+        return;
+    struct mr *m = find(o, number);
+    if (!m)
+        return;
+    if (m->true_number)
+        take_bytes(o, m->bytes);
+    tdelete(m, &o->mrs, by_number);
+    free(m);
+}
+
+void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted)
+{
+    const struct vb_command *c = r->command;
+    struct vb_mr_ask m;
+    uint32_t number;
+    vb_mr_ask(r, &m);
+    if (rc == VB_UNKNOWN) /* what was taken up stays; nothing is known to have become less, or to have a number */
+        return;
+    if (rc < 0) {
+        take_bytes(o, ticket);
+        if (counted(c))
+            one_less(o, c->makes);
+        return;
+    }
+    if (m.kind == VB_MR_NEW) {
+        if (vb_request_number(r, &c->made, &number) == 0)
+            note_mr(o, number, m.bytes, trusted);
+    } else if (m.kind == VB_MR_AGAIN && m.resize) {
+        /* its size may have become another one since it was reserved for */
+        struct mr *old = find(o, m.number);
+        take_bytes(o, ticket);
+        add_bytes(o, m.bytes);
+        if (old && old->true_number) {
+            take_bytes(o, old->bytes);
+            old->bytes = m.bytes;
+        }
+    }
+    if (c->ends != VB_NONE && c->ends < VB_TYPES)
+        ended(o, r);
+}
+
+/* ---------------------------------------------------- what the kernel says */
+
+uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t)
+{
+    return o->n[t];
+}
+
+uint64_t vb_objects_bytes(const struct vb_objects *o)
+{
+    return o->bytes;
+}
+
+void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n)
+{
+    o->of->n[t] = o->of->n[t] - o->n[t] + n;
+    o->n[t] = n;
+}
+
+void vb_objects_forget_mr(struct vb_objects *o, uint32_t number)
+{
+    struct mr *m = find(o, number);
+    if (m)
+        m->true_number = false;
+}
+
+void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n)
+{
+    uint64_t sum = 0, before = o->bytes;
+    bool exact = true;
+    tdestroy(o->mrs, free);
+    o->mrs = NULL;
+    for (unsigned i = 0; i < n; i++) {
+        sum += mr[i].bytes;
+        exact &= mr[i].known;
+        note_mr(o, mr[i].number, mr[i].bytes, mr[i].known);
+    }
+    take_bytes(o, before);
+    add_bytes(o, exact ? sum : HW_MAX(sum, before));
+    vb_objects_set_count(o, VB_MR, n);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy file: sections, each a set of keys. */
+#include "verbs/policy/policy_int.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX     (256u << 10)
+#define SECTIONS_MAX 256
+
+static int section_words(struct vb_section *s, const char *name)
+{
+    char text[VB_SECTION_BYTES + 1], *word[5], *save = NULL;
+    int n = 0;
+    snprintf(text, sizeof(text), "%s", name);
+    for (char *w = strtok_r(text, " \t", &save); w && n < 5; w = strtok_r(NULL, " \t", &save))
+        word[n++] = w;
+    bool container = n >= 2 && strcmp(word[0], "container") == 0;
+    int at = container ? 2 : 0;
+    bool device = n == at + 2 && strcmp(word[at], "device") == 0;
+    if (container)
+        snprintf(s->container, sizeof(s->container), "%s", word[1]);
+    if (device)
+        snprintf(s->device, sizeof(s->device), "%s", word[at + 1]);
+    if ((n == 1 && strcmp(word[0], "default") == 0) || device || (container && n == 2))
+        return 0;
+    return hw_fail(
+        -EINVAL, "[%s]: a section is [default], [device PATTERN], [container NAME] or [container NAME device PATTERN]",
+        name);
+}
+
+static int add_section(struct vb_policy *p, const char *name, size_t len)
+{
+    struct vb_section *s = &p->section[p->n];
+    if (len > VB_SECTION_BYTES)
+        return hw_fail(-EINVAL, "[%.*s...]: a section's name is of at most %d bytes", VB_SECTION_BYTES, name,
+                       VB_SECTION_BYTES);
+    if (p->n == SECTIONS_MAX)
+        return hw_fail(-E2BIG, "more than %d sections", SECTIONS_MAX);
+    memcpy(s->name, name, len);
+    int rc = section_words(s, s->name);
+    for (unsigned i = 0; rc == 0 && i < p->n; i++)
+        if (strcmp(p->section[i].container, s->container) == 0 && strcmp(p->section[i].device, s->device) == 0)
+            return hw_fail(-EINVAL, "[%s]: there is a section for it already", s->name);
+    p->n++;
+    return rc;
+}
+
+/* What inih does not see, or sees otherwise: long lines and names, sections without a key. */
+static int scan_line(struct vb_policy *p, const char *line, size_t n)
+{
+    if (n > VB_LINE_BYTES)
+        return hw_fail(-EINVAL, "longer than %d bytes", VB_LINE_BYTES);
+    size_t at = 0;
+    while (n > 0 && isspace((unsigned char)line[n - 1]))
+        n--;
+    while (at < n && isspace((unsigned char)line[at]))
+        at++;
+    if (at == n || line[at] != '[')
+        return 0;
+    const char *end = memchr(line, ']', n);
+    if (at > 0 || !end || end != line + n - 1 || memchr(line, ';', n))
+        return hw_fail(-EINVAL, "a section's line is [NAME] and nothing else");
+    return add_section(p, line + 1, n - 2);
+}
+
+struct reader {
+    struct vb_policy *p;
+    int rc;
+};
+
+static int on_key(struct vb_policy *p, const char *section, const char *name, const char *value)
+{
+    struct vb_section *s = NULL;
+    const struct vb_key *k = vb_key_of(name);
+    for (unsigned i = 0; i < p->n; i++)
+        if (strcmp(p->section[i].name, section) == 0)
+            s = &p->section[i];
+    if (!s)
+        return hw_fail(-EINVAL, "'%.60s' stands before the first section", name);
+    if (!k)
+        return hw_fail(-EINVAL, "there is no key '%.60s'", name);
+    if (k->kind == VB_DEVICES && *s->device)
+        return hw_fail(-EINVAL, "[%s] is of some devices already; 'devices' says which ones a container may open",
+                       s->name);
+    int rc = vb_take(&s->v, k, value);
+    return rc ? hw_wrap(rc, "%s", name) : 0;
+}
+
+/* inih's: 0 is an error; the first one's line is what ini_parse_string() returns. */
+static int handler(void *arg, const char *section, const char *name, const char *value)
+{
+    struct reader *x = arg;
+    if (x->rc == 0)
+        x->rc = on_key(x->p, section, name, value);
+    return x->rc == 0;
+}
+
+int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_policy **out)
+{
+    struct vb_policy *p = calloc(1, sizeof(*p));
+    char *copy = malloc(len + 1);
+    unsigned sections = 0, line = 1;
+    int rc = 0;
+    *out = NULL;
+    for (size_t i = 0; i < len; i++)
+        sections += text[i] == '[';
+    sections = HW_MIN(sections, (unsigned)SECTIONS_MAX);
+    if (p)
+        p->section = calloc(sections + 1, sizeof(*p->section));
+    if (!p || !copy || !p->section)
+        rc = hw_fail(-ENOMEM, "no memory for the policy %s", name);
+    else if (memchr(text, 0, len))
+        rc = hw_fail(-EINVAL, "%s: not a text", name);
+    else if (len > FILE_MAX)
+        rc = hw_fail(-E2BIG, "%s: more than %u bytes", name, FILE_MAX);
+    for (size_t at = 0; rc == 0 && at < len; line++) {
+        const char *nl = memchr(text + at, '\n', len - at);
+        size_t n = nl ? (size_t)(nl - text) - at : len - at;
+        rc = scan_line(p, text + at, n);
+        if (rc)
+            hw_wrap(rc, "%s, line %u", name, line);
+        at += n + 1;
+    }
+    if (rc == 0) {
+        struct reader x = {p, 0};
+        memcpy(copy, text, len);
+        copy[len] = 0;
+        int at = ini_parse_string(copy, handler, &x);
+        rc = x.rc;
+        if (rc)
+            hw_wrap(rc, "%s, line %d", name, at);
+        else if (at)
+            rc = hw_fail(-EINVAL, "%s, line %d: neither a section nor KEY = VALUE", name, at);
+    }
+    free(copy);
+    if (rc == 0)
+        *out = p;
+    else
+        vb_policy_free(p);
+    return rc;
+}
+
+int vb_policy_load(const char *path, struct vb_policy **out)
+{
+    struct stat s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc = 0;
+    *out = NULL;
+    if (fd < 0)
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    char *text = NULL;
+    size_t have = 0;
+    ssize_t n = 0;
+    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
+        rc = hw_fail(-EINVAL, "policy %s: not a plain file", path);
+    else if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
+        rc = hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
+                     path);
+    else if (!(text = malloc(FILE_MAX + 1)))
+        rc = hw_fail(-ENOMEM, "no memory for the policy");
+    while (rc == 0 && have < FILE_MAX + 1 && (n = read(fd, text + have, FILE_MAX + 1 - have)) > 0)
+        have += (size_t)n;
+    if (rc == 0 && n < 0)
+        rc = hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    if (rc == 0)
+        rc = vb_policy_parse(text, have, path, out);
+    free(text);
+    hw_close(&fd);
+    return rc;
+}
+
+void vb_policy_free(struct vb_policy *p)
+{
+    if (p)
+        free(p->section);
+    free(p);
+}

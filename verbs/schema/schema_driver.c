@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What drivers add, by their <rdma/NAME-abi.h> and by what their kernel parts read of it. A length here may be that of
+ * a newer kernel than these headers are (Linux 7.3's are named): a kernel that knows less takes zeros behind, or writes
+ * less.
+ *
+ * Only mlx5 takes queues from the program's own memory, and pins them. efa, rxe and siw have theirs from the kernel, by
+ * mmap(). irdma's addresses of queues are looked up among MRs that the program registered before, of a kind of their
+ * own (reg_type of irdma_mem_reg_req; drivers/infiniband/hw/irdma/verbs.c, irdma_get_pbl): nothing is pinned by them.
+ */
+#include "verbs/schema/schema_int.h"
+
+#include <rdma/efa-abi.h>
+#include <rdma/irdma-abi.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/rdma_user_rxe.h>
+#include <rdma/siw-abi.h>
+
+#define METHOD(o, m) .object = UVERBS_OBJECT_##o, .method = UVERBS_METHOD_##m
+#define PLAIN(cmd)   METHOD(DEVICE, INVOKE_WRITE), .command = IB_USER_VERBS_CMD_##cmd
+#define EXTENDED(cmd) \
+    METHOD(DEVICE, INVOKE_WRITE), .command = IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_##cmd
+#define IN(min, max) .in_min = (min), .in_max = (max)
+#define OUT(s)       .out_max = sizeof(struct s)
+#define PINS(a)      .memory = true, .addresses = (a), .n_addresses = HW_ARRAY_LEN(a)
+#define KNOWS(a)     .addresses = (a), .n_addresses = HW_ARRAY_LEN(a) /* and pins nothing */
+#define AT(s, m)                                                \
+    {                                                           \
+        .at = offsetof(struct s, m), .driver = true, .name = #m \
+    }
+/* A method whose answers would have to be written where the program can write too, and whose descriptors (of completion
+ * channel and asynchronous events) the stub does not have. Libraries ask by INVOKE_WRITE when a kernel has no such
+ * method (rdma-core, libibverbs/cmd_fallback.c). */
+#define BY_WRITE .by_write = true
+
+/* mlx5: <rdma/mlx5-abi.h>; drivers/infiniband/hw/mlx5/{main,cq,qp,srq,mr,ah}.c. */
+static const struct vb_address mlx5_cq[] = {AT(mlx5_ib_create_cq, buf_addr), AT(mlx5_ib_create_cq, db_addr)};
+static const struct vb_address mlx5_resize[] = {AT(mlx5_ib_resize_cq, buf_addr)};
+static const struct vb_address mlx5_srq[] = {AT(mlx5_ib_create_srq, buf_addr), AT(mlx5_ib_create_srq, db_addr)};
+static const struct vb_address mlx5_wq[] = {AT(mlx5_ib_create_wq, buf_addr), AT(mlx5_ib_create_wq, db_addr)};
+/* A raw packet QP has a send queue of its own at sq_buf_addr, a DC target an access key in its place; one of RSS has
+ * struct mlx5_ib_create_qp_rss, which is longer, has no address, and needs privileges. */
+static const struct vb_address mlx5_qp[] = {AT(mlx5_ib_create_qp, buf_addr), AT(mlx5_ib_create_qp, db_addr),
+                                            AT(mlx5_ib_create_qp, sq_buf_addr)};
+#define MLX5_CQ_IN  IN(offsetof(struct mlx5_ib_create_cq, flags), sizeof(struct mlx5_ib_create_cq))
+#define MLX5_SRQ_IN IN(VB_BEHIND(struct mlx5_ib_create_srq, flags), sizeof(struct mlx5_ib_create_srq))
+#define MLX5_WQ_IN \
+    IN(VB_BEHIND(struct mlx5_ib_create_wq, single_stride_log_num_of_bytes), sizeof(struct mlx5_ib_create_wq))
+#define MLX5_QP_IN IN(offsetof(struct mlx5_ib_create_qp, ece_options), sizeof(struct mlx5_ib_create_qp_rss))
+
+static const struct vb_driver_part mlx5[] = {
+    {METHOD(DEVICE, GET_CONTEXT),
+     IN(sizeof(struct mlx5_ib_alloc_ucontext_req), sizeof(struct mlx5_ib_alloc_ucontext_req_v2)),
+     OUT(mlx5_ib_alloc_ucontext_resp)},
+    {PLAIN(GET_CONTEXT), IN(sizeof(struct mlx5_ib_alloc_ucontext_req), sizeof(struct mlx5_ib_alloc_ucontext_req_v2)),
+     OUT(mlx5_ib_alloc_ucontext_resp)},
+    {EXTENDED(QUERY_DEVICE), OUT(mlx5_ib_query_device_resp)},
+    {PLAIN(ALLOC_PD), OUT(mlx5_ib_alloc_pd_resp)},
+    {PLAIN(CREATE_AH), OUT(mlx5_ib_create_ah_resp)},
+    {PLAIN(ALLOC_MW), IN(0, sizeof(struct mlx5_ib_alloc_mw))},
+    {METHOD(CQ, CQ_CREATE), MLX5_CQ_IN, OUT(mlx5_ib_create_cq_resp), PINS(mlx5_cq), BY_WRITE},
+    {PLAIN(CREATE_CQ), MLX5_CQ_IN, OUT(mlx5_ib_create_cq_resp), PINS(mlx5_cq)},
+    {EXTENDED(CREATE_CQ), MLX5_CQ_IN, OUT(mlx5_ib_create_cq_resp), PINS(mlx5_cq)},
+    {PLAIN(RESIZE_CQ), IN(sizeof(struct mlx5_ib_resize_cq), sizeof(struct mlx5_ib_resize_cq)), PINS(mlx5_resize)},
+    {METHOD(SRQ, SRQ_CREATE), MLX5_SRQ_IN, OUT(mlx5_ib_create_srq_resp), PINS(mlx5_srq), BY_WRITE},
+    {PLAIN(CREATE_SRQ), MLX5_SRQ_IN, OUT(mlx5_ib_create_srq_resp), PINS(mlx5_srq)},
+    {PLAIN(CREATE_XSRQ), MLX5_SRQ_IN, OUT(mlx5_ib_create_srq_resp), PINS(mlx5_srq)},
+    {METHOD(WQ, WQ_CREATE), MLX5_WQ_IN, OUT(mlx5_ib_create_wq_resp), PINS(mlx5_wq), BY_WRITE},
+    {EXTENDED(CREATE_WQ), MLX5_WQ_IN, OUT(mlx5_ib_create_wq_resp), PINS(mlx5_wq)},
+    {EXTENDED(MODIFY_WQ), IN(0, sizeof(struct mlx5_ib_modify_wq))},
+    {EXTENDED(CREATE_RWQ_IND_TBL), OUT(mlx5_ib_create_rwq_ind_tbl_resp)},
+    {METHOD(QP, QP_CREATE), MLX5_QP_IN, OUT(mlx5_ib_create_qp_resp), PINS(mlx5_qp), BY_WRITE},
+    {PLAIN(CREATE_QP), MLX5_QP_IN, OUT(mlx5_ib_create_qp_resp), PINS(mlx5_qp)},
+    {EXTENDED(CREATE_QP), MLX5_QP_IN, OUT(mlx5_ib_create_qp_resp), PINS(mlx5_qp)},
+    {PLAIN(MODIFY_QP), IN(0, sizeof(struct mlx5_ib_modify_qp)), OUT(mlx5_ib_modify_qp_resp)},
+    {EXTENDED(MODIFY_QP), IN(0, sizeof(struct mlx5_ib_modify_qp)), OUT(mlx5_ib_modify_qp_resp)},
+    /* Not CREATE_FLOW: its struct mlx5_ib_flow_counters_data has an address that the kernel reads from. */
+};
+
+/* efa: <rdma/efa-abi.h> of Linux 7.3, where it is longer than that of 6.1. */
+#define EFA_QP_IN  24 /* struct efa_ibv_create_qp with flags and sl: Linux 6.13 */
+#define EFA_QP_MIN VB_BEHIND(struct efa_ibv_create_qp, driver_qp_type)
+#define EFA_CQ_IN  IN(VB_BEHIND(struct efa_ibv_create_cq, num_sub_cqs), sizeof(struct efa_ibv_create_cq))
+
+static const struct vb_driver_part efa[] = {
+    {METHOD(DEVICE, GET_CONTEXT), IN(0, sizeof(struct efa_ibv_alloc_ucontext_cmd)), OUT(efa_ibv_alloc_ucontext_resp)},
+    {PLAIN(GET_CONTEXT), IN(0, sizeof(struct efa_ibv_alloc_ucontext_cmd)), OUT(efa_ibv_alloc_ucontext_resp)},
+    {PLAIN(ALLOC_PD), OUT(efa_ibv_alloc_pd_resp)},
+    {PLAIN(CREATE_AH), OUT(efa_ibv_create_ah_resp)},
+    {METHOD(CQ, CQ_CREATE), EFA_CQ_IN, OUT(efa_ibv_create_cq_resp)},
+    {PLAIN(CREATE_CQ), EFA_CQ_IN, OUT(efa_ibv_create_cq_resp)},
+    {EXTENDED(CREATE_CQ), EFA_CQ_IN, OUT(efa_ibv_create_cq_resp)},
+    {METHOD(QP, QP_CREATE), IN(EFA_QP_MIN, EFA_QP_IN), OUT(efa_ibv_create_qp_resp)},
+    {PLAIN(CREATE_QP), IN(EFA_QP_MIN, EFA_QP_IN), OUT(efa_ibv_create_qp_resp)},
+    {EXTENDED(CREATE_QP), IN(EFA_QP_MIN, EFA_QP_IN), OUT(efa_ibv_create_qp_resp)},
+};
+
+/* irdma: <rdma/irdma-abi.h>; SRQs since Linux 6.18. */
+#define IRDMA_UCTX_OUT 96 /* struct irdma_alloc_ucontext_resp of Linux 7.3 is 88 */
+#define IRDMA_SRQ_IN   16 /* struct irdma_create_srq_req: user_srq_buf, user_shadow_area */
+#define IRDMA_SRQ_OUT  8  /* struct irdma_create_srq_resp */
+#define IRDMA_CQ_IN    IN(VB_BEHIND(struct irdma_create_cq_req, user_cq_buf), sizeof(struct irdma_create_cq_req))
+#define IRDMA_QP_IN    IN(sizeof(struct irdma_create_qp_req), sizeof(struct irdma_create_qp_req))
+#define IRDMA_MODIFY   IN(0, sizeof(struct irdma_modify_qp_req)), OUT(irdma_modify_qp_resp)
+static const struct vb_address irdma_cq[] = {AT(irdma_create_cq_req, user_cq_buf),
+                                             AT(irdma_create_cq_req, user_shadow_area)};
+static const struct vb_address irdma_resize[] = {AT(irdma_resize_cq_req, user_cq_buffer)};
+static const struct vb_address irdma_qp[] = {AT(irdma_create_qp_req, user_wqe_bufs)};
+static const struct vb_address irdma_srq[] = {{.at = 0, .driver = true, .name = "user_srq_buf"},
+                                              {.at = 8, .driver = true, .name = "user_shadow_area"}};
+
+static const struct vb_driver_part irdma[] = {
+    {METHOD(DEVICE, GET_CONTEXT), IN(0, sizeof(struct irdma_alloc_ucontext_req)), .out_max = IRDMA_UCTX_OUT},
+    {PLAIN(GET_CONTEXT), IN(0, sizeof(struct irdma_alloc_ucontext_req)), .out_max = IRDMA_UCTX_OUT},
+    {PLAIN(ALLOC_PD), OUT(irdma_alloc_pd_resp)},
+    {PLAIN(CREATE_AH), OUT(irdma_create_ah_resp)},
+    {PLAIN(REG_MR), IN(sizeof(struct irdma_mem_reg_req), sizeof(struct irdma_mem_reg_req))},
+    {METHOD(CQ, CQ_CREATE), IRDMA_CQ_IN, OUT(irdma_create_cq_resp), KNOWS(irdma_cq)},
+    {PLAIN(CREATE_CQ), IRDMA_CQ_IN, OUT(irdma_create_cq_resp), KNOWS(irdma_cq)},
+    {EXTENDED(CREATE_CQ), IRDMA_CQ_IN, OUT(irdma_create_cq_resp), KNOWS(irdma_cq)},
+    {PLAIN(RESIZE_CQ), IN(sizeof(struct irdma_resize_cq_req), sizeof(struct irdma_resize_cq_req)), KNOWS(irdma_resize)},
+    {METHOD(SRQ, SRQ_CREATE), IN(IRDMA_SRQ_IN, IRDMA_SRQ_IN), .out_max = IRDMA_SRQ_OUT, KNOWS(irdma_srq)},
+    {PLAIN(CREATE_SRQ), IN(IRDMA_SRQ_IN, IRDMA_SRQ_IN), .out_max = IRDMA_SRQ_OUT, KNOWS(irdma_srq)},
+    {METHOD(QP, QP_CREATE), IRDMA_QP_IN, OUT(irdma_create_qp_resp), KNOWS(irdma_qp)},
+    {PLAIN(CREATE_QP), IRDMA_QP_IN, OUT(irdma_create_qp_resp), KNOWS(irdma_qp)},
+    {EXTENDED(CREATE_QP), IRDMA_QP_IN, OUT(irdma_create_qp_resp), KNOWS(irdma_qp)},
+    {PLAIN(MODIFY_QP), IRDMA_MODIFY},
+    {EXTENDED(MODIFY_QP), IRDMA_MODIFY},
+};
+
+/* rxe: <rdma/rdma_user_rxe.h>. */
+/* The kernel writes there where the queue can be mapped (drivers/infiniband/sw/rxe/rxe_srq.c, rxe_srq_from_attr): it
+ * must be in the program's memory that it does. */
+static const struct vb_address rxe_modify_srq[] = {AT(rxe_modify_srq_cmd, mmap_info_addr)};
+
+static const struct vb_driver_part rxe[] = {
+    {PLAIN(CREATE_AH), OUT(rxe_create_ah_resp)},
+    {METHOD(CQ, CQ_CREATE), OUT(rxe_create_cq_resp)},
+    {PLAIN(CREATE_CQ), OUT(rxe_create_cq_resp)},
+    {EXTENDED(CREATE_CQ), OUT(rxe_create_cq_resp)},
+    {PLAIN(RESIZE_CQ), OUT(rxe_resize_cq_resp)},
+    {METHOD(SRQ, SRQ_CREATE), OUT(rxe_create_srq_resp)},
+    {PLAIN(CREATE_SRQ), OUT(rxe_create_srq_resp)},
+    {PLAIN(CREATE_XSRQ), OUT(rxe_create_srq_resp)},
+    {PLAIN(MODIFY_SRQ), IN(sizeof(struct rxe_modify_srq_cmd), sizeof(struct rxe_modify_srq_cmd)), PINS(rxe_modify_srq)},
+    {METHOD(QP, QP_CREATE), OUT(rxe_create_qp_resp)},
+    {PLAIN(CREATE_QP), OUT(rxe_create_qp_resp)},
+    {EXTENDED(CREATE_QP), OUT(rxe_create_qp_resp)},
+};
+
+/* siw: <rdma/siw-abi.h>. */
+static const struct vb_driver_part siw[] = {
+    {METHOD(DEVICE, GET_CONTEXT), OUT(siw_uresp_alloc_ctx)},
+    {PLAIN(GET_CONTEXT), OUT(siw_uresp_alloc_ctx)},
+    {PLAIN(REG_MR), IN(sizeof(struct siw_ureq_reg_mr), sizeof(struct siw_ureq_reg_mr)), OUT(siw_uresp_reg_mr)},
+    {METHOD(CQ, CQ_CREATE), OUT(siw_uresp_create_cq)},
+    {PLAIN(CREATE_CQ), OUT(siw_uresp_create_cq)},
+    {EXTENDED(CREATE_CQ), OUT(siw_uresp_create_cq)},
+    {METHOD(SRQ, SRQ_CREATE), OUT(siw_uresp_create_srq)},
+    {PLAIN(CREATE_SRQ), OUT(siw_uresp_create_srq)},
+    {METHOD(QP, QP_CREATE), OUT(siw_uresp_create_qp)},
+    {PLAIN(CREATE_QP), OUT(siw_uresp_create_qp)},
+    {EXTENDED(CREATE_QP), OUT(siw_uresp_create_qp)},
+};
+
+#define PARTS(p) .parts = (p), .n_parts = HW_ARRAY_LEN(p)
+const struct vb_driver vb_drivers[] = {
+    {.id = RDMA_DRIVER_MLX5, .name = "mlx5", PARTS(mlx5)},
+    {.id = RDMA_DRIVER_EFA, .name = "efa", PARTS(efa)},
+    {.id = RDMA_DRIVER_IRDMA, .name = "irdma", PARTS(irdma)},
+    {.id = RDMA_DRIVER_RXE, .name = "rxe", .doorbells = true, PARTS(rxe)},
+    {.id = RDMA_DRIVER_SIW, .name = "siw", .doorbells = true, PARTS(siw)},
+};
+const unsigned vb_n_drivers = HW_ARRAY_LEN(vb_drivers);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Puts a stub into an application. A child of the tracer's process does the tracing (tracer.c, trace.c), so that a
+ * thread which cannot be stopped, or stopped only after minutes (a frozen container), holds up nobody: what is begun
+ * there is undone there, whenever that may be, and a tracer's death lets go of all that it traces.
+ */
+#include "verbs/stub/inject_int.h"
+#include "verbs/stub/lookup.h"
+#include "verbs/stub/notify.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum vb_hold vb_inject_hold;
+
+#ifdef __x86_64__
+/* Asked once: the broker's filter has no such calls. *why: of VB_HOLD_NOT. */
+static enum vb_hold hold(char why[64])
+{
+    char text[24] = "";
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* of nothing: it succeeds where the kernel has it */
+        return VB_HOLD_SEAL;
+    int fd = open("/proc/sys/vm/mmap_min_addr", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    if (n > 0 && strtoull(text, NULL, 10) <= VB_WALL_AT)
+        return VB_HOLD_WALL;
+    text[strcspn(text, "\n")] = 0;
+    snprintf(why, 64, "vm.mmap_min_addr is %s, above %llu", n > 0 ? text : "unknown", VB_WALL_AT);
+    return VB_HOLD_NOT;
+}
+#endif
+
+int vb_inject_possible(void)
+{
+#ifdef __x86_64__
+    static char why[64];
+    if (vb_inject_hold == VB_HOLD_UNKNOWN)
+        vb_inject_hold = hold(why);
+    if (vb_inject_hold != VB_HOLD_NOT)
+        return 0;
+    return hw_fail(-EOPNOTSUPP,
+                   "this kernel has no mseal() (Linux 6.10), and %s: memory cannot be registered, for the application "
+                   "could change its registration under way",
+                   why);
+#else
+    return hw_fail(-EOPNOTSUPP, "registering memory for applications is made for x86-64 only");
+#endif
+}
+
+static void wait_word(_Atomic uint32_t *word, uint32_t value, uint64_t left)
+{
+    struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
+}
+
+/* For the tracing process's end; one that waits still, for its thread to stop, is left to do so. */
+static void wait_end(struct vb_shared *sh, uint64_t deadline)
+{
+    for (uint64_t now; atomic_load(&sh->busy) && (now = hw_now()) < deadline;)
+        wait_word(&sh->busy, 1, deadline - now);
+}
+
+/* Waits for the tracer to leave VB_RUN; gives it up at the deadline. Returns the state. */
+static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
+{
+    for (;;) {
+        uint32_t state = atomic_load(&sh->state);
+        if (state != VB_RUN)
+            return state;
+        uint64_t now = hw_now();
+        if (now >= deadline) {
+            if (atomic_compare_exchange_strong(&sh->state, &state, VB_CANCELLED))
+                return VB_CANCELLED;
+            continue;
+        }
+        wait_word(&sh->state, VB_RUN, deadline - now);
+    }
+}
+
+/* Its process, while it waits in n. */
+static int process_of(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
+{
+    const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = (pid_t)n->pid};
+    struct vb_found f;
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->pidfd);
+    s->tgid = f.tgid;
+    if (rc == 0 && vb_notify_valid(listener, n->id))
+        return 0;
+    hw_close(&s->pidfd);
+    return rc ? rc : hw_fail(-ESRCH, "thread %u has gone", n->pid);
+}
+
+/* The tracer is at VB_READY: all is looked at and holds still. */
+static int take_up(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
+{
+    s->tid = sh->stub;
+    s->window = sh->window;
+    const struct vb_lookup q = {.kind = VB_LOOKUP_THREAD, .tgid = s->tgid, .tid = s->tid};
+    struct vb_found f;
+    int rc = vb_tracer_ask(t, &q, -1, &f, &s->thread); /* a tracee's number is not given away */
+    s->thread_folder = f.folder;
+    if (rc) {
+        vb_shared_set(&sh->state, VB_CANCELLED);
+        return rc;
+    }
+    vb_shared_set(&sh->state, VB_GO);
+    return 0;
+}
+
+/* *told: the thread knows how it went, or will. */
+static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
+                 const struct vb_window *w, bool *told)
+{
+    struct vb_shared *sh;
+    uint64_t deadline = hw_deadline(VB_INJECT_MS);
+    int rc = vb_tracer_order(t, listener, n, w, &sh);
+    if (rc)
+        return rc;
+    *told = true;
+    uint32_t state = wait_tracer(sh, deadline);
+    if (state == VB_READY) {
+        rc = take_up(t, s, sh);
+    } else if (state == VB_FAILED) {
+        rc = hw_fail_copy(sh->rc, sh->text);
+    } else {
+        /* If it waits still; else the tracer tells it, once it has it. */
+        vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
+        rc = hw_fail(-ETIMEDOUT, "thread %u could not be made ready to register memory within %d s", n->pid,
+                     VB_INJECT_MS / 1000);
+    }
+    wait_end(sh, HW_MAX(deadline, hw_now() + (rc == -ETIMEDOUT ? 0 : 100 * HW_MS)));
+    return rc;
+}
+
+bool vb_inject_waits(const struct vb_tracer *t)
+{
+    return t->shared && !t->spare && !t->no_spare && vb_inject_possible() == 0;
+}
+
+void vb_inject_idle(struct vb_tracer *t)
+{
+    if (!vb_inject_waits(t))
+        return;
+    t->spare = malloc(sizeof(*t->spare));
+    if (t->spare && vb_window_make(t, t->spare)) { /* the stub that needs one says why not */
+        free(t->spare);
+        t->spare = NULL;
+        t->no_spare = true;
+    }
+}
+
+static int window(struct vb_tracer *t, struct vb_window *w)
+{
+    t->no_spare = false;
+    if (!t->spare)
+        return vb_window_make(t, w);
+    *w = *t->spare;
+    free(t->spare);
+    t->spare = NULL;
+    return 0;
+}
+
+int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
+{
+    *s = (struct vb_stub){.pidfd = -1, .thread = -1, .file = -1};
+    struct vb_window w = {.fixed = -1, .results = -1};
+    bool told = false;
+    int rc = vb_inject_possible();
+    if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
+        rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
+    if (rc == 0)
+        rc = process_of(t, s, listener, n);
+    if (rc == 0 && (rc = window(t, &w)) == 0)
+        s->mine = w.mine;
+    if (rc == 0)
+        rc = trace(t, s, listener, n, &w, &told);
+    if (rc == 0) {
+        s->file = w.fixed;
+        w.fixed = -1;
+    } else {
+        char why[HW_ERR_TEXT];
+        snprintf(why, sizeof(why), "%s", hw_error());
+        if (!told)
+            vb_notify_answer(listener, n->id, 0, rc);
+        vb_stub_end(s, listener);
+        hw_fail_copy(rc, why);
+    }
+    vb_window_close(&w);
+    return rc;
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tracing: by a process of its own, a child of the tracer's (tracer.c), that ends when the stub is in, or when all
+ * is undone.
+ *
+ * The thread makes the system calls by the instruction that it made its own call with. Whether it made the ones that it
+ * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
+ * PTRACE_GET_SYSCALL_INFO). What other threads do to the mappings meanwhile shows when, sealed, they are looked at.
+ */
+#include "verbs/broker/guard.h"
+#include "verbs/stub/inject_int.h"
+#include "verbs/stub/notify.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <linux/kcmp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void (*vb_inject_hook)(enum vb_step step, pid_t tid, uint64_t window);
+
+#ifdef __x86_64__
+
+/* include/linux/errno.h: what a call returns inside the kernel to be made again; a tracer sees it, the program never.
+ */
+#define RESTART_SYS      (-512)
+#define RESTART_NO_INTR  (-513)
+#define RESTART_NO_HAND  (-514)
+#define RESTART_BLOCK    (-516)
+#define USER_CS          0x33  /* arch/x86/include/asm/segment.h: 64-bit code */
+#define PLAIN_FLAGS      0x202 /* interrupts on, no single steps, no alignment checks */
+#define STOP_OF_EVENT(s) ((unsigned)(s) >> 16)
+
+struct tracer {
+    struct vb_shared *sh;
+    const struct vb_window *w;
+    int listener;
+    const struct seccomp_notif *n;
+    bool wall;
+    pid_t parent, tid; /* the parent ends with the broker */
+    int theirs[2];     /* the memfds' numbers in the application; -1 */
+    bool seized, stopped, sealed, undoing;
+    bool left;      /* for a signal: its call is over, or is made anew, and none of our business now */
+    bool suspended; /* its seccomp filters do not see what it is made to do */
+    struct user_regs_struct saved;
+    uint64_t mask;
+    pid_t stub;
+    uint64_t window;
+};
+
+static void step(const struct tracer *t, enum vb_step s)
+{
+    if (vb_inject_hook)
+        vb_inject_hook(s, t->tid, t->window);
+}
+
+static bool cancelled(const struct tracer *t)
+{
+    return !t->undoing && (atomic_load(&t->sh->state) == VB_CANCELLED || getppid() != t->parent);
+}
+
+static int died(pid_t tid)
+{
+    return hw_fail(-ESRCH, "thread %d has died", (int)tid);
+}
+
+/* Its next stop, whenever that is: a thread that runs can neither be put right nor let go. */
+static int wait_stop(pid_t tid, int *status)
+{
+    sigset_t chld; /* all signals are blocked here */
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    const struct timespec nap = {0, 10 * HW_MS};
+    for (;;) {
+        pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+        if (got == tid)
+            return WIFSTOPPED(*status) ? 0 : died(tid);
+        if (got < 0)
+            return died(tid);
+        if (sigtimedwait(&chld, NULL, &nap) >= 0)
+            continue;
+        /* The dead, whoever it is: a process's first thread is not reported while another is to be taken up
+         * (kernel/exit.c, delay_group_leader()), and nobody takes up a tracee but its tracer. Looked at before it is
+         * taken up: of tracees waitid() gives, and takes up, stops as well, where it is asked for exits alone
+         * (wait_task_stopped()). */
+        siginfo_t dead = {.si_pid = 0};
+        if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
+            (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
+            waitpid(dead.si_pid, status, __WALL | WNOHANG) == dead.si_pid && dead.si_pid == tid)
+            return died(tid);
+    }
+}
+
+/* Lets a stopped thread go on to its next stop but those of job control, which it takes part in, and stays in when it
+ * is let go. */
+static int resume(pid_t tid, int how, int *status)
+{
+    int sig = 0;
+    for (;;) {
+        if (ptrace(how, tid, 0, sig))
+            return died(tid);
+        int rc = wait_stop(tid, status);
+        if (rc)
+            return rc;
+        if (STOP_OF_EVENT(*status) == PTRACE_EVENT_STOP)
+            sig = 0;
+        else if (STOP_OF_EVENT(*status) == 0 && WSTOPSIG(*status) == SIGSTOP)
+            sig = SIGSTOP;
+        else
+            return 0;
+    }
+}
+
+/* Waits for the stop on its way into the kernel or out of it. */
+static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_info *info)
+{
+    int status, rc;
+    do {
+        if ((rc = resume(tid, PTRACE_SYSCALL, &status)))
+            return rc;
+        unsigned long child;
+        if (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE && ptrace(PTRACE_GETEVENTMSG, tid, 0, &child) == 0)
+            t->stub = (pid_t)child;
+    } while (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE);
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+        return hw_fail(-EPROTO, "thread %d got signal %d instead of making a system call", (int)tid, WSTOPSIG(status));
+    memset(info, 0, sizeof(*info));
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) < 0)
+        return died(tid);
+    return 0;
+}
+
+/* Thread tid, stopped, makes a system call by the instruction in front of `after`, and is stopped behind it. */
+static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
+{
+    struct user_regs_struct r = t->saved;
+    struct __ptrace_syscall_info info;
+    do {
+        if (cancelled(t))
+            return hw_fail(-ETIMEDOUT, "the broker waits no more for thread %d", (int)t->tid);
+        r.rip = after - 2;
+        r.orig_rax = UINT64_MAX; /* it is in no call: nothing is to be restarted */
+        r.rax = (uint64_t)nr;
+        r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
+        r.eflags = PLAIN_FLAGS;
+        if (ptrace(PTRACE_SETREGS, tid, 0, &r))
+            return died(tid);
+        int rc = syscall_stop(t, tid, &info);
+        if (rc)
+            return rc;
+        if (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.arch != AUDIT_ARCH_X86_64 || info.entry.nr != (uint64_t)nr ||
+            info.instruction_pointer != after || memcmp(info.entry.args, a, 6 * sizeof(a[0])) != 0)
+            return hw_fail(-EPROTO, "thread %d makes another system call than it was told to", (int)tid);
+        if ((rc = syscall_stop(t, tid, &info)))
+            return rc;
+        if (info.op != PTRACE_SYSCALL_INFO_EXIT)
+            return hw_fail(-EPROTO, "thread %d does not come out of its system call", (int)tid);
+        *value = info.exit.rval;
+    } while (*value <= RESTART_SYS && *value >= RESTART_BLOCK);
+    return 0;
+}
+
+/* The thread's own; what fails there fails here. */
+static int own_call(struct tracer *t, const char *what, int64_t *value, long nr, const uint64_t a[6])
+{
+    int rc = call(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
+    if (rc == 0 && *value < 0 && *value > -4096)
+        rc = hw_fail((int)*value, "%s in the application (thread %d): %s", what, (int)t->tid, strerror((int)-*value));
+    return rc;
+}
+#define OWN(t, value, name, ...) own_call(t, #name, value, SYS_##name, (const uint64_t[6]){__VA_ARGS__})
+
+/* Is it behind its own call, and has not begun anything since? */
+static bool in_call(const struct tracer *t)
+{
+    const struct user_regs_struct *r = &t->saved;
+    const struct seccomp_data *d = &t->n->data;
+    return r->cs == USER_CS && r->rip == d->instruction_pointer && r->orig_rax == (uint64_t)d->nr &&
+           r->rdi == d->args[0] && r->rsi == d->args[1] && r->rdx == d->args[2] && r->r10 == d->args[3] &&
+           r->r8 == d->args[4] && r->r9 == d->args[5] &&
+           ((int64_t)r->rax == RESTART_SYS || (int64_t)r->rax == RESTART_NO_INTR);
+}
+
+static int has_left(struct tracer *t)
+{
+    t->left = true;
+    return hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
+}
+
+static int seize(struct tracer *t)
+{
+    step(t, VB_STEP_SEIZE);
+    if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
+        if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* a zombie gives EPERM */
+            return died(t->tid);
+        return hw_fail(-EPERM, "tracing thread %d: not permitted (strace? gdb? kernel.yama.ptrace_scope = 3?)",
+                       (int)t->tid);
+    }
+    t->seized = true;
+    step(t, VB_STEP_GIVE);
+    const int mine[2] = {t->w->fixed, t->w->results};
+    for (int i = 0; i < 2; i++) {
+        int fd = vb_notify_give(t->listener, t->n->id, mine[i], -1, true, false);
+        if (fd < 0)
+            return fd == -ENOENT ? has_left(t) : fd;
+        t->theirs[i] = fd;
+    }
+    return 0;
+}
+
+/* Stops it, its call answered so that it would be made again, should we die now. It stops before it comes to a signal
+ * or to its program (kernel/signal.c, get_signal()), unless a signal had it already. */
+static int stop(struct tracer *t, int answer)
+{
+    step(t, VB_STEP_STOP);
+    if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0))
+        return died(t->tid);
+    int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
+    if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself, where the filter is not WAIT_KILLABLE_RECV */
+        return rc;
+    if ((rc = wait_stop(t->tid, &status)))
+        return rc;
+    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal that came first: it has it */
+        if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
+            return died(t->tid);
+        if ((rc = wait_stop(t->tid, &status)))
+            return rc;
+    }
+    const uint64_t all = UINT64_MAX;
+    if (ptrace(PTRACE_GETREGS, t->tid, 0, &t->saved) || ptrace(PTRACE_GETSIGMASK, t->tid, sizeof(t->mask), &t->mask) ||
+        ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(all), &all))
+        return died(t->tid);
+    t->stopped = true;
+    /* From here on its registers are ours: without us it must not run on. Suspending its filters takes CAP_SYS_ADMIN
+     * and a tracer without one (kernel/ptrace.c, check_ptrace_options()). */
+    const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
+    t->suspended = ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_SUSPEND_SECCOMP) == 0;
+    if (!t->suspended && ptrace(PTRACE_SETOPTIONS, t->tid, 0, options))
+        return died(t->tid);
+    return 0;
+}
+
+static int map(struct tracer *t)
+{
+    const uint64_t size = VB_WINDOW_SIZE, fixed = (uint64_t)t->theirs[0], results = (uint64_t)t->theirs[1];
+    const uint64_t where = t->wall ? VB_WALL_AT : 0, place = MAP_SHARED | (t->wall ? MAP_FIXED_NOREPLACE : 0);
+    int64_t at, v;
+    int rc;
+    if (t->wall && !t->suspended)
+        return hw_fail(-EOPNOTSUPP,
+                       "the filter of thread %d cannot be suspended, and refuses what is to be made behind "
+                       "it: this takes CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
+                       (int)t->tid);
+    /* The whole first, as far as the file goes and beyond it: what is not code gets its own on top. */
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
+        return rc;
+    t->window = (uint64_t)at;
+    if (t->wall && t->window != VB_WALL_AT) /* a kernel before 4.17 */
+        return hw_fail(-EEXIST, "there is something at 0x%llx of process of thread %d", VB_WALL_AT, (int)t->tid);
+    const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
+                   split = t->window + VB_WINDOW_SPLIT;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &v, mmap, requests, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, shared, fixed, VB_WINDOW_CODE)))
+        return rc;
+    step(t, VB_STEP_MMAP);
+    if ((rc = OWN(t, &v, mmap, split, size - VB_WINDOW_SPLIT, PROT_READ | PROT_WRITE, shared, results, 0)))
+        return rc;
+    step(t, VB_STEP_MADVISE);
+    return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
+}
+
+/* brk() unmaps what lies between its new end and the one before, and sees only to it that the new one is not below
+ * where the program's data end (mm/mmap.c). That is fixed when it is loaded; its file may say where. */
+static int brk_is_above(struct tracer *t)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)t->tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    hw_close(&fd);
+    text[HW_MAX(n, 0)] = 0;
+    /* proc(5): the third field is behind the name; (46) end_data, (47) start_brk, 0 to who may not see them */
+    const char *s = strrchr(text, ')');
+    for (int field = 2; s && field < 46; field++)
+        s = strchr(s + 1, ' ');
+    if (!s)
+        return died(t->tid);
+    char *next;
+    unsigned long long end_data = strtoull(s, &next, 10), start_brk = strtoull(next, NULL, 10);
+    if (end_data >= VB_WALL_END && start_brk >= VB_WALL_END)
+        return 0;
+    return hw_fail(
+        -EOPNOTSUPP,
+        "the program of thread %d is loaded below 0x%llx (its data end at 0x%llx, its heap begins at 0x%llx), "
+        "where on kernels before 6.10 its registrations would be made",
+        (int)t->tid, VB_WALL_END, end_data, start_brk);
+}
+
+static int seal(struct tracer *t)
+{
+    int64_t v;
+    if (t->wall)
+        return brk_is_above(t);
+    step(t, VB_STEP_MSEAL);
+    int rc = OWN(t, &v, mseal, t->window, VB_WINDOW_SIZE, 0);
+    t->sealed = rc == 0;
+    return rc;
+}
+
+/* Before the window is sealed, and so cannot be undone: this is what limits make fail. It does not run until it is let
+ * go, and from where we say. */
+static int clone_stub(struct tracer *t)
+{
+    const uint64_t flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    int64_t v;
+    step(t, VB_STEP_CLONE);
+    int rc = OWN(t, &v, clone, flags, 0, 0, 0, 0, 0), status;
+    if (rc)
+        return rc;
+    if (t->stub <= 0)
+        return hw_fail(-EPROTO, "thread %d made no thread", (int)t->tid);
+    if ((rc = wait_stop(t->stub, &status)))
+        return rc;
+    if (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP)
+        return hw_fail(-EPROTO, "stub %d did not stop where threads begin", (int)t->stub);
+    return 0;
+}
+
+/* mseal()'s word is enough where no filter of the application's could have said it in the kernel's stead. */
+static int verify(struct tracer *t)
+{
+    step(t, VB_STEP_VERIFY);
+    int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended && !t->wall);
+    struct user_regs_struct r;
+    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? died(t->tid) : rc; /* with it, its memory may be gone */
+}
+
+/* An empty table of descriptors of its own, and the registers to begin with. */
+static int prepare_stub(struct tracer *t)
+{
+    const uint64_t after = t->window + VB_STUB_AFTER;
+    int64_t v;
+    step(t, VB_STEP_TABLE);
+    int rc = call(t, t->stub, after, SYS_close_range, (const uint64_t[6]){0, UINT_MAX, CLOSE_RANGE_UNSHARE}, &v);
+    if (rc)
+        return rc;
+    if (v < 0)
+        return hw_fail((int)v, "a table of descriptors for stub %d: %s", (int)t->stub, strerror((int)-v));
+    if (syscall(SYS_kcmp, t->stub, t->tid, KCMP_FILES, 0, 0) == 0)
+        return hw_fail(-EPROTO, "stub %d has got no table of descriptors of its own", (int)t->stub);
+    struct user_regs_struct r = {
+        .rip = t->window, .cs = t->saved.cs, .ss = t->saved.ss, .eflags = PLAIN_FLAGS, .orig_rax = UINT64_MAX};
+    return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? died(t->stub) : 0;
+}
+
+/* By one call where their numbers follow each other, as they mostly do. Or another thread has closed them already. */
+static int close_theirs(struct tracer *t)
+{
+    for (int i = 0; i < 2; i++) {
+        if (t->theirs[i] < 0)
+            continue;
+        int last = i == 0 && t->theirs[1] == t->theirs[0] + 1 ? t->theirs[1] : t->theirs[i];
+        int64_t v;
+        step(t, VB_STEP_CLOSE);
+        int rc = call(t, t->tid, t->n->data.instruction_pointer, SYS_close_range,
+                      (const uint64_t[6]){(uint64_t)t->theirs[i], (uint64_t)last}, &v);
+        if (rc)
+            return rc;
+        t->theirs[i] = -1;
+        if (last == t->theirs[1])
+            t->theirs[1] = -1;
+    }
+    return 0;
+}
+
+static int inject(struct tracer *t)
+{
+    int rc = seize(t);
+    if (rc == 0)
+        rc = stop(t, RESTART_NO_INTR);
+    if (rc == 0 && !in_call(t))
+        rc = has_left(t);
+    if (rc == 0)
+        rc = map(t);
+    if (rc == 0)
+        rc = clone_stub(t);
+    if (rc == 0)
+        rc = seal(t);
+    if (rc == 0)
+        rc = verify(t);
+    if (rc == 0)
+        rc = prepare_stub(t);
+    if (rc == 0)
+        rc = close_theirs(t);
+    return rc;
+}
+
+/* As the kernel does it on the way to the program, where no signal has a handler (arch/x86/kernel/signal.c). */
+static void restart(struct user_regs_struct *r)
+{
+    int64_t v = (int64_t)r->rax;
+    if ((int64_t)r->orig_rax < 0 || v > RESTART_SYS || v < RESTART_BLOCK)
+        return;
+    r->rax = v == RESTART_BLOCK ? SYS_restart_syscall : r->orig_rax;
+    r->rip -= 2;
+    r->orig_rax = UINT64_MAX;
+}
+
+static void let_go(struct tracer *t, struct user_regs_struct *r)
+{
+    if (ptrace(PTRACE_SETREGS, t->tid, 0, r) == 0 && ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(t->mask), &t->mask) == 0)
+        ptrace(PTRACE_DETACH, t->tid, 0, 0);
+}
+
+/* The stub leaves before it has run, by the same instruction as the thread's calls. */
+static void end_stub(struct tracer *t)
+{
+    struct user_regs_struct r = t->saved;
+    struct __ptrace_syscall_info info;
+    int status;
+    r.rip = t->n->data.instruction_pointer - 2;
+    r.rax = SYS_exit;
+    r.rdi = 0;
+    r.orig_rax = UINT64_MAX;
+    r.eflags = PLAIN_FLAGS;
+    if (ptrace(PTRACE_SETREGS, t->stub, 0, &r) == 0 && syscall_stop(t, t->stub, &info) == 0 &&
+        info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_exit)
+        resume(t->stub, PTRACE_CONT, &status);
+}
+
+/* All as it was, and the thread is told rc. Of what is sealed nothing can be taken back. */
+static void undo(struct tracer *t, int rc)
+{
+    t->undoing = true;
+    int64_t v;
+    if (!t->seized) {
+        vb_notify_answer(t->listener, t->n->id, 0, rc);
+        return;
+    }
+    if (!t->stopped && stop(t, rc))
+        return;
+    if (t->stub > 0)
+        end_stub(t);
+    if (t->window && !t->sealed)
+        call(t, t->tid, t->n->data.instruction_pointer, SYS_munmap, (const uint64_t[6]){t->window, VB_WINDOW_SIZE}, &v);
+    close_theirs(t);
+    struct user_regs_struct r = t->saved;
+    if (!t->left && in_call(t)) {
+        r.rax = (uint64_t)rc;
+        r.orig_rax = UINT64_MAX;
+    }
+    restart(&r);
+    let_go(t, &r);
+}
+
+/* The thread makes its own call again, behind the stub's first. */
+static void leave(struct tracer *t)
+{
+    t->undoing = true; /* there is no way back */
+    step(t, VB_STEP_LEAVE);
+    ptrace(PTRACE_DETACH, t->stub, 0, 0);
+    struct user_regs_struct r = t->saved;
+    restart(&r);
+    let_go(t, &r);
+}
+
+static void wake(struct vb_shared *sh)
+{
+    syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Says that all is ready; true: the broker has taken it up. */
+static bool hand_over(struct tracer *t)
+{
+    uint32_t state = VB_RUN;
+    const struct timespec nap = {0, 20 * HW_MS};
+    t->sh->stub = t->stub;
+    t->sh->window = t->window;
+    step(t, VB_STEP_READY);
+    if (!atomic_compare_exchange_strong(&t->sh->state, &state, VB_READY))
+        return false;
+    wake(t->sh);
+    while (atomic_load(&t->sh->state) == VB_READY && getppid() == t->parent)
+        syscall(SYS_futex, &t->sh->state, FUTEX_WAIT, VB_READY, &nap, NULL, 0);
+    return atomic_load(&t->sh->state) == VB_GO;
+}
+
+_Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
+                        bool wall, pid_t parent)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    signal(SIGCHLD, SIG_DFL); /* stops of tracees come with it */
+    prctl(PR_SET_NAME, "hawser-tracer");
+    int keep[] = {listener, w->fixed, w->results};
+    (void)vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)); /* nor the tracer's socket, nor what comes by it later */
+    struct tracer t = {.sh = sh,
+                       .w = w,
+                       .listener = listener,
+                       .n = n,
+                       .wall = wall,
+                       .parent = parent,
+                       .tid = (pid_t)n->pid,
+                       .theirs = {-1, -1}};
+    int rc = inject(&t);
+    if (rc == 0) {
+        if (hand_over(&t)) {
+            leave(&t);
+            _exit(0);
+        }
+        rc = -ETIMEDOUT;
+    }
+    sh->rc = rc;
+    snprintf(sh->text, sizeof(sh->text), "%s", hw_error());
+    undo(&t, rc);
+    uint32_t state = VB_RUN;
+    atomic_compare_exchange_strong(&sh->state, &state, VB_FAILED);
+    wake(sh);
+    _exit(1);
+}
+
+#else
+_Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int listener, const struct seccomp_notif *n,
+                        bool wall, pid_t parent)
+{
+    (void)sh, (void)w, (void)listener, (void)n, (void)wall, (void)parent;
+    _exit(1); /* vb_inject_possible() is asked first */
+}
+#endif
