@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs into a staging folder, then builds examples/transfer.c against it by pkg-config alone, as a stranger would,
 # with the shared and with the static library, and runs both (TAP).
-#   install.sh BUILD SOURCE PREFIX LIBDIR SANITIZERS MAN(yes|no) PLUGIN(yes|no) CC...
+#   install.sh BUILD SOURCE PREFIX LIBDIR SANITIZERS MAN(yes|no) CC...
 set -u
-build=$1 source=$2 prefix=$3 libdir=$4 sanitizers=$5 man=$6 plugin=$7
-shift 7
+build=$1 source=$2 prefix=$3 libdir=$4 sanitizers=$5 man=$6
+shift 6
 if [ "$sanitizers" != none ]; then
     echo "1..0 # SKIP built with $sanitizers: what strangers install is not"
     exit 77
@@ -31,14 +31,12 @@ ok "meson install into a staging folder" meson install -C "$build" --no-rebuild 
 files="include/hawser.h bin/hawser share/doc/hawser/LICENSE
     $libdir/libhawser.so $libdir/libhawser.so.0 $libdir/libhawser.a $libdir/pkgconfig/hawser.pc"
 [ "$man" = yes ] && files="$files share/man/man1/hawser.1 share/man/man3/hawser.3 share/man/man7/hawser.7"
-[ "$plugin" = yes ] && files="$files $libdir/libnccl-net-hawser.so"
+files="$files $libdir/libnccl-net-hawser.so"
 for f in $files; do
     ok "installed $f" test -s "$stage$prefix/$f"
 done
-if [ "$plugin" = yes ]; then
-    ok "libnccl-net.so is a link to the plugin beside it" \
-        test "$(readlink "$stage$prefix/$libdir/libnccl-net.so")" = libnccl-net-hawser.so
-fi
+ok "libnccl-net.so is a link to the plugin beside it" \
+    test "$(readlink "$stage$prefix/$libdir/libnccl-net.so")" = libnccl-net-hawser.so
 conf=$(find "$stage" -path '*/hawser/verbs.conf')
 ok "a policy for hawser verbs" cmp "$conf" "$source/verbs/policy/policy.ini"
 echo "# the operator's" >>"$conf"
