@@ -2,8 +2,8 @@
 /* What files of a snapshot may hold: numbers, lists of CPUs, PCI addresses, link speeds, ways. The first byte says
  * which; what is taken reads back the same, what is refused leaves the output alone and says why. */
 #include "fuzz.h"
-#include "node/pci.h"
-#include "node/sysfs.h"
+#include "net/pci.h"
+#include "net/sysfs.h"
 
 static void numbers(const char *text)
 {

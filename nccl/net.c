@@ -2,7 +2,7 @@
 /* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
 #include "base/size.h"
 #include "inner.h"
-#include "node/nic.h"
+#include "net/nic.h"
 #include "wire/wire.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device files of a plan. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "oci/spec.h"
 
 #include <fcntl.h>

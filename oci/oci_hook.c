@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* createRuntime and poststop. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "oci/oci.h"
 #include "sandbox/move/again.h"
 #include "sandbox/netdev/netdev.h"

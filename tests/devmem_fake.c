@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "devmem_fake.h"
 
-#include "node/nic.h"
+#include "net/nic.h"
 #include "transport/devmem/kernel.h"
 #include "wire/helper.h"
 

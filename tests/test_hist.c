@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The histogram against an exact sort of the same values. */
-#include "base/hist.h"
 #include "tap.h"
+#include "tool/load/hist.h"
 
 static struct hw_hist h, a, b;
 static uint64_t vals[100000];

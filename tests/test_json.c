@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON writer: commas, escapes, UTF-8, numbers in any locale, wrong nesting, failing writes. */
-#include "base/json.h"
+#include "sys/json.h"
 #include "tap.h"
 
 #include <float.h>
@@ -37,7 +37,7 @@ static double local_strtod(const char *s, char **end)
 
 #define snprintf local_snprintf
 #define strtod   local_strtod
-#include "base/json.c"
+#include "sys/json.c"
 #undef snprintf
 #undef strtod
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/node: files of a root, PCI distances, four nodes as fixtures, files bent in every way, the plan's promises. */
+#include "net/sysfs.h"
 #include "node/plan.h"
-#include "node/sysfs.h"
 #include "tap.h"
 
 #include <fcntl.h>

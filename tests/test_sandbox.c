@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox/: the tree's rules; names; and that lib/node reads a rebuilt sysfs as it reads the one that it is rebuilt of.
  */
+#include "net/sysfs.h"
 #include "node/node.h"
-#include "node/sysfs.h"
 #include "sandbox/move/again.h"
 #include "sandbox/plan/env.h"
 #include "sandbox/sysfs/sysfs.h"

@@ -6,7 +6,7 @@
  * back; doorbell: a write() of 32 bytes copied and made here on a cached descriptor that kcmp() says is the program's.
  * No test: figures belong to a machine that is otherwise idle.
  */
-#include "base/hist.h"
+#include "tool/load/hist.h"
 #include "verbs/agent/filter.h"
 #include "verbs_stub.h"
 

@@ -8,7 +8,7 @@
 #define HW_HELPER_KERNEL_H
 
 #include "base/base.h"
-#include "node/nic.h"
+#include "net/nic.h"
 
 #define HD_QUEUES_MAX 1024   /* receive queues of a NIC; drivers of today stop at a few hundred */
 #define HD_TABLE_MAX  16384u /* entries of an indirection table; the largest of today have 4096 */

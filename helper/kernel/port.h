@@ -10,7 +10,7 @@
 #ifndef HW_HELPER_PORT_H
 #define HW_HELPER_PORT_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 /* *sock: to be closed, or -1 where the port is not one of those. */
 int hd_port_hold(const union hw_addr *local, int *sock);

@@ -16,7 +16,7 @@
 #include "base/knob.h"
 #include "base/list.h"
 #include "mem/space.h"
-#include "node/nic.h"
+#include "net/nic.h"
 #include "transport/tcp/sock.h"
 #include "transport/transport.h"
 #include "wire/wire.h"

@@ -4,7 +4,7 @@
 #ifndef HW_ADVERTISE_H
 #define HW_ADVERTISE_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 /* Text is "NIC=ADDRESS[:PORT]", comma-separated, IPv6 with a port in brackets; without "NIC=" it is for the NIC that a
  * peer's first connection came in by. 0 or -EINVAL with the bad part. */

@@ -10,7 +10,7 @@
 #ifndef HW_PATHS_H
 #define HW_PATHS_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 #define HW_RAILS_MAX 65536 /* bytes of a map of rails */
 

@@ -3,7 +3,7 @@
 #ifndef HW_ROUTE_H
 #define HW_ROUTE_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 /* A socket for the functions below. A descriptor or -errno: without one (a sandbox that has no netlink) they guess. */
 int hw_route_open(void);

@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "base/knob.h"
 #include "mem/space.h"
-#include "node/nic.h"
+#include "net/nic.h"
 #include "wire/wire.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as text and as JSON. */
-#include "base/json.h"
 #include "sandbox/plan/plan.h"
+#include "sys/json.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a snapshot from sysfs and one from a file have in common. */
 #include "sandbox/plan/snapshot.h"
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 
 #include <stdlib.h>
 #include <string.h>

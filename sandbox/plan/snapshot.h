@@ -7,7 +7,7 @@
 #ifndef HW_SANDBOX_SNAPSHOT_H
 #define HW_SANDBOX_SNAPSHOT_H
 
-#include "node/pci.h"
+#include "net/pci.h"
 
 #include <net/if.h>
 #include <netinet/in.h>

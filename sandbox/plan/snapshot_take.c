@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot out of sysfs: this machine's, or any below a root. What a file does not say is left out, and nothing is
  * guessed. Which files programs need: docs/sandbox.md. */
+#include "net/sysfs.h"
 #include "node/node.h"
-#include "node/sysfs.h"
 #include "sandbox/plan/snapshot.h"
 
 #include <arpa/inet.h>

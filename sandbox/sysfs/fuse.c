@@ -2,7 +2,7 @@
 /* The tree served by FUSE. Live files are read from the host's sysfs below a root that was opened before; they are read
  * when they are opened, as sysfs does it, and read to their end wherever that is then. */
 #define FUSE_USE_VERSION 35
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 
 #include <fcntl.h>

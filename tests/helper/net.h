@@ -3,7 +3,7 @@
 #ifndef TESTS_HELPER_NET_H
 #define TESTS_HELPER_NET_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 /* False: this process may make none. */
 bool net_make(void);

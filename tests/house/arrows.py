@@ -7,28 +7,28 @@ import re
 import sys
 
 # Folder (the longest match counts) -> the folders and files that it may include from, besides itself. This is the
-# house order of CONTRIBUTING.md: base < node < net, mem, wire < transport < engine < hawser.c < tool, nccl.
+# house order of CONTRIBUTING.md: base < net, mem, wire < transport < engine < hawser.c < nccl; sys, node < sandbox, oci, helper, verbs, lab < tool.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
-MID = LOW + ["lib/node", "lib/net", "lib/mem", "lib/wire"]
+MID = LOW + ["lib/net", "lib/mem", "lib/wire"]
 RULES = {
     "include": [],
     "lib/base": [API],
-    "lib/node": LOW,
-    "lib/net": LOW + ["lib/node"],
+    "lib/net": LOW,
     "lib/mem": LOW,
     "lib/wire": LOW,
     "lib/transport": MID,
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
-    "nccl": LOW + ["lib/node", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
+    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "sys": LOW,
     "lab": LOW + ["sys"],
-    "sandbox": LOW + ["sys", "lib/node"],
-    "oci": LOW + ["sys", "sandbox", "lib/node"],
+    "node": LOW + ["lib/net"],
+    "sandbox": LOW + ["sys", "node", "lib/net"],
+    "oci": LOW + ["sys", "sandbox", "node", "lib/net"],
     "verbs": LOW + ["sys"],
-    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "lib/node", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
-    "helper": LOW + ["sys", "lib/node", "lib/wire"],
+    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
+    "helper": LOW + ["sys", "lib/net", "lib/wire"],
     "bench": LOW + ["tool"],
     "examples": [API],
     "man": [API],

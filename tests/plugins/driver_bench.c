@@ -3,9 +3,9 @@
  * timed part moves what happens to lie in memory; each connection's last messages are then checked byte by byte. */
 #include "driver.h"
 
-#include "base/hist.h"
-#include "base/json.h"
 #include "base/size.h"
+#include "sys/json.h"
+#include "tool/load/hist.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser devmem status: each NIC's queues and who has them bound, rules, header split, and what kernel and driver can.
  */
-#include "base/json.h"
 #include "base/size.h"
 #include "helper/kernel/ethtool.h"
 #include "helper/kernel/netdev.h"
+#include "sys/json.h"
 #include "tool/devmem/cmd_devmem.h"
 
 #include <linux/ethtool_netlink.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser doctor: what on this machine, or between it and another, is not as it should be, and what mends it. */
 #include "base/size.h"
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
 #include "tool/opts.h"

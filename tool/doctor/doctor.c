@@ -2,7 +2,7 @@
 /* The table of checks, and how what they say is printed. */
 #include "tool/doctor/doctor.h"
 
-#include "base/json.h"
+#include "sys/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #define HW_TOOL_DOCTOR_H
 
 #include "mem/cuda.h"
-#include "node/nic.h"
+#include "net/nic.h"
 #include "tool/peer/proto.h"
 
 #include <stdio.h>

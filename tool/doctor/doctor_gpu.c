@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of GPUs: the driver as the kernel shows it, abilities as CUDA tells them, windows as PCI does. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <stdlib.h>

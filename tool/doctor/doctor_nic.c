@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of NICs: each over all that have a device behind them, or where none has, all that are up. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of a pair of nodes: what the peer told of itself, and what was tried between the two. */
 #include "tool/doctor/doctor_pair.h"
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  * anything.
  */
 #include "helper/kernel/ethnl.h"
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sys/ethstat.h"
 #include "tool/doctor/doctor.h"
 #include "transport/devmem/helper.h"

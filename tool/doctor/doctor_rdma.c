@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of RDMA ports, and of what sysctls do where several NICs share a subnet. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * Doctor's checks of GPUDirect-TCPX: Google's plugin for NCCL, the manager of the receive datapath (RxDM, dp-manager)
  * that it talks to, and the variables that make or break it (google/nccl-plugin-gpudirecttcpx, v3.1.9).
  */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 #include "tool/doctor/elfsym.h"
 

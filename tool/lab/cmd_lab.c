@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser lab: up, down, list, exec, link, rate. */
-#include "base/json.h"
 #include "base/size.h"
 #include "lab/lab.h"
+#include "sys/json.h"
 #include "tool/opts.h"
 
 #include <arpa/inet.h>

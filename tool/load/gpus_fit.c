@@ -3,8 +3,8 @@
 #include "tool/load/gpus.h"
 
 #include "mem/cuda.h"
+#include "net/sysfs.h"
 #include "node/plan.h"
-#include "node/sysfs.h"
 #include "tool/peer/session.h"
 
 #include <stdio.h>

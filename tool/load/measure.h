@@ -6,8 +6,8 @@
 #ifndef HW_TOOL_MEASURE_H
 #define HW_TOOL_MEASURE_H
 
-#include "base/hist.h"
 #include "tool/load/buffer.h"
+#include "tool/load/hist.h"
 #include "tool/peer/session.h"
 
 #define MEASURE_FRESH  (64ull << 20)  /* memory that slots cycle through, at least: more than a cache holds */

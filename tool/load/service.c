@@ -3,7 +3,7 @@
 
 #include "base/size.h"
 #include "mem/cuda.h"
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
 #include "tool/peer/reach.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser nccl check: doctor's group nccl. What was seen is in struct nccl_look; here is what it means. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser nccl env: what to export, as shell lines whose comments say why, or as JSON. */
-#include "base/json.h"
 #include "mem/cuda.h"
 #include "nccl/params.h"
+#include "net/sysfs.h"
 #include "node/plan.h"
-#include "node/sysfs.h"
+#include "sys/json.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"
 #include "tool/opts.h"

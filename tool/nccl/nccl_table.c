@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `hawser nccl bench` says in the end: as nccl-tests print it, then ours against the others. */
-#include "base/json.h"
 #include "base/size.h"
+#include "sys/json.h"
 #include "tool/nccl/nccl_bench.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/peer/reach.h"
 
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/move/move.h"
 
 #include <net/if.h>

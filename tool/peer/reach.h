@@ -8,7 +8,7 @@
 #ifndef HW_TOOL_REACH_H
 #define HW_TOOL_REACH_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 #include "tool/peer/proto.h"
 
 #define REACH_MS 3000 /* all tries together, they go at once */

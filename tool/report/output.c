@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/report/output.h"
 
-#include "base/json.h"
 #include "base/size.h"
+#include "sys/json.h"
 #include "tool/load/stats.h"
 
 #include <inttypes.h>

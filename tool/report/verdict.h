@@ -3,7 +3,7 @@
 #ifndef HW_TOOL_VERDICT_H
 #define HW_TOOL_VERDICT_H
 
-#include "base/json.h"
+#include "sys/json.h"
 #include "tool/peer/proto.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox env: what a container's programs are to have in their environment, each with its reason. */
-#include "base/json.h"
 #include "sandbox/plan/env.h"
+#include "sys/json.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox snapshot, and how the other actions come by a snapshot. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/plan/snapshot.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"

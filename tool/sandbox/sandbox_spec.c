@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox spec, and what it shares with cdi. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/opts.h"
 #include "tool/sandbox/bundle_file.h"

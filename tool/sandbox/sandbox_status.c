@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox status: which containers have which NICs. */
-#include "base/json.h"
 #include "sandbox/move/move.h"
+#include "sys/json.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox sysfs: a folder, a FUSE file system, or NCCL's XML. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"

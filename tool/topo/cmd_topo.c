@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser topo: GPUs, NICs, the PCI tree between them, and which NICs serve which GPU. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "tool/opts.h"
 #include "tool/topo/topo.h"
 

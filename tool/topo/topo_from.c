@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A snapshot for `hawser topo`: the one of `hawser sandbox` (sandbox/plan/snapshot.h), without addresses. It is read by
  * rebuilding the machine's sysfs in a folder for the moment, so that it is scanned as a machine is. */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
 #include "tool/sandbox/sandbox.h"
 #include "tool/topo/topo.h"

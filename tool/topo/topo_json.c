@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
+#include "sys/json.h"
 #include "tool/topo/topo.h"
 
 #include <stdlib.h>

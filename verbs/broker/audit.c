@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/broker/audit.h"
-#include "base/json.h"
+#include "sys/json.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the broker's container has, for `hawser verbs status`: a line of JSON to whoever connects. */
-#include "base/json.h"
+#include "sys/json.h"
 #include "verbs/broker/broker_int.h"
 
 #include <fcntl.h>

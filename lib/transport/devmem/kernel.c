@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/devmem/kernel.h"
-#include "node/nic.h"
+#include "net/nic.h"
 
 #include <linux/errqueue.h>
 #include <netinet/in.h>

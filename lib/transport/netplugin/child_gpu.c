@@ -7,7 +7,7 @@
 #include "transport/netplugin/child.h"
 #include "transport/netplugin/trace.h"
 
-#include "node/pci.h"
+#include "net/pci.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #define HW_SOCK_H
 
 #include "base/knob.h"
-#include "node/nic.h"
+#include "net/nic.h"
 #include "wire/wire.h"
 
 /* Starts a non-blocking connect from nic (NULL: the kernel chooses) to addr. Returns the descriptor or -errno. Binds to

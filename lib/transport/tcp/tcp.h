@@ -2,7 +2,7 @@
 #ifndef HW_TCP_H
 #define HW_TCP_H
 
-#include "node/nic.h"
+#include "net/nic.h"
 
 /* The address in a handle of the tcp transport; -EPROTO. */
 int hw_tcp_handle_addr(const uint8_t *handle, size_t len, union hw_addr *out);

@@ -7,7 +7,7 @@
 #ifndef HW_NODE_H
 #define HW_NODE_H
 
-#include "node/pci.h"
+#include "net/pci.h"
 
 #define HW_NODE_NAME 64 /* of a device or driver, with its NUL: IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64 */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
+#include "sys/json.h"
 
 #include <inttypes.h>
 #include <math.h>

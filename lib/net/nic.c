@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/nic.h"
-#include "node/sysfs.h"
+#include "net/nic.h"
+#include "net/sysfs.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/pci.h"
+#include "net/pci.h"
 
 #include <ctype.h>
 #include <stdio.h>

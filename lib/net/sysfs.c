@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/sysfs.h"
+#include "net/sysfs.h"
 
 #include <ctype.h>
 #include <dirent.h>

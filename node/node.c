@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/node.h"
-#include "node/nic.h"
-#include "node/sysfs.h"
+#include "net/nic.h"
+#include "net/sysfs.h"
 
 #include <limits.h>
 #include <stdio.h>

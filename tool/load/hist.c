@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/hist.h"
+#include "tool/load/hist.h"
 
 #include <float.h>
 #include <string.h>
