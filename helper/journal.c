@@ -5,6 +5,7 @@
  * journal; its last line says that it is all there.
  */
 #include "helper/state.h"
+#include "sys/file.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -377,7 +378,6 @@ int hd_journal_read(struct hd_state *s)
 {
     struct stat st;
     size_t have = 0;
-    ssize_t n = 0;
     if (!s->path)
         return hw_fail(-ENOENT, "no journal is kept");
     int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -389,12 +389,8 @@ int hd_journal_read(struct hd_state *s)
         rc = hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
     else
         rc = check_owner(s->path, &st);
-    if (rc == 0 && !(text = malloc(JOURNAL_MAX + 1)))
-        rc = hw_fail(-ENOMEM, "no memory for the journal");
-    while (rc == 0 && have <= JOURNAL_MAX && (n = read(fd, text + have, JOURNAL_MAX + 1 - have)) > 0)
-        have += (size_t)n;
-    if (rc == 0 && n < 0)
-        rc = hw_fail(-errno, "journal %s: %s", s->path, hw_errno_name(errno));
+    if (rc == 0)
+        rc = hw_file_read(fd, JOURNAL_MAX, s->path, &text, &have);
     if (rc == 0)
         rc = hd_journal_parse(s, text, have);
     free(text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "helper/policy.h"
 #include "base/size.h"
+#include "sys/file.h"
 
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -232,21 +233,14 @@ int hd_policy_load(struct hd_policy *p, const char *path)
     if (fd < 0)
         return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
     char *text = NULL;
-    ssize_t n = 0;
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
         rc = hw_fail(-EINVAL, "policy %s: not a plain file", path);
     else if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
         rc = hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
                      path);
-    else if (s.st_size > (off_t)HD_POLICY_FILE_MAX)
-        rc = hw_fail(-E2BIG, "policy %s: more than %u bytes", path, HD_POLICY_FILE_MAX);
-    else if (!(text = calloc(1, HD_POLICY_FILE_MAX + 1)))
-        rc = hw_fail(-ENOMEM, "no memory for the policy");
     size_t have = 0;
-    while (rc == 0 && have < HD_POLICY_FILE_MAX && (n = read(fd, text + have, HD_POLICY_FILE_MAX - have)) > 0)
-        have += (size_t)n;
-    if (rc == 0 && n < 0)
-        rc = hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    if (rc == 0)
+        rc = hw_file_read(fd, HD_POLICY_FILE_MAX, path, &text, &have);
     if (rc == 0 && strlen(text) != have)
         rc = hw_fail(-EINVAL, "policy %s: not a text", path);
     if (rc == 0)

@@ -9,13 +9,8 @@
 static void read_boot(struct hd_state *s)
 {
     struct stat st;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    snprintf(s->boot, sizeof(s->boot), "unknown");
-    if (f) {
-        if (fgets(s->boot, sizeof(s->boot), f))
-            s->boot[strcspn(s->boot, "\n")] = 0;
-        (void)fclose(f);
-    }
+    if (hw_boot_id(s->boot) < 0)
+        snprintf(s->boot, sizeof(s->boot), "unknown");
     s->netns = stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
 }
 

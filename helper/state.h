@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "helper/inspect.h"
 #include "helper/policy.h"
+#include "sys/file.h"
 #include "wire/helper.h"
 
 #define HD_STATE_FILE "/run/hawser/hawserd.state"
@@ -66,9 +67,9 @@ struct hd_held_rule {
 struct hd_state {
     const struct hd_kernel *k;
     const struct hw_logger *log;
-    const char *path; /* the journal's; NULL: none is kept */
-    char boot[40];    /* of this kernel */
-    uint64_t netns;   /* this network namespace's inode */
+    const char *path;      /* the journal's; NULL: none is kept */
+    char boot[HW_BOOT_ID]; /* of this kernel */
+    uint64_t netns;        /* this network namespace's inode */
     struct hw_list nics, bindings, rules;
     unsigned n_nics;
     bool retrying; /* what failed was said already */

@@ -11,6 +11,7 @@
 
 #include "sandbox/move/move.h"
 #include "sandbox/plan/plan.h"
+#include "sys/file.h"
 
 #include <jansson.h>
 
@@ -83,8 +84,6 @@ void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 json_t *sbx_oci_load(const char *text, size_t len);
 json_t *sbx_oci_big(const char *digits); /* such a number */
 char *sbx_oci_dump(const json_t *o);
-/* All of a descriptor, to be freed: at most max bytes, or -E2BIG. what: for the error. */
-int sbx_oci_read(int fd, size_t max, const char *what, char **text, size_t *len);
 
 #define SBX_OCI_STATE_MAX  (1u << 20)
 #define SBX_OCI_CONFIG_MAX (16u << 20)

@@ -18,7 +18,7 @@ static int read_state(struct sbx_oci *o, int fd)
 {
     char *text;
     size_t len;
-    int rc = sbx_oci_read(fd, SBX_OCI_STATE_MAX, "the state of the container, on standard input", &text, &len);
+    int rc = hw_file_read(fd, SBX_OCI_STATE_MAX, "the state of the container, on standard input", &text, &len);
     if (rc == 0)
         rc = sbx_oci_state(o, text, len);
     free(text);
@@ -36,7 +36,7 @@ static int read_config(struct sbx_oci *o)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    int rc = hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
     hw_close(&fd);
     if (rc == 0)
         rc = sbx_oci_config(o, text, len);

@@ -11,39 +11,6 @@
 #define MARKED "\"\\u0001int:" /* as JSON */
 #define DIGITS 18              /* so many always fit */
 
-int sbx_oci_read(int fd, size_t max, const char *what, char **text, size_t *len)
-{
-    size_t cap = 0;
-    *text = NULL;
-    *len = 0;
-    for (;;) {
-        if (*len == cap) {
-            cap = cap ? 2 * cap : 16384;
-            char *more = realloc(*text, cap);
-            if (!more) {
-                free(*text);
-                *text = NULL;
-                return hw_fail(-ENOMEM, "no memory for %s", what);
-            }
-            *text = more;
-        }
-        ssize_t n = read(fd, *text + *len, cap - *len);
-        if (n == 0)
-            return 0;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n > 0)
-            *len += (size_t)n;
-        if (n < 0 || *len > max) {
-            int rc = n < 0 ? hw_fail(-errno, "reading %s: %s", what, strerror(errno))
-                           : hw_fail(-E2BIG, "%s is larger than %zu MiB", what, max >> 20);
-            free(*text);
-            *text = NULL;
-            return rc;
-        }
-    }
-}
-
 /* The length of the number at text; 0: none. *large: a whole one that may be too large. */
 static size_t number(const char *text, size_t len, bool *large)
 {

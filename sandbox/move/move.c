@@ -184,8 +184,8 @@ static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
     const char *names[SB_NICS_MAX];
     struct sb_journal *j = &m->j;
     struct timespec now;
-    char boot[64];
-    int rc = sb_boot_id(boot);
+    char boot[HW_BOOT_ID];
+    int rc = hw_boot_id(boot);
     for (size_t i = 0; i < o->n; i++)
         names[i] = o->nic[i].name;
     clock_gettime(CLOCK_BOOTTIME, &now);

@@ -5,6 +5,7 @@
 
 #include "sandbox/move/ident.h"
 #include "sandbox/netdev/netdev.h"
+#include "sys/file.h"
 #include "sys/netns.h"
 
 /* ---- namespaces (move_ns.c) ---------------------------------------------------------------------- */
@@ -41,7 +42,6 @@ int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 int sb_pin(int dir, const char *id, int ns);
 int sb_unpin(int dir, const char *id);
 
-int sb_boot_id(char out[64]);
 /* Has the container of a journal ended? */
 bool sb_ended(const struct sb_journal *j);
 

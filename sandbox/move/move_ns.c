@@ -325,19 +325,6 @@ uint64_t sb_process_start(pid_t pid)
     return start;
 }
 
-int sb_boot_id(char out[64])
-{
-    static const char path[] = "/proc/sys/kernel/random/boot_id";
-    FILE *f = fopen(path, "re");
-    bool got = f && fgets(out, 64, f) && strlen(out) > 8;
-    if (f)
-        fclose(f);
-    if (!got)
-        return hw_fail(-EIO, "reading %s", path);
-    out[strcspn(out, "\n")] = 0;
-    return 0;
-}
-
 bool sb_ended(const struct sb_journal *j)
 {
     if (j->holder)

@@ -414,8 +414,8 @@ int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, con
 {
     struct back b = {.j = j, .dir = dir, .id = id, .f = {.log = log}};
     b.host = b.there = SB_NS_NONE;
-    char boot[64];
-    int rc = sb_boot_id(boot);
+    char boot[HW_BOOT_ID];
+    int rc = hw_boot_id(boot);
     if (rc < 0)
         return rc;
     if (!j->begun || strcmp(boot, j->boot) != 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The snapshot as JSON (docs/sandbox.md): written with our own writer, read with jansson, and nothing believed. */
 #include "sandbox/plan/snapshot.h"
+#include "sys/file.h"
 #include "sys/json.h"
 
 #include <arpa/inet.h>
@@ -453,28 +454,6 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len)
     return rc < 0 ? rc : sbx_snapshot_settle(out);
 }
 
-static int slurp(int fd, char **text, size_t *len)
-{
-    size_t room = 0;
-    for (;;) {
-        if (*len == room) {
-            if (room == MAX_FILE)
-                return hw_fail(-E2BIG, "longer than %d MiB", MAX_FILE >> 20);
-            room = room ? HW_MIN(2 * room, (size_t)MAX_FILE) : 1 << 20;
-            char *more = realloc(*text, room);
-            if (!more)
-                return hw_fail(-ENOMEM, "no memory for it");
-            *text = more;
-        }
-        ssize_t n = read(fd, *text + *len, room - *len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? hw_fail(-errno, "%s", strerror(errno)) : 0;
-        *len += (size_t)n;
-    }
-}
-
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file)
 {
     *out = (struct sbx_snapshot){0};
@@ -483,7 +462,7 @@ int sbx_snapshot_load(struct sbx_snapshot *out, const char *file)
         return hw_fail(-errno, "%s: %s", file, strerror(errno));
     char *text = NULL;
     size_t len = 0;
-    int rc = slurp(fd, &text, &len);
+    int rc = hw_file_read(fd, MAX_FILE, "it", &text, &len);
     hw_close(&fd);
     if (rc == 0)
         rc = sbx_snapshot_parse(out, text, len);

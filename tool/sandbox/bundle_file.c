@@ -28,7 +28,7 @@ static int load_notes(json_t **out, const char *config)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0 && errno != ENOENT)
         return hw_fail(-errno, "%s: %s", path, strerror(errno));
-    int rc = fd < 0 ? 0 : sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    int rc = fd < 0 ? 0 : hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
     hw_close(&fd);
     if (rc == 0)
         *out = text ? sbx_oci_load(text, len) : json_object();
@@ -48,7 +48,7 @@ int bundle_load(struct bundle_file *f, const char *path)
         return rc;
     }
     f->mode = st.st_mode & 07777;
-    int rc = sbx_oci_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
+    int rc = hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
     hw_close(&fd);
     if (rc < 0)
         return rc;
