@@ -10,11 +10,16 @@ here=$(dirname "$0")
 log=$build/meson-logs/testlog.json
 rm -f "$log"
 
+# Tests wait more than they compute: two at once for each CPU. ThreadSanitizer's compute.
+: "${MESON_TESTTHREADS:=$(($(nproc) * 2))}"
+
 # gcc 12's TSan dies at start where the kernel randomises more bits of mmap than it knows of (vm.mmap_rnd_bits > 28).
 run=
-if meson introspect --buildoptions "$build" | grep -q '"value": "thread"' && setarch -R true 2>/dev/null; then
-    run="setarch -R"
+if meson introspect --buildoptions "$build" | grep -q '"value": "thread"'; then
+    MESON_TESTTHREADS=$(($(nproc) + 1))
+    setarch -R true 2>/dev/null && run="setarch -R"
 fi
+export MESON_TESTTHREADS
 # halt_on_error: UBSan reports and goes on by default, which no exit code would show.
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1}"
@@ -24,9 +29,6 @@ export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1}"
 if meson introspect --buildoptions "$build" | grep -q '"value": "address'; then
     export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.pthread.stack_cache_size=4294967296}"
 fi
-
-# Tests wait more than they compute: one more at once than there are CPUs.
-export MESON_TESTTHREADS="${MESON_TESTTHREADS-$(($(nproc) + 1))}"
 
 if [ -n "${WITHOUT-}" ]; then
     # shellcheck disable=SC2046 # names have no blanks
