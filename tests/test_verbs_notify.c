@@ -18,6 +18,18 @@
 
 static struct app a;
 
+/* The kernel ends a wait to give a descriptor with ESRCH where a signal takes the call in that moment. (--wrap) */
+static bool taken;
+int __real_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+    if (!taken || request != SECCOMP_IOCTL_NOTIF_ADDFD)
+        return __real_ioctl(fd, request, arg);
+    errno = ESRCH;
+    return -1;
+}
+
 static bool next(struct seccomp_notif *n)
 {
     for (int i = 0; i < 2000; i++) {
@@ -211,6 +223,9 @@ int main(void)
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     ok(vb_notify_sync(fd) < 0 && vb_notify_answer(fd, 1, 0, 0) < 0 && vb_notify_continue(fd, 1) < 0,
        "what is no listener is refused");
+    taken = true;
+    rc = vb_notify_give(fd, 1, fd, -1, true, false);
+    ok(rc == -ENOENT, "a call that is taken back while a descriptor is given has gone: %s", hw_error());
     close(fd);
     return tap_done();
 }
