@@ -5,7 +5,7 @@
  * journal; its last line says that it is all there.
  */
 #include "helper/state.h"
-#include "sys/file.h"
+#include "sys/files.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

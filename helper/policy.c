@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "helper/policy.h"
 #include "base/size.h"
-#include "sys/file.h"
+#include "sys/files.h"
 
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "helper/inspect.h"
 #include "helper/policy.h"
-#include "sys/file.h"
+#include "sys/files.h"
 #include "wire/helper.h"
 
 #define HD_STATE_FILE "/run/hawser/hawserd.state"

@@ -11,7 +11,7 @@
 
 #include "sandbox/move/move.h"
 #include "sandbox/plan/plan.h"
-#include "sys/file.h"
+#include "sys/files.h"
 
 #include <jansson.h>
 

@@ -5,7 +5,7 @@
 
 #include "sandbox/move/ident.h"
 #include "sandbox/netdev/netdev.h"
-#include "sys/file.h"
+#include "sys/files.h"
 #include "sys/netns.h"
 
 /* ---- namespaces (move_ns.c) ---------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The snapshot as JSON (docs/sandbox.md): written with our own writer, read with jansson, and nothing believed. */
 #include "sandbox/plan/snapshot.h"
-#include "sys/file.h"
+#include "sys/files.h"
 #include "sys/json.h"
 
 #include <arpa/inet.h>

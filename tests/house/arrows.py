@@ -78,6 +78,10 @@ def main(root):
     seen = {}
     for f in files:
         seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))
+    # The root is searched for <...> too: a header in sys/ must have no system header's name.
+    for f in sorted(root.glob("sys/*.h")):
+        if any(pathlib.Path("/usr/include").glob(f"**/sys/{f.name}")):
+            seen["sys"].append(f"{f.name}: <sys/{f.name}> is the system's")
     for n, (folder, faults) in enumerate(sorted(seen.items()), 1):
         print(f"{'not ' if faults else ''}ok {n} - {folder} includes only what lies below it")
         for fault in faults:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sys/file.h"
+#include "sys/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole files, and the machine's boot. */
-#ifndef HW_SYS_FILE_H
-#define HW_SYS_FILE_H
+#ifndef HW_SYS_FILES_H
+#define HW_SYS_FILES_H
 
 #include "base/base.h"
 
