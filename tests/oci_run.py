@@ -25,6 +25,8 @@ SECONDS = 30
 
 
 def sh(*argv, **more):
+    if "input" not in more:
+        more.setdefault("stdin", subprocess.PIPE)  # crun gives its standard input to the container's root: /dev/null stays the machine's
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
 
 
@@ -181,7 +183,7 @@ class Runtime:
     @contextlib.contextmanager
     def running(self, ident):
         """A container in the foreground, once its program runs."""
-        p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert p.stdout.readline() == "up\n", p.communicate(timeout=30)
             # a runtime that is killed before it has noted its container knows nothing of it any more
@@ -371,13 +373,14 @@ def hostile(rt, host):
     if "changed" not in r.stdout:
         return skip("a hostile container in a user namespace", f"{rt.name} runs none here: {(r.stderr or r.stdout).strip().splitlines()[-1:]}")
     ok(r.returncode == 0, "a hostile container in a user namespace", r)
+    ok(os.stat("/dev/null").st_uid == 0, "/dev/null is still root's")
     return host.back("a container that renamed, swapped, changed and bridged its NICs")
 
 
 def kill_hook(rt, host, ident, after):
     """Runs a container whose hook is killed so long after its journal is there. False: it was done already."""
     journal, pid = host.journal / f"{ident}.journal", host.tmp / "pid"
-    p = subprocess.Popen([*rt.base, "run", ident], cwd=rt.bundle, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    p = subprocess.Popen([*rt.base, "run", ident], cwd=rt.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not journal.exists() and p.poll() is None:
         pass
     time.sleep(after)

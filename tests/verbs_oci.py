@@ -43,6 +43,8 @@ WANTED = {
 
 
 def sh(*argv, **more):
+    if "input" not in more:
+        more.setdefault("stdin", subprocess.PIPE)  # as in oci_run.py
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=SECONDS, **more)
 
 
