@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox/: the tree's rules; names; and that lib/node reads a rebuilt sysfs as it reads the one that it is rebuilt of.
+/* sandbox/: the tree's rules; names; and that lib/net and node read a rebuilt sysfs as it reads the one that it is rebuilt of.
  */
 #include "net/sysfs.h"
 #include "node/node.h"
@@ -97,7 +97,7 @@ static void tree(void)
     sbx_tree_free(&t);
 }
 
-/* ---- lib/node on a rebuilt tree ------------------------------------------------------------- */
+/* ---- the scan of a rebuilt tree ------------------------------------------------------------- */
 
 static bool same_pci(const struct hw_node *a, const struct hw_node *b)
 {

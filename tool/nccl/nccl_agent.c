@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RANK_FD  3
 #define POLL_MS  100
 #define LEAVE_MS 3000
 
@@ -141,7 +140,7 @@ static void become(const struct job *j, pid_t parent, int talk)
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || null < 0 || dup2(null, 0) < 0 ||
         (talk < 0 && dup2(out, 1) < 0) ||
-        (talk >= 0 && (talk == RANK_FD ? fcntl(talk, F_SETFD, 0) : dup2(talk, RANK_FD)) < 0))
+        (talk >= 0 && (talk == NB_RANK_FD ? fcntl(talk, F_SETFD, 0) : dup2(talk, NB_RANK_FD)) < 0))
         _exit(127);
     execv("/proc/self/exe", j->argv);
     _exit(127);
@@ -233,8 +232,8 @@ int nb_agent(void)
         .magic = NB_MAGIC, .order_size = sizeof(struct nb_order), .reply_size = sizeof(struct nb_reply)};
     struct nb_ask ask;
     signal(SIGPIPE, SIG_IGN);
-    in = fcntl(0, F_DUPFD_CLOEXEC, RANK_FD + 1);
-    out = fcntl(1, F_DUPFD_CLOEXEC, RANK_FD + 1);
+    in = fcntl(0, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
+    out = fcntl(1, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
     /* what a library prints is not to be taken for an answer */
     if (in < 0 || out < 0 || dup2(2, 1) < 0)
         return tool_fail("agent", "its descriptors: %s", strerror(errno));

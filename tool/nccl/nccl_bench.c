@@ -217,8 +217,7 @@ static int measure_config(struct bench_run *b, size_t config, unsigned round)
 static int own_round(struct bench_run *b, unsigned round)
 {
     output_progress("round %u of %u: hawser bench", round + 1, b->t.rounds);
-    int rc =
-        nb_own_run(&b->hosts, &b->t, (int)HW_MIN(b->a->timeout_ms * b->t.n_own, (uint64_t)INT32_MAX), b->a->verbose);
+    int rc = nb_own_run(&b->hosts, &b->t, (int)HW_MIN(b->a->timeout_ms * b->t.n_own, (uint64_t)INT32_MAX));
     output_progress(NULL);
     b->own_failed = rc < 0;
     if (rc < 0 && rc != -EINTR)
@@ -377,7 +376,7 @@ static int find_gpus(struct bench_run *b)
         if (rc < 0)
             return tool_usage(CMD, "%s", hw_error());
         output_progress("asking %u hosts", h->n);
-        rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus, a->verbose);
+        rc = nb_hosts_probe(h, a->tcpx ? a->tcpx : TCPX, &gpus);
         output_progress(NULL);
         if (rc < 0)
             return tool_fail(CMD, "%s", hw_error());

@@ -14,13 +14,15 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define NB_RANKS  16
-#define NB_SIZES  64
-#define NB_SET    12 /* variables of a configuration */
-#define NB_UID    128
-#define NB_TAIL   3072 /* of a rank's output */
-#define NB_LEAVE  10000
-#define NB_ROUNDS 99
+#define NB_RANKS   16
+#define NB_SIZES   64
+#define NB_SET     12 /* variables of a configuration */
+#define NB_UID     128
+#define NB_TAIL    3072 /* of a rank's output */
+#define NB_LINE    200  /* of its last line */
+#define NB_RANK_FD 3    /* of a rank: where its supervisor is */
+#define NB_LEAVE   10000
+#define NB_ROUNDS  99
 
 enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_OPS };
 
@@ -90,6 +92,8 @@ struct nb_crew {
 /* All that it has written so far; its last NB_TAIL bytes are kept, from the start of a line on. */
 void nb_overhear(struct nb_member *m, bool verbose);
 /* Those on standard error, where there are any. */
+/* The last line of it, cut at NB_LINE. */
+void nb_last_line(const struct nb_member *m, char line[NB_LINE]);
 void nb_show_tail(const struct nb_member *m, const char *who);
 
 /* How ranks are started. */

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RANK_FD 3    /* of a rank: where its supervisor is */
 #define POLL_MS 200  /* how late an interruption is seen at most */
 #define REAP_MS 5000 /* for a rank that was told to end */
 
@@ -131,7 +130,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
     struct nb_member *m = &c->m[rank];
     const int gpu = m->gpu;
     struct nb_items items = {0};
-    int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host, c->verbose);
+    int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host);
     m->gpu = gpu;
     m->answered = true;
     for (char **e = environ; *e; e++)
@@ -142,7 +141,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
         nb_item(&items, 'd', "%s", "");
     nb_item(&items, 'a', "nccl");
     nb_item(&items, 'a', "bench");
-    nb_item(&items, 'a', "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, gpu);
+    nb_item(&items, 'a', "--rank=%d,%u,%u,%d", NB_RANK_FD, rank, c->n, gpu);
     if (s->nccl)
         nb_item(&items, 'a', "--nccl=%s", s->nccl);
     if (rc == 0)
@@ -156,7 +155,7 @@ static void become(char **argv, char **env, pid_t parent, int fd, int err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(127);
-    child_take_ends(fd, RANK_FD, err);
+    child_take_ends(fd, NB_RANK_FD, err);
     execve("/proc/self/exe", argv, env);
     _exit(127);
 }
@@ -174,7 +173,7 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
     exe[n > 0 ? n : 0] = 0;
     snprintf(node, sizeof node, "%s/%c", s->lab ? s->lab : "", (char)('a' + rank));
     struct env env = {0};
-    snprintf(told, sizeof told, "--rank=%d,%u,%u,%d", RANK_FD, rank, c->n, m->gpu);
+    snprintf(told, sizeof told, "--rank=%d,%u,%u,%d", NB_RANK_FD, rank, c->n, m->gpu);
     int rc = env_make(&env, config, s, rank);
     if (rc == 0 && s->nccl && asprintf(&nccl, "--nccl=%s", s->nccl) < 0) {
         nccl = NULL;
@@ -182,7 +181,7 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
     }
     plain[4] = inside[9] = nccl;
     if (rc == 0)
-        rc = child_ends(SOCK_SEQPACKET, RANK_FD, "a rank", talk, err);
+        rc = child_ends(SOCK_SEQPACKET, NB_RANK_FD, "a rank", talk, err);
     pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
     if (pid == 0)
         become(argv, env.v, parent, talk[1], err[1]);
@@ -247,6 +246,13 @@ void nb_overhear(struct nb_member *m, bool verbose)
             }
         }
     }
+}
+
+void nb_last_line(const struct nb_member *m, char line[NB_LINE])
+{
+    const char *nl = m->tail_len > 1 ? memrchr(m->tail, '\n', m->tail_len - 1) : NULL;
+    snprintf(line, NB_LINE, "%.*s", NB_LINE - 1, nl ? nl + 1 : m->tail);
+    line[strcspn(line, "\n")] = 0;
 }
 
 void nb_show_tail(const struct nb_member *m, const char *who)

@@ -157,10 +157,11 @@ static void agent_command(const struct nb_hosts *hosts, unsigned host, char *arg
 {
     static char nccl[] = "nccl", bench[] = "bench", agent[] = "--agent", self[] = "/proc/self/exe";
     size_t n = 0;
-    bool placed = is_here(hosts->host[host]);
-    if (placed)
+    const bool here = is_here(hosts->host[host]);
+    bool placed = here;
+    if (here)
         argv[n++] = self;
-    for (size_t i = 0; hosts->ssh[i] && !is_here(hosts->host[host]); i++) {
+    for (size_t i = 0; hosts->ssh[i] && !here; i++) {
         const char *at = strstr(hosts->ssh[i], HOST_PLACE);
         argv[n++] = hosts->ssh[i];
         if (!at)
@@ -174,7 +175,7 @@ static void agent_command(const struct nb_hosts *hosts, unsigned host, char *arg
     }
     if (!placed)
         argv[n++] = (char *)(uintptr_t)hosts->host[host];
-    if (!is_here(hosts->host[host]))
+    if (!here)
         argv[n++] = (char *)(uintptr_t)hosts->remote;
     argv[n++] = nccl;
     argv[n++] = bench;
@@ -184,11 +185,9 @@ static void agent_command(const struct nb_hosts *hosts, unsigned host, char *arg
 
 static int agent_gone(struct nb_member *m, const char *what)
 {
-    char tail[200] = "";
+    char tail[NB_LINE];
     nb_overhear(m, false);
-    const char *nl = m->tail_len > 1 ? memrchr(m->tail, '\n', m->tail_len - 1) : NULL;
-    snprintf(tail, sizeof tail, "%.199s", nl ? nl + 1 : m->tail);
-    tail[strcspn(tail, "\n")] = 0;
+    nb_last_line(m, tail);
     return hw_fail(-EPIPE, "host %s: %s%s%s", m->host, what, *tail ? "; it said last: " : "", tail);
 }
 
@@ -248,11 +247,10 @@ static int hear_greeting(struct nb_member *m)
     return 0;
 }
 
-int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host, bool verbose)
+int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host)
 {
     char *argv[NB_HOST_ARGS], room[4096];
     int talk[2], err[2];
-    (void)verbose;
     *m = (struct nb_member){.fd = -1, .err = -1, .host = hosts->host[host]};
     agent_command(hosts, host, argv, room, sizeof room);
     int rc = child_ends(SOCK_STREAM, 3, "an agent", talk, err);
@@ -289,7 +287,7 @@ int nb_agent_end(struct nb_member *m, int ms, bool show)
     return status;
 }
 
-int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus, bool verbose)
+int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
 {
     unsigned with = 0;
     struct nb_items items = {0};
@@ -300,7 +298,7 @@ int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus, bool ver
     for (unsigned i = 0; i < hosts->n && rc == 0; i++) {
         struct nb_member m;
         struct nb_probe p = {0};
-        rc = nb_agent_start(&m, hosts, i, verbose);
+        rc = nb_agent_start(&m, hosts, i);
         if (rc == 0)
             rc = nb_agent_ask(&m, NB_ASK_PROBE, &items);
         if (rc == 0)

@@ -61,7 +61,7 @@ struct nb_hosts {
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote);
 void nb_hosts_free(struct nb_hosts *hosts);
 /* Asks each host for its version, its GPUs (the least of all in *gpus) and its TCPX plugin. */
-int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus, bool verbose);
+int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
 /* Items of an ask, as they are added. */
 struct nb_items {
@@ -72,7 +72,7 @@ struct nb_items {
 void nb_item(struct nb_items *items, char tag, const char *fmt, ...) HW_PRINTF(3, 4);
 
 /* Starts an agent and hears its greeting; m is to be ended by nb_agent_end() in any case. */
-int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host, bool verbose);
+int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned host);
 int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items);
 /* Lets it end within ms, by force after that. show: what it said last goes to standard error. Its status. */
 int nb_agent_end(struct nb_member *m, int ms, bool show);
@@ -81,6 +81,6 @@ int nb_agent_end(struct nb_member *m, int ms, bool show);
 int nb_agent(void);
 
 /* Measures hawser's own transfer from the second host to the first one: `hawser serve` and `hawser bench`. */
-int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms, bool verbose);
+int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms);
 
 #endif

@@ -89,7 +89,7 @@ static int start_serving(struct own *w, struct nb_member *m)
     struct nb_items items = {0};
     struct output o = {0};
     const uint64_t deadline = hw_deadline(NB_GREET_MS);
-    int rc = nb_agent_start(m, w->hosts, 0, false);
+    int rc = nb_agent_start(m, w->hosts, 0);
     if (rc < 0)
         return rc;
     add_environment(&items);
@@ -147,7 +147,7 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     char sizes[NB_SIZES * 24] = "";
     const uint64_t deadline = hw_deadline(w->timeout_ms);
     *rows = 0;
-    int rc = nb_agent_start(&m, w->hosts, 1, false), k = 1;
+    int rc = nb_agent_start(&m, w->hosts, 1), k = 1;
     for (size_t i = 0; i < w->t->n_own; i++) {
         size_t at = strlen(sizes);
         snprintf(sizes + at, sizeof sizes - at, "%s%llu", at ? "," : "", (unsigned long long)w->t->own[i].size);
@@ -181,20 +181,20 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     snprintf(why, sizeof why, "%s", hw_error());
     int status = nb_agent_end(&m, rc < 0 ? 0 : LEAVE_MS, false);
     if (rc == 0 && *rows < w->t->n_own) {
-        const char *nl = m.tail_len > 1 ? memrchr(m.tail, '\n', m.tail_len - 1) : NULL;
-        return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d: %.200s", m.host, addr, WEXITSTATUS(status),
-                       nl ? nl + 1 : m.tail);
+        char tail[NB_LINE];
+        nb_last_line(&m, tail);
+        return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d: %s", m.host, addr, WEXITSTATUS(status),
+                       tail);
     }
     return hw_fail_copy(rc, why);
 }
 
-int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms, bool verbose)
+int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
 {
     struct own w = {.hosts = hosts, .t = t, .timeout_ms = timeout_ms};
     struct nb_member serve;
     uint8_t key[32];
     unsigned rows = 0;
-    (void)verbose;
     if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
         return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
     for (size_t i = 0; i < sizeof key; i++)

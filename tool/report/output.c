@@ -103,9 +103,15 @@ void output_nics(FILE *out, const struct row *r)
         nic_line(out, "there", &r->sum.peer[i], r->devmem);
 }
 
-/* The NIC's own count, null where it has none. */
-void output_json_own_count(struct hw_json *j, const struct tp_nic *n)
+void output_json_counts(struct hw_json *j, const struct tp_nic *n)
 {
+    hw_json_u64(j, "tx_bytes", n->tx_bytes);
+    hw_json_u64(j, "rx_bytes", n->rx_bytes);
+    hw_json_u64(j, "kernel_tx_bytes", n->kernel_tx_bytes);
+    hw_json_u64(j, "kernel_rx_bytes", n->kernel_rx_bytes);
+    hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
+    hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
+    hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
     static const char *const name[] = {"rx_devmem_pkts", "rx_devmem_pkts_before", "rx_devmem_pkts_after"};
     const uint64_t v[] = {n->devmem_pkts, n->devmem_before, n->devmem_after};
     for (size_t i = 0; i < HW_ARRAY_LEN(name); i++)
@@ -153,14 +159,7 @@ static void json_nics(struct hw_json *j, const struct row *r)
         hw_json_object(j, NULL);
         hw_json_str(j, "nic", n->nic);
         hw_json_str(j, "peer_nic", r->peer_nic[i][0] ? r->peer_nic[i] : NULL);
-        hw_json_u64(j, "tx_bytes", n->tx_bytes);
-        hw_json_u64(j, "rx_bytes", n->rx_bytes);
-        hw_json_u64(j, "kernel_tx_bytes", n->kernel_tx_bytes);
-        hw_json_u64(j, "kernel_rx_bytes", n->kernel_rx_bytes);
-        hw_json_u64(j, "tx_device_bytes", n->tx_device_bytes);
-        hw_json_u64(j, "rx_device_bytes", n->rx_device_bytes);
-        hw_json_u64(j, "rx_copied_bytes", n->rx_copied_bytes);
-        output_json_own_count(j, n);
+        output_json_counts(j, n);
         hw_json_u64(j, "lost", r->lost[i]);
         hw_json_u64(j, "channels", r->nic_channels[i]);
         hw_json_u64(j, "bytes", n->tx_bytes + n->rx_bytes);

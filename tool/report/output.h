@@ -44,8 +44,9 @@ void output_nics(FILE *out, const struct row *r);
 void output_verdict(FILE *out, const char *who, const struct row *r);
 /* What a NIC that came into GPU memory counted itself; "" where it does not. */
 void output_own_count(FILE *out, const struct tp_nic *n);
-/* Parts of such a line: a NIC's own count, and an array of each channel's own counters since it was made. */
-void output_json_own_count(struct hw_json *j, const struct tp_nic *n);
+/* Parts of such a line: a NIC's counters, with its own count (null where it has none); and an array of each channel's
+ * own counters since it was made. */
+void output_json_counts(struct hw_json *j, const struct tp_nic *n);
 void output_json_channels(struct hw_json *j, hawser_peer *peer);
 /* One line of the JSON file, schema hawser-bench-1. -EIO. */
 int output_json(FILE *out, const struct row *r);

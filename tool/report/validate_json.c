@@ -7,14 +7,7 @@ static void write_nics(struct hw_json *j, const char *name, const struct tp_nic 
     for (size_t i = 0; i < n; i++) {
         hw_json_object(j, NULL);
         hw_json_str(j, "nic", nics[i].nic);
-        hw_json_u64(j, "tx_bytes", nics[i].tx_bytes);
-        hw_json_u64(j, "rx_bytes", nics[i].rx_bytes);
-        hw_json_u64(j, "kernel_tx_bytes", nics[i].kernel_tx_bytes);
-        hw_json_u64(j, "kernel_rx_bytes", nics[i].kernel_rx_bytes);
-        hw_json_u64(j, "tx_device_bytes", nics[i].tx_device_bytes);
-        hw_json_u64(j, "rx_device_bytes", nics[i].rx_device_bytes);
-        hw_json_u64(j, "rx_copied_bytes", nics[i].rx_copied_bytes);
-        output_json_own_count(j, &nics[i]);
+        output_json_counts(j, &nics[i]);
         hw_json_end(j);
     }
     hw_json_end(j);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox: its actions, one file each (tool/sandbox_*.c). */
+/* hawser sandbox: its actions, one file each (sandbox_*.c). */
 #include "tool/sandbox/sandbox.h"
 #include "tool/tool.h"
 

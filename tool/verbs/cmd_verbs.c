@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser verbs: its actions, one file each (tool/verbs_*.c), and what they share. */
+/* hawser verbs: its actions, one file each (verbs_*.c), and what they share. */
 #include "tool/verbs/verbs.h"
 
 #include <libgen.h>
