@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const json_t *find_annotation(const json_t *config, const char *annotation)
 {
@@ -41,9 +42,7 @@ int sbx_note_put(json_t *config, const char *annotation, json_t *notes, json_t *
 {
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, name[20];
     json_t *annotations = json_object_get(config, "annotations");
-    uint64_t hash = 14695981039346656037u; /* FNV-1a: it tells notes apart, and is no secret */
-    for (const char *p = text ? text : ""; *p; p++)
-        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+    const uint64_t hash = hw_hash(HW_HASH_START, text, text ? strlen(text) : 0);
     snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
     int rc = text && json_object_set_new(annotations, annotation, json_string(name)) == 0 &&
                      json_object_set(notes, name, note) == 0

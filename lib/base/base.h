@@ -35,6 +35,15 @@ struct hw_logger {
 /* Formats one line and hands it over; preserves errno; nothing where there is no callback. */
 void hw_log(const struct hw_logger *l, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
+/* FNV-1a, 64 bits: tells texts apart, and is no secret. h: HW_HASH_START, or the hash of what stands before. */
+#define HW_HASH_START 14695981039346656037u
+static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const uint8_t *)data)[i]) * 1099511628211u;
+    return h;
+}
+
 /* Monotonic nanoseconds. */
 static inline uint64_t hw_now(void)
 {

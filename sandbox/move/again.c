@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a over the GIDs that the planned devices have. */
+/* A hash of the GIDs that the planned devices have. */
 static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
 {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = HW_HASH_START;
     for (size_t i = 0; i < s->n_rdma; i++)
         for (size_t k = 0; !p->rdma[i].why[0] && k < s->rdma[i].n_port; k++) {
             const struct sbx_port *port = &s->rdma[i].port[k];
@@ -16,8 +16,7 @@ static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
                 char text[2 * SBX_NAME + 64];
                 int n = snprintf(text, sizeof(text), "%u %u %s %s %s;", port->port, port->gid[g].index,
                                  port->gid[g].gid, port->gid[g].type, port->gid[g].ndev);
-                for (int c = 0; c < n; c++)
-                    h = (h ^ (uint8_t)text[c]) * 0x100000001b3u;
+                h = hw_hash(h, text, (size_t)HW_MIN(n, (int)sizeof(text) - 1));
             }
         }
     return h;

@@ -28,17 +28,9 @@ struct write {
     size_t used;
 };
 
-static size_t hash(const struct sbx_node *n)
-{
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < n->n_data; i++)
-        h = (h ^ (uint8_t)n->data[i]) * 1099511628211u;
-    return (size_t)(h % BUCKETS);
-}
-
 static const struct sbx_node *known(struct write *w, const struct sbx_node *n)
 {
-    struct same **b = &w->bucket[hash(n)];
+    struct same **b = &w->bucket[hw_hash(HW_HASH_START, n->data, n->n_data) % BUCKETS];
     for (struct same *s = *b; s; s = s->next)
         if (s->node->n_data == n->n_data && memcmp(s->node->data, n->data, n->n_data) == 0)
             return s->node;

@@ -345,11 +345,7 @@ int dm_ctx_alive(struct dm_ctx *x)
 
 void dm_ctx_warn(struct dm_ctx *x, const char *nic, const char *why)
 {
-    uint64_t hash = 1469598103934665603u; /* FNV-1a */
-    for (const char *s = nic; *s; s++)
-        hash = (hash ^ (uint8_t)*s) * 1099511628211u;
-    for (const char *s = why; *s; s++)
-        hash = (hash ^ (uint8_t)*s) * 1099511628211u;
+    const uint64_t hash = hw_hash(hw_hash(HW_HASH_START, nic, strlen(nic)), why, strlen(why));
     pthread_mutex_lock(&x->mu);
     bool told = x->nwarned == DM_WARNINGS;
     for (unsigned i = 0; i < x->nwarned; i++)
