@@ -9,19 +9,11 @@ import signal
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+from tap import done, ok  # noqa: E402
+
 HAWSER = sys.argv[1]
 LAB = f"lc{os.getpid()}"
-count = failed = 0
-
-
-def ok(good, what, more=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 def at(node, *argv):
@@ -114,8 +106,7 @@ def main():
         for p in servers:
             stop(p)
         subprocess.run([HAWSER, "lab", "down", "--name", LAB], timeout=60, stdout=subprocess.DEVNULL)
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

@@ -12,18 +12,10 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+from tap import done, ok, skip  # noqa: E402
+
 HAWSER, *FABRICS = sys.argv[1:]
-count = failed = 0
-
-
-def ok(good, what, more=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 class Skip(Exception):
@@ -193,7 +185,5 @@ for fabric in FABRICS:
         {"subnet": subnet, "routed": routed, "gcp": gcp, "shared-subnet": shared_subnet, "bridge": bridge,
          "delay": delay}[fabric]()
     except Skip as why:
-        count += 1
-        print(f"ok {count} - a lab with fabric {fabric} # SKIP {why}")
-print(f"1..{count}")
-sys.exit(1 if failed else 0)
+        skip(f"a lab with fabric {fabric}", why)
+sys.exit(done())

@@ -12,20 +12,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+from tap import done, ok  # noqa: E402
+
 HAWSER, TCPX, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[1:4]]
 PAGE = " ".join(pathlib.Path(sys.argv[4]).read_text().split())
 BY = ["--transport", f"netplugin:{TCPX}"]
-count = failed = 0
-
-
-def ok(good, what, more=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 class Skip(Exception):
@@ -155,8 +147,7 @@ def main():
         except Skip as e:
             print(f"1..0 # SKIP {e}")
             return 77
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

@@ -12,30 +12,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "data/nodes"))
 import make  # noqa: E402
-
-count = failed = 0
-
-
-def ok(good, what, more=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()[:60]), end="")
-    sys.stdout.flush()
-    return good
-
-
-def skip(what, why):
-    global count
-    count += 1
-    print(f"ok {count} - {what} # SKIP {why}", flush=True)
-
-
-def done():
-    print(f"1..{count}")
-    return 1 if failed else 0
+from tap import done, ok, skip  # noqa: E402, F401  for those who import them from here
 
 
 class Tool:
