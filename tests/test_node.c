@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node/, lib/net: files of a root, PCI distances, four nodes as fixtures, files bent in every way, the plan's promises. */
+/* node/, lib/net: files of a root, PCI distances, four nodes as fixtures, files bent in every way, the plan's promises.
+ */
 #include "net/sysfs.h"
 #include "node/plan.h"
 #include "tap.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox/: the tree's rules; names; and that lib/net and node read a rebuilt sysfs as it reads the one that it is rebuilt of.
+/* sandbox/: the tree's rules; names; and that lib/net and node read a rebuilt sysfs as it reads the one that it is
+ * rebuilt of.
  */
 #include "net/sysfs.h"
 #include "node/node.h"

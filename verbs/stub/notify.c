@@ -25,8 +25,8 @@ bool vb_notify_valid(int listener, uint64_t id)
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-/* Of an operation on a notification. EINPROGRESS: it is answered, and its thread has not run since. ESRCH: a signal took
- * it while a descriptor was being given (kernel/seccomp.c, seccomp_do_user_notification()). */
+/* Of an operation on a notification. EINPROGRESS: it is answered, and its thread has not run since. ESRCH: a signal
+ * took it while a descriptor was being given (kernel/seccomp.c, seccomp_do_user_notification()). */
 static int gone_or(int err)
 {
     return err == ENOENT || err == EINPROGRESS || err == ESRCH ? -ENOENT : -err;
