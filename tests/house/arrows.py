@@ -18,6 +18,7 @@ RULES = {
     "lib/mem": LOW,
     "lib/wire": LOW,
     "lib/transport": MID,
+    "lib/core": MID,
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins

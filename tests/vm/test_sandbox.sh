@@ -3,7 +3,7 @@
 # NICs to a container and back on other kernels: the tests of the sandbox that build on what a kernel does with devices
 # that change their namespace (a folder's number in sysfs, names, attributes, copies); and kinds of devices that the
 # building machine's kernel may lack: dummy, VLAN, ipvlan.
-# vm: kernels 6.1 6.12 7
+# vm: kernels 6.1 7
 # vm: programs ip tc nsenter unshare readlink diff BUILD/hawser BUILD/tests/test_sandbox_move BUILD/tests/test_sandbox_move_hostile
 # vm: programs BUILD/tests/test_sandbox_move_attrs
 # vm: files tests/vm/tap.sh:/tap.sh

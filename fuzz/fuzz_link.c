@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stranger sends on a link. The first bytes say in what steps it arrives; the link ends with -EPROTO or goes on,
+ * and writes nowhere but where it was told to. Cut anywhere, the same frames arrive.
+ */
+#include "core/link.h"
+#include "fuzz.h"
+
+struct receiver {
+    const uint8_t *steps;
+    size_t n_steps, at;
+    uint64_t frames, bytes;
+    uint8_t *memory; /* exactly as long as the payload that is coming */
+};
+
+static bool pull_nothing(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
+{
+    (void)up, (void)l, (void)budget, (void)out;
+    return false;
+}
+
+static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct receiver *r = up;
+    (void)l;
+    if (in->pay > 65536)
+        return hw_fail(-EPROTO, "more than this receiver takes");
+    free(r->memory);
+    r->memory = malloc(in->pay ? in->pay : 1);
+    if (!r->memory)
+        abort();
+    uint32_t first = in->ext_len && in->pay ? in->ext[0] % in->pay : 0;
+    piece[0] = (struct hw_piece){&hw_host, in->type % 4 == 3 ? NULL : r->memory, first};
+    piece[1] = (struct hw_piece){&hw_host, in->type % 4 == 2 ? NULL : r->memory + first, in->pay - first};
+    *n = 2;
+    return 0;
+}
+
+static int take_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct receiver *r = up;
+    (void)l;
+    r->frames += !in->uncounted;
+    r->bytes += in->pay;
+    return 0;
+}
+
+static void end_token(void *up, struct hw_link *l, void *token)
+{
+    (void)up, (void)l, (void)token;
+    abort(); /* nothing was sent */
+}
+
+static const struct hw_link_ops ops = {pull_nothing, place_frame, take_frame, end_token, end_token};
+
+/* Feeds data in steps of up to `most` bytes. Returns how the link ended. */
+static int feed_link(const uint8_t *data, size_t size, size_t most, struct receiver *r)
+{
+    struct hw_link l;
+    int rc = hw_link_init(&l, &ops, r, 1 << 20);
+    while (rc == 0 && size) {
+        struct hw_piece piece[3];
+        uint32_t k = hw_link_rx(&l, piece, 3);
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < k && size && sum < most; i++) {
+            uint64_t part = piece[i].len < size ? piece[i].len : size;
+            part = part < most - sum ? part : most - sum;
+            memcpy(piece[i].ptr, data, part);
+            data += part;
+            size -= part;
+            sum += part;
+            if (part < piece[i].len)
+                break;
+        }
+        rc = hw_link_got(&l, sum);
+        FUZZ_CHECK(rc == 0 || rc == -EPROTO);
+    }
+    FUZZ_CHECK(l.received == r->frames);
+    hw_link_free(&l);
+    free(r->memory);
+    r->memory = NULL;
+    return rc;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct receiver a = {0}, b = {0};
+    if (size < 1)
+        return 0;
+    int one = feed_link(data + 1, size - 1, 1 + data[0], &a), two = feed_link(data + 1, size - 1, SIZE_MAX, &b);
+    FUZZ_CHECK(one == two && a.frames == b.frames && a.bytes == b.bytes);
+    return 0;
+}

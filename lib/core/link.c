@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/link.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
+
+int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
+{
+    *l = (struct hw_link){.ops = ops, .up = up, .window = window};
+    l->tx.buf = malloc(HW_LINK_BUF);
+    l->rx.buf = malloc(HW_LINK_BUF);
+    l->tx.flight = malloc(HW_LINK_FLIGHT * sizeof *l->tx.flight);
+    if (l->tx.buf && l->rx.buf && l->tx.flight)
+        return 0;
+    hw_link_free(l);
+    return hw_fail(-ENOMEM, "no memory for a connection's buffers");
+}
+
+void hw_link_free(struct hw_link *l)
+{
+    free(l->tx.buf);
+    free(l->rx.buf);
+    free(l->tx.flight);
+    free(l->tx.frozen);
+    l->tx.buf = l->rx.buf = l->tx.frozen = NULL;
+    l->tx.flight = NULL;
+}
+
+/* ---- sending ---------------------------------------------------------------------------------- */
+
+static bool has_payload_to_send(const struct hw_link *l)
+{
+    return l->tx.piece_at < l->tx.n_pieces;
+}
+
+static void finish_payload(struct hw_link *l)
+{
+    free(l->tx.frozen);
+    l->tx.frozen = NULL;
+    l->tx.n_pieces = l->tx.piece_at = 0;
+    l->tx.token = NULL;
+}
+
+/* Moves a small payload behind its head. */
+static int copy_small_payload(struct hw_link *l)
+{
+    for (uint32_t i = 0; i < l->tx.n_pieces; i++) {
+        const struct hw_piece *p = &l->tx.piece[i];
+        int rc = hw_load(p->space, l->tx.buf + l->tx.end, p->ptr, p->len);
+        if (rc < 0)
+            return rc;
+        l->tx.end += (uint32_t)p->len;
+    }
+    l->tx.n_pieces = 0;
+    return 0;
+}
+
+/* Appends a frame to the buffer; a payload that is not small stays in piece[]. False: none was there to append. */
+static bool pull_frame(struct hw_link *l, uint64_t budget)
+{
+    uint8_t *head = l->tx.buf + l->tx.end;
+    struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = l->tx.piece};
+    if (!l->ops->pull(l->up, l, budget, &out))
+        return false;
+    uint64_t pay = 0;
+    for (uint32_t i = 0; i < out.n_pieces; i++)
+        pay += out.piece[i].len;
+    assert(out.ext_len <= HW_LINK_EXT_MAX && out.n_pieces <= HW_LINK_PIECES && pay <= HW_LINK_PAY_MAX);
+    struct hw_link_head h = {.type = out.type,
+                             .flags = out.uncounted ? HW_LINK_UNCOUNTED : 0,
+                             .ext = out.ext_len,
+                             .pay = (uint32_t)pay,
+                             .number = (uint32_t)l->started};
+    hw_link_head_encode(head, &h);
+    l->tx.end += HW_LINK_HEAD + out.ext_len;
+    l->tx.n_pieces = pay ? out.n_pieces : 0;
+    l->tx.piece_at = 0;
+    l->tx.token = out.uncounted ? NULL : out.token;
+    uint64_t bytes = HW_LINK_HEAD + out.ext_len + pay;
+    l->tx.framed += bytes;
+    if (!out.uncounted) {
+        uint64_t i = l->started++ % HW_LINK_FLIGHT;
+        l->tx.flight[i].token = out.token;
+        l->tx.flight[i].bytes = bytes;
+        l->tx.flight[i].end = l->tx.framed;
+        l->in_flight += bytes;
+    }
+    if (pay <= SMALL_PAYLOAD && copy_small_payload(l) < 0)
+        l->tx.n_pieces = out.n_pieces; /* the transport meets the same fault, and reports it */
+    return true;
+}
+
+static bool has_room_for_frame(const struct hw_link *l)
+{
+    return !has_payload_to_send(l) && HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
+}
+
+static uint64_t count_budget(const struct hw_link *l)
+{
+    return l->in_flight < l->window && l->started - l->confirmed < HW_LINK_FLIGHT ? l->window - l->in_flight : 0;
+}
+
+uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
+{
+    uint32_t n = 0;
+    if (l->ended)
+        return 0;
+    if (l->tx.at == l->tx.end)
+        l->tx.at = l->tx.end = 0;
+    while (has_room_for_frame(l) && pull_frame(l, count_budget(l)))
+        ;
+    if (l->tx.at < l->tx.end && n < cap)
+        out[n++] = (struct hw_piece){&hw_host, l->tx.buf + l->tx.at, l->tx.end - l->tx.at};
+    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces && n < cap; i++)
+        out[n++] = l->tx.piece[i];
+    return n;
+}
+
+void hw_link_sent(struct hw_link *l, uint64_t n)
+{
+    uint64_t head = HW_MIN(n, l->tx.end - l->tx.at);
+    l->tx.written += n;
+    l->tx.at += (uint32_t)head;
+    n -= head;
+    while (n) {
+        assert(l->tx.piece_at < l->tx.n_pieces);
+        struct hw_piece *p = &l->tx.piece[l->tx.piece_at];
+        uint64_t part = HW_MIN(n, p->len);
+        p->ptr += part;
+        p->len -= part;
+        n -= part;
+        if (p->len == 0)
+            l->tx.piece_at++;
+    }
+    /* pieces of no length at the end take no byte to send */
+    while (has_payload_to_send(l) && l->tx.piece[l->tx.piece_at].len == 0)
+        l->tx.piece_at++;
+    if (l->tx.at == l->tx.end && !has_payload_to_send(l))
+        finish_payload(l);
+}
+
+int hw_link_freeze(struct hw_link *l, const void *token)
+{
+    uint64_t left = 0, at = 0;
+    if (l->ended || !has_payload_to_send(l) || l->tx.token != token || l->tx.frozen)
+        return 0;
+    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
+        left += l->tx.piece[i].len;
+    uint8_t *copy = malloc(left ? left : 1);
+    if (!copy)
+        return hw_fail(-ENOMEM, "no memory to copy %llu bytes of an operation that was called off",
+                       (unsigned long long)left);
+    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++) {
+        const struct hw_piece *p = &l->tx.piece[i];
+        int rc = hw_load(p->space, copy + at, p->ptr, p->len);
+        if (rc < 0) {
+            free(copy);
+            return rc;
+        }
+        at += p->len;
+    }
+    l->tx.frozen = copy;
+    l->tx.piece[0] = (struct hw_piece){&hw_host, copy, left};
+    l->tx.piece_at = 0;
+    l->tx.n_pieces = 1;
+    return 0;
+}
+
+/* ---- receiving -------------------------------------------------------------------------------- */
+
+/* Passes over pieces that are full. */
+static void skip_full_pieces(struct hw_link *l)
+{
+    while (l->rx.piece_at < l->rx.n_pieces && l->rx.piece[l->rx.piece_at].len == 0)
+        l->rx.piece_at++;
+}
+
+uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
+{
+    uint32_t n = 0;
+    assert(cap >= 2 && !l->ended);
+    /* while a payload is read, the buffer is empty: parse_buffer() has moved its bytes */
+    skip_full_pieces(l);
+    for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
+        const struct hw_piece *p = &l->rx.piece[i];
+        if (p->len == 0)
+            continue;
+        if (!p->ptr && n)
+            return n;
+        if (!p->ptr) { /* read into the buffer, and forgotten */
+            out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF)};
+            return 1;
+        }
+        if (n == cap)
+            return n;
+        out[n++] = *p;
+    }
+    if (n == cap)
+        return n;
+    if (l->rx.at) {
+        memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);
+        l->rx.end -= l->rx.at;
+        l->rx.at = 0;
+    }
+    out[n++] = (struct hw_piece){&hw_host, l->rx.buf + l->rx.end, HW_LINK_BUF - l->rx.end};
+    return n;
+}
+
+static int finish_frame(struct hw_link *l)
+{
+    l->rx.state = HW_LINK_AT_HEAD;
+    int rc = l->ops->arrived(l->up, l, &l->rx.in);
+    if (rc == 0 && !l->rx.in.uncounted)
+        l->received++;
+    return rc;
+}
+
+static int parse_head(struct hw_link *l)
+{
+    int rc = hw_link_head_decode(l->rx.buf + l->rx.at, &l->rx.head);
+    if (rc < 0)
+        return rc;
+    if (l->rx.head.number != (uint32_t)l->received)
+        return hw_fail(-EPROTO, "frame %u came where frame %u was due", l->rx.head.number, (uint32_t)l->received);
+    l->rx.at += HW_LINK_HEAD;
+    l->rx.state = HW_LINK_AT_EXT;
+    return 0;
+}
+
+static int place_frame(struct hw_link *l)
+{
+    uint64_t room = 0;
+    l->rx.in = (struct hw_link_in){.type = l->rx.head.type,
+                                   .uncounted = l->rx.head.flags & HW_LINK_UNCOUNTED,
+                                   .ext = l->rx.buf + l->rx.at,
+                                   .ext_len = l->rx.head.ext,
+                                   .pay = l->rx.head.pay};
+    l->rx.n_pieces = l->rx.piece_at = 0;
+    int rc = l->ops->place(l->up, l, &l->rx.in, l->rx.piece, &l->rx.n_pieces);
+    if (rc < 0)
+        return rc;
+    assert(l->rx.n_pieces <= HW_LINK_PIECES);
+    for (uint32_t i = 0; i < l->rx.n_pieces; i++)
+        room += l->rx.piece[i].len;
+    assert(room == l->rx.in.pay);
+    (void)room;
+    l->rx.in.ext = NULL;
+    l->rx.at += l->rx.head.ext;
+    l->rx.state = HW_LINK_AT_PAYLOAD;
+    return 0;
+}
+
+/* Moves payload bytes that came with the head to their place. */
+static int store_payload(struct hw_link *l)
+{
+    for (skip_full_pieces(l); l->rx.at < l->rx.end && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
+        struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
+        uint64_t part = HW_MIN(p->len, l->rx.end - l->rx.at);
+        if (p->ptr) {
+            int rc = hw_store(p->space, p->ptr, l->rx.buf + l->rx.at, part);
+            if (rc < 0)
+                return rc;
+            p->ptr += part;
+        }
+        p->len -= part;
+        l->rx.at += (uint32_t)part;
+    }
+    return 0;
+}
+
+/* Parses all that is in the buffer: frames, and the part of a payload that came with its head. */
+static int parse_buffer(struct hw_link *l)
+{
+    for (int rc = 0;;) {
+        uint32_t have = l->rx.end - l->rx.at;
+        switch (l->rx.state) {
+        case HW_LINK_AT_HEAD:
+            if (have < HW_LINK_HEAD)
+                return 0;
+            rc = parse_head(l);
+            break;
+        case HW_LINK_AT_EXT:
+            if (have < l->rx.head.ext)
+                return 0;
+            rc = place_frame(l);
+            break;
+        default:
+            rc = store_payload(l);
+            if (rc == 0 && l->rx.piece_at < l->rx.n_pieces)
+                return 0;
+            if (rc == 0)
+                rc = finish_frame(l);
+        }
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int hw_link_got(struct hw_link *l, uint64_t n)
+{
+    assert(!l->ended);
+    skip_full_pieces(l);
+    if (l->rx.piece_at < l->rx.n_pieces && !l->rx.piece[l->rx.piece_at].ptr) {
+        l->rx.piece[l->rx.piece_at].len -= n;
+        return parse_buffer(l);
+    }
+    for (; n && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
+        struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
+        uint64_t part = HW_MIN(n, p->len);
+        assert(p->ptr);
+        p->ptr += part;
+        p->len -= part;
+        n -= part;
+    }
+    l->rx.end += (uint32_t)n;
+    assert(l->rx.end <= HW_LINK_BUF);
+    return parse_buffer(l);
+}
+
+void hw_link_drop(struct hw_link *l, const void *cookie)
+{
+    if (l->ended || l->rx.state != HW_LINK_AT_PAYLOAD || l->rx.in.cookie != cookie)
+        return;
+    for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++)
+        l->rx.piece[i].ptr = NULL;
+    l->rx.in.cookie = NULL;
+}
+
+/* ---- confirmation, and the end ------------------------------------------------------------------ */
+
+static void confirm_upto(struct hw_link *l, uint64_t count)
+{
+    while (l->confirmed < count) {
+        uint64_t i = l->confirmed++ % HW_LINK_FLIGHT;
+        l->in_flight -= l->tx.flight[i].bytes;
+        l->ops->confirmed(l->up, l, l->tx.flight[i].token);
+    }
+}
+
+/* True if the last byte of the first count frames, of which some are not confirmed, was handed to the transport. */
+static bool was_written(const struct hw_link *l, uint64_t count)
+{
+    return count <= l->started && l->tx.flight[(count - 1) % HW_LINK_FLIGHT].end <= l->tx.written;
+}
+
+int hw_link_confirm(struct hw_link *l, uint64_t count)
+{
+    if (l->ended)
+        return 0; /* the last word says it all */
+    if (count <= l->confirmed)
+        return 0; /* said before */
+    if (!was_written(l, count))
+        return hw_fail(-EPROTO, "the peer confirms %llu frames, more than were sent to it", (unsigned long long)count);
+    confirm_upto(l, count);
+    return 0;
+}
+
+void hw_link_end(struct hw_link *l, int why)
+{
+    assert(why != 0);
+    if (l->ended)
+        return;
+    l->ended = why;
+    free(l->tx.frozen);
+    l->tx.frozen = NULL;
+}
+
+int hw_link_settle(struct hw_link *l, uint64_t count)
+{
+    assert(l->ended);
+    if (count < l->confirmed || (count > l->confirmed && !was_written(l, count)))
+        return hw_fail(
+            -EPROTO,
+            "the peer's last word on a connection is %llu frames, of %llu that were sent and %llu that it had "
+            "confirmed",
+            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->confirmed);
+    confirm_upto(l, count);
+    for (uint64_t n = count; n < l->started; n++)
+        l->ops->lost(l->up, l, l->tx.flight[n % HW_LINK_FLIGHT].token);
+    l->started = count;
+    l->in_flight = 0;
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A link: one connection as a state machine. It frames, keeps a window in bytes, counts what arrived whole, and settles
+ * what is left when the connection dies. It does no I/O: a transport asks where the next bytes come from or go to,
+ * moves some, and says how many. It knows nothing of operations and regions: the layer above gives frames (pull), says
+ * where payloads go (place), and is told what arrived, what is confirmed and what is lost.
+ *
+ * Counting is what makes failover exact. Both directions number their counted frames 1, 2, 3... A receiver's count is a
+ * fact about a prefix: the first `received` frames are in place. While the link lives the count is a confirmation; once
+ * the receiver has closed the link the count is its last word, and the sender knows exactly which frames to send again
+ * on another link. No frame arrives twice, and none arrives late: the receiver reads nothing more after its last word.
+ *
+ * All functions of one link are called by one thread at a time: by the loop that owns the link.
+ */
+#ifndef HW_LINK_H
+#define HW_LINK_H
+
+#include "base/base.h"
+#include "mem/space.h"
+#include "wire/link.h"
+
+/* A run of payload bytes in a space. ptr NULL (incoming only): the bytes go nowhere. */
+struct hw_piece {
+    const struct hw_space *space;
+    uint8_t *ptr;
+    uint64_t len;
+};
+
+#define HW_LINK_PIECES 256          /* of one frame's payload */
+#define HW_LINK_BUF    (32u * 1024) /* bytes of heads, extensions and copied payloads on their way, each direction */
+#define HW_LINK_FLIGHT 1024         /* counted frames in flight */
+
+/* A frame to send, which pull() fills in. */
+struct hw_link_out {
+    uint8_t type;
+    bool uncounted; /* soft state, like confirmations: dropped where the link dies */
+    uint32_t ext_len;
+    uint8_t *ext; /* room for HW_LINK_EXT_MAX bytes, to write the extension to */
+    uint32_t n_pieces;
+    struct hw_piece *piece; /* room for HW_LINK_PIECES */
+    void *token;            /* counted: handed to confirmed() or lost(), once */
+};
+
+/* A frame that comes in. */
+struct hw_link_in {
+    uint8_t type;
+    bool uncounted;
+    const uint8_t *ext; /* valid until place() returns */
+    uint32_t ext_len;
+    uint32_t pay; /* bytes */
+    void *cookie; /* what place() stored, for arrived() and hw_link_drop() */
+};
+
+struct hw_link;
+
+/* What the layer above provides. A function may not free the link, nor call into it, except where it says so. */
+struct hw_link_ops {
+    /* Fills in the next frame, whose payload is at most budget bytes; budget 0: the window is full, and only an
+     * uncounted frame may go. False: there is none now. */
+    bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
+    /* A frame's head and extension are here: fills piece[0, *n), pay bytes in all, where the payload goes (a piece
+     * without ptr drops its share). 0, or -errno, which ends the link. */
+    int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    /* The payload is in place. 0, or -errno, which ends the link; the frame then does not count. */
+    int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
+    /* The peer has the frame of this token, and its payload is in place there. */
+    void (*confirmed)(void *up, struct hw_link *l, void *token);
+    /* The peer does not have the frame of this token and never will by this link (hw_link_settle). In order. */
+    void (*lost)(void *up, struct hw_link *l, void *token);
+};
+
+struct hw_link {
+    /* read by the layer above */
+    uint64_t received;  /* counted frames that arrived whole: the confirmation, and after hw_link_end() the last word */
+    uint64_t started;   /* counted frames that pull() gave */
+    uint64_t confirmed; /* of these, the first so many are known to be with the peer */
+    uint64_t in_flight; /* bytes of those that it has not */
+    uint64_t window;    /* bytes that may be in flight; a single frame may exceed it */
+    int ended;          /* 0, or why the link ended */
+
+    /* the link's own */
+    const struct hw_link_ops *ops;
+    void *up;
+    struct {
+        uint8_t *buf; /* HW_LINK_BUF bytes: [at, end) is to be sent, then the pieces */
+        uint32_t at, end;
+        struct hw_piece piece[HW_LINK_PIECES];
+        uint32_t piece_at, n_pieces;
+        void *token;      /* of the frame whose payload is in piece[] */
+        uint8_t *frozen;  /* a copy of what was left of it, see hw_link_freeze() */
+        uint64_t framed;  /* bytes of all frames that pull() gave, the uncounted ones too */
+        uint64_t written; /* of these, handed to the transport */
+        struct {
+            void *token;
+            uint64_t bytes; /* of the frame */
+            uint64_t end;   /* of `framed`, after its last byte */
+        } * flight;         /* ring of HW_LINK_FLIGHT: frame n is at n % HW_LINK_FLIGHT */
+    } tx;
+    struct {
+        uint8_t *buf; /* HW_LINK_BUF bytes: [at, end) is read and not parsed */
+        uint32_t at, end;
+        enum { HW_LINK_AT_HEAD, HW_LINK_AT_EXT, HW_LINK_AT_PAYLOAD } state;
+        struct hw_link_head head;
+        struct hw_link_in in;
+        struct hw_piece piece[HW_LINK_PIECES];
+        uint32_t piece_at, n_pieces;
+    } rx;
+};
+
+/* Makes a link with this window. The buffers are allocated here and nowhere later. -ENOMEM. */
+int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window);
+/* Frees the buffers. The link has ended and is settled, or its session is gone: tokens left are told nothing. */
+void hw_link_free(struct hw_link *l);
+
+/* ---- for the transport ------------------------------------------------------------------------ */
+
+/* The next bytes to send, pulling frames where there is room: up to cap pieces. Returns how many; 0: nothing now. */
+uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
+/* The first n bytes of what hw_link_tx() gave are written. */
+void hw_link_sent(struct hw_link *l, uint64_t n);
+/* Where the next bytes read go, at once: up to cap pieces (cap is at least 2). Returns how many, at least 1; none has a
+ * NULL ptr. What is not read to there before the next call of any other function is asked for again. */
+uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
+/* n bytes were read to there. 0, or why the link has to end: the caller then calls hw_link_end(). */
+int hw_link_got(struct hw_link *l, uint64_t n);
+
+/* ---- for the layer above ---------------------------------------------------------------------- */
+
+/* The peer says that it has the first count frames: calls confirmed() for those. -EPROTO: the last byte of one of them
+ * was never handed to the transport, so that the peer cannot have it. */
+int hw_link_confirm(struct hw_link *l, uint64_t count);
+/* Whatever is left to send of the frame with this token is copied, so that its memory is read no more. 0, also where no
+ * such frame is being sent; -ENOMEM: the memory is still in use, and only hw_link_end() lets go of it. */
+int hw_link_freeze(struct hw_link *l, const void *token);
+/* What is left to receive of the frame with this cookie goes nowhere: its memory is written no more. The frame still
+ * arrives, with cookie NULL. */
+void hw_link_drop(struct hw_link *l, const void *cookie);
+/* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
+void hw_link_end(struct hw_link *l, int why);
+/* After the end, with the peer's last word: confirmed() for the first count frames, lost() for the others, in order.
+ * -EPROTO, and nothing is called: the count contradicts what was sent or confirmed. */
+int hw_link_settle(struct hw_link *l, uint64_t count);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The head in front of each frame of a link (lib/core/link.h): 16 bytes, little-endian.
+ *
+ *   u16 magic "HL"   u8 type   u8 flags   u32 extension bytes   u32 payload bytes   u32 number
+ *
+ * The extension follows the head, the payload follows the extension. The number is the low half of the count of counted
+ * frames before this one: it tells at once when two sides disagree on what has been sent.
+ */
+#ifndef HW_WIRE_LINK_H
+#define HW_WIRE_LINK_H
+
+#include "base/base.h"
+
+#define HW_LINK_MAGIC   0x4c48u /* "HL" */
+#define HW_LINK_HEAD    16
+#define HW_LINK_EXT_MAX (8u * 1024)
+#define HW_LINK_PAY_MAX (64u << 20)
+
+#define HW_LINK_UNCOUNTED 1u /* flag: not confirmed, not sent again where the link dies */
+
+struct hw_link_head {
+    uint8_t type; /* the upper layer's */
+    uint8_t flags;
+    uint32_t ext; /* bytes, up to HW_LINK_EXT_MAX */
+    uint32_t pay; /* bytes, up to HW_LINK_PAY_MAX */
+    uint32_t number;
+};
+
+/* Encodes h, whose fields are within their limits. */
+void hw_link_head_encode(uint8_t out[HW_LINK_HEAD], const struct hw_link_head *h);
+/* Decodes a head. -EPROTO: wrong magic, unknown flag, a size above its limit. */
+int hw_link_head_decode(const uint8_t in[HW_LINK_HEAD], struct hw_link_head *h);
+
+#endif

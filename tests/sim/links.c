@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two nodes, joined by up to four links that die and come back, write to each other's memory. The layer above the links
+ * is the smallest that can be right: chunks of any operation go by any link; where a link dies, both sides close it,
+ * then tell each other how much they received, and only then send the rest by other links and connect again.
+ *
+ * What is checked: each byte that arrives is what the operation's source held when it was posted (so nothing is read
+ * after an operation has ended, when its source is overwritten, be it that the peer lied about what it has); no chunk
+ * arrives twice; none is confirmed before; no byte is written to memory after the operation has ended or its memory was
+ * taken back; every operation ends; windows are kept.
+ */
+#include "core/link.h"
+#include "sim.h"
+
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS   4
+#define OPS     6    /* at a time, each side */
+#define OP_MAX  6000 /* bytes */
+#define WINDOW  3000 /* of a link: less than an operation */
+#define CHUNKS  64   /* under way, each side */
+#define PIECES  8
+#define POISON  0xdb
+#define STEPS   60000
+#define ENTRIES 12 /* u32 offset, u32 length, u32 operation's serial number: extension of a chunk */
+
+enum { T_CHUNK = 1, T_CONFIRM, T_LAST };
+
+struct op {
+    bool used, off, revoked; /* off: called off. revoked: the receiver took the memory back */
+    uint32_t serial;
+    uint32_t len, cut, confirmed; /* bytes */
+    uint32_t under_way;           /* chunks that are with a link, or wait to be sent again */
+    uint32_t hole, hole_end;      /* of the target: these bytes go nowhere */
+    uint8_t src[OP_MAX];
+    uint8_t dst[OP_MAX];  /* in the other node's memory */
+    bool arrived[OP_MAX]; /* bytes of whole chunks */
+};
+
+struct chunk {
+    bool used, retry;
+    struct op *op;
+    uint32_t offset, len;
+};
+
+struct slot {
+    struct hw_link link;
+    bool made;      /* link has buffers */
+    uint32_t gen;   /* of the link, as this side knows it */
+    bool up;        /* link lives */
+    bool peer_word; /* the other side's last word on gen is here, in peer_count */
+    bool settled;   /* and nothing of gen is left */
+    uint64_t peer_count;
+    bool tell_confirm, tell_last;
+    uint32_t in_serial, in_offset; /* of the chunk that comes in */
+    bool in_scratch; /* it goes to scratch: the liar's memory, whose operations end early, is not looked at */
+    uint8_t scratch[OP_MAX];
+};
+
+struct node {
+    struct world *w;
+    int side;
+    struct slot slot[SLOTS];
+    struct op op[OPS];
+    struct chunk chunk[CHUNKS];
+    uint32_t posted, ended;
+};
+
+struct world {
+    struct sim *s;
+    struct node node[2];
+    struct sim_conn conn[SLOTS];
+    uint32_t slots, ops;
+    uint32_t faults; /* that are still to come; without further ones everything has to end */
+};
+
+static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
+{
+    /* never POISON */
+    return (uint8_t)((hw_hash(HW_HASH_START, (uint32_t[]){(uint32_t)side, serial, offset}, 12) >> 17) % POISON);
+}
+
+static struct slot *find_slot(struct node *n, const struct hw_link *l)
+{
+    for (uint32_t i = 0; i < n->w->slots; i++)
+        if (&n->slot[i].link == l)
+            return &n->slot[i];
+    return NULL;
+}
+
+/* ---- what the link asks its upper layer ---------------------------------------------------------- */
+
+static bool pull_word(struct node *n, struct hw_link_out *out)
+{
+    for (uint32_t i = 0; i < n->w->slots; i++) {
+        struct slot *sl = &n->slot[i];
+        if (!sl->tell_confirm && !sl->tell_last)
+            continue;
+        out->type = sl->tell_last ? T_LAST : T_CONFIRM;
+        out->uncounted = true;
+        hw_put32(out->ext, i);
+        hw_put32(out->ext + 4, sl->gen);
+        uint64_t count = sl->link.received;
+        if (sim_has(n->w->s, SIM_LIAR) && n->side == 1 && sim_chance(n->w->s, 4))
+            count += sim_random(n->w->s, 3);
+        hw_put64(out->ext + 8, count);
+        out->ext_len = 16;
+        sl->tell_confirm = sl->tell_last = false;
+        return true;
+    }
+    return false;
+}
+
+static struct chunk *cut_chunk(struct node *n, uint64_t budget)
+{
+    struct sim *s = n->w->s;
+    struct chunk *free_one = NULL;
+    for (int i = 0; i < CHUNKS; i++) {
+        struct chunk *c = &n->chunk[i];
+        if (c->used && c->retry && c->len <= budget) {
+            c->retry = false;
+            return c;
+        }
+        if (!c->used)
+            free_one = c;
+    }
+    if (!free_one)
+        return NULL;
+    for (int i = 0; i < OPS; i++) {
+        struct op *op = &n->op[i];
+        if (!op->used || op->off || op->cut == op->len)
+            continue;
+        uint64_t most = 1 + sim_random(s, 2000);
+        most = HW_MIN(most, budget);
+        uint32_t len = HW_MIN(op->len - op->cut, (uint32_t)most);
+        *free_one = (struct chunk){.used = true, .op = op, .offset = op->cut, .len = len};
+        op->cut += len;
+        op->under_way++;
+        return free_one;
+    }
+    return NULL;
+}
+
+/* Deals len bytes at ptr (NULL: nowhere) out to up to most pieces. */
+static uint32_t scatter(struct sim *s, uint8_t *ptr, uint32_t len, struct hw_piece *piece, uint32_t most)
+{
+    uint32_t n = 0;
+    while (n + 1 < most && len && sim_has(s, SIM_SCATTER)) {
+        uint32_t part = (uint32_t)sim_random(s, len + 1);
+        piece[n++] = (struct hw_piece){&hw_host, ptr, part};
+        if (ptr)
+            ptr += part;
+        len -= part;
+    }
+    piece[n++] = (struct hw_piece){&hw_host, ptr, len};
+    return n;
+}
+
+/* Places [from, to) of an operation: around the hole in its target. */
+static uint32_t place_chunk(struct sim *s, struct op *op, uint32_t from, uint32_t to, struct hw_piece *piece)
+{
+    uint32_t a = HW_MIN(HW_MAX(op->hole, from), to), b = HW_MIN(HW_MAX(op->hole_end, from), to), n = 0;
+    n += scatter(s, op->revoked ? NULL : op->dst + from, a - from, piece, PIECES);
+    n += scatter(s, NULL, b - a, piece + n, PIECES);
+    n += scatter(s, op->revoked ? NULL : op->dst + b, to - b, piece + n, PIECES);
+    return n;
+}
+
+static bool pull(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
+{
+    struct node *n = up;
+    struct sim *s = n->w->s;
+    if (l->in_flight > l->window + HW_LINK_HEAD + ENTRIES)
+        sim_fail(s, "%llu bytes in flight, of a window of %llu", (unsigned long long)l->in_flight,
+                 (unsigned long long)l->window);
+    if (pull_word(n, out))
+        return true;
+    struct chunk *c = budget ? cut_chunk(n, budget) : NULL;
+    if (!c)
+        return false;
+    out->type = T_CHUNK;
+    out->token = c;
+    hw_put32(out->ext, c->offset);
+    hw_put32(out->ext + 4, c->len);
+    hw_put32(out->ext + 8, c->op->serial);
+    out->ext_len = ENTRIES;
+    out->n_pieces = scatter(s, c->op->src + c->offset, c->len, out->piece, PIECES);
+    sim_say(s, "node %d sends [%u, %u) of %u by link %ld", n->side, c->offset, c->offset + c->len, c->op->serial,
+            (long)(find_slot(n, l) - n->slot));
+    return true;
+}
+
+static struct op *find_op(struct node *n, uint32_t serial)
+{
+    for (int i = 0; i < OPS; i++)
+        if (n->op[i].used && n->op[i].serial == serial)
+            return &n->op[i];
+    return NULL;
+}
+
+static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n_pieces)
+{
+    struct node *n = up;
+    struct sim *s = n->w->s;
+    (void)l;
+    if (in->type == T_CONFIRM || in->type == T_LAST) {
+        uint32_t i = hw_get32(in->ext);
+        struct slot *sl = &n->slot[i];
+        uint64_t count = hw_get64(in->ext + 8);
+        int rc = 0;
+        *n_pieces = 0;
+        if (hw_get32(in->ext + 4) != sl->gen)
+            return 0; /* of a connection that is long settled, or that this side does not have yet */
+        if (in->type == T_CONFIRM && sl->up)
+            rc = hw_link_confirm(&sl->link, count);
+        else if (in->type == T_LAST && !sl->peer_word) {
+            sl->peer_word = true;
+            sl->peer_count = count;
+        }
+        if (rc < 0 && !sim_has(s, SIM_LIAR))
+            sim_fail(s, "a true confirmation is refused: %s", hw_error());
+        return rc;
+    }
+    struct slot *sl = find_slot(n, l);
+    uint32_t offset = hw_get32(in->ext), len = hw_get32(in->ext + 4);
+    sl->in_serial = hw_get32(in->ext + 8);
+    sl->in_offset = offset;
+    struct op *op = find_op(&n->w->node[!n->side], sl->in_serial);
+    if (sim_has(s, SIM_LIAR) && n->side == 1)
+        op = NULL;
+    else if (!op)
+        sim_fail(s, "bytes of operation %u arrive after its end", sl->in_serial);
+    if (len != in->pay || offset + len > (op ? op->len : OP_MAX)) {
+        sim_fail(s, "a chunk of %u bytes says that it is [%u, %u)", in->pay, offset, offset + len);
+        return -EPROTO;
+    }
+    in->cookie = op;
+    sl->in_scratch = sim_has(s, SIM_LIAR) && n->side == 1;
+    *n_pieces =
+        op ? place_chunk(s, op, offset, offset + len, piece) : scatter(s, sl->scratch + offset, len, piece, PIECES);
+    return 0;
+}
+
+static int arrived(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct node *n = up;
+    struct sim *s = n->w->s;
+    struct slot *sl = find_slot(n, l);
+    if (in->type != T_CHUNK)
+        return 0;
+    sl->tell_confirm = true;
+    struct op *op = sl->in_scratch ? NULL : find_op(&n->w->node[!n->side], sl->in_serial);
+    for (uint32_t i = sl->in_offset; i < sl->in_offset + in->pay; i++) {
+        uint8_t want = expected_byte(!n->side, sl->in_serial, i), is = op ? op->dst[i] : sl->scratch[i];
+        if (op && (op->revoked || (i >= op->hole && i < op->hole_end)))
+            want = POISON;
+        if (is != want)
+            sim_fail(s, "byte %u of operation %u arrives as 0x%02x, not 0x%02x", i, sl->in_serial, is, want);
+        if (op && op->arrived[i])
+            sim_fail(s, "byte %u of operation %u arrives twice", i, op->serial);
+        if (op)
+            op->arrived[i] = true;
+    }
+    return 0;
+}
+
+static void end_chunk(struct node *n, struct chunk *c)
+{
+    c->used = false;
+    c->op->under_way--;
+    (void)n;
+}
+
+static void confirmed(void *up, struct hw_link *l, void *token)
+{
+    struct node *n = up;
+    struct chunk *c = token;
+    struct sim *s = n->w->s;
+    (void)l;
+    for (uint32_t i = c->offset; i < c->offset + c->len; i++)
+        if (!c->op->arrived[i] && !sim_has(s, SIM_LIAR))
+            sim_fail(s, "byte %u of operation %u is confirmed and has not arrived", i, c->op->serial);
+    c->op->confirmed += c->len;
+    end_chunk(n, c);
+}
+
+static void lost(void *up, struct hw_link *l, void *token)
+{
+    struct node *n = up;
+    struct chunk *c = token;
+    (void)l;
+    if (c->op->off)
+        end_chunk(n, c);
+    else
+        c->retry = true;
+}
+
+static const struct hw_link_ops link_ops = {pull, place, arrived, confirmed, lost};
+
+/* ---- what happens ---------------------------------------------------------------------------------- */
+
+static void end_link(struct node *n, uint32_t i)
+{
+    struct slot *sl = &n->slot[i];
+    if (!sl->up)
+        return;
+    sim_say(n->w->s, "node %d ends link %u, generation %u: %llu frames received", n->side, i, sl->gen,
+            (unsigned long long)sl->link.received);
+    sim_conn_close(n->w->s, &n->w->conn[i], n->side);
+    hw_link_end(&sl->link, -ECONNRESET);
+    sl->up = false;
+    sl->tell_confirm = false;
+    sl->tell_last = true;
+    for (uint32_t k = 0; k < n->w->slots; k++) /* the link may have carried confirmations of others */
+        n->slot[k].tell_confirm = n->slot[k].up;
+}
+
+static void settle_link(struct node *n, uint32_t i)
+{
+    struct slot *sl = &n->slot[i];
+    if (sl->up && sl->peer_word)
+        end_link(n, i); /* the other side has closed it */
+    if (sl->up || !sl->peer_word || sl->settled)
+        return;
+    sl->settled = true;
+    while (hw_link_settle(&sl->link, sl->peer_count) < 0) {
+        if (!sim_has(n->w->s, SIM_LIAR))
+            sim_fail(n->w->s, "a true last word is refused: %s", hw_error());
+        sl->peer_count = sl->link.confirmed; /* a session would end here; this one goes on */
+    }
+    sim_say(n->w->s, "node %d settles link %u: the peer has %llu frames", n->side, i,
+            (unsigned long long)sl->peer_count);
+}
+
+static void start_link(struct node *n, uint32_t i)
+{
+    struct slot *sl = &n->slot[i];
+    if (sl->made)
+        hw_link_free(&sl->link);
+    uint32_t gen = sl->gen + 1;
+    *sl = (struct slot){.gen = gen, .made = true, .up = true};
+    if (hw_link_init(&sl->link, &link_ops, n, WINDOW) < 0)
+        abort();
+}
+
+/* Both sides exchange their last words in the handshake of a new connection, too: all links may be down. */
+static void connect_link(struct world *w, uint32_t i)
+{
+    struct slot *a = &w->node[0].slot[i], *b = &w->node[1].slot[i];
+    if (a->up)
+        return;
+    end_link(&w->node[1], i);
+    a->peer_word = b->peer_word = true;
+    a->peer_count = b->link.received;
+    b->peer_count = a->link.received;
+    settle_link(&w->node[0], i);
+    settle_link(&w->node[1], i);
+    sim_conn_open(&w->conn[i]);
+    start_link(&w->node[0], i);
+    start_link(&w->node[1], i);
+    sim_say(w->s, "link %u is up, generation %u", i, a->gen);
+}
+
+static void write_some(struct world *w, struct node *n, uint32_t i)
+{
+    struct hw_piece piece[3];
+    struct hw_link *l = &n->slot[i].link;
+    uint32_t k = hw_link_tx(l, piece, HW_ARRAY_LEN(piece));
+    for (uint32_t j = 0; j < k; j++) {
+        int64_t done = piece[j].len ? sim_conn_write(w->s, &w->conn[i], n->side, piece[j].ptr, piece[j].len) : 0;
+        if (done == -EAGAIN)
+            return;
+        if (done < 0) {
+            end_link(n, i);
+            return;
+        }
+        hw_link_sent(l, (uint64_t)done);
+        if ((uint64_t)done < piece[j].len)
+            return;
+    }
+}
+
+static void read_some(struct world *w, struct node *n, uint32_t i)
+{
+    struct hw_piece piece[3];
+    struct hw_link *l = &n->slot[i].link;
+    uint32_t k = hw_link_rx(l, piece, 2 + (uint32_t)sim_random(w->s, 2));
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < k; j++) {
+        int64_t done = sim_conn_read(w->s, &w->conn[i], n->side, piece[j].ptr, piece[j].len);
+        if (done < 0) {
+            if (sum == 0 && done != -EAGAIN) {
+                end_link(n, i);
+                return;
+            }
+            break;
+        }
+        sum += (uint64_t)done;
+        if ((uint64_t)done < piece[j].len)
+            break;
+    }
+    if (sum && hw_link_got(l, sum) < 0) {
+        if (!sim_has(w->s, SIM_LIAR))
+            sim_fail(w->s, "a link breaks on what an honest peer sends: %s", hw_error());
+        end_link(n, i);
+    }
+}
+
+static void post_op(struct world *w, struct node *n)
+{
+    struct sim *s = w->s;
+    if (n->posted == w->ops || (n->side == 1 && !sim_has(s, SIM_BOTH)))
+        return;
+    for (int i = 0; i < OPS; i++) {
+        struct op *op = &n->op[i];
+        if (op->used)
+            continue;
+        memset(op, 0, sizeof *op);
+        op->used = true;
+        op->serial = n->posted++;
+        op->len = sim_chance(s, 4) ? 1 + (uint32_t)sim_random(s, 8) : 1 + (uint32_t)sim_random(s, OP_MAX);
+        if (sim_has(s, SIM_SCATTER)) {
+            op->hole = (uint32_t)sim_random(s, op->len);
+            op->hole_end = op->hole + (uint32_t)sim_random(s, op->len - op->hole);
+        }
+        memset(op->dst, POISON, sizeof op->dst);
+        for (uint32_t k = 0; k < op->len; k++)
+            op->src[k] = expected_byte(n->side, op->serial, k);
+        sim_say(s, "node %d posts operation %u of %u bytes", n->side, op->serial, op->len);
+        return;
+    }
+}
+
+/* The operation's memory is the application's again from here on: it writes to the source. */
+static void cancel_op(struct world *w, struct node *n, struct op *op)
+{
+    op->off = true;
+    sim_say(w->s, "node %d calls operation %u off", n->side, op->serial);
+    for (int i = 0; i < CHUNKS; i++) {
+        struct chunk *c = &n->chunk[i];
+        if (!c->used || c->op != op)
+            continue;
+        if (c->retry) {
+            end_chunk(n, c);
+            continue;
+        }
+        for (uint32_t k = 0; k < w->slots; k++)
+            if (n->slot[k].made && hw_link_freeze(&n->slot[k].link, c) < 0)
+                abort();
+    }
+    memset(op->src, POISON, sizeof op->src);
+}
+
+static void revoke_op(struct world *w, struct node *n, struct op *op)
+{
+    struct node *peer = &w->node[!n->side];
+    op->revoked = true;
+    sim_say(w->s, "node %d takes the memory of operation %u back", peer->side, op->serial);
+    for (uint32_t k = 0; k < w->slots; k++)
+        if (peer->slot[k].up)
+            hw_link_drop(&peer->slot[k].link, op);
+    memset(op->dst, POISON, sizeof op->dst);
+}
+
+static void look_at_op(struct world *w, struct node *n, struct op *op)
+{
+    bool over = op->under_way == 0 && (op->off || op->confirmed == op->len);
+    if (!over && w->s->step % 256)
+        return; /* looking takes longer than all else */
+    if (op->off)
+        for (uint32_t k = 0; k < op->len; k++)
+            if (op->dst[k] != POISON && op->dst[k] != expected_byte(n->side, op->serial, k))
+                sim_fail(w->s, "byte %u of operation %u, which was called off, arrives as 0x%02x", k, op->serial,
+                         op->dst[k]);
+    if (op->revoked)
+        for (uint32_t k = 0; k < op->len; k++)
+            if (op->dst[k] != POISON)
+                sim_fail(w->s, "byte %u of operation %u lands in memory that was taken back", k, op->serial);
+    if (!over)
+        return;
+    sim_say(w->s, "node %d: operation %u ends", n->side, op->serial);
+    memset(op->src, POISON, sizeof op->src);
+    op->used = false;
+    n->ended++;
+}
+
+static void fault(struct world *w, uint32_t i)
+{
+    struct sim_conn *c = &w->conn[i];
+    if (w->faults == 0)
+        return;
+    w->faults--;
+    if (sim_has(w->s, SIM_RESET) && sim_chance(w->s, 2)) {
+        c->told[sim_random(w->s, 2)] = true; /* one side learns now, the other some other time */
+        sim_say(w->s, "link %u is reset", i);
+    } else if (sim_has(w->s, SIM_SILENT)) {
+        c->silent = true;
+        sim_say(w->s, "link %u falls silent", i);
+    }
+}
+
+/* A side learns late: by a timer, or by a reset that comes at last. */
+static void notice(struct world *w, struct node *n, uint32_t i)
+{
+    struct sim_conn *c = &w->conn[i];
+    if (c->silent || c->closed[!n->side] || c->told[!n->side])
+        c->told[n->side] = true;
+}
+
+/* Last words are soft state: a link that carried one may have died. Said again until the link is up again. */
+static void repeat_words(struct node *n)
+{
+    for (uint32_t i = 0; i < n->w->slots; i++)
+        if (n->slot[i].made && !n->slot[i].up)
+            n->slot[i].tell_last = true;
+}
+
+static void take_step(struct world *w)
+{
+    struct sim *s = w->s;
+    struct node *n = &w->node[sim_random(s, 2)];
+    uint32_t i = (uint32_t)sim_random(s, w->slots);
+    struct op *op = &n->op[sim_random(s, OPS)];
+    switch (sim_random(s, 64)) {
+    case 0:
+    case 1:
+    case 2:
+        post_op(w, n);
+        break;
+    case 3:
+        if (sim_has(s, SIM_CANCEL) && op->used && !op->off && sim_chance(s, 4))
+            cancel_op(w, n, op);
+        break;
+    case 4:
+        if (sim_has(s, SIM_REVOKE) && op->used && !op->revoked && sim_chance(s, 4) && op->confirmed == 0)
+            revoke_op(w, n, op);
+        break;
+    case 5:
+        if (sim_chance(s, 4))
+            fault(w, i);
+        break;
+    case 6:
+        notice(w, n, i);
+        break;
+    case 7:
+        if (sim_chance(s, 4))
+            connect_link(w, i);
+        break;
+    case 8:
+        repeat_words(n);
+        break;
+    case 9:
+        settle_link(n, i);
+        break;
+    default:
+        if (sim_chance(s, 3))
+            sim_conn_deliver(s, &w->conn[i]);
+        else if (n->slot[i].up && sim_chance(s, 2))
+            write_some(w, n, i);
+        else if (n->slot[i].up)
+            read_some(w, n, i);
+    }
+    for (int k = 0; k < OPS; k++)
+        if (n->op[k].used)
+            look_at_op(w, n, &n->op[k]);
+}
+
+static bool all_ended(const struct world *w)
+{
+    uint32_t want = sim_has(w->s, SIM_BOTH) ? 2 * w->ops : w->ops;
+    return w->node[0].ended + w->node[1].ended == want;
+}
+
+void sim_run_links(struct sim *s)
+{
+    struct world *w = calloc(1, sizeof *w);
+    if (!w)
+        abort();
+    s->state = s->seed;
+    s->failed[0] = 0;
+    w->s = s;
+    w->slots = sim_has(s, SIM_LINKS) ? 1 + (uint32_t)sim_random(s, SLOTS) : 1;
+    w->ops = 1 + (uint32_t)sim_random(s, 12);
+    w->faults = (uint32_t)sim_random(s, 20);
+    for (int side = 0; side < 2; side++) {
+        w->node[side].w = w;
+        w->node[side].side = side;
+    }
+    for (uint32_t i = 0; i < w->slots; i++) {
+        sim_conn_open(&w->conn[i]);
+        start_link(&w->node[0], i);
+        start_link(&w->node[1], i);
+    }
+    for (s->step = 0; s->step < STEPS && !s->failed[0] && !all_ended(w); s->step++) {
+        take_step(w);
+    }
+    if (!s->failed[0] && !all_ended(w))
+        sim_fail(s, "operations have not ended after %d steps", STEPS);
+    for (int side = 0; side < 2; side++)
+        for (uint32_t i = 0; i < w->slots; i++)
+            hw_link_free(&w->node[side].slot[i].link);
+    free(w);
+}

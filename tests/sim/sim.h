@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a simulation stands on: one source of random numbers from a seed, a trace that is printed where a check fails,
+ * and connections whose bytes arrive in pieces, late, or never. A schedule is a seed and a set of features; the same
+ * two replay it exactly.
+ */
+#ifndef HW_SIM_H
+#define HW_SIM_H
+
+#include "base/base.h"
+
+/* What may happen. A failing schedule is run again without each of them in turn, to name those that it needs. */
+enum sim_feature {
+    SIM_PARTIAL, /* reads and writes move a part of what they could */
+    SIM_RESET,   /* a connection ends, both sides learn of it at different times */
+    SIM_SILENT,  /* a connection carries nothing more, and nobody is told */
+    SIM_CANCEL,  /* operations are called off */
+    SIM_REVOKE,  /* the receiver takes memory back */
+    SIM_BOTH,    /* both sides send */
+    SIM_LINKS,   /* more than one link */
+    SIM_SCATTER, /* payloads of many pieces */
+    SIM_LIAR,    /* side 1 confirms what it has not received */
+    SIM_FEATURES
+};
+extern const char *const sim_feature_name[SIM_FEATURES];
+
+struct sim {
+    uint64_t seed, state, step;
+    uint32_t features; /* bits of enum sim_feature */
+    bool trace;        /* print each event as it happens */
+    char failed[256];  /* "" or the first check that failed */
+};
+
+/* A number in [0, n). */
+uint64_t sim_random(struct sim *s, uint64_t n);
+/* True once in n. */
+bool sim_chance(struct sim *s, uint64_t n);
+bool sim_has(const struct sim *s, enum sim_feature f);
+/* One event, for the trace. */
+void sim_say(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
+/* Records the first failure; the schedule then ends. */
+void sim_fail(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
+
+#define SIM_PIPE 4096 /* bytes of one direction's buffers */
+
+/* One direction of a connection: [0, ready) can be read, [ready, n) is under way. */
+struct sim_pipe {
+    uint8_t buf[SIM_PIPE];
+    uint32_t ready, n;
+};
+
+/* A connection between side 0 and side 1. */
+struct sim_conn {
+    struct sim_pipe pipe[2]; /* pipe[i] carries what side i sends */
+    bool closed[2];          /* side i has closed it */
+    bool silent;             /* nothing moves any more */
+    bool told[2];            /* side i meets an error when it next reads or writes */
+};
+
+void sim_conn_open(struct sim_conn *c);
+/* Moves a random part of what is under way to the other end. */
+void sim_conn_deliver(struct sim *s, struct sim_conn *c);
+/* Side closes: what it sent and has not arrived is lost in part, what comes to it is lost whole. */
+void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
+/* Write and read for side: bytes moved, -EAGAIN or -ECONNRESET. */
+int64_t sim_conn_write(struct sim *s, struct sim_conn *c, int side, const void *buf, uint64_t n);
+int64_t sim_conn_read(struct sim *s, struct sim_conn *c, int side, void *buf, uint64_t n);
+
+/* Runs one schedule to its end; s has seed and features. Sets s->failed where a check fails. */
+void sim_run_links(struct sim *s);
+
+#endif

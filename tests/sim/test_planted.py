@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The test of the simulator: each fault below, planted in a copy of the product's source, is found within 10,000 seeds.
+
+    test_planted.py CC SOURCE_ROOT ARCHIVE,ARCHIVE... [NAME...]
+
+A fault is a text of a source file and what stands in its place. One that the sources do not have any more is itself a
+failure: the table then says nothing."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SEEDS = 10000
+LINK = "lib/core/link.c"
+PLANTED = [
+    ("the last word is not heeded: all is sent again", LINK,
+     "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),
+    ("the last word is taken for more than it says", LINK,
+     "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    confirm_upto(l, l->started);\n    for (uint64_t n = l->started;"),
+    ("the last frame that was lost is forgotten", LINK, "n < l->started; n++)\n        l->ops->lost", "n + 1 < l->started; n++)\n        l->ops->lost"),
+    ("a frame counts before its payload is there", LINK,
+     "    l->rx.in.ext = NULL;", "    l->rx.in.ext = NULL;\n    l->received += !l->rx.in.uncounted;\n    l->rx.in.uncounted = true;"),
+    ("an uncounted frame counts", LINK, "if (rc == 0 && !l->rx.in.uncounted)", "if (rc == 0)"),
+    ("a confirmation of frames that are not written is believed", LINK,
+     "    if (!was_written(l, count))", "    if (count > l->started)"),
+    ("a frame is taken for written before its last byte is", LINK, "l->tx.flight[i].end = l->tx.framed;",
+     "l->tx.flight[i].end = l->tx.framed - pay;"),
+    ("memory is read after its operation was called off", LINK,
+     "    uint64_t left = 0, at = 0;", "    if (token)\n        return 0;\n    uint64_t left = 0, at = 0;"),
+    ("the piece that is sent in part is left out of the copy", LINK,
+     "    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++) {\n        const struct hw_piece *p = &l->tx.piece[i];\n"
+     "        int rc = hw_load(p->space, copy",
+     "    for (uint32_t i = l->tx.piece_at + 1; i < l->tx.n_pieces; i++) {\n"
+     "        const struct hw_piece *p = &l->tx.piece[i];\n        int rc = hw_load(p->space, copy"),
+    ("memory is written after it was taken back", LINK, "        l->rx.piece[i].ptr = NULL;", "        ;"),
+    ("memory that was taken back is written from the buffer", LINK,
+     "    for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++)\n        l->rx.piece[i].ptr = NULL;",
+     "    for (uint32_t i = l->rx.piece_at + 1; i < l->rx.n_pieces; i++)\n        l->rx.piece[i].ptr = NULL;"),
+    ("the window leaks", LINK, "        l->in_flight -= l->tx.flight[i].bytes;\n        l->ops->confirmed",
+     "        l->in_flight -= l->tx.flight[i].bytes - 100;\n        l->ops->confirmed"),
+    ("the window is not kept", LINK, "l->window - l->in_flight : 0;", "l->window : 0;"),
+    ("a full window holds confirmations up", LINK,
+     "    return !has_payload_to_send(l) &&", "    return l->in_flight < l->window && !has_payload_to_send(l) &&"),
+    ("a payload is pulled over the one that is being sent", LINK, "    return !has_payload_to_send(l) &&", "    return"),
+    ("a payload that came with its head goes to the piece's start", LINK,
+     "            if (rc < 0)\n                return rc;\n            p->ptr += part;", "            if (rc < 0)\n                return rc;"),
+    ("bytes to be dropped are read behind others", LINK, "        if (!p->ptr && n)\n            return n;\n", ""),
+    ("a small payload is sent twice", LINK, "    l->tx.n_pieces = 0;\n    return 0;", "    return 0;"),
+    ("half a head is lost when the buffer is moved", LINK,
+     "        memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);", ""),
+    ("a byte that was read behind a payload is lost", LINK, "    l->rx.end += (uint32_t)n;", "    l->rx.end += (uint32_t)n - (n > 99);"),
+]
+
+
+def run_one(cc, root, archives, row, folder):
+    name, path, old, new = row
+    text = (root / path).read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        return f"its text stands {text.count(old)} times in {path}"
+    source = folder / "planted.c"
+    source.write_text(text.replace(old, new), encoding="utf-8")
+    sim = folder / "sim"
+    build = subprocess.run([*cc.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", f"-I{root}/include", f"-I{root}/lib", source,
+                            *archives, "-lsodium", "-lm", "-ldl", "-lpthread", "-o", sim],
+                           capture_output=True, text=True, check=False)
+    if build.returncode:
+        return "it does not compile: " + build.stderr.strip().splitlines()[0]
+    try:
+        done = subprocess.run([sim, "--seeds", f"1:{SEEDS}"], capture_output=True, text=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired:
+        return None  # a schedule that does not end is found, too
+    return None if done.returncode else f"{SEEDS} seeds do not find it"
+
+
+def main():
+    cc, root, archives, *names = sys.argv[1:]
+    rows = [r for r in PLANTED if not names or r[0] in names]
+    failed = 0
+    print(f"1..{len(rows)}")
+    with tempfile.TemporaryDirectory() as folder:
+        for k, row in enumerate(rows, 1):
+            why = run_one(cc, pathlib.Path(root), archives.split(","), row, pathlib.Path(folder))
+            failed += why is not None
+            print(f"{'ok' if why is None else 'not ok'} {k} - found: {row[0]}" + (f": {why}" if why else ""), flush=True)
+    return failed != 0
+
+
+sys.exit(main())
