@@ -28,18 +28,26 @@ static uint32_t pick_features(uint64_t seed)
     }
 }
 
+/* Both parts of a seed: what is short first. */
+static void run_schedule(struct sim *s)
+{
+    sim_run_loops(s);
+    if (!s->failed[0])
+        sim_run_links(s);
+}
+
 static void shrink_and_print(struct sim *s)
 {
     for (int f = 0; f < SIM_FEATURES; f++) {
         struct sim less = {.seed = s->seed, .features = s->features & ~(1u << f)};
         if (!sim_has(s, f))
             continue;
-        sim_run_links(&less);
+        run_schedule(&less);
         if (less.failed[0])
             s->features = less.features;
     }
     struct sim last = {.seed = s->seed, .features = s->features, .trace = true};
-    sim_run_links(&last);
+    run_schedule(&last);
     printf("seed %llu fails with:", (unsigned long long)s->seed);
     for (int f = 0; f < SIM_FEATURES; f++)
         if (sim_has(s, f))
@@ -52,7 +60,7 @@ static int run_seeds(uint64_t first, uint64_t count)
     uint64_t steps = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct sim s = {.seed = seed, .features = pick_features(seed)};
-        sim_run_links(&s);
+        run_schedule(&s);
         steps += s.step;
         if (s.failed[0]) {
             char why[sizeof s.failed];
@@ -74,7 +82,7 @@ int main(int argc, char **argv)
         char *end;
         struct sim s = {.seed = strtoull(argv[2], &end, 10), .trace = true};
         s.features = *end == ',' ? (uint32_t)strtoul(end + 1, NULL, 10) : pick_features(s.seed);
-        sim_run_links(&s);
+        run_schedule(&s);
         return s.failed[0] != 0;
     }
     if (argc == 3 && strcmp(argv[1], "--seeds") == 0) {

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 SEEDS = 10000
-LINK = "lib/core/link.c"
+LINK, LOOP = "lib/core/link.c", "lib/core/loop.c"
 PLANTED = [
     ("the last word is not heeded: all is sent again", LINK,
      "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),
@@ -50,6 +50,15 @@ PLANTED = [
     ("half a head is lost when the buffer is moved", LINK,
      "        memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);", ""),
     ("a byte that was read behind a payload is lost", LINK, "    l->rx.end += (uint32_t)n;", "    l->rx.end += (uint32_t)n - (n > 99);"),
+    ("a task that is posted while it runs is forgotten", LOOP,
+     "    atomic_store(&t->posted, false); /* from here on whoever posts it makes it run once more */\n    t->run(t);",
+     "    t->run(t);\n    atomic_store(&t->posted, false);"),
+    ("tasks run newest first", LOOP, "    while (t) {\n        struct hw_task *next", "    if (t)\n        end = &(oldest = t)->next;\n    while (end && *end)\n        end = &(*end)->next;\n    while (t && !oldest) {\n        struct hw_task *next"),
+    ("a loop is woken only for the second task", LOOP, "    if (!head)\n        l->wake", "    if (head)\n        l->wake"),
+    ("a timer in the middle of the heap is not moved up", LOOP, "    put_timer(l, place, last);\n    move_up(l, place);",
+     "    put_timer(l, place, last);"),
+    ("a timer fires before its time", LOOP, "l->heap[1]->at > l->now)", "l->heap[1]->at > l->now + 5)"),
+    ("the queue's end stays behind", LOOP, "        l->last = end;\n", ""),
 ]
 
 

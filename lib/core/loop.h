@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A loop: tasks, timers, and a mailbox through which other threads hand tasks over. All objects of a rail live on one
+ * loop and are touched by nobody else, so that they need no lock. The loop does not block and asks no clock: whoever
+ * drives it (a thread over epoll, a caller who waits, the simulator) says what time it is and is asked when to come
+ * back.
+ */
+#ifndef HW_LOOP_H
+#define HW_LOOP_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+/* Something to run on a loop, part of the object that it works on. Posting a task that is posted already changes
+ * nothing. */
+struct hw_task {
+    void (*run)(struct hw_task *t);
+    struct hw_task *next; /* in a mailbox or the loop's queue */
+    atomic_bool posted;
+};
+
+/* Something to run at a time. */
+struct hw_timer {
+    void (*fire)(struct hw_timer *t);
+    uint64_t at;  /* ns, of the driver's clock */
+    size_t place; /* in the loop's heap, 1 on; 0: not set */
+};
+
+struct hw_loop {
+    void (*wake)(void *arg); /* makes the driver call hw_loop_turn() soon; from any thread */
+    void *wake_arg;
+    uint64_t now; /* of the turn that is under way */
+
+    /* the loop's own */
+    _Atomic(struct hw_task *) mailbox; /* newest first */
+    struct hw_task *first, **last;     /* taken from there, oldest first */
+    struct hw_timer **heap;            /* heap[1] is due first */
+    size_t n_set, n_timers, room;
+};
+
+/* Makes an empty loop. */
+void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
+/* Frees it. Tasks that were posted do not run, and timers do not fire. */
+void hw_loop_free(struct hw_loop *l);
+
+/* Makes t run on l, from any thread: after all that this thread has posted there before. run() may post it again. Where
+ * t is posted already and has not begun to run, it runs once. */
+void hw_loop_post(struct hw_loop *l, struct hw_task *t);
+/* Runs up to budget tasks and due timers. True: more are ready. */
+bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget);
+/* When hw_loop_turn() has something to do: 0 at once, HW_NEVER not before somebody posts. */
+uint64_t hw_loop_due(const struct hw_loop *l);
+
+/* Reserves a place for t, so that setting it never fails. -ENOMEM. */
+int hw_timer_init(struct hw_loop *l, struct hw_timer *t, void (*fire)(struct hw_timer *t));
+/* Gives the place back; the timer does not fire any more. */
+void hw_timer_free(struct hw_loop *l, struct hw_timer *t);
+/* (Re)sets t to fire once at `at`. On the loop's own thread, as all of timers. */
+void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at);
+/* t does not fire, if it was set. */
+void hw_timer_stop(struct hw_loop *l, struct hw_timer *t);
+
+#endif
