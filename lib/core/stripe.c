@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/stripe.h"
+
+#define INTERVAL (2 * HW_MS) /* a rate is taken over at least so long */
+#define EARLY    0.85 /* a slow rail ends so much before all others: what it overruns, all wait for, and rates are .. */
+#define LATE     1.05 /* .. estimates. A fast one may end a little after them */
+
+static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
+{
+    double rate = (double)bytes * 1e9 / (double)HW_MAX(ns, 1);
+    return rate < 1 ? 1 : (uint64_t)rate;
+}
+
+void hw_rate_start(struct hw_rate *r, uint64_t now)
+{
+    r->started = now;
+    r->since = 0;
+    r->bytes = 0;
+}
+
+void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes)
+{
+    if (!r->since) {
+        r->since = now;
+        if (!r->value) {
+            r->value = divide_rate(bytes, now - r->started);
+            r->provisional = true;
+        }
+        return;
+    }
+    r->bytes += bytes;
+    uint64_t took = now - r->since;
+    if (took < (r->provisional ? INTERVAL / 20 : INTERVAL))
+        return;
+    uint64_t seen = divide_rate(r->bytes, took);
+    r->value = r->provisional ? seen : (3 * r->value + seen) / 4;
+    r->provisional = false;
+    r->since = now;
+    r->bytes = 0;
+}
+
+static bool is_fast(const struct hw_stripe *s)
+{
+    return s->rate >= s->best_rate / 2;
+}
+
+/* True if the rail, with bytes more, is done no later than all rails together are with everything. */
+static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
+{
+    double mine = (double)(s->in_flight + bytes) / (double)s->rate;
+    double all = (double)(s->left + s->all_in_flight) / (double)s->all_rates;
+    return mine <= all * (is_fast(s) ? LATE : EARLY);
+}
+
+uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
+{
+    if (s->left == 0 || budget == 0)
+        return 0;
+    uint64_t least = HW_MIN(s->min_chunk, s->left);
+    uint64_t most = HW_MIN(HW_MIN(s->max_chunk, s->left), budget);
+    if (s->rails <= 1)
+        return most;
+    if (s->rate == 0) /* try it with a little, and learn */
+        return s->in_flight < 2 * s->min_chunk ? HW_MIN(least, most) : 0;
+    if (!(is_fast(s) && s->in_flight == 0) && !ends_in_time(s, least))
+        return 0;
+    /* the end is cut finer: half of this rail's share of what is left */
+    uint64_t share = (uint64_t)((double)s->left * (double)s->rate / (double)HW_MAX(s->all_rates, 1) / 2);
+    uint64_t take = HW_MIN(HW_MAX(share, least), most);
+    while (take > least && !ends_in_time(s, take))
+        take = HW_MAX(take / 2, least);
+    return HW_MIN(take, most);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of what is left a rail may take now. Rails pull; nothing is dealt out to them, so a slow rail carries less
+ * and never sets the pace. A rail that would finish its share after all others have finished everything takes nothing.
+ * Pure functions: no clock, no lock, no sockets, no memory.
+ */
+#ifndef HW_STRIPE_H
+#define HW_STRIPE_H
+
+#include "base/base.h"
+
+/*
+ * The rate of one rail: bytes confirmed between two confirmations while something was in flight throughout. The time
+ * before the first confirmation is a round trip, and says nothing of the rate; it serves where nothing better is known.
+ */
+struct hw_rate {
+    uint64_t value;   /* bytes/s; 0: not known yet */
+    bool provisional; /* value comes from one round trip */
+    uint64_t started; /* when something came into flight, ns */
+    uint64_t since;   /* the first confirmation of the interval; 0: has not come */
+    uint64_t bytes;   /* confirmed since then */
+};
+
+/* Nothing was in flight, and something is from now on. */
+void hw_rate_start(struct hw_rate *r, uint64_t now);
+/* bytes were confirmed at now. */
+void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
+
+/* What a rail knows of itself, and, some milliseconds late perhaps, of the whole session. */
+struct hw_stripe {
+    uint64_t rate, in_flight; /* of this rail: bytes/s (0: unknown), bytes */
+    uint64_t best_rate;       /* of all rails that live */
+    uint64_t all_rates;       /* sum */
+    uint64_t all_in_flight;   /* sum, bytes */
+    uint64_t left;            /* bytes that no rail has taken yet */
+    unsigned rails;           /* that live */
+    uint64_t min_chunk, max_chunk;
+};
+
+/* Bytes that the rail may take now, as one chunk: up to budget, left and max_chunk; 0: none. */
+uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget);
+
+#endif

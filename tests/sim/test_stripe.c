@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rails of different rates and delays carry an operation, in simulated time: how long that takes, of the time that the
+ * sum of their rates allows. One rail is a pipe of a constant rate; its sender learns of a byte's arrival a round trip
+ * later.
+ */
+#include "../tap.h"
+#include "core/stripe.h"
+
+#include "base/base.h"
+
+#define RAILS  8
+#define CHUNKS 4096
+
+struct rail {
+    double rate;     /* bytes/s */
+    uint64_t rtt;    /* ns */
+    uint64_t change; /* from this time on, ns, .. */
+    double later;    /* .. this is its rate; 0: does not change */
+    struct hw_rate learned;
+    uint64_t in_flight, free_at; /* when the last byte so far has left */
+    uint64_t carried;
+    struct {
+        uint64_t at, bytes; /* confirmation */
+    } chunk[CHUNKS];
+    unsigned first, n;
+};
+
+struct run {
+    unsigned rails;
+    struct rail rail[RAILS];
+    uint64_t window;
+};
+
+/* Time at which bytes, sent from `at` on, have left the rail. */
+static uint64_t leave_at(const struct rail *r, uint64_t at, uint64_t bytes)
+{
+    double left = (double)bytes;
+    if (r->later > 0 && at < r->change) {
+        double part = (double)(r->change - at) * r->rate / 1e9;
+        if (part >= left)
+            return at + (uint64_t)(left * 1e9 / r->rate);
+        left -= part;
+        at = r->change;
+    }
+    return at + (uint64_t)(left * 1e9 / (r->later > 0 && at >= r->change ? r->later : r->rate));
+}
+
+static void take_chunk(struct run *run, struct rail *r, uint64_t now, uint64_t bytes)
+{
+    (void)run;
+    if (r->in_flight == 0)
+        hw_rate_start(&r->learned, now);
+    uint64_t from = r->free_at > now ? r->free_at : now;
+    r->free_at = leave_at(r, from, bytes);
+    r->in_flight += bytes;
+    unsigned i = (r->first + r->n++) % CHUNKS;
+    r->chunk[i].at = r->free_at + r->rtt;
+    r->chunk[i].bytes = bytes;
+}
+
+static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
+{
+    bool any = false;
+    for (unsigned k = 0; k < run->rails; k++) {
+        struct rail *r = &run->rail[k];
+        struct hw_stripe s = {.rate = r->learned.value,
+                              .in_flight = r->in_flight,
+                              .left = *left,
+                              .rails = run->rails,
+                              .min_chunk = 64 << 10,
+                              .max_chunk = 1 << 20};
+        for (unsigned i = 0; i < run->rails; i++) {
+            s.all_rates += run->rail[i].learned.value;
+            s.all_in_flight += run->rail[i].in_flight;
+            s.best_rate = HW_MAX(s.best_rate, run->rail[i].learned.value);
+        }
+        uint64_t take = r->in_flight < run->window ? hw_stripe_take(&s, run->window - r->in_flight) : 0;
+        if (take == 0 || r->n == CHUNKS)
+            continue;
+        take_chunk(run, r, now, take);
+        *left -= take;
+        any = true;
+    }
+    return any;
+}
+
+/* ns that an operation takes. */
+static uint64_t carry_bytes(struct run *run, uint64_t start, uint64_t bytes)
+{
+    uint64_t now = start, left = bytes, last = start;
+    for (;;) {
+        while (pull_chunks(run, now, &left))
+            ;
+        struct rail *next = NULL;
+        for (unsigned k = 0; k < run->rails; k++) {
+            struct rail *r = &run->rail[k];
+            if (r->n && (!next || r->chunk[r->first].at < next->chunk[next->first].at))
+                next = r;
+        }
+        if (!next)
+            return left ? UINT64_MAX : last - start;
+        now = last = HW_MAX(now, next->chunk[next->first].at);
+        next->in_flight -= next->chunk[next->first].bytes;
+        next->carried += next->chunk[next->first].bytes;
+        hw_rate_confirm(&next->learned, now, next->chunk[next->first].bytes);
+        next->first = (next->first + 1) % CHUNKS;
+        next->n--;
+    }
+}
+
+static double sum_rates(const struct run *run)
+{
+    double sum = 0;
+    for (unsigned k = 0; k < run->rails; k++)
+        sum += run->rail[k].rate;
+    return sum;
+}
+
+/* Of the time that the sum of the rates allows, how much an operation took that follows a first one. */
+static double measure(struct run *run, uint64_t bytes)
+{
+    uint64_t first = carry_bytes(run, 0, bytes), took = carry_bytes(run, 2 * first + HW_MS, bytes);
+    return (double)bytes / sum_rates(run) / ((double)took / 1e9);
+}
+
+static void check_rates(const char *what, unsigned n, const double *rate, uint64_t rtt, uint64_t bytes, double least)
+{
+    static struct run run;
+    run = (struct run){.rails = n, .window = 8 << 20};
+    for (unsigned k = 0; k < n; k++)
+        run.rail[k] = (struct rail){.rate = rate[k], .rtt = rtt};
+    double part = measure(&run, bytes);
+    ok(part >= least, "%s: %.3f of the sum of the rates, at least %.2f", what, part, least);
+}
+
+int main(void)
+{
+    static const double even[] = {12.5e9, 12.5e9, 12.5e9, 12.5e9}, slow[] = {12.5e6, 12.5e6, 12.5e6, 3.1e6},
+                        tenth[] = {12.5e9, 12.5e9, 12.5e9, 1.25e9}, pair[] = {50e9, 0.1e9},
+                        eight[] = {50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9, 50e9};
+    check_rates("four NICs of 100 Gb/s, 1 GiB", 4, even, 30000, 1ull << 30, 0.95);
+    check_rates("four NICs of 100 Gb/s, 64 MiB", 4, even, 30000, 64ull << 20, 0.90);
+    check_rates("one of four at a quarter, 100 Mb/s, 64 MiB", 4, slow, 200000, 64ull << 20, 0.95);
+    check_rates("one of four at a tenth, 1 GiB", 4, tenth, 30000, 1ull << 30, 0.95);
+    check_rates("400 Gb/s beside 0.8 Gb/s, 256 MiB", 2, pair, 30000, 256ull << 20, 0.95);
+    check_rates("eight NICs of 400 Gb/s, 4 GiB", 8, eight, 30000, 4ull << 30, 0.95);
+
+    static struct run run;
+    run = (struct run){.rails = 4, .window = 8 << 20};
+    for (unsigned k = 0; k < 4; k++)
+        run.rail[k] = (struct rail){.rate = 1e9, .rtt = 50000};
+    uint64_t whole = carry_bytes(&run, 0, 1ull << 30);
+    run.rail[3].change = 2 * whole + whole / 2;
+    run.rail[3].later = 1e8;
+    uint64_t took = carry_bytes(&run, 2 * whole, 1ull << 30);
+    /* half at the full rate, the rest at 3.1 of 4 */
+    double best = (double)whole / 2 * (1 + 4 / 3.1);
+    ok((double)took <= best * 1.10,
+       "a NIC that falls to a tenth in the middle: %.3f of the time that its loss explains", (double)took / best);
+
+    struct hw_stripe one = {.left = 10 << 20, .rails = 1, .min_chunk = 64 << 10, .max_chunk = 1 << 20};
+    is_int(hw_stripe_take(&one, 300), 300, "a chunk is no longer than the budget");
+    is_int(hw_stripe_take(&one, 0), 0, "nothing without a budget");
+    one.left = 0;
+    is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
+    return tap_done();
+}
