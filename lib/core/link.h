@@ -26,9 +26,9 @@ struct hw_piece {
     uint64_t len;
 };
 
-#define HW_LINK_PIECES 256          /* of one frame's payload */
-#define HW_LINK_BUF    (32u * 1024) /* bytes of heads, extensions and copied payloads on their way, each direction */
-#define HW_LINK_FLIGHT 1024         /* counted frames in flight */
+#define HW_LINK_PIECES 256    /* of one frame's payload */
+#define HW_LINK_BUF    32768u /* bytes of heads, extensions and copied payloads on their way, each direction */
+#define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
 struct hw_link_out {

@@ -14,7 +14,7 @@
 
 #define HW_LINK_MAGIC   0x4c48u /* "HL" */
 #define HW_LINK_HEAD    16
-#define HW_LINK_EXT_MAX (8u * 1024)
+#define HW_LINK_EXT_MAX 8192u
 #define HW_LINK_PAY_MAX (64u << 20)
 
 #define HW_LINK_UNCOUNTED 1u /* flag: not confirmed, not sent again where the link dies */
