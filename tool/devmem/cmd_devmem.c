@@ -2,7 +2,7 @@
 /* hawser devmem: status, plan, undo. */
 #include "tool/devmem/cmd_devmem.h"
 #include "base/size.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 
 #include <linux/ethtool_netlink.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * loses a NIC in the middle and gets it back. */
 #include "base/size.h"
 #include "lab/lab.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/report/report.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "base/size.h"
 #include "lab/lab.h"
 #include "sys/json.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>

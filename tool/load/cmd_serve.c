@@ -4,7 +4,7 @@
 #include "base/size.h"
 #include "tool/load/service.h"
 #include "tool/load/stats.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

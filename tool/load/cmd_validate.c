@@ -6,7 +6,7 @@
 #include "tool/load/detour.h"
 #include "tool/load/gpus.h"
 #include "tool/load/stats.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/peer/session.h"
 #include "tool/report/output.h"
 #include "tool/report/validate_json.h"

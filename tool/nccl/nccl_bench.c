@@ -7,7 +7,7 @@
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_conf.h"
 #include "tool/nccl/nccl_hosts.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/report/output.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "transport/netplugin/abi.h"
 
 #include <stdlib.h>

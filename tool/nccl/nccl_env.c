@@ -7,7 +7,7 @@
 #include "sys/json.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 
 #include <stdlib.h>
 #include <string.h>

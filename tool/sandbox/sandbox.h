@@ -5,7 +5,7 @@
 
 #include "oci/spec.h"
 #include "sandbox/move/move.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/peer/proto.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* hawser sandbox env: what a container's programs are to have in their environment, each with its reason. */
 #include "sandbox/plan/env.h"
 #include "sys/json.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <string.h>

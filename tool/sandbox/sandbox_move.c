@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox move: NICs into a container's network namespace. */
 #include "sandbox/move/move.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox plan, and the options by which all actions plan. */
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <stdlib.h>

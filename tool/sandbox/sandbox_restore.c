@@ -2,7 +2,7 @@
 /* hawser sandbox restore: what `move` took, given back. hawser sandbox watch: the same, once the container has ended.
  */
 #include "sandbox/move/move.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <poll.h>

@@ -3,7 +3,7 @@
 #include "oci/oci.h"
 #include "oci/run.h"
 #include "sandbox/sysfs/sysfs.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* hawser sandbox snapshot, and how the other actions come by a snapshot. */
 #include "net/sysfs.h"
 #include "sandbox/plan/snapshot.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* hawser sandbox spec, and what it shares with cdi. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/bundle_file.h"
 #include "tool/sandbox/sandbox.h"
 

@@ -2,7 +2,7 @@
 /* hawser sandbox status: which containers have which NICs. */
 #include "sandbox/move/move.h"
 #include "sys/json.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <string.h>

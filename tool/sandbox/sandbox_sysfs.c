@@ -2,7 +2,7 @@
 /* hawser sandbox sysfs: a folder, a FUSE file system, or NCCL's XML. */
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/sandbox.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser trace: what a net plugin was asked, and what it said; and in what two runs differ. */
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/trace/trace_read.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser verbs agent: containers of crun and runc, a broker for each. */
 #include "base/size.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/broker/guard.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser verbs audit: the file that agent and run write, as text or as it is. */
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/verbs/verbs.h"
 
 #include <jansson.h>

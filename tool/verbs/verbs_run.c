@@ -2,7 +2,7 @@
 /* hawser verbs run: a command with a broker and no container runtime. */
 #include "base/size.h"
 #include "sys/pass.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/agent/filter.h"
 #include "verbs/agent/join.h"

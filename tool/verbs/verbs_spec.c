@@ -8,7 +8,7 @@
  */
 #include "oci/note.h"
 #include "oci/oci.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/sandbox/bundle_file.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/agent/filter.h"

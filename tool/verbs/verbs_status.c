@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser verbs status: what each broker says of its container. */
 #include "base/size.h"
-#include "tool/opts.h"
+#include "tool/opts_old.h"
 #include "tool/verbs/verbs.h"
 
 #include <dirent.h>
