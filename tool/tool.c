@@ -103,7 +103,7 @@ int tool_act(const char *cmd, const struct tool_action *actions, void (*help)(vo
     struct tool_guess g = {.word = argc < 2 ? "" : argv[1]};
     list_actions(actions, all, sizeof all);
     if (argc < 2)
-        return tool_usage(cmd, "which action of %s?", all);
+        return tool_usage(cmd, "which action: which of %s?", all);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         help();
         return TOOL_OK;
