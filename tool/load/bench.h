@@ -6,7 +6,7 @@
 #include "base/knob.h"
 #include "tool/load/crew.h"
 #include "tool/load/gpus.h"
-#include "tool/opts_old.h"
+#include "tool/opts.h"
 #include "tool/raw/rival.h"
 #include "tool/report/output.h"
 
