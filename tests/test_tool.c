@@ -3,7 +3,7 @@
 #include "tap.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
-#include "tool/opts.h"
+#include "tool/common.h"
 #include "tool/report/output.h"
 #include "tool/sandbox/sandbox.h"
 

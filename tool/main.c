@@ -28,7 +28,7 @@ static const struct command {
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
 };
 
-static const struct command *find(const char *name)
+static const struct command *find_command(const char *name)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
         if (strcmp(commands[i].name, name) == 0)
@@ -36,45 +36,17 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-/* Edits (insert, delete, replace) that turn a into b; both short. */
-static size_t distance(const char *a, const char *b)
+static int refuse_command(const char *name)
 {
-    enum { MAX = 32 };
-    size_t la = strlen(a), lb = strlen(b), row[MAX + 1];
-    if (la > MAX || lb > MAX)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= lb; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= la; i++) {
-        size_t diag = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= lb; j++) {
-            size_t best = diag + (a[i - 1] != b[j - 1]);
-            diag = row[j];
-            best = HW_MIN(best, row[j] + 1);
-            row[j] = HW_MIN(best, row[j - 1] + 1);
-        }
-    }
-    return row[lb];
-}
-
-static int unknown(const char *name)
-{
-    size_t best = 3; /* further away than two edits is a guess that does not help */
-    const char *near = NULL;
-    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++) {
-        size_t d = distance(name, commands[i].name);
-        if (d < best) {
-            best = d;
-            near = commands[i].name;
-        }
-    }
-    if (near)
-        return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, near);
+    struct tool_guess g = {.word = name};
+    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
+        tool_guess(&g, commands[i].name);
+    if (g.near)
+        return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, g.near);
     return tool_usage(NULL, "there is no command '%s'", name);
 }
 
-static void list(FILE *out)
+static void print_list(FILE *out)
 {
     fprintf(
         out,
@@ -86,7 +58,7 @@ static void list(FILE *out)
                  "Alone on one machine: `hawser demo`.\n");
 }
 
-static void knob_line(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
+static void print_knob(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
 {
     (void)arg;
     printf("  %-16s %-24s %-10s %-6s %s\n", name, env, *def ? def : "-", *unit ? unit : "-", doc);
@@ -97,18 +69,18 @@ static int cmd_help(int argc, char **argv)
     if (argc > 2)
         return tool_usage(NULL, "help takes one command's name");
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        list(stdout);
+        print_list(stdout);
         return TOOL_OK;
     }
     if (strcmp(argv[1], "knobs") == 0) {
         printf("Knobs, set by --knob NAME=VALUE or in the environment:\n\n  %-16s %-24s %-10s %-6s %s\n", "name",
                "environment", "default", "unit", "what it does");
-        hawser_knobs(knob_line, NULL);
+        hawser_knobs(print_knob, NULL);
         return TOOL_OK;
     }
-    const struct command *c = find(argv[1]);
+    const struct command *c = find_command(argv[1]);
     if (!c)
-        return unknown(argv[1]);
+        return refuse_command(argv[1]);
     char help[] = "--help";
     char *args[] = {argv[1], help, NULL};
     return c->run(2, args);
@@ -117,15 +89,15 @@ static int cmd_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        list(stderr);
+        print_list(stderr);
         return TOOL_USAGE;
     }
     int rc;
-    const struct command *c = find(argv[1]);
+    const struct command *c = find_command(argv[1]);
     if (c) {
         rc = c->run(argc - 1, argv + 1);
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        list(stdout);
+        print_list(stdout);
         rc = TOOL_OK;
     } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("hawser %s\n", hawser_version());
@@ -133,7 +105,7 @@ int main(int argc, char **argv)
     } else if (argv[1][0] == '-') {
         rc = tool_usage(NULL, "there is no option '%s'", argv[1]);
     } else {
-        rc = unknown(argv[1]);
+        rc = refuse_command(argv[1]);
     }
     /* Output that did not arrive (a full disk, say) is a failure, not a detail. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == TOOL_OK)

@@ -1,331 +1,289 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/opts.h"
 
-#include "base/knob.h"
 #include "base/size.h"
 
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-void opts_start(struct opts *o)
+#define OPTS_MAX  64
+#define FIRST_ID  256 /* getopt_long()'s value of row 0: beyond all letters */
+#define HELP_LEFT 28
+
+/* All rows, those of groups in their places. */
+struct flat {
+    size_t n;
+    struct {
+        const struct opt *opt;
+        char *args; /* of the row's own struct */
+    } row[OPTS_MAX];
+};
+
+static void flatten_rows(struct flat *f, const struct opt *rows, char *args)
 {
-    size_t n = 0, s = 0;
-    o->shrt[s++] = ':'; /* tells a missing argument from an unknown option */
-    for (; o->opt[n].name && n + 2 < OPTS_MAX; n++) {
-        const struct opt *p = &o->opt[n];
-        o->lng[n] = (struct option){p->name, p->arg ? required_argument : no_argument, NULL, p->id};
-        if (p->id < 128) {
-            o->shrt[s++] = (char)p->id;
-            if (p->arg)
-                o->shrt[s++] = ':';
+    for (const struct opt *p = rows; p->name; p++) {
+        if (p->type == OPT_IS_GROUP) {
+            flatten_rows(f, p->rows, args + p->at);
+        } else if (f->n == OPTS_MAX) {
+            abort(); /* a table of ours that does not fit */
+        } else {
+            f->row[f->n].opt = p;
+            f->row[f->n++].args = args;
         }
     }
-    o->lng[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
-    o->lng[n] = (struct option){0};
-    o->shrt[s++] = 'h';
-    o->shrt[s] = 0;
-    optind = 0; /* glibc: start anew, with its hidden state too */
-    opterr = 0;
 }
 
-static void help(const struct opts *o)
+/* ---- help ----------------------------------------------------------------------------------------- */
+
+static void print_help(const struct opts *o, const struct flat *f)
 {
     printf("Usage: hawser %s %s\n\n%s\n\nOptions:\n", o->cmd, o->args, o->about);
-    for (const struct opt *p = o->opt; p->name; p++) {
+    for (size_t i = 0; i < f->n; i++) {
+        const struct opt *p = f->row[i].opt;
         char left[64];
         if (!p->help)
             continue;
-        snprintf(left, sizeof left, "%c%c%s --%s%s%s", p->id < 128 ? '-' : ' ', p->id < 128 ? p->id : ' ',
-                 p->id < 128 ? "," : " ", p->name, p->arg ? " " : "", p->arg ? p->arg : "");
-        printf("  %-28s %s\n", left, p->help);
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", p->letter ? '-' : ' ', p->letter ? p->letter : ' ',
+                 p->letter ? "," : " ", p->name, p->value ? " " : "", p->value ? p->value : "");
+        printf("  %-*s %s\n", HELP_LEFT, left, p->help);
     }
-    printf("  %-28s %s\n", "-h, --help", "this text");
+    printf("  %-*s %s\n", HELP_LEFT, "-h, --help", "this text");
 }
 
-int opts_next(struct opts *o, int argc, char **argv, const char **arg)
+/* ---- values --------------------------------------------------------------------------------------- */
+
+/* "auto, yes or no" */
+static const char *list_words(const char *const *words, char *buf, size_t cap)
 {
-    int id = getopt_long(argc, argv, o->shrt, o->lng, NULL);
-    *arg = optarg;
-    switch (id) {
-    case -1:
-        return OPT_END;
-    case 'h':
-    case OPT_HELP:
-        help(o);
-        return OPT_HELP;
-    case ':':
-        tool_usage(o->cmd, "option '%s' needs a value", argv[optind - 1]);
-        return OPT_BAD;
-    case '?': {
-        /* optopt is the short option, an option's id given a value that it does not take, or 0 for a long one */
-        const char *bad = argv[HW_MIN(optind, argc) - 1];
-        if (optopt >= 128 || (optopt && strncmp(bad, "--", 2) == 0))
-            tool_usage(o->cmd, "option '%s' takes no value", bad);
-        else if (optopt)
-            tool_usage(o->cmd, "there is no option '-%c'", optopt);
-        else
-            tool_usage(o->cmd, "there is no option '%s'", bad);
-        return OPT_BAD;
+    buf[0] = 0;
+    for (size_t i = 0; words[i]; i++) {
+        size_t at = strlen(buf);
+        snprintf(buf + at, cap - at, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
     }
-    default:
-        return id;
-    }
+    return buf;
 }
 
-/* Copies the piece of text up to the next comma to buf; *text moves past it. False at the end or when it is too long.
- */
-static bool piece(const char **text, char *buf, size_t cap)
+static int find_word(const struct opt *p, const char *text, size_t *out)
 {
-    size_t n = strcspn(*text, ",");
-    if (n >= cap)
-        return false;
-    memcpy(buf, *text, n);
-    buf[n] = 0;
-    *text += n + ((*text)[n] == ',');
-    return true;
-}
-
-static bool trailing_comma(const char *text)
-{
-    size_t n = strlen(text);
-    return n == 0 || text[n - 1] == ',';
-}
-
-int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n)
-{
-    const char *at = text;
-    char buf[64];
-    *n = 0;
-    if (trailing_comma(text))
-        return hw_fail(-EINVAL, "'%s' is not a list of sizes like 64MiB,1GiB or 1KiB:64MiB", text);
-    while (*at) {
-        uint64_t first, last;
-        if (!piece(&at, buf, sizeof buf))
-            return hw_fail(-EINVAL, "'%s' is not a list of sizes like 64MiB,1GiB or 1KiB:64MiB", text);
-        char *colon = strchr(buf, ':');
-        if (colon)
-            *colon = 0;
-        int rc = hw_parse_size(buf, &first);
-        if (rc < 0)
-            return rc;
-        last = first;
-        if (colon && (rc = hw_parse_size(colon + 1, &last)) < 0)
-            return rc;
-        if (colon && (first == 0 || first > last))
-            return hw_fail(-EINVAL, "the range %s:%s does not go up from at least 1", buf, colon + 1);
-        for (uint64_t v = first;;) {
-            if (*n == cap)
-                return hw_fail(-E2BIG, "'%s' makes more than %zu sizes", text, cap);
-            out[(*n)++] = v;
-            if (v == last)
-                break;
-            v = v > last / 2 ? last : v * 2;
-        }
-    }
-    return 0;
-}
-
-int opts_host(const char *text, char *host, size_t cap, uint16_t *port)
-{
-    const char *start = text, *end, *p = NULL;
-    const char *colon = strchr(text, ':');
-    if (text[0] == '[') {
-        start = text + 1;
-        end = strchr(text, ']');
-        if (!end || (end[1] != 0 && end[1] != ':'))
-            return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]; an IPv6 address with a port is [ADDRESS]:PORT", text);
-        p = end[1] ? end + 2 : NULL;
-    } else if (colon && strchr(colon + 1, ':')) {
-        end = text + strlen(text); /* a bare IPv6 address */
-    } else {
-        end = colon ? colon : text + strlen(text);
-        p = colon ? colon + 1 : NULL;
-    }
-    size_t n = (size_t)(end - start);
-    if (n == 0 || n >= cap)
-        return hw_fail(-EINVAL, "'%s' is not HOST[:PORT]", text);
-    if (p) {
-        uint64_t v;
-        int rc = hw_parse_u64(p, 1, 65535, &v);
-        if (rc < 0)
-            return hw_wrap(rc, "the port in '%s'", text);
-        *port = (uint16_t)v;
-    }
-    memcpy(host, start, n);
-    host[n] = 0;
-    return 0;
-}
-
-int opts_nics(const char *text)
-{
-    const char *at = text;
-    char buf[HAWSER_NIC_NAME];
-    if (trailing_comma(text))
-        return hw_fail(-EINVAL, "'%s' is not a list of NICs like eth1,eth2", text);
-    while (*at) {
-        const char *from = at;
-        if (!piece(&at, buf, sizeof buf) || !buf[0] || strchr(buf, '/') || strchr(buf, ' '))
-            return hw_fail(-EINVAL, "'%s' is not a list of NICs like eth1,eth2", text);
-        size_t n = strlen(buf);
-        for (const char *q = text; q < from; q += strcspn(q, ",") + 1)
-            if (strncmp(q, buf, n) == 0 && q[n] == ',')
-                return hw_fail(-EINVAL, "NIC %s stands twice in '%s'", buf, text);
-    }
-    return 0;
-}
-
-int common_knob(struct common *c, const char *name, const char *value)
-{
-    /* tried on a scratch table, so that a bad one is wrong usage and not a failure later */
-    struct hw_knobs scratch = {0};
-    char word[64];
-    const char *eq = strchr(name, '=');
-    size_t len = value ? strlen(name) : (size_t)(eq - name);
-    if (len >= sizeof word)
-        return hw_fail(-EINVAL, "there is no knob '%s'", name);
-    memcpy(word, name, len);
-    word[len] = 0;
-    int rc = hw_knob_set(&scratch, word, value ? value : eq + 1);
-    if (rc < 0)
-        return rc;
-    if (c->n_knobs == COMMON_MAX_KNOBS)
-        return hw_fail(-E2BIG, "more than %d knobs", COMMON_MAX_KNOBS);
-    char *s = NULL;
-    if (asprintf(&s, "%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
-        return hw_fail(-ENOMEM, "no memory for knob %s", name);
-    c->knobs[c->n_knobs++] = s;
-    return 0;
-}
-
-int common_option(struct common *c, int id, const char *arg)
-{
-    int rc = 0;
-    switch (id) {
-    case 'K':
-        if (!strchr(arg, '=') || arg[0] == '=')
-            return hw_fail(-EINVAL, "--knob takes NAME=VALUE, not '%s'", arg);
-        rc = common_knob(c, arg, NULL);
-        break;
-    case OPT_TRANSPORT:
-        rc = common_knob(c, "transport", arg);
-        break;
-    case OPT_REQUIRE_DEVMEM:
-        rc = common_knob(c, "transport", "devmem");
-        rc = rc ? rc : common_knob(c, "require_direct", "yes");
-        break;
-    case OPT_REQUIRE_DIRECT:
-        rc = common_knob(c, "require_direct", "yes");
-        break;
-    case OPT_RAILS:
-        rc = common_knob(c, "rails", arg);
-        break;
-    case OPT_REQUIRE_NICS:
-        rc = common_knob(c, "require_nics", arg);
-        break;
-    case 'k':
-        c->key_file = arg;
-        break;
-    case 'I':
-        c->insecure = true;
-        break;
-    case 'v':
-        c->verbose++;
-        break;
-    default:
-        return 0;
-    }
-    return rc < 0 ? rc : 1;
-}
-
-static void to_stderr(void *arg, int level, const char *line)
-{
-    static const char *const name[] = {"error", "warning", "info", "debug"};
-    const struct common *c = arg;
-    if (level > HAWSER_LOG_WARN + c->verbose)
-        return;
-    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K" : "";
-    fprintf(stderr, "%shawser: %s: %s\n", clear, level >= 0 && level <= 3 ? name[level] : "?", line);
-}
-
-int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return hw_fail(-errno, "opening key file %s: %s", path, strerror(errno));
-    struct stat st;
-    int rc = 0;
-    size_t n = 0;
-    uint8_t extra[2]; /* what follows a full buffer: one newline at most */
-    if (fstat(fd, &st) < 0)
-        rc = hw_fail(-errno, "key file %s: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        rc = hw_fail(-EINVAL, "key file %s is not a regular file", path);
-    else if (st.st_mode & (S_IROTH | S_IWOTH))
-        rc = hw_fail(-EACCES,
-                     "key file %s is open to everyone (mode %04o), so its key is no secret: make a new one, chmod 600",
-                     path, (unsigned)st.st_mode & 07777);
-    while (rc == 0) {
-        ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, extra, sizeof extra);
-        if (k < 0 && errno != EINTR)
-            rc = hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
-        else if (k > 0 && n == cap && (k > 1 || extra[0] != '\n'))
-            rc = hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
-        else if (k == 0 || (k > 0 && n == cap))
-            break;
-        else if (k > 0)
-            n += (size_t)k;
-    }
-    hw_close(&fd);
-    if (rc < 0)
-        return rc;
-    if (n > 0 && key[n - 1] == '\n')
-        n--;
-    if (n < 16)
-        return hw_fail(-EINVAL, "the key in %s is %zu bytes; at least 16 are needed (head -c 32 /dev/urandom | base64)",
-                       path, n);
-    *len = n;
-    return 0;
-}
-
-/* A tool's figures are of the transport that was asked for: it does not fall back to another one unseen. */
-static int refuse_same_machine(struct common *c)
-{
-    static const char knob[] = "same_machine";
-    for (size_t i = 0; i < c->n_knobs; i++)
-        if (strncmp(c->knobs[i], knob, strlen(knob)) == 0)
+    struct tool_guess g = {.word = text};
+    char all[256];
+    for (size_t i = 0; p->words[i]; i++) {
+        if (strcmp(p->words[i], text) == 0) {
+            *out = i;
             return 0;
-    return getenv("HAWSER_SAME_MACHINE") ? 0 : common_knob(c, knob, "no");
-}
-
-int common_open(struct common *c, hawser **out)
-{
-    int knob = refuse_same_machine(c);
-    if (knob < 0)
-        return knob;
-    if (c->key_file) {
-        int rc = common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
-        if (rc < 0)
-            return rc;
+        }
+        tool_guess(&g, p->words[i]);
     }
-    const struct hawser_options o = {
-        .size = sizeof o,
-        .flags = c->insecure ? HAWSER_INSECURE : 0,
-        .log = to_stderr,
-        .log_arg = c,
-        .key = c->key_len ? c->key : NULL,
-        .key_len = c->key_len,
-        .knobs = (const char *const *)c->knobs,
-    };
-    return hawser_open(&o, out);
+    list_words(p->words, all, sizeof all);
+    if (g.near)
+        return hw_fail(-EINVAL, "--%s takes %s, not '%s'; did you mean '%s'?", p->name, all, text, g.near);
+    return hw_fail(-EINVAL, "--%s takes %s, not '%s'", p->name, all, text);
 }
 
-void common_free(struct common *c)
+static char *format_time(uint64_t ms, char *buf, size_t cap)
 {
-    for (size_t i = 0; i < c->n_knobs; i++)
-        free(c->knobs[i]);
-    explicit_bzero(c->key, sizeof c->key);
-    *c = (struct common){0};
+    if (ms % 60000 == 0)
+        snprintf(buf, cap, "%" PRIu64 "m", ms / 60000);
+    else if (ms % 1000 == 0)
+        snprintf(buf, cap, "%" PRIu64 "s", ms / 1000);
+    else
+        snprintf(buf, cap, "%" PRIu64 "ms", ms);
+    return buf;
 }
+
+/* A size or a time, within the row's range. */
+static int parse_amount(const struct opt *p, const char *text, uint64_t *out)
+{
+    const bool size = p->type == OPT_IS_SIZE;
+    uint64_t v;
+    char min[32], max[32];
+    int rc = size ? hw_parse_size(text, &v) : hw_parse_duration_ms(text, &v);
+    if (rc < 0)
+        return hw_wrap(rc, "--%s", p->name);
+    if (v < p->min || v > p->max)
+        return hw_fail(-EINVAL, "--%s takes %s to %s, not '%s'", p->name,
+                       size ? hw_format_size(p->min, min, sizeof min) : format_time(p->min, min, sizeof min),
+                       size ? hw_format_size(p->max, max, sizeof max) : format_time(p->max, max, sizeof max), text);
+    *out = v;
+    return 0;
+}
+
+static int take_value(const struct opt *p, char *args, const char *text)
+{
+    void *field = args + p->at;
+    uint64_t v = 0;
+    size_t word = 0;
+    int rc = 0;
+    switch (p->type) {
+    case OPT_IS_FLAG:
+        *(bool *)field = true;
+        return 0;
+    case OPT_IS_COUNT:
+        ++*(int *)field;
+        return 0;
+    case OPT_IS_NUMBER:
+        rc = hw_parse_u64(text, p->min, p->max, &v);
+        if (rc < 0)
+            return hw_wrap(rc, "--%s", p->name);
+        if (p->len == sizeof(unsigned))
+            *(unsigned *)field = (unsigned)v;
+        else
+            *(uint64_t *)field = v;
+        return 0;
+    case OPT_IS_SIZE:
+    case OPT_IS_TIME:
+        return parse_amount(p, text, field);
+    case OPT_IS_TEXT:
+        *(const char **)field = text;
+        return 0;
+    case OPT_IS_WORD:
+        *(const char **)field = text;
+        return find_word(p, text, &word);
+    case OPT_IS_ENUM:
+        rc = find_word(p, text, &word);
+        if (rc == 0)
+            *(unsigned *)field = (unsigned)(p->min + word);
+        return rc;
+    case OPT_IS_CALL:
+        rc = p->parse(args, text);
+        return rc < 0 ? hw_wrap(rc, "--%s", p->name) : 0;
+    case OPT_IS_GROUP:
+        break;
+    }
+    return hw_fail(-EINVAL, "--%s cannot be read", p->name);
+}
+
+/* ---- the command line ----------------------------------------------------------------------------- */
+
+static int refuse_unknown(const struct opts *o, const struct flat *f, const char *bad)
+{
+    char word[64];
+    struct tool_guess g = {.word = word};
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(bad + 2, "="), bad + 2);
+    tool_guess(&g, "help");
+    for (size_t i = 0; i < f->n; i++)
+        if (f->row[i].opt->help)
+            tool_guess(&g, f->row[i].opt->name);
+    if (g.near)
+        return tool_usage(o->cmd, "there is no option '%s'; did you mean '--%s'?", bad, g.near);
+    return tool_usage(o->cmd, "there is no option '%s'", bad);
+}
+
+/* getopt_long() returned '?': optopt is the short option, the value of a row that takes none, or 0 for a long one. */
+static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
+{
+    const char *bad = argv[HW_MIN(optind, argc) - 1];
+    if (optopt >= FIRST_ID)
+        return tool_usage(o->cmd, "option '%s' takes no value", bad);
+    if (optopt)
+        return tool_usage(o->cmd, "there is no option '-%c'", optopt);
+    return refuse_unknown(o, f, bad);
+}
+
+static int check_count(const struct opts *o, int argc, char **argv)
+{
+    const unsigned n = (unsigned)(argc - optind);
+    if (n < o->least)
+        return tool_usage(o->cmd, "%s", o->too_few);
+    if (n > o->most)
+        return tool_usage(o->cmd, "'%s' is one argument too many%s%s", argv[optind + (int)o->most],
+                          o->too_many ? "; " : "", o->too_many ? o->too_many : "");
+    return OPTS_GO;
+}
+
+int opts_parse(const struct opts *o, void *args, int argc, char **argv)
+{
+    struct flat f = {0};
+    struct option lng[OPTS_MAX + 2];
+    char shrt[2 * OPTS_MAX + 4];
+    size_t s = 0;
+    flatten_rows(&f, o->rows, args);
+    if (o->stops)
+        shrt[s++] = '+';
+    shrt[s++] = ':'; /* tells a missing argument from an unknown option */
+    for (size_t i = 0; i < f.n; i++) {
+        const struct opt *p = f.row[i].opt;
+        lng[i] = (struct option){p->name, p->value ? required_argument : no_argument, NULL, FIRST_ID + (int)i};
+        if (p->letter)
+            shrt[s++] = p->letter;
+        if (p->letter && p->value)
+            shrt[s++] = ':';
+    }
+    lng[f.n] = (struct option){"help", no_argument, NULL, 'h'};
+    lng[f.n + 1] = (struct option){0};
+    shrt[s++] = 'h';
+    shrt[s] = 0;
+    optind = 0; /* glibc: start anew, with its hidden state too */
+    opterr = 0;
+    for (int id; (id = getopt_long(argc, argv, shrt, lng, NULL)) != -1;) {
+        size_t i = 0;
+        if (id == 'h') {
+            print_help(o, &f);
+            return TOOL_OK;
+        }
+        if (id == ':')
+            return tool_usage(o->cmd, "option '%s' needs a value", argv[optind - 1]);
+        if (id == '?')
+            return refuse_option(o, &f, argc, argv);
+        while (id < FIRST_ID ? f.row[i].opt->letter != id : i != (size_t)(id - FIRST_ID))
+            i++;
+        if (take_value(f.row[i].opt, f.row[i].args, optarg) < 0)
+            return tool_usage(o->cmd, "%s", hw_error());
+    }
+    return check_count(o, argc, argv);
+}
+
+/* ---- what serve, bench, validate and doctor share ------------------------------------------------- */
+
+static int parse_knob(void *args, const char *text)
+{
+    if (!strchr(text, '=') || text[0] == '=')
+        return hw_fail(-EINVAL, "it takes NAME=VALUE, not '%s'", text);
+    return common_knob(args, text, NULL);
+}
+
+static int parse_transport(void *args, const char *text)
+{
+    return common_knob(args, "transport", text);
+}
+
+static int parse_require_direct(void *args, const char *text)
+{
+    (void)text;
+    return common_knob(args, "require_direct", "yes");
+}
+
+static int parse_require_devmem(void *args, const char *text)
+{
+    int rc = common_knob(args, "transport", "devmem");
+    return rc < 0 ? rc : parse_require_direct(args, text);
+}
+
+static int parse_rails(void *args, const char *text)
+{
+    return common_knob(args, "rails", text);
+}
+
+static int parse_require_nics(void *args, const char *text)
+{
+    return common_knob(args, "require_nics", text);
+}
+
+const struct opt common_opts[] = {
+    OPT_CALL("knob", 'K', "NAME=VALUE", parse_knob,
+             "set a knob of the library (see `hawser help knobs`); may be repeated"),
+    OPT_TEXT("key-file", 'k', "FILE", struct common, key_file,
+             "the job key that both sides must hold, 16 to 4096 bytes"),
+    OPT_CALL("transport", 0, "NAME", parse_transport, "tcp, devmem, or netplugin:PLUGIN; the same on both sides"),
+    OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "--transport devmem --require-direct"),
+    OPT_CALL("require-direct", 0, NULL, parse_require_direct,
+             "fail where what a GPU receives does not land in its memory by the NIC"),
+    OPT_CALL("rails", 0, "MAP", parse_rails,
+             "which NICs may be joined: \"eth1,enp6s0;10.0.2.0/24\", or @FILE, a rail a line"),
+    OPT_CALL("require-nics", 0, "N", parse_require_nics, "fail where fewer pairs of NICs work"),
+    OPT_FLAG("insecure", 'I', struct common, insecure,
+             "with no key, talk to any address, not only to loopback and 198.18.0.0/15"),
+    OPT_COUNT("verbose", 'v', struct common, verbose, "say on stderr what the library does; twice: more"),
+    {0},
+};

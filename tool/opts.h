@@ -1,96 +1,121 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options of a subcommand from one table, which getopt_long and --help both read; strict parsers that say what was
- * wrong; and the options that serve, bench and validate share.
+ * Options of a subcommand from one typed table: opts_parse() reads the command line by it into the command's own
+ * struct, prints --help from it, and says of a wrong one which option it is, what it was given, and what is allowed.
+ *
+ *     static const struct opt rows[] = {
+ *         OPT_TEXT("from", 'f', "FILE", struct args, from, "a snapshot of another machine"),
+ *         OPT_FLAG("json", 'j', struct args, json, "print JSON"),
+ *         OPT_GROUP(common_opts, struct args, common),
+ *         {0},
+ *     };
  */
 #ifndef HW_TOOL_OPTS_H
 #define HW_TOOL_OPTS_H
 
-#include "tool/tool.h"
+#include "tool/common.h"
 
-#include <getopt.h>
+#include <getopt.h> /* optind: where the positional arguments start after opts_parse() */
+#include <stddef.h>
+
+enum opt_type {
+    OPT_IS_FLAG = 1, /* bool: true */
+    OPT_IS_COUNT,    /* int: one more at each */
+    OPT_IS_NUMBER,   /* unsigned or uint64_t, from min to max */
+    OPT_IS_SIZE,     /* uint64_t, bytes, from min to max */
+    OPT_IS_TIME,     /* uint64_t, milliseconds, from min to max */
+    OPT_IS_TEXT,     /* const char *: the argument itself */
+    OPT_IS_WORD,     /* const char *: one of words */
+    OPT_IS_ENUM,     /* an enum: the place in words of the one that was given, from min on */
+    OPT_IS_CALL,     /* parse() decides */
+    OPT_IS_GROUP,    /* the rows of another table, for the struct that stands in this one */
+};
 
 struct opt {
     const char *name; /* "size": --size */
-    int id;           /* what opts_next() returns; a letter makes it a short option too */
-    const char *arg;  /* "SIZE" where it takes an argument, else NULL */
-    const char *help; /* NULL: not shown */
+    enum opt_type type;
+    char letter;       /* 0: none */
+    const char *value; /* the value's name, NULL where it takes none */
+    const char *help;  /* NULL: not shown */
+    size_t at, len;    /* of the field */
+    uint64_t min, max;
+    const char *const *words; /* ends with NULL */
+    /* args: the struct of the table that has the row. text: NULL where it takes no value. 0, or -errno. */
+    int (*parse)(void *args, const char *text);
+    const struct opt *rows; /* a group's */
 };
 
-#define OPTS_MAX 64
+/* The place of field F of struct S, which must be of type T. */
+#define OPT_AT(S, F, T) \
+    __builtin_choose_expr(__builtin_types_compatible_p(__typeof__(((S *)0)->F), T), offsetof(S, F), (void)0)
+#define OPT_LEN(S, F) sizeof(((S *)0)->F)
 
-/* OPT_*: results of opts_next() that are no option's id. */
-enum {
-    OPT_END = -1,
-    OPT_BAD = -2,
-    OPT_HELP = 1000,
-    OPT_TRANSPORT = 1001,
-    OPT_REQUIRE_DEVMEM = 1002,
-    OPT_REQUIRE_DIRECT,
-    OPT_RAILS,
-    OPT_REQUIRE_NICS
-};
-
-struct opts {
-    const char *cmd;       /* "bench" */
-    const char *args;      /* "HOST[:PORT] [OPTION...]" */
-    const char *about;     /* one or two lines under the usage line */
-    const struct opt *opt; /* ends with a NULL name */
-    /* private */
-    struct option lng[OPTS_MAX];
-    char shrt[2 * OPTS_MAX];
-};
-
-/* Makes o ready for opts_next(), from the start of argv. */
-void opts_start(struct opts *o);
-/* The next option's id with *arg, OPT_END (positional arguments start at optind), OPT_HELP (help was printed to stdout:
- * return TOOL_OK) or OPT_BAD (the reason was printed to stderr: return TOOL_USAGE). */
-int opts_next(struct opts *o, int argc, char **argv, const char **arg);
-
-/* A list of sizes: "64MiB,1GiB", "1KiB:64MiB" (doubling; the last is always in), or both mixed. Writes up to cap,
- * *n gets how many. -EINVAL echoing the bad part, -E2BIG. */
-int opts_sizes(const char *text, uint64_t *out, size_t cap, size_t *n);
-/* "host", "host:port", "1.2.3.4:port", "[v6]:port", "v6". *port keeps its value where none is said. -EINVAL. */
-int opts_host(const char *text, char *host, size_t cap, uint16_t *port);
-/* A comma-separated list of NIC names: none empty, none longer than the kernel's IFNAMSIZ - 1, none twice. -EINVAL. */
-int opts_nics(const char *text);
-
-/* What serve, bench and validate share. */
-#define COMMON_OPTS                                                                                                    \
-    {"knob", 'K', "NAME=VALUE", "set a knob of the library (see `hawser help knobs`); may be repeated"},               \
-        {"key-file", 'k', "FILE", "the job key that both sides must hold, 16 to 4096 bytes"},                          \
-        {"transport", OPT_TRANSPORT, "NAME", "tcp, devmem, or netplugin:PLUGIN; the same on both sides"},              \
-        {"require-devmem", OPT_REQUIRE_DEVMEM, NULL, "--transport devmem --require-direct"},                           \
-        {"require-direct", OPT_REQUIRE_DIRECT, NULL,                                                                   \
-         "fail where what a GPU receives does not land in its memory by the NIC"},                                     \
-        {"rails", OPT_RAILS, "MAP", "which NICs may be joined: \"eth1,enp6s0;10.0.2.0/24\", or @FILE, a rail a line"}, \
-        {"require-nics", OPT_REQUIRE_NICS, "N", "fail where fewer pairs of NICs work"},                                \
-        {"insecure", 'I', NULL, "with no key, talk to any address, not only to loopback and 198.18.0.0/15"},           \
-    {                                                                                                                  \
-        "verbose", 'v', NULL, "say on stderr what the library does; twice: more"                                       \
+#define OPT_FLAG(NAME, LETTER, S, F, HELP)                                                          \
+    {                                                                                               \
+        .name = NAME, .type = OPT_IS_FLAG, .letter = LETTER, .help = HELP, .at = OPT_AT(S, F, bool) \
+    }
+#define OPT_COUNT(NAME, LETTER, S, F, HELP)                                                         \
+    {                                                                                               \
+        .name = NAME, .type = OPT_IS_COUNT, .letter = LETTER, .help = HELP, .at = OPT_AT(S, F, int) \
+    }
+#define OPT_NUMBER(NAME, LETTER, VALUE, S, F, MIN, MAX, HELP)                                                      \
+    {                                                                                                              \
+        .name = NAME, .type = OPT_IS_NUMBER, .letter = LETTER, .value = VALUE, .help = HELP, .at = offsetof(S, F), \
+        .len = _Generic(((S *)0)->F, unsigned : 4, uint64_t : 8), .min = MIN, .max = MAX                           \
+    }
+#define OPT_SIZE(NAME, LETTER, VALUE, S, F, MIN, MAX, HELP)                                \
+    {                                                                                      \
+        .name = NAME, .type = OPT_IS_SIZE, .letter = LETTER, .value = VALUE, .help = HELP, \
+        .at = OPT_AT(S, F, uint64_t), .min = MIN, .max = MAX                               \
+    }
+#define OPT_TIME(NAME, LETTER, VALUE, S, F, MIN, MAX, HELP)                                \
+    {                                                                                      \
+        .name = NAME, .type = OPT_IS_TIME, .letter = LETTER, .value = VALUE, .help = HELP, \
+        .at = OPT_AT(S, F, uint64_t), .min = MIN, .max = MAX                               \
+    }
+#define OPT_TEXT(NAME, LETTER, VALUE, S, F, HELP)                                          \
+    {                                                                                      \
+        .name = NAME, .type = OPT_IS_TEXT, .letter = LETTER, .value = VALUE, .help = HELP, \
+        .at = OPT_AT(S, F, const char *)                                                   \
+    }
+#define OPT_WORD(NAME, LETTER, VALUE, S, F, WORDS, HELP)                                   \
+    {                                                                                      \
+        .name = NAME, .type = OPT_IS_WORD, .letter = LETTER, .value = VALUE, .help = HELP, \
+        .at = OPT_AT(S, F, const char *), .words = WORDS                                   \
+    }
+#define OPT_ENUM(NAME, LETTER, VALUE, S, F, WORDS, FIRST, HELP)                                                  \
+    {                                                                                                            \
+        .name = NAME, .type = OPT_IS_ENUM, .letter = LETTER, .value = VALUE, .help = HELP, .at = offsetof(S, F), \
+        .len = OPT_LEN(S, F), .words = WORDS, .min = FIRST                                                       \
+    }
+#define OPT_CALL(NAME, LETTER, VALUE, PARSE, HELP)                                                        \
+    {                                                                                                     \
+        .name = NAME, .type = OPT_IS_CALL, .letter = LETTER, .value = VALUE, .help = HELP, .parse = PARSE \
+    }
+#define OPT_GROUP(ROWS, S, F)                                                \
+    {                                                                        \
+        .name = "", .type = OPT_IS_GROUP, .at = offsetof(S, F), .rows = ROWS \
     }
 
-#define COMMON_MAX_KNOBS 32
+#define OPTS_ANY UINT32_MAX
 
-struct common {
-    const char *key_file;
-    bool insecure;
-    int verbose;
-    size_t n_knobs;
-    char *knobs[COMMON_MAX_KNOBS + 1];
-    uint8_t key[4096];
-    size_t key_len;
+struct opts {
+    const char *cmd;        /* "bench" */
+    const char *args;       /* "HOST[:PORT] [OPTION...]" */
+    const char *about;      /* a few lines under the usage line */
+    const struct opt *rows; /* end with {0} */
+    unsigned least, most;   /* positional arguments; OPTS_ANY: no limit */
+    const char *too_few;    /* what is said then */
+    const char *too_many;   /* "'x' is one argument too many; <this>"; NULL: nothing more */
+    bool stops;             /* options end at the first positional argument */
 };
 
-/* Takes option id if it is a common one: 1 taken, 0 not one of them, -EINVAL with hw_error(). */
-int common_option(struct common *c, int id, const char *arg);
-/* Adds knob name with value as --knob would (value NULL: name is "NAME=VALUE"). -EINVAL, -E2BIG, -ENOMEM. */
-int common_knob(struct common *c, const char *name, const char *value);
-/* Reads the key file and opens a context. 0 or -errno with hw_error(). */
-int common_open(struct common *c, hawser **out);
-/* Forgets the key, frees the knobs. */
-void common_free(struct common *c);
-/* Reads a job key: a regular file that others cannot read, one newline at its end dropped. -EACCES, -EINVAL, -errno. */
-int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len);
+enum { OPTS_GO = -1 };
+/* Reads the command line into *args. OPTS_GO, with the positional arguments from argv[optind] on; or the exit status:
+ * help was printed to stdout, or what is wrong to stderr. */
+int opts_parse(const struct opts *o, void *args, int argc, char **argv);
+
+/* The options that serve, bench, validate and doctor share, for struct common. */
+extern const struct opt common_opts[];
 
 #endif

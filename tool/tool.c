@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/tool.h"
 
+#include <string.h>
 #include <unistd.h>
 
 volatile sig_atomic_t tool_stop;
@@ -26,7 +27,7 @@ void tool_catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void say(const char *cmd, const char *fmt, va_list ap)
+static void print_line(const char *cmd, const char *fmt, va_list ap)
 {
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K"); /* a progress line may stand there */
@@ -39,7 +40,7 @@ int tool_usage(const char *cmd, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say(cmd, fmt, ap);
+    print_line(cmd, fmt, ap);
     va_end(ap);
     fprintf(stderr, "Try `hawser%s%s --help`.\n", cmd ? " " : "", cmd ? cmd : "");
     return TOOL_USAGE;
@@ -49,7 +50,70 @@ int tool_fail(const char *cmd, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say(cmd, fmt, ap);
+    print_line(cmd, fmt, ap);
     va_end(ap);
     return TOOL_FAILED;
+}
+
+/* Edits (insert, delete, replace) that turn a into b; both short. */
+static size_t count_edits(const char *a, const char *b)
+{
+    enum { MAX = 32 };
+    size_t la = strlen(a), lb = strlen(b), row[MAX + 1];
+    if (la > MAX || lb > MAX)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= lb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t diag = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = diag + (a[i - 1] != b[j - 1]);
+            diag = row[j];
+            best = HW_MIN(best, row[j] + 1);
+            row[j] = HW_MIN(best, row[j - 1] + 1);
+        }
+    }
+    return row[lb];
+}
+
+void tool_guess(struct tool_guess *g, const char *candidate)
+{
+    enum { MOST = 2 }; /* further away than two edits is a guess that does not help */
+    size_t d = count_edits(g->word, candidate);
+    if (d <= MOST && (!g->near || d < g->edits)) {
+        g->edits = d;
+        g->near = candidate;
+    }
+}
+
+/* "env, check, bench" */
+static void list_actions(const struct tool_action *actions, char *buf, size_t cap)
+{
+    buf[0] = 0;
+    for (const struct tool_action *a = actions; a->name; a++) {
+        size_t at = strlen(buf);
+        snprintf(buf + at, cap - at, "%s%s", at ? ", " : "", a->name);
+    }
+}
+
+int tool_act(const char *cmd, const struct tool_action *actions, void (*help)(void), int argc, char **argv)
+{
+    char all[256];
+    struct tool_guess g = {.word = argc < 2 ? "" : argv[1]};
+    list_actions(actions, all, sizeof all);
+    if (argc < 2)
+        return tool_usage(cmd, "which action: which of %s?", all);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        help();
+        return TOOL_OK;
+    }
+    for (const struct tool_action *a = actions; a->name; a++) {
+        if (strcmp(argv[1], a->name) == 0)
+            return a->run(argc - 1, argv + 1);
+        tool_guess(&g, a->name);
+    }
+    if (g.near)
+        return tool_usage(cmd, "there is no '%s'; did you mean '%s'? There are %s", argv[1], g.near, all);
+    return tool_usage(cmd, "there is no '%s', only %s", argv[1], all);
 }

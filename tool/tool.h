@@ -32,6 +32,23 @@ int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 
+/* Which of the candidates was meant by word: start with {.word = word}, give each one; near is NULL where none is
+ * within two edits. */
+struct tool_guess {
+    const char *word, *near;
+    size_t edits;
+};
+void tool_guess(struct tool_guess *g, const char *candidate);
+
+/* The actions of a command, as `up` of `hawser lab`; {0} ends the table. */
+struct tool_action {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *args, *summary;
+};
+/* Runs the action that argv[1] names. help: prints what --help is to show, to stdout. */
+int tool_act(const char *cmd, const struct tool_action *actions, void (*help)(void), int argc, char **argv);
+
 /* SIGINT or SIGTERM arrived since tool_catch_signals(); the fifth kills at once. SIGPIPE is ignored from then on. */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);

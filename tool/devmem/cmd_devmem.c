@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser devmem: status, plan, undo. */
 #include "tool/devmem/cmd_devmem.h"
-#include "base/size.h"
 #include "tool/opts.h"
 
 #include <linux/ethtool_netlink.h>
@@ -9,10 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STATE_OPT                                                                    \
-    {                                                                                \
-        "state", 's', "FILE", "hawserd's journal; default /run/hawser/hawserd.state" \
-    }
+struct devmem_args {
+    const char *state, *policy;
+    unsigned queues;
+    bool json;
+};
+
+static const struct opt state_opts[] = {
+    OPT_TEXT("state", 's', "FILE", struct devmem_args, state, "hawserd's journal; default /run/hawser/hawserd.state"),
+    {0},
+};
 
 static void log_line(void *arg, int level, const char *line)
 {
@@ -28,44 +33,36 @@ static const struct hw_logger loud = {.fn = log_line, .level = HAWSER_LOG_INFO};
 
 static int devmem_status(int argc, char **argv)
 {
-    static const struct opt opt[] = {
-        {"json", 'j', NULL, "say it in JSON"},
-        STATE_OPT,
+    static const struct opt rows[] = {
+        OPT_FLAG("json", 'j', struct devmem_args, json, "say it in JSON"),
+        {.name = "", .type = OPT_IS_GROUP, .rows = state_opts},
         {0},
     };
-    struct opts o = {
-        "devmem status",
-        "[OPTION...] [NIC...]",
-        "Shows of each NIC its queues and who has them bound, flow rules, header split, and whether kernel\n"
-        "and driver can receive into device memory and send from it.",
-        opt,
-        {{0}},
-        {0}};
-    const char *arg, *path = HD_STATE_FILE;
-    bool json = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == 's')
-            path = arg;
-        else if (id == 'j')
-            json = true;
-        else
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-    }
+    static const struct opts o = {
+        .cmd = "devmem status",
+        .args = "[OPTION...] [NIC...]",
+        .about = "Shows of each NIC its queues and who has them bound, flow rules, header split, and whether kernel\n"
+                 "and driver can receive into device memory and send from it.",
+        .rows = rows,
+        .most = OPTS_ANY};
+    struct devmem_args a = {.state = HD_STATE_FILE};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     struct hd_kernel k;
     struct hd_state journal;
     struct devmem_view v = {0};
     if (hd_kernel_open(&k) < 0)
         return tool_fail(o.cmd, "%s", hw_error());
-    hd_state_init(&journal, &k, &quiet, path);
-    v.pid = hd_journal_alive(path);
+    hd_state_init(&journal, &k, &quiet, a.state);
+    v.pid = hd_journal_alive(a.state);
     v.journal = hd_journal_read(&journal);
     if (v.journal < 0) {
         snprintf(v.why, sizeof(v.why), "%s", hw_error());
         hd_state_forget(&journal);
     }
-    int rc = devmem_look(&v, &k, &journal, argv + optind);
-    if (rc == 0 && json)
+    rc = devmem_look(&v, &k, &journal, argv + optind);
+    if (rc == 0 && a.json)
         rc = devmem_print_json(stdout, &v) < 0 ? hw_fail(-EIO, "writing to stdout failed") : 0;
     else if (rc == 0)
         devmem_print(stdout, &v);
@@ -227,36 +224,26 @@ static int run_plan(const char *cmd, const char *path, const char *file, unsigne
 
 static int devmem_plan(int argc, char **argv)
 {
-    static const struct opt opt[] = {
-        {"queues", 'q', "COUNT", "of one binding, 1 to 16; default 1"},
-        {"policy", 'p', "FILE", "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"},
-        STATE_OPT,
+    static const struct opt rows[] = {
+        OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
+                   "of one binding, 1 to 16; default 1"),
+        OPT_TEXT("policy", 'p', "FILE", struct devmem_args, policy,
+                 "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"),
+        {.name = "", .type = OPT_IS_GROUP, .rows = state_opts},
         {0},
     };
-    struct opts o = {
-        "devmem plan",
-        "[OPTION...] NIC...",
-        "Says what binding device memory to queues of a NIC would change, and what hinders it. Nothing is\n"
-        "done. Exit status 1 where something is in the way.",
-        opt,
-        {{0}},
-        {0}};
-    const char *arg, *path = HD_STATE_FILE, *file = NULL;
-    uint64_t want = 1;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == 's')
-            path = arg;
-        else if (id == 'p')
-            file = arg;
-        else if (id != 'q')
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        else if (hw_parse_u64(arg, 1, HW_HELPER_QUEUES, &want) < 0)
-            return tool_usage(o.cmd, "--queues: %s", hw_error());
-    }
-    if (optind == argc)
-        return tool_usage(o.cmd, "which NIC?");
-    return run_plan(o.cmd, path, file, (unsigned)want, argv + optind);
+    static const struct opts o = {
+        .cmd = "devmem plan",
+        .args = "[OPTION...] NIC...",
+        .about = "Says what binding device memory to queues of a NIC would change, and what hinders it. Nothing is\n"
+                 "done. Exit status 1 where something is in the way.",
+        .rows = rows,
+        .least = 1,
+        .most = OPTS_ANY,
+        .too_few = "which NIC?"};
+    struct devmem_args a = {.state = HD_STATE_FILE, .queues = 1};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : run_plan(o.cmd, a.state, a.policy, a.queues, argv + optind);
 }
 
 /* ---- undo --------------------------------------------------------------------------------------- */
@@ -294,51 +281,34 @@ static int run_undo(const char *cmd, const char *path)
 
 static int devmem_undo(int argc, char **argv)
 {
-    static const struct opt opt[] = {STATE_OPT, {0}};
-    struct opts o = {
-        "devmem undo",
-        "[OPTION...]",
-        "Takes back what a hawserd that died has left on NICs: flow rules, RSS tables, header split. Refuses\n"
-        "while one lives, as that undoes its own.",
-        opt,
-        {{0}},
-        {0}};
-    const char *arg, *path = HD_STATE_FILE;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id != 's')
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        path = arg;
-    }
-    if (optind < argc)
-        return tool_usage(o.cmd, "'%s' is too much: it takes options only", argv[optind]);
-    return run_undo(o.cmd, path);
+    static const struct opts o = {
+        .cmd = "devmem undo",
+        .args = "[OPTION...]",
+        .about = "Takes back what a hawserd that died has left on NICs: flow rules, RSS tables, header split. Refuses\n"
+                 "while one lives, as that undoes its own.",
+        .rows = state_opts};
+    struct devmem_args a = {.state = HD_STATE_FILE};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : run_undo(o.cmd, a.state);
 }
 
-static const struct action {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *args, *summary;
-} actions[] = {
+static const struct tool_action actions[] = {
     {"status", devmem_status, "[--json] [NIC...]", "queues, who has them bound, rules, header split, capabilities"},
     {"plan", devmem_plan, "[--queues 1] [--policy FILE] NIC...", "what a bind would change, and what hinders it"},
     {"undo", devmem_undo, "", "take back what a dead hawserd left"},
+    {0},
 };
+
+static void print_help(void)
+{
+    printf("Usage: hawser devmem ACTION [--state FILE] [OPTION...]\n\n"
+           "NIC queues that receive into device memory, and hawserd, which binds them.\n\n");
+    for (const struct tool_action *a = actions; a->name; a++)
+        printf("  %-7s %-37s %s\n", a->name, a->args, a->summary);
+    printf("\n`hawser devmem ACTION --help` says more.\n");
+}
 
 int cmd_devmem(int argc, char **argv)
 {
-    if (argc < 2)
-        return tool_usage("devmem", "which of status, plan, undo?");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        printf("Usage: hawser devmem ACTION [--state FILE] [OPTION...]\n\n"
-               "NIC queues that receive into device memory, and hawserd, which binds them.\n\n");
-        for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++)
-            printf("  %-7s %-37s %s\n", actions[i].name, actions[i].args, actions[i].summary);
-        printf("\n`hawser devmem ACTION --help` says more.\n");
-        return TOOL_OK;
-    }
-    for (size_t i = 0; i < HW_ARRAY_LEN(actions); i++)
-        if (strcmp(argv[1], actions[i].name) == 0)
-            return actions[i].run(argc - 1, argv + 1);
-    return tool_usage("devmem", "there is no '%s', only status, plan and undo", argv[1]);
+    return tool_act("devmem", actions, print_help, argc, argv);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser doctor: what on this machine, or between it and another, is not as it should be, and what mends it. */
-#include "base/size.h"
 #include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
@@ -9,20 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { O_ONLY = 300, O_LIST, O_WHY, O_REVERSE };
-
-static const struct opt options[] = {
-    {"only", O_ONLY, "GROUP[,..]",
-     "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl (default: pair with HOST, else all but pair and "
-     "nccl)"},
-    {"json", 'j', NULL, "one JSON object instead of lines"},
-    {"why", O_WHY, NULL, "say why of every check, not only of what is wrong"},
-    {"list", O_LIST, NULL, "list the checks, and do nothing"},
-    {"reverse-port", O_REVERSE, "PORT", "the peer connects back to this port (default: any)"},
-    COMMON_OPTS,
-    {0},
-};
 
 struct doctor {
     struct common common;
@@ -37,8 +22,9 @@ struct doctor {
 };
 
 /* "nic,gpu": bits. */
-static int parse_groups(const char *text, unsigned *groups)
+static int parse_groups(void *args, const char *text)
 {
+    struct doctor *d = args;
     const char *p = text;
     do {
         size_t n = strcspn(p, ",");
@@ -49,13 +35,13 @@ static int parse_groups(const char *text, unsigned *groups)
             return hw_fail(-EINVAL,
                            "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl",
                            (int)HW_MIN(n, (size_t)40), p);
-        *groups |= 1u << g;
+        d->groups |= 1u << g;
         p += n + (p[n] == ',');
     } while (*p || p[-1] == ',');
     return 0;
 }
 
-static void list(unsigned groups)
+static void list_checks(unsigned groups)
 {
     for (size_t i = 0; i < dr_n_checks; i++)
         if (groups & 1u << dr_checks[i].group)
@@ -113,54 +99,38 @@ static int examine(struct doctor *d)
     return exit;
 }
 
+static const struct opt rows[] = {
+    OPT_CALL("only", 0, "GROUP[,..]", parse_groups,
+             "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl (default: pair with HOST, else all but pair "
+             "and nccl)"),
+    OPT_FLAG("json", 'j', struct doctor, json, "one JSON object instead of lines"),
+    OPT_FLAG("why", 0, struct doctor, why, "say why of every check, not only of what is wrong"),
+    OPT_FLAG("list", 0, struct doctor, list, "list the checks, and do nothing"),
+    OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
+               "the peer connects back to this port (default: any)"),
+    OPT_GROUP(common_opts, struct doctor, common),
+    {0},
+};
+
 static int parse_and_examine(struct doctor *d, int argc, char **argv)
 {
-    struct opts o = {
+    static const struct opts o = {
         .cmd = "doctor",
         .args = "[HOST[:PORT]] [OPTION...]",
         .about =
             "Looks over this machine, or what lies between it and a node that runs `hawser serve`: a line for each\n"
             "thing that is as it should be (PASS), could be better (WARN), is broken (FAIL) or cannot be told "
             "(SKIP),\nwith why it matters and the command that mends it. Changes nothing.",
-        .opt = options};
-    const char *arg;
-    int id, rc;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        rc = 0;
-        switch (id) {
-        case OPT_BAD:
-            return TOOL_USAGE;
-        case OPT_HELP:
-            return TOOL_OK;
-        case O_ONLY:
-            rc = parse_groups(arg, &d->groups);
-            break;
-        case 'j':
-            d->json = true;
-            break;
-        case O_WHY:
-            d->why = true;
-            break;
-        case O_LIST:
-            d->list = true;
-            break;
-        case O_REVERSE:
-            rc = hw_parse_u64(arg, 1024, 65535, &d->reverse_port);
-            break;
-        default:
-            rc = common_option(&d->common, id, arg);
-        }
-        if (rc < 0)
-            return tool_usage("doctor", "%s", hw_error());
-    }
-    if (optind + 1 < argc)
-        return tool_usage("doctor", "'%s' is one argument too many", argv[optind + 1]);
+        .rows = rows,
+        .most = 1};
+    int rc = opts_parse(&o, d, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     d->port = HAWSER_DEFAULT_PORT;
     if (optind < argc && opts_host(argv[optind], d->host, sizeof d->host, &d->port) < 0)
         return tool_usage("doctor", "%s", hw_error());
     if (d->list) {
-        list(d->groups ? d->groups : (1u << DR_GROUPS) - 1);
+        list_checks(d->groups ? d->groups : (1u << DR_GROUPS) - 1);
         return TOOL_OK;
     }
     if (!d->host[0] && d->groups & 1u << DR_PAIR)

@@ -358,7 +358,7 @@ static int demo(struct demo *d)
     return rc;
 }
 
-static int run(const char *dir)
+static int run_demo(const char *dir)
 {
     struct demo *d = calloc(1, sizeof *d);
     if (!d)
@@ -389,32 +389,28 @@ static int run(const char *dir)
     return rc == 0 ? TOOL_OK : TOOL_FAILED;
 }
 
+struct demo_args {
+    const char *dir;
+};
+
+static int parse_out(void *args, const char *text)
+{
+    ((struct demo_args *)args)->dir = text;
+    return *text && strlen(text) <= 4000 ? 0 : hw_fail(-EINVAL, "it takes a folder, not '%s'", text);
+}
+
 int cmd_demo(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"out", 'o', "DIR", "where result.jsonl and report.html go (default build/demo)"},
-        {0},
-    };
-    struct opts o = {.cmd = "demo",
-                     .args = "[--out DIR]",
-                     .about =
-                         "Makes a lab of two nodes on this machine, measures verified transfers between them beside "
-                         "plain\nsockets, then takes a NIC down in the middle of a run and brings it back. About a "
-                         "minute.",
-                     .opt = options};
-    const char *arg, *dir = "build/demo";
-    int id;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        if (id == OPT_BAD)
-            return TOOL_USAGE;
-        if (id == OPT_HELP)
-            return TOOL_OK;
-        dir = arg;
-        if (!*dir || strlen(dir) > 4000)
-            return tool_usage("demo", "--out takes a folder");
-    }
-    if (optind < argc)
-        return tool_usage("demo", "'%s' is one argument too many", argv[optind]);
-    return run(dir);
+    static const struct opt rows[] = {
+        OPT_CALL("out", 'o', "DIR", parse_out, "where result.jsonl and report.html go (default build/demo)"), {0}};
+    static const struct opts o = {
+        .cmd = "demo",
+        .args = "[--out DIR]",
+        .about = "Makes a lab of two nodes on this machine, measures verified transfers between them beside "
+                 "plain\nsockets, then takes a NIC down in the middle of a run and brings it back. About a "
+                 "minute.",
+        .rows = rows};
+    struct demo_args a = {.dir = "build/demo"};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : run_demo(a.dir);
 }

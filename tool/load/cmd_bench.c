@@ -12,58 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    O_WARMUP = 300,
-    O_NICS,
-    O_PEER_NICS,
-    O_CHUNK,
-    O_WINDOW,
-    O_NO_VERIFY,
-    O_RAW,
-    O_STREAMS,
-    O_ROUNDS,
-    O_HOT,
-    O_JSON,
-    O_REPORT,
-    O_FAULTS,
-    O_GPUS,
-    O_GPU,
-    O_MAP,
-    O_PER_PROCESS,
-    O_WORKER,
-    O_ONE
-};
-
-static const struct opt options[] = {
-    {"op", 'o', "OP", "write, read, send, or pingpong (default write)"},
-    {"size", 's', "SIZE[,..]", "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"},
-    {"iters", 'n', "N", "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"},
-    {"warmup", O_WARMUP, "N", "operations before the clock counts (default a tenth, at least 2)"},
-    {"duration", 't', "TIME", "instead of --iters: so much time under the clock, 10s, 500ms"},
-    {"depth", 'd', "N", "operations in flight (default 16MiB's worth, from 2 to 32)"},
-    {"channels", 'c', "N[,..]", "connections per NIC (default: the knob's, 4); a list: a run for each"},
-    {"nics", O_NICS, "A,B", "this node's NICs (default: all that share a subnet with the peer)"},
-    {"peer-nics", O_PEER_NICS, "A,B", "the peer's, paired in order with --nics"},
-    {"chunk", O_CHUNK, "SIZE[,..]", "largest chunk (knob chunk); a list: a run for each"},
-    {"window", O_WINDOW, "N[,..]", "requests in flight per channel (knob window); a list: a run for each"},
-    {"no-verify", O_NO_VERIFY, NULL, "do not check what arrives"},
-    {"hot", O_HOT, NULL, "one buffer for all operations, in cache; only a batch's last can be checked"},
-    {"compare-raw", O_RAW, NULL, "measure plain sockets in turns with hawser, same path and memory"},
-    {"raw-streams", O_STREAMS, "N|best", "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"},
-    {"rounds", O_ROUNDS, "N", "turns whose medians are reported (default 1; 3 with --compare-raw)"},
-    {"json", 'j', "FILE", "one line per measurement; - for standard output"},
-    {"report", O_REPORT, "FILE", "one HTML file with plots"},
-    {"faults", O_FAULTS, "FILE", "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"},
-    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"},
-    {"gpu", O_GPU, "N[:M]", "one of them alone, GPU N here with M there (default: the same number)"},
-    {"per-process", O_PER_PROCESS, NULL, "with --gpus: a process for each, on its GPU's NUMA node"},
-    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
-    {"worker", O_WORKER, "", NULL},
-    {"one", O_ONE, "", NULL},
-    COMMON_OPTS,
-    {0},
-};
-
 /* A list's values as a knob: each must be one; the only one is set. */
 static int set_knob(struct bench *b, const char *name, const struct bench_list *l)
 {
@@ -93,130 +41,143 @@ static int take_lists(struct bench *b)
     return rc < 0 ? rc : set_knob(b, "window", &b->window_list);
 }
 
+static int parse_op(void *args, const char *text)
+{
+    struct bench *b = args;
+    static const char *const names[] = {"write", "read", "send", "pingpong"};
+    for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            b->op_name = text;
+            b->op = (enum tp_op)(TP_WRITE + i);
+            return 0;
+        }
+    return hw_fail(-EINVAL, "it takes write, read, send or pingpong, not '%s'", text);
+}
+
+static int parse_sizes(void *args, const char *text)
+{
+    struct bench *b = args;
+    return opts_sizes(b->sizes_text = text, b->sizes, BENCH_SIZES, &b->n_sizes);
+}
+
+static int parse_warmup(void *args, const char *text)
+{
+    struct bench *b = args;
+    b->has_warmup = true;
+    return hw_parse_u64(text, 0, 1000000000, &b->warmup);
+}
+
+static int parse_channels(void *args, const char *text)
+{
+    struct bench *b = args;
+    return bench_list(text, false, 1, 64, &b->channels_list);
+}
+
+static int parse_chunk(void *args, const char *text)
+{
+    struct bench *b = args;
+    return bench_list(text, true, 0, 0, &b->chunk_list);
+}
+
+static int parse_window(void *args, const char *text)
+{
+    struct bench *b = args;
+    return bench_list(text, false, 1, 256, &b->window_list);
+}
+
+static int parse_nics(void *args, const char *text)
+{
+    struct bench *b = args;
+    return opts_nics(b->nics = text);
+}
+
+static int parse_peer_nics(void *args, const char *text)
+{
+    struct bench *b = args;
+    return opts_nics(b->peer_nics = text);
+}
+
+static int parse_streams(void *args, const char *text)
+{
+    struct bench *b = args;
+    b->raw_best = strcmp(text, "best") == 0;
+    return b->raw_best ? 0 : hw_parse_u64(text, 1, TP_MAX_STREAM, &b->raw_streams);
+}
+
+static int parse_gpus(void *args, const char *text)
+{
+    struct bench *b = args;
+    if (b->gpus_text)
+        return hw_fail(-EINVAL, "--gpus and --gpu are given once, and not both");
+    return gpus_parse(b->gpus_text = text, &b->gpus);
+}
+
+static int parse_gpu(void *args, const char *text)
+{
+    if (strpbrk(text, ",-") || strcmp(text, "all") == 0)
+        return hw_fail(-EINVAL, "it takes one GPU, N or N:M, not '%s'", text);
+    return parse_gpus(args, text);
+}
+
+static const struct opt rows[] = {
+    OPT_CALL("op", 'o', "OP", parse_op, "write, read, send, or pingpong (default write)"),
+    OPT_CALL("size", 's', "SIZE[,..]", parse_sizes,
+             "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"),
+    OPT_NUMBER("iters", 'n', "N", struct bench, iters, 1, 1000000000,
+               "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"),
+    OPT_CALL("warmup", 0, "N", parse_warmup, "operations before the clock counts (default a tenth, at least 2)"),
+    OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
+             "instead of --iters: so much time under the clock, 10s, 500ms"),
+    OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
+               "operations in flight (default 16MiB's worth, from 2 to 32)"),
+    OPT_CALL("channels", 'c', "N[,..]", parse_channels,
+             "connections per NIC (default: the knob's, 4); a list: a run for each"),
+    OPT_CALL("nics", 0, "A,B", parse_nics, "this node's NICs (default: all that share a subnet with the peer)"),
+    OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
+    OPT_CALL("chunk", 0, "SIZE[,..]", parse_chunk, "largest chunk (knob chunk); a list: a run for each"),
+    OPT_CALL("window", 0, "N[,..]", parse_window,
+             "requests in flight per channel (knob window); a list: a run for each"),
+    OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check what arrives"),
+    OPT_FLAG("hot", 0, struct bench, hot,
+             "one buffer for all operations, in cache; only a batch's last can be checked"),
+    OPT_FLAG("compare-raw", 0, struct bench, compare_raw,
+             "measure plain sockets in turns with hawser, same path and memory"),
+    OPT_CALL("raw-streams", 0, "N|best", parse_streams,
+             "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
+    OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
+               "turns whose medians are reported (default 1; 3 with --compare-raw)"),
+    OPT_TEXT("json", 'j', "FILE", struct bench, json, "one line per measurement; - for standard output"),
+    OPT_TEXT("report", 0, "FILE", struct bench, report, "one HTML file with plots"),
+    OPT_TEXT("faults", 0, "FILE", struct bench, faults,
+             "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"),
+    OPT_CALL("gpus", 0, "LIST", parse_gpus,
+             "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"),
+    OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "one of them alone, GPU N here with M there (default: the same number)"),
+    OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: a process for each, on its GPU's NUMA node"),
+    OPT_TEXT("map", 0, "MAP", struct bench, map, "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
+    OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
+    OPT_TEXT("one", 0, "", struct bench, one, NULL),
+    OPT_GROUP(common_opts, struct bench, common),
+    {0},
+};
+
+/* OPTS_GO, or the exit status. */
 static int parse(struct bench *b, int argc, char **argv)
 {
-    struct opts o = {.cmd = "bench",
-                     .args = "HOST[:PORT] [OPTION...]",
-                     .about =
-                         "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the "
-                         "clock.\nExit: 0 all well, 1 a failure or bad bytes, 2 wrong usage.",
-                     .opt = options};
-    const char *arg;
-    int id, rc;
-    uint64_t v;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        rc = 0;
-        switch (id) {
-        case OPT_BAD:
-            return TOOL_USAGE;
-        case OPT_HELP:
-            return -1;
-        case 'o':
-            b->op_name = arg;
-            b->op = strcmp(arg, "write") == 0      ? TP_WRITE
-                    : strcmp(arg, "read") == 0     ? TP_READ
-                    : strcmp(arg, "send") == 0     ? TP_SEND
-                    : strcmp(arg, "pingpong") == 0 ? TP_PINGPONG
-                                                   : 0;
-            if (!b->op)
-                return tool_usage("bench", "--op takes write, read, send or pingpong, not '%s'", arg);
-            break;
-        case 's':
-            b->sizes_text = arg;
-            rc = opts_sizes(arg, b->sizes, BENCH_SIZES, &b->n_sizes);
-            break;
-        case 'n':
-            rc = hw_parse_u64(arg, 1, 1000000000, &b->iters);
-            break;
-        case O_WARMUP:
-            rc = hw_parse_u64(arg, 0, 1000000000, &b->warmup);
-            b->has_warmup = true;
-            break;
-        case 't':
-            rc = hw_parse_duration_ms(arg, &b->duration_ms);
-            if (rc == 0 && (b->duration_ms < 10 || b->duration_ms > TP_RAW_MS / 2))
-                return tool_usage("bench", "--duration takes 10ms to 30m, not '%s'", arg);
-            break;
-        case 'd':
-            rc = hw_parse_u64(arg, 1, TP_MAX_DEPTH, &b->depth);
-            break;
-        case 'c':
-            rc = bench_list(arg, false, 1, 64, &b->channels_list);
-            break;
-        case O_NICS:
-            rc = opts_nics(b->nics = arg);
-            break;
-        case O_PEER_NICS:
-            rc = opts_nics(b->peer_nics = arg);
-            break;
-        case O_CHUNK:
-            rc = bench_list(arg, true, 0, 0, &b->chunk_list);
-            break;
-        case O_WINDOW:
-            rc = bench_list(arg, false, 1, 256, &b->window_list);
-            break;
-        case O_NO_VERIFY:
-            b->no_verify = true;
-            break;
-        case O_HOT:
-            b->hot = true;
-            break;
-        case O_RAW:
-            b->compare_raw = true;
-            break;
-        case O_STREAMS:
-            b->raw_best = strcmp(arg, "best") == 0;
-            if (!b->raw_best) {
-                rc = hw_parse_u64(arg, 1, TP_MAX_STREAM, &v);
-                b->raw_streams = v;
-            }
-            break;
-        case O_ROUNDS:
-            rc = hw_parse_u64(arg, 1, BENCH_ROUNDS, &b->rounds);
-            break;
-        case 'j':
-            b->json = arg;
-            break;
-        case O_REPORT:
-            b->report = arg;
-            break;
-        case O_FAULTS:
-            b->faults = arg;
-            break;
-        case O_GPU:
-            if (strpbrk(arg, ",-") || strcmp(arg, "all") == 0)
-                return tool_usage("bench", "--gpu takes one GPU, N or N:M, not '%s'", arg);
-            __attribute__((fallthrough));
-        case O_GPUS:
-            if (b->gpus_text)
-                return tool_usage("bench", "--gpus and --gpu are given once, and not both");
-            rc = gpus_parse(b->gpus_text = arg, &b->gpus);
-            break;
-        case O_MAP:
-            b->map = arg;
-            break;
-        case O_PER_PROCESS:
-            b->per_process = true;
-            break;
-        case O_WORKER:
-            b->worker = arg;
-            break;
-        case O_ONE:
-            b->one = arg;
-            break;
-        default:
-            rc = common_option(&b->common, id, arg);
-        }
-        if (rc < 0)
-            return tool_usage("bench", "%s", hw_error());
-    }
+    static const struct opts o = {
+        .cmd = "bench",
+        .args = "HOST[:PORT] [OPTION...]",
+        .about = "Measures transfers to a node that runs `hawser serve`. Every byte is checked, outside the "
+                 "clock.\nExit: 0 all well, 1 a failure or bad bytes, 2 wrong usage.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+    int rc = opts_parse(&o, b, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     if (take_lists(b) < 0)
         return tool_usage("bench", "%s", hw_error());
-    if (optind == argc)
-        return tool_usage("bench", "which host? It is what `hawser serve` prints on the other node");
-    if (optind + 1 < argc)
-        return tool_usage("bench", "'%s' is one argument too many", argv[optind + 1]);
     b->port = HAWSER_DEFAULT_PORT;
     if (opts_host(argv[optind], b->host, sizeof b->host, &b->port) < 0)
         return tool_usage("bench", "%s", hw_error());
@@ -238,7 +199,7 @@ static int parse(struct bench *b, int argc, char **argv)
     }
     if (!b->rounds)
         b->rounds = b->compare_raw ? 3 : 1;
-    return 0;
+    return OPTS_GO;
 }
 
 static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
@@ -447,11 +408,9 @@ int cmd_bench(int argc, char **argv)
     b->argc = argc;
     b->argv = argv;
     int rc = parse(b, argc, argv);
-    if (rc == 0) {
+    if (rc == OPTS_GO) {
         tool_catch_signals();
         rc = run(b);
-    } else if (rc < 0) {
-        rc = TOOL_OK; /* help was printed */
     }
     common_free(&b->common);
     free(b);

@@ -16,17 +16,6 @@
 
 #define MAX_ADDRS 64
 
-static const struct opt options[] = {
-    {"bind", 'b', "ADDR", "listen on this address (default: all)"},
-    {"port", 'p', "PORT", "the one port for everything, 0 picks one (default 20000)"},
-    {"advertise", 'a', "ADDRS",
-     "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."},
-    {"max-memory", 'm', "SIZE", "memory for all clients together (default 8GiB)"},
-    {"once", '1', NULL, "end when the first client has left"},
-    COMMON_OPTS,
-    {0},
-};
-
 struct addr {
     char text[NI_MAXHOST];
     int rank; /* lower is better */
@@ -144,65 +133,66 @@ static int serve(struct common *c, const char *bind_addr, uint16_t port, const s
     return rc < 0 || sum.bad ? TOOL_FAILED : TOOL_OK;
 }
 
-static int parse_and_serve(struct common *c, int argc, char **argv)
+struct serve_args {
+    struct common common;
+    struct service_options options;
+    const char *bind;
+    unsigned port;
+};
+
+static int parse_bind(void *args, const char *text)
 {
-    struct opts o = {.cmd = "serve",
-                     .args = "[OPTION...]",
-                     .about =
-                         "Waits for `hawser bench` and `hawser validate` from other nodes, any number at once, until "
-                         "it is interrupted.",
-                     .opt = options};
-    struct service_options so = {.max_memory = 8ull << 30};
-    const char *arg, *bind_addr = NULL;
-    uint64_t port = HAWSER_DEFAULT_PORT;
-    int id, rc;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        rc = 0;
-        switch (id) {
-        case OPT_BAD:
-            return TOOL_USAGE;
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'b': {
-            struct in6_addr ignored;
-            bind_addr = arg;
-            if (inet_pton(AF_INET, arg, &ignored) != 1 && inet_pton(AF_INET6, arg, &ignored) != 1)
-                return tool_usage("serve", "--bind takes a numeric address, not '%s'", arg);
-            break;
-        }
-        case 'p':
-            rc = hw_parse_u64(arg, 0, 65535, &port);
-            break;
-        case 'a':
-            rc = common_knob(c, "advertise", arg);
-            break;
-        case 'm':
-            rc = hw_parse_size(arg, &so.max_memory);
-            break;
-        case '1':
-            so.once = true;
-            break;
-        default:
-            rc = common_option(c, id, arg);
-        }
-        if (rc < 0)
-            return tool_usage("serve", "%s", hw_error());
-    }
-    if (optind < argc)
-        return tool_usage("serve", "'%s' is one argument too many; an address to listen on goes to --bind",
-                          argv[optind]);
+    struct serve_args *a = args;
+    struct in6_addr ignored;
+    a->bind = text;
+    if (inet_pton(AF_INET, text, &ignored) != 1 && inet_pton(AF_INET6, text, &ignored) != 1)
+        return hw_fail(-EINVAL, "it takes a numeric address, not '%s'", text);
+    return 0;
+}
+
+static int parse_advertise(void *args, const char *text)
+{
+    return common_knob(&((struct serve_args *)args)->common, "advertise", text);
+}
+
+static const struct opt rows[] = {
+    OPT_CALL("bind", 'b', "ADDR", parse_bind, "listen on this address (default: all)"),
+    OPT_NUMBER("port", 'p', "PORT", struct serve_args, port, 0, 65535,
+               "the one port for everything, 0 picks one (default 20000)"),
+    OPT_CALL("advertise", 'a', "ADDRS", parse_advertise,
+             "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."),
+    OPT_SIZE("max-memory", 'm', "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
+             "memory for all clients together (default 8GiB)"),
+    OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has left"),
+    OPT_GROUP(common_opts, struct serve_args, common),
+    {0},
+};
+
+static int parse_and_serve(struct serve_args *a, int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = "serve",
+        .args = "[OPTION...]",
+        .about = "Waits for `hawser bench` and `hawser validate` from other nodes, any number at once, until "
+                 "it is interrupted.",
+        .rows = rows,
+        .too_many = "an address to listen on goes to --bind"};
+    a->options.max_memory = 8ull << 30;
+    a->port = HAWSER_DEFAULT_PORT;
+    int rc = opts_parse(&o, a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     tool_catch_signals();
-    return serve(c, bind_addr, (uint16_t)port, &so);
+    return serve(&a->common, a->bind, (uint16_t)a->port, &a->options);
 }
 
 int cmd_serve(int argc, char **argv)
 {
-    struct common *c = calloc(1, sizeof *c);
-    if (!c)
+    struct serve_args *a = calloc(1, sizeof *a);
+    if (!a)
         return tool_fail("serve", "no memory");
-    int rc = parse_and_serve(c, argc, argv);
-    common_free(c);
-    free(c);
+    int rc = parse_and_serve(a, argc, argv);
+    common_free(&a->common);
+    free(a);
     return rc;
 }

@@ -51,21 +51,6 @@ struct validate {
     struct hw_knobs knobs; /* in force */
 };
 
-enum { O_CHUNK = 300, O_GPUS, O_MAP, O_JSON };
-
-static const struct opt options[] = {
-    {"channels", 'c', "N", "channels at once, 1 to 64 (default 4)"},
-    {"nic", 'n', "NIC", "this node's NIC (default: the one that the route to HOST leaves by)"},
-    {"size", 's', "SIZE", "bytes per channel and round, each way (default 16MiB)"},
-    {"chunk", O_CHUNK, "SIZE", "largest chunk (default: an eighth of --size, at least 4KiB)"},
-    {"timeout", 't', "TIME", "all of it within (default 30s)"},
-    {"gpus", O_GPUS, "LIST", "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"},
-    {"map", O_MAP, "MAP", "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""},
-    {"json", O_JSON, "FILE", "a line of JSON for each NIC and pair of GPUs; - for standard output"},
-    COMMON_OPTS,
-    {0},
-};
-
 /* The NIC whose address the kernel would use towards host. 0 or -errno. */
 static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
 {
@@ -445,67 +430,58 @@ static int run(struct validate *v)
     return rc;
 }
 
+static int parse_nic(void *args, const char *text)
+{
+    struct validate *v = args;
+    int rc = opts_nics(text);
+    if (rc == 0 && strchr(text, ','))
+        rc = hw_fail(-EINVAL, "it takes one NIC, not '%s'", text);
+    if (rc == 0)
+        snprintf(v->nic, sizeof v->nic, "%s", text);
+    return rc;
+}
+
+static int parse_gpus(void *args, const char *text)
+{
+    struct validate *v = args;
+    return gpus_parse(v->gpus_text = text, &v->gpus);
+}
+
+static const struct opt rows[] = {
+    OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
+               "channels at once, 1 to 64 (default 4)"),
+    OPT_CALL("nic", 'n', "NIC", parse_nic, "this node's NIC (default: the one that the route to HOST leaves by)"),
+    OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
+             "bytes per channel and round, each way (default 16MiB)"),
+    OPT_SIZE("chunk", 0, "SIZE", struct validate, chunk, 0, UINT64_MAX,
+             "largest chunk (default: an eighth of --size, at least 4KiB)"),
+    OPT_TIME("timeout", 't', "TIME", struct validate, timeout_ms, 100, 3600000, "all of it within (default 30s)"),
+    OPT_CALL("gpus", 0, "LIST", parse_gpus,
+             "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"),
+    OPT_TEXT("map", 0, "MAP", struct validate, map,
+             "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
+    OPT_TEXT("json", 0, "FILE", struct validate, json,
+             "a line of JSON for each NIC and pair of GPUs; - for standard output"),
+    OPT_GROUP(common_opts, struct validate, common),
+    {0},
+};
+
+/* OPTS_GO, or the exit status. */
 static int parse(struct validate *v, int argc, char **argv)
 {
-    struct opts o = {.cmd = "validate",
-                     .args = "HOST[:PORT] [OPTION...]",
-                     .about =
-                         "Opens N channels at once on one NIC to a node that runs `hawser serve`, moves checked data "
-                         "both\nways and says of each channel whether it carried its part. Exit: 0 all, 1 not all, "
-                         "2 wrong usage.",
-                     .opt = options};
-    const char *arg;
-    int id, rc;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        rc = 0;
-        switch (id) {
-        case OPT_BAD:
-            return TOOL_USAGE;
-        case OPT_HELP:
-            return -1;
-        case 'c':
-            rc = hw_parse_u64(arg, 1, MAX_VALIDATE, &v->channels);
-            break;
-        case 'n':
-            rc = opts_nics(arg);
-            if (rc == 0 && strchr(arg, ','))
-                return tool_usage("validate", "--nic takes one NIC, not '%s'", arg);
-            if (rc == 0)
-                snprintf(v->nic, sizeof v->nic, "%s", arg);
-            break;
-        case 's':
-            rc = hw_parse_size(arg, &v->size);
-            if (rc == 0 && (v->size < 4096 || v->size > 1ull << 30))
-                return tool_usage("validate", "--size takes 4KiB to 1GiB, not '%s'", arg);
-            break;
-        case O_CHUNK:
-            rc = hw_parse_size(arg, &v->chunk);
-            break;
-        case 't':
-            rc = hw_parse_duration_ms(arg, &v->timeout_ms);
-            if (rc == 0 && (v->timeout_ms < 100 || v->timeout_ms > 3600000))
-                return tool_usage("validate", "--timeout takes 100ms to 60m, not '%s'", arg);
-            break;
-        case O_GPUS:
-            rc = gpus_parse(v->gpus_text = arg, &v->gpus);
-            break;
-        case O_JSON:
-            v->json = arg;
-            break;
-        case O_MAP:
-            v->map = arg;
-            break;
-        default:
-            rc = common_option(&v->common, id, arg);
-        }
-        if (rc < 0)
-            return tool_usage("validate", "%s", hw_error());
-    }
-    if (optind == argc)
-        return tool_usage("validate", "which host? It is what `hawser serve` prints on the other node");
-    if (optind + 1 < argc)
-        return tool_usage("validate", "'%s' is one argument too many", argv[optind + 1]);
+    static const struct opts o = {
+        .cmd = "validate",
+        .args = "HOST[:PORT] [OPTION...]",
+        .about = "Opens N channels at once on one NIC to a node that runs `hawser serve`, moves checked data "
+                 "both\nways and says of each channel whether it carried its part. Exit: 0 all, 1 not all, "
+                 "2 wrong usage.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+    int rc = opts_parse(&o, v, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     if (v->map && !v->gpus_text)
         return tool_usage("validate", "--map needs --gpus");
     if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
@@ -514,7 +490,7 @@ static int parse(struct validate *v, int argc, char **argv)
     snprintf(chunk, sizeof chunk, "%" PRIu64, v->chunk ? v->chunk : HW_MAX(v->size / 8, 4096u));
     if (common_knob(&v->common, "chunk", chunk) < 0)
         return tool_usage("validate", "%s", hw_error());
-    return 0;
+    return OPTS_GO;
 }
 
 int cmd_validate(int argc, char **argv)
@@ -529,11 +505,9 @@ int cmd_validate(int argc, char **argv)
     v->timeout_ms = 30000;
     v->port = HAWSER_DEFAULT_PORT;
     int rc = parse(v, argc, argv);
-    if (rc == 0) {
+    if (rc == OPTS_GO) {
         tool_catch_signals();
         rc = run(v);
-    } else if (rc < 0) {
-        rc = TOOL_OK; /* help was printed */
     }
     common_free(&v->common);
     free(v);

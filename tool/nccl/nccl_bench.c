@@ -22,55 +22,6 @@
 #define TIMEOUT_MS 120000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-enum {
-    O_VS = 300,
-    O_OP,
-    O_SIZE,
-    O_ITERS,
-    O_WARMUP,
-    O_ROUNDS,
-    O_NCCL,
-    O_PLUGIN,
-    O_SET,
-    O_RAW,
-    O_TIMEOUT,
-    O_LAB,
-    O_HOSTS,
-    O_SSH,
-    O_REMOTE,
-    O_TCPX,
-    O_AGENT,
-    O_RANK
-};
-
-static const struct opt options[] = {
-    {"op", O_OP, "OP[,..]", "all_reduce, sendrecv, alltoall (default: the first two)"},
-    {"size", O_SIZE, "SIZE[,..]",
-     "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"},
-    {"gpus", 'g', "N", "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"},
-    {"hosts", O_HOSTS, "A,B[,..]",
-     "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"},
-    {"ssh", O_SSH, "COMMAND",
-     "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"},
-    {"remote", O_REMOTE, "PATH", "this program there (default: the path that it has here)"},
-    {"tcpx", O_TCPX, "PATH", "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"},
-    {"vs-socket", O_VS, NULL, "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"},
-    {"raw", O_RAW, "N[,..]", "measure N plain sockets over loopback too, in the same turns"},
-    {"rounds", O_ROUNDS, "N", "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"},
-    {"iters", O_ITERS, "N", "operations under the clock (default: 1GiB's worth, 10 to 500)"},
-    {"warmup", O_WARMUP, "N", "operations before it (default: a tenth, at least 3)"},
-    {"plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN of what is ours (default: hawser)"},
-    {"set", O_SET, "NAME=VALUE", "a variable for ours alone; may be repeated"},
-    {"nccl", O_NCCL, "FILE", "NCCL's library (default: libnccl.so.2)"},
-    {"lab", O_LAB, "LAB", "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"},
-    {"timeout", O_TIMEOUT, "TIME", "a rank that does not answer for so long is given up (default: 120s)"},
-    {"json", 'j', "FILE", "write a line of JSON per measurement; - is standard output"},
-    {"verbose", 'v', NULL, "show all that the ranks and NCCL say, on stderr"},
-    {"rank", O_RANK, "FD,RANK,RANKS,GPU", NULL},
-    {"agent", O_AGENT, NULL, NULL},
-    {0},
-};
-
 /* The tuned settings are the two that no other beat by much, each for another operation (docs/performance.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
@@ -225,7 +176,7 @@ static int own_round(struct bench_run *b, unsigned round)
     return rc;
 }
 
-static int rounds(struct bench_run *b)
+static int measure_rounds(struct bench_run *b)
 {
     int rc = 0;
     for (unsigned round = 0; round < b->t.rounds; round++) {
@@ -254,7 +205,7 @@ static int rounds(struct bench_run *b)
     return 0;
 }
 
-static void head(FILE *out, const struct bench_run *b)
+static void print_head(FILE *out, const struct bench_run *b)
 {
     const struct bench_args *a = b->a;
     fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
@@ -402,7 +353,7 @@ static int find_gpus(struct bench_run *b)
     return TOOL_OK;
 }
 
-static int bench(struct bench_run *b)
+static int measure_all(struct bench_run *b)
 {
     const struct bench_args *a = b->a;
     char dir[NCCL_PATH] = "";
@@ -424,13 +375,13 @@ static int bench(struct bench_run *b)
                                  .verbose = a->verbose};
     int rc = make_rows(b);
     if (rc == 0)
-        rc = rounds(b);
+        rc = measure_rounds(b);
     if (rc < 0)
         return tool_fail(CMD, "%s", hw_error());
     /* where no communicator was made all has been said */
     bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
     if (table) {
-        head(stdout, b);
+        print_head(stdout, b);
         nb_print(stdout, &b->t);
     }
     if (a->json && write_json(&b->t, a->json) < 0)
@@ -440,8 +391,9 @@ static int bench(struct bench_run *b)
 
 /* ---- options ---------------------------------------------------------------------------------- */
 
-static int parse_ops(const char *text, bool *ops)
+static int parse_ops(void *args, const char *text)
 {
+    bool *ops = ((struct bench_args *)args)->op;
     const char *p = text;
     memset(ops, 0, NB_OPS * sizeof *ops);
     do {
@@ -458,8 +410,9 @@ static int parse_ops(const char *text, bool *ops)
     return 0;
 }
 
-static int parse_raw(const char *text, struct bench_args *a)
+static int parse_raw(void *args, const char *text)
 {
+    struct bench_args *a = args;
     char word[16];
     for (const char *p = text;;) {
         size_t n = strcspn(p, ",");
@@ -477,11 +430,12 @@ static int parse_raw(const char *text, struct bench_args *a)
     }
 }
 
-static int parse_set(const char *text, struct bench_args *a)
+static int parse_set(void *args, const char *text)
 {
+    struct bench_args *a = args;
     const char *eq = strchr(text, '=');
     if (!eq || eq == text)
-        return hw_fail(-EINVAL, "--set takes NAME=VALUE, not '%s'", text);
+        return hw_fail(-EINVAL, "it takes NAME=VALUE, not '%s'", text);
     if (a->n_set == SETS)
         return hw_fail(-E2BIG, "more than %d variables", SETS);
     char *copy = strdup(text);
@@ -493,86 +447,62 @@ static int parse_set(const char *text, struct bench_args *a)
     return 0;
 }
 
-static int take(struct bench_args *a, int id, const char *arg)
+static int parse_sizes(void *args, const char *text)
 {
-    switch (id) {
-    case O_OP:
-        return parse_ops(arg, a->op);
-    case O_SIZE:
-        return opts_sizes(arg, a->size, NB_SIZES, &a->n_sizes);
-    case 'g':
-        return hw_parse_u64(arg, 1, NB_RANKS, &a->gpus);
-    case O_VS:
-        a->vs = true;
-        return 0;
-    case O_RAW:
-        return parse_raw(arg, a);
-    case O_ROUNDS:
-        return hw_parse_u64(arg, 1, NB_ROUNDS, &a->rounds);
-    case O_ITERS:
-        return hw_parse_u64(arg, 1, 1000000, &a->iters);
-    case O_WARMUP:
-        return hw_parse_u64(arg, 0, 1000000, &a->warmup);
-    case O_PLUGIN:
-        a->plugin = arg;
-        return 0;
-    case O_SET:
-        return parse_set(arg, a);
-    case O_NCCL:
-        a->nccl = arg;
-        return 0;
-    case O_LAB:
-        a->lab = arg;
-        return 0;
-    case O_TIMEOUT:
-        return hw_parse_duration_ms(arg, &a->timeout_ms);
-    case 'j':
-        a->json = arg;
-        return 0;
-    case O_HOSTS:
-        a->hosts = arg;
-        return 0;
-    case O_SSH:
-        a->ssh = arg;
-        return 0;
-    case O_REMOTE:
-        a->remote = arg;
-        return 0;
-    case O_TCPX:
-        a->tcpx = arg;
-        return 0;
-    case O_AGENT:
-        a->agent = true;
-        return 0;
-    case O_RANK:
-        a->rank = arg;
-        return 0;
-    default:
-        a->verbose = true;
-        return 0;
-    }
+    struct bench_args *a = args;
+    return opts_sizes(text, a->size, NB_SIZES, &a->n_sizes);
 }
+
+static const struct opt rows[] = {
+    OPT_CALL("op", 0, "OP[,..]", parse_ops, "all_reduce, sendrecv, alltoall (default: the first two)"),
+    OPT_CALL("size", 0, "SIZE[,..]", parse_sizes,
+             "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
+    OPT_NUMBER("gpus", 'g', "N", struct bench_args, gpus, 1, NB_RANKS,
+               "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"),
+    OPT_TEXT(
+        "hosts", 0, "A,B[,..]", struct bench_args, hosts,
+        "ranks on these hosts: NCCL over hawser, sockets, TCPX where it is, and hawser's own transfer from B to A"),
+    OPT_TEXT("ssh", 0, "COMMAND", struct bench_args, ssh,
+             "what reaches a host; {} in it is the host, else that follows (default: ssh -oBatchMode=yes)"),
+    OPT_TEXT("remote", 0, "PATH", struct bench_args, remote, "this program there (default: the path that it has here)"),
+    OPT_TEXT("tcpx", 0, "PATH", struct bench_args, tcpx,
+             "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
+    OPT_FLAG("vs-socket", 0, struct bench_args, vs,
+             "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"),
+    OPT_CALL("raw", 0, "N[,..]", parse_raw, "measure N plain sockets over loopback too, in the same turns"),
+    OPT_NUMBER("rounds", 0, "N", struct bench_args, rounds, 1, NB_ROUNDS,
+               "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
+    OPT_NUMBER("iters", 0, "N", struct bench_args, iters, 1, 1000000,
+               "operations under the clock (default: 1GiB's worth, 10 to 500)"),
+    OPT_NUMBER("warmup", 0, "N", struct bench_args, warmup, 0, 1000000,
+               "operations before it (default: a tenth, at least 3)"),
+    OPT_TEXT("plugin", 0, "NAME", struct bench_args, plugin, "NCCL_NET_PLUGIN of what is ours (default: hawser)"),
+    OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for ours alone; may be repeated"),
+    OPT_TEXT("nccl", 0, "FILE", struct bench_args, nccl, "NCCL's library (default: libnccl.so.2)"),
+    OPT_TEXT("lab", 0, "LAB", struct bench_args, lab,
+             "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
+    OPT_TIME("timeout", 0, "TIME", struct bench_args, timeout_ms, 1000, 3600000,
+             "a rank that does not answer for so long is given up (default: 120s)"),
+    OPT_TEXT("json", 'j', "FILE", struct bench_args, json,
+             "write a line of JSON per measurement; - is standard output"),
+    OPT_FLAG("verbose", 'v', struct bench_args, verbose, "show all that the ranks and NCCL say, on stderr"),
+    OPT_TEXT("rank", 0, "FD,RANK,RANKS,GPU", struct bench_args, rank, NULL),
+    OPT_FLAG("agent", 0, struct bench_args, agent, NULL),
+    {0},
+};
 
 static int parse_and_bench(struct bench_args *a, int argc, char **argv)
 {
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "Measures NCCL over hawser, and over NCCL's own sockets, as nccl-tests do: a process for each\n"
                  "GPU of this host, each as if it were a node of its own. All that arrives is checked.",
-        .opt = options};
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP || id == OPT_BAD)
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        if (take(a, id, arg) < 0)
-            return tool_usage(CMD, "%s", hw_error());
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': bench takes options only", argv[optind]);
-    if (a->timeout_ms < 1000 || a->timeout_ms > 3600000)
-        return tool_usage(CMD, "--timeout is from 1s to 1 hour");
+        .rows = rows,
+        .too_many = "bench takes options only"};
+    int rc = opts_parse(&o, a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     if (a->lab && a->n_raw)
         return tool_usage(CMD, "--raw goes over this host's loopback, and --lab does not");
     if (a->hosts && (a->lab || a->n_raw))
@@ -593,7 +523,7 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
     for (size_t i = 0; i < a->n_raw; i++)
         b->t.raw[b->t.n_raw++].streams = a->raw[i];
     tool_catch_signals();
-    int rc = bench(b);
+    rc = measure_all(b);
     for (size_t i = 0; i < b->t.n_rows; i++)
         free(b->t.row[i].cell);
     free(b->t.row);

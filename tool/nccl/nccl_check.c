@@ -276,48 +276,47 @@ void dr_nccl_environment(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "nothing stands against the plugin, nor against what it sets");
 }
 
+struct check_args {
+    const char *nccl;
+    bool json, why;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("nccl", 'n', "FILE", struct check_args, nccl,
+             "NCCL's library, as your program loads it (default: libnccl.so.2)"),
+    OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
+    OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),
+    {0},
+};
+
 int nccl_check_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"nccl", 'n', "FILE", "NCCL's library, as your program loads it (default: libnccl.so.2)"},
-        {"json", 'j', NULL, "one JSON object instead of lines"},
-        {"why", 'w', NULL, "say why of every check, not only of what is wrong"},
-        {0},
-    };
-    struct opts o = {.cmd = CMD,
-                     .args = "[OPTION...]",
-                     .about =
-                         "Goes NCCL's way to a network plugin, loads what it would load in child processes, and says\n"
-                         "which network that makes, and why not ours. Exit status 1 if it is not.",
-                     .opt = options};
-    const char *arg, *nccl = NULL;
-    bool json = false, why = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP || id == OPT_BAD)
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        if (id == 'n')
-            nccl = arg;
-        json = json || id == 'j';
-        why = why || id == 'w';
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': check takes options only", argv[optind]);
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about = "Goes NCCL's way to a network plugin, loads what it would load in child processes, and says\n"
+                 "which network that makes, and why not ours. Exit status 1 if it is not.",
+        .rows = rows,
+        .too_many = "check takes options only"};
+    struct check_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     struct nccl_look look;
     struct dr_machine *m = calloc(1, sizeof *m);
     struct dr_report d = {0};
     if (!m)
         return tool_fail(CMD, "no memory");
-    int rc = nccl_look(&look, nccl);
+    rc = nccl_look(&look, a.nccl);
     if (rc == 0) {
         m->root = -1;
         m->nccl = &look;
         rc = dr_run(&d, m, NULL, 1u << DR_NCCL);
     }
-    if (rc == 0 && json)
+    if (rc == 0 && a.json)
         rc = dr_print_json(stdout, &d);
     else if (rc == 0)
-        dr_print(stdout, &d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), why);
+        dr_print(stdout, &d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), a.why);
     int exit = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : dr_count(&d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
     dr_free(&d);
     nccl_look_free(&look);

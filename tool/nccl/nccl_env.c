@@ -89,7 +89,7 @@ static void nics(struct env *v)
 
 /* ---- what to export --------------------------------------------------------------------------- */
 
-static void make(struct env *v)
+static void make_env(struct env *v)
 {
     char dir[NCCL_PATH];
     nccl_conf_read();
@@ -138,7 +138,7 @@ static void comment(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-static void text(FILE *out, const struct env *v)
+static void print_shell(FILE *out, const struct env *v)
 {
     fputs("# What NCCL needs on this node to run over hawser: eval \"$(hawser nccl env)\", the same on every node.\n",
           out);
@@ -175,7 +175,7 @@ static void text(FILE *out, const struct env *v)
     }
 }
 
-static int json(FILE *out, const struct env *v)
+static int print_json(FILE *out, const struct env *v)
 {
     static const char *const weight[] = {[NCCL_NOTE] = "note", [NCCL_CAUTION] = "caution", [NCCL_WRONG] = "wrong"};
     struct hw_json j;
@@ -223,34 +223,34 @@ static int json(FILE *out, const struct env *v)
     return rc < 0 ? hw_wrap(rc, "writing the JSON") : 0;
 }
 
+struct env_args {
+    bool json;
+};
+
 int nccl_env_main(int argc, char **argv)
 {
-    static const struct opt options[] = {{"json", 'j', NULL, "one JSON object instead of shell lines"}, {0}};
-    struct opts o = {.cmd = CMD,
-                     .args = "[OPTION...]",
-                     .about =
-                         "Says what to export so that NCCL uses hawser, as shell lines for eval, and in comments why,\n"
-                         "what the plugin sets by itself, and what of this environment stands against it.",
-                     .opt = options};
-    const char *arg;
-    bool as_json = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP || id == OPT_BAD)
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        as_json = true;
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': env takes options only", argv[optind]);
+    static const struct opt rows[] = {
+        OPT_FLAG("json", 'j', struct env_args, json, "one JSON object instead of shell lines"), {0}};
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about = "Says what to export so that NCCL uses hawser, as shell lines for eval, and in comments why,\n"
+                 "what the plugin sets by itself, and what of this environment stands against it.",
+        .rows = rows,
+        .too_many = "env takes options only"};
+    struct env_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     struct env *v = calloc(1, sizeof *v);
     if (!v)
         return tool_fail(CMD, "no memory");
-    make(v);
-    int rc = 0;
-    if (as_json)
-        rc = json(stdout, v);
+    make_env(v);
+    rc = 0;
+    if (a.json)
+        rc = print_json(stdout, v);
     else
-        text(stdout, v);
+        print_shell(stdout, v);
     /* lines that lead nowhere are no answer */
     rc = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : *v->missing ? tool_fail(CMD, "%s", v->missing) : TOOL_OK;
     free(v);

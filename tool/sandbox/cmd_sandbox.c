@@ -3,13 +3,7 @@
 #include "tool/sandbox/sandbox.h"
 #include "tool/tool.h"
 
-#include <string.h>
-
-static const struct action {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *args, *summary;
-} actions[] = {
+static const struct tool_action actions[] = {
     {"plan", sandbox_plan_main, "[PLAN OPTION...] [--json]",
      "which NICs, RDMA devices and GPUs a container gets, and why each other one does not"},
     {"snapshot", sandbox_snapshot_main, "[--out FILE] [--sysfs DIR] [--no-addresses]",
@@ -48,21 +42,16 @@ static const char plan_options[] =
     "  [--peer-nics NIC[,..] | --peer HOST[:PORT] [--key-file FILE] [--insecure]] [--bootstrap ADDR]\n"
     "  [--require-ipv4] [--force] [--all-nics]\n";
 
+static void print_help(void)
+{
+    printf("Usage: hawser sandbox ACTION [OPTION...]\n\n"
+           "NICs, topology and environment that NCCL finds true in a container, and all of it undone afterwards.\n\n");
+    for (const struct tool_action *a = actions; a->name; a++)
+        printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
+    printf("\n%s\n`hawser sandbox ACTION --help` says more.\n", plan_options);
+}
+
 int cmd_sandbox(int argc, char **argv)
 {
-    if (argc < 2)
-        return tool_usage("sandbox", "which action?");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        printf("Usage: hawser sandbox ACTION [OPTION...]\n\n"
-               "NICs, topology and environment that NCCL finds true in a container, and all of it undone "
-               "afterwards.\n\n");
-        for (const struct action *a = actions; a->name; a++)
-            printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
-        printf("\n%s\n`hawser sandbox ACTION --help` says more.\n", plan_options);
-        return TOOL_OK;
-    }
-    for (const struct action *a = actions; a->name; a++)
-        if (strcmp(argv[1], a->name) == 0)
-            return a->run(argc - 1, argv + 1);
-    return tool_usage("sandbox", "there is no '%s'", argv[1]);
+    return tool_act("sandbox", actions, print_help, argc, argv);
 }

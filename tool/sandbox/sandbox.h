@@ -25,8 +25,8 @@ int sandbox_cdi_main(int argc, char **argv);
 /* A hw_logger's function: a line on stderr. arg: the command's name. */
 void sandbox_log(void *arg, int level, const char *line);
 
-/* "auto", "yes", "no"; false: something else. */
-bool sandbox_rdma(const char *text, enum sb_rdma *out);
+/* "auto", "yes", "no", as enum sb_rdma has them; ends with NULL. */
+extern const char *const sandbox_rdma_words[];
 /* What put() writes comes to path: all of it, or nothing has changed there. put: 0, or -errno with the text set. */
 int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), const void *arg);
 /* NCCL's XML to path, "-" for standard output: all of it, or nothing has changed there. */
@@ -37,7 +37,7 @@ int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses);
 /* Writes it to path: all of it, or nothing has changed there. */
 int sandbox_save(const struct sbx_snapshot *s, const char *path);
 
-/* What every action that plans takes. Their rows in a table of options, in SANDBOX_ARGS for the usage line. */
+/* What every action that plans takes. Their rows are a group of the table of options. */
 struct sandbox_args {
     const char *from;  /* a snapshot; NULL: none */
     const char *sysfs; /* without from: the folder of a machine's sys/ and proc/; NULL: this machine's */
@@ -45,37 +45,7 @@ struct sandbox_args {
     struct common common;
     struct sbx_want want;
 };
-enum {
-    SANDBOX_EXCLUDE = 600,
-    SANDBOX_PEER,
-    SANDBOX_BOOTSTRAP,
-    SANDBOX_REQUIRE_IPV4,
-    SANDBOX_FORCE,
-    SANDBOX_ALL_NICS,
-    SANDBOX_ASK,
-    SANDBOX_KEY,
-    SANDBOX_INSECURE,
-};
-#define SANDBOX_OPTS                                                                                              \
-    {"from", 'f', "FILE", "another machine, out of a snapshot, instead of this one"},                             \
-        {"sysfs", 's', "DIR", "the machine whose sys/ and proc/ are below DIR, instead of this one"},             \
-        {"nics", 'n', "NIC[,..]", "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"},      \
-        {"gpus", 'g', "LIST", "only these GPUs: 0-3,6, or none (default: all)"},                                  \
-        {"exclude", SANDBOX_EXCLUDE, "REGEX",                                                                     \
-         "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"},                 \
-        {"peer-nics", SANDBOX_PEER, "NIC[,..]", "only NICs that the peer has too, by name"},                      \
-        {"peer", SANDBOX_ASK, "HOST[:PORT]", "only NICs that have a partner there; its `hawser serve` is asked"}, \
-        {"key-file", SANDBOX_KEY, "FILE", "the job key for --peer"},                                              \
-        {"insecure", SANDBOX_INSECURE, NULL, "--peer at any address without a key"},                              \
-        {"bootstrap", SANDBOX_BOOTSTRAP, "ADDR", "this node's address where the nodes meet: its NIC stays"},      \
-        {"require-ipv4", SANDBOX_REQUIRE_IPV4, NULL, "a NIC without an IPv4 address is an error, not left out"},  \
-        {"force", SANDBOX_FORCE, NULL, "take NICs with a default route or the bootstrap address too"},            \
-    {                                                                                                             \
-        "all-nics", SANDBOX_ALL_NICS, NULL, "show the PCI devices of all NICs in sysfs, usable or not"            \
-    }
-
-/* Takes option id if it is one of these. */
-bool sandbox_option(struct sandbox_args *a, int id, const char *arg);
+extern const struct opt sandbox_opts[];
 /* The snapshot and its plan. Returns a tool_exit, said on stderr as `hawser CMD`'s. Both to be freed after either. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
 
@@ -94,29 +64,7 @@ struct sandbox_bundle_args {
     const char *out, *sysfs_out, *topo_at, *journal_dir, *rdma;
     bool no_sysfs, no_arp;
 };
-enum {
-    BUNDLE_SYSFS_OUT = 700,
-    BUNDLE_NO_SYSFS,
-    BUNDLE_TOPO,
-    BUNDLE_JOURNAL,
-    BUNDLE_RDMA,
-    BUNDLE_NO_ARP,
-    BUNDLE_PLUGIN,
-    BUNDLE_DEBUG_ALL
-};
-#define SANDBOX_BUNDLE_OPTS                                                                                          \
-    {"sysfs-out", BUNDLE_SYSFS_OUT, "DIR", "where the rebuilt sysfs is written to"},                                 \
-        {"no-sysfs", BUNDLE_NO_SYSFS, NULL, "leave the container's /sys as it is"},                                  \
-        {"nccl-topo", BUNDLE_TOPO, "PATH", "NCCL_TOPO_FILE as well: mounted there in the container"},                \
-        {"net-plugin", BUNDLE_PLUGIN, "NAME", "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"},    \
-        {"debug-all", BUNDLE_DEBUG_ALL, NULL, "all that finds faults, at a cost"},                                   \
-        {"rdma", BUNDLE_RDMA, "auto|yes|no", "the NICs' RDMA devices too: where they can go, or else fail, or not"}, \
-        {"no-arp", BUNDLE_NO_ARP, NULL, "leave ARP as the container has it"},                                        \
-    {                                                                                                                \
-        "journal-dir", BUNDLE_JOURNAL, "DIR", "where the hooks keep journals (default: " SB_JOURNAL_DIR ")"          \
-    }
-/* Takes option id if it is one of these or of the plan's; 0, or a tool_exit said on stderr. */
-int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id, const char *arg);
+extern const struct opt sandbox_bundle_opts[]; /* without sandbox_opts, but for --out, which each has itself */
 
 /* What is made of them; all in one piece, since sp points into it. */
 struct sandbox_bundle {

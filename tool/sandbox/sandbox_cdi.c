@@ -12,9 +12,7 @@
 #define CMD "sandbox cdi"
 #define DIR "/run/hawser"
 
-enum { O_NAME = 300, O_NO_ENV };
-
-static int run(const struct sandbox_bundle_args *a, const char *name, bool no_env)
+static int write_cdi(const struct sandbox_bundle_args *a, const char *name, bool no_env)
 {
     char beside[PATH_MAX];
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
@@ -40,38 +38,37 @@ static int run(const struct sandbox_bundle_args *a, const char *name, bool no_en
     return rc;
 }
 
+struct cdi_args {
+    struct sandbox_bundle_args bundle;
+    const char *name;
+    bool no_env;
+};
+
+static int parse_name(void *args, const char *text)
+{
+    ((struct cdi_args *)args)->name = text;
+    return *text && !strchr(text, '/') ? 0 : hw_fail(-EINVAL, "'%s' is no name", text);
+}
+
+static const struct opt rows[] = {
+    OPT_CALL("name", 0, "NAME", parse_name, "the device's: " SBX_CDI_KIND "=NAME (default: all)"),
+    OPT_TEXT("out", 'o', "FILE", struct cdi_args, bundle.out,
+             "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)"),
+    OPT_FLAG("no-env", 0, struct cdi_args, no_env,
+             "leave the environment to `hawser sandbox env` and the container's --env-file"),
+    OPT_GROUP(sandbox_bundle_opts, struct cdi_args, bundle),
+    OPT_GROUP(sandbox_opts, struct cdi_args, bundle.plan),
+    {0},
+};
+
 int sandbox_cdi_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"name", O_NAME, "NAME", "the device's: " SBX_CDI_KIND "=NAME (default: all)"},
-        {"out", 'o', "FILE", "write it to FILE, below /etc/cdi or /run/cdi (default: standard output)"},
-        {"no-env", O_NO_ENV, NULL, "leave the environment to `hawser sandbox env` and the container's --env-file"},
-        SANDBOX_BUNDLE_OPTS,
-        SANDBOX_OPTS,
-        {0},
-    };
-    struct opts o = {.cmd = CMD,
-                     .args = "[OPTION...]",
-                     .about = "Writes the plan as a specification of the Container Device Interface, for\n"
-                              "`podman run --device " SBX_CDI_KIND "=all` and its like.",
-                     .opt = options};
-    struct sandbox_bundle_args a = {.env.caller = environ};
-    const char *arg, *name = "all";
-    bool no_env = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP)
-            return TOOL_OK;
-        if (id == O_NAME)
-            name = arg;
-        else if (id == O_NO_ENV)
-            no_env = true;
-        else if (sandbox_bundle_option(CMD, &a, id, arg) != 0)
-            return TOOL_USAGE;
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': it takes no arguments", argv[optind]);
-    if (strchr(name, '/') || !*name)
-        return tool_usage(CMD, "'%s' is no name", name);
-    return run(&a, name, no_env);
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "[OPTION...]",
+                                  .about = "Writes the plan as a specification of the Container Device Interface, for\n"
+                                           "`podman run --device " SBX_CDI_KIND "=all` and its like.",
+                                  .rows = rows};
+    struct cdi_args a = {.bundle.env.caller = environ, .name = "all"};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : write_cdi(&a.bundle, a.name, a.no_env);
 }

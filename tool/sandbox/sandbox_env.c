@@ -10,10 +10,9 @@
 
 #define CMD "sandbox env"
 
-enum { O_TOPO = 300, O_PLUGIN, O_DEBUG_ALL, O_MOVED };
 enum form { FORM_LINES, FORM_SHELL, FORM_JSON };
 
-static int json(const struct sbx_env *e)
+static int print_json(const struct sbx_env *e)
 {
     struct hw_json j;
     hw_json_init(&j, stdout);
@@ -66,7 +65,7 @@ static void lines(const struct sbx_env *e, bool shell)
     }
 }
 
-static int run(const struct sandbox_args *a, const struct sbx_env_want *want, enum form form)
+static int print_env(const struct sandbox_args *a, const struct sbx_env_want *want, enum form form)
 {
     struct sbx_snapshot s;
     struct sbx_plan p;
@@ -77,7 +76,7 @@ static int run(const struct sandbox_args *a, const struct sbx_env_want *want, en
     if (rc == TOOL_OK && sbx_env_make(&e, &p, want) < 0)
         rc = tool_fail(CMD, "%s", hw_error());
     else if (rc == TOOL_OK && form == FORM_JSON)
-        rc = json(&e) < 0 ? tool_fail(CMD, "the JSON could not be written") : TOOL_OK;
+        rc = print_json(&e) < 0 ? tool_fail(CMD, "the JSON could not be written") : TOOL_OK;
     else if (rc == TOOL_OK)
         lines(&e, form == FORM_SHELL);
     sbx_env_free(&e);
@@ -86,57 +85,50 @@ static int run(const struct sandbox_args *a, const struct sbx_env_want *want, en
     return rc;
 }
 
+struct env_args {
+    struct sandbox_args plan;
+    struct sbx_env_want want;
+    enum form form;
+};
+
+static int take_shell(void *args, const char *text)
+{
+    (void)text;
+    ((struct env_args *)args)->form = FORM_SHELL;
+    return 0;
+}
+
+static int take_json(void *args, const char *text)
+{
+    (void)text;
+    ((struct env_args *)args)->form = FORM_JSON;
+    return 0;
+}
+
+static const struct opt rows[] = {
+    OPT_CALL("shell", 'S', NULL, take_shell, "as lines for a shell: export NAME='VALUE'"),
+    OPT_CALL("json", 'j', NULL, take_json, "say it in JSON"),
+    OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo,
+             "NCCL_TOPO_FILE, where the container has that file"),
+    OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
+             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+    OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
+             "all that finds faults; system calls become 5 to 10 times slower in gVisor"),
+    OPT_FLAG("moved", 0, struct env_args, want.moved,
+             "this is the container's network namespace, and the NICs are in it: GID indexes too"),
+    OPT_GROUP(sandbox_opts, struct env_args, plan),
+    {0},
+};
+
 int sandbox_env_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"shell", 'S', NULL, "as lines for a shell: export NAME='VALUE'"},
-        {"json", 'j', NULL, "say it in JSON"},
-        {"nccl-topo", O_TOPO, "FILE", "NCCL_TOPO_FILE, where the container has that file"},
-        {"net-plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"},
-        {"debug-all", O_DEBUG_ALL, NULL, "all that finds faults; system calls become 5 to 10 times slower in gVisor"},
-        {"moved", O_MOVED, NULL, "this is the container's network namespace, and the NICs are in it: GID indexes too"},
-        SANDBOX_OPTS,
-        {0},
-    };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "What a container with these NICs needs in its environment, at its start and at each exec; what is\n"
                  "set here already is kept.",
-        .opt = options};
-    struct sandbox_args a = {0};
-    struct sbx_env_want want = {.caller = environ};
-    enum form form = FORM_LINES;
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'S':
-            form = FORM_SHELL;
-            break;
-        case 'j':
-            form = FORM_JSON;
-            break;
-        case O_TOPO:
-            want.nccl_topo = arg;
-            break;
-        case O_PLUGIN:
-            want.net_plugin = arg;
-            break;
-        case O_DEBUG_ALL:
-            want.debug_all = true;
-            break;
-        case O_MOVED:
-            want.moved = true;
-            break;
-        default:
-            if (!sandbox_option(&a, id, arg))
-                return TOOL_USAGE;
-        }
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': it takes no arguments", argv[optind]);
-    return run(&a, &want, form);
+        .rows = rows};
+    struct env_args a = {.want.caller = environ};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : print_env(&a.plan, &a.want, a.form);
 }

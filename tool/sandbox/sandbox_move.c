@@ -9,15 +9,13 @@
 
 #define CMD "sandbox move"
 
-enum { O_NETNS = 300, O_JOURNAL, O_RDMA, O_NO_ARP, O_FORCE };
-
 void sandbox_log(void *arg, int level, const char *line)
 {
     fprintf(stderr, "hawser %s: %s%s\n", (const char *)arg, level == HAWSER_LOG_WARN ? "warning: " : "", line);
 }
 
 /* "eth1,eth2=rdma0": cuts text into names. -EINVAL. */
-static int cut(char *text, struct sb_nic *nic, size_t *n)
+static int cut_names(char *text, struct sb_nic *nic, size_t *n)
 {
     *n = 0;
     for (char *next; text; text = next) {
@@ -36,77 +34,56 @@ static int cut(char *text, struct sb_nic *nic, size_t *n)
     return 0;
 }
 
-bool sandbox_rdma(const char *text, enum sb_rdma *out)
-{
-    *out = *text == 'y' ? SB_RDMA_REQUIRE : *text == 'n' ? SB_RDMA_LEAVE : SB_RDMA_AUTO;
-    return strcmp(text, "auto") == 0 || strcmp(text, "yes") == 0 || strcmp(text, "no") == 0;
-}
+const char *const sandbox_rdma_words[] = {
+    [SB_RDMA_AUTO] = "auto", [SB_RDMA_REQUIRE] = "yes", [SB_RDMA_LEAVE] = "no", NULL};
+
+struct move_args {
+    struct sb_move_options m;
+    const char *nics;
+    struct hw_logger log;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("netns", 0, "NETNS", struct move_args, m.netns,
+             "the container's: a process's number, a path, or a name of `ip netns`"),
+    OPT_TEXT("nics", 'n', "NIC[=NAME][,..]", struct move_args, nics,
+             "these NICs; NAME: what each is called in the container (default: the same)"),
+    OPT_ENUM("rdma", 0, "auto|yes|no", struct move_args, m.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
+             "their RDMA devices too: where they can go, or else fail, or not (default: auto)"),
+    OPT_FLAG("no-arp", 0, struct move_args, m.no_arp, "leave ARP as the container has it"),
+    OPT_FLAG("force", 0, struct move_args, m.force, "NICs with a default route, or with other devices on them, too"),
+    OPT_TEXT("journal-dir", 0, "DIR", struct move_args, m.journal_dir,
+             "where journals are (default: " SB_JOURNAL_DIR ")"),
+    OPT_COUNT("verbose", 'v', struct move_args, log.level, "say what is done"),
+    {0},
+};
 
 int sandbox_move_main(int argc, char **argv)
 {
-    static const struct opt opt[] = {
-        {"netns", O_NETNS, "NETNS", "the container's: a process's number, a path, or a name of `ip netns`"},
-        {"nics", 'n', "NIC[=NAME][,..]", "these NICs; NAME: what each is called in the container (default: the same)"},
-        {"rdma", O_RDMA, "auto|yes|no",
-         "their RDMA devices too: where they can go, or else fail, or not (default: auto)"},
-        {"no-arp", O_NO_ARP, NULL, "leave ARP as the container has it"},
-        {"force", O_FORCE, NULL, "NICs with a default route, or with other devices on them, too"},
-        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
-        {"verbose", 'v', NULL, "say what is done"},
-        {0},
-    };
-    struct opts o = {
-        CMD,
-        "ID --netns NETNS --nics NIC[=NAME][,..] [OPTION...]",
-        "Moves NICs into the network namespace of the container ID, with their addresses, routes and rules:\n"
-        "all of them or none. What there was is in a journal first: `hawser sandbox restore ID` gives it back.",
-        opt,
-        {{0}},
-        {0}};
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "ID --netns NETNS --nics NIC[=NAME][,..] [OPTION...]",
+        .about =
+            "Moves NICs into the network namespace of the container ID, with their addresses, routes and rules:\n"
+            "all of them or none. What there was is in a journal first: `hawser sandbox restore ID` gives it back.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "it takes one ID, the container's"};
     char cmd[] = CMD;
-    struct hw_logger log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN};
     struct sb_nic nic[SB_NICS_MAX];
-    struct sb_move_options m = {.nic = nic, .log = &log};
-    const char *arg, *nics = NULL;
-    int id;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        switch (id) {
-        case O_NETNS:
-            m.netns = arg;
-            break;
-        case 'n':
-            nics = arg;
-            break;
-        case O_RDMA:
-            if (!sandbox_rdma(arg, &m.rdma))
-                return tool_usage(CMD, "--rdma is auto, yes or no, and not '%s'", arg);
-            break;
-        case O_NO_ARP:
-            m.no_arp = true;
-            break;
-        case O_FORCE:
-            m.force = true;
-            break;
-        case O_JOURNAL:
-            m.journal_dir = arg;
-            break;
-        case 'v':
-            log.level++;
-            break;
-        default:
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        }
-    }
-    if (optind != argc - 1)
-        return tool_usage(CMD, "it takes one ID, the container's");
-    if (!m.netns || !nics)
+    struct move_args a = {.m.nic = nic, .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
+    a.m.log = &a.log;
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    if (!a.m.netns || !a.nics)
         return tool_usage(CMD, "it needs --netns and --nics");
-    m.id = argv[optind];
-    char *text = strdup(nics);
-    int rc = text ? cut(text, nic, &m.n) : hw_fail(-ENOMEM, "out of memory");
+    a.m.id = argv[optind];
+    char *text = strdup(a.nics);
+    rc = text ? cut_names(text, nic, &a.m.n) : hw_fail(-ENOMEM, "out of memory");
     if (rc == 0)
-        rc = sb_move(&m);
+        rc = sb_move(&a.m);
     free(text);
     if (rc == -EINVAL)
         return tool_usage(CMD, "%s", hw_error());

@@ -6,50 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sandbox_option(struct sandbox_args *a, int id, const char *arg)
-{
-    switch (id) {
-    case 'f':
-        a->from = arg;
-        return true;
-    case 's':
-        a->sysfs = arg;
-        return true;
-    case 'n':
-        a->want.nics = arg;
-        return true;
-    case 'g':
-        a->want.gpus = arg;
-        return true;
-    case SANDBOX_EXCLUDE:
-        a->want.exclude = arg;
-        return true;
-    case SANDBOX_PEER:
-        a->want.peer_nics = arg;
-        return true;
-    case SANDBOX_ASK:
-        a->peer = arg;
-        return true;
-    case SANDBOX_KEY:
-        return common_option(&a->common, 'k', arg) == 1;
-    case SANDBOX_INSECURE:
-        return common_option(&a->common, 'I', arg) == 1;
-    case SANDBOX_BOOTSTRAP:
-        a->want.bootstrap = arg;
-        return true;
-    case SANDBOX_REQUIRE_IPV4:
-        a->want.require_ipv4 = true;
-        return true;
-    case SANDBOX_FORCE:
-        a->want.force = true;
-        return true;
-    case SANDBOX_ALL_NICS:
-        a->want.keep_nics = true;
-        return true;
-    default:
-        return false;
-    }
-}
+const struct opt sandbox_opts[] = {
+    OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "another machine, out of a snapshot, instead of this one"),
+    OPT_TEXT("sysfs", 's', "DIR", struct sandbox_args, sysfs,
+             "the machine whose sys/ and proc/ are below DIR, instead of this one"),
+    OPT_TEXT("nics", 'n', "NIC[,..]", struct sandbox_args, want.nics,
+             "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),
+    OPT_TEXT("gpus", 'g', "LIST", struct sandbox_args, want.gpus, "only these GPUs: 0-3,6, or none (default: all)"),
+    OPT_TEXT("exclude", 0, "REGEX", struct sandbox_args, want.exclude,
+             "leave out NICs like this; empty: none (default: ^eth[0-9]+$, where no GPU is beside)"),
+    OPT_TEXT("peer-nics", 0, "NIC[,..]", struct sandbox_args, want.peer_nics,
+             "only NICs that the peer has too, by name"),
+    OPT_TEXT("peer", 0, "HOST[:PORT]", struct sandbox_args, peer,
+             "only NICs that have a partner there; its `hawser serve` is asked"),
+    OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "the job key for --peer"),
+    OPT_FLAG("insecure", 0, struct sandbox_args, common.insecure, "--peer at any address without a key"),
+    OPT_TEXT("bootstrap", 0, "ADDR", struct sandbox_args, want.bootstrap,
+             "this node's address where the nodes meet: its NIC stays"),
+    OPT_FLAG("require-ipv4", 0, struct sandbox_args, want.require_ipv4,
+             "a NIC without an IPv4 address is an error, not left out"),
+    OPT_FLAG("force", 0, struct sandbox_args, want.force,
+             "take NICs with a default route or the bootstrap address too"),
+    OPT_FLAG("all-nics", 0, struct sandbox_args, want.keep_nics,
+             "show the PCI devices of all NICs in sysfs, usable or not"),
+    {0},
+};
 
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
@@ -80,32 +61,31 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
                                                           : TOOL_OK;
 }
 
+struct plan_args {
+    struct sandbox_args plan;
+    bool json;
+};
+
 int sandbox_plan_main(int argc, char **argv)
 {
-    static const struct opt options[] = {SANDBOX_OPTS, {"json", 'j', NULL, "say it in JSON"}, {0}};
-    struct opts o = {.cmd = "sandbox plan",
-                     .args = "[OPTION...]",
-                     .about =
-                         "Says which NICs, RDMA devices and GPUs a container gets, and why each other one does not.",
-                     .opt = options};
-    struct sandbox_args a = {0};
+    static const struct opt rows[] = {
+        OPT_GROUP(sandbox_opts, struct plan_args, plan),
+        OPT_FLAG("json", 'j', struct plan_args, json, "say it in JSON"),
+        {0},
+    };
+    static const struct opts o = {
+        .cmd = "sandbox plan",
+        .args = "[OPTION...]",
+        .about = "Says which NICs, RDMA devices and GPUs a container gets, and why each other one does not.",
+        .rows = rows};
+    struct plan_args a = {0};
     struct sbx_snapshot s;
     struct sbx_plan p;
-    const char *arg;
-    bool json = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP)
-            return TOOL_OK;
-        if (id == 'j')
-            json = true;
-        else if (!sandbox_option(&a, id, arg))
-            return TOOL_USAGE;
-    }
-    if (optind < argc)
-        return tool_usage(o.cmd, "'%s': it takes no arguments", argv[optind]);
-    int rc = sandbox_make(o.cmd, &a, &s, &p);
-    if ((rc == TOOL_OK || p.empty) && (json ? sbx_plan_json(&p, &s, stdout) : sbx_plan_text(&p, &s, stdout)) < 0)
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    rc = sandbox_make(o.cmd, &a.plan, &s, &p);
+    if ((rc == TOOL_OK || p.empty) && (a.json ? sbx_plan_json(&p, &s, stdout) : sbx_plan_text(&p, &s, stdout)) < 0)
         rc = tool_fail(o.cmd, "%s", hw_error());
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);

@@ -9,49 +9,37 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-enum { O_JOURNAL = 300, O_FORGET };
-
 struct back {
     struct sb_restore_options o;
     struct hw_logger log;
 };
 
-/* What the command line says into b; cmd stays in use. -1: go on; else an exit code. */
-static int begin(struct back *b, char *cmd, const char *about, int argc, char **argv)
+static const struct opt rows[] = {
+    OPT_TEXT("journal-dir", 0, "DIR", struct back, o.journal_dir, "where journals are (default: " SB_JOURNAL_DIR ")"),
+    OPT_FLAG("forget", 0, struct back, o.forget, "drop the journal at the end, even if not all could be given back"),
+    OPT_COUNT("verbose", 'v', struct back, log.level, "say what is done"),
+    {0}};
+
+/* What the command line says into b; cmd stays in use. OPTS_GO, or the exit status. */
+static int read_options(struct back *b, char *cmd, const char *about, int argc, char **argv)
 {
-    static const struct opt opt[] = {
-        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
-        {"forget", O_FORGET, NULL, "drop the journal at the end, even if not all could be given back"},
-        {"verbose", 'v', NULL, "say what is done"},
-        {0}};
-    struct opts o = {cmd, "ID [OPTION...]", about, opt, {{0}}, {0}};
+    const struct opts o = {.cmd = cmd,
+                           .args = "ID [OPTION...]",
+                           .about = about,
+                           .rows = rows,
+                           .least = 1,
+                           .most = 1,
+                           .too_few = "it takes one ID, the container's"};
     *b = (struct back){.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
-    const char *arg;
-    int id;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        switch (id) {
-        case O_JOURNAL:
-            b->o.journal_dir = arg;
-            break;
-        case O_FORGET:
-            b->o.forget = true;
-            break;
-        case 'v':
-            b->log.level++;
-            break;
-        default:
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-        }
-    }
-    if (optind != argc - 1)
-        return tool_usage(cmd, "it takes one ID, the container's");
+    int rc = opts_parse(&o, b, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     b->o.id = argv[optind];
     b->o.log = &b->log;
-    return -1;
+    return OPTS_GO;
 }
 
-static int result(const char *cmd, int rc, unsigned lost)
+static int say_result(const char *cmd, int rc, unsigned lost)
 {
     if (rc == -EINVAL)
         return tool_usage(cmd, "%s", hw_error());
@@ -66,15 +54,15 @@ int sandbox_restore_main(int argc, char **argv)
     char cmd[] = "sandbox restore";
     struct back b;
     unsigned lost = 0;
-    int code =
-        begin(&b, cmd,
-              "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
-              "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
-              argc, argv);
-    if (code >= 0)
+    int code = read_options(
+        &b, cmd,
+        "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
+        "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
+        argc, argv);
+    if (code != OPTS_GO)
         return code;
     int rc = sb_restore(&b.o, &lost);
-    return result(cmd, rc, lost);
+    return say_result(cmd, rc, lost);
 }
 
 int sandbox_watch_main(int argc, char **argv)
@@ -82,12 +70,12 @@ int sandbox_watch_main(int argc, char **argv)
     char cmd[] = "sandbox watch";
     struct back b;
     unsigned lost = 0;
-    int code =
-        begin(&b, cmd,
-              "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
-              "restored.",
-              argc, argv);
-    if (code >= 0)
+    int code = read_options(
+        &b, cmd,
+        "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
+        "restored.",
+        argc, argv);
+    if (code != OPTS_GO)
         return code;
     sigset_t set;
     sigemptyset(&set);
@@ -99,5 +87,5 @@ int sandbox_watch_main(int argc, char **argv)
         return tool_fail(cmd, "preparing for signals: %s", hw_errno_name(errno));
     int rc = sb_watch(&b.o, stop, &lost);
     hw_close(&stop);
-    return result(cmd, rc, lost);
+    return say_result(cmd, rc, lost);
 }

@@ -13,7 +13,6 @@
 
 #define CMD "sandbox run"
 
-enum { O_ID = 300, O_NETNS, O_NO_SYSFS, O_JOURNAL, O_RDMA, O_NO_ARP, O_PLUGIN, O_DEBUG_ALL };
 enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, and hawser lab exec's */
 
 struct run_args {
@@ -23,7 +22,7 @@ struct run_args {
 };
 
 /* The exit status. */
-static int go(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
+static int run_command(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
     struct sb_nic nic[SB_NICS_MAX];
     struct sbx_run r = a->run;
@@ -54,7 +53,7 @@ static int go(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan 
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int run(struct run_args *a)
+static int plan_and_run(struct run_args *a)
 {
     struct sbx_snapshot s;
     struct sbx_plan p;
@@ -66,80 +65,56 @@ static int run(struct run_args *a)
     int rc = sandbox_make(CMD, &a->plan, &s, &p);
     for (size_t i = 0; rc == TOOL_OK && i < p.n_warning; i++)
         fprintf(stderr, "hawser " CMD ": warning: %s\n", p.warning[i]);
-    rc = rc == TOOL_OK ? go(a, &s, &p) : EXIT_US;
+    rc = rc == TOOL_OK ? run_command(a, &s, &p) : EXIT_US;
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
     return rc;
 }
 
+static int parse_netns(void *args, const char *text)
+{
+    ((struct run_args *)args)->run.netns = strcmp(text, "new") == 0 ? NULL : text;
+    return 0;
+}
+
+static const struct opt rows[] = {
+    OPT_TEXT("id", 0, "ID", struct run_args, run.move.id, "its name in the journal (default: run-PID)"),
+    OPT_CALL("netns", 0, "NETNS", parse_netns,
+             "in this network namespace: a PID, a path, a name; new: its own (default: new)"),
+    OPT_FLAG("no-sysfs", 0, struct run_args, run.no_sysfs, "leave /sys as it is"),
+    OPT_ENUM("rdma", 0, "auto|yes|no", struct run_args, run.move.rdma, sandbox_rdma_words, SB_RDMA_AUTO,
+             "the NICs' RDMA devices too: where they can go, or else fail, or not"),
+    OPT_FLAG("no-arp", 0, struct run_args, run.move.no_arp, "leave ARP as a namespace has it"),
+    OPT_TEXT("journal-dir", 0, "DIR", struct run_args, run.move.journal_dir,
+             "where journals are (default: " SB_JOURNAL_DIR ")"),
+    OPT_TEXT("net-plugin", 0, "NAME", struct run_args, run.env.net_plugin,
+             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+    OPT_FLAG("debug-all", 0, struct run_args, run.env.debug_all, "all that finds faults, at a cost"),
+    OPT_COUNT("verbose", 'v', struct run_args, log.level, "say what is done"),
+    OPT_GROUP(sandbox_opts, struct run_args, plan),
+    {0},
+};
+
 int sandbox_run_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"id", O_ID, "ID", "its name in the journal (default: run-PID)"},
-        {"netns", O_NETNS, "NETNS", "in this network namespace: a PID, a path, a name; new: its own (default: new)"},
-        {"no-sysfs", O_NO_SYSFS, NULL, "leave /sys as it is"},
-        {"rdma", O_RDMA, "auto|yes|no", "the NICs' RDMA devices too: where they can go, or else fail, or not"},
-        {"no-arp", O_NO_ARP, NULL, "leave ARP as a namespace has it"},
-        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
-        {"net-plugin", O_PLUGIN, "NAME", "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"},
-        {"debug-all", O_DEBUG_ALL, NULL, "all that finds faults, at a cost"},
-        {"verbose", 'v', NULL, "say what is done"},
-        SANDBOX_OPTS,
-        {0},
-    };
-    struct opts o = {.cmd = CMD,
-                     .args = "[OPTION...] -- COMMAND [ARGUMENT...]",
-                     .about = "Runs a command with the planned NICs in namespaces of its own, with a /sys that shows\n"
-                              "only these, and gives everything back at its end. The exit status is the command's;\n"
-                              "125 where hawser failed, 126 and 127 where it could not be run or found.",
-                     .opt = options};
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...] -- COMMAND [ARGUMENT...]",
+        .about = "Runs a command with the planned NICs in namespaces of its own, with a /sys that shows\n"
+                 "only these, and gives everything back at its end. The exit status is the command's;\n"
+                 "125 where hawser failed, 126 and 127 where it could not be run or found.",
+        .rows = rows,
+        .least = 1,
+        .most = OPTS_ANY,
+        .too_few = "which command?"};
     char cmd[] = CMD;
     struct run_args a = {.run = {.env = {.caller = environ}},
                          .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
-    const char *arg;
-    int id;
     a.run.move.log = &a.log;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case O_ID:
-            a.run.move.id = arg;
-            break;
-        case O_NETNS:
-            a.run.netns = strcmp(arg, "new") == 0 ? NULL : arg;
-            break;
-        case O_NO_SYSFS:
-            a.run.no_sysfs = true;
-            break;
-        case O_RDMA:
-            if (!sandbox_rdma(arg, &a.run.move.rdma))
-                return tool_usage(CMD, "--rdma is auto, yes or no, and not '%s'", arg);
-            break;
-        case O_NO_ARP:
-            a.run.move.no_arp = true;
-            break;
-        case O_JOURNAL:
-            a.run.move.journal_dir = arg;
-            break;
-        case O_PLUGIN:
-            a.run.env.net_plugin = arg;
-            break;
-        case O_DEBUG_ALL:
-            a.run.env.debug_all = true;
-            break;
-        case 'v':
-            a.log.level++;
-            break;
-        default:
-            if (!sandbox_option(&a.plan, id, arg))
-                return TOOL_USAGE;
-        }
-    }
-    if (optind == argc)
-        return tool_usage(CMD, "which command?");
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     a.run.argv = argv + optind;
     a.run.move.force = a.plan.want.force;
-    return run(&a);
+    return plan_and_run(&a);
 }

@@ -48,7 +48,7 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path)
     return sandbox_publish(path, put_snapshot, s);
 }
 
-static int run(const char *dir, const char *out, bool no_addresses)
+static int take_and_write(const char *dir, const char *out, bool no_addresses)
 {
     struct sbx_snapshot s;
     int rc = sandbox_take(&s, dir, no_addresses);
@@ -60,41 +60,28 @@ static int run(const char *dir, const char *out, bool no_addresses)
     return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
 }
 
+struct snapshot_args {
+    const char *dir, *out;
+    bool no_addresses;
+};
+
 int sandbox_snapshot_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"out", 'o', "FILE", "write it to FILE (default: standard output)"},
-        {"sysfs", 's', "DIR", "of the machine whose sys/ and proc/ are below DIR (default: this one)"},
-        {"no-addresses", 'A', NULL, "no MAC or IP address, GID, GUID or name of the host in it"},
+    static const struct opt rows[] = {
+        OPT_TEXT("out", 'o', "FILE", struct snapshot_args, out, "write it to FILE (default: standard output)"),
+        OPT_TEXT("sysfs", 's', "DIR", struct snapshot_args, dir,
+                 "of the machine whose sys/ and proc/ are below DIR (default: this one)"),
+        OPT_FLAG("no-addresses", 'A', struct snapshot_args, no_addresses,
+                 "no MAC or IP address, GID, GUID or name of the host in it"),
         {0},
     };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = "sandbox snapshot",
         .args = "[OPTION...]",
         .about = "Writes what sysfs says of this machine's PCI devices, NICs, RDMA devices and NUMA nodes as one "
                  "JSON\nfile, which `hawser topo` and `hawser sandbox` read with --from.",
-        .opt = options};
-    const char *arg, *dir = NULL, *out = NULL;
-    bool no_addresses = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'o':
-            out = arg;
-            break;
-        case 's':
-            dir = arg;
-            break;
-        case 'A':
-            no_addresses = true;
-            break;
-        default:
-            return TOOL_USAGE;
-        }
-    }
-    if (optind < argc)
-        return tool_usage("sandbox snapshot", "'%s': it takes no arguments", argv[optind]);
-    return run(dir, out, no_addresses);
+        .rows = rows};
+    struct snapshot_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : take_and_write(a.dir, a.out, a.no_addresses);
 }

@@ -14,45 +14,28 @@
 
 #define CMD "sandbox spec"
 
-enum { O_UNDO = 300 };
-
 /* ---- shared with cdi ------------------------------------------------------------------------------ */
 
-int sandbox_bundle_option(const char *cmd, struct sandbox_bundle_args *a, int id, const char *arg)
+static int parse_topo(void *args, const char *text)
 {
-    enum sb_rdma rdma;
-    switch (id) {
-    case 'o':
-        a->out = arg;
-        return 0;
-    case BUNDLE_SYSFS_OUT:
-        a->sysfs_out = arg;
-        return 0;
-    case BUNDLE_NO_SYSFS:
-        a->no_sysfs = true;
-        return 0;
-    case BUNDLE_TOPO:
-        a->topo_at = arg;
-        return *arg == '/' ? 0 : tool_usage(cmd, "--nccl-topo '%s' is no absolute path of the container's", arg);
-    case BUNDLE_JOURNAL:
-        a->journal_dir = arg;
-        return 0;
-    case BUNDLE_RDMA:
-        a->rdma = arg;
-        return sandbox_rdma(arg, &rdma) ? 0 : tool_usage(cmd, "--rdma is auto, yes or no, and not '%s'", arg);
-    case BUNDLE_NO_ARP:
-        a->no_arp = true;
-        return 0;
-    case BUNDLE_PLUGIN:
-        a->env.net_plugin = arg;
-        return 0;
-    case BUNDLE_DEBUG_ALL:
-        a->env.debug_all = true;
-        return 0;
-    default:
-        return sandbox_option(&a->plan, id, arg) ? 0 : TOOL_USAGE;
-    }
+    ((struct sandbox_bundle_args *)args)->topo_at = text;
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path of the container's", text);
 }
+
+const struct opt sandbox_bundle_opts[] = {
+    OPT_TEXT("sysfs-out", 0, "DIR", struct sandbox_bundle_args, sysfs_out, "where the rebuilt sysfs is written to"),
+    OPT_FLAG("no-sysfs", 0, struct sandbox_bundle_args, no_sysfs, "leave the container's /sys as it is"),
+    OPT_CALL("nccl-topo", 0, "PATH", parse_topo, "NCCL_TOPO_FILE as well: mounted there in the container"),
+    OPT_TEXT("journal-dir", 0, "DIR", struct sandbox_bundle_args, journal_dir,
+             "where the hooks keep journals (default: " SB_JOURNAL_DIR ")"),
+    OPT_WORD("rdma", 0, "auto|yes|no", struct sandbox_bundle_args, rdma, sandbox_rdma_words,
+             "the NICs' RDMA devices too: where they can go, or else fail, or not"),
+    OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "leave ARP as the container has it"),
+    OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
+             "NCCL_NET_PLUGIN (default: hawser where there is no RDMA device)"),
+    OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all, "all that finds faults, at a cost"),
+    {0},
+};
 
 struct line {
     const char *path, *text;
@@ -233,7 +216,7 @@ static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, st
     return rc;
 }
 
-static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
+static int edit_bundle(const char *path, struct sandbox_bundle_args *a, bool undoing)
 {
     struct bundle_file f = {.config = NULL};
     struct sbx_oci oci = {.id = NULL};
@@ -262,33 +245,31 @@ static int run(const char *path, struct sandbox_bundle_args *a, bool undoing)
     return rc;
 }
 
+struct spec_args {
+    struct sandbox_bundle_args bundle;
+    bool undo;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, bundle.out, "write it to FILE instead of in its place"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "take away all that was added"),
+    OPT_GROUP(sandbox_bundle_opts, struct spec_args, bundle),
+    OPT_GROUP(sandbox_opts, struct spec_args, bundle.plan),
+    {0},
+};
+
 int sandbox_spec_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
-        {"undo", O_UNDO, NULL, "take away all that was added"},
-        SANDBOX_BUNDLE_OPTS,
-        SANDBOX_OPTS,
-        {0},
-    };
-    struct opts o = {.cmd = CMD,
-                     .args = "CONFIG [OPTION...]",
-                     .about = "Gives an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\n"
-                              "devices, environment, limits. What the container has set itself stays.",
-                     .opt = options};
-    struct sandbox_bundle_args a = {.out = NULL};
-    const char *arg;
-    bool undoing = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == OPT_HELP)
-            return TOOL_OK;
-        if (id == O_UNDO)
-            undoing = true;
-        else if (sandbox_bundle_option(CMD, &a, id, arg) != 0)
-            return TOOL_USAGE;
-    }
-    if (optind != argc - 1)
-        return tool_usage(CMD, "it takes one config.json");
-    return run(argv[optind], &a, undoing);
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "CONFIG [OPTION...]",
+        .about = "Gives an OCI bundle's config.json what its container needs of the plan: hooks, mounts,\n"
+                 "devices, environment, limits. What the container has set itself stays.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "it takes one config.json"};
+    struct spec_args a = {.bundle.out = NULL};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : edit_bundle(argv[optind], &a.bundle, a.undo);
 }

@@ -9,14 +9,12 @@
 
 #define CMD "sandbox status"
 
-enum { O_JOURNAL = 300 };
-
-static const char *place(const struct sb_status_nic *k)
+static const char *name_place(const struct sb_status_nic *k)
 {
     return k->there ? "there" : k->here ? "here" : "lost";
 }
 
-static int text(const struct sb_status *s, void *arg)
+static int print_text(const struct sb_status *s, void *arg)
 {
     *(unsigned *)arg += s->state >= SB_STATE_BROKEN;
     printf("%s: %s", s->id, sb_state_name(s->state));
@@ -29,7 +27,7 @@ static int text(const struct sb_status *s, void *arg)
         printf(", process %d", (int)s->holder);
     putchar('\n');
     for (unsigned i = 0; i < s->n; i++) {
-        printf("  %-15s %s", s->nic[i].name, place(&s->nic[i]));
+        printf("  %-15s %s", s->nic[i].name, name_place(&s->nic[i]));
         if (strcmp(s->nic[i].name, s->nic[i].as) != 0)
             printf(", as %s", s->nic[i].as);
         putchar('\n');
@@ -44,7 +42,7 @@ struct out {
     unsigned bad;
 };
 
-static int json(const struct sb_status *s, void *arg)
+static int print_json(const struct sb_status *s, void *arg)
 {
     struct out *o = arg;
     o->bad += s->state >= SB_STATE_BROKEN;
@@ -62,7 +60,7 @@ static int json(const struct sb_status *s, void *arg)
         hw_json_object(&o->j, NULL);
         hw_json_str(&o->j, "name", s->nic[i].name);
         hw_json_str(&o->j, "as", s->nic[i].as);
-        hw_json_str(&o->j, "place", place(&s->nic[i]));
+        hw_json_str(&o->j, "place", name_place(&s->nic[i]));
         hw_json_end(&o->j);
     }
     hw_json_end(&o->j);
@@ -70,43 +68,38 @@ static int json(const struct sb_status *s, void *arg)
     return 0;
 }
 
+struct status_args {
+    const char *dir;
+    bool json;
+};
+
 int sandbox_status_main(int argc, char **argv)
 {
-    static const struct opt opt[] = {
-        {"json", 'j', NULL, "an array of containers, each with its NICs"},
-        {"journal-dir", O_JOURNAL, "DIR", "where journals are (default: " SB_JOURNAL_DIR ")"},
+    static const struct opt rows[] = {
+        OPT_FLAG("json", 'j', struct status_args, json, "an array of containers, each with its NICs"),
+        OPT_TEXT("journal-dir", 0, "DIR", struct status_args, dir, "where journals are (default: " SB_JOURNAL_DIR ")"),
         {0},
     };
-    struct opts o = {
-        CMD,
-        "[ID] [OPTION...]",
-        "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: there,\n"
-        "here, or lost. Exit status 1 where one is broken or unreadable.",
-        opt,
-        {{0}},
-        {0}};
-    const char *arg, *dir = NULL;
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[ID] [OPTION...]",
+        .about =
+            "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: there,\n"
+            "here, or lost. Exit status 1 where one is broken or unreadable.",
+        .rows = rows,
+        .most = 1};
+    struct status_args a = {0};
     struct out out = {.bad = 0};
-    bool as_json = false;
-    int id;
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        if (id == 'j')
-            as_json = true;
-        else if (id == O_JOURNAL)
-            dir = arg;
-        else
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-    }
-    if (argc - optind > 1)
-        return tool_usage(CMD, "'%s' is too much: it takes one ID, or none", argv[optind + 1]);
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     const char *of = optind < argc ? argv[optind] : NULL;
-    if (as_json) {
+    if (a.json) {
         hw_json_init(&out.j, stdout);
         hw_json_array(&out.j, NULL);
     }
-    int rc = sb_status(dir, of, as_json ? json : text, as_json ? (void *)&out : (void *)&out.bad);
-    if (as_json) {
+    rc = sb_status(a.dir, of, a.json ? print_json : print_text, a.json ? (void *)&out : (void *)&out.bad);
+    if (a.json) {
         hw_json_end(&out.j);
         if (hw_json_finish(&out.j) < 0)
             return tool_fail(CMD, "the JSON could not be written");

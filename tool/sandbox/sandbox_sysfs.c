@@ -11,8 +11,6 @@
 
 #define CMD "sandbox sysfs"
 
-enum { O_FUSE = 300, O_TOPO };
-
 struct out {
     const char *dir, *fuse, *topo;
     bool foreground;
@@ -64,7 +62,7 @@ static int serve(const struct sbx_tree *t, const struct out *out, const char *ho
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
-static int run(const struct sandbox_args *a, const struct out *out)
+static int make_sysfs(const struct sandbox_args *a, const struct out *out)
 {
     struct sbx_snapshot s;
     struct sbx_plan p;
@@ -84,48 +82,35 @@ static int run(const struct sandbox_args *a, const struct out *out)
     return rc;
 }
 
+struct sysfs_args {
+    struct sandbox_args plan;
+    struct out out;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("out", 'o', "DIR", struct sysfs_args, out.dir,
+             "write it to DIR, to be mounted read-only on a container's /sys"),
+    OPT_TEXT("fuse", 0, "MOUNTPOINT", struct sysfs_args, out.fuse,
+             "serve it there; states, rates, GIDs and counters are the host's of the moment"),
+    OPT_FLAG("foreground", 'F', struct sysfs_args, out.foreground,
+             "with --fuse: do not go to the background once it is mounted"),
+    OPT_TEXT("nccl-topo", 0, "FILE", struct sysfs_args, out.topo,
+             "write it to FILE as NCCL_TOPO_FILE has it; - is standard output"),
+    OPT_GROUP(sandbox_opts, struct sysfs_args, plan),
+    {0},
+};
+
 int sandbox_sysfs_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"out", 'o', "DIR", "write it to DIR, to be mounted read-only on a container's /sys"},
-        {"fuse", O_FUSE, "MOUNTPOINT", "serve it there; states, rates, GIDs and counters are the host's of the moment"},
-        {"foreground", 'F', NULL, "with --fuse: do not go to the background once it is mounted"},
-        {"nccl-topo", O_TOPO, "FILE", "write it to FILE as NCCL_TOPO_FILE has it; - is standard output"},
-        SANDBOX_OPTS,
-        {0},
-    };
-    struct opts o = {.cmd = CMD,
-                     .args = "--out DIR | --fuse MOUNTPOINT | --nccl-topo FILE [OPTION...]",
-                     .about = "Rebuilds the sysfs that a container with these NICs and GPUs is to see.",
-                     .opt = options};
-    struct sandbox_args a = {0};
-    struct out out = {0};
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'o':
-            out.dir = arg;
-            break;
-        case O_FUSE:
-            out.fuse = arg;
-            break;
-        case 'F':
-            out.foreground = true;
-            break;
-        case O_TOPO:
-            out.topo = arg;
-            break;
-        default:
-            if (!sandbox_option(&a, id, arg))
-                return TOOL_USAGE;
-        }
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s': it takes no arguments", argv[optind]);
-    if (!out.dir && !out.fuse && !out.topo)
+    static const struct opts o = {.cmd = CMD,
+                                  .args = "--out DIR | --fuse MOUNTPOINT | --nccl-topo FILE [OPTION...]",
+                                  .about = "Rebuilds the sysfs that a container with these NICs and GPUs is to see.",
+                                  .rows = rows};
+    struct sysfs_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    if (!a.out.dir && !a.out.fuse && !a.out.topo)
         return tool_usage(CMD, "where to? --out DIR, --fuse MOUNTPOINT or --nccl-topo FILE");
-    return run(&a, &out);
+    return make_sysfs(&a.plan, &a.out);
 }

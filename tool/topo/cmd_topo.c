@@ -8,23 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { O_SAVE = 300, O_SVG };
-
-static const struct opt options[] = {
-    {"from", 'f', "FILE", "a snapshot of another machine, as --save writes it, instead of this machine"},
-    {"save", O_SAVE, "FILE", "write a snapshot of this machine, without addresses, to FILE, and show nothing"},
-    {"gpus", 'g', "LIST", "plan for these GPUs only: 0-3,6 (default: all)"},
-    {"nics", 'n', "NIC[,..]", "with these NICs only (default: see hawser(1))"},
-    {"map", 'm', "MAP", "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""},
-    {"json", 'j', NULL, "say it in JSON"},
-    {"svg", O_SVG, "FILE", "draw it to FILE too"},
-    {0},
-};
-
 struct args {
     const char *from, *save, *svg;
     bool json;
     struct hw_plan_want want;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("from", 'f', "FILE", struct args, from,
+             "a snapshot of another machine, as --save writes it, instead of this machine"),
+    OPT_TEXT("save", 0, "FILE", struct args, save,
+             "write a snapshot of this machine, without addresses, to FILE, and show nothing"),
+    OPT_TEXT("gpus", 'g', "LIST", struct args, want.gpus, "plan for these GPUs only: 0-3,6 (default: all)"),
+    OPT_TEXT("nics", 'n', "NIC[,..]", struct args, want.nics, "with these NICs only (default: see hawser(1))"),
+    OPT_TEXT("map", 'm', "MAP", struct args, want.map, "these GPUs use exactly these NICs: \"0,1=eth1;2-3=eth2,eth4\""),
+    OPT_FLAG("json", 'j', struct args, json, "say it in JSON"),
+    OPT_TEXT("svg", 0, "FILE", struct args, svg, "draw it to FILE too"),
+    {0},
 };
 
 /* The GPUs as CUDA numbers them; what is wrong is said in t->cuda, and their order is by PCI address then. */
@@ -52,7 +52,7 @@ static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
     return NULL;
 }
 
-static int look(struct topo *t, const char *from)
+static int look_at(struct topo *t, const char *from)
 {
     struct hw_scan scan = {.live = !from};
     if (from) {
@@ -72,7 +72,7 @@ static int look(struct topo *t, const char *from)
     return rc < 0 ? hw_wrap(rc, "/") : 0;
 }
 
-static int draw(const struct topo *t, const char *path)
+static int draw_svg(const struct topo *t, const char *path)
 {
     FILE *f = fopen(path, "we");
     if (!f)
@@ -84,7 +84,7 @@ static int draw(const struct topo *t, const char *path)
     return rc;
 }
 
-static int show(struct topo *t, const struct args *a)
+static int print_plan(struct topo *t, const struct args *a)
 {
     int rc = hw_plan_make(&t->plan, &t->node, &a->want);
     t->planned = rc == 0;
@@ -93,24 +93,24 @@ static int show(struct topo *t, const struct args *a)
     snprintf(t->why, sizeof(t->why), "%s", rc < 0 ? hw_error() : "");
     rc = a->json ? topo_json(t, stdout) : topo_text(t, stdout);
     if (rc == 0 && a->svg)
-        rc = draw(t, a->svg);
+        rc = draw_svg(t, a->svg);
     if (rc < 0)
         return tool_fail("topo", "%s", hw_error());
     /* the picture is complete, but GPUs that nothing serves are a fault */
     return t->planned ? TOOL_OK : tool_fail("topo", "%s", t->why);
 }
 
-static int run(const struct args *a)
+static int show_machine(const struct args *a)
 {
     struct topo t = {.from = a->from};
-    int rc = look(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : show(&t, a);
+    int rc = look_at(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : print_plan(&t, a);
     hw_plan_free(&t.plan);
     hw_node_free(&t.node);
     free(t.info);
     return rc;
 }
 
-static int save(const char *path)
+static int save_snapshot(const char *path)
 {
     if (topo_save(path) < 0)
         return tool_fail("topo", "%s", hw_error());
@@ -121,47 +121,18 @@ static int save(const char *path)
 
 int cmd_topo(int argc, char **argv)
 {
+    static const struct opts o = {
+        .cmd = "topo",
+        .args = "[OPTION...]",
+        .about = "Shows GPUs and NICs in the PCI tree, how far they are from each other, and which NICs serve\n"
+                 "which GPU.",
+        .rows = rows,
+        .too_many = "a snapshot is named by --from"};
     struct args a = {0};
-    struct opts o = {.cmd = "topo",
-                     .args = "[OPTION...]",
-                     .about =
-                         "Shows GPUs and NICs in the PCI tree, how far they are from each other, and which NICs serve\n"
-                         "which GPU.",
-                     .opt = options};
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'f':
-            a.from = arg;
-            break;
-        case O_SAVE:
-            a.save = arg;
-            break;
-        case 'g':
-            a.want.gpus = arg;
-            break;
-        case 'n':
-            a.want.nics = arg;
-            break;
-        case 'm':
-            a.want.map = arg;
-            break;
-        case 'j':
-            a.json = true;
-            break;
-        case O_SVG:
-            a.svg = arg;
-            break;
-        default:
-            return TOOL_USAGE;
-        }
-    }
-    if (optind < argc)
-        return tool_usage("topo", "'%s': topo takes no arguments; a snapshot is named by --from", argv[optind]);
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     if (a.save && (a.from || a.json || a.svg || a.want.gpus || a.want.nics || a.want.map))
         return tool_usage("topo", "--save keeps this machine and shows nothing: it takes no other option");
-    return a.save ? save(a.save) : run(&a);
+    return a.save ? save_snapshot(a.save) : show_machine(&a);
 }

@@ -11,20 +11,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { O_POLLS = 300, O_SHOW, O_DIFF, O_LEVEL };
-
 struct tracing {
     const char *out, *show, *level;
     bool polls, diff;
 };
 
-static const struct opt options[] = {
-    {"out", 'o', "FILE", "where the calls go (default hawser-trace.txt)"},
-    {"level", O_LEVEL, "LEVEL",
-     "ask the plugin to log that much: warn, info or trace (default: as the environment says)"},
-    {"polls", O_POLLS, NULL, "a line too for each call that came to nothing, which else are counted"},
-    {"show", O_SHOW, "FILE", "only sum up a trace that there is"},
-    {"diff", O_DIFF, NULL, "in what two traces differ: hawser trace --diff A B"},
+static const char *const levels[] = {"warn", "info", "trace", NULL};
+
+static const struct opt rows[] = {
+    OPT_TEXT("out", 'o', "FILE", struct tracing, out, "where the calls go (default hawser-trace.txt)"),
+    OPT_WORD("level", 0, "LEVEL", struct tracing, level, levels,
+             "ask the plugin to log that much: warn, info or trace (default: as the environment says)"),
+    OPT_FLAG("polls", 0, struct tracing, polls,
+             "a line too for each call that came to nothing, which else are counted"),
+    OPT_TEXT("show", 0, "FILE", struct tracing, show, "only sum up a trace that there is"),
+    OPT_FLAG("diff", 0, struct tracing, diff, "in what two traces differ: hawser trace --diff A B"),
     {0},
 };
 
@@ -40,7 +41,7 @@ static int read_file(const char *path, struct trace *t)
     return rc;
 }
 
-static int show(const char *path)
+static int show_trace(const char *path)
 {
     struct trace t = {0};
     if (read_file(path, &t) < 0)
@@ -121,7 +122,7 @@ static void print_times(const struct trace *a, const struct trace *b)
 }
 
 /* As diff(1): 0 they do not differ, 1 they do. */
-static int diff(const char *path_a, const char *path_b)
+static int compare_traces(const char *path_a, const char *path_b)
 {
     struct trace a = {0}, b = {0};
     if (read_file(path_a, &a) < 0)
@@ -154,21 +155,18 @@ static bool is_ours(const char *name)
 }
 
 /* What plugins read to know how much to say. */
-static bool set_level(const char *level)
+static void set_level(const char *level)
 {
     static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};
     char upper[16];
     if (!level)
-        return true;
-    if (strcmp(level, "warn") != 0 && strcmp(level, "info") != 0 && strcmp(level, "trace") != 0)
-        return false;
+        return;
     snprintf(upper, sizeof upper, "%s", level);
     for (char *c = upper; *c; c++)
         *c = (char)(*c - 'a' + 'A');
     for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
         (void)setenv(names[i], upper, 1);
     (void)setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
-    return true;
 }
 
 /* Runs the command; its exit status. */
@@ -215,16 +213,15 @@ static int run_command(const struct tracing *t, char **argv, int *status)
     return 0;
 }
 
-static int run(const struct tracing *t, char **argv)
+static int trace_command(const struct tracing *t, char **argv)
 {
     int status = 0;
-    if (!set_level(t->level))
-        return tool_usage("trace", "--level takes warn, info or trace, not '%s'", t->level);
+    set_level(t->level);
     if (run_command(t, argv, &status) < 0)
         return tool_fail("trace", "%s", hw_error());
     putchar('\n');
     fflush(stdout);
-    int rc = show(t->out);
+    int rc = show_trace(t->out);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return tool_fail("trace", "%s could not be started", argv[0]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? rc : TOOL_FAILED;
@@ -232,48 +229,26 @@ static int run(const struct tracing *t, char **argv)
 
 int cmd_trace(int argc, char **argv)
 {
-    struct opts o = {
+    static const struct opts o = {
         .cmd = "trace",
         .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
         .about =
             "Runs serve, bench, validate (or a program) and writes down every call into the net plugin of its "
             "transport:\narguments, result, time, and the plugin's own log beside it. --diff: exit 0 alike, 1 not.",
-        .opt = options};
+        .rows = rows,
+        .most = OPTS_ANY,
+        .stops = true};
     struct tracing t = {.out = "hawser-trace.txt"};
-    const char *arg;
-    int id;
-    (void)setenv("POSIXLY_CORRECT", "1", 1); /* the command's options are its own */
-    opts_start(&o);
-    while ((id = opts_next(&o, argc, argv, &arg)) != OPT_END) {
-        switch (id) {
-        case OPT_BAD:
-            return TOOL_USAGE;
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'o':
-            t.out = arg;
-            break;
-        case O_LEVEL:
-            t.level = arg;
-            break;
-        case O_POLLS:
-            t.polls = true;
-            break;
-        case O_SHOW:
-            t.show = arg;
-            break;
-        case O_DIFF:
-            t.diff = true;
-            break;
-        }
-    }
-    (void)unsetenv("POSIXLY_CORRECT");
+    int rc = opts_parse(&o, &t, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     const int left = argc - optind;
     if (t.show)
-        return left ? tool_usage("trace", "--show takes one file") : show(t.show);
+        return left ? tool_usage("trace", "--show takes one file") : show_trace(t.show);
     if (t.diff)
-        return left == 2 ? diff(argv[optind], argv[optind + 1]) : tool_usage("trace", "--diff takes two files");
+        return left == 2 ? compare_traces(argv[optind], argv[optind + 1])
+                         : tool_usage("trace", "--diff takes two files");
     if (left == 0)
         return tool_usage("trace", "which command? As in: hawser trace validate HOST --transport netplugin:PLUGIN");
-    return run(&t, argv + optind);
+    return trace_command(&t, argv + optind);
 }

@@ -7,11 +7,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 
-static const struct action {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *args, *summary;
-} actions[] = {
+static const struct tool_action actions[] = {
     {"agent", verbs_agent_main,
      "--policy FILE [--container NAME] [--socket PATH] [--state-dir DIR] [--audit FILE]\n"
      "            [--containers N]",
@@ -29,22 +25,18 @@ static const struct action {
     {0},
 };
 
+static void print_help(void)
+{
+    printf("Usage: hawser verbs ACTION [OPTION...]\n\n"
+           "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.\n\n");
+    for (const struct tool_action *a = actions; a->name; a++)
+        printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
+    printf("\n`hawser verbs ACTION --help` says more.\n");
+}
+
 int cmd_verbs(int argc, char **argv)
 {
-    if (argc < 2)
-        return tool_usage("verbs", "which action?");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        printf("Usage: hawser verbs ACTION [OPTION...]\n\n"
-               "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.\n\n");
-        for (const struct action *a = actions; a->name; a++)
-            printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
-        printf("\n`hawser verbs ACTION --help` says more.\n");
-        return TOOL_OK;
-    }
-    for (const struct action *a = actions; a->name; a++)
-        if (strcmp(argv[1], a->name) == 0)
-            return a->run(argc - 1, argv + 1);
-    return tool_usage("verbs", "there is no '%s'", argv[1]);
+    return tool_act("verbs", actions, print_help, argc, argv);
 }
 
 /* ---- shared --------------------------------------------------------------------------------------- */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser verbs agent: containers of crun and runc, a broker for each. */
-#include "base/size.h"
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/broker/guard.h"
@@ -12,10 +11,8 @@
 #define CONTAINERS     256
 #define CONTAINERS_MAX 4096
 
-enum { O_SOCKET = 300, O_STATE, O_AUDIT, O_CONTAINERS, O_CONTAINER };
-
 /* What signals ask for. */
-static int orders(struct vb_agent_options *o)
+static int open_signals(struct vb_agent_options *o)
 {
     static const int ends[] = {SIGTERM, SIGINT}, leaves[] = {SIGUSR1}, reloads[] = {SIGHUP};
     sigset_t old;
@@ -25,7 +22,7 @@ static int orders(struct vb_agent_options *o)
     return HW_MIN(HW_MIN(o->stop, o->leave), HW_MIN(o->reload, 0));
 }
 
-static int run(const struct vb_agent_options *a, const char *audit, bool verbose)
+static int run_agent(const struct vb_agent_options *a, const char *audit, bool verbose)
 {
     struct vb_agent_options o = *a;
     struct verbs_base b;
@@ -44,7 +41,7 @@ static int run(const struct vb_agent_options *a, const char *audit, bool verbose
     signal(SIGPIPE, SIG_IGN);
     rc = vb_guard_agent();
     if (rc == 0)
-        rc = orders(&o);
+        rc = open_signals(&o);
     if (rc == 0)
         rc = verbs_folder(o.socket, false);
     if (rc == 0)
@@ -58,69 +55,49 @@ static int run(const struct vb_agent_options *a, const char *audit, bool verbose
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
+struct agent_args {
+    struct vb_agent_options o;
+    const char *audit;
+    bool verbose;
+};
+
+/* Runtimes read it in configurations, elsewhere. */
+static int parse_socket(void *args, const char *text)
+{
+    struct agent_args *a = args;
+    a->o.socket = text;
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path", text);
+}
+
+static const struct opt rows[] = {
+    OPT_TEXT("policy", 'p', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
+    OPT_CALL("socket", 0, "PATH", parse_socket, "where runtimes find it (default: " VB_AGENT_SOCKET ")"),
+    OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
+             "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),
+    OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "what is refused, a line of JSON each, to its end"),
+    OPT_TEXT("container", 0, "NAME", struct agent_args, o.section,
+             "the policy's section for each, whatever its annotation names"),
+    OPT_NUMBER("containers", 0, "N", struct agent_args, o.containers_max, 1, CONTAINERS_MAX,
+               "so many at once at most (default: 256)"),
+    OPT_FLAG("verbose", 'v', struct agent_args, verbose, "say more"),
+    {0},
+};
+
 int verbs_agent_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"policy", 'p', "FILE", "what containers may do: hawser-verbs-policy(5)"},
-        {"socket", O_SOCKET, "PATH", "where runtimes find it (default: " VB_AGENT_SOCKET ")"},
-        {"state-dir", O_STATE, "DIR", "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"},
-        {"audit", O_AUDIT, "FILE", "what is refused, a line of JSON each, to its end"},
-        {"container", O_CONTAINER, "NAME", "the policy's section for each, whatever its annotation names"},
-        {"containers", O_CONTAINERS, "N", "so many at once at most (default: 256)"},
-        {"verbose", 'v', NULL, "say more"},
-        {0},
-    };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...]",
         .about = "Takes the seccomp listeners of containers that `hawser verbs spec` has prepared from crun and\n"
                  "runc, and starts a broker for each. It runs as root until SIGTERM, which ends the brokers\n"
                  "too, or SIGUSR1, after which they go on, as where it is killed: another agent can be started.\n"
                  "SIGHUP makes it read the policy again, for containers that start from then on.",
-        .opt = options};
-    struct vb_agent_options a = {.socket = VB_AGENT_SOCKET,
+        .rows = rows};
+    struct agent_args a = {.o = {.socket = VB_AGENT_SOCKET,
                                  .state_dir = VB_AGENT_STATE,
                                  .kernel = &vb_kernel,
                                  .containers_max = CONTAINERS,
-                                 .serve = vb_serve};
-    const char *arg, *audit = NULL;
-    bool verbose = false;
-    uint64_t n;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'p':
-            a.policy_file = arg;
-            break;
-        case O_SOCKET:
-            a.socket = arg;
-            if (*arg != '/') /* it goes into configurations, which runtimes read elsewhere */
-                return tool_usage(CMD, "--socket '%s' is no absolute path", arg);
-            break;
-        case O_STATE:
-            a.state_dir = arg;
-            break;
-        case O_AUDIT:
-            audit = arg;
-            break;
-        case O_CONTAINER:
-            a.section = arg;
-            break;
-        case O_CONTAINERS:
-            if (hw_parse_u64(arg, 1, CONTAINERS_MAX, &n) < 0)
-                return tool_usage(CMD, "--containers: %s", hw_error());
-            a.containers_max = (unsigned)n;
-            break;
-        case 'v':
-            verbose = true;
-            break;
-        default:
-            return TOOL_USAGE;
-        }
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s' is one argument too many", argv[optind]);
-    return run(&a, audit, verbose);
+                                 .serve = vb_serve}};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : run_agent(&a.o, a.audit, a.verbose);
 }

@@ -105,7 +105,7 @@ static void look_again(struct reader *r)
     }
 }
 
-static int audit(const char *path, bool follow, bool json)
+static int show_audit(const char *path, bool follow, bool json)
 {
     struct reader *r = calloc(1, sizeof(*r));
     if (!r)
@@ -132,33 +132,29 @@ static int audit(const char *path, bool follow, bool json)
     return rc;
 }
 
+struct audit_args {
+    bool follow, json;
+};
+
 int verbs_audit_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"follow", 'f', NULL, "go on with what comes, until it is interrupted"},
-        {"json", 'j', NULL, "the lines of JSON as they are"},
+    static const struct opt rows[] = {
+        OPT_FLAG("follow", 'f', struct audit_args, follow, "go on with what comes, until it is interrupted"),
+        OPT_FLAG("json", 'j', struct audit_args, json, "the lines of JSON as they are"),
         {0},
     };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "[FILE] [OPTION...]",
         .about = "Shows what --audit of `hawser verbs agent` and `run` has written: each refusal, with container,\n"
                  "program, command, rule and reason. FILE: default " VERBS_AUDIT_FILE ", - for standard\n"
                  "input. Exit status 1 where a line is none of an audit's.",
-        .opt = options};
-    const char *arg;
-    bool follow = false, json = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == 'f')
-            follow = true;
-        else if (id == 'j')
-            json = true;
-        else
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-    }
-    if (argc - optind > 1)
-        return tool_usage(CMD, "'%s' is one argument too many", argv[optind + 1]);
+        .rows = rows,
+        .most = 1};
+    struct audit_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     tool_catch_signals();
-    return audit(optind < argc ? argv[optind] : VERBS_AUDIT_FILE, follow, json);
+    return show_audit(optind < argc ? argv[optind] : VERBS_AUDIT_FILE, a.follow, a.json);
 }

@@ -26,7 +26,6 @@
 #define NODES  "/dev/infiniband"
 #define END_MS 5000 /* for the broker, when the command has ended */
 
-enum { O_CONTAINER = 300, O_USER, O_STATE, O_AUDIT };
 enum { EXIT_US = 125, EXIT_CANNOT = 126, EXIT_NOT_FOUND = 127 }; /* env(1)'s, and hawser sandbox run's */
 
 static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
@@ -193,7 +192,7 @@ static int attend(const struct run_args *a, pid_t child, int sock, int signals, 
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int go(const struct run_args *a, const struct rlimit *files)
+static int start_command(const struct run_args *a, const struct rlimit *files)
 {
     int sock[2] = {-1, -1}, stop = eventfd(0, EFD_CLOEXEC), rc = EXIT_US;
     sigset_t old;
@@ -219,7 +218,7 @@ static int go(const struct run_args *a, const struct rlimit *files)
     return rc;
 }
 
-static int run(const struct run_args *args)
+static int run_brokered(const struct run_args *args)
 {
     struct run_args copy = *args, *a = &copy;
     struct verbs_base b;
@@ -237,7 +236,7 @@ static int run(const struct run_args *args)
         a->o.log = &b.log;
         a->o.audit = &b.audit;
         b.log.level = HAWSER_LOG_WARN;
-        rc = go(a, &b.files);
+        rc = start_command(a, &b.files);
     } else if (rc == TOOL_FAILED) {
         rc = EXIT_US;
     }
@@ -246,8 +245,9 @@ static int run(const struct run_args *args)
 }
 
 /* NAME, or UID[:GID]. */
-static int parse_user(const char *text, struct user *out)
+static int parse_user(void *args, const char *text)
 {
+    struct user *out = &((struct run_args *)args)->user;
     char uid[16];
     uint64_t u = 0, g = 0;
     const char *colon = strchrnul(text, ':');
@@ -262,56 +262,37 @@ static int parse_user(const char *text, struct user *out)
     } else {
         *out = (struct user){.other = true, .uid = (uid_t)u, .gid = (gid_t)g};
     }
-    return out->uid == 0 ? hw_fail(-EINVAL, "--user is for another one than root") : 0;
+    return out->uid == 0 ? hw_fail(-EINVAL, "it is for another one than root") : 0;
 }
+
+static const struct opt rows[] = {
+    OPT_TEXT("policy", 'p', "FILE", struct run_args, policy, "what it may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("container", 0, "NAME", struct run_args, container,
+             "the policy's section for it (default: the one for all)"),
+    OPT_CALL("user", 0, "USER", parse_user, "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
+    OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,
+             "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),
+    OPT_TEXT("audit", 0, "FILE", struct run_args, audit, "what is refused, a line of JSON each, to its end"),
+    {0},
+};
 
 int verbs_run_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"policy", 'p', "FILE", "what it may do: hawser-verbs-policy(5)"},
-        {"container", O_CONTAINER, "NAME", "the policy's section for it (default: the one for all)"},
-        {"user", O_USER, "USER", "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"},
-        {"state-dir", O_STATE, "DIR", "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"},
-        {"audit", O_AUDIT, "FILE", "what is refused, a line of JSON each, to its end"},
-        {0},
-    };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "--policy FILE [OPTION...] -- COMMAND [ARGUMENT...]",
         .about = "Runs a command whose RDMA verbs go through a broker, and no container runtime. The exit status\n"
                  "is the command's; 125 where hawser failed, 126 and 127 where it could not be run or found.\n"
                  "What it starts and leaves behind gets ENOSYS from its end on. It takes root; see hawser(1) on\n"
                  "what is weaker than with a container.",
-        .opt = options};
+        .rows = rows,
+        .least = 1,
+        .most = OPTS_ANY,
+        .too_few = "which command?"};
     struct run_args a = {.o = {.state_dir = VB_AGENT_STATE, .kernel = &vb_kernel, .serve = vb_serve}};
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case 'p':
-            a.policy = arg;
-            break;
-        case O_CONTAINER:
-            a.container = arg;
-            break;
-        case O_USER:
-            if (parse_user(arg, &a.user) < 0)
-                return tool_usage(CMD, "%s", hw_error());
-            break;
-        case O_STATE:
-            a.o.state_dir = arg;
-            break;
-        case O_AUDIT:
-            a.audit = arg;
-            break;
-        default:
-            return TOOL_USAGE;
-        }
-    }
-    if (optind == argc)
-        return tool_usage(CMD, "which command?");
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
     a.argv = argv + optind;
-    return run(&a);
+    return run_brokered(&a);
 }

@@ -30,8 +30,6 @@
 #define NOFILE  "RLIMIT_NOFILE"
 #define MEMLOCK "RLIMIT_MEMLOCK"
 
-enum { O_RUNTIME = 300, O_SOCKET, O_DEVICE, O_CONTAINER, O_DEV, O_UNDO };
-
 struct spec_args {
     const char *runtime, *socket, *devices, *container, *dev, *out;
     bool undo;
@@ -457,7 +455,7 @@ static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
 
 /* ---- the file ------------------------------------------------------------------------------------- */
 
-static int run(const char *path, const struct spec_args *a)
+static int edit_config(const char *path, const struct spec_args *a)
 {
     struct bundle_file f = {.config = NULL};
     int rc = bundle_load(&f, path);
@@ -474,62 +472,43 @@ static int run(const char *path, const struct spec_args *a)
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }
 
+/* Runtimes read it in configurations, elsewhere. */
+static int parse_socket(void *args, const char *text)
+{
+    struct spec_args *a = args;
+    a->socket = text;
+    return *text == '/' ? 0 : hw_fail(-EINVAL, "'%s' is no absolute path", text);
+}
+
+static const char *const runtimes[] = {"crun", "runc", NULL};
+
+static const struct opt rows[] = {
+    OPT_WORD("runtime", 0, "crun|runc", struct spec_args, runtime, runtimes,
+             "which one will run it (default: crun, which can do more)"),
+    OPT_CALL("socket", 0, "PATH", parse_socket, "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"),
+    OPT_TEXT("device", 0, "NAME[,..]", struct spec_args, devices,
+             "these devices: uverbs0; none (default: its own, else all)"),
+    OPT_TEXT("container", 0, "NAME", struct spec_args, container,
+             "the policy's section for it, as the annotation " SECTION),
+    OPT_TEXT("dev", 0, "DIR", struct spec_args, dev, "where the device nodes are (default: " NODES ")"),
+    OPT_TEXT("out", 'o', "FILE", struct spec_args, out, "write it to FILE instead of in its place"),
+    OPT_FLAG("undo", 0, struct spec_args, undo, "take away all that was added"),
+    {0},
+};
+
 int verbs_spec_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"runtime", O_RUNTIME, "crun|runc", "which one will run it (default: crun, which can do more)"},
-        {"socket", O_SOCKET, "PATH", "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"},
-        {"device", O_DEVICE, "NAME[,..]", "these devices: uverbs0; none (default: its own, else all)"},
-        {"container", O_CONTAINER, "NAME", "the policy's section for it, as the annotation " SECTION},
-        {"dev", O_DEV, "DIR", "where the device nodes are (default: " NODES ")"},
-        {"out", 'o', "FILE", "write it to FILE instead of in its place"},
-        {"undo", O_UNDO, NULL, "take away all that was added"},
-        {0},
-    };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "CONFIG [OPTION...]",
         .about = "Gives an OCI bundle's config.json what its container needs to reach RDMA devices through the\n"
                  "broker: the seccomp filter, joined with the one that it has, and the device nodes, which it\n"
                  "cannot open itself.",
-        .opt = options};
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "it takes one config.json"};
     struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
-    const char *arg;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        switch (id) {
-        case OPT_HELP:
-            return TOOL_OK;
-        case O_RUNTIME:
-            a.runtime = arg;
-            if (strcmp(arg, "crun") != 0 && strcmp(arg, "runc") != 0)
-                return tool_usage(CMD, "--runtime is crun or runc, and not '%s'", arg);
-            break;
-        case O_SOCKET:
-            a.socket = arg;
-            if (*arg != '/')
-                return tool_usage(CMD, "--socket '%s' is no absolute path", arg);
-            break;
-        case O_DEVICE:
-            a.devices = arg;
-            break;
-        case O_CONTAINER:
-            a.container = arg;
-            break;
-        case O_DEV:
-            a.dev = arg;
-            break;
-        case 'o':
-            a.out = arg;
-            break;
-        case O_UNDO:
-            a.undo = true;
-            break;
-        default:
-            return TOOL_USAGE;
-        }
-    }
-    if (optind != argc - 1)
-        return tool_usage(CMD, "it takes one config.json");
-    return run(argv[optind], &a);
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : edit_config(argv[optind], &a);
 }

@@ -19,8 +19,6 @@
 #define ANSWER_MS  3000 /* a broker's answer is a question of microseconds, unless its loop stands */
 #define ANSWER_MAX (1u << 20)
 
-enum { O_STATE = 300 };
-
 /* A broker's answer: NULL with hw_error(). *gone: nobody listens there, it has died. */
 static json_t *ask(int dir, const char *name, bool *gone)
 {
@@ -117,7 +115,7 @@ static int is_status(const struct dirent *e)
 }
 
 /* chosen: by --state-dir. The default one is made by the first agent. */
-static int status(const char *path, bool chosen, bool as_json)
+static int show_status(const char *path, bool chosen, bool as_json)
 {
     struct dirent **e = NULL;
     json_t *all = json_array();
@@ -157,31 +155,25 @@ static int status(const char *path, bool chosen, bool as_json)
     return bad ? TOOL_FAILED : TOOL_OK;
 }
 
+struct status_args {
+    const char *dir;
+    bool json;
+};
+
 int verbs_status_main(int argc, char **argv)
 {
-    static const struct opt options[] = {
-        {"state-dir", O_STATE, "DIR", "the agent's (default: " VB_AGENT_STATE ")"},
-        {"json", 'j', NULL, "an array of containers, each as its broker says it"},
+    static const struct opt rows[] = {
+        OPT_TEXT("state-dir", 0, "DIR", struct status_args, dir, "the agent's (default: " VB_AGENT_STATE ")"),
+        OPT_FLAG("json", 'j', struct status_args, json, "an array of containers, each as its broker says it"),
         {0},
     };
-    struct opts o = {
+    static const struct opts o = {
         .cmd = CMD,
         .args = "[OPTION...]",
         .about = "Asks the brokers of this machine for their containers: devices, objects by type, bytes pinned,\n"
                  "refusals. Exit status 1 where a broker has died or does not answer.",
-        .opt = options};
-    const char *arg, *dir = NULL;
-    bool as_json = false;
-    opts_start(&o);
-    for (int id; (id = opts_next(&o, argc, argv, &arg)) != OPT_END;) {
-        if (id == 'j')
-            as_json = true;
-        else if (id == O_STATE)
-            dir = arg;
-        else
-            return id == OPT_HELP ? TOOL_OK : TOOL_USAGE;
-    }
-    if (optind < argc)
-        return tool_usage(CMD, "'%s' is one argument too many", argv[optind]);
-    return status(dir ? dir : VB_AGENT_STATE, dir, as_json);
+        .rows = rows};
+    struct status_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    return rc != OPTS_GO ? rc : show_status(a.dir ? a.dir : VB_AGENT_STATE, a.dir, a.json);
 }
