@@ -73,7 +73,9 @@ def usage():
             ["demo", "-h"], ["doctor", "--list"], ["--version"]:
         r = run(*argv)
         ok(r.returncode == 0 and r.stdout and not r.stderr, f"`{' '.join(argv)}` prints to stdout, exit 0", r)
-    wrong = {"bensh": "did you mean 'bench'", "bench": "which host", "bench a b": "one argument too many",
+    wrong = {"bensh": "did you mean 'bench'", "bench --chnnels 1 x": "did you mean '--channels'",
+             "lab upp": "did you mean 'up'", "sandbox move i --rdma yas": "did you mean 'yes'",
+             "bench": "which host", "bench a b": "one argument too many",
              "bench --op fly x": "fly", "bench --size 12Q x": "12Q", "bench --frobnicate x": "--frobnicate",
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
              "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --chunk 1 x": "chunk",
