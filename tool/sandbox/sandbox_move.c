@@ -69,7 +69,8 @@ int sandbox_move_main(int argc, char **argv)
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "it takes one ID, the container's"};
+        .too_few = "it takes one ID, the container's",
+        .too_many = "it takes one ID, the container's"};
     char cmd[] = CMD;
     struct sb_nic nic[SB_NICS_MAX];
     struct move_args a = {.m.nic = nic, .log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};

@@ -29,7 +29,8 @@ static int read_options(struct back *b, char *cmd, const char *about, int argc, 
                            .rows = rows,
                            .least = 1,
                            .most = 1,
-                           .too_few = "it takes one ID, the container's"};
+                           .too_few = "it takes one ID, the container's",
+                           .too_many = "it takes one ID, the container's"};
     *b = (struct back){.log = {.fn = sandbox_log, .arg = cmd, .level = HAWSER_LOG_WARN}};
     int rc = opts_parse(&o, b, argc, argv);
     if (rc != OPTS_GO)

@@ -268,7 +268,8 @@ int sandbox_spec_main(int argc, char **argv)
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "it takes one config.json"};
+        .too_few = "it takes one config.json",
+        .too_many = "it takes one config.json"};
     struct spec_args a = {.bundle.out = NULL};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : edit_bundle(argv[optind], &a.bundle, a.undo);

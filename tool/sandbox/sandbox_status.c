@@ -87,7 +87,8 @@ int sandbox_status_main(int argc, char **argv)
             "Shows the containers that have NICs of this machine, from their journals, and where each NIC is: there,\n"
             "here, or lost. Exit status 1 where one is broken or unreadable.",
         .rows = rows,
-        .most = 1};
+        .most = 1,
+        .too_many = "that is too much: it takes one ID, or none"};
     struct status_args a = {0};
     struct out out = {.bad = 0};
     int rc = opts_parse(&o, &a, argc, argv);

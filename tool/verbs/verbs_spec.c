@@ -507,7 +507,8 @@ int verbs_spec_main(int argc, char **argv)
         .rows = rows,
         .least = 1,
         .most = 1,
-        .too_few = "it takes one config.json"};
+        .too_few = "it takes one config.json",
+        .too_many = "it takes one config.json"};
     struct spec_args a = {.runtime = "crun", .socket = VB_AGENT_SOCKET, .dev = NODES};
     int rc = opts_parse(&o, &a, argc, argv);
     return rc != OPTS_GO ? rc : edit_config(argv[optind], &a);
