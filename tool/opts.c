@@ -192,6 +192,15 @@ static int check_count(const struct opts *o, int argc, char **argv)
     return OPTS_GO;
 }
 
+/* The place of the row that getopt_long() means by id; f->n: none. */
+static size_t find_row(const struct flat *f, int id)
+{
+    size_t i = 0;
+    while (i < f->n && (id < FIRST_ID ? f->row[i].opt->letter != id : i != (size_t)(id - FIRST_ID)))
+        i++;
+    return i;
+}
+
 int opts_parse(const struct opts *o, void *args, int argc, char **argv)
 {
     struct flat f = {0};
@@ -217,17 +226,15 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     optind = 0; /* glibc: start anew, with its hidden state too */
     opterr = 0;
     for (int id; (id = getopt_long(argc, argv, shrt, lng, NULL)) != -1;) {
-        size_t i = 0;
         if (id == 'h') {
             print_help(o, &f);
             return TOOL_OK;
         }
         if (id == ':')
             return tool_usage(o->cmd, "option '%s' needs a value", argv[optind - 1]);
-        if (id == '?')
+        size_t i = find_row(&f, id);
+        if (id == '?' || i == f.n)
             return refuse_option(o, &f, argc, argv);
-        while (id < FIRST_ID ? f.row[i].opt->letter != id : i != (size_t)(id - FIRST_ID))
-            i++;
         if (take_value(f.row[i].opt, f.row[i].args, optarg) < 0)
             return tool_usage(o->cmd, "%s", hw_error());
     }

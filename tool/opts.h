@@ -50,6 +50,7 @@ struct opt {
     __builtin_choose_expr(__builtin_types_compatible_p(__typeof__(((S *)0)->F), T), offsetof(S, F), (void)0)
 #define OPT_LEN(S, F) sizeof(((S *)0)->F)
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): the arguments are initializers, types and fields */
 #define OPT_FLAG(NAME, LETTER, S, F, HELP)                                                          \
     {                                                                                               \
         .name = NAME, .type = OPT_IS_FLAG, .letter = LETTER, .help = HELP, .at = OPT_AT(S, F, bool) \
@@ -96,6 +97,7 @@ struct opt {
     {                                                                        \
         .name = "", .type = OPT_IS_GROUP, .at = offsetof(S, F), .rows = ROWS \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #define OPTS_ANY UINT32_MAX
 
