@@ -177,7 +177,7 @@ static CUresult launch(struct hw_gather *g, struct launch *l)
 }
 
 /* Where the source is too large for 32 bits, offsets count from 2 GiB before the first one. */
-static bool reaches(const struct launch *l, uint64_t src_off)
+static bool can_reach(const struct launch *l, uint64_t src_off)
 {
     return src_off >= l->base && src_off - l->base <= UINT32_MAX;
 }
@@ -186,11 +186,11 @@ static bool reaches(const struct launch *l, uint64_t src_off)
 static CUresult add(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off, uint64_t len)
 {
     CUresult e = CUDA_SUCCESS;
-    if (l->first + l->n == g->size || !reaches(l, src_off)) {
+    if (l->first + l->n == g->size || !can_reach(l, src_off)) {
         e = launch(g, l);
         l->first %= g->size;
     }
-    if (!reaches(l, src_off))
+    if (!can_reach(l, src_off))
         l->base = src_off > 2 * GIB ? src_off - 2 * GIB : 0;
     g->ring[l->first + l->n++] = (struct hw_gather_entry){(uint32_t)(src_off - l->base), (uint32_t)len, dst_off};
     l->bytes += len;
@@ -305,7 +305,7 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
 /* ---- start and done ------------------------------------------------------------------------- */
 
 /* Adds to *bytes those of all fragments, which may be more than there are addresses: up to UINT64_MAX. */
-static int check(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
+static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;
     if (b->dst_size && b->src_size && d < s + b->src_size && s < d + b->dst_size)
@@ -354,7 +354,7 @@ int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const s
 {
     uint64_t bytes = 0, upto;
     *taken = 0;
-    int rc = check(b, frags, n, &bytes);
+    int rc = check_frags(b, frags, n, &bytes);
     if (rc < 0)
         return rc;
     if (g->s->direct) {

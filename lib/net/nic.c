@@ -67,7 +67,7 @@ bool hw_nic_listed(const char *list, const char *name)
     return false;
 }
 
-static const uint8_t *raw(const union hw_addr *a, size_t *n)
+static const uint8_t *get_addr_bytes(const union hw_addr *a, size_t *n)
 {
     if (a->sa.sa_family == AF_INET) {
         *n = 4;
@@ -82,7 +82,7 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a)
     if (n->addr.sa.sa_family != a->sa.sa_family)
         return false;
     size_t len;
-    const uint8_t *x = raw(&n->addr, &len), *y = raw(a, &len);
+    const uint8_t *x = get_addr_bytes(&n->addr, &len), *y = get_addr_bytes(a, &len);
     unsigned bits = HW_MIN(n->prefix, (unsigned)(8 * len));
     if (memcmp(x, y, bits / 8) != 0)
         return false;
@@ -179,7 +179,7 @@ bool hw_addr_same_host(const union hw_addr *a, const union hw_addr *b)
     size_t n;
     if (a->sa.sa_family != b->sa.sa_family)
         return false;
-    const uint8_t *x = raw(a, &n), *y = raw(b, &n);
+    const uint8_t *x = get_addr_bytes(a, &n), *y = get_addr_bytes(b, &n);
     return memcmp(x, y, n) == 0;
 }
 

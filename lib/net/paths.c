@@ -113,7 +113,7 @@ static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
            (!in->rails || !*in->rails || hw_rails_join(in->rails, &in->mine[i], &in->theirs[j]));
 }
 
-static uint32_t weigh(const struct hw_paths_in *in, const struct hw_paths *p, unsigned i, unsigned j)
+static uint32_t weigh_path(const struct hw_paths_in *in, const struct hw_paths *p, unsigned i, unsigned j)
 {
     unsigned way = way_of(in, i, j), a = p->mine[i].place, b = p->theirs[j].place;
     uint32_t w = (way & ~HW_WAY_NATURAL) == HW_WAY_LINK ? W_LINK : W_GATEWAY;
@@ -144,7 +144,7 @@ static int add_named(const struct hw_paths_in *in, struct hw_paths *out, const c
                 way_of(in, i, j) == HW_WAY_NEVER)
                 continue;
             /* a way that the kernel does not know of is tried all the same: the user has said so */
-            uint32_t w = leads_there(in, i, j) ? weigh(in, out, i, j) : 1;
+            uint32_t w = leads_there(in, i, j) ? weigh_path(in, out, i, j) : 1;
             if (w > best.weight)
                 best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
             found = true;
@@ -205,7 +205,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
         for (unsigned j = 0; j < in->n_theirs; j++)
             if (leads_there(in, i, j) && is_allowed(in, i, j))
                 out->list[out->n++] =
-                    (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = weigh(in, out, i, j)};
+                    (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = weigh_path(in, out, i, j)};
     qsort(out->list, out->n, sizeof(*out->list), by_weight);
     return 0;
 }
@@ -312,7 +312,8 @@ static bool has_chosen(const struct hw_paths_in *in)
 }
 
 /* With overlays (what no hardware is below): they count as much as others. */
-static int assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays, bool *pick)
+static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays,
+                       bool *pick)
 {
     struct match m;
     int n = 0;
@@ -355,8 +356,8 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
         return n;
     }
     /* What runs over other NICs adds nothing to them: only where nothing else leads there. */
-    n = assign(in, p, out, has_chosen(in), pick);
-    return n ? n : assign(in, p, out, true, pick);
+    n = assign_nics(in, p, out, has_chosen(in), pick);
+    return n ? n : assign_nics(in, p, out, true, pick);
 }
 
 int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p)

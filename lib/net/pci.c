@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Exactly min to max hexadecimal digits; where they end, or NULL. */
-static const char *hex(const char *p, int min, int max, uint32_t *out)
+static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
 {
     uint32_t v = 0;
     int n = 0;
@@ -21,8 +21,8 @@ static const char *hex(const char *p, int min, int max, uint32_t *out)
 static const char *bdf_at(const char *p, struct hw_bdf *out)
 {
     uint32_t domain, bus, slot, fn;
-    if (!(p = hex(p, 4, 8, &domain)) || *p++ != ':' || !(p = hex(p, 2, 2, &bus)) || *p++ != ':' ||
-        !(p = hex(p, 2, 2, &slot)) || *p++ != '.' || !(p = hex(p, 1, 1, &fn)) || slot > 31 || fn > 7)
+    if (!(p = parse_hex(p, 4, 8, &domain)) || *p++ != ':' || !(p = parse_hex(p, 2, 2, &bus)) || *p++ != ':' ||
+        !(p = parse_hex(p, 2, 2, &slot)) || *p++ != '.' || !(p = parse_hex(p, 1, 1, &fn)) || slot > 31 || fn > 7)
         return NULL;
     *out = (struct hw_bdf){domain, (uint8_t)bus, (uint8_t)slot, (uint8_t)fn};
     return p;
@@ -57,7 +57,7 @@ int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b)
 static const char *root_at(const char *p)
 {
     uint32_t x;
-    if (strncmp(p, "pci", 3) != 0 || !(p = hex(p + 3, 4, 8, &x)) || *p++ != ':' || !(p = hex(p, 2, 2, &x)))
+    if (strncmp(p, "pci", 3) != 0 || !(p = parse_hex(p + 3, 4, 8, &x)) || *p++ != ':' || !(p = parse_hex(p, 2, 2, &x)))
         return NULL;
     return *p == '/' || !*p ? p : NULL;
 }

@@ -73,7 +73,7 @@ static void take_link(const struct nlmsghdr *h, struct links *all)
 }
 
 /* Sends q and hands each message of the answer to take(). 0, or -errno without a text. */
-static int talk(int fd, struct nlmsghdr *q, void (*take)(const struct nlmsghdr *h, void *arg), void *arg)
+static int query_kernel(int fd, struct nlmsghdr *q, void (*take)(const struct nlmsghdr *h, void *arg), void *arg)
 {
     static _Atomic uint32_t next;
     const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
@@ -166,7 +166,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         struct ifinfomsg m;
     } q = {.h = {.nlmsg_len = sizeof(q), .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}};
     struct links all = {.l = fd < 0 ? NULL : calloc(LINKS_MAX, sizeof(*all.l))};
-    bool any = false, good = all.l && talk(fd, &q.h, take_one_link, &all) == 0;
+    bool any = false, good = all.l && query_kernel(fd, &q.h, take_one_link, &all) == 0;
     for (size_t i = 0; i < n; i++) {
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
@@ -233,7 +233,7 @@ static void add_addr(struct query *q, unsigned short type, const union hw_addr *
  * (RTM_F_FIB_MATCH, Linux 4.13), for where an interface is given and no route leads by it the kernel otherwise answers
  * that the address is on its link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
  */
-static struct answer ask(int fd, const union hw_addr *to, const union hw_addr *from, uint32_t oif, bool match)
+static struct answer ask_route(int fd, const union hw_addr *to, const union hw_addr *from, uint32_t oif, bool match)
 {
     struct answer a = {0};
     struct query q = {.h = {.nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST}};
@@ -248,7 +248,7 @@ static struct answer ask(int fd, const union hw_addr *to, const union hw_addr *f
     }
     if (oif)
         add_attr(&q, RTA_OIF, &oif, sizeof(oif));
-    if (talk(fd, &q.h, take_route, &a) < 0)
+    if (query_kernel(fd, &q.h, take_route, &a) < 0)
         a.found = false;
     return a;
 }
@@ -263,8 +263,8 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
     if (fd < 0 || !index)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
     /* IPv6 looks at the interface strictly only where no source is given (net/ipv6/route.c) */
-    struct answer a = ask(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    struct answer own = ask(fd, to, &nic->addr, 0, false); /* by the rules for its address */
+    struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
+    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* by the rules for its address */
     if (!a.found || (!a.many && a.oif != index))
         a = own;
     if (!a.found || (!a.many && a.oif != index))

@@ -8,7 +8,7 @@
 
 enum { C_CONNECT, C_CHALLENGE, C_WELCOME, S_HELLO, S_PROOF, DONE };
 
-static void expect(struct hw_hs *hs, uint8_t stage, uint32_t want)
+static void enter_stage(struct hw_hs *hs, uint8_t stage, uint32_t want)
 {
     hs->stage = stage;
     hs->have = 0;
@@ -24,7 +24,7 @@ void hw_hs_client(struct hw_hs *hs, const struct hw_hello *hello, const uint8_t 
     hs->hello = *hello;
     hw_random(hs->hello.nonce, HW_NONCE);
     memcpy(hs->key, key, HW_SECRET);
-    expect(hs, C_CONNECT, 0);
+    enter_stage(hs, C_CONNECT, 0);
 }
 
 void hw_hs_server(struct hw_hs *hs, bool keyed,
@@ -36,11 +36,11 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
     hs->challenge.keyed = keyed;
     hs->admit = admit;
     hs->admit_arg = arg;
-    expect(hs, S_HELLO, HW_HELLO_SIZE);
+    enter_stage(hs, S_HELLO, HW_HELLO_SIZE);
 }
 
 /* The messages are so small that a fresh connection's send buffer takes each whole. */
-static int put(int fd, const void *p, size_t n)
+static int send_bytes(int fd, const void *p, size_t n)
 {
     ssize_t r;
     do {
@@ -54,7 +54,7 @@ static int put(int fd, const void *p, size_t n)
 }
 
 /* Reads towards hs->want. 0 when all is there. Never reads past it: what follows belongs to the connection's user. */
-static int get(struct hw_hs *hs, int fd)
+static int receive_bytes(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {
         ssize_t r = recv(fd, hs->in + hs->have, hs->want - hs->have, MSG_DONTWAIT);
@@ -84,7 +84,7 @@ static int get(struct hw_hs *hs, int fd)
     return 0;
 }
 
-static int refused(unsigned refusal)
+static int report_refusal(unsigned refusal)
 {
     static const int code[HW_REFUSE_COUNT] = {
         [HW_REFUSE_VERSION] = -EPROTO, [HW_REFUSE_KEY_NEEDED] = -EACCES, [HW_REFUSE_KEY_UNWANTED] = -EACCES,
@@ -101,13 +101,13 @@ static int client_challenge(struct hw_hs *hs, int fd)
     if (rc)
         return rc;
     if (hs->challenge.refusal)
-        return refused(hs->challenge.refusal);
+        return report_refusal(hs->challenge.refusal);
     uint8_t proof[HW_PROOF_SIZE];
     hw_boot_prove_server(proof, hs->key, hs->hello_raw, hs->challenge_raw);
     if (!hw_boot_same(proof, hs->challenge.proof))
         return hw_fail(-EACCES, "the peer does not hold the same job key");
     hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
-    return put(fd, proof, sizeof(proof));
+    return send_bytes(fd, proof, sizeof(proof));
 }
 
 static int server_hello(struct hw_hs *hs, int fd)
@@ -129,7 +129,7 @@ static int server_hello(struct hw_hs *hs, int fd)
     if (!refusal)
         hw_boot_prove_server(hs->challenge_raw + HW_CHALLENGE_SIZE - HW_PROOF_SIZE, hs->key, hs->hello_raw,
                              hs->challenge_raw);
-    int sent = put(fd, hs->challenge_raw, HW_CHALLENGE_SIZE);
+    int sent = send_bytes(fd, hs->challenge_raw, HW_CHALLENGE_SIZE);
     if (refusal)
         return rc ? rc : hw_fail(-EACCES, "refused: %s", hw_refusal_text(refusal));
     return sent;
@@ -155,31 +155,31 @@ int hw_hs_step(struct hw_hs *hs, int fd)
                 return hw_fail(-ETIMEDOUT, "connecting: no answer within %llu ms", (unsigned long long)hs->step_ms);
             }
             hw_hello_encode(hs->hello_raw, &hs->hello);
-            if ((rc = put(fd, hs->hello_raw, HW_HELLO_SIZE)))
+            if ((rc = send_bytes(fd, hs->hello_raw, HW_HELLO_SIZE)))
                 return rc;
-            expect(hs, C_CHALLENGE, HW_CHALLENGE_SIZE);
+            enter_stage(hs, C_CHALLENGE, HW_CHALLENGE_SIZE);
             break;
         }
         case C_CHALLENGE:
-            if ((rc = get(hs, fd)) || (rc = client_challenge(hs, fd)))
+            if ((rc = receive_bytes(hs, fd)) || (rc = client_challenge(hs, fd)))
                 return rc;
-            expect(hs, C_WELCOME, HW_WELCOME_SIZE);
+            enter_stage(hs, C_WELCOME, HW_WELCOME_SIZE);
             break;
         case C_WELCOME:
-            if ((rc = get(hs, fd)) || (rc = hw_welcome_decode(hs->in, &hs->welcome)))
+            if ((rc = receive_bytes(hs, fd)) || (rc = hw_welcome_decode(hs->in, &hs->welcome)))
                 return rc;
             if (hs->welcome.refusal)
-                return refused(hs->welcome.refusal);
+                return report_refusal(hs->welcome.refusal);
             hs->stage = DONE;
             return 0;
         case S_HELLO:
-            if ((rc = get(hs, fd)) || (rc = server_hello(hs, fd)))
+            if ((rc = receive_bytes(hs, fd)) || (rc = server_hello(hs, fd)))
                 return rc;
-            expect(hs, S_PROOF, HW_PROOF_SIZE);
+            enter_stage(hs, S_PROOF, HW_PROOF_SIZE);
             break;
         case S_PROOF: {
             uint8_t proof[HW_PROOF_SIZE];
-            if ((rc = get(hs, fd)))
+            if ((rc = receive_bytes(hs, fd)))
                 return rc;
             hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
             if (!hw_boot_same(proof, hs->in)) {
@@ -199,7 +199,7 @@ int hw_hs_welcome(int fd, unsigned refusal, uint64_t rx_offset)
 {
     uint8_t raw[HW_WELCOME_SIZE];
     hw_welcome_encode(raw, &(struct hw_welcome){.refusal = (uint8_t)refusal, .rx_offset = rx_offset});
-    return put(fd, raw, sizeof(raw));
+    return send_bytes(fd, raw, sizeof(raw));
 }
 
 void hw_hs_secret(const struct hw_hs *hs, uint8_t out[HW_SECRET])
