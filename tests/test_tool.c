@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tool's parsers, its messages and its bookkeeping. */
 #include "tap.h"
+#include "tool/common.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
-#include "tool/common.h"
 #include "tool/report/output.h"
 #include "tool/sandbox/sandbox.h"
 

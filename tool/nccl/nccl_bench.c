@@ -291,9 +291,11 @@ static bool all_well(const struct bench_run *b)
     for (size_t i = 0; i < b->t.n_configs; i++) {
         if (b->failed[i])
             return false;
-        for (size_t k = 0; k < b->t.n_rows; k++)
-            if (b->t.row[k].cell[i].bad || b->t.row[k].cell[i].n == 0)
+        for (size_t k = 0; k < b->t.n_rows; k++) {
+            const struct nb_cell *cell = b->t.row[k].cell;
+            if (!cell || cell[i].bad || cell[i].n == 0)
                 return false;
+        }
     }
     return true;
 }
