@@ -368,10 +368,15 @@ void hw_link_end(struct hw_link *l, int why)
     l->tx.frozen = NULL;
 }
 
+bool hw_link_can_settle(const struct hw_link *l, uint64_t count)
+{
+    return count == l->confirmed || (count > l->confirmed && was_written(l, count));
+}
+
 int hw_link_settle(struct hw_link *l, uint64_t count)
 {
     assert(l->ended);
-    if (count < l->confirmed || (count > l->confirmed && !was_written(l, count)))
+    if (!hw_link_can_settle(l, count))
         return hw_fail(
             -EPROTO,
             "the peer's last word on a connection is %llu frames, of %llu that were sent and %llu that it had "

@@ -53,7 +53,8 @@ struct hw_link_in {
 
 struct hw_link;
 
-/* What the layer above provides. A function may not free the link, nor call into it, except where it says so. */
+/* What the layer above provides. A function may not free the link, nor call into it, but for hw_link_confirm() in
+ * place() and arrived(). */
 struct hw_link_ops {
     /* Fills in the next frame, whose payload is at most budget bytes; budget 0: the window is full, and only an
      * uncounted frame may go. False: there is none now. */
@@ -137,6 +138,8 @@ int hw_link_freeze(struct hw_link *l, const void *token);
 void hw_link_drop(struct hw_link *l, const void *cookie);
 /* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
+/* True if the peer's last word can be true. After the end. */
+bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
 /* After the end, with the peer's last word: confirmed() for the first count frames, lost() for the others, in order.
  * -EPROTO, and nothing is called: the count contradicts what was sent or confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);

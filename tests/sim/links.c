@@ -580,7 +580,6 @@ void sim_run_links(struct sim *s)
     if (!w)
         abort();
     s->state = s->seed;
-    s->failed[0] = 0;
     w->s = s;
     w->slots = sim_has(s, SIM_LINKS) ? 1 + (uint32_t)sim_random(s, SLOTS) : 1;
     w->ops = 1 + (uint32_t)sim_random(s, 12);

@@ -143,7 +143,6 @@ void sim_run_loops(struct sim *s)
     if (!w)
         abort();
     s->state = s->seed;
-    s->failed[0] = 0;
     w->s = s;
     for (int i = 0; i < LOOPS; i++) {
         hw_loop_init(&w->side[i].loop, wake_side, &w->side[i]);

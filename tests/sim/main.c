@@ -28,12 +28,14 @@ static uint32_t pick_features(uint64_t seed)
     }
 }
 
-/* Both parts of a seed: what is short first. */
+/* All parts of a seed, from the lowest layer up, to the first that fails. */
 static void run_schedule(struct sim *s)
 {
-    sim_run_loops(s);
-    if (!s->failed[0])
-        sim_run_links(s);
+    static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions};
+    for (size_t i = 0; i < HW_ARRAY_LEN(part) && !s->failed[0]; i++) {
+        s->step = 0;
+        part[i](s);
+    }
 }
 
 static void shrink_and_print(struct sim *s)

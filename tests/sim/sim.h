@@ -69,5 +69,6 @@ int64_t sim_conn_read(struct sim *s, struct sim_conn *c, int side, void *buf, ui
 /* Runs one schedule to its end; s has seed and features. Sets s->failed where a check fails. */
 void sim_run_links(struct sim *s);
 void sim_run_loops(struct sim *s);
+void sim_run_sessions(struct sim *s);
 
 #endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/rail.h"
+
+#include "wire/wire.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define TURN_PIECES 64
+#define TURN_STEPS  8 /* reads and writes of one link in a turn: other rails of the loop wait no longer */
+
+/* ---- queues of parcels -------------------------------------------------------------------------- */
+
+static void clear_queue(struct rail_queue *q)
+{
+    q->first = NULL;
+    q->last = &q->first;
+}
+
+static void append_parcel(struct rail_queue *q, struct hw_parcel *p)
+{
+    p->next = NULL;
+    *q->last = p;
+    q->last = &p->next;
+}
+
+static struct hw_parcel *take_parcel(struct rail_queue *q)
+{
+    struct hw_parcel *p = q->first;
+    if (!p)
+        return NULL;
+    q->first = p->next;
+    if (!q->first)
+        q->last = &q->first;
+    return p;
+}
+
+static void empty_inbox(struct hw_rail *r)
+{
+    struct hw_parcel *p = atomic_exchange(&r->inbox, NULL), *oldest = NULL;
+    while (p) {
+        struct hw_parcel *next = p->next;
+        p->next = oldest;
+        oldest = p;
+        p = next;
+    }
+    while (oldest) {
+        struct hw_parcel *next = oldest->next;
+        append_parcel(oldest->small ? &r->small : &r->bulk, oldest);
+        oldest = next;
+    }
+}
+
+static void give_back_queues(struct hw_rail *r)
+{
+    empty_inbox(r);
+    *r->small.last = r->bulk.first;
+    struct hw_parcel *all = r->small.first;
+    clear_queue(&r->small);
+    clear_queue(&r->bulk);
+    if (all)
+        r->ops->give_back(r->up, r, all);
+}
+
+void hw_rail_send(struct hw_rail *r, struct hw_parcel *p)
+{
+    p->next = atomic_load(&r->inbox);
+    while (!atomic_compare_exchange_weak(&r->inbox, &p->next, p))
+        ;
+    hw_loop_post(r->loop, &r->work);
+}
+
+void hw_rail_ready(struct hw_rail *r)
+{
+    hw_loop_post(r->loop, &r->work);
+}
+
+/* ---- what links ask ----------------------------------------------------------------------------- */
+
+static unsigned find_link(const struct hw_rail *r, const struct hw_link *l)
+{
+    return (unsigned)(hw_container_of(l, struct rail_link, link) - r->link);
+}
+
+/* Says how much arrived on each link of which the peer does not know yet. */
+static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
+{
+    uint32_t at = 0;
+    for (unsigned i = 0; i < r->links; i++) {
+        struct rail_link *rl = &r->link[i];
+        if (rl->told == rl->link.received)
+            continue;
+        rl->told = rl->link.received;
+        hw_put32(out->ext + at, i);
+        hw_put64(out->ext + at + 4, rl->told);
+        at += 12;
+    }
+    if (at == 0)
+        return false;
+    out->type = HW_RAIL_CONFIRM;
+    out->uncounted = true;
+    out->ext_len = at;
+    return true;
+}
+
+static bool pull_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
+{
+    struct hw_rail *r = up;
+    struct hw_parcel *p = NULL;
+    bool express = find_link(r, l) == 0;
+    if (express && fill_confirm(r, out))
+        return true;
+    if (!budget)
+        return false;
+    if (express)
+        p = take_parcel(&r->small);
+    if (!p && (!express || r->links == 1))
+        p = take_parcel(&r->bulk);
+    if (!p && (!express || r->links == 1))
+        p = r->ops->cut(r->up, r, budget);
+    if (!p)
+        return false;
+    r->ops->fill(r->up, p, out);
+    out->token = p;
+    return true;
+}
+
+static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
+{
+    if (in->ext_len % 12 || in->pay)
+        return hw_fail(-EPROTO, "a confirmation of %u and %u bytes", in->ext_len, in->pay);
+    for (uint32_t at = 0; at < in->ext_len; at += 12) {
+        uint32_t i = hw_get32(in->ext + at);
+        if (i >= r->links)
+            return hw_fail(-EPROTO, "the peer confirms frames of link %u, of %u", i, r->links);
+        int rc = hw_link_confirm(&r->link[i].link, hw_get64(in->ext + at + 4));
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct hw_rail *r = up;
+    (void)l;
+    if (in->type >= HW_RAIL_TYPES && (in->type != HW_RAIL_CONFIRM || !in->uncounted))
+        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
+    if (in->type == HW_RAIL_CONFIRM)
+        return take_confirm(r, in);
+    if (in->uncounted)
+        return hw_fail(-EPROTO, "a frame of type %u that does not count", in->type);
+    return r->ops->place(r->up, r, in, piece, n);
+}
+
+static int take_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct hw_rail *r = up;
+    (void)l;
+    return in->uncounted ? 0 : r->ops->arrived(r->up, r, in);
+}
+
+static void end_parcel(void *up, struct hw_link *l, void *token)
+{
+    struct hw_rail *r = up;
+    (void)l;
+    r->ops->done(r->up, r, token);
+}
+
+static void keep_parcel(void *up, struct hw_link *l, void *token)
+{
+    struct hw_rail *r = up;
+    struct hw_parcel *p = token;
+    (void)l;
+    append_parcel(p->small ? &r->small : &r->bulk, p);
+}
+
+static const struct hw_link_ops link_ops = {pull_frame, place_frame, take_frame, end_parcel, keep_parcel};
+
+/* ---- states -------------------------------------------------------------------------------------- */
+
+/* Writes what there is to write on link i. True: it goes on at once. */
+static bool write_link(struct hw_rail *r, unsigned i)
+{
+    struct hw_piece piece[TURN_PIECES];
+    struct rail_link *rl = &r->link[i];
+    for (int step = 0; step < TURN_STEPS; step++) {
+        uint32_t n = hw_link_tx(&rl->link, piece, TURN_PIECES);
+        if (n == 0)
+            return false;
+        int64_t done = r->io->write(rl->conn, piece, n);
+        if (done == -EAGAIN)
+            return false;
+        if (done < 0) {
+            hw_rail_end(r, (int)done);
+            return false;
+        }
+        hw_link_sent(&rl->link, (uint64_t)done);
+    }
+    return true;
+}
+
+static bool read_link(struct hw_rail *r, unsigned i)
+{
+    struct hw_piece piece[TURN_PIECES];
+    struct rail_link *rl = &r->link[i];
+    for (int step = 0; step < TURN_STEPS; step++) {
+        uint32_t n = hw_link_rx(&rl->link, piece, TURN_PIECES);
+        int64_t done = r->io->read(rl->conn, piece, n);
+        if (done == -EAGAIN)
+            return false;
+        int rc = done < 0 ? (int)done : hw_link_got(&rl->link, (uint64_t)done);
+        if (rc < 0) {
+            hw_rail_end(r, rc);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void work_rail(struct hw_task *t)
+{
+    struct hw_rail *r = hw_container_of(t, struct hw_rail, work);
+    bool more = false;
+    if (r->state != HW_RAIL_UP) {
+        give_back_queues(r);
+        return;
+    }
+    empty_inbox(r);
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
+        more |= read_link(r, i);
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
+        more |= write_link(r, i);
+    if (more && r->state == HW_RAIL_UP)
+        hw_loop_post(r->loop, &r->work);
+}
+
+void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                  void *up, uint64_t window)
+{
+    *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .window = window, .work.run = work_rail};
+    clear_queue(&r->small);
+    clear_queue(&r->bulk);
+}
+
+static void free_links(struct hw_rail *r)
+{
+    for (unsigned i = 0; i < r->links; i++)
+        hw_link_free(&r->link[i].link);
+    free(r->link);
+    r->link = NULL;
+    r->links = 0;
+}
+
+void hw_rail_free(struct hw_rail *r)
+{
+    assert(r->state != HW_RAIL_UP);
+    if (r->state == HW_RAIL_ENDED)
+        hw_rail_settle(r, NULL, 0);
+    give_back_queues(r);
+}
+
+int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n)
+{
+    assert(r->state == HW_RAIL_DOWN && n >= 1 && n <= HW_RAIL_LINKS);
+    int rc = 0;
+    r->link = calloc(n, sizeof *r->link);
+    if (!r->link)
+        rc = hw_fail(-ENOMEM, "no memory for a rail of %u connections", n);
+    for (unsigned i = 0; i < n && rc == 0; i++) {
+        rc = hw_link_init(&r->link[i].link, &link_ops, r, r->window);
+        r->link[i].conn = conn[i];
+        r->links = i + 1;
+    }
+    if (rc < 0) {
+        free_links(r);
+        for (unsigned k = 0; k < n; k++)
+            r->io->close(conn[k]);
+        return rc;
+    }
+    r->gen = gen;
+    r->state = HW_RAIL_UP;
+    hw_loop_post(r->loop, &r->work);
+    return 0;
+}
+
+void hw_rail_end(struct hw_rail *r, int why)
+{
+    if (r->state != HW_RAIL_UP)
+        return;
+    r->state = HW_RAIL_ENDED;
+    r->why = why;
+    for (unsigned i = 0; i < r->links; i++) {
+        r->io->close(r->link[i].conn);
+        hw_link_end(&r->link[i].link, why);
+        r->count[i] = r->link[i].link.received;
+    }
+    r->ops->ended(r->up, r);
+}
+
+/* True if the peer's count can be true, of each link. */
+static int check_count(const struct hw_rail *r, const uint64_t *count, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (i >= r->links ? count[i] != 0 : !hw_link_can_settle(&r->link[i].link, count[i]))
+            return hw_fail(-EPROTO,
+                           "the peer's last word on link %u of a rail is %llu frames, which contradicts what was sent",
+                           i, (unsigned long long)count[i]);
+    return 0;
+}
+
+int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n)
+{
+    assert(r->state == HW_RAIL_ENDED);
+    int rc = check_count(r, count, n);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < r->links; i++)
+        (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.confirmed);
+    free_links(r);
+    r->state = HW_RAIL_DOWN;
+    give_back_queues(r);
+    return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rail: one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which live and die together, on one loop:
+ * link 0 (express) carries small parcels and the confirmations of all links of the rail; the others carry the rest.
+ * Generations number the times that the rail was connected. A rail knows nothing of other rails.
+ *
+ *     down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
+ *
+ * All functions are called on the rail's loop, except hw_rail_send().
+ */
+#ifndef HW_RAIL_H
+#define HW_RAIL_H
+
+#include "core/link.h"
+#include "core/loop.h"
+
+#define HW_RAIL_LINKS 17
+
+/* Something that the layer above sends: a frame, carried exactly once. Part of the upper layer's own object. */
+struct hw_parcel {
+    struct hw_parcel *next;
+    bool small;   /* goes first, by the express link */
+    bool session; /* the session's own */
+};
+
+struct hw_rail;
+struct hw_conn;
+
+/* What the layer above provides; called on the rail's loop. */
+struct hw_rail_ops {
+    /* Writes the parcel's frame to *out (but for the token). */
+    void (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
+    /* Gives a new parcel with a payload of at most budget bytes, NULL where there is none. */
+    struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
+    /* As those of struct hw_link_ops. */
+    int (*place)(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
+    /* The peer has it. */
+    void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
+    /* The rail is down, and will not carry these any more: a list, oldest first. */
+    void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
+    /* The rail went from up to ended: count[] is final. */
+    void (*ended)(void *up, struct hw_rail *r);
+};
+
+/* What carries bytes. */
+struct hw_rail_io {
+    /* Bytes written or read, -EAGAIN (hw_rail_ready() is called when there may be more), or why the connection ended.
+     */
+    int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    /* At once: nothing that was not read will be, what the network has not taken is dropped. */
+    void (*close)(struct hw_conn *c);
+};
+
+enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
+
+struct hw_rail {
+    enum hw_rail_state state;
+    uint32_t gen;
+    unsigned links;                /* of this generation */
+    uint64_t count[HW_RAIL_LINKS]; /* ended: the last word */
+    int why;                       /* it ended */
+    struct hw_loop *loop;
+
+    /* the rail's own */
+    const struct hw_rail_ops *ops;
+    const struct hw_rail_io *io;
+    void *up;
+    uint64_t window; /* bytes, of each link */
+    struct rail_link {
+        struct hw_link link;
+        struct hw_conn *conn;
+        uint64_t told; /* received, as the peer was told last */
+    } * link;          /* of this generation; NULL where down */
+    struct rail_queue {
+        struct hw_parcel *first, **last;
+    } small, bulk;
+    _Atomic(struct hw_parcel *) inbox; /* newest first */
+    struct hw_task work;
+};
+
+/* Types of frames that are the rail's own; those of the layer above are below. */
+#define HW_RAIL_TYPES   0xf0
+#define HW_RAIL_CONFIRM 0xf0
+
+/* Makes a rail that is down. */
+void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                  void *up, uint64_t window);
+/* Gives all parcels back and frees it. It is not up. */
+void hw_rail_free(struct hw_rail *r);
+
+/* Puts a rail that is down up, on connections that stand: conn[0, n) are the rail's, which closes them. -ENOMEM: still
+ * down, and they are closed. */
+int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
+/* Ends a rail that is up: closes all connections. ended() is called. No-op otherwise. */
+void hw_rail_end(struct hw_rail *r, int why);
+/* Of a rail that has ended: count[0, n) is the peer's last word. done() and give_back() are called. -EPROTO: the count
+ * contradicts what was sent, and nothing changes. */
+int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
+
+/* Hands a parcel over, from any thread. A rail that is not up gives it back. */
+void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);
+/* There may be new parcels to cut, or a connection can be read or written: the rail works in a task of its own. From
+ * any thread. */
+void hw_rail_ready(struct hw_rail *r);
+
+#endif

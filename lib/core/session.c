@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/session.h"
+
+#include "wire/wire.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORDER_NONE, ORDER_START, ORDER_SETTLE };
+enum { REPORT_ENDED = 1, REPORT_DOWN = 2, REPORT_REFUSED = 4 };
+
+/* ---- parcels: any thread ------------------------------------------------------------------------ */
+
+static void return_parcel(struct hw_session *s, struct hw_parcel *p)
+{
+    p->next = atomic_load(&s->returned);
+    while (!atomic_compare_exchange_weak(&s->returned, &p->next, p))
+        ;
+    hw_loop_post(s->home, &s->sort);
+}
+
+void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p)
+{
+    if (atomic_load(&s->rail[i].live))
+        hw_rail_send(&s->rail[i].rail, p);
+    else
+        return_parcel(s, p);
+}
+
+void hw_session_wake(struct hw_session *s, unsigned i)
+{
+    if (atomic_load(&s->rail[i].live))
+        hw_rail_ready(&s->rail[i].rail);
+}
+
+/* ---- what a rail asks: on its loop ---------------------------------------------------------------- */
+
+static void fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
+{
+    struct session_rail *sr = up;
+    if (!p->session) {
+        sr->session->ops->fill(sr->session->up, p, out);
+        return;
+    }
+    const struct session_note *note = hw_container_of(p, struct session_note, parcel);
+    out->type = HW_SESSION_WORD;
+    hw_put32(out->ext, note->rail);
+    hw_put32(out->ext + 4, note->word.gen);
+    for (uint32_t k = 0; k < note->word.n; k++)
+        hw_put64(out->ext + 8 + 8ull * k, note->word.count[k]);
+    out->ext_len = 8 + 8 * note->word.n;
+}
+
+static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    return sr->session->ops->cut(sr->session->up, sr->index, budget);
+}
+
+static int take_word(struct hw_session *s, const struct hw_link_in *in)
+{
+    uint32_t n = (in->ext_len - 8) / 8;
+    if (in->ext_len < 8 || in->ext_len % 8 || n > HW_RAIL_LINKS || in->pay || hw_get32(in->ext) >= s->rails)
+        return hw_fail(-EPROTO, "a last word of %u bytes on rail %u", in->ext_len,
+                       in->ext_len < 4 ? 0 : hw_get32(in->ext));
+    struct session_note *note = calloc(1, sizeof *note);
+    if (!note)
+        return hw_fail(-ENOMEM, "no memory for a last word");
+    note->rail = hw_get32(in->ext);
+    note->word.gen = hw_get32(in->ext + 4);
+    note->word.n = n;
+    for (uint32_t k = 0; k < n; k++)
+        note->word.count[k] = hw_get64(in->ext + 8 + 8ull * k);
+    note->next = atomic_load(&s->notes);
+    while (!atomic_compare_exchange_weak(&s->notes, &note->next, note))
+        ;
+    hw_loop_post(s->home, &s->sort);
+    return 0;
+}
+
+static int place_frame(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    if (in->type < HW_SESSION_TYPES)
+        return sr->session->ops->place(sr->session->up, sr->index, in, piece, n);
+    if (in->type != HW_SESSION_WORD)
+        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
+    return take_word(sr->session, in);
+}
+
+static int take_frame(void *up, struct hw_rail *r, const struct hw_link_in *in)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    return in->type < HW_SESSION_TYPES ? sr->session->ops->arrived(sr->session->up, sr->index, in) : 0;
+}
+
+static void end_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    if (p->session)
+        free(hw_container_of(p, struct session_note, parcel));
+    else
+        sr->session->ops->done(sr->session->up, sr->index, p);
+}
+
+static void return_list(void *up, struct hw_rail *r, struct hw_parcel *list)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    while (list) {
+        struct hw_parcel *next = list->next;
+        return_parcel(sr->session, list);
+        list = next;
+    }
+}
+
+static void post_report(struct session_rail *sr, unsigned what)
+{
+    atomic_fetch_or(&sr->reported, what);
+    hw_loop_post(sr->session->home, &sr->report);
+}
+
+static void report_end(void *up, struct hw_rail *r)
+{
+    struct session_rail *sr = up;
+    sr->report_why = r->why;
+    sr->report_word = (struct hw_word){.gen = r->gen, .n = r->links};
+    memcpy(sr->report_word.count, r->count, r->links * sizeof r->count[0]);
+    post_report(sr, REPORT_ENDED);
+}
+
+static const struct hw_rail_ops rail_ops = {fill_frame, cut_parcel,  place_frame, take_frame,
+                                            end_parcel, return_list, report_end};
+
+/* The rail does what the home ordered. */
+static void act_on_order(struct hw_task *t)
+{
+    struct session_rail *sr = hw_container_of(t, struct session_rail, act);
+    int order = atomic_exchange(&sr->order, ORDER_NONE);
+    if (order == ORDER_START && hw_rail_start(&sr->rail, sr->order_gen, sr->order_conn, sr->order_n) < 0) {
+        sr->report_why = -ENOMEM;
+        sr->report_word = (struct hw_word){.gen = sr->order_gen};
+        post_report(sr, REPORT_ENDED | REPORT_DOWN);
+    }
+    if (order == ORDER_SETTLE) {
+        int rc = hw_rail_settle(&sr->rail, sr->order_word.count, sr->order_word.n);
+        if (rc < 0) {
+            sr->report_why = rc;
+            hw_rail_settle(&sr->rail, NULL, 0);
+        }
+        post_report(sr, REPORT_DOWN | (rc < 0 ? REPORT_REFUSED : 0));
+    }
+    if (atomic_exchange(&sr->order_end, false))
+        hw_rail_end(&sr->rail, -ECONNABORTED);
+}
+
+/* ---- the home loop -------------------------------------------------------------------------------- */
+
+static void route_parcel(struct hw_session *s, struct hw_parcel *p)
+{
+    for (unsigned k = 0; k < s->rails && !s->dead; k++) {
+        struct session_rail *sr = &s->rail[s->turn++ % s->rails];
+        if (atomic_load(&sr->live)) {
+            hw_rail_send(&sr->rail, p);
+            return;
+        }
+    }
+    if (!s->dead) {
+        p->next = s->waiting;
+        s->waiting = p;
+    } else if (p->session) {
+        free(hw_container_of(p, struct session_note, parcel));
+    } else {
+        s->ops->lost(s->up, p);
+    }
+}
+
+static void route_waiting(struct hw_session *s)
+{
+    struct hw_parcel *p = s->waiting;
+    s->waiting = NULL;
+    while (p) {
+        struct hw_parcel *next = p->next;
+        route_parcel(s, p);
+        p = next;
+    }
+}
+
+static void order_end(struct session_rail *sr)
+{
+    atomic_store(&sr->live, false);
+    atomic_store(&sr->order_end, true);
+    hw_loop_post(sr->rail.loop, &sr->act);
+}
+
+static void order_settle(struct session_rail *sr, const struct hw_word *word)
+{
+    sr->order_word = *word;
+    atomic_store(&sr->order, ORDER_SETTLE);
+    sr->state = RAIL_IS_SETTLING;
+    hw_loop_post(sr->rail.loop, &sr->act);
+}
+
+static void order_start(struct session_rail *sr)
+{
+    memcpy(sr->order_conn, sr->start.conn, sizeof sr->order_conn);
+    sr->order_n = sr->start.n;
+    sr->order_gen = sr->gen = sr->start.gen;
+    sr->start.is = false;
+    atomic_store(&sr->order, ORDER_START);
+    sr->state = RAIL_IS_UP;
+    atomic_store(&sr->live, true);
+    hw_loop_post(sr->rail.loop, &sr->act);
+    if (sr->ahead.gen == sr->gen) /* the peer has ended it already */
+        sr->peers = sr->ahead;
+}
+
+/* The peer's last word on some generation came. */
+static void note_word(struct session_rail *sr, const struct hw_word *word)
+{
+    if (word->gen == sr->gen)
+        sr->peers = *word;
+    else if (word->gen > sr->gen)
+        sr->ahead = *word;
+}
+
+static void close_start(struct session_rail *sr)
+{
+    for (unsigned k = 0; k < sr->start.n && sr->start.is; k++)
+        sr->rail.io->close(sr->start.conn[k]);
+    sr->start.is = false;
+}
+
+/* Takes the next step that a rail can take. */
+static void advance_rail(struct session_rail *sr)
+{
+    struct hw_session *s = sr->session;
+    static const struct hw_word nothing = {0};
+    if (sr->state == RAIL_IS_DOWN && sr->start.is && !s->dead)
+        order_start(sr);
+    if (sr->state == RAIL_IS_UP && (sr->peers.gen == sr->gen || s->dead || (!s->client && sr->asked > sr->gen)))
+        order_end(sr);
+    bool told = sr->peers.gen == sr->gen;
+    bool client_never_had_it = !s->client && sr->asked > sr->gen && sr->client.gen < sr->gen;
+    if (sr->state == RAIL_IS_ENDED && !s->dead && told)
+        order_settle(sr, &sr->peers);
+    else if (sr->state == RAIL_IS_ENDED && (s->dead || client_never_had_it))
+        order_settle(sr, &nothing);
+    if (s->dead)
+        close_start(sr);
+    if (sr->state == RAIL_IS_UP && atomic_load(&sr->live))
+        route_waiting(s);
+}
+
+static void die(struct hw_session *s, int why)
+{
+    if (s->dead)
+        return;
+    s->dead = why;
+    for (unsigned i = 0; i < s->rails; i++)
+        advance_rail(&s->rail[i]);
+    route_waiting(s);
+}
+
+void hw_session_die(struct hw_session *s, int why)
+{
+    die(s, why);
+}
+
+bool hw_session_is_gone(const struct hw_session *s)
+{
+    bool gone = s->dead && !atomic_load(&s->returned) && !atomic_load(&s->notes) && !atomic_load(&s->sort.posted);
+    for (unsigned i = 0; i < s->rails && gone; i++) {
+        const struct session_rail *sr = &s->rail[i];
+        gone = sr->state == RAIL_IS_DOWN && !atomic_load(&sr->act.posted) && !atomic_load(&sr->report.posted) &&
+               !atomic_load(&sr->rail.work.posted);
+    }
+    return gone;
+}
+
+/* Tells the peer this side's last word on a rail, by another rail. */
+static void send_word(struct hw_session *s, const struct session_rail *sr)
+{
+    struct session_note *note = calloc(1, sizeof *note);
+    if (!note)
+        return; /* the handshake of the rail's next connection says it too */
+    note->parcel.small = note->parcel.session = true;
+    note->rail = sr->index;
+    note->word = sr->mine;
+    route_parcel(s, &note->parcel);
+}
+
+static void take_report(struct hw_task *t)
+{
+    struct session_rail *sr = hw_container_of(t, struct session_rail, report);
+    struct hw_session *s = sr->session;
+    unsigned what = atomic_exchange(&sr->reported, 0);
+    if (what & REPORT_ENDED) {
+        sr->state = RAIL_IS_ENDED;
+        sr->mine = sr->report_word;
+        atomic_store(&sr->live, false);
+        send_word(s, sr);
+    }
+    if (what & REPORT_REFUSED)
+        die(s, sr->report_why);
+    if (what & REPORT_DOWN)
+        sr->state = RAIL_IS_DOWN;
+    if (what & REPORT_ENDED && !s->dead)
+        s->ops->ended(s->up, sr->index, sr->report_why);
+    advance_rail(sr);
+    if (sr->state == RAIL_IS_DOWN && !s->dead)
+        s->ops->down(s->up, sr->index);
+    if (what & REPORT_REFUSED)
+        s->ops->died(s->up, s->dead);
+}
+
+static void sort_arrivals(struct hw_task *t)
+{
+    struct hw_session *s = hw_container_of(t, struct hw_session, sort);
+    struct session_note *note = atomic_exchange(&s->notes, NULL);
+    while (note) {
+        struct session_note *next = note->next;
+        struct session_rail *sr = &s->rail[note->rail];
+        note_word(sr, &note->word);
+        advance_rail(sr);
+        free(note);
+        note = next;
+    }
+    struct hw_parcel *p = atomic_exchange(&s->returned, NULL);
+    while (p) {
+        struct hw_parcel *next = p->next;
+        route_parcel(s, p);
+        p = next;
+    }
+}
+
+void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up, uint64_t window)
+{
+    assert(n >= 1 && n <= HW_SESSION_RAILS);
+    memset(s, 0, sizeof *s);
+    s->client = client;
+    s->rails = n;
+    s->home = home;
+    s->ops = ops;
+    s->up = up;
+    s->sort.run = sort_arrivals;
+    for (unsigned i = 0; i < n; i++) {
+        struct session_rail *sr = &s->rail[i];
+        sr->session = s;
+        sr->index = i;
+        sr->act.run = act_on_order;
+        sr->report.run = take_report;
+        hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, window);
+    }
+}
+
+void hw_session_end_rail(struct hw_session *s, unsigned i)
+{
+    if (s->rail[i].state == RAIL_IS_UP)
+        order_end(&s->rail[i]);
+}
+
+/* ---- handshakes ------------------------------------------------------------------------------------ */
+
+uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine)
+{
+    struct session_rail *sr = &s->rail[i];
+    assert(s->client);
+    if (sr->state == RAIL_IS_UP || sr->start.is || s->dead)
+        return 0;
+    *mine = sr->mine;
+    sr->asked = HW_MAX(sr->asked, sr->gen) + 1;
+    return sr->asked;
+}
+
+int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client)
+{
+    struct session_rail *sr = &s->rail[i];
+    assert(!s->client);
+    if (gen <= sr->asked)
+        return hw_fail(-ESTALE, "connection %u of rail %u comes after %u", gen, i, sr->asked);
+    if (client->gen >= gen || client->gen > sr->gen)
+        return hw_fail(-EPROTO, "the client's last word on rail %u is of connection %u, which never stood", i,
+                       client->gen);
+    sr->asked = gen;
+    sr->client = *client;
+    note_word(sr, client);
+    advance_rail(sr);
+    return 0;
+}
+
+int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine)
+{
+    struct session_rail *sr = &s->rail[i];
+    if (gen != sr->asked || s->dead)
+        return hw_fail(-ESTALE, "another connection of rail %u was asked for", i);
+    if (sr->state != RAIL_IS_DOWN)
+        return -EAGAIN;
+    if (sr->mine.gen == sr->client.gen)
+        sr->kept = sr->mine;
+    *mine = sr->kept;
+    return 0;
+}
+
+int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
+                     const struct hw_word *peer)
+{
+    struct session_rail *sr = &s->rail[i];
+    assert(n >= 1 && n <= HW_RAIL_LINKS);
+    if (gen != sr->asked || gen <= sr->gen || sr->start.is || s->dead)
+        return hw_fail(-ESTALE, "another connection of rail %u was asked for", i);
+    if (peer)
+        note_word(sr, peer);
+    sr->start.is = true;
+    sr->start.gen = gen;
+    sr->start.n = n;
+    memcpy(sr->start.conn, conn, n * sizeof *conn);
+    advance_rail(sr);
+    return 0;
+}

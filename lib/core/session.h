@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session: one peer, over all its rails. It carries parcels, each exactly once and in no order, for as long as it
+ * lives: what a rail that died did not deliver goes by another, or waits until one is back. It does not know what
+ * parcels mean.
+ *
+ * The session itself lives on one loop, its home; each rail lives on a loop of its own. They talk by mailbox: the home
+ * orders (start, end, settle), a rail reports that it has ended. A rail's last word goes to the peer as a parcel over
+ * another rail, or in the handshake of the rail's next connection, whichever comes first.
+ *
+ * One side is the client: it connects rails, and connects them again. A handshake carries, of that rail:
+ *
+ *     client: the generation to come, the last one that it had up, its last word on that one
+ *     server: its own last word on that one; or a refusal
+ */
+#ifndef HW_SESSION_H
+#define HW_SESSION_H
+
+#include "core/rail.h"
+
+#define HW_SESSION_RAILS 16
+
+/* One side's last word on a generation of a rail. */
+struct hw_word {
+    uint32_t gen; /* 0: there was none */
+    uint32_t n;
+    uint64_t count[HW_RAIL_LINKS];
+};
+
+/* What the layer above provides. */
+struct hw_session_ops {
+    /* On a rail's loop, as those of struct hw_rail_ops. */
+    void (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
+    struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
+    int (*place)(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    int (*arrived)(void *up, unsigned rail, const struct hw_link_in *in);
+    void (*done)(void *up, unsigned rail, struct hw_parcel *p);
+    /* On the home loop: a rail is not up any more: the client connects it again, when it likes. */
+    void (*ended)(void *up, unsigned rail, int why);
+    /* On the home loop: a rail is down: the server answers the client who waits. */
+    void (*down)(void *up, unsigned rail);
+    /* On the home loop: the session has died, for this reason, by the peer's fault. */
+    void (*died)(void *up, int why);
+    /* On the home loop: the session is dead, and the peer perhaps does not have this parcel. */
+    void (*lost)(void *up, struct hw_parcel *p);
+};
+
+/* A last word on its way: to the peer as a parcel, or from the peer to the home loop. */
+struct session_note {
+    struct hw_parcel parcel;
+    struct session_note *next;
+    unsigned rail;
+    struct hw_word word;
+};
+
+struct session_rail {
+    struct hw_rail rail;
+    struct hw_session *session;
+    unsigned index;
+    atomic_bool live; /* parcels may be sent by it; set by the home */
+
+    /* the home's */
+    enum { RAIL_IS_DOWN, RAIL_IS_UP, RAIL_IS_ENDED, RAIL_IS_SETTLING } state;
+    uint32_t gen, asked;   /* newest that was started; newest that was asked for */
+    struct hw_word mine;   /* last word on gen, once that has ended */
+    struct hw_word kept;   /* server: on the last generation that the client had up */
+    struct hw_word peers;  /* the peer's on gen, once it is here */
+    struct hw_word ahead;  /* the peer's on a generation that this side has not started */
+    struct hw_word client; /* server: what the client said when it asked */
+    struct {
+        bool is;
+        uint32_t gen;
+        struct hw_conn *conn[HW_RAIL_LINKS];
+        unsigned n;
+    } start; /* connections that wait until the rail is down */
+
+    /* orders: written by the home where none is out, read by the rail */
+    atomic_int order; /* ORDER_NONE: the fields below are the home's */
+    uint32_t order_gen;
+    struct hw_conn *order_conn[HW_RAIL_LINKS];
+    unsigned order_n;
+    struct hw_word order_word;
+    atomic_bool order_end;
+    struct hw_task act;
+
+    /* reports: written by the rail, once for each order */
+    atomic_uint reported; /* bits */
+    int report_why;
+    struct hw_word report_word;
+    struct hw_task report;
+};
+
+struct hw_session {
+    bool client;
+    unsigned rails;
+    int dead; /* 0, or why */
+    struct hw_loop *home;
+    const struct hw_session_ops *ops;
+    void *up;
+    struct session_rail rail[HW_SESSION_RAILS];
+
+    _Atomic(struct hw_parcel *) returned; /* by rails that are down */
+    _Atomic(struct session_note *) notes; /* the peer's last words */
+    struct hw_task sort;                  /* looks at both */
+    struct hw_parcel *waiting;            /* parcels that no rail can take now */
+    unsigned turn;                        /* the rail that takes the next one */
+};
+
+/* Types of frames that are the session's own; those of the layer above are below. */
+#define HW_SESSION_TYPES 0xe0
+#define HW_SESSION_WORD  0xe0
+
+/* Makes a session over n rails that are down; loop[i] is the i-th's. */
+void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up, uint64_t window);
+/* Ends the session: all rails end, and lost() is called for what was not delivered, from the home's tasks. */
+void hw_session_die(struct hw_session *s, int why);
+/* True once a dead session has let go of everything: no task of it runs any more. */
+bool hw_session_is_gone(const struct hw_session *s);
+
+/* Hands a parcel over: from any thread, to rail i (another takes it where that one is down). */
+void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
+/* There may be something to cut for rail i. From any thread. */
+void hw_session_wake(struct hw_session *s, unsigned i);
+
+/* ---- handshakes: on the home loop ------------------------------------------------------------- */
+
+/* Client: what to say when rail i is connected: returns the generation to ask for, and makes all older attempts void;
+ * *mine is the last word on the one before that this side had up. 0: the rail is up, or about to be. */
+uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine);
+/* Server: a client asks for generation gen of rail i, and says its last word. 0; -ESTALE: a newer one was asked for;
+ * -EPROTO: its last word is of a generation that never was. */
+int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct hw_word *client);
+/* Server, after hw_session_ask(): 0 with its last word in *mine: the connections may be started; -EAGAIN: an older
+ * connection has not ended yet, ask again after ops.down(); -ESTALE: a newer one was asked for. */
+int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
+/* Connections of generation gen of rail i stand, conn[0, n): they are the session's from here on. peer: the server's
+ * last word, where this is the client. -ESTALE: too late; they are not taken. */
+int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
+                     const struct hw_word *peer);
+/* Ends rail i, if it is up: its path is dead. On the home loop. */
+void hw_session_end_rail(struct hw_session *s, unsigned i);
+
+#endif
