@@ -103,12 +103,26 @@ static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
     return true;
 }
 
+/* A frame without a body of the rail's own, if one is due. */
+static bool fill_sign(struct hw_rail *r, struct hw_link_out *out)
+{
+    if (!r->ping_due && !r->answer_due)
+        return false;
+    out->type = r->answer_due ? HW_RAIL_ANSWER : HW_RAIL_PING;
+    out->uncounted = true;
+    if (r->answer_due)
+        r->answer_due = false;
+    else
+        r->ping_due = false;
+    return true;
+}
+
 static bool pull_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
 {
     struct hw_rail *r = up;
     struct hw_parcel *p = NULL;
     bool express = find_link(r, l) == 0;
-    if (express && fill_confirm(r, out))
+    if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
     if (!budget)
         return false;
@@ -144,13 +158,19 @@ static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struc
 {
     struct hw_rail *r = up;
     (void)l;
-    if (in->type >= HW_RAIL_TYPES && (in->type != HW_RAIL_CONFIRM || !in->uncounted))
-        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
-    if (in->type == HW_RAIL_CONFIRM)
+    if (in->uncounted != (in->type >= HW_RAIL_TYPES))
+        return hw_fail(-EPROTO, "a frame of type %u that %s", in->type, in->uncounted ? "does not count" : "counts");
+    switch (in->type) {
+    case HW_RAIL_CONFIRM:
         return take_confirm(r, in);
-    if (in->uncounted)
-        return hw_fail(-EPROTO, "a frame of type %u that does not count", in->type);
-    return r->ops->place(r->up, r, in, piece, n);
+    case HW_RAIL_PING:
+    case HW_RAIL_ANSWER:
+        r->answer_due |= in->type == HW_RAIL_PING;
+        return in->pay || in->ext_len ? hw_fail(-EPROTO, "a sign of life with a body") : 0;
+    default:
+        return in->uncounted ? hw_fail(-EPROTO, "a frame of the unknown type %u", in->type)
+                             : r->ops->place(r->up, r, in, piece, n);
+    }
 }
 
 static int take_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
@@ -209,6 +229,7 @@ static bool read_link(struct hw_rail *r, unsigned i)
         int64_t done = r->io->read(rl->conn, piece, n);
         if (done == -EAGAIN)
             return false;
+        r->heard = done > 0 ? r->loop->now : r->heard;
         int rc = done < 0 ? (int)done : hw_link_got(&rl->link, (uint64_t)done);
         if (rc < 0) {
             hw_rail_end(r, rc);
@@ -235,12 +256,29 @@ static void work_rail(struct hw_task *t)
         hw_loop_post(r->loop, &r->work);
 }
 
-void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
-                  void *up, uint64_t window)
+/* Looks whether the peer is silent. */
+static void watch_peer(struct hw_timer *t)
 {
-    *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .window = window, .work.run = work_rail};
+    struct hw_rail *r = hw_container_of(t, struct hw_rail, watch);
+    uint64_t silent = r->loop->now - r->heard;
+    if (silent >= r->limits.dead) {
+        hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));
+        return;
+    }
+    if (silent >= r->limits.ping) {
+        r->ping_due = true;
+        hw_loop_post(r->loop, &r->work);
+    }
+    hw_timer_set(r->loop, t, HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping);
+}
+
+int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits)
+{
+    *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .limits = *limits, .work.run = work_rail};
     clear_queue(&r->small);
     clear_queue(&r->bulk);
+    return hw_timer_init(loop, &r->watch, watch_peer);
 }
 
 static void free_links(struct hw_rail *r)
@@ -258,6 +296,7 @@ void hw_rail_free(struct hw_rail *r)
     if (r->state == HW_RAIL_ENDED)
         hw_rail_settle(r, NULL, 0);
     give_back_queues(r);
+    hw_timer_free(r->loop, &r->watch);
 }
 
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n)
@@ -268,7 +307,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     if (!r->link)
         rc = hw_fail(-ENOMEM, "no memory for a rail of %u connections", n);
     for (unsigned i = 0; i < n && rc == 0; i++) {
-        rc = hw_link_init(&r->link[i].link, &link_ops, r, r->window);
+        rc = hw_link_init(&r->link[i].link, &link_ops, r, r->limits.window);
         r->link[i].conn = conn[i];
         r->links = i + 1;
     }
@@ -280,6 +319,9 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     }
     r->gen = gen;
     r->state = HW_RAIL_UP;
+    r->ping_due = r->answer_due = false;
+    r->heard = r->loop->now;
+    hw_timer_set(r->loop, &r->watch, r->heard + r->limits.ping);
     hw_loop_post(r->loop, &r->work);
     return 0;
 }
@@ -290,6 +332,7 @@ void hw_rail_end(struct hw_rail *r, int why)
         return;
     r->state = HW_RAIL_ENDED;
     r->why = why;
+    hw_timer_stop(r->loop, &r->watch);
     for (unsigned i = 0; i < r->links; i++) {
         r->io->close(r->link[i].conn);
         hw_link_end(&r->link[i].link, why);

@@ -53,6 +53,13 @@ struct hw_rail_io {
     void (*close)(struct hw_conn *c);
 };
 
+/* How a rail behaves: read from knobs, the same for all rails of a session. */
+struct hw_rail_limits {
+    uint64_t window; /* bytes in flight, of each link */
+    uint64_t ping;   /* ns: a peer that was silent for so long is asked for a word .. */
+    uint64_t dead;   /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
+};
+
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
 struct hw_rail {
@@ -67,7 +74,10 @@ struct hw_rail {
     const struct hw_rail_ops *ops;
     const struct hw_rail_io *io;
     void *up;
-    uint64_t window; /* bytes, of each link */
+    struct hw_rail_limits limits;
+    uint64_t heard;            /* when the peer's last byte came, ns of the loop's clock */
+    bool ping_due, answer_due; /* frames to be sent */
+    struct hw_timer watch;
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
@@ -82,12 +92,14 @@ struct hw_rail {
 
 /* Types of frames that are the rail's own; those of the layer above are below. */
 #define HW_RAIL_TYPES   0xf0
-#define HW_RAIL_CONFIRM 0xf0
+#define HW_RAIL_CONFIRM 0xf0 /* u32 link, u64 frames received, for each link that has news */
+#define HW_RAIL_PING    0xf1 /* asks for an ANSWER */
+#define HW_RAIL_ANSWER  0xf2
 
-/* Makes a rail that is down. */
-void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
-                  void *up, uint64_t window);
-/* Gives all parcels back and frees it. It is not up. */
+/* Makes a rail that is down, before its loop runs. -ENOMEM. */
+int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits);
+/* Gives all parcels back and frees it. It is not up; its loop runs no more, or this is its thread. */
 void hw_rail_free(struct hw_rail *r);
 
 /* Puts a rail that is down up, on connections that stand: conn[0, n) are the rail's, which closes them. -ENOMEM: still

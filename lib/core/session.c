@@ -339,8 +339,9 @@ static void sort_arrivals(struct hw_task *t)
     }
 }
 
-void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up, uint64_t window)
+int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                    const struct hw_rail_limits *limits)
 {
     assert(n >= 1 && n <= HW_SESSION_RAILS);
     memset(s, 0, sizeof *s);
@@ -356,8 +357,13 @@ void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, st
         sr->index = i;
         sr->act.run = act_on_order;
         sr->report.run = take_report;
-        hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, window);
+        int rc = hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, limits);
+        while (rc < 0 && i-- > 0)
+            hw_rail_free(&s->rail[i].rail);
+        if (rc < 0)
+            return rc;
     }
+    return 0;
 }
 
 void hw_session_end_rail(struct hw_session *s, unsigned i)

@@ -110,9 +110,10 @@ struct hw_session {
 #define HW_SESSION_TYPES 0xe0
 #define HW_SESSION_WORD  0xe0
 
-/* Makes a session over n rails that are down; loop[i] is the i-th's. */
-void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up, uint64_t window);
+/* Makes a session over n rails that are down; loop[i] is the i-th's. -ENOMEM. */
+int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                    const struct hw_rail_limits *limits);
 /* Ends the session: all rails end, and lost() is called for what was not delivered, from the home's tasks. */
 void hw_session_die(struct hw_session *s, int why);
 /* True once a dead session has let go of everything: no task of it runs any more. */

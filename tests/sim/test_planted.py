@@ -75,6 +75,9 @@ PLANTED = [
      "        return_parcel(sr->session, list);\n        list = NULL;\n        (void)next;"),
     ("an order to end outlives its connection", SESSION, "    if (atomic_exchange(&sr->order_end, false))", "    if (order != ORDER_SETTLE && atomic_load(&sr->order_end))"),
     ("a handshake begins while a connection is about to start", SESSION, " || sr->start.is || s->dead)\n        return 0;", " || s->dead)\n        return 0;"),
+    ("a ping is not answered", RAIL, "        r->answer_due |= in->type == HW_RAIL_PING;", ""),
+    ("a new connection is as silent as the last one", RAIL, "    r->heard = r->loop->now;\n    hw_timer_set", "    hw_timer_set"),
+    ("a silent peer is waited for for ever", RAIL, "    if (silent >= r->limits.dead) {", "    if (silent >= r->limits.dead * 100) {"),
 ]
 
 

@@ -304,6 +304,8 @@ static void look(struct call *c)
     c->rc = hw_session_is_gone(&node[c->rail].session);
 }
 
+static const struct hw_rail_limits limits = {.window = 16384, .ping = 2 * HW_MS, .dead = 60000 * HW_MS};
+
 int main(void)
 {
     pthread_t sender[2];
@@ -320,7 +322,8 @@ int main(void)
             n->driver[k].node = n;
             hw_loop_init(&n->driver[k].loop, wake_driver, &n->driver[k].wake);
         }
-        hw_session_init(&n->session, side == 0, loop[0], loop, RAILS, &ops, &io, n, 16384);
+        if (hw_session_init(&n->session, side == 0, loop[0], loop, RAILS, &ops, &io, n, &limits) < 0)
+            return 1;
     }
     for (int side = 0; side < 2; side++) {
         for (int k = 0; k < LOOPS; k++)
