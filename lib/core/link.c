@@ -142,10 +142,15 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         finish_payload(l);
 }
 
+void *hw_link_sending(const struct hw_link *l)
+{
+    return l->ended || l->tx.frozen || !has_payload_to_send(l) ? NULL : l->tx.token;
+}
+
 int hw_link_freeze(struct hw_link *l, const void *token)
 {
     uint64_t left = 0, at = 0;
-    if (l->ended || !has_payload_to_send(l) || l->tx.token != token || l->tx.frozen)
+    if (!token || hw_link_sending(l) != token)
         return 0;
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
         left += l->tx.piece[i].len;
@@ -320,13 +325,12 @@ int hw_link_got(struct hw_link *l, uint64_t n)
     return parse_buffer(l);
 }
 
-void hw_link_drop(struct hw_link *l, const void *cookie)
+void hw_link_drop(struct hw_link *l, const void *owner)
 {
-    if (l->ended || l->rx.state != HW_LINK_AT_PAYLOAD || l->rx.in.cookie != cookie)
+    if (l->ended || l->rx.state != HW_LINK_AT_PAYLOAD || l->rx.in.owner != owner)
         return;
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++)
         l->rx.piece[i].ptr = NULL;
-    l->rx.in.cookie = NULL;
 }
 
 /* ---- confirmation, and the end ------------------------------------------------------------------ */

@@ -47,8 +47,9 @@ struct hw_link_in {
     bool uncounted;
     const uint8_t *ext; /* valid until place() returns */
     uint32_t ext_len;
-    uint32_t pay; /* bytes */
-    void *cookie; /* what place() stored, for arrived() and hw_link_drop() */
+    uint32_t pay;      /* bytes */
+    void *cookie;      /* what place() stored, for arrived() */
+    const void *owner; /* likewise, of the memory: for hw_link_drop() */
 };
 
 struct hw_link;
@@ -130,12 +131,14 @@ int hw_link_got(struct hw_link *l, uint64_t n);
 /* The peer says that it has the first count frames: calls confirmed() for those. -EPROTO: the last byte of one of them
  * was never handed to the transport, so that the peer cannot have it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
+/* The token of the frame whose payload is being sent, from the memory that pull() named; NULL: none is. */
+void *hw_link_sending(const struct hw_link *l);
 /* Whatever is left to send of the frame with this token is copied, so that its memory is read no more. 0, also where no
  * such frame is being sent; -ENOMEM: the memory is still in use, and only hw_link_end() lets go of it. */
 int hw_link_freeze(struct hw_link *l, const void *token);
-/* What is left to receive of the frame with this cookie goes nowhere: its memory is written no more. The frame still
- * arrives, with cookie NULL. */
-void hw_link_drop(struct hw_link *l, const void *cookie);
+/* What is left to receive of a frame whose memory has this owner goes nowhere: the memory is written no more. The frame
+ * still arrives. */
+void hw_link_drop(struct hw_link *l, const void *owner);
 /* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
 /* True if the peer's last word can be true. After the end. */

@@ -124,19 +124,19 @@ static bool pull_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_l
     bool express = find_link(r, l) == 0;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
-    if (!budget)
-        return false;
-    if (express)
-        p = take_parcel(&r->small);
-    if (!p && (!express || r->links == 1))
-        p = take_parcel(&r->bulk);
-    if (!p && (!express || r->links == 1))
-        p = r->ops->cut(r->up, r, budget);
-    if (!p)
-        return false;
-    r->ops->fill(r->up, p, out);
-    out->token = p;
-    return true;
+    while (budget) {
+        p = express ? take_parcel(&r->small) : NULL;
+        if (!p && (!express || r->links == 1))
+            p = take_parcel(&r->bulk);
+        if (!p && (!express || r->links == 1))
+            p = r->ops->cut(r->up, r, budget);
+        if (!p)
+            return false;
+        out->token = p;
+        if (r->ops->fill(r->up, p, out))
+            return true;
+    }
+    return false;
 }
 
 static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
@@ -196,6 +196,17 @@ static void keep_parcel(void *up, struct hw_link *l, void *token)
 }
 
 static const struct hw_link_ops link_ops = {pull_frame, place_frame, take_frame, end_parcel, keep_parcel};
+
+void hw_rail_let_go(struct hw_rail *r, const void *owner)
+{
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
+        struct hw_link *l = &r->link[i].link;
+        struct hw_parcel *p = hw_link_sending(l);
+        hw_link_drop(l, owner);
+        if (p && p->owner == owner && hw_link_freeze(l, p) < 0)
+            hw_rail_end(r, -ENOMEM);
+    }
+}
 
 /* ---- states -------------------------------------------------------------------------------------- */
 

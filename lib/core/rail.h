@@ -19,8 +19,9 @@
 /* Something that the layer above sends: a frame, carried exactly once. Part of the upper layer's own object. */
 struct hw_parcel {
     struct hw_parcel *next;
-    bool small;   /* goes first, by the express link */
-    bool session; /* the session's own */
+    bool small;        /* goes first, by the express link */
+    bool session;      /* the session's own */
+    const void *owner; /* whose memory it is made of: see hw_rail_let_go() */
 };
 
 struct hw_rail;
@@ -28,8 +29,9 @@ struct hw_conn;
 
 /* What the layer above provides; called on the rail's loop. */
 struct hw_rail_ops {
-    /* Writes the parcel's frame to *out (but for the token). */
-    void (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
+    /* Writes the parcel's frame to *out (but for the token). False: it is not to be sent any more, and is the upper
+     * layer's again. */
+    bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     /* Gives a new parcel with a payload of at most budget bytes, NULL where there is none. */
     struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
     /* As those of struct hw_link_ops. */
@@ -110,6 +112,11 @@ void hw_rail_end(struct hw_rail *r, int why);
 /* Of a rail that has ended: count[0, n) is the peer's last word. done() and give_back() are called. -EPROTO: the count
  * contradicts what was sent, and nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
+
+/* From here on no memory of this owner is touched: what is left of a parcel that is being sent is copied, what is left
+ * of a frame that comes in goes nowhere. Parcels end as ever; fill() and place() of later ones know that the owner has
+ * let go. Where there is no memory for a copy the rail ends. */
+void hw_rail_let_go(struct hw_rail *r, const void *owner);
 
 /* Hands a parcel over, from any thread. A rail that is not up gives it back. */
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);

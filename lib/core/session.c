@@ -34,15 +34,41 @@ void hw_session_wake(struct hw_session *s, unsigned i)
         hw_rail_ready(&s->rail[i].rail);
 }
 
+static void let_go_of_rail(struct hw_task *t)
+{
+    struct let_go_task *at = hw_container_of(t, struct let_go_task, task);
+    struct hw_let_go *g = at->all;
+    hw_rail_let_go(at->rail, g->owner);
+    if (atomic_fetch_sub(&g->left, 1) == 1)
+        hw_loop_post(g->session->home, &g->end);
+}
+
+static void end_let_go(struct hw_task *t)
+{
+    struct hw_let_go *g = hw_container_of(t, struct hw_let_go, end);
+    g->over(g);
+}
+
+void hw_session_let_go(struct hw_session *s, struct hw_let_go *g)
+{
+    g->session = s;
+    g->end = (struct hw_task){.run = end_let_go};
+    atomic_store(&g->left, s->rails);
+    for (unsigned i = 0; i < s->rails; i++) {
+        g->at[i].task = (struct hw_task){.run = let_go_of_rail};
+        g->at[i].all = g;
+        g->at[i].rail = &s->rail[i].rail;
+        hw_loop_post(s->rail[i].rail.loop, &g->at[i].task);
+    }
+}
+
 /* ---- what a rail asks: on its loop ---------------------------------------------------------------- */
 
-static void fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
+static bool fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
 {
     struct session_rail *sr = up;
-    if (!p->session) {
-        sr->session->ops->fill(sr->session->up, p, out);
-        return;
-    }
+    if (!p->session)
+        return sr->session->ops->fill(sr->session->up, p, out);
     const struct session_note *note = hw_container_of(p, struct session_note, parcel);
     out->type = HW_SESSION_WORD;
     hw_put32(out->ext, note->rail);
@@ -50,6 +76,7 @@ static void fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
     for (uint32_t k = 0; k < note->word.n; k++)
         hw_put64(out->ext + 8 + 8ull * k, note->word.count[k]);
     out->ext_len = 8 + 8 * note->word.n;
+    return true;
 }
 
 static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget)

@@ -30,7 +30,7 @@ struct hw_word {
 /* What the layer above provides. */
 struct hw_session_ops {
     /* On a rail's loop, as those of struct hw_rail_ops. */
-    void (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
+    bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
     int (*place)(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
     int (*arrived)(void *up, unsigned rail, const struct hw_link_in *in);
@@ -43,6 +43,22 @@ struct hw_session_ops {
     void (*died)(void *up, int why);
     /* On the home loop: the session is dead, and the peer perhaps does not have this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);
+};
+
+/* Memory is taken back from all rails. The caller's, until over() runs. */
+struct hw_let_go {
+    const void *owner;
+    void (*over)(struct hw_let_go *g); /* on the home loop */
+
+    /* the session's */
+    struct hw_session *session;
+    atomic_uint left; /* rails that have not answered */
+    struct let_go_task {
+        struct hw_task task;
+        struct hw_let_go *all;
+        struct hw_rail *rail;
+    } at[HW_SESSION_RAILS];
+    struct hw_task end;
 };
 
 /* A last word on its way: to the peer as a parcel, or from the peer to the home loop. */
@@ -121,6 +137,9 @@ bool hw_session_is_gone(const struct hw_session *s);
 
 /* Hands a parcel over: from any thread, to rail i (another takes it where that one is down). */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
+/* Takes the memory of g->owner back, from any thread: once g->over() runs, no rail reads or writes it
+ * (hw_rail_let_go()). From before this call on, fill() and place() must not name that memory. */
+void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
 /* There may be something to cut for rail i. From any thread. */
 void hw_session_wake(struct hw_session *s, unsigned i);
 

@@ -237,7 +237,7 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         sim_fail(s, "a chunk of %u bytes says that it is [%u, %u)", in->pay, offset, offset + len);
         return -EPROTO;
     }
-    in->cookie = op;
+    in->owner = op;
     sl->in_scratch = sim_has(s, SIM_LIAR) && n->side == 1;
     *n_pieces =
         op ? place_chunk(s, op, offset, offset + len, piece) : scatter(s, sl->scratch + offset, len, piece, PIECES);

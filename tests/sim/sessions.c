@@ -21,11 +21,14 @@
 #define PARCELS 60
 #define LENGTH  2500
 #define STEPS   60000
-#define DRAIN   3000 /* steps in which a dead session lets go of all */
+#define DRAIN   6000 /* steps in which a dead session lets go of all */
 
 struct parcel {
     struct hw_parcel parcel;
     bool sent, arrived, done, lost;
+    bool off, off_over;         /* called off by the sender; and it may use its memory again */
+    bool revoked, revoked_over; /* by the receiver, likewise */
+    struct hw_let_go cancel, revoke;
     uint32_t serial, len;
     uint8_t src[LENGTH], dst[LENGTH];
 };
@@ -115,16 +118,21 @@ static const struct hw_rail_io io = {write_conn, read_conn, close_conn};
 
 /* ---- the layer above ------------------------------------------------------------------------------ */
 
-static void fill_parcel(void *up, struct hw_parcel *p, struct hw_link_out *out)
+static bool fill_parcel(void *up, struct hw_parcel *p, struct hw_link_out *out)
 {
     struct node *n = up;
     struct parcel *q = hw_container_of(p, struct parcel, parcel);
-    (void)n;
+    if (q->off) {
+        sim_say(n->w->s, "node %d does not send parcel %u any more", n->side, q->serial);
+        q->lost = true;
+        return false;
+    }
     out->type = 1;
     hw_put32(out->ext, q->serial);
     out->ext_len = 4;
     out->piece[0] = (struct hw_piece){&hw_host, q->src, q->len};
     out->n_pieces = 1;
+    return true;
 }
 
 static struct hw_parcel *cut_parcel(void *up, unsigned rail, uint64_t budget)
@@ -150,7 +158,8 @@ static int place_parcel(void *up, unsigned rail, struct hw_link_in *in, struct h
     if (q->done)
         sim_fail(n->w->s, "bytes of parcel %u of node %d arrive after its end", q->serial, from->side);
     in->cookie = q;
-    piece[0] = (struct hw_piece){&hw_host, q->dst, q->len};
+    in->owner = &q->revoke;
+    piece[0] = (struct hw_piece){&hw_host, q->revoked ? NULL : q->dst, q->len};
     *n_pieces = 1;
     return 0;
 }
@@ -164,7 +173,7 @@ static int take_parcel(void *up, unsigned rail, const struct hw_link_in *in)
     if (q->arrived)
         sim_fail(n->w->s, "parcel %u arrives twice", q->serial);
     q->arrived = true;
-    for (uint32_t i = 0; i < q->len; i++)
+    for (uint32_t i = 0; i < q->len && !q->revoked; i++)
         if (q->dst[i] != expected_byte(!n->side, q->serial, i))
             sim_fail(n->w->s, "byte %u of parcel %u is wrong", i, q->serial);
     return 0;
@@ -348,6 +357,51 @@ static void notice(struct world *w, int side, unsigned rail)
     }
 }
 
+static void end_cancel(struct hw_let_go *g)
+{
+    struct parcel *q = hw_container_of(g, struct parcel, cancel);
+    q->off_over = true;
+    memset(q->src, 0xdb, sizeof q->src); /* the application's again: bytes that leave now are wrong */
+}
+
+static void end_revoke(struct hw_let_go *g)
+{
+    struct parcel *q = hw_container_of(g, struct parcel, revoke);
+    q->revoked_over = true;
+    memset(q->dst, 0xdb, sizeof q->dst);
+}
+
+/* Calls a parcel off, at its sender or its receiver. */
+static void call_off(struct world *w, struct node *n)
+{
+    if (!n->posted)
+        return;
+    struct parcel *q = &n->parcel[sim_random(w->s, n->posted)];
+    if (sim_has(w->s, SIM_CANCEL) && !q->off && sim_chance(w->s, 2)) {
+        q->off = true;
+        q->cancel = (struct hw_let_go){.owner = &q->cancel, .over = end_cancel};
+        sim_say(w->s, "node %d calls parcel %u off", n->side, q->serial);
+        hw_session_let_go(&n->session, &q->cancel);
+    } else if (sim_has(w->s, SIM_REVOKE) && !q->revoked) {
+        q->revoked = true;
+        q->revoke = (struct hw_let_go){.owner = &q->revoke, .over = end_revoke};
+        sim_say(w->s, "node %d takes the memory of parcel %u back", !n->side, q->serial);
+        hw_session_let_go(&w->node[!n->side].session, &q->revoke);
+    }
+}
+
+/* What was taken back is as its owner left it. */
+static void check_taken_back(struct world *w)
+{
+    for (int side = 0; side < 2; side++)
+        for (uint32_t i = 0; i < w->node[side].posted; i++) {
+            const struct parcel *q = &w->node[side].parcel[i];
+            for (uint32_t k = 0; k < q->len && q->revoked_over; k++)
+                if (q->dst[k] != 0xdb)
+                    sim_fail(w->s, "byte %u of parcel %u lands in memory that was taken back", k, i);
+        }
+}
+
 static void take_step(struct world *w)
 {
     struct sim *s = w->s;
@@ -370,6 +424,8 @@ static void take_step(struct world *w)
         break;
     case 4:
         notice(w, side, rail);
+        if (sim_chance(s, 4))
+            call_off(w, n);
         break;
     case 5:
     case 6:
@@ -394,9 +450,11 @@ static void take_step(struct world *w)
 static bool all_done(const struct world *w)
 {
     for (int side = 0; side < 2; side++)
-        for (uint32_t i = 0; i < w->node[side].n; i++)
-            if (!w->node[side].parcel[i].done)
+        for (uint32_t i = 0; i < w->node[side].n; i++) {
+            const struct parcel *q = &w->node[side].parcel[i];
+            if ((!q->done && !q->lost) || (q->off && !q->off_over) || (q->revoked && !q->revoked_over))
                 return false;
+        }
     return true;
 }
 
@@ -461,6 +519,7 @@ static struct world *make_world(struct sim *s)
         for (uint32_t i = 0; i < n->n; i++) {
             struct parcel *q = &n->parcel[i];
             q->serial = i;
+            q->parcel.owner = &q->cancel;
             q->len = sim_chance(s, 2) ? (uint32_t)sim_random(s, 40) : (uint32_t)sim_random(s, LENGTH);
             for (uint32_t k = 0; k < q->len; k++)
                 q->src[k] = expected_byte(side, i, k);
@@ -479,6 +538,7 @@ void sim_run_sessions(struct sim *s)
         take_step(w);
     if (!s->failed[0] && !early && !all_done(w))
         sim_fail(s, "parcels have not ended after %d steps", STEPS);
+    check_taken_back(w);
     end_sessions(w);
     check_closed(w);
     for (int side = 0; side < 2; side++) {

@@ -78,6 +78,10 @@ PLANTED = [
     ("a ping is not answered", RAIL, "        r->answer_due |= in->type == HW_RAIL_PING;", ""),
     ("a new connection is as silent as the last one", RAIL, "    r->heard = r->loop->now;\n    hw_timer_set", "    hw_timer_set"),
     ("a silent peer is waited for for ever", RAIL, "    if (silent >= r->limits.dead) {", "    if (silent >= r->limits.dead * 100) {"),
+    ("a rail goes on reading memory that its owner took back", RAIL, "        if (p && p->owner == owner && hw_link_freeze", "        if (p && !p->owner && hw_link_freeze"),
+    ("a rail goes on writing memory that its owner took back", RAIL, "        hw_link_drop(l, owner);\n", ""),
+    ("memory is given back when the first rail has let go", SESSION, "    if (atomic_fetch_sub(&g->left, 1) == 1)",
+     "    if (atomic_fetch_sub(&g->left, 1) == g->session->rails)"),
 ]
 
 

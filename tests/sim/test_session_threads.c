@@ -19,13 +19,15 @@
 #define RAILS   2
 #define LINKS   2
 #define LOOPS   2
-#define PARCELS 4000
+#define PARCELS 3000
 #define CUTS    25
 
 struct parcel {
     struct hw_parcel parcel;
     uint32_t serial;
-    uint8_t src[96];
+    atomic_bool off, over;
+    struct hw_let_go cancel;
+    uint8_t src[2000], dst[2000];
 };
 
 struct driver {
@@ -40,7 +42,7 @@ struct node {
     struct driver driver[LOOPS];
     struct parcel *parcel;
     atomic_uint arrived[PARCELS]; /* at the other side */
-    atomic_uint done, wrong;
+    atomic_uint done, unsent, wrong;
     struct node *peer;
 };
 
@@ -85,15 +87,21 @@ static const struct hw_rail_io io = {write_conn, read_conn, close_conn};
 
 /* ---- the layer above -------------------------------------------------------------------------------- */
 
-static void fill_parcel(void *up, struct hw_parcel *p, struct hw_link_out *out)
+static bool fill_parcel(void *up, struct hw_parcel *p, struct hw_link_out *out)
 {
+    struct node *self = up;
     struct parcel *q = hw_container_of(p, struct parcel, parcel);
-    (void)up;
+    if (atomic_load(&q->off)) {
+        atomic_fetch_add(&self->done, 1);
+        atomic_fetch_add(&self->unsent, 1);
+        return false;
+    }
     out->type = 1;
     hw_put32(out->ext, q->serial);
     out->ext_len = 4;
     out->piece[0] = (struct hw_piece){&hw_host, q->src, sizeof q->src};
     out->n_pieces = 1;
+    return true;
 }
 
 static struct hw_parcel *cut_parcel(void *up, unsigned rail, uint64_t budget)
@@ -111,16 +119,21 @@ static int place_parcel(void *up, unsigned rail, struct hw_link_in *in, struct h
         return hw_fail(-EPROTO, "parcel %u", serial);
     if (in->pay != sizeof self->parcel->src)
         atomic_fetch_add(&self->wrong, 1);
-    in->cookie = &self->peer->arrived[serial];
-    piece[0] = (struct hw_piece){&hw_host, NULL, in->pay};
+    in->cookie = &self->peer->parcel[serial];
+    piece[0] = (struct hw_piece){&hw_host, self->peer->parcel[serial].dst, in->pay};
     *n = 1;
     return 0;
 }
 
 static int take_parcel(void *up, unsigned rail, const struct hw_link_in *in)
 {
-    (void)up, (void)rail;
-    atomic_fetch_add((atomic_uint *)in->cookie, 1);
+    struct node *self = up;
+    const struct parcel *q = in->cookie;
+    (void)rail;
+    for (size_t i = 0; i < sizeof q->dst; i++)
+        if (q->dst[i] != (uint8_t)(q - self->peer->parcel) % 100)
+            atomic_fetch_add(&self->wrong, 1);
+    atomic_fetch_add(&self->peer->arrived[q - self->peer->parcel], 1);
     return 0;
 }
 
@@ -187,13 +200,30 @@ static void *drive(void *arg)
     return NULL;
 }
 
+static void end_cancel(struct hw_let_go *g)
+{
+    atomic_store(&hw_container_of(g, struct parcel, cancel)->over, true);
+}
+
 static void *send_all(void *arg)
 {
     struct node *self = arg;
     for (uint32_t i = 0; i < PARCELS; i++) {
         self->parcel[i].serial = i;
         self->parcel[i].parcel.small = i % 2;
+        self->parcel[i].parcel.owner = &self->parcel[i].cancel;
+        memset(self->parcel[i].src, (uint8_t)i % 100, sizeof self->parcel[i].src);
         hw_session_send(&self->session, i % RAILS, &self->parcel[i].parcel);
+        if (i % 8 == 5) {
+            struct parcel *q = &self->parcel[i];
+            atomic_store(&q->off, true);
+            q->cancel = (struct hw_let_go){.owner = &q->cancel, .over = end_cancel};
+            hw_session_let_go(&self->session, &q->cancel);
+        }
+        /* what was called off a while ago is this thread's to write to again */
+        for (uint32_t k = 0; k < i && k < 64; k++)
+            if (atomic_exchange(&self->parcel[i - k].over, false))
+                memset(self->parcel[i - k].src, 0xff, sizeof self->parcel[i - k].src);
         if (i % 64 == 0)
             usleep(1000);
     }
@@ -352,7 +382,8 @@ int main(void)
         for (int i = 0; i < PARCELS; i++)
             once += atomic_load(&node[side].arrived[i]) == 1;
         is_int(atomic_load(&node[side].done), PARCELS, "every parcel is done");
-        is_int(once, PARCELS, "each arrived once");
+        is_int(once + atomic_load(&node[side].unsent), PARCELS,
+               "each arrived once, or was called off before it was sent");
         is_int(atomic_load(&node[side].wrong), 0, "none ended before it arrived, or was lost");
     }
     for (unsigned side = 0; side < 2; side++) {
