@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FIRST_RING    16   /* frames in flight */
 #define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
@@ -12,7 +13,8 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     *l = (struct hw_link){.ops = ops, .up = up, .window = window};
     l->tx.buf = malloc(HW_LINK_BUF);
     l->rx.buf = malloc(HW_LINK_BUF);
-    l->tx.flight = malloc(HW_LINK_FLIGHT * sizeof *l->tx.flight);
+    l->tx.ring = FIRST_RING;
+    l->tx.flight = malloc(FIRST_RING * sizeof *l->tx.flight);
     if (l->tx.buf && l->rx.buf && l->tx.flight)
         return 0;
     hw_link_free(l);
@@ -82,7 +84,7 @@ static bool pull_frame(struct hw_link *l, uint64_t budget)
     uint64_t bytes = HW_LINK_HEAD + out.ext_len + pay;
     l->tx.framed += bytes;
     if (!out.uncounted) {
-        uint64_t i = l->started++ % HW_LINK_FLIGHT;
+        uint64_t i = l->started++ % l->tx.ring;
         l->tx.flight[i].token = out.token;
         l->tx.flight[i].bytes = bytes;
         l->tx.flight[i].end = l->tx.framed;
@@ -98,9 +100,28 @@ static bool has_room_for_frame(const struct hw_link *l)
     return !has_payload_to_send(l) && HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
-static uint64_t count_budget(const struct hw_link *l)
+/* True if one more frame may be in flight: makes the ring longer, if it must and can. */
+static bool has_place_in_flight(struct hw_link *l)
 {
-    return l->in_flight < l->window && l->started - l->confirmed < HW_LINK_FLIGHT ? l->window - l->in_flight : 0;
+    uint64_t n = l->started - l->confirmed;
+    if (n < l->tx.ring)
+        return true;
+    if (n == HW_LINK_FLIGHT)
+        return false;
+    struct hw_link_flight *to = malloc(2ull * l->tx.ring * sizeof *to);
+    if (!to)
+        return false; /* once some are confirmed, there is a place */
+    for (uint64_t i = l->confirmed; i < l->started; i++)
+        to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];
+    free(l->tx.flight);
+    l->tx.flight = to;
+    l->tx.ring *= 2;
+    return true;
+}
+
+static uint64_t count_budget(struct hw_link *l)
+{
+    return l->in_flight < l->window && has_place_in_flight(l) ? l->window - l->in_flight : 0;
 }
 
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
@@ -338,7 +359,7 @@ void hw_link_drop(struct hw_link *l, const void *owner)
 static void confirm_upto(struct hw_link *l, uint64_t count)
 {
     while (l->confirmed < count) {
-        uint64_t i = l->confirmed++ % HW_LINK_FLIGHT;
+        uint64_t i = l->confirmed++ % l->tx.ring;
         l->in_flight -= l->tx.flight[i].bytes;
         l->ops->confirmed(l->up, l, l->tx.flight[i].token);
     }
@@ -347,7 +368,7 @@ static void confirm_upto(struct hw_link *l, uint64_t count)
 /* True if the last byte of the first count frames, of which some are not confirmed, was handed to the transport. */
 static bool was_written(const struct hw_link *l, uint64_t count)
 {
-    return count <= l->started && l->tx.flight[(count - 1) % HW_LINK_FLIGHT].end <= l->tx.written;
+    return count <= l->started && l->tx.flight[(count - 1) % l->tx.ring].end <= l->tx.written;
 }
 
 int hw_link_confirm(struct hw_link *l, uint64_t count)
@@ -388,7 +409,7 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
             (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->confirmed);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
-        l->ops->lost(l->up, l, l->tx.flight[n % HW_LINK_FLIGHT].token);
+        l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token);
     l->started = count;
     l->in_flight = 0;
     return 0;

@@ -27,7 +27,7 @@ struct hw_piece {
 };
 
 #define HW_LINK_PIECES 256    /* of one frame's payload */
-#define HW_LINK_BUF    32768u /* bytes of heads, extensions and copied payloads on their way, each direction */
+#define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads on their way, each direction */
 #define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
@@ -71,6 +71,13 @@ struct hw_link_ops {
     void (*lost)(void *up, struct hw_link *l, void *token);
 };
 
+/* A counted frame in flight. */
+struct hw_link_flight {
+    void *token;
+    uint64_t bytes; /* of the frame */
+    uint64_t end;   /* of tx.framed, after its last byte */
+};
+
 struct hw_link {
     /* read by the layer above */
     uint64_t received;  /* counted frames that arrived whole: the confirmation, and after hw_link_end() the last word */
@@ -88,15 +95,12 @@ struct hw_link {
         uint32_t at, end;
         struct hw_piece piece[HW_LINK_PIECES];
         uint32_t piece_at, n_pieces;
-        void *token;      /* of the frame whose payload is in piece[] */
-        uint8_t *frozen;  /* a copy of what was left of it, see hw_link_freeze() */
-        uint64_t framed;  /* bytes of all frames that pull() gave, the uncounted ones too */
-        uint64_t written; /* of these, handed to the transport */
-        struct {
-            void *token;
-            uint64_t bytes; /* of the frame */
-            uint64_t end;   /* of `framed`, after its last byte */
-        } * flight;         /* ring of HW_LINK_FLIGHT: frame n is at n % HW_LINK_FLIGHT */
+        void *token;                   /* of the frame whose payload is in piece[] */
+        uint8_t *frozen;               /* a copy of what was left of it, see hw_link_freeze() */
+        uint64_t framed;               /* bytes of all frames that pull() gave, the uncounted ones too */
+        uint64_t written;              /* of these, handed to the transport */
+        struct hw_link_flight *flight; /* ring: frame n is at n % ring */
+        uint32_t ring;                 /* a power of two, up to HW_LINK_FLIGHT; it grows with use */
     } tx;
     struct {
         uint8_t *buf; /* HW_LINK_BUF bytes: [at, end) is read and not parsed */
@@ -109,7 +113,7 @@ struct hw_link {
     } rx;
 };
 
-/* Makes a link with this window. The buffers are allocated here and nowhere later. -ENOMEM. */
+/* Makes a link with this window. -ENOMEM. Where there is no memory later on, fewer frames are in flight. */
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window);
 /* Frees the buffers. The link has ended and is settled, or its session is gone: tokens left are told nothing. */
 void hw_link_free(struct hw_link *l);

@@ -220,6 +220,9 @@ static bool write_link(struct hw_rail *r, unsigned i)
         if (n == 0)
             return false;
         int64_t done = r->io->write(rl->conn, piece, n);
+        if (done > 0 && rl->full)
+            r->heard = r->loop->now;
+        rl->full = done == -EAGAIN;
         if (done == -EAGAIN)
             return false;
         if (done < 0) {

@@ -77,13 +77,16 @@ struct hw_rail {
     const struct hw_rail_io *io;
     void *up;
     struct hw_rail_limits limits;
-    uint64_t heard;            /* when the peer's last byte came, ns of the loop's clock */
+    /* When the peer's last byte came, or a connection that was full took more, which shows that the peer's kernel has
+     * acknowledged some. ns of the loop's clock. */
+    uint64_t heard;
     bool ping_due, answer_due; /* frames to be sent */
     struct hw_timer watch;
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
         uint64_t told; /* received, as the peer was told last */
+        bool full;     /* the connection took no more bytes */
     } * link;          /* of this generation; NULL where down */
     struct rail_queue {
         struct hw_parcel *first, **last;

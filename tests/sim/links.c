@@ -358,7 +358,7 @@ static void connect_link(struct world *w, uint32_t i)
     b->peer_count = a->link.received;
     settle_link(&w->node[0], i);
     settle_link(&w->node[1], i);
-    sim_conn_open(&w->conn[i]);
+    sim_conn_open(w->s, &w->conn[i]);
     start_link(&w->node[0], i);
     start_link(&w->node[1], i);
     sim_say(w->s, "link %u is up, generation %u", i, a->gen);
@@ -589,7 +589,7 @@ void sim_run_links(struct sim *s)
         w->node[side].side = side;
     }
     for (uint32_t i = 0; i < w->slots; i++) {
-        sim_conn_open(&w->conn[i]);
+        sim_conn_open(w->s, &w->conn[i]);
         start_link(&w->node[0], i);
         start_link(&w->node[1], i);
     }

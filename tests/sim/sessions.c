@@ -223,13 +223,14 @@ static void start_rail(struct world *w, int side, unsigned rail, uint32_t gen, c
 
 static bool make_pipes(struct world *w, unsigned rail)
 {
+    sim_fail_memory(NULL); /* until the turn is over */
     for (unsigned k = 0; k < w->links; k++) {
         struct pipes *p = calloc(1, sizeof *p);
         if (!p || w->n_all == HW_ARRAY_LEN(w->all)) {
             free(p);
             return false;
         }
-        sim_conn_open(&p->conn);
+        sim_conn_open(w->s, &p->conn);
         for (int side = 0; side < 2; side++)
             p->end[side] = (struct hw_conn){w, p, side};
         w->pipes[rail][k] = w->all[w->n_all++] = p;
@@ -288,6 +289,8 @@ static void step_handshake(struct world *w, unsigned rail)
     }
     switch (a->at) {
     case NONE:
+        if (sim_has(s, SIM_MEMORY) && w->faults && sim_chance(s, 4))
+            w->faults--; /* memory does not fail for ever */
         a->gen = hw_session_hello(&w->node[0].session, rail, &a->client);
         if (a->gen)
             a->at = HELLO;
@@ -402,6 +405,14 @@ static void check_taken_back(struct world *w)
         }
 }
 
+static void run_turn(struct world *w, struct node *n, unsigned budget)
+{
+    struct hw_loop *loop = &n->loop[sim_random(w->s, LOOPS)];
+    sim_fail_memory(w->faults ? w->s : NULL);
+    hw_loop_turn(loop, w->now, budget);
+    sim_fail_memory(NULL);
+}
+
 static void take_step(struct world *w)
 {
     struct sim *s = w->s;
@@ -443,7 +454,7 @@ static void take_step(struct world *w)
             sim_conn_deliver(s, &w->pipes[rail][link]->conn);
         break;
     default:
-        hw_loop_turn(&n->loop[sim_random(s, LOOPS)], w->now, 1 + (unsigned)sim_random(s, 2));
+        run_turn(w, n, 1 + (unsigned)sim_random(s, 2));
     }
 }
 
@@ -466,7 +477,7 @@ static void end_sessions(struct world *w)
         struct node *n = &w->node[k];
         hw_session_die(&n->session, -ESHUTDOWN);
         for (int i = 0; i < DRAIN && !hw_session_is_gone(&n->session); i++)
-            hw_loop_turn(&n->loop[sim_random(s, LOOPS)], w->now, 1);
+            run_turn(w, n, 1);
         if (!hw_session_is_gone(&n->session))
             sim_fail(s, "node %d's session, which is dead, is not gone", k);
         for (uint32_t i = 0; i < n->posted; i++)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset", "silent",  "cancel", "revoke",
-                                                    "both",    "links", "scatter", "liar"};
+                                                    "both",    "links", "scatter", "memory", "liar"};
 
 uint64_t sim_random(struct sim *s, uint64_t n)
 {
@@ -50,9 +50,36 @@ void sim_fail(struct sim *s, const char *fmt, ...)
     sim_say(s, "FAILED: %s", s->failed);
 }
 
-void sim_conn_open(struct sim_conn *c)
+/* ---- memory: the linker leads malloc() and calloc() here ------------------------------------------ */
+
+static struct sim *failing;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_malloc(size_t n)
+{
+    return failing && sim_chance(failing, 20) ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return failing && sim_chance(failing, 20) ? NULL : __real_calloc(n, size);
+}
+
+void sim_fail_memory(struct sim *s)
+{
+    failing = s && sim_has(s, SIM_MEMORY) ? s : NULL;
+}
+
+/* ---- connections ---------------------------------------------------------------------------------- */
+
+void sim_conn_open(struct sim *s, struct sim_conn *c)
 {
     memset(c, 0, sizeof *c);
+    c->room = sim_has(s, SIM_PARTIAL) && sim_chance(s, 2) ? 200 + (uint32_t)sim_random(s, 1000) : SIM_PIPE;
 }
 
 void sim_conn_deliver(struct sim *s, struct sim_conn *c)
@@ -80,7 +107,7 @@ int64_t sim_conn_write(struct sim *s, struct sim_conn *c, int side, const void *
     struct sim_pipe *p = &c->pipe[side];
     if (c->told[side])
         return -ECONNRESET;
-    n = HW_MIN(n, SIM_PIPE - p->n);
+    n = HW_MIN(n, c->room - p->n);
     if (n && sim_has(s, SIM_PARTIAL))
         n = 1 + sim_random(s, n);
     if (n == 0)

@@ -19,6 +19,7 @@ enum sim_feature {
     SIM_BOTH,    /* both sides send */
     SIM_LINKS,   /* more than one link */
     SIM_SCATTER, /* payloads of many pieces */
+    SIM_MEMORY,  /* the product's allocations fail at times */
     SIM_LIAR,    /* side 1 confirms what it has not received */
     SIM_FEATURES
 };
@@ -41,6 +42,9 @@ void sim_say(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Records the first failure; the schedule then ends. */
 void sim_fail(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 
+/* From here on allocations may fail (s with SIM_MEMORY), or may not (NULL). Around calls into the product. */
+void sim_fail_memory(struct sim *s);
+
 #define SIM_PIPE 4096 /* bytes of one direction's buffers */
 
 /* One direction of a connection: [0, ready) can be read, [ready, n) is under way. */
@@ -52,12 +56,13 @@ struct sim_pipe {
 /* A connection between side 0 and side 1. */
 struct sim_conn {
     struct sim_pipe pipe[2]; /* pipe[i] carries what side i sends */
+    uint32_t room;           /* bytes that each holds */
     bool closed[2];          /* side i has closed it */
     bool silent;             /* nothing moves any more */
     bool told[2];            /* side i meets an error when it next reads or writes */
 };
 
-void sim_conn_open(struct sim_conn *c);
+void sim_conn_open(struct sim *s, struct sim_conn *c);
 /* Moves a random part of what is under way to the other end. */
 void sim_conn_deliver(struct sim *s, struct sim_conn *c);
 /* Side closes: what it sent and has not arrived is lost in part, what comes to it is lost whole. */

@@ -6,6 +6,8 @@
 
 A fault is a text of a source file and what stands in its place. One that the sources do not have any more is itself a
 failure: the table then says nothing."""
+import concurrent.futures
+import os
 import pathlib
 import subprocess
 import sys
@@ -50,6 +52,8 @@ PLANTED = [
     ("half a head is lost when the buffer is moved", LINK,
      "        memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);", ""),
     ("a byte that was read behind a payload is lost", LINK, "    l->rx.end += (uint32_t)n;", "    l->rx.end += (uint32_t)n - (n > 99);"),
+    ("the ring of frames in flight is moved as it lies", LINK, "        to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];",
+     "        to[i % l->tx.ring] = l->tx.flight[i % l->tx.ring];"),
     ("a task that is posted while it runs is forgotten", LOOP,
      "    atomic_store(&t->posted, false); /* from here on whoever posts it makes it run once more */\n    t->run(t);",
      "    t->run(t);\n    atomic_store(&t->posted, false);"),
@@ -82,10 +86,17 @@ PLANTED = [
     ("a rail goes on writing memory that its owner took back", RAIL, "        hw_link_drop(l, owner);\n", ""),
     ("memory is given back when the first rail has let go", SESSION, "    if (atomic_fetch_sub(&g->left, 1) == 1)",
      "    if (atomic_fetch_sub(&g->left, 1) == g->session->rails)"),
+    ("a rail that cannot start for want of memory says nothing", SESSION, "        post_report(sr, REPORT_ENDED | REPORT_DOWN);", "        ;"),
+    ("memory that cannot be copied is read on", RAIL, "hw_link_freeze(l, p) < 0)", "hw_link_freeze(l, p) > 0)"),
 ]
 
 
-def run_one(cc, root, archives, row, folder):
+def run_one(cc, root, archives, row):
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in(pathlib.Path(folder), cc, root, archives, row)
+
+
+def run_in(folder, cc, root, archives, row):
     name, path, old, new = row
     text = (root / path).read_text(encoding="utf-8")
     if text.count(old) != 1:
@@ -94,7 +105,7 @@ def run_one(cc, root, archives, row, folder):
     source.write_text(text.replace(old, new), encoding="utf-8")
     sim = folder / "sim"
     build = subprocess.run([*cc.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", f"-I{root}/include", f"-I{root}/lib", source,
-                            *archives, "-lsodium", "-lm", "-ldl", "-lpthread", "-o", sim],
+                            *archives, "-lsodium", "-lm", "-ldl", "-lpthread", "-Wl,--wrap=malloc", "-Wl,--wrap=calloc", "-o", sim],
                            capture_output=True, text=True, check=False)
     if build.returncode:
         return "it does not compile: " + build.stderr.strip().splitlines()[0]
@@ -110,9 +121,9 @@ def main():
     rows = [r for r in PLANTED if not names or r[0] in names]
     failed = 0
     print(f"1..{len(rows)}")
-    with tempfile.TemporaryDirectory() as folder:
-        for k, row in enumerate(rows, 1):
-            why = run_one(cc, pathlib.Path(root), archives.split(","), row, pathlib.Path(folder))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda row: run_one(cc, pathlib.Path(root), archives.split(","), row), rows)
+        for k, (row, why) in enumerate(zip(rows, results), 1):
             failed += why is not None
             print(f"{'ok' if why is None else 'not ok'} {k} - found: {row[0]}" + (f": {why}" if why else ""), flush=True)
     return failed != 0
