@@ -97,6 +97,11 @@ struct opt {
     {                                                                        \
         .name = "", .type = OPT_IS_GROUP, .at = offsetof(S, F), .rows = ROWS \
     }
+/* A group whose fields stand in the table's own struct. */
+#define OPT_ROWS(ROWS)                                 \
+    {                                                  \
+        .name = "", .type = OPT_IS_GROUP, .rows = ROWS \
+    }
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 #define OPTS_ANY UINT32_MAX

@@ -35,7 +35,7 @@ static int devmem_status(int argc, char **argv)
 {
     static const struct opt rows[] = {
         OPT_FLAG("json", 'j', struct devmem_args, json, "say it in JSON"),
-        {.name = "", .type = OPT_IS_GROUP, .rows = state_opts},
+        OPT_ROWS(state_opts),
         {0},
     };
     static const struct opts o = {
@@ -229,7 +229,7 @@ static int devmem_plan(int argc, char **argv)
                    "of one binding, 1 to 16; default 1"),
         OPT_TEXT("policy", 'p', "FILE", struct devmem_args, policy,
                  "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"),
-        {.name = "", .type = OPT_IS_GROUP, .rows = state_opts},
+        OPT_ROWS(state_opts),
         {0},
     };
     static const struct opts o = {
