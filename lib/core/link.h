@@ -125,7 +125,8 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* The first n bytes of what hw_link_tx() gave are written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
 /* Where the next bytes read go, at once: up to cap pieces (cap is at least 2). Returns how many, at least 1; none has a
- * NULL ptr. What is not read to there before the next call of any other function is asked for again. */
+ * NULL ptr. The link offers the same place again for bytes that the caller did not read before it called another
+ * function. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* n bytes were read to there. 0, or why the link has to end: the caller then calls hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
@@ -137,8 +138,8 @@ int hw_link_got(struct hw_link *l, uint64_t n);
 int hw_link_confirm(struct hw_link *l, uint64_t count);
 /* The token of the frame whose payload is being sent, from the memory that pull() named; NULL: none is. */
 void *hw_link_sending(const struct hw_link *l);
-/* Whatever is left to send of the frame with this token is copied, so that its memory is read no more. 0, also where no
- * such frame is being sent; -ENOMEM: the memory is still in use, and only hw_link_end() lets go of it. */
+/* Copies the unsent bytes of the frame with this token, so that the link does not read its memory any more. 0, also
+ * where no such frame is being sent; -ENOMEM: the memory is still in use, and only hw_link_end() lets go of it. */
 int hw_link_freeze(struct hw_link *l, const void *token);
 /* What is left to receive of a frame whose memory has this owner goes nowhere: the memory is written no more. The frame
  * still arrives. */

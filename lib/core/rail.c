@@ -64,9 +64,7 @@ static void give_back_queues(struct hw_rail *r)
 
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p)
 {
-    p->next = atomic_load(&r->inbox);
-    while (!atomic_compare_exchange_weak(&r->inbox, &p->next, p))
-        ;
+    hw_parcel_push(&r->inbox, p);
     hw_loop_post(r->loop, &r->work);
 }
 

@@ -24,6 +24,14 @@ struct hw_parcel {
     const void *owner; /* whose memory it is made of: see hw_rail_let_go() */
 };
 
+/* Puts a parcel on a stack that any thread may push to; its one reader takes all by atomic_exchange(). */
+static inline void hw_parcel_push(_Atomic(struct hw_parcel *) *stack, struct hw_parcel *p)
+{
+    p->next = atomic_load(stack);
+    while (!atomic_compare_exchange_weak(stack, &p->next, p))
+        ;
+}
+
 struct hw_rail;
 struct hw_conn;
 

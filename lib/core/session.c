@@ -14,9 +14,7 @@ enum { REPORT_ENDED = 1, REPORT_DOWN = 2, REPORT_REFUSED = 4 };
 
 static void return_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    p->next = atomic_load(&s->returned);
-    while (!atomic_compare_exchange_weak(&s->returned, &p->next, p))
-        ;
+    hw_parcel_push(&s->returned, p);
     hw_loop_post(s->home, &s->sort);
 }
 
@@ -100,9 +98,7 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
     note->word.n = n;
     for (uint32_t k = 0; k < n; k++)
         note->word.count[k] = hw_get64(in->ext + 8 + 8ull * k);
-    note->next = atomic_load(&s->notes);
-    while (!atomic_compare_exchange_weak(&s->notes, &note->next, note))
-        ;
+    hw_parcel_push(&s->notes, &note->parcel);
     hw_loop_post(s->home, &s->sort);
     return 0;
 }
@@ -207,15 +203,20 @@ static void route_parcel(struct hw_session *s, struct hw_parcel *p)
     }
 }
 
-static void route_waiting(struct hw_session *s)
+static void route_list(struct hw_session *s, struct hw_parcel *p)
 {
-    struct hw_parcel *p = s->waiting;
-    s->waiting = NULL;
     while (p) {
         struct hw_parcel *next = p->next;
         route_parcel(s, p);
         p = next;
     }
+}
+
+static void route_waiting(struct hw_session *s)
+{
+    struct hw_parcel *all = s->waiting;
+    s->waiting = NULL;
+    route_list(s, all);
 }
 
 static void order_end(struct session_rail *sr)
@@ -284,7 +285,7 @@ static void advance_rail(struct session_rail *sr)
         route_waiting(s);
 }
 
-static void die(struct hw_session *s, int why)
+void hw_session_die(struct hw_session *s, int why)
 {
     if (s->dead)
         return;
@@ -292,11 +293,6 @@ static void die(struct hw_session *s, int why)
     for (unsigned i = 0; i < s->rails; i++)
         advance_rail(&s->rail[i]);
     route_waiting(s);
-}
-
-void hw_session_die(struct hw_session *s, int why)
-{
-    die(s, why);
 }
 
 bool hw_session_is_gone(const struct hw_session *s)
@@ -334,7 +330,7 @@ static void take_report(struct hw_task *t)
         send_word(s, sr);
     }
     if (what & REPORT_REFUSED)
-        die(s, sr->report_why);
+        hw_session_die(s, sr->report_why);
     if (what & REPORT_DOWN)
         sr->state = RAIL_IS_DOWN;
     if (what & REPORT_ENDED && !s->dead)
@@ -349,21 +345,17 @@ static void take_report(struct hw_task *t)
 static void sort_arrivals(struct hw_task *t)
 {
     struct hw_session *s = hw_container_of(t, struct hw_session, sort);
-    struct session_note *note = atomic_exchange(&s->notes, NULL);
-    while (note) {
-        struct session_note *next = note->next;
+    struct hw_parcel *p = atomic_exchange(&s->notes, NULL);
+    while (p) {
+        struct hw_parcel *next = p->next;
+        struct session_note *note = hw_container_of(p, struct session_note, parcel);
         struct session_rail *sr = &s->rail[note->rail];
         note_word(sr, &note->word);
         advance_rail(sr);
         free(note);
-        note = next;
-    }
-    struct hw_parcel *p = atomic_exchange(&s->returned, NULL);
-    while (p) {
-        struct hw_parcel *next = p->next;
-        route_parcel(s, p);
         p = next;
     }
+    route_list(s, atomic_exchange(&s->returned, NULL));
 }
 
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,

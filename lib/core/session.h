@@ -64,7 +64,6 @@ struct hw_let_go {
 /* A last word on its way: to the peer as a parcel, or from the peer to the home loop. */
 struct session_note {
     struct hw_parcel parcel;
-    struct session_note *next;
     unsigned rail;
     struct hw_word word;
 };
@@ -116,7 +115,7 @@ struct hw_session {
     struct session_rail rail[HW_SESSION_RAILS];
 
     _Atomic(struct hw_parcel *) returned; /* by rails that are down */
-    _Atomic(struct session_note *) notes; /* the peer's last words */
+    _Atomic(struct hw_parcel *) notes;    /* the peer's last words */
     struct hw_task sort;                  /* looks at both */
     struct hw_parcel *waiting;            /* parcels that no rail can take now */
     unsigned turn;                        /* the rail that takes the next one */

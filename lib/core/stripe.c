@@ -69,5 +69,5 @@ uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
     uint64_t take = HW_MIN(HW_MAX(share, least), most);
     while (take > least && !ends_in_time(s, take))
         take = HW_MAX(take / 2, least);
-    return HW_MIN(take, most);
+    return take;
 }

@@ -369,18 +369,11 @@ static void write_some(struct world *w, struct node *n, uint32_t i)
     struct hw_piece piece[3];
     struct hw_link *l = &n->slot[i].link;
     uint32_t k = hw_link_tx(l, piece, HW_ARRAY_LEN(piece));
-    for (uint32_t j = 0; j < k; j++) {
-        int64_t done = piece[j].len ? sim_conn_write(w->s, &w->conn[i], n->side, piece[j].ptr, piece[j].len) : 0;
-        if (done == -EAGAIN)
-            return;
-        if (done < 0) {
-            end_link(n, i);
-            return;
-        }
+    int64_t done = sim_conn_move(w->s, &w->conn[i], n->side, piece, k, true);
+    if (done >= 0)
         hw_link_sent(l, (uint64_t)done);
-        if ((uint64_t)done < piece[j].len)
-            return;
-    }
+    else if (done != -EAGAIN)
+        end_link(n, i);
 }
 
 static void read_some(struct world *w, struct node *n, uint32_t i)
@@ -388,21 +381,10 @@ static void read_some(struct world *w, struct node *n, uint32_t i)
     struct hw_piece piece[3];
     struct hw_link *l = &n->slot[i].link;
     uint32_t k = hw_link_rx(l, piece, 2 + (uint32_t)sim_random(w->s, 2));
-    uint64_t sum = 0;
-    for (uint32_t j = 0; j < k; j++) {
-        int64_t done = sim_conn_read(w->s, &w->conn[i], n->side, piece[j].ptr, piece[j].len);
-        if (done < 0) {
-            if (sum == 0 && done != -EAGAIN) {
-                end_link(n, i);
-                return;
-            }
-            break;
-        }
-        sum += (uint64_t)done;
-        if ((uint64_t)done < piece[j].len)
-            break;
-    }
-    if (sum && hw_link_got(l, sum) < 0) {
+    int64_t done = sim_conn_move(w->s, &w->conn[i], n->side, piece, k, false);
+    if (done < 0 && done != -EAGAIN)
+        end_link(n, i);
+    if (done > 0 && hw_link_got(l, (uint64_t)done) < 0) {
         if (!sim_has(w->s, SIM_LIAR))
             sim_fail(w->s, "a link breaks on what an honest peer sends: %s", hw_error());
         end_link(n, i);

@@ -83,30 +83,12 @@ static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
 
 static int64_t write_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t done = piece[i].len ? sim_conn_write(c->w->s, &c->pipes->conn, c->side, piece[i].ptr, piece[i].len) : 0;
-        if (done < 0)
-            return sum ? sum : done;
-        sum += done;
-        if ((uint64_t)done < piece[i].len)
-            break;
-    }
-    return sum;
+    return sim_conn_move(c->w->s, &c->pipes->conn, c->side, piece, n, true);
 }
 
 static int64_t read_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t done = sim_conn_read(c->w->s, &c->pipes->conn, c->side, piece[i].ptr, piece[i].len);
-        if (done < 0)
-            return sum ? sum : done;
-        sum += done;
-        if ((uint64_t)done < piece[i].len)
-            break;
-    }
-    return sum;
+    return sim_conn_move(c->w->s, &c->pipes->conn, c->side, piece, n, false);
 }
 
 static void close_conn(struct hw_conn *c)

@@ -102,7 +102,7 @@ void sim_conn_close(struct sim *s, struct sim_conn *c, int side)
     in->n = in->ready = 0;
 }
 
-int64_t sim_conn_write(struct sim *s, struct sim_conn *c, int side, const void *buf, uint64_t n)
+static int64_t write_conn(struct sim *s, struct sim_conn *c, int side, const void *buf, uint64_t n)
 {
     struct sim_pipe *p = &c->pipe[side];
     if (c->told[side])
@@ -120,7 +120,7 @@ int64_t sim_conn_write(struct sim *s, struct sim_conn *c, int side, const void *
     return (int64_t)n;
 }
 
-int64_t sim_conn_read(struct sim *s, struct sim_conn *c, int side, void *buf, uint64_t n)
+static int64_t read_conn(struct sim *s, struct sim_conn *c, int side, void *buf, uint64_t n)
 {
     struct sim_pipe *p = &c->pipe[!side];
     n = HW_MIN(n, p->ready);
@@ -133,4 +133,21 @@ int64_t sim_conn_read(struct sim *s, struct sim_conn *c, int side, void *buf, ui
     p->n -= (uint32_t)n;
     p->ready -= (uint32_t)n;
     return (int64_t)n;
+}
+
+int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (piece[i].len == 0)
+            continue;
+        int64_t done = out ? write_conn(s, c, side, piece[i].ptr, piece[i].len)
+                           : read_conn(s, c, side, piece[i].ptr, piece[i].len);
+        if (done < 0)
+            return sum ? sum : done;
+        sum += done;
+        if ((uint64_t)done < piece[i].len)
+            break;
+    }
+    return sum;
 }

@@ -7,7 +7,7 @@
 #ifndef HW_SIM_H
 #define HW_SIM_H
 
-#include "base/base.h"
+#include "core/link.h"
 
 /* What may happen. A failing schedule is run again without each of them in turn, to name those that it needs. */
 enum sim_feature {
@@ -67,9 +67,8 @@ void sim_conn_open(struct sim *s, struct sim_conn *c);
 void sim_conn_deliver(struct sim *s, struct sim_conn *c);
 /* Side closes: what it sent and has not arrived is lost in part, what comes to it is lost whole. */
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
-/* Write and read for side: bytes moved, -EAGAIN or -ECONNRESET. */
-int64_t sim_conn_write(struct sim *s, struct sim_conn *c, int side, const void *buf, uint64_t n);
-int64_t sim_conn_read(struct sim *s, struct sim_conn *c, int side, void *buf, uint64_t n);
+/* Writes (out) or reads for side, piece after piece: bytes moved, -EAGAIN or -ECONNRESET. */
+int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out);
 
 /* Runs one schedule to its end; s has seed and features. Sets s->failed where a check fails. */
 void sim_run_links(struct sim *s);

@@ -74,7 +74,7 @@ PLANTED = [
      "    if (word->gen == sr->gen)\n        sr->peers = *word;", "    if (word->gen >= sr->gen)\n        sr->peers = *word, sr->peers.gen = sr->gen;"),
     ("the server forgets its word on the last connection that the client had", SESSION, "    *mine = sr->kept;", "    *mine = sr->mine;"),
     ("the server takes it that the client had each connection up", SESSION, "sr->client.gen < sr->gen;", "sr->client.gen > sr->gen;"),
-    ("parcels wait for ever", SESSION, "        route_waiting(s);\n}\n\nstatic void die", "        ;\n}\n\nstatic void die"),
+    ("parcels wait for ever", SESSION, "        route_waiting(s);\n}\n\nvoid hw_session_die", "        ;\n}\n\nvoid hw_session_die"),
     ("what a rail gives back is lost but for the first", SESSION, "        return_parcel(sr->session, list);\n        list = next;",
      "        return_parcel(sr->session, list);\n        list = NULL;\n        (void)next;"),
     ("an order to end outlives its connection", SESSION, "    if (atomic_exchange(&sr->order_end, false))", "    if (order != ORDER_SETTLE && atomic_load(&sr->order_end))"),
