@@ -123,7 +123,7 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, struct ucred *
         return hw_wrap(rc, "your socket");
     c->account = find_account(d, who->uid);
     if (!c->account)
-        return hw_fail(-ENOMEM, "no memory for a user");
+        return hw_no_memory("a user");
     /* some users cannot take all places: the last half is for a few of each */
     unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
@@ -151,7 +151,7 @@ void hd_client_accept(struct hd_daemon *d)
     if (c)
         *c = (struct hd_client){
             .fd = fd, .requests = {.left = HD_BURST, .filled = now}, .deadline = now + HD_GREETING_MS * HW_MS};
-    int rc = c ? admit_client(d, c, &who) : hw_fail(-ENOMEM, "no memory for a client");
+    int rc = c ? admit_client(d, c, &who) : hw_no_memory("a client");
     if (rc) {
         /* unasked, as an answer to the greeting, whose number is 1, that comes or is here already: nothing of a
          * stranger's is read */
@@ -290,7 +290,7 @@ static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const str
         return;
     }
     struct hd_inspection *i = calloc(1, sizeof(*i));
-    int rc = i ? hd_inspect_start(d->state.k, q->type, c->fd, &i->pair) : hw_fail(-ENOMEM, "no memory for a look");
+    int rc = i ? hd_inspect_start(d->state.k, q->type, c->fd, &i->pair) : hw_no_memory("a look");
     if (rc) {
         free(i);
         c->later = now + 100 * HW_MS;

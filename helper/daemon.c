@@ -142,7 +142,7 @@ int hd_serve(struct hd_daemon *d)
 {
     struct set *s = calloc(1, sizeof(*s));
     if (!s)
-        return hw_fail(-ENOMEM, "no memory for the clients");
+        return hw_no_memory("the clients");
     (void)signal(SIGCHLD, SIG_IGN); /* nobody waits for the children: none stays as a zombie */
     hd_clients_init(d);
     serve_rounds(d, s);

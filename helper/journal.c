@@ -135,7 +135,7 @@ int hd_journal_write(struct hd_state *s)
         return 0;
     char *text = hd_journal_text(s, &len);
     if (!text)
-        return hw_fail(-ENOMEM, "no memory for the journal");
+        return hw_no_memory("the journal");
     if (len > JOURNAL_MAX) { /* the next hawserd could not read it */
         free(text);
         return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
@@ -265,7 +265,7 @@ static int take_rule(struct reader *r, char **save)
         *save = dash + 2;
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_fail(-ENOMEM, "no memory for the journal's rules");
+        return hw_no_memory("the journal's rules");
     h->port = -1;
     h->uid = (uid_t)-1; /* nobody's */
     h->nic = hd_nic_find(r->s, (int)index);

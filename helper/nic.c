@@ -96,7 +96,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     struct hd_nic *nic = hd_nic_find(s, link->ifindex);
     unsigned n_q = 0, got = 0, bound = 0, with_rules = 0, denied = 0, last = 0;
     int rc = q ? s->k->queues(s->k->arg, link->ifindex, q, HD_QUEUES_MAX, &n_q)
-               : hw_fail(-ENOMEM, "no memory for the queues of %s", link->name);
+               : hw_no_memory("the queues of %s", link->name);
     if (rc == 0)
         rc = ruled(s, link->ifindex, &rules);
 
@@ -176,7 +176,7 @@ static int remember(struct hd_state *s, struct hd_nic *nic, const struct hd_rss 
         return 0;
     uint32_t *copy = calloc(now->n ? now->n : 1, sizeof(*copy));
     if (!copy)
-        return hw_fail(-ENOMEM, "no memory for the RSS table of %s", nic->name);
+        return hw_no_memory("the RSS table of %s", nic->name);
     if (nic->n_was)
         hw_log(s->log, HAWSER_LOG_WARN, "%s: its RSS table was changed by somebody else; that is what it goes back to",
                nic->name);
@@ -192,7 +192,7 @@ static int table_set(struct hd_state *s, struct hd_nic *nic, const struct hd_rss
     uint32_t *want = without(nic, &nic->taken);
     int rc = 0;
     if (!want)
-        return hw_fail(-ENOMEM, "no memory for the RSS table of %s", nic->name);
+        return hw_no_memory("the RSS table of %s", nic->name);
     if (memcmp(want, now->queue, nic->n_was * sizeof(*want)) != 0)
         rc = s->k->rss_set(s->k->arg, nic->ifindex, want, nic->n_was);
     free(want);
@@ -327,8 +327,8 @@ void hd_settle(struct hd_state *s, struct hd_nic *nic)
     }
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
     unsigned n_q = 0;
-    int rc = q ? s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n_q)
-               : hw_fail(-ENOMEM, "no memory for the queues of %s", nic->name);
+    int rc =
+        q ? s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n_q) : hw_no_memory("the queues of %s", nic->name);
     bool clean = went(s, rc);
     if (rc == 0) {
         rc = queues_back(s, nic, q, n_q);

@@ -75,7 +75,7 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
     unsigned n = 0;
     if (!q)
-        return hw_fail(-ENOMEM, "no memory for the queues of %s", nic->name);
+        return hw_no_memory("the queues of %s", nic->name);
     int rc = s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n);
     *bound = rc == 0 && hd_any_bound(q, n);
     free(q);

@@ -163,7 +163,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         return hw_fail(-EACCES, "the policy lets %s have nothing of NIC %s", r->who, q->nic);
     struct hd_binding *b = calloc(1, sizeof(*b));
     if (!b)
-        return hw_fail(-ENOMEM, "no memory for a binding");
+        return hw_no_memory("a binding");
     *b = (struct hd_binding){.owner = owner, .uid = uid, .n = q->count, .bytes = f->bytes, .sock = -1};
     int rc = s->k->link(s->k->arg, q->nic, &link);
     if (rc == 0)
@@ -338,7 +338,7 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
                                 "cannot land in device memory");
     struct hd_held_rule *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_fail(-ENOMEM, "no memory for a rule");
+        return hw_no_memory("a rule");
     *h = (struct hd_held_rule){.nic = b->nic, .binding = b, .uid = b->uid, .cookie = c->cookie, .port = -1};
     h->rule = (struct hd_rule){.exact = true, .local = c->local, .remote = c->remote};
     h->due = hw_deadline(HD_LOOK_MS);

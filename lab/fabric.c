@@ -293,7 +293,7 @@ static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
     size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* what the switch has: ports, bridges, lo */
     struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
-    int rc = links ? 0 : hw_fail(-ENOMEM, "out of memory for %zu links", cap);
+    int rc = links ? 0 : hw_no_memory("%zu links", cap);
     for (unsigned k = 0; rc == 0 && k <= l->nodes;) {
         struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
         int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);

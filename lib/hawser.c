@@ -71,7 +71,7 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
     }
     struct hawser_op *op = malloc(sizeof(*op));
     if (!op)
-        return hw_fail(-ENOMEM, "no memory for an operation");
+        return hw_no_memory("an operation");
     memset(op, 0,
            sizeof(*op)); /* not calloc(): glibc's goes past the thread's cache, twice the time of all else here */
     op->vecs = n <= 1 ? &op->one_vec : calloc(n, sizeof(*op->vecs));
@@ -79,7 +79,7 @@ static int make_op(struct hawser_peer *p, enum hw_op_type type, const struct haw
         op->notify = malloc(HW_MAX(o->notify_len, (size_t)1));
     if (!op->vecs || (o->notify && !op->notify)) {
         hw_op_free_memory(op);
-        return hw_fail(-ENOMEM, "no memory for an operation");
+        return hw_no_memory("an operation");
     }
     if (o->notify) {
         memcpy(op->notify, o->notify, o->notify_len);

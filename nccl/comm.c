@@ -15,7 +15,7 @@ ncclResult_t hn_listen(int dev, void *handle, void **lc)
         return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "listen");
     struct hn_listen *l = calloc(1, sizeof(*l));
     if (!l)
-        return hn_error(hw_fail(-ENOMEM, "no memory"), "listen");
+        return hn_error(hw_no_memory("a listener"), "listen");
     pthread_mutex_lock(&hn_g.mu);
     int rc = hn_open();
     if (rc == 0) {
@@ -76,12 +76,12 @@ static int begin(const struct hn_handle *h, void *handle, struct attempt **out)
 {
     struct hn_link *l;
     struct attempt *a = calloc(1, sizeof(*a));
-    int rc = a ? hn_open() : hw_fail(-ENOMEM, "no memory to connect");
+    int rc = a ? hn_open() : hw_no_memory("a connection");
     if (rc == 0)
         rc = hn_link_get(h, &l);
     if (rc == 0 && !(a->comm = new_comm(l, l->next_stream, true))) {
         hn_link_put(l);
-        rc = hw_fail(-ENOMEM, "no memory to connect");
+        rc = hw_no_memory("a connection");
     }
     if (rc) {
         free(a);
@@ -267,7 +267,7 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
                         "regMr");
     enum hawser_mem_kind kind = type == NCCL_PTR_CUDA ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
     struct mem *m = calloc(1, sizeof(*m));
-    int rc = m ? hawser_mem_register(hn_g.h, kind, data, size, &m->mem) : hw_fail(-ENOMEM, "no memory");
+    int rc = m ? hawser_mem_register(hn_g.h, kind, data, size, &m->mem) : hw_no_memory("a registration");
     if (rc) {
         free(m);
         return hn_error(rc, "regMr");

@@ -93,7 +93,7 @@ static struct hn_link *new_link(void)
 {
     struct hn_link *l = calloc(1, sizeof(*l));
     if (!l) {
-        (void)hw_fail(-ENOMEM, "no memory for a link");
+        (void)hw_no_memory("a link");
         return NULL;
     }
     l->next_stream = 1;

@@ -108,7 +108,7 @@ static int scan_pci(struct hw_node *n, int root)
     n->pci = calloc(l.n + 1, sizeof(*n->pci));
     if (!n->pci) {
         hw_names_free(&l);
-        return hw_fail(-ENOMEM, "no memory for %zu PCI devices", l.n);
+        return hw_no_memory("%zu PCI devices", l.n);
     }
     for (size_t i = 0; i < l.n; i++) {
         struct hw_pci_dev *d = &n->pci[n->n_pci];
@@ -152,7 +152,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
 {
     n->gpu = calloc(n->n_pci + opt->n_cuda + 1, sizeof(*n->gpu));
     if (!n->gpu)
-        return hw_fail(-ENOMEM, "no memory for the list of GPUs");
+        return hw_no_memory("the list of GPUs");
     if (opt->cuda) {
         for (size_t i = 0; i < opt->n_cuda; i++) {
             int pci = find_pci(n, opt->cuda[i]);
@@ -296,7 +296,7 @@ static void default_routes(struct hw_node *n, int root)
 static int addresses(struct hw_node *n)
 {
     struct hw_nic *nic = calloc(MAX_ADDRS, sizeof(*nic));
-    int count = nic ? hw_nics_list(nic, MAX_ADDRS, true) : hw_fail(-ENOMEM, "no memory for the NICs' addresses");
+    int count = nic ? hw_nics_list(nic, MAX_ADDRS, true) : hw_no_memory("the NICs' addresses");
     for (int i = 0; i < count; i++) {
         struct hw_netdev *d = find_netdev(n, nic[i].name);
         if (d)
@@ -313,7 +313,7 @@ static int scan_net(struct hw_node *n, int root, bool live)
     n->netdev = calloc(l.n + 1, sizeof(*n->netdev));
     if (!n->netdev) {
         hw_names_free(&l);
-        return hw_fail(-ENOMEM, "no memory for %zu interfaces", l.n);
+        return hw_no_memory("%zu interfaces", l.n);
     }
     for (size_t i = 0; i < l.n; i++) {
         /* bonding_masters is a file */
@@ -336,7 +336,7 @@ static int scan_rdma(struct hw_node *n, int root)
     n->rdma = calloc(l.n + 1, sizeof(*n->rdma));
     if (!n->rdma) {
         hw_names_free(&l);
-        return hw_fail(-ENOMEM, "no memory for %zu RDMA devices", l.n);
+        return hw_no_memory("%zu RDMA devices", l.n);
     }
     for (size_t i = 0; i < l.n; i++) {
         if (strlen(l.name[i]) >= HW_NODE_NAME)
@@ -391,7 +391,7 @@ static int distances(struct hw_node *n, int root, struct hw_numa *m)
         return 0;
     m->distance = calloc(n->n_numa, sizeof(*m->distance));
     if (!m->distance)
-        return hw_fail(-ENOMEM, "no memory for NUMA distances");
+        return hw_no_memory("NUMA distances");
     size_t k = 0;
     uint64_t v;
     bool good = true;
@@ -416,7 +416,7 @@ static int scan_numa(struct hw_node *n, int root)
     n->cpus = cpulist(n, root, "sys/devices/system/cpu/online", &ignored);
     judge(n, hw_root_list(root, &l, "sys/devices/system/node"));
     n->numa = calloc(l.n + 1, sizeof(*n->numa));
-    int rc = n->numa && n->cpus ? 0 : hw_fail(-ENOMEM, "no memory for the list of NUMA nodes");
+    int rc = n->numa && n->cpus ? 0 : hw_no_memory("the list of NUMA nodes");
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         uint64_t id;
         /* "node007" would be the same as "node7" */
@@ -429,7 +429,7 @@ static int scan_numa(struct hw_node *n, int root)
         *m = (struct hw_numa){.id = (int)id, .package = -1};
         m->cpus = cpulist(n, root, path, &m->n_cpus);
         if (!m->cpus)
-            rc = hw_fail(-ENOMEM, "no memory for the list of NUMA nodes");
+            rc = hw_no_memory("the list of NUMA nodes");
         else if (m->cpus[0]) {
             snprintf(path, sizeof(path), "cpu%lu", strtoul(m->cpus, NULL, 10));
             m->package = (int)number(n, root, "sys/devices/system/cpu", path, "topology/physical_package_id", 65535);

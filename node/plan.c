@@ -81,7 +81,7 @@ static int set_nics(struct hw_plan_gpu *g, const bool *pick, const int *order, s
 {
     g->nic = malloc((n + 1) * sizeof(*g->nic));
     if (!g->nic)
-        return hw_fail(-ENOMEM, "no memory for the plan");
+        return hw_no_memory("the plan");
     for (size_t i = 0; i < n; i++)
         if (pick[order[i]])
             g->nic[g->n_nics++] = order[i];
@@ -93,7 +93,7 @@ static int apply_map(struct work *w, const char *map)
 {
     size_t n_gpus = w->n->n_cuda, n_nics = w->n->n_netdev;
     bool *seen = calloc(n_gpus + 1, 1), *gpus = calloc(n_gpus + 1, 1), *nics = calloc(n_nics + 1, 1);
-    int rc = seen && gpus && nics ? 0 : hw_fail(-ENOMEM, "no memory for the map");
+    int rc = seen && gpus && nics ? 0 : hw_no_memory("the map");
     const char *p = map;
     for (bool more = true; more && rc == 0;) {
         memset(gpus, 0, n_gpus);
@@ -235,7 +235,7 @@ static int share(struct work *w, size_t gpus)
 {
     double top = level(w, (double)gpus), g0 = 0;
     bool *pick = calloc(w->n->n_netdev + 1, 1);
-    int rc = pick ? 0 : hw_fail(-ENOMEM, "no memory for the plan");
+    int rc = pick ? 0 : hw_no_memory("the plan");
     for (size_t k = 0; k < w->p->n_gpus && rc == 0; k++) {
         if (!w->same[k])
             continue;
@@ -275,7 +275,7 @@ static int serve_next(struct work *w)
     nearest(w, &p->gpu[first]);
     int *mine = malloc((w->n->n_netdev + 1) * sizeof(*mine));
     if (!mine)
-        return hw_fail(-ENOMEM, "no memory for the plan");
+        return hw_no_memory("the plan");
     memcpy(mine, w->cost, w->n->n_netdev * sizeof(*mine));
     for (size_t k = 0; k < p->n_gpus; k++) {
         w->same[k] =
@@ -331,7 +331,7 @@ static int pick_gpus(struct work *w, const char *gpus)
     bool all = !gpus || strcmp(gpus, "all") == 0;
     bool *pick = calloc(n + 1, 1);
     w->p->gpu = calloc(n + 1, sizeof(*w->p->gpu));
-    int rc = pick && w->p->gpu ? 0 : hw_fail(-ENOMEM, "no memory for the plan");
+    int rc = pick && w->p->gpu ? 0 : hw_no_memory("the plan");
     const char *p = gpus;
     if (rc == 0 && !all)
         rc = parse_gpus(&p, "", pick, n, gpus);
@@ -383,9 +383,8 @@ int hw_plan_make(struct hw_plan *out, const struct hw_node *n, const struct hw_p
     w.order = calloc(nics, sizeof(*w.order));
     w.same = calloc(gpus, sizeof(*w.same));
     w.done = calloc(gpus, sizeof(*w.done));
-    int rc = out->why && w.may && w.load && w.cost && w.order && w.same && w.done
-                 ? make(&w, want)
-                 : hw_fail(-ENOMEM, "no memory for the plan");
+    int rc = out->why && w.may && w.load && w.cost && w.order && w.same && w.done ? make(&w, want)
+                                                                                  : hw_no_memory("the plan");
     free(w.may);
     free(w.load);
     free(w.cost);

@@ -79,6 +79,6 @@ json_t *sbx_cdi(const struct sbx_spec *sp, const char *name)
     if (rc < 0)
         json_decref(e);
     else if (!o)
-        hw_fail(-ENOMEM, "no memory for the specification");
+        hw_no_memory("the specification");
     return o;
 }

@@ -47,7 +47,7 @@ int sbx_note_put(json_t *config, const char *annotation, json_t *notes, json_t *
     int rc = text && json_object_set_new(annotations, annotation, json_string(name)) == 0 &&
                      json_object_set(notes, name, note) == 0
                  ? 0
-                 : hw_fail(-ENOMEM, "no memory for the configuration");
+                 : hw_no_memory("the configuration");
     free(text);
     return rc;
 }

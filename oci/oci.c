@@ -60,7 +60,7 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
     if (*at)
         return 0;
     *at = strdup(value);
-    return *at ? 0 : hw_fail(-ENOMEM, "no memory for the settings");
+    return *at ? 0 : hw_no_memory("the settings");
 }
 
 void sbx_settings_free(struct sbx_settings *s)
@@ -149,7 +149,7 @@ static int absolute(char **out, const char *path, const char *dir, const char *w
     free(*out);
     if (asprintf(out, "%s%s%s", relative ? dir : "", relative ? "/" : "", path) < 0) {
         *out = NULL;
-        return hw_fail(-ENOMEM, "no memory for a path");
+        return hw_no_memory("a path");
     }
     return 0;
 }
@@ -168,7 +168,7 @@ static int state(struct sbx_oci *o, const json_t *s)
     if (rc == 0 && at)
         rc = absolute(&o->bundle, json_string_value(at), NULL, "its bundle");
     if (rc == 0 && !(o->id = strdup(json_string_value(id))))
-        rc = hw_fail(-ENOMEM, "no memory for the state");
+        rc = hw_no_memory("the state");
     return rc;
 }
 

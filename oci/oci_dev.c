@@ -30,7 +30,7 @@ static int add(struct work *w, const char *path, bool must)
     }
     v = reallocarray(v, w->out->n + 1, sizeof(*v));
     if (!v)
-        return hw_fail(-ENOMEM, "no memory for the devices");
+        return hw_no_memory("the devices");
     w->out->v = v;
     v[w->out->n] = (struct sbx_dev){.major = major(st.st_rdev), .minor = minor(st.st_rdev)};
     snprintf(v[w->out->n].path, sizeof(v->path), "/dev/%.100s", path);

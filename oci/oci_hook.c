@@ -148,7 +148,7 @@ static int equip(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_pla
     struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
     char *nics = sbx_plan_nics(p), why[HW_ERR_TEXT], pid[16];
     snprintf(pid, sizeof(pid), "%d", (int)o->pid);
-    int rc = nics ? 0 : hw_fail(-ENOMEM, "no memory for the NICs' names");
+    int rc = nics ? 0 : hw_no_memory("the NICs' names");
     if (rc == 0 && *nics)
         rc = sbx_again_in(s, p, want, pid, o->start, o->log);
     if (rc == 0)

@@ -60,7 +60,7 @@ json_t *sbx_oci_load(const char *text, size_t len)
     char *marked = mark(text, len, &n);
     json_t *o = marked ? json_loadb(marked, n, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (!marked)
-        hw_fail(-ENOMEM, "no memory for JSON");
+        hw_no_memory("JSON");
     else if (!o)
         hw_fail(-EINVAL, "line %d: %s", e.line, e.text);
     free(marked);

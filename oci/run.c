@@ -73,7 +73,7 @@ static int set_env(const struct sbx_run *r)
     int rc = sbx_env_make(&env, r->p, &want);
     for (size_t k = 0; rc == 0 && k < env.n; k++)
         if (!env.v[k].callers && setenv(env.v[k].name, env.v[k].value, 0) < 0)
-            rc = hw_fail(-ENOMEM, "no memory for the environment");
+            rc = hw_no_memory("the environment");
     sbx_env_free(&env);
     return rc;
 }

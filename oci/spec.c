@@ -75,7 +75,7 @@ static int broker_load(struct edit *e, const json_t *notes)
         !json_is_array(json_object_get(note, "mounts")))
         return sbx_note_foreign(e->config, SBX_NOTE_VERBS);
     e->broker = json_deep_copy(note);
-    return e->broker ? 0 : hw_fail(-ENOMEM, "no memory for the configuration");
+    return e->broker ? 0 : hw_no_memory("the configuration");
 }
 
 static int broker_save(struct edit *e, json_t *notes)
@@ -100,7 +100,7 @@ static void add(struct edit *e, const char *path, size_t at, json_t *element)
     json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true);
     if (a && (json_array_insert(a, HW_MIN(at, json_array_size(a)), element) < 0 ||
               json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
-        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+        e->rc = hw_no_memory("the configuration");
     json_decref(element);
 }
 
@@ -111,7 +111,7 @@ static void keep(struct edit *e, const char *path, json_t *element)
     if (a &&
         (json_array_append_new(k, json_pack("[iO]", (int)(json_array_size(a) + json_array_size(k)), element)) < 0 ||
          json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
-        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+        e->rc = hw_no_memory("the configuration");
     json_decref(element);
 }
 
@@ -120,7 +120,7 @@ static void replace(struct edit *e, const char *path, size_t at, json_t *element
     json_t *a = e->rc < 0 ? NULL : reach(e, path, true, false);
     if (a && (json_array_append_new(e->replaced, json_pack("[sOO]", path, element, json_array_get(a, at))) < 0 ||
               json_array_set(a, at, element) < 0))
-        e->rc = hw_fail(-ENOMEM, "no memory for the configuration");
+        e->rc = hw_no_memory("the configuration");
     json_decref(element);
 }
 
@@ -301,7 +301,7 @@ static void environment(struct edit *e, const struct sbx_spec *sp)
             caller[k++] = (char *)json_string_value(json_array_get(own, i)); /* NOLINT: only read */
     want.caller = caller;
     if (e->rc == 0)
-        e->rc = caller ? sbx_env_make(&env, sp->plan, &want) : hw_fail(-ENOMEM, "no memory for the environment");
+        e->rc = caller ? sbx_env_make(&env, sp->plan, &want) : hw_no_memory("the environment");
     for (size_t i = 0; i < env.n; i++)
         if (!env.v[i].callers)
             add(e, "process/env", SIZE_MAX, json_sprintf("%s=%s", env.v[i].name, env.v[i].value));

@@ -6,3 +6,4 @@
 #define hw_fail(rc, ...)      ((void)hw_fail(rc, __VA_ARGS__), (rc))
 #define hw_wrap(rc, ...)      ((void)hw_wrap(rc, __VA_ARGS__), (rc))
 #define hw_fail_copy(rc, ...) ((void)hw_fail_copy(rc, __VA_ARGS__), (rc))
+#define hw_no_memory(...)     ((void)hw_no_memory(__VA_ARGS__), -ENOMEM)

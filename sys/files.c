@@ -19,7 +19,7 @@ int hw_file_read(int fd, size_t max, const char *what, char **text, size_t *len)
             cap = cap ? 2 * cap : FIRST;
             char *more = realloc(*text, cap + 1);
             if (!more) {
-                rc = hw_fail(-ENOMEM, "no memory for %s", what);
+                rc = hw_no_memory("%s", what);
                 break;
             }
             *text = more;

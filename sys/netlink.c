@@ -139,7 +139,7 @@ int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn,
     nl->torn = false;
     char *buf = malloc(REPLY_MAX);
     if (!buf)
-        return hw_fail(-ENOMEM, "%s: no memory for the kernel's answer", what);
+        return hw_no_memory("the kernel's answer: %s", what);
 
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     ssize_t n;

@@ -130,7 +130,7 @@ int common_knob(struct common *c, const char *name, const char *value)
         return hw_fail(-E2BIG, "more than %d knobs", COMMON_MAX_KNOBS);
     char *s = NULL;
     if (asprintf(&s, "%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
-        return hw_fail(-ENOMEM, "no memory for knob %s", name);
+        return hw_no_memory("knob %s", name);
     c->knobs[c->n_knobs++] = s;
     return 0;
 }

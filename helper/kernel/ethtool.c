@@ -122,7 +122,7 @@ int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
     struct ethtool_rxfh_indir *t = indir(ETHTOOL_GRXFHINDIR, size.size);
     uint32_t *copy = calloc(size.size, sizeof(*copy));
     if (!t || !copy)
-        rc = hw_fail(-ENOMEM, "no memory for an RSS table");
+        rc = hw_no_memory("an RSS table");
     if (rc == 0)
         rc = ask(fd, ifindex, t, what);
     if (rc == 0) {
@@ -163,7 +163,7 @@ int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
     }
     struct ethtool_rxfh_indir *t = rc ? NULL : indir(ETHTOOL_SRXFHINDIR, n);
     if (rc == 0 && !t)
-        rc = hw_fail(-ENOMEM, "no memory for an RSS table");
+        rc = hw_no_memory("an RSS table");
     if (rc == 0) {
         memcpy(t->ring_index, queue, n * sizeof(*queue));
         rc = ask(fd, ifindex, t, what);
@@ -246,7 +246,7 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
     struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
     *out = NULL;
     if (!all)
-        return hw_fail(-ENOMEM, "no memory for flow rules");
+        return hw_no_memory("flow rules");
     all->cmd = ETHTOOL_GRXCLSRLALL;
     all->rule_cnt = n;
     int rc = ask(fd, ifindex, all, LISTING);
@@ -317,7 +317,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
         return rc;
     struct hd_rule *r = calloc(all->rule_cnt + 1, sizeof(*r));
     if (!r)
-        rc = hw_fail(-ENOMEM, "no memory for flow rules");
+        rc = hw_no_memory("flow rules");
     for (uint32_t i = 0; rc == 0 && i < all->rule_cnt; i++) {
         rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[*n]);
         *n += rc == 0;
@@ -340,7 +340,7 @@ static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
     uint32_t size = (uint32_t)HW_MIN(all->data, (uint64_t)HD_RULES_MAX);
     bool *used = calloc(size + 1, sizeof(*used));
     if (!used)
-        return hw_fail(-ENOMEM, "no memory for flow rules");
+        return hw_no_memory("flow rules");
     for (uint32_t i = 0; i < all->rule_cnt; i++)
         used[HW_MIN(all->rule_locs[i], size)] = true;
     uint32_t at = size;

@@ -29,6 +29,16 @@ int hw_fail(int rc, const char *fmt, ...)
     return rc;
 }
 
+int hw_no_memory(const char *fmt, ...)
+{
+    char what[HW_ERR_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    return hw_fail(-ENOMEM, "out of memory for %s", what);
+}
+
 int hw_wrap(int rc, const char *fmt, ...)
 {
     char whole[2 * HW_ERR_TEXT];

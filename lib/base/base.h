@@ -18,6 +18,8 @@
 /* Records "what was tried, on what, what to do" for the calling thread and returns rc (0 or -errno), so that
  * a failure is made and returned in one line. Only whoever detects a fault calls it; callers pass rc on. */
 int hw_fail(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
+/* Records that there is no memory for what the text names: "a list of NICs", "%zu workers". Returns -ENOMEM. */
+int hw_no_memory(const char *fmt, ...) HW_PRINTF(1, 2);
 /* Puts more context in front of the recorded line: "connecting to 1.2.3.4:20000: <old>". Returns rc. */
 int hw_wrap(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
 /* The calling thread's line; never NULL. */

@@ -18,7 +18,7 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     if (l->tx.buf && l->rx.buf && l->tx.flight)
         return 0;
     hw_link_free(l);
-    return hw_fail(-ENOMEM, "no memory for a connection's buffers");
+    return hw_no_memory("a connection's buffers");
 }
 
 void hw_link_free(struct hw_link *l)
@@ -177,8 +177,7 @@ int hw_link_freeze(struct hw_link *l, const void *token)
         left += l->tx.piece[i].len;
     uint8_t *copy = malloc(left ? left : 1);
     if (!copy)
-        return hw_fail(-ENOMEM, "no memory to copy %llu bytes of an operation that was called off",
-                       (unsigned long long)left);
+        return hw_no_memory("a copy of %llu bytes of an operation that was called off", (unsigned long long)left);
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++) {
         const struct hw_piece *p = &l->tx.piece[i];
         int rc = hw_load(p->space, copy + at, p->ptr, p->len);

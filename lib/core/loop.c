@@ -93,7 +93,7 @@ int hw_timer_init(struct hw_loop *l, struct hw_timer *t, void (*fire)(struct hw_
         size_t room = l->room ? 2 * l->room : 16;
         struct hw_timer **heap = realloc(l->heap, room * sizeof *heap);
         if (!heap)
-            return hw_fail(-ENOMEM, "no memory for %zu timers", room);
+            return hw_no_memory("%zu timers", room);
         l->heap = heap;
         l->room = room;
     }

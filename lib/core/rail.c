@@ -317,7 +317,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     int rc = 0;
     r->link = calloc(n, sizeof *r->link);
     if (!r->link)
-        rc = hw_fail(-ENOMEM, "no memory for a rail of %u connections", n);
+        rc = hw_no_memory("a rail of %u connections", n);
     for (unsigned i = 0; i < n && rc == 0; i++) {
         rc = hw_link_init(&r->link[i].link, &link_ops, r, r->limits.window);
         r->link[i].conn = conn[i];

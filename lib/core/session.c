@@ -92,7 +92,7 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
                        in->ext_len < 4 ? 0 : hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
     if (!note)
-        return hw_fail(-ENOMEM, "no memory for a last word");
+        return hw_no_memory("a last word");
     note->rail = hw_get32(in->ext);
     note->word.gen = hw_get32(in->ext + 4);
     note->word.n = n;

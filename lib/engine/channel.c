@@ -37,7 +37,7 @@ int hw_chan_init(struct hw_chan *c, struct hawser_peer *p, uint32_t index)
     c->backoff_ms = HW_BACKOFF_MIN_MS;
     c->window = (uint32_t)HW_MIN(p->h->k.window, (uint64_t)p->h->tp->caps.max_window);
     c->win = calloc(c->window, sizeof(*c->win));
-    return c->win ? 0 : hw_fail(-ENOMEM, "no memory for a channel's window");
+    return c->win ? 0 : hw_no_memory("a channel's window");
 }
 
 void hw_chan_free(struct hw_chan *c)

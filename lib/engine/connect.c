@@ -234,7 +234,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     }
     if (!p || !hs || !p->want_nics || !p->want_peer_nics) {
         free(hs);
-        rc = hw_fail(-ENOMEM, "no memory for a peer");
+        rc = hw_no_memory("a peer");
         if (p)
             drop(p);
         return rc;

@@ -78,7 +78,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         return rc;
     struct hawser *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_fail(-ENOMEM, "no memory for a context");
+        return hw_no_memory("a context");
     h->event_fd = -1;
     pthread_mutex_init(&h->mu, NULL);
     hw_list_init(&h->peers);
@@ -130,8 +130,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->loops = calloc(want, sizeof(*h->loops));
     h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!h->loops || h->event_fd < 0) {
-        rc = h->loops ? hw_fail(-errno, "making an eventfd: %s", strerror(errno))
-                      : hw_fail(-ENOMEM, "no memory for loops");
+        rc = h->loops ? hw_fail(-errno, "making an eventfd: %s", strerror(errno)) : hw_no_memory("loops");
         goto fail;
     }
     for (unsigned i = 0; i < want; i++) {

@@ -40,7 +40,7 @@ static int room(struct hw_control *c, size_t n)
         return hw_fail(-ENOBUFS, "the peer takes no control frames in: %zu bytes wait for it", c->tx_len);
     uint8_t *tx = realloc(c->tx, cap);
     if (!tx)
-        return hw_fail(-ENOMEM, "no memory for control frames");
+        return hw_no_memory("control frames");
     c->tx = tx;
     c->tx_cap = cap;
     return 0;

@@ -327,7 +327,7 @@ int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_
         return rc;
     struct hw_listener *l = calloc(1, sizeof(*l));
     if (!l)
-        return hw_fail(-ENOMEM, "no memory for a listener");
+        return hw_no_memory("a listener");
     l->fd = hw_sock_listen(&a, &h->k);
     if (l->fd == -EAFNOSUPPORT && (!addr || !*addr)) { /* a machine without IPv6 */
         (void)parse_addr("0.0.0.0", port, &a);

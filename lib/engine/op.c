@@ -21,7 +21,7 @@ static int hash_grow(struct hw_hash *t)
     size_t cap = t->cap ? t->cap * 2 : HW_HASH_MIN;
     struct hawser_op **slot = calloc(cap, sizeof(*slot));
     if (!slot)
-        return t->cap ? 0 : hw_fail(-ENOMEM, "no memory for a table of operations"); /* longer chains will do */
+        return t->cap ? 0 : hw_no_memory("a table of operations"); /* longer chains will do */
     for (size_t i = 0; i < t->cap; i++) {
         for (struct hawser_op *op = t->slot[i], *next; op; op = next) {
             uint64_t id = t->by_remote ? op->remote_id : op->id;

@@ -215,8 +215,8 @@ static void begin_try(struct hw_pairing *g, unsigned k, uint64_t deadline)
         return;
     }
     t->hs = calloc(1, sizeof(*t->hs));
-    t->fd = t->hs ? hw_sock_connect(&g->nics[c->mine], &g->theirs[c->theirs].addr, &p->h->k)
-                  : hw_fail(-ENOMEM, "no memory for a connection");
+    t->fd =
+        t->hs ? hw_sock_connect(&g->nics[c->mine], &g->theirs[c->theirs].addr, &p->h->k) : hw_no_memory("a connection");
     if (t->fd < 0) {
         fail_try(t, t->fd);
         return;

@@ -93,7 +93,7 @@ static int make_channels(struct hawser_peer *p, uint32_t n)
     p->retry_cap = n * window;
     p->retry = calloc(p->retry_cap, sizeof(*p->retry));
     if (!p->chans || !p->retry)
-        return hw_fail(-ENOMEM, "no memory for %u channels", n);
+        return hw_no_memory("%u channels", n);
     for (uint32_t i = 0; i < n; i++) {
         int rc = hw_chan_init(&p->chans[i], p, i);
         if (rc) {

@@ -33,7 +33,7 @@ static struct hw_stream **slot_of(struct hawser_peer *p, uint32_t id)
 struct hw_stream *hw_stream_get(struct hawser_peer *p, uint32_t id)
 {
     if (!p->streams && !(p->streams = calloc(SLOTS, sizeof(struct hw_stream *)))) {
-        (void)hw_fail(-ENOMEM, "no memory for streams");
+        (void)hw_no_memory("streams");
         return NULL;
     }
     struct hw_stream **at = slot_of(p, id), *st = *at;
@@ -44,7 +44,7 @@ struct hw_stream *hw_stream_get(struct hawser_peer *p, uint32_t id)
         return NULL;
     }
     if (!(st = calloc(1, sizeof(*st)))) {
-        (void)hw_fail(-ENOMEM, "no memory for a stream");
+        (void)hw_no_memory("a stream");
         return NULL;
     }
     st->id = id;

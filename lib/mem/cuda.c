@@ -124,7 +124,7 @@ static int open_bounce(struct cuda_space *c)
     const struct hw_cuda *cu = c->cu;
     void *bounce = hw_pages_alloc(BOUNCE, c->s.numa);
     if (!bounce)
-        return hw_fail(-ENOMEM, "no %zu bytes of host memory for copies of %s", BOUNCE, c->s.name);
+        return hw_no_memory("%zu bytes of host memory for copies of %s", BOUNCE, c->s.name);
     CUresult e = cu->MemHostRegister(bounce, BOUNCE, CU_MEMHOSTREGISTER_PORTABLE);
     if (!e) {
         e = cu->StreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
@@ -198,7 +198,7 @@ static int cuda_queue_open(const struct hw_space *s, unsigned depth, struct hw_c
         return hw_fail(-EINVAL, "a copy queue of depth 0 on %s", s->name);
     struct hw_copyq *q = calloc(1, sizeof(*q) + depth * sizeof(q->events[0]));
     if (!q)
-        return hw_fail(-ENOMEM, "no memory for a copy queue of depth %u", depth);
+        return hw_no_memory("a copy queue of depth %u", depth);
     q->space = cuda_of(s);
     q->depth = depth;
     int rc = hw_cuda_enter(s);
@@ -359,7 +359,7 @@ static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const s
 
     struct cuda_space *c = calloc(1, sizeof(*c));
     if (!c)
-        return hw_fail(-ENOMEM, "no memory for a memory space");
+        return hw_no_memory("a memory space");
     snprintf(c->name, sizeof(c->name), "GPU %d", device);
     c->s = (struct hw_space){.ops = &cuda_ops, .name = c->name, .device = device, .numa = numa_of(cu, dev)};
     c->cu = cu;

@@ -51,7 +51,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
 {
     void *p = hw_pages_alloc(len, g->s->numa);
     if (!p)
-        return hw_fail(-ENOMEM, "no %zu bytes of host memory for the gather of %s", len, g->s->name);
+        return hw_no_memory("%zu bytes of host memory for the gather of %s", len, g->s->name);
     int rc = g->s->ops->pin(g->s, p, len);
     if (rc < 0) {
         hw_pages_free(p, len);
@@ -89,7 +89,7 @@ int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned de
                        (int)way, depth, frags, RING_MAX);
     struct hw_gather *g = calloc(1, sizeof(*g) + depth * sizeof(g->flight[0]));
     if (!g)
-        return hw_fail(-ENOMEM, "no memory for a gather of depth %u", depth);
+        return hw_no_memory("a gather of depth %u", depth);
     g->s = s;
     g->way = way;
     g->depth = depth;

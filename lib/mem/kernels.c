@@ -48,7 +48,7 @@ int hw_kernels(const struct hw_space *s, const struct hw_kernels **out)
         l = l->next;
     if (!l) {
         l = calloc(1, sizeof(*l));
-        rc = l ? load(s, &l->kernels) : hw_fail(-ENOMEM, "no memory for the kernels of %s", s->name);
+        rc = l ? load(s, &l->kernels) : hw_no_memory("the kernels of %s", s->name);
         if (rc < 0) {
             free(l);
         } else {

@@ -192,7 +192,7 @@ int hw_paths_find(const struct hw_paths_in *in, struct hw_paths *out)
     out->theirs = list_units(in, false);
     if (!out->list || !out->mine || !out->theirs) {
         hw_paths_free(out);
-        return hw_fail(-ENOMEM, "no memory for the paths to a peer");
+        return hw_no_memory("the paths to a peer");
     }
     out->exact = in->nics && *in->nics && in->peer_nics && *in->peer_nics;
     if (out->exact) {
@@ -302,7 +302,7 @@ static int new_match(struct match *m, unsigned rows, unsigned columns)
     if (m->cost && m->u && m->v && m->least && m->row && m->from && m->done)
         return 0;
     free_match(m);
-    return hw_fail(-ENOMEM, "no memory to assign NICs");
+    return hw_no_memory("the assignment of NICs");
 }
 
 /* Has the user chosen among our NICs? */
@@ -363,7 +363,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
 int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p)
 {
     bool *pick = calloc(p->n + 1, sizeof(*pick));
-    int n = pick ? hw_paths_assign(in, p, NULL, pick) : hw_fail(-ENOMEM, "no memory to assign NICs");
+    int n = pick ? hw_paths_assign(in, p, NULL, pick) : hw_no_memory("the assignment of NICs");
     free(pick);
     return n;
 }

@@ -109,7 +109,7 @@ int hw_rails_read(const char *knob, char **out)
     *out = NULL;
     if (*knob != '@') {
         *out = strdup(knob);
-        return *out ? 0 : hw_fail(-ENOMEM, "no memory for a map of rails");
+        return *out ? 0 : hw_no_memory("a map of rails");
     }
     int fd = open(knob + 1, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -126,7 +126,7 @@ int hw_rails_read(const char *knob, char **out)
     }
     int rc = 0;
     if (!text)
-        rc = hw_fail(-ENOMEM, "no memory for a map of rails");
+        rc = hw_no_memory("a map of rails");
     else if (got < 0)
         rc = hw_fail(-errno, "the map of rails, %s: %s", knob + 1, strerror(errno));
     else if (n == HW_RAILS_MAX || memchr(text, 0, n))

@@ -262,12 +262,12 @@ static int list_into(DIR *d, const char *path, struct hw_names *out)
             room = HW_MAX(2 * room, (size_t)16);
             char **more = realloc(out->name, room * sizeof(*more));
             if (!more)
-                return hw_fail(-ENOMEM, "%s: no memory for its entries", path);
+                return hw_no_memory("the entries of %s", path);
             out->name = more;
         }
         out->name[out->n] = strdup(e->d_name);
         if (!out->name[out->n])
-            return hw_fail(-ENOMEM, "%s: no memory for its entries", path);
+            return hw_no_memory("the entries of %s", path);
         out->n++;
     }
     if (errno)

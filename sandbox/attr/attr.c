@@ -113,7 +113,7 @@ int sb_blob_put(struct sb_blob *b, const void *data, size_t n)
         size_t cap = HW_MAX(2 * b->cap, b->n + n + 64);
         uint8_t *more = realloc(b->p, cap);
         if (!more)
-            return hw_fail(-ENOMEM, "out of memory for a device's attributes");
+            return hw_no_memory("a device's attributes");
         b->p = more;
         b->cap = cap;
     }
@@ -166,7 +166,7 @@ static int add_record(struct sb_journal *j, int nic, const char *name, const str
     size_t head = strlen(name) + 1, n = head + HW_MAX(2 * b->n, (size_t)1);
     char *text = malloc(n + 1);
     if (!text)
-        return hw_fail(-ENOMEM, "out of memory for a device's attributes");
+        return hw_no_memory("a device's attributes");
     snprintf(text, n + 1, "%s -", name);
     for (size_t i = 0; i < b->n; i++) {
         text[head + 2 * i] = digits[b->p[i] >> 4];

@@ -41,7 +41,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     size_t n = sizeof(size) + 4 * (size_t)size.indir_size + size.key_size;
     struct ethtool_rxfh *r = calloc(1, n);
     if (!r)
-        return hw_fail(-ENOMEM, "out of memory for an RSS table");
+        return hw_no_memory("an RSS table");
     r->cmd = ETHTOOL_GRSSH;
     r->indir_size = size.indir_size;
     r->key_size = size.key_size;
@@ -75,7 +75,7 @@ int sb_write_rss(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
         return hw_fail(-EBADMSG, "%s: an RSS table that is none", d->name);
     struct ethtool_rxfh *r = malloc(was->n);
     if (!r)
-        return hw_fail(-ENOMEM, "out of memory for an RSS table");
+        return hw_no_memory("an RSS table");
     memcpy(r, was->p, was->n);
     r->cmd = ETHTOOL_SRSSH;
     /* A table that somebody has set holds on to its queues (netif_is_rxfh_configured()): the default one is set by
@@ -156,7 +156,7 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
         return hw_fail(-E2BIG, "%s: %u flow rules", d->name, count.rule_cnt);
     struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
     if (!all)
-        return hw_fail(-ENOMEM, "out of memory for flow rules");
+        return hw_no_memory("flow rules");
     all->cmd = ETHTOOL_GRXCLSRLALL;
     all->rule_cnt = count.rule_cnt;
     if (count.rule_cnt)

@@ -40,7 +40,7 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
     bool *moved = calloc(s->n_net + 1, sizeof(*moved)), *planned = calloc(p->n_rdma + 1, sizeof(*planned)), any = false;
     uint64_t deadline = hw_deadline(SBX_AGAIN_MS), stable = hw_deadline(SBX_STABLE_MS);
     size_t wanted = sbx_plan_gids(p, s);
-    int rc = moved && planned ? 0 : hw_fail(-ENOMEM, "no memory to look at the NICs after their move");
+    int rc = moved && planned ? 0 : hw_no_memory("a look at the NICs after their move");
     for (size_t i = 0; rc == 0 && i < s->n_net; i++)
         moved[i] = sbx_nic_in(p, i);
     for (size_t i = 0; rc == 0 && i < p->n_rdma; i++)

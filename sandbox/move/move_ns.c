@@ -208,7 +208,7 @@ static int search_at(struct search *s, const char *path)
         size_t cap = s->cap ? 2 * s->cap : 64;
         struct sb_ns_id *more = reallocarray(s->seen, cap, sizeof(*more));
         if (!more)
-            return hw_fail(-ENOMEM, "out of memory for %zu network namespaces", cap);
+            return hw_no_memory("%zu network namespaces", cap);
         s->seen = more;
         s->cap = cap;
     }

@@ -44,7 +44,7 @@ static int one(int dir, const char *id, int (*each)(const struct sb_status *s, v
     struct sb_status *s = calloc(1, sizeof(*s));
     struct sb_journal j;
     if (!s)
-        return hw_fail(-ENOMEM, "out of memory");
+        return hw_no_memory("a status");
     snprintf(s->id, sizeof(s->id), "%s", id);
     int rc = sb_journal_load(&j, dir, id, false);
     if (rc == 0) {

@@ -220,13 +220,13 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         size_t cap = j->cap ? 2 * j->cap : 256;
         struct sb_record *more = reallocarray(j->rec, cap, sizeof(*more));
         if (!more)
-            return hw_fail(-ENOMEM, "out of memory for a journal of %zu records", cap);
+            return hw_no_memory("a journal of %zu records", cap);
         j->rec = more;
         j->cap = cap;
     }
     char *own = malloc(len + 1); /* of malloc()'s alignment, which a message wants */
     if (!own)
-        return hw_fail(-ENOMEM, "out of memory for a journal");
+        return hw_no_memory("a journal");
     if (len)
         memcpy(own, data, len);
     own[len] = 0;
@@ -249,7 +249,7 @@ static int add_va(struct sb_journal *j, enum sb_kind kind, int nic, const char *
     char *text;
     int n = vasprintf(&text, fmt, ap);
     if (n < 0)
-        return hw_fail(-ENOMEM, "out of memory for a journal");
+        return hw_no_memory("a journal");
     int rc = fn(j, kind, nic, text, (size_t)n);
     free(text);
     return rc;
@@ -405,7 +405,7 @@ int sb_journal_parse(struct sb_journal *j, const char *text, size_t n)
         size_t len = end ? (size_t)(end - (text + at)) : n - at;
         char *own = malloc(len + 1);
         if (!own)
-            return hw_fail(-ENOMEM, "out of memory for a journal");
+            return hw_no_memory("a journal");
         memcpy(own, text + at, len);
         own[len] = 0;
         int rc = end ? parse_line(j, own, len) : 0;

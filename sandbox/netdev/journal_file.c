@@ -89,7 +89,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
     size_t n;
     char *line = sb_journal_line(&j->rec[j->n - 1], &crc, &n);
     if (!line)
-        return hw_fail(-ENOMEM, "out of memory for a journal");
+        return hw_no_memory("a journal");
     rc = write_all(j->fd, line, n);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
@@ -125,7 +125,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
         return hw_fail(-EEXIST, "there is a journal of %s already: `hawser sandbox restore %s` first", id, id);
     char *text = sb_journal_text(j, &n, &crc);
     if (!text)
-        return hw_fail(-ENOMEM, "out of memory for a journal");
+        return hw_no_memory("a journal");
     int rc = 0;
     /* Under the folder's lock: a file of that name is what a crash left. */
     int fd = openat(dir, fresh, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);

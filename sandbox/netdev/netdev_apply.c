@@ -82,7 +82,7 @@ int sb_netdev_drop_altnames(struct hw_netlink *rt, int index)
 {
     char *buf = calloc(1, NAMES_MAX);
     if (!buf)
-        return hw_fail(-ENOMEM, "out of memory for alternative names");
+        return hw_no_memory("alternative names");
     struct nlmsghdr *h = link_request(buf, index);
     uint32_t bare = h->nlmsg_len;
     h->nlmsg_type = RTM_DELLINKPROP;
@@ -232,7 +232,7 @@ int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const st
     uint64_t deadline = hw_deadline(DAD_MS);
     int rc = 0;
     if (!done)
-        return hw_fail(-ENOMEM, "out of memory for %zu records", j->n);
+        return hw_no_memory("%zu records", j->n);
     for (bool last = false, again = true; again && rc == 0;) {
         bool progress = false, slow = false;
         again = false;

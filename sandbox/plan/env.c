@@ -32,7 +32,7 @@ static int add(struct work *w, const char *name, const char *value, const char *
     struct sbx_var *v = &w->e->v[w->e->n];
     *v = (struct sbx_var){.name = name, .value = strdup(own ? own : value), .callers = own};
     if (!v->value)
-        return hw_fail(-ENOMEM, "no memory for the environment");
+        return hw_no_memory("the environment");
     snprintf(v->why, sizeof(v->why), "%s%s", own ? "the caller's own; else: " : "", value ? why : "nothing");
     w->e->n++;
     return 0;
@@ -68,7 +68,7 @@ static int nics(struct work *w, const struct sbx_plan *p, char *hcas, char *list
     char index[16], *hca = exact(hcas), *ifs = exact(list);
     int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
     snprintf(index, sizeof(index), "%d", gid);
-    int rc = (*hcas && !hca) || (*list && !ifs) ? hw_fail(-ENOMEM, "no memory for the environment") : 0;
+    int rc = (*hcas && !hca) || (*list && !ifs) ? hw_no_memory("the environment") : 0;
     if (rc == 0)
         rc = add(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
     if (rc == 0)
@@ -98,7 +98,7 @@ static const struct {
 static int make(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
 {
     char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
-    int rc = hcas && list ? nics(w, p, hcas, list, want->moved) : hw_fail(-ENOMEM, "no memory for the environment");
+    int rc = hcas && list ? nics(w, p, hcas, list, want->moved) : hw_no_memory("the environment");
     if (rc == 0)
         rc = add(w, "NCCL_NET_PLUGIN",
                  want->net_plugin  ? want->net_plugin
@@ -119,7 +119,7 @@ int sbx_env_make(struct sbx_env *out, const struct sbx_plan *p, const struct sbx
 {
     *out = (struct sbx_env){.v = calloc(MAX_VARS, sizeof(*out->v))};
     struct work w = {out, want->caller};
-    return out->v ? make(&w, p, want) : hw_fail(-ENOMEM, "no memory for the environment");
+    return out->v ? make(&w, p, want) : hw_no_memory("the environment");
 }
 
 void sbx_env_free(struct sbx_env *e)

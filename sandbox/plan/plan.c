@@ -24,7 +24,7 @@ struct work {
 
 static int no_memory(void)
 {
-    return hw_fail(-ENOMEM, "no memory for the sandbox's plan");
+    return hw_no_memory("the sandbox's plan");
 }
 
 #define WHY(x, ...) (snprintf((x)->why, SBX_WHY, __VA_ARGS__), 0)

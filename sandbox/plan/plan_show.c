@@ -125,7 +125,7 @@ int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
     bool done = netdevs && ibdevs;
     free(netdevs);
     free(ibdevs);
-    return done ? 0 : hw_fail(-ENOMEM, "no memory to show the plan");
+    return done ? 0 : hw_no_memory("the text of the plan");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
@@ -204,7 +204,7 @@ int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
 {
     struct hw_json j;
     char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p), bdf[HW_BDF_TEXT];
-    int rc = netdevs && ibdevs ? 0 : hw_fail(-ENOMEM, "no memory to show the plan");
+    int rc = netdevs && ibdevs ? 0 : hw_no_memory("the text of the plan");
     if (rc == 0) {
         hw_json_init(&j, out);
         hw_json_object(&j, NULL);

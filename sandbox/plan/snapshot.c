@@ -57,14 +57,14 @@ int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value)
     if ((a->n & (a->n + 1)) == 0) { /* room for 1, 3, 7, 15... is used up */
         struct sbx_attr *more = realloc(a->v, (2 * a->n + 1) * sizeof(*more));
         if (!more)
-            return hw_fail(-ENOMEM, "no memory for the snapshot");
+            return hw_no_memory("the snapshot");
         a->v = more;
     }
     struct sbx_attr f = {strdup(name), strdup(value)};
     if (!f.name || !f.value) {
         free(f.name);
         free(f.value);
-        return hw_fail(-ENOMEM, "no memory for the snapshot");
+        return hw_no_memory("the snapshot");
     }
     a->v[a->n++] = f;
     return 0;

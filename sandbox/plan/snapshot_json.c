@@ -224,7 +224,7 @@ static char *path(json_t *o, int *rc)
     }
     char *copy = strdup(text);
     if (!copy)
-        *rc = hw_fail(-ENOMEM, "no memory for the snapshot");
+        *rc = hw_no_memory("the snapshot");
     return copy;
 }
 
@@ -264,7 +264,7 @@ static json_t *array(json_t *o, const char *key, size_t max, size_t size, void *
     }
     void *room = calloc(n + 1, size);
     if (!room) {
-        *rc = hw_fail(-ENOMEM, "no memory for the snapshot");
+        *rc = hw_no_memory("the snapshot");
         return NULL;
     }
     memcpy(out, &room, sizeof(room));
@@ -288,7 +288,7 @@ static void read_config(json_t *o, struct sbx_pci *d, int *rc)
     bool good = len > 0 && len % 2 == 0 && len <= (size_t)2 * MAX_CONFIG;
     d->config = good ? malloc(len / 2) : NULL;
     if (good && !d->config) {
-        *rc = hw_fail(-ENOMEM, "no memory for the snapshot");
+        *rc = hw_no_memory("the snapshot");
         return;
     }
     for (size_t i = 0; good && i < len; i += 2) {

@@ -81,7 +81,7 @@ static char *path_of(const struct take *t, const char *class, const char *kind, 
     }
     char *copy = strdup(p);
     if (!copy)
-        *rc = hw_fail(-ENOMEM, "no memory for the snapshot");
+        *rc = hw_no_memory("the snapshot");
     return copy;
 }
 
@@ -95,7 +95,7 @@ static void *zeroed(size_t n, size_t size, int *rc)
 {
     void *v = calloc(n + 1, size);
     if (!v)
-        *rc = hw_fail(-ENOMEM, "no memory for the snapshot");
+        *rc = hw_no_memory("the snapshot");
     return v;
 }
 
@@ -113,7 +113,7 @@ static int config(const struct take *t, struct sbx_pci *d)
         return 0;
     d->config = malloc((size_t)n);
     if (!d->config)
-        return hw_fail(-ENOMEM, "no memory for the snapshot");
+        return hw_no_memory("the snapshot");
     memcpy(d->config, buf, (size_t)n);
     d->n_config = (size_t)n;
     return 0;
@@ -201,7 +201,7 @@ static int add_addr(struct sbx_snapshot *s, const struct ifaddrs *i)
     struct sbx_addr a = {.family = family}, *more = realloc(d->addr, (d->n_addr + 1) * sizeof(*more));
     uint8_t mask[16] = {0};
     if (!more)
-        return hw_fail(-ENOMEM, "no memory for the snapshot");
+        return hw_no_memory("the snapshot");
     d->addr = more;
     if (family == AF_INET) {
         a.v4 = ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr;

@@ -202,7 +202,7 @@ static void cpus(struct xml *x)
 int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FILE *out)
 {
     struct xml x = {s, plan, out, calloc(s->n_pci + 1, sizeof(bool)), malloc((s->n_pci + 1) * sizeof(int))};
-    int rc = x.done && x.up ? 0 : hw_fail(-ENOMEM, "no memory for NCCL's topology");
+    int rc = x.done && x.up ? 0 : hw_no_memory("NCCL's topology");
     if (rc == 0) {
         for (size_t i = 0; i < s->n_pci; i++)
             x.up[i] = -1;

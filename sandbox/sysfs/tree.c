@@ -44,7 +44,7 @@ static struct sbx_node *make(struct sbx_tree *t, const char *name, size_t len)
         return n;
     }
     free(n);
-    t->rc = hw_fail(-ENOMEM, "no memory for the sandbox's sysfs");
+    t->rc = hw_no_memory("the sandbox's sysfs");
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const cha
         size_t room = HW_MAX(2 * up->room, (size_t)8);
         struct sbx_node **more = realloc(up->child, room * sizeof(struct sbx_node *));
         if (!more) {
-            t->rc = hw_fail(-ENOMEM, "no memory for the sandbox's sysfs");
+            t->rc = hw_no_memory("the sandbox's sysfs");
             return NULL;
         }
         up->child = more;
@@ -138,7 +138,7 @@ static void fill(struct sbx_tree *t, struct sbx_node *n, const void *data, size_
 {
     n->data = malloc(len + 1);
     if (!n->data) {
-        t->rc = hw_fail(-ENOMEM, "no memory for the sandbox's sysfs");
+        t->rc = hw_no_memory("the sandbox's sysfs");
         return;
     }
     if (len)

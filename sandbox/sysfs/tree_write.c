@@ -104,7 +104,7 @@ static int put_all(const struct sbx_tree *t, int root, const char *dir)
                       .dir = dir,
                       .bucket = calloc(BUCKETS, sizeof(struct same *)),
                       .pool = malloc(t->n_nodes * sizeof(struct same))};
-    int rc = w.bucket && w.pool ? 0 : hw_fail(-ENOMEM, "no memory to write %s", dir);
+    int rc = w.bucket && w.pool ? 0 : hw_no_memory("the files of %s", dir);
     int fd = rc < 0 ? -1 : openat(root, MARK, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (rc == 0 && fd < 0)
         rc = hw_fail(-errno, "%s/" MARK ": %s", dir, strerror(errno));
@@ -190,7 +190,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     if ((size_t)snprintf(part, sizeof(part), "%.*s.XXXXXX", (int)len, dir) >= sizeof(part))
         return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
     char *place = strndup(dir, len);
-    int ours = place ? whose(place) : hw_fail(-ENOMEM, "no memory to write %s", dir);
+    int ours = place ? whose(place) : hw_no_memory("the files of %s", dir);
     if (ours < 0 || !mkdtemp(part)) {
         int rc = ours < 0 ? ours : hw_fail(-errno, "%s: %s", part, strerror(errno));
         free(place);

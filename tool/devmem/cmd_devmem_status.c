@@ -59,7 +59,7 @@ static int look_at(struct devmem_nic *n, const struct devmem_view *v, const stru
     (void)hd_eth_driver(fd, at, n->driver, sizeof(n->driver));
     n->queue = calloc(HD_QUEUES_MAX, sizeof(*n->queue));
     if (!n->queue)
-        return hw_fail(-ENOMEM, "no memory for the queues of %s", n->link.name);
+        return hw_no_memory("the queues of %s", n->link.name);
     rc = k->queues(k->arg, at, n->queue, HD_QUEUES_MAX, &queues);
     n->n_queues = rc < 0 ? rc : (int)queues;
     (void)hd_netdev_pools(g, at, &n->pools, &n->inflight);

@@ -145,7 +145,7 @@ int cmd_doctor(int argc, char **argv)
 {
     struct doctor *d = calloc(1, sizeof *d);
     if (!d)
-        return tool_fail("doctor", "no memory");
+        return tool_fail("doctor", "out of memory");
     int rc = parse_and_examine(d, argc, argv);
     common_free(&d->common);
     free(d);

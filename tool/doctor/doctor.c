@@ -198,7 +198,7 @@ int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair
         if (d->n == before)
             dr_say(d, DR_SKIP, NULL, "nothing here that it is about");
     }
-    return d->broken ? hw_fail(-ENOMEM, "no memory for the checks' results") : 0;
+    return d->broken ? hw_no_memory("the checks' results") : 0;
 }
 
 void dr_free(struct dr_report *d)

@@ -83,7 +83,7 @@ static int try_links(struct dr_pair *p, uint16_t port)
 {
     struct reach_knock *k = calloc(DR_MAX_LINKS, sizeof *k);
     if (!k)
-        return hw_fail(-ENOMEM, "no memory for %zu connections", DR_MAX_LINKS);
+        return hw_no_memory("%zu connections", DR_MAX_LINKS);
     for (uint32_t i = 0; i < p->here.n_nics; i++)
         for (uint32_t j = 0; j < p->there.n_nics && p->n_links < DR_MAX_LINKS; j++) {
             const struct tp_fact_nic *from = &p->here.nic[i], *to = &p->there.nic[j];
@@ -112,7 +112,7 @@ static int try_links(struct dr_pair *p, uint16_t port)
 void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port)
 {
     struct tp_reply *r = calloc(1, sizeof *r);
-    p->asked = r ? reach_facts(root, &p->here) : hw_fail(-ENOMEM, "no memory for a reply");
+    p->asked = r ? reach_facts(root, &p->here) : hw_no_memory("a reply");
     if (p->asked == 0)
         p->asked = ask_clock(p, s, r);
     if (p->asked == 0)

@@ -123,7 +123,7 @@ static uint8_t *load(int root, const char *path, size_t *len)
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 || st.st_size > (off_t)MAX_FILE)
         hw_fail(-ENOEXEC, "not a file of a plugin's size");
     else if (!(b = malloc((size_t)st.st_size)))
-        hw_fail(-ENOMEM, "no memory for %lld bytes", (long long)st.st_size);
+        hw_no_memory("%lld bytes", (long long)st.st_size);
     for (ssize_t n = 1; b && *len < (size_t)st.st_size && n > 0; *len += (size_t)HW_MAX(n, 0))
         n = read(fd, b + *len, (size_t)st.st_size - *len);
     hw_close(&fd);

@@ -362,7 +362,7 @@ static int run_demo(const char *dir)
 {
     struct demo *d = calloc(1, sizeof *d);
     if (!d)
-        return tool_fail("demo", "no memory");
+        return tool_fail("demo", "out of memory");
     d->dir = dir;
     d->serve_out = -1;
     snprintf(d->lab, sizeof d->lab, "demo-%d", (int)getpid());

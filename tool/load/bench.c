@@ -73,7 +73,7 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
                       .raw_block_us = NAN,
                       .m = m};
     struct measure_sum *ignored = calloc(1, sizeof *ignored);
-    rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_fail(-ENOMEM, "no memory for the results");
+    rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_no_memory("the results");
     if (rc == 0)
         r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
     free(ignored);

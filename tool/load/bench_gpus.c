@@ -46,9 +46,9 @@ static int deliver(struct at_work *a, const struct row *r, const struct measure 
     char *json = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&json, &len);
-    int rc = f ? output_json(f, r) : hw_fail(-ENOMEM, "no memory for a line");
+    int rc = f ? output_json(f, r) : hw_no_memory("a line");
     if (f && fclose(f) != 0 && rc == 0)
-        rc = hw_fail(-ENOMEM, "no memory for a line");
+        rc = hw_no_memory("a line");
     if (rc == 0)
         rc = crew_say_result(a->w->fd, r, m, json, len);
     free(json);
@@ -103,7 +103,7 @@ int bench_work(const struct bench_work *w)
     struct at_work a = {.w = w};
     struct measure *m = calloc(1, sizeof *m);
     struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? 0 : hw_fail(-ENOMEM, "no memory for the results");
+    int rc = m && r ? 0 : hw_no_memory("the results");
     if (rc == 0)
         rc = session_open(&a.s, w->h, w->b->host, w->b->port, &o);
     if (rc == 0)
@@ -348,7 +348,7 @@ static void print_size(void *arg, size_t size)
     struct row *all = calloc(1, sizeof *all);
     struct measure *m = calloc(1, sizeof *m);
     if (!all || !m || !(m->hist = calloc(1, sizeof *m->hist))) {
-        t->rc = hw_fail(-ENOMEM, "no memory for the table");
+        t->rc = hw_no_memory("the table");
         goto out;
     }
     output_progress(NULL);
@@ -443,7 +443,7 @@ int bench_gpus(struct bench *b)
         t.child = calloc(c.n, sizeof *t.child);
         c.arg = b->per_process ? (void *)t.child : t.thread;
         c.give_up = stop_thread;
-        rc = t.thread && t.child ? work(b, &t) : hw_fail(-ENOMEM, "no memory for the workers");
+        rc = t.thread && t.child ? work(b, &t) : hw_no_memory("the workers");
     }
     if (b->abandoned)
         return rc; /* its memory is still in use */

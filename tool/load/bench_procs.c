@@ -95,7 +95,7 @@ static int start(const struct bench *b, struct crew_member *m, const struct gpu_
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
     char worker[sizeof p->nics + 80];
     char **argv = calloc((size_t)b->argc + 3, sizeof(char *));
-    int rc = argv ? 0 : hw_fail(-ENOMEM, "no memory for a command line");
+    int rc = argv ? 0 : hw_no_memory("a command line");
     snprintf(worker, sizeof worker, "--worker=%d,%zu,%d,%d,%s", WORKER_FD, crowd, p->gpu, p->peer, p->nics);
     if (rc == 0) {
         static char self[] = "hawser", cmd[] = "bench";

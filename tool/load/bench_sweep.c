@@ -72,7 +72,7 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
     char out[64], arg[128];
     char **argv = calloc((size_t)b->argc + 5, sizeof(char *));
     if (!argv)
-        return hw_fail(-ENOMEM, "no memory for a command line");
+        return hw_no_memory("a command line");
     snprintf(out, sizeof out, "--json=/proc/self/fd/%d", json);
     snprintf(arg, sizeof arg, "--one=%.95s", one);
     size_t n = 0;

@@ -76,7 +76,7 @@ static int make_gpu(struct buffer *b, hawser *h, int gpu, uint64_t need)
     b->len = need;
     b->block = malloc(BUFFER_BLOCK);
     if (!b->block)
-        rc = hw_fail(-ENOMEM, "no memory for a block of %u bytes", BUFFER_BLOCK);
+        rc = hw_no_memory("a block of %u bytes", BUFFER_BLOCK);
     if (rc == 0)
         rc = hawser_mem_alloc(h, HAWSER_MEM_CUDA, gpu, need, &b->mem);
     if (rc < 0) {

@@ -288,7 +288,7 @@ static int one_size(struct bench *b, uint64_t size, bool last)
     uint64_t iters = bench_iters(b, size);
     struct measure *m = calloc(1, sizeof *m);
     struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? bench_plan(b, size, &plan) : hw_fail(-ENOMEM, "no memory for the results");
+    int rc = m && r ? bench_plan(b, size, &plan) : hw_no_memory("the results");
     if (rc < 0)
         goto free_results;
     m->progress = progress;
@@ -338,7 +338,7 @@ static int open_json(struct bench *b)
     if (!path) {
         /* beside the report, which proves that the folder can be written */
         if (asprintf(&b->json_tmp, "%s.jsonl", b->report) < 0)
-            return hw_fail(-ENOMEM, "no memory for a file name");
+            return hw_no_memory("a file name");
         path = b->json_tmp;
     }
     b->json_out = fopen(path, "we");
@@ -403,7 +403,7 @@ int cmd_bench(int argc, char **argv)
 {
     struct bench *b = calloc(1, sizeof *b);
     if (!b)
-        return tool_fail("bench", "no memory");
+        return tool_fail("bench", "out of memory");
     b->op = TP_WRITE;
     b->argc = argc;
     b->argv = argv;

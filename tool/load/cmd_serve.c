@@ -190,7 +190,7 @@ int cmd_serve(int argc, char **argv)
 {
     struct serve_args *a = calloc(1, sizeof *a);
     if (!a)
-        return tool_fail("serve", "no memory");
+        return tool_fail("serve", "out of memory");
     int rc = parse_and_serve(a, argc, argv);
     common_free(&a->common);
     free(a);

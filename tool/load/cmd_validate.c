@@ -130,7 +130,7 @@ static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline
 {
     uint64_t n = v->out.slots, now = hw_now();
     hawser_op **op = calloc(n, sizeof(hawser_op *));
-    int rc = op ? 0 : hw_fail(-ENOMEM, "no memory for %" PRIu64 " operations", n);
+    int rc = op ? 0 : hw_no_memory("%" PRIu64 " operations", n);
     int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
     struct buffer *b = back ? &v->in : &v->out;
@@ -497,7 +497,7 @@ int cmd_validate(int argc, char **argv)
 {
     struct validate *v = calloc(1, sizeof *v);
     if (!v)
-        return tool_fail("validate", "no memory");
+        return tool_fail("validate", "out of memory");
     v->channels = 4;
     v->gpu = BUFFER_HOST;
     v->peer_gpu = TP_HOST;

@@ -86,7 +86,7 @@ int crew_open(struct crew *c, size_t n, size_t n_sizes)
             break;
         }
     }
-    return c->n ? 0 : hw_fail(-ENOMEM, "no memory for %zu workers", n);
+    return c->n ? 0 : hw_no_memory("%zu workers", n);
 }
 
 void crew_close(struct crew *c)
@@ -354,7 +354,7 @@ int crew_run(struct crew *c)
     uint64_t last = HW_NEVER; /* until when those given up are waited for */
     bool stopped = false;
     if (!p)
-        return hw_fail(-ENOMEM, "no memory for %zu workers", c->n);
+        return hw_no_memory("%zu workers", c->n);
     for (;;) {
         bool any = false, busy = false;
         for (size_t i = 0; i < c->n; i++) {

@@ -19,7 +19,7 @@ static int scan(struct hw_node *node)
     if (n < 0)
         return n;
     struct hw_bdf *at = calloc((size_t)n, sizeof *at);
-    int root = at ? hw_root_open("/") : hw_fail(-ENOMEM, "no memory for %d GPUs' addresses", n);
+    int root = at ? hw_root_open("/") : hw_no_memory("%d GPUs' addresses", n);
     for (int i = 0; i < n && root >= 0 && rc == 0; i++) {
         struct hw_gpu_info info;
         rc = hw_cuda_info(i, &info);
@@ -99,7 +99,7 @@ int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const c
     int here = hw_cuda_count();
     int rc = here < 0 ? hw_wrap(here, "--gpus") : 0;
     if (rc == 0 && (!r || !path || !reach))
-        rc = hw_fail(-ENOMEM, "no memory for the peer's facts");
+        rc = hw_no_memory("the peer's facts");
     if (rc == 0)
         rc = session_open(&s, h, host, port, &any);
     if (rc == 0)

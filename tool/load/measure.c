@@ -92,7 +92,7 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
 
     m->hist = calloc(1, sizeof *m->hist);
     m->points = calloc(MEASURE_POINTS, sizeof *m->points);
-    int rc = m->hist && m->points ? 0 : hw_fail(-ENOMEM, "no memory for the results");
+    int rc = m->hist && m->points ? 0 : hw_no_memory("the results");
     if (rc == 0) {
         hw_hist_reset(m->hist);
         rc = buffer_make(&m->buf, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
@@ -170,7 +170,7 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
 {
     struct flight *fl = calloc(m->depth, sizeof *fl);
     uint32_t n = 0, posted = 0;
-    int rc = fl ? 0 : hw_fail(-ENOMEM, "no memory for %u operations in flight", m->depth);
+    int rc = fl ? 0 : hw_no_memory("%u operations in flight", m->depth);
     *done = 0;
     uint64_t start = hw_now(), now = start, next_sample = start, next_beat = start;
     double base = m->clocked;
@@ -288,7 +288,7 @@ static int keep_span(struct measure *m, const struct span *span)
 {
     struct span *v = realloc(m->spans, (m->n_spans + 1) * sizeof *v);
     if (!v)
-        return hw_fail(-ENOMEM, "no memory for the results");
+        return hw_no_memory("the results");
     m->spans = v;
     v[m->n_spans++] = *span;
     return 0;
@@ -304,7 +304,7 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     size_t n[2] = {TP_MAX_NICS, TP_MAX_NICS};
     struct span span = {0};
     double seconds = 0;
-    int rc = begun ? 0 : hw_fail(-ENOMEM, "no memory for messages");
+    int rc = begun ? 0 : hw_no_memory("messages");
     int patience = session_patience_ms(m->plan.size * count);
     *done = 0;
     if (rc == 0 && verify && !read && !ping)

@@ -168,7 +168,7 @@ static int prepare(struct client *c, const struct tp_request *q, struct tp_reply
     if (rc == 0 && rights)
         rc = hawser_export(c->buf.mem, 0, c->buf.len, rights, c->peer, r->key);
     if (rc == 0 && !rights && !(c->posted = calloc(c->buf.slots, sizeof *c->posted)))
-        rc = hw_fail(-ENOMEM, "no memory for %u slots", c->buf.slots);
+        rc = hw_no_memory("%u slots", c->buf.slots);
     if (rc < 0)
         release(c);
     else
@@ -443,7 +443,7 @@ static int add_client(struct service *s, hawser_peer *p)
     pthread_attr_t attr;
     int rc = 0;
     if (!c || !(c->msg = calloc(1, TP_REQUEST + TP_REPLY)))
-        rc = hw_fail(-ENOMEM, "no memory for client %s", hawser_peer_name(p));
+        rc = hw_no_memory("client %s", hawser_peer_name(p));
     if (rc == 0)
         rc = hawser_mem_register(s->h, HAWSER_MEM_HOST, c->msg, TP_REQUEST + TP_REPLY, &c->msg_mem);
     if (rc == 0) {

@@ -103,7 +103,7 @@ static int add_plugin_folder(void)
         return 0; /* NCCL's loader may find it elsewhere, and the supervisor sees which network NCCL takes */
     int rc = asprintf(&path, "%s%s%s", dir, was && *was ? ":" : "", was ? was : "") < 0 ||
                      setenv("LD_LIBRARY_PATH", path, 1) < 0
-                 ? hw_fail(-ENOMEM, "no memory for an environment")
+                 ? hw_no_memory("an environment")
                  : 0;
     free(path);
     return rc;

@@ -261,7 +261,7 @@ static int make_rows(struct bench_run *b)
     t->row = calloc(NB_OPS * a->n_sizes, sizeof *t->row);
     t->network = calloc(t->n_configs, sizeof *t->network);
     if (!t->row || !t->network)
-        return hw_fail(-ENOMEM, "no memory for results");
+        return hw_no_memory("results");
     for (int op = 0; op < NB_OPS; op++)
         for (size_t i = 0; i < a->n_sizes && a->op[op]; i++) {
             struct nb_row *r = &t->row[t->n_rows];
@@ -274,7 +274,7 @@ static int make_rows(struct bench_run *b)
             *r = (struct nb_row){.op = op, .size = size, .iters = (uint32_t)iters, .warmup = (uint32_t)warmup};
             r->cell = calloc(t->n_configs, sizeof *r->cell);
             if (!r->cell)
-                return hw_fail(-ENOMEM, "no memory for results");
+                return hw_no_memory("results");
             t->n_rows++;
             b->most = HW_MAX(b->most, size);
         }
@@ -442,7 +442,7 @@ static int parse_set(void *args, const char *text)
         return hw_fail(-E2BIG, "more than %d variables", SETS);
     char *copy = strdup(text);
     if (!copy)
-        return hw_fail(-ENOMEM, "no memory for '%s'", text);
+        return hw_no_memory("'%s'", text);
     copy[eq - text] = 0;
     a->set_text[a->n_set] = copy;
     a->set[a->n_set++] = (struct nb_var){copy, copy + (eq - text) + 1};
@@ -519,7 +519,7 @@ static int parse_and_bench(struct bench_args *a, int argc, char **argv)
         return nb_rank(a->rank, a->nccl);
     struct bench_run *b = calloc(1, sizeof *b);
     if (!b)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     b->a = a;
     b->t.rounds = a->rounds ? (unsigned)a->rounds : a->vs || a->hosts ? 3 : 1;
     for (size_t i = 0; i < a->n_raw; i++)
@@ -539,7 +539,7 @@ int nccl_bench_main(int argc, char **argv)
 {
     struct bench_args *a = calloc(1, sizeof *a);
     if (!a)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     *a = (struct bench_args){.op = {[NB_ALL_REDUCE] = true, [NB_SENDRECV] = true},
                              .size = {8, 1024, 65536, 1ull << 20, 16ull << 20, 64ull << 20, 256ull << 20},
                              .n_sizes = 7,

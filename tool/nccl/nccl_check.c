@@ -306,7 +306,7 @@ int nccl_check_main(int argc, char **argv)
     struct dr_machine *m = calloc(1, sizeof *m);
     struct dr_report d = {0};
     if (!m)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     rc = nccl_look(&look, a.nccl);
     if (rc == 0) {
         m->root = -1;

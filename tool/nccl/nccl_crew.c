@@ -42,7 +42,7 @@ static int env_add(struct env *e, const char *name, const char *value)
     if (!value)
         return 0;
     if (e->n + 1 >= e->cap || asprintf(&e->v[e->n], "%s=%s", name, value) < 0)
-        return hw_fail(-ENOMEM, "no memory for an environment");
+        return hw_no_memory("an environment");
     e->v[++e->n] = NULL;
     return 0;
 }
@@ -99,16 +99,16 @@ static int env_make(struct env *e, const struct nb_config *config, const struct 
     *e = (struct env){.cap = n + 2 * (size_t)NB_SET + 64};
     e->v = calloc(e->cap + 1, sizeof *e->v);
     if (!e->v)
-        return hw_fail(-ENOMEM, "no memory for an environment");
+        return hw_no_memory("an environment");
     for (size_t i = 0; i < n; i++)
         if (!(e->v[e->n++] = strdup(environ[i])))
-            return hw_fail(-ENOMEM, "no memory for an environment");
+            return hw_no_memory("an environment");
     int rc = each_change(config, s, rank, change_env, e);
     if (rc == 0 && *s->library_path && !config->socket && !config->theirs) {
         const char *was = getenv("LD_LIBRARY_PATH");
         char *path = NULL;
         rc = asprintf(&path, "%s%s%s", s->library_path, was && *was ? ":" : "", was ? was : "") < 0
-                 ? hw_fail(-ENOMEM, "no memory for an environment")
+                 ? hw_no_memory("an environment")
                  : env_add(e, "LD_LIBRARY_PATH", path);
         free(path);
     }
@@ -177,7 +177,7 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
     int rc = env_make(&env, config, s, rank);
     if (rc == 0 && s->nccl && asprintf(&nccl, "--nccl=%s", s->nccl) < 0) {
         nccl = NULL;
-        rc = hw_fail(-ENOMEM, "no memory for a command line");
+        rc = hw_no_memory("a command line");
     }
     plain[4] = inside[9] = nccl;
     if (rc == 0)

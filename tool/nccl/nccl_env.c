@@ -244,7 +244,7 @@ int nccl_env_main(int argc, char **argv)
         return rc;
     struct env *v = calloc(1, sizeof *v);
     if (!v)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     make_env(v);
     rc = 0;
     if (a.json)

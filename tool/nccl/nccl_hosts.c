@@ -33,7 +33,7 @@ static int split_list(struct nb_hosts *hosts, const char *list)
 {
     hosts->text = strdup(list);
     if (!hosts->text)
-        return hw_fail(-ENOMEM, "no memory for names of hosts");
+        return hw_no_memory("names of hosts");
     for (char *at = hosts->text, *word; (word = strsep(&at, ","));) {
         if (hosts->n == NB_RANKS)
             return hw_fail(-E2BIG, "more than %d hosts", NB_RANKS);
@@ -55,7 +55,7 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
         return rc;
     hosts->ssh_text = strdup(ssh ? ssh : SSH);
     if (!hosts->ssh_text)
-        return hw_fail(-ENOMEM, "no memory for a command");
+        return hw_no_memory("a command");
     for (char *at = hosts->ssh_text, *word; (word = strsep(&at, " "));) {
         if (*word && n == HW_ARRAY_LEN(hosts->ssh) - 1)
             return hw_fail(-E2BIG, "--ssh has more than %zu words", n);

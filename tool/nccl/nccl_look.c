@@ -208,7 +208,7 @@ static int add(struct nccl_look *l, const char *asked, size_t len, bool listed)
 {
     struct nccl_plugin *p = l->n < HW_ARRAY_LEN(l->plugin) ? nccl_shared(sizeof *p) : NULL;
     if (!p)
-        return hw_fail(-ENOMEM, "no memory for what is to be known of a plugin");
+        return hw_no_memory("what is to be known of a plugin");
     l->plugin[l->n++] = p;
     snprintf(p->asked, sizeof p->asked, "%.*s", (int)HW_MIN(len, sizeof p->asked - 1), asked);
     p->listed = listed;
@@ -260,7 +260,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     nccl_conf_read();
     *l = (struct nccl_look){.chosen = -1, .lib = nccl_shared(sizeof *l->lib)};
     if (!l->lib)
-        return hw_fail(-ENOMEM, "no memory for what is to be known of NCCL");
+        return hw_no_memory("what is to be known of NCCL");
     snprintf(l->lib->asked, sizeof l->lib->asked, "%s", nccl ? nccl : "libnccl.so.2");
     nccl_run(&l->lib->child, try_lib, l->lib, LIB_MS);
     l->newest = nccl_newest_table(l->lib->version);
@@ -271,7 +271,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     l->tuner = nccl_find(tuner && *tuner ? tuner : "libnccl-tuner.so");
     l->env = nccl_find("libnccl-env.so");
     if (rc == 0 && !(l->link && l->tuner && l->env))
-        rc = hw_fail(-ENOMEM, "no memory for what is to be known of NCCL's libraries");
+        rc = hw_no_memory("what is to be known of NCCL's libraries");
     return rc;
 }
 

@@ -93,7 +93,7 @@ static int open_gpu(struct rank *k)
         return hw_cuda_fail(e, "a stream and events on GPU %d", k->gpu);
     k->stage = hw_pages_alloc(STAGE, k->space->numa);
     if (!k->stage)
-        return hw_fail(-ENOMEM, "no memory for %zu bytes", STAGE);
+        return hw_no_memory("%zu bytes", STAGE);
     return k->space->ops->pin(k->space, k->stage, STAGE);
 }
 

@@ -22,7 +22,7 @@ int nb_raw_run(uint32_t streams, double *GBps)
     if (!from || !to) {
         free(from);
         free(to);
-        return hw_fail(-ENOMEM, "no memory for plain sockets");
+        return hw_no_memory("plain sockets");
     }
     int rc = 0;
     memset(from, 1, RAW_BUFFER);

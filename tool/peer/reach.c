@@ -266,7 +266,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     if (!c || !p) {
         free(c);
         free(p);
-        return hw_fail(-ENOMEM, "no memory for %d connections", MAX_CONNS);
+        return hw_no_memory("%d connections", MAX_CONNS);
     }
     for (uint32_t i = 0; i < f->n_nics; i++)
         for (uint32_t k = 0; k < q->n_addrs && n < MAX_CONNS; k++) {
@@ -351,7 +351,7 @@ int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out)
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (!l) {
-        rc = hw_fail(-ENOMEM, "no memory to listen");
+        rc = hw_no_memory("a listener");
         goto close;
     }
     if (fd < 0 || bind(fd, &a.sa, hw_addr_len(&a)) < 0 || listen(fd, MAX_CONNS) < 0 ||

@@ -14,7 +14,7 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     *s = (struct session){.h = h};
     s->msg = calloc(1, TP_REQUEST + TP_REPLY);
     if (!s->msg)
-        return hw_fail(-ENOMEM, "no memory for messages");
+        return hw_no_memory("messages");
     int rc = hawser_mem_register(h, HAWSER_MEM_HOST, s->msg, TP_REQUEST + TP_REPLY, &s->mem);
     if (rc == 0)
         rc = hawser_connect(h, host, port, o, SESSION_CONNECT_MS, &s->peer);

@@ -242,7 +242,7 @@ static int streams_make(struct run *r, const int *fds, size_t n)
         return hw_fail(-EINVAL, "plain sockets: no streams");
     r->streams = calloc(n, sizeof(*r->streams));
     if (!r->streams)
-        return hw_fail(-ENOMEM, "plain sockets: no memory for %zu streams", n);
+        return hw_no_memory("%zu streams of plain sockets", n);
     size_t stripe = r->len / n;
     if (n > 1)
         stripe = stripe / 4096 * 4096; /* whole pages each */
@@ -258,7 +258,7 @@ static int streams_make(struct run *r, const int *fds, size_t n)
             s->mem = s->owned = calloc(1, r->plan.message);
             s->mem_len = r->plan.message;
             if (!s->owned)
-                return hw_fail(-ENOMEM, "plain sockets: no memory for the buffer of stream %zu", i);
+                return hw_no_memory("the buffer of plain stream %zu", i);
             memset(s->owned, 1, r->plan.message); /* its page faults belong before the clock */
         }
     }
@@ -426,7 +426,7 @@ int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size
         return rc;
     struct raw_server *s = calloc(1, sizeof(*s));
     if (!s)
-        return hw_fail(-ENOMEM, "plain sockets: no memory for the server");
+        return hw_no_memory("the server of plain sockets");
     run_init(&s->run, plan, plan->dir == RAW_SERVER_SENDS, buf, len);
     s->deadline = deadline;
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -71,7 +71,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
     uint8_t *buf = calloc(1, pp->size);
     struct hw_hist *h = malloc(sizeof(*h));
     if (!buf || !h)
-        rc = hw_fail(-ENOMEM, "plain ping-pong: no memory for %u bytes", pp->size);
+        rc = hw_no_memory("%u bytes of the plain ping-pong", pp->size);
     if (!rc)
         rc = raw_connect(path, pp->token, deadline, &fd);
     if (!rc)
@@ -158,7 +158,7 @@ static void *pp_main(void *arg)
 {
     struct raw_pp_server *s = arg;
     uint8_t *buf = calloc(1, s->pp.size);
-    s->rc = buf ? pp_serve(s, buf) : hw_fail(-ENOMEM, "plain ping-pong: no memory for %u bytes", s->pp.size);
+    s->rc = buf ? pp_serve(s, buf) : hw_no_memory("%u bytes of the plain ping-pong", s->pp.size);
     if (s->rc)
         snprintf(s->text, sizeof(s->text), "%s", hw_error());
     free(buf);
@@ -181,7 +181,7 @@ int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_
         return rc;
     struct raw_pp_server *s = calloc(1, sizeof(*s));
     if (!s)
-        return hw_fail(-ENOMEM, "plain ping-pong: no memory for the server");
+        return hw_no_memory("the server of the plain ping-pong");
     *s = (struct raw_pp_server){.pp = *pp, .fd = -1, .listener = -1, .deadline = deadline};
     pthread_mutex_init(&s->lock, NULL);
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

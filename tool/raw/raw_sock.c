@@ -203,7 +203,7 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     for (size_t i = 0; i < n * need; i++)
         fds[i] = -1;
     if (!t)
-        return hw_fail(-ENOMEM, "plain sockets: no memory to accept connections");
+        return hw_no_memory("the connections of plain sockets");
     t->want = token;
     t->need = need;
     t->fds = fds;

@@ -435,7 +435,7 @@ int report_html(const char *jsonl_path, const char *html_path)
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* decimal points, whatever the user's language */
     if (c == (locale_t)0) {
         rep_free(&r);
-        return hw_fail(-ENOMEM, "report: no memory for a locale");
+        return hw_no_memory("a locale");
     }
     locale_t old = uselocale(c);
     FILE *out = fopen(html_path, "we");

@@ -189,7 +189,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
         free(p);
         free(xs);
         free(names);
-        return hw_fail(-ENOMEM, "report: no memory for the throughput plot");
+        return hw_no_memory("the throughput plot");
     }
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *row = &r->row[i];
@@ -306,7 +306,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
         return 0;
     double *xs = calloc(4 * most, sizeof(*xs));
     if (!xs)
-        return hw_fail(-ENOMEM, "report: no memory for the latency plot");
+        return hw_no_memory("the latency plot");
     struct svg s;
     figure_open(f, "Latency distribution", "How many of the transfers took no longer than that.");
     fputs("<ul class=\"legend\">\n", f);
@@ -371,7 +371,7 @@ static int make_grid(const struct rep_row *r, struct grid *g)
     g->n = span > 1e-9 ? HW_MIN(HW_MAX(most, (size_t)2), (size_t)MAX_GRID) : 1;
     g->t = calloc(g->n * (2 * r->n_name + 1), sizeof(double));
     if (!g->t)
-        return hw_fail(-ENOMEM, "report: no memory for the plot over time");
+        return hw_no_memory("the plot over time");
     g->v = g->t + g->n;
     double *hits = g->v + g->n * r->n_name, cell = g->n > 1 ? span / (double)(g->n - 1) : 1;
     for (size_t i = 0; i < g->n; i++)
@@ -486,7 +486,7 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
         free(flags);
         free(sum);
         free(g.t);
-        return hw_fail(-ENOMEM, "report: no memory for the plot over time");
+        return hw_no_memory("the plot over time");
     }
     for (size_t i = 0; i < g.n; i++) {
         double v = 0;

@@ -45,7 +45,7 @@ static const char *type_name(const json_t *v)
 
 static int no_memory(const struct at *at)
 {
-    return hw_fail(-ENOMEM, "%s:%zu: no memory for the report", at->path, at->line);
+    return hw_no_memory("the report: %s:%zu", at->path, at->line);
 }
 
 /* A number that is not negative; NAN where key is missing or null. */

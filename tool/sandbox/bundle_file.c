@@ -60,7 +60,7 @@ int bundle_load(struct bundle_file *f, const char *path)
 static int write_json(const json_t *o, const char *path, unsigned mode)
 {
     char *text = sbx_oci_dump(o);
-    int rc = text ? sandbox_write(path, text, mode) : hw_fail(-ENOMEM, "no memory for JSON");
+    int rc = text ? sandbox_write(path, text, mode) : hw_no_memory("JSON");
     free(text);
     return rc;
 }
@@ -74,9 +74,7 @@ static int add_named(json_t *out, const struct bundle_file *f)
         json_t *note;
         rc = sbx_note_find(&note, f->config, annotation[i], f->notes);
         if (rc == 1)
-            rc = json_object_set(out, sbx_note_name(f->config, annotation[i]), note) < 0
-                     ? hw_fail(-ENOMEM, "no memory for JSON")
-                     : 0;
+            rc = json_object_set(out, sbx_note_name(f->config, annotation[i]), note) < 0 ? hw_no_memory("JSON") : 0;
     }
     return rc;
 }
@@ -93,8 +91,7 @@ int bundle_save(const struct bundle_file *f, const char *out)
     if (rc == 0)
         rc = add_named(named, f);
     if (rc == 0 && json_object_size(named))
-        rc =
-            json_object_update(both, named) < 0 ? hw_fail(-ENOMEM, "no memory for JSON") : write_json(both, path, 0600);
+        rc = json_object_update(both, named) < 0 ? hw_no_memory("JSON") : write_json(both, path, 0600);
     if (rc == 0)
         rc = write_json(f->config, to, f->mode);
     if (rc == 0 && json_object_size(named))

@@ -17,7 +17,7 @@ static int write_cdi(const struct sandbox_bundle_args *a, const char *name, bool
     char beside[PATH_MAX];
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
     if (!b)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     snprintf(beside, sizeof(beside), DIR "/%s", name);
     if (((!a->no_sysfs && !a->sysfs_out) || a->topo_at) && mkdir(DIR, 0755) < 0 && errno != EEXIST) {
         free(b);

@@ -82,7 +82,7 @@ int sandbox_move_main(int argc, char **argv)
         return tool_usage(CMD, "it needs --netns and --nics");
     a.m.id = argv[optind];
     char *text = strdup(a.nics);
-    rc = text ? cut_names(text, nic, &a.m.n) : hw_fail(-ENOMEM, "out of memory");
+    rc = text ? cut_names(text, nic, &a.m.n) : hw_no_memory("a list of NICs");
     if (rc == 0)
         rc = sb_move(&a.m);
     free(text);

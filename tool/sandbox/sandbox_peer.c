@@ -87,7 +87,7 @@ static int ask(struct sandbox_args *a, struct tp_facts *out)
     char host[256], why[HW_ERR_TEXT];
     uint16_t port = HAWSER_DEFAULT_PORT;
     hawser *h = NULL;
-    int rc = r ? opts_host(a->peer, host, sizeof(host), &port) : hw_fail(-ENOMEM, "no memory for the peer's answer");
+    int rc = r ? opts_host(a->peer, host, sizeof(host), &port) : hw_no_memory("the peer's answer");
     if (rc == 0)
         rc = common_open(&a->common, &h);
     if (rc == 0)
@@ -147,10 +147,10 @@ char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx
     int partner[TP_MAX_NICS];
     char *list = NULL;
     size_t len, n = 0;
-    int rc = peer ? ask(a, peer) : hw_fail(-ENOMEM, "no memory for the peer's answer");
+    int rc = peer ? ask(a, peer) : hw_no_memory("the peer's answer");
     FILE *f = rc == 0 ? open_memstream(&list, &len) : NULL;
     if (rc == 0 && !f)
-        hw_fail(-ENOMEM, "no memory for the peer's NICs");
+        hw_no_memory("the peer's NICs");
     if (f) {
         sandbox_match(s, peer, partner);
         for (uint32_t k = 0; k < peer->n_nics; k++) {
@@ -163,7 +163,7 @@ char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx
         if (fclose(f) != 0) {
             free(list);
             list = NULL;
-            hw_fail(-ENOMEM, "no memory for the peer's NICs");
+            hw_no_memory("the peer's NICs");
         }
     }
     free(peer);

@@ -84,7 +84,7 @@ static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args 
         b->sp.hook_arg = (const char *const *)b->arg;
     }
     free(nics);
-    return ok ? 0 : hw_fail(-ENOMEM, "no memory for the hooks");
+    return ok ? 0 : hw_no_memory("the hooks");
 }
 
 /* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
@@ -114,7 +114,7 @@ static int places(struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
         return -EINVAL;
     if ((!a->no_sysfs && !sysfs && asprintf(&sysfs, "%s.sys", beside) < 0) ||
         (a->topo_at && asprintf(&topo, "%s.nccl.xml", beside) < 0))
-        return hw_fail(-ENOMEM, "no memory for a path");
+        return hw_no_memory("a path");
     b->sp.sysfs = sysfs;
     b->sp.topo = topo;
     b->sp.topo_at = b->sp.env.nccl_topo = a->topo_at;
@@ -205,7 +205,7 @@ static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
 static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, struct sandbox_bundle_args *a)
 {
     char *text = sbx_oci_dump(f->config);
-    int rc = text ? sbx_oci_config(oci, text, strlen(text)) : hw_fail(-ENOMEM, "no memory for JSON");
+    int rc = text ? sbx_oci_config(oci, text, strlen(text)) : hw_no_memory("JSON");
     struct sbx_want w = sbx_settings_want(&oci->set), *o = &a->plan.want;
     free(text);
     o->only = w.only;
@@ -222,7 +222,7 @@ static int edit_bundle(const char *path, struct sandbox_bundle_args *a, bool und
     struct sbx_oci oci = {.id = NULL};
     struct sandbox_bundle *b = calloc(1, sizeof(*b));
     char beside[PATH_MAX];
-    int rc = b ? bundle_load(&f, path) : hw_fail(-ENOMEM, "no memory");
+    int rc = b ? bundle_load(&f, path) : hw_no_memory("the bundle");
     if (rc == 0 && !undoing)
         rc = take_annotations(&oci, &f, a);
     if (rc < 0) {

@@ -38,7 +38,7 @@ static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
     }
     bool good = at && t->info;
     if (count >= 0 && !good)
-        hw_fail(-ENOMEM, "no memory for CUDA's GPUs");
+        hw_no_memory("CUDA's GPUs");
     for (int i = 0; i < count && good; i++)
         good = hw_cuda_info(i, &t->info[i]) == 0 && hw_bdf_parse(t->info[i].pci, &at[i]) == 0;
     if (good) {

@@ -33,7 +33,7 @@ static int pci(struct hw_json *j, const struct topo *t)
     size_t n;
     int *order = topo_order(t, &n);
     if (!order)
-        return hw_fail(-ENOMEM, "no memory for the tree");
+        return hw_no_memory("the tree");
     hw_json_array(j, "pci");
     for (size_t i = 0; i < n; i++) {
         const struct hw_pci_dev *d = &t->node.pci[order[i]];
@@ -148,7 +148,7 @@ static int plan(struct hw_json *j, const struct topo *t)
     }
     char *map = topo_map(t);
     if (!map)
-        return hw_fail(-ENOMEM, "no memory for the map");
+        return hw_no_memory("the map");
     hw_json_array(j, "plan");
     for (size_t k = 0; k < t->plan.n_gpus; k++) {
         const struct hw_plan_gpu *g = &t->plan.gpu[k];

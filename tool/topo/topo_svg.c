@@ -136,7 +136,7 @@ static int whole(struct drawing *d)
     size_t len;
     FILE *out = d->f, *f = open_memstream(&boxes, &len); /* the drawing's width comes before them */
     if (!f)
-        return hw_fail(-ENOMEM, "no memory for the drawing");
+        return hw_no_memory("the drawing");
     for (size_t i = 0; i <= n->n_numa; i++) {
         int id = i < n->n_numa ? n->numa[i].id : -1;
         double w = place(d, id, x);
@@ -154,7 +154,7 @@ static int whole(struct drawing *d)
     }
     if (fclose(f) != 0) {
         free(boxes);
-        return hw_fail(-ENOMEM, "no memory for the drawing");
+        return hw_no_memory("the drawing");
     }
     double width = HW_MAX(x - GAP + MARGIN, 400.0), height = HEAD + h + MARGIN;
     fprintf(out,
@@ -193,7 +193,7 @@ int topo_svg(const struct topo *t, FILE *out)
     struct drawing d = {.t = t, .f = out};
     d.gpu = calloc(n->n_gpu + 1, sizeof(*d.gpu));
     d.nic = calloc(n->n_netdev + 1, sizeof(*d.nic));
-    int rc = d.gpu && d.nic ? 0 : hw_fail(-ENOMEM, "no memory for the drawing");
+    int rc = d.gpu && d.nic ? 0 : hw_no_memory("the drawing");
     for (size_t i = 0; i < n->n_gpu && rc == 0; i++)
         d.gpu[i] = (struct cell){.numa = boxed(n, n->gpu[i].pci), .placed = true};
     for (size_t i = 0; i < n->n_netdev && rc == 0; i++)

@@ -173,7 +173,7 @@ static int tree(const struct topo *t, FILE *f)
     int *order = topo_order(t, &n), numa = -2;
     const char *root = "";
     if (!order)
-        return hw_fail(-ENOMEM, "no memory for the tree");
+        return hw_no_memory("the tree");
     for (size_t i = 0; i < n; i++) {
         const struct hw_pci_dev *d = &t->node.pci[order[i]];
         if (d->numa != numa) {
@@ -274,7 +274,7 @@ static int plan(const struct topo *t, FILE *f)
         return 0;
     char *map = topo_map(t);
     if (!map)
-        return hw_fail(-ENOMEM, "no memory for the map");
+        return hw_no_memory("the map");
     fprintf(f, "  by hand: --map \"%s\"\n", map);
     free(map);
     return 0;

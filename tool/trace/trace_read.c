@@ -38,7 +38,7 @@ static int count_kind(struct trace *t, const char *key)
         const size_t room = HW_MAX(2 * t->room, (size_t)64);
         struct trace_kind *more = realloc(t->kind, room * sizeof(*more));
         if (!more)
-            return hw_fail(-ENOMEM, "no memory for a trace");
+            return hw_no_memory("a trace");
         t->kind = more;
         t->room = room;
     }

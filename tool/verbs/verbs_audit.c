@@ -109,7 +109,7 @@ static int show_audit(const char *path, bool follow, bool json)
 {
     struct reader *r = calloc(1, sizeof(*r));
     if (!r)
-        return tool_fail(CMD, "no memory");
+        return tool_fail(CMD, "out of memory");
     *r = (struct reader){.path = path, .json = json, .f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re")};
     if (!r->f) {
         int rc = tool_fail(CMD, "%s: %s%s", path, strerror(errno),

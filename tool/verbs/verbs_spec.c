@@ -210,9 +210,7 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
                        minor(st.st_rdev));
     json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
     json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
-    int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0
-                 ? 0
-                 : hw_fail(-ENOMEM, "no memory for a mount");
+    int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0 ? 0 : hw_no_memory("a mount");
     json_decref(m);
     return rc;
 }
@@ -220,7 +218,7 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
 static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
 {
     char *list = strdup(a->devices), *rest = list, *name;
-    int rc = list ? 0 : hw_fail(-ENOMEM, "no memory for the devices");
+    int rc = list ? 0 : hw_no_memory("the devices");
     while (rc == 0 && (name = strsep(&rest, ",")))
         rc = add_mount(a, name, NULL, mounts, added);
     free(list);
@@ -281,7 +279,7 @@ static int take(json_t *all, size_t i, size_t place, json_t *taken)
 {
     return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
                    json_array_remove(all, i) < 0
-               ? hw_fail(-ENOMEM, "no memory for the devices")
+               ? hw_no_memory("the devices")
                : 0;
 }
 
@@ -341,7 +339,7 @@ static int raise_limit(json_t *process, json_t **was)
     if (!*was || json_object_set_new(l, "soft", json_integer(VB_FD_LAST + 1)) < 0 ||
         (json_is_integer(hard) && json_integer_value(hard) <= VB_FD_LAST &&
          json_object_set_new(l, "hard", json_integer(VB_FD_LAST + 1)) < 0))
-        return hw_fail(-ENOMEM, "no memory for the limits");
+        return hw_no_memory("the limits");
     return 0;
 }
 
@@ -440,7 +438,7 @@ static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
     if (rc == 0)
         rc = sbx_note_put(config, SBX_NOTE_VERBS, notes_kept, note);
     if (rc == 0 && section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)
-        rc = hw_fail(-ENOMEM, "no memory for the configuration");
+        rc = hw_no_memory("the configuration");
     if (rc == 0) {
         warn_of(config, a);
         warn_of_rules(config, added);

@@ -269,7 +269,7 @@ static void hear(struct agent *a, struct half *h)
     } control;
     char *more = realloc(h->text, h->len + STEP);
     if (!more) {
-        hw_fail(-ENOMEM, "no memory for what it says");
+        hw_no_memory("what it says");
         refuse(a, h);
         return;
     }
@@ -480,7 +480,7 @@ int vb_agent(const struct vb_agent_options *o)
         free(children);
         free(p);
         free(a);
-        return hw_fail(-ENOMEM, "no memory for the agent");
+        return hw_no_memory("the agent");
     }
     *a = (struct agent){.o = *o, .child = children, .listener = -1, .stop = -1};
     int rc = make_dir(o->state_dir);

@@ -101,9 +101,7 @@ static int compile(struct sock_filter *out, size_t cap, unsigned short *n)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
     int fd = memfd_create("hawser-filter", MFD_CLOEXEC);
-    int rc = !f       ? hw_fail(-ENOMEM, "no memory for a filter")
-             : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno))
-                      : build(f);
+    int rc = !f ? hw_no_memory("a filter") : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno)) : build(f);
     if (rc == 0 && (rc = seccomp_export_bpf(f, fd)) < 0)
         hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
     ssize_t len = rc == 0 ? pread(fd, out, cap, 0) : 0;

@@ -59,7 +59,7 @@ static void append(struct join *j, json_t *entry)
     while (i < json_array_size(j->out) && !json_equal(json_array_get(j->out, i), entry))
         i++;
     if (!entry || (i == json_array_size(j->out) && json_array_append(j->out, entry) < 0))
-        j->rc = hw_fail(-ENOMEM, "no memory for the seccomp section");
+        j->rc = hw_no_memory("the seccomp section");
     json_decref(entry);
 }
 
@@ -310,7 +310,7 @@ static int join(json_t *section, const char *socket, const char *runtime)
                       json_object_set_new(section, "listenerPath", json_string(socket)) < 0 ||
                       json_object_set_new(section, "listenerMetadata", json_string(METADATA)) < 0 ||
                       json_object_set(section, "syscalls", j.out) < 0))
-        j.rc = hw_fail(-ENOMEM, "no memory for the seccomp section");
+        j.rc = hw_no_memory("the seccomp section");
     json_decref(j.out);
     return j.rc;
 }
@@ -323,9 +323,9 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
     if (!json_is_object(linux_object) || *socket != '/')
         return hw_fail(-EINVAL, "it takes a container of Linux, and a socket's absolute path");
     json_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
-    int rc = section ? join(section, socket, runtime) : hw_fail(-ENOMEM, "no memory for the seccomp section");
+    int rc = section ? join(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)
-        rc = hw_fail(-ENOMEM, "no memory for the seccomp section");
+        rc = hw_no_memory("the seccomp section");
     json_decref(section);
     return rc;
 }

@@ -189,7 +189,7 @@ int vb_join(const char *state_dir, struct vb_container *c)
     int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = dir < 0 ? hw_fail(-errno, "opening %s: %s", state_dir, strerror(errno)) : 0, n = 0;
     if (rc == 0 && !words)
-        rc = hw_fail(-ENOMEM, "no memory to join a container's broker");
+        rc = hw_no_memory("joining a container's broker");
     if (rc == 0)
         rc = address(&a, dir, c->id, "join");
     if (rc == 0)

@@ -68,12 +68,12 @@ static int annotations(struct vb_container *c, const json_t *all)
         }
         struct vb_annotation *more = realloc(c->annotations, (c->n_annotations + 1) * sizeof(*more));
         if (!more)
-            return hw_fail(-ENOMEM, "no memory for its annotations");
+            return hw_no_memory("its annotations");
         c->annotations = more;
         more += c->n_annotations++;
         *more = (struct vb_annotation){strdup(key), strdup(value)};
         if (!more->key || !more->value)
-            return hw_fail(-ENOMEM, "no memory for its annotations");
+            return hw_no_memory("its annotations");
     }
     return 0;
 }

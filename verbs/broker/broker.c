@@ -245,7 +245,7 @@ static int loop(struct vb_broker *b)
 int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
 {
     struct vb_broker *b = aligned_alloc(_Alignof(struct vb_broker), sizeof *b);
-    int rc = b ? 0 : hw_fail(-ENOMEM, "out of memory for a broker");
+    int rc = b ? 0 : hw_no_memory("a broker");
     if (!b) {
         close(c->listener);
         return rc;

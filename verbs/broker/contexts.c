@@ -26,12 +26,12 @@ int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot,
         return hw_fail(-errno, "fstat of a device node: %s", strerror(errno));
     struct vb_context *c = calloc(1, sizeof *c);
     if (!c)
-        return hw_fail(-ENOMEM, "out of memory for a context");
+        return hw_no_memory("a context");
     c->watch = watch;
     c->objects = vb_objects_new(&slot->usage);
     if (!c->objects) {
         free(c);
-        return hw_fail(-ENOMEM, "out of memory for a context's objects");
+        return hw_no_memory("a context's objects");
     }
     c->ino = st.st_ino;
     c->slot = slot;

@@ -35,7 +35,7 @@ static int slot_of(struct vb_broker *b, const struct vb_device *d, struct vb_slo
         return hw_fail(-ENOSPC, "more than %d devices", VB_DEVICES_MAX);
     struct vb_slot *s = calloc(1, sizeof *s);
     if (!s)
-        return hw_fail(-ENOMEM, "out of memory for a device");
+        return hw_no_memory("a device");
     s->device = *d;
     const struct vb_container *c = b->container;
     int rc = vb_policy_rules(b->o->policy, c->section[0] ? c->section : NULL, c->annotations, c->n_annotations,

@@ -392,7 +392,7 @@ static int inject(struct vb_broker *b, const struct vb_call *call)
     struct vb_worker *w = calloc(1, sizeof *w);
     if (!w) {
         vb_notify_answer(call->listener, call->n.id, 0, ENOMEM);
-        return hw_fail(-ENOMEM, "out of memory for a stub");
+        return hw_no_memory("a stub");
     }
     int rc = vb_inject(&b->tracer, &w->stub, call->listener, &call->n);
     if (rc) {

@@ -114,7 +114,7 @@ int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_po
     if (p)
         p->section = calloc(sections + 1, sizeof(*p->section));
     if (!p || !copy || !p->section)
-        rc = hw_fail(-ENOMEM, "no memory for the policy %s", name);
+        rc = hw_no_memory("the policy %s", name);
     else if (memchr(text, 0, len))
         rc = hw_fail(-EINVAL, "%s: not a text", name);
     else if (len > FILE_MAX)
@@ -162,7 +162,7 @@ int vb_policy_load(const char *path, struct vb_policy **out)
         rc = hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
                      path);
     else if (!(text = malloc(FILE_MAX + 1)))
-        rc = hw_fail(-ENOMEM, "no memory for the policy");
+        rc = hw_no_memory("the policy");
     while (rc == 0 && have < FILE_MAX + 1 && (n = read(fd, text + have, FILE_MAX + 1 - have)) > 0)
         have += (size_t)n;
     if (rc == 0 && n < 0)

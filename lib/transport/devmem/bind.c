@@ -384,7 +384,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
 {
     struct dm_claim *c = calloc(1, sizeof(*c));
     if (!c)
-        return hw_fail(-ENOMEM, "no memory for a connection");
+        return hw_no_memory("a connection");
     c->ctx = x;
     c->event = event;
     c->gpu = gpu;

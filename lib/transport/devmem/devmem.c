@@ -80,7 +80,7 @@ int hw_devmem_open(struct hw_tp_env *env)
     if (rc == -EINVAL)
         return rc;
     env->state = dm_ctx_new(env);
-    return env->state ? 0 : hw_fail(-ENOMEM, "no memory for transport devmem");
+    return env->state ? 0 : hw_no_memory("transport devmem");
 }
 
 void hw_devmem_close(struct hw_tp_env *env)
@@ -141,7 +141,7 @@ static int devmem_connect(const struct hw_tp_env *env, const struct hw_nic *nic,
 {
     struct hw_conn *c = conn_new(env, nic->name, true);
     if (!c)
-        return hw_fail(-ENOMEM, "no memory, or no descriptors, for a connection");
+        return hw_no_memory("a connection, or no descriptors");
     c->from = *nic;
     c->handle_len = HW_MIN(handle_len, sizeof(c->handle));
     memcpy(c->handle, handle, c->handle_len);
@@ -184,7 +184,7 @@ static int begin_meeting(struct hw_conn *c, int heads)
                                    .dial = dial,
                                    .arg = c};
     c->meet = dm_meet_new(&a);
-    return c->meet ? 0 : hw_fail(-ENOMEM, "no memory for a connection");
+    return c->meet ? 0 : hw_no_memory("a connection");
 }
 
 static int devmem_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
@@ -193,7 +193,7 @@ static int devmem_accept(const struct hw_tp_env *env, int fd, struct hw_conn **o
     hw_nic_of_socket(fd, nic);
     struct hw_conn *c = conn_new(env, nic, false);
     if (!c)
-        return hw_fail(-ENOMEM, "no memory, or no descriptors, for a connection");
+        return hw_no_memory("a connection, or no descriptors");
     int rc = watch_heads(c, fd);
     if (rc == 0)
         rc = begin_meeting(c, fd);

@@ -159,7 +159,7 @@ int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out)
     *out = NULL;
     struct dm_helper *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_fail(-ENOMEM, "no memory for hawserd's client");
+        return hw_no_memory("hawserd's client");
     h->timeout_ms = HW_MAX(timeout_ms, 0);
     h->fd = connect_to(path ? path : HW_HELPER_SOCKET);
     int rc = h->fd < 0 ? h->fd : 0;

@@ -46,13 +46,13 @@ int dm_rx_new(int fd, const struct dm_pool *pool, uint32_t dmabuf_id, struct dm_
 {
     struct dm_rx *rx = calloc(1, sizeof(*rx));
     if (!rx)
-        return hw_fail(-ENOMEM, "no memory to receive with");
+        return hw_no_memory("what a connection receives");
     rx->fd = fd;
     rx->pool = pool;
     rx->dmabuf_id = dmabuf_id;
     rx->scratch = malloc((size_t)2 * SCRATCH);
     rx->held = calloc(HELD, sizeof(*rx->held));
-    int rc = rx->scratch && rx->held ? 0 : hw_fail(-ENOMEM, "no memory to receive with");
+    int rc = rx->scratch && rx->held ? 0 : hw_no_memory("what a connection receives");
     if (rc == 0)
         rc = hw_gather_open(pool->space, HW_GATHER_KERNEL, DEPTH, HELD, &rx->gather);
     if (rc) {

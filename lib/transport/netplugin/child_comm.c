@@ -26,7 +26,7 @@ static int new_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid
         return hw_fail(-EINVAL, "slot %u of connections is not free", slot);
     struct kid_comm *c = calloc(1, sizeof(*c));
     if (!c)
-        return hw_fail(-ENOMEM, "no memory for a connection");
+        return hw_no_memory("a connection");
     c->k = k;
     c->kind = kind;
     c->ring = &k->s->ring[slot];

@@ -201,7 +201,7 @@ static int new_comm(struct np_host *h, struct np_message *m, unsigned dev, uint6
     int fds[2] = {-1, -1};
     struct np_comm *c = calloc(1, sizeof(*c));
     if (!c)
-        return hw_fail(-ENOMEM, "plugin %s: no memory for a connection", h->name);
+        return hw_no_memory("a connection of plugin %s", h->name);
     c->h = h;
     c->event = -1;
     c->sends = m->op == NP_OP_CONNECT;

@@ -531,7 +531,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
 {
     struct np_host *h = calloc(1, sizeof(*h));
     if (!h)
-        return hw_fail(-ENOMEM, "no memory for plugin %s", plugin);
+        return hw_no_memory("plugin %s", plugin);
     if ((size_t)snprintf(h->plugin, sizeof(h->plugin), "%s", plugin) >= sizeof(h->plugin) || !*plugin) {
         free(h);
         return hw_fail(-EINVAL, "'%.60s' is no path of a plugin", plugin);
@@ -550,7 +550,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     hw_list_init(&h->listeners);
     hw_list_init(&h->mems);
     char **env = environment(o->env);
-    int rc = env ? make(h) : hw_fail(-ENOMEM, "no memory for an environment");
+    int rc = env ? make(h) : hw_no_memory("an environment");
     if (rc == 0 && o->trace && *o->trace) {
         h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
         if (h->trace < 0)

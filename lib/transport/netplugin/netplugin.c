@@ -120,7 +120,7 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
 {
     struct hw_conn *c = calloc(1, sizeof(*c));
     if (!c)
-        return hw_fail(-ENOMEM, "no memory for a connection");
+        return hw_no_memory("a connection");
     c->env = env;
     c->host = np_pool_take(env->state);
     c->fd = fd;

@@ -18,7 +18,7 @@ int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, str
     struct np_options each = *o;
     int rc = 0;
     if (!p)
-        return hw_fail(-ENOMEM, "no memory for plugin %s", plugin);
+        return hw_no_memory("plugin %s", plugin);
     pthread_mutex_init(&p->lock, NULL);
     while (rc == 0 && p->n < HW_MIN(n, (unsigned)NP_POOL_MOST)) {
         each.again = p->n > 0;

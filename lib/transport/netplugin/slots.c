@@ -123,7 +123,7 @@ static int open_gpu(struct np_slots *s, const struct hw_space *space)
     s->gpu_base = np_mem_ptr(s->gpu_mem);
     uint8_t *heads = hw_pages_alloc(heads_len(s), space->numa);
     if (!heads)
-        return hw_fail(-ENOMEM, "no memory for %zu bytes of headers", heads_len(s));
+        return hw_no_memory("%zu bytes of headers", heads_len(s));
     rc = space->ops->pin(space, heads, heads_len(s));
     if (rc) {
         hw_pages_free(heads, heads_len(s));

@@ -130,7 +130,7 @@ static int queue_of(struct queue **list, const struct hw_space *space, struct qu
             return 0;
     struct queue *q = calloc(1, sizeof(*q));
     if (!q)
-        return hw_fail(-ENOMEM, "no memory for a queue of copies");
+        return hw_no_memory("a queue of copies");
     q->space = space;
     int rc = space->ops->queue_open(space, DEPTH, &q->q);
     if (rc) {
@@ -148,7 +148,7 @@ static int ring_make(struct ring *r, const struct hw_space *space, size_t size)
         return 0;
     uint8_t *base = hw_pages_alloc(size, space->numa);
     if (!base)
-        return hw_fail(-ENOMEM, "no memory for %zu bytes of staging (knob stage)", size);
+        return hw_no_memory("%zu bytes of staging (knob stage)", size);
     int rc = space->ops->pin(space, base, size);
     if (rc) {
         hw_pages_free(base, size);
@@ -223,7 +223,7 @@ struct hw_stage *hw_stage_new(const struct hw_knobs *k, const struct hw_logger *
     struct hw_stage *s = calloc(1, sizeof(*s));
     sweep();
     if (!s) {
-        (void)hw_fail(-ENOMEM, "no memory for a connection's staging");
+        (void)hw_no_memory("a connection's staging");
         return NULL;
     }
     s->knobs = k;

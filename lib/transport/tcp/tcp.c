@@ -150,7 +150,7 @@ static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, co
             hw_tcp.close(c);
         else
             hw_close(&fd);
-        return hw_fail(-ENOMEM, "no memory for a connection");
+        return hw_no_memory("a connection");
     }
     c->hs = hs;
     struct hw_hello hello = {.kind = ident->side ? HW_BOOT_SIDE : HW_BOOT_DATA,
@@ -167,7 +167,7 @@ static int tcp_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
 {
     struct hw_conn *c = conn_new(env, fd);
     if (!c)
-        return hw_fail(-ENOMEM, "no memory for a connection");
+        return hw_no_memory("a connection");
     hw_sock_accepted(fd, env->knobs);
     hw_sock_buffers(fd, env->knobs);
     *out = c;
