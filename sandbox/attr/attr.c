@@ -152,7 +152,7 @@ const struct nlattr *sb_blob_find(const struct sb_blob *b, int type)
     return NULL;
 }
 
-static bool same_bytes(const struct sb_blob *a, const struct sb_blob *b)
+static bool is_same_blob(const struct sb_blob *a, const struct sb_blob *b)
 {
     return a->n == b->n && (a->n == 0 || memcmp(a->p, b->p, a->n) == 0);
 }
@@ -161,7 +161,7 @@ static bool same_bytes(const struct sb_blob *a, const struct sb_blob *b)
 
 static const char digits[] = "0123456789abcdef";
 
-static int add_record(struct sb_journal *j, int nic, const char *name, const struct sb_blob *b)
+static int add_attr_record(struct sb_journal *j, int nic, const char *name, const struct sb_blob *b)
 {
     size_t head = strlen(name) + 1, n = head + HW_MAX(2 * b->n, (size_t)1);
     char *text = malloc(n + 1);
@@ -211,7 +211,7 @@ void sb_attr_close(struct sb_attr_kernel *k)
     hw_close(&k->sock);
 }
 
-static struct sb_dev open_device(struct sb_attr_kernel *k, int index, const char *name)
+static struct sb_dev open_attr_device(struct sb_attr_kernel *k, int index, const char *name)
 {
     struct sb_dev d = {.k = k, .index = index, .folder = -1};
     snprintf(d.name, sizeof(d.name), "%s", name);
@@ -223,7 +223,7 @@ static struct sb_dev open_device(struct sb_attr_kernel *k, int index, const char
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 /* Does an error say that a device has no such attribute? Drivers have many words for it. */
-static bool lacks(int rc)
+static bool is_missing_attr_error(int rc)
 {
     static const int t[] = {
         EOPNOTSUPP, 524 /* ENOTSUPP, of drivers */, EINVAL, ENODEV, ENOENT, ENODATA, ENOTTY, ENOSYS, ENXIO, EPERM,
@@ -235,7 +235,7 @@ static bool lacks(int rc)
 }
 
 /* Is it this machine's fault, and not the device's? Then nothing is known of the attribute. */
-static bool is_ours(int rc)
+static bool is_machine_error(int rc)
 {
     return rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE || rc == -E2BIG || rc == -EBADMSG || rc == -EAGAIN;
 }
@@ -243,16 +243,16 @@ static bool is_ours(int rc)
 int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int index, const char *name, bool skip,
                   const struct hw_logger *log)
 {
-    struct sb_dev d = open_device(k, index, name);
+    struct sb_dev d = open_attr_device(k, index, name);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < HW_ARRAY_LEN(table); i++) {
         struct sb_blob b = {0};
         int err = table[i].read(&table[i], &d, &b);
         if (err == 0)
-            rc = add_record(j, nic, table[i].name, &b);
-        else if (is_ours(err) && !skip)
+            rc = add_attr_record(j, nic, table[i].name, &b);
+        else if (is_machine_error(err) && !skip)
             rc = hw_wrap(err, "%s: reading its %s; --force moves it without", name, table[i].what);
-        else if (!lacks(err))
+        else if (!is_missing_attr_error(err))
             sb_log(log, HAWSER_LOG_WARN, "%s: its %s cannot be read, so what the container changes there will stay: %s",
                    name, table[i].what, hw_error());
         sb_blob_free(&b);
@@ -264,23 +264,23 @@ int sb_attrs_read(struct sb_attr_kernel *k, struct sb_journal *j, int nic, int i
 /* ---- writing --------------------------------------------------------------------------------------- */
 
 /* Reads an attribute and compares it. 1: it is as it was; 0: it is not; -errno. */
-static int compare(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, struct sb_blob *now)
+static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, struct sb_blob *now)
 {
     sb_blob_free(now);
     int rc = a->read(a, d, now);
-    return rc < 0 ? rc : a->same ? a->same(a, was, now) : same_bytes(was, now);
+    return rc < 0 ? rc : a->same ? a->same(a, was, now) : is_same_blob(was, now);
 }
 
 /* Puts one attribute back. Returns 1 where nothing had to be done, 0 where it is back, or -errno. */
-static int put_back(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
+static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
 {
     struct sb_blob now = {0};
-    int rc = compare(a, d, was, &now);
+    int rc = compare_attr(a, d, was, &now);
     if (rc == 0) {
         int err = a->write(a, d, was, &now);
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof(why), "%s", hw_error());
-        rc = compare(a, d, was, &now);
+        rc = compare_attr(a, d, was, &now);
         if (rc == 0)
             rc = err < 0 ? hw_fail(err, "%s", why)
                          : hw_fail(-EIO, "the kernel took what was written, and shows something else");
@@ -297,7 +297,7 @@ static int put_back(const struct sb_attr *a, struct sb_dev *d, const struct sb_b
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,
                     bool last, struct sb_faults *f)
 {
-    struct sb_dev d = open_device(k, index, name);
+    struct sb_dev d = open_attr_device(k, index, name);
     bool again = true;
     for (int round = 1; again && round <= (last ? ROUNDS : 1); round++) {
         again = false;
@@ -309,7 +309,7 @@ void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int ni
             const char *text = j->rec[i].data;
             const struct sb_attr *a = take_record(text, &was, &rc);
             if (rc == 0 && a)
-                rc = put_back(a, &d, &was);
+                rc = restore_attr(a, &d, &was);
             else if (rc == 0)
                 rc = hw_fail(-EPROTONOSUPPORT, "this program does not know it");
             sb_blob_free(&was);

@@ -36,7 +36,7 @@ static int talk_about(const struct sb_attr *a, struct sb_dev *d, struct nlmsghdr
     return hw_netlink_talk(&d->k->genl.nl, h, fn, arg, what);
 }
 
-static int ask(const struct sb_attr *a, struct sb_dev *d, uint16_t flags, hw_netlink_fn fn, void *arg)
+static int query_ethtool_attr(const struct sb_attr *a, struct sb_dev *d, uint16_t flags, hw_netlink_fn fn, void *arg)
 {
     char buf[REQUEST_MAX] __attribute__((aligned(8)));
     if (!d->k->genl.ethtool)
@@ -65,7 +65,7 @@ static int take_kept(const struct nlmsghdr *h, void *arg)
 
 int sb_read_ethtool(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    int rc = ask(a, d, 0, take_kept, &(struct sink){a, out});
+    int rc = query_ethtool_attr(a, d, 0, take_kept, &(struct sink){a, out});
     return rc == 0 && out->n == 0 ? -EOPNOTSUPP : rc;
 }
 
@@ -99,7 +99,7 @@ int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_
 /* ---- features -------------------------------------------------------------------------------------- */
 
 /* The bits of a compact bitset; NULL. */
-static const struct nlattr *bits_of(const struct nlattr *bitset)
+static const struct nlattr *find_bitset_value(const struct nlattr *bitset)
 {
     const struct nlattr *a;
     mnl_attr_for_each_nested(a, bitset)
@@ -127,7 +127,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
                        : type == ETHTOOL_A_FEATURES_WANTED ? f->wanted
                        : type == ETHTOOL_A_FEATURES_ACTIVE ? f->active
                                                            : NULL;
-        const struct nlattr *v = to ? bits_of(a) : NULL;
+        const struct nlattr *v = to ? find_bitset_value(a) : NULL;
         size_t n = v ? mnl_attr_get_payload_len(v) : 0;
         if (n > sizeof(f->hw))
             return hw_fail(-E2BIG, "a device with %zu features", 8 * n);
@@ -142,7 +142,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
 int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct features f = {.words = 0};
-    int rc = ask(a, d, 0, take_features, &f);
+    int rc = query_ethtool_attr(a, d, 0, take_features, &f);
     for (size_t i = 0; i < f.words; i++)
         f.active[i] &= f.hw[i];
     if (rc == 0)
@@ -241,7 +241,7 @@ static int take_context(const struct nlmsghdr *h, void *arg)
 /* The value: the numbers of those besides the device's own. Linux 6.12 lists them. */
 int sb_read_contexts(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    return ask(a, d, NLM_F_DUMP, take_context, out);
+    return query_ethtool_attr(a, d, NLM_F_DUMP, take_context, out);
 }
 
 static bool has_number(const struct sb_blob *b, uint32_t number)

@@ -13,7 +13,7 @@
 #define TABLE_MAX 65536u /* entries of an indirection table, bytes of a key; drivers of today stop at 4096 and 52 */
 #define RULES_MAX 16384u
 
-static int request(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)
+static int send_device_ioctl(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)
 {
     struct ifreq r = {.ifr_data = data};
     memcpy(r.ifr_name, d->name, sizeof(r.ifr_name));
@@ -24,7 +24,7 @@ static int request(const struct sb_dev *d, unsigned long cmd, void *data, const 
 
 int sb_ethtool_ioctl(const struct sb_dev *d, void *data, const char *what)
 {
-    return request(d, SIOCETHTOOL, data, what);
+    return send_device_ioctl(d, SIOCETHTOOL, data, what);
 }
 
 /* ---- RSS --------------------------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ struct tunable {
 };
 _Static_assert(offsetof(struct tunable, value) == sizeof(struct ethtool_tunable), "the kernel's");
 
-static struct tunable tunable(const struct sb_attr *a, uint32_t cmd)
+static struct tunable make_tunable(const struct sb_attr *a, uint32_t cmd)
 {
     return (struct tunable){.cmd = cmd,
                             .id = a->type,
@@ -219,14 +219,14 @@ static struct tunable tunable(const struct sb_attr *a, uint32_t cmd)
 
 int sb_read_tunable(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    struct tunable t = tunable(a, ETHTOOL_GTUNABLE);
+    struct tunable t = make_tunable(a, ETHTOOL_GTUNABLE);
     int rc = sb_ethtool_ioctl(d, &t, a->what);
     return rc < 0 ? rc : sb_blob_put(out, t.value, a->keep);
 }
 
 int sb_write_tunable(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
-    struct tunable t = tunable(a, ETHTOOL_STUNABLE);
+    struct tunable t = make_tunable(a, ETHTOOL_STUNABLE);
     (void)now;
     if (was->n != a->keep)
         return hw_fail(-EBADMSG, "%s: its %s is of %zu bytes", d->name, a->what, was->n);
@@ -237,7 +237,7 @@ int sb_write_tunable(const struct sb_attr *a, struct sb_dev *d, const struct sb_
 int sb_read_stamps(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct hwtstamp_config c = {.flags = 0};
-    int rc = request(d, SIOCGHWTSTAMP, &c, a->what);
+    int rc = send_device_ioctl(d, SIOCGHWTSTAMP, &c, a->what);
     return rc < 0 ? rc : sb_blob_put(out, &c, sizeof(c));
 }
 
@@ -248,5 +248,5 @@ int sb_write_stamps(const struct sb_attr *a, struct sb_dev *d, const struct sb_b
     if (was->n != sizeof(c))
         return hw_fail(-EBADMSG, "%s: its %s are of %zu bytes", d->name, a->what, was->n);
     memcpy(&c, was->p, sizeof(c));
-    return request(d, SIOCSHWTSTAMP, &c, a->what);
+    return send_device_ioctl(d, SIOCSHWTSTAMP, &c, a->what);
 }

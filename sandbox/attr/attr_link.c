@@ -51,8 +51,8 @@ static int take_wanted(const struct nlmsghdr *h, void *arg)
     return rc;
 }
 
-static int read_link(struct sb_dev *d, int type, uint32_t mask, int (*fn)(const struct nlattr *a, struct sb_blob *out),
-                     struct sb_blob *out)
+static int read_link_attr(struct sb_dev *d, int type, uint32_t mask,
+                          int (*fn)(const struct nlattr *a, struct sb_blob *out), struct sb_blob *out)
 {
     struct wanted w = {.type = type, .fn = fn, .out = out};
     int rc = sb_netdev_message(d->k->rt, d->index, mask, take_wanted, &w);
@@ -68,7 +68,7 @@ static int take_payload(const struct nlattr *a, struct sb_blob *out)
 
 int sb_read_link(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    return read_link(d, a->type, 0, take_payload, out);
+    return read_link_attr(d, a->type, 0, take_payload, out);
 }
 
 int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
@@ -88,7 +88,7 @@ int sb_write_link(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 int sb_read_altnames(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
-    int rc = read_link(d, IFLA_PROP_LIST, 0, take_payload, out);
+    int rc = read_link_attr(d, IFLA_PROP_LIST, 0, take_payload, out);
     return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
@@ -125,9 +125,9 @@ static int take_down(const struct nlattr *a, struct sb_blob *out)
 int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
-    int rc = read_link(d, IFLA_PROTO_DOWN, 0, take_down, out);
-    int err =
-        rc == 0 ? read_link(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out) : 0; /* Linux 5.9, where there are any */
+    int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
+    int err = rc == 0 ? read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out)
+                      : 0; /* Linux 5.9, where there are any */
     return rc == 0 && err != -EOPNOTSUPP ? err : rc;
 }
 
@@ -199,7 +199,7 @@ static int take_kind(const struct nlattr *info, struct sb_blob *out)
 int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
-    return read_link(d, IFLA_LINKINFO, 0, take_kind, out);
+    return read_link_attr(d, IFLA_LINKINFO, 0, take_kind, out);
 }
 
 /* Adds a VLAN device's priorities: those that it has by now and had not before become 0, which is none. */
@@ -295,7 +295,7 @@ static int take_token(const struct nlattr *spec, struct sb_blob *out)
 int sb_read_token(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
-    return read_link(d, IFLA_AF_SPEC, 0, take_token, out);
+    return read_link_attr(d, IFLA_AF_SPEC, 0, take_token, out);
 }
 
 int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
@@ -345,7 +345,7 @@ static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 int sb_read_vfs(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
-    return read_link(d, IFLA_VFINFO_LIST, RTEXT_FILTER_VF, take_vfs, out);
+    return read_link_attr(d, IFLA_VFINFO_LIST, RTEXT_FILTER_VF, take_vfs, out);
 }
 
 /* The attribute of that type in the n-th nest of a value; NULL. */
@@ -435,7 +435,7 @@ int sb_read_dcb(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return rc == 0 && out->n == 0 ? -EOPNOTSUPP : rc;
 }
 
-static int take_verdict(const struct nlmsghdr *h, void *arg)
+static int read_dcb_result(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a;
     mnl_attr_for_each(a, h, sizeof(struct dcbmsg))
@@ -468,7 +468,7 @@ static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, cons
     if (!some || !fits)
         return fits ? 0 : hw_fail(-EMSGSIZE, "%s: its %s is too much", d->name, a->what);
     snprintf(what, sizeof(what), "%s: setting its %s", d->name, a->what);
-    int rc = hw_netlink_talk(d->k->rt, h, take_verdict, &verdict, what);
+    int rc = hw_netlink_talk(d->k->rt, h, read_dcb_result, &verdict, what);
     return rc == 0 && verdict < 0 ? hw_fail(verdict, "%s: %s", what, strerror(-verdict)) : rc;
 }
 

@@ -12,7 +12,7 @@
 #define VALUE_MAX 4096
 #define PATH_SIZE 128
 
-static int read_file(int folder, const char *path, char out[VALUE_MAX])
+static int read_attr_file(int folder, const char *path, char out[VALUE_MAX])
 {
     int fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t n = fd < 0 ? -1 : read(fd, out, VALUE_MAX - 1);
@@ -27,7 +27,7 @@ static int read_file(int folder, const char *path, char out[VALUE_MAX])
 static int add_file(int folder, const char *path, struct sb_blob *out)
 {
     char value[VALUE_MAX];
-    if (read_file(folder, path, value) < 0)
+    if (read_attr_file(folder, path, value) < 0)
         return 0;
     int rc = sb_blob_put(out, path, strlen(path));
     if (rc == 0)
@@ -93,7 +93,7 @@ static const char *find_line(const struct sb_blob *b, const char *path, size_t l
     return NULL;
 }
 
-static int write_file(const struct sb_dev *d, const char *path, const char *value, size_t n)
+static int write_attr_file(const struct sb_dev *d, const char *path, const char *value, size_t n)
 {
     int fd = openat(d->folder, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t k = fd < 0 ? -1 : write(fd, n ? value : "\n", n ? n : 1);
@@ -118,7 +118,7 @@ static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const s
         const char *other = find_line(than, p, (size_t)(is - p), &n), *value = zero ? "0" : is + 1;
         size_t len = zero ? 1 : (size_t)(stop - is) - 1;
         bool differs = zero ? !other : !other || n != len || memcmp(other, value, n) != 0;
-        int err = differs ? write_file(d, path, value, len) : 0;
+        int err = differs ? write_attr_file(d, path, value, len) : 0;
         rc = rc < 0 ? rc : err;
         p = stop + 1;
     }

@@ -92,7 +92,8 @@ static int take_message(const struct nlmsghdr *h, void *arg)
     return rc;
 }
 
-static int dump(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, uint32_t parent, struct sb_blob *out)
+static int dump_tc_objects(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, uint32_t parent,
+                           struct sb_blob *out)
 {
     char buf[256] __attribute__((aligned(8))), what[128];
     struct sink s = {d, type, out};
@@ -103,7 +104,7 @@ static int dump(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, 
 }
 
 /* Walks the messages in a value: the next one after h, or the first. NULL at the end. */
-static const struct nlmsghdr *next_message(const struct sb_blob *b, const struct nlmsghdr *h)
+static const struct nlmsghdr *get_next_tc_message(const struct sb_blob *b, const struct nlmsghdr *h)
 {
     const uint8_t *at = h ? (const uint8_t *)h + h->nlmsg_len : b->p, *end = b->p + b->n;
     const struct nlmsghdr *n = (const void *)at;
@@ -124,19 +125,19 @@ static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct 
 {
     struct sb_blob above = {0};
     size_t n = 0;
-    int rc = dump(a, d, RTM_NEWQDISC, 0, &above);
+    int rc = dump_tc_objects(a, d, RTM_NEWQDISC, 0, &above);
     if (rc == 0)
-        rc = dump(a, d, RTM_NEWTCLASS, 0, &above);
-    for (const struct nlmsghdr *h = NULL; rc == 0 && (h = next_message(&above, h)) != NULL;) {
+        rc = dump_tc_objects(a, d, RTM_NEWTCLASS, 0, &above);
+    for (const struct nlmsghdr *h = NULL; rc == 0 && (h = get_next_tc_message(&above, h)) != NULL;) {
         const struct tcmsg *t = tc_of(h);
         if (++n > PARENTS_MAX)
             rc = hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
         if (rc == 0 && t->tcm_parent == TC_H_CLSACT) {
-            rc = dump(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), out);
+            rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), out);
             if (rc == 0)
-                rc = dump(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
+                rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
         } else if (rc == 0) {
-            rc = dump(a, d, RTM_NEWTFILTER, t->tcm_handle, out);
+            rc = dump_tc_objects(a, d, RTM_NEWTFILTER, t->tcm_handle, out);
         }
     }
     sb_blob_free(&above);
@@ -145,12 +146,12 @@ static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct 
 
 int sb_read_tc(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    return a->type == RTM_NEWTFILTER ? read_filters(a, d, out) : dump(a, d, a->type, 0, out);
+    return a->type == RTM_NEWTFILTER ? read_filters(a, d, out) : dump_tc_objects(a, d, a->type, 0, out);
 }
 
 /* ---- comparing and writing ----------------------------------------------------------------------------- */
 
-static const char *kind_of(const struct nlmsghdr *h)
+static const char *get_tc_kind(const struct nlmsghdr *h)
 {
     const struct nlattr *a;
     mnl_attr_for_each(a, h, sizeof(struct tcmsg))
@@ -166,12 +167,12 @@ static const char *kind_of(const struct nlmsghdr *h)
  */
 static bool same_one(const struct nlmsghdr *x, const struct nlmsghdr *y)
 {
-    return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(kind_of(x), kind_of(y)) == 0;
+    return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(get_tc_kind(x), get_tc_kind(y)) == 0;
 }
 
 static bool has_one(const struct sb_blob *b, const struct nlmsghdr *x)
 {
-    for (const struct nlmsghdr *h = NULL; (h = next_message(b, h)) != NULL;)
+    for (const struct nlmsghdr *h = NULL; (h = get_next_tc_message(b, h)) != NULL;)
         if (same_one(h, x))
             return true;
     return false;
@@ -181,9 +182,9 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
 {
     bool same = true;
     (void)a;
-    for (const struct nlmsghdr *h = NULL; (h = next_message(was, h)) != NULL;)
+    for (const struct nlmsghdr *h = NULL; (h = get_next_tc_message(was, h)) != NULL;)
         same &= has_one(now, h);
-    for (const struct nlmsghdr *h = NULL; (h = next_message(now, h)) != NULL;)
+    for (const struct nlmsghdr *h = NULL; (h = get_next_tc_message(now, h)) != NULL;)
         same &= has_one(was, h);
     return same;
 }
@@ -202,7 +203,7 @@ static void fix_up(struct nlmsghdr *h)
              {"matchall", TCA_MATCHALL_FLAGS, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
              {"bpf", TCA_BPF_FLAGS_GEN, ~(uint32_t)(TCA_CLS_FLAGS_IN_HW | TCA_CLS_FLAGS_NOT_IN_HW), 0},
              {"htb", TCA_HTB_INIT, UINT32_MAX, 16}};
-    const char *kind = kind_of(h);
+    const char *kind = get_tc_kind(h);
     const struct nlattr *a, *b;
     mnl_attr_for_each(a, h, sizeof(struct tcmsg))
     {
@@ -227,7 +228,7 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
 {
     char why[HW_ERR_TEXT] = "";
     int rc = 0;
-    for (const struct nlmsghdr *h = NULL; (h = next_message(was, h)) != NULL;) {
+    for (const struct nlmsghdr *h = NULL; (h = get_next_tc_message(was, h)) != NULL;) {
         char buf[REQUEST_MAX] __attribute__((aligned(8))), what[160];
         if (has_one(now, h))
             continue;
@@ -238,7 +239,7 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | (a->type == RTM_NEWTFILTER ? NLM_F_EXCL : NLM_F_REPLACE);
         ((struct tcmsg *)mnl_nlmsg_get_payload(m))->tcm_ifindex = d->index;
         fix_up(m);
-        snprintf(what, sizeof(what), "%s: making one of its %s, %.16s %x:%x", d->name, a->what, kind_of(h),
+        snprintf(what, sizeof(what), "%s: making one of its %s, %.16s %x:%x", d->name, a->what, get_tc_kind(h),
                  TC_H_MAJ(tc_of(h)->tcm_handle) >> 16, TC_H_MIN(tc_of(h)->tcm_handle));
         int err = hw_netlink_talk(d->k->rt, m, NULL, NULL, what);
         if (err < 0 && rc == 0)

@@ -23,7 +23,7 @@ static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
 }
 
 /* Tells which device that was planned is not usable any more. before: where it was. */
-static void tell(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
+static void warn_unusable_rdma(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
 {
     for (size_t i = 0; i < p->n_rdma; i++)
         if (before[i] && p->rdma[i].why[0])
@@ -58,7 +58,7 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
     if (rc == 0)
         rc = sbx_plan_again(p, s, want);
     if (rc == 0)
-        tell(p, planned, log);
+        warn_unusable_rdma(p, planned, log);
     free(moved);
     free(planned);
     return rc;

@@ -49,7 +49,7 @@ static int check_options(const struct sb_move_options *o)
     return 0;
 }
 
-static int upper(const struct sb_link *l, void *arg)
+static int check_upper_link(const struct sb_link *l, void *arg)
 {
     const struct mover *m = arg;
     for (unsigned i = 0; i < m->j.nics; i++) {
@@ -62,7 +62,7 @@ static int upper(const struct sb_link *l, void *arg)
     return 0;
 }
 
-static int check_nics(struct mover *m)
+static int check_movable_nics(struct mover *m)
 {
     const struct sb_journal *j = &m->j;
     for (unsigned i = 0; i < j->nics; i++) {
@@ -88,7 +88,7 @@ static int check_nics(struct mover *m)
                     l->name);
         }
     }
-    return m->o->force ? 0 : sb_netdev_links(&m->host.rt, upper, m);
+    return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
 /* Is one of the NICs another container's? It can still be here where that one's move is at its start, or died. */
@@ -178,7 +178,7 @@ static int take_attrs(struct mover *m)
     return rc;
 }
 
-static int take(struct mover *m, const char *path, pid_t holder, uint64_t start)
+static int fill_move_journal(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     const struct sb_move_options *o = m->o;
     const char *names[SB_NICS_MAX];
@@ -284,7 +284,7 @@ static int choose_indices(struct mover *m)
 }
 
 /* ARP in the container's namespace, and whether it has IPv6. */
-static int settle(struct mover *m, const char *name, bool *ipv6)
+static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
 {
     int own = hw_netns_own();
     if (own < 0)
@@ -322,7 +322,7 @@ static int move_nic(struct mover *m, int i)
     if (rc == 0)
         rc = sb_netdev_set(&m->there.rt, &now, &k->link, k->as, &f);
     if (rc == 0)
-        rc = settle(m, k->as, &ipv6);
+        rc = set_arp_check_ipv6(m, k->as, &ipv6);
     if (rc == 0)
         rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET, &f);
     if (rc == 0 && k->link.flags & IFF_UP)
@@ -344,7 +344,7 @@ static int make_rule(struct mover *m, struct nlmsghdr *h)
     return rc < 0 ? rc : sb_netdev_rule(&m->there.rt, true, h);
 }
 
-static int family_of(const void *message)
+static int family_of_message(const void *message)
 {
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(message))->rtgen_family;
 }
@@ -361,7 +361,7 @@ static int copy_rules(struct mover *m)
             sb_log(m->o->log, HAWSER_LOG_WARN, "left out: a rule about two network devices, one of which stays");
             continue;
         }
-        if (rc > 0 && m->map.skip6 && family_of(buf) == AF_INET6)
+        if (rc > 0 && m->map.skip6 && family_of_message(buf) == AF_INET6)
             continue;
         if (rc > 0)
             rc = make_rule(m, (struct nlmsghdr *)buf);
@@ -389,7 +389,7 @@ static uint32_t mask_of(unsigned prefix)
 }
 
 /* Does another NIC that moves have an address in the same network as this record's? */
-static bool shares(const struct sb_journal *j, size_t at)
+static bool has_shared_network(const struct sb_journal *j, size_t at)
 {
     uint32_t a = 0, b = 0;
     unsigned p = 0, q = 0;
@@ -437,7 +437,7 @@ static int route_by_source(struct mover *m, size_t at)
             continue;
         h = (struct nlmsghdr *)buf;
         rc = sb_msg_rewrite(SB_ROUTE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
-        if (rc > 0 && family_of(buf) != AF_INET)
+        if (rc > 0 && family_of_message(buf) != AF_INET)
             rc = 0;
         if (rc > 0) {
             sb_route_set_table(h, table);
@@ -457,7 +457,7 @@ static int route_by_source(struct mover *m, size_t at)
     return rc < 0 ? rc : make_rule(m, h);
 }
 
-static int go(struct mover *m)
+static int execute_move(struct mover *m)
 {
     struct sb_faults f = {.log = m->o->log, .stop = true};
     int rc = sb_journal_step(&m->j, SB_PIN, -1, NULL, 0);
@@ -477,7 +477,7 @@ static int go(struct mover *m)
         rc = copy_rules(m);
     size_t n = m->j.n;
     for (size_t i = 0; rc == 0 && !m->o->no_arp && i < n; i++) {
-        if (shares(&m->j, i))
+        if (has_shared_network(&m->j, i))
             rc = route_by_source(m, i);
     }
     return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
@@ -508,9 +508,9 @@ int sb_move(const struct sb_move_options *o)
     if (rc == 0)
         rc = check_claims(&m);
     if (rc == 0)
-        rc = take(&m, path, holder, start);
+        rc = fill_move_journal(&m, path, holder, start);
     if (rc == 0)
-        rc = check_nics(&m);
+        rc = check_movable_nics(&m);
     if (rc == 0)
         rc = choose_indices(&m);
     if (rc == 0)
@@ -521,7 +521,7 @@ int sb_move(const struct sb_move_options *o)
         rc = sb_journal_create(&m.j, m.dir, o->id);
     if (rc < 0)
         goto out;
-    rc = go(&m);
+    rc = execute_move(&m);
     if (rc < 0) {
         snprintf(why, sizeof(why), "%s", hw_error());
         sb_log(o->log, HAWSER_LOG_INFO, "what was moved is put back, since: %s", why);

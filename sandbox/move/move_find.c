@@ -14,7 +14,7 @@ bool sb_link_hardware(const struct sb_link *l)
     return !*l->kind && *l->parent;
 }
 
-static bool same_bytes(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
+static bool is_same_hardware_id(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
 {
     return n == m && memcmp(a, b, n) == 0;
 }
@@ -23,8 +23,9 @@ static bool same_bytes(const uint8_t *a, size_t n, const uint8_t *b, size_t m)
 static bool same_hardware(const struct sb_link *a, const struct sb_link *b)
 {
     return sb_link_hardware(a) && sb_link_hardware(b) && strcmp(a->parent, b->parent) == 0 &&
-           strcmp(a->port, b->port) == 0 && same_bytes(a->port_id, a->port_id_len, b->port_id, b->port_id_len) &&
-           same_bytes(a->perm, a->perm_len, b->perm, b->perm_len);
+           strcmp(a->port, b->port) == 0 &&
+           is_same_hardware_id(a->port_id, a->port_id_len, b->port_id, b->port_id_len) &&
+           is_same_hardware_id(a->perm, a->perm_len, b->perm, b->perm_len);
 }
 
 struct search {
@@ -33,7 +34,7 @@ struct search {
     unsigned n;
 };
 
-static int look_at(const struct sb_link *l, void *arg)
+static int match_hardware_link(const struct sb_link *l, void *arg)
 {
     struct search *s = arg;
     if (same_hardware(l, s->want)) {
@@ -61,7 +62,7 @@ int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, stru
     }
     if (rc == 0 || !sb_link_hardware(&k->link))
         return rc;
-    rc = sb_netdev_links(&n->rt, look_at, &s);
+    rc = sb_netdev_links(&n->rt, match_hardware_link, &s);
     if (rc == 0 && s.n != 1)
         return -ENODEV;
     *l = s.found;

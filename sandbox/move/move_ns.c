@@ -37,7 +37,7 @@ int sb_ns_sysfs(struct sb_ns *n)
 }
 
 /* Takes fd over, whatever comes of it. */
-static int complete(struct sb_ns *n, int fd)
+static int init_ns_from_fd(struct sb_ns *n, int fd)
 {
     struct stat st;
     *n = SB_NS_NONE;
@@ -61,7 +61,7 @@ int sb_ns_own(struct sb_ns *n)
 {
     *n = SB_NS_NONE;
     int fd = hw_netns_own();
-    return fd < 0 ? fd : complete(n, fd);
+    return fd < 0 ? fd : init_ns_from_fd(n, fd);
 }
 
 static int open_path(const char *path)
@@ -77,7 +77,7 @@ static int open_path(const char *path)
 }
 
 /* The process of a path /proc/PID/ns/net; 0: it is none. */
-static pid_t process_of(const char *path)
+static pid_t pid_of_ns_path(const char *path)
 {
     char *end;
     if (strncmp(path, "/proc/", 6) != 0 || !isdigit((unsigned char)path[6]))
@@ -123,11 +123,11 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
     for (const char *p = path; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             return hw_fail(-EINVAL, "the path of the network namespace has a control character");
-    *holder = process_of(path);
+    *holder = pid_of_ns_path(path);
     int fd = *holder ? open_process(path, *holder, start) : open_path(path);
     if (fd == -ENOENT && strncmp(path, "/proc/", 6) == 0)
         return hw_fail(-ESRCH, "there is no process %s to be in a network namespace", text);
-    return fd < 0 ? fd : complete(n, fd);
+    return fd < 0 ? fd : init_ns_from_fd(n, fd);
 }
 
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b)
@@ -144,7 +144,7 @@ static int open_if(const char *path, const struct sb_ns_id *id, struct sb_ns *n)
     int fd = open_path(path);
     if (fd < 0)
         return fd;
-    int rc = complete(n, fd);
+    int rc = init_ns_from_fd(n, fd);
     if (rc == 0 && !sb_ns_same(&n->id, id)) {
         sb_ns_close(n);
         rc = -ENOENT;
@@ -213,7 +213,7 @@ static int search_at(struct search *s, const char *path)
         s->cap = cap;
     }
     s->seen[s->n++] = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
-    int fd = open_path(path), rc = fd < 0 || complete(&ns, fd) < 0 ? -ENODEV : 0;
+    int fd = open_path(path), rc = fd < 0 || init_ns_from_fd(&ns, fd) < 0 ? -ENODEV : 0;
     if (rc == 0) {
         rc = s->fn(&ns, s->arg);
         sb_ns_close(&ns);

@@ -64,7 +64,7 @@ static int send_back(struct back *b, const struct sb_ns *to, int i, const struct
     return -ENODEV;
 }
 
-static int higher(const struct sb_link *l, void *arg)
+static int update_highest_index(const struct sb_link *l, void *arg)
 {
     *(int *)arg = HW_MAX(*(int *)arg, l->index);
     return 0;
@@ -75,13 +75,13 @@ static int higher(const struct sb_link *l, void *arg)
 static int choose_index(struct back *b, int *index)
 {
     *index = 0;
-    int rc = sb_netdev_links(&b->host.rt, higher, index);
+    int rc = sb_netdev_links(&b->host.rt, update_highest_index, index);
     *index = *index < INT32_MAX ? *index + 1 : 0;
     return rc;
 }
 
 /* Brings NIC i from the namespace `from`: l, its link there, becomes the one here. -ENODEV: it was another device. */
-static int fetch(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
+static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
     struct sb_link other = {0};
@@ -122,18 +122,18 @@ static int look_elsewhere(struct sb_ns *n, void *arg)
     if (sb_ns_same(&n->id, &e->b->host.id) || sb_ns_same(&n->id, &e->b->j->netns) || sb_nic_find(n, k, k->as, e->l) < 0)
         return -ENODEV;
     sb_log(e->b->f.log, HAWSER_LOG_WARN, "%s is in another network namespace than it was moved to", k->link.name);
-    return fetch(e->b, n, e->nic, e->l);
+    return fetch_nic_from(e->b, n, e->nic, e->l);
 }
 
 /* Finds NIC i wherever it is, and has it here. -ENODEV: it is no more. */
-static int bring(struct back *b, int i, struct sb_link *l)
+static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
     int rc = sb_nic_find(&b->host, k, k->link.name, l);
     if (rc == -ENODEV && b->there.fd >= 0) {
         rc = sb_nic_find(&b->there, k, k->as, l);
         if (rc == 0)
-            return fetch(b, &b->there, i, l);
+            return fetch_nic_from(b, &b->there, i, l);
     }
     /* A container may have moved it on; and hardware whose namespace ended is in the machine's first one
      * (default_device_exit_net() in net/core/dev.c), which need not be this one. */
@@ -153,7 +153,7 @@ static int bring_patiently(struct back *b, int i, struct sb_link *l)
 {
     uint64_t deadline = hw_deadline(PATIENCE_MS);
     for (;;) {
-        int rc = bring(b, i, l);
+        int rc = find_and_fetch_nic(b, i, l);
         if (rc != -ENODEV || hw_now() >= deadline || !may_appear(b, i))
             return rc;
         (void)poll(NULL, 0, 20);
@@ -204,7 +204,7 @@ static void tell_lost(struct back *b, int i)
                "%s is lost: neither here nor in the container nor where any process is: it was deleted there", w->name);
 }
 
-static int dress(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
+static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const struct sb_map *map)
 {
     const struct sb_jnic *k = &b->j->nic[i];
     bool up = k->link.flags & IFF_UP;
@@ -253,7 +253,7 @@ static void bring_rdma(struct back *b)
 
 /* ---- is it as it was? ---------------------------------------------------------------------------- */
 
-static void differs(struct back *b, unsigned i, const char *what, const char *is, const char *was)
+static void report_link_difference(struct back *b, unsigned i, const char *what, const char *is, const char *was)
 {
     (void)sb_fault(&b->f, hw_fail(-EIO, "%s: its %s is %s, and was %s", b->j->nic[i].link.name, what, is, was));
 }
@@ -274,14 +274,14 @@ static void compare_link(struct back *b, unsigned i, const struct sb_link *l)
         snprintf(is, sizeof(is), "%u", t[k].is);
         snprintf(was, sizeof(was), "%u", t[k].was);
         if (t[k].is != t[k].was)
-            differs(b, i, t[k].what, is, was);
+            report_link_difference(b, i, t[k].what, is, was);
     }
     if (strcmp(l->name, w->name) != 0)
-        differs(b, i, "name", l->name, w->name);
+        report_link_difference(b, i, "name", l->name, w->name);
     if (strcmp(l->alias, w->alias) != 0)
-        differs(b, i, "alias", l->alias, w->alias);
+        report_link_difference(b, i, "alias", l->alias, w->alias);
     if (l->mac_len != w->mac_len || memcmp(l->mac, w->mac, w->mac_len) != 0)
-        differs(b, i, "MAC address", "another", "what the journal has");
+        report_link_difference(b, i, "MAC address", "another", "what the journal has");
 }
 
 /* The NIC i of the journal in the new snapshot, which has only those that are here; -1: it is lost. */
@@ -294,7 +294,8 @@ static int now_nic(const struct back *b, const struct sb_journal *now, int i)
     return -1;
 }
 
-static bool has(const struct back *b, const struct sb_journal *now, const struct sb_record *r, const struct sb_map *map)
+static bool has_matching_record(const struct back *b, const struct sb_journal *now, const struct sb_record *r,
+                                const struct sb_map *map)
 {
     int nic = now_nic(b, now, r->nic);
     for (size_t i = 0; i < now->n; i++) {
@@ -308,7 +309,7 @@ static bool has(const struct back *b, const struct sb_journal *now, const struct
 }
 
 /* Reads it all anew and tells each difference. */
-static int compare(struct back *b, const struct sb_map *map)
+static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];
     size_t n = 0;
@@ -345,7 +346,7 @@ static int compare(struct back *b, const struct sb_map *map)
             continue; /* moved by force: it was said then */
         if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
             continue; /* its lifetime is over, or a NIC of it is lost */
-        if (!has(b, &now, r, map)) {
+        if (!has_matching_record(b, &now, r, map)) {
             const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
             (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was",
                                           of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
@@ -394,7 +395,7 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, sb_attr_open(&b->kernel, &b->host.rt, sb_ns_sysfs(&b->host)));
     for (unsigned i = 0; i < j->nics; i++) {
         if (b->now[i])
-            (void)dress(b, (int)i, &l[i], &map);
+            (void)restore_nic_settings(b, (int)i, &l[i], &map);
     }
     sb_attr_close(&b->kernel);
     if (map.n == 0)
@@ -406,7 +407,7 @@ static void bring_all(struct back *b)
         if (j->rec[i].kind == SB_RULE && sb_msg_rewrite(SB_RULE, j->rec[i].data, &map, buf, sizeof(buf)) > 0)
             (void)sb_fault(&b->f, sb_netdev_rule(&b->host.rt, true, (struct nlmsghdr *)buf));
     }
-    (void)sb_fault(&b->f, compare(b, &map));
+    (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
 int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,

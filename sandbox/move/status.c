@@ -14,7 +14,7 @@ const char *sb_state_name(enum sb_state s)
     return (size_t)s < HW_ARRAY_LEN(names) ? names[s] : "?";
 }
 
-static void look_at(const struct sb_journal *j, int dir, struct sb_status *s)
+static void fill_move_status(const struct sb_journal *j, int dir, struct sb_status *s)
 {
     struct sb_ns host, there;
     bool own = sb_ns_own(&host) == 0, alive = sb_ns_find(j, dir, s->id, &there) == 0;
@@ -39,7 +39,7 @@ static void look_at(const struct sb_journal *j, int dir, struct sb_status *s)
         sb_ns_close(&there);
 }
 
-static int one(int dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg)
+static int report_journal_status(int dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg)
 {
     struct sb_status *s = calloc(1, sizeof(*s));
     struct sb_journal j;
@@ -48,7 +48,7 @@ static int one(int dir, const char *id, int (*each)(const struct sb_status *s, v
     snprintf(s->id, sizeof(s->id), "%s", id);
     int rc = sb_journal_load(&j, dir, id, false);
     if (rc == 0) {
-        look_at(&j, dir, s);
+        fill_move_status(&j, dir, s);
         sb_journal_free(&j);
     } else if (rc != -ENOENT) {
         s->state = SB_STATE_UNREADABLE;
@@ -61,7 +61,7 @@ static int one(int dir, const char *id, int (*each)(const struct sb_status *s, v
     return rc;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int by_journal_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -83,21 +83,21 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
     if (dir < 0)
         return dir;
     if (id) {
-        rc = one(dir, id, each, arg);
+        rc = report_journal_status(dir, id, each, arg);
         if (rc == -ENOENT)
             rc = hw_fail(-ENOENT, "there is no journal of %s", id);
         hw_close(&dir);
         return rc;
     }
     struct dirent **list = NULL;
-    int n = scandirat(dir, ".", &list, is_journal, by_name);
+    int n = scandirat(dir, ".", &list, is_journal, by_journal_name);
     if (n < 0)
         rc = hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
     for (int i = 0; i < n; i++) {
         char name[SB_ID_MAX + 1];
         snprintf(name, sizeof(name), "%.*s", (int)strlen(list[i]->d_name) - 8, list[i]->d_name);
         if (rc == 0)
-            rc = one(dir, name, each, arg);
+            rc = report_journal_status(dir, name, each, arg);
         if (rc == -ENOENT) /* just gone */
             rc = 0;
         free(list[i]);

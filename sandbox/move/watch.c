@@ -14,7 +14,7 @@
 #define LOOK_MS 500
 
 /* Of a process there is a descriptor that becomes readable at its end; of "no process is in it" there is none. */
-static int wait_for_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
+static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
     int rc = 0;
@@ -47,7 +47,7 @@ int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost)
         return dir;
     rc = sb_journal_load(&j, dir, o->id, false);
     if (rc == 0) {
-        rc = wait_for_end(&j, dir, o->id, stop_fd);
+        rc = wait_for_container_end(&j, dir, o->id, stop_fd);
         sb_journal_free(&j);
     }
     hw_close(&dir);

@@ -60,7 +60,7 @@ void sb_journal_free(struct sb_journal *j)
 /* ---- what a record says ------------------------------------------------------------------------ */
 
 /* Numbers with one blank between them from *text on; *text ends behind the last. */
-static bool numbers(const char **text, uint64_t *out, int n)
+static bool parse_record_numbers(const char **text, uint64_t *out, int n)
 {
     for (int i = 0; i < n; i++) {
         if (i > 0 && *(*text)++ != ' ')
@@ -77,7 +77,7 @@ static bool numbers(const char **text, uint64_t *out, int n)
     return true;
 }
 
-static bool copy(char *out, size_t cap, const char *text)
+static bool copy_record_text(char *out, size_t cap, const char *text)
 {
     size_t n = strlen(text);
     if (n == 0 || n >= cap)
@@ -89,7 +89,7 @@ static bool copy(char *out, size_t cap, const char *text)
 static bool ns_id(const char **text, struct sb_ns_id *id)
 {
     uint64_t v[3];
-    if (!numbers(text, v, 3))
+    if (!parse_record_numbers(text, v, 3))
         return false;
     *id = (struct sb_ns_id){v[0], v[1], v[2]};
     return true;
@@ -128,14 +128,14 @@ static bool is_attr(const char *s)
 static bool index_of(const char *s, int *out)
 {
     uint64_t v;
-    if (!numbers(&s, &v, 1) || *s || v < 1 || v > INT32_MAX)
+    if (!parse_record_numbers(&s, &v, 1) || *s || v < 1 || v > INT32_MAX)
         return false;
     *out = (int)v;
     return true;
 }
 
 /* Takes up what a record says; false where that is nonsense. */
-static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
+static bool apply_journal_record(struct sb_journal *j, enum sb_kind kind, int nic, const char *text, size_t len)
 {
     uint64_t v[2];
     int index;
@@ -144,19 +144,19 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
         return false;
     switch (kind) {
     case SB_BOOT:
-        return copy(j->boot, sizeof(j->boot), text);
+        return copy_record_text(j->boot, sizeof(j->boot), text);
     case SB_HOST:
         return ns_id(&text, &j->host) && !*text;
     case SB_NETNS:
-        return ns_id(&text, &j->netns) && *text++ == ' ' && copy(j->path, sizeof(j->path), text);
+        return ns_id(&text, &j->netns) && *text++ == ' ' && copy_record_text(j->path, sizeof(j->path), text);
     case SB_HOLDER:
-        if (!numbers(&text, v, 2) || *text || v[0] < 1 || v[0] > INT32_MAX)
+        if (!parse_record_numbers(&text, v, 2) || *text || v[0] < 1 || v[0] > INT32_MAX)
             return false;
         j->holder = (pid_t)v[0];
         j->holder_start = v[1];
         return true;
     case SB_TAKEN:
-        return numbers(&text, &j->taken, 1) && !*text;
+        return parse_record_numbers(&text, &j->taken, 1) && !*text;
     case SB_LINK:
         if (j->nics == SB_NICS_MAX || nic != (int)j->nics)
             return false;
@@ -166,18 +166,18 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
         j->nics++;
         return is_name(k->link.name);
     case SB_IDENT:
-        return numbers(&text, &k->ident, 1) && !*text;
+        return parse_record_numbers(&text, &k->ident, 1) && !*text;
     case SB_ATTR:
         return is_attr(text);
     case SB_AS:
-        return is_name(text) && copy(k->as, sizeof(k->as), text);
+        return is_name(text) && copy_record_text(k->as, sizeof(k->as), text);
     case SB_SYSCTL:
         return is_sysctl(text);
     case SB_RDMA:
-        if (!numbers(&text, v, 1) || v[0] > INT32_MAX || *text++ != ' ' || j->rdmas == SB_NICS_MAX)
+        if (!parse_record_numbers(&text, v, 1) || v[0] > INT32_MAX || *text++ != ' ' || j->rdmas == SB_NICS_MAX)
             return false;
         j->rdma[j->rdmas].index = (int)v[0];
-        return copy(j->rdma[j->rdmas++].name, sizeof(j->rdma[0].name), text);
+        return copy_record_text(j->rdma[j->rdmas++].name, sizeof(j->rdma[0].name), text);
     case SB_BEGIN:
         j->begun = true;
         return j->boot[0] && j->path[0] && j->nics > 0;
@@ -187,7 +187,7 @@ static bool absorb(struct sb_journal *j, enum sb_kind kind, int nic, const char 
     case SB_MOVE:
         return index_of(text, &k->there);
     case SB_RDMAMOVE:
-        if (!numbers(&text, v, 1) || *text)
+        if (!parse_record_numbers(&text, v, 1) || *text)
             return false;
         for (unsigned i = 0; i < j->rdmas; i++)
             j->rdma[i].moved |= (uint64_t)j->rdma[i].index == v[0];
@@ -235,7 +235,7 @@ int sb_journal_add(struct sb_journal *j, enum sb_kind kind, int nic, const void 
         free(own);
         return rc;
     }
-    if (!absorb(j, kind, nic, own, len)) {
+    if (!apply_journal_record(j, kind, nic, own, len)) {
         free(own);
         return hw_fail(-EBADMSG, "'%s' says what it cannot", kinds[kind].name);
     }
@@ -337,16 +337,16 @@ char *sb_journal_text(const struct sb_journal *j, size_t *len, uint32_t *crc)
     return out;
 }
 
-static int digit(char c)
+static int decode_hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* n hexadecimal digits to n / 2 bytes in place. */
-static bool unhex(char *s, size_t n)
+static bool decode_record_hex(char *s, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i += 2) {
-        int hi = digit(s[i]), lo = digit(s[i + 1]);
+        int hi = decode_hex_digit(s[i]), lo = decode_hex_digit(s[i + 1]);
         if (hi < 0 || lo < 0)
             return false;
         s[i / 2] = (char)(unsigned char)(hi << 4 | lo);
@@ -359,7 +359,7 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
 {
     uint32_t sum = 0, crc;
     for (size_t i = 0; i < 8; i++) {
-        int d = i < len ? digit(line[i]) : -1;
+        int d = i < len ? decode_hex_digit(line[i]) : -1;
         if (d < 0)
             return hw_fail(-EBADMSG, "it does not begin with a checksum");
         sum = sum << 4 | (uint32_t)d;
@@ -382,12 +382,13 @@ static int parse_line(struct sb_journal *j, char *line, size_t len)
     uint64_t v;
     if (strcmp(nic, "-") != 0) {
         const char *end = nic;
-        if (!numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX || (*nic == '0' && nic[1])) /* one way to write each */
+        if (!parse_record_numbers(&end, &v, 1) || *end || v >= SB_NICS_MAX ||
+            (*nic == '0' && nic[1])) /* one way to write each */
             return hw_fail(-EBADMSG, "its NIC has no number");
         number = (int)v;
     }
     if (kinds[k].payload == MESSAGE) {
-        if (!unhex(data, n))
+        if (!decode_record_hex(data, n))
             return hw_fail(-EBADMSG, "its message is not in hexadecimal");
         n /= 2;
     }

@@ -66,7 +66,7 @@ int sb_dir_lock(int fd)
     return 0;
 }
 
-static int write_all(int fd, const char *p, size_t n)
+static int write_journal_bytes(int fd, const char *p, size_t n)
 {
     while (n > 0) {
         ssize_t k = write(fd, p, n);
@@ -90,7 +90,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
     char *line = sb_journal_line(&j->rec[j->n - 1], &crc, &n);
     if (!line)
         return hw_no_memory("a journal");
-    rc = write_all(j->fd, line, n);
+    rc = write_journal_bytes(j->fd, line, n);
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
     free(line);
@@ -134,7 +134,7 @@ int sb_journal_create(struct sb_journal *j, int dir, const char *id)
         goto out;
     }
     rc = lock_journal(fd, id);
-    if (rc == 0 && (rc = write_all(fd, text, n)) < 0)
+    if (rc == 0 && (rc = write_journal_bytes(fd, text, n)) < 0)
         rc = hw_fail(rc, "writing the journal of %s: %s", id, strerror(-rc));
     if (rc == 0 && fdatasync(fd) < 0)
         rc = hw_fail(-errno, "writing the journal of %s: %s", id, strerror(errno));
@@ -159,7 +159,7 @@ out:
     return rc;
 }
 
-static int read_all(int fd, char **out, size_t *len)
+static int read_journal_file(int fd, char **out, size_t *len)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -199,7 +199,7 @@ int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write)
         return hw_fail(-errno, "opening the journal of %s: %s", id, strerror(errno));
     int rc = write ? lock_journal(fd, id) : 0;
     if (rc == 0) {
-        rc = read_all(fd, &text, &n);
+        rc = read_journal_file(fd, &text, &n);
         if (rc < 0)
             rc = hw_fail(rc, "reading the journal of %s: %s", id, strerror(-rc));
     }

@@ -40,7 +40,7 @@ int sb_fault(struct sb_faults *f, int rc)
 
 /* ---- the link ------------------------------------------------------------------------------------ */
 
-static struct nlmsghdr *link_request(char buf[REQUEST_MAX], int index)
+static struct nlmsghdr *build_link_change(char buf[REQUEST_MAX], int index)
 {
     struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, RTM_NEWLINK, 0);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
@@ -51,7 +51,7 @@ static struct nlmsghdr *link_request(char buf[REQUEST_MAX], int index)
 int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, int new_index)
 {
     char buf[REQUEST_MAX], what[96];
-    struct nlmsghdr *h = link_request(buf, index);
+    struct nlmsghdr *h = build_link_change(buf, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     if (new_index) /* kernels before 5.13 choose it themselves */
@@ -83,7 +83,7 @@ int sb_netdev_drop_altnames(struct hw_netlink *rt, int index)
     char *buf = calloc(1, NAMES_MAX);
     if (!buf)
         return hw_no_memory("alternative names");
-    struct nlmsghdr *h = link_request(buf, index);
+    struct nlmsghdr *h = build_link_change(buf, index);
     uint32_t bare = h->nlmsg_len;
     h->nlmsg_type = RTM_DELLINKPROP;
     int rc = sb_netdev_message(rt, index, 0, take_names, h);
@@ -97,7 +97,7 @@ static int set_attr(struct hw_netlink *rt, const struct sb_link *l, uint16_t typ
                     const char *what, struct sb_faults *f)
 {
     char buf[REQUEST_MAX], text[96];
-    struct nlmsghdr *h = link_request(buf, l->index);
+    struct nlmsghdr *h = build_link_change(buf, l->index);
     mnl_attr_put(h, type, len, data);
     snprintf(text, sizeof(text), "setting the %s of %s", what, l->name);
     return sb_fault(f, hw_netlink_talk(rt, h, NULL, NULL, text));
@@ -106,7 +106,7 @@ static int set_attr(struct hw_netlink *rt, const struct sb_link *l, uint16_t typ
 static int set_flags(struct hw_netlink *rt, const struct sb_link *l, uint32_t flags, uint32_t mask, struct sb_faults *f)
 {
     char buf[REQUEST_MAX], text[96];
-    struct nlmsghdr *h = link_request(buf, l->index);
+    struct nlmsghdr *h = build_link_change(buf, l->index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = flags & mask;
     i->ifi_change = mask;
@@ -175,13 +175,13 @@ int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewr
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int family_of(const struct sb_record *r)
+static int family_of_record(const struct sb_record *r)
 {
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(r->data))->rtgen_family;
 }
 
 /* Rewrites and adds one record. 0 too where its lifetime is over. */
-static int add_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
+static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
     int n = sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf));
@@ -204,9 +204,9 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
          * (ipv6_link_dev_addr() in net/ipv6/addrconf.c); which comes first decides what is a secondary address, and
          * which source is taken. */
         const struct sb_record *r = &j->rec[family == AF_INET ? i : j->n - 1 - i];
-        if (r->kind != SB_ADDR || r->nic != nic || family_of(r) != family)
+        if (r->kind != SB_ADDR || r->nic != nic || family_of_record(r) != family)
             continue;
-        int err = add_record(rt, r, map);
+        int err = apply_netdev_record(rt, r, map);
         if (err < 0)
             rc = sb_fault(f, hw_wrap(err, "%s", j->nic[nic].link.name));
     }
@@ -217,7 +217,7 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 {
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
-        int err = j->rec[i].kind == SB_NEIGH ? add_record(rt, &j->rec[i], map) : 0;
+        int err = j->rec[i].kind == SB_NEIGH ? apply_netdev_record(rt, &j->rec[i], map) : 0;
         if (err < 0)
             rc = sb_fault(f, hw_wrap(err, "%s", j->nic[j->rec[i].nic].link.name));
     }
@@ -237,9 +237,9 @@ int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const st
         bool progress = false, slow = false;
         again = false;
         for (size_t i = 0; i < j->n && rc == 0; i++) {
-            if (j->rec[i].kind != SB_ROUTE || done[i] || (map->skip6 && family_of(&j->rec[i]) == AF_INET6))
+            if (j->rec[i].kind != SB_ROUTE || done[i] || (map->skip6 && family_of_record(&j->rec[i]) == AF_INET6))
                 continue;
-            int err = add_record(rt, &j->rec[i], map);
+            int err = apply_netdev_record(rt, &j->rec[i], map);
             if (err == -EXDEV) {
                 sb_log(f->log, HAWSER_LOG_WARN, "left out: %s", hw_error());
                 err = 0;
@@ -251,7 +251,7 @@ int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const st
                 rc = sb_fault(f, err);
             } else {
                 again = true;
-                slow |= err == -EINVAL && family_of(&j->rec[i]) == AF_INET6;
+                slow |= err == -EINVAL && family_of_record(&j->rec[i]) == AF_INET6;
             }
         }
         if (again && !progress) {

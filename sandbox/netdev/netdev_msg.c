@@ -51,7 +51,7 @@ static const struct {
     [SB_RULE] = {RTM_NEWRULE, sizeof(struct fib_rule_hdr)}, [SB_MADE] = {RTM_NEWRULE, sizeof(struct fib_rule_hdr)},
 };
 
-static unsigned bits_of(int family)
+static unsigned bits_of_family(int family)
 {
     return family == AF_INET ? 32 : family == AF_INET6 ? 128 : 0;
 }
@@ -92,7 +92,7 @@ static bool attr_ok(enum sb_kind kind, int family, const struct nlattr *a)
     if (kind == SB_LINK && (type == IFLA_ADDRESS || type == IFLA_PERM_ADDRESS || type == IFLA_PHYS_PORT_ID))
         return len <= sizeof(((struct sb_link *)NULL)->mac);
     if ((kind == SB_ADDR && (type == IFA_LOCAL || type == IFA_ADDRESS)) || (kind == SB_RULE && type == FRA_SRC))
-        return len * 8 == bits_of(family);
+        return len * 8 == bits_of_family(family);
     if (kind == SB_ROUTE && type == RTA_MULTIPATH)
         return hops_ok(a);
     if (kind == SB_LINK && type == IFLA_LINKINFO) {
@@ -120,7 +120,7 @@ bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len)
         return false;
     /* Route, rule, address and neighbour alike begin with the family (struct rtgenmsg). */
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
-    if (kind != SB_LINK && !bits_of(family))
+    if (kind != SB_LINK && !bits_of_family(family))
         return false;
     const struct nlattr *a;
     const char *end = (const char *)h + len, *last = (const char *)h + head;
@@ -135,7 +135,7 @@ bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len)
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
-static void text_of(char *out, size_t cap, const struct nlattr *a)
+static void copy_rtnl_string(char *out, size_t cap, const struct nlattr *a)
 {
     snprintf(out, cap, "%s", mnl_attr_get_str(a));
 }
@@ -151,7 +151,7 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
         size_t len = mnl_attr_get_payload_len(a);
         switch (mnl_attr_get_type(a)) {
         case IFLA_IFNAME:
-            text_of(l->name, sizeof(l->name), a);
+            copy_rtnl_string(l->name, sizeof(l->name), a);
             break;
         case IFLA_MTU:
             l->mtu = mnl_attr_get_u32(a);
@@ -172,7 +172,7 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
             l->master = (int)mnl_attr_get_u32(a);
             break;
         case IFLA_IFALIAS:
-            text_of(l->alias, sizeof(l->alias), a);
+            copy_rtnl_string(l->alias, sizeof(l->alias), a);
             break;
         case IFLA_ADDRESS:
             memcpy(l->mac, mnl_attr_get_payload(a), len);
@@ -183,23 +183,23 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
             l->perm_len = (uint8_t)len;
             break;
         case IFLA_PHYS_PORT_NAME:
-            text_of(l->port, sizeof(l->port), a);
+            copy_rtnl_string(l->port, sizeof(l->port), a);
             break;
         case IFLA_PHYS_PORT_ID:
             memcpy(l->port_id, mnl_attr_get_payload(a), len);
             l->port_id_len = (uint8_t)len;
             break;
         case IFLA_PARENT_DEV_NAME:
-            text_of(dev, sizeof(dev), a);
+            copy_rtnl_string(dev, sizeof(dev), a);
             break;
         case IFLA_PARENT_DEV_BUS_NAME:
-            text_of(bus, sizeof(bus), a);
+            copy_rtnl_string(bus, sizeof(bus), a);
             break;
         case IFLA_LINKINFO:
             mnl_attr_for_each_nested(k, a)
             {
                 if (mnl_attr_get_type(k) == IFLA_INFO_KIND)
-                    text_of(l->kind, sizeof(l->kind), k);
+                    copy_rtnl_string(l->kind, sizeof(l->kind), k);
             }
             break;
         default:
@@ -211,7 +211,7 @@ void sb_link_parse(const struct nlmsghdr *h, struct sb_link *l)
 }
 
 /* The attribute of this type, or NULL. */
-static const struct nlattr *attr(enum sb_kind kind, const struct nlmsghdr *h, int type)
+static const struct nlattr *find_rtnl_attr(enum sb_kind kind, const struct nlmsghdr *h, int type)
 {
     const struct nlattr *a;
     mnl_attr_for_each(a, h, heads[kind].head)
@@ -252,16 +252,16 @@ static bool hop_is(struct rtnexthop *hop, void *index)
 
 bool sb_route_uses(const struct nlmsghdr *h, int index)
 {
-    const struct nlattr *a = attr(SB_ROUTE, h, RTA_OIF);
+    const struct nlattr *a = find_rtnl_attr(SB_ROUTE, h, RTA_OIF);
     if (a && (int)mnl_attr_get_u32(a) == index)
         return true;
-    a = attr(SB_ROUTE, h, RTA_MULTIPATH);
+    a = find_rtnl_attr(SB_ROUTE, h, RTA_MULTIPATH);
     return a && each_hop(a, hop_is, &index);
 }
 
 static uint32_t table_of(const struct nlmsghdr *h)
 {
-    const struct nlattr *a = attr(SB_ROUTE, h, RTA_TABLE);
+    const struct nlattr *a = find_rtnl_attr(SB_ROUTE, h, RTA_TABLE);
     return a ? mnl_attr_get_u32(a) : ((const struct rtmsg *)mnl_nlmsg_get_payload(h))->rtm_table;
 }
 
@@ -274,15 +274,15 @@ bool sb_route_default(const struct nlmsghdr *h)
 
 bool sb_route_by_object(const struct nlmsghdr *h)
 {
-    return attr(SB_ROUTE, h, RTA_NH_ID) != NULL;
+    return find_rtnl_attr(SB_ROUTE, h, RTA_NH_ID) != NULL;
 }
 
 bool sb_route_gateway(const struct nlmsghdr *h, int index)
 {
     const struct rtmsg *r = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = attr(SB_ROUTE, h, RTA_OIF);
+    const struct nlattr *a = find_rtnl_attr(SB_ROUTE, h, RTA_OIF);
     return a && (int)mnl_attr_get_u32(a) == index && r->rtm_type == RTN_UNICAST && table_of(h) == RT_TABLE_MAIN &&
-           attr(SB_ROUTE, h, RTA_GATEWAY) != NULL;
+           find_rtnl_attr(SB_ROUTE, h, RTA_GATEWAY) != NULL;
 }
 
 void sb_route_set_table(struct nlmsghdr *h, uint32_t table)
@@ -298,16 +298,16 @@ void sb_route_set_table(struct nlmsghdr *h, uint32_t table)
 
 bool sb_rule_names(const struct nlmsghdr *h, const char *name)
 {
-    const struct nlattr *in = attr(SB_RULE, h, FRA_IIFNAME), *out = attr(SB_RULE, h, FRA_OIFNAME);
+    const struct nlattr *in = find_rtnl_attr(SB_RULE, h, FRA_IIFNAME), *out = find_rtnl_attr(SB_RULE, h, FRA_OIFNAME);
     return (in && strcmp(mnl_attr_get_str(in), name) == 0) || (out && strcmp(mnl_attr_get_str(out), name) == 0);
 }
 
 const uint8_t *sb_addr_bytes(const struct nlmsghdr *h, int *family, unsigned *prefix)
 {
     const struct ifaddrmsg *m = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = attr(SB_ADDR, h, IFA_LOCAL); /* IPv6 without a peer has IFA_ADDRESS alone */
+    const struct nlattr *a = find_rtnl_attr(SB_ADDR, h, IFA_LOCAL); /* IPv6 without a peer has IFA_ADDRESS alone */
     if (!a)
-        a = attr(SB_ADDR, h, IFA_ADDRESS);
+        a = find_rtnl_attr(SB_ADDR, h, IFA_ADDRESS);
     *family = m->ifa_family;
     *prefix = m->ifa_prefixlen;
     return a ? mnl_attr_get_payload(a) : NULL;
@@ -316,9 +316,9 @@ const uint8_t *sb_addr_bytes(const struct nlmsghdr *h, int *family, unsigned *pr
 const uint8_t *sb_rule_source(const struct nlmsghdr *h, int *family)
 {
     const struct fib_rule_hdr *r = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = attr(SB_RULE, h, FRA_SRC);
+    const struct nlattr *a = find_rtnl_attr(SB_RULE, h, FRA_SRC);
     *family = r->family;
-    return a && r->src_len == bits_of(r->family) ? mnl_attr_get_payload(a) : NULL;
+    return a && r->src_len == bits_of_family(r->family) ? mnl_attr_get_payload(a) : NULL;
 }
 
 const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB_TEXT])
@@ -327,17 +327,17 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
         [SB_ADDR] = "address", [SB_NEIGH] = "neighbour", [SB_ROUTE] = "route to", [SB_RULE] = "rule from"};
     int family = ((const struct rtgenmsg *)mnl_nlmsg_get_payload(h))->rtgen_family;
     const uint8_t *head = mnl_nlmsg_get_payload(h);
-    const struct nlattr *a = kind == SB_ADDR    ? attr(kind, h, IFA_LOCAL)
-                             : kind == SB_NEIGH ? attr(kind, h, NDA_DST)
-                             : kind == SB_ROUTE ? attr(kind, h, RTA_DST)
-                                                : attr(kind, h, FRA_SRC);
+    const struct nlattr *a = kind == SB_ADDR    ? find_rtnl_attr(kind, h, IFA_LOCAL)
+                             : kind == SB_NEIGH ? find_rtnl_attr(kind, h, NDA_DST)
+                             : kind == SB_ROUTE ? find_rtnl_attr(kind, h, RTA_DST)
+                                                : find_rtnl_attr(kind, h, FRA_SRC);
     if (!a && kind == SB_ADDR)
-        a = attr(kind, h, IFA_ADDRESS);
+        a = find_rtnl_attr(kind, h, IFA_ADDRESS);
     char text[INET6_ADDRSTRLEN] = "everywhere";
     /* The prefix length is the second byte of an address's, a route's and a rule's source's (the third there) header.
      */
-    unsigned prefix = kind == SB_NEIGH ? bits_of(family) : head[kind == SB_RULE ? 2 : 1];
-    if (a && mnl_attr_get_payload_len(a) * 8 == bits_of(family) &&
+    unsigned prefix = kind == SB_NEIGH ? bits_of_family(family) : head[kind == SB_RULE ? 2 : 1];
+    if (a && mnl_attr_get_payload_len(a) * 8 == bits_of_family(family) &&
         inet_ntop(family, mnl_attr_get_payload(a), text, sizeof(text)))
         snprintf(out, SB_TEXT, "%s %s/%u", nouns[kind], text, prefix);
     else
@@ -371,7 +371,7 @@ static int map_name(const struct sb_map *map, const char *name, const char **out
     return map->others ? 0 : -ENODEV;
 }
 
-static bool put(struct nlmsghdr *h, size_t cap, uint16_t type, const void *data, size_t len)
+static bool put_rtnl_attr(struct nlmsghdr *h, size_t cap, uint16_t type, const void *data, size_t len)
 {
     char *end = (char *)mnl_nlmsg_get_payload_tail(h) + MNL_ATTR_HDRLEN + len;
     if (!mnl_attr_put_check(h, cap, type, len, data))
@@ -402,10 +402,10 @@ static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, 
         size_t n = strlen(map->dev[i].from_name);
         if (strncmp(label, map->dev[i].from_name, n) == 0 && (label[n] == 0 || label[n] == ':')) {
             int len = snprintf(out, sizeof(out), "%s%s", map->dev[i].to_name, label + n);
-            return len >= IFNAMSIZ || put(h, cap, IFA_LABEL, out, (size_t)len + 1); /* too long: no label */
+            return len >= IFNAMSIZ || put_rtnl_attr(h, cap, IFA_LABEL, out, (size_t)len + 1); /* too long: no label */
         }
     }
-    return put(h, cap, IFA_LABEL, label, strlen(label) + 1);
+    return put_rtnl_attr(h, cap, IFA_LABEL, label, strlen(label) + 1);
 }
 
 /* Seconds left of v; UINT32_MAX: forever. */
@@ -415,8 +415,8 @@ static uint32_t left_of(uint32_t v, uint64_t elapsed)
 }
 
 /* Copies one attribute, or its like. 0, -ENODEV, -ESTALE, -EMSGSIZE. */
-static int copy_attr(enum sb_kind kind, int family, const struct nlattr *a, const struct sb_map *map,
-                     struct nlmsghdr *out, size_t cap)
+static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr *a, const struct sb_map *map,
+                             struct nlmsghdr *out, size_t cap)
 {
     uint16_t type = mnl_attr_get_type(a);
     const void *data = mnl_attr_get_payload(a);
@@ -430,19 +430,19 @@ static int copy_attr(enum sb_kind kind, int family, const struct nlattr *a, cons
                                      .ifa_valid = left_of(c.ifa_valid, map->elapsed)};
         if (left.ifa_valid == 0)
             return -ESTALE;
-        fits = put(out, cap, type, &left, sizeof(left));
+        fits = put_rtnl_attr(out, cap, type, &left, sizeof(left));
     } else if (kind == SB_ADDR && type == IFA_FLAGS && family == AF_INET6 && map->nodad) {
         uint32_t flags = mnl_attr_get_u32(a) | IFA_F_NODAD;
-        fits = put(out, cap, type, &flags, sizeof(flags));
+        fits = put_rtnl_attr(out, cap, type, &flags, sizeof(flags));
     } else if (kind == SB_ADDR && type == IFA_LABEL) {
         fits = put_label(out, cap, map, data);
     } else if (kind == SB_ROUTE && type == RTA_OIF) {
         rc = map_index(map, (int)mnl_attr_get_u32(a), &index);
-        fits = put(out, cap, type, &index, sizeof(index));
+        fits = put_rtnl_attr(out, cap, type, &index, sizeof(index));
     } else if (kind == SB_ROUTE && type == RTA_MULTIPATH) {
         struct nlattr *copy = mnl_nlmsg_get_payload_tail(out);
         struct hops s = {map, 0};
-        fits = put(out, cap, type, data, len);
+        fits = put_rtnl_attr(out, cap, type, data, len);
         if (fits)
             (void)each_hop(copy, map_hop, &s);
         rc = s.rc;
@@ -455,22 +455,22 @@ static int copy_attr(enum sb_kind kind, int family, const struct nlattr *a, cons
         uint32_t left = left_of(c.rta_expires < 0 ? 0 : (uint32_t)c.rta_expires / 100, map->elapsed); /* USER_HZ */
         if (left == 0)
             return -ESTALE;
-        fits = put(out, cap, RTA_EXPIRES, &left, sizeof(left));
+        fits = put_rtnl_attr(out, cap, RTA_EXPIRES, &left, sizeof(left));
     } else if (kind == SB_RULE && (type == FRA_IIFNAME || type == FRA_OIFNAME)) {
         const char *name;
         rc = map_name(map, data, &name);
-        fits = put(out, cap, type, name, strlen(name) + 1);
+        fits = put_rtnl_attr(out, cap, type, name, strlen(name) + 1);
     } else if ((kind == SB_NEIGH && (type == NDA_CACHEINFO || type == NDA_PROBES)) ||
                (kind == SB_ROUTE && type == RTA_IIF)) {
         return 0; /* told, not to be said */
     } else {
-        fits = put(out, cap, a->nla_type, data, len);
+        fits = put_rtnl_attr(out, cap, a->nla_type, data, len);
     }
     return !fits ? -EMSGSIZE : rc;
 }
 
 /* Of a link only what matters is kept: its message is long, and most of it counters. */
-static bool kept(enum sb_kind kind, int type)
+static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {
     static const int link[] = {IFLA_IFNAME,
                                IFLA_ADDRESS,
@@ -523,14 +523,14 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     const struct nlattr *a;
     mnl_attr_for_each(a, in, head)
     {
-        if (rc == 0 && kept(kind, mnl_attr_get_type(a)))
-            rc = copy_attr(kind, family, a, map, h, cap);
+        if (rc == 0 && is_kept_rtnl_attr(kind, mnl_attr_get_type(a)))
+            rc = rewrite_rtnl_attr(kind, family, a, map, h, cap);
     }
     return rc < 0 ? rc : (int)h->nlmsg_len;
 }
 
 /* Takes what changes by itself out of a rewritten message. */
-static void still(enum sb_kind kind, struct nlmsghdr *h)
+static void clear_volatile_fields(enum sb_kind kind, struct nlmsghdr *h)
 {
     struct nlattr *a;
     uint32_t progress = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC | IFA_F_DEPRECATED, flags;
@@ -558,7 +558,7 @@ bool sb_msg_same(enum sb_kind kind, const struct nlmsghdr *a, const struct nlmsg
     int n = sb_msg_rewrite(kind, a, &as_is, x, sizeof(x)), m = sb_msg_rewrite(kind, b, map, y, sizeof(y));
     if (n < 0 || n != m)
         return false;
-    still(kind, (struct nlmsghdr *)x);
-    still(kind, (struct nlmsghdr *)y);
+    clear_volatile_fields(kind, (struct nlmsghdr *)x);
+    clear_volatile_fields(kind, (struct nlmsghdr *)y);
     return memcmp(x, y, (size_t)n) == 0;
 }

@@ -21,7 +21,7 @@ static int open_rdma(struct hw_netlink *r)
     return rc < 0 ? rc : 0;
 }
 
-static struct nlmsghdr *request(char buf[REQUEST_MAX], int command, uint16_t flags)
+static struct nlmsghdr *build_nldev_request(char buf[REQUEST_MAX], int command, uint16_t flags)
 {
     struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), flags);
     return h;
@@ -70,11 +70,12 @@ static int device_each(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-static int list(struct hw_netlink *r, struct devices *d)
+static int dump_rdma_devices(struct hw_netlink *r, struct devices *d)
 {
     char buf[REQUEST_MAX];
     d->n = 0;
-    return hw_netlink_talk(r, request(buf, RDMA_NLDEV_CMD_GET, NLM_F_DUMP), device_each, d, "listing RDMA devices");
+    return hw_netlink_talk(r, build_nldev_request(buf, RDMA_NLDEV_CMD_GET, NLM_F_DUMP), device_each, d,
+                           "listing RDMA devices");
 }
 
 struct ports {
@@ -110,7 +111,7 @@ static int plan_device(struct hw_netlink *r, struct sb_journal *j, int index, co
 {
     char buf[REQUEST_MAX], what[96];
     struct ports p = {.j = j, .has = has};
-    struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_PORT_GET, NLM_F_DUMP);
+    struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_PORT_GET, NLM_F_DUMP);
     mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
     snprintf(what, sizeof(what), "listing the ports of the RDMA device %s", name);
     int rc = hw_netlink_talk(r, h, port_each, &p, what);
@@ -138,7 +139,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
     }
     if (rc < 0)
         return rc;
-    rc = hw_netlink_talk(&r, request(buf, RDMA_NLDEV_CMD_SYS_GET, 0), mode_of, &mode,
+    rc = hw_netlink_talk(&r, build_nldev_request(buf, RDMA_NLDEV_CMD_SYS_GET, 0), mode_of, &mode,
                          "asking for the RDMA system's mode");
     if (rc == 0 && mode != 0) {
         if (how == SB_RDMA_REQUIRE)
@@ -151,7 +152,7 @@ int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger 
         goto out;
     }
     if (rc == 0)
-        rc = list(&r, &d);
+        rc = dump_rdma_devices(&r, &d);
     for (size_t i = 0; rc == 0 && i < d.n; i++)
         rc = plan_device(&r, j, d.dev[i].index, d.dev[i].name, has);
     for (unsigned i = 0; rc == 0 && how == SB_RDMA_REQUIRE && i < j->nics; i++) {
@@ -180,21 +181,21 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name)
     }
     hw_close(&own);
     if (rc == 0)
-        rc = list(&r, &d);
+        rc = dump_rdma_devices(&r, &d);
     size_t at = 0;
     while (rc == 0 && at < d.n && d.dev[at].index != index)
         at++;
     if (rc == 0 && at == d.n)
         rc = hw_fail(-ENODEV, "the RDMA device %s is not there", name);
     if (rc == 0 && strcmp(d.dev[at].name, name) != 0) { /* a container that may has given it another name */
-        struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_SET, 0);
+        struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_strz(h, RDMA_NLDEV_ATTR_DEV_NAME, name);
         snprintf(what, sizeof(what), "naming an RDMA device %s again", name);
         rc = hw_netlink_talk(&r, h, NULL, NULL, what);
     }
     if (rc == 0) {
-        struct nlmsghdr *h = request(buf, RDMA_NLDEV_CMD_SET, 0);
+        struct nlmsghdr *h = build_nldev_request(buf, RDMA_NLDEV_CMD_SET, 0);
         mnl_attr_put_u32(h, RDMA_NLDEV_ATTR_DEV_INDEX, (uint32_t)index);
         mnl_attr_put_u32(h, RDMA_NLDEV_NET_NS_FD, (uint32_t)to);
         snprintf(what, sizeof(what), "moving the RDMA device %s to another network namespace", name);

@@ -14,7 +14,7 @@
 #define REQUEST_MAX 256
 #define TRIES       10
 
-static struct nlmsghdr *request(void *buf, uint16_t type, uint16_t flags, size_t head, void **extra)
+static struct nlmsghdr *build_netdev_query(void *buf, uint16_t type, uint16_t flags, size_t head, void **extra)
 {
     struct nlmsghdr *h = hw_netlink_request(buf, REQUEST_MAX, type, flags);
     *extra = mnl_nlmsg_put_extra_header(h, head);
@@ -30,7 +30,7 @@ struct link_sink {
     bool many;            /* of all links: one that is not understood is left out */
 };
 
-static int link_each(const struct nlmsghdr *h, void *arg)
+static int on_netdev_link(const struct nlmsghdr *h, void *arg)
 {
     static const struct sb_map as_is = {.others = true};
     struct link_sink *s = arg;
@@ -57,7 +57,7 @@ static int get_link(struct hw_netlink *rt, int index, const char *name, struct l
 {
     char buf[REQUEST_MAX], what[64];
     void *extra;
-    struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
+    struct nlmsghdr *h = build_netdev_query(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
     ((struct ifinfomsg *)extra)->ifi_index = index;
     if (index == 0) {
         if (strlen(name) >= IFNAMSIZ)
@@ -66,14 +66,14 @@ static int get_link(struct hw_netlink *rt, int index, const char *name, struct l
     }
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     snprintf(what, sizeof(what), "looking for the network device %.32s", name ? name : "by its index");
-    return hw_netlink_talk(rt, h, link_each, s, what);
+    return hw_netlink_talk(rt, h, on_netdev_link, s, what);
 }
 
 int sb_netdev_message(struct hw_netlink *rt, int index, uint32_t ext_mask, hw_netlink_fn fn, void *arg)
 {
     char buf[REQUEST_MAX];
     void *extra;
-    struct nlmsghdr *h = request(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
+    struct nlmsghdr *h = build_netdev_query(buf, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &extra);
     ((struct ifinfomsg *)extra)->ifi_index = index;
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS | ext_mask);
     return hw_netlink_talk(rt, h, fn, arg, "asking for a network device");
@@ -100,9 +100,9 @@ int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, vo
     char buf[REQUEST_MAX];
     void *extra;
     struct link_sink s = {.fn = fn, .arg = arg, .many = true};
-    struct nlmsghdr *h = request(buf, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg), &extra);
+    struct nlmsghdr *h = build_netdev_query(buf, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg), &extra);
     mnl_attr_put_u32(h, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
-    return hw_netlink_talk(rt, h, link_each, &s, "listing network devices");
+    return hw_netlink_talk(rt, h, on_netdev_link, &s, "listing network devices");
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------ */
@@ -151,7 +151,7 @@ static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
     return false;
 }
 
-static bool is_ours(const struct sb_journal *j, const struct nlmsghdr *rule)
+static bool is_nic_rule(const struct sb_journal *j, const struct nlmsghdr *rule)
 {
     int family, other;
     unsigned prefix;
@@ -168,7 +168,7 @@ static bool is_ours(const struct sb_journal *j, const struct nlmsghdr *rule)
     return false;
 }
 
-static int each(const struct nlmsghdr *h, void *arg)
+static int record_netdev_message(const struct nlmsghdr *h, void *arg)
 {
     struct sink *s = arg;
     int nic = -1;
@@ -188,14 +188,14 @@ static int each(const struct nlmsghdr *h, void *arg)
             uses = sb_route_uses(h, s->j->nic[i].link.index);
         if (!uses)
             return 0;
-    } else if (!is_ours(s->j, h)) {
+    } else if (!is_nic_rule(s->j, h)) {
         return 0;
     }
     return sb_journal_add(s->j, s->kind, nic, h, h->nlmsg_len);
 }
 
-static int dump(struct hw_netlink *rt, struct sb_journal *j, enum sb_kind kind, uint16_t type, int family,
-                uint8_t nflags)
+static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum sb_kind kind, uint16_t type,
+                               int family, uint8_t nflags)
 {
     char buf[REQUEST_MAX], what[64];
     void *extra;
@@ -212,11 +212,11 @@ static int dump(struct hw_netlink *rt, struct sb_journal *j, enum sb_kind kind, 
                       : kind == SB_NEIGH ? sizeof(struct ndmsg)
                       : kind == SB_ROUTE ? sizeof(struct rtmsg)
                                          : sizeof(struct fib_rule_hdr);
-        struct nlmsghdr *h = request(buf, type, NLM_F_DUMP, head, &extra);
+        struct nlmsghdr *h = build_netdev_query(buf, type, NLM_F_DUMP, head, &extra);
         ((struct rtgenmsg *)extra)->rtgen_family = (uint8_t)family;
         if (kind == SB_NEIGH)
             ((struct ndmsg *)extra)->ndm_flags = nflags;
-        int rc = hw_netlink_talk(rt, h, each, &s, what);
+        int rc = hw_netlink_talk(rt, h, record_netdev_message, &s, what);
         if (rc < 0 || !rt->torn)
             return rc;
         while (j->n > before)
@@ -243,12 +243,12 @@ int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *cons
             rc = sb_sysctl_read(j, (int)before, name[i]);
     }
     for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = dump(rt, j, SB_ADDR, RTM_GETADDR, families[i], 0);
+        rc = dump_netdev_records(rt, j, SB_ADDR, RTM_GETADDR, families[i], 0);
     for (size_t i = 0; i < 4 && rc == 0; i++)
-        rc = dump(rt, j, SB_NEIGH, RTM_GETNEIGH, families[i / 2], i % 2 ? NTF_PROXY : 0);
+        rc = dump_netdev_records(rt, j, SB_NEIGH, RTM_GETNEIGH, families[i / 2], i % 2 ? NTF_PROXY : 0);
     for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = dump(rt, j, SB_ROUTE, RTM_GETROUTE, families[i], 0);
+        rc = dump_netdev_records(rt, j, SB_ROUTE, RTM_GETROUTE, families[i], 0);
     for (size_t i = 0; i < 2 && rc == 0; i++)
-        rc = dump(rt, j, SB_RULE, RTM_GETRULE, families[i], 0);
+        rc = dump_netdev_records(rt, j, SB_RULE, RTM_GETRULE, families[i], 0);
     return rc;
 }

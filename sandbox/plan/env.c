@@ -12,7 +12,7 @@ struct work {
 };
 
 /* The value of name in a list of NAME=VALUE; NULL: it is not set. */
-static const char *value_of(char *const *list, const char *name)
+static const char *find_caller_value(char *const *list, const char *name)
 {
     size_t n = strlen(name);
     for (; list && *list; list++)
@@ -22,9 +22,9 @@ static const char *value_of(char *const *list, const char *name)
 }
 
 /* Adds name, with the caller's value where there is one. value NULL: only where there is one. */
-static int add(struct work *w, const char *name, const char *value, const char *why)
+static int add_sandbox_var(struct work *w, const char *name, const char *value, const char *why)
 {
-    const char *own = value_of(w->caller, name);
+    const char *own = find_caller_value(w->caller, name);
     if (!own && !value)
         return 0;
     if (w->e->n == MAX_VARS)
@@ -39,7 +39,7 @@ static int add(struct work *w, const char *name, const char *value, const char *
 }
 
 /* "=a,b": NCCL takes names after = as they are, and mlx5_1 without it for mlx5_10 too. NULL for an empty list. */
-static char *exact(const char *list)
+static char *format_exact_list(const char *list)
 {
     char *text = NULL;
     return list && *list && asprintf(&text, "=%s", list) >= 0 ? text : NULL;
@@ -63,19 +63,19 @@ static int gid_index(const struct sbx_plan *p)
 
 /* Sockets carry NCCL's bootstrap, and without RDMA everything: its NICs need an IP address, InfiniBand's may have none.
  */
-static int nics(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
+static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
-    char index[16], *hca = exact(hcas), *ifs = exact(list);
+    char index[16], *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
     snprintf(index, sizeof(index), "%d", gid);
     int rc = (*hcas && !hca) || (*list && !ifs) ? hw_no_memory("the environment") : 0;
     if (rc == 0)
-        rc = add(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
+        rc = add_sandbox_var(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
     if (rc == 0)
-        rc = add(w, "NCCL_SOCKET_IFNAME", ifs, "the sandbox's NICs, by their exact names");
+        rc = add_sandbox_var(w, "NCCL_SOCKET_IFNAME", ifs, "the sandbox's NICs, by their exact names");
     if (rc == 0)
-        rc = add(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
-                 "the GID of RoCE v2 over IPv4, the same on all of these ports");
+        rc = add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
+                             "the GID of RoCE v2 over IPv4, the same on all of these ports");
     free(hca);
     free(ifs);
     return rc;
@@ -95,21 +95,22 @@ static const struct {
     {"RUNSC_STRACE_SYSCALLS", "openat,readlinkat,ioctl,mmap", "--debug-all: only these"},
 };
 
-static int make(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
+static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
 {
     char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
-    int rc = hcas && list ? nics(w, p, hcas, list, want->moved) : hw_no_memory("the environment");
+    int rc = hcas && list ? add_sandbox_nic_vars(w, p, hcas, list, want->moved) : hw_no_memory("the environment");
     if (rc == 0)
-        rc = add(w, "NCCL_NET_PLUGIN",
-                 want->net_plugin  ? want->net_plugin
-                 : !*hcas && *list ? "hawser"
-                                   : NULL,
-                 want->net_plugin ? "--net-plugin"
-                                  : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
+        rc = add_sandbox_var(w, "NCCL_NET_PLUGIN",
+                             want->net_plugin  ? want->net_plugin
+                             : !*hcas && *list ? "hawser"
+                                               : NULL,
+                             want->net_plugin ? "--net-plugin"
+                                              : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
     if (rc == 0)
-        rc = add(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");
+        rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo,
+                             "--nccl-topo; without it NCCL finds the same in /sys");
     for (size_t i = 0; i < HW_ARRAY_LEN(debug) && rc == 0; i++)
-        rc = add(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
+        rc = add_sandbox_var(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
     free(hcas);
     free(list);
     return rc;
@@ -119,7 +120,7 @@ int sbx_env_make(struct sbx_env *out, const struct sbx_plan *p, const struct sbx
 {
     *out = (struct sbx_env){.v = calloc(MAX_VARS, sizeof(*out->v))};
     struct work w = {out, want->caller};
-    return out->v ? make(&w, p, want) : hw_no_memory("the environment");
+    return out->v ? fill_sandbox_env(&w, p, want) : hw_no_memory("the environment");
 }
 
 void sbx_env_free(struct sbx_env *e)

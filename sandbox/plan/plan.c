@@ -22,27 +22,27 @@ struct work {
     struct sbx_addr bootstrap; /* family AF_UNSPEC: not said */
 };
 
-static int no_memory(void)
+static int fail_plan_memory(void)
 {
     return hw_no_memory("the sandbox's plan");
 }
 
 #define WHY(x, ...) (snprintf((x)->why, SBX_WHY, __VA_ARGS__), 0)
 
-static int warn(struct work *w, const char *fmt, ...) HW_PRINTF(2, 3);
-static int warn(struct work *w, const char *fmt, ...)
+static int add_plan_warning(struct work *w, const char *fmt, ...) HW_PRINTF(2, 3);
+static int add_plan_warning(struct work *w, const char *fmt, ...)
 {
     struct sbx_plan *p = w->p;
     char **more = realloc(p->warning, (p->n_warning + 1) * sizeof(*more));
     if (!more)
-        return no_memory();
+        return fail_plan_memory();
     p->warning = more;
     va_list ap;
     va_start(ap, fmt);
     int n = vasprintf(&p->warning[p->n_warning], fmt, ap);
     va_end(ap);
     if (n < 0)
-        return no_memory();
+        return fail_plan_memory();
     p->n_warning++;
     return 0;
 }
@@ -50,7 +50,7 @@ static int warn(struct work *w, const char *fmt, ...)
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 /* Is name one of "a,b,c"? */
-static bool listed(const char *list, const char *name)
+static bool is_in_plan_list(const char *list, const char *name)
 {
     size_t len = strlen(name);
     for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
@@ -71,7 +71,7 @@ static bool is_all(const char *list)
 
 /* Checks that this node has each NIC in the list: a name that it lacks is a mistake, whose plan would hang NCCL later.
  */
-static int check_nics(const struct work *w, const char *list)
+static int check_listed_nics(const struct work *w, const char *list)
 {
     if (!list || is_none(list))
         return 0;
@@ -90,11 +90,11 @@ static int check_nics(const struct work *w, const char *list)
     }
 }
 
-static int start(struct work *w)
+static int parse_plan_options(struct work *w)
 {
     const char *exclude = w->want->exclude ? w->want->exclude : SBX_EXCLUDE_DEFAULT;
-    int rc = check_nics(w, w->want->nics), bad = 0;
-    if (rc == 0 && !is_all(w->want->only) && (rc = check_nics(w, w->want->only)) < 0)
+    int rc = check_listed_nics(w, w->want->nics), bad = 0;
+    if (rc == 0 && !is_all(w->want->only) && (rc = check_listed_nics(w, w->want->only)) < 0)
         rc = hw_wrap(rc, "the annotation hawser.nics");
     if (rc == 0 && *exclude && (bad = regcomp(&w->exclude, exclude, REG_EXTENDED | REG_NOSUB)) != 0) {
         char why[128];
@@ -135,13 +135,13 @@ bool sbx_rdma_on(const struct sbx_snapshot *s, size_t r, size_t net)
 }
 
 /* Returns whether the list names the interface, or an RDMA device on it. */
-static bool named(const struct work *w, const char *list, size_t net)
+static bool is_nic_named(const struct work *w, const char *list, size_t net)
 {
     if (!list)
         return false;
-    bool yes = listed(list, w->s->net[net].name);
+    bool yes = is_in_plan_list(list, w->s->net[net].name);
     for (size_t r = 0; r < w->s->n_rdma && !yes; r++)
-        yes = listed(list, w->s->rdma[r].name) && sbx_rdma_on(w->s, r, net);
+        yes = is_in_plan_list(list, w->s->rdma[r].name) && sbx_rdma_on(w->s, r, net);
     return yes;
 }
 
@@ -163,7 +163,7 @@ static bool has_v4(const struct sbx_netdev *d)
 }
 
 /* Why it is no NIC that anybody would take, without being told to. */
-static const char *unfit(const struct work *w, size_t net)
+static const char *find_unfit_reason(const struct work *w, size_t net)
 {
     const struct sbx_netdev *d = &w->s->net[net];
     bool rdma = false;
@@ -176,14 +176,14 @@ static const char *unfit(const struct work *w, size_t net)
     return w->s->n_rdma ? "no RDMA device on it, and others have one" : NULL;
 }
 
-static bool is_gpu(const struct sbx_pci *d);
+static bool is_snapshot_gpu(const struct sbx_pci *d);
 
 /* Returns whether a GPU shares the root complex, or a switch below it, with the NIC. */
 static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 {
     for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
         const struct sbx_pci *g = &w->s->pci[i];
-        if (is_gpu(g) && hw_pci_distance(&w->s->pci[d->pci].way, -1, &g->way, -1) <= HW_DIST_PHB)
+        if (is_snapshot_gpu(g) && hw_pci_distance(&w->s->pci[d->pci].way, -1, &g->way, -1) <= HW_DIST_PHB)
             return true;
     }
     return false;
@@ -191,17 +191,17 @@ static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 
 /* Returns whether --exclude leaves the NIC out. The default expression guesses by the name alone. On A3, eth1 to eth4
  * are the NICs of the GPUs: where a GPU is beside the NIC, the guess does not count. */
-static bool excluded(const struct work *w, const struct sbx_netdev *d)
+static bool is_excluded_nic(const struct work *w, const struct sbx_netdev *d)
 {
     return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
 }
 
-static int choose(struct work *w, size_t i)
+static int choose_sandbox_nic(struct work *w, size_t i)
 {
     const struct sbx_netdev *d = &w->s->net[i];
     const struct sbx_want *want = w->want;
     struct sbx_plan_nic *n = &w->p->nic[i];
-    bool asked = named(w, want->nics, i);
+    bool asked = is_nic_named(w, want->nics, i);
     if (d->loopback)
         return asked ? hw_fail(-EPERM, "%s is the loopback, of which every sandbox has its own", d->name)
                      : WHY(n, "loopback");
@@ -215,16 +215,16 @@ static int choose(struct work *w, size_t i)
                                "%s: %s, and without it this machine could not be reached any more; --force takes it",
                                d->name, cut)
                      : WHY(n, "%s", cut);
-    const char *no = asked ? NULL : unfit(w, i);
+    const char *no = asked ? NULL : find_unfit_reason(w, i);
     if (!asked && d->master[0])
         return WHY(n, "part of %s", d->master);
     if (no)
         return WHY(n, "%s", no);
-    if (!asked && excluded(w, d))
+    if (!asked && is_excluded_nic(w, d))
         return WHY(n, "--exclude %.100s", want->exclude ? want->exclude : SBX_EXCLUDE_DEFAULT);
-    if (want->peer_nics && !listed(want->peer_nics, d->name) && want->peer)
+    if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name) && want->peer)
         return WHY(n, "%.100s has no NIC for it (--peer)", want->peer);
-    if (want->peer_nics && !listed(want->peer_nics, d->name))
+    if (want->peer_nics && !is_in_plan_list(want->peer_nics, d->name))
         return WHY(n, "the peer has none of this name (--peer-nics)");
     if (w->s->addresses && !has_v4(d)) {
         if (want->require_ipv4)
@@ -239,12 +239,12 @@ static int choose(struct work *w, size_t i)
 
 /* Applies the tenant's choice, which only takes away: a NIC in it that the operator's settings leave out is an error.
  */
-static int narrow(struct work *w, size_t i)
+static int apply_nic_annotation(struct work *w, size_t i)
 {
     struct sbx_plan_nic *n = &w->p->nic[i];
     if (is_all(w->want->only))
         return 0;
-    bool asked = named(w, w->want->only, i);
+    bool asked = is_nic_named(w, w->want->only, i);
     if (asked && n->why[0])
         return hw_fail(-EPERM,
                        "the annotation hawser.nics asks for %s, which the operator's settings leave out: %.120s; an "
@@ -281,8 +281,8 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
         nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
     /* InfiniBand needs no interface; of a snapshot without GIDs the interface must do */
     if (ib)
-        return nic || ((!w->want->nics || listed(w->want->nics, d->name)) &&
-                       (is_all(w->want->only) || listed(w->want->only, d->name)));
+        return nic || ((!w->want->nics || is_in_plan_list(w->want->nics, d->name)) &&
+                       (is_all(w->want->only) || is_in_plan_list(w->want->only, d->name)));
     return w->s->gids ? live_gid(w, p, false) >= 0 : nic;
 }
 
@@ -312,7 +312,7 @@ static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was
     *out = (struct sbx_plan_rdma){.name = d->name, .rdma = (int)r, .gid_index = -1};
     out->port = calloc(d->n_port + 1, sizeof(*out->port));
     if (!out->port)
-        return no_memory();
+        return fail_plan_memory();
     for (size_t k = 0; k < d->n_port; k++) {
         if (is_none(w->want->nics) || is_none(w->want->only) || !port_usable(w, r, &d->port[k]) ||
             (was && !has_port(was, d->port[k].port)))
@@ -327,13 +327,13 @@ static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
 /* Returns false for the display of a board's management controller. */
-static bool is_gpu(const struct sbx_pci *d)
+static bool is_snapshot_gpu(const struct sbx_pci *d)
 {
     return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
 }
 
 /* Digits at *p; false where there are none or too many. */
-static bool ordinal(const char **p, unsigned *out)
+static bool parse_sandbox_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
     for (; isdigit((unsigned char)**p) && n < 7; n++, (*p)++)
@@ -343,18 +343,18 @@ static bool ordinal(const char **p, unsigned *out)
 }
 
 /* "0-3,6": leaves why empty for these and says it of the others. */
-static int pick_gpus(struct work *w, const char *list)
+static int pick_sandbox_gpus(struct work *w, const char *list)
 {
     struct sbx_plan *p = w->p;
     for (size_t i = 0; i < p->n_gpu; i++)
         snprintf(p->gpu[i].why, SBX_WHY, "not named by --gpus");
     for (const char *at = list; !is_none(list);) {
         unsigned a, b;
-        bool good = ordinal(&at, &a);
+        bool good = parse_sandbox_ordinal(&at, &a);
         b = a;
         if (good && *at == '-') {
             at++;
-            good = ordinal(&at, &b);
+            good = parse_sandbox_ordinal(&at, &b);
         }
         if (!good || b < a || (*at && *at != ','))
             return hw_fail(-EINVAL, "'%.80s': GPUs are named like 0-3,6", list);
@@ -376,7 +376,7 @@ static int choose_gpus(struct work *w)
     for (int cuda = 1; cuda >= 0; cuda--) {
         for (size_t i = 0; i < w->s->n_pci; i++) {
             const struct sbx_pci *d = &w->s->pci[i];
-            if (!is_gpu(d) || (d->vendor == VENDOR_NVIDIA) != cuda)
+            if (!is_snapshot_gpu(d) || (d->vendor == VENDOR_NVIDIA) != cuda)
                 continue;
             struct sbx_plan_gpu *g = &p->gpu[p->n_gpu];
             *g = (struct sbx_plan_gpu){.ordinal = cuda ? (int)p->n_gpu : -1, .pci = (int)i};
@@ -385,7 +385,7 @@ static int choose_gpus(struct work *w)
         }
     }
     const char *list = w->want->gpus;
-    return list && strcmp(list, "all") != 0 ? pick_gpus(w, list) : 0;
+    return list && strcmp(list, "all") != 0 ? pick_sandbox_gpus(w, list) : 0;
 }
 
 /* ---- PCI devices ---------------------------------------------------------------------------- */
@@ -417,7 +417,7 @@ static const char *why_no_pci(const struct work *w, int pci)
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-static int warnings(struct work *w)
+static int collect_plan_warnings(struct work *w)
 {
     const struct sbx_snapshot *s = w->s;
     size_t in = 0, bootstrap = 0;
@@ -430,18 +430,19 @@ static int warnings(struct work *w)
         in++;
         for (size_t r = 0; r < s->n_rdma && rc == 0; r++)
             if (w->p->rdma[r].why[0] && sbx_rdma_on(s, r, i))
-                rc = warn(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
+                rc = add_plan_warning(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
         if (rc == 0 && state && strcmp(state, "down") == 0)
-            rc = warn(w, "%s is down", s->net[i].name);
+            rc = add_plan_warning(w, "%s is down", s->net[i].name);
         if (rc == 0 && s->net[i].default_route)
-            rc = warn(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
+            rc = add_plan_warning(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
     }
     if (rc == 0 && in && !s->addresses)
-        rc = warn(w, "IP addresses are not known: no NIC is left out for want of one");
+        rc = add_plan_warning(w, "IP addresses are not known: no NIC is left out for want of one");
     if (rc == 0 && in && w->want->nics && s->n_rdma == 0)
-        rc = warn(w, "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
+        rc = add_plan_warning(
+            w, "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
     if (rc == 0 && w->bootstrap.family && !bootstrap)
-        rc = warn(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
+        rc = add_plan_warning(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
     return rc;
 }
 
@@ -457,8 +458,8 @@ static int check_peer(struct work *w)
             return hw_fail(-EINVAL, "'%.80s': the peer's NICs are named like rdma0,rdma1", w->want->peer_nics);
         int at = sbx_find_net(w->s, name);
         if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
-            rc = warn(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
-                      at < 0 ? "not on this node" : "left out here");
+            rc = add_plan_warning(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
+                                  at < 0 ? "not on this node" : "left out here");
         p += len;
         p += *p == ',';
     }
@@ -492,7 +493,7 @@ static int check_left(const struct work *w)
     p->empty = true;
     FILE *f = open_memstream(&text, &len);
     if (!f)
-        return no_memory();
+        return fail_plan_memory();
     for (size_t i = 0; i < p->n_nic; i++) {
         bool first = !w->s->net[i].loopback;
         for (size_t k = 0; first && k < i; k++)
@@ -504,12 +505,12 @@ static int check_left(const struct work *w)
     }
     int rc = fclose(f) == 0 ? hw_fail(-ENXIO, "no NIC is left for the sandbox (--nics none, if none is wanted): %s",
                                       groups ? text : "this node has none")
-                            : no_memory();
+                            : fail_plan_memory();
     free(text);
     return rc;
 }
 
-static int make(struct work *w)
+static int fill_sandbox_plan(struct work *w)
 {
     const struct sbx_snapshot *s = w->s;
     struct sbx_plan *p = w->p;
@@ -518,13 +519,13 @@ static int make(struct work *w)
     p->gpu = calloc(s->n_pci + 1, sizeof(*p->gpu));
     p->pci_why = calloc(s->n_pci + 1, sizeof(*p->pci_why));
     if (!p->nic || !p->rdma || !p->gpu || !p->pci_why)
-        return no_memory();
-    int rc = start(w);
+        return fail_plan_memory();
+    int rc = parse_plan_options(w);
     for (size_t i = 0; i < s->n_net && rc == 0; i++) {
         p->nic[p->n_nic++] = (struct sbx_plan_nic){.name = s->net[i].name, .net = (int)i};
-        rc = choose(w, i);
+        rc = choose_sandbox_nic(w, i);
         if (rc == 0)
-            rc = narrow(w, i);
+            rc = apply_nic_annotation(w, i);
     }
     for (size_t i = 0; i < s->n_rdma && rc == 0; i++) {
         p->n_rdma++;
@@ -537,7 +538,7 @@ static int make(struct work *w)
     if (rc == 0)
         rc = check_peer(w);
     if (rc == 0)
-        rc = warnings(w);
+        rc = collect_plan_warnings(w);
     return rc < 0 ? rc : check_left(w);
 }
 
@@ -545,7 +546,7 @@ int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const stru
 {
     *out = (struct sbx_plan){0};
     struct work w = {.s = s, .want = want, .p = out};
-    int rc = make(&w);
+    int rc = fill_sandbox_plan(&w);
     if (w.has_exclude)
         regfree(&w.exclude);
     return rc;

@@ -54,14 +54,14 @@ static char *ip_text(const struct sbx_addr *a, char buf[64])
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-static void row(FILE *out, const char *name, const char *at, const char *why, const char *more)
+static void print_plan_row(FILE *out, const char *name, const char *at, const char *why, const char *more)
 {
     const char *last = *why ? why : more;
     int width = *last ? 14 : 1; /* no blanks at a line's end */
     fprintf(out, "  %-3s %-16s %-*s%s%s\n", *why ? "-" : "yes", name, width, at ? at : "-", *last ? " " : "", last);
 }
 
-static void nics(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
+static void print_plan_nics(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
 {
     fprintf(out, "NICs\n");
     for (size_t i = 0; i < p->n_nic; i++) {
@@ -73,11 +73,11 @@ static void nics(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *o
                 n += (size_t)snprintf(more + n, sizeof(more) - n, "%s%s", n ? " " : "", p->rdma[r].name);
         for (size_t k = 0; k < d->n_addr && n < sizeof(more); k++)
             n += (size_t)snprintf(more + n, sizeof(more) - n, "%s%s", n ? " " : "", ip_text(&d->addr[k], ip));
-        row(out, p->nic[i].name, address_of(s, d->pci, bdf), p->nic[i].why, more);
+        print_plan_row(out, p->nic[i].name, address_of(s, d->pci, bdf), p->nic[i].why, more);
     }
 }
 
-static void rdma(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
+static void print_plan_rdma(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
 {
     if (p->n_rdma)
         fprintf(out, "\nRDMA devices\n");
@@ -88,11 +88,11 @@ static void rdma(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *o
             n += (size_t)snprintf(more + n, sizeof(more) - n, "%s%u", n ? "," : "port ", p->rdma[i].port[k]);
         if (p->rdma[i].gid_index >= 0 && n < sizeof(more))
             snprintf(more + n, sizeof(more) - n, ", GID %d", p->rdma[i].gid_index);
-        row(out, p->rdma[i].name, address_of(s, s->rdma[i].pci, bdf), p->rdma[i].why, more);
+        print_plan_row(out, p->rdma[i].name, address_of(s, s->rdma[i].pci, bdf), p->rdma[i].why, more);
     }
 }
 
-static size_t gpus(const struct sbx_plan *p, FILE *out)
+static size_t print_plan_gpus(const struct sbx_plan *p, FILE *out)
 {
     size_t in = 0;
     if (p->n_gpu)
@@ -101,7 +101,7 @@ static size_t gpus(const struct sbx_plan *p, FILE *out)
         char name[32] = "GPU";
         if (p->gpu[i].ordinal >= 0)
             snprintf(name, sizeof(name), "GPU %d", p->gpu[i].ordinal);
-        row(out, name, p->gpu[i].at, p->gpu[i].why, "");
+        print_plan_row(out, name, p->gpu[i].at, p->gpu[i].why, "");
         in += !p->gpu[i].why[0];
     }
     return in;
@@ -111,9 +111,9 @@ int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
 {
     char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p);
     if (netdevs && ibdevs) {
-        nics(p, s, out);
-        rdma(p, s, out);
-        size_t n = gpus(p, out);
+        print_plan_nics(p, s, out);
+        print_plan_rdma(p, s, out);
+        size_t n = print_plan_gpus(p, out);
         fputc('\n', out);
         for (size_t i = 0; i < p->n_warning; i++)
             fprintf(out, "warning: %s\n", p->warning[i]);
@@ -130,13 +130,13 @@ int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void verdict(struct hw_json *j, const char *why)
+static void write_plan_verdict(struct hw_json *j, const char *why)
 {
     hw_json_bool(j, "in", !*why);
     hw_json_str(j, "why", *why ? why : NULL);
 }
 
-static void json_nics(struct hw_json *j, const struct sbx_plan *p, const struct sbx_snapshot *s)
+static void write_json_plan_nics(struct hw_json *j, const struct sbx_plan *p, const struct sbx_snapshot *s)
 {
     hw_json_array(j, "nics");
     for (size_t i = 0; i < p->n_nic; i++) {
@@ -144,7 +144,7 @@ static void json_nics(struct hw_json *j, const struct sbx_plan *p, const struct 
         char bdf[HW_BDF_TEXT], ip[64];
         hw_json_object(j, NULL);
         hw_json_str(j, "nic", p->nic[i].name);
-        verdict(j, p->nic[i].why);
+        write_plan_verdict(j, p->nic[i].why);
         hw_json_str(j, "pci", address_of(s, d->pci, bdf));
         hw_json_array(j, "rdma");
         for (size_t r = 0; r < p->n_rdma; r++)
@@ -168,7 +168,7 @@ static void json_rdma(struct hw_json *j, const struct sbx_plan *p, const struct 
         char bdf[HW_BDF_TEXT];
         hw_json_object(j, NULL);
         hw_json_str(j, "device", r->name);
-        verdict(j, r->why);
+        write_plan_verdict(j, r->why);
         hw_json_str(j, "pci", address_of(s, s->rdma[i].pci, bdf));
         hw_json_str(j, "uverbs", s->rdma[i].uverbs[0] ? s->rdma[i].uverbs : NULL);
         hw_json_array(j, "ports");
@@ -194,7 +194,7 @@ static void json_gpus(struct hw_json *j, const struct sbx_plan *p)
         else
             hw_json_i64(j, "gpu", p->gpu[i].ordinal);
         hw_json_str(j, "pci", p->gpu[i].at);
-        verdict(j, p->gpu[i].why);
+        write_plan_verdict(j, p->gpu[i].why);
         hw_json_end(j);
     }
     hw_json_end(j);
@@ -209,7 +209,7 @@ int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *
         hw_json_init(&j, out);
         hw_json_object(&j, NULL);
         hw_json_str(&j, "schema", "hawser-sandbox-plan-1");
-        json_nics(&j, p, s);
+        write_json_plan_nics(&j, p, s);
         json_rdma(&j, p, s);
         json_gpus(&j, p);
         hw_json_object(&j, "pci_left_out");

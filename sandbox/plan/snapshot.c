@@ -137,20 +137,20 @@ int sbx_find_rdma(const struct sbx_snapshot *s, const char *name)
     return -1;
 }
 
-static struct hw_bdf at(const struct hw_pci_path *p)
+static struct hw_bdf get_last_bdf(const struct hw_pci_path *p)
 {
     return p->at[p->depth - 1];
 }
 
-static int by_address(const void *a, const void *b)
+static int by_snapshot_bdf(const void *a, const void *b)
 {
-    return hw_bdf_cmp(at(&((const struct sbx_pci *)a)->way), at(&((const struct sbx_pci *)b)->way));
+    return hw_bdf_cmp(get_last_bdf(&((const struct sbx_pci *)a)->way), get_last_bdf(&((const struct sbx_pci *)b)->way));
 }
 
 int sbx_find_pci(const struct sbx_snapshot *s, struct hw_bdf bdf)
 {
     const struct sbx_pci key = {.way = {.depth = 1, .at = {bdf}}};
-    const struct sbx_pci *d = s->n_pci ? bsearch(&key, s->pci, s->n_pci, sizeof(*s->pci), by_address) : NULL;
+    const struct sbx_pci *d = s->n_pci ? bsearch(&key, s->pci, s->n_pci, sizeof(*s->pci), by_snapshot_bdf) : NULL;
     return d ? (int)(d - s->pci) : -1;
 }
 
@@ -170,7 +170,7 @@ static int settle_attrs(struct sbx_attrs *a, const char *of)
 static int pci_above(const struct sbx_snapshot *s, const char *path)
 {
     struct hw_pci_path way;
-    return hw_pci_path_parse(path, &way) < 0 ? -1 : sbx_find_pci(s, at(&way));
+    return hw_pci_path_parse(path, &way) < 0 ? -1 : sbx_find_pci(s, get_last_bdf(&way));
 }
 
 /* path must be .../folder/name */
@@ -184,7 +184,7 @@ static int check_end(const char *path, const char *folder, const char *name)
     return 0;
 }
 
-static uint32_t number(const struct sbx_attrs *a, const char *name, uint32_t max)
+static uint32_t get_attr_number(const struct sbx_attrs *a, const char *name, uint32_t max)
 {
     const char *text = sbx_attr(a, name);
     uint64_t v;
@@ -200,16 +200,16 @@ static int settle_pci(struct sbx_snapshot *s)
         if (rc < 0 || (rc = hw_pci_path_parse(d->path, &d->way)) < 0)
             return rc;
         const char *slash = strrchr(d->path, '/');
-        if (!slash || strcmp(slash + 1, hw_bdf_text(at(&d->way), text)) != 0)
+        if (!slash || strcmp(slash + 1, hw_bdf_text(get_last_bdf(&d->way), text)) != 0)
             return hw_fail(-EINVAL, "'%.120s' does not end in a PCI address", d->path);
-        d->class = number(&d->attr, "class", 0xffffff);
-        d->vendor = (uint16_t)number(&d->attr, "vendor", 0xffff);
-        d->device = (uint16_t)number(&d->attr, "device", 0xffff);
+        d->class = get_attr_number(&d->attr, "class", 0xffffff);
+        d->vendor = (uint16_t)get_attr_number(&d->attr, "vendor", 0xffff);
+        d->device = (uint16_t)get_attr_number(&d->attr, "device", 0xffff);
     }
     if (s->n_pci)
-        qsort(s->pci, s->n_pci, sizeof(*s->pci), by_address);
+        qsort(s->pci, s->n_pci, sizeof(*s->pci), by_snapshot_bdf);
     for (size_t i = 1; i < s->n_pci; i++)
-        if (by_address(&s->pci[i - 1], &s->pci[i]) == 0)
+        if (by_snapshot_bdf(&s->pci[i - 1], &s->pci[i]) == 0)
             return hw_fail(-EINVAL, "two PCI devices have one address: %s", s->pci[i].path);
     return 0;
 }
@@ -229,7 +229,7 @@ static int settle_net(struct sbx_snapshot *s)
         if (sbx_find_net(s, d->name) != (int)i)
             return hw_fail(-EINVAL, "the interface %s is there twice", d->name);
         d->pci = pci_above(s, d->path);
-        d->loopback = number(&d->attr, "type", 65535) == TYPE_LOOPBACK;
+        d->loopback = get_attr_number(&d->attr, "type", 65535) == TYPE_LOOPBACK;
     }
     if (s->n_net)
         qsort(s->net, s->n_net, sizeof(*s->net), by_net_name);
@@ -293,7 +293,7 @@ static int settle_rdma(struct sbx_snapshot *s)
     return 0;
 }
 
-static int by_id(const void *a, const void *b)
+static int by_numbered_id(const void *a, const void *b)
 {
     unsigned x = ((const struct sbx_numbered *)a)->id, y = ((const struct sbx_numbered *)b)->id;
     return x < y ? -1 : x > y;
@@ -302,7 +302,7 @@ static int by_id(const void *a, const void *b)
 static int settle_numbered(struct sbx_numbered *v, size_t n, const char *what)
 {
     if (n)
-        qsort(v, n, sizeof(*v), by_id);
+        qsort(v, n, sizeof(*v), by_numbered_id);
     for (size_t i = 0; i < n; i++) {
         int rc = settle_attrs(&v[i].attr, what);
         if (rc < 0)

@@ -163,7 +163,7 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
 /* ---- reading -------------------------------------------------------------------------------- */
 
 /* The member `key` of o, of that type; NULL with *rc where it is missing (and must not be) or of another. */
-static json_t *member(json_t *o, const char *key, json_type type, bool must, int *rc)
+static json_t *get_snapshot_member(json_t *o, const char *key, json_type type, bool must, int *rc)
 {
     json_t *v = json_object_get(o, key);
     if (*rc < 0)
@@ -177,7 +177,7 @@ static json_t *member(json_t *o, const char *key, json_type type, bool must, int
     return v;
 }
 
-static bool flag(json_t *o, const char *key, int *rc)
+static bool read_snapshot_flag(json_t *o, const char *key, int *rc)
 {
     json_t *v = json_object_get(o, key);
     if (*rc == 0 && !json_is_boolean(v))
@@ -185,9 +185,9 @@ static bool flag(json_t *o, const char *key, int *rc)
     return json_is_true(v);
 }
 
-static unsigned number(json_t *o, const char *key, unsigned max, int *rc)
+static unsigned read_snapshot_number(json_t *o, const char *key, unsigned max, int *rc)
 {
-    json_t *v = member(o, key, JSON_INTEGER, true, rc);
+    json_t *v = get_snapshot_member(o, key, JSON_INTEGER, true, rc);
     if (!v)
         return 0;
     json_int_t n = json_integer_value(v);
@@ -199,9 +199,9 @@ static unsigned number(json_t *o, const char *key, unsigned max, int *rc)
 }
 
 /* A name into out, of SBX_NAME; "" where there is none and there need not be one. */
-static void name(json_t *o, const char *key, char out[SBX_NAME], bool must, int *rc)
+static void read_snapshot_name(json_t *o, const char *key, char out[SBX_NAME], bool must, int *rc)
 {
-    json_t *v = member(o, key, JSON_STRING, must, rc);
+    json_t *v = get_snapshot_member(o, key, JSON_STRING, must, rc);
     out[0] = 0;
     if (!v)
         return;
@@ -212,9 +212,9 @@ static void name(json_t *o, const char *key, char out[SBX_NAME], bool must, int 
         memcpy(out, text, strlen(text) + 1);
 }
 
-static char *path(json_t *o, int *rc)
+static char *read_snapshot_path(json_t *o, int *rc)
 {
-    json_t *v = member(o, "path", JSON_STRING, true, rc);
+    json_t *v = get_snapshot_member(o, "path", JSON_STRING, true, rc);
     if (!v)
         return NULL;
     const char *text = json_string_value(v);
@@ -228,9 +228,9 @@ static char *path(json_t *o, int *rc)
     return copy;
 }
 
-static void attrs(json_t *o, struct sbx_attrs *a, int *rc)
+static void read_snapshot_attrs(json_t *o, struct sbx_attrs *a, int *rc)
 {
-    json_t *v = member(o, "files", JSON_OBJECT, true, rc), *value;
+    json_t *v = get_snapshot_member(o, "files", JSON_OBJECT, true, rc), *value;
     const char *key;
     if (!v)
         return;
@@ -252,9 +252,9 @@ static void attrs(json_t *o, struct sbx_attrs *a, int *rc)
 }
 
 /* Room for the elements of array `key` of o, size bytes each; *count of them. */
-static json_t *array(json_t *o, const char *key, size_t max, size_t size, void *out, int *rc)
+static json_t *read_snapshot_array(json_t *o, const char *key, size_t max, size_t size, void *out, int *rc)
 {
-    json_t *v = member(o, key, JSON_ARRAY, true, rc);
+    json_t *v = get_snapshot_member(o, key, JSON_ARRAY, true, rc);
     if (!v)
         return NULL;
     size_t n = json_array_size(v);
@@ -278,9 +278,9 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void read_config(json_t *o, struct sbx_pci *d, int *rc)
+static void read_snapshot_config(json_t *o, struct sbx_pci *d, int *rc)
 {
-    json_t *v = member(o, "config", JSON_STRING, false, rc);
+    json_t *v = get_snapshot_member(o, "config", JSON_STRING, false, rc);
     if (!v)
         return;
     const char *text = json_string_value(v);
@@ -302,12 +302,12 @@ static void read_config(json_t *o, struct sbx_pci *d, int *rc)
         *rc = hw_fail(-EINVAL, "'config' is not the hexadecimal digits of 1 to %d bytes", MAX_CONFIG);
 }
 
-static void read_pci(json_t *o, struct sbx_pci *d, int *rc)
+static void read_snapshot_pci(json_t *o, struct sbx_pci *d, int *rc)
 {
-    d->path = path(o, rc);
-    name(o, "driver", d->driver, false, rc);
-    attrs(o, &d->attr, rc);
-    read_config(o, d, rc);
+    d->path = read_snapshot_path(o, rc);
+    read_snapshot_name(o, "driver", d->driver, false, rc);
+    read_snapshot_attrs(o, &d->attr, rc);
+    read_snapshot_config(o, d, rc);
 }
 
 static void read_addr(json_t *v, struct sbx_addr *a, int *rc)
@@ -334,15 +334,15 @@ static void read_addr(json_t *v, struct sbx_addr *a, int *rc)
 
 static void read_net(json_t *o, struct sbx_netdev *d, bool addresses, int *rc)
 {
-    name(o, "name", d->name, true, rc);
-    d->path = path(o, rc);
-    name(o, "driver", d->driver, false, rc);
-    name(o, "bus", d->bus, false, rc);
-    name(o, "master", d->master, false, rc);
-    name(o, "over", d->over, false, rc);
-    d->default_route = flag(o, "default_route", rc);
-    attrs(o, &d->attr, rc);
-    json_t *a = addresses ? array(o, "addresses", MAX_ADDRS, sizeof(*d->addr), &d->addr, rc) : NULL;
+    read_snapshot_name(o, "name", d->name, true, rc);
+    d->path = read_snapshot_path(o, rc);
+    read_snapshot_name(o, "driver", d->driver, false, rc);
+    read_snapshot_name(o, "bus", d->bus, false, rc);
+    read_snapshot_name(o, "master", d->master, false, rc);
+    read_snapshot_name(o, "over", d->over, false, rc);
+    d->default_route = read_snapshot_flag(o, "default_route", rc);
+    read_snapshot_attrs(o, &d->attr, rc);
+    json_t *a = addresses ? read_snapshot_array(o, "addresses", MAX_ADDRS, sizeof(*d->addr), &d->addr, rc) : NULL;
     for (size_t i = 0; i < json_array_size(a) && *rc == 0; i++)
         read_addr(json_array_get(a, i), &d->addr[d->n_addr++], rc);
 }
@@ -358,8 +358,9 @@ static bool gid_ok(const char *text)
 
 static void read_gid(json_t *o, struct sbx_gid *g, int *rc)
 {
-    g->index = number(o, "index", MAX_GIDS - 1, rc);
-    json_t *gid = member(o, "gid", JSON_STRING, true, rc), *type = member(o, "type", JSON_STRING, false, rc);
+    g->index = read_snapshot_number(o, "index", MAX_GIDS - 1, rc);
+    json_t *gid = get_snapshot_member(o, "gid", JSON_STRING, true, rc),
+           *type = get_snapshot_member(o, "type", JSON_STRING, false, rc);
     if (gid && !gid_ok(json_string_value(gid)))
         *rc = hw_fail(-EINVAL, "'%.60s' is no GID", json_string_value(gid));
     else if (gid)
@@ -368,77 +369,77 @@ static void read_gid(json_t *o, struct sbx_gid *g, int *rc)
         *rc = hw_fail(-EINVAL, "'%.60s' is no type of a GID", json_string_value(type));
     else if (type)
         snprintf(g->type, sizeof(g->type), "%s", json_string_value(type));
-    name(o, "ndev", g->ndev, false, rc);
+    read_snapshot_name(o, "ndev", g->ndev, false, rc);
 }
 
 static void read_port(json_t *o, struct sbx_port *p, int *rc)
 {
-    p->port = number(o, "port", MAX_PORTS, rc);
-    attrs(o, &p->attr, rc);
-    p->gids = number(o, "gid_table", MAX_GIDS, rc);
-    json_t *a = array(o, "gids", MAX_GIDS, sizeof(*p->gid), &p->gid, rc);
+    p->port = read_snapshot_number(o, "port", MAX_PORTS, rc);
+    read_snapshot_attrs(o, &p->attr, rc);
+    p->gids = read_snapshot_number(o, "gid_table", MAX_GIDS, rc);
+    json_t *a = read_snapshot_array(o, "gids", MAX_GIDS, sizeof(*p->gid), &p->gid, rc);
     for (size_t i = 0; i < json_array_size(a) && *rc == 0; i++)
         read_gid(json_array_get(a, i), &p->gid[p->n_gid++], rc);
 }
 
 static void read_rdma(json_t *o, struct sbx_rdma *r, int *rc)
 {
-    name(o, "name", r->name, true, rc);
-    r->path = path(o, rc);
-    attrs(o, &r->attr, rc);
-    json_t *u = member(o, "uverbs", JSON_OBJECT, false, rc);
+    read_snapshot_name(o, "name", r->name, true, rc);
+    r->path = read_snapshot_path(o, rc);
+    read_snapshot_attrs(o, &r->attr, rc);
+    json_t *u = get_snapshot_member(o, "uverbs", JSON_OBJECT, false, rc);
     if (u) {
-        name(u, "name", r->uverbs, true, rc);
-        r->uverbs_path = path(u, rc);
-        attrs(u, &r->uverbs_attr, rc);
+        read_snapshot_name(u, "name", r->uverbs, true, rc);
+        r->uverbs_path = read_snapshot_path(u, rc);
+        read_snapshot_attrs(u, &r->uverbs_attr, rc);
     }
-    json_t *a = array(o, "ports", MAX_PORTS, sizeof(*r->port), &r->port, rc);
+    json_t *a = read_snapshot_array(o, "ports", MAX_PORTS, sizeof(*r->port), &r->port, rc);
     for (size_t i = 0; i < json_array_size(a) && *rc == 0; i++)
         read_port(json_array_get(a, i), &r->port[r->n_port++], rc);
 }
 
 static void read_numbered(json_t *o, const char *key, const char *id, struct sbx_numbered **out, size_t *n, int *rc)
 {
-    json_t *a = array(o, key, MAX_IDS, sizeof(**out), out, rc);
+    json_t *a = read_snapshot_array(o, key, MAX_IDS, sizeof(**out), out, rc);
     for (size_t i = 0; i < json_array_size(a) && *rc == 0; i++) {
         struct sbx_numbered *v = &(*out)[(*n)++];
-        v->id = number(json_array_get(a, i), id, MAX_IDS - 1, rc);
-        attrs(json_array_get(a, i), &v->attr, rc);
+        v->id = read_snapshot_number(json_array_get(a, i), id, MAX_IDS - 1, rc);
+        read_snapshot_attrs(json_array_get(a, i), &v->attr, rc);
         if (*rc < 0)
             *rc = hw_wrap(*rc, "%s[%zu]", key, i);
     }
 }
 
-static int read_all(json_t *o, struct sbx_snapshot *s)
+static int read_snapshot_json(json_t *o, struct sbx_snapshot *s)
 {
     int rc = 0;
-    json_t *schema = member(o, "schema", JSON_STRING, true, &rc);
+    json_t *schema = get_snapshot_member(o, "schema", JSON_STRING, true, &rc);
     if (!schema || strcmp(json_string_value(schema), SCHEMA) != 0)
         return hw_fail(-EINVAL, "it does not say that its schema is " SCHEMA);
-    unsigned version = number(o, "version", UINT_MAX, &rc);
+    unsigned version = read_snapshot_number(o, "version", UINT_MAX, &rc);
     if (rc == 0 && version != SBX_SNAPSHOT_VERSION)
         return hw_fail(-EINVAL, "it is of version %u, and this program reads version %d", version,
                        SBX_SNAPSHOT_VERSION);
-    s->addresses = flag(o, "addresses", &rc);
-    s->gids = flag(o, "gids", &rc);
-    json_t *a = array(o, "pci", MAX_PCI, sizeof(*s->pci), &s->pci, &rc);
+    s->addresses = read_snapshot_flag(o, "addresses", &rc);
+    s->gids = read_snapshot_flag(o, "gids", &rc);
+    json_t *a = read_snapshot_array(o, "pci", MAX_PCI, sizeof(*s->pci), &s->pci, &rc);
     for (size_t i = 0; i < json_array_size(a) && rc == 0; i++) {
-        read_pci(json_array_get(a, i), &s->pci[s->n_pci++], &rc);
+        read_snapshot_pci(json_array_get(a, i), &s->pci[s->n_pci++], &rc);
         rc = rc < 0 ? hw_wrap(rc, "pci[%zu]", i) : 0;
     }
-    a = array(o, "net", MAX_DEVS, sizeof(*s->net), &s->net, &rc);
+    a = read_snapshot_array(o, "net", MAX_DEVS, sizeof(*s->net), &s->net, &rc);
     for (size_t i = 0; i < json_array_size(a) && rc == 0; i++) {
         read_net(json_array_get(a, i), &s->net[s->n_net++], s->addresses, &rc);
         rc = rc < 0 ? hw_wrap(rc, "net[%zu]", i) : 0;
     }
-    a = array(o, "rdma", MAX_DEVS, sizeof(*s->rdma), &s->rdma, &rc);
+    a = read_snapshot_array(o, "rdma", MAX_DEVS, sizeof(*s->rdma), &s->rdma, &rc);
     for (size_t i = 0; i < json_array_size(a) && rc == 0; i++) {
         read_rdma(json_array_get(a, i), &s->rdma[s->n_rdma++], &rc);
         rc = rc < 0 ? hw_wrap(rc, "rdma[%zu]", i) : 0;
     }
     read_numbered(o, "numa", "node", &s->numa, &s->n_numa, &rc);
     read_numbered(o, "cpus", "cpu", &s->cpu, &s->n_cpu, &rc);
-    attrs(o, &s->file, &rc);
+    read_snapshot_attrs(o, &s->file, &rc);
     return rc;
 }
 
@@ -449,7 +450,7 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len)
     json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!o)
         return hw_fail(-EINVAL, "no JSON, in line %d: %.120s", e.line, e.text);
-    int rc = read_all(o, out);
+    int rc = read_snapshot_json(o, out);
     json_decref(o);
     return rc < 0 ? rc : sbx_snapshot_settle(out);
 }

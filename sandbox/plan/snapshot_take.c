@@ -21,7 +21,7 @@ struct take {
 };
 
 /* File name of folder dir (below sys/), if it can be read. */
-static int file(const struct take *t, struct sbx_attrs *a, const char *dir, const char *name)
+static int take_attr_file(const struct take *t, struct sbx_attrs *a, const char *dir, const char *name)
 {
     char text[HW_ATTR_MAX];
     int rc = hw_root_text(t->root, text, sizeof(text), "%s%s/%s", t->sys, dir, name);
@@ -30,16 +30,17 @@ static int file(const struct take *t, struct sbx_attrs *a, const char *dir, cons
     return sbx_attr_add(a, name, rc < 0 ? "" : text);
 }
 
-static int files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *const *name, size_t n)
+static int take_attr_files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *const *name,
+                           size_t n)
 {
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = file(t, a, dir, name[i]);
+        rc = take_attr_file(t, a, dir, name[i]);
     return rc;
 }
 
 /* The entries of a folder below sys/; none where it cannot be listed. */
-static struct hw_names list(const struct take *t, const char *dir, const char *sub)
+static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, const char *sub)
 {
     struct hw_names l;
     if (hw_root_list(t->root, &l, "%s%s/%s", t->sys, dir, sub) < 0)
@@ -48,16 +49,16 @@ static struct hw_names list(const struct take *t, const char *dir, const char *s
 }
 
 /* All plain files of folder dir/sub, as "sub/name". */
-static int folder(const struct take *t, struct sbx_attrs *a, const char *dir, const char *sub)
+static int take_folder_files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *sub)
 {
-    struct hw_names l = list(t, dir, sub);
+    struct hw_names l = list_sysfs_folder(t, dir, sub);
     int rc = 0;
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char name[2 * SBX_NAME];
         if (!sbx_name_ok(l.name[i]))
             continue;
         snprintf(name, sizeof(name), "%s/%s", sub, l.name[i]);
-        rc = file(t, a, dir, name);
+        rc = take_attr_file(t, a, dir, name);
     }
     hw_names_free(&l);
     return rc;
@@ -65,7 +66,7 @@ static int folder(const struct take *t, struct sbx_attrs *a, const char *dir, co
 
 /* Where class/name is: its link says so, "../../devices/...". In a sysfs that was rebuilt with folders for links it is
  * taken for virtual. NULL: it cannot be kept; *rc tells if that is a failure. */
-static char *path_of(const struct take *t, const char *class, const char *kind, const char *name, int *rc)
+static char *resolve_sysfs_path(const struct take *t, const char *class, const char *kind, const char *name, int *rc)
 {
     char link[PATH_MAX];
     const char *p = link;
@@ -91,7 +92,7 @@ static void link_name(const struct take *t, char out[SBX_NAME], const char *dir,
         out[0] = 0;
 }
 
-static void *zeroed(size_t n, size_t size, int *rc)
+static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 {
     void *v = calloc(n + 1, size);
     if (!v)
@@ -103,7 +104,7 @@ static void *zeroed(size_t n, size_t size, int *rc)
 
 /* The configuration space, of which hwloc wants the bridges' buses and the links: without privilege 64 bytes, else up
  * to 4096. What lies beyond 256 is left out: the extended capabilities have serial numbers. */
-static int config(const struct take *t, struct sbx_pci *d)
+static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {
     uint8_t buf[256];
     int fd = hw_root_fd(t->root, O_RDONLY, "sys/%s/config", d->path);
@@ -140,18 +141,18 @@ static int take_pci(const struct take *t, const struct hw_node *n)
                                        "subordinate_bus_number"};
     struct sbx_snapshot *s = t->s;
     int rc = 0;
-    s->pci = zeroed(n->n_pci, sizeof(*s->pci), &rc);
+    s->pci = alloc_snapshot_array(n->n_pci, sizeof(*s->pci), &rc);
     for (size_t i = 0; i < n->n_pci && rc == 0; i++) {
         struct sbx_pci *d = &s->pci[s->n_pci];
         char bdf[HW_BDF_TEXT];
         hw_bdf_text(n->pci[i].path.at[n->pci[i].path.depth - 1], bdf);
-        d->path = path_of(t, "bus/pci/devices", "pci", bdf, &rc);
+        d->path = resolve_sysfs_path(t, "bus/pci/devices", "pci", bdf, &rc);
         if (!d->path)
             continue;
         s->n_pci++;
         link_name(t, d->driver, d->path, "driver");
-        if ((rc = files(t, &d->attr, d->path, name, HW_ARRAY_LEN(name))) == 0)
-            rc = config(t, d);
+        if ((rc = take_attr_files(t, &d->attr, d->path, name, HW_ARRAY_LEN(name))) == 0)
+            rc = take_pci_config(t, d);
     }
     return rc;
 }
@@ -166,7 +167,7 @@ static int take_net(const struct take *t, const struct hw_node *n)
 {
     struct sbx_snapshot *s = t->s;
     int rc = 0;
-    s->net = zeroed(n->n_netdev, sizeof(*s->net), &rc);
+    s->net = alloc_snapshot_array(n->n_netdev, sizeof(*s->net), &rc);
     for (size_t i = 0; i < n->n_netdev && rc == 0; i++) {
         const struct hw_netdev *from = &n->netdev[i];
         struct sbx_netdev *d = &s->net[s->n_net];
@@ -174,7 +175,7 @@ static int take_net(const struct take *t, const struct hw_node *n)
             s->skipped++;
             continue;
         }
-        d->path = path_of(t, "class/net", "net", from->name, &rc);
+        d->path = resolve_sysfs_path(t, "class/net", "net", from->name, &rc);
         if (!d->path)
             continue;
         s->n_net++;
@@ -185,12 +186,12 @@ static int take_net(const struct take *t, const struct hw_node *n)
         link_name(t, d->master, d->path, "master");
         if (sbx_name_ok(from->over))
             memcpy(d->over, from->over, sizeof(d->over));
-        rc = files(t, &d->attr, d->path, net_file, HW_ARRAY_LEN(net_file) - t->opt->no_addresses);
+        rc = take_attr_files(t, &d->attr, d->path, net_file, HW_ARRAY_LEN(net_file) - t->opt->no_addresses);
     }
     return rc;
 }
 
-static int add_addr(struct sbx_snapshot *s, const struct ifaddrs *i)
+static int add_snapshot_addr(struct sbx_snapshot *s, const struct ifaddrs *i)
 {
     char name[IFNAMSIZ];
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(i->ifa_name, ":"), i->ifa_name); /* of an alias, eth0:1 */
@@ -227,7 +228,7 @@ static int take_addrs(const struct take *t)
         return hw_fail(-errno, "listing the addresses of network interfaces: %s", strerror(errno));
     int rc = 0;
     for (const struct ifaddrs *i = list; i && rc == 0; i = i->ifa_next)
-        rc = add_addr(t->s, i);
+        rc = add_snapshot_addr(t->s, i);
     freeifaddrs(list);
     t->s->addresses = true;
     return rc;
@@ -241,9 +242,9 @@ static const char zero_gid[] = "0000:0000:0000:0000:0000:0000:0000:0000";
  * _show_port_gid_attr()), and so does the ndev of InfiniBand's own. */
 static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 {
-    struct hw_names l = list(t, dir, "gids");
+    struct hw_names l = list_sysfs_folder(t, dir, "gids");
     int rc = 0;
-    p->gid = zeroed(l.n, sizeof(*p->gid), &rc);
+    p->gid = alloc_snapshot_array(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         struct sbx_gid *g = &p->gid[p->n_gid];
         char text[64]; /* with its newline */
@@ -272,7 +273,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all = {0};
-    int rc = folder(t, &all, dir, "pkeys");
+    int rc = take_folder_files(t, &all, dir, "pkeys");
     for (size_t i = 0; i < all.n; i++) {
         if (rc == 0 && (strcmp(all.v[i].value, "0x0000") != 0 || strcmp(all.v[i].name, "pkeys/0") == 0))
             rc = sbx_attr_add(a, all.v[i].name, all.v[i].value);
@@ -287,9 +288,9 @@ static int take_ports(const struct take *t, struct sbx_rdma *r)
 {
     static const char *const name[] = {"state",  "phys_state", "rate",     "lid",       "lid_mask_count",
                                        "sm_lid", "sm_sl",      "cap_mask", "link_layer"};
-    struct hw_names l = list(t, r->path, "ports");
+    struct hw_names l = list_sysfs_folder(t, r->path, "ports");
     int rc = 0;
-    r->port = zeroed(l.n, sizeof(*r->port), &rc);
+    r->port = alloc_snapshot_array(l.n, sizeof(*r->port), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char dir[PATH_MAX];
         uint64_t port;
@@ -298,8 +299,9 @@ static int take_ports(const struct take *t, struct sbx_rdma *r)
         struct sbx_port *p = &r->port[r->n_port++];
         p->port = (unsigned)port;
         snprintf(dir, sizeof(dir), "%s/ports/%u", r->path, p->port);
-        if ((rc = files(t, &p->attr, dir, name, HW_ARRAY_LEN(name))) == 0 && (rc = take_pkeys(t, &p->attr, dir)) == 0 &&
-            (rc = folder(t, &p->attr, dir, "counters")) == 0 && (rc = folder(t, &p->attr, dir, "hw_counters")) == 0)
+        if ((rc = take_attr_files(t, &p->attr, dir, name, HW_ARRAY_LEN(name))) == 0 &&
+            (rc = take_pkeys(t, &p->attr, dir)) == 0 && (rc = take_folder_files(t, &p->attr, dir, "counters")) == 0 &&
+            (rc = take_folder_files(t, &p->attr, dir, "hw_counters")) == 0)
             rc = take_gids(t, dir, p);
     }
     hw_names_free(&l);
@@ -309,7 +311,7 @@ static int take_ports(const struct take *t, struct sbx_rdma *r)
 static int take_uverbs(const struct take *t)
 {
     static const char *const name[] = {"dev", "abi_version"};
-    struct hw_names l = list(t, "class", "infiniband_verbs");
+    struct hw_names l = list_sysfs_folder(t, "class", "infiniband_verbs");
     int rc = 0;
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char ibdev[SBX_NAME];
@@ -320,11 +322,11 @@ static int take_uverbs(const struct take *t)
         if (at < 0 || t->s->rdma[at].uverbs[0])
             continue;
         struct sbx_rdma *r = &t->s->rdma[at];
-        r->uverbs_path = path_of(t, "class/infiniband_verbs", "infiniband_verbs", l.name[i], &rc);
+        r->uverbs_path = resolve_sysfs_path(t, "class/infiniband_verbs", "infiniband_verbs", l.name[i], &rc);
         if (!r->uverbs_path)
             continue;
         snprintf(r->uverbs, sizeof(r->uverbs), "%s", l.name[i]);
-        rc = files(t, &r->uverbs_attr, r->uverbs_path, name, HW_ARRAY_LEN(name));
+        rc = take_attr_files(t, &r->uverbs_attr, r->uverbs_path, name, HW_ARRAY_LEN(name));
     }
     hw_names_free(&l);
     return rc;
@@ -336,19 +338,20 @@ static int take_rdma(const struct take *t, const struct hw_node *n)
                                        "hw_rev",    "node_guid", "sys_image_guid", "node_desc"};
     struct sbx_snapshot *s = t->s;
     int rc = 0;
-    s->rdma = zeroed(n->n_rdma, sizeof(*s->rdma), &rc);
+    s->rdma = alloc_snapshot_array(n->n_rdma, sizeof(*s->rdma), &rc);
     for (size_t i = 0; i < n->n_rdma && rc == 0; i++) {
         struct sbx_rdma *r = &s->rdma[s->n_rdma];
         if (!sbx_name_ok(n->rdma[i].name)) {
             s->skipped++;
             continue;
         }
-        r->path = path_of(t, "class/infiniband", "infiniband", n->rdma[i].name, &rc);
+        r->path = resolve_sysfs_path(t, "class/infiniband", "infiniband", n->rdma[i].name, &rc);
         if (!r->path)
             continue;
         s->n_rdma++;
         memcpy(r->name, n->rdma[i].name, sizeof(r->name));
-        if ((rc = files(t, &r->attr, r->path, name, HW_ARRAY_LEN(name) - (t->opt->no_addresses ? 3 : 0))) == 0)
+        if ((rc = take_attr_files(t, &r->attr, r->path, name, HW_ARRAY_LEN(name) - (t->opt->no_addresses ? 3 : 0))) ==
+            0)
             rc = take_ports(t, r);
     }
     return rc < 0 ? rc : take_uverbs(t);
@@ -374,10 +377,10 @@ static int take_memory(const struct take *t)
 static int take_numbered(const struct take *t, const char *dir, const char *prefix, const char *const *name, size_t n,
                          struct sbx_numbered **out, size_t *count)
 {
-    struct hw_names l = list(t, dir, ".");
+    struct hw_names l = list_sysfs_folder(t, dir, ".");
     int rc = 0;
     size_t skip = strlen(prefix);
-    *out = zeroed(l.n, sizeof(**out), &rc);
+    *out = alloc_snapshot_array(l.n, sizeof(**out), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char path[256], again[SBX_NAME];
         uint64_t id;
@@ -390,7 +393,7 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
         snprintf(path, sizeof(path), "%s/%s", dir, again);
         struct sbx_numbered *v = &(*out)[(*count)++];
         v->id = (unsigned)id;
-        rc = files(t, &v->attr, path, name, n);
+        rc = take_attr_files(t, &v->attr, path, name, n);
     }
     hw_names_free(&l);
     return rc;
@@ -490,7 +493,7 @@ static int retake_net(const struct take *t, struct sbx_netdev *d)
     char dir[2 * SBX_NAME];
     struct sbx_attrs now = {0};
     snprintf(dir, sizeof(dir), "class/net/%s", d->name);
-    int rc = files(t, &now, dir, net_file, HW_ARRAY_LEN(net_file));
+    int rc = take_attr_files(t, &now, dir, net_file, HW_ARRAY_LEN(net_file));
     if (rc == 0 && now.n) {
         struct sbx_attrs was = d->attr;
         d->attr = now;

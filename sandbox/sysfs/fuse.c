@@ -20,33 +20,33 @@ struct served {
     struct timespec start;
 };
 
-static struct served *served(void)
+static struct served *get_served_state(void)
 {
     return fuse_get_context()->private_data;
 }
 
 static bool is_live(const struct sbx_node *n)
 {
-    return n->live && served()->host >= 0;
+    return n->live && get_served_state()->host >= 0;
 }
 
 static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
     (void)fi;
-    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    const struct sbx_node *n = sbx_tree_find(get_served_state()->t, path);
     if (!n)
         return -ENOENT;
     memset(st, 0, sizeof(*st));
     st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
     st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
     st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data; /* as sysfs says of all of its own */
-    st->st_mtim = st->st_ctim = st->st_atim = served()->start;
+    st->st_mtim = st->st_ctim = st->st_atim = get_served_state()->start;
     return 0;
 }
 
 static int on_readlink(const char *path, char *buf, size_t cap)
 {
-    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    const struct sbx_node *n = sbx_tree_find(get_served_state()->t, path);
     if (!n || n->kind != SBX_LINK)
         return n ? -EINVAL : -ENOENT;
     size_t len = HW_MIN(n->n_data, cap - 1);
@@ -61,7 +61,7 @@ static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t a
     (void)at;
     (void)fi;
     (void)flags;
-    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    const struct sbx_node *n = sbx_tree_find(get_served_state()->t, path);
     if (!n || n->kind != SBX_DIR)
         return n ? -ENOTDIR : -ENOENT;
     fill(buf, ".", NULL, 0, 0);
@@ -80,7 +80,7 @@ struct handle {
 
 static int on_open(const char *path, struct fuse_file_info *fi)
 {
-    const struct sbx_node *n = sbx_tree_find(served()->t, path);
+    const struct sbx_node *n = sbx_tree_find(get_served_state()->t, path);
     if (!n || n->kind != SBX_FILE)
         return n ? -EISDIR : -ENOENT;
     if ((fi->flags & O_ACCMODE) != O_RDONLY)
@@ -91,7 +91,7 @@ static int on_open(const char *path, struct fuse_file_info *fi)
     *h = (struct handle){n, -1};
     if (is_live(n)) {
         /* the tree has each file where the host has it; a link in its place is not followed out of there */
-        h->fd = hw_root_fd(served()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
+        h->fd = hw_root_fd(get_served_state()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
         if (h->fd < 0) {
             int rc = h->fd;
             free(h);
@@ -105,7 +105,7 @@ static int on_open(const char *path, struct fuse_file_info *fi)
     return 0;
 }
 
-static int on_read(const char *path, char *buf, size_t cap, off_t at, struct fuse_file_info *fi)
+static int on_fuse_read(const char *path, char *buf, size_t cap, off_t at, struct fuse_file_info *fi)
 {
     (void)path;
     const struct handle *h = (const struct handle *)(uintptr_t)fi->fh;
@@ -134,19 +134,19 @@ static void *on_init(struct fuse_conn_info *c, struct fuse_config *cfg)
     (void)c;
     /* nothing but the live files' contents ever changes */
     cfg->entry_timeout = cfg->attr_timeout = cfg->negative_timeout = 3600;
-    return served();
+    return get_served_state();
 }
 
 static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .readlink = on_readlink,
                                                   .readdir = on_readdir,
                                                   .open = on_open,
-                                                  .read = on_read,
+                                                  .read = on_fuse_read,
                                                   .release = on_release,
                                                   .init = on_init};
 
 /* Tells who waits that it is mounted, and lets go of the terminal, or of the pipe that somebody reads to its end. */
-static int background(const struct sbx_fuse *f)
+static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null >= 0; fd++)
@@ -180,7 +180,7 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
     }
     int rc = fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "signals cannot be caught") : 0;
     if (rc == 0 && f->ready >= 0)
-        rc = background(f);
+        rc = detach_and_notify(f);
     /* one thread: a child of fork() has no others, and sysfs is quick. A signal that ends it is no fault. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)

@@ -14,7 +14,8 @@ struct build {
 
 #define FMT(buf, ...) snprintf(buf, sizeof(buf), __VA_ARGS__)
 
-static void put(struct build *b, const char *dir, const char *name, const char *value, const char *end, bool live)
+static void put_tree_file(struct build *b, const char *dir, const char *name, const char *value, const char *end,
+                          bool live)
 {
     char path[PATH_MAX], line[8192];
     FMT(path, "%s%s%s", dir, *dir ? "/" : "", name);
@@ -23,15 +24,15 @@ static void put(struct build *b, const char *dir, const char *name, const char *
 }
 
 /* A file's text with the newline that sysfs puts behind it. */
-static void text(struct build *b, const char *dir, const char *name, const char *value, bool live)
+static void put_text_file(struct build *b, const char *dir, const char *name, const char *value, bool live)
 {
-    put(b, dir, name, value, "\n", live);
+    put_tree_file(b, dir, name, value, "\n", live);
 }
 
-static void texts(struct build *b, const char *dir, const struct sbx_attrs *a, bool live)
+static void put_attr_files(struct build *b, const char *dir, const struct sbx_attrs *a, bool live)
 {
     for (size_t i = 0; i < a->n; i++)
-        text(b, dir, a->v[i].name, a->v[i].value, live);
+        put_text_file(b, dir, a->v[i].name, a->v[i].value, live);
 }
 
 static void link_to(struct build *b, const char *dir, const char *name, const char *to)
@@ -42,7 +43,7 @@ static void link_to(struct build *b, const char *dir, const char *name, const ch
 }
 
 /* The folder of a path, up to so many parts from its end. False: there is no such. */
-static bool parent(const char *path, int parts, char out[SBX_PATH + 1])
+static bool get_ancestor_path(const char *path, int parts, char out[SBX_PATH + 1])
 {
     snprintf(out, SBX_PATH + 1, "%s", path);
     for (; parts > 0; parts--) {
@@ -56,7 +57,7 @@ static bool parent(const char *path, int parts, char out[SBX_PATH + 1])
 
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
-static void driver(struct build *b, const char *device, const char *bus, const char *name)
+static void build_driver_links(struct build *b, const char *device, const char *bus, const char *name)
 {
     char path[2 * SBX_NAME + 32];
     FMT(path, "bus/%s/drivers/%s", bus, name);
@@ -65,17 +66,17 @@ static void driver(struct build *b, const char *device, const char *bus, const c
     link_to(b, path, strrchr(device, '/') + 1, device);
 }
 
-static bool shown(const struct build *b, int pci)
+static bool is_pci_shown(const struct build *b, int pci)
 {
     return pci >= 0 && !(b->plan && b->plan->pci_why[pci]);
 }
 
-static void pci(struct build *b, const struct sbx_pci *d)
+static void build_pci_device(struct build *b, const struct sbx_pci *d)
 {
     char bdf[HW_BDF_TEXT], above[SBX_PATH + 1], bus[SBX_PATH + 64], path[SBX_PATH + 64];
     hw_bdf_text(d->way.at[d->way.depth - 1], bdf);
     sbx_tree_dir(b->t, d->path);
-    texts(b, d->path, &d->attr, false);
+    put_attr_files(b, d->path, &d->attr, false);
     if (d->n_config) {
         FMT(path, "%s/config", d->path);
         sbx_tree_file(b->t, path, d->config, d->n_config, false);
@@ -83,9 +84,9 @@ static void pci(struct build *b, const struct sbx_pci *d)
     link_to(b, d->path, "subsystem", "bus/pci");
     link_to(b, "bus/pci/devices", bdf, d->path);
     if (d->driver[0])
-        driver(b, d->path, "pci", d->driver);
+        build_driver_links(b, d->path, "pci", d->driver);
     /* NCCL gets from a bus to its devices by /sys/class/pci_bus/DDDD:BB/../../DDDD:BB:DD.F */
-    if (!parent(d->path, 1, above))
+    if (!get_ancestor_path(d->path, 1, above))
         return;
     *strrchr(bdf, ':') = 0;
     FMT(bus, "%s/pci_bus/%s", above, bdf);
@@ -104,7 +105,7 @@ static bool net_in(const struct build *b, size_t i)
 /* Where it is in the sandbox: one whose PCI device is not shown hangs on nothing. */
 static void net_path(const struct build *b, const struct sbx_netdev *d, char out[SBX_PATH + 1])
 {
-    if (d->pci < 0 || shown(b, d->pci))
+    if (d->pci < 0 || is_pci_shown(b, d->pci))
         snprintf(out, SBX_PATH + 1, "%s", d->path);
     else
         snprintf(out, SBX_PATH + 1, "devices/virtual/net/%s", d->name);
@@ -126,18 +127,18 @@ static bool is_virtual(const char *path)
     return strncmp(path, "devices/virtual/", 16) == 0;
 }
 
-static void net(struct build *b, const struct sbx_netdev *d)
+static void build_net_device(struct build *b, const struct sbx_netdev *d)
 {
     char path[SBX_PATH + 1], device[SBX_PATH + 1], lower[SBX_NAME + 8];
     net_path(b, d, path);
     sbx_tree_dir(b->t, path);
-    texts(b, path, &d->attr, false);
+    put_attr_files(b, path, &d->attr, false);
     link_to(b, path, "subsystem", "class/net");
     link_to(b, "class/net", d->name, path);
     FMT(lower, "lower_%s", d->over);
     net_link(b, path, "master", d->master);
     net_link(b, path, lower, d->over);
-    if (is_virtual(path) || !parent(path, 2, device))
+    if (is_virtual(path) || !get_ancestor_path(path, 2, device))
         return;
     link_to(b, path, "device", device);
     if (d->bus[0] && strcmp(d->bus, "pci") != 0) {
@@ -147,14 +148,14 @@ static void net(struct build *b, const struct sbx_netdev *d)
         link_to(b, device, "subsystem", bus);
     }
     if (d->driver[0] && d->bus[0])
-        driver(b, device, d->bus, d->driver);
+        build_driver_links(b, device, d->bus, d->driver);
 }
 
 /* ---- RDMA ----------------------------------------------------------------------------------- */
 
 /* Every entry of the table is there, since NCCL takes an entry that it cannot open for a fault, and one that it cannot
  * read for an unused one. */
-static void gids(struct build *b, const char *dir, const struct sbx_port *p)
+static void build_gid_files(struct build *b, const char *dir, const struct sbx_port *p)
 {
     for (unsigned i = 0, k = 0; i < p->gids; i++) {
         const struct sbx_gid *g = k < p->n_gid && p->gid[k].index == i ? &p->gid[k++] : NULL;
@@ -164,30 +165,30 @@ static void gids(struct build *b, const char *dir, const struct sbx_port *p)
         for (size_t n = 0; n < HW_ARRAY_LEN(file); n++) {
             char name[64];
             FMT(name, "%s/%u", file[n], i);
-            put(b, dir, name, value[n], *value[n] ? "\n" : "", true);
+            put_tree_file(b, dir, name, value[n], *value[n] ? "\n" : "", true);
         }
     }
 }
 
-static void rdma(struct build *b, const struct sbx_rdma *r)
+static void build_rdma_device(struct build *b, const struct sbx_rdma *r)
 {
     char device[SBX_PATH + 1], dir[SBX_PATH + 64];
     sbx_tree_dir(b->t, r->path);
-    texts(b, r->path, &r->attr, false);
+    put_attr_files(b, r->path, &r->attr, false);
     link_to(b, r->path, "subsystem", "class/infiniband");
     link_to(b, "class/infiniband", r->name, r->path);
-    bool hangs = !is_virtual(r->path) && parent(r->path, 2, device);
+    bool hangs = !is_virtual(r->path) && get_ancestor_path(r->path, 2, device);
     if (hangs)
         link_to(b, r->path, "device", device);
     for (size_t i = 0; i < r->n_port; i++) {
         FMT(dir, "%s/ports/%u", r->path, r->port[i].port);
-        texts(b, dir, &r->port[i].attr, true);
-        gids(b, dir, &r->port[i]);
+        put_attr_files(b, dir, &r->port[i].attr, true);
+        build_gid_files(b, dir, &r->port[i]);
     }
     if (!r->uverbs[0])
         return;
-    texts(b, r->uverbs_path, &r->uverbs_attr, false);
-    text(b, r->uverbs_path, "ibdev", r->name, false);
+    put_attr_files(b, r->uverbs_path, &r->uverbs_attr, false);
+    put_text_file(b, r->uverbs_path, "ibdev", r->name, false);
     link_to(b, r->uverbs_path, "subsystem", "class/infiniband_verbs");
     link_to(b, "class/infiniband_verbs", r->uverbs, r->uverbs_path);
     if (hangs)
@@ -196,13 +197,13 @@ static void rdma(struct build *b, const struct sbx_rdma *r)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static void numbered(struct build *b, const char *prefix, const struct sbx_numbered *v, size_t n)
+static void build_numbered_dirs(struct build *b, const char *prefix, const struct sbx_numbered *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char dir[64];
         FMT(dir, "%s%u", prefix, v[i].id);
         sbx_tree_dir(b->t, dir);
-        texts(b, dir, &v[i].attr, false);
+        put_attr_files(b, dir, &v[i].attr, false);
     }
 }
 
@@ -217,18 +218,18 @@ int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const st
     for (size_t i = 0; i < HW_ARRAY_LEN(dir) && out->rc == 0; i++)
         sbx_tree_dir(out, dir[i]);
     for (size_t i = 0; i < s->n_pci && out->rc == 0; i++)
-        if (shown(&b, (int)i))
-            pci(&b, &s->pci[i]);
+        if (is_pci_shown(&b, (int)i))
+            build_pci_device(&b, &s->pci[i]);
     for (size_t i = 0; i < s->n_net && out->rc == 0; i++)
         if (net_in(&b, i))
-            net(&b, &s->net[i]);
+            build_net_device(&b, &s->net[i]);
     for (size_t i = 0; i < s->n_rdma && out->rc == 0; i++)
         if (!plan || !plan->rdma[i].why[0])
-            rdma(&b, &s->rdma[i]);
-    numbered(&b, "devices/system/node/node", s->numa, s->n_numa);
-    numbered(&b, "devices/system/cpu/cpu", s->cpu, s->n_cpu);
+            build_rdma_device(&b, &s->rdma[i]);
+    build_numbered_dirs(&b, "devices/system/node/node", s->numa, s->n_numa);
+    build_numbered_dirs(&b, "devices/system/cpu/cpu", s->cpu, s->n_cpu);
     for (size_t i = 0; i < s->file.n; i++)
-        text(&b, "", s->file.v[i].name, s->file.v[i].value, false);
+        put_text_file(&b, "", s->file.v[i].name, s->file.v[i].value, false);
     if (sbx_tree_find(out, "devices/virtual/dmi/id"))
         sbx_tree_link(out, "class/dmi/id", "devices/virtual/dmi/id");
     return out->rc;

@@ -19,13 +19,13 @@ struct xml {
     int *up;    /* by PCI device: what it stands below; -1: a CPU */
 };
 
-static bool shown(const struct xml *x, size_t i)
+static bool is_pci_planned(const struct xml *x, size_t i)
 {
     return !x->p->pci_why[i];
 }
 
 /* Text of attributes: names that were checked, and numbers and speeds that a file said. */
-static void quoted(const struct xml *x, const char *name, const char *value)
+static void write_xml_attr(const struct xml *x, const char *name, const char *value)
 {
     fprintf(x->out, " %s=\"", name);
     for (; *value; value++) {
@@ -38,17 +38,17 @@ static void quoted(const struct xml *x, const char *name, const char *value)
     fputc('"', x->out);
 }
 
-static const char *attr(const struct sbx_pci *d, const char *name)
+static const char *get_pci_attr(const struct sbx_pci *d, const char *name)
 {
     const char *v = sbx_attr(&d->attr, name);
     return v ? v : "";
 }
 
 /* The file, of the device or of the port above it, that says less; "" where neither says a number. */
-static const char *less(const struct xml *x, const struct sbx_pci *d, const char *file)
+static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci *d, const char *file)
 {
     int above = d->way.depth > 1 ? sbx_find_pci(x->s, d->way.at[d->way.depth - 2]) : -1;
-    const char *a = attr(d, file), *b = above < 0 ? "" : attr(&x->s->pci[above], file);
+    const char *a = get_pci_attr(d, file), *b = above < 0 ? "" : get_pci_attr(&x->s->pci[above], file);
     double va = strtod(a, NULL), vb = strtod(b, NULL);
     if (va <= 0)
         return vb > 0 ? b : "";
@@ -70,7 +70,7 @@ static int gpu_ordinal(const struct xml *x, size_t pci)
 }
 
 /* "400 Gb/sec (4X NDR)" in Mb/s. */
-static long rate(const struct sbx_port *p)
+static long parse_port_rate(const struct sbx_port *p)
 {
     const char *text = sbx_attr(&p->attr, "rate");
     return text ? (long)(strtod(text, NULL) * 1000) : 0;
@@ -78,7 +78,7 @@ static long rate(const struct sbx_port *p)
 
 /* <net> of the RDMA ports on that device, else of its interfaces: these are the names that NCCL's IB and socket
  * transports give them. Returns how many; out NULL: only counts. */
-static size_t nets(const struct xml *x, size_t pci, FILE *out, int depth)
+static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int depth)
 {
     const struct sbx_snapshot *s = x->s;
     size_t n = 0;
@@ -92,8 +92,8 @@ static size_t nets(const struct xml *x, size_t pci, FILE *out, int depth)
             if (!out)
                 continue;
             fprintf(out, "%*s<net name=\"%s\" port=\"%u\"", depth, "", r->name, port->port);
-            if (rate(port) > 0)
-                fprintf(out, " speed=\"%ld\"", rate(port));
+            if (parse_port_rate(port) > 0)
+                fprintf(out, " speed=\"%ld\"", parse_port_rate(port));
             fprintf(out, "/>\n");
         }
     }
@@ -114,44 +114,44 @@ static size_t nets(const struct xml *x, size_t pci, FILE *out, int depth)
 }
 
 /* Is it a GPU or NIC of the sandbox's? */
-static bool leaf(const struct xml *x, size_t i)
+static bool is_xml_leaf(const struct xml *x, size_t i)
 {
-    return shown(x, i) && (gpu_ordinal(x, i) >= 0 || nets(x, i, NULL, 0) > 0);
+    return is_pci_planned(x, i) && (gpu_ordinal(x, i) >= 0 || list_net_elements(x, i, NULL, 0) > 0);
 }
 
-static void element(struct xml *x, size_t i, int depth)
+static void write_pci_element(struct xml *x, size_t i, int depth)
 {
     const struct sbx_pci *d = &x->s->pci[i];
     char at[HW_BDF_TEXT];
     fprintf(x->out, "%*s<pci busid=\"%s\"", depth, "", hw_bdf_text(d->way.at[d->way.depth - 1], at));
-    quoted(x, "class", attr(d, "class"));
-    quoted(x, "vendor", attr(d, "vendor"));
-    quoted(x, "device", attr(d, "device"));
-    quoted(x, "subsystem_vendor", attr(d, "subsystem_vendor"));
-    quoted(x, "subsystem_device", attr(d, "subsystem_device"));
-    quoted(x, "link_speed", less(x, d, "max_link_speed"));
-    quoted(x, "link_width", less(x, d, "max_link_width"));
+    write_xml_attr(x, "class", get_pci_attr(d, "class"));
+    write_xml_attr(x, "vendor", get_pci_attr(d, "vendor"));
+    write_xml_attr(x, "device", get_pci_attr(d, "device"));
+    write_xml_attr(x, "subsystem_vendor", get_pci_attr(d, "subsystem_vendor"));
+    write_xml_attr(x, "subsystem_device", get_pci_attr(d, "subsystem_device"));
+    write_xml_attr(x, "link_speed", get_lower_link_attr(x, d, "max_link_speed"));
+    write_xml_attr(x, "link_width", get_lower_link_attr(x, d, "max_link_width"));
     fprintf(x->out, ">\n");
     int gpu = gpu_ordinal(x, i);
     if (gpu >= 0)
         fprintf(x->out, "%*s<gpu dev=\"%d\"/>\n", depth + 2, "", gpu);
-    if (leaf(x, i) && nets(x, i, NULL, 0) > 0) {
+    if (is_xml_leaf(x, i) && list_net_elements(x, i, NULL, 0) > 0) {
         fprintf(x->out, "%*s<nic>\n", depth + 2, "");
-        nets(x, i, x->out, depth + 4);
+        list_net_elements(x, i, x->out, depth + 4);
         fprintf(x->out, "%*s</nic>\n", depth + 2, "");
     }
     for (size_t k = 0; k < x->s->n_pci; k++)
         if (x->done[k] && x->up[k] == (int)i)
-            element(x, k, depth + 2);
+            write_pci_element(x, k, depth + 2);
     fprintf(x->out, "%*s</pci>\n", depth, "");
 }
 
 /* What shall be written: the leaves, and of the bridges above each every second one, the first of a pair. */
-static void choose(struct xml *x)
+static void choose_xml_elements(struct xml *x)
 {
     for (size_t i = 0; i < x->s->n_pci; i++) {
         const struct hw_pci_path *way = &x->s->pci[i].way;
-        if (!leaf(x, i))
+        if (!is_xml_leaf(x, i))
             continue;
         x->done[i] = true;
         int below = (int)i;
@@ -166,33 +166,33 @@ static void choose(struct xml *x)
     }
 }
 
-static const char *numa_of(const struct sbx_pci *d)
+static const char *numa_of_pci(const struct sbx_pci *d)
 {
     const char *v = sbx_attr(&d->attr, "numa_node");
     return v && *v ? v : "-1";
 }
 
-static void cpus(struct xml *x)
+static void write_cpu_elements(struct xml *x)
 {
     const struct sbx_snapshot *s = x->s;
     for (size_t i = 0; i < s->n_pci; i++) {
         if (!x->done[i] || x->up[i] >= 0)
             continue;
         /* the first of its NUMA node writes for all of that */
-        const char *numa = numa_of(&s->pci[i]);
+        const char *numa = numa_of_pci(&s->pci[i]);
         const char *map = NULL;
         for (size_t k = 0; k < s->n_numa; k++)
             if (strtol(numa, NULL, 10) == (long)s->numa[k].id)
                 map = sbx_attr(&s->numa[k].attr, "cpumap");
         fprintf(x->out, "  <cpu");
-        quoted(x, "numaid", numa);
+        write_xml_attr(x, "numaid", numa);
         if (map)
-            quoted(x, "affinity", map);
+            write_xml_attr(x, "affinity", map);
         fprintf(x->out, ">\n");
         for (size_t k = i; k < s->n_pci; k++) {
-            if (!x->done[k] || x->up[k] >= 0 || strcmp(numa_of(&s->pci[k]), numa) != 0)
+            if (!x->done[k] || x->up[k] >= 0 || strcmp(numa_of_pci(&s->pci[k]), numa) != 0)
                 continue;
-            element(x, k, 4);
+            write_pci_element(x, k, 4);
             x->up[k] = (int)s->n_pci; /* written */
         }
         fprintf(x->out, "  </cpu>\n");
@@ -206,9 +206,9 @@ int sbx_nccl_topo(const struct sbx_snapshot *s, const struct sbx_plan *plan, FIL
     if (rc == 0) {
         for (size_t i = 0; i < s->n_pci; i++)
             x.up[i] = -1;
-        choose(&x);
+        choose_xml_elements(&x);
         fprintf(out, "<system version=\"1\">\n");
-        cpus(&x);
+        write_cpu_elements(&x);
         fprintf(out, "</system>\n");
         if (fflush(out) != 0 || ferror(out))
             rc = hw_fail(-EIO, "NCCL's topology could not be written");

@@ -36,7 +36,7 @@ static struct sbx_node *child_of(const struct sbx_node *up, const char *name, si
     return NULL;
 }
 
-static struct sbx_node *make(struct sbx_tree *t, const char *name, size_t len)
+static struct sbx_node *alloc_tree_node(struct sbx_tree *t, const char *name, size_t len)
 {
     struct sbx_node *n = calloc(1, sizeof(*n));
     if (n && (n->name = strndup(name, len))) {
@@ -48,10 +48,10 @@ static struct sbx_node *make(struct sbx_tree *t, const char *name, size_t len)
     return NULL;
 }
 
-static void drop(struct sbx_node *n)
+static void free_subtree(struct sbx_node *n)
 {
     for (size_t i = 0; i < n->n_child; i++)
-        drop(n->child[i]);
+        free_subtree(n->child[i]);
     free(n->child);
     free(n->data);
     free(n->name);
@@ -61,20 +61,20 @@ static void drop(struct sbx_node *n)
 int sbx_tree_init(struct sbx_tree *t)
 {
     *t = (struct sbx_tree){0};
-    t->root = make(t, "", 0);
+    t->root = alloc_tree_node(t, "", 0);
     return t->rc;
 }
 
 void sbx_tree_free(struct sbx_tree *t)
 {
     if (t->root)
-        drop(t->root);
+        free_subtree(t->root);
     *t = (struct sbx_tree){0};
 }
 
 /* The child of that name and kind, there or made now; *fresh tells which. NULL: t->rc says why. */
-static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len, enum sbx_kind kind,
-                              bool *fresh)
+static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len,
+                                         enum sbx_kind kind, bool *fresh)
 {
     size_t at;
     struct sbx_node *n = child_of(up, name, len, &at);
@@ -99,7 +99,7 @@ static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const cha
         up->child = more;
         up->room = room;
     }
-    n = make(t, name, len);
+    n = alloc_tree_node(t, name, len);
     if (!n)
         return NULL;
     n->kind = kind;
@@ -110,7 +110,7 @@ static struct sbx_node *child(struct sbx_tree *t, struct sbx_node *up, const cha
     return n;
 }
 
-static struct sbx_node *add(struct sbx_tree *t, const char *path, enum sbx_kind kind, bool *fresh)
+static struct sbx_node *add_tree_node(struct sbx_tree *t, const char *path, enum sbx_kind kind, bool *fresh)
 {
     struct sbx_node *n = t->root;
     unsigned depth = 0;
@@ -120,7 +120,7 @@ static struct sbx_node *add(struct sbx_tree *t, const char *path, enum sbx_kind 
             (p[0] == '.' && (len == 1 || (len == 2 && p[1] == '.'))))
             t->rc = hw_fail(-EINVAL, "'%.120s' is no path for a sandbox's sysfs", path);
         else
-            n = child(t, n, p, len, p[len] ? SBX_DIR : kind, fresh);
+            n = get_or_add_child(t, n, p, len, p[len] ? SBX_DIR : kind, fresh);
         p += len;
         if (!*p)
             break;
@@ -131,10 +131,10 @@ static struct sbx_node *add(struct sbx_tree *t, const char *path, enum sbx_kind 
 void sbx_tree_dir(struct sbx_tree *t, const char *path)
 {
     bool fresh;
-    add(t, path, SBX_DIR, &fresh);
+    add_tree_node(t, path, SBX_DIR, &fresh);
 }
 
-static void fill(struct sbx_tree *t, struct sbx_node *n, const void *data, size_t len)
+static void set_node_data(struct sbx_tree *t, struct sbx_node *n, const void *data, size_t len)
 {
     n->data = malloc(len + 1);
     if (!n->data) {
@@ -150,11 +150,11 @@ static void fill(struct sbx_tree *t, struct sbx_node *n, const void *data, size_
 void sbx_tree_file(struct sbx_tree *t, const char *path, const void *data, size_t n, bool live)
 {
     bool fresh;
-    struct sbx_node *f = add(t, path, SBX_FILE, &fresh);
+    struct sbx_node *f = add_tree_node(t, path, SBX_FILE, &fresh);
     if (!f || !fresh)
         return;
     f->live = live;
-    fill(t, f, data, n);
+    set_node_data(t, f, data, n);
 }
 
 void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
@@ -174,9 +174,9 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
         return;
     }
     snprintf(target + used, sizeof(target) - used, "%s", to + same);
-    struct sbx_node *l = add(t, path, SBX_LINK, &fresh);
+    struct sbx_node *l = add_tree_node(t, path, SBX_LINK, &fresh);
     if (l && fresh)
-        fill(t, l, target, strlen(target));
+        set_node_data(t, l, target, strlen(target));
 }
 
 struct sbx_node *sbx_tree_find(const struct sbx_tree *t, const char *path)

@@ -28,7 +28,7 @@ struct write {
     size_t used;
 };
 
-static const struct sbx_node *known(struct write *w, const struct sbx_node *n)
+static const struct sbx_node *find_or_add_content(struct write *w, const struct sbx_node *n)
 {
     struct same **b = &w->bucket[hw_hash(HW_HASH_START, n->data, n->n_data) % BUCKETS];
     for (struct same *s = *b; s; s = s->next)
@@ -41,7 +41,7 @@ static const struct sbx_node *known(struct write *w, const struct sbx_node *n)
 }
 
 /* A node's path below the root. */
-static bool path_of(const struct sbx_node *n, char *out, size_t cap)
+static bool build_node_path(const struct sbx_node *n, char *out, size_t cap)
 {
     char *p = out + cap - 1;
     *p = 0;
@@ -60,8 +60,8 @@ static bool path_of(const struct sbx_node *n, char *out, size_t cap)
 static int put_file(struct write *w, int at, const struct sbx_node *n)
 {
     char path[PATH_MAX];
-    const struct sbx_node *same = known(w, n);
-    if (same && path_of(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
+    const struct sbx_node *same = find_or_add_content(w, n);
+    if (same && build_node_path(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
         return 0; /* and where a file system knows no more links, or none, a file of its own */
     int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
@@ -118,7 +118,7 @@ static int put_all(const struct sbx_tree *t, int root, const char *dir)
 
 /* ---- removing ------------------------------------------------------------------------------- */
 
-static int clear(int at)
+static int remove_dir_contents(int at)
 {
     DIR *d = fdopendir(at);
     if (!d) {
@@ -134,7 +134,7 @@ static int clear(int at)
         int err = errno, fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
             rc = -err;
-        else if ((rc = clear(fd)) == 0 && unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR) < 0)
+        else if ((rc = remove_dir_contents(fd)) == 0 && unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR) < 0)
             rc = -errno;
     }
     closedir(d);
@@ -143,14 +143,14 @@ static int clear(int at)
 
 static int remove_all(const char *dir)
 {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = fd < 0 ? -errno : clear(fd);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = fd < 0 ? -errno : remove_dir_contents(fd);
     if (rc == 0 && rmdir(dir) < 0)
         rc = -errno;
     return rc < 0 ? hw_fail(rc, "%s cannot be removed: %s", dir, strerror(-rc)) : 0;
 }
 
 /* 1: dir is ours; 0: an empty folder, or absent; -EEXIST something else. */
-static int whose(const char *dir)
+static int check_tree_owner(const char *dir)
 {
     struct stat st;
     char mark[PATH_MAX];
@@ -174,7 +174,8 @@ int sbx_tree_remove(const char *dir)
     struct stat st;
     if (lstat(dir, &st) < 0 && errno == ENOENT)
         return 0;
-    return whose(dir) == 1 ? remove_all(dir) : hw_fail(-EINVAL, "%s is no sysfs that hawser has written", dir);
+    return check_tree_owner(dir) == 1 ? remove_all(dir)
+                                      : hw_fail(-EINVAL, "%s is no sysfs that hawser has written", dir);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -190,7 +191,7 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     if ((size_t)snprintf(part, sizeof(part), "%.*s.XXXXXX", (int)len, dir) >= sizeof(part))
         return hw_fail(-ENAMETOOLONG, "%s: too long a name", dir);
     char *place = strndup(dir, len);
-    int ours = place ? whose(place) : hw_no_memory("the files of %s", dir);
+    int ours = place ? check_tree_owner(place) : hw_no_memory("the files of %s", dir);
     if (ours < 0 || !mkdtemp(part)) {
         int rc = ours < 0 ? ours : hw_fail(-errno, "%s: %s", part, strerror(errno));
         free(place);
