@@ -36,7 +36,7 @@ static void flatten_rows(struct flat *f, const struct opt *rows, char *args)
 
 /* ---- help ----------------------------------------------------------------------------------------- */
 
-static void print_help(const struct opts *o, const struct flat *f)
+static void print_options_help(const struct opts *o, const struct flat *f)
 {
     printf("Usage: hawser %s %s\n\n%s\n\nOptions:\n", o->cmd, o->args, o->about);
     for (size_t i = 0; i < f->n; i++) {
@@ -181,7 +181,7 @@ static int refuse_option(const struct opts *o, const struct flat *f, int argc, c
     return refuse_unknown(o, f, bad);
 }
 
-static int check_count(const struct opts *o, int argc, char **argv)
+static int check_argument_count(const struct opts *o, int argc, char **argv)
 {
     const unsigned n = (unsigned)(argc - optind);
     if (n < o->least)
@@ -227,7 +227,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     opterr = 0;
     for (int id; (id = getopt_long(argc, argv, shrt, lng, NULL)) != -1;) {
         if (id == 'h') {
-            print_help(o, &f);
+            print_options_help(o, &f);
             return TOOL_OK;
         }
         if (id == ':')
@@ -238,7 +238,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
         if (take_value(f.row[i].opt, f.row[i].args, optarg) < 0)
             return tool_usage(o->cmd, "%s", hw_error());
     }
-    return check_count(o, argc, argv);
+    return check_argument_count(o, argc, argv);
 }
 
 /* ---- what serve, bench, validate and doctor share ------------------------------------------------- */

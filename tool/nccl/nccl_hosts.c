@@ -104,7 +104,7 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
 }
 
 /* All of it, or the agent is gone: the socket's buffer may be smaller than an ask. */
-static int send_all(struct nb_member *m, const void *data, size_t len)
+static int send_to_agent(struct nb_member *m, const void *data, size_t len)
 {
     const uint8_t *at = data;
     const uint64_t deadline = hw_deadline(NB_GREET_MS);
@@ -129,8 +129,8 @@ int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_ite
     const struct nb_ask ask = {.type = type, .len = (uint32_t)items->len};
     if (items->full)
         return hw_fail(-E2BIG, "host %s: an order with more than %u bytes of variables", m->host, NB_ASK_MOST);
-    int rc = send_all(m, &ask, sizeof ask);
-    return rc < 0 ? rc : send_all(m, items->at, items->len);
+    int rc = send_to_agent(m, &ask, sizeof ask);
+    return rc < 0 ? rc : send_to_agent(m, items->at, items->len);
 }
 
 /* ---- agents ---------------------------------------------------------------------------------- */

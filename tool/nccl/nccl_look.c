@@ -84,7 +84,7 @@ __attribute__((format(printf, 5, 6))) static void say(ncclDebugLogLevel level, u
     fflush(stderr);
 }
 
-static ncclResult_t no_profiler(void **handle, int type, void *phandle, int64_t id, void *data)
+static ncclResult_t ignore_nccl_profiler(void **handle, int type, void *phandle, int64_t id, void *data)
 {
     (void)handle;
     (void)type;
@@ -99,11 +99,11 @@ static ncclResult_t start_net(int version, void *table, void **ctx)
     static ncclNetCommConfig_v11_t config = {.trafficClass = -1};
     switch (version) {
     case 12:
-        return ((ncclNet_v12_t *)table)->init(ctx, 1, &config, say, no_profiler);
+        return ((ncclNet_v12_t *)table)->init(ctx, 1, &config, say, ignore_nccl_profiler);
     case 11:
-        return ((ncclNet_v11_t *)table)->init(ctx, 1, &config, say, no_profiler);
+        return ((ncclNet_v11_t *)table)->init(ctx, 1, &config, say, ignore_nccl_profiler);
     case 10:
-        return ((ncclNet_v10_t *)table)->init(say, no_profiler);
+        return ((ncclNet_v10_t *)table)->init(say, ignore_nccl_profiler);
     default: /* v6 to v9 begin alike */
         return ((ncclNet_v6_t *)table)->init(say);
     }
@@ -196,7 +196,7 @@ bool nccl_usable(const struct nccl_plugin *p)
     return p->child.rc == 0 && p->table && p->rc == 0 && p->n_devices > 0 && nccl_net_allows(p->name);
 }
 
-static bool is_ours(const struct nccl_plugin *p)
+static bool is_hawser_plugin(const struct nccl_plugin *p)
 {
     char real[NCCL_PATH];
     const char *base = *p->path && realpath(p->path, real) ? strrchr(real, '/') : NULL;
@@ -204,7 +204,7 @@ static bool is_ours(const struct nccl_plugin *p)
            strcmp(p->name, NCCL_OUR_NAME) == 0;
 }
 
-static int add(struct nccl_look *l, const char *asked, size_t len, bool listed)
+static int add_net_plugin(struct nccl_look *l, const char *asked, size_t len, bool listed)
 {
     struct nccl_plugin *p = l->n < HW_ARRAY_LEN(l->plugin) ? nccl_shared(sizeof *p) : NULL;
     if (!p)
@@ -214,7 +214,7 @@ static int add(struct nccl_look *l, const char *asked, size_t len, bool listed)
     p->listed = listed;
     p->newest = l->newest;
     nccl_run(&p->child, try_plugin, p, PLUGIN_MS);
-    p->ours = is_ours(p);
+    p->ours = is_hawser_plugin(p);
     if (listed && l->chosen < 0 && nccl_usable(p))
         l->chosen = (int)l->n - 1;
     return 0;
@@ -230,7 +230,7 @@ struct nccl_extra *nccl_find(const char *name)
     return x;
 }
 
-static int try_all(struct nccl_look *l)
+static int try_net_plugins(struct nccl_look *l)
 {
     const char *list = getenv("NCCL_NET_PLUGIN");
     bool ours = false;
@@ -238,11 +238,11 @@ static int try_all(struct nccl_look *l)
     l->asked = list && *list;
     l->none = l->asked && strcmp(list, "none") == 0;
     if (!l->asked)
-        rc = add(l, "libnccl-net.so", 14, true);
+        rc = add_net_plugin(l, "libnccl-net.so", 14, true);
     for (const char *p = list; l->asked && !l->none && *p && rc == 0 && l->n < NCCL_LIST;) {
         size_t n = strcspn(p, ",");
         if (n)
-            rc = add(l, p, n, true);
+            rc = add_net_plugin(l, p, n, true);
         p += n + (p[n] == ',');
     }
     for (size_t i = 0; i < l->n; i++)
@@ -251,7 +251,7 @@ static int try_all(struct nccl_look *l)
     char path[NCCL_PATH + 64];
     snprintf(path, sizeof path, "%s/" NCCL_PLUGIN_FILE, l->dir);
     const char *name = *l->dir ? path : NCCL_OUR_NAME;
-    return ours || rc < 0 ? rc : add(l, name, strlen(name), false);
+    return ours || rc < 0 ? rc : add_net_plugin(l, name, strlen(name), false);
 }
 
 int nccl_look(struct nccl_look *l, const char *nccl)
@@ -266,7 +266,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     l->newest = nccl_newest_table(l->lib->version);
     if (nccl_plugin_dir(l->dir, sizeof l->dir) < 0)
         l->dir[0] = 0;
-    int rc = try_all(l);
+    int rc = try_net_plugins(l);
     l->link = nccl_find("libnccl-net.so");
     l->tuner = nccl_find(tuner && *tuner ? tuner : "libnccl-tuner.so");
     l->env = nccl_find("libnccl-env.so");

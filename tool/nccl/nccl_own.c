@@ -25,7 +25,7 @@ struct output {
 };
 
 /* More of it: 1; 0 at its end; -EAGAIN. */
-static int take_output(struct nb_member *m, struct output *o, int ms)
+static int read_member_output(struct nb_member *m, struct output *o, int ms)
 {
     struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};
     (void)poll(p, 2, ms);
@@ -101,7 +101,7 @@ static int start_serving(struct own *w, struct nb_member *m)
     rc = nb_agent_ask(m, NB_ASK_RUN, &items);
     free(items.at);
     while (rc == 0) {
-        int k = take_output(m, &o, POLL_MS);
+        int k = read_member_output(m, &o, POLL_MS);
         if (k == -EAGAIN && o.len && strstr(o.at, "On the other node") && o.at[o.len - 1] == '\n')
             break; /* all of its lines come at once */
         if (k == 0 || (k < 0 && k != -EAGAIN))
@@ -165,7 +165,7 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
         rc = nb_agent_ask(&m, NB_ASK_RUN, &items);
     free(items.at);
     while (rc == 0 && k != 0) {
-        k = take_output(&m, &o, POLL_MS);
+        k = read_member_output(&m, &o, POLL_MS);
         if (k < 0 && k != -EAGAIN)
             rc = k;
         else if (tool_stop)

@@ -77,7 +77,7 @@ static int load_nccl(struct rank *k)
     return k->GetErrorString ? 0 : hw_fail(-ENOEXEC, "%s has no ncclGetErrorString", k->nccl_path);
 }
 
-static int open_gpu(struct rank *k)
+static int open_rank_gpu(struct rank *k)
 {
     CUresult e;
     int rc = hw_cuda(&k->cu);
@@ -97,7 +97,7 @@ static int open_gpu(struct rank *k)
     return k->space->ops->pin(k->space, k->stage, STAGE);
 }
 
-static int join(struct rank *k, const struct nb_order *o)
+static int join_nccl_comm(struct rank *k, const struct nb_order *o)
 {
     ncclUniqueId id;
     memcpy(&id, o->uid, sizeof id);
@@ -114,20 +114,20 @@ static int join(struct rank *k, const struct nb_order *o)
 /* ---- data: small integers, so that sums are exact in any order ------------------------------- */
 
 /* Element i of what rank r puts in. Of each rank another, and so that no other ranks' sum is the same. */
-static inline float value(uint64_t i, uint32_t seed, unsigned r)
+static inline float compute_input_value(uint64_t i, uint32_t seed, unsigned r)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(i >> 32) + seed;
     return (float)((x >> 24) + r * r);
 }
 
 /* Fills len bytes of GPU memory; poison: with NaNs, that nothing makes. */
-static int fill(struct rank *k, void *to, uint64_t len, uint32_t seed, bool poison)
+static int fill_gpu_memory(struct rank *k, void *to, uint64_t len, uint32_t seed, bool poison)
 {
     for (uint64_t at = 0; at < len; at += STAGE) {
         size_t n = HW_MIN(STAGE, len - at);
         float *f = (float *)k->stage;
         for (size_t i = 0; i < n / 4; i++)
-            f[i] = poison ? NAN : value(at / 4 + i, seed, (unsigned)k->rank);
+            f[i] = poison ? NAN : compute_input_value(at / 4 + i, seed, (unsigned)k->rank);
         CUresult e = k->cu->MemcpyHtoDAsync((uintptr_t)to + at, k->stage, n, k->stream);
         if (!e)
             e = k->cu->StreamSynchronize(k->stream);
@@ -138,21 +138,22 @@ static int fill(struct rank *k, void *to, uint64_t len, uint32_t seed, bool pois
 }
 
 /* What must be at element i of the output of `count` elements. */
-static inline float wanted(const struct rank *k, enum nb_op op, uint64_t count, uint64_t i, uint32_t seed)
+static inline float compute_expected_value(const struct rank *k, enum nb_op op, uint64_t count, uint64_t i,
+                                           uint32_t seed)
 {
     const unsigned n = (unsigned)k->n, me = (unsigned)k->rank;
     if (op == NB_SENDRECV)
-        return value(i, seed, (me + n - 1) % n);
+        return compute_input_value(i, seed, (me + n - 1) % n);
     if (op == NB_ALLTOALL) {
         uint64_t part = count / n;
-        return value(me * part + i % part, seed, (unsigned)(i / part));
+        return compute_input_value(me * part + i % part, seed, (unsigned)(i / part));
     }
     /* all_reduce: the sum of r * r is a number */
     const unsigned squares = (n - 1) * n * (2 * n - 1) / 6;
-    return (float)n * value(i, seed, 0) + (float)squares;
+    return (float)n * compute_input_value(i, seed, 0) + (float)squares;
 }
 
-static int check(struct rank *k, enum nb_op op, uint64_t len, uint32_t seed, struct nb_reply *r)
+static int check_gpu_output(struct rank *k, enum nb_op op, uint64_t len, uint32_t seed, struct nb_reply *r)
 {
     for (uint64_t at = 0; at < len; at += STAGE) {
         size_t n = HW_MIN(STAGE, len - at);
@@ -162,7 +163,7 @@ static int check(struct rank *k, enum nb_op op, uint64_t len, uint32_t seed, str
         if (e)
             return hw_cuda_fail(e, "reading %llu bytes of GPU %d", (unsigned long long)len, k->gpu);
         for (size_t i = 0; i < n / 4; i++) {
-            float want = wanted(k, op, len / 4, at / 4 + i, seed);
+            float want = compute_expected_value(k, op, len / 4, at / 4 + i, seed);
             uint32_t bits;
             memcpy(&bits, &want, sizeof bits); /* by bits: -0 is no 0, and a NaN is never right */
             if (k->stage[i] != bits && r->bad++ == 0)
@@ -224,7 +225,7 @@ static double cpu_seconds(void)
 }
 
 /* Starts n operations, and waits for them between two events. */
-static int batch(struct rank *k, const struct nb_order *o, uint32_t n, double *seconds)
+static int time_operations(struct rank *k, const struct nb_order *o, uint32_t n, double *seconds)
 {
     float ms = 0;
     CUresult e = k->cu->EventRecord(k->begin, k->stream);
@@ -243,36 +244,36 @@ static int batch(struct rank *k, const struct nb_order *o, uint32_t n, double *s
 
 /* Warm-up, the clock, a check of all that the last of these left; then one more of other data, that leftovers of those
  * before cannot pass for. */
-static int run(struct rank *k, const struct nb_order *o, struct nb_reply *r)
+static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
     double ignored, cpu = 0;
     if (o->size > k->cap || o->size % 4)
         return hw_fail(-EINVAL, "an order of %llu bytes, with room for %llu", (unsigned long long)o->size,
                        (unsigned long long)k->cap);
-    int rc = fill(k, k->in, o->size, 1, false);
+    int rc = fill_gpu_memory(k, k->in, o->size, 1, false);
     if (rc == 0)
-        rc = fill(k, k->out, o->size, 0, true);
+        rc = fill_gpu_memory(k, k->out, o->size, 0, true);
     if (rc == 0)
-        rc = batch(k, o, o->warmup, &ignored);
+        rc = time_operations(k, o, o->warmup, &ignored);
     if (rc == 0) {
         cpu = cpu_seconds();
-        rc = batch(k, o, o->iters, &r->seconds);
+        rc = time_operations(k, o, o->iters, &r->seconds);
         r->cpu = cpu_seconds() - cpu;
     }
     if (rc == 0)
-        rc = check(k, o->op, o->size, 1, r);
+        rc = check_gpu_output(k, o->op, o->size, 1, r);
     if (rc == 0)
-        rc = fill(k, k->in, o->size, 0x9e3779b9u, false);
+        rc = fill_gpu_memory(k, k->in, o->size, 0x9e3779b9u, false);
     if (rc == 0)
-        rc = fill(k, k->out, o->size, 0, true);
+        rc = fill_gpu_memory(k, k->out, o->size, 0, true);
     if (rc == 0)
-        rc = batch(k, o, 1, &ignored);
-    return rc == 0 ? check(k, o->op, o->size, 0x9e3779b9u, r) : rc;
+        rc = time_operations(k, o, 1, &ignored);
+    return rc == 0 ? check_gpu_output(k, o->op, o->size, 0x9e3779b9u, r) : rc;
 }
 
 /* ---- a rank's life --------------------------------------------------------------------------- */
 
-static int obey(struct rank *k, const struct nb_order *o, struct nb_reply *r)
+static int handle_rank_order(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
     ncclUniqueId id;
     int e;
@@ -283,9 +284,9 @@ static int obey(struct rank *k, const struct nb_order *o, struct nb_reply *r)
         return e ? nccl_fail(k, e, "ncclGetUniqueId") : 0;
     case NB_JOIN_COMM:
         e = k->GetVersion(&r->version);
-        return e ? nccl_fail(k, e, "ncclGetVersion") : join(k, o);
+        return e ? nccl_fail(k, e, "ncclGetVersion") : join_nccl_comm(k, o);
     case NB_RUN:
-        return run(k, o, r);
+        return run_rank_test(k, o, r);
     case NB_END:
         e = k->CommDestroy(k->comm);
         return e ? nccl_fail(k, e, "ncclCommDestroy") : 0;
@@ -294,7 +295,7 @@ static int obey(struct rank *k, const struct nb_order *o, struct nb_reply *r)
     }
 }
 
-static bool parse(const char *told, struct rank *k)
+static bool parse_rank_args(const char *told, struct rank *k)
 {
     uint64_t v[4];
     char *copy = strdup(told), *at = copy;
@@ -318,18 +319,18 @@ int nb_rank(const char *told, const char *nccl)
 {
     struct rank k = {.nccl_path = nccl ? nccl : "libnccl.so.2"};
     struct nb_order o = {0};
-    if (!parse(told, &k))
+    if (!parse_rank_args(told, &k))
         return 2;
     (void)prctl(PR_SET_NAME, "hawser-rank");
     setlinebuf(stdout); /* NCCL writes there, and is to be heard at once */
-    int ready = open_gpu(&k);
+    int ready = open_rank_gpu(&k);
     if (ready == 0)
         ready = load_nccl(&k);
     /* What went wrong so far is the answer to the first order. */
     while (o.type != NB_END && recv(k.fd, &o, sizeof o, 0) == sizeof o) {
         struct nb_reply r = {.rc = ready};
         if (ready == 0)
-            r.rc = obey(&k, &o, &r);
+            r.rc = handle_rank_order(&k, &o, &r);
         snprintf(r.text, sizeof r.text, "%s", r.rc ? hw_error() : "");
         if (send(k.fd, &r, sizeof r, MSG_NOSIGNAL) != sizeof r)
             break;

@@ -26,17 +26,17 @@ uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size)
     return size / whole * whole;
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_nccl_samples(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *v, unsigned n)
+static double compute_median(double *v, unsigned n)
 {
     if (n == 0)
         return NAN;
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, compare_nccl_samples);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
@@ -45,7 +45,7 @@ double nb_us(const struct nb_cell *c)
     double v[NB_ROUNDS];
     for (unsigned i = 0; i < c->n; i++)
         v[i] = c->sample[i].us;
-    return median(v, c->n);
+    return compute_median(v, c->n);
 }
 
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size)
@@ -53,25 +53,25 @@ double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size)
     double v[NB_ROUNDS];
     for (unsigned i = 0; i < c->n; i++)
         v[i] = c->sample[i].cpu * 1e9 / (double)size;
-    return median(v, c->n);
+    return compute_median(v, c->n);
 }
 
 static double raw_GBps(const struct nb_raw *r)
 {
     double v[NB_ROUNDS];
     memcpy(v, r->GBps, sizeof v);
-    return median(v, r->n);
+    return compute_median(v, r->n);
 }
 
-static double algbw(const struct nb_row *r, double us)
+static double compute_algbw(const struct nb_row *r, double us)
 {
     return (double)r->size / us / 1e3;
 }
 
 /* What crosses the network in all, ranks together, at that speed. */
-static double wire(const struct nb_table *t, const struct nb_row *r, double us)
+static double compute_wire_speed(const struct nb_table *t, const struct nb_row *r, double us)
 {
-    return algbw(r, us) * nb_bus_factor(r->op, t->ranks) * t->ranks;
+    return compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks) * t->ranks;
 }
 
 /* What ours is compared with in a row. */
@@ -80,7 +80,7 @@ struct compared {
     size_t best;                       /* the configuration that tuned is of */
 };
 
-static struct compared compare(const struct nb_table *t, const struct nb_row *r)
+static struct compared compare_configs(const struct nb_table *t, const struct nb_row *r)
 {
     struct compared c = {.ours = NAN, .standard = NAN, .tuned = NAN, .raw = NAN};
     for (size_t i = 0; i < t->n_configs; i++) {
@@ -102,7 +102,7 @@ static struct compared compare(const struct nb_table *t, const struct nb_row *r)
 }
 
 /* A number of significant digits in a column, "-" where it was not measured. */
-static void number(FILE *out, int width, double v)
+static void print_column_number(FILE *out, int width, double v)
 {
     if (isnan(v))
         fprintf(out, " %*s", width, "-");
@@ -114,10 +114,10 @@ static double own_GBps(const struct nb_own *r)
 {
     double v[NB_ROUNDS];
     memcpy(v, r->GBps, sizeof v);
-    return median(v, r->n);
+    return compute_median(v, r->n);
 }
 
-static void own(FILE *out, const struct nb_table *t)
+static void print_own_rows(FILE *out, const struct nb_table *t)
 {
     for (size_t i = 0; i < t->n_own; i++) {
         const struct nb_own *r = &t->own[i];
@@ -125,16 +125,16 @@ static void own(FILE *out, const struct nb_table *t)
         if (isnan(GBps))
             continue;
         fprintf(out, "%10" PRIu64 " %10s %-10s %-16s", r->size, "-", "write", "hawser bench");
-        number(out, 10, NAN);
-        number(out, 10, GBps);
-        number(out, 8, NAN);
+        print_column_number(out, 10, NAN);
+        print_column_number(out, 10, GBps);
+        print_column_number(out, 8, NAN);
         fprintf(out, " %9" PRIu64, r->bad);
-        number(out, 8, NAN);
+        print_column_number(out, 8, NAN);
         fputc('\n', out);
     }
 }
 
-static void measured(FILE *out, const struct nb_table *t)
+static void print_measured_rows(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
             "\n#     size      count op         network               time      algbw    busbw    errors   cpu"
@@ -147,17 +147,17 @@ static void measured(FILE *out, const struct nb_table *t)
                 continue;
             fprintf(out, "%10" PRIu64 " %10" PRIu64 " %-10s %-16s", r->size, r->size / 4, nb_op_name(r->op),
                     t->config[k].name);
-            number(out, 10, us);
-            number(out, 10, algbw(r, us));
-            number(out, 8, algbw(r, us) * nb_bus_factor(r->op, t->ranks));
+            print_column_number(out, 10, us);
+            print_column_number(out, 10, compute_algbw(r, us));
+            print_column_number(out, 8, compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks));
             fprintf(out, " %9" PRIu64, r->cell[k].bad);
-            number(out, 8, nb_cpu_per_GB(&r->cell[k], r->size));
+            print_column_number(out, 8, nb_cpu_per_GB(&r->cell[k], r->size));
             fputc('\n', out);
         }
-    own(out, t);
+    print_own_rows(out, t);
 }
 
-static void against(FILE *out, const struct nb_table *t)
+static void print_nccl_comparison(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
             "\n# %s against NET/Socket: how many times as fast (time of theirs / time of ours)"
@@ -166,21 +166,21 @@ static void against(FILE *out, const struct nb_table *t)
             t->config[0].name);
     for (size_t i = 0; i < t->n_rows; i++) {
         const struct nb_row *r = &t->row[i];
-        struct compared c = compare(t, r);
+        struct compared c = compare_configs(t, r);
         char size[32];
         fprintf(out, "  %-10s %10s", nb_op_name(r->op), hw_format_size(r->size, size, sizeof size));
-        number(out, 9, c.ours);
-        number(out, 6, algbw(r, c.ours));
-        number(out, 12, c.standard);
-        number(out, 6, algbw(r, c.standard));
-        number(out, 13, c.standard / c.ours);
-        number(out, 15, c.tuned);
-        number(out, 6, algbw(r, c.tuned));
-        number(out, 11, c.tuned / c.ours);
+        print_column_number(out, 9, c.ours);
+        print_column_number(out, 6, compute_algbw(r, c.ours));
+        print_column_number(out, 12, c.standard);
+        print_column_number(out, 6, compute_algbw(r, c.standard));
+        print_column_number(out, 13, c.standard / c.ours);
+        print_column_number(out, 15, c.tuned);
+        print_column_number(out, 6, compute_algbw(r, c.tuned));
+        print_column_number(out, 11, c.tuned / c.ours);
         if (isnan(c.raw) || isnan(c.ours))
             fprintf(out, " %18s", "-");
         else
-            fprintf(out, " %16.0f %%", 100 * wire(t, r, c.ours) / c.raw);
+            fprintf(out, " %16.0f %%", 100 * compute_wire_speed(t, r, c.ours) / c.raw);
         fprintf(out, "  %s\n", isnan(c.tuned) ? "" : t->config[c.best].name);
     }
 }
@@ -190,21 +190,21 @@ void nb_print(FILE *out, const struct nb_table *t)
     bool rivals = false;
     for (size_t i = 0; i < t->n_configs; i++)
         rivals = rivals || t->config[i].socket;
-    measured(out, t);
+    print_measured_rows(out, t);
     for (size_t i = 0; i < t->n_raw; i++) {
         fprintf(out, "%s# plain sockets, %u streams over loopback:", i ? "" : "\n", t->raw[i].streams);
-        number(out, 0, raw_GBps(&t->raw[i]));
+        print_column_number(out, 0, raw_GBps(&t->raw[i]));
         fprintf(out, " GB/s in all\n");
     }
     if (rivals)
-        against(out, t);
+        print_nccl_comparison(out, t);
 }
 
 static int json_cell(struct hw_json *j, const struct nb_table *t, const struct nb_row *r, size_t k)
 {
     const struct nb_config *g = &t->config[k];
     const struct nb_cell *c = &r->cell[k];
-    const struct compared of = compare(t, r);
+    const struct compared of = compare_configs(t, r);
     double us = nb_us(c);
     hw_json_object(j, NULL);
     hw_json_str(j, "schema", "hawser-nccl-bench-1");
@@ -217,16 +217,16 @@ static int json_cell(struct hw_json *j, const struct nb_table *t, const struct n
     hw_json_u64(j, "iters", r->iters);
     hw_json_u64(j, "warmup", r->warmup);
     hw_json_double(j, "time_us", us);
-    hw_json_double(j, "algbw_GBps", algbw(r, us));
-    hw_json_double(j, "busbw_GBps", algbw(r, us) * nb_bus_factor(r->op, t->ranks));
-    hw_json_double(j, "wire_GBps", wire(t, r, us));
+    hw_json_double(j, "algbw_GBps", compute_algbw(r, us));
+    hw_json_double(j, "busbw_GBps", compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks));
+    hw_json_double(j, "wire_GBps", compute_wire_speed(t, r, us));
     hw_json_double(j, "cpu_s_per_GB", nb_cpu_per_GB(c, r->size));
     hw_json_u64(j, "checked", c->checked);
     hw_json_u64(j, "errors", c->bad);
     hw_json_double(j, "ratio_default", g->socket ? NAN : of.standard / us);
     hw_json_double(j, "ratio_tuned", g->socket ? NAN : of.tuned / us);
     hw_json_str(j, "tuned_best", isnan(of.tuned) ? NULL : t->config[of.best].name);
-    hw_json_double(j, "of_raw", wire(t, r, us) / of.raw);
+    hw_json_double(j, "of_raw", compute_wire_speed(t, r, us) / of.raw);
     hw_json_array(j, "rounds_us");
     for (unsigned i = 0; i < c->n; i++)
         hw_json_double(j, NULL, c->sample[i].us);

@@ -13,7 +13,7 @@ struct cursor {
     bool decode, bad;
 };
 
-static void number(struct cursor *c, void *field, size_t width)
+static void convert_number(struct cursor *c, void *field, size_t width)
 {
     if ((size_t)(c->end - c->at) < width) {
         c->bad = true;
@@ -59,7 +59,7 @@ static void number(struct cursor *c, void *field, size_t width)
     c->at += width;
 }
 
-static void bytes(struct cursor *c, void *field, size_t n)
+static void convert_bytes(struct cursor *c, void *field, size_t n)
 {
     if ((size_t)(c->end - c->at) < n) {
         c->bad = true;
@@ -73,7 +73,7 @@ static void bytes(struct cursor *c, void *field, size_t n)
 }
 
 /* Text in a field of n bytes: ended by a zero, nothing but zeros after it, no control characters. */
-static void text(struct cursor *c, char *field, size_t n)
+static void convert_text(struct cursor *c, char *field, size_t n)
 {
     if (!c->decode) {
         size_t len = strnlen(field, n - 1);
@@ -86,7 +86,7 @@ static void text(struct cursor *c, char *field, size_t n)
         c->at += n;
         return;
     }
-    bytes(c, field, n);
+    convert_bytes(c, field, n);
     size_t len = strnlen(field, n);
     if (len == n)
         c->bad = true;
@@ -97,7 +97,7 @@ static void text(struct cursor *c, char *field, size_t n)
 }
 
 /* The rest of the message is zero. */
-static void rest(struct cursor *c)
+static void convert_padding(struct cursor *c)
 {
     for (; c->at < c->end; c->at++) {
         if (!c->decode)
@@ -107,43 +107,43 @@ static void rest(struct cursor *c)
     }
 }
 
-static void fixed(struct cursor *c, uint32_t magic)
+static void convert_header(struct cursor *c, uint32_t magic)
 {
     uint32_t m = magic, v = TP_VERSION;
-    number(c, &m, 4);
-    number(c, &v, 4);
+    convert_number(c, &m, 4);
+    convert_number(c, &v, 4);
     if (m != magic || v != TP_VERSION)
         c->bad = true;
 }
 
-static void real(struct cursor *c, double *field)
+static void convert_double(struct cursor *c, double *field)
 {
     uint64_t bits;
     memcpy(&bits, field, 8);
-    number(c, &bits, 8);
+    convert_number(c, &bits, 8);
     memcpy(field, &bits, 8);
     if (!(*field >= 0 && *field <= 1e15)) /* NaN too */
         c->bad = true;
 }
 
-static void address(struct cursor *c, struct tp_addr *a)
+static void convert_address(struct cursor *c, struct tp_addr *a)
 {
     static const uint8_t zeros[12];
-    number(c, &a->family, 2);
-    bytes(c, a->byte, sizeof a->byte);
+    convert_number(c, &a->family, 2);
+    convert_bytes(c, a->byte, sizeof a->byte);
     if ((a->family != 4 && a->family != 6) || (a->family == 4 && memcmp(a->byte + 4, zeros, sizeof zeros) != 0))
         c->bad = true;
 }
 
 static void reach_fields(struct cursor *c, struct tp_reach *q)
 {
-    number(c, &q->port, 2);
-    bytes(c, q->token, TP_TOKEN);
-    number(c, &q->n_addrs, 4);
+    convert_number(c, &q->port, 2);
+    convert_bytes(c, q->token, TP_TOKEN);
+    convert_number(c, &q->n_addrs, 4);
     if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
         c->bad = true; /* below 1024 live the services of others: not a place to be sent to */
     for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
-        address(c, &q->addr[i]);
+        convert_address(c, &q->addr[i]);
 }
 
 bool tp_name_ok(const char *s)
@@ -158,30 +158,30 @@ bool tp_name_ok(const char *s)
 
 static void fact_fields(struct cursor *c, struct tp_facts *f)
 {
-    text(c, f->hawser, sizeof f->hawser);
-    text(c, f->kernel, sizeof f->kernel);
-    bytes(c, f->boot, sizeof f->boot);
-    number(c, &f->wall_in_ns, 8);
-    number(c, &f->wall_out_ns, 8);
-    number(c, &f->gpus, 2);
-    number(c, &f->n_nics, 4);
+    convert_text(c, f->hawser, sizeof f->hawser);
+    convert_text(c, f->kernel, sizeof f->kernel);
+    convert_bytes(c, f->boot, sizeof f->boot);
+    convert_number(c, &f->wall_in_ns, 8);
+    convert_number(c, &f->wall_out_ns, 8);
+    convert_number(c, &f->gpus, 2);
+    convert_number(c, &f->n_nics, 4);
     if (f->n_nics > TP_MAX_NICS || f->gpus == TP_HOST || f->wall_in_ns > INT64_MAX || f->wall_out_ns > INT64_MAX)
         c->bad = true;
     for (uint32_t i = 0; i < f->n_nics && !c->bad; i++) {
         struct tp_fact_nic *n = &f->nic[i];
-        text(c, n->nic, sizeof n->nic);
-        address(c, &n->addr);
-        number(c, &n->prefix, 2);
-        number(c, &n->mtu, 4);
-        number(c, &n->speed, 4);
-        text(c, n->rdma, sizeof n->rdma);
-        number(c, &n->gid, 2);
-        number(c, &n->contained, 1);
+        convert_text(c, n->nic, sizeof n->nic);
+        convert_address(c, &n->addr);
+        convert_number(c, &n->prefix, 2);
+        convert_number(c, &n->mtu, 4);
+        convert_number(c, &n->speed, 4);
+        convert_text(c, n->rdma, sizeof n->rdma);
+        convert_number(c, &n->gid, 2);
+        convert_number(c, &n->contained, 1);
         if (!tp_name_ok(n->nic) || (n->rdma[0] ? !tp_name_ok(n->rdma) : n->gid != 0) || n->contained > 1)
             c->bad = true;
-        number(c, &f->tried[i], 2);
-        number(c, &f->reached[i], 2);
-        number(c, &f->carried[i], 2);
+        convert_number(c, &f->tried[i], 2);
+        convert_number(c, &f->reached[i], 2);
+        convert_number(c, &f->carried[i], 2);
         if (n->prefix > (n->addr.family == 4 ? 32 : 128) || (f->reached[i] & ~f->tried[i]) ||
             (f->carried[i] & ~f->reached[i]))
             c->bad = true;
@@ -190,41 +190,41 @@ static void fact_fields(struct cursor *c, struct tp_facts *f)
 
 static void request_fields(struct cursor *c, struct tp_request *r)
 {
-    fixed(c, MAGIC_REQUEST);
-    number(c, &r->type, 4);
-    number(c, &r->id, 4);
+    convert_header(c, MAGIC_REQUEST);
+    convert_number(c, &r->type, 4);
+    convert_number(c, &r->id, 4);
     if (r->type == TP_FACTS) {
         reach_fields(c, &r->reach);
-        number(c, &r->flags, 4);
+        convert_number(c, &r->flags, 4);
         if (r->flags & ~TP_CONTAINED)
             c->bad = true;
-        rest(c);
+        convert_padding(c);
         return;
     }
-    number(c, &r->op, 4);
-    number(c, &r->flags, 4);
-    number(c, &r->slots, 4);
-    number(c, &r->depth, 4);
-    number(c, &r->size, 8);
-    number(c, &r->stride, 8);
-    number(c, &r->seed, 8);
-    number(c, &r->first, 8);
-    number(c, &r->count, 4);
-    number(c, &r->gpu, 2);
-    number(c, &r->raw.kind, 4);
-    number(c, &r->raw.streams, 4);
-    number(c, &r->raw.timeout_ms, 4);
-    number(c, &r->raw.message, 8);
-    number(c, &r->raw.total, 8);
-    number(c, &r->raw.duration_ms, 8);
-    number(c, &r->raw.warmup, 8);
-    bytes(c, r->raw.token, TP_TOKEN);
-    number(c, &r->raw.n_addrs, 4);
+    convert_number(c, &r->op, 4);
+    convert_number(c, &r->flags, 4);
+    convert_number(c, &r->slots, 4);
+    convert_number(c, &r->depth, 4);
+    convert_number(c, &r->size, 8);
+    convert_number(c, &r->stride, 8);
+    convert_number(c, &r->seed, 8);
+    convert_number(c, &r->first, 8);
+    convert_number(c, &r->count, 4);
+    convert_number(c, &r->gpu, 2);
+    convert_number(c, &r->raw.kind, 4);
+    convert_number(c, &r->raw.streams, 4);
+    convert_number(c, &r->raw.timeout_ms, 4);
+    convert_number(c, &r->raw.message, 8);
+    convert_number(c, &r->raw.total, 8);
+    convert_number(c, &r->raw.duration_ms, 8);
+    convert_number(c, &r->raw.warmup, 8);
+    convert_bytes(c, r->raw.token, TP_TOKEN);
+    convert_number(c, &r->raw.n_addrs, 4);
     if (r->raw.n_addrs > TP_MAX_PATHS)
         c->bad = true;
     for (uint32_t i = 0; i < r->raw.n_addrs && !c->bad; i++)
-        text(c, r->raw.addr[i], HAWSER_ADDR_TEXT);
-    rest(c);
+        convert_text(c, r->raw.addr[i], HAWSER_ADDR_TEXT);
+    convert_padding(c);
 }
 
 static bool request_ok(const struct tp_request *r)
@@ -276,45 +276,45 @@ int tp_decode_request(const uint8_t *buf, size_t len, struct tp_request *r)
 
 static void reply_fields(struct cursor *c, struct tp_reply *r)
 {
-    fixed(c, MAGIC_REPLY);
-    number(c, &r->type, 4);
-    number(c, &r->id, 4);
-    number(c, &r->status, 4);
-    text(c, r->text, TP_TEXT);
+    convert_header(c, MAGIC_REPLY);
+    convert_number(c, &r->type, 4);
+    convert_number(c, &r->id, 4);
+    convert_number(c, &r->status, 4);
+    convert_text(c, r->text, TP_TEXT);
     if (r->type == TP_FACTS) {
         fact_fields(c, &r->facts);
-        rest(c);
+        convert_padding(c);
         return;
     }
-    bytes(c, r->key, HAWSER_KEY_SIZE);
-    number(c, &r->bad, 8);
-    number(c, &r->first_bad, 8);
-    number(c, &r->checked, 8);
-    number(c, &r->cpu_us, 8);
-    real(c, &r->raw_seconds);
-    real(c, &r->raw_cpu);
-    number(c, &r->raw_bytes, 8);
+    convert_bytes(c, r->key, HAWSER_KEY_SIZE);
+    convert_number(c, &r->bad, 8);
+    convert_number(c, &r->first_bad, 8);
+    convert_number(c, &r->checked, 8);
+    convert_number(c, &r->cpu_us, 8);
+    convert_double(c, &r->raw_seconds);
+    convert_double(c, &r->raw_cpu);
+    convert_number(c, &r->raw_bytes, 8);
     for (size_t i = 0; i < TP_MAX_PATHS; i++)
-        number(c, &r->port[i], 2);
-    number(c, &r->n_nics, 4);
+        convert_number(c, &r->port[i], 2);
+    convert_number(c, &r->n_nics, 4);
     if (r->n_nics > TP_MAX_NICS)
         c->bad = true;
     for (uint32_t i = 0; i < r->n_nics && !c->bad; i++) {
         struct tp_nic *n = &r->nic[i];
-        text(c, n->nic, HAWSER_NIC_NAME);
-        number(c, &n->tx_bytes, 8);
-        number(c, &n->rx_bytes, 8);
-        number(c, &n->kernel_tx_bytes, 8);
-        number(c, &n->kernel_rx_bytes, 8);
-        number(c, &n->rx_device_bytes, 8);
-        number(c, &n->rx_copied_bytes, 8);
-        number(c, &n->tx_device_bytes, 8);
-        number(c, &n->devmem_pkts, 8);
-        number(c, &n->has_devmem_pkts, 1);
+        convert_text(c, n->nic, HAWSER_NIC_NAME);
+        convert_number(c, &n->tx_bytes, 8);
+        convert_number(c, &n->rx_bytes, 8);
+        convert_number(c, &n->kernel_tx_bytes, 8);
+        convert_number(c, &n->kernel_rx_bytes, 8);
+        convert_number(c, &n->rx_device_bytes, 8);
+        convert_number(c, &n->rx_copied_bytes, 8);
+        convert_number(c, &n->tx_device_bytes, 8);
+        convert_number(c, &n->devmem_pkts, 8);
+        convert_number(c, &n->has_devmem_pkts, 1);
         if (n->has_devmem_pkts > 1)
             c->bad = true;
     }
-    rest(c);
+    convert_padding(c);
 }
 
 static bool reply_ok(const struct tp_reply *r)

@@ -216,7 +216,7 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
 }
 
 /* What can be done now. False when it is over: all done, or it failed. */
-static bool step(struct conn *c, const struct tp_reach *q)
+static bool advance_reach_conn(struct conn *c, const struct tp_reach *q)
 {
     uint8_t buf[16384], token[TP_TOKEN];
     for (;;) {
@@ -252,7 +252,7 @@ static bool step(struct conn *c, const struct tp_reach *q)
     return c->in < MESSAGE || c->out < MESSAGE;
 }
 
-static short events(const struct conn *c)
+static short get_poll_events(const struct conn *c)
 {
     return (short)(POLLIN | (c->out < MESSAGE && (!c->listens || c->reached) ? POLLOUT : 0));
 }
@@ -280,13 +280,13 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     do {
         left = 0;
         for (size_t i = 0; i < n; i++) {
-            p[i] = (struct pollfd){.fd = c[i].fd, .events = events(&c[i])};
+            p[i] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
             left += c[i].fd >= 0;
         }
         if (left == 0 || poll(p, n, STEP_MS) < 0)
             continue;
         for (size_t i = 0; i < n; i++)
-            if (c[i].fd >= 0 && p[i].revents && !step(&c[i], q))
+            if (c[i].fd >= 0 && p[i].revents && !advance_reach_conn(&c[i], q))
                 hw_close(&c[i].fd);
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
@@ -316,12 +316,12 @@ static void *listener_main(void *arg)
     while (c && p && !__atomic_load_n(&l->end, __ATOMIC_RELAXED)) {
         p[0] = (struct pollfd){.fd = n < MAX_CONNS ? l->fd : -1, .events = POLLIN};
         for (size_t i = 0; i < n; i++)
-            p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = events(&c[i])};
+            p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
         /* an ended one stays in the table: the asker allows as many as there are, strays may use up theirs */
         for (size_t i = 0; i < n; i++)
-            if (c[i].fd >= 0 && p[i + 1].revents && !step(&c[i], &l->q))
+            if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))
                 hw_close(&c[i].fd);
         int fd = p[0].revents ? accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (fd >= 0)
@@ -386,7 +386,7 @@ void reach_listen_end(struct reach_listener *l)
 }
 
 /* After poll: the connect's result, and the path's MTU where it stands. */
-static void knocked(struct reach_knock *k, int fd)
+static void read_connect_result(struct reach_knock *k, int fd)
 {
     int err = 0, mtu = 0;
     socklen_t len = sizeof err;
@@ -416,7 +416,7 @@ void reach_knock(struct reach_knock *k, size_t n, uint16_t port, int timeout_ms)
             continue;
         for (size_t i = 0; i < n; i++)
             if (p[i].fd >= 0 && p[i].revents) {
-                knocked(&k[i], p[i].fd);
+                read_connect_result(&k[i], p[i].fd);
                 hw_close(&p[i].fd);
                 left--;
             }

@@ -105,7 +105,7 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
 }
 
 /* "1.2.3.4:5", "[::1]:5" and bare addresses: the address. */
-static void address(char *out, size_t cap, const char *text)
+static void copy_bare_address(char *out, size_t cap, const char *text)
 {
     const char *first = strchr(text, ':'), *end = text + strlen(text);
     if (*text == '[') {
@@ -146,8 +146,8 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
             continue;
         snprintf(p.nic, sizeof p.nic, "%s", c->nic);
         snprintf(p.peer_nic, sizeof p.peer_nic, "%s", c->peer_nic);
-        address(p.local, sizeof p.local, c->local);
-        address(p.remote, sizeof p.remote, c->remote);
+        copy_bare_address(p.local, sizeof p.local, c->local);
+        copy_bare_address(p.remote, sizeof p.remote, c->remote);
         size_t k = find_path(out, n, &p);
         if (k == n && n < cap && *p.local)
             out[n++] = p;

@@ -78,7 +78,7 @@ static void run_fail(struct run *r, int rc)
     pthread_mutex_unlock(&r->lock);
 }
 
-static int send_all(struct stream *s, const uint8_t *p, size_t n)
+static int send_stream_bytes(struct stream *s, const uint8_t *p, size_t n)
 {
     while (n) {
         ssize_t k = send(s->fd, p, n, MSG_NOSIGNAL);
@@ -117,7 +117,7 @@ static int recv_ack(struct stream *s, uint8_t want)
 }
 
 /* Waits until every stream of this side is warm; the last one starts the clock. */
-static int gate(struct run *r)
+static int await_warm_streams(struct run *r)
 {
     pthread_mutex_lock(&r->lock);
     if (++r->ready == r->n && !r->rc) {
@@ -139,13 +139,13 @@ static int stream_send(struct stream *s)
     int rc;
     for (uint64_t left = p->warmup; left;) {
         size_t n = (size_t)HW_MIN(HW_MIN(p->message, left), r->len);
-        if ((rc = send_all(s, r->buf, n)))
+        if ((rc = send_stream_bytes(s, r->buf, n)))
             return rc;
         left -= n;
     }
     if (p->warmup && (rc = recv_ack(s, ACK_WARM)))
         return rc;
-    if ((rc = gate(r)))
+    if ((rc = await_warm_streams(r)))
         return rc;
     double cpu = raw_thread_cpu();
     uint64_t stop = p->total ? HW_NEVER : r->t0 + p->duration_ms * HW_MS;
@@ -158,7 +158,7 @@ static int stream_send(struct stream *s)
         size_t off = (size_t)(i % pieces) * p->message;
         while (want) { /* a piece at the buffer's end may be short: go on at its start */
             size_t n = (size_t)HW_MIN(want, r->len - off);
-            if ((rc = send_all(s, r->buf + off, n)))
+            if ((rc = send_stream_bytes(s, r->buf + off, n)))
                 return rc;
             s->bytes += n;
             want -= n;
@@ -191,7 +191,7 @@ static int stream_recv(struct stream *s)
         off = (off + (size_t)n) % call;
     }
     const uint8_t warm = ACK_WARM, done = ACK_DONE;
-    if (p->warmup && (rc = send_all(s, &warm, 1)))
+    if (p->warmup && (rc = send_stream_bytes(s, &warm, 1)))
         return rc;
     double cpu = raw_thread_cpu();
     /* fills a call's worth, then takes the next, round and round */
@@ -215,7 +215,7 @@ static int stream_recv(struct stream *s)
                 base = 0;
         }
     }
-    if ((rc = send_all(s, &done, 1)))
+    if ((rc = send_stream_bytes(s, &done, 1)))
         return rc;
     s->t_end = hw_now();
     s->cpu = raw_thread_cpu() - cpu;

@@ -38,7 +38,7 @@ double raw_thread_cpu(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-static int resolve(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len)
+static int parse_numeric_address(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len)
 {
     struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
@@ -59,7 +59,7 @@ int raw_listen(const char *addr, int *fd_out, uint16_t *port)
 {
     struct sockaddr_storage sa;
     socklen_t len;
-    int rc = resolve(addr, 0, &sa, &len);
+    int rc = parse_numeric_address(addr, 0, &sa, &len);
     if (rc)
         return rc;
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -240,7 +240,7 @@ static int connect_fd(int fd, const struct raw_path *path, const struct sockaddr
     if (path->bind_addr) {
         struct sockaddr_storage local;
         socklen_t llen;
-        int rc = resolve(path->bind_addr, 0, &local, &llen);
+        int rc = parse_numeric_address(path->bind_addr, 0, &local, &llen);
         if (rc)
             return rc;
         if (bind(fd, (struct sockaddr *)&local, llen) != 0)
@@ -269,7 +269,7 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
 {
     struct sockaddr_storage sa;
     socklen_t len;
-    int rc = resolve(path->addr, path->port, &sa, &len);
+    int rc = parse_numeric_address(path->addr, path->port, &sa, &len);
     if (rc)
         return rc;
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

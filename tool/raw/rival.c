@@ -19,16 +19,16 @@ int rival_open(struct rival *v, struct session *s)
                       : hw_fail(-ENODEV, "no channel to %s says which addresses it uses", hawser_peer_name(s->peer));
 }
 
-static int token(struct tp_request *q)
+static int generate_raw_token(struct tp_request *q)
 {
     if (getrandom(q->raw.token, sizeof q->raw.token, 0) != (ssize_t)sizeof q->raw.token)
         return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
     return 0;
 }
 
-static int start(struct rival *v, struct tp_request *q, struct tp_reply *r, struct raw_path *paths, size_t n)
+static int start_rival_run(struct rival *v, struct tp_request *q, struct tp_reply *r, struct raw_path *paths, size_t n)
 {
-    int rc = token(q);
+    int rc = generate_raw_token(q);
     if (rc < 0)
         return rc;
     q->type = TP_RAW;
@@ -41,7 +41,7 @@ static int start(struct rival *v, struct tp_request *q, struct tp_reply *r, stru
     return rc;
 }
 
-static int finish(struct rival *v, struct tp_reply *r, int rc)
+static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
     /* asked for even where our half failed: the server must take its own down before it can serve anything else */
     struct tp_request q = {.type = TP_RAW_END};
@@ -77,12 +77,12 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
     struct tp_reply r;
     struct raw_path paths[TP_MAX_PATHS];
     struct raw_result own = {0};
-    int rc = start(v, &q, &r, paths, v->n_paths);
+    int rc = start_rival_run(v, &q, &r, paths, v->n_paths);
     if (rc < 0)
         return rc;
     memcpy(plan.token, q.raw.token, sizeof plan.token);
     rc = raw_client_run(&plan, paths, v->n_paths, m->buf.base, m->buf.len, hw_deadline(limit), &own);
-    rc = finish(v, &r, rc);
+    rc = end_rival_run(v, &r, rc);
     if (rc < 0)
         return rc;
     double bytes = (double)(down ? r.raw_bytes : own.bytes), seconds = down ? r.raw_seconds : own.seconds;
@@ -126,12 +126,12 @@ int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin
     struct tp_reply r;
     struct raw_path path[1];
     struct raw_latency got = {0};
-    int rc = start(v, &q, &r, path, 1);
+    int rc = start_rival_run(v, &q, &r, path, 1);
     if (rc < 0)
         return rc;
     memcpy(pp.token, q.raw.token, sizeof pp.token);
     rc = raw_pp_client_run(&pp, path, hw_deadline(RUN_MS), &got, NULL);
-    rc = finish(v, &r, rc);
+    rc = end_rival_run(v, &r, rc);
     *p50_us = (double)got.p50_ns / 1e3;
     return rc;
 }

@@ -24,7 +24,7 @@ const char *output_op_name(enum tp_op op)
 }
 
 /* A number with a fitting count of decimals, or "-". */
-static const char *num(double v, int decimals, char *buf, size_t cap)
+static const char *format_table_number(double v, int decimals, char *buf, size_t cap)
 {
     if (isnan(v))
         snprintf(buf, cap, "-");
@@ -44,10 +44,11 @@ void output_table_row(FILE *out, const struct row *r)
 {
     char size[32], b[9][32];
     fprintf(out, "%10s %-8s %7" PRIu64 " %9s %9s %9s %9s %8s %8s %8s %6s %9" PRIu64 " %5" PRIu64 "\n",
-            hw_format_size(r->size, size, sizeof size), r->op, r->iters, num(r->GBps, 3, b[0], 32),
-            num(r->p50_us, 1, b[1], 32), num(r->p99_us, 1, b[2], 32), num(r->p999_us, 1, b[3], 32),
-            num(r->cpu_s_per_GB, 3, b[4], 32), num(r->peer_cpu_s_per_GB, 3, b[5], 32), num(r->raw_GBps, 3, b[6], 32),
-            num(r->ratio_raw, 2, b[7], 32), r->sum.bad, r->lost_channels);
+            hw_format_size(r->size, size, sizeof size), r->op, r->iters, format_table_number(r->GBps, 3, b[0], 32),
+            format_table_number(r->p50_us, 1, b[1], 32), format_table_number(r->p99_us, 1, b[2], 32),
+            format_table_number(r->p999_us, 1, b[3], 32), format_table_number(r->cpu_s_per_GB, 3, b[4], 32),
+            format_table_number(r->peer_cpu_s_per_GB, 3, b[5], 32), format_table_number(r->raw_GBps, 3, b[6], 32),
+            format_table_number(r->ratio_raw, 2, b[7], 32), r->sum.bad, r->lost_channels);
     fflush(out);
 }
 
@@ -151,7 +152,7 @@ void output_json_channels(struct hw_json *j, hawser_peer *peer)
     hw_json_end(j);
 }
 
-static void json_nics(struct hw_json *j, const struct row *r)
+static void write_row_nics(struct hw_json *j, const struct row *r)
 {
     hw_json_array(j, "per_nic");
     for (size_t i = 0; i < r->sum.n_own; i++) {
@@ -249,7 +250,7 @@ int output_json(FILE *out, const struct row *r)
     hw_json_u64(&j, "bad_bytes", r->sum.bad);
     hw_json_double(&j, "raw_GBps", r->raw_GBps);
     hw_json_double(&j, "ratio_raw", r->ratio_raw);
-    json_nics(&j, r);
+    write_row_nics(&j, r);
     if (r->of != ROW_HOST) {
         hw_json_object(&j, "received");
         verdict_json(&j, "here", &r->here);

@@ -96,7 +96,8 @@ static struct sums sums_of(const struct rep *r)
 }
 
 /* unit may be "", class too; both and the value are ours, the note may hold a stranger's text. */
-static void card(FILE *f, const char *what, const char *value, const char *unit, const char *class, const char *note)
+static void write_figure_card(FILE *f, const char *what, const char *value, const char *unit, const char *class,
+                              const char *note)
 {
     fprintf(f, "<dl class=\"card\"><dt>%s</dt><dd class=\"%s\">%s", what, class, value);
     if (*unit)
@@ -106,7 +107,7 @@ static void card(FILE *f, const char *what, const char *value, const char *unit,
     fputs("</p></dd></dl>\n", f);
 }
 
-static void headline(FILE *f, const struct rep *r)
+static void write_key_figures(FILE *f, const struct rep *r)
 {
     struct sums s = sums_of(r);
     char v[64], note[256], name[128], size[64];
@@ -120,9 +121,9 @@ static void headline(FILE *f, const struct rep *r)
     }
     if (s.best) {
         rep_text_num(s.best->num[REP_GBPS], v, sizeof(v));
-        card(f, "Throughput", v, "GB/s", "", note);
+        write_figure_card(f, "Throughput", v, "GB/s", "", note);
         if (isnan(s.best->num[REP_RATIO])) {
-            card(f, "Against plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
+            write_figure_card(f, "Against plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
         } else {
             snprintf(v, sizeof(v), "%.2f", s.best->num[REP_RATIO]);
             char raw[64];
@@ -131,11 +132,12 @@ static void headline(FILE *f, const struct rep *r)
                      isnan(s.best->num[REP_RAW_GBPS]) ? "same path, same run"
                                                       : "they reach %s GB/s; same path, same run",
                      raw);
-            card(f, "Against plain sockets", v, "times", s.best->num[REP_RATIO] >= 1 ? "good" : "bad", note);
+            write_figure_card(f, "Against plain sockets", v, "times", s.best->num[REP_RATIO] >= 1 ? "good" : "bad",
+                              note);
         }
     } else if (s.fast) {
         rep_text_us(s.fast->num[REP_P50], v, sizeof(v));
-        card(f, "Latency, median", v, "", "", note);
+        write_figure_card(f, "Latency, median", v, "", "", note);
     }
     if (s.best && !isnan(s.best->num[REP_CPU]) && !isnan(s.best->num[REP_PEER_CPU])) {
         double cpu = s.best->num[REP_CPU] + s.best->num[REP_PEER_CPU];
@@ -144,7 +146,7 @@ static void headline(FILE *f, const struct rep *r)
         rep_text_num(raw, size, sizeof(size));
         snprintf(note, sizeof(note), isnan(raw) ? "both sides together" : "both sides together; plain sockets %s",
                  size);
-        card(f, "CPU seconds per GB", v, "", "", note);
+        write_figure_card(f, "CPU seconds per GB", v, "", "", note);
     }
     if (s.some_verified) {
         char *unit;
@@ -153,19 +155,19 @@ static void headline(FILE *f, const struct rep *r)
         snprintf(note, sizeof(note), "%s bytes compared with what was sent", size);
         if ((unit = strchr(v, ' ')))
             *unit++ = '\0';
-        card(f, "Verified", v, unit ? unit : "", "", note);
+        write_figure_card(f, "Verified", v, unit ? unit : "", "", note);
     } else {
-        card(f, "Verified", "no", "", "bad", "no byte was checked");
+        write_figure_card(f, "Verified", "no", "", "bad", "no byte was checked");
     }
     if (s.some_bad) {
         rep_text_count(s.bad, v, sizeof(v));
-        card(f, "Bad bytes", v, "",
-             s.bad > 0         ? "bad"
-             : s.some_verified ? "good"
-                               : "",
-             s.bad > 0         ? "what arrived is not what was sent"
-             : s.some_verified ? "every byte arrived as sent"
-                               : "");
+        write_figure_card(f, "Bad bytes", v, "",
+                          s.bad > 0         ? "bad"
+                          : s.some_verified ? "good"
+                                            : "",
+                          s.bad > 0         ? "what arrived is not what was sent"
+                          : s.some_verified ? "every byte arrived as sent"
+                                            : "");
     }
     if (s.some_lost) {
         rep_text_count(s.lost, v, sizeof(v));
@@ -176,7 +178,7 @@ static void headline(FILE *f, const struct rep *r)
             snprintf(note, sizeof(note),
                      s.lost > 0 ? "their chunks were taken up by the others" : "no connection died");
         }
-        card(f, "Channels lost", v, "", "", note);
+        write_figure_card(f, "Channels lost", v, "", "", note);
     }
     fputs("</section>\n", f);
 }
@@ -289,7 +291,7 @@ static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, boo
         fputs("</p>\n", f);
 }
 
-static void results(FILE *f, const struct rep *r)
+static void write_results_table(FILE *f, const struct rep *r)
 {
     bool show[HW_ARRAY_LEN(columns)] = {false}, mem = false, nics = false;
     for (size_t i = 0; i < r->n_row; i++) {
@@ -407,13 +409,13 @@ static int write_page(FILE *f, const struct rep *r)
     }
     fprintf(f, "%zu measurement%s \u00b7 GB is 10<sup>9</sup> bytes, MiB is 2<sup>20</sup></p>\n", r->n_row,
             r->n_row == 1 ? "" : "s");
-    headline(f, r);
+    write_key_figures(f, r);
     int rc = rep_plot_timeline(f, r);
     if (!rc)
         rc = rep_plot_throughput(f, r);
     if (!rc)
         rc = rep_plot_latency(f, r);
-    results(f, r);
+    write_results_table(f, r);
     nic_table(f, r);
     fprintf(
         f,

@@ -36,14 +36,14 @@ struct at {
     size_t line;
 };
 
-static const char *type_name(const json_t *v)
+static const char *get_json_type_name(const json_t *v)
 {
     static const char *const names[] = {"an object", "an array", "a string", "an integer",
                                         "a number",  "true",     "false",    "null"};
     return names[json_typeof(v)];
 }
 
-static int no_memory(const struct at *at)
+static int report_no_memory(const struct at *at)
 {
     return hw_no_memory("the report: %s:%zu", at->path, at->line);
 }
@@ -56,7 +56,8 @@ static int get_num(const struct at *at, json_t *o, const char *key, double *out)
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_number(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a number or null", at->path, at->line, key, type_name(v));
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a number or null", at->path, at->line, key,
+                       get_json_type_name(v));
     double d = json_number_value(v);
     if (!isfinite(d) || d < 0)
         return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %g, wanted 0 or more", at->path, at->line, key, d);
@@ -70,9 +71,10 @@ static int get_text(const struct at *at, json_t *o, const char *key, char **out)
     if (!v || json_is_null(v) || *out) /* the first one wins */
         return 0;
     if (!json_is_string(v))
-        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a string or null", at->path, at->line, key, type_name(v));
+        return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted a string or null", at->path, at->line, key,
+                       get_json_type_name(v));
     *out = strdup(json_string_value(v));
-    return *out ? 0 : no_memory(at);
+    return *out ? 0 : report_no_memory(at);
 }
 
 /* key as an array of at most max elements, made room for in *out (size bytes each); *n elements, 0 where missing. */
@@ -86,13 +88,13 @@ static int get_array(const struct at *at, json_t *o, const char *key, size_t max
         return 0;
     if (!json_is_array(*array))
         return hw_fail(-EINVAL, "%s:%zu: \"%s\" is %s, wanted an array or null", at->path, at->line, key,
-                       type_name(*array));
+                       get_json_type_name(*array));
     size_t have = json_array_size(*array);
     if (have > max)
         return hw_fail(-E2BIG, "%s:%zu: \"%s\" has %zu elements, a report shows up to %zu", at->path, at->line, key,
                        have, max);
     if (have && !(mem = calloc(have, size)))
-        return no_memory(at);
+        return report_no_memory(at);
     memcpy(out, &mem, sizeof(mem)); /* out points to a pointer of some type */
     *n = have;
     return 0;
@@ -102,7 +104,8 @@ static int want_object(const struct at *at, const json_t *v, const char *key, si
 {
     if (json_is_object(v))
         return 0;
-    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s, wanted an object", at->path, at->line, key, i, type_name(v));
+    return hw_fail(-EINVAL, "%s:%zu: \"%s\"[%zu] is %s, wanted an object", at->path, at->line, key, i,
+                   get_json_type_name(v));
 }
 
 static int want_num(const struct at *at, double v, const char *key, size_t i, const char *member)
@@ -121,25 +124,25 @@ static int read_nics(const struct at *at, json_t *o, struct rep_row *r)
         char text[32]; /* a plain count */
         snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(v));
         r->nics = strdup(text);
-        return r->nics ? 0 : no_memory(at);
+        return r->nics ? 0 : report_no_memory(at);
     }
     json_array_foreach(v, i, e)
     {
         if (!json_is_string(e))
             return hw_fail(-EINVAL, "%s:%zu: \"nics\"[%zu] is %s, wanted a string", at->path, at->line, i,
-                           type_name(e));
+                           get_json_type_name(e));
         len += json_string_length(e) + 1;
     }
     r->nics = calloc(1, len);
     if (!r->nics)
-        return no_memory(at);
+        return report_no_memory(at);
     char *p = r->nics;
     json_array_foreach(v, i, e) p += sprintf(p, "%s%s", i ? "," : "", json_string_value(e));
     return 0;
 }
 
 /* The busier direction: the other one carries acknowledgements only, in all but ping-pong, where both are alike. */
-static double larger(double a, double b)
+static double pick_larger_count(double a, double b)
 {
     return fmax(a, b); /* a NAN loses against a number */
 }
@@ -162,9 +165,9 @@ static int read_per_nic(const struct at *at, json_t *o, struct rep_row *r)
             (rc = get_num(at, e, "channels", &n->channels)) || (rc = get_num(at, e, "lost", &n->lost)))
             break;
         if (isnan(n->bytes))
-            n->bytes = larger(tx, rx);
+            n->bytes = pick_larger_count(tx, rx);
         if (isnan(n->kernel_bytes))
-            n->kernel_bytes = larger(ktx, krx);
+            n->kernel_bytes = pick_larger_count(ktx, krx);
     }
     return rc;
 }
@@ -216,7 +219,7 @@ static int name_index(const struct at *at, struct rep_row *r, const char *name, 
     if (i == r->n_name) {
         r->name[i] = strdup(name);
         if (!r->name[i])
-            return no_memory(at);
+            return report_no_memory(at);
         r->n_name++;
     }
     *out = (uint32_t)i;
@@ -274,7 +277,7 @@ static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
                    : asprintf(&mem, "GPU %lld -> %lld", (long long)json_integer_value(gpu),
                               (long long)json_integer_value(peer));
     if (n < 0)
-        return no_memory(at);
+        return report_no_memory(at);
     free(r->mem);
     r->mem = mem;
     return 0;
@@ -341,7 +344,7 @@ static int read_line(const struct at *at, const char *text, size_t len, struct r
         return hw_fail(-EINVAL, "%s:%zu: not JSON, at column %d: %s", at->path, at->line, err.column, err.text);
     int rc = 0;
     if (!json_is_object(o))
-        rc = hw_fail(-EINVAL, "%s:%zu: %s, wanted an object", at->path, at->line, type_name(o));
+        rc = hw_fail(-EINVAL, "%s:%zu: %s, wanted an object", at->path, at->line, get_json_type_name(o));
     else if (r->n_row == REP_MAX_ROWS)
         rc = hw_fail(-E2BIG, "%s:%zu: more than %d measurements", at->path, at->line, REP_MAX_ROWS);
     if (!rc && (r->n_row & (r->n_row - 1)) == 0) { /* full at each power of two */
@@ -349,7 +352,7 @@ static int read_line(const struct at *at, const char *text, size_t len, struct r
         if (more)
             r->row = more;
         else
-            rc = no_memory(at);
+            rc = report_no_memory(at);
     }
     if (!rc) {
         r->row[r->n_row] = (struct rep_row){0};

@@ -18,7 +18,7 @@ void rep_text_num(double v, char *buf, size_t cap)
         snprintf(buf, cap, "%.2g", v);
 }
 
-static void scaled(double v, double step, const char *const *units, size_t n, char *buf, size_t cap)
+static void format_scaled_value(double v, double step, const char *const *units, size_t n, char *buf, size_t cap)
 {
     char num[24];
     size_t i = 0;
@@ -36,13 +36,13 @@ static void scaled(double v, double step, const char *const *units, size_t n, ch
 void rep_text_us(double us, char *buf, size_t cap)
 {
     static const char *const units[] = {"\u00b5s", "ms", "s"};
-    scaled(us, 1000, units, HW_ARRAY_LEN(units), buf, cap);
+    format_scaled_value(us, 1000, units, HW_ARRAY_LEN(units), buf, cap);
 }
 
 void rep_text_bytes(double bytes, char *buf, size_t cap)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    scaled(bytes, 1000, units, HW_ARRAY_LEN(units), buf, cap);
+    format_scaled_value(bytes, 1000, units, HW_ARRAY_LEN(units), buf, cap);
 }
 
 void rep_text_size(double bytes, char *buf, size_t cap)
@@ -75,7 +75,7 @@ void rep_text_count(double v, char *buf, size_t cap)
     buf[k] = '\0';
 }
 
-static bool same(const char *a, const char *b)
+static bool is_same_row_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -101,11 +101,11 @@ void rep_series_name(const struct rep *r, const struct rep_row *row, char *buf, 
     static const char *const word[] = {"channels", "deep", "chunk", "window"};
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *o = &r->row[i];
-        nics |= !same(o->nics, row->nics);
+        nics |= !is_same_row_text(o->nics, row->nics);
         counts |= count_nics(o->nics) != count_nics(row->nics);
-        mem |= !same(o->mem, row->mem);
+        mem |= !is_same_row_text(o->mem, row->mem);
         for (size_t k = 0; k < HW_ARRAY_LEN(key); k++)
-            if (!same_num(o->num[key[k]], row->num[key[k]]) && same(o->op, row->op) &&
+            if (!same_num(o->num[key[k]], row->num[key[k]]) && is_same_row_text(o->op, row->op) &&
                 same_num(o->num[REP_SIZE], row->num[REP_SIZE]))
                 differ |= 1u << k;
     }

@@ -7,7 +7,7 @@
 #define LABEL_PX 7.0 /* of one character at 12 px, on the wide side for the usual sans-serif fonts */
 
 /* U+202A to U+202E and U+2066 to U+2069 turn the direction of all that follows. */
-static bool reorders(const unsigned char *p)
+static bool is_bidi_control(const unsigned char *p)
 {
     return p[0] == 0xe2 &&
            ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) || (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
@@ -21,7 +21,7 @@ void svg_escape(FILE *f, const char *text, size_t max)
             fputs("\u2026", f);
             return;
         }
-        if (reorders(p)) {
+        if (is_bidi_control(p)) {
             fputs("\ufffd", f);
             p += 2;
             continue;
@@ -72,7 +72,7 @@ void svg_close(struct svg *s)
     fputs("</svg>\n", s->f);
 }
 
-static double along(const struct svg_scale *sc, double v)
+static double compute_scale_fraction(const struct svg_scale *sc, double v)
 {
     double lo = sc->lo, hi = sc->hi;
     if (sc->log) {
@@ -86,12 +86,12 @@ static double along(const struct svg_scale *sc, double v)
 
 double svg_x(const struct svg *s, double v)
 {
-    return s->left + along(&s->x, v) * (s->right - s->left);
+    return s->left + compute_scale_fraction(&s->x, v) * (s->right - s->left);
 }
 
 double svg_y(const struct svg *s, double v)
 {
-    return s->bottom - along(&s->y, v) * (s->bottom - s->top);
+    return s->bottom - compute_scale_fraction(&s->y, v) * (s->bottom - s->top);
 }
 
 size_t svg_ticks(double lo, double hi, size_t want, double *out, size_t cap)

@@ -25,7 +25,7 @@ static uint64_t received_bytes(const struct verdict *v)
     return v->device + v->staged + v->copied;
 }
 
-static double percent(uint64_t part, uint64_t all)
+static double compute_percent(uint64_t part, uint64_t all)
 {
     return 100 * (double)part / (double)all;
 }
@@ -35,7 +35,7 @@ void verdict_print(FILE *out, const char *who, const char *side, const struct ve
     const uint64_t all = received_bytes(v);
     if (all)
         fprintf(out, "%-14s %5s: device path %.2f %%, staged %.2f %%, copied %.2f %%\n", who, side,
-                percent(v->device, all), percent(v->staged, all), percent(v->copied, all));
+                compute_percent(v->device, all), compute_percent(v->staged, all), compute_percent(v->copied, all));
 }
 
 void verdict_json(struct hw_json *j, const char *name, const struct verdict *v)
@@ -49,9 +49,9 @@ void verdict_json(struct hw_json *j, const char *name, const struct verdict *v)
     hw_json_u64(j, "device_bytes", v->device);
     hw_json_u64(j, "staged_bytes", v->staged);
     hw_json_u64(j, "copied_bytes", v->copied);
-    hw_json_double(j, "device_percent", percent(v->device, all));
-    hw_json_double(j, "staged_percent", percent(v->staged, all));
-    hw_json_double(j, "copied_percent", percent(v->copied, all));
+    hw_json_double(j, "device_percent", compute_percent(v->device, all));
+    hw_json_double(j, "staged_percent", compute_percent(v->staged, all));
+    hw_json_double(j, "copied_percent", compute_percent(v->copied, all));
     hw_json_end(j);
 }
 

@@ -57,7 +57,7 @@ int bundle_load(struct bundle_file *f, const char *path)
     return f->config ? load_notes(&f->notes, f->path) : hw_wrap(-EINVAL, "%s", path);
 }
 
-static int write_json(const json_t *o, const char *path, unsigned mode)
+static int write_bundle_json(const json_t *o, const char *path, unsigned mode)
 {
     char *text = sbx_oci_dump(o);
     int rc = text ? sandbox_write(path, text, mode) : hw_no_memory("JSON");
@@ -66,7 +66,7 @@ static int write_json(const json_t *o, const char *path, unsigned mode)
 }
 
 /* Adds the notes that the configuration names to out. */
-static int add_named(json_t *out, const struct bundle_file *f)
+static int add_named_notes(json_t *out, const struct bundle_file *f)
 {
     static const char *const annotation[] = {SBX_NOTE_SANDBOX, SBX_NOTE_VERBS};
     int rc = 0;
@@ -89,13 +89,13 @@ int bundle_save(const struct bundle_file *f, const char *out)
     name_notes(path, to);
     int rc = load_notes(&both, to);
     if (rc == 0)
-        rc = add_named(named, f);
+        rc = add_named_notes(named, f);
     if (rc == 0 && json_object_size(named))
-        rc = json_object_update(both, named) < 0 ? hw_no_memory("JSON") : write_json(both, path, 0600);
+        rc = json_object_update(both, named) < 0 ? hw_no_memory("JSON") : write_bundle_json(both, path, 0600);
     if (rc == 0)
-        rc = write_json(f->config, to, f->mode);
+        rc = write_bundle_json(f->config, to, f->mode);
     if (rc == 0 && json_object_size(named))
-        rc = write_json(named, path, 0600);
+        rc = write_bundle_json(named, path, 0600);
     else if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
         rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
     json_decref(both);

@@ -10,7 +10,7 @@
 
 #define CMD "oci-hook"
 
-static void help(void)
+static void print_oci_hook_help(void)
 {
     printf(
         "Usage: hawser oci-hook createRuntime|poststop [SETTING=VALUE...]\n\n"
@@ -39,7 +39,7 @@ int cmd_oci_hook(int argc, char **argv)
     if (argc < 2)
         return tool_usage(CMD, "createRuntime or poststop?");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        help();
+        print_oci_hook_help();
         return TOOL_OK;
     }
     bool create = strcmp(argv[1], "createRuntime") == 0;

@@ -42,7 +42,7 @@ static const char plan_options[] =
     "  [--peer-nics NIC[,..] | --peer HOST[:PORT] [--key-file FILE] [--insecure]] [--bootstrap ADDR]\n"
     "  [--require-ipv4] [--force] [--all-nics]\n";
 
-static void print_help(void)
+static void print_sandbox_help(void)
 {
     printf("Usage: hawser sandbox ACTION [OPTION...]\n\n"
            "NICs, topology and environment that NCCL finds true in a container, and all of it undone afterwards.\n\n");
@@ -53,5 +53,5 @@ static void print_help(void)
 
 int cmd_sandbox(int argc, char **argv)
 {
-    return tool_act("sandbox", actions, print_help, argc, argv);
+    return tool_act("sandbox", actions, print_sandbox_help, argc, argv);
 }

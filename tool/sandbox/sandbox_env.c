@@ -12,7 +12,7 @@
 
 enum form { FORM_LINES, FORM_SHELL, FORM_JSON };
 
-static int print_json(const struct sbx_env *e)
+static int print_sandbox_env_json(const struct sbx_env *e)
 {
     struct hw_json j;
     hw_json_init(&j, stdout);
@@ -33,14 +33,14 @@ static int print_json(const struct sbx_env *e)
 }
 
 /* A reason, and a value for --env-file, stay one line, whatever they repeat. */
-static void line(const char *text)
+static void print_without_controls(const char *text)
 {
     for (; *text; text++)
         putchar((unsigned char)*text < ' ' ? '?' : *text);
 }
 
 /* In single quotes, whatever it is. */
-static void quoted(const char *text)
+static void print_shell_value(const char *text)
 {
     putchar('\'');
     for (; *text; text++)
@@ -51,16 +51,16 @@ static void quoted(const char *text)
     putchar('\'');
 }
 
-static void lines(const struct sbx_env *e, bool shell)
+static void print_env_lines(const struct sbx_env *e, bool shell)
 {
     for (size_t i = 0; i < e->n; i++) {
         printf("# ");
-        line(e->v[i].why);
+        print_without_controls(e->v[i].why);
         printf("\n%s%s=", shell ? "export " : "", e->v[i].name);
         if (shell)
-            quoted(e->v[i].value);
+            print_shell_value(e->v[i].value);
         else
-            line(e->v[i].value);
+            print_without_controls(e->v[i].value);
         putchar('\n');
     }
 }
@@ -76,9 +76,9 @@ static int print_env(const struct sandbox_args *a, const struct sbx_env_want *wa
     if (rc == TOOL_OK && sbx_env_make(&e, &p, want) < 0)
         rc = tool_fail(CMD, "%s", hw_error());
     else if (rc == TOOL_OK && form == FORM_JSON)
-        rc = print_json(&e) < 0 ? tool_fail(CMD, "the JSON could not be written") : TOOL_OK;
+        rc = print_sandbox_env_json(&e) < 0 ? tool_fail(CMD, "the JSON could not be written") : TOOL_OK;
     else if (rc == TOOL_OK)
-        lines(&e, form == FORM_SHELL);
+        print_env_lines(&e, form == FORM_SHELL);
     sbx_env_free(&e);
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);

@@ -12,7 +12,7 @@
 
 /* ---- which belong together ----------------------------------------------------------------------- */
 
-static bool has_rdma(const struct sbx_snapshot *s, size_t net)
+static bool has_rdma_device(const struct sbx_snapshot *s, size_t net)
 {
     for (size_t r = 0; r < s->n_rdma; r++)
         if (sbx_rdma_on(s, r, net))
@@ -31,7 +31,7 @@ static struct tp_fact_nic as_fact(const struct sbx_addr *a)
 /* In the order in which the NICs are tried; each pair of nodes comes to the same result from both sides. */
 enum way { WAY_NAME, WAY_SUBNET, WAY_RAIL, WAY_NAME_ALONE, WAYS };
 
-static bool fits(const struct sbx_snapshot *s, size_t net, const struct tp_fact_nic *p, enum way way)
+static bool matches_peer_nic(const struct sbx_snapshot *s, size_t net, const struct tp_fact_nic *p, enum way way)
 {
     const struct sbx_netdev *d = &s->net[net];
     bool name = strcmp(d->name, p->nic) == 0, near = false, rails = false;
@@ -44,22 +44,22 @@ static bool fits(const struct sbx_snapshot *s, size_t net, const struct tp_fact_
     case WAY_NAME:
         return name && (near || rails || !s->addresses);
     case WAY_SUBNET:
-        return near && has_rdma(s, net) == (p->rdma[0] != 0);
+        return near && has_rdma_device(s, net) == (p->rdma[0] != 0);
     case WAY_RAIL:
-        return rails && has_rdma(s, net) == (p->rdma[0] != 0);
+        return rails && has_rdma_device(s, net) == (p->rdma[0] != 0);
     default:
         return name;
     }
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_peer_nics(const void *a, const void *b)
 {
     return strverscmp(((const struct tp_fact_nic *)a)->nic, ((const struct tp_fact_nic *)b)->nic);
 }
 
 void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int partner[TP_MAX_NICS])
 {
-    qsort(peer->nic, peer->n_nics, sizeof(*peer->nic), by_name);
+    qsort(peer->nic, peer->n_nics, sizeof(*peer->nic), compare_peer_nics);
     for (uint32_t k = 0; k < peer->n_nics; k++)
         partner[k] = -1;
     for (enum way way = 0; way < WAYS; way++)
@@ -68,7 +68,7 @@ void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int part
             bool taken = s->net[i].loopback;
             for (uint32_t n = 0; n < peer->n_nics; n++)
                 taken |= partner[n] == (int)i;
-            while (!taken && k < peer->n_nics && (partner[k] >= 0 || !fits(s, i, &peer->nic[k], way)))
+            while (!taken && k < peer->n_nics && (partner[k] >= 0 || !matches_peer_nic(s, i, &peer->nic[k], way)))
                 k++;
             for (uint32_t n = 0; !taken && k < peer->n_nics && n < peer->n_nics; n++)
                 if (strcmp(peer->nic[n].nic, peer->nic[k].nic) == 0) /* all addresses of the NIC */
@@ -78,7 +78,7 @@ void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int part
 
 /* ---- asking -------------------------------------------------------------------------------------- */
 
-static int ask(struct sandbox_args *a, struct tp_facts *out)
+static int ask_peer_facts(struct sandbox_args *a, struct tp_facts *out)
 {
     struct session session = {0};
     struct tp_request q = {.type = TP_FACTS, .flags = TP_CONTAINED};
@@ -108,7 +108,7 @@ static int ask(struct sandbox_args *a, struct tp_facts *out)
 
 /* ---- saying -------------------------------------------------------------------------------------- */
 
-static void show(const struct sbx_snapshot *s, const struct tp_fact_nic *p, int partner)
+static void print_peer_nic(const struct sbx_snapshot *s, const struct tp_fact_nic *p, int partner)
 {
     char ip[INET6_ADDRSTRLEN], rdma[64] = "no RDMA device";
     inet_ntop(p->addr.family == 4 ? AF_INET : AF_INET6, p->addr.byte, ip, sizeof(ip));
@@ -119,8 +119,8 @@ static void show(const struct sbx_snapshot *s, const struct tp_fact_nic *p, int 
             partner < 0 ? "" : s->net[partner].name);
 }
 
-static void warn(const char *cmd, const struct sbx_snapshot *s, const struct tp_facts *peer, const int *partner,
-                 const char *host)
+static void warn_of_peer_nics(const char *cmd, const struct sbx_snapshot *s, const struct tp_facts *peer,
+                              const int *partner, const char *host)
 {
     for (uint32_t k = 0; k < peer->n_nics; k++) {
         const struct tp_fact_nic *p = &peer->nic[k];
@@ -132,7 +132,7 @@ static void warn(const char *cmd, const struct sbx_snapshot *s, const struct tp_
         if (partner[k] < 0 && v4)
             fprintf(stderr, "hawser %s: warning: no NIC here belongs to %s's %s: plan there with --peer too\n", cmd,
                     host, p->nic);
-        else if (partner[k] >= 0 && has_rdma(s, (size_t)partner[k]) != v4)
+        else if (partner[k] >= 0 && has_rdma_device(s, (size_t)partner[k]) != v4)
             fprintf(stderr, "hawser %s: warning: %s here has %s RDMA device, %s's %s has %s with a GID of RoCE v2\n",
                     cmd, s->net[partner[k]].name, v4 ? "no" : "an", host, p->nic, v4 ? "one" : "none");
     }
@@ -147,7 +147,7 @@ char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx
     int partner[TP_MAX_NICS];
     char *list = NULL;
     size_t len, n = 0;
-    int rc = peer ? ask(a, peer) : hw_no_memory("the peer's answer");
+    int rc = peer ? ask_peer_facts(a, peer) : hw_no_memory("the peer's answer");
     FILE *f = rc == 0 ? open_memstream(&list, &len) : NULL;
     if (rc == 0 && !f)
         hw_no_memory("the peer's NICs");
@@ -155,11 +155,11 @@ char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx
         sandbox_match(s, peer, partner);
         for (uint32_t k = 0; k < peer->n_nics; k++) {
             if (verbose)
-                show(s, &peer->nic[k], partner[k]);
+                print_peer_nic(s, &peer->nic[k], partner[k]);
             if (partner[k] >= 0 && (k == 0 || partner[k] != partner[k - 1]))
                 fprintf(f, "%s%s", n++ ? "," : "", s->net[partner[k]].name);
         }
-        warn(cmd, s, peer, partner, a->peer);
+        warn_of_peer_nics(cmd, s, peer, partner, a->peer);
         if (fclose(f) != 0) {
             free(list);
             list = NULL;

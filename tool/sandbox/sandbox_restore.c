@@ -21,7 +21,7 @@ static const struct opt rows[] = {
     {0}};
 
 /* What the command line says into b; cmd stays in use. OPTS_GO, or the exit status. */
-static int read_options(struct back *b, char *cmd, const char *about, int argc, char **argv)
+static int read_restore_options(struct back *b, char *cmd, const char *about, int argc, char **argv)
 {
     const struct opts o = {.cmd = cmd,
                            .args = "ID [OPTION...]",
@@ -55,7 +55,7 @@ int sandbox_restore_main(int argc, char **argv)
     char cmd[] = "sandbox restore";
     struct back b;
     unsigned lost = 0;
-    int code = read_options(
+    int code = read_restore_options(
         &b, cmd,
         "Gives back the NICs of the container ID, with all they had, wherever they are by now. Nothing to give\n"
         "back is no error; what cannot be given back is told, one line each, and tried again by the next call.",
@@ -71,7 +71,7 @@ int sandbox_watch_main(int argc, char **argv)
     char cmd[] = "sandbox watch";
     struct back b;
     unsigned lost = 0;
-    int code = read_options(
+    int code = read_restore_options(
         &b, cmd,
         "Waits until the container ID has ended, then restores. SIGINT and SIGTERM end the wait, and nothing is\n"
         "restored.",

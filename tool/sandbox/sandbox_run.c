@@ -22,7 +22,7 @@ struct run_args {
 };
 
 /* The exit status. */
-static int run_command(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
+static int run_sandboxed_command(const struct run_args *a, struct sbx_snapshot *s, struct sbx_plan *p)
 {
     struct sb_nic nic[SB_NICS_MAX];
     struct sbx_run r = a->run;
@@ -65,7 +65,7 @@ static int plan_and_run(struct run_args *a)
     int rc = sandbox_make(CMD, &a->plan, &s, &p);
     for (size_t i = 0; rc == TOOL_OK && i < p.n_warning; i++)
         fprintf(stderr, "hawser " CMD ": warning: %s\n", p.warning[i]);
-    rc = rc == TOOL_OK ? run_command(a, &s, &p) : EXIT_US;
+    rc = rc == TOOL_OK ? run_sandboxed_command(a, &s, &p) : EXIT_US;
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
     return rc;

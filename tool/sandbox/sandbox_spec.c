@@ -42,7 +42,7 @@ struct line {
     unsigned mode;
 };
 
-static int put_line(const void *arg, FILE *f)
+static int write_text_file(const void *arg, FILE *f)
 {
     const struct line *l = arg;
     if (fchmod(fileno(f), l->mode) < 0)
@@ -54,7 +54,7 @@ static int put_line(const void *arg, FILE *f)
 
 int sandbox_write(const char *path, const char *text, unsigned mode)
 {
-    return sandbox_publish(path, put_line, &(struct line){path, text, mode});
+    return sandbox_publish(path, write_text_file, &(struct line){path, text, mode});
 }
 
 /* What the hooks are told: the NICs by name, so that what was planned comes, or an error. With RDMA devices the hook
@@ -88,7 +88,7 @@ static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args 
 }
 
 /* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
-static char *absolute(const char *path)
+static char *resolve_output_path(const char *path)
 {
     char dir[PATH_MAX], *out = NULL;
     size_t len = strlen(path);
@@ -107,10 +107,10 @@ static char *absolute(const char *path)
 }
 
 /* Where the files will be. */
-static int places(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+static int set_bundle_paths(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
 {
     char *topo = NULL, *sysfs = NULL;
-    if (!a->no_sysfs && a->sysfs_out && !(sysfs = absolute(a->sysfs_out)))
+    if (!a->no_sysfs && a->sysfs_out && !(sysfs = resolve_output_path(a->sysfs_out)))
         return -EINVAL;
     if ((!a->no_sysfs && !sysfs && asprintf(&sysfs, "%s.sys", beside) < 0) ||
         (a->topo_at && asprintf(&topo, "%s.nccl.xml", beside) < 0))
@@ -156,7 +156,7 @@ int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct 
     if (rc == 0)
         rc = hook_args(b, a);
     if (rc == 0)
-        rc = places(b, a, beside);
+        rc = set_bundle_paths(b, a, beside);
     return rc < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
 }
 
@@ -164,7 +164,7 @@ void sandbox_bundle_free(struct sandbox_bundle *b)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(b->arg); i++)
         free(b->arg[i]);
-    free((char *)b->sp.sysfs); /* NOLINT: ours, see places() */
+    free((char *)b->sp.sysfs); /* NOLINT: ours, see set_bundle_paths() */
     free((char *)b->sp.topo);  /* NOLINT */
     sbx_devs_free(&b->dev);
     sbx_plan_free(&b->p);
@@ -179,7 +179,7 @@ static void name_beside(char out[PATH_MAX], const struct bundle_file *f)
     snprintf(out, PATH_MAX, "%.*shawser", (int)(strrchr(f->path, '/') + 1 - f->path), f->path);
 }
 
-static int undo(struct bundle_file *f, const struct sandbox_bundle_args *a)
+static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_args *a)
 {
     char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
@@ -228,7 +228,7 @@ static int edit_bundle(const char *path, struct sandbox_bundle_args *a, bool und
     if (rc < 0) {
         rc = tool_fail(CMD, "%s", hw_error());
     } else if (undoing) {
-        rc = undo(&f, a);
+        rc = undo_bundle_spec(&f, a);
     } else {
         name_beside(beside, &f);
         rc = sandbox_bundle_make(CMD, b, a, beside);

@@ -42,7 +42,7 @@ struct out {
     unsigned bad;
 };
 
-static int print_json(const struct sb_status *s, void *arg)
+static int print_container_json(const struct sb_status *s, void *arg)
 {
     struct out *o = arg;
     o->bad += s->state >= SB_STATE_BROKEN;
@@ -99,7 +99,7 @@ int sandbox_status_main(int argc, char **argv)
         hw_json_init(&out.j, stdout);
         hw_json_array(&out.j, NULL);
     }
-    rc = sb_status(a.dir, of, a.json ? print_json : print_text, a.json ? (void *)&out : (void *)&out.bad);
+    rc = sb_status(a.dir, of, a.json ? print_container_json : print_text, a.json ? (void *)&out : (void *)&out.bad);
     if (a.json) {
         hw_json_end(&out.j);
         if (hw_json_finish(&out.j) < 0)

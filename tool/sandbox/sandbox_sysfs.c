@@ -35,7 +35,7 @@ int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const c
 }
 
 /* Returns in the parent once it is mounted; the child serves on, apart from the terminal. A tool_exit. */
-static int serve(const struct sbx_tree *t, const struct out *out, const char *host)
+static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};
     struct sbx_fuse f = {.at = out->fuse, .host = -1, .ready = -1};
@@ -77,7 +77,7 @@ static int make_sysfs(const struct sandbox_args *a, const struct out *out)
     sbx_plan_free(&p);
     sbx_snapshot_free(&s);
     if (rc == TOOL_OK && out->fuse)
-        rc = serve(&t, out, a->from ? NULL : a->sysfs ? a->sysfs : "/");
+        rc = serve_sysfs_tree(&t, out, a->from ? NULL : a->sysfs ? a->sysfs : "/");
     sbx_tree_free(&t);
     return rc;
 }

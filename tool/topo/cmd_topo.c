@@ -52,7 +52,7 @@ static struct hw_bdf *ask_cuda(struct topo *t, size_t *n)
     return NULL;
 }
 
-static int look_at(struct topo *t, const char *from)
+static int read_topo_node(struct topo *t, const char *from)
 {
     struct hw_scan scan = {.live = !from};
     if (from) {
@@ -103,7 +103,7 @@ static int print_plan(struct topo *t, const struct args *a)
 static int show_machine(const struct args *a)
 {
     struct topo t = {.from = a->from};
-    int rc = look_at(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : print_plan(&t, a);
+    int rc = read_topo_node(&t, a->from) < 0 ? tool_fail("topo", "%s", hw_error()) : print_plan(&t, a);
     hw_plan_free(&t.plan);
     hw_node_free(&t.node);
     free(t.info);

@@ -12,7 +12,7 @@ const struct hw_gpu *topo_gpu_at(const struct topo *t, int pci)
     return NULL;
 }
 
-static bool leaf(const struct topo *t, int pci)
+static bool is_topo_leaf(const struct topo *t, int pci)
 {
     bool yes = topo_gpu_at(t, pci);
     for (size_t i = 0; i < t->node.n_netdev; i++)
@@ -22,7 +22,7 @@ static bool leaf(const struct topo *t, int pci)
     return yes;
 }
 
-static bool above(const struct hw_pci_path *a, const struct hw_pci_path *b)
+static bool is_path_above(const struct hw_pci_path *a, const struct hw_pci_path *b)
 {
     return a->depth < b->depth && hw_bdf_cmp(a->at[a->depth - 1], b->at[a->depth - 1]) == 0;
 }
@@ -46,10 +46,10 @@ int *topo_order(const struct topo *t, size_t *n)
     bool *show = calloc(d->n_pci + 1, 1);
     *n = 0;
     for (size_t i = 0; order && show && i < d->n_pci; i++) {
-        if (!leaf(t, (int)i))
+        if (!is_topo_leaf(t, (int)i))
             continue;
         for (size_t k = 0; k < d->n_pci; k++)
-            show[k] |= k == i || above(&d->pci[k].path, &d->pci[i].path);
+            show[k] |= k == i || is_path_above(&d->pci[k].path, &d->pci[i].path);
     }
     for (size_t i = 0; order && show && i < d->n_pci; i++)
         if (show[i])

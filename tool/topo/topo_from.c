@@ -23,7 +23,7 @@ int topo_save(const char *path)
 }
 
 /* /proc/net/route, with what a scan wants of it: who has a default route. */
-static int routes(const struct sbx_snapshot *s, const char *path)
+static int write_route_file(const struct sbx_snapshot *s, const char *path)
 {
     FILE *f = fopen(path, "we");
     if (!f)
@@ -39,7 +39,7 @@ struct rebuilt {
     char dir[PATH_MAX - 32], sys[PATH_MAX], proc[PATH_MAX], net[PATH_MAX], route[PATH_MAX];
 };
 
-static int rebuild(struct rebuilt *r, const struct sbx_snapshot *s)
+static int rebuild_machine_files(struct rebuilt *r, const struct sbx_snapshot *s)
 {
     const char *tmp = getenv("TMPDIR");
     struct sbx_tree t;
@@ -60,11 +60,11 @@ static int rebuild(struct rebuilt *r, const struct sbx_snapshot *s)
     sbx_tree_free(&t);
     if (rc == 0 && (mkdir(r->proc, 0700) < 0 || mkdir(r->net, 0700) < 0))
         rc = hw_fail(-errno, "%s: %s", r->net, strerror(errno));
-    return rc < 0 ? rc : routes(s, r->route);
+    return rc < 0 ? rc : write_route_file(s, r->route);
 }
 
 /* Of what is there; the error at hand stays. */
-static void discard(const struct rebuilt *r)
+static void remove_rebuilt_files(const struct rebuilt *r)
 {
     char why[HW_ERR_TEXT];
     if (!r->dir[0])
@@ -85,11 +85,11 @@ int topo_from(struct hw_node *n, const char *file)
     *n = (struct hw_node){0};
     int rc = sbx_snapshot_load(&s, file), root = -1;
     if (rc == 0)
-        rc = rebuild(&r, &s);
+        rc = rebuild_machine_files(&r, &s);
     if (rc == 0 && (rc = root = hw_root_open(r.dir)) >= 0)
         rc = hw_node_scan(n, root, &(struct hw_scan){0});
     hw_close(&root);
-    discard(&r);
+    remove_rebuilt_files(&r);
     sbx_snapshot_free(&s);
     return rc;
 }

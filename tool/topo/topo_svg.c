@@ -34,27 +34,27 @@ struct drawing {
     double bottom; /* of the GPUs */
 };
 
-static void text(FILE *f, double x, double y, const char *class, const char *what, size_t max)
+static void draw_topo_text(FILE *f, double x, double y, const char *class, const char *what, size_t max)
 {
     fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
     svg_escape(f, what, max);
     fputs("</text>\n", f);
 }
 
-static void cell(FILE *f, double x, double y, const char *class, const char *name, const char *detail,
-                 const char *hover)
+static void draw_topo_cell(FILE *f, double x, double y, const char *class, const char *name, const char *detail,
+                           const char *hover)
 {
     fprintf(f, "<g class=\"%s\"><title>", strstr(class, "off") ? "off" : "on");
     svg_escape(f, hover, 0);
     fprintf(f, "</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\" rx=\"6\"/>\n", class,
             x - CELL_W / 2, y, CELL_W, CELL_H);
-    text(f, x, y + 20, "n", name, 13);
-    text(f, x, y + 36, "d", detail, 20);
+    draw_topo_text(f, x, y + 20, "n", name, 13);
+    draw_topo_text(f, x, y + 36, "d", detail, 20);
     fputs("</g>\n", f);
 }
 
 /* Puts the GPUs and NICs of a NUMA node side by side from x on; returns how wide its box is, 0: it has none. */
-static double place(const struct drawing *d, int numa, double x)
+static double place_numa_cells(const struct drawing *d, int numa, double x)
 {
     const struct hw_node *n = &d->t->node;
     size_t gpus = 0, nics = 0;
@@ -81,7 +81,7 @@ static double place(const struct drawing *d, int numa, double x)
     return w;
 }
 
-static void gpus(const struct drawing *d)
+static void draw_topo_gpus(const struct drawing *d)
 {
     const struct hw_node *n = &d->t->node;
     for (size_t i = 0; i < n->n_gpu; i++) {
@@ -90,12 +90,12 @@ static void gpus(const struct drawing *d)
         const char *model = d->t->info && g->ordinal >= 0 ? d->t->info[g->ordinal].name
                             : g->pci >= 0                 ? hw_pci_vendor(n->pci[g->pci].vendor)
                                                           : "";
-        cell(d->f, d->gpu[i].x, d->bottom - CELL_H, g->ordinal < 0 ? "gpu off" : "gpu",
-             topo_gpu_name(g, name, sizeof(name)), hw_bdf_text(g->at, at), model);
+        draw_topo_cell(d->f, d->gpu[i].x, d->bottom - CELL_H, g->ordinal < 0 ? "gpu off" : "gpu",
+                       topo_gpu_name(g, name, sizeof(name)), hw_bdf_text(g->at, at), model);
     }
 }
 
-static void nics(const struct drawing *d)
+static void draw_topo_nics(const struct drawing *d)
 {
     const struct hw_node *n = &d->t->node;
     for (size_t i = 0; i < n->n_netdev; i++) {
@@ -105,12 +105,12 @@ static void nics(const struct drawing *d)
         const char *why = d->t->planned ? d->t->plan.why[i] : "no plan";
         char speed[32], hover[128];
         snprintf(hover, sizeof(hover), "%.60s%s%s", x->driver, why ? ": not used: " : "", why ? why : "");
-        cell(d->f, d->nic[i].x, d->bottom + LINES, why ? "nic off" : "nic", x->name,
-             topo_speed(x->speed, speed, sizeof(speed)), hover);
+        draw_topo_cell(d->f, d->nic[i].x, d->bottom + LINES, why ? "nic off" : "nic", x->name,
+                       topo_speed(x->speed, speed, sizeof(speed)), hover);
     }
 }
 
-static void lines(const struct drawing *d)
+static void draw_plan_lines(const struct drawing *d)
 {
     const struct hw_node *n = &d->t->node;
     for (size_t k = 0; k < d->t->plan.n_gpus; k++) {
@@ -121,13 +121,13 @@ static void lines(const struct drawing *d)
             fprintf(d->f, "<path class=\"use\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n", x, d->bottom, x,
                     d->bottom + LINES / 2, to, y - LINES / 2, to, y);
             /* beside the line, a quarter of the way, where lines to one NIC are still apart */
-            text(d->f, x + HW_MAX(to - x, 0.0) * 0.16 + 16, d->bottom + LINES * 0.25 + 12.0 * (double)i, "d",
-                 a < 0 || b < 0 ? "" : hw_dist_name(hw_node_distance(n, a, b)), 0);
+            draw_topo_text(d->f, x + HW_MAX(to - x, 0.0) * 0.16 + 16, d->bottom + LINES * 0.25 + 12.0 * (double)i, "d",
+                           a < 0 || b < 0 ? "" : hw_dist_name(hw_node_distance(n, a, b)), 0);
         }
     }
 }
 
-static int whole(struct drawing *d)
+static int draw_topo_node(struct drawing *d)
 {
     const struct hw_node *n = &d->t->node;
     double x = MARGIN, bottom = HEAD + 30 + CELL_H, h = 30 + CELL_H + LINES + CELL_H + GAP;
@@ -139,7 +139,7 @@ static int whole(struct drawing *d)
         return hw_no_memory("the drawing");
     for (size_t i = 0; i <= n->n_numa; i++) {
         int id = i < n->n_numa ? n->numa[i].id : -1;
-        double w = place(d, id, x);
+        double w = place_numa_cells(d, id, x);
         if (w == 0)
             continue;
         char label[160];
@@ -149,7 +149,7 @@ static int whole(struct drawing *d)
             snprintf(label, sizeof(label), "NUMA node %d, CPUs %.100s", id, n->numa[i].cpus);
         fprintf(f, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"8\"/>\n", x, HEAD, w,
                 h);
-        text(f, x + GAP, HEAD + 19, "s", label, (size_t)(w / 7));
+        draw_topo_text(f, x + GAP, HEAD + 19, "s", label, (size_t)(w / 7));
         x += w + GAP;
     }
     if (fclose(f) != 0) {
@@ -161,24 +161,25 @@ static int whole(struct drawing *d)
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
             "role=\"img\" aria-label=\"GPUs, NICs and which serve which\">\n<style>%s</style>\n",
             width, height, width, height, style);
-    text(out, MARGIN, 28, "t",
-         n->machine[0] ? n->machine
-         : d->t->from  ? d->t->from
-                       : "this machine",
-         (size_t)(width / 9));
-    text(out, MARGIN, 46, "s", d->t->planned ? "Lines: which NICs serve which GPU. Dashed: not used." : d->t->why,
-         (size_t)(width / 6));
+    draw_topo_text(out, MARGIN, 28, "t",
+                   n->machine[0] ? n->machine
+                   : d->t->from  ? d->t->from
+                                 : "this machine",
+                   (size_t)(width / 9));
+    draw_topo_text(out, MARGIN, 46, "s",
+                   d->t->planned ? "Lines: which NICs serve which GPU. Dashed: not used." : d->t->why,
+                   (size_t)(width / 6));
     fwrite(boxes, 1, len, out);
     free(boxes);
-    lines(d);
-    gpus(d);
-    nics(d);
+    draw_plan_lines(d);
+    draw_topo_gpus(d);
+    draw_topo_nics(d);
     fputs("</svg>\n", out);
     return 0;
 }
 
 /* A NUMA node that has a box; the rest stand in the one of those that say none. */
-static int boxed(const struct hw_node *n, int pci)
+static int find_numa_box(const struct hw_node *n, int pci)
 {
     int id = hw_node_numa_of(n, pci);
     for (size_t i = 0; i < n->n_numa; i++)
@@ -195,12 +196,12 @@ int topo_svg(const struct topo *t, FILE *out)
     d.nic = calloc(n->n_netdev + 1, sizeof(*d.nic));
     int rc = d.gpu && d.nic ? 0 : hw_no_memory("the drawing");
     for (size_t i = 0; i < n->n_gpu && rc == 0; i++)
-        d.gpu[i] = (struct cell){.numa = boxed(n, n->gpu[i].pci), .placed = true};
+        d.gpu[i] = (struct cell){.numa = find_numa_box(n, n->gpu[i].pci), .placed = true};
     for (size_t i = 0; i < n->n_netdev && rc == 0; i++)
-        d.nic[i] = (struct cell){.numa = boxed(n, n->netdev[i].pci),
+        d.nic[i] = (struct cell){.numa = find_numa_box(n, n->netdev[i].pci),
                                  .placed = topo_on_pci(&n->netdev[i]) || (t->planned && !t->plan.why[i])};
     if (rc == 0)
-        rc = whole(&d);
+        rc = draw_topo_node(&d);
     free(d.gpu);
     free(d.nic);
     return rc;

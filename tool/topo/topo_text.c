@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* A piece of a line that lists things, with a comma where it is not the first. */
-static void item(FILE *f, bool *first, const char *fmt, ...) HW_PRINTF(3, 4);
-static void item(FILE *f, bool *first, const char *fmt, ...)
+static void print_list_item(FILE *f, bool *first, const char *fmt, ...) HW_PRINTF(3, 4);
+static void print_list_item(FILE *f, bool *first, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -18,12 +18,12 @@ static void item(FILE *f, bool *first, const char *fmt, ...)
     va_end(ap);
 }
 
-static const char *plural(size_t n)
+static const char *get_plural_suffix(size_t n)
 {
     return n == 1 ? "" : "s";
 }
 
-static void head(const struct topo *t, FILE *f)
+static void print_topo_summary(const struct topo *t, FILE *f)
 {
     size_t nics = 0, cpus = 0;
     for (size_t i = 0; i < t->node.n_netdev; i++)
@@ -31,8 +31,8 @@ static void head(const struct topo *t, FILE *f)
     for (size_t i = 0; i < t->node.n_numa; i++)
         cpus += t->node.numa[i].n_cpus;
     fprintf(f, "%s%s%s: %zu GPU%s, %zu NIC%s, %zu NUMA node%s, %zu CPU%s\n", t->from ? t->from : "this machine",
-            t->node.machine[0] ? ", " : "", t->node.machine, t->node.n_gpu, plural(t->node.n_gpu), nics, plural(nics),
-            t->node.n_numa, plural(t->node.n_numa), cpus, plural(cpus));
+            t->node.machine[0] ? ", " : "", t->node.machine, t->node.n_gpu, get_plural_suffix(t->node.n_gpu), nics,
+            get_plural_suffix(nics), t->node.n_numa, get_plural_suffix(t->node.n_numa), cpus, get_plural_suffix(cpus));
     if (t->cuda[0])
         fprintf(f, "GPUs are numbered by PCI address: %s\n", t->cuda);
     for (size_t i = 0; i < t->node.n_note; i++)
@@ -56,12 +56,12 @@ static void numa_line(const struct topo *t, int id, FILE *f)
         if (m->id != id)
             continue;
         if (m->cpus[0])
-            item(f, &first, "CPUs %s", m->cpus);
+            print_list_item(f, &first, "CPUs %s", m->cpus);
         if (m->package >= 0)
-            item(f, &first, "package %d", m->package);
+            print_list_item(f, &first, "package %d", m->package);
         for (size_t k = 0; m->distance && k < t->node.n_numa; k++)
             if (k != i)
-                item(f, &first, "distance %u to node %d", m->distance[k], t->node.numa[k].id);
+                print_list_item(f, &first, "distance %u to node %d", m->distance[k], t->node.numa[k].id);
     }
     fputc('\n', f);
 }
@@ -70,55 +70,57 @@ static void link_items(FILE *f, bool *first, const struct hw_pci_dev *d)
 {
     if (!d->mts || !d->lanes)
         return;
-    item(f, first, "PCIe %g GT/s x%u (%.1f GB/s)", d->mts / 1000.0, d->lanes, hw_pci_MBps(d->mts, d->lanes) / 1000.0);
+    print_list_item(f, first, "PCIe %g GT/s x%u (%.1f GB/s)", d->mts / 1000.0, d->lanes,
+                    hw_pci_MBps(d->mts, d->lanes) / 1000.0);
     if (d->max_mts > d->mts || d->max_lanes > d->lanes)
-        item(f, first, "could be %g GT/s x%u", d->max_mts / 1000.0, d->max_lanes);
+        print_list_item(f, first, "could be %g GT/s x%u", d->max_mts / 1000.0, d->max_lanes);
 }
 
 static void nic_items(FILE *f, bool *first, const struct topo *t, const struct hw_netdev *d)
 {
     char speed[32];
     if (d->driver[0])
-        item(f, first, "%s", d->driver);
+        print_list_item(f, first, "%s", d->driver);
     if (*topo_speed(d->speed, speed, sizeof(speed)))
-        item(f, first, "%s", speed);
+        print_list_item(f, first, "%s", speed);
     if (d->mtu >= 0)
-        item(f, first, "MTU %lld", (long long)d->mtu);
+        print_list_item(f, first, "MTU %lld", (long long)d->mtu);
     if (d->state[0] && strcmp(d->state, "unknown") != 0)
-        item(f, first, "%s", d->state);
+        print_list_item(f, first, "%s", d->state);
     if (t->node.live && !d->address && strcmp(d->state, "down") != 0)
-        item(f, first, "no IP address");
+        print_list_item(f, first, "no IP address");
     if (d->rdma[0])
-        item(f, first, "RDMA %s", d->rdma);
+        print_list_item(f, first, "RDMA %s", d->rdma);
     if (d->over[0])
-        item(f, first, "over %s", d->over);
+        print_list_item(f, first, "over %s", d->over);
     if (d->master[0])
-        item(f, first, "part of %s", d->master);
+        print_list_item(f, first, "part of %s", d->master);
     if (d->default_route)
-        item(f, first, "default route");
+        print_list_item(f, first, "default route");
 }
 
 static void gpu_items(FILE *f, bool *first, const struct topo *t, const struct hw_gpu *g)
 {
     const struct hw_pci_dev *d = g->pci < 0 ? NULL : &t->node.pci[g->pci];
     if (t->info && g->ordinal >= 0)
-        item(f, first, "%s, %.0f GiB", t->info[g->ordinal].name, (double)t->info[g->ordinal].memory / (1u << 30));
+        print_list_item(f, first, "%s, %.0f GiB", t->info[g->ordinal].name,
+                        (double)t->info[g->ordinal].memory / (1u << 30));
     else if (d)
-        item(f, first, "%s%s%04x:%04x", hw_pci_vendor(d->vendor), *hw_pci_vendor(d->vendor) ? " " : "", d->vendor,
-             d->device);
+        print_list_item(f, first, "%s%s%04x:%04x", hw_pci_vendor(d->vendor), *hw_pci_vendor(d->vendor) ? " " : "",
+                        d->vendor, d->device);
     if (d && d->driver[0])
-        item(f, first, "%s", d->driver);
+        print_list_item(f, first, "%s", d->driver);
     if (d)
         link_items(f, first, d);
 }
 
 /* A line of the tree: the indented address, a name, what there is to say. */
-static void line(FILE *f, unsigned depth, const char *at, const char *name)
+static void begin_tree_line(FILE *f, unsigned depth, const char *at, const char *name)
 {
     fprintf(f, "%*s%-*s  %-10s ", (int)(2 * depth), "", (int)(24 - HW_MIN(2 * depth, 11u)), at, name);
 }
 
-static void device(const struct topo *t, int pci, FILE *f)
+static void print_pci_device(const struct topo *t, int pci, FILE *f)
 {
     const struct hw_node *n = &t->node;
     const struct hw_pci_dev *d = &n->pci[pci];
@@ -127,7 +129,7 @@ static void device(const struct topo *t, int pci, FILE *f)
     bool first, said = false;
     hw_bdf_text(d->path.at[d->path.depth - 1], at);
     if (g) {
-        line(f, d->path.depth + 1, at, topo_gpu_name(g, name, sizeof(name)));
+        begin_tree_line(f, d->path.depth + 1, at, topo_gpu_name(g, name, sizeof(name)));
         gpu_items(f, (first = true, &first), t, g);
         fputc('\n', f);
         said = true;
@@ -135,7 +137,7 @@ static void device(const struct topo *t, int pci, FILE *f)
     for (size_t i = 0; i < n->n_netdev; i++) {
         if (n->netdev[i].pci != pci || !topo_on_pci(&n->netdev[i]))
             continue;
-        line(f, d->path.depth + 1, said ? "" : at, n->netdev[i].name);
+        begin_tree_line(f, d->path.depth + 1, said ? "" : at, n->netdev[i].name);
         nic_items(f, (first = true, &first), t, &n->netdev[i]);
         if (!said)
             link_items(f, &first, d);
@@ -149,25 +151,25 @@ static void device(const struct topo *t, int pci, FILE *f)
             told |= strcmp(n->netdev[k].rdma, r->name) == 0;
         if (r->pci != pci || told)
             continue;
-        line(f, d->path.depth + 1, said ? "" : at, r->name);
+        begin_tree_line(f, d->path.depth + 1, said ? "" : at, r->name);
         first = true;
         if (r->link[0])
-            item(f, &first, "RDMA over %s", r->link);
+            print_list_item(f, &first, "RDMA over %s", r->link);
         if (r->rate[0])
-            item(f, &first, "%s", r->rate);
+            print_list_item(f, &first, "%s", r->rate);
         if (r->state[0])
-            item(f, &first, "%s", r->state);
+            print_list_item(f, &first, "%s", r->state);
         fputc('\n', f);
         said = true;
     }
     if (!said) {
-        line(f, d->path.depth + 1, at, "bridge");
+        begin_tree_line(f, d->path.depth + 1, at, "bridge");
         link_items(f, (first = true, &first), d);
         fputc('\n', f);
     }
 }
 
-static int tree(const struct topo *t, FILE *f)
+static int print_pci_tree(const struct topo *t, FILE *f)
 {
     size_t n;
     int *order = topo_order(t, &n), numa = -2;
@@ -184,7 +186,7 @@ static int tree(const struct topo *t, FILE *f)
         if (strcmp(root, d->path.root) != 0)
             fprintf(f, "  %s\n", d->path.root);
         root = d->path.root;
-        device(t, order[i], f);
+        print_pci_device(t, order[i], f);
     }
     free(order);
     bool any = false;
@@ -210,7 +212,7 @@ static int tree(const struct topo *t, FILE *f)
 
 /* ---- the matrix and the plan ---------------------------------------------------------------- */
 
-static void matrix(const struct topo *t, FILE *f)
+static void print_distance_matrix(const struct topo *t, FILE *f)
 {
     const struct hw_node *n = &t->node;
     size_t nics = 0;
@@ -239,7 +241,7 @@ static void matrix(const struct topo *t, FILE *f)
             "  one NUMA node, SYS two NUMA nodes\n");
 }
 
-static int plan(const struct topo *t, FILE *f)
+static int print_topo_plan(const struct topo *t, FILE *f)
 {
     const struct hw_node *n = &t->node;
     fprintf(f, "\nPlan\n");
@@ -266,7 +268,7 @@ static int plan(const struct topo *t, FILE *f)
             continue;
         if (first)
             fprintf(f, "  not used: ");
-        item(f, &first, "%s (%s)", n->netdev[i].name, t->plan.why[i]);
+        print_list_item(f, &first, "%s (%s)", n->netdev[i].name, t->plan.why[i]);
     }
     if (!first)
         fputc('\n', f);
@@ -282,10 +284,10 @@ static int plan(const struct topo *t, FILE *f)
 
 int topo_text(const struct topo *t, FILE *out)
 {
-    head(t, out);
-    int rc = tree(t, out);
+    print_topo_summary(t, out);
+    int rc = print_pci_tree(t, out);
     if (rc < 0)
         return rc;
-    matrix(t, out);
-    return plan(t, out);
+    print_distance_matrix(t, out);
+    return print_topo_plan(t, out);
 }

@@ -31,7 +31,7 @@ static const struct opt rows[] = {
 
 /* ---- one trace ------------------------------------------------------------------------------ */
 
-static int read_file(const char *path, struct trace *t)
+static int read_trace_file(const char *path, struct trace *t)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -44,7 +44,7 @@ static int read_file(const char *path, struct trace *t)
 static int show_trace(const char *path)
 {
     struct trace t = {0};
-    if (read_file(path, &t) < 0)
+    if (read_trace_file(path, &t) < 0)
         return tool_fail("trace", "%s", hw_error());
     printf("%-14s %10s %10s %8s %12s %12s %12s\n", "call", "calls", "again", "failed", "total ms", "mean us",
            "longest us");
@@ -125,9 +125,9 @@ static void print_times(const struct trace *a, const struct trace *b)
 static int compare_traces(const char *path_a, const char *path_b)
 {
     struct trace a = {0}, b = {0};
-    if (read_file(path_a, &a) < 0)
+    if (read_trace_file(path_a, &a) < 0)
         return tool_fail("trace", "%s", hw_error());
-    if (read_file(path_b, &b) < 0) {
+    if (read_trace_file(path_b, &b) < 0) {
         trace_free(&a);
         return tool_fail("trace", "%s", hw_error());
     }
@@ -145,7 +145,7 @@ static int compare_traces(const char *path_a, const char *path_b)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-static bool is_ours(const char *name)
+static bool is_hawser_command(const char *name)
 {
     static const char *const names[] = {"serve", "bench", "validate", "doctor", "nccl"};
     for (size_t i = 0; i < HW_ARRAY_LEN(names); i++)
@@ -170,7 +170,7 @@ static void set_level(const char *level)
 }
 
 /* Runs the command; its exit status. */
-static int run_command(const struct tracing *t, char **argv, int *status)
+static int run_traced_command(const struct tracing *t, char **argv, int *status)
 {
     FILE *f = fopen(t->out, "we"); /* emptied: the plugin's process appends */
     if (!f)
@@ -186,7 +186,7 @@ static int run_command(const struct tracing *t, char **argv, int *status)
                            */
     const pid_t pid = fork();
     if (pid == 0) {
-        if (!is_ours(argv[0])) {
+        if (!is_hawser_command(argv[0])) {
             execvp(argv[0], argv);
             _exit(127);
         }
@@ -217,7 +217,7 @@ static int trace_command(const struct tracing *t, char **argv)
 {
     int status = 0;
     set_level(t->level);
-    if (run_command(t, argv, &status) < 0)
+    if (run_traced_command(t, argv, &status) < 0)
         return tool_fail("trace", "%s", hw_error());
     putchar('\n');
     fflush(stdout);

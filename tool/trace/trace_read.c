@@ -82,7 +82,7 @@ static void add_word(char *key, const char *word, size_t len)
         snprintf(key + at, TRACE_KEY - at, "%s%.*s", at ? " " : "", (int)len, word);
 }
 
-static struct trace_call *call_of(struct trace *t, const char *name)
+static struct trace_call *find_or_add_call(struct trace *t, const char *name)
 {
     struct trace_call *c = (struct trace_call *)(uintptr_t)trace_call_of(t, name);
     if (!c && t->n_call < HW_ARRAY_LEN(t->call)) {
@@ -94,11 +94,11 @@ static struct trace_call *call_of(struct trace *t, const char *name)
 }
 
 /* "CALL [NAME=VALUE]... = RESULT [NAME=VALUE]..." */
-static int take_call(struct trace *t, char *text)
+static int parse_trace_call(struct trace *t, char *text)
 {
     char key[TRACE_KEY] = "";
     char *rest, *call = strtok_r(text, " ", &rest);
-    struct trace_call *c = call ? call_of(t, call) : NULL;
+    struct trace_call *c = call ? find_or_add_call(t, call) : NULL;
     if (!c) {
         t->n_odd++;
         return 0;
@@ -151,7 +151,7 @@ static int take_log(struct trace *t, const char *text)
     return count_kind(t, key);
 }
 
-static int take_line(struct trace *t, char *line)
+static int parse_trace_line(struct trace *t, char *line)
 {
     char *end;
     const double s = strtod(line, &end);
@@ -163,7 +163,7 @@ static int take_line(struct trace *t, char *line)
     if (end == id || *end != ' ')
         goto odd;
     end++;
-    return strncmp(end, "log ", 4) == 0 ? take_log(t, end + 4) : take_call(t, end);
+    return strncmp(end, "log ", 4) == 0 ? take_log(t, end + 4) : parse_trace_call(t, end);
 odd:
     t->n_odd++;
     return 0;
@@ -177,7 +177,7 @@ int trace_read(FILE *in, const char *path, struct trace *t)
     while (rc == 0 && fgets(line, sizeof(line), in)) {
         t->n_lines++;
         line[strcspn(line, "\n")] = 0;
-        rc = take_line(t, line);
+        rc = parse_trace_line(t, line);
     }
     if (rc == 0 && ferror(in))
         rc = hw_fail(-EIO, "reading %s", path);

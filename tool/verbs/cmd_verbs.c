@@ -25,7 +25,7 @@ static const struct tool_action actions[] = {
     {0},
 };
 
-static void print_help(void)
+static void print_verbs_help(void)
 {
     printf("Usage: hawser verbs ACTION [OPTION...]\n\n"
            "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.\n\n");
@@ -36,7 +36,7 @@ static void print_help(void)
 
 int cmd_verbs(int argc, char **argv)
 {
-    return tool_act("verbs", actions, print_help, argc, argv);
+    return tool_act("verbs", actions, print_verbs_help, argc, argv);
 }
 
 /* ---- shared --------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ void verbs_put(FILE *f, const char *text)
         putc((unsigned char)*text < ' ' || *text == 0x7f || (unsigned char)*text >= 0x80 ? '?' : *text, f);
 }
 
-static int make_folder(const char *path)
+static int make_verbs_folder(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
@@ -67,8 +67,8 @@ int verbs_folder(const char *path, bool itself)
     if (strlen(path) >= sizeof(copy))
         return hw_fail(-ENAMETOOLONG, "'%s' is too long", path);
     memcpy(copy, path, strlen(path) + 1);
-    int rc = make_folder(dirname(copy));
-    return rc == 0 && itself ? make_folder(path) : rc;
+    int rc = make_verbs_folder(dirname(copy));
+    return rc == 0 && itself ? make_verbs_folder(path) : rc;
 }
 
 int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
@@ -84,7 +84,7 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
 }
 
 /* Descriptors for what is fetched from applications. */
-static void raise_files(struct rlimit *was)
+static void raise_verbs_file_limit(struct rlimit *was)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l) < 0)
@@ -111,7 +111,7 @@ int verbs_base_open(struct verbs_base *b, const char *cmd, const char *policy, c
         hw_log(&b->log, HAWSER_LOG_WARN, "which RDMA devices there are is not known: %s", hw_error());
     else if (n == 0)
         hw_log(&b->log, HAWSER_LOG_WARN, "this machine has no RDMA device now (/sys/class/infiniband_verbs)");
-    raise_files(&b->files);
+    raise_verbs_file_limit(&b->files);
     return TOOL_OK;
 }
 

@@ -62,7 +62,7 @@ struct agent_args {
 };
 
 /* Runtimes read it in configurations, elsewhere. */
-static int parse_socket(void *args, const char *text)
+static int parse_agent_socket(void *args, const char *text)
 {
     struct agent_args *a = args;
     a->o.socket = text;
@@ -71,7 +71,7 @@ static int parse_socket(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'p', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
-    OPT_CALL("socket", 0, "PATH", parse_socket, "where runtimes find it (default: " VB_AGENT_SOCKET ")"),
+    OPT_CALL("socket", 0, "PATH", parse_agent_socket, "where runtimes find it (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
              "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),
     OPT_TEXT("audit", 0, "FILE", struct agent_args, audit, "what is refused, a line of JSON each, to its end"),

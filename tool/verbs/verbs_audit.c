@@ -12,33 +12,33 @@
 #define LOOK_NS   200000000
 #define LINE_MOST 65536 /* a writer's are below 4096 */
 
-static const char *of(const json_t *o, const char *key)
+static const char *get_audit_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "?";
 }
 
 /* "2026-01-31T12:00:00.000Z web: ib_write_bw (4711) on rxe0: REG_MR length=1: EACCES by max_mrs = 1: there is one". */
-static void show(const json_t *o)
+static void print_audit_record(const json_t *o)
 {
     const json_t *left = json_object_get(o, "left_out");
-    verbs_put(stdout, of(o, "time"));
+    verbs_put(stdout, get_audit_text(o, "time"));
     if (left) {
         printf(" %lld more, not written\n", (long long)json_integer_value(left));
         return;
     }
     printf(" ");
-    verbs_put(stdout, of(o, "container"));
+    verbs_put(stdout, get_audit_text(o, "container"));
     printf(": ");
-    verbs_put(stdout, of(o, "program"));
+    verbs_put(stdout, get_audit_text(o, "program"));
     printf(" (%lld) on ", (long long)json_integer_value(json_object_get(o, "pid")));
-    verbs_put(stdout, of(o, "device"));
+    verbs_put(stdout, get_audit_text(o, "device"));
     static const struct {
         const char *before, *key;
     } rest[] = {{": ", "command"}, {": ", "errno"}, {" by ", "rule"}, {": ", "text"}};
     for (size_t i = 0; i < HW_ARRAY_LEN(rest); i++) {
         printf("%s", rest[i].before);
-        verbs_put(stdout, of(o, rest[i].key));
+        verbs_put(stdout, get_audit_text(o, rest[i].key));
     }
     printf("\n");
 }
@@ -53,7 +53,7 @@ struct reader {
     unsigned bad;
 };
 
-static void take(struct reader *r)
+static void handle_audit_line(struct reader *r)
 {
     json_error_t e;
     json_t *o = r->cut ? NULL : json_loadb(r->line, r->len, 0, &e);
@@ -64,7 +64,7 @@ static void take(struct reader *r)
         fwrite(r->line, 1, r->len, stdout);
         putchar('\n');
     } else {
-        show(o);
+        print_audit_record(o);
     }
     json_decref(o);
     r->len = 0;
@@ -72,11 +72,11 @@ static void take(struct reader *r)
 }
 
 /* All that is there. */
-static void drain(struct reader *r)
+static void read_audit_lines(struct reader *r)
 {
     for (int c; (c = getc(r->f)) != EOF;) {
         if (c == '\n')
-            take(r);
+            handle_audit_line(r);
         else if (r->len < sizeof(r->line))
             r->line[r->len++] = (char)c;
         else
@@ -95,7 +95,7 @@ static void look_again(struct reader *r)
     bool other = now.st_ino != open.st_ino || now.st_dev != open.st_dev;
     FILE *f = other ? fopen(r->path, "re") : NULL;
     if (f) {
-        drain(r);
+        read_audit_lines(r);
         fclose(r->f);
         r->f = f;
         r->len = 0;
@@ -117,14 +117,14 @@ static int show_audit(const char *path, bool follow, bool json)
         free(r);
         return rc;
     }
-    drain(r);
+    read_audit_lines(r);
     for (struct timespec t = {.tv_nsec = LOOK_NS}; follow && !tool_stop && !ferror(stdout);) {
         nanosleep(&t, NULL);
         look_again(r);
-        drain(r);
+        read_audit_lines(r);
     }
     if (r->len)
-        take(r); /* that was begun, and not ended */
+        handle_audit_line(r); /* that was begun, and not ended */
     int rc = r->bad ? TOOL_FAILED : TOOL_OK;
     if (r->f != stdin)
         fclose(r->f);

@@ -62,7 +62,7 @@ static int hide_nodes(void)
     return 0;
 }
 
-static int become(const struct user *u)
+static int set_command_user(const struct user *u)
 {
     return u->other ? vb_guard_user(*u->name ? u->name : NULL, u->uid, u->gid) : vb_guard_command();
 }
@@ -85,14 +85,14 @@ static void send_listener(int sock, int fd, bool killable)
 }
 
 /* Does not return. */
-static void inside(const struct run_args *a, const struct rlimit *files, int sock, const sigset_t *mask)
+static void exec_verbs_command(const struct run_args *a, const struct rlimit *files, int sock, const sigset_t *mask)
 {
     bool killable = false;
     int rc = limit_files(*files);
     if (rc == 0)
         rc = hide_nodes();
     if (rc == 0)
-        rc = become(&a->user);
+        rc = set_command_user(&a->user);
     sigprocmask(SIG_SETMASK, mask, NULL);
     signal(SIGPIPE, SIG_DFL);
     int listener = rc == 0 ? vb_filter_install(&killable) : rc;
@@ -110,7 +110,7 @@ static void inside(const struct run_args *a, const struct rlimit *files, int soc
 /* ---- ours ----------------------------------------------------------------------------------------- */
 
 /* The listener; or an error's text in why, or the child's end. */
-static int receive(int sock, bool *killable, char why[HW_ERR_TEXT])
+static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
     int fd;
     ssize_t n = hw_pass_receive(sock, why, HW_ERR_TEXT - 1, &fd, 1, 0, NULL);
@@ -124,7 +124,7 @@ static int receive(int sock, bool *killable, char why[HW_ERR_TEXT])
 
 /* Until the command's end; signals are handed on, but for a terminal's, which it gets itself. *broker becomes 0 where
  * that has ended. */
-static int accompany(pid_t child, pid_t *broker, int signals, const struct hw_logger *log)
+static int await_verbs_command(pid_t child, pid_t *broker, int signals, const struct hw_logger *log)
 {
     for (;;) {
         struct signalfd_siginfo s;
@@ -159,7 +159,7 @@ static void end_broker(pid_t pid, int stop)
 }
 
 /* From the child's first word to its end. The exit status. */
-static int attend(const struct run_args *a, pid_t child, int sock, int signals, int stop)
+static int supervise_verbs_run(const struct run_args *a, pid_t child, int sock, int signals, int stop)
 {
     struct vb_container c = {.pid = child, .listener = -1, .join = -1};
     char why[HW_ERR_TEXT], id[sizeof(c.id)];
@@ -169,7 +169,7 @@ static int attend(const struct run_args *a, pid_t child, int sock, int signals, 
     snprintf(id, sizeof(id), "run-%d", (int)child);
     memcpy(c.id, id, sizeof(id));
     snprintf(c.section, sizeof(c.section), "%s", a->container ? a->container : "");
-    int rc = c.listener = receive(sock, &killable, why);
+    int rc = c.listener = receive_listener(sock, &killable, why);
     if (rc >= 0)
         rc = vb_broker_start(&a->o, &c, stop, true, &broker);
     if (rc < 0) {
@@ -182,7 +182,7 @@ static int attend(const struct run_args *a, pid_t child, int sock, int signals, 
     ssize_t n = rc < 0 ? 0 : recv(sock, why, sizeof(why) - 1, 0); /* nothing comes where it could be run */
     if (n > 0)
         tool_fail(CMD, "%.*s", (int)n, why);
-    status = accompany(child, &broker, signals, a->o.log);
+    status = await_verbs_command(child, &broker, signals, a->o.log);
     if (broker) {
         end_broker(broker, stop);
         vb_join_clean(a->o.state_dir, id, true);
@@ -203,13 +203,13 @@ static int start_command(const struct run_args *a, const struct rlimit *files)
         pid_t child = fork();
         if (child == 0) {
             hw_close(&sock[0]);
-            inside(a, files, sock[1], &old);
+            exec_verbs_command(a, files, sock[1], &old);
         }
         hw_close(&sock[1]);
         if (child < 0)
             tool_fail(CMD, "fork: %s", hw_errno_name(errno));
         else
-            rc = attend(a, child, sock[0], signals, stop);
+            rc = supervise_verbs_run(a, child, sock[0], signals, stop);
     }
     hw_close(&sock[0]);
     hw_close(&sock[1]);

@@ -35,14 +35,14 @@ struct spec_args {
     bool undo;
 };
 
-static const char *text(const json_t *o, const char *key)
+static const char *get_spec_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
 }
 
-static void warn(const char *fmt, ...) HW_PRINTF(1, 2);
-static void warn(const char *fmt, ...)
+static void print_spec_warning(const char *fmt, ...) HW_PRINTF(1, 2);
+static void print_spec_warning(const char *fmt, ...)
 {
     va_list ap;
     fprintf(stderr, "hawser " CMD ": warning: ");
@@ -53,7 +53,7 @@ static void warn(const char *fmt, ...)
 }
 
 /* The object or array at key; made where it is not there. NULL: something else is. */
-static json_t *reach(json_t *o, const char *key, bool array)
+static json_t *ensure_spec_member(json_t *o, const char *key, bool array)
 {
     json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
@@ -69,7 +69,7 @@ static json_t *reach(json_t *o, const char *key, bool array)
 
 /* ---- undoing -------------------------------------------------------------------------------------- */
 
-static void put_back(json_t *o, const char *key, json_t *was)
+static void restore_spec_value(json_t *o, const char *key, json_t *was)
 {
     if (!was || json_is_null(was))
         json_object_del(o, key);
@@ -77,7 +77,7 @@ static void put_back(json_t *o, const char *key, json_t *was)
         json_object_set(o, key, was);
 }
 
-static size_t place_of(const json_t *array, const json_t *v)
+static size_t find_json_element(const json_t *array, const json_t *v)
 {
     size_t i = 0;
     while (i < json_array_size(array) && !json_equal(json_array_get(array, i), v))
@@ -95,17 +95,17 @@ static void drop_if_empty(json_t *o, const char *key)
 static size_t limit_place(const json_t *limits, const char *name)
 {
     size_t i = 0;
-    while (i < json_array_size(limits) && strcmp(text(json_array_get(limits, i), "type"), name) != 0)
+    while (i < json_array_size(limits) && strcmp(get_spec_text(json_array_get(limits, i), "type"), name) != 0)
         i++;
     return i;
 }
 
 /* Elements of o's devices, each to its place there. */
-static void give_back(json_t *o, const json_t *taken)
+static void restore_spec_devices(json_t *o, const json_t *taken)
 {
     for (size_t i = 0; json_is_object(o) && i < json_array_size(taken); i++) {
         const json_t *t = json_array_get(taken, i), *at = json_array_get(t, 0);
-        json_t *all = reach(o, "devices", true);
+        json_t *all = ensure_spec_member(o, "devices", true);
         if (json_is_integer(at) && json_integer_value(at) >= 0)
             json_array_insert(all, HW_MIN((size_t)json_integer_value(at), json_array_size(all)), json_array_get(t, 1));
     }
@@ -113,7 +113,7 @@ static void give_back(json_t *o, const json_t *taken)
 
 /* 1: undone; 0: there was nothing. A note whose filter the configuration does not have is one of an older configuration
  * that was there: a tenant can know its name, and what it puts back need not be in this one. */
-static int undo(json_t *config, const json_t *notes_kept)
+static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
            *mounts = json_object_get(config, "mounts"),
@@ -133,15 +133,15 @@ static int undo(json_t *config, const json_t *notes_kept)
                        "its annotation " SBX_NOTE_VERBS
                        " names a note for another linux.seccomp: whatever has changed that must put it back; or "
                        "take the annotation away");
-    put_back(linux_object, "seccomp", json_object_get(note, "seccomp"));
+    restore_spec_value(linux_object, "seccomp", json_object_get(note, "seccomp"));
     for (size_t i = json_array_size(added); i-- > 0;) {
-        size_t at = place_of(mounts, json_array_get(added, i));
+        size_t at = find_json_element(mounts, json_array_get(added, i));
         if (at < json_array_size(mounts))
             json_array_remove(mounts, at);
     }
     drop_if_empty(config, "mounts");
-    give_back(linux_object, taken);
-    give_back(json_object_get(linux_object, "resources"), rules);
+    restore_spec_devices(linux_object, taken);
+    restore_spec_devices(json_object_get(linux_object, "resources"), rules);
     if (json_is_object(was) && limit_place(limits, NOFILE) < json_array_size(limits))
         json_array_set(limits, limit_place(limits, NOFILE), was);
     if (json_is_true(json_object_get(note, "section")))
@@ -153,13 +153,13 @@ static int undo(json_t *config, const json_t *notes_kept)
 
 /* ---- the parts ------------------------------------------------------------------------------------ */
 
-static bool below(const char *path, const char *dir)
+static bool is_below_folder(const char *path, const char *dir)
 {
     size_t n = strlen(dir);
     return strncmp(path, dir, n) == 0 && (path[n] == 0 || path[n] == '/');
 }
 
-static bool has(const json_t *strings, const char *s)
+static bool has_json_string(const json_t *strings, const char *s)
 {
     for (size_t i = 0; i < json_array_size(strings); i++)
         if (json_is_string(json_array_get(strings, i)) && strcmp(json_string_value(json_array_get(strings, i)), s) == 0)
@@ -170,9 +170,10 @@ static bool has(const json_t *strings, const char *s)
 /* Does a bind of this folder of the host's bring the device nodes along? */
 static bool brings_nodes(const char *from, const json_t *options)
 {
-    if (has(options, "nodev") && !has(options, "rbind")) /* which would leave those below it as they are */
+    if (has_json_string(options, "nodev") &&
+        !has_json_string(options, "rbind")) /* which would leave those below it as they are */
         return false;
-    return strcmp(from, "/") == 0 || below(NODES, from) || below(from, NODES);
+    return strcmp(from, "/") == 0 || is_below_folder(NODES, from) || is_below_folder(from, NODES);
 }
 
 /* Nodes that the container could open natively: the whole point is that it cannot. */
@@ -180,9 +181,10 @@ static int check_mounts(const json_t *mounts)
 {
     for (size_t i = 0; i < json_array_size(mounts); i++) {
         const json_t *m = json_array_get(mounts, i), *o = json_object_get(m, "options");
-        const char *to = text(m, "destination"), *from = text(m, "source");
-        bool bind = strcmp(text(m, "type"), "bind") == 0 || has(o, "bind") || has(o, "rbind");
-        if (below(to, NODES) || (bind && brings_nodes(from, o)))
+        const char *to = get_spec_text(m, "destination"), *from = get_spec_text(m, "source");
+        bool bind =
+            strcmp(get_spec_text(m, "type"), "bind") == 0 || has_json_string(o, "bind") || has_json_string(o, "rbind");
+        if (is_below_folder(to, NODES) || (bind && brings_nodes(from, o)))
             return hw_fail(-EINVAL,
                            "its mount of %s at %s would be in the way of the device nodes, or give it those natively: "
                            "take that out",
@@ -205,9 +207,9 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
     if (!S_ISCHR(st.st_mode))
         return hw_fail(-EINVAL, "%s is no device node", path);
     if (device && (json_integer_value(maj) != major(st.st_rdev) || json_integer_value(min) != minor(st.st_rdev)))
-        return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u", text(device, "path"),
-                       (long long)json_integer_value(maj), (long long)json_integer_value(min), path, major(st.st_rdev),
-                       minor(st.st_rdev));
+        return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u",
+                       get_spec_text(device, "path"), (long long)json_integer_value(maj),
+                       (long long)json_integer_value(min), path, major(st.st_rdev), minor(st.st_rdev));
     json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
     json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
     int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0 ? 0 : hw_no_memory("a mount");
@@ -231,7 +233,7 @@ static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *m
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(taken); i++) {
         const json_t *d = json_array_get(json_array_get(taken, i), 1);
-        const char *name = strrchr(text(d, "path"), '/') + 1; /* it is below NODES */
+        const char *name = strrchr(get_spec_text(d, "path"), '/') + 1; /* it is below NODES */
         if (strncmp(name, UVERBS, strlen(UVERBS)) == 0)
             rc = add_mount(a, name, d, mounts, added);
     }
@@ -275,7 +277,7 @@ static int mount_nodes(const struct spec_args *a, bool planned, const json_t *ta
 }
 
 /* Takes the i-th element of all away. place: its place, before others were taken. */
-static int take(json_t *all, size_t i, size_t place, json_t *taken)
+static int take_spec_element(json_t *all, size_t i, size_t place, json_t *taken)
 {
     return json_array_append_new(taken, json_pack("[iO]", (int)place, json_array_get(all, i))) < 0 ||
                    json_array_remove(all, i) < 0
@@ -288,12 +290,13 @@ static int take_devices(json_t *linux_object, json_t *taken)
     json_t *all = json_object_get(linux_object, "devices");
     for (size_t i = 0, place = 0; i < json_array_size(all); place++) {
         json_t *d = json_array_get(all, i);
-        if (!below(text(d, "path"), NODES)) {
+        if (!is_below_folder(get_spec_text(d, "path"), NODES)) {
             i++;
             continue;
         }
-        warn("%s is taken from its devices: it could be opened past the broker", text(d, "path"));
-        int rc = take(all, i, place, taken);
+        print_spec_warning("%s is taken from its devices: it could be opened past the broker",
+                           get_spec_text(d, "path"));
+        int rc = take_spec_element(all, i, place, taken);
         if (rc < 0)
             return rc;
     }
@@ -316,10 +319,11 @@ static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken
         bool ours = false;
         for (size_t k = 0; k < json_array_size(devices) && !ours; k++) {
             const json_t *d = json_array_get(json_array_get(devices, k), 1);
-            ours = json_is_true(json_object_get(r, "allow")) && strcmp(text(r, "type"), text(d, "type")) == 0 &&
-                   same_number(r, d, "major") && same_number(r, d, "minor");
+            ours = json_is_true(json_object_get(r, "allow")) &&
+                   strcmp(get_spec_text(r, "type"), get_spec_text(d, "type")) == 0 && same_number(r, d, "major") &&
+                   same_number(r, d, "minor");
         }
-        int rc = ours ? take(all, i, place, taken) : 0;
+        int rc = ours ? take_spec_element(all, i, place, taken) : 0;
         if (rc < 0)
             return rc;
         i += !ours;
@@ -328,7 +332,7 @@ static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken
 }
 
 /* Devices come at descriptors up to VB_FD_LAST. *was: a limit that was too low. */
-static int raise_limit(json_t *process, json_t **was)
+static int raise_nofile_limit(json_t *process, json_t **was)
 {
     json_t *all = json_object_get(process, "rlimits"), *l = json_array_get(all, limit_place(all, NOFILE));
     const json_t *soft = json_object_get(l, "soft"), *hard = json_object_get(l, "hard");
@@ -351,7 +355,7 @@ static bool rules_forbid(const json_t *rules, dev_t rdev)
     for (size_t i = 0; i < json_array_size(rules); i++) {
         const json_t *r = json_array_get(rules, i), *maj = json_object_get(r, "major"),
                      *min = json_object_get(r, "minor");
-        const char *type = text(r, "type"), *access = text(r, "access");
+        const char *type = get_spec_text(r, "type"), *access = get_spec_text(r, "access");
         if ((!*type || *type == 'a' || *type == 'c') && (!*access || strpbrk(access, "rw")) &&
             (!maj || json_integer_value(maj) < 0 || json_integer_value(maj) == major(rdev)) &&
             (!min || json_integer_value(min) < 0 || json_integer_value(min) == minor(rdev)))
@@ -365,12 +369,13 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     const json_t *rules = json_object_get(json_object_get(json_object_get(config, "linux"), "resources"), "devices");
     struct stat st;
     for (size_t i = 0; i < json_array_size(mounts); i++) {
-        const char *node = text(json_array_get(mounts, i), "source");
+        const char *node = get_spec_text(json_array_get(mounts, i), "source");
         if (stat(node, &st) == 0 && !rules_forbid(rules, st.st_rdev)) {
-            warn("its linux.resources.devices does not forbid %s: if its image has a node of that device, it can be "
-                 "opened "
-                 "past the broker",
-                 node);
+            print_spec_warning(
+                "its linux.resources.devices does not forbid %s: if its image has a node of that device, it can be "
+                "opened "
+                "past the broker",
+                node);
             return;
         }
     }
@@ -381,16 +386,18 @@ static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");
     const json_t *l = json_array_get(all, limit_place(all, MEMLOCK)), *soft = json_object_get(l, "soft");
-    if (has(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
+    if (has_json_string(json_object_get(json_object_get(process, "capabilities"), "effective"), "CAP_IPC_LOCK"))
         return;
     if (!l)
-        warn("it has no " MEMLOCK ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
-             "ENOMEM beyond, of which the audit says nothing");
-    else if (json_is_integer(soft)) /* else it is unlimited, see raise_limit() */
-        warn("its " MEMLOCK
-             " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
-             "nothing",
-             (long long)json_integer_value(soft));
+        print_spec_warning("it has no " MEMLOCK
+                           ": it registers no more memory than whoever starts it may lock (ulimit -l), and gets "
+                           "ENOMEM beyond, of which the audit says nothing");
+    else if (json_is_integer(soft)) /* else it is unlimited, see raise_nofile_limit() */
+        print_spec_warning(
+            "its " MEMLOCK
+            " is %lld: beyond so many bytes of registered memory it gets ENOMEM, of which the audit says "
+            "nothing",
+            (long long)json_integer_value(soft));
 }
 
 /* What it can do that no filter holds. */
@@ -400,27 +407,29 @@ static void warn_of(const json_t *config, const struct spec_args *a)
     const json_t *caps =
         json_object_get(json_object_get(json_object_get(config, "process"), "capabilities"), "bounding");
     for (unsigned i = 0; (c = vb_capability(i)) != NULL; i++)
-        if (c->container && has(caps, c->name))
-            warn("it has %s, with which it can get round the broker: %s", c->name, c->leaves);
+        if (c->container && has_json_string(caps, c->name))
+            print_spec_warning("it has %s, with which it can get round the broker: %s", c->name, c->leaves);
     if (strcmp(a->runtime, "runc") == 0)
-        warn("runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
-             "answer through signals, so that one can be lost: crun can both");
+        print_spec_warning(
+            "runc cannot notify of write(), so that devices that post by it (rxe, siw) do not work, nor wait for an "
+            "answer through signals, so that one can be lost: crun can both");
 }
 
-static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
+static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spec_args *a)
 {
     json_t *linux_object = json_object_get(config, "linux"), *process = json_object_get(config, "process");
     if (!json_is_string(json_object_get(config, "ociVersion")) || !json_is_object(json_object_get(config, "root")))
         return hw_fail(-EINVAL, "it is no OCI configuration: it has no ociVersion, or no root");
     if (!json_is_object(linux_object) || !json_is_object(process))
         return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
-    json_t *mounts = reach(config, "mounts", true), *notes = reach(config, "annotations", false);
+    json_t *mounts = ensure_spec_member(config, "mounts", true),
+           *notes = ensure_spec_member(config, "annotations", false);
     json_t *added = json_array(), *taken = json_array(), *rules = json_array(), *limit = NULL;
     json_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
     bool section = a->container && !json_object_get(notes, SECTION);
     int rc = mounts && notes ? check_mounts(mounts) : -EINVAL;
-    if (rc == 0 && a->container && !section && strcmp(text(notes, SECTION), a->container) != 0)
-        rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", text(notes, SECTION));
+    if (rc == 0 && a->container && !section && strcmp(get_spec_text(notes, SECTION), a->container) != 0)
+        rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", get_spec_text(notes, SECTION));
     if (rc == 0)
         rc = take_devices(linux_object, taken);
     if (rc == 0)
@@ -428,7 +437,7 @@ static int apply(json_t *config, json_t *notes_kept, const struct spec_args *a)
     if (rc == 0)
         rc = mount_nodes(a, json_object_get(notes, SBX_NOTE_SANDBOX) != NULL, taken, mounts, added);
     if (rc == 0)
-        rc = raise_limit(process, &limit);
+        rc = raise_nofile_limit(process, &limit);
     if (rc == 0)
         rc = vb_filter_spec(linux_object, a->socket, a->runtime);
     json_t *filter = json_deep_copy(json_object_get(linux_object, "seccomp"));
@@ -457,10 +466,10 @@ static int edit_config(const char *path, const struct spec_args *a)
 {
     struct bundle_file f = {.config = NULL};
     int rc = bundle_load(&f, path);
-    if (rc == 0 && (rc = undo(f.config, f.notes)) < 0)
+    if (rc == 0 && (rc = undo_verbs_spec(f.config, f.notes)) < 0)
         (void)hw_wrap(rc, "%s", path);
     bool nothing = rc == 0 && a->undo;
-    if (rc >= 0 && !a->undo && (rc = apply(f.config, f.notes, a)) < 0)
+    if (rc >= 0 && !a->undo && (rc = apply_verbs_spec(f.config, f.notes, a)) < 0)
         (void)hw_wrap(rc, "%s", path);
     if (nothing && !json_is_string(json_object_get(f.config, "ociVersion")))
         rc = hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
@@ -471,7 +480,7 @@ static int edit_config(const char *path, const struct spec_args *a)
 }
 
 /* Runtimes read it in configurations, elsewhere. */
-static int parse_socket(void *args, const char *text)
+static int parse_spec_socket(void *args, const char *text)
 {
     struct spec_args *a = args;
     a->socket = text;
@@ -483,7 +492,8 @@ static const char *const runtimes[] = {"crun", "runc", NULL};
 static const struct opt rows[] = {
     OPT_WORD("runtime", 0, "crun|runc", struct spec_args, runtime, runtimes,
              "which one will run it (default: crun, which can do more)"),
-    OPT_CALL("socket", 0, "PATH", parse_socket, "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"),
+    OPT_CALL("socket", 0, "PATH", parse_spec_socket,
+             "where `hawser verbs agent` listens (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("device", 0, "NAME[,..]", struct spec_args, devices,
              "these devices: uverbs0; none (default: its own, else all)"),
     OPT_TEXT("container", 0, "NAME", struct spec_args, container,

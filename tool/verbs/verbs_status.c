@@ -20,7 +20,7 @@
 #define ANSWER_MAX (1u << 20)
 
 /* A broker's answer: NULL with hw_error(). *gone: nobody listens there, it has died. */
-static json_t *ask(int dir, const char *name, bool *gone)
+static json_t *ask_broker_status(int dir, const char *name, bool *gone)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     static char text[ANSWER_MAX];
@@ -61,49 +61,51 @@ static json_t *ask(int dir, const char *name, bool *gone)
     }
 }
 
-static json_int_t number(const json_t *o, const char *key)
+static json_int_t get_status_number(const json_t *o, const char *key)
 {
     return json_integer_value(json_object_get(o, key));
 }
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *get_status_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "?";
 }
 
-static void show(const json_t *o)
+static void print_broker_status(const json_t *o)
 {
     const json_t *devices = json_object_get(o, "devices");
     char size[32];
-    verbs_put(stdout, text_of(o, "container"));
-    printf(": process %lld, broker %lld, since %lld s, policy ", (long long)number(o, "pid"),
-           (long long)number(o, "broker"), (long long)number(o, "seconds"));
-    verbs_put(stdout, *text_of(o, "section") ? text_of(o, "section") : "of all");
-    printf("\n  %lld requests, %lld doorbells, %lld refused, %lld stub%s\n", (long long)number(o, "requests"),
-           (long long)number(o, "doorbells"), (long long)number(o, "refused"), (long long)number(o, "stubs"),
-           number(o, "stubs") == 1 ? "" : "s");
+    verbs_put(stdout, get_status_text(o, "container"));
+    printf(": process %lld, broker %lld, since %lld s, policy ", (long long)get_status_number(o, "pid"),
+           (long long)get_status_number(o, "broker"), (long long)get_status_number(o, "seconds"));
+    verbs_put(stdout, *get_status_text(o, "section") ? get_status_text(o, "section") : "of all");
+    printf("\n  %lld requests, %lld doorbells, %lld refused, %lld stub%s\n",
+           (long long)get_status_number(o, "requests"), (long long)get_status_number(o, "doorbells"),
+           (long long)get_status_number(o, "refused"), (long long)get_status_number(o, "stubs"),
+           get_status_number(o, "stubs") == 1 ? "" : "s");
     for (size_t i = 0; i < json_array_size(devices); i++) {
         json_t *d = json_array_get(devices, i), *v;
         const char *type;
         printf("  ");
-        verbs_put(stdout, text_of(d, "device"));
+        verbs_put(stdout, get_status_text(d, "device"));
         printf(" (");
-        verbs_put(stdout, text_of(d, "node"));
+        verbs_put(stdout, get_status_text(d, "node"));
         printf(")%s: open %lld times", json_is_false(json_object_get(d, "allowed")) ? ", not allowed" : "",
-               (long long)number(d, "opens"));
+               (long long)get_status_number(d, "opens"));
         json_object_foreach(json_object_get(d, "objects"), type, v)
         {
             printf(", %lld ", (long long)json_integer_value(v));
             verbs_put(stdout, type);
         }
-        printf(", %s pinned, %lld refused\n", hw_format_size((uint64_t)number(d, "mr_bytes"), size, sizeof(size)),
-               (long long)number(d, "refused"));
+        printf(", %s pinned, %lld refused\n",
+               hw_format_size((uint64_t)get_status_number(d, "mr_bytes"), size, sizeof(size)),
+               (long long)get_status_number(d, "refused"));
     }
 }
 
 /* "ID.status": its length without the suffix; 0: another file. */
-static size_t id_of(const char *name)
+static size_t get_status_id_length(const char *name)
 {
     size_t n = strlen(name), s = sizeof(SUFFIX) - 1;
     return n > s && *name != '.' && strcmp(name + n - s, SUFFIX) == 0 ? n - s : 0;
@@ -111,7 +113,7 @@ static size_t id_of(const char *name)
 
 static int is_status(const struct dirent *e)
 {
-    return id_of(e->d_name) > 0;
+    return get_status_id_length(e->d_name) > 0;
 }
 
 /* chosen: by --state-dir. The default one is made by the first agent. */
@@ -129,15 +131,15 @@ static int show_status(const char *path, bool chosen, bool as_json)
     }
     for (int i = 0; i < n; i++) {
         bool gone;
-        int len = (int)id_of(e[i]->d_name);
-        json_t *o = ask(dir, e[i]->d_name, &gone);
+        int len = (int)get_status_id_length(e[i]->d_name);
+        json_t *o = ask_broker_status(dir, e[i]->d_name, &gone);
         bad += !o;
         if (!o && as_json)
             o = json_pack("{s:o,s:s}", "container", json_stringn(e[i]->d_name, (size_t)len), "error", hw_error());
         if (as_json && (!o || json_array_append(all, o) < 0))
             bad++;
         else if (!as_json && o)
-            show(o);
+            print_broker_status(o);
         else if (!as_json)
             printf("%.*s: %s\n", len, e[i]->d_name, hw_error());
         json_decref(o);
