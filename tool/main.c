@@ -28,7 +28,7 @@ static const struct command {
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
 };
 
-static const struct command *find_command(const char *name)
+static const struct command *find_tool_command(const char *name)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
         if (strcmp(commands[i].name, name) == 0)
@@ -78,7 +78,7 @@ static int cmd_help(int argc, char **argv)
         hawser_knobs(print_knob, NULL);
         return TOOL_OK;
     }
-    const struct command *c = find_command(argv[1]);
+    const struct command *c = find_tool_command(argv[1]);
     if (!c)
         return refuse_command(argv[1]);
     char help[] = "--help";
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     int rc;
-    const struct command *c = find_command(argv[1]);
+    const struct command *c = find_tool_command(argv[1]);
     if (c) {
         rc = c->run(argc - 1, argv + 1);
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

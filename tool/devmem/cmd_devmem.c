@@ -19,7 +19,7 @@ static const struct opt state_opts[] = {
     {0},
 };
 
-static void log_line(void *arg, int level, const char *line)
+static void print_undo_log(void *arg, int level, const char *line)
 {
     (void)arg;
     (void)level;
@@ -27,7 +27,7 @@ static void log_line(void *arg, int level, const char *line)
 }
 
 static const struct hw_logger quiet;
-static const struct hw_logger loud = {.fn = log_line, .level = HAWSER_LOG_INFO};
+static const struct hw_logger loud = {.fn = print_undo_log, .level = HAWSER_LOG_INFO};
 
 /* ---- status ------------------------------------------------------------------------------------- */
 
@@ -75,8 +75,8 @@ static int devmem_status(int argc, char **argv)
 /* ---- plan --------------------------------------------------------------------------------------- */
 
 /* What stands in the way, and the command that mends it. */
-static void hinders(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
-static void hinders(unsigned *n, const char *fmt, ...)
+static void print_bind_obstacle(unsigned *n, const char *fmt, ...) HW_PRINTF(2, 3);
+static void print_bind_obstacle(unsigned *n, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -98,7 +98,7 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
         rc = hd_choose(s, link, r, want, queue, &rss);
     if (rc) {
         free(rss.queue);
-        hinders(bad, "%s", hw_error());
+        print_bind_obstacle(bad, "%s", hw_error());
         return;
     }
     unsigned out = 0;
@@ -126,7 +126,7 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;
     if (n->split < 0) {
-        hinders(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
+        print_bind_obstacle(bad, "the driver does not say whether it can split headers: %s", hw_errno_name(n->split));
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
@@ -142,8 +142,9 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
     if (mlx5 && n->gro_hw == HD_GRO_OFF)
         printf("  rx-gro-hw: turned on (it is off): this driver splits no headers without it\n");
     if (mlx5 && n->gro_hw == HD_GRO_NONE)
-        hinders(bad, "rx-gro-hw cannot be turned on, and this driver splits no headers without it: ethtool -k %s",
-                n->link.name);
+        print_bind_obstacle(
+            bad, "rx-gro-hw cannot be turned on, and this driver splits no headers without it: ethtool -k %s",
+            n->link.name);
     struct hd_split now = {.buf_len = n->buf_len > 0 ? (uint32_t)n->buf_len : 0};
     uint32_t len = n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED ? 0 : hd_buf_len(&now, n->link.mtu);
     if (len)
@@ -155,23 +156,24 @@ static void plan_nic(struct hd_state *s, const struct devmem_nic *n, const struc
 {
     printf("%s (%s), %u queues to receive with:\n", n->link.name, *n->driver ? n->driver : "driver unknown", want);
     if (!v->rx)
-        hinders(bad, "Linux %s cannot bind device memory: 6.12 or newer, with CONFIG_NET_DEVMEM", v->release);
+        print_bind_obstacle(bad, "Linux %s cannot bind device memory: 6.12 or newer, with CONFIG_NET_DEVMEM",
+                            v->release);
     if (v->rx && n->rx == DR_CANNOT)
-        hinders(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
+        print_bind_obstacle(bad, "the driver %s of Linux %s cannot receive into device memory", n->driver, v->release);
     if (v->rx && n->rx == DR_MAY)
         printf("  perhaps: the driver can in Linux 7.3; whether in %s, the bind will show\n", v->release);
     if (!n->link.up)
-        hinders(bad, "%s is down: ip link set %s up", n->link.name, n->link.name);
+        print_bind_obstacle(bad, "%s is down: ip link set %s up", n->link.name, n->link.name);
     if (!hd_policy_nic(r, n->link.name))
-        hinders(bad, "the policy gives %s nothing of %s", r->who, n->link.name);
+        print_bind_obstacle(bad, "the policy gives %s nothing of %s", r->who, n->link.name);
     if (want > r->max_queues)
-        hinders(bad, "the policy gives %s at most %u queues", r->who, r->max_queues);
+        print_bind_obstacle(bad, "the policy gives %s at most %u queues", r->who, r->max_queues);
 
     plan_split(n, bad);
     if (n->link.up)
         plan_queues(s, &n->link, r, want, bad);
     if (n->rules < 0)
-        hinders(bad, "%s has no flow rules: %s", n->link.name, hw_errno_name(n->rules));
+        print_bind_obstacle(bad, "%s has no flow rules: %s", n->link.name, hw_errno_name(n->rules));
     else
         printf("  flow rules: %s, %d there now\n", n->ntuple == 1 ? "on already" : "turned on with the first one",
                n->rules);
@@ -299,7 +301,7 @@ static const struct tool_action actions[] = {
     {0},
 };
 
-static void print_help(void)
+static void print_devmem_help(void)
 {
     printf("Usage: hawser devmem ACTION [--state FILE] [OPTION...]\n\n"
            "NIC queues that receive into device memory, and hawserd, which binds them.\n\n");
@@ -310,5 +312,5 @@ static void print_help(void)
 
 int cmd_devmem(int argc, char **argv)
 {
-    return tool_act("devmem", actions, print_help, argc, argv);
+    return tool_act("devmem", actions, print_devmem_help, argc, argv);
 }

@@ -30,7 +30,7 @@ static int rss_queues(const struct hd_kernel *k, int ifindex)
     return rc < 0 ? rc : n;
 }
 
-static int count_rules(const struct hd_kernel *k, int ifindex)
+static int count_nic_flow_rules(const struct hd_kernel *k, int ifindex)
 {
     struct hd_rule *r = NULL;
     unsigned n = 0;
@@ -39,8 +39,8 @@ static int count_rules(const struct hd_kernel *k, int ifindex)
     return rc < 0 ? rc : (int)n;
 }
 
-static int look_at(struct devmem_nic *n, const struct devmem_view *v, const struct hd_kernel *k, int fd,
-                   struct hw_genl *g)
+static int probe_devmem_nic(struct devmem_nic *n, const struct devmem_view *v, const struct hd_kernel *k, int fd,
+                            struct hw_genl *g)
 {
     struct hd_split split;
     unsigned queues = 0;
@@ -55,7 +55,7 @@ static int look_at(struct devmem_nic *n, const struct devmem_view *v, const stru
     rc = k->ntuple_get(k->arg, at, &on);
     n->ntuple = rc < 0 ? rc : on;
     n->rss = rss_queues(k, at);
-    n->rules = count_rules(k, at);
+    n->rules = count_nic_flow_rules(k, at);
     (void)hd_eth_driver(fd, at, n->driver, sizeof(n->driver));
     n->queue = calloc(HD_QUEUES_MAX, sizeof(*n->queue));
     if (!n->queue)
@@ -71,7 +71,7 @@ static int look_at(struct devmem_nic *n, const struct devmem_view *v, const stru
     return 0;
 }
 
-static bool wanted(const char *name, char **only)
+static bool is_selected_nic(const char *name, char **only)
 {
     for (; *only; only++)
         if (strcmp(*only, name) == 0)
@@ -79,7 +79,7 @@ static bool wanted(const char *name, char **only)
     return false;
 }
 
-static bool seen(const struct devmem_view *v, const char *name)
+static bool has_devmem_nic(const struct devmem_view *v, const char *name)
 {
     for (size_t i = 0; i < v->n; i++)
         if (strcmp(v->nic[i].link.name, name) == 0)
@@ -87,13 +87,13 @@ static bool seen(const struct devmem_view *v, const char *name)
     return false;
 }
 
-static int add(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, const char *name,
-               int fd, struct hw_genl *g)
+static int add_devmem_nic(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal,
+                          const char *name, int fd, struct hw_genl *g)
 {
     struct devmem_nic *n = &v->nic[v->n];
     int rc = k->link(k->arg, name, &n->link);
     if (rc == 0)
-        rc = look_at(n, v, k, fd, g);
+        rc = probe_devmem_nic(n, v, k, fd, g);
     if (rc)
         return rc;
     n->ours = hd_nic_find(journal, n->link.ifindex);
@@ -121,14 +121,14 @@ int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct h
     if (rc == 0 && (!all || !v->nic))
         rc = hw_fail(-ENOMEM, "the list of network devices cannot be had");
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (only && *only ? !wanted(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
+        if (only && *only ? !is_selected_nic(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
             continue;
-        rc = add(v, k, journal, all[i].if_name, fd, &g);
+        rc = add_devmem_nic(v, k, journal, all[i].if_name, fd, &g);
         if (rc == -ENODEV) /* gone meanwhile */
             rc = 0;
     }
     for (; rc == 0 && only && *only; only++)
-        if (!seen(v, *only))
+        if (!has_devmem_nic(v, *only))
             rc = hw_fail(-ENODEV, "there is no NIC %s", *only);
     if (all)
         if_freenameindex(all);
@@ -146,7 +146,7 @@ void devmem_free(struct devmem_view *v)
 
 /* ---- showing ------------------------------------------------------------------------------------ */
 
-static const char *can(enum dr_can c)
+static const char *get_ability_name(enum dr_can c)
 {
     static const char *const names[] = {"no", "perhaps", "yes"};
     return names[c];
@@ -166,7 +166,7 @@ static const char *user_name(enum hd_user u)
     return names[u];
 }
 
-static const char *number(int n, char buf[12])
+static const char *format_nic_count(int n, char buf[12])
 {
     if (n < 0)
         return "-";
@@ -210,11 +210,12 @@ void devmem_print(FILE *out, const struct devmem_view *v)
     for (size_t i = 0; i < v->n; i++) {
         const struct devmem_nic *n = &v->nic[i];
         fprintf(out, "%-15s %-10.10s %-4s %6s %5s %-5s %-6s %5s %-8s %-8s ", n->link.name, *n->driver ? n->driver : "-",
-                n->link.up ? "yes" : "no", number((int)n->link.rx_queues, a), number(n->rss, b), split_name(n->split),
+                n->link.up ? "yes" : "no", format_nic_count((int)n->link.rx_queues, a), format_nic_count(n->rss, b),
+                split_name(n->split),
                 n->ntuple < 0 ? "-"
                 : n->ntuple   ? "on"
                               : "off",
-                number(n->rules, c), can(n->rx), can(n->tx));
+                format_nic_count(n->rules, c), get_ability_name(n->rx), get_ability_name(n->tx));
         print_bound(out, n);
     }
     bool stale = false;
@@ -254,8 +255,8 @@ static void json_nic(struct hw_json *j, const struct devmem_nic *n)
     else
         hw_json_bool(j, "ntuple", n->ntuple);
     json_int(j, "rules", n->rules);
-    hw_json_str(j, "receive", can(n->rx));
-    hw_json_str(j, "send", can(n->tx));
+    hw_json_str(j, "receive", get_ability_name(n->rx));
+    hw_json_str(j, "send", get_ability_name(n->tx));
     hw_json_array(j, "bound");
     for (int i = 0; i < n->n_queues; i++) {
         if (n->queue[i].user == HD_FREE)

@@ -71,7 +71,7 @@ static int ask_peer(struct doctor *d, int root)
     return tool_stop ? hw_fail(-EINTR, "interrupted") : 0;
 }
 
-static int examine(struct doctor *d)
+static int run_doctor(struct doctor *d)
 {
     struct dr_report report = {0};
     bool pair = d->host[0] && d->groups & 1u << DR_PAIR;
@@ -138,7 +138,7 @@ static int parse_and_examine(struct doctor *d, int argc, char **argv)
     if (!d->groups)
         d->groups = d->host[0] ? 1u << DR_PAIR : (1u << DR_PAIR) - 1;
     tool_catch_signals();
-    return examine(d);
+    return run_doctor(d);
 }
 
 int cmd_doctor(int argc, char **argv)

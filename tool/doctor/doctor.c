@@ -216,7 +216,7 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o)
 }
 
 /* Says the same about another subject, in the same words? Commands may differ by the subject's name alone. */
-static bool same(const struct dr_result *a, const struct dr_result *b)
+static bool is_same_finding(const struct dr_result *a, const struct dr_result *b)
 {
     return a->check == b->check && a->outcome == b->outcome && strcmp(a->found, b->found) == 0 && *a->subject &&
            *b->subject;
@@ -226,7 +226,7 @@ static bool same(const struct dr_result *a, const struct dr_result *b)
 static bool said_before(const struct dr_report *d, size_t i)
 {
     for (size_t k = i; k-- > 0 && d->r[k].check == d->r[i].check;)
-        if (same(&d->r[k], &d->r[i]))
+        if (is_same_finding(&d->r[k], &d->r[i]))
             return true;
     return false;
 }
@@ -239,7 +239,7 @@ static void print_one(FILE *out, const struct dr_report *d, size_t i, bool color
             r->check->id);
     const char *comma = "";
     for (size_t k = i; k < d->n && d->r[k].check == r->check && *r->subject; k++)
-        if (k == i || same(&d->r[k], r)) {
+        if (k == i || is_same_finding(&d->r[k], r)) {
             fprintf(out, "%s%s", comma, d->r[k].subject);
             comma = ", ";
         }
@@ -248,7 +248,8 @@ static void print_one(FILE *out, const struct dr_report *d, size_t i, bool color
     if (bad || why)
         fprintf(out, "      %-17s %swhy:%s  %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", r->check->why);
     for (size_t k = i; bad && k < d->n && d->r[k].check == r->check; k++) {
-        if ((k != i && !same(&d->r[k], r)) || !d->r[k].mend[0] || (k != i && strcmp(d->r[k].mend, r->mend) == 0))
+        if ((k != i && !is_same_finding(&d->r[k], r)) || !d->r[k].mend[0] ||
+            (k != i && strcmp(d->r[k].mend, r->mend) == 0))
             continue;
         fprintf(out, "      %-17s %smend:%s %s\n", "", color ? "\033[2m" : "", color ? "\033[0m" : "", d->r[k].mend);
         if (d->r[k].keep[0])

@@ -15,7 +15,7 @@ enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
 
 /* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..." or "NVRM version: NVIDIA UNIX
  * x86_64 Kernel Module  535.54.03  ...": the version is the first word that starts with three digits. */
-static enum driver_kind driver(int root, char version[32])
+static enum driver_kind read_gpu_driver(int root, char version[32])
 {
     char text[1024];
     version[0] = 0;
@@ -55,7 +55,7 @@ static size_t pci_gpus(struct dr_report *d, void (*fn)(struct dr_report *d, cons
 void dr_gpu_driver(struct dr_report *d)
 {
     char v[32];
-    enum driver_kind kind = driver(d->m->root, v);
+    enum driver_kind kind = read_gpu_driver(d->m->root, v);
     size_t gpus = pci_gpus(d, NULL);
     unsigned long major = strtoul(v, NULL, 10);
     if (kind == NO_DRIVER && gpus == 0)
@@ -84,7 +84,7 @@ static bool no_cuda(struct dr_report *d)
     return d->m->n_gpus <= 0;
 }
 
-static const char *ordinal(int i, char buf[32])
+static const char *format_gpu_ordinal(int i, char buf[32])
 {
     snprintf(buf, 32, "GPU %d", i);
     return buf;
@@ -98,9 +98,9 @@ void dr_gpu_dmabuf(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->dmabuf) {
-            dr_say(d, DR_PASS, ordinal(i, name), "%s can", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s can", g->name);
         } else {
-            dr_say(d, DR_WARN, ordinal(i, name), "%s cannot, with this driver", g->name);
+            dr_say(d, DR_WARN, format_gpu_ordinal(i, name), "%s cannot, with this driver", g->name);
             dr_mend(d, "apt install nvidia-open && reboot   # Turing or newer, driver %d or later", FIRST_DMABUF);
         }
     }
@@ -114,10 +114,10 @@ void dr_gpu_gpudirect(struct dr_report *d)
     for (int i = 0; i < d->m->n_gpus; i++) {
         const struct hw_gpu_info *g = &d->m->gpu[i];
         if (g->gpudirect)
-            dr_say(d, DR_PASS, ordinal(i, name), "%s can", g->name);
+            dr_say(d, DR_PASS, format_gpu_ordinal(i, name), "%s can", g->name);
         else {
-            dr_say(d, DR_WARN, ordinal(i, name), "%s cannot: a consumer's GPU, or a virtual machine that hides it",
-                   g->name);
+            dr_say(d, DR_WARN, format_gpu_ordinal(i, name),
+                   "%s cannot: a consumer's GPU, or a virtual machine that hides it", g->name);
             dr_mend(d, "nvidia-smi -q   # the product; none but data-centre and workstation GPUs can");
         }
     }
@@ -165,7 +165,7 @@ void dr_gpu_peermem(struct dr_report *d)
 {
     char v[32];
     int root = d->m->root;
-    enum driver_kind kind = driver(root, v);
+    enum driver_kind kind = read_gpu_driver(root, v);
     struct hw_names rdma = {0};
     bool ib = hw_root_list(root, &rdma, "sys/class/infiniband") == 0 && rdma.n > 0;
     hw_names_free(&rdma);

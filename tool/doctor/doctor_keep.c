@@ -44,7 +44,7 @@ static void keep_by_udev(const char *nic, char *cmd, char *out, size_t cap)
         snprintf(out + n, cap - n, "' >> " RULES);
 }
 
-static bool begins(const char *cmd, const char *with)
+static bool has_command_prefix(const char *cmd, const char *with)
 {
     return strncmp(cmd, with, strlen(with)) == 0;
 }
@@ -76,15 +76,15 @@ void dr_keep_of(const char *mend, char *out, size_t cap)
     char cmd[DR_TEXT], word[HAWSER_NIC_NAME + 64];
     command_of(mend, cmd, sizeof cmd);
     out[0] = 0;
-    if (begins(cmd, "sysctl -w ")) { /* "sysctl -w a='1 2 3'" */
+    if (has_command_prefix(cmd, "sysctl -w ")) { /* "sysctl -w a='1 2 3'" */
         for (char *quote = strchr(cmd, '\''); quote; quote = strchr(quote, '\''))
             memmove(quote, quote + 1, strlen(quote));
         snprintf(out, cap, "echo '%s' >> /etc/sysctl.d/90-hawser.conf", cmd + strlen("sysctl -w "));
     }
-    if (begins(cmd, "modprobe ") && word_behind(cmd, "modprobe ", word, sizeof word))
+    if (has_command_prefix(cmd, "modprobe ") && word_behind(cmd, "modprobe ", word, sizeof word))
         snprintf(out, cap, "echo %s > /etc/modules-load.d/hawser-%s.conf", word, word);
     for (size_t i = 0; i < HW_ARRAY_LEN(ways); i++) {
-        if (!begins(cmd, ways[i].begins) || !strstr(cmd, ways[i].has))
+        if (!has_command_prefix(cmd, ways[i].begins) || !strstr(cmd, ways[i].has))
             continue;
         if (ways[i].keep)
             snprintf(out, cap, "%s", ways[i].keep);

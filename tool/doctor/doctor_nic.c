@@ -105,7 +105,7 @@ void dr_nic_pcie(struct dr_report *d)
     dr_each_nic(d, pcie_of);
 }
 
-static void mtu_of(struct dr_report *d, const struct dr_nic *n)
+static void check_nic_mtu(struct dr_report *d, const struct dr_nic *n)
 {
     uint64_t mtu;
     if (hw_root_u64(d->m->root, &mtu, "sys/class/net/%s/mtu", n->name) < 0) {
@@ -124,7 +124,7 @@ static void mtu_of(struct dr_report *d, const struct dr_nic *n)
 
 void dr_nic_mtu(struct dr_report *d)
 {
-    dr_each_nic(d, mtu_of);
+    dr_each_nic(d, check_nic_mtu);
 }
 
 /*

@@ -50,7 +50,7 @@ static int ask_reach(struct dr_pair *p, struct session *s, uint16_t reverse_port
     return rc;
 }
 
-static bool works(const struct dr_link *l)
+static bool is_working_link(const struct dr_link *l)
 {
     return l->forward == 0 || l->reverse == 0 || l->reverse == -EBADMSG;
 }
@@ -60,8 +60,8 @@ static bool has_other(const struct dr_pair *p, const struct dr_link *l)
 {
     for (size_t i = 0; i < p->n_links; i++) {
         const struct dr_link *o = &p->link[i];
-        if (works(o) && (strcmp(p->here.nic[o->here].nic, p->here.nic[l->here].nic) == 0 ||
-                         strcmp(p->there.nic[o->there].nic, p->there.nic[l->there].nic) == 0))
+        if (is_working_link(o) && (strcmp(p->here.nic[o->here].nic, p->here.nic[l->here].nic) == 0 ||
+                                   strcmp(p->there.nic[o->there].nic, p->there.nic[l->there].nic) == 0))
             return true;
     }
     return false;
@@ -72,7 +72,7 @@ void dr_pair_prune(struct dr_pair *p)
     bool keep[DR_MAX_LINKS];
     size_t n = 0;
     for (size_t i = 0; i < p->n_links; i++)
-        keep[i] = !p->link[i].routed || works(&p->link[i]) || !has_other(p, &p->link[i]);
+        keep[i] = !p->link[i].routed || is_working_link(&p->link[i]) || !has_other(p, &p->link[i]);
     for (size_t i = 0; i < p->n_links; i++)
         if (keep[i])
             p->link[n++] = p->link[i];
@@ -125,7 +125,7 @@ void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, 
 }
 
 /* Says SKIP where there is nothing to go by. */
-static bool unasked(struct dr_report *d)
+static bool skip_without_facts(struct dr_report *d)
 {
     if (d->pair->asked < 0)
         dr_say(d, DR_SKIP, NULL, "the peer's facts are not known");
@@ -133,9 +133,9 @@ static bool unasked(struct dr_report *d)
 }
 
 /* And where the two share no subnet. */
-static bool unlinked(struct dr_report *d)
+static bool skip_without_links(struct dr_report *d)
 {
-    if (unasked(d))
+    if (skip_without_facts(d))
         return true;
     if (d->pair->n_links == 0)
         dr_say(d, DR_SKIP, NULL, "the two have no NICs in the same subnet");
@@ -170,7 +170,7 @@ void dr_pair_version(struct dr_report *d)
 void dr_pair_machine(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
-    if (unasked(d))
+    if (skip_without_facts(d))
         return;
     if (memcmp(p->here.boot, p->there.boot, TP_HASH) != 0) {
         dr_say(d, DR_PASS, NULL, "two machines");
@@ -184,7 +184,7 @@ void dr_pair_machine(struct dr_report *d)
 void dr_pair_kernel(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
-    if (unasked(d))
+    if (skip_without_facts(d))
         return;
     unsigned a = dr_kernel(p->here.kernel), b = dr_kernel(p->there.kernel);
     if (strcmp(p->here.kernel, p->there.kernel) == 0) {
@@ -250,7 +250,7 @@ void dr_pair_nics(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
     uint32_t fastest = 0;
-    if (unasked(d))
+    if (skip_without_facts(d))
         return;
     if (same_address(&p->here, &p->there)) {
         dr_say(d, DR_SKIP, NULL, "both sides are the same NICs");
@@ -269,7 +269,7 @@ void dr_pair_nics(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "%zu on each side", a);
 }
 
-static const char *ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
+static const char *format_link_ends(const struct dr_pair *p, const struct dr_link *l, bool back, char buf[48])
 {
     const char *here = p->here.nic[l->here].nic, *there = p->there.nic[l->there].nic;
     /* which of the addresses matters only where a NIC has both kinds */
@@ -282,11 +282,11 @@ void dr_pair_mtu(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
     char s[48];
-    if (unlinked(d))
+    if (skip_without_links(d))
         return;
     for (size_t i = 0; i < p->n_links; i++) {
         const struct tp_fact_nic *a = &p->here.nic[p->link[i].here], *b = &p->there.nic[p->link[i].there];
-        ends(p, &p->link[i], false, s);
+        format_link_ends(p, &p->link[i], false, s);
         if (!a->mtu || !b->mtu)
             dr_say(d, DR_SKIP, s, "not known of both");
         else if (a->mtu == b->mtu)
@@ -304,11 +304,11 @@ void dr_pair_forward(struct dr_report *d)
     const struct dr_pair *p = d->pair;
     char s[48], to[HAWSER_ADDR_TEXT + 8];
     union hw_addr a;
-    if (unlinked(d))
+    if (skip_without_links(d))
         return;
     for (size_t i = 0; i < p->n_links; i++) {
         const struct dr_link *l = &p->link[i];
-        ends(p, l, false, s);
+        format_link_ends(p, l, false, s);
         reach_to_addr(&p->there.nic[l->there].addr, &a);
         hw_addr_text(&a, to, sizeof to);
         if (l->forward == 0)
@@ -329,11 +329,11 @@ void dr_pair_reverse(struct dr_report *d)
     const struct dr_pair *p = d->pair;
     char s[48], to[HAWSER_ADDR_TEXT + 8];
     union hw_addr a;
-    if (unlinked(d))
+    if (skip_without_links(d))
         return;
     for (size_t i = 0; i < p->n_links; i++) {
         const struct dr_link *l = &p->link[i];
-        ends(p, l, true, s);
+        format_link_ends(p, l, true, s);
         reach_to_addr(&p->here.nic[l->here].addr, &a);
         hw_addr_text(&a, to, sizeof to);
         if (l->reverse == -ENODATA) {
@@ -356,12 +356,12 @@ void dr_pair_path_mtu(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
     char s[48];
-    if (unlinked(d))
+    if (skip_without_links(d))
         return;
     for (size_t i = 0; i < p->n_links; i++) {
         const struct dr_link *l = &p->link[i];
         uint32_t least = HW_MIN(p->here.nic[l->here].mtu, p->there.nic[l->there].mtu);
-        ends(p, l, false, s);
+        format_link_ends(p, l, false, s);
         if (l->reverse == -EBADMSG) {
             dr_say(d, DR_FAIL, s, "connects, but 128 KiB did not get through within %d s: large packets vanish",
                    REACH_MS / 1000);
@@ -382,7 +382,7 @@ void dr_pair_path_mtu(struct dr_report *d)
 void dr_pair_clock(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
-    if (unasked(d))
+    if (skip_without_facts(d))
         return;
     if (!p->clock) {
         dr_say(d, DR_SKIP, NULL, "the peer's clock jumped while it was read");

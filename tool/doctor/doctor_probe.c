@@ -91,7 +91,7 @@ static void probe_split(struct hw_genl *g, struct dr_nic *n)
     n->gro_hw = rc < 0 ? rc : gro == HD_GRO_NONE ? -EOPNOTSUPP : gro == HD_GRO_ON;
 }
 
-static uint64_t received(const struct dr_machine *m, const struct dr_nic *n)
+static uint64_t read_rx_packets(const struct dr_machine *m, const struct dr_nic *n)
 {
     uint64_t v = 0;
     return hw_root_u64(m->root, &v, "sys/class/net/%s/statistics/rx_packets", n->name) < 0 ? 0 : v;
@@ -168,14 +168,14 @@ void dr_probe(struct dr_machine *m, int root, bool gpus)
         probe_rss(fd, n);
         probe_split(&g, n);
         n->devmem_rc = ethstat_devmem_pkts(fd, n->name, &n->devmem_pkts[0]);
-        n->rx_pkts[0] = received(m, n);
+        n->rx_pkts[0] = read_rx_packets(m, n);
         counts |= n->devmem_rc == 0;
     }
     if (counts) /* only where there is something to see moving */
         usleep(MOMENT_MS * 1000);
     hw_genl_close(&g);
     for (int i = 0; i < m->n_nics; i++)
-        m->nic[i].rx_pkts[1] = received(m, &m->nic[i]);
+        m->nic[i].rx_pkts[1] = read_rx_packets(m, &m->nic[i]);
     for (int i = 0; i < m->n_nics; i++)
         if (m->nic[i].devmem_rc == 0)
             m->nic[i].devmem_rc = ethstat_devmem_pkts(fd, m->nic[i].name, &m->nic[i].devmem_pkts[1]);

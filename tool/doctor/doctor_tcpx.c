@@ -56,7 +56,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
 }
 
 /* Is the file of the name the one that the environment asks for, or with nothing asked for, any plugin? */
-static bool wanted(const struct dr_machine *m, const char *file)
+static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
     char name[128];
@@ -75,7 +75,7 @@ static void look_in(struct search *s, const char *dir, bool on_path)
     if (*dir == '/' && hw_root_list(s->m->root, &l, "%s", dir + 1) == 0)
         for (size_t i = 0; i < l.n && s->n < MAX_PLUGINS; i++) {
             struct stat st;
-            if (!wanted(s->m, l.name[i]))
+            if (!is_wanted_plugin(s->m, l.name[i]))
                 continue;
             int fd = hw_root_fd(s->m->root, O_PATH, "%s/%s", dir + 1, l.name[i]);
             bool there = fd >= 0 && fstat(fd, &st) == 0;
@@ -94,7 +94,7 @@ static void look_in(struct search *s, const char *dir, bool on_path)
     hw_names_free(&l);
 }
 
-static void search(const struct dr_machine *m, struct search *s)
+static void find_tcpx_plugins(const struct dr_machine *m, struct search *s)
 {
     const char *path = dr_env(m, "LD_LIBRARY_PATH");
     *s = (struct search){.m = m};
@@ -112,7 +112,7 @@ static void search(const struct dr_machine *m, struct search *s)
 }
 
 /* A file's bytes, to be freed; NULL with hw_error(). */
-static uint8_t *load(int root, const char *path, size_t *len)
+static uint8_t *load_plugin_file(int root, const char *path, size_t *len)
 {
     int fd = hw_root_fd(root, O_RDONLY | O_NONBLOCK, "%s", path + 1);
     struct stat st;
@@ -135,7 +135,7 @@ struct versions {
     unsigned newest;
 };
 
-static void version(void *arg, const char *name)
+static void add_plugin_version(void *arg, const char *name)
 {
     struct versions *v = arg;
     char *end;
@@ -147,13 +147,13 @@ static void version(void *arg, const char *name)
     v->newest = HW_MAX(v->newest, (unsigned)n);
 }
 
-static void look_at(struct dr_report *d, const struct plugin *p)
+static void check_plugin_file(struct dr_report *d, const struct plugin *p)
 {
     struct versions v = {0};
     size_t len;
     uint16_t machine = EM_NONE;
-    uint8_t *b = load(d->m->root, p->path, &len);
-    int rc = b ? elf_symbols(b, len, SYMBOL, &machine, version, &v) : -ENOEXEC;
+    uint8_t *b = load_plugin_file(d->m->root, p->path, &len);
+    int rc = b ? elf_symbols(b, len, SYMBOL, &machine, add_plugin_version, &v) : -ENOEXEC;
     free(b);
     uint16_t ours = strcmp(d->m->arch, "x86_64") == 0    ? EM_X86_64
                     : strcmp(d->m->arch, "aarch64") == 0 ? EM_AARCH64
@@ -181,9 +181,9 @@ void dr_tcpx_plugin(struct dr_report *d)
         dr_say(d, DR_SKIP, NULL, "NCCL_NET_PLUGIN=none: NCCL loads no plugin");
         return;
     }
-    search(d->m, &s);
+    find_tcpx_plugins(d->m, &s);
     for (size_t i = 0; i < s.n; i++)
-        look_at(d, &s.p[i]);
+        check_plugin_file(d, &s.p[i]);
     if (s.n > 0)
         return;
     if (asked && *asked) {
@@ -199,7 +199,7 @@ void dr_tcpx_plugin(struct dr_report *d)
 void dr_tcpx_path(struct dr_report *d)
 {
     struct search s;
-    search(d->m, &s);
+    find_tcpx_plugins(d->m, &s);
     for (size_t i = 0; i < s.n; i++) {
         if (s.p[i].on_path) {
             dr_say(d, DR_PASS, NULL, "%s", s.p[i].path);

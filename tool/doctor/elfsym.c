@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* [offset, offset + size) lies within len bytes. */
-static bool within(uint64_t offset, uint64_t size, size_t len)
+static bool is_range_in_file(uint64_t offset, uint64_t size, size_t len)
 {
     return offset <= len && size <= len - offset;
 }
 
-static int section(const uint8_t *b, size_t len, const Elf64_Ehdr *e, uint32_t i, Elf64_Shdr *out)
+static int read_section_header(const uint8_t *b, size_t len, const Elf64_Ehdr *e, uint32_t i, Elf64_Shdr *out)
 {
-    if (i >= e->e_shnum || !within(e->e_shoff, (uint64_t)e->e_shnum * sizeof *out, len))
+    if (i >= e->e_shnum || !is_range_in_file(e->e_shoff, (uint64_t)e->e_shnum * sizeof *out, len))
         return hw_fail(-ENOEXEC, "its section headers lie outside of the file: cut short?");
     memcpy(out, b + e->e_shoff + (uint64_t)i * sizeof *out, sizeof *out);
     return 0;
@@ -37,16 +37,16 @@ int elf_symbols(const void *bytes, size_t len, const char *prefix, uint16_t *mac
     if (e.e_shnum == 0 || e.e_shentsize != sizeof syms)
         return hw_fail(-ENOEXEC, "it has no section headers to find its symbols by");
     for (uint32_t i = 0; i < e.e_shnum && syms.sh_type != SHT_DYNSYM; i++) {
-        int rc = section(b, len, &e, i, &syms);
+        int rc = read_section_header(b, len, &e, i, &syms);
         if (rc < 0)
             return rc;
     }
     if (syms.sh_type != SHT_DYNSYM || syms.sh_entsize != sizeof(Elf64_Sym))
         return hw_fail(-ENOEXEC, "it has no table of dynamic symbols");
-    int rc = section(b, len, &e, syms.sh_link, &strs);
+    int rc = read_section_header(b, len, &e, syms.sh_link, &strs);
     if (rc < 0)
         return rc;
-    if (!within(syms.sh_offset, syms.sh_size, len) || !within(strs.sh_offset, strs.sh_size, len) ||
+    if (!is_range_in_file(syms.sh_offset, syms.sh_size, len) || !is_range_in_file(strs.sh_offset, strs.sh_size, len) ||
         strs.sh_type != SHT_STRTAB || strs.sh_size == 0 || b[strs.sh_offset + strs.sh_size - 1] != 0)
         return hw_fail(-ENOEXEC, "its symbols or their names lie outside of the file: cut short?");
     for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= syms.sh_size; at += sizeof(Elf64_Sym)) {

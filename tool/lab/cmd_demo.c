@@ -39,7 +39,7 @@ struct demo {
 };
 
 /* What a demo that was killed left behind: labs named demo-PID whose process is gone. */
-static void sweep(void)
+static void remove_stale_labs(void)
 {
     char(*name)[HW_LAB_NAME_MAX + 1] = calloc(64, sizeof *name);
     int n = name ? hw_lab_names(name, 64) : 0;
@@ -52,7 +52,7 @@ static void sweep(void)
     free(name);
 }
 
-static int make_dir(const char *path)
+static int make_result_dirs(const char *path)
 {
     char part[4096];
     for (const char *at = path; *at;) {
@@ -67,7 +67,7 @@ static int make_dir(const char *path)
 
 /* The exit status of pid once it is over, -ETIMEDOUT at the deadline, -EINTR after a signal. *pid becomes 0 when over.
  */
-static int wait_for(pid_t *pid, uint64_t deadline)
+static int wait_for_demo_child(pid_t *pid, uint64_t deadline)
 {
     for (;;) {
         int status;
@@ -93,9 +93,9 @@ static void end_child(pid_t *pid, int sig)
     kill(*pid, sig);
     int stop = tool_stop;
     tool_stop = 0; /* the way out is taken in any case */
-    if (wait_for(pid, hw_deadline(3000)) < 0 && *pid > 0) {
+    if (wait_for_demo_child(pid, hw_deadline(3000)) < 0 && *pid > 0) {
         kill(*pid, SIGKILL);
-        wait_for(pid, hw_deadline(3000));
+        wait_for_demo_child(pid, hw_deadline(3000));
     }
     tool_stop = stop;
 }
@@ -143,7 +143,7 @@ static int start_bench(struct demo *d, const char *const *extra)
 
 static int end_bench(struct demo *d)
 {
-    int rc = wait_for(&d->bench, hw_deadline(BENCH_MS));
+    int rc = wait_for_demo_child(&d->bench, hw_deadline(BENCH_MS));
     return rc > 0 ? hw_fail(-EIO, "the benchmark failed (exit code %d)", rc) : rc;
 }
 
@@ -173,7 +173,7 @@ static int link_and_note(struct demo *d, bool up)
     return 0;
 }
 
-static int undisturbed(struct demo *d)
+static int run_clean_benchmark(struct demo *d)
 {
     const char *const extra[] = {"--size",        "1MiB,8MiB,64MiB", "--duration", "1s",
                                  "--compare-raw", "--json",          d->result,    NULL};
@@ -183,7 +183,7 @@ static int undisturbed(struct demo *d)
     return rc < 0 ? rc : end_bench(d);
 }
 
-static int disturbed(struct demo *d)
+static int run_fault_benchmark(struct demo *d)
 {
     const char *const extra[] = {"--size",  "64MiB",  "--duration", FAULT_RUN, "--faults",
                                  d->faults, "--json", d->second,    NULL};
@@ -225,13 +225,13 @@ static json_t *read_lines(const char *path)
     return NULL;
 }
 
-static double number(const json_t *o, const char *key)
+static double get_result_number(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static const char *text(const json_t *o, const char *key)
+static const char *get_result_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
@@ -247,9 +247,9 @@ static double victim_rate(const json_t *row, double from, double to)
     snprintf(name, sizeof name, "eth%d", VICTIM);
     json_array_foreach(json_object_get(row, "timeline"), i, p)
     {
-        double t = number(p, "t_s");
-        if (strcmp(text(p, "nic"), name) == 0 && t >= from && t < to) {
-            sum += number(p, "GBps");
+        double t = get_result_number(p, "t_s");
+        if (strcmp(get_result_text(p, "nic"), name) == 0 && t >= from && t < to) {
+            sum += get_result_number(p, "GBps");
             n++;
         }
     }
@@ -262,13 +262,13 @@ static double fault_time(const json_t *row, const char *what)
     json_t *p;
     json_array_foreach(json_object_get(row, "faults"), i, p)
     {
-        if (strstr(text(p, "text"), what))
-            return number(p, "t_s");
+        if (strstr(get_result_text(p, "text"), what))
+            return get_result_number(p, "t_s");
     }
     return NAN;
 }
 
-static int judge(struct demo *d)
+static int check_demo_results(struct demo *d)
 {
     json_t *first = read_lines(d->result), *second = first ? read_lines(d->second) : NULL, *row;
     double total = 0, verified = 0, bad = 0;
@@ -278,17 +278,18 @@ static int judge(struct demo *d)
         total += (double)rates[i] / 8e9;
     json_array_foreach(first, i, row)
     {
-        verified += number(row, "verified_bytes");
-        bad += number(row, "bad_bytes");
+        verified += get_result_number(row, "verified_bytes");
+        bad += get_result_number(row, "bad_bytes");
     }
     if (rc == 0) {
         row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
         const json_t *hit = json_array_get(second, 0);
-        double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT), lost = number(hit, "lost_channels");
+        double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT),
+               lost = get_result_number(hit, "lost_channels");
         double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
-        double after = victim_rate(hit, up + 1, INFINITY), best = number(row, "GBps");
-        bad += number(hit, "bad_bytes");
-        verified += number(hit, "verified_bytes");
+        double after = victim_rate(hit, up + 1, INFINITY), best = get_result_number(row, "GBps");
+        bad += get_result_number(hit, "bad_bytes");
+        verified += get_result_number(hit, "verified_bytes");
         printf(
             "\nIn short:\n"
             "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
@@ -296,8 +297,8 @@ static int judge(struct demo *d)
             "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
             "  and %.3f after; %.0f channels died, no transfer failed, %.3f GB/s on average over the whole run.\n"
             "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
-            best, 100 * best / total, total, number(row, "raw_GBps"), number(row, "ratio_raw"), VICTIM, down, up,
-            before, during, after, lost, number(hit, "GBps"), verified / 1e9, bad);
+            best, 100 * best / total, total, get_result_number(row, "raw_GBps"), get_result_number(row, "ratio_raw"),
+            VICTIM, down, up, before, during, after, lost, get_result_number(hit, "GBps"), verified / 1e9, bad);
         if (!(bad == 0) || !(verified > 0))
             rc = hw_fail(-EIO, "the data did not arrive right, or was not checked");
         else if (!(lost > 0) || isnan(down) || isnan(up))
@@ -311,7 +312,7 @@ static int judge(struct demo *d)
 }
 
 /* The second file's line joins the first file. */
-static int join(struct demo *d)
+static int append_fault_results(struct demo *d)
 {
     FILE *from = fopen(d->second, "re"), *to = fopen(d->result, "ae");
     char buf[65536];
@@ -331,20 +332,20 @@ static int join(struct demo *d)
     return 0;
 }
 
-static int demo(struct demo *d)
+static int run_demo_benchmarks(struct demo *d)
 {
     struct hw_lab_spec spec = {.name = d->lab, .nodes = 2, .nics = NICS};
     memcpy(spec.rate, rates, sizeof rates);
     ssize_t n = readlink("/proc/self/exe", d->self, sizeof d->self - 1);
     if (n < 0)
         return hw_fail(-errno, "finding the own executable: %s", strerror(errno));
-    int rc = make_dir(d->dir);
+    int rc = make_result_dirs(d->dir);
     if (rc < 0)
         return rc;
     const char *const old[] = {d->result, d->second, d->report, d->faults};
     for (size_t i = 0; i < HW_ARRAY_LEN(old); i++)
         unlink(old[i]); /* a report must be this run's */
-    sweep();
+    remove_stale_labs();
     printf("A lab of two nodes, four NICs each: three of 1 Gbit/s, one of 250 Mbit/s.\n");
     fflush(stdout);
     rc = hw_lab_up(&spec);
@@ -352,9 +353,9 @@ static int demo(struct demo *d)
     if (rc == 0)
         rc = start_serve(d);
     if (rc == 0)
-        rc = undisturbed(d);
+        rc = run_clean_benchmark(d);
     if (rc == 0)
-        rc = disturbed(d);
+        rc = run_fault_benchmark(d);
     return rc;
 }
 
@@ -372,7 +373,7 @@ static int run_demo(const char *dir)
     snprintf(d->faults, sizeof d->faults, "%s/faults.txt", dir);
     tool_catch_signals();
     uint64_t start = hw_now();
-    int rc = demo(d);
+    int rc = run_demo_benchmarks(d);
     if (rc < 0)
         tool_fail("demo", "%s", hw_error());
     end_child(&d->bench, SIGTERM);
@@ -380,7 +381,8 @@ static int run_demo(const char *dir)
     hw_close(&d->serve_out);
     if (d->up && hw_lab_down(d->lab) < 0)
         rc = -tool_fail("demo", "%s", hw_error());
-    if (rc == 0 && ((rc = judge(d)) < 0 || (rc = join(d)) < 0 || (rc = report_html(d->result, d->report)) < 0))
+    if (rc == 0 && ((rc = check_demo_results(d)) < 0 || (rc = append_fault_results(d)) < 0 ||
+                    (rc = report_html(d->result, d->report)) < 0))
         tool_fail("demo", "%s", hw_error());
     if (rc == 0)
         printf("  Results: %s\n  Report:  %s\n  (%.0f s; the lab is gone)\n", d->result, d->report,

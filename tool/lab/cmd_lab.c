@@ -122,7 +122,7 @@ static int lab_down(int argc, char **argv)
     return rc < 0 ? tool_fail(o.cmd, "%s", hw_error()) : TOOL_OK;
 }
 
-static const char *state_of(const struct hw_lab_nic *n)
+static const char *get_lab_nic_state(const struct hw_lab_nic *n)
 {
     return !n->link.up ? "down" : n->link.running ? "up" : "no-carrier";
 }
@@ -136,8 +136,8 @@ static void list_text(const struct hw_lab_info *l)
             char addr[INET_ADDRSTRLEN] = "-", rate[32];
             if (n->addr.s_addr)
                 inet_ntop(AF_INET, &n->addr, addr, sizeof(addr));
-            printf("  %-4s %-6s %-16s %-11s mtu %-6u rate %s\n", l->node[k].name, n->link.name, addr, state_of(n),
-                   n->link.mtu, hw_lab_format_rate(n->rate, rate, sizeof(rate)));
+            printf("  %-4s %-6s %-16s %-11s mtu %-6u rate %s\n", l->node[k].name, n->link.name, addr,
+                   get_lab_nic_state(n), n->link.mtu, hw_lab_format_rate(n->rate, rate, sizeof(rate)));
         }
     }
 }
@@ -158,7 +158,7 @@ static void list_json(struct hw_json *j, const struct hw_lab_info *l)
             hw_json_object(j, NULL);
             hw_json_str(j, "name", n->link.name);
             hw_json_str(j, "address", n->addr.s_addr ? inet_ntop(AF_INET, &n->addr, addr, sizeof(addr)) : NULL);
-            hw_json_str(j, "state", state_of(n));
+            hw_json_str(j, "state", get_lab_nic_state(n));
             hw_json_u64(j, "mtu", n->link.mtu);
             if (n->rate)
                 hw_json_u64(j, "rate_bits", n->rate);
@@ -322,7 +322,7 @@ static const struct tool_action actions[] = {
     {0},
 };
 
-static void print_help(void)
+static void print_lab_help(void)
 {
     printf("Usage: hawser lab ACTION [--name LAB] [ARGUMENT...]\n\n"
            "A cluster out of one machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, ...\n"
@@ -337,5 +337,5 @@ static void print_help(void)
 
 int cmd_lab(int argc, char **argv)
 {
-    return tool_act("lab", actions, print_help, argc, argv);
+    return tool_act("lab", actions, print_lab_help, argc, argv);
 }

@@ -23,13 +23,13 @@ struct at_work {
     uint32_t size; /* its index */
 };
 
-static int gate(void *arg)
+static int wait_for_crew_gate(void *arg)
 {
     struct at_work *a = arg;
     return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, 1});
 }
 
-static void beat(void *arg, bool flying)
+static void send_worker_heartbeat(void *arg, bool flying)
 {
     struct at_work *a = arg;
     struct hawser_nic_stats st[TP_MAX_NICS];
@@ -41,7 +41,7 @@ static void beat(void *arg, bool flying)
     (void)crew_say(a->w->fd, CREW_BEAT, &b, sizeof b); /* who hears nothing will act; so will the next gate */
 }
 
-static int deliver(struct at_work *a, const struct row *r, const struct measure *m)
+static int send_worker_result(struct at_work *a, const struct row *r, const struct measure *m)
 {
     char *json = NULL;
     size_t len = 0;
@@ -55,7 +55,7 @@ static int deliver(struct at_work *a, const struct row *r, const struct measure 
     return rc;
 }
 
-static int one_size(struct at_work *a, struct measure *m, struct row *r)
+static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
 {
     const struct bench *b = a->w->b;
     const struct gpu_pair *p = a->w->pair;
@@ -68,8 +68,8 @@ static int one_size(struct at_work *a, struct measure *m, struct row *r)
         return rc;
     plan.gpu = p->gpu;
     plan.peer_gpu = (uint16_t)p->peer;
-    m->beat = beat;
-    m->gate = gate;
+    m->beat = send_worker_heartbeat;
+    m->gate = wait_for_crew_gate;
     m->progress_arg = a;
     rc = bench_start(b, &a->s, &plan, bench_warmup(b, iters), m, r);
     if (rc < 0)
@@ -85,7 +85,7 @@ static int one_size(struct at_work *a, struct measure *m, struct row *r)
             r->cpu_s_per_GB = NAN; /* threads share the process's clock; all of them together is in the last line */
         if (a->w->crowd > 1)
             r->peer_cpu_s_per_GB = NAN;
-        rc = deliver(a, r, m);
+        rc = send_worker_result(a, r, m);
     }
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", hw_error());
@@ -110,7 +110,7 @@ int bench_work(const struct bench_work *w)
         a.n_paths = session_paths(&a.s, a.path, HW_ARRAY_LEN(a.path));
     a.s.stop = w->stop;
     for (; rc == 0 && a.size < w->b->n_sizes; a.size++)
-        rc = one_size(&a, m, r);
+        rc = run_worker_size(&a, m, r);
     if (rc < 0) {
         const char *why = hw_error();
         (void)crew_say(w->fd, CREW_ERROR, why, strlen(why));
@@ -194,7 +194,7 @@ static int by_start(const void *a, const void *b)
 }
 
 /* Seconds in which any of the clocks ran; NAN: no memory. */
-static double together(const struct crew *c, size_t size)
+static double compute_clocked_seconds(const struct crew *c, size_t size)
 {
     size_t n = 0;
     uint64_t ns = 0, upto = 0;
@@ -291,7 +291,7 @@ static bool sum_up(const struct bench *b, const struct crew *c, size_t size, str
         }
         hw_hist_merge(m->hist, &r->hist);
     }
-    all->sum.seconds = together(c, size);
+    all->sum.seconds = compute_clocked_seconds(c, size);
     all->GBps = all->sum.seconds > 0 ? (double)all->sum.bytes / 1e9 / all->sum.seconds : 0;
     all->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
     all->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
@@ -310,7 +310,7 @@ struct table {
     int rc;
 };
 
-static void line(FILE *out, const char *who, const struct row *r)
+static void print_gpu_row(FILE *out, const char *who, const struct row *r)
 {
     fprintf(out, "%-14s", who);
     output_table_row(out, r);
@@ -357,7 +357,7 @@ static void print_size(void *arg, size_t size)
         if (!r)
             continue;
         r->row.op = output_op_name(b->op);
-        line(out, t->c->m[i].name, &r->row);
+        print_gpu_row(out, t->c->m[i].name, &r->row);
         b->bad += r->row.sum.bad;
         if (b->json_out && fputs(r->json, b->json_out) < 0)
             t->rc = hw_fail(-EIO, "writing the JSON line: %s", strerror(errno));
@@ -366,7 +366,7 @@ static void print_size(void *arg, size_t size)
         goto out;
     char who[40];
     snprintf(who, sizeof who, all->failed ? "%u of %u GPUs" : "%u GPUs", all->gpus, all->gpus + all->failed);
-    line(out, who, all);
+    print_gpu_row(out, who, all);
     if (b->json_out && output_json(b->json_out, all) < 0)
         t->rc = -EIO;
     if (size + 1 == b->n_sizes)
@@ -381,7 +381,7 @@ out:
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
-static void print_head(const struct bench *b, bool wrapped, int there)
+static void print_gpu_bench_head(const struct bench *b, bool wrapped, int there)
 {
     FILE *out = bench_table(b);
     fprintf(out, "# hawser %s, peer %s port %u, GPU memory, %s\n", hawser_version(), b->host, b->port,
@@ -401,7 +401,7 @@ static void print_head(const struct bench *b, bool wrapped, int there)
     output_table_head(out);
 }
 
-static int work(struct bench *b, struct table *t)
+static int run_gpu_workers(struct bench *b, struct table *t)
 {
     struct crew *c = t->c;
     for (size_t i = 0; i < c->n; i++)
@@ -435,7 +435,7 @@ int bench_gpus(struct bench *b)
         b->h = NULL;
     }
     if (rc == 0)
-        print_head(b, wrapped, there);
+        print_gpu_bench_head(b, wrapped, there);
     if (rc == 0)
         rc = crew_open(&c, b->gpus.n, b->n_sizes);
     if (rc == 0) {
@@ -443,7 +443,7 @@ int bench_gpus(struct bench *b)
         t.child = calloc(c.n, sizeof *t.child);
         c.arg = b->per_process ? (void *)t.child : t.thread;
         c.give_up = stop_thread;
-        rc = t.thread && t.child ? work(b, &t) : hw_no_memory("the workers");
+        rc = t.thread && t.child ? run_gpu_workers(b, &t) : hw_no_memory("the workers");
     }
     if (b->abandoned)
         return rc; /* its memory is still in use */

@@ -24,7 +24,7 @@
 
 /* ---- a child -------------------------------------------------------------------------------- */
 
-/* What start() has written: "FD,CROWD,GPU,PEER,NICS". */
+/* What start_bench_child() has written: "FD,CROWD,GPU,PEER,NICS". */
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
 {
     uint64_t v[4];
@@ -72,7 +72,7 @@ int bench_child(struct bench *b)
 /* ---- its parent ----------------------------------------------------------------------------- */
 
 /* Between fork and exec: only what is safe there. */
-static void become(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
+static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
 {
     unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
     const size_t bits = 8 * sizeof nodes[0];
@@ -90,7 +90,8 @@ static void become(char **argv, pid_t parent, int fd, int err, const struct gpu_
     _exit(127);
 }
 
-static int start(const struct bench *b, struct crew_member *m, const struct gpu_pair *p, size_t crowd, pid_t *out)
+static int start_bench_child(const struct bench *b, struct crew_member *m, const struct gpu_pair *p, size_t crowd,
+                             pid_t *out)
 {
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
     char worker[sizeof p->nics + 80];
@@ -110,7 +111,7 @@ static int start(const struct bench *b, struct crew_member *m, const struct gpu_
     pid_t parent = getpid();
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
-        become(argv, parent, talk[1], err[1], p);
+        exec_bench_child(argv, parent, talk[1], err[1], p);
     if (rc == 0 && pid < 0)
         rc = hw_fail(-errno, "starting a child: %s", strerror(errno));
     free(argv);
@@ -155,7 +156,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
     int rc = 0;
     fflush(NULL); /* else each child would have what is not written yet */
     for (size_t i = 0; i < c->n && rc == 0; i++)
-        rc = start(b, &c->m[i], &b->gpus.pair[i], c->n, &child[i].pid);
+        rc = start_bench_child(b, &c->m[i], &b->gpus.pair[i], c->n, &child[i].pid);
     return rc;
 }
 

@@ -97,7 +97,7 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
     return *pid < 0 ? hw_fail(-errno, "starting a run: %s", strerror(errno)) : 0;
 }
 
-static void print_head(struct sweep *s)
+static void print_sweep_head(struct sweep *s)
 {
     fprintf(s->table, "# hawser %s, peer %s port %u, a run for each combination\n", hawser_version(), s->b->host,
             s->b->port);
@@ -105,7 +105,7 @@ static void print_head(struct sweep *s)
             "op", "GPU", "GB/s", "p50 us", "p99 us", "CPU s/GB", "peer", "bad bytes", "lost");
 }
 
-static void number(FILE *out, int width, double v, int digits)
+static void print_sweep_number(FILE *out, int width, double v, int digits)
 {
     if (isnan(v))
         fprintf(out, " %*s", width, "-");
@@ -137,13 +137,13 @@ static void print_row(struct sweep *s, const struct rep_row *r, const char *what
             r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4
             : r->sum                                  ? "all"
                                                       : "-");
-    number(s->table, 9, r->num[REP_GBPS], 3);
-    number(s->table, 9, r->num[REP_P50], 1);
-    number(s->table, 9, r->num[REP_P99], 1);
-    number(s->table, 8, r->num[REP_CPU], 3);
-    number(s->table, 8, r->num[REP_PEER_CPU], 3);
-    number(s->table, 9, r->num[REP_BAD], 0);
-    number(s->table, 5, r->num[REP_LOST], 0);
+    print_sweep_number(s->table, 9, r->num[REP_GBPS], 3);
+    print_sweep_number(s->table, 9, r->num[REP_P50], 1);
+    print_sweep_number(s->table, 9, r->num[REP_P99], 1);
+    print_sweep_number(s->table, 8, r->num[REP_CPU], 3);
+    print_sweep_number(s->table, 8, r->num[REP_PEER_CPU], 3);
+    print_sweep_number(s->table, 9, r->num[REP_BAD], 0);
+    print_sweep_number(s->table, 5, r->num[REP_LOST], 0);
     fputc('\n', s->table);
     fflush(s->table);
     if (r->num[REP_BAD] > 0 && (r->sum || one_gpu))
@@ -209,7 +209,7 @@ int bench_sweep(struct bench *b)
     const struct bench_list *k = b->chunk_list.n ? &b->chunk_list : &none;
     const struct bench_list *w = b->window_list.n ? &b->window_list : &none;
     int rc = 0;
-    print_head(&s);
+    print_sweep_head(&s);
     for (size_t i = 0; i < c->n * k->n * w->n && rc == 0 && !tool_stop; i++) {
         char one[96];
         snprintf(one, sizeof one, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, c->v[i / (k->n * w->n)], k->v[i / w->n % k->n],

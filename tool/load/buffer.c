@@ -25,7 +25,7 @@ uint64_t buffer_need(uint64_t size, uint64_t stride, uint32_t slots, bool hot)
 }
 
 /* What the kernel could give without swapping; populating more would call its OOM killer. */
-static uint64_t available(void)
+static uint64_t read_available_memory(void)
 {
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
@@ -41,7 +41,7 @@ static uint64_t available(void)
 static int make_host(struct buffer *b, hawser *h, uint64_t need)
 {
     char text[32];
-    uint64_t there = available();
+    uint64_t there = read_available_memory();
     if (need > there)
         return hw_fail(-ENOMEM, "%s of memory are needed, %" PRIu64 " MiB are available",
                        hw_format_size(need, text, sizeof text), there >> 20);
@@ -116,7 +116,7 @@ int buffer_free(struct buffer *b)
 }
 
 /* The address of a GPU's slot. */
-static void *there(const struct buffer *b, uint64_t slot)
+static void *get_gpu_slot_address(const struct buffer *b, uint64_t slot)
 {
     return (char *)hawser_mem_ptr(b->mem) + slot;
 }
@@ -135,7 +135,7 @@ static int fill_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n)
     int rc = 0;
     *n = 1;
     if (b->space)
-        return hw_fill(b->space, there(b, slot), b->size, seed, 0);
+        return hw_fill(b->space, get_gpu_slot_address(b, slot), b->size, seed, 0);
     uint64_t k = in_block(b, i, end);
     for (uint64_t j = 0; j < k; j++)
         hw_pattern_fill(b->block + j * b->stride, b->size, tp_seed(b->seed, i + j), 0);
@@ -165,8 +165,8 @@ int buffer_fill(struct buffer *b, uint64_t first, uint32_t count)
 }
 
 /* What is bad of [at, at+len) of iteration i, which lies at p in the host's memory. */
-static void look(const struct buffer *b, const uint8_t *p, uint64_t i, uint64_t at, size_t len, uint64_t *bad,
-                 uint64_t *first_bad)
+static void count_bad_bytes(const struct buffer *b, const uint8_t *p, uint64_t i, uint64_t at, size_t len,
+                            uint64_t *bad, uint64_t *first_bad)
 {
     uint64_t byte = 0, k = hw_pattern_check(p, len, tp_seed(b->seed, i), at, &byte);
     if (k && !*bad)
@@ -181,7 +181,7 @@ static int check_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n, ui
     int rc = 0;
     *n = 1;
     if (b->space) {
-        rc = hw_check(b->space, there(b, slot), b->size, tp_seed(b->seed, i), 0, &found, &byte);
+        rc = hw_check(b->space, get_gpu_slot_address(b, slot), b->size, tp_seed(b->seed, i), 0, &found, &byte);
         if (found && !*bad)
             *first_bad = slot + byte;
         *bad += found;
@@ -192,14 +192,14 @@ static int check_gpu(struct buffer *b, uint64_t i, uint64_t end, uint64_t *n, ui
         *n = k;
         rc = hawser_mem_load(b->mem, slot, b->block, (k - 1) * b->stride + b->size);
         for (uint64_t j = 0; j < k && rc == 0; j++)
-            look(b, b->block + j * b->stride, i + j, 0, b->size, bad, first_bad);
+            count_bad_bytes(b, b->block + j * b->stride, i + j, 0, b->size, bad, first_bad);
         return rc;
     }
     for (uint64_t at = 0; at < b->size && rc == 0; at += BUFFER_BLOCK) {
         size_t part = HW_MIN(b->size - at, (uint64_t)BUFFER_BLOCK);
         rc = hawser_mem_load(b->mem, slot + at, b->block, part);
         if (rc == 0)
-            look(b, b->block, i, at, part, bad, first_bad);
+            count_bad_bytes(b, b->block, i, at, part, bad, first_bad);
     }
     return rc;
 }
@@ -212,7 +212,7 @@ int buffer_check(struct buffer *b, uint64_t first, uint32_t count, uint64_t *bad
     *bad = *checked = *first_bad = 0;
     for (uint64_t i = b->hot && count ? end - 1 : first; i < end && rc == 0; i += n) {
         if (b->base)
-            look(b, b->base + buffer_offset(b, i), i, 0, b->size, bad, first_bad);
+            count_bad_bytes(b, b->base + buffer_offset(b, i), i, 0, b->size, bad, first_bad);
         else
             rc = check_gpu(b, i, end, &n, bad, first_bad);
         *checked += rc == 0 ? n * b->size : 0;

@@ -54,7 +54,7 @@ static int parse_op(void *args, const char *text)
     return hw_fail(-EINVAL, "it takes write, read, send or pingpong, not '%s'", text);
 }
 
-static int parse_sizes(void *args, const char *text)
+static int parse_bench_sizes(void *args, const char *text)
 {
     struct bench *b = args;
     return opts_sizes(b->sizes_text = text, b->sizes, BENCH_SIZES, &b->n_sizes);
@@ -85,7 +85,7 @@ static int parse_window(void *args, const char *text)
     return bench_list(text, false, 1, 256, &b->window_list);
 }
 
-static int parse_nics(void *args, const char *text)
+static int parse_bench_nics(void *args, const char *text)
 {
     struct bench *b = args;
     return opts_nics(b->nics = text);
@@ -104,7 +104,7 @@ static int parse_streams(void *args, const char *text)
     return b->raw_best ? 0 : hw_parse_u64(text, 1, TP_MAX_STREAM, &b->raw_streams);
 }
 
-static int parse_gpus(void *args, const char *text)
+static int parse_bench_gpus(void *args, const char *text)
 {
     struct bench *b = args;
     if (b->gpus_text)
@@ -116,12 +116,12 @@ static int parse_gpu(void *args, const char *text)
 {
     if (strpbrk(text, ",-") || strcmp(text, "all") == 0)
         return hw_fail(-EINVAL, "it takes one GPU, N or N:M, not '%s'", text);
-    return parse_gpus(args, text);
+    return parse_bench_gpus(args, text);
 }
 
 static const struct opt rows[] = {
     OPT_CALL("op", 'o', "OP", parse_op, "write, read, send, or pingpong (default write)"),
-    OPT_CALL("size", 's', "SIZE[,..]", parse_sizes,
+    OPT_CALL("size", 's', "SIZE[,..]", parse_bench_sizes,
              "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"),
     OPT_NUMBER("iters", 'n', "N", struct bench, iters, 1, 1000000000,
                "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"),
@@ -132,7 +132,7 @@ static const struct opt rows[] = {
                "operations in flight (default 16MiB's worth, from 2 to 32)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
              "connections per NIC (default: the knob's, 4); a list: a run for each"),
-    OPT_CALL("nics", 0, "A,B", parse_nics, "this node's NICs (default: all that share a subnet with the peer)"),
+    OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all that share a subnet with the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
     OPT_CALL("chunk", 0, "SIZE[,..]", parse_chunk, "largest chunk (knob chunk); a list: a run for each"),
     OPT_CALL("window", 0, "N[,..]", parse_window,
@@ -150,7 +150,7 @@ static const struct opt rows[] = {
     OPT_TEXT("report", 0, "FILE", struct bench, report, "one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
              "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"),
-    OPT_CALL("gpus", 0, "LIST", parse_gpus,
+    OPT_CALL("gpus", 0, "LIST", parse_bench_gpus,
              "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"),
     OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "one of them alone, GPU N here with M there (default: the same number)"),
     OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: a process for each, on its GPU's NUMA node"),
@@ -162,7 +162,7 @@ static const struct opt rows[] = {
 };
 
 /* OPTS_GO, or the exit status. */
-static int parse(struct bench *b, int argc, char **argv)
+static int parse_bench_args(struct bench *b, int argc, char **argv)
 {
     static const struct opts o = {
         .cmd = "bench",
@@ -202,7 +202,7 @@ static int parse(struct bench *b, int argc, char **argv)
     return OPTS_GO;
 }
 
-static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
+static void show_bench_progress(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes)
 {
     const struct bench *b = arg;
     if (b->duration_ms)
@@ -212,7 +212,7 @@ static void progress(void *arg, uint64_t done, uint64_t of, double seconds, uint
         output_progress("%s: %" PRIu64 " of %" PRIu64 " operations, %.3f GB", b->what, done, of, (double)bytes / 1e9);
 }
 
-static void print_head(struct bench *b)
+static void print_host_bench_head(struct bench *b)
 {
     FILE *out = bench_table(b);
     fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
@@ -226,7 +226,7 @@ static void print_head(struct bench *b)
 }
 
 /* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
-static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
+static int run_size_rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
 {
     double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
     double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
@@ -278,7 +278,7 @@ static int rounds(struct bench *b, struct measure *m, uint64_t iters, struct row
     return 0;
 }
 
-static int one_size(struct bench *b, uint64_t size, bool last)
+static int run_host_size(struct bench *b, uint64_t size, bool last)
 {
     FILE *table = bench_table(b);
     char what[64], text[32];
@@ -291,12 +291,12 @@ static int one_size(struct bench *b, uint64_t size, bool last)
     int rc = m && r ? bench_plan(b, size, &plan) : hw_no_memory("the results");
     if (rc < 0)
         goto free_results;
-    m->progress = progress;
+    m->progress = show_bench_progress;
     m->progress_arg = b;
     rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
     if (rc < 0)
         goto free_results;
-    rc = rounds(b, m, iters, r);
+    rc = run_size_rounds(b, m, iters, r);
     output_progress(NULL);
     if (rc < 0)
         goto close_measure;
@@ -326,7 +326,7 @@ free_results:
     return rc;
 }
 
-static int open_json(struct bench *b)
+static int open_bench_json(struct bench *b)
 {
     if (!b->json && !b->report)
         return 0;
@@ -346,7 +346,7 @@ static int open_json(struct bench *b)
 }
 
 /* The host's memory. */
-static int host(struct bench *b)
+static int run_host_bench(struct bench *b)
 {
     const struct hawser_connect_options o = {
         .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
@@ -356,9 +356,9 @@ static int host(struct bench *b)
     if (rc == 0)
         rc = rival_open(&b->rival, &b->s);
     if (rc == 0)
-        print_head(b);
+        print_host_bench_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
-        rc = one_size(b, b->sizes[i], i + 1 == b->n_sizes);
+        rc = run_host_size(b, b->sizes[i], i + 1 == b->n_sizes);
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", hw_error());
     session_close(&b->s);
@@ -366,11 +366,11 @@ static int host(struct bench *b)
     return rc < 0 ? hw_fail_copy(rc, why) : 0;
 }
 
-static int run(struct bench *b)
+static int run_bench_command(struct bench *b)
 {
     if (b->worker)
         return bench_child(b) < 0 ? TOOL_FAILED : TOOL_OK;
-    int rc = open_json(b);
+    int rc = open_bench_json(b);
     if (rc == 0)
         rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
     if (rc == 0 && bench_sweeps(b))
@@ -378,7 +378,7 @@ static int run(struct bench *b)
     else if (rc == 0 && b->gpus_text)
         rc = bench_gpus(b);
     else if (rc == 0)
-        rc = host(b);
+        rc = run_host_bench(b);
     output_progress(NULL);
     if (rc < 0)
         tool_fail("bench", "%s", hw_error());
@@ -407,10 +407,10 @@ int cmd_bench(int argc, char **argv)
     b->op = TP_WRITE;
     b->argc = argc;
     b->argv = argv;
-    int rc = parse(b, argc, argv);
+    int rc = parse_bench_args(b, argc, argv);
     if (rc == OPTS_GO) {
         tool_catch_signals();
-        rc = run(b);
+        rc = run_bench_command(b);
     }
     common_free(&b->common);
     free(b);

@@ -40,7 +40,7 @@ static int by_rank(const void *a, const void *b)
 
 /* Addresses under which the other node may reach us, the most useful first; only what it may use without a key when
  * there is none. */
-static size_t addresses(struct addr *out, bool any)
+static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;
     size_t n = 0;
@@ -89,7 +89,7 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
         print_command(bind_addr, strchr(bind_addr, ':') != NULL, port, c);
     } else {
         struct addr *a = calloc(MAX_ADDRS, sizeof *a);
-        size_t n = a ? addresses(a, any) : 0;
+        size_t n = a ? list_serve_addresses(a, any) : 0;
         for (size_t i = 0; i < n; i++)
             print_command(a[i].text, a[i].v6, port, c);
         free(a);
@@ -102,7 +102,7 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
     fflush(stdout);
 }
 
-static int serve(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so)
+static int serve_clients(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so)
 {
     hawser *h = NULL;
     struct service_summary sum = {0};
@@ -183,7 +183,7 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
     if (rc != OPTS_GO)
         return rc;
     tool_catch_signals();
-    return serve(&a->common, a->bind, (uint16_t)a->port, &a->options);
+    return serve_clients(&a->common, a->bind, (uint16_t)a->port, &a->options);
 }
 
 int cmd_serve(int argc, char **argv)

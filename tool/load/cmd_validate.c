@@ -103,7 +103,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
 }
 
 /* Has memory for `slots` operations at once, here and there; what was there before is given back. */
-static int prepare(struct validate *v, uint32_t slots)
+static int prepare_validate_slots(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);
     (void)buffer_free(&v->in);
@@ -126,7 +126,7 @@ static int prepare(struct validate *v, uint32_t slots)
 }
 
 /* Moves the slots of iterations [first, first+slots) to the server (write) or back from it, all at once. */
-static int move(struct validate *v, bool back, uint64_t first, uint64_t deadline)
+static int transfer_slots(struct validate *v, bool back, uint64_t first, uint64_t deadline)
 {
     uint64_t n = v->out.slots, now = hw_now();
     hawser_op **op = calloc(n, sizeof(hawser_op *));
@@ -168,11 +168,11 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     if (rc == 0)
         rc = stats_nics(v->s.peer, devmem, before, &n_before);
     if (rc == 0)
-        rc = move(v, false, first, deadline);
+        rc = transfer_slots(v, false, first, deadline);
     if (rc == 0)
         rc = buffer_clear(&v->in);
     if (rc == 0) /* before END, so that the counters there have both directions */
-        rc = move(v, true, first, deadline);
+        rc = transfer_slots(v, true, first, deadline);
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
     if (rc == 0)
         rc = session_call(&v->s, &q, &r, patience);
@@ -196,7 +196,7 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
 }
 
 /* Why channel c does not count, or NULL. */
-static const char *fault(const struct hawser_channel_stats *c)
+static const char *get_channel_fault(const struct hawser_channel_stats *c)
 {
     if (!c->up)
         return "is down";
@@ -219,11 +219,11 @@ static size_t good_channels(struct validate *v)
         v->n_ch = 0;
     v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
     for (size_t i = 0; i < v->n_ch; i++)
-        good += fault(&v->ch[i]) == NULL;
+        good += get_channel_fault(&v->ch[i]) == NULL;
     return good;
 }
 
-static int work(struct validate *v, hawser *h, size_t *good)
+static int run_round_trips(struct validate *v, hawser *h, size_t *good)
 {
     uint64_t deadline = hw_deadline((int)v->timeout_ms), first = 0;
     const bool gpus = v->gpu != BUFFER_HOST;
@@ -242,7 +242,7 @@ static int work(struct validate *v, hawser *h, size_t *good)
     /* Channels pull their work, so a few may take all of it: twice as much at once in each round, until every channel
      * has had some, or time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
-    rc = prepare(v, slots);
+    rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
         rc = round_trip(v, first, deadline);
         first += slots;
@@ -251,12 +251,12 @@ static int work(struct validate *v, hawser *h, size_t *good)
             break;
         if (slots > most / 2)
             continue;
-        rc = prepare(v, 2 * slots);
+        rc = prepare_validate_slots(v, 2 * slots);
         if (rc == 0) {
             slots *= 2;
         } else if (rc == -ENOMEM) { /* here or there: what was to be had before will do */
             most = slots;
-            rc = prepare(v, slots);
+            rc = prepare_validate_slots(v, slots);
         }
     }
     return rc;
@@ -285,7 +285,7 @@ static bool print_verdict(struct validate *v)
     return !v->knobs.require_direct || (v->here.passed && v->there.passed);
 }
 
-static int write_json(struct validate *v, size_t good, const char *why)
+static int write_validate_json(struct validate *v, size_t good, const char *why)
 {
     const struct validated d = {.host = v->host,
                                 .nic = v->nic,
@@ -306,7 +306,7 @@ static int write_json(struct validate *v, size_t good, const char *why)
 }
 
 /* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
-static int validate(struct validate *v, hawser *h)
+static int run_nic_validation(struct validate *v, hawser *h)
 {
     size_t good = 0;
     char size[32];
@@ -320,14 +320,14 @@ static int validate(struct validate *v, hawser *h)
     v->bad_out = v->bad_in = 0;
     v->n_own = v->n_peer = 0;
     v->moved = 0;
-    int rc = work(v, h, &good);
+    int rc = run_round_trips(v, h, &good);
     char why[HW_MAX(HW_ERR_TEXT, DETOUR_TEXT)];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     if (v->s.peer && v->n_ch == 0)
         good = good_channels(v);
     for (size_t i = 0; i < v->n_ch; i++) {
         const struct hawser_channel_stats *c = &v->ch[i];
-        const char *f = fault(c);
+        const char *f = get_channel_fault(c);
         fprintf(v->text,
                 "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
                 " in %" PRIu64 "  %s%s\n",
@@ -357,7 +357,7 @@ static int validate(struct validate *v, hawser *h)
                  v->channels - good, v->channels, v->timeout_ms);
     if (*why)
         tool_fail("validate", "%s", why);
-    const int wrote = write_json(v, good, why);
+    const int wrote = write_validate_json(v, good, why);
     if (wrote < 0)
         tool_fail("validate", "%s", hw_error());
     buffer_free(&v->out);
@@ -388,14 +388,14 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
             len = strcspn(at, ",");
             snprintf(v->nic, sizeof v->nic, "%.*s", (int)len, at);
             n++;
-            good += validate(v, h) == TOOL_OK;
+            good += run_nic_validation(v, h) == TOOL_OK;
         }
     }
     fprintf(v->text, "GPUs and NICs: %zu of %zu\n", good, n);
     return good == n && !tool_stop ? TOOL_OK : TOOL_FAILED;
 }
 
-static int open_json(struct validate *v)
+static int open_validate_json(struct validate *v)
 {
     const bool out = v->json && strcmp(v->json, "-") == 0;
     v->text = out ? stderr : stdout;
@@ -404,11 +404,11 @@ static int open_json(struct validate *v)
     return v->json && !v->json_out ? hw_fail(-errno, "writing %s: %s", v->json, strerror(errno)) : 0;
 }
 
-static int run(struct validate *v)
+static int run_validate_command(struct validate *v)
 {
     hawser *h = NULL;
     char route[HAWSER_NIC_NAME] = "";
-    int rc = open_json(v);
+    int rc = open_validate_json(v);
     if (rc == 0 && !v->nic[0])
         rc = route_nic(v->host, route);
     if (rc == 0)
@@ -422,7 +422,7 @@ static int run(struct validate *v)
     } else {
         if (route[0])
             memcpy(v->nic, route, sizeof v->nic);
-        rc = validate(v, h);
+        rc = run_nic_validation(v, h);
     }
     hawser_close(h);
     if (v->json_out && v->json_out != stdout && fclose(v->json_out) != 0)
@@ -441,7 +441,7 @@ static int parse_nic(void *args, const char *text)
     return rc;
 }
 
-static int parse_gpus(void *args, const char *text)
+static int parse_validate_gpus(void *args, const char *text)
 {
     struct validate *v = args;
     return gpus_parse(v->gpus_text = text, &v->gpus);
@@ -456,7 +456,7 @@ static const struct opt rows[] = {
     OPT_SIZE("chunk", 0, "SIZE", struct validate, chunk, 0, UINT64_MAX,
              "largest chunk (default: an eighth of --size, at least 4KiB)"),
     OPT_TIME("timeout", 't', "TIME", struct validate, timeout_ms, 100, 3600000, "all of it within (default 30s)"),
-    OPT_CALL("gpus", 0, "LIST", parse_gpus,
+    OPT_CALL("gpus", 0, "LIST", parse_validate_gpus,
              "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"),
     OPT_TEXT("map", 0, "MAP", struct validate, map,
              "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
@@ -467,7 +467,7 @@ static const struct opt rows[] = {
 };
 
 /* OPTS_GO, or the exit status. */
-static int parse(struct validate *v, int argc, char **argv)
+static int parse_validate_args(struct validate *v, int argc, char **argv)
 {
     static const struct opts o = {
         .cmd = "validate",
@@ -504,10 +504,10 @@ int cmd_validate(int argc, char **argv)
     v->size = 16ull << 20;
     v->timeout_ms = 30000;
     v->port = HAWSER_DEFAULT_PORT;
-    int rc = parse(v, argc, argv);
+    int rc = parse_validate_args(v, argc, argv);
     if (rc == OPTS_GO) {
         tool_catch_signals();
-        rc = run(v);
+        rc = run_validate_command(v);
     }
     common_free(&v->common);
     free(v);

@@ -18,7 +18,7 @@ struct head {
 
 /* ---- a worker's end ------------------------------------------------------------------------- */
 
-static int put(int fd, const void *data, size_t len)
+static int send_to_supervisor(int fd, const void *data, size_t len)
 {
     for (size_t at = 0; at < len;) {
         ssize_t k = send(fd, (const char *)data + at, len - at, MSG_NOSIGNAL);
@@ -32,24 +32,24 @@ static int put(int fd, const void *data, size_t len)
 int crew_say(int fd, enum crew_type type, const void *data, size_t len)
 {
     const struct head h = {type, (uint32_t)len};
-    int rc = put(fd, &h, sizeof h);
-    return rc < 0 ? rc : put(fd, data, len);
+    int rc = send_to_supervisor(fd, &h, sizeof h);
+    return rc < 0 ? rc : send_to_supervisor(fd, data, len);
 }
 
 int crew_say_result(int fd, const struct row *row, const struct measure *m, const char *json, size_t len)
 {
     const uint64_t n = m->n_spans;
     const struct head h = {CREW_RESULT, (uint32_t)(sizeof *row + sizeof *m->hist + sizeof n + n * 16 + len)};
-    int rc = put(fd, &h, sizeof h);
+    int rc = send_to_supervisor(fd, &h, sizeof h);
     if (rc == 0)
-        rc = put(fd, row, sizeof *row);
+        rc = send_to_supervisor(fd, row, sizeof *row);
     if (rc == 0)
-        rc = put(fd, m->hist, sizeof *m->hist);
+        rc = send_to_supervisor(fd, m->hist, sizeof *m->hist);
     if (rc == 0)
-        rc = put(fd, &n, sizeof n);
+        rc = send_to_supervisor(fd, &n, sizeof n);
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = put(fd, (const uint64_t[2]){m->spans[i].start, m->spans[i].end}, 16);
-    return rc < 0 ? rc : put(fd, json, len);
+        rc = send_to_supervisor(fd, (const uint64_t[2]){m->spans[i].start, m->spans[i].end}, 16);
+    return rc < 0 ? rc : send_to_supervisor(fd, json, len);
 }
 
 int crew_gate(int fd, const struct session *s, struct crew_ready at)
@@ -110,7 +110,7 @@ void crew_close(struct crew *c)
     c->n = 0;
 }
 
-static void failed(struct crew_member *m, const char *why)
+static void mark_member_failed(struct crew_member *m, const char *why)
 {
     if (!m->failed)
         snprintf(m->why, sizeof m->why, "%s", why);
@@ -118,7 +118,7 @@ static void failed(struct crew_member *m, const char *why)
 }
 
 /* The text of a failure, once it is as exact as it gets, and what a child said last. */
-static void name(struct crew_member *m, bool verbose)
+static void print_member_failure(struct crew_member *m, bool verbose)
 {
     if (m->named)
         return;
@@ -134,14 +134,14 @@ static void name(struct crew_member *m, bool verbose)
     }
 }
 
-static void give_up(struct crew *c, size_t i, const char *why)
+static void give_up_member(struct crew *c, size_t i, const char *why)
 {
-    failed(&c->m[i], why);
+    mark_member_failed(&c->m[i], why);
     if (c->give_up)
         c->give_up(c->arg, i);
 }
 
-static bool take_result(struct crew *c, struct crew_member *m, const uint8_t *at, size_t len)
+static bool store_member_result(struct crew *c, struct crew_member *m, const uint8_t *at, size_t len)
 {
     uint64_t n;
     struct crew_result *r = calloc(1, sizeof *r);
@@ -174,7 +174,7 @@ bad:
     return false;
 }
 
-static bool take(struct crew *c, struct crew_member *m, uint32_t type, const uint8_t *at, size_t len)
+static bool handle_member_message(struct crew *c, struct crew_member *m, uint32_t type, const uint8_t *at, size_t len)
 {
     struct crew_beat b;
     switch (type) {
@@ -197,11 +197,11 @@ static bool take(struct crew *c, struct crew_member *m, uint32_t type, const uin
         return true;
     case CREW_RESULT:
         m->heard = hw_now();
-        return take_result(c, m, at, len);
+        return store_member_result(c, m, at, len);
     case CREW_ERROR: {
         char why[HW_ERR_TEXT];
         snprintf(why, sizeof why, "%.*s", (int)len, (const char *)at);
-        failed(m, why);
+        mark_member_failed(m, why);
         return true;
     }
     default:
@@ -209,25 +209,25 @@ static bool take(struct crew *c, struct crew_member *m, uint32_t type, const uin
     }
 }
 
-static void gone(struct crew *c, size_t i)
+static void mark_member_gone(struct crew *c, size_t i)
 {
     struct crew_member *m = &c->m[i];
     m->gone = true;
     if (c->ended)
         c->ended(c->arg, i, m->why, sizeof m->why);
     if (!m->why[0] && m->at.size < c->n_sizes)
-        failed(m, "it ended before its work was done");
+        mark_member_failed(m, "it ended before its work was done");
     m->failed = m->failed || m->why[0];
 }
 
-static void hear(struct crew *c, size_t i)
+static void read_member_messages(struct crew *c, size_t i)
 {
     struct crew_member *m = &c->m[i];
     if (m->in_cap - m->in_len < 4096) {
         size_t cap = HW_MAX(2 * m->in_cap, (size_t)65536);
         uint8_t *more = cap <= 2 * (size_t)CREW_MESSAGE ? realloc(m->in, cap) : NULL;
         if (!more) {
-            give_up(c, i, "no memory for what it says");
+            give_up_member(c, i, "no memory for what it says");
             return;
         }
         m->in = more;
@@ -237,7 +237,7 @@ static void hear(struct crew *c, size_t i)
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (k <= 0) {
-        gone(c, i);
+        mark_member_gone(c, i);
         return;
     }
     m->in_len += (size_t)k;
@@ -246,13 +246,13 @@ static void hear(struct crew *c, size_t i)
     while (m->in_len - at >= sizeof h) {
         memcpy(&h, m->in + at, sizeof h);
         if (h.len > CREW_MESSAGE) {
-            give_up(c, i, "it talks nonsense");
+            give_up_member(c, i, "it talks nonsense");
             break;
         }
         if (m->in_len - at < sizeof h + h.len)
             break;
-        if (!m->failed && !take(c, m, h.type, m->in + at + sizeof h, h.len)) {
-            give_up(c, i, "it talks nonsense");
+        if (!m->failed && !handle_member_message(c, m, h.type, m->in + at + sizeof h, h.len)) {
+            give_up_member(c, i, "it talks nonsense");
             break;
         }
         at += sizeof h + h.len;
@@ -262,7 +262,7 @@ static void hear(struct crew *c, size_t i)
 }
 
 /* Keeps the last CREW_TAIL bytes, from the start of a line on. */
-static void overhear(struct crew *c, struct crew_member *m)
+static void read_member_stderr(struct crew *c, struct crew_member *m)
 {
     char text[1024];
     ssize_t k = read(m->err, text, sizeof text);
@@ -285,12 +285,12 @@ static void overhear(struct crew *c, struct crew_member *m)
     m->tail_len += n;
 }
 
-static bool working(const struct crew *c, const struct crew_member *m)
+static bool is_member_working(const struct crew *c, const struct crew_member *m)
 {
     return !m->gone && !m->failed && m->at.size < c->n_sizes;
 }
 
-static uint32_t key(const struct crew_ready *at)
+static uint32_t get_gate_position(const struct crew_ready *at)
 {
     return 2 * at->size + (at->clocked != 0);
 }
@@ -300,18 +300,18 @@ static void open_gate(struct crew *c)
 {
     uint32_t least = UINT32_MAX;
     for (size_t i = 0; i < c->n; i++)
-        if (working(c, &c->m[i]))
-            least = HW_MIN(least, key(&c->m[i].at));
+        if (is_member_working(c, &c->m[i]))
+            least = HW_MIN(least, get_gate_position(&c->m[i].at));
     for (size_t i = 0; i < c->n; i++)
-        if (working(c, &c->m[i]) && key(&c->m[i].at) == least && !c->m[i].ready)
+        if (is_member_working(c, &c->m[i]) && get_gate_position(&c->m[i].at) == least && !c->m[i].ready)
             return;
     for (size_t i = 0; i < c->n; i++) {
         struct crew_member *m = &c->m[i];
-        if (!working(c, m) || key(&m->at) != least)
+        if (!is_member_working(c, m) || get_gate_position(&m->at) != least)
             continue;
         m->ready = false;
         m->heard = hw_now();
-        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if it is gone, hear() will say so */
+        (void)send(m->fd, "G", 1, MSG_NOSIGNAL); /* if it is gone, read_member_messages() will say so */
     }
 }
 
@@ -321,7 +321,7 @@ static void look_at_clocks(struct crew *c)
     for (size_t i = 0; i < c->n; i++) {
         struct crew_member *m = &c->m[i];
         char why[HW_ERR_TEXT];
-        if (!working(c, m) || m->ready)
+        if (!is_member_working(c, m) || m->ready)
             continue;
         uint64_t ms = now > m->heard ? (now - m->heard) / HW_MS : 0;
         if (m->beat.flying && ms >= CREW_STILL_MS && !m->still) {
@@ -334,15 +334,15 @@ static void look_at_clocks(struct crew *c)
         snprintf(why, sizeof why, "stalled: %s for %d s; given up",
                  m->beat.flying ? "operations in flight, and nothing moved" : "no sign of life",
                  (m->beat.flying ? CREW_STALL_MS : CREW_OTHER_MS) / 1000);
-        give_up(c, i, why);
+        give_up_member(c, i, why);
     }
 }
 
 /* Has everyone who still works been through size k? */
-static bool through(const struct crew *c, size_t k)
+static bool is_size_done(const struct crew *c, size_t k)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (working(c, &c->m[i]) && c->m[i].at.size <= k)
+        if (is_member_working(c, &c->m[i]) && c->m[i].at.size <= k)
             return false;
     return true;
 }
@@ -362,7 +362,7 @@ int crew_run(struct crew *c)
             p[2 * i] = (struct pollfd){.fd = m->gone ? -1 : m->fd, .events = POLLIN};
             p[2 * i + 1] = (struct pollfd){.fd = m->err, .events = POLLIN};
             any = any || !m->gone || m->err >= 0;
-            busy = busy || working(c, m);
+            busy = busy || is_member_working(c, m);
         }
         if (!busy && last == HW_NEVER)
             last = hw_deadline(CREW_PATIENCE);
@@ -371,17 +371,17 @@ int crew_run(struct crew *c)
         (void)poll(p, 2 * c->n, POLL_MS);
         for (size_t i = 0; i < c->n; i++) {
             if (p[2 * i + 1].revents)
-                overhear(c, &c->m[i]);
+                read_member_stderr(c, &c->m[i]);
             if (p[2 * i].revents)
-                hear(c, i);
+                read_member_messages(c, i);
             if (c->m[i].failed && (c->m[i].err < 0 || c->m[i].gone))
-                name(&c->m[i], c->verbose);
+                print_member_failure(&c->m[i], c->verbose);
         }
         if (tool_stop && !stopped) {
             stopped = true;
             for (size_t i = 0; i < c->n; i++)
-                if (working(c, &c->m[i]))
-                    give_up(c, i, "interrupted");
+                if (is_member_working(c, &c->m[i]))
+                    give_up_member(c, i, "interrupted");
         }
         look_at_clocks(c);
         open_gate(c);
@@ -389,13 +389,13 @@ int crew_run(struct crew *c)
         for (size_t i = 0; i < c->n; i++)
             moved += c->m[i].beat.moved;
         output_progress("%zu GPUs, %.3f GB so far", c->n, (double)moved / 1e9);
-        for (; !stopped && done < c->n_sizes && through(c, done); done++)
+        for (; !stopped && done < c->n_sizes && is_size_done(c, done); done++)
             c->sized(c->table, done);
     }
     free(p);
     for (size_t i = 0; i < c->n; i++) {
         if (c->m[i].failed)
-            name(&c->m[i], c->verbose);
+            print_member_failure(&c->m[i], c->verbose);
         n_failed += c->m[i].failed;
     }
     return stopped ? hw_fail(-EINTR, "interrupted") : (int)n_failed;

@@ -14,7 +14,7 @@ struct lack {
     uint64_t ours, kernel;
 };
 
-static void look_at(const struct tp_nic *nics, size_t n, bool there, struct lack *worst)
+static void find_missing_bytes(const struct tp_nic *nics, size_t n, bool there, struct lack *worst)
 {
     for (size_t i = 0; i < n; i++)
         for (int rx = 0; rx < 2; rx++) {
@@ -31,8 +31,8 @@ bool detour_find(const struct tp_nic *own, size_t n_own, const struct tp_nic *pe
 {
     struct lack w = {0};
     *text = 0;
-    look_at(own, n_own, false, &w);
-    look_at(peer, n_peer, true, &w);
+    find_missing_bytes(own, n_own, false, &w);
+    find_missing_bytes(peer, n_peer, true, &w);
     if (!w.nic)
         return false;
     const char *side = w.there ? "there" : "here", *name = w.nic->nic;

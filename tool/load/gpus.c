@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Digits at *p that make at most GPUS_TOP. */
-static bool ordinal(const char **p, int *out)
+static bool parse_gpu_ordinal(const char **p, int *out)
 {
     int v = 0, n = 0;
     for (; isdigit((unsigned char)**p) && v <= GPUS_TOP; n++, (*p)++)
@@ -16,7 +16,7 @@ static bool ordinal(const char **p, int *out)
     return n > 0 && v <= GPUS_TOP;
 }
 
-static int add(struct gpus *g, int gpu, int peer, const char *text)
+static int add_gpu_pair(struct gpus *g, int gpu, int peer, const char *text)
 {
     for (size_t i = 0; i < g->n; i++)
         if (g->pair[i].gpu == gpu && g->pair[i].peer == peer)
@@ -33,21 +33,21 @@ int gpus_parse(const char *text, struct gpus *out)
     *out = (struct gpus){.all = strcmp(text, "all") == 0};
     while (!out->all) {
         int first, last, peer = GPUS_SAME;
-        bool good = ordinal(&p, &first);
+        bool good = parse_gpu_ordinal(&p, &first);
         last = first;
         if (good && *p == '-') {
             p++;
-            good = ordinal(&p, &last) && first <= last;
+            good = parse_gpu_ordinal(&p, &last) && first <= last;
         } else if (good && *p == ':') {
             p++;
-            good = ordinal(&p, &peer);
+            good = parse_gpu_ordinal(&p, &peer);
         }
         if (!good || (*p && *p != ','))
             return hw_fail(-EINVAL,
                            "'%.80s' is no list of GPUs like all, 0-3, 0,2 or 0:5,1:4 (here:there), from 0 to %d", text,
                            GPUS_TOP);
         for (int i = first; i <= last; i++) {
-            int rc = add(out, i, peer, text);
+            int rc = add_gpu_pair(out, i, peer, text);
             if (rc < 0)
                 return rc;
         }
@@ -58,7 +58,7 @@ int gpus_parse(const char *text, struct gpus *out)
     return 0;
 }
 
-static const char *range(int n, char *buf, size_t cap)
+static const char *format_gpu_range(int n, char *buf, size_t cap)
 {
     snprintf(buf, cap, n == 1 ? "one, GPU 0" : "%d, 0 to %d", n, n - 1);
     return buf;
@@ -71,17 +71,18 @@ int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped)
     if (there < 1)
         return hw_fail(-ENODEV, "the serving node has no GPU, or no CUDA driver that it could find");
     for (int i = 0; g->all && i < here; i++) {
-        int rc = add(g, i, GPUS_SAME, "all");
+        int rc = add_gpu_pair(g, i, GPUS_SAME, "all");
         if (rc < 0)
             return rc;
     }
     for (size_t i = 0; i < g->n; i++) {
         struct gpu_pair *p = &g->pair[i];
         if (p->gpu >= here)
-            return hw_fail(-ENODEV, "GPU %d is not there: this node has %s", p->gpu, range(here, text, sizeof text));
+            return hw_fail(-ENODEV, "GPU %d is not there: this node has %s", p->gpu,
+                           format_gpu_range(here, text, sizeof text));
         if (p->peer >= there)
             return hw_fail(-ENODEV, "GPU %d is not there: the serving node has %s", p->peer,
-                           range(there, text, sizeof text));
+                           format_gpu_range(there, text, sizeof text));
         if (p->peer == GPUS_SAME) {
             p->peer = p->gpu % there;
             *wrapped = *wrapped || p->gpu >= there;

@@ -13,7 +13,7 @@
 
 #define MAX_PATHS 256
 
-static int scan(struct hw_node *node)
+static int scan_gpu_node(struct hw_node *node)
 {
     int n = hw_cuda_count(), rc = 0;
     if (n < 0)
@@ -40,8 +40,8 @@ static int scan(struct hw_node *node)
 /* asked: these NICs are what the user wants, so that one which does not reach the peer is for connecting to complain
  * of.
  */
-static void fit(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned, bool asked,
-                const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
+static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned,
+                           bool asked, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
 {
     size_t at = 0, n;
     for (size_t i = 0; i < planned->n_nics; i++) {
@@ -74,14 +74,14 @@ static int plan_nics(struct gpus *g, const char *nics, const char *map, const ch
         if (!again)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", at ? "," : "", g->pair[i].gpu);
     }
-    int rc = scan(&node);
+    int rc = scan_gpu_node(&node);
     const struct hw_plan_want want = {.gpus = list, .nics = nics, .map = map};
     if (rc == 0)
         rc = hw_plan_make(&plan, &node, &want);
     for (size_t i = 0; i < g->n && rc == 0; i++)
         for (size_t k = 0; k < plan.n_gpus; k++)
             if (plan.gpu[k].gpu == g->pair[i].gpu)
-                fit(&g->pair[i], &node, &plan.gpu[k], nics || plan.gpu[k].mapped, reach, n_reach);
+                apply_gpu_plan(&g->pair[i], &node, &plan.gpu[k], nics || plan.gpu[k].mapped, reach, n_reach);
     hw_plan_free(&plan);
     hw_node_free(&node);
     return rc < 0 ? hw_wrap(rc, "planning which NICs serve which GPU") : 0;

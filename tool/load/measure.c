@@ -132,7 +132,7 @@ void measure_close(struct measure *m)
     *m = (struct measure){0};
 }
 
-static int post(struct measure *m, uint64_t iteration, hawser_op **op)
+static int post_measured_op(struct measure *m, uint64_t iteration, hawser_op **op)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
     uint64_t at = buffer_offset(&m->buf, iteration);
@@ -148,14 +148,14 @@ static int post(struct measure *m, uint64_t iteration, hawser_op **op)
     }
 }
 
-static void land(struct flight *fl, uint32_t *n)
+static void cancel_pending_ops(struct flight *fl, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
         session_drop(fl[i].op); /* cancels what is under way */
     *n = 0;
 }
 
-static void beat(struct measure *m, uint64_t *next)
+static void send_due_heartbeat(struct measure *m, uint64_t *next)
 {
     uint64_t now = m->beat ? hw_now() : 0;
     if (now < *next || !m->beat)
@@ -166,7 +166,8 @@ static void beat(struct measure *m, uint64_t *next)
 
 /* The timed part: up to count operations from iteration first on, `depth` in flight. Stops starting them once the
  * clocked time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
-static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done, struct span *span)
+static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done,
+                         struct span *span)
 {
     struct flight *fl = calloc(m->depth, sizeof *fl);
     uint32_t n = 0, posted = 0;
@@ -184,7 +185,7 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
                 break;
             }
             fl[n].posted = now;
-            rc = post(m, first + posted, &fl[n].op);
+            rc = post_measured_op(m, first + posted, &fl[n].op);
             if (rc == -EAGAIN && n > 0) {
                 full = true; /* the library's limit of pending operations: wait for one */
                 rc = 0;
@@ -222,20 +223,20 @@ static int fly(struct measure *m, uint64_t first, uint32_t count, double limit_s
             nic_state(m, base + SECONDS(now - start));
             next_sample = now + MEASURE_SAMPLE * HW_MS;
         }
-        beat(m, &next_beat);
+        send_due_heartbeat(m, &next_beat);
         if (rc == 0 && session_stopped(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
     *span = (struct span){start, now, base};
     if (rc < 0 && fl)
-        land(fl, &n);
+        cancel_pending_ops(fl, &n);
     free(fl);
     return rc;
 }
 
 /* The timed part of a pingpong: the clock runs from each send to its answer, and not while filling and checking. */
-static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum, uint32_t *done,
-                    struct span *span, double *seconds)
+static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum,
+                              uint32_t *done, struct span *span, double *seconds)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
     uint64_t start = hw_now(), clock_ns = 0, next_beat = start;
@@ -254,7 +255,7 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
             rc = hawser_send(m->s->peer, &out, 1, &o, &send);
         if (rc == 0)
             while ((rc = hawser_wait(recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
-                beat(m, &next_beat);
+                send_due_heartbeat(m, &next_beat);
         uint64_t t = hw_now() - t0;
         if (rc == -EAGAIN)
             rc = hw_fail(-EINTR, "interrupted");
@@ -277,7 +278,7 @@ static int pingpong(struct measure *m, uint64_t first, uint32_t count, struct me
             sum->verified += checked;
         }
         ++*done;
-        beat(m, &next_beat);
+        send_due_heartbeat(m, &next_beat);
     }
     *seconds = SECONDS(clock_ns);
     *span = (struct span){start, start + clock_ns, m->clocked};
@@ -294,7 +295,7 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
-static int batch(struct measure *m, uint32_t count, double limit_s, struct measure_sum *sum, uint32_t *done)
+static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, struct measure_sum *sum, uint32_t *done)
 {
     bool verify = m->plan.verify, read = m->plan.op == TP_READ, ping = m->plan.op == TP_PINGPONG;
     uint64_t first = m->next;
@@ -319,7 +320,8 @@ static int batch(struct measure *m, uint32_t count, double limit_s, struct measu
     if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
-    rc = ping ? pingpong(m, first, count, sum, done, &span, &seconds) : fly(m, first, count, limit_s, done, &span);
+    rc = ping ? run_timed_pingpong(m, first, count, sum, done, &span, &seconds)
+              : run_timed_ops(m, first, count, limit_s, done, &span);
     cpu = stats_cpu_us() - cpu;
     if (m->beat)
         m->beat(m->progress_arg, false);
@@ -376,7 +378,7 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
             count = HW_MIN(count, ping ? 1000u : 4u * m->depth);
         uint32_t k = 0;
         bool cut = limit > 0 && (m->plan.op == TP_WRITE || m->plan.op == TP_READ);
-        int rc = batch(m, (uint32_t)count, cut ? start + limit : 0, sum, &k);
+        int rc = run_measure_batch(m, (uint32_t)count, cut ? start + limit : 0, sum, &k);
         if (rc < 0)
             return rc;
         done += k;

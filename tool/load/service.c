@@ -54,7 +54,7 @@ struct client {
 };
 
 /* Waits for op and frees it; -ECANCELED when the service stops. */
-static int await(struct client *c, hawser_op *op, int timeout_ms)
+static int await_client_op(struct client *c, hawser_op *op, int timeout_ms)
 {
     uint64_t deadline = hw_deadline(timeout_ms);
     int rc;
@@ -93,7 +93,7 @@ static int next_request(struct client *c, struct tp_request *r)
     return rc < 0 ? rc : tp_decode_request(c->msg, len, r);
 }
 
-static int answer(struct client *c, const struct tp_reply *r)
+static int send_service_reply(struct client *c, const struct tp_reply *r)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = REPLY_MS};
     const struct hawser_vec v = {.mem = c->msg_mem, .offset = TP_REQUEST, .length = TP_REPLY};
@@ -101,10 +101,10 @@ static int answer(struct client *c, const struct tp_reply *r)
     int rc = tp_encode_reply(r, c->msg + TP_REQUEST);
     if (rc < 0 || (rc = hawser_send(c->peer, &v, 1, &o, &op)) < 0)
         return rc;
-    return await(c, op, REPLY_MS + 1000);
+    return await_client_op(c, op, REPLY_MS + 1000);
 }
 
-static void counters(struct client *c, struct tp_reply *r)
+static void fill_reply_counters(struct client *c, struct tp_reply *r)
 {
     size_t n = TP_MAX_NICS;
     if (stats_nics(c->peer, c->s->o.devmem, r->nic, &n) == 0)
@@ -112,7 +112,7 @@ static void counters(struct client *c, struct tp_reply *r)
     r->cpu_us = stats_cpu_us();
 }
 
-static void release(struct client *c)
+static void release_client_buffer(struct client *c)
 {
     if (c->raw)
         raw_server_cancel(c->raw);
@@ -133,15 +133,15 @@ static void release(struct client *c)
     c->op = 0;
 }
 
-static uint32_t ahead(const struct client *c)
+static uint32_t count_receives_ahead(const struct client *c)
 {
     uint32_t want = c->op == TP_PINGPONG ? PINGS_AHEAD : HW_MAX(2 * c->depth, (uint32_t)AHEAD);
     return HW_MIN(want, c->buf.slots);
 }
 
-static int prepare(struct client *c, const struct tp_request *q, struct tp_reply *r)
+static int prepare_client_buffer(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
-    release(c);
+    release_client_buffer(c);
     char want[32], left[32];
     bool hot = q->flags & TP_HOT;
     uint64_t need = buffer_need(q->size, q->stride, q->slots, hot);
@@ -170,27 +170,27 @@ static int prepare(struct client *c, const struct tp_request *q, struct tp_reply
     if (rc == 0 && !rights && !(c->posted = calloc(c->buf.slots, sizeof *c->posted)))
         rc = hw_no_memory("%u slots", c->buf.slots);
     if (rc < 0)
-        release(c);
+        release_client_buffer(c);
     else
         snprintf(r->text, sizeof r->text, "%s", hawser_version());
     return rc;
 }
 
-static int post(struct client *c, uint64_t iteration)
+static int post_client_receive(struct client *c, uint64_t iteration)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = DATA_MS};
     const struct hawser_vec v = {.mem = c->buf.mem, .offset = buffer_offset(&c->buf, iteration), .length = c->buf.size};
     return hawser_recv(c->peer, &v, 1, &o, &c->posted[iteration % c->buf.slots]);
 }
 
-static int echo(struct client *c, uint64_t iteration)
+static int echo_client_message(struct client *c, uint64_t iteration)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = DATA_MS};
     const struct hawser_vec v = {.mem = c->buf.mem, .offset = buffer_offset(&c->buf, iteration), .length = c->buf.size};
     return hawser_send(c->peer, &v, 1, &o, &c->posted[iteration % c->buf.slots]);
 }
 
-static int take(struct client *c, uint64_t iteration)
+static int await_slot_op(struct client *c, uint64_t iteration)
 {
     hawser_op **op = &c->posted[iteration % c->buf.slots];
     hawser_op *mine = *op;
@@ -200,7 +200,7 @@ static int take(struct client *c, uint64_t iteration)
     int rc = hawser_wait(mine, POLL_MS); /* the common case needs no look at the clock */
     uint64_t len = hawser_op_length(mine);
     if (rc == -EAGAIN)
-        rc = await(c, mine, DATA_MS);
+        rc = await_client_op(c, mine, DATA_MS);
     else
         hawser_op_free(mine);
     if (rc == 0 && len != c->buf.size)
@@ -216,17 +216,17 @@ static int receive_batch(struct client *c, uint64_t posted)
     uint64_t end = c->first + c->count;
     int rc = 0;
     for (uint64_t i = c->first; i < end && rc == 0; i++) {
-        rc = take(c, i);
+        rc = await_slot_op(c, i);
         if (rc == 0 && c->op == TP_PINGPONG)
-            rc = echo(c, i);
+            rc = echo_client_message(c, i);
         if (rc == 0 && posted < end) {
-            rc = take(c, posted); /* the echo that left this slot, if any */
+            rc = await_slot_op(c, posted); /* the echo that left this slot, if any */
             if (rc == 0)
-                rc = post(c, posted++);
+                rc = post_client_receive(c, posted++);
         }
     }
     for (uint32_t k = 0; k < c->buf.slots && c->op == TP_PINGPONG && rc == 0; k++)
-        rc = take(c, k);
+        rc = await_slot_op(c, k);
     return rc;
 }
 
@@ -239,7 +239,7 @@ static void drop_posted(struct client *c)
     }
 }
 
-static int begin(struct client *c, const struct tp_request *q, struct tp_reply *r)
+static int begin_client_batch(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
     bool two_sided = c->op == TP_SEND || c->op == TP_PINGPONG;
     if (!c->op)
@@ -255,12 +255,12 @@ static int begin(struct client *c, const struct tp_request *q, struct tp_reply *
         return rc;
     uint64_t posted = q->first;
     c->streaming = two_sided;
-    for (; two_sided && rc == 0 && posted < q->first + HW_MIN(q->count, ahead(c)); posted++)
-        rc = post(c, posted);
+    for (; two_sided && rc == 0 && posted < q->first + HW_MIN(q->count, count_receives_ahead(c)); posted++)
+        rc = post_client_receive(c, posted);
     if (rc < 0)
         return rc;
-    counters(c, r);
-    rc = answer(c, r);
+    fill_reply_counters(c, r);
+    rc = send_service_reply(c, r);
     if (rc == 0 && two_sided)
         rc = receive_batch(c, posted);
     if (rc == 0)
@@ -268,9 +268,9 @@ static int begin(struct client *c, const struct tp_request *q, struct tp_reply *
     return rc < 0 ? rc : 1; /* answered already */
 }
 
-static int end(struct client *c, const struct tp_request *q, struct tp_reply *r)
+static int end_client_batch(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
-    counters(c, r); /* before the checking costs anything */
+    fill_reply_counters(c, r); /* before the checking costs anything */
     if (!c->op || q->first != c->first || q->count > c->count)
         return hw_fail(-EINVAL, "END of iterations that were not begun");
     if (c->op != TP_READ && c->op != TP_PINGPONG && !(c->flags & TP_NO_VERIFY)) {
@@ -328,7 +328,7 @@ static int raw_end(struct client *c, struct tp_reply *r)
 }
 
 /* For `hawser doctor`, and for who wants to know the GPUs. */
-static int facts(const struct tp_request *q, struct tp_reply *r)
+static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
 {
     uint64_t in = reach_wall_ns();
     int root = hw_root_open("/");
@@ -350,20 +350,20 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
 {
     switch (q->type) {
     case TP_PREPARE:
-        return prepare(c, q, r);
+        return prepare_client_buffer(c, q, r);
     case TP_BEGIN:
-        return begin(c, q, r);
+        return begin_client_batch(c, q, r);
     case TP_END:
-        return end(c, q, r);
+        return end_client_batch(c, q, r);
     case TP_RAW:
         return raw_begin(c, q, r);
     case TP_RAW_END:
         return raw_end(c, r);
     case TP_RELEASE:
-        release(c);
+        release_client_buffer(c);
         return 0;
     case TP_FACTS:
-        return facts(q, r);
+        return fill_reply_facts(q, r);
     default:
         return hw_fail(-EINVAL, "a request of unknown type %d", (int)q->type);
     }
@@ -389,7 +389,7 @@ static void *client_main(void *arg)
             snprintf(r->text, sizeof r->text, "%s", hawser_error());
             __atomic_fetch_add(&c->s->sum.refused, 1, __ATOMIC_RELAXED);
         }
-        rc = answer(c, r);
+        rc = send_service_reply(c, r);
     }
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", hawser_error());
@@ -422,7 +422,7 @@ static void *client_main(void *arg)
     }
     drop_posted(c);
     hawser_peer_close(c->peer); /* nothing of the peer's touches the memory any more, so that it may go */
-    release(c);
+    release_client_buffer(c);
     hawser_mem_deregister(c->msg_mem);
     free(c->msg);
     pthread_mutex_lock(&c->s->lock);
@@ -475,7 +475,7 @@ static int add_client(struct service *s, hawser_peer *p)
 }
 
 /* Joins and frees the clients that are done (all: waits for each). Returns how many are left. */
-static size_t reap(struct service *s, bool all)
+static size_t reap_service_clients(struct service *s, bool all)
 {
     size_t left = 0;
     for (struct client **at = &s->clients; *at;) {
@@ -507,7 +507,7 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
         else if (rc != -EAGAIN && rc != -EINTR)
             break;
         rc = 0;
-        if (reap(&s, false) == 0 && o->once && s.sum.clients > 0)
+        if (reap_service_clients(&s, false) == 0 && o->once && s.sum.clients > 0)
             break;
     }
     char why[HW_ERR_TEXT];
@@ -518,7 +518,7 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
         if (c->idle)
             hawser_cancel(c->idle);
     pthread_mutex_unlock(&s.lock);
-    reap(&s, true);
+    reap_service_clients(&s, true);
     *out = s.sum;
     pthread_mutex_destroy(&s.lock);
     return rc < 0 ? hw_fail_copy(rc, why) : 0;

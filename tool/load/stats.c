@@ -115,7 +115,7 @@ int stats_nics(hawser_peer *p, bool devmem, struct tp_nic *nics, size_t *n)
     return 0;
 }
 
-static const struct tp_nic *by_name(const struct tp_nic *v, size_t n, const char *name)
+static const struct tp_nic *find_nic_counters(const struct tp_nic *v, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(v[i].nic, name) == 0)
@@ -127,8 +127,8 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
                const struct tp_nic *after, size_t n_after)
 {
     for (size_t i = 0; i < n_after; i++) {
-        const struct tp_nic *a = &after[i], *b = by_name(before, n_before, a->nic);
-        struct tp_nic *t = (struct tp_nic *)by_name(into, *n, a->nic);
+        const struct tp_nic *a = &after[i], *b = find_nic_counters(before, n_before, a->nic);
+        struct tp_nic *t = (struct tp_nic *)find_nic_counters(into, *n, a->nic);
         if (!b)
             continue;
         if (!t) {
@@ -181,7 +181,7 @@ bool stats_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t
     return *why != 0;
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_stat_values(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -191,6 +191,6 @@ double stats_median(double *v, size_t n)
 {
     if (n == 0)
         return 0;
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, compare_stat_values);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }

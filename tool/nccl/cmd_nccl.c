@@ -15,7 +15,7 @@ static const struct tool_action actions[] = {
     {0},
 };
 
-static void print_help(void)
+static void print_nccl_help(void)
 {
     printf(
         "Usage: hawser nccl ACTION [OPTION...]\n\n"
@@ -27,5 +27,5 @@ static void print_help(void)
 
 int cmd_nccl(int argc, char **argv)
 {
-    return tool_act("nccl", actions, print_help, argc, argv);
+    return tool_act("nccl", actions, print_nccl_help, argc, argv);
 }

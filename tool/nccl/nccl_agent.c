@@ -24,7 +24,7 @@
 
 static int in, out; /* the wire */
 
-static bool write_all(const void *data, size_t len)
+static bool write_agent_output(const void *data, size_t len)
 {
     const uint8_t *at = data;
     while (len) {
@@ -39,7 +39,7 @@ static bool write_all(const void *data, size_t len)
     return true;
 }
 
-static bool read_all(void *data, size_t len)
+static bool read_agent_input(void *data, size_t len)
 {
     uint8_t *at = data;
     while (len) {
@@ -54,7 +54,7 @@ static bool read_all(void *data, size_t len)
     return true;
 }
 
-static void answer_probe(const char *items, size_t len)
+static void answer_host_probe(const char *items, size_t len)
 {
     struct nb_probe p = {.gpus = hw_cuda_count()};
     unsigned number = 0;
@@ -63,7 +63,7 @@ static void answer_probe(const char *items, size_t len)
     for (const char *at = items; at < items + len; at += strlen(at) + 1)
         if (*at == 'f' && ++number && !p.file && access(at + 1, R_OK) == 0)
             p.file = number;
-    (void)write_all(&p, sizeof p);
+    (void)write_agent_output(&p, sizeof p);
 }
 
 /* ---- a process ------------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static int read_job(struct job *j, char *items, size_t len)
     return rc == 0 && j->plugin ? add_plugin_folder() : rc;
 }
 
-static void become(const struct job *j, pid_t parent, int talk)
+static void exec_agent_job(const struct job *j, pid_t parent, int talk)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || null < 0 || dup2(null, 0) < 0 ||
@@ -167,7 +167,7 @@ static int bridge_rank(pid_t pid, int talk)
         (void)poll(p, 2, -1);
         if (p[1].revents) {
             ssize_t k = recv(talk, &r, sizeof r, MSG_DONTWAIT);
-            if (k == sizeof r && write_all(&r, sizeof r))
+            if (k == sizeof r && write_agent_output(&r, sizeof r))
                 continue;
             if (k < 0 && (errno == EAGAIN || errno == EINTR))
                 continue;
@@ -219,7 +219,7 @@ static int start_job(enum nb_ask_type type, char *items, size_t len)
         return tool_fail("agent", "sockets for a rank: %s", strerror(errno));
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        become(&j, parent, talk[1]);
+        exec_agent_job(&j, parent, talk[1]);
     hw_close(&talk[1]);
     if (pid < 0)
         return tool_fail("agent", "starting a process: %s", strerror(errno));
@@ -238,18 +238,18 @@ int nb_agent(void)
     if (in < 0 || out < 0 || dup2(2, 1) < 0)
         return tool_fail("agent", "its descriptors: %s", strerror(errno));
     snprintf(g.version, sizeof g.version, "%s", hawser_version());
-    if (!write_all(&g, sizeof g))
+    if (!write_agent_output(&g, sizeof g))
         return TOOL_FAILED;
-    while (read_all(&ask, sizeof ask)) {
+    while (read_agent_input(&ask, sizeof ask)) {
         char *items = ask.len < NB_ASK_MOST ? calloc(1, (size_t)ask.len + 1) : NULL;
-        if (!items || !read_all(items, ask.len))
+        if (!items || !read_agent_input(items, ask.len))
             return tool_fail("agent", "an order of %u bytes that did not come", ask.len);
         if (ask.type != NB_ASK_PROBE) {
             int rc = start_job(ask.type, items, ask.len);
             free(items);
             return rc;
         }
-        answer_probe(items, ask.len);
+        answer_host_probe(items, ask.len);
         free(items);
     }
     return TOOL_OK;

@@ -205,7 +205,7 @@ static int measure_rounds(struct bench_run *b)
     return 0;
 }
 
-static void print_head(FILE *out, const struct bench_run *b)
+static void print_nccl_bench_head(FILE *out, const struct bench_run *b)
 {
     const struct bench_args *a = b->a;
     fprintf(out, "# NCCL %d.%d.%d (%s), %u ranks, float32, sum; every element checked; medians of %u round%s\n",
@@ -241,7 +241,7 @@ static void print_head(FILE *out, const struct bench_run *b)
     fprintf(out, "# cpu: of all ranks' processes, per GB of algbw\n");
 }
 
-static int write_json(const struct nb_table *t, const char *path)
+static int write_nccl_bench_json(const struct nb_table *t, const char *path)
 {
     if (strcmp(path, "-") == 0)
         return nb_print_json(stdout, t);
@@ -383,10 +383,10 @@ static int measure_all(struct bench_run *b)
     /* where no communicator was made all has been said */
     bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
     if (table) {
-        print_head(stdout, b);
+        print_nccl_bench_head(stdout, b);
         nb_print(stdout, &b->t);
     }
-    if (a->json && write_json(&b->t, a->json) < 0)
+    if (a->json && write_nccl_bench_json(&b->t, a->json) < 0)
         return tool_fail(CMD, "%s", hw_error());
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }
@@ -449,7 +449,7 @@ static int parse_set(void *args, const char *text)
     return 0;
 }
 
-static int parse_sizes(void *args, const char *text)
+static int parse_nccl_sizes(void *args, const char *text)
 {
     struct bench_args *a = args;
     return opts_sizes(text, a->size, NB_SIZES, &a->n_sizes);
@@ -457,7 +457,7 @@ static int parse_sizes(void *args, const char *text)
 
 static const struct opt rows[] = {
     OPT_CALL("op", 0, "OP[,..]", parse_ops, "all_reduce, sendrecv, alltoall (default: the first two)"),
-    OPT_CALL("size", 0, "SIZE[,..]", parse_sizes,
+    OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
              "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
     OPT_NUMBER("gpus", 'g', "N", struct bench_args, gpus, 1, NB_RANKS,
                "ranks, each with a GPU, from GPU 0 on; with --hosts: on each host (default: all)"),

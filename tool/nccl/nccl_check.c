@@ -32,7 +32,7 @@ static const char *short_name(const struct nccl_plugin *p)
 }
 
 /* What it said last, on one line: the last two of its lines. */
-static const char *last_words(const struct nccl_child *c, char *buf, size_t cap)
+static const char *format_last_lines(const struct nccl_child *c, char *buf, size_t cap)
 {
     size_t end = strlen(c->tail), at, lines = 0;
     while (end && c->tail[end - 1] == '\n')
@@ -48,7 +48,7 @@ static const char *last_words(const struct nccl_child *c, char *buf, size_t cap)
 }
 
 /* A fault of ours is one; another plugin's is none if NCCL goes on to ours. */
-static enum dr_outcome fault(const struct nccl_plugin *p)
+static enum dr_outcome get_fault_outcome(const struct nccl_plugin *p)
 {
     return p->ours ? DR_FAIL : DR_WARN;
 }
@@ -58,7 +58,7 @@ void dr_nccl_library(struct dr_report *d)
     const struct nccl_lib *l = d->m->nccl->lib;
     char words[160];
     if (l->child.rc < 0) {
-        dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, last_words(&l->child, words, sizeof words));
+        dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, format_last_lines(&l->child, words, sizeof words));
         dr_mend(d, "hawser nccl check --nccl FILE   # the NCCL that your program loads");
     } else if (l->version)
         dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which takes plugins' tables up to v%d: %s", l->version / 10000,
@@ -98,13 +98,13 @@ void dr_nccl_load(struct dr_report *d)
     for (size_t i = 0; i < l->n; i++) {
         const struct nccl_plugin *p = l->plugin[i];
         if (p->child.rc < 0 && p->step <= NCCL_TABLES) {
-            dr_say(d, fault(p), short_name(p), "%s %s%s", steps[p->step], p->child.how,
-                   last_words(&p->child, words, sizeof words));
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how,
+                   format_last_lines(&p->child, words, sizeof words));
             dr_mend(d, "ldd -r %.200s", *p->path ? p->path : p->asked);
         } else if (*p->path)
             dr_say(d, DR_PASS, short_name(p), "%s", p->path);
         else {
-            dr_say(d, fault(p), short_name(p), "%s", p->why);
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s", p->why);
             if (p->ours && *l->dir)
                 dr_mend(d, "export LD_LIBRARY_PATH=%.300s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}", l->dir);
             else
@@ -114,7 +114,7 @@ void dr_nccl_load(struct dr_report *d)
 }
 
 /* "v6, v7, v11" */
-static const char *bits(unsigned set, char *buf, size_t cap)
+static const char *format_table_versions(unsigned set, char *buf, size_t cap)
 {
     buf[0] = 0;
     for (int v = 0; v < 32; v++)
@@ -135,10 +135,10 @@ void dr_nccl_table(struct dr_report *d)
             continue;
         if (p->table)
             dr_say(d, DR_PASS, short_name(p), "NCCL takes v%d of its tables %s", p->table,
-                   bits(p->tables, text, sizeof text));
+                   format_table_versions(p->tables, text, sizeof text));
         else {
-            dr_say(d, fault(p), short_name(p), "its tables are %s; NCCL wants one of v%d to v%d",
-                   bits(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
+            dr_say(d, get_fault_outcome(p), short_name(p), "its tables are %s; NCCL wants one of v%d to v%d",
+                   format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
             dr_mend(d, "readelf --dyn-syms -W %.300s | grep ncclNet", p->path);
         }
     }
@@ -152,15 +152,17 @@ void dr_nccl_init(struct dr_report *d)
         const struct nccl_plugin *p = l->plugin[i];
         if (!p->table)
             continue;
-        last_words(&p->child, words, sizeof words);
+        format_last_lines(&p->child, words, sizeof words);
         if (p->child.rc < 0 && p->step == NCCL_DONE)
-            dr_say(d, fault(p), short_name(p), "after its work it %s%s", p->child.how, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "after its work it %s%s", p->child.how, words);
         else if (p->child.rc < 0)
-            dr_say(d, fault(p), short_name(p), "%s %s%s", steps[p->step], p->child.how, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how, words);
         else if (p->rc)
-            dr_say(d, fault(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc,
+                   words);
         else if (p->n_devices <= 0)
-            dr_say(d, fault(p), short_name(p), "it has %d devices, so that NCCL passes it over%s", p->n_devices, words);
+            dr_say(d, get_fault_outcome(p), short_name(p), "it has %d devices, so that NCCL passes it over%s",
+                   p->n_devices, words);
         else {
             dr_say(d, DR_PASS, short_name(p), "its name is '%s', it has %d device%s", p->name, p->n_devices,
                    p->n_devices == 1 ? "" : "s");

@@ -42,7 +42,7 @@ static void be_child(void (*fn)(void *), void *shared, pid_t parent, int out)
 }
 
 /* Reads until its end; keeps the last of it, from the start of a line on. False at the deadline. */
-static bool listen_to(struct nccl_child *c, int fd, pid_t pid, int *status, uint64_t deadline)
+static bool read_nccl_child_output(struct nccl_child *c, int fd, pid_t pid, int *status, uint64_t deadline)
 {
     size_t len = 0;
     bool ended = false;
@@ -91,7 +91,7 @@ void nccl_run(struct nccl_child *c, void (*fn)(void *shared), void *shared, int 
     if (pid < 0) {
         c->rc = -errno;
         snprintf(c->how, sizeof c->how, "could not be started: %s", strerror(errno));
-    } else if (!listen_to(c, out[0], pid, &status, hw_deadline(ms))) {
+    } else if (!read_nccl_child_output(c, out[0], pid, &status, hw_deadline(ms))) {
         kill(pid, SIGKILL);
         (void)waitpid(pid, &status, 0);
         c->rc = -ETIMEDOUT;

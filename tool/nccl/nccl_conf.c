@@ -20,7 +20,7 @@ static size_t n_origins;
 /* ---- configuration files ---------------------------------------------------------------------- */
 
 /* Lines NAME=VALUE, with no quotes and no blanks taken off; the rest is passed over (NCCL's misc/param.cc). */
-static void read_file(const char *path)
+static void read_nccl_conf_file(const char *path)
 {
     FILE *f = fopen(path, "re");
     char *line = NULL;
@@ -51,12 +51,12 @@ void nccl_conf_read(void)
         return;
     done = true;
     if (named && *named)
-        read_file(named);
+        read_nccl_conf_file(named);
     else if (home) {
         snprintf(path, sizeof path, "%s/.nccl.conf", home);
-        read_file(path);
+        read_nccl_conf_file(path);
     }
-    read_file("/etc/nccl.conf");
+    read_nccl_conf_file("/etc/nccl.conf");
 }
 
 const char *nccl_conf_where(const char *name)
@@ -100,7 +100,8 @@ int nccl_plugin_dir(char *out, size_t cap)
 
 /* ---- conflicts -------------------------------------------------------------------------------- */
 
-static struct nccl_conflict *add(struct nccl_conflict *out, size_t *n, const char *name, enum nccl_weight w)
+static struct nccl_conflict *add_nccl_conflict(struct nccl_conflict *out, size_t *n, const char *name,
+                                               enum nccl_weight w)
 {
     struct nccl_conflict *c = &out[*n];
     *n += *n + 1 < NCCL_CONFLICTS;
@@ -128,29 +129,29 @@ static bool lists_ours(const char *list)
     return false;
 }
 
-static void choice(struct nccl_conflict *out, size_t *n)
+static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
 {
     const char *net = getenv("NCCL_NET"), *plugin = getenv("NCCL_NET_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
     if (net && *net && strcasecmp(net, NCCL_OUR_NAME) != 0) {
-        struct nccl_conflict *c = add(out, n, "NCCL_NET", NCCL_WRONG);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET", NCCL_WRONG);
         TEXT(c, "NCCL uses the network of this name and no other");
         MEND(c, "export NCCL_NET=" NCCL_OUR_NAME);
     }
     if (plugin && !lists_ours(plugin)) {
-        struct nccl_conflict *c = add(out, n, "NCCL_NET_PLUGIN", NCCL_WRONG);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET_PLUGIN", NCCL_WRONG);
         TEXT(c, "%s",
              strcmp(plugin, "none") == 0 ? "NCCL loads no plugin" : "ours is not among the plugins that NCCL tries");
         MEND(c, "export NCCL_NET_PLUGIN=" NCCL_OUR_NAME);
     }
     if (tuner && *tuner && !lists_ours(tuner)) {
-        struct nccl_conflict *c = add(out, n, "NCCL_TUNER_PLUGIN", NCCL_CAUTION);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_TUNER_PLUGIN", NCCL_CAUTION);
         TEXT(c, "NCCL does not ask our tuner, and may use protocols that TCP is slow with");
         MEND(c, "unset NCCL_TUNER_PLUGIN");
     }
     static const char *const forced[] = {"NCCL_ALGO", "NCCL_PROTO"};
     for (size_t i = 0; i < HW_ARRAY_LEN(forced); i++)
         if (getenv(forced[i])) {
-            struct nccl_conflict *c = add(out, n, forced[i], NCCL_CAUTION);
+            struct nccl_conflict *c = add_nccl_conflict(out, n, forced[i], NCCL_CAUTION);
             TEXT(c, "leaves our tuner less to choose from");
             MEND(c, "unset %s", forced[i]);
         }
@@ -158,14 +159,15 @@ static void choice(struct nccl_conflict *out, size_t *n)
                                          "NCCL_NSOCKS_PERTHREAD"};
     for (size_t i = 0; i < HW_ARRAY_LEN(others); i++)
         if (getenv(others[i]))
-            TEXT(add(out, n, others[i], NCCL_NOTE), "is for NCCL's own networks, and does nothing to ours");
+            TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE),
+                 "is for NCCL's own networks, and does nothing to ours");
 }
 
 /* Part of what the plugin sets is the user's: does the rest still fit? */
-static void partial(struct nccl_conflict *out, size_t *n)
+static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {
-        struct nccl_conflict *c = add(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "HAWSER_NCCL_TUNE", NCCL_CAUTION);
         TEXT(c, "the plugin sets none of NCCL's parameters and its tuner keeps still; it must be so on every rank");
         MEND(c, "unset HAWSER_NCCL_TUNE");
         return;
@@ -175,7 +177,7 @@ static void partial(struct nccl_conflict *out, size_t *n)
         const char *is = user ? getenv(user) : NULL;
         if (!is || strcmp(is, p->value) == 0)
             continue;
-        struct nccl_conflict *c = add(out, n, user, NCCL_CAUTION);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, user, NCCL_CAUTION);
         TEXT(c, "%s is not set to %s by the plugin, since this is yours; it must be the same on every rank", p->name,
              p->value);
         MEND(c, "unset %s", user);
@@ -183,12 +185,12 @@ static void partial(struct nccl_conflict *out, size_t *n)
     const char *chunk = getenv("NCCL_P2P_NET_CHUNKSIZE"), *buffer = getenv("NCCL_BUFFSIZE");
     uint64_t v = 0, b = 0;
     if (chunk && hw_parse_u64(chunk, 0, UINT64_MAX, &v) == 0 && v >= 2097152) {
-        struct nccl_conflict *c = add(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_P2P_NET_CHUNKSIZE", NCCL_CAUTION);
         TEXT(c, "64 channels x 16 x this is more than NCCL's 31 bits for the size of a pool");
         MEND(c, "export NCCL_P2P_NET_CHUNKSIZE=1048576");
     }
     if (buffer && hw_parse_u64(buffer, 0, UINT64_MAX, &b) == 0 && b < 8388608 && (!chunk || v > b / 8)) {
-        struct nccl_conflict *c = add(out, n, "NCCL_BUFFSIZE", NCCL_CAUTION);
+        struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_BUFFSIZE", NCCL_CAUTION);
         TEXT(c, "NCCL cuts NCCL_P2P_NET_CHUNKSIZE to an eighth of it, %llu bytes", (unsigned long long)b / 8);
         MEND(c, "unset NCCL_BUFFSIZE");
     }
@@ -197,7 +199,7 @@ static void partial(struct nccl_conflict *out, size_t *n)
 size_t nccl_conflicts(struct nccl_conflict out[NCCL_CONFLICTS])
 {
     size_t n = 0;
-    choice(out, &n);
-    partial(out, &n);
+    add_choice_conflicts(out, &n);
+    add_param_conflicts(out, &n);
     return n;
 }

@@ -151,7 +151,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
 }
 
 /* Between fork and exec: only what is safe there. */
-static void become(char **argv, char **env, pid_t parent, int fd, int err)
+static void exec_nccl_rank(char **argv, char **env, pid_t parent, int fd, int err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(127);
@@ -160,7 +160,7 @@ static void become(char **argv, char **env, pid_t parent, int fd, int err)
     _exit(127);
 }
 
-static int start(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
+static int start_local_rank(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
@@ -184,7 +184,7 @@ static int start(struct nb_crew *c, unsigned rank, const struct nb_config *confi
         rc = child_ends(SOCK_SEQPACKET, NB_RANK_FD, "a rank", talk, err);
     pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
     if (pid == 0)
-        become(argv, env.v, parent, talk[1], err[1]);
+        exec_nccl_rank(argv, env.v, parent, talk[1], err[1]);
     if (rc == 0 && pid < 0)
         rc = hw_fail(-errno, "starting a rank: %s", strerror(errno));
     env_free(&env);
@@ -275,7 +275,7 @@ static const char *rank_text(const struct nb_crew *c, unsigned rank, char buf[96
     return buf;
 }
 
-static int gone(struct nb_crew *c, unsigned rank)
+static int reap_dead_rank(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
     char who[96];
@@ -290,7 +290,7 @@ static int gone(struct nb_crew *c, unsigned rank)
 }
 
 /* Its reply is there, or its end. */
-static int hear(struct nb_crew *c, unsigned rank)
+static int read_rank_reply(struct nb_crew *c, unsigned rank)
 {
     struct nb_member *m = &c->m[rank];
     char who[96];
@@ -300,7 +300,7 @@ static int hear(struct nb_crew *c, unsigned rank)
         return 0;
     nb_overhear(m, c->verbose);
     if (k <= 0)
-        return gone(c, rank);
+        return reap_dead_rank(c, rank);
     m->got += (size_t)k;
     if (m->got < sizeof m->reply)
         return 0;
@@ -320,7 +320,7 @@ static const char *order_text(const struct nb_order *o, char *buf, size_t cap)
     return buf;
 }
 
-static int late(const struct nb_crew *c, const struct nb_order *o, int ms)
+static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, int ms)
 {
     char who[192] = "", what[64], one[96];
     for (unsigned i = 0; i < c->n; i++)
@@ -333,7 +333,7 @@ static int late(const struct nb_crew *c, const struct nb_order *o, int ms)
 }
 
 /* Waits for the answers of the first n ranks. */
-static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
+static int collect_rank_replies(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     uint64_t deadline = hw_deadline(ms);
     int rc = 0;
@@ -351,12 +351,13 @@ static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int m
         if (left == 0)
             return 0;
         if (hw_now() >= deadline)
-            return late(c, o, ms);
+            return fail_late_ranks(c, o, ms);
         (void)poll(p, 2 * (nfds_t)c->n, POLL_MS);
         for (size_t i = 0; i < c->n; i++) {
             if (p[2 * i + 1].revents)
                 nb_overhear(&c->m[i], c->verbose);
-            if (p[2 * i].revents && (rc = c->m[i].answered ? gone(c, (unsigned)i) : hear(c, (unsigned)i)) < 0)
+            if (p[2 * i].revents &&
+                (rc = c->m[i].answered ? reap_dead_rank(c, (unsigned)i) : read_rank_reply(c, (unsigned)i)) < 0)
                 return rc;
         }
         if (tool_stop)
@@ -364,20 +365,20 @@ static int gather(struct nb_crew *c, unsigned n, const struct nb_order *o, int m
     }
 }
 
-static int tell(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
+static int run_rank_order(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     for (unsigned i = 0; i < n; i++) {
         c->m[i].answered = false;
         c->m[i].got = 0;
         if (send(c->m[i].fd, o, sizeof *o, MSG_NOSIGNAL) != sizeof *o)
-            return gone(c, i);
+            return reap_dead_rank(c, i);
     }
-    return gather(c, n, o, ms);
+    return collect_rank_replies(c, n, o, ms);
 }
 
 int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
 {
-    return tell(c, c->n, o, ms);
+    return run_rank_order(c, c->n, o, ms);
 }
 
 /* Where NCCL took another network than was asked for, all numbers would be of that one. */
@@ -406,13 +407,13 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
             .fd = -1, .err = -1, .gpu = (int)(s->hosts ? i % s->hosts->per_host : i), .answered = true};
     fflush(NULL); /* else each child would have what is not written yet */
     for (unsigned i = 0; i < c->n && rc == 0; i++)
-        rc = s->hosts ? start_there(c, i, config, s) : start(c, i, config, s);
+        rc = s->hosts ? start_there(c, i, config, s) : start_local_rank(c, i, config, s);
     if (rc == 0)
-        rc = tell(c, 1, &o, s->timeout_ms);
+        rc = run_rank_order(c, 1, &o, s->timeout_ms);
     if (rc == 0) {
         o.type = NB_JOIN_COMM;
         memcpy(o.uid, c->m[0].reply.uid, sizeof o.uid);
-        rc = tell(c, c->n, &o, s->timeout_ms);
+        rc = run_rank_order(c, c->n, &o, s->timeout_ms);
     }
     c->version = c->m[0].reply.version;
     return rc == 0 ? check_networks(c, config) : rc;
@@ -422,7 +423,7 @@ int nb_crew_end(struct nb_crew *c, int rc)
 {
     const struct nb_order o = {.type = NB_END};
     char why[HW_ERR_TEXT];
-    if (rc == 0 && (rc = tell(c, c->n, &o, NB_LEAVE)) < 0 && rc != -EINTR)
+    if (rc == 0 && (rc = run_rank_order(c, c->n, &o, NB_LEAVE)) < 0 && rc != -EINTR)
         tool_fail("nccl bench", "%s", hw_error());
     bool well = rc == 0;
     snprintf(why, sizeof why, "%s", hw_error());

@@ -32,7 +32,7 @@ struct env {
     char missing[HW_ERR_TEXT]; /* the plugin is not there: why */
 };
 
-static struct export *add(struct env *v, const char *name, const char *value)
+static struct export *add_env_export(struct env *v, const char *name, const char *value)
 {
     struct export *e = &v->e[v->n++];
     e->name = name;
@@ -44,7 +44,7 @@ static struct export *add(struct env *v, const char *name, const char *value)
 
 /* ---- NICs ------------------------------------------------------------------------------------- */
 
-static void append(char text[256], const char *name)
+static void append_nic_name(char text[256], const char *name)
 {
     size_t at = strlen(text);
     if (at + 1 + strlen(name) < 256) /* half a name would be another NIC's */
@@ -57,14 +57,14 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     for (size_t i = 0; i < n->n_netdev; i++) {
         const struct hw_netdev *d = &n->netdev[i];
         if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0)
-            append(p->why[i] ? left : list, d->name);
+            append_nic_name(p->why[i] ? left : list, d->name);
     }
     return *list && *left;
 }
 
 /* Ours uses every NIC that has an address, but the loopback and docker's bridges; the plan knows better where one of
  * them serves no GPU: a management NIC, or one that is much slower. */
-static void nics(struct env *v)
+static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
     struct hw_plan plan = {0};
@@ -81,7 +81,7 @@ static void nics(struct env *v)
     }
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
         hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
-        WHY(add(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); not %s", left);
+        WHY(add_env_export(v, "HAWSER_NICS", list), "the NICs that serve the GPUs here (hawser topo); not %s", left);
     hw_plan_free(&plan);
     hw_node_free(&node);
     hw_close(&root);
@@ -95,11 +95,11 @@ static void make_env(struct env *v)
     nccl_conf_read();
     v->n_conflicts = nccl_conflicts(v->c);
     /* by its name, so that the tuner and a second communicator find it too */
-    WHY(add(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
+    WHY(add_env_export(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
     for (size_t i = 0; i < v->n_conflicts; i++)
         if (strcmp(v->c[i].name, "NCCL_NET") == 0)
-            WHY(add(v, "NCCL_NET", NCCL_OUR_NAME), "it is %.60s (%.80s), and NCCL would use no other network",
-                v->c[i].value, nccl_conf_where("NCCL_NET"));
+            WHY(add_env_export(v, "NCCL_NET", NCCL_OUR_NAME),
+                "it is %.60s (%.80s), and NCCL would use no other network", v->c[i].value, nccl_conf_where("NCCL_NET"));
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         snprintf(v->missing, sizeof v->missing, "%s", hw_error());
     else {
@@ -107,7 +107,7 @@ static void make_env(struct env *v)
         char found[NCCL_PATH], want[NCCL_PATH + 64];
         snprintf(want, sizeof want, "%s/" NCCL_PLUGIN_FILE, dir);
         if (!x || !*x->path || !realpath(x->path, found) || strcmp(found, want) != 0) {
-            struct export *e = add(v, "LD_LIBRARY_PATH", dir);
+            struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
             WHY(e, "the plugin is there, which is not where the loader looks first");
             e->front = true;
         }
@@ -115,11 +115,11 @@ static void make_env(struct env *v)
     }
     /* both are the user's word on NICs, and the plugin follows either */
     if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
-        nics(v);
+        add_nics_export(v);
 }
 
 /* In single quotes, whatever it is. */
-static void quoted(FILE *out, const char *text)
+static void quote_export_value(FILE *out, const char *text)
 {
     fputc('\'', out);
     for (; *text; text++)
@@ -131,7 +131,7 @@ static void quoted(FILE *out, const char *text)
 }
 
 /* A comment stays one line, whatever it repeats. */
-static void comment(FILE *out, const char *text)
+static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)
         fputc((unsigned char)*text < ' ' ? '?' : *text, out);
@@ -144,14 +144,14 @@ static void print_shell(FILE *out, const struct env *v)
           out);
     if (*v->missing) {
         fputs("# The plugin is not installed: ", out);
-        comment(out, v->missing);
+        print_env_comment(out, v->missing);
     }
     for (size_t i = 0; i < v->n; i++) {
         const struct export *e = &v->e[i];
         fputs("# ", out);
-        comment(out, e->why);
+        print_env_comment(out, e->why);
         fprintf(out, "export %s=", e->name);
-        quoted(out, e->value);
+        quote_export_value(out, e->value);
         if (e->front)
             fprintf(out, "\"${%s:+:$%s}\"", e->name, e->name);
         fputc('\n', out);
@@ -162,20 +162,20 @@ static void print_shell(FILE *out, const struct env *v)
     for (const struct hn_param *p = hn_params; p->name; p++) {
         const char *user = hn_param_user(p);
         fprintf(out, "#   %s=%s\n#     ", p->name, p->value);
-        comment(out, p->why);
+        print_env_comment(out, p->why);
         if (user || !hn_tune(NULL))
             fprintf(out, "#     not set: %s is yours\n", user ? user : "HAWSER_NCCL_TUNE");
     }
     for (size_t i = 0; i < v->n_conflicts; i++) {
         const struct nccl_conflict *c = &v->c[i];
         fprintf(out, "%s#   %s=", i ? "" : "#\n# What is set here beside it:\n", c->name);
-        comment(out, c->value ? c->value : "");
+        print_env_comment(out, c->value ? c->value : "");
         fprintf(out, "#     ");
-        comment(out, c->text);
+        print_env_comment(out, c->text);
     }
 }
 
-static int print_json(FILE *out, const struct env *v)
+static int print_nccl_env_json(FILE *out, const struct env *v)
 {
     static const char *const weight[] = {[NCCL_NOTE] = "note", [NCCL_CAUTION] = "caution", [NCCL_WRONG] = "wrong"};
     struct hw_json j;
@@ -248,7 +248,7 @@ int nccl_env_main(int argc, char **argv)
     make_env(v);
     rc = 0;
     if (a.json)
-        rc = print_json(stdout, v);
+        rc = print_nccl_env_json(stdout, v);
     else
         print_shell(stdout, v);
     /* lines that lead nowhere are no answer */
