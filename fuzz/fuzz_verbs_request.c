@@ -3,7 +3,7 @@
  * taken is made anew, in the broker and for the stub; a kernel of the tests' own finds nothing wrong with it, runs it,
  * and the program gets what came out. */
 #include "fuzz.h"
-#include "tests/verbs_kernel.h"
+#include "tests/fakes/verbs/verbs_kernel.h"
 
 #define BASE   0x10000ull
 #define WINDOW 0x7e0000000000ull

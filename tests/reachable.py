@@ -47,7 +47,7 @@ def run(program, *argv):
 
 
 def test():
-    from sandbox_help import done, ok, skip
+    from tap import done, ok, skip
 
     with tempfile.TemporaryDirectory(prefix="hawser-reachable-", dir=place()) as d:
         top = pathlib.Path(d)

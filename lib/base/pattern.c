@@ -13,8 +13,8 @@
 #define LANES 4
 #define BLOCK 256 /* bytes made or checked at a time */
 
-/* tests/test_pattern.c counts the bytes that match another place or seed: by this mix as many as by chance, by each of
- * the shorter ones that were tried more or fewer. */
+/* tests/lib/base/test_pattern.c counts the bytes that match another place or seed: by this mix as many as by chance, by
+ * each of the shorter ones that were tried more or fewer. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \

@@ -8,7 +8,7 @@
  * microsecond, and its memory fits its cache. So for the rates it is laid end to end, each time into a pool of its own
  * and to a place of its own, until there is 1 GiB to gather.
  */
-#include "tests/gpu/bench.h"
+#include "bench.h"
 
 #include "base/pattern.h"
 

@@ -3,7 +3,7 @@
  * How fast the gather is on each GPU here, beside that GPU's own copy within its memory in the same run; TAP, with the
  * least that it must reach.
  */
-#include "tests/gpu/bench.h"
+#include "bench.h"
 
 #define SIZE  (2 * GIB) /* of source and destination */
 #define FRAGS ((size_t)1 << 18)

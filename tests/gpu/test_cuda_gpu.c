@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/mem against the real driver and each GPU here: what tests/test_cuda.c shows with a driver of our own. */
+/* lib/mem against the real driver and each GPU here: what tests/lib/mem/test_cuda.c shows with a driver of our own. */
 #include "mem/cuda.h"
 #include "tests/tap.h"
 

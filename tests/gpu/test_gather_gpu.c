@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases of tests/test_gather.c on each GPU here, in all three ways; and what only a GPU has the memory and speed
- * for. HAWSER_TEST_QUICK=1 leaves the latter out: compute-sanitizer runs everything some hundred times slower. */
+/* The cases of tests/lib/mem/test_gather.c on each GPU here, in all three ways; and what only a GPU has the memory and
+ * speed for. HAWSER_TEST_QUICK=1 leaves the latter out: compute-sanitizer runs everything some hundred times slower. */
 #include "mem/cuda.h"
-#include "tests/gather_cases.h"
+#include "tests/lib/mem/gather_cases.h"
 
 static bool quick;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPU memory that two processes share, and plugins that are driven with it: one that behaves as GPUDirect-TCPX does
- * (tests/plugins/tcpxlike.h) and one as those over RDMA do (tests/netplugin_cuda.c). On a GPU, and, as
- * test_netplugin_cuda, with the driver of tests/fakecuda. All that forks comes before CUDA is first used here.
+ * (tests/fakes/plugins/tcpxlike.h) and one as those over RDMA do (tests/fakes/plugins/netplugin_cuda.c). On a GPU, and,
+ * as test_netplugin_cuda, with the driver of tests/fakes/cuda. All that forks comes before CUDA is first used here.
  */
 #include "base/base.h"
 #include "mem/cuda.h"
 #include "mem/fill.h"
-#include "tests/pairhelp.h"
+#include "tests/lib/engine/pairhelp.h"
 #include "transport/netplugin/host.h"
 
 #include <libgen.h>
@@ -24,7 +24,7 @@ static struct ph_log logs = {.mu = PTHREAD_MUTEX_INITIALIZER};
 static const char *plugin(const char *name)
 {
     static char path[2 * PATH_MAX];
-    static const char *const folders[] = {"plugins", "../plugins", ".", ".."};
+    static const char *const folders[] = {"../fakes/plugins", "../../fakes/plugins", ".", ".."};
     char self[PATH_MAX] = "";
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
         bail("no /proc");

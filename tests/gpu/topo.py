@@ -226,7 +226,7 @@ def same_as_ours(root, ours, added, rank):
 def main():
     p = argparse.ArgumentParser(prog="tests/gpu/run topo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tool", default=str(HERE / "../../build/hawser"), help="the program")
-    p.add_argument("--plugin-dir", default=str(HERE / "../../build/tests/plugins"), help="where libnccl-net-plain.so is")
+    p.add_argument("--plugin-dir", default=str(HERE / "../../build/tests/fakes/plugins"), help="where libnccl-net-plain.so is")
     p.add_argument("--nccl", help="NCCL's library; by default PyTorch's")
     p.add_argument("--keep", help="copy the snapshot and NCCL's XML to this folder")
     p.add_argument("--verbose", action="store_true", help="show what NCCL says")

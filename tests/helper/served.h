@@ -3,8 +3,8 @@
 #ifndef TESTS_HELPER_SERVED_H
 #define TESTS_HELPER_SERVED_H
 
-#include "fake.h"
 #include "helper/daemon.h"
+#include "tests/fakes/kernel/fake.h"
 
 struct served {
     pid_t pid;

@@ -30,7 +30,7 @@ RULES = {
     "verbs": LOW + ["sys"],
     "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
     "helper": LOW + ["sys", "lib/net", "lib/wire"],
-    "bench": LOW + ["tool"],
+    "bench": [""],
     "examples": [API],
     "man": [API],
     "scripts": LOW,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loop's mailbox between real threads: every post is followed by a run. (Their order: loops.c.) */
-#include "../tap.h"
 #include "core/loop.h"
+#include "tests/tap.h"
 
 #include <pthread.h>
 #include <semaphore.h>

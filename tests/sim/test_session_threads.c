@@ -4,8 +4,8 @@
  * are cut again and again while both sides send from a thread of their own. Each parcel arrives once. For
  * ThreadSanitizer above all: the simulator has shown the logic, and not what threads may see of each other.
  */
-#include "../tap.h"
 #include "core/session.h"
+#include "tests/tap.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -4,8 +4,8 @@
  * sum of their rates allows. One rail is a pipe of a constant rate; its sender learns of a byte's arrival a round trip
  * later.
  */
-#include "../tap.h"
 #include "core/stripe.h"
+#include "tests/tap.h"
 
 #include "base/base.h"
 

@@ -3,8 +3,8 @@
 # Transport devmem whole: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over the
 # simulated cards and the kernel's own devmem path; GPU memory is the driver's for tests, by udmabuf. Every transfer is
 # verified by hawser itself: a bad byte is an exit status.
-# vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/dmnic_probe
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh BUILD/tests/fakecuda/libfakecuda.so:/libfakecuda.so
+# vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/dmnic_probe
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh BUILD/tests/fakes/cuda/libfakecuda.so:/libfakecuda.so
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
 # vm: timeout 600

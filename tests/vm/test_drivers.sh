@@ -3,7 +3,7 @@
 # hawserd, plan and doctor over cards that have the manners of gve, mlx5, bnxt and fbnic (dmnic's like=), all four in one load of
 # the module: queues are bound whatever rules there are, bytes arrive in them, and afterwards the card is as it was, so that
 # an XDP program can be attached.
-# vm: programs ip ethtool BUILD/hawser BUILD/helper/hawserd BUILD/tests/hawserd_client BUILD/tests/dmnic_probe BUILD/tests/xdp_hold
+# vm: programs ip ethtool BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe BUILD/tests/vm/xdp_hold
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic

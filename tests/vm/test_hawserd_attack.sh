@@ -4,9 +4,9 @@
 # wait, what a process may do behind hawserd's filters, messages and descriptors at random while hawserd is killed. Their
 # cards are the tests' own; with lab/dmnic's, test_hawserd.sh attacks.
 # vm: kernels 7
-# vm: programs BUILD/helper/hawserd BUILD/tests/test_hawserd_ends BUILD/tests/test_hawserd_guard
-# vm: programs BUILD/tests/test_hawserd_hang BUILD/tests/test_hawserd_program ip
-# vm: programs BUILD/tests/test_hawserd_attack BUILD/tests/test_hawserd_state BUILD/tests/test_hawserd_storm
+# vm: programs BUILD/helper/hawserd BUILD/tests/helper/test_hawserd_ends BUILD/tests/helper/test_hawserd_guard
+# vm: programs BUILD/tests/helper/test_hawserd_hang BUILD/tests/helper/test_hawserd_program ip
+# vm: programs BUILD/tests/helper/test_hawserd_attack BUILD/tests/helper/test_hawserd_state BUILD/tests/helper/test_hawserd_storm
 # vm: files tests/vm/tap.sh:/tap.sh
 # vm: modules tcp_diag? fuse
 # vm: timeout 400

@@ -4,8 +4,8 @@
 # that change their namespace (a folder's number in sysfs, names, attributes, copies); and kinds of devices that the
 # building machine's kernel may lack: dummy, VLAN, ipvlan.
 # vm: kernels 6.1 7
-# vm: programs ip tc nsenter unshare readlink diff BUILD/hawser BUILD/tests/test_sandbox_move BUILD/tests/test_sandbox_move_hostile
-# vm: programs BUILD/tests/test_sandbox_move_attrs
+# vm: programs ip tc nsenter unshare readlink diff BUILD/hawser BUILD/tests/sandbox/test_sandbox_move BUILD/tests/sandbox/test_sandbox_move_hostile
+# vm: programs BUILD/tests/sandbox/test_sandbox_move_attrs
 # vm: files tests/vm/tap.sh:/tap.sh
 # vm: modules veth bridge macvlan dummy 8021q ipvlan sch_tbf sch_ingress cls_u32
 # vm: timeout 300

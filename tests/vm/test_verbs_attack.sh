@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A program that attacks the verbs broker (tests/vm/verbs_attack.c), with the kernel's own RDMA beneath. Each attack is
+# A program that attacks the verbs broker (tests/vm/programs/verbs_attack.c), with the kernel's own RDMA beneath. Each attack is
 # made natively first, where that shows that it is one: there is no policy there, so that it gets what it wants.
 # vm: kernels 7
-# vm: programs ip rdma BUILD/hawser BUILD/tests/verbs_attack
+# vm: programs ip rdma BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300

@@ -3,7 +3,7 @@
 # The verbs broker on a kernel without mseal() (Linux 6.10), PIDFD_THREAD (6.9) and MFD_NOEXEC_SEAL (6.3): the shorter part of
 # what test_verbs.sh and test_verbs_attack.sh do elsewhere, and of the attacks those on the stub and its window.
 # vm: kernels 6.1
-# vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw BUILD/hawser BUILD/tests/verbs_attack
+# vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs

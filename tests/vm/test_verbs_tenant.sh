@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A hostile container of crun with the capabilities of Docker's, and CAP_IPC_LOCK (tests/vm/verbs_tenant.c): what it takes
+# A hostile container of crun with the capabilities of Docker's, and CAP_IPC_LOCK (tests/vm/programs/verbs_tenant.c): what it takes
 # from others by its user, what its broker's processes and its stubs leave it.
 # vm: kernels 7
-# vm: programs ip rdma crun BUILD/hawser BUILD/tests/verbs_tenant
+# vm: programs ip rdma crun BUILD/hawser BUILD/tests/vm/verbs_tenant
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300

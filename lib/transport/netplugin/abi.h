@@ -2,7 +2,7 @@
 /*
  * NCCL's plugin ABI as a plugin and its loader see it: net tables v6 to v12, tuner tables v4 and v5, and what the
  * kernel of a device-unpacking plugin reads. Written from the facts of the ABI (names, order, types, sizes), for Linux
- * on 64-bit machines; tests/test_nccl_abi.c compares it with NCCL's own header where one is installed.
+ * on 64-bit machines; tests/nccl/test_nccl_abi.c compares it with NCCL's own header where one is installed.
  *
  * A plugin exports one data object per version, ncclNetPlugin_v11 for example; NCCL takes the newest that it knows:
  * v6 and v7 of NCCL 2.19, v8 of 2.20, v9 of 2.24, v10 of 2.26, v11 of 2.28, v12 of 2.30.3.

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The NCCL plugin over several NICs: two ranks in a node lab of two nodes with four NICs each, who do what the driver's
+ * ranks do (tests/fakes/plugins), every byte checked. One communicator has all NICs; a slow one carries less and sets
+ * no pace; one that goes down in the middle is done without; with none left there is an error in time. test_nccl_rails
+ * PLUGIN
+ */
+#include "tests/nccl/driver/driver.h"
+
+#include "lab/lab.h"
+#include "tests/tap.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NICS     4
+#define RATE     (200u * 1000 * 1000) /* bits a second of each */
+#define SIZE     (1u << 20)           /* of a message, as NCCL's rings have it */
+#define DEPTH    8
+#define MESSAGES 64
+#define LIMIT_S  90 /* of the whole program */
+
+struct options opt = {
+    .deadline = 20, .depth_max = NCCL_NET_MAX_REQUESTS, .max_size = UINT64_MAX, .align = 1, .profile = true};
+
+/* In memory that the test and both ranks share. */
+struct world {
+    struct shared sh;
+    unsigned messages; /* each way */
+    bool until_error;
+    struct {
+        atomic_uint done; /* messages received */
+        atomic_int state; /* 1 connected, 2 through its messages, 3 at an end */
+        atomic_int rc;
+        atomic_uint_least64_t ns; /* of its messages */
+        char why[HW_ERR_TEXT];
+        uint64_t tx[NICS]; /* bytes, of its messages' time */
+    } rank[2];
+};
+
+static char self[256], lab[HW_LAB_NAME_MAX + 1];
+static struct world *w;
+static int w_fd;
+
+/* ---- in a node ------------------------------------------------------------------------------------------------- */
+
+/* What the NICs have sent, as the kernel counts: the tenth number of their lines. */
+static void count(uint64_t tx[NICS])
+{
+    char line[512];
+    unsigned nic;
+    unsigned long long n;
+    FILE *f = fopen("/proc/self/net/dev", "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, " eth%u: %*u %*u %*u %*u %*u %*u %*u %*u %llu", &nic, &n) == 2 && nic < NICS)
+            tx[nic] = n - tx[nic];
+    if (f)
+        fclose(f);
+}
+
+static int turn(struct rank *r, struct flow f[2], struct wait *wait)
+{
+    int events = 0, rc;
+    for (int i = 0; i < 2; i++) {
+        int n = flow_step(&f[i]);
+        if (n < 0)
+            return n;
+        events += n;
+        if (!f[i].c->sends)
+            atomic_store(&w->rank[r->id].done, f[i].done);
+    }
+    if (!events && (rc = wait_turn(r, wait)))
+        return rc;
+    if (events)
+        *wait = wait_for("messages over NICs");
+    return 0;
+}
+
+/* One connection each way, as a communicator of two has. */
+static int talk(struct rank *r)
+{
+    struct flow_spec s = {.what = "messages over NICs", .n = w->messages, .depth = DEPTH, .min = SIZE, .max = SIZE};
+    struct comm *c[2];
+    struct flow f[2] = {{0}};
+    struct wait wait = wait_for(s.what);
+    uint64_t tx[NICS] = {0};
+    int rc = 0;
+
+    for (int i = 0; i < 2 && !rc; i++)
+        if (!(rc = comm_open(r, i, &c[i])))
+            rc = flow_open(&f[i], c[i], &s);
+    if (rc || (rc = barrier(r)))
+        return rc;
+    count(tx);
+    atomic_store(&w->rank[r->id].state, 1);
+    uint64_t t0 = hw_now();
+    while (!rc && (f[0].done < s.n || f[1].done < s.n))
+        rc = turn(r, f, &wait);
+    atomic_store(&w->rank[r->id].ns, hw_now() - t0);
+    if (w->until_error && rc == -EREMOTEIO)
+        return flow_abandon(&f[0]) || flow_abandon(&f[1]) ? -EREMOTEIO : 0;
+    if (rc || (rc = barrier(r)))
+        return rc;
+    count(tx);
+    memcpy(w->rank[r->id].tx, tx, sizeof(tx));
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = flow_close(&f[i]);
+    if (!rc && w->until_error)
+        rc = hw_fail(-EPROTO, "all messages went through, no error");
+    return rc;
+}
+
+static int rank_main(char **argv)
+{
+    struct rank r = {.id = argv[2][0] - '0', .ctl = -1, .step = 1, .name = "rails"};
+    r.fd = (int)strtol(argv[4], NULL, 10);
+    w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED, (int)strtol(argv[3], NULL, 10), 0);
+    if (w == MAP_FAILED)
+        return 2;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(LIMIT_S);
+    r.sh = &w->sh;
+    opt.plugin = argv[5];
+    opt.verbose = getenv("RAILS_LOG") != NULL;
+    int rc = net_load(&r), rc2;
+    if (!rc)
+        rc = talk(&r);
+    if (rc) {
+        snprintf(w->rank[r.id].why, sizeof(w->rank[0].why), "%s", hw_error());
+        atomic_store(&w->sh.gone, r.step + 1);
+    }
+    if (!rc)
+        rc = comm_close_all(&r);
+    if (r.loaded && (rc2 = net_unload(&r)) && !rc)
+        rc = rc2;
+    atomic_store(&w->rank[r.id].rc, rc);
+    atomic_store(&w->rank[r.id].state, 3);
+    return 0;
+}
+
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
+
+static const char *plugin;
+static pid_t pid[2];
+
+static void nap(unsigned ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+static bool reaches(int rank, int state, unsigned ms)
+{
+    for (uint64_t end = hw_now() + ms * HW_MS; hw_now() < end; nap(2))
+        if (atomic_load(&w->rank[rank].state) >= state)
+            return true;
+    return false;
+}
+
+static bool start(const char *what, unsigned messages, bool until_error)
+{
+    int pair[2];
+    bool good = true;
+
+    memset(w, 0, sizeof(*w));
+    w->messages = messages;
+    w->until_error = until_error;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
+        return ok(false, "%s: a socketpair", what);
+    for (int i = 0; i < 2; i++) {
+        char id[2] = {(char)('0' + i)}, shared[16], to[16], node[2] = {(char)('a' + i)};
+        const char *argv[] = {self, "--rank", id, shared, to, plugin, NULL};
+        snprintf(shared, sizeof(shared), "%d", w_fd);
+        snprintf(to, sizeof(to), "%d", pair[i]);
+        pid[i] = 0;
+        if (hw_lab_spawn(lab, node, (char *const *)(uintptr_t)argv, -1, &pid[i]))
+            good = ok(false, "%s: rank %d: %s", what, i, hw_error());
+    }
+    close(pair[0]);
+    close(pair[1]);
+    for (int i = 0; i < 2 && good; i++)
+        if (!reaches(i, 1, 15000) || atomic_load(&w->rank[i].rc))
+            good = ok(false, "%s: rank %d is connected: %s", what, i, w->rank[i].why);
+    return good;
+}
+
+static void reap(void)
+{
+    for (int i = 0; i < 2; i++) {
+        int st;
+        if (!pid[i])
+            continue;
+        bool ended = reaches(i, 3, 1);
+        for (int n = 0; n < 2500 && ended && waitpid(pid[i], &st, WNOHANG) == 0; n++)
+            nap(2);
+        (void)kill(pid[i], SIGKILL); /* no more than a zombie, or one that hangs */
+        (void)waitpid(pid[i], &st, 0);
+        pid[i] = 0;
+    }
+}
+
+/* Both through, with every byte right. */
+static bool finish(const char *what)
+{
+    bool good = true;
+    for (int i = 0; i < 2; i++)
+        good = reaches(i, 3, 40000) && good;
+    for (int i = 0; i < 2; i++)
+        if (atomic_load(&w->rank[i].state) < 3 || atomic_load(&w->rank[i].rc)) {
+            good = false;
+            diag("rank %d: %d after %u messages: %s", i, atomic_load(&w->rank[i].rc), atomic_load(&w->rank[i].done),
+                 w->rank[i].why);
+            diag("its plugin's last warning: %.400s", w->sh.warn[i]);
+        }
+    reap();
+    return ok(good, "%s: all messages arrive, every byte right", what);
+}
+
+static void links(const char *node, unsigned mask, bool up)
+{
+    for (unsigned i = 0; i < NICS; i++)
+        if (mask & 1u << i && hw_lab_link(lab, node, i, up))
+            diag("link %s eth%u: %s", node, i, hw_error());
+}
+
+/* Per mille of rank 0's bytes on each NIC. */
+static void shares(const char *what, unsigned share[NICS])
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < NICS; i++)
+        sum += w->rank[0].tx[i];
+    for (int i = 0; i < NICS; i++)
+        share[i] = sum ? (unsigned)(w->rank[0].tx[i] * 1000 / sum) : 0;
+    diag("%s: %u messages of 1 MiB each way in %llu ms; per mille by NIC: %u %u %u %u", what, w->messages,
+         (unsigned long long)(atomic_load(&w->rank[0].ns) / HW_MS), share[0], share[1], share[2], share[3]);
+}
+
+static uint64_t base_ns; /* with all NICs at their rate */
+
+static void all_of_them(void)
+{
+    unsigned share[NICS], least = 1000;
+    if (!start("four NICs", MESSAGES, false) || !finish("four NICs"))
+        return;
+    shares("four NICs", share);
+    base_ns = atomic_load(&w->rank[0].ns);
+    for (int i = 0; i < NICS; i++)
+        least = share[i] < least ? share[i] : least;
+    ok(least >= 30, "one communicator uses all four"); /* equally, unless the CPU is what is scarce */
+}
+
+/* A tenth of the others' rate: dealt equally, its quarter of the bytes would take ten times as long as before. */
+static void a_slow_one(void)
+{
+    unsigned share[NICS];
+    if (hw_lab_rate(lab, "a", 3, RATE / 10))
+        diag("the rate of eth3: %s", hw_error());
+    if (start("a slow NIC", MESSAGES, false) && finish("a slow NIC")) {
+        shares("a slow NIC", share);
+        ok(share[3] > 0 && share[3] < 125, "the slow NIC carries less than half of a quarter");
+        uint64_t ns = atomic_load(&w->rank[0].ns);
+        ok(ns < 5 * base_ns, "and does not set the pace: %llu ms, %llu before", (unsigned long long)(ns / HW_MS),
+           (unsigned long long)(base_ns / HW_MS));
+    }
+    reap();
+    (void)hw_lab_rate(lab, "a", 3, RATE);
+}
+
+/* Those of mask go down with a third of the messages through. */
+static void dead(const char *what, const char *node, unsigned mask)
+{
+    const unsigned n = 96;
+    if (start(what, n, false)) {
+        for (int i = 0; i < 10000 && atomic_load(&w->rank[0].done) < n / 3; i++)
+            nap(1);
+        links(node, mask, false);
+        ok(atomic_load(&w->rank[0].state) < 3, "%s: it comes in the middle, after %u messages", what,
+           atomic_load(&w->rank[0].done));
+        finish(what);
+    }
+    reap();
+    links(node, mask, true);
+}
+
+static void none_left(void)
+{
+    const unsigned peer_ms = 2000;
+    setenv("HAWSER_PEER_TIMEOUT_MS", "2000", 1);
+    setenv("HAWSER_KEEPALIVE_MS", "500", 1);
+    if (start("no NIC is left", 100000, true)) {
+        for (int i = 0; i < 10000 && atomic_load(&w->rank[0].done) < 8; i++)
+            nap(1);
+        uint64_t t0 = hw_now();
+        links("a", (1u << NICS) - 1, false);
+        bool both = reaches(0, 3, 15000) && reaches(1, 3, 15000);
+        ok(both && !atomic_load(&w->rank[0].rc) && !atomic_load(&w->rank[1].rc),
+           "no NIC is left: both ranks get an error of NCCL's, %llu ms later (HAWSER_PEER_TIMEOUT_MS=%u)",
+           (unsigned long long)((hw_now() - t0) / HW_MS), peer_ms);
+        for (int i = 0; i < 2; i++)
+            if (atomic_load(&w->rank[i].rc) || !w->sh.warn[i][0])
+                diag("rank %d: %d %s; warned: %.300s", i, atomic_load(&w->rank[i].rc), w->rank[i].why, w->sh.warn[i]);
+        ok(w->sh.warn[0][0] && w->sh.warn[1][0], "and say why: %.200s", w->sh.warn[0]);
+    }
+    reap();
+    unsetenv("HAWSER_PEER_TIMEOUT_MS");
+    unsetenv("HAWSER_KEEPALIVE_MS");
+    links("a", (1u << NICS) - 1, true);
+}
+
+static int watched(void)
+{
+    struct hw_lab_spec s = {.name = lab, .nodes = 2, .nics = NICS};
+    for (unsigned i = 0; i < NICS; i++)
+        s.rate[i] = RATE;
+    int rc = hw_lab_up(&s);
+    if (rc == -EPERM || rc == -EACCES)
+        tap_skip_all("no lab is possible here: %s", hw_error());
+    if (rc) {
+        ok(false, "a lab: %s", hw_error());
+        return tap_done();
+    }
+    w_fd = memfd_create("rails", 0);
+    if (w_fd < 0 || ftruncate(w_fd, sizeof(*w)))
+        return 1;
+    w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED, w_fd, 0);
+    if (w == MAP_FAILED)
+        return 1;
+    all_of_them();
+    a_slow_one();
+    dead("a NIC dies", "a", 1u << 1);
+    dead("the control connection's NIC dies at the other end", "b", 1u << 0);
+    none_left();
+    return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 6 && strcmp(argv[1], "--rank") == 0)
+        return rank_main(argv);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (argc != 2 || n < 0)
+        return 2;
+    plugin = argv[1];
+    snprintf(lab, sizeof(lab), "tn%d", (int)getpid());
+    /* A process of its own, so that the lab is taken away whatever becomes of it. */
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(LIMIT_S);
+        exit(watched());
+    }
+    int st = -1;
+    while (child > 0 && waitpid(child, &st, 0) < 0 && errno == EINTR)
+        ;
+    (void)hw_lab_down(lab);
+    if (child < 0 || !WIFEXITED(st)) {
+        printf("Bail out! the test ended with status %#x\n", (unsigned)st);
+        return 1;
+    }
+    return WEXITSTATUS(st);
+}

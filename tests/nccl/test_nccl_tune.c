@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the NCCL plugin tunes: the parameters in the environment (nccl/params.c), each case in a child process, since
+ * they are set once; and the tuner (nccl/tuner.c) over cost tables.
+ */
+#include "base/base.h"
+#include "nccl/params.h"
+#include "tests/tap.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern const ncclTuner_v4_t ncclTunerPlugin_v4;
+extern const ncclTuner_v5_t ncclTunerPlugin_v5;
+
+static int infos, warns;
+static char warned[256];
+
+__attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level, unsigned long flags, const char *file,
+                                                         int line, const char *fmt, ...)
+{
+    va_list ap;
+
+    (void)flags, (void)file, (void)line;
+    va_start(ap, fmt);
+    if (level == NCCL_LOG_WARN) {
+        warns++;
+        vsnprintf(warned, sizeof(warned), fmt, ap);
+    } else if (level == NCCL_LOG_INFO) {
+        infos++;
+    }
+    va_end(ap);
+}
+
+/* The parameter's value, with nothing of ours or NCCL's in the environment before but `vars`. The child answers by its
+ * exit status. */
+static bool in_child(bool (*fn)(void), const char *const *vars)
+{
+    int status = 0;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        clearenv();
+        setenv("PATH", "/bin", 1);
+        for (; vars && *vars; vars += 2)
+            setenv(vars[0], vars[1], 1);
+        _exit(fn() ? 0 : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+#define VARS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static bool is(const char *name, const char *value)
+{
+    const char *v = getenv(name);
+
+    if (v && value ? strcmp(v, value) == 0 : v == value)
+        return true;
+    diag("%s is '%s', wanted '%s'", name, v ? v : "(not there)", value ? value : "(not there)");
+    return false;
+}
+
+/* All of ours, but those in `except`. */
+static bool all_set(const char *const *except)
+{
+    for (const struct hn_param *p = hn_params; p->name; p++) {
+        const char *want = p->value;
+        for (const char *const *e = except; e && *e; e++)
+            if (strcmp(*e, p->name) == 0)
+                want = NULL;
+        if (want && !is(p->name, want))
+            return false;
+    }
+    return true;
+}
+
+static bool sets_all(void)
+{
+    char **before = environ, *first = environ[0];
+
+    hn_params_set(logger);
+    return all_set(NULL) && is("PATH", "/bin") && environ != before && before[0] == first && infos > 0 && warns == 0;
+}
+
+static bool sets_once(void)
+{
+    char **ours;
+
+    hn_params_set(NULL); /* no logger: nothing to call */
+    ours = environ;
+    unsetenv("NCCL_NTHREADS");
+    hn_params_set(logger);
+    return environ == ours && is("NCCL_NTHREADS", NULL) && infos == 0;
+}
+
+/* What comes after is libc's to do, on our array: it grows, shrinks, and is handed to a program. */
+static bool libc_goes_on(void)
+{
+    hn_params_set(NULL);
+    for (int i = 0; i < 100; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "AFTER_%d", i);
+        setenv(name, "x", 1);
+    }
+    setenv("NCCL_NTHREADS", "256", 1);
+    unsetenv("NCCL_BUFFSIZE");
+    return is("NCCL_NTHREADS", "256") && is("NCCL_BUFFSIZE", NULL) && is("AFTER_99", "x") && is("PATH", "/bin") &&
+           system("test \"$NCCL_NTHREADS\" = 256 && test \"$NCCL_P2P_NET_CHUNKSIZE\" -gt 0") == 0;
+}
+
+static bool empty_environment(void)
+{
+    clearenv();
+    hn_params_set(NULL);
+    return all_set(NULL);
+}
+
+static bool users_stay(void)
+{
+    hn_params_set(logger);
+    return is("NCCL_NTHREADS", "256") && is("NCCL_BUFFSIZE", "") && all_set(VARS("NCCL_NTHREADS", "NCCL_BUFFSIZE"));
+}
+
+static bool yields_to_channels(void)
+{
+    hn_params_set(logger);
+    return is("NCCL_P2P_PER_CHANNEL_NET_BW", NULL) && all_set(VARS("NCCL_P2P_PER_CHANNEL_NET_BW"));
+}
+
+static bool off(void)
+{
+    char **before = environ;
+
+    hn_params_set(logger);
+    return environ == before && warns == 0;
+}
+
+static bool on(void)
+{
+    hn_params_set(logger);
+    return all_set(NULL) && warns == 0;
+}
+
+static bool bad_word(void)
+{
+    hn_params_set(logger);
+    return all_set(NULL) && warns == 1 && strstr(warned, "HAWSER_NCCL_TUNE='maybe': want 0 or 1");
+}
+
+static atomic_bool stop;
+static atomic_int lost;
+
+static void *reads(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&stop)) {
+        const char *p = getenv("PATH"), *n = getenv(hn_params[0].name);
+        if (!p || strcmp(p, "/bin") != 0 || (n && strcmp(n, hn_params[0].value) != 0))
+            atomic_fetch_add(&lost, 1);
+    }
+    return NULL;
+}
+
+static void *sets(void *arg)
+{
+    (void)arg;
+    hn_params_set(NULL);
+    return NULL;
+}
+
+/* Readers in other threads see the old environment or the new one, whole; two communicators' first inits set it once.
+ */
+static bool readers_go_on(void)
+{
+    pthread_t r[2], s[2];
+
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&r[i], NULL, reads, NULL) != 0)
+            return false;
+    usleep(2000);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&s[i], NULL, sets, NULL) != 0)
+            return false;
+    for (int i = 0; i < 2; i++)
+        pthread_join(s[i], NULL);
+    usleep(2000);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(r[i], NULL);
+    return atomic_load(&lost) == 0 && all_set(NULL);
+}
+
+static const struct hn_param *find(const char *name)
+{
+    for (const struct hn_param *p = hn_params; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p;
+    return NULL;
+}
+
+static void table(void)
+{
+    const struct hn_param *p, *chunk = find("NCCL_P2P_NET_CHUNKSIZE"), *buff = find("NCCL_BUFFSIZE");
+    bool whole = true;
+    char set[128];
+
+    for (p = hn_params; p->name; p++) {
+        for (const struct hn_param *q = hn_params; q < p; q++)
+            whole = whole && strcmp(p->name, q->name) != 0;
+        snprintf(set, sizeof(set), "%s=%s", p->name, p->value);
+        whole =
+            whole && strncmp(p->name, "NCCL_", 5) == 0 && *p->value && strlen(p->why) > 10 && strcmp(p->set, set) == 0;
+    }
+    ok(whole && p != hn_params, "each parameter is NCCL's, there once, and has a value and a reason");
+    if (chunk) {
+        long long bytes = atoll(chunk->value), room = (buff ? atoll(buff->value) : 4 << 20) / 8;
+        ok(bytes <= room, "a chunk of send/recv has room in the buffer: NCCL does not cut it");
+        ok(bytes * 16 * 64 <= INT32_MAX, "the pool of 64 channels of such chunks fits NCCL's int");
+    }
+}
+
+static bool says_who(void)
+{
+    const struct hn_param *p = find("NCCL_P2P_PER_CHANNEL_NET_BW"), *q = find("NCCL_NTHREADS");
+
+    return p && q && strcmp(hn_param_user(p), "NCCL_NCHANNELS_PER_NET_PEER") == 0 &&
+           strcmp(hn_param_user(q), "NCCL_NTHREADS") == 0 && !hn_param_user(find("NCCL_ALLOC_P2P_NET_LL_BUFFERS"));
+}
+
+static void parameters(void)
+{
+    table();
+    ok(in_child(sets_all, NULL), "all are set, in an array of their own, and the old one stays as it was");
+    ok(in_child(sets_once, NULL), "once: what changes later stays changed");
+    ok(in_child(libc_goes_on, NULL), "setenv, unsetenv and children go on from there");
+    ok(in_child(empty_environment, NULL), "an empty environment gets them too");
+    ok(in_child(users_stay, VARS("NCCL_NTHREADS", "256", "NCCL_BUFFSIZE", "")),
+       "what the user set stays, if it is empty");
+    ok(in_child(yields_to_channels, VARS("NCCL_NCHANNELS_PER_NET_PEER", "4")),
+       "a user's number of channels wins over what ours would make of it");
+    ok(in_child(says_who, VARS("NCCL_NCHANNELS_PER_NET_PEER", "4", "NCCL_NTHREADS", "64")), "who decided is told");
+    ok(in_child(off, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
+    ok(in_child(off, VARS("HAWSER_NCCL_TUNE", "Off")), "off likewise");
+    ok(in_child(on, VARS("HAWSER_NCCL_TUNE", "1")), "HAWSER_NCCL_TUNE=1: on");
+    ok(in_child(on, VARS("HAWSER_NCCL_TUNE", "")), "empty: on");
+    ok(in_child(bad_word, VARS("HAWSER_NCCL_TUNE", "maybe")), "another word is warned of, and on");
+    ok(in_child(readers_go_on, NULL), "other threads' getenv goes on meanwhile");
+}
+
+#define N NCCL_ALGO_PROTO_IGNORE
+
+/* The cost table as NCCL makes it: -1 is what it, or the user, has not. */
+static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
+    {10, 20, 30},             /* all */
+    {N, 20, 30},  {10, N, N}, /* the low-latency one alone */
+    {N, N, 30},   {N, N, N},  {0, 0, 0}, {10, 20, N},
+};
+static const float after[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
+    {N, N, 30}, {N, N, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
+};
+
+typedef ncclResult_t (*coll_info)(void *, ncclFunc_t, size_t, int, float **, int, int, int, int *);
+
+/* Whether the table of an operation of so many bytes becomes `want`, and nothing else changes. */
+static bool becomes(coll_info fn, void *ctx, size_t bytes, const float want[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS])
+{
+    float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
+    int channels = 0;
+
+    memcpy(cost, before, sizeof(cost));
+    return fn(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS, 0,
+              &channels) == ncclSuccess &&
+           memcmp(cost, want, sizeof(cost)) == 0 && channels == 0;
+}
+
+static bool leaves_all_alone(void)
+{
+    ncclTunerConstants_v5_t constants = {.value = {1, 2, 3}}, same = constants;
+    void *v4 = NULL, *v5 = NULL;
+
+    return ncclTunerPlugin_v4.init(16, 2, logger, &v4) == ncclSuccess &&
+           ncclTunerPlugin_v5.init(&v5, 1, 16, 2, logger, NULL, &constants) == ncclSuccess &&
+           memcmp(&constants, &same, sizeof(same)) == 0 &&
+           becomes(ncclTunerPlugin_v4.getCollInfo, v4, 1 << 30, before) &&
+           becomes(ncclTunerPlugin_v5.getCollInfo, v5, 1 << 30, before);
+}
+
+static bool narrow_table(void)
+{
+    float cost[2][2] = {{1, 2}, {3, 4}}, same[2][2] = {{1, 2}, {3, 4}};
+    int channels = 0;
+    void *ctx = NULL;
+
+    return ncclTunerPlugin_v5.init(&ctx, 1, 16, 2, logger, NULL, NULL) == ncclSuccess &&
+           ncclTunerPlugin_v5.getCollInfo(ctx, ncclFuncAllReduce, 1 << 30, 1, (float **)(void *)cost, 2, 2, 0,
+                                          &channels) == ncclSuccess &&
+           memcmp(cost, same, sizeof(cost)) == 0;
+}
+
+static bool forbids(void)
+{
+    ncclTunerConstants_v5_t constants = {.value = {1, 2, 3}}, same = constants;
+    ncclNvlDomainInfo_v5_t nvl = {2, 8, 8};
+    coll_info v4 = ncclTunerPlugin_v4.getCollInfo, v5 = ncclTunerPlugin_v5.getCollInfo;
+    void *one = NULL, *two = NULL;
+    bool good = ncclTunerPlugin_v5.init(&one, 1, 8, 1, logger, &nvl, &constants) == ncclSuccess &&
+                ncclTunerPlugin_v5.init(&two, 2, 16, 2, logger, &nvl, &constants) == ncclSuccess &&
+                memcmp(&constants, &same, sizeof(same)) == 0;
+
+    good = good && becomes(v5, two, 256 * 1024 + 1, after) && becomes(v5, two, (size_t)1 << 40, after);
+    good = good && becomes(v5, two, 256 * 1024, before) && becomes(v5, two, 0, before);
+    good = good && becomes(v5, one, (size_t)1 << 30, before); /* one node: no network */
+    good = good && ncclTunerPlugin_v5.finalize(one) == ncclSuccess && ncclTunerPlugin_v5.finalize(two) == ncclSuccess;
+
+    good = good && ncclTunerPlugin_v4.init(8, 1, logger, &one) == ncclSuccess;
+    good = good && ncclTunerPlugin_v4.init(16, 2, logger, &two) == ncclSuccess;
+    good =
+        good && becomes(v4, two, 1 << 20, after) && becomes(v4, two, 4096, before) && becomes(v4, one, 1 << 20, before);
+    return good && ncclTunerPlugin_v4.destroy(one) == ncclSuccess && ncclTunerPlugin_v4.destroy(two) == ncclSuccess;
+}
+
+/* The channels asked for: of ranks on nodes, for an operation of so many bytes. */
+static int channels_of(size_t ranks, size_t nodes, size_t bytes)
+{
+    float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
+    int channels = 0;
+    void *ctx = NULL;
+
+    memcpy(cost, before, sizeof(cost));
+    if (ncclTunerPlugin_v5.init(&ctx, 1, ranks, nodes, logger, NULL, NULL) != ncclSuccess ||
+        ncclTunerPlugin_v5.getCollInfo(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
+                                       NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
+        return -1;
+    return channels;
+}
+
+static bool few_channels(void)
+{
+    return channels_of(2, 2, 8) == 4 && channels_of(2, 2, 1 << 20) == 4 && channels_of(64, 64, 1 << 30) == 6 &&
+           channels_of(16, 2, 1 << 20) == 0 && channels_of(1, 1, 1 << 20) == 0;
+}
+
+static bool as_many_as_nccl_wants(void)
+{
+    return channels_of(2, 2, 1 << 20) == 0 && channels_of(2, 2, 8) == 0;
+}
+
+static void tuner(void)
+{
+    is_str(ncclTunerPlugin_v4.name, "hawser", "the tuner's name, v4");
+    is_str(ncclTunerPlugin_v5.name, "hawser", "and v5");
+    ok(in_child(forbids, NULL), "between nodes, above 256 KiB, only the simple protocol is left where there is it");
+    ok(in_child(narrow_table, NULL), "a table without the simple protocol is left alone");
+    ok(in_child(leaves_all_alone, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
+    ok(in_child(leaves_all_alone, VARS("NCCL_PROTO", "LL,Simple")), "nor where the user chose protocols");
+    ok(in_child(few_channels, NULL), "one GPU in each node: four channels, six for much; else as many as NCCL wants");
+    ok(in_child(few_channels, VARS("NCCL_PROTO", "LL,Simple")), "whatever protocols the user chose");
+    ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MAX_NCHANNELS", "8")), "not where the user chose their number");
+    ok(in_child(as_many_as_nccl_wants, VARS("NCCL_MIN_CTAS", "2")), "by whatever name");
+    ok(in_child(as_many_as_nccl_wants, VARS("HAWSER_NCCL_TUNE", "0")), "nor without tuning");
+}
+
+int main(void)
+{
+    mallopt(M_PERTURB, 0x5a); /* fresh memory is not zero */
+    parameters();
+    tuner();
+    return tap_done();
+}

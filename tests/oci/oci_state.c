@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prints all that the network namespace it runs in has, line by line (sm_state()), once it no longer changes: for
+ * oci_run.py, which compares. */
+#include "tests/sandbox/sandbox_move.h"
+
+int main(void)
+{
+    sm_host.fd = hw_netns_own();
+    if (sm_host.fd < 0 || hw_netlink_open(&sm_host.rt, NETLINK_ROUTE) < 0) {
+        fprintf(stderr, "oci_state: %s\n", hw_error());
+        return 1;
+    }
+    char *text = sm_settled();
+    fputs(text, stdout);
+    free(text);
+    sm_ns_drop(&sm_host);
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For doctor's tests, which make each check say each thing on a machine made for it: files below a temporary root, and
+ * recorded answers of what is not a file. What a check never was made to say is a fault: covered() counts them.
+ */
+#ifndef DOCTOR_MACHINE_H
+#define DOCTOR_MACHINE_H
+
+#include "tests/tap.h"
+#include "tool/doctor/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+static struct dr_machine m;
+__attribute__((unused)) static struct dr_pair pair;
+static const char *env[8];
+static struct {
+    const char *id;
+    unsigned seen; /* bit i: enum dr_outcome i */
+} seen[64];
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *f)
+{
+    (void)st;
+    (void)kind;
+    (void)f;
+    return remove(path);
+}
+
+__attribute__((unused)) static void wipe(void)
+{
+    if (*dir)
+        nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    *dir = 0;
+}
+
+/* Folders on the way to path, which is below the root. */
+static void folders(const char *path)
+{
+    char part[256];
+    for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(p - path), path);
+        mkdirat(m.root, part, 0755);
+    }
+}
+
+__attribute__((unused)) static void put_bytes(const char *path, const void *data, size_t n)
+{
+    folders(path);
+    int fd = openat(m.root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, data, n) != (ssize_t)n)
+        abort();
+    close(fd);
+}
+
+__attribute__((unused)) static void put(const char *path, const char *text)
+{
+    put_bytes(path, text, strlen(text));
+}
+
+__attribute__((unused)) static void put_socket(const char *path)
+{
+    folders(path);
+    if (mknodat(m.root, path, S_IFSOCK | 0600, 0) < 0)
+        abort();
+}
+
+/* An empty machine: no file, no NIC, no GPU, nothing that can be asked. */
+__attribute__((unused)) static void fresh(void)
+{
+    if (m.root > 0)
+        close(m.root);
+    wipe();
+    snprintf(dir, sizeof dir, "/tmp/hawser-doctor-XXXXXX");
+    if (!mkdtemp(dir))
+        abort();
+    memset(env, 0, sizeof env);
+    m = (struct dr_machine){.root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                            .env = env,
+                            .release = "6.12.95-test",
+                            .arch = "x86_64",
+                            .netdev_rc = -ENOENT,
+                            .n_gpus = -ENODEV,
+                            .cuda_why = "no libcuda.so.1",
+                            .moment_ms = 300};
+    if (m.root < 0)
+        abort();
+}
+
+/* A NIC of which nothing is known. */
+__attribute__((unused)) static struct dr_nic *nic(const char *name, const char *driver)
+{
+    struct dr_nic *n = &m.nic[m.n_nics++];
+    *n = (struct dr_nic){.physical = true,
+                         .up = true,
+                         .split = -EOPNOTSUPP,
+                         .thresh = -ENODATA,
+                         .buf_len = -ENODATA,
+                         .gro_hw = -EOPNOTSUPP,
+                         .ntuple = -EOPNOTSUPP,
+                         .rules = -EOPNOTSUPP,
+                         .queues = -EOPNOTSUPP,
+                         .queues_max = -EOPNOTSUPP,
+                         .rss_queues = -EOPNOTSUPP,
+                         .rss_last = -EOPNOTSUPP,
+                         .devmem_rc = -ENODATA};
+    snprintf(n->name, sizeof n->name, "%s", name);
+    snprintf(n->driver, sizeof n->driver, "%s", driver);
+    return n;
+}
+
+__attribute__((unused)) static void address(struct dr_nic *n, uint8_t net, uint8_t host)
+{
+    struct hw_nic *a = &n->addr[n->n_addrs++];
+    a->prefix = 24;
+    a->addr.in.sin_family = AF_INET;
+    memcpy(&a->addr.in.sin_addr, (uint8_t[4]){198, 18, net, host}, 4);
+}
+
+/* A remedy that a reboot undoes says how to keep it, and none is a wildcard that is not for root (limits.conf(5)). */
+static bool lasts(const struct dr_result *r)
+{
+    static const char *const volatiles[] = {"sysctl -w", "ethtool -G",   "ethtool -K",  "ethtool -L", "ethtool -X",
+                                            "modprobe",  "ip route add", "ip addr add", "ulimit",     "export "};
+    bool passes = strncmp(r->mend, "ip link set", 11) == 0 && strstr(r->mend, " mtu ");
+    passes |= strncmp(r->mend, "echo ", 5) == 0 && (strstr(r->mend, "> /proc/") || strstr(r->mend, "> /sys/"));
+    for (size_t i = 0; i < sizeof volatiles / sizeof *volatiles; i++)
+        passes |= strncmp(r->mend, volatiles[i], strlen(volatiles[i])) == 0;
+    bool star = strstr(r->mend, "* - ") && !strstr(r->mend, "root - ");
+    star |= strstr(r->keep, "* - ") && !strstr(r->keep, "root - ");
+    bool whole = strlen(r->mend) < sizeof r->mend - 1 && strlen(r->keep) < sizeof r->keep - 1;
+    return (!passes || *r->keep) && !star && whole;
+}
+
+/* Runs check id over m (and pair): does its first result have this outcome, and say this? A WARN or FAIL must name its
+ * remedy. */
+__attribute__((unused)) static void check(const char *id, enum dr_outcome want, const char *says)
+{
+    struct dr_report d;
+    const struct dr_result *r = NULL;
+    bool is_pair = strncmp(id, "pair.", 5) == 0;
+    if (dr_run(&d, &m, is_pair ? &pair : NULL, is_pair ? 1u << DR_PAIR : (1u << DR_PAIR) - 1) < 0)
+        abort();
+    for (size_t i = 0; i < d.n && !r; i++)
+        if (strcmp(d.r[i].check->id, id) == 0)
+            r = &d.r[i];
+    bool good = r && r->outcome == want && strstr(r->found, says);
+    bool mends = r && (r->mend[0] != 0) == (r->outcome == DR_WARN || r->outcome == DR_FAIL);
+    mends = mends && lasts(r);
+    ok(good && mends, "%s: %s, %s", id, dr_outcome_name(want), r ? r->found : "nothing was said");
+    if (!good || !mends)
+        diag("wanted %s with '%s'; got %s, '%s', mend '%s', keep '%s'", dr_outcome_name(want), says,
+             r ? dr_outcome_name(r->outcome) : "-", r ? r->found : "-", r ? r->mend : "-", r ? r->keep : "-");
+    size_t k = 0;
+    while (k < HW_ARRAY_LEN(seen) - 1 && seen[k].id && strcmp(seen[k].id, id) != 0)
+        k++;
+    seen[k].id = id;
+    seen[k].seen |= 1u << want;
+    dr_free(&d);
+}
+
+/* Every check has been made to say all that it can say: what its function's source names. */
+__attribute__((unused)) static void covered(unsigned groups)
+{
+    size_t missing = 0;
+    for (size_t i = 0; i < dr_n_checks; i++) {
+        if (!(groups & 1u << dr_checks[i].group))
+            continue;
+        size_t k = 0;
+        while (k < HW_ARRAY_LEN(seen) && seen[k].id && strcmp(seen[k].id, dr_checks[i].id) != 0)
+            k++;
+        unsigned got = k < HW_ARRAY_LEN(seen) && seen[k].id ? seen[k].seen : 0;
+        /* limits are always known; a pair has a session or not */
+        bool always = dr_checks[i].group == DR_LIMITS || strcmp(dr_checks[i].id, "pair.session") == 0;
+        bool good = got & 1u << DR_PASS && got & (1u << DR_WARN | 1u << DR_FAIL) && (got & 1u << DR_SKIP || always);
+        missing += !good;
+        if (!good)
+            diag("%s was not made to pass, to complain and to skip", dr_checks[i].id);
+        for (size_t j = 0; j < i; j++)
+            missing += strcmp(dr_checks[j].id, dr_checks[i].id) == 0;
+    }
+    is_int(missing, 0, "every check was made to pass, to complain and to skip");
+}
+
+#endif

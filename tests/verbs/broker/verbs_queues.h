@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For programs of tests: what mlx5 makes of the application's memory, and MRs that become others. */
+#ifndef VERBS_QUEUES_H
+#define VERBS_QUEUES_H
+
+#include "tests/fakes/verbs/verbs_fake.h"
+#include "verbs/policy/policy.h"
+
+#include <rdma/mlx5-abi.h>
+
+/* What each needs of the driver's part: addresses at its begin, all else 0. */
+union app_uhw {
+    struct {
+        uint64_t buf_addr, db_addr;
+    };
+    struct mlx5_ib_create_cq cq;
+    struct mlx5_ib_resize_cq resize;
+    struct mlx5_ib_create_srq srq;
+    struct mlx5_ib_create_qp qp;
+    struct mlx5_ib_create_wq wq;
+};
+
+/* What makes a queue: 0 and its number and the driver's token, or -errno. channel -1: none. */
+#define APP_QUEUES 7
+extern const struct app_queue {
+    const char *name;
+    int (*make)(int fd, int channel, const union app_uhw *u, uint32_t *number, uint32_t *token);
+    uint16_t object;
+    bool channel;         /* it takes one; -1: none */
+} app_queues[APP_QUEUES]; /* CREATE_CQ is the first */
+int app_queue_destroy(int fd, uint16_t object, uint32_t number);
+int app_queue_resize(int fd, uint32_t number, uint64_t address); /* a CQ's, to 32 */
+
+/* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
+#define REREG_TRANS  1u
+#define REREG_ACCESS 4u
+int app_rereg(int fd, uint32_t number, uint32_t flags, uint64_t address, uint64_t length, uint32_t access);
+
+#endif
