@@ -39,7 +39,7 @@ ncclResult_t hn_listen(int dev, void *handle, void **lc)
     return ncclSuccess;
 }
 
-static struct hn_comm *new_comm(struct hn_link *l, uint32_t stream, bool out)
+static struct hn_comm *create_nccl_comm(struct hn_link *l, uint32_t stream, bool out)
 {
     struct hn_comm *c = calloc(1, sizeof(*c));
     if (!c)
@@ -72,14 +72,14 @@ static struct attempt *find_attempt(uint32_t id)
     return NULL;
 }
 
-static int begin(const struct hn_handle *h, void *handle, struct attempt **out)
+static int start_connect_attempt(const struct hn_handle *h, void *handle, struct attempt **out)
 {
     struct hn_link *l;
     struct attempt *a = calloc(1, sizeof(*a));
     int rc = a ? hn_open() : hw_no_memory("a connection");
     if (rc == 0)
         rc = hn_link_get(h, &l);
-    if (rc == 0 && !(a->comm = new_comm(l, l->next_stream, true))) {
+    if (rc == 0 && !(a->comm = create_nccl_comm(l, l->next_stream, true))) {
         hn_link_put(l);
         rc = hw_no_memory("a connection");
     }
@@ -151,7 +151,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     if (h.attempt && hn_g.h)
         a = find_attempt(h.attempt);
     if (!a)
-        rc = begin(&h, handle, &a);
+        rc = start_connect_attempt(&h, handle, &a);
     if (rc == 0)
         rc = go_on(a, &h);
     if (a && rc != -EAGAIN) {
@@ -179,7 +179,7 @@ void hn_arrived(struct hn_link *l, const struct hn_hello *h)
             to = n;
     }
     struct hn_arrival *a = to ? calloc(1, sizeof(*a)) : NULL;
-    if (a && !(a->comm = new_comm(l, h->stream, false))) {
+    if (a && !(a->comm = create_nccl_comm(l, h->stream, false))) {
         free(a);
         a = NULL;
     }
@@ -313,8 +313,8 @@ ncclResult_t hn_dereg(void *comm, void *mh)
 typedef int (*post_fn)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
                        hawser_op **op);
 
-static ncclResult_t post(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m, void *phandle,
-                         void **req, const char *what)
+static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m,
+                                      void *phandle, void **req, const char *what)
 {
     struct hn_req *r = NULL;
     for (unsigned i = 0; i < HN_REQUESTS && !r; i++)
@@ -347,7 +347,7 @@ ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void
 {
     (void)tag; /* one receive at a time: first in, first out */
     *req = NULL;
-    return post(sc, hawser_send, data, size, mh, phandle, req, "isend");
+    return post_nccl_request(sc, hawser_send, data, size, mh, phandle, req, "isend");
 }
 
 ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
@@ -357,7 +357,7 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     *req = NULL;
     if (n != 1)
         return hn_error(hw_fail(-EINVAL, "%d receives at once; 1 was offered", n), "irecv");
-    return post(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
+    return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
 /* NCCL asks for it after receives into GPU memory, lest a NIC's writes be on their way still when its kernel reads.

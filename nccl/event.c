@@ -4,7 +4,7 @@
 #include "event.h"
 #include "inner.h"
 
-static struct hn_event_v1 describe(const struct hn_comm *c, uint64_t length)
+static struct hn_event_v1 make_message_event(const struct hn_comm *c, uint64_t length)
 {
     return (struct hn_event_v1){.type = HN_EVENT_MESSAGE,
                                 .received = !c->out,
@@ -15,7 +15,7 @@ static struct hn_event_v1 describe(const struct hn_comm *c, uint64_t length)
 
 void hn_event_start(struct hn_req *r, void *phandle, uint64_t room)
 {
-    struct hn_event_v1 e = describe(r->comm, room);
+    struct hn_event_v1 e = make_message_event(r->comm, room);
     (void)hn_g.profiler(&r->event, ncclProfilerNetEventStart, phandle, HN_EVENT_ID, &e);
 }
 
@@ -23,7 +23,7 @@ void hn_event_start(struct hn_req *r, void *phandle, uint64_t room)
  * event there. (NCCL 2.26.2, src/plugin/profiler.cc) */
 void hn_event_done(struct hn_req *r, uint64_t length)
 {
-    struct hn_event_v1 e = describe(r->comm, length);
+    struct hn_event_v1 e = make_message_event(r->comm, length);
     (void)hn_g.profiler(&r->event, ncclProfilerNetEventUpdateAndStop, NULL, HN_EVENT_ID, &e);
     r->event = NULL;
 }

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int connect_to(struct hn_link *l, const char *host, int ms)
+static int connect_link_host(struct hn_link *l, const char *host, int ms)
 {
     struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
     return hawser_connect(hn_g.h, host, l->to.port, &o, ms, &l->peer);
 }
 
 /* Its addresses in turn, again until the time is up: the other process may be slow to take connections in. */
-static int try_all(struct hn_link *l)
+static int try_link_addresses(struct hn_link *l)
 {
     uint64_t deadline = hw_deadline(HN_CONNECT_MS), refused = 0;
     bool here = l->to.host == hn_g.host;
@@ -27,7 +27,7 @@ static int try_all(struct hn_link *l)
             continue;
         uint64_t now = hw_now();
         int ms = now >= deadline ? 1 : (int)HW_MIN((deadline - now) / HW_MS + 1, 10000ull);
-        rc = connect_to(l, host, ms);
+        rc = connect_link_host(l, host, ms);
         if (rc == -ECONNREFUSED && !refused)
             refused = hw_deadline(HN_REFUSED_MS);
         if (rc == 0 || (refused && hw_now() >= refused) || rc == -EACCES || rc == -EPERM || rc == -EPROTO ||
@@ -60,10 +60,10 @@ static void say_paths(const struct hn_link *l)
     free(path);
 }
 
-static void *connector(void *arg)
+static void *run_link_connector(void *arg)
 {
     struct hn_link *l = arg;
-    int rc = try_all(l);
+    int rc = try_link_addresses(l);
     if (rc == 0)
         say_paths(l);
     if (rc) {
@@ -126,7 +126,7 @@ int hn_link_get(const struct hn_handle *to, struct hn_link **out)
     l->out = true;
     l->to = *to;
     l->refs = 1;
-    int rc = pthread_create(&l->thread, NULL, connector, l);
+    int rc = pthread_create(&l->thread, NULL, run_link_connector, l);
     if (rc) {
         free_link(l);
         return hw_fail(-rc, "starting a thread to connect: %s", strerror(rc));
@@ -178,7 +178,7 @@ void hn_links_serve(void)
 
 /* NCCL asks for connections only while it wants some; who connects to a listen that is closed is to be told all the
  * same. */
-static void *attendant(void *arg)
+static void *run_link_attendant(void *arg)
 {
     struct timespec until;
     (void)arg;
@@ -203,7 +203,7 @@ int hn_attend(void)
     pthread_cond_init(&hn_g.leave, &attr);
     pthread_condattr_destroy(&attr);
     hn_g.leaving = false;
-    int rc = pthread_create(&hn_g.attendant, NULL, attendant, NULL);
+    int rc = pthread_create(&hn_g.attendant, NULL, run_link_attendant, NULL);
     if (rc)
         pthread_cond_destroy(&hn_g.leave);
     return rc ? hw_fail(-rc, "starting a thread: %s", strerror(rc)) : 0;

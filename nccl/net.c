@@ -68,7 +68,7 @@ ncclResult_t hn_error(int rc, const char *what)
 /* ---- the NICs -------------------------------------------------------------------------------------------- */
 
 /* In a comma list, of names or (not exact) of prefixes. */
-static bool listed(const char *list, const char *nic, bool exact)
+static bool matches_nic_list(const char *list, const char *nic, bool exact)
 {
     for (size_t n; *list; list += n + (list[n] == ',')) {
         n = strcspn(list, ",");
@@ -82,16 +82,16 @@ static bool listed(const char *list, const char *nic, bool exact)
 static bool by_ifname(const char *list, const char *nic)
 {
     bool but = *list == '^', exact = list[but] == '=';
-    return listed(list + but + exact, nic, exact) != but;
+    return matches_nic_list(list + but + exact, nic, exact) != but;
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's; else, as NCCL does for its own sockets, everything but the
  * loopback and docker's bridges, and those where there is nothing else. */
-static bool usable(const struct hw_nic *n, int pass)
+static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
-        return listed(nics, n->name, true);
+        return matches_nic_list(nics, n->name, true);
     if (ifname && *ifname)
         return by_ifname(ifname, n->name);
     bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0;
@@ -128,7 +128,7 @@ static void pci_path(const char *nic, char *out, size_t cap)
         memcpy(out, real, strlen(real) + 1);
 }
 
-static void survey(void)
+static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
     unsigned naddrs = 0;
@@ -137,7 +137,7 @@ static void survey(void)
         n = hw_nics_list(nic, HW_NIC_MAX, true);
     for (int pass = 0; pass < 2 && hn_g.nnics == 0; pass++)
         for (int i = 0; i < n; i++)
-            if (usable(&nic[i], pass))
+            if (is_usable_nic(&nic[i], pass))
                 add_nic(&nic[i], &naddrs);
     for (int i = 0; i < HN_DEVICES && hn_g.nnics; i++) {
         const char *on = hn_g.nic[i % hn_g.nnics];
@@ -175,7 +175,7 @@ static uint64_t host_id(void)
     return (id ^ st.st_ino) * 1099511628211ull;
 }
 
-static void forked(void)
+static void reset_nccl_after_fork(void)
 {
     /* The child has none of the threads, and must not touch the connections, which are the parent's still. */
     struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -184,7 +184,7 @@ static void forked(void)
 
 static void at_fork(void)
 {
-    (void)pthread_atfork(NULL, NULL, forked);
+    (void)pthread_atfork(NULL, NULL, reset_nccl_after_fork);
 }
 
 static unsigned lanes_wanted(void)
@@ -283,7 +283,7 @@ ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
         hn_g.profiler = profiler;
     hn_g.inits++;
     if (!hn_g.surveyed)
-        survey();
+        survey_usable_nics();
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;
 }

@@ -316,7 +316,7 @@ static ncclResult_t irecv_v6(void *rc, int n, void **data, int *sizes, int *tags
     return irecv_v10(rc, n, data, &size, tags, mhs, NULL, req);
 }
 
-static ncclResult_t iflush(void *rc, int n, void **data, int *sizes, void **mhs, void **req)
+static ncclResult_t iflush_v6(void *rc, int n, void **data, int *sizes, void **mhs, void **req)
 {
     *req = NULL;
     return hn_iflush(rc, n, data, sizes, mhs, req);
@@ -335,7 +335,7 @@ EXPORTED const ncclNet_v6_t ncclNetPlugin_v6 = {
     .deregMr = hn_dereg,
     .isend = isend_v6,
     .irecv = irecv_v6,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -355,7 +355,7 @@ EXPORTED const ncclNet_v7_t ncclNetPlugin_v7 = {
     .deregMr = hn_dereg,
     .isend = isend_v6,
     .irecv = irecv_v6,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -375,7 +375,7 @@ EXPORTED const ncclNet_v8_t ncclNetPlugin_v8 = {
     .deregMr = hn_dereg,
     .isend = isend_v6,
     .irecv = irecv_v6,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -395,7 +395,7 @@ EXPORTED const ncclNet_v9_t ncclNetPlugin_v9 = {
     .deregMr = hn_dereg,
     .isend = isend_v9,
     .irecv = irecv_v9,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -415,7 +415,7 @@ EXPORTED const ncclNet_v10_t ncclNetPlugin_v10 = {
     .deregMr = hn_dereg,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -435,7 +435,7 @@ EXPORTED const ncclNet_v11_t ncclNetPlugin_v11 = {
     .deregMr = hn_dereg,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,
@@ -457,7 +457,7 @@ EXPORTED const ncclNet_v12_t ncclNetPlugin_v12 = {
     .deregMr = hn_dereg,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
+    .iflush = iflush_v6,
     .test = hn_test,
     .closeSend = hn_close_send,
     .closeRecv = hn_close_recv,

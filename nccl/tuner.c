@@ -34,7 +34,7 @@ static bool any_set(const char *const *names)
     return *names != NULL;
 }
 
-static void *context(size_t ranks, size_t nodes, ncclDebugLogger_t logger)
+static void *choose_tuner_context(size_t ranks, size_t nodes, ncclDebugLogger_t logger)
 {
     /* Who names protocols, or numbers of channels, has chosen them. */
     static const char *const users[] = {"NCCL_MIN_NCHANNELS",
@@ -50,7 +50,7 @@ static void *context(size_t ranks, size_t nodes, ncclDebugLogger_t logger)
 
 static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
 {
-    *ctx = context(ranks, nodes, logger);
+    *ctx = choose_tuner_context(ranks, nodes, logger);
     return ncclSuccess;
 }
 
@@ -83,7 +83,7 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     return ncclSuccess;
 }
 
-static ncclResult_t destroy(void *ctx)
+static ncclResult_t destroy_tuner_context(void *ctx)
 {
     (void)ctx;
     return ncclSuccess;
@@ -93,12 +93,12 @@ EXPORTED const ncclTuner_v4_t ncclTunerPlugin_v4 = {
     .name = "hawser",
     .init = init_v4,
     .getCollInfo = get_coll_info,
-    .destroy = destroy,
+    .destroy = destroy_tuner_context,
 };
 
 EXPORTED const ncclTuner_v5_t ncclTunerPlugin_v5 = {
     .name = "hawser",
     .init = init_v5,
     .getCollInfo = get_coll_info,
-    .finalize = destroy,
+    .finalize = destroy_tuner_context,
 };

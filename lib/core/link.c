@@ -61,7 +61,7 @@ static int copy_small_payload(struct hw_link *l)
 }
 
 /* Appends a frame to the buffer; a payload that is not small stays in piece[]. False: none was there to append. */
-static bool pull_frame(struct hw_link *l, uint64_t budget)
+static bool append_link_frame(struct hw_link *l, uint64_t budget)
 {
     uint8_t *head = l->tx.buf + l->tx.end;
     struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = l->tx.piece};
@@ -131,7 +131,7 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         return 0;
     if (l->tx.at == l->tx.end)
         l->tx.at = l->tx.end = 0;
-    while (has_room_for_frame(l) && pull_frame(l, count_budget(l)))
+    while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
     if (l->tx.at < l->tx.end && n < cap)
         out[n++] = (struct hw_piece){&hw_host, l->tx.buf + l->tx.at, l->tx.end - l->tx.at};
@@ -255,7 +255,7 @@ static int parse_head(struct hw_link *l)
     return 0;
 }
 
-static int place_frame(struct hw_link *l)
+static int place_link_payload(struct hw_link *l)
 {
     uint64_t room = 0;
     l->rx.in = (struct hw_link_in){.type = l->rx.head.type,
@@ -310,7 +310,7 @@ static int parse_buffer(struct hw_link *l)
         case HW_LINK_AT_EXT:
             if (have < l->rx.head.ext)
                 return 0;
-            rc = place_frame(l);
+            rc = place_link_payload(l);
             break;
         default:
             rc = store_payload(l);

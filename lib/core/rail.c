@@ -115,7 +115,7 @@ static bool fill_sign(struct hw_rail *r, struct hw_link_out *out)
     return true;
 }
 
-static bool pull_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
+static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
 {
     struct hw_rail *r = up;
     struct hw_parcel *p = NULL;
@@ -152,7 +152,7 @@ static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
     return 0;
 }
 
-static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+static int place_rail_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
     struct hw_rail *r = up;
     (void)l;
@@ -171,14 +171,14 @@ static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struc
     }
 }
 
-static int take_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
+static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
 {
     struct hw_rail *r = up;
     (void)l;
     return in->uncounted ? 0 : r->ops->arrived(r->up, r, in);
 }
 
-static void end_parcel(void *up, struct hw_link *l, void *token)
+static void finish_rail_parcel(void *up, struct hw_link *l, void *token)
 {
     struct hw_rail *r = up;
     (void)l;
@@ -193,7 +193,8 @@ static void keep_parcel(void *up, struct hw_link *l, void *token)
     append_parcel(p->small ? &r->small : &r->bulk, p);
 }
 
-static const struct hw_link_ops link_ops = {pull_frame, place_frame, take_frame, end_parcel, keep_parcel};
+static const struct hw_link_ops link_ops = {pull_rail_frame, place_rail_frame, deliver_rail_frame, finish_rail_parcel,
+                                            keep_parcel};
 
 void hw_rail_let_go(struct hw_rail *r, const void *owner)
 {
@@ -232,7 +233,7 @@ static bool write_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-static bool read_link(struct hw_rail *r, unsigned i)
+static bool read_rail_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
     struct rail_link *rl = &r->link[i];
@@ -261,7 +262,7 @@ static void work_rail(struct hw_task *t)
     }
     empty_inbox(r);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
-        more |= read_link(r, i);
+        more |= read_rail_link(r, i);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
         more |= write_link(r, i);
     if (more && r->state == HW_RAIL_UP)
@@ -354,7 +355,7 @@ void hw_rail_end(struct hw_rail *r, int why)
 }
 
 /* True if the peer's count can be true, of each link. */
-static int check_count(const struct hw_rail *r, const uint64_t *count, unsigned n)
+static int check_peer_counts(const struct hw_rail *r, const uint64_t *count, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         if (i >= r->links ? count[i] != 0 : !hw_link_can_settle(&r->link[i].link, count[i]))
@@ -367,7 +368,7 @@ static int check_count(const struct hw_rail *r, const uint64_t *count, unsigned 
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n)
 {
     assert(r->state == HW_RAIL_ENDED);
-    int rc = check_count(r, count, n);
+    int rc = check_peer_counts(r, count, n);
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < r->links; i++)

@@ -103,7 +103,7 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
     return 0;
 }
 
-static int place_frame(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+static int place_session_frame(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
     struct session_rail *sr = up;
     (void)r;
@@ -114,14 +114,14 @@ static int place_frame(void *up, struct hw_rail *r, struct hw_link_in *in, struc
     return take_word(sr->session, in);
 }
 
-static int take_frame(void *up, struct hw_rail *r, const struct hw_link_in *in)
+static int deliver_session_frame(void *up, struct hw_rail *r, const struct hw_link_in *in)
 {
     struct session_rail *sr = up;
     (void)r;
     return in->type < HW_SESSION_TYPES ? sr->session->ops->arrived(sr->session->up, sr->index, in) : 0;
 }
 
-static void end_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
+static void finish_session_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
 {
     struct session_rail *sr = up;
     (void)r;
@@ -157,8 +157,8 @@ static void report_end(void *up, struct hw_rail *r)
     post_report(sr, REPORT_ENDED);
 }
 
-static const struct hw_rail_ops rail_ops = {fill_frame, cut_parcel,  place_frame, take_frame,
-                                            end_parcel, return_list, report_end};
+static const struct hw_rail_ops rail_ops = {
+    fill_frame, cut_parcel, place_session_frame, deliver_session_frame, finish_session_parcel, return_list, report_end};
 
 /* The rail does what the home ordered. */
 static void act_on_order(struct hw_task *t)

@@ -68,7 +68,7 @@ static const char *error_text(char out[HW_ERR_TEXT])
 
 /* ---- listening ------------------------------------------------------------------------------------ */
 
-static int address(struct sockaddr_un *a, const char *path)
+static int fill_agent_address(struct sockaddr_un *a, const char *path)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a->sun_path))
@@ -79,10 +79,10 @@ static int address(struct sockaddr_un *a, const char *path)
 }
 
 /* Does somebody listen there? */
-static bool answers(const char *path)
+static bool has_socket_listener(const char *path)
 {
     struct sockaddr_un a;
-    if (address(&a, path) < 0)
+    if (fill_agent_address(&a, path) < 0)
         return false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool yes = fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EAGAIN);
@@ -90,15 +90,15 @@ static bool answers(const char *path)
     return yes;
 }
 
-static int listen_at(const char *path)
+static int open_agent_listener(const char *path)
 {
     struct sockaddr_un a;
     struct stat st;
-    int rc = address(&a, path);
+    int rc = fill_agent_address(&a, path);
     if (rc == 0 && lstat(path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode))
             rc = hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
-        else if (answers(path))
+        else if (has_socket_listener(path))
             rc = hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
         else if (unlink(path) < 0)
             rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
@@ -129,7 +129,7 @@ static bool goes_with_container(const struct agent *a, const char *id)
     return false;
 }
 
-static void reap(struct agent *a, unsigned i)
+static void reap_broker(struct agent *a, unsigned i)
 {
     struct child *c = &a->child[i];
     int status;
@@ -153,7 +153,7 @@ static void reap(struct agent *a, unsigned i)
     *c = a->child[--a->n_children];
 }
 
-static int check(const struct agent *a, const struct vb_container *c)
+static int check_container(const struct agent *a, const struct vb_container *c)
 {
     uint64_t none = 0;
     struct vb_rules rules;
@@ -172,7 +172,7 @@ static int check(const struct agent *a, const struct vb_container *c)
 }
 
 /* Takes c. */
-static void start(struct agent *a, struct vb_container *c)
+static void start_container_broker(struct agent *a, struct vb_container *c)
 {
     struct child *k = &a->child[a->n_children];
     char id[sizeof(c->id)], why[HW_ERR_TEXT];
@@ -182,7 +182,7 @@ static void start(struct agent *a, struct vb_container *c)
                 c->id, a->o.section);
         snprintf(c->section, sizeof(c->section), "%s", a->o.section);
     }
-    int rc = check(a, c);
+    int rc = check_container(a, c);
     memcpy(id, c->id, sizeof(id));
     if (rc == 0) {
         rc = vb_broker_start(&a->o, c, a->stop, false, &k->pid);
@@ -206,7 +206,7 @@ static void start(struct agent *a, struct vb_container *c)
 
 /* ---- runtimes ------------------------------------------------------------------------------------- */
 
-static void drop(struct half *h)
+static void close_runtime(struct half *h)
 {
     while (h->n_fds)
         hw_close(&h->fds[--h->n_fds]);
@@ -215,16 +215,16 @@ static void drop(struct half *h)
     *h = (struct half){.fd = -1};
 }
 
-static void refuse(struct agent *a, struct half *h)
+static void refuse_runtime(struct agent *a, struct half *h)
 {
     char why[HW_ERR_TEXT];
     SAY(a, HAWSER_LOG_WARN, "a runtime is turned away%s: %s",
         h->n_fds ? ", and what its container calls gets ENOSYS" : "", error_text(why));
-    drop(h);
+    close_runtime(h);
 }
 
 /* All is said. */
-static void finish(struct agent *a, struct half *h)
+static void process_runtime_state(struct agent *a, struct half *h)
 {
     struct vb_container c;
     unsigned which = 0;
@@ -232,13 +232,13 @@ static void finish(struct agent *a, struct half *h)
     int rc = vb_state_parse(h->text, h->len, h->n_fds, &c, &which, &whole);
     if (rc < 0) {
         (void)hw_wrap(rc, "its container process state");
-        refuse(a, h);
+        refuse_runtime(a, h);
         return;
     }
     c.listener = h->fds[which];
     h->fds[which] = -1;
-    drop(h); /* before a broker can inherit anything of it */
-    start(a, &c);
+    close_runtime(h); /* before a broker can inherit anything of it */
+    start_container_broker(a, &c);
 }
 
 static void keep_fds(struct half *h, struct msghdr *m)
@@ -260,7 +260,7 @@ static void keep_fds(struct half *h, struct msghdr *m)
 }
 
 /* Some of it. */
-static void hear(struct agent *a, struct half *h)
+static void receive_runtime_data(struct agent *a, struct half *h)
 {
     enum { STEP = 16384 };
     union {
@@ -270,7 +270,7 @@ static void hear(struct agent *a, struct half *h)
     char *more = realloc(h->text, h->len + STEP);
     if (!more) {
         hw_no_memory("what it says");
-        refuse(a, h);
+        refuse_runtime(a, h);
         return;
     }
     h->text = more;
@@ -280,7 +280,7 @@ static void hear(struct agent *a, struct half *h)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 && h->len == 0 && h->n_fds == 0) {
-        drop(h); /* as a runtime does that has failed elsewhere, and a port scan */
+        close_runtime(h); /* as a runtime does that has failed elsewhere, and a port scan */
         return;
     }
     if (n > 0)
@@ -289,7 +289,7 @@ static void hear(struct agent *a, struct half *h)
         bool whole = vb_state_whole(&h->scan, h->text + h->len, (size_t)n);
         h->len += (size_t)n;
         if (whole)
-            finish(a, h);
+            process_runtime_state(a, h);
         if (whole || h->len < VB_STATE_MAX)
             return;
         hw_fail(-E2BIG, "it says more than %u bytes", VB_STATE_MAX);
@@ -298,7 +298,7 @@ static void hear(struct agent *a, struct half *h)
     } else {
         hw_fail(-EPROTO, "it ended in the middle, after %zu bytes", h->len);
     }
-    refuse(a, h);
+    refuse_runtime(a, h);
 }
 
 static struct half *free_half(struct agent *a)
@@ -327,7 +327,7 @@ static void accept_one(struct agent *a)
 /* ---- the loop ------------------------------------------------------------------------------------- */
 
 /* Those whose time is over go. Returns how long to wait for the next, in milliseconds. */
-static int overdue(struct agent *a)
+static int refuse_overdue_runtimes(struct agent *a)
 {
     uint64_t now = hw_now(), next = HW_NEVER;
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++) {
@@ -336,7 +336,7 @@ static int overdue(struct agent *a)
             continue;
         if (now >= h->until) {
             hw_fail(-ETIMEDOUT, "it has not said all in %d s", VB_AGENT_TALK_MS / 1000);
-            refuse(a, h);
+            refuse_runtime(a, h);
         } else {
             next = HW_MIN(next, h->until);
         }
@@ -345,7 +345,7 @@ static int overdue(struct agent *a)
 }
 
 /* For containers from here on: brokers have the one that they began with. */
-static void reload(struct agent *a)
+static void reload_agent_policy(struct agent *a)
 {
     char events[sizeof(struct signalfd_siginfo)];
     struct vb_policy *p;
@@ -365,10 +365,10 @@ static void reload(struct agent *a)
     SAY(a, HAWSER_LOG_INFO, "%s is read again, for containers that start from here on", a->o.policy_file);
 }
 
-/* What rounds() waits for: these, then runtimes that have not said all, then brokers. */
+/* What run_agent_loop() waits for: these, then runtimes that have not said all, then brokers. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
-static bool halves(const struct agent *a)
+static bool has_pending_runtimes(const struct agent *a)
 {
     for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
         if (a->half[i].fd >= 0)
@@ -377,12 +377,12 @@ static bool halves(const struct agent *a)
 }
 
 /* 0: it is time to stop; 1: to leave. */
-static int rounds(struct agent *a, struct pollfd *p)
+static int run_agent_loop(struct agent *a, struct pollfd *p)
 {
     for (;;) {
         nfds_t n = P_HALVES;
-        int wait = overdue(a);
-        bool last = a->leaving && !halves(a); /* whoever waits at the socket still is served */
+        int wait = refuse_overdue_runtimes(a);
+        bool last = a->leaving && !has_pending_runtimes(a); /* whoever waits at the socket still is served */
         p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
         p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
         p[P_RELOAD] = (struct pollfd){.fd = a->o.reload, .events = POLLIN};
@@ -406,13 +406,13 @@ static int rounds(struct agent *a, struct pollfd *p)
             unlink(a->o.socket);
         }
         if (p[P_RELOAD].revents)
-            reload(a);
+            reload_agent_policy(a);
         for (unsigned i = children; i-- > 0;) /* from the end, as the last one takes the place of who goes */
             if (p[P_CHILDREN + i].revents)
-                reap(a, i);
+                reap_broker(a, i);
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             if (p[P_HALVES + i].revents && a->half[i].fd >= 0)
-                hear(a, &a->half[i]);
+                receive_runtime_data(a, &a->half[i]);
         if (p[P_LISTENER].revents)
             accept_one(a);
     }
@@ -432,7 +432,7 @@ static void end_all(struct agent *a)
             SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, cannot be killed: %s", a->child[0].id,
                 (int)a->child[0].pid, hw_errno_name(errno));
         if (poll(&p, 1, now >= until ? KILL_MS : (int)((until - now) / HW_MS + 1)) > 0) {
-            reap(a, 0);
+            reap_broker(a, 0);
         } else if (now >= until) { /* a page of its container's that does not come can hold it: not us */
             SAY(a, HAWSER_LOG_ERROR, "%s: its broker, process %d, does not end, though it was killed: it is left",
                 a->child[0].id, (int)a->child[0].pid);
@@ -442,7 +442,7 @@ static void end_all(struct agent *a)
     }
 }
 
-static int make_dir(const char *path)
+static int make_state_dir(const char *path)
 {
     struct stat st;
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
@@ -451,7 +451,7 @@ static int make_dir(const char *path)
 }
 
 /* What brokers have left that ended without an agent: nobody answers there any more. */
-static void sweep(const char *state_dir)
+static void clean_state_dir(const char *state_dir)
 {
     static const char *const suffixes[] = {".join", ".status", ".lock"};
     char id[256];
@@ -483,22 +483,23 @@ int vb_agent(const struct vb_agent_options *o)
         return hw_no_memory("the agent");
     }
     *a = (struct agent){.o = *o, .child = children, .listener = -1, .stop = -1};
-    int rc = make_dir(o->state_dir);
+    int rc = make_state_dir(o->state_dir);
     if (rc == 0) {
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
             a->half[i].fd = -1;
         a->stop = eventfd(0, EFD_CLOEXEC);
-        a->listener = a->stop < 0 ? hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno)) : listen_at(o->socket);
+        a->listener =
+            a->stop < 0 ? hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno)) : open_agent_listener(o->socket);
         rc = HW_MIN(a->listener, 0);
     }
     if (rc == 0) {
-        sweep(o->state_dir);
+        clean_state_dir(o->state_dir);
         SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", o->socket, o->containers_max);
-        rc = rounds(a, p);
+        rc = run_agent_loop(a, p);
         if (!a->leaving) /* else it may be the next one's by now */
             unlink(o->socket);
         for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
-            drop(&a->half[i]);
+            close_runtime(&a->half[i]);
         if (rc == 1)
             SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
         else

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Is "rdma" one of the controllers, "cpuset,rdma"? */
-static bool has_rdma(const char *controllers, size_t n)
+static bool has_rdma_controller(const char *controllers, size_t n)
 {
     for (const char *s = controllers, *end; s < controllers + n; s = end + 1) {
         end = memchr(s, ',', (size_t)(controllers + n - s));
@@ -21,7 +21,7 @@ static bool has_rdma(const char *controllers, size_t n)
 }
 
 /* Does the cgroup at path below mount, or one above it, have a limit of RDMA objects? A root has none. */
-static bool counts(const char *mount, const char *path)
+static bool has_rdma_limit(const char *mount, const char *path)
 {
     char at[PATH_MAX], file[PATH_MAX + 16];
     if (snprintf(at, sizeof at, "%s%s", mount, path) >= (int)sizeof at)
@@ -40,7 +40,7 @@ static int open_procs(const char *mount, const char *path)
     char file[PATH_MAX];
     if (strstr(path, "/..")) /* it is outside of this process's cgroup namespace */
         return hw_fail(-EXDEV, "cgroup %s is not below this process's root of cgroups", path);
-    if (!counts(mount, path))
+    if (!has_rdma_limit(mount, path))
         return -ENOENT;
     if (snprintf(file, sizeof file, "%s%s/cgroup.procs", mount, path) >= (int)sizeof file)
         return hw_fail(-ENAMETOOLONG, "cgroup %s: the name is too long", path);
@@ -59,7 +59,7 @@ static int of_line(char *line, const char *root)
     path++;
     path[strcspn(path, "\n")] = 0;
     size_t n = (size_t)(path - 1 - controllers);
-    if (n > 0 && !has_rdma(controllers, n))
+    if (n > 0 && !has_rdma_controller(controllers, n))
         return -ENOENT;
     snprintf(mount, sizeof mount, "%s%s", root, n > 0 ? "/rdma" : "");
     return open_procs(mount, path);

@@ -77,7 +77,7 @@ const struct vb_filter_rule vb_filter_rules[] = {
 
 /* ---- into the calling process --------------------------------------------------------------------- */
 
-static int build(scmp_filter_ctx f)
+static int fill_seccomp_filter(scmp_filter_ctx f)
 {
     int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0)
@@ -97,11 +97,13 @@ static int build(scmp_filter_ctx f)
 }
 
 /* libseccomp 2.5 writes a program to a file only. */
-static int compile(struct sock_filter *out, size_t cap, unsigned short *n)
+static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned short *n)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
     int fd = memfd_create("hawser-filter", MFD_CLOEXEC);
-    int rc = !f ? hw_no_memory("a filter") : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno)) : build(f);
+    int rc = !f       ? hw_no_memory("a filter")
+             : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno))
+                      : fill_seccomp_filter(f);
     if (rc == 0 && (rc = seccomp_export_bpf(f, fd)) < 0)
         hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
     ssize_t len = rc == 0 ? pread(fd, out, cap, 0) : 0;
@@ -125,7 +127,7 @@ int vb_filter_install(bool *killable)
 {
     struct sock_filter code[1024];
     struct sock_fprog program = {.filter = code};
-    int rc = compile(code, sizeof(code), &program.len);
+    int rc = compile_seccomp_filter(code, sizeof(code), &program.len);
     if (rc < 0)
         return rc;
     if (!may_without_nnp() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)

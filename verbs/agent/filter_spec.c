@@ -35,25 +35,25 @@ struct join {
     int rc;
 };
 
-static const char *text(const json_t *o, const char *key)
+static const char *get_seccomp_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "";
 }
 
 /* Does the call go on, for all that we know? */
-static bool permits(const char *action)
+static bool is_permitting_action(const char *action)
 {
     return strcmp(action, ALLOW) == 0 || strcmp(action, "SCMP_ACT_LOG") == 0 || strcmp(action, "SCMP_ACT_TRACE") == 0;
 }
 
 /* runc would notify itself of its own writes of the state, and refuses (libcontainer/seccomp). */
-static bool applies(const struct join *j, const struct vb_filter_rule *r)
+static bool is_rule_applicable(const struct join *j, const struct vb_filter_rule *r)
 {
     return strcmp(j->runtime, "runc") != 0 || r->err || strcmp(r->call, "write") != 0;
 }
 
-static void append(struct join *j, json_t *entry)
+static void append_seccomp_entry(struct join *j, json_t *entry)
 {
     size_t i = 0;
     while (i < json_array_size(j->out) && !json_equal(json_array_get(j->out, i), entry))
@@ -63,33 +63,33 @@ static void append(struct join *j, json_t *entry)
     json_decref(entry);
 }
 
-static json_t *compare(const struct vb_compare *c)
+static json_t *make_masked_condition(const struct vb_compare *c)
 {
     return json_pack("{sisIsIss}", "index", (int)c->arg, "value", (json_int_t)c->mask, "valueTwo", (json_int_t)c->value,
                      "op", MASKED);
 }
 
-static json_t *bound(unsigned arg, const char *op, uint64_t value)
+static json_t *make_bound_condition(unsigned arg, const char *op, uint64_t value)
 {
     return json_pack("{sisIss}", "index", (int)arg, "value", (json_int_t)value, "op", op);
 }
 
 /* All comparisons of a rule. */
-static json_t *compares(const struct vb_filter_rule *r)
+static json_t *make_rule_conditions(const struct vb_filter_rule *r)
 {
     json_t *args = json_array();
     for (size_t i = 0; i < HW_ARRAY_LEN(r->is) && r->is[i].mask; i++)
-        json_array_append_new(args, compare(&r->is[i]));
+        json_array_append_new(args, make_masked_condition(&r->is[i]));
     return args;
 }
 
 /* ---- what the profile says ------------------------------------------------------------------------- */
 
 /* Can a call not be of both this comparison and r's? True only where that is sure. */
-static bool apart(const json_t *c, const struct vb_compare *r)
+static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 {
     const json_t *v = json_object_get(c, "value"), *v2 = json_object_get(c, "valueTwo");
-    const char *op = text(c, "op");
+    const char *op = get_seccomp_text(c, "op");
     uint64_t mask = UINT64_MAX, value = (uint64_t)json_integer_value(v);
     if (!json_is_integer(v))
         return false;
@@ -105,7 +105,7 @@ static bool apart(const json_t *c, const struct vb_compare *r)
 enum meeting { OTHERS, NEVER, UNCLEAR };
 
 /* How the conditions of an entry stand to r's: of other arguments; never met together; cannot be told. */
-static enum meeting meets(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
+static enum meeting relate_conditions(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
     for (size_t i = 0; i < json_array_size(args); i++) {
@@ -113,7 +113,7 @@ static enum meeting meets(const json_t *args, const struct vb_filter_rule *r, un
         for (size_t k = 0; k < HW_ARRAY_LEN(r->is) && r->is[k].mask; k++) {
             if (json_integer_value(json_object_get(c, "index")) != r->is[k].arg)
                 continue;
-            if (apart(c, &r->is[k]))
+            if (is_disjoint_condition(c, &r->is[k]))
                 return NEVER;
             *arg = r->is[k].arg;
             m = UNCLEAR;
@@ -124,12 +124,13 @@ static enum meeting meets(const json_t *args, const struct vb_filter_rule *r, un
 
 static const struct vb_filter_rule *rule_of(const struct join *j, const struct vb_filter_rule *r, const char *call)
 {
-    while (r->call && !(strcmp(r->call, call) == 0 && applies(j, r)))
+    while (r->call && !(strcmp(r->call, call) == 0 && is_rule_applicable(j, r)))
         r++;
     return r->call ? r : NULL;
 }
 
-static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from);
+static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
+                                 const struct vb_filter_rule *from);
 
 static void add_condition(json_t *entry, json_t *condition)
 {
@@ -142,11 +143,12 @@ static void add_condition(json_t *entry, json_t *condition)
 }
 
 /* The same entry with one condition more, and the other rules' too. */
-static void with(struct join *j, const json_t *entry, json_t *condition, const struct vb_filter_rule *r)
+static void append_with_condition(struct join *j, const json_t *entry, json_t *condition,
+                                  const struct vb_filter_rule *r)
 {
     json_t *e = json_deep_copy(entry);
     add_condition(e, condition);
-    cut(j, e, r->call, r + 1);
+    append_outside_rules(j, e, r->call, r + 1);
     json_decref(e);
 }
 
@@ -154,20 +156,21 @@ static void with(struct join *j, const json_t *entry, json_t *condition, const s
  * comparisons fails, or holds and the second one fails, by one bit or, of a block of addresses, on either side;
  * nowhere, where it has none. One or the other alone would say the same, but libseccomp 2.5 does not come back from two
  * rules that begin alike and then ask for different arguments. */
-static void cut(struct join *j, const json_t *entry, const char *call, const struct vb_filter_rule *from)
+static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
+                                 const struct vb_filter_rule *from)
 {
     const struct vb_filter_rule *r = rule_of(j, from, call);
     unsigned arg = 0;
-    enum meeting m = r ? meets(json_object_get(entry, "args"), r, &arg) : OTHERS;
+    enum meeting m = r ? relate_conditions(json_object_get(entry, "args"), r, &arg) : OTHERS;
     if (m == UNCLEAR)
         j->rc = hw_fail(-EINVAL,
                         "its seccomp section has a condition for %s on argument %u, on which hawser's own depends: the "
                         "two cannot be joined",
                         call, arg);
     else if (m == NEVER)
-        cut(j, entry, call, r + 1);
+        append_outside_rules(j, entry, call, r + 1);
     else if (!r)
-        append(j, json_deep_copy(entry));
+        append_seccomp_entry(j, json_deep_copy(entry));
     if (!r || m != OTHERS)
         return;
     json_t *held = json_deep_copy(entry);
@@ -175,23 +178,25 @@ static void cut(struct join *j, const json_t *entry, const char *call, const str
         const struct vb_compare *c = &r->is[i];
         if (c->mask > UINT32_MAX) {
             if (c->value)
-                with(j, held, bound(c->arg, "SCMP_CMP_LT", c->value), r);
-            with(j, held, bound(c->arg, "SCMP_CMP_GE", c->value + (~c->mask & INT64_MAX) + 1), r);
+                append_with_condition(j, held, make_bound_condition(c->arg, "SCMP_CMP_LT", c->value), r);
+            append_with_condition(
+                j, held, make_bound_condition(c->arg, "SCMP_CMP_GE", c->value + (~c->mask & INT64_MAX) + 1), r);
         }
         for (unsigned b = 0; c->mask <= UINT32_MAX && b < 32; b++)
             if (c->mask & 1u << b)
-                with(j, held, compare(&(struct vb_compare){c->arg, 1u << b, ~c->value & 1u << b}), r);
-        add_condition(held, compare(c));
+                append_with_condition(
+                    j, held, make_masked_condition(&(struct vb_compare){c->arg, 1u << b, ~c->value & 1u << b}), r);
+        add_condition(held, make_masked_condition(c));
     }
     json_decref(held);
 }
 
 /* An entry about a call of r's: false where its name is to go from it. */
-static bool keep(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
+static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_filter_rule *r)
 {
-    const char *action = text(entry, "action");
+    const char *action = get_seccomp_text(entry, "action");
     bool always = json_array_size(json_object_get(entry, "args")) == 0;
-    if (!permits(action) && always) {
+    if (!is_permitting_action(action) && always) {
         if (r->err == 0)
             j->rc = hw_fail(-EINVAL, "its seccomp section refuses %s altogether: no verbs without it", r->call);
         return true;
@@ -200,39 +205,40 @@ static bool keep(struct join *j, const json_t *entry, const struct vb_filter_rul
         return false;
     json_t *e = json_deep_copy(entry);
     json_object_set_new(e, "names", json_pack("[s]", r->call));
-    cut(j, e, r->call, r);
+    append_outside_rules(j, e, r->call, r);
     json_decref(e);
     return false;
 }
 
-static void take(struct join *j, const json_t *entry)
+static void merge_profile_entry(struct join *j, const json_t *entry)
 {
     json_t *e = json_deep_copy(entry), *names = json_object_get(e, "names");
-    if (!json_is_object(entry) || !json_is_array(names) || !*text(entry, "action"))
+    if (!json_is_object(entry) || !json_is_array(names) || !*get_seccomp_text(entry, "action"))
         j->rc = hw_fail(-EINVAL, "its seccomp section has an entry without names or action");
-    else if (strcmp(text(entry, "action"), NOTIFY) == 0)
+    else if (strcmp(get_seccomp_text(entry, "action"), NOTIFY) == 0)
         j->rc = hw_fail(-EINVAL, "its seccomp section notifies somebody already");
     for (size_t i = 0; j->rc == 0 && i < json_array_size(names);) {
         const char *name = json_string_value(json_array_get(names, i));
         const struct vb_filter_rule *r = name ? rule_of(j, vb_filter_rules, name) : NULL;
         if (!name)
             j->rc = hw_fail(-EINVAL, "its seccomp section has a name that is no text");
-        if (r && !keep(j, entry, r))
+        if (r && !keep_call_name(j, entry, r))
             json_array_remove(names, i);
         else
             i++;
     }
     if (j->rc == 0 && json_array_size(names))
-        append(j, json_incref(e));
+        append_seccomp_entry(j, json_incref(e));
     json_decref(e);
 }
 
 /* Of the profile as it came. */
-static bool named(const json_t *entries, const char *call, bool refused)
+static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {
         const json_t *e = json_array_get(entries, i), *names = json_object_get(e, "names");
-        if (permits(text(e, "action")) == refused || (refused && json_array_size(json_object_get(e, "args"))))
+        if (is_permitting_action(get_seccomp_text(e, "action")) == refused ||
+            (refused && json_array_size(json_object_get(e, "args"))))
             continue;
         for (size_t k = 0; k < json_array_size(names); k++)
             if (strcmp(json_string_value(json_array_get(names, k)), call) == 0)
@@ -243,34 +249,36 @@ static bool named(const json_t *entries, const char *call, bool refused)
 
 /* ---- what we say ----------------------------------------------------------------------------------- */
 
-static void ours(struct join *j, const json_t *theirs)
+static void append_own_entries(struct join *j, const json_t *theirs)
 {
     json_t *always = json_array(), *allow = json_array();
-    bool open = permits(j->dflt);
+    bool open = is_permitting_action(j->dflt);
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
         /* what they refuse is refused well enough, and by default as well where it is by EPERM */
-        if (!applies(j, r) || (r->err && (named(theirs, r->call, true) || (!open && r->err == EPERM))))
+        if (!is_rule_applicable(j, r) ||
+            (r->err && (is_call_named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;
         if (!r->is[0].mask)
             json_array_append_new(always, json_string(r->call)); /* EPERM, all of them */
         else if (r->err)
-            append(j, json_pack("{s[s]sssiso}", "names", r->call, "action", "SCMP_ACT_ERRNO", "errnoRet", r->err,
-                                "args", compares(r)));
+            append_seccomp_entry(j, json_pack("{s[s]sssiso}", "names", r->call, "action", "SCMP_ACT_ERRNO", "errnoRet",
+                                              r->err, "args", make_rule_conditions(r)));
         else
-            append(j, json_pack("{s[s]ssso}", "names", r->call, "action", NOTIFY, "args", compares(r)));
+            append_seccomp_entry(
+                j, json_pack("{s[s]ssso}", "names", r->call, "action", NOTIFY, "args", make_rule_conditions(r)));
     }
     for (size_t i = 0; !open && i < HW_ARRAY_LEN(needed); i++)
-        if (!named(theirs, needed[i], false))
+        if (!is_call_named(theirs, needed[i], false))
             json_array_append_new(allow, json_string(needed[i]));
     if (json_array_size(always))
-        append(j, json_pack("{sOsssi}", "names", always, "action", "SCMP_ACT_ERRNO", "errnoRet", EPERM));
+        append_seccomp_entry(j, json_pack("{sOsssi}", "names", always, "action", "SCMP_ACT_ERRNO", "errnoRet", EPERM));
     if (json_array_size(allow))
-        append(j, json_pack("{sOss}", "names", allow, "action", ALLOW));
+        append_seccomp_entry(j, json_pack("{sOss}", "names", allow, "action", ALLOW));
     json_decref(always);
     json_decref(allow);
 }
 
-static void flags(struct join *j, json_t *section)
+static void add_killable_flag(struct join *j, json_t *section)
 {
     json_t *f = json_object_get(section, "flags");
     if (strcmp(j->runtime, "crun") != 0)
@@ -289,11 +297,11 @@ static void flags(struct join *j, json_t *section)
 }
 
 /* section is ours to change. */
-static int join(json_t *section, const char *socket, const char *runtime)
+static int merge_seccomp_section(json_t *section, const char *socket, const char *runtime)
 {
-    struct join j = {.runtime = runtime, .dflt = text(section, "defaultAction"), .out = json_array()};
+    struct join j = {.runtime = runtime, .dflt = get_seccomp_text(section, "defaultAction"), .out = json_array()};
     const json_t *theirs = json_object_get(section, "syscalls");
-    const char *path = text(section, "listenerPath");
+    const char *path = get_seccomp_text(section, "listenerPath");
     if (!json_is_object(section) || !*j.dflt)
         j.rc = hw_fail(-EINVAL, "its seccomp section is none of the OCI's: there is no defaultAction");
     else if (*path)
@@ -301,11 +309,11 @@ static int join(json_t *section, const char *socket, const char *runtime)
     else if (theirs && !json_is_array(theirs) && !json_is_null(theirs))
         j.rc = hw_fail(-EINVAL, "its seccomp section's syscalls are no array");
     for (size_t i = 0; j.rc == 0 && i < json_array_size(theirs); i++)
-        take(&j, json_array_get(theirs, i));
+        merge_profile_entry(&j, json_array_get(theirs, i));
     if (j.rc == 0)
-        ours(&j, theirs);
+        append_own_entries(&j, theirs);
     if (j.rc == 0)
-        flags(&j, section);
+        add_killable_flag(&j, section);
     if (j.rc == 0 && (json_object_set_new(section, "architectures", json_pack("[s]", NATIVE)) < 0 ||
                       json_object_set_new(section, "listenerPath", json_string(socket)) < 0 ||
                       json_object_set_new(section, "listenerMetadata", json_string(METADATA)) < 0 ||
@@ -323,7 +331,7 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
     if (!json_is_object(linux_object) || *socket != '/')
         return hw_fail(-EINVAL, "it takes a container of Linux, and a socket's absolute path");
     json_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
-    int rc = section ? join(section, socket, runtime) : hw_no_memory("the seccomp section");
+    int rc = section ? merge_seccomp_section(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)
         rc = hw_no_memory("the seccomp section");
     json_decref(section);

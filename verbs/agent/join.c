@@ -43,7 +43,7 @@ static int write_words(const struct vb_container *c, char out[WORDS_MAX])
 }
 
 /* STATE/ID.suffix by the folder's descriptor, since 107 bytes is all that an address holds. */
-static int address(struct sockaddr_un *a, int dir, const char *id, const char *suffix)
+static int fill_container_address(struct sockaddr_un *a, int dir, const char *id, const char *suffix)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s.%s", dir, id, suffix);
@@ -51,7 +51,7 @@ static int address(struct sockaddr_un *a, int dir, const char *id, const char *s
 }
 
 /* The container's lock, until it is closed. It is removed by who holds it, so that a new one may be there by then. */
-static int lock(int dir, const char *id, int ms)
+static int lock_container(int dir, const char *id, int ms)
 {
     char name[160];
     struct stat mine, there;
@@ -148,7 +148,7 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
     return answer ? hw_fail(answer, "the broker of its container takes no more programs: %s", strerror(-answer)) : 1;
 }
 
-static int listen_at(const struct sockaddr_un *a)
+static int open_join_socket(const struct sockaddr_un *a)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t was = umask(0177);
@@ -167,12 +167,12 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
 {
     uint64_t deadline = hw_deadline(ENDS_MS);
     for (;;) {
-        int held = lock(dir, c->id, LOCK_MS);
+        int held = lock_container(dir, c->id, LOCK_MS);
         int rc = held < 0 ? held : ask_broker(a, c, words, n);
         if (rc == 0 && has_owner(held))
             rc = hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
         if (rc == 0)
-            rc = HW_MIN(c->join = listen_at(a), 0);
+            rc = HW_MIN(c->join = open_join_socket(a), 0);
         if (rc == 0)
             note_owner(held, c->pid);
         hw_close(&held);
@@ -191,7 +191,7 @@ int vb_join(const char *state_dir, struct vb_container *c)
     if (rc == 0 && !words)
         rc = hw_no_memory("joining a container's broker");
     if (rc == 0)
-        rc = address(&a, dir, c->id, "join");
+        rc = fill_container_address(&a, dir, c->id, "join");
     if (rc == 0)
         rc = HW_MIN(n = write_words(c, words), 0);
     if (rc == 0)
@@ -228,7 +228,7 @@ void vb_join_answer(int reply, int rc)
 bool vb_join_owned(const char *state_dir, const char *id)
 {
     int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int held = dir < 0 ? -1 : lock(dir, id, 0);
+    int held = dir < 0 ? -1 : lock_container(dir, id, 0);
     bool owned = held >= 0 && has_owner(held);
     hw_close(&held);
     hw_close(&dir);
@@ -240,12 +240,12 @@ void vb_join_clean(const char *state_dir, const char *id, bool over)
     static const char *const suffixes[] = {"join", "status", "lock"};
     struct sockaddr_un a;
     int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int held = dir < 0 ? -1 : lock(dir, id, 0);
+    int held = dir < 0 ? -1 : lock_container(dir, id, 0);
     int sock = held < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (sock >= 0 && (over || !has_owner(held)) && address(&a, dir, id, "join") == 0 &&
+    if (sock >= 0 && (over || !has_owner(held)) && fill_container_address(&a, dir, id, "join") == 0 &&
         connect(sock, (struct sockaddr *)&a, sizeof a)) {
         for (unsigned i = 0; i < HW_ARRAY_LEN(suffixes); i++)
-            if (address(&a, dir, id, suffixes[i]) == 0)
+            if (fill_container_address(&a, dir, id, suffixes[i]) == 0)
                 unlink(a.sun_path);
     }
     hw_close(&sock);

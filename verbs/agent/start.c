@@ -111,8 +111,8 @@ static int choose_user(uid_t *out)
 }
 
 /* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
-static int broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids, pid_t parent,
-                  int *folder)
+static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
+                                pid_t parent, int *folder)
 {
     char nodes[256], path[64];
     struct vb_audit log_only;
@@ -175,7 +175,7 @@ static int broker(const struct vb_agent_options *o, struct vb_container *c, int 
 
 /* Its first process has, perhaps before its broker could begin: a process that waits to be reaped is in no namespace.
  */
-static bool ended(pid_t pid, int folder)
+static bool has_container_ended(pid_t pid, int folder)
 {
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
 }
@@ -210,8 +210,8 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
         *pid = fork();
         if (*pid == 0) {
             int folder = -1;
-            rc = broker(o, c, stop, own_pids, tied ? me : 0, &folder);
-            if (rc < 0 && ended(c->pid, folder))
+            rc = run_container_broker(o, c, stop, own_pids, tied ? me : 0, &folder);
+            if (rc < 0 && has_container_ended(c->pid, folder))
                 rc = 0;
             if (rc < 0)
                 hw_log(o->log, HAWSER_LOG_ERROR, "%s: its broker ends: %s", c->id, hw_error());

@@ -32,13 +32,13 @@ bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
 }
 
 /* A name that can be a file's. */
-static bool fit(const char *id)
+static bool is_valid_container_id(const char *id)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:@+-";
     return *id && *id != '.' && *id != '-' && id[strspn(id, good)] == 0;
 }
 
-static int copy(char *out, size_t cap, const char *text, const char *what)
+static int copy_state_text(char *out, size_t cap, const char *text, const char *what)
 {
     if (!text || strlen(text) >= cap)
         return hw_fail(-EINVAL, "its %s %s", what, text ? "is too long" : "is missing, or no text");
@@ -46,7 +46,7 @@ static int copy(char *out, size_t cap, const char *text, const char *what)
     return 0;
 }
 
-static int annotations(struct vb_container *c, const json_t *all)
+static int parse_state_annotations(struct vb_container *c, const json_t *all)
 {
     const char *key;
     json_t *v;
@@ -61,7 +61,7 @@ static int annotations(struct vb_container *c, const json_t *all)
         if (!value)
             return hw_fail(-EINVAL, "its annotation %.64s is no text", key);
         if (strcmp(key, PREFIX "policy") == 0) {
-            int rc = copy(c->section, sizeof(c->section), value, "annotation " PREFIX "policy");
+            int rc = copy_state_text(c->section, sizeof(c->section), value, "annotation " PREFIX "policy");
             if (rc < 0)
                 return rc;
             continue;
@@ -78,7 +78,7 @@ static int annotations(struct vb_container *c, const json_t *all)
     return 0;
 }
 
-static int find(const json_t *names, unsigned fds, unsigned *which)
+static int find_listener_fd(const json_t *names, unsigned fds, unsigned *which)
 {
     unsigned found = 0;
     if (!json_is_array(names) || json_array_size(names) != fds)
@@ -94,11 +94,11 @@ static int find(const json_t *names, unsigned fds, unsigned *which)
                       : hw_fail(-EINVAL, "%s the descriptors is called " NAME, found ? "more than one of" : "none of");
 }
 
-static int take(struct vb_container *c, const json_t *o, unsigned fds, unsigned *which)
+static int parse_container_state(struct vb_container *c, const json_t *o, unsigned fds, unsigned *which)
 {
     const json_t *state = json_object_get(o, "state"), *pid = json_object_get(o, "pid");
-    int rc = copy(c->id, sizeof(c->id), json_string_value(json_object_get(state, "id")), "state.id");
-    if (rc == 0 && !fit(c->id))
+    int rc = copy_state_text(c->id, sizeof(c->id), json_string_value(json_object_get(state, "id")), "state.id");
+    if (rc == 0 && !is_valid_container_id(c->id))
         rc = hw_fail(-EINVAL, "its state.id cannot be a file's name");
     if (rc == 0 && pid && !json_is_integer(pid))
         rc = hw_fail(-EINVAL, "its pid is no number");
@@ -106,8 +106,8 @@ static int take(struct vb_container *c, const json_t *o, unsigned fds, unsigned 
         rc = hw_fail(-EINVAL, "its pid is no process's");
     c->pid = (pid_t)json_integer_value(pid);
     if (rc == 0)
-        rc = annotations(c, json_object_get(state, "annotations"));
-    return rc == 0 ? find(json_object_get(o, "fds"), fds, which) : rc;
+        rc = parse_state_annotations(c, json_object_get(state, "annotations"));
+    return rc == 0 ? find_listener_fd(json_object_get(o, "fds"), fds, which) : rc;
 }
 
 int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_container *c, unsigned *which, bool *whole)
@@ -121,8 +121,8 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
     if (!*whole)
         return 0;
     json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-    int rc =
-        json_is_object(o) ? take(c, o, fds, which) : hw_fail(-EINVAL, "it is no JSON: line %d: %s", e.line, e.text);
+    int rc = json_is_object(o) ? parse_container_state(c, o, fds, which)
+                               : hw_fail(-EINVAL, "it is no JSON: line %d: %s", e.line, e.text);
     json_decref(o);
     if (rc < 0)
         vb_container_free(c);
@@ -132,7 +132,7 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
 void vb_container_free(struct vb_container *c)
 {
     for (unsigned i = 0; i < c->n_annotations; i++) {
-        free((char *)c->annotations[i].key);   /* NOLINT: ours, see annotations() */
+        free((char *)c->annotations[i].key);   /* NOLINT: ours, see parse_state_annotations() */
         free((char *)c->annotations[i].value); /* NOLINT */
     }
     free(c->annotations);

@@ -15,7 +15,7 @@
 
 /* What an application says goes to terminals: all but printable ASCII as \xNN. Short enough in sum that a line stays
  * below 4096 bytes, also with each backslash doubled. */
-static const char *printable(char *out, size_t cap, const char *text)
+static const char *escape_audit_text(char *out, size_t cap, const char *text)
 {
     size_t n = 0;
     for (const unsigned char *s = (const unsigned char *)(text ? text : ""); *s && n + 5 <= cap; s++)
@@ -27,7 +27,7 @@ static const char *printable(char *out, size_t cap, const char *text)
     return out;
 }
 
-static void when(struct hw_json *j)
+static void write_audit_time(struct hw_json *j)
 {
     struct timespec t;
     struct tm tm;
@@ -39,7 +39,7 @@ static void when(struct hw_json *j)
     hw_json_str(j, "time", text);
 }
 
-static void put(struct vb_audit *a, const char *line, size_t n)
+static void write_audit_line(struct vb_audit *a, const char *line, size_t n)
 {
     ssize_t rc;
     do
@@ -51,23 +51,23 @@ static void put(struct vb_audit *a, const char *line, size_t n)
 }
 
 /* An object begun in *line; NULL: no memory. */
-static FILE *begin(struct hw_json *j, char **line, size_t *len)
+static FILE *begin_audit_line(struct hw_json *j, char **line, size_t *len)
 {
     FILE *out = open_memstream(line, len);
     if (!out)
         return NULL;
     hw_json_init(j, out);
     hw_json_object(j, NULL);
-    when(j);
+    write_audit_time(j);
     return out;
 }
 
-static void end(struct vb_audit *a, struct hw_json *j, FILE *out, char **line, const size_t *len)
+static void end_audit_line(struct vb_audit *a, struct hw_json *j, FILE *out, char **line, const size_t *len)
 {
     hw_json_end(j);
     int rc = hw_json_finish(j);
     if (fclose(out) == 0 && rc == 0)
-        put(a, *line, *len);
+        write_audit_line(a, *line, *len);
     else
         hw_log(a->log, HAWSER_LOG_ERROR, "verbs: the audit file lacks a line: no memory");
     free(*line);
@@ -84,11 +84,11 @@ static void left_out(struct vb_audit *a)
     if (n == 0)
         return;
     hw_log(a->log, HAWSER_LOG_WARN, "verbs: %u more refusals left out", n);
-    FILE *out = a->fd >= 0 ? begin(&j, &line, &len) : NULL;
+    FILE *out = a->fd >= 0 ? begin_audit_line(&j, &line, &len) : NULL;
     if (!out)
         return;
     hw_json_u64(&j, "left_out", n);
-    end(a, &j, out, &line, &len);
+    end_audit_line(a, &j, out, &line, &len);
 }
 
 static bool too_many(struct vb_audit *a)
@@ -139,18 +139,18 @@ void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r)
     size_t len;
     if (too_many(a))
         return;
-    printable(container, sizeof(container), r->container);
-    printable(program, sizeof(program), r->program);
-    printable(device, sizeof(device), r->device);
-    printable(command, sizeof(command), r->command);
-    printable(rule, sizeof(rule), r->rule);
-    printable(text, sizeof(text), r->text);
+    escape_audit_text(container, sizeof(container), r->container);
+    escape_audit_text(program, sizeof(program), r->program);
+    escape_audit_text(device, sizeof(device), r->device);
+    escape_audit_text(command, sizeof(command), r->command);
+    escape_audit_text(rule, sizeof(rule), r->rule);
+    escape_audit_text(text, sizeof(text), r->text);
     hw_log(a->log, HAWSER_LOG_WARN, "verbs: container %s, %s (%d), %s: %s refused with %s by %s: %s",
            *container ? container : "-", *program ? program : "?", (int)r->pid, *device ? device : "-", command,
            hw_errno_name(-r->rc), rule, text);
     if (a->fd < 0)
         return;
-    FILE *out = begin(&j, &line, &len);
+    FILE *out = begin_audit_line(&j, &line, &len);
     if (!out) {
         hw_log(a->log, HAWSER_LOG_ERROR, "verbs: the audit file lacks a line: no memory");
         return;
@@ -163,5 +163,5 @@ void vb_audit_refusal(struct vb_audit *a, const struct vb_refusal *r)
     hw_json_str(&j, "rule", rule);
     hw_json_str(&j, "text", text);
     hw_json_str(&j, "errno", hw_errno_name(-r->rc));
-    end(a, &j, out, &line, &len);
+    end_audit_line(a, &j, out, &line, &len);
 }

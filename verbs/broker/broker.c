@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int watch(struct vb_broker *b, int fd)
+static int watch_broker_fd(struct vb_broker *b, int fd)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
     if (fd >= 0 && epoll_ctl(b->epoll, EPOLL_CTL_ADD, fd, &e))
@@ -26,7 +26,7 @@ static int watch(struct vb_broker *b, int fd)
 }
 
 /* Each stub takes two descriptors here, and each request that waits for one takes one. */
-static void raise_limit(void)
+static void raise_broker_fd_limit(void)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
@@ -40,7 +40,7 @@ static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
         return hw_fail(-EUSERS, "%d programs have been executed in it, and run still", VB_LISTENERS_MAX);
-    int rc = watch(b, fd);
+    int rc = watch_broker_fd(b, fd);
     if (rc)
         return rc;
     if (vb_notify_sync(fd))
@@ -82,10 +82,10 @@ static void end_listener(struct vb_broker *b, int *l)
 static int watch_all(struct vb_broker *b)
 {
     int rc = add_listener(b, b->container->listener);
-    rc = rc ? rc : watch(b, b->inotify);
-    rc = rc ? rc : watch(b, b->status);
-    rc = rc ? rc : watch(b, b->container->join);
-    return rc ? rc : watch(b, b->o->stop);
+    rc = rc ? rc : watch_broker_fd(b, b->inotify);
+    rc = rc ? rc : watch_broker_fd(b, b->status);
+    rc = rc ? rc : watch_broker_fd(b, b->container->join);
+    return rc ? rc : watch_broker_fd(b, b->o->stop);
 }
 
 /* The tracer last, when all is there that it is to have. */
@@ -117,9 +117,9 @@ static int make_counted(void *arg)
     return b->inotify >= 0 ? 0 : hw_fail(-errno, "epoll and inotify: %s", strerror(errno));
 }
 
-static int set_up(struct vb_broker *b)
+static int set_up_broker(struct vb_broker *b)
 {
-    raise_limit();
+    raise_broker_fd_limit();
     tzset(); /* the audit's time: it reads a file, once */
     /* The kernel limits inotify's instances and watches, and epoll's, by user, and a container's root is the machine's:
      * what would count as root's, any container could use up for all. */
@@ -162,7 +162,7 @@ static void tear_down(struct vb_broker *b)
     hw_close(&b->epoll);
 }
 
-static void take_call(struct vb_broker *b, const struct vb_call *call)
+static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *call)
 {
     if (vb_worker_call(b, call))
         return;
@@ -189,11 +189,11 @@ static int listen_on(struct vb_broker *b, int *l, uint32_t events)
     int rc = vb_notify_next(*l, &call.n);
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
-    take_call(b, &call);
+    dispatch_notified_call(b, &call);
     return 0;
 }
 
-static int loop(struct vb_broker *b)
+static int run_broker_loop(struct vb_broker *b)
 {
     uint64_t swept = hw_now();
     for (;;) {
@@ -261,11 +261,11 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     hw_list_init(&b->workers);
     for (unsigned i = 0; i < VB_CACHE; i++)
         b->cache[i].mine = -1;
-    rc = set_up(b);
+    rc = set_up_broker(b);
     if (!b->n_listeners)
         close(c->listener);
     if (!rc)
-        rc = loop(b);
+        rc = run_broker_loop(b);
     tear_down(b);
     free(b);
     return rc;

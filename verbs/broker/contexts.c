@@ -117,7 +117,7 @@ static int pidfd_of(struct vb_broker *b, pid_t tid)
     return fd;
 }
 
-static int fetch(struct vb_broker *b, pid_t tid, int theirs)
+static int fetch_thread_fd(struct vb_broker *b, pid_t tid, int theirs)
 {
     if (theirs < 0)
         return -EBADF;
@@ -136,7 +136,7 @@ static int fetch(struct vb_broker *b, pid_t tid, int theirs)
 
 int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs)
 {
-    return fetch(b, tid, theirs);
+    return fetch_thread_fd(b, tid, theirs);
 }
 
 static void cached_drop(struct vb_broker *b, struct vb_cached *e)
@@ -148,14 +148,14 @@ static void cached_drop(struct vb_broker *b, struct vb_cached *e)
     b->n_cached--;
 }
 
-static struct vb_cached *place_of(struct vb_broker *b, pid_t tid, int theirs)
+static struct vb_cached *get_cache_entry(struct vb_broker *b, pid_t tid, int theirs)
 {
     return &b->cache[((unsigned)tid * 31 + (unsigned)theirs) % VB_CACHE];
 }
 
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c)
 {
-    struct vb_cached *e = place_of(b, tid, theirs);
+    struct vb_cached *e = get_cache_entry(b, tid, theirs);
     cached_drop(b, e);
     *e = (struct vb_cached){.tid = tid, .theirs = theirs, .mine = mine, .context = c, .used = b->now};
     b->n_cached++;
@@ -163,13 +163,13 @@ void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct v
 
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c)
 {
-    struct vb_cached *e = place_of(b, tid, theirs);
+    struct vb_cached *e = get_cache_entry(b, tid, theirs);
     if (theirs < 0)
         return -EBADF;
     if (e->mine < 0 || e->tid != tid || e->theirs != theirs ||
         syscall(SYS_kcmp, tid, b->me, KCMP_FILE, (unsigned long)theirs, (unsigned long)e->mine) != 0) {
         cached_drop(b, e);
-        int mine = fetch(b, tid, theirs);
+        int mine = fetch_thread_fd(b, tid, theirs);
         if (mine < 0)
             return mine;
         struct vb_context *of = vb_context_of(b, mine);

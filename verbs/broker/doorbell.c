@@ -32,7 +32,7 @@ _Static_assert(sizeof(struct ib_uverbs_post_send) == 24 && sizeof(struct ib_uver
                "the three have their counts in the same place");
 
 /* The command's kind; NULL: it is more than a doorbell. */
-static const struct kind *kind_of(const struct bell *l, uint64_t count)
+static const struct kind *find_doorbell_kind(const struct bell *l, uint64_t count)
 {
     for (unsigned i = 0; i < HW_ARRAY_LEN(kinds); i++) {
         const struct kind *k = &kinds[i];
@@ -46,7 +46,7 @@ static const struct kind *kind_of(const struct bell *l, uint64_t count)
     return NULL;
 }
 
-static int ring(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l)
+static int ring_doorbell(struct vb_broker *b, int fd, uint32_t driver, const struct kind *k, const struct bell *l)
 {
     uint32_t bad; /* how many work requests in line were posted: there are none */
     struct {
@@ -102,8 +102,8 @@ void vb_doorbell(struct vb_broker *b, const struct vb_call *call)
         if (!vb_notify_valid(call->listener, n->id))
             return;
         if (!rc) {
-            k = kind_of(&l, count);
-            rc = k ? ring(b, fd, c->driver->id, k, &l) : -EACCES;
+            k = find_doorbell_kind(&l, count);
+            rc = k ? ring_doorbell(b, fd, c->driver->id, k, &l) : -EACCES;
         }
     }
     b->doorbells++;

@@ -26,7 +26,7 @@ static const struct need {
 };
 
 /* Leaves the calling process those of keep that it has; *had: these. */
-static int cut(uint64_t keep, uint64_t *had)
+static int reduce_capabilities(uint64_t keep, uint64_t *had)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
@@ -71,7 +71,7 @@ static int keep_needs(uint64_t keep)
     uint64_t had = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(needs); i++)
         keep |= BIT(needs[i].cap);
-    int rc = cut(keep, &had);
+    int rc = reduce_capabilities(keep, &had);
     for (size_t i = 0; i < HW_ARRAY_LEN(needs) && rc == 0; i++)
         if (!(had & BIT(needs[i].cap)))
             rc = hw_fail(-EPERM, "it takes %s: start it as root, or by its systemd unit", needs[i].name);
@@ -89,7 +89,7 @@ int vb_guard_broker(bool raw)
 }
 
 /* Becomes that user (0: stays the same), of no group but that of its number, with those of keep that it has. */
-static int become(uid_t uid, uint64_t keep)
+static int become_broker_user(uid_t uid, uint64_t keep)
 {
     uint64_t had;
     int sig = 0;
@@ -97,7 +97,7 @@ static int become(uid_t uid, uint64_t keep)
     if (uid && (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || setgroups(0, NULL) || setresgid(uid, uid, uid) ||
                 setresuid(uid, uid, uid)))
         return hw_fail(-errno, "becoming user %u: %s", uid, hw_errno_name(errno));
-    int rc = cut(keep, &had);
+    int rc = reduce_capabilities(keep, &had);
     if (rc == 0 && uid && sig && prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)) /* the kernel forgets it with the user */
         rc = hw_fail(-errno, "asking for the end of its parent: %s", hw_errno_name(errno));
     return rc;
@@ -117,12 +117,13 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
 
 int vb_guard_tracer(uid_t uid)
 {
-    return become(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_MKNOD) | BIT(CAP_DAC_READ_SEARCH));
+    return become_broker_user(uid,
+                              BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_MKNOD) | BIT(CAP_DAC_READ_SEARCH));
 }
 
 int vb_guard_serving(uid_t uid)
 {
-    return become(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_NET_RAW));
+    return become_broker_user(uid, BIT(CAP_SYS_PTRACE) | BIT(CAP_NET_RAW));
 }
 
 /* What the broker's code and the libc call behind its set_up(). Other machines and newer libcs have epoll_pwait,
@@ -198,16 +199,16 @@ int vb_guard_calls(void)
 int vb_guard_command(void)
 {
     uint64_t had;
-    return cut(vb_capabilities_kept(), &had);
+    return reduce_capabilities(vb_capabilities_kept(), &had);
 }
 
 int vb_guard_user(const char *name, uid_t uid, gid_t gid)
 {
     uint64_t had;
     /* the bounding set while it can be cut; the rest by hand, since securebits may keep it (SECBIT_NO_SETUID_FIXUP) */
-    int rc = cut(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
+    int rc = reduce_capabilities(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
     if (rc == 0 && ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
                     setresuid(uid, uid, uid) < 0))
         rc = hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
-    return rc < 0 ? rc : cut(0, &had);
+    return rc < 0 ? rc : reduce_capabilities(0, &had);
 }

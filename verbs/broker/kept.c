@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Same call, same inputs? Results of the kept one lie where only the kernel writes. */
-static bool same(const struct vb_request *a, const struct vb_request *k)
+static bool is_same_request(const struct vb_request *a, const struct vb_request *k)
 {
     if (a->address != k->address || memcmp(&a->hdr, &k->hdr, sizeof a->hdr) != 0 || a->command != k->command ||
         a->n != k->n)
@@ -103,7 +103,7 @@ bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_con
     struct vb_kept *k = kept_by_tid(b, (pid_t)call->n.pid);
     if (!k)
         return false;
-    if (k->context != c || k->theirs != (int)call->n.data.args[0] || !same(r, &k->r)) {
+    if (k->context != c || k->theirs != (int)call->n.data.args[0] || !is_same_request(r, &k->r)) {
         kept_undo(b, k);
         return false;
     }

@@ -29,7 +29,7 @@ static bool line_of(int dir, const char *path, char *out, size_t cap)
 }
 
 /* "231:0" */
-static bool numbers(const char *text, dev_t *out)
+static bool parse_device_number(const char *text, dev_t *out)
 {
     char *end;
     unsigned long major = strtoul(text, &end, 10), minor;
@@ -40,7 +40,7 @@ static bool numbers(const char *text, dev_t *out)
     return *end == 0;
 }
 
-static int devices(struct vb_device *out, unsigned cap)
+static int list_kernel_devices(struct vb_device *out, unsigned cap)
 {
     DIR *d = opendir(CLASS);
     if (!d)
@@ -53,7 +53,7 @@ static int devices(struct vb_device *out, unsigned cap)
         if (strncmp(e->d_name, "uverbs", 6) != 0 || strlen(e->d_name) >= sizeof v->node)
             continue;
         snprintf(path, sizeof path, "%.31s/dev", e->d_name);
-        if (!line_of(dirfd(d), path, dev, sizeof dev) || !numbers(dev, &v->rdev))
+        if (!line_of(dirfd(d), path, dev, sizeof dev) || !parse_device_number(dev, &v->rdev))
             continue; /* it goes at this moment */
         snprintf(path, sizeof path, "%.31s/ibdev", e->d_name);
         if (!line_of(dirfd(d), path, v->ibdev, sizeof v->ibdev))
@@ -66,20 +66,20 @@ static int devices(struct vb_device *out, unsigned cap)
 }
 
 /* Less than a listing, as most opens are of the same device again. */
-static bool still(const struct vb_device *d)
+static bool is_device_present(const struct vb_device *d)
 {
     char path[64], line[sizeof d->ibdev];
     snprintf(path, sizeof path, "/sys/dev/char/%u:%u/ibdev", major(d->rdev), minor(d->rdev));
     return line_of(AT_FDCWD, path, line, sizeof line) && strcmp(line, d->ibdev) == 0;
 }
 
-static int run(int fd, struct ib_uverbs_ioctl_hdr *request)
+static int run_verbs_ioctl(int fd, struct ib_uverbs_ioctl_hdr *request)
 {
     int rc = ioctl(fd, RDMA_VERBS_IOCTL, request);
     return rc < 0 ? -errno : rc;
 }
 
-static int pkey(const char *ibdev, unsigned port, unsigned index, uint16_t *value)
+static int read_sysfs_pkey(const char *ibdev, unsigned port, unsigned index, uint16_t *value)
 {
     char path[160], line[32], *end;
     if (snprintf(path, sizeof path, "%s/ports/%u/pkeys/%u", ibdev, port, index) >= (int)sizeof path)
@@ -98,4 +98,5 @@ static int pkey(const char *ibdev, unsigned port, unsigned index, uint16_t *valu
     return 0;
 }
 
-const struct vb_kernel vb_kernel = {.devices = devices, .still = still, .ioctl = run, .pkey = pkey};
+const struct vb_kernel vb_kernel = {
+    .devices = list_kernel_devices, .still = is_device_present, .ioctl = run_verbs_ioctl, .pkey = read_sysfs_pkey};

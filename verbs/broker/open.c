@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int pkey(void *arg, unsigned port, unsigned index, uint16_t *value)
+static int ask_tracer_pkey(void *arg, unsigned port, unsigned index, uint16_t *value)
 {
     const struct vb_slot *s = arg;
     struct vb_lookup q = {.kind = VB_LOOKUP_PKEY, .port = port, .index = index};
@@ -22,7 +22,7 @@ static int pkey(void *arg, unsigned port, unsigned index, uint16_t *value)
     return rc;
 }
 
-static int slot_of(struct vb_broker *b, const struct vb_device *d, struct vb_slot **out)
+static int get_device_slot(struct vb_broker *b, const struct vb_device *d, struct vb_slot **out)
 {
     for (unsigned i = 0; i < b->n_slots; i++) {
         if (strcmp(b->slot[i]->device.ibdev, d->ibdev) == 0) {
@@ -45,7 +45,7 @@ static int slot_of(struct vb_broker *b, const struct vb_device *d, struct vb_slo
         return rc;
     }
     s->tracer = &b->tracer;
-    s->rules.pkey = pkey;
+    s->rules.pkey = ask_tracer_pkey;
     s->rules.pkey_arg = s;
     b->slot[b->n_slots++] = s;
     *out = s;
@@ -69,7 +69,7 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
     struct vb_context *c;
     pid_t tid = (pid_t)call->n.pid;
     struct vb_verdict v;
-    int rc = slot_of(b, &f->device, &s);
+    int rc = get_device_slot(b, &f->device, &s);
     if (rc) {
         vb_refused(b, tid, NULL, "open", "", hw_error(), -EACCES);
         return -EACCES;

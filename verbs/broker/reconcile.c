@@ -33,7 +33,7 @@ static void begin_query(struct query *q, const struct vb_context *c, const struc
         q->hdr.driver_id = c->driver ? c->driver->id : r->hdr.driver_id;
 }
 
-static void add_attr(struct query *q, uint16_t id, uint16_t len, uint64_t data)
+static void add_query_attr(struct query *q, uint16_t id, uint16_t len, uint64_t data)
 {
     q->attr[q->hdr.num_attrs++] =
         (struct ib_uverbs_attr){.attr_id = id, .len = len, .flags = UVERBS_ATTR_F_MANDATORY, .data = data};
@@ -53,11 +53,11 @@ static int query_mr(const struct vb_broker *b, const struct vb_context *c, const
     uint32_t lkey, rkey;
     *length = *iova = 0;
     begin_query(&q, c, r, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR);
-    add_attr(&q, UVERBS_ATTR_QUERY_MR_HANDLE, 0, number);
-    add_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_LKEY, sizeof lkey, (uintptr_t)&lkey);
-    add_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_RKEY, sizeof rkey, (uintptr_t)&rkey);
-    add_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_LENGTH, sizeof *length, (uintptr_t)length);
-    add_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_IOVA, sizeof *iova, (uintptr_t)iova);
+    add_query_attr(&q, UVERBS_ATTR_QUERY_MR_HANDLE, 0, number);
+    add_query_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_LKEY, sizeof lkey, (uintptr_t)&lkey);
+    add_query_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_RKEY, sizeof rkey, (uintptr_t)&rkey);
+    add_query_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_LENGTH, sizeof *length, (uintptr_t)length);
+    add_query_attr(&q, UVERBS_ATTR_QUERY_MR_RESP_IOVA, sizeof *iova, (uintptr_t)iova);
     return run_query(b, fd, &q);
 }
 
@@ -74,9 +74,9 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     if (!list)
         return -ENOMEM;
     begin_query(&q, c, r, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES);
-    add_attr(&q, UVERBS_ATTR_INFO_OBJECT_ID, sizeof(uint64_t), object);
-    add_attr(&q, UVERBS_ATTR_INFO_TOTAL_HANDLES, sizeof total, (uintptr_t)&total);
-    add_attr(&q, UVERBS_ATTR_INFO_HANDLES_LIST, (uint16_t)((most + 1) * sizeof *list), (uintptr_t)list);
+    add_query_attr(&q, UVERBS_ATTR_INFO_OBJECT_ID, sizeof(uint64_t), object);
+    add_query_attr(&q, UVERBS_ATTR_INFO_TOTAL_HANDLES, sizeof total, (uintptr_t)&total);
+    add_query_attr(&q, UVERBS_ATTR_INFO_HANDLES_LIST, (uint16_t)((most + 1) * sizeof *list), (uintptr_t)list);
     int rc = run_query(b, fd, &q);
     if (rc >= 0)
         rc = (int)HW_MIN((uint64_t)total, most + 1);
@@ -131,7 +131,7 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
 }
 
 /* r: a request of the context's, or NULL. */
-static void reconcile(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
+static void reconcile_context(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r)
 {
     bool all = true;
     for (unsigned t = 0; t < VB_TYPES; t++) {
@@ -164,7 +164,7 @@ bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t ag
 {
     if (c->running || !c->driver || hw_now() - c->asked < age_ns)
         return false;
-    reconcile(b, c, fd, NULL);
+    reconcile_context(b, c, fd, NULL);
     return true;
 }
 
@@ -195,7 +195,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
         c->doubt |= rc >= 0 && r->command->makes == VB_MR && !true_number;
     }
     if (c->doubt && !c->running)
-        reconcile(b, c, fd, r);
+        reconcile_context(b, c, fd, r);
 }
 
 static int read_here(void *arg, uint64_t address, void *dst, size_t n)

@@ -44,7 +44,7 @@ void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char
 }
 
 /* Once for each command: what the schema does not have is asked for again and again. */
-static bool told(struct vb_broker *b, const struct vb_request *r)
+static bool was_command_reported(struct vb_broker *b, const struct vb_request *r)
 {
     uint32_t command = r->command ? r->command->command : 0;
     if (!r->command && r->hdr.object_id == UVERBS_OBJECT_DEVICE && r->hdr.method_id == UVERBS_METHOD_INVOKE_WRITE) {
@@ -67,7 +67,7 @@ static bool told(struct vb_broker *b, const struct vb_request *r)
 }
 
 /* Its pointers lead into itself. */
-static void *moved(struct vb_request *to, const struct vb_request *from, void *p)
+static void *relocate_pointer(struct vb_request *to, const struct vb_request *from, void *p)
 {
     return p ? (uint8_t *)to + ((uint8_t *)p - (const uint8_t *)from) : NULL;
 }
@@ -75,10 +75,10 @@ static void *moved(struct vb_request *to, const struct vb_request *from, void *p
 void vb_request_copy(struct vb_request *to, const struct vb_request *from)
 {
     memcpy(to, from, offsetof(struct vb_request, copy) + from->used);
-    to->core_in = moved(to, from, from->core_in);
-    to->core_out = moved(to, from, from->core_out);
-    to->uhw_in = moved(to, from, from->uhw_in);
-    to->uhw_out = moved(to, from, from->uhw_out);
+    to->core_in = relocate_pointer(to, from, from->core_in);
+    to->core_out = relocate_pointer(to, from, from->core_out);
+    to->uhw_in = relocate_pointer(to, from, from->uhw_in);
+    to->uhw_out = relocate_pointer(to, from, from->uhw_out);
 }
 
 int vb_run_here(struct vb_broker *b, int fd, struct vb_request *r)
@@ -106,8 +106,8 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
 }
 
 /* Runs it in the broker, and answers. */
-static void run(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, struct vb_request *r,
-                uint64_t ticket)
+static void run_broker_request(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
+                               struct vb_request *r, uint64_t ticket)
 {
     struct vb_swaps swaps;
     bool gone = false; /* a signal took its program away, and it is as if it had not been */
@@ -131,8 +131,8 @@ static void run(struct vb_broker *b, const struct vb_call *call, struct vb_conte
 
 /* For a limit, perhaps, that only what has ended reaches: contexts whose descriptor is still cached, and objects that
  * are there no more. */
-static int judge(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
-                 const struct vb_request *r)
+static int judge_request(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
+                         const struct vb_request *r)
 {
     struct vb_verdict v;
     char text[256];
@@ -149,7 +149,7 @@ static int judge(struct vb_broker *b, const struct vb_call *call, struct vb_cont
 }
 
 /* What the application is told at once; 1: it is answered, or will be. */
-static int request(struct vb_broker *b, const struct vb_call *call)
+static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_request *r = &b->request;
     const struct seccomp_notif *n = &call->n;
@@ -167,7 +167,7 @@ static int request(struct vb_broker *b, const struct vb_call *call)
     if (rc) {
         if (rc == -ENOSPC || rc == -EFAULT)
             return rc; /* a probe */
-        if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && told(b, r))
+        if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && was_command_reported(b, r))
             count_refused(b, c->slot);
         else
             vb_refused(b, tid, c->slot, r->command ? r->command->name : "?", "schema", hw_error(), rc);
@@ -182,7 +182,7 @@ static int request(struct vb_broker *b, const struct vb_call *call)
             return 1; /* it may be another's */
     }
     vb_reconcile(b, c, fd, c->doubt ? VB_RECONCILE_SOON_NS : VB_RECONCILE_NS);
-    rc = judge(b, call, c, fd, r);
+    rc = judge_request(b, call, c, fd, r);
     if (rc)
         return rc;
     if (r->where == VB_MEMORY || vb_request_gives(r)) {
@@ -196,13 +196,13 @@ static int request(struct vb_broker *b, const struct vb_call *call)
     if (r->where == VB_MEMORY)
         vb_run_in_stub(b, w, call, c, fd, r, ticket);
     else
-        run(b, call, c, fd, r, ticket);
+        run_broker_request(b, call, c, fd, r, ticket);
     return 1;
 }
 
 void vb_ioctl(struct vb_broker *b, const struct vb_call *call)
 {
-    int rc = (uint32_t)call->n.data.args[1] == RDMA_VERBS_IOCTL ? request(b, call) : -ENOTTY;
+    int rc = (uint32_t)call->n.data.args[1] == RDMA_VERBS_IOCTL ? handle_verbs_request(b, call) : -ENOTTY;
     b->requests++;
     if (rc <= 0)
         vb_notify_answer(call->listener, call->n.id, 0, -rc);

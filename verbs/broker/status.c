@@ -46,7 +46,7 @@ void vb_status_close(struct vb_broker *b)
     hw_close(&b->status); /* whoever started the broker removes its name (vb_join_clean()) */
 }
 
-static void device(struct hw_json *j, const struct vb_broker *b, const struct vb_slot *s)
+static void write_device_status(struct hw_json *j, const struct vb_broker *b, const struct vb_slot *s)
 {
     unsigned opens = 0;
     hw_list_each(i, next, &b->contexts) opens += hw_container_of(i, struct vb_context, link)->slot == s;
@@ -87,7 +87,7 @@ static void write_status(struct hw_json *j, const struct vb_broker *b)
     hw_json_u64(j, "stubs", stubs);
     hw_json_array(j, "devices");
     for (unsigned i = 0; i < b->n_slots; i++)
-        device(j, b, b->slot[i]);
+        write_device_status(j, b, b->slot[i]);
     hw_json_end(j);
     hw_json_end(j);
 }

@@ -52,7 +52,7 @@ static void job_free(struct vb_broker *b, struct vb_job *j)
     b->n_jobs--;
 }
 
-static void answer(const struct vb_job *j, int rc)
+static void answer_job_error(const struct vb_job *j, int rc)
 {
     vb_notify_answer(j->call.listener, j->call.n.id, 0, -rc);
 }
@@ -68,7 +68,7 @@ static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
         j->context->doubt = true; /* the size of an MR that was to become another is not believed any more */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
-    answer(j, rc);
+    answer_job_error(j, rc);
     job_free(b, j);
 }
 
@@ -156,7 +156,7 @@ void vb_workers_clear(struct vb_broker *b, bool all)
 /* Lays it into the window, and moves its header to where the stub looks for it. Between there and its first attribute
  * come attributes that no kernel has, which it passes over (drivers/infiniband/core/uverbs_ioctl.c, uverbs_set_attr():
  * what is not mandatory and not known). */
-static int lay(struct vb_worker *w, struct vb_job *j)
+static int write_window_request(struct vb_worker *w, struct vb_job *j)
 {
     const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
     const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff}; /* the last of the core's, UVERBS_ID_NS_SHIFT */
@@ -198,7 +198,7 @@ static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
         w->given = HW_MAX(w->given, n);
     }
     if (rc >= 0)
-        rc = lay(w, j);
+        rc = write_window_request(w, j);
     vb_swap_back(s);
     return rc;
 }
@@ -243,7 +243,7 @@ static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
 }
 
 /* -ENOENT is no failure: the stub's call was taken back, and comes again, or it has died, and that is seen. */
-static int tell(struct vb_worker *w, struct vb_job *j)
+static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 {
     struct copies copies = {.stub = &w->stub};
     int rc = j->gives ? vb_request_give(&j->r, add_copy, &copies) : 0;
@@ -255,7 +255,7 @@ static int tell(struct vb_worker *w, struct vb_job *j)
 
 /* Its descriptors go into the stub's table, and it into the window. 1: it is dropped; -ENOENT: the stub's call was
  * taken back. */
-static int prepare(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
+static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
     struct vb_swaps swaps;
     int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
@@ -293,7 +293,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         }
         int rc = j->gives ? 0 : check_rights(b, w, j);
         bool later = rc == 1;
-        if (rc == 0 && !j->gives && (rc = prepare(b, w, j)) == 1)
+        if (rc == 0 && !j->gives && (rc = prepare_worker_job(b, w, j)) == 1)
             continue;
         if (later || rc == -ENOENT) {
             w->stub.parked = 0;
@@ -302,7 +302,7 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         }
         w->dropping = false;
         if (rc >= 0)
-            rc = tell(w, j);
+            rc = start_worker_job(w, j);
         if (rc < 0)
             not_run(b, w, j, rc);
     }
@@ -344,7 +344,7 @@ static void job_given(struct vb_broker *b, struct vb_job *j, bool copied)
             vb_keep(b, &j->call, j->context, &j->r, j->rc);
     } else { /* as the kernel, which would have taken it back */
         vb_undo(b, j->context, j->device, &j->r);
-        answer(j, -EFAULT);
+        answer_job_error(j, -EFAULT);
     }
     job_free(b, j);
 }
@@ -372,7 +372,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     w->looked = b->now;
     w->dropping &= rc != 0; /* else it was not told */
     if (j && rc == 0) {
-        rc = tell(w, j);
+        rc = start_worker_job(w, j);
         if (rc)
             not_run(b, w, j, rc);
     } else if (j) {
@@ -387,7 +387,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
 }
 
 /* 0: a stub is on its way, and the thread makes its call anew; else it has been told. */
-static int inject(struct vb_broker *b, const struct vb_call *call)
+static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
     if (!w) {
@@ -446,7 +446,7 @@ int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_con
     if (rc == 0 && !*out) {
         rc = vb_inject_possible();
         if (rc == 0) {
-            rc = inject(b, call);
+            rc = inject_worker_stub(b, call);
             told = true;
         }
     }

@@ -137,7 +137,7 @@ static uint32_t recv_sge(const struct vb_request *r)
     return in.max_recv_sge;
 }
 
-static void copy(void *dst, const void *src, size_t n)
+static void copy_driver_input(void *dst, const void *src, size_t n)
 {
     if (n > 0)
         memcpy(dst, src, n);
@@ -152,13 +152,13 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
         /* set_user_buf_size(), set_rq_size() in mlx5/qp.c: it sends in blocks, of which a request takes up to 16 */
         struct mlx5_ib_create_qp in = {0};
-        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_WQ) {
         /* set_user_rq_size() there; the core's max_wr is compared with what the device can, and that is all */
         struct mlx5_ib_create_wq in = {0};
-        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->recv = mlx5_recv(in.rq_wqe_count, in.rq_wqe_shift);
     } else if (driver == RDMA_DRIVER_EFA && r->command->makes == VB_QP) {
         /* efa_create_qp() in efa/efa_verbs.c: so much is allocated to receive, in pages, and asked of the device to
@@ -166,7 +166,7 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
          * many as the device takes. A power of two of each. */
         struct efa_ibv_create_qp in = {0};
         uint64_t pieces = recv_sge(r);
-        copy(&in, r->uhw_in, HW_MIN(sizeof(in), n));
+        copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_ring_size > page ? in.sq_ring_size / 256 : 0;
         q->recv = in.rq_ring_size > page ? in.rq_ring_size / 32 / (pieces ? pieces : 1) : 0;
     }

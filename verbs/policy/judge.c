@@ -52,7 +52,7 @@ static bool HW_PRINTF(4, 5) no(struct judge *j, int rc, const char *rule, const 
     return false;
 }
 
-static bool allowed(struct judge *j, unsigned bit, const char *name, const char *what)
+static bool has_permission(struct judge *j, unsigned bit, const char *name, const char *what)
 {
     char rule[64];
     snprintf(rule, sizeof(rule), "allow: no %s", name);
@@ -62,7 +62,7 @@ static bool allowed(struct judge *j, unsigned bit, const char *name, const char 
 /* ---------------------------------------------------------------- amounts */
 
 /* Has it room for `more` of what there are `have` of? */
-static bool room(struct judge *j, const char *key, uint64_t have, uint64_t more, uint64_t max, bool size)
+static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uint64_t more, uint64_t max, bool size)
 {
     char rule[64], a[32], b[32];
     uint64_t sum;
@@ -84,22 +84,22 @@ static bool at_most(struct judge *j, const char *key, uint64_t n, uint64_t max, 
     return n <= max ? true : no(j, -EINVAL, rule, "%" PRIu64 " %s are asked for", n, what);
 }
 
-static bool count(struct judge *j)
+static bool judge_object_count(struct judge *j)
 {
     enum vb_type t = j->r->command->makes;
     const char *key = t < VB_TYPES ? vb_limit_key(t) : NULL;
     /* opens are judged and counted by themselves */
-    return !key || t == VB_CONTEXT || room(j, key, j->u->n[t], 1, j->rules->max[t], false);
+    return !key || t == VB_CONTEXT || is_within_limit(j, key, j->u->n[t], 1, j->rules->max[t], false);
 }
 
 /* ------------------------------------------------------------------ paths */
 
-static bool port(struct judge *j, unsigned p)
+static bool judge_port(struct judge *j, unsigned p)
 {
     return p < 64 && (j->rules->ports >> p & 1) ? true : no(j, -EPERM, "ports", "port %u is not allowed", p);
 }
 
-static bool listed(const struct vb_rules *rules, uint16_t pkey)
+static bool is_pkey_allowed(const struct vb_rules *rules, uint16_t pkey)
 {
     bool in = false;
     for (unsigned i = 0; i < rules->n_pkeys; i++)
@@ -108,7 +108,7 @@ static bool listed(const struct vb_rules *rules, uint16_t pkey)
 }
 
 /* Port 0: the request does not say for which one; then it must be allowed on all of them. */
-static bool pkey(struct judge *j, unsigned p, unsigned index)
+static bool judge_pkey(struct judge *j, unsigned p, unsigned index)
 {
     const struct vb_rules *rules = j->rules;
     unsigned known = 0;
@@ -119,7 +119,7 @@ static bool pkey(struct judge *j, unsigned p, unsigned index)
         if ((!p && !(rules->ports >> i & 1)) || !rules->pkey || rules->pkey(rules->pkey_arg, i, index, &value) < 0)
             continue;
         known++;
-        if (!listed(rules, value))
+        if (!is_pkey_allowed(rules, value))
             return no(j, -EPERM, "pkeys", "P_Key 0x%04x, index %u of port %u, is not allowed", value, index, i);
     }
     return known ? true : no(j, -EPERM, "pkeys", "it is not known what P_Key is at index %u of port %u", index, p);
@@ -132,11 +132,12 @@ static bool is_multicast(const uint8_t *gid)
     return gid[0] == 0xff || (memcmp(gid, mapped, sizeof(mapped)) == 0 && gid[12] >> 4 == 14);
 }
 
-static bool to(struct judge *j, const uint8_t *gid)
+static bool judge_destination(struct judge *j, const uint8_t *gid)
 {
     const struct vb_rules *rules = j->rules;
     char text[INET6_ADDRSTRLEN];
-    if (is_multicast(gid) && !allowed(j, VB_ALLOW_MULTICAST, "multicast", "the destination is a multicast group"))
+    if (is_multicast(gid) &&
+        !has_permission(j, VB_ALLOW_MULTICAST, "multicast", "the destination is a multicast group"))
         return false;
     if (rules->any_destination)
         return true;
@@ -146,9 +147,10 @@ static bool to(struct judge *j, const uint8_t *gid)
     return no(j, -EPERM, "destinations", "GID %s is in none of them", inet_ntop(AF_INET6, gid, text, sizeof(text)));
 }
 
-static bool path(struct judge *j, unsigned p, bool global, unsigned sgid_index, const uint8_t *dgid, unsigned dlid)
+static bool judge_path(struct judge *j, unsigned p, bool global, unsigned sgid_index, const uint8_t *dgid,
+                       unsigned dlid)
 {
-    if (!port(j, p))
+    if (!judge_port(j, p))
         return false;
     /* On InfiniBand packets go by LID, whatever GID is with it; without a GRH there is none. On Ethernet there are no
      * LIDs, and the kernel wants a GRH. */
@@ -158,12 +160,12 @@ static bool path(struct judge *j, unsigned p, bool global, unsigned sgid_index, 
         return true;
     if (!vb_gid_index(j->rules, sgid_index))
         return no(j, -EPERM, "gids", "GID index %u may not be a source", sgid_index);
-    return to(j, dgid);
+    return judge_destination(j, dgid);
 }
 
 /* -------------------------------------------------------------- the rules */
 
-static bool context(struct judge *j)
+static bool judge_context(struct judge *j)
 {
     const struct vb_request *r = j->r;
     uint32_t flags = 0;
@@ -174,16 +176,16 @@ static bool context(struct judge *j)
         memcpy(&flags, (const uint8_t *)r->uhw_in + at, HW_MIN(sizeof(flags), r->uhw_in_len - at));
     /* libmlx5 asks again without it */
     return flags & MLX5_IB_ALLOC_UCTX_DEVX
-               ? allowed(j, VB_ALLOW_DEVX, "devx", "a context that may send the device's own commands")
+               ? has_permission(j, VB_ALLOW_DEVX, "devx", "a context that may send the device's own commands")
                : true;
 }
 
-static bool mr(struct judge *j)
+static bool judge_mr(struct judge *j)
 {
     struct vb_mr_ask m;
     vb_mr_ask(j->r, &m);
     if ((m.kind == VB_MR_NEW || m.change_access) && (m.access & IB_UVERBS_ACCESS_ON_DEMAND) &&
-        !allowed(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
+        !has_permission(j, VB_ALLOW_ODP, "odp", "memory that is registered without being pinned"))
         return false;
     /* Kernels from 6.2 until 6.12.94, 6.18.36 and 7.0.13 did not look at how it is pinned (CVE-2026-52908): the device
      * would write to what the program must not, its stub's window too. Those since then say -EACCES, as here. */
@@ -191,22 +193,22 @@ static bool mr(struct judge *j)
         return no(j, -EACCES, "REREG_MR", "write access, where memory has been registered to be read only");
     uint64_t old = m.kind == VB_MR_AGAIN ? vb_objects_mr_bytes(j->o, m.number) : 0;
     bool more = m.kind == VB_MR_NEW || (m.kind == VB_MR_AGAIN && m.resize && m.bytes > old);
-    return more ? room(j, "mr_bytes", j->u->mr_bytes, m.bytes - old, j->rules->mr_bytes, true) : true;
+    return more ? is_within_limit(j, "mr_bytes", j->u->mr_bytes, m.bytes - old, j->rules->mr_bytes, true) : true;
 }
 
 static bool dmabuf_mr(struct judge *j)
 {
-    return allowed(j, VB_ALLOW_DMABUF, "dmabuf", "memory of a dma-buf") && mr(j);
+    return has_permission(j, VB_ALLOW_DMABUF, "dmabuf", "memory of a dma-buf") && judge_mr(j);
 }
 
 static bool modern_mr(struct judge *j)
 {
-    return vb_attr_find(j->r, REG_MR_FD) ? dmabuf_mr(j) : mr(j);
+    return vb_attr_find(j->r, REG_MR_FD) ? dmabuf_mr(j) : judge_mr(j);
 }
 
 static bool advise_mr(struct judge *j)
 {
-    return allowed(j, VB_ALLOW_ODP, "odp", "advice is of use to memory on demand only");
+    return has_permission(j, VB_ALLOW_ODP, "odp", "advice is of use to memory on demand only");
 }
 
 static bool create_cq(struct judge *j)
@@ -239,10 +241,10 @@ static bool qp_type(struct judge *j, uint64_t type)
     const char *name = bit == TYPE_DRIVER_BIT ? "driver" : bit < HW_ARRAY_LEN(names) ? names[bit] : NULL;
     if (!name)
         return no(j, -EINVAL, "qp_types", "there is no QP type %" PRIu64, type);
-    if (type == IB_UVERBS_QPT_RAW_PACKET && !allowed(j, VB_ALLOW_RAW, "raw", "a raw packet QP"))
+    if (type == IB_UVERBS_QPT_RAW_PACKET && !has_permission(j, VB_ALLOW_RAW, "raw", "a raw packet QP"))
         return false;
     if ((type == IB_UVERBS_QPT_XRC_INI || type == IB_UVERBS_QPT_XRC_TGT) &&
-        !allowed(j, VB_ALLOW_XRC, "xrc", "an XRC QP"))
+        !has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC QP"))
         return false;
     if (!(j->rules->qp_types >> bit & 1))
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
@@ -265,8 +267,9 @@ static bool qp_flags(struct judge *j, uint64_t flags)
     const uint64_t raw = CREATE_SOURCE_QPN | IB_UVERBS_QP_CREATE_SCATTER_FCS | IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
     if (flags & ~(harmless | raw))
         return no(j, -EOPNOTSUPP, "QP create flags", "0x%" PRIx64 " are never allowed", flags & ~(harmless | raw));
-    return flags & raw ? allowed(j, VB_ALLOW_RAW, "raw", "QP create flags of raw packets, or a foreign source QPN")
-                       : true;
+    return flags & raw
+               ? has_permission(j, VB_ALLOW_RAW, "raw", "QP create flags of raw packets, or a foreign source QPN")
+               : true;
 }
 
 static bool qp_size(struct judge *j, uint64_t send, uint64_t recv)
@@ -296,7 +299,7 @@ static bool create_qp(struct judge *j)
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_SOURCE_QPN))
             flags |= CREATE_SOURCE_QPN;
         if (vb_attr_find(r, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE) &&
-            !allowed(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
             return false;
         return qp_type(j, vb_attr_u64(r, UVERBS_ATTR_CREATE_QP_TYPE)) && qp_flags(j, flags) &&
                qp_size(j, cap.max_send_wr, cap.max_recv_wr);
@@ -305,7 +308,7 @@ static bool create_qp(struct judge *j)
         struct ib_uverbs_ex_create_qp in;
         vb_core_in(r, &in, sizeof(in));
         if ((in.comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE) &&
-            !allowed(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
+            !has_permission(j, VB_ALLOW_RAW, "raw", "a QP of a receive table"))
             return false;
         return qp_type(j, in.qp_type) && qp_flags(j, in.create_flags) && qp_size(j, in.max_send_wr, in.max_recv_wr);
     }
@@ -322,11 +325,11 @@ static bool modify_qp(struct judge *j)
     vb_core_in(j->r, &in, sizeof(in));
     const struct ib_uverbs_qp_dest *d = &in.dest, *alt = &in.alt_dest;
     unsigned p = in.attr_mask & QP_PORT ? in.port_num : in.attr_mask & QP_AV ? d->port_num : 0;
-    if ((in.attr_mask & QP_PORT) && !port(j, in.port_num))
+    if ((in.attr_mask & QP_PORT) && !judge_port(j, in.port_num))
         return false;
-    if ((in.attr_mask & QP_AV) && !path(j, d->port_num, d->is_global, d->sgid_index, d->dgid, d->dlid))
+    if ((in.attr_mask & QP_AV) && !judge_path(j, d->port_num, d->is_global, d->sgid_index, d->dgid, d->dlid))
         return false;
-    if ((in.attr_mask & QP_PKEY_INDEX) && !pkey(j, p, in.pkey_index))
+    if ((in.attr_mask & QP_PKEY_INDEX) && !judge_pkey(j, p, in.pkey_index))
         return false;
     /* An index is another P_Key on another port: it must be said again. To RTR the port stays; else an AV brings its
      * own, as modify_qp() has it. */
@@ -335,25 +338,26 @@ static bool modify_qp(struct judge *j)
         ((in.attr_mask & QP_PORT) || ((in.attr_mask & QP_AV) && !rtr)))
         return no(j, -EPERM, "pkeys", "port %u without a P_Key index of it", p);
     if ((in.attr_mask & QP_QKEY) && (in.qkey & CONTROLLED_QKEY) &&
-        !allowed(j, VB_ALLOW_RAW, "raw", "a controlled Q_Key (its highest bit is set)"))
+        !has_permission(j, VB_ALLOW_RAW, "raw", "a controlled Q_Key (its highest bit is set)"))
         return false;
     if (!(in.attr_mask & QP_ALT_PATH))
         return true;
-    return port(j, in.alt_port_num) && path(j, alt->port_num, alt->is_global, alt->sgid_index, alt->dgid, alt->dlid) &&
-           pkey(j, in.alt_port_num, in.alt_pkey_index);
+    return judge_port(j, in.alt_port_num) &&
+           judge_path(j, alt->port_num, alt->is_global, alt->sgid_index, alt->dgid, alt->dlid) &&
+           judge_pkey(j, in.alt_port_num, in.alt_pkey_index);
 }
 
 static bool create_ah(struct judge *j)
 {
     struct ib_uverbs_create_ah in;
     vb_core_in(j->r, &in, sizeof(in));
-    return path(j, in.attr.port_num, in.attr.is_global, in.attr.grh.sgid_index, in.attr.grh.dgid, in.attr.dlid);
+    return judge_path(j, in.attr.port_num, in.attr.is_global, in.attr.grh.sgid_index, in.attr.grh.dgid, in.attr.dlid);
 }
 
 static bool srq_type(struct judge *j, uint64_t type)
 {
     if (type == IB_UVERBS_SRQT_XRC)
-        return allowed(j, VB_ALLOW_XRC, "xrc", "an XRC SRQ");
+        return has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC SRQ");
     return type == IB_UVERBS_SRQT_BASIC ? true
                                         : no(j, -EOPNOTSUPP, "SRQ types", "type %" PRIu64 " is never allowed", type);
 }
@@ -391,7 +395,7 @@ static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;
     vb_core_in(j->r, &in, sizeof(in));
-    if (!allowed(j, VB_ALLOW_XRC, "xrc", "an XRC domain"))
+    if (!has_permission(j, VB_ALLOW_XRC, "xrc", "an XRC domain"))
         return false;
     return in.fd == UINT32_MAX ? true
                                : no(j, -EOPNOTSUPP, "XRC domains", "one that is shared by a file is never allowed");
@@ -408,12 +412,12 @@ static bool attach_mcast(struct judge *j)
 {
     struct ib_uverbs_attach_mcast in;
     vb_core_in(j->r, &in, sizeof(in));
-    return allowed(j, VB_ALLOW_MULTICAST, "multicast", "a multicast group") && to(j, in.gid);
+    return has_permission(j, VB_ALLOW_MULTICAST, "multicast", "a multicast group") && judge_destination(j, in.gid);
 }
 
-static bool flow(struct judge *j)
+static bool judge_flow(struct judge *j)
 {
-    return allowed(j, VB_ALLOW_FLOW, "flow", "flow steering");
+    return has_permission(j, VB_ALLOW_FLOW, "flow", "flow steering");
 }
 
 static bool create_wq(struct judge *j)
@@ -426,13 +430,13 @@ static bool create_wq(struct judge *j)
         vb_core_in(j->r, &in, sizeof(in));
         max_wr = in.max_wr;
     }
-    return allowed(j, VB_ALLOW_RAW, "raw", "a WQ, which is of use to raw packets only") &&
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a WQ, which is of use to raw packets only") &&
            at_most(j, "qp_wr", max_wr, j->rules->qp_wr, "receive requests of a WQ") && driver_size(j);
 }
 
 static bool rwq_table(struct judge *j)
 {
-    return allowed(j, VB_ALLOW_RAW, "raw", "a receive table, which is of use to raw packets only");
+    return has_permission(j, VB_ALLOW_RAW, "raw", "a receive table, which is of use to raw packets only");
 }
 
 /* As if there were none: what the kernel says of an empty entry (rdma_get_gid_attr()). */
@@ -462,15 +466,15 @@ static const struct row {
     uint32_t command;
     bool (*rule)(struct judge *j); /* NULL: nothing but the count of what it makes */
 } rows[] = {
-    {W(IB_USER_VERBS_CMD_GET_CONTEXT), context},
+    {W(IB_USER_VERBS_CMD_GET_CONTEXT), judge_context},
     {W(IB_USER_VERBS_CMD_QUERY_DEVICE), NULL},
     {W(IB_USER_VERBS_CMD_QUERY_PORT), NULL},
     {W(IB_USER_VERBS_CMD_ALLOC_PD), NULL},
     {W(IB_USER_VERBS_CMD_DEALLOC_PD), NULL},
     {W(IB_USER_VERBS_CMD_CREATE_AH), create_ah},
     {W(IB_USER_VERBS_CMD_DESTROY_AH), NULL},
-    {W(IB_USER_VERBS_CMD_REG_MR), mr},
-    {W(IB_USER_VERBS_CMD_REREG_MR), mr},
+    {W(IB_USER_VERBS_CMD_REG_MR), judge_mr},
+    {W(IB_USER_VERBS_CMD_REREG_MR), judge_mr},
     {W(IB_USER_VERBS_CMD_DEREG_MR), NULL},
     {W(IB_USER_VERBS_CMD_ALLOC_MW), NULL},
     {W(IB_USER_VERBS_CMD_DEALLOC_MW), NULL},
@@ -500,7 +504,7 @@ static const struct row {
     {W(EX(IB_USER_VERBS_EX_CMD_CREATE_CQ)), create_cq},
     {W(EX(IB_USER_VERBS_EX_CMD_CREATE_QP)), create_qp},
     {W(EX(IB_USER_VERBS_EX_CMD_MODIFY_QP)), modify_qp},
-    {W(EX(IB_USER_VERBS_EX_CMD_CREATE_FLOW)), flow},
+    {W(EX(IB_USER_VERBS_EX_CMD_CREATE_FLOW)), judge_flow},
     {W(EX(IB_USER_VERBS_EX_CMD_DESTROY_FLOW)), NULL},
     {W(EX(IB_USER_VERBS_EX_CMD_CREATE_WQ)), create_wq},
     {W(EX(IB_USER_VERBS_EX_CMD_MODIFY_WQ)), NULL},
@@ -510,7 +514,7 @@ static const struct row {
     {W(EX(IB_USER_VERBS_EX_CMD_MODIFY_CQ)), NULL},
     {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, 0, NULL},
     {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, 0, NULL},
-    {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, 0, context},
+    {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, 0, judge_context},
     {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, 0, NULL},
     {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, 0, gid_table},
     {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, 0, gid_entry},
@@ -523,7 +527,7 @@ static const struct row {
     {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, 0, create_srq},
     {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, 0, NULL},
     {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, 0, NULL},
-    {UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, 0, mr},
+    {UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, 0, judge_mr},
     {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, 0, NULL},
     {UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, 0, advise_mr},
     {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, 0, NULL},
@@ -557,7 +561,7 @@ bool vb_judged(const struct vb_command *c)
     return row_of(c) != NULL;
 }
 
-static bool open_device(struct judge *j)
+static bool judge_device_open(struct judge *j)
 {
     return j->rules->allowed ? true : no(j, -EACCES, "devices", "the device is none of them");
 }
@@ -566,8 +570,8 @@ void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struc
 {
     struct judge j = {rules, u, NULL, NULL, v};
     memset(v, 0, sizeof(*v));
-    if (open_device(&j))
-        room(&j, vb_limit_key(VB_CONTEXT), u->n[VB_CONTEXT], 1, rules->max[VB_CONTEXT], false);
+    if (judge_device_open(&j))
+        is_within_limit(&j, vb_limit_key(VB_CONTEXT), u->n[VB_CONTEXT], 1, rules->max[VB_CONTEXT], false);
 }
 
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,
@@ -576,10 +580,10 @@ void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const stru
     struct judge j = {rules, u, o, r, v};
     memset(v, 0, sizeof(*v));
     const struct row *row = row_of(r->command);
-    if (!open_device(&j))
+    if (!judge_device_open(&j))
         return;
     if (!row)
         no(&j, -EOPNOTSUPP, "schema", "there is no rule for %s", r->command->name);
     else if (!row->rule || row->rule(&j))
-        count(&j);
+        judge_object_count(&j);
 }

@@ -46,16 +46,16 @@ void vb_objects_free(struct vb_objects *o)
     free(o);
 }
 
-static int by_number(const void *a, const void *b)
+static int by_mr_number(const void *a, const void *b)
 {
     uint32_t x = ((const struct mr *)a)->number, y = ((const struct mr *)b)->number;
     return x < y ? -1 : x > y;
 }
 
-static struct mr *find(const struct vb_objects *o, uint32_t number)
+static struct mr *find_mr(const struct vb_objects *o, uint32_t number)
 {
     struct mr key = {.number = number};
-    void *const *at = tfind(&key, &o->mrs, by_number);
+    void *const *at = tfind(&key, &o->mrs, by_mr_number);
     return at ? *at : NULL;
 }
 
@@ -66,20 +66,20 @@ bool vb_objects_read_only(const struct vb_objects *o)
 
 uint64_t vb_objects_mr_bytes(const struct vb_objects *o, uint32_t number)
 {
-    const struct mr *m = o ? find(o, number) : NULL;
+    const struct mr *m = o ? find_mr(o, number) : NULL;
     return m && m->true_number ? m->bytes : 0;
 }
 
 bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes)
 {
-    const struct mr *m = find(o, number);
+    const struct mr *m = find_mr(o, number);
     *bytes = m && m->true_number ? m->bytes : 0;
     return m && m->true_number;
 }
 
 /* ------------------------------------------------------- before and after */
 
-static bool counted(const struct vb_command *c)
+static bool makes_counted_object(const struct vb_command *c)
 {
     return c->makes != VB_NONE && c->makes != VB_CONTEXT && c->makes < VB_TYPES && vb_limit_key(c->makes);
 }
@@ -110,7 +110,7 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
     }
     o->read_only |= !m.writes && (m.kind == VB_MR_NEW || m.change_access);
     add_bytes(o, *ticket);
-    if (counted(r->command)) {
+    if (makes_counted_object(r->command)) {
         o->n[r->command->makes]++;
         o->of->n[r->command->makes]++;
     }
@@ -128,12 +128,12 @@ static void one_less(struct vb_objects *o, enum vb_type t)
 /* No memory, or a number that a living MR has: its bytes are counted until the file's end, and that is all. */
 static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
 {
-    struct mr *m = find(o, number);
+    struct mr *m = find_mr(o, number);
     if (m && m->true_number && !trusted)
         return;
     if (!m && (m = calloc(1, sizeof(*m)))) {
         m->number = number;
-        if (!tsearch(m, &o->mrs, by_number)) {
+        if (!tsearch(m, &o->mrs, by_mr_number)) {
             free(m);
             m = NULL;
         }
@@ -144,18 +144,18 @@ static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool 
     }
 }
 
-static void ended(struct vb_objects *o, const struct vb_request *r)
+static void remove_ended_object(struct vb_objects *o, const struct vb_request *r)
 {
     uint32_t number;
     one_less(o, r->command->ends);
     if (r->command->ends != VB_MR || vb_request_number(r, &r->command->ended, &number) < 0)
         return;
-    struct mr *m = find(o, number);
+    struct mr *m = find_mr(o, number);
     if (!m)
         return;
     if (m->true_number)
         take_bytes(o, m->bytes);
-    tdelete(m, &o->mrs, by_number);
+    tdelete(m, &o->mrs, by_mr_number);
     free(m);
 }
 
@@ -169,7 +169,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         return;
     if (rc < 0) {
         take_bytes(o, ticket);
-        if (counted(c))
+        if (makes_counted_object(c))
             one_less(o, c->makes);
         return;
     }
@@ -178,7 +178,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
             note_mr(o, number, m.bytes, trusted);
     } else if (m.kind == VB_MR_AGAIN && m.resize) {
         /* its size may have become another one since it was reserved for */
-        struct mr *old = find(o, m.number);
+        struct mr *old = find_mr(o, m.number);
         take_bytes(o, ticket);
         add_bytes(o, m.bytes);
         if (old && old->true_number) {
@@ -187,7 +187,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         }
     }
     if (c->ends != VB_NONE && c->ends < VB_TYPES)
-        ended(o, r);
+        remove_ended_object(o, r);
 }
 
 /* ---------------------------------------------------- what the kernel says */
@@ -210,7 +210,7 @@ void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n)
 
 void vb_objects_forget_mr(struct vb_objects *o, uint32_t number)
 {
-    struct mr *m = find(o, number);
+    struct mr *m = find_mr(o, number);
     if (m)
         m->true_number = false;
 }

@@ -74,7 +74,7 @@ struct reader {
     int rc;
 };
 
-static int on_key(struct vb_policy *p, const char *section, const char *name, const char *value)
+static int set_section_key(struct vb_policy *p, const char *section, const char *name, const char *value)
 {
     struct vb_section *s = NULL;
     const struct vb_key *k = vb_key_of(name);
@@ -93,11 +93,11 @@ static int on_key(struct vb_policy *p, const char *section, const char *name, co
 }
 
 /* inih's: 0 is an error; the first one's line is what ini_parse_string() returns. */
-static int handler(void *arg, const char *section, const char *name, const char *value)
+static int on_verbs_policy_key(void *arg, const char *section, const char *name, const char *value)
 {
     struct reader *x = arg;
     if (x->rc == 0)
-        x->rc = on_key(x->p, section, name, value);
+        x->rc = set_section_key(x->p, section, name, value);
     return x->rc == 0;
 }
 
@@ -131,7 +131,7 @@ int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_po
         struct reader x = {p, 0};
         memcpy(copy, text, len);
         copy[len] = 0;
-        int at = ini_parse_string(copy, handler, &x);
+        int at = ini_parse_string(copy, on_verbs_policy_key, &x);
         rc = x.rc;
         if (rc)
             hw_wrap(rc, "%s, line %d", name, at);

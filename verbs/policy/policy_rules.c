@@ -15,7 +15,7 @@ static bool names_device(const struct vb_values *v, const char *device)
 }
 
 /* What v gives takes the place of what is in r. */
-static void replace(struct vb_rules *r, const struct vb_values *v, const char *device)
+static void replace_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     for (size_t i = 0; i < VB_KEYS; i++) {
         if (!(v->set & 1u << i))
@@ -70,7 +70,7 @@ static void narrow_pkeys(struct vb_rules *r, const struct vb_rules *by)
 }
 
 /* Is all of b in a? */
-static bool holds(const struct vb_prefix *a, const struct vb_prefix *b)
+static bool contains_prefix(const struct vb_prefix *a, const struct vb_prefix *b)
 {
     return a->bits <= b->bits && vb_within(a, b->gid);
 }
@@ -90,7 +90,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
     for (unsigned i = 0; i < old.n_destinations; i++)
         for (unsigned k = 0; k < by->n_destinations; k++) {
             const struct vb_prefix *a = &old.destination[i], *b = &by->destination[k];
-            const struct vb_prefix *less = holds(a, b) ? b : holds(b, a) ? a : NULL;
+            const struct vb_prefix *less = contains_prefix(a, b) ? b : contains_prefix(b, a) ? a : NULL;
             if (less && r->n_destinations == VB_DESTINATIONS_MAX)
                 return hw_fail(-E2BIG, "more than %d destinations", VB_DESTINATIONS_MAX);
             if (less)
@@ -100,7 +100,7 @@ static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
 }
 
 /* What v gives is what is left of r, at most. */
-static int narrow(struct vb_rules *r, const struct vb_values *v, const char *device)
+static int narrow_verbs_rules(struct vb_rules *r, const struct vb_values *v, const char *device)
 {
     int rc = 0;
     for (size_t i = 0; i < VB_KEYS && rc == 0; i++) {
@@ -138,7 +138,7 @@ static int narrow(struct vb_rules *r, const struct vb_values *v, const char *dev
     return rc;
 }
 
-static int annotate(struct vb_rules *r, const struct vb_annotation *a, const char *device)
+static int apply_annotation(struct vb_rules *r, const struct vb_annotation *a, const char *device)
 {
     static const char mine[] = "hawser.verbs.";
     struct vb_values v = {0};
@@ -147,12 +147,12 @@ static int annotate(struct vb_rules *r, const struct vb_annotation *a, const cha
     const struct vb_key *k = vb_key_of(a->key + sizeof(mine) - 1);
     int rc = k ? vb_take(&v, k, a->value) : hw_fail(-EINVAL, "there is no such key");
     if (rc == 0)
-        rc = narrow(r, &v, device);
+        rc = narrow_verbs_rules(r, &v, device);
     return rc ? hw_wrap(rc, "annotation %.80s", a->key) : 0;
 }
 
 /* 0 [default], 1 [device ...], 2 [container ...], 3 both */
-static int rank(const struct vb_section *s)
+static int get_section_rank(const struct vb_section *s)
 {
     return (*s->container ? 2 : 0) + (*s->device ? 1 : 0);
 }
@@ -175,12 +175,13 @@ int vb_policy_rules(const struct vb_policy *p, const char *container, const stru
     for (int order = 0; order < 4; order++)
         for (unsigned i = 0; i < p->n; i++) {
             const struct vb_section *s = &p->section[i];
-            if (rank(s) == order && (!*s->container || (container && strcmp(s->container, container) == 0)) &&
+            if (get_section_rank(s) == order &&
+                (!*s->container || (container && strcmp(s->container, container) == 0)) &&
                 (!*s->device || fnmatch(s->device, device, 0) == 0))
-                replace(out, &s->v, device);
+                replace_verbs_rules(out, &s->v, device);
         }
     for (unsigned i = 0; i < n && rc == 0; i++)
-        rc = annotate(out, &a[i], device);
+        rc = apply_annotation(out, &a[i], device);
     /* one place says it: allow */
     if (out->allow & VB_ALLOW_RAW)
         out->qp_types |= 1u << IB_UVERBS_QPT_RAW_PACKET;

@@ -90,7 +90,7 @@ void vb_defaults(struct vb_rules *r)
 /* ------------------------------------------------------------------ values */
 
 /* "4" or "4-7": from and to within [min, max] */
-static int range(const char *word, uint64_t min, uint64_t max, uint64_t *from, uint64_t *to)
+static int parse_number_range(const char *word, uint64_t min, uint64_t max, uint64_t *from, uint64_t *to)
 {
     char text[VB_LINE_BYTES + 1];
     snprintf(text, sizeof(text), "%s", word);
@@ -107,7 +107,7 @@ static int range(const char *word, uint64_t min, uint64_t max, uint64_t *from, u
 static int one_port(struct vb_rules *r, const char *word)
 {
     uint64_t from = 1, to = 63;
-    int rc = strcmp(word, "any") == 0 ? 0 : range(word, 1, 63, &from, &to);
+    int rc = strcmp(word, "any") == 0 ? 0 : parse_number_range(word, 1, 63, &from, &to);
     for (uint64_t p = from; rc == 0 && p <= to; p++)
         r->ports |= 1ull << p;
     return rc;
@@ -116,7 +116,7 @@ static int one_port(struct vb_rules *r, const char *word)
 static int one_gid(struct vb_rules *r, const char *word)
 {
     uint64_t from = 0, to = 255;
-    int rc = strcmp(word, "any") == 0 ? 0 : range(word, 0, 255, &from, &to);
+    int rc = strcmp(word, "any") == 0 ? 0 : parse_number_range(word, 0, 255, &from, &to);
     for (uint64_t i = from; rc == 0 && i <= to; i++)
         r->gids[i / 8] |= (uint8_t)(1u << i % 8);
     return rc;

@@ -42,7 +42,7 @@ static void filter_entry(const struct vb_rules *rules, struct vb_request *r)
         memset(r->copy + out->at, 0, out->len);
 }
 
-static void less(uint32_t *n, uint64_t max)
+static void cap_device_limit(uint32_t *n, uint64_t max)
 {
     *n = (uint32_t)HW_MIN(*n, max);
 }
@@ -59,16 +59,16 @@ static void filter_device(const struct vb_rules *rules, struct vb_request *r)
     uint32_t hidden = (rules->allow & VB_ALLOW_XRC ? 0 : (uint32_t)IB_UVERBS_DEVICE_XRC) |
                       (rules->allow & VB_ALLOW_FLOW ? 0 : (uint32_t)IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING);
     d.max_mr_size = HW_MIN(d.max_mr_size, rules->mr_bytes);
-    less(&d.max_qp, rules->max[VB_QP]);
-    less(&d.max_qp_wr, rules->qp_wr);
-    less(&d.max_cq, rules->max[VB_CQ]);
-    less(&d.max_cqe, rules->cqe);
-    less(&d.max_mr, rules->max[VB_MR]);
-    less(&d.max_pd, rules->max[VB_PD]);
-    less(&d.max_mw, rules->max[VB_MW]);
-    less(&d.max_ah, rules->max[VB_AH]);
-    less(&d.max_srq, rules->max[VB_SRQ]);
-    less(&d.max_srq_wr, rules->qp_wr);
+    cap_device_limit(&d.max_qp, rules->max[VB_QP]);
+    cap_device_limit(&d.max_qp_wr, rules->qp_wr);
+    cap_device_limit(&d.max_cq, rules->max[VB_CQ]);
+    cap_device_limit(&d.max_cqe, rules->cqe);
+    cap_device_limit(&d.max_mr, rules->max[VB_MR]);
+    cap_device_limit(&d.max_pd, rules->max[VB_PD]);
+    cap_device_limit(&d.max_mw, rules->max[VB_MW]);
+    cap_device_limit(&d.max_ah, rules->max[VB_AH]);
+    cap_device_limit(&d.max_srq, rules->max[VB_SRQ]);
+    cap_device_limit(&d.max_srq_wr, rules->qp_wr);
     if (!(rules->allow & VB_ALLOW_MULTICAST))
         d.max_mcast_grp = 0;
     d.device_cap_flags &= ~hidden;

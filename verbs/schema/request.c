@@ -11,7 +11,7 @@
 #define KERNEL_MAX 4096                                       /* of hdr.length: PAGE_SIZE */
 
 /* So many bytes of r->copy, which are 0; *at is where. */
-static int room(struct vb_request *r, uint32_t n, uint32_t *at)
+static int reserve_copy_space(struct vb_request *r, uint32_t n, uint32_t *at)
 {
     uint32_t aligned = (n + 7u) & ~7u;
 
@@ -57,7 +57,7 @@ static int write_command(const struct vb_request *r, uint32_t *command)
     return hw_fail(-EINVAL, "verbs request: INVOKE_WRITE without WRITE_CMD");
 }
 
-static int find_command(struct vb_request *r)
+static int find_request_command(struct vb_request *r)
 {
     bool write = r->hdr.object_id == UVERBS_OBJECT_DEVICE && r->hdr.method_id == UVERBS_METHOD_INVOKE_WRITE;
     uint32_t command = 0;
@@ -153,7 +153,7 @@ static int check_attrs(struct vb_request *r)
 static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, vb_read_fn read, void *arg, uint32_t *at)
 {
     uint32_t n = a->raw.len, keep = HW_MIN(n, known);
-    int rc = room(r, HW_MAX(n, known == UINT32_MAX ? 0 : known), at);
+    int rc = reserve_copy_space(r, HW_MAX(n, known == UINT32_MAX ? 0 : known), at);
 
     if (rc < 0)
         return rc;
@@ -176,12 +176,12 @@ static int take_input(struct vb_request *r, struct vb_attr *a, uint32_t known, v
     return 0;
 }
 
-static int take_output(struct vb_request *r, struct vb_attr *a, uint32_t max)
+static int reserve_attr_output(struct vb_request *r, struct vb_attr *a, uint32_t max)
 {
     a->len = HW_MIN((uint32_t)a->raw.len, max);
     if (a->raw.data > UINT64_MAX - a->raw.len)
         return hw_fail(-EFAULT, "%s: %s cannot be written", r->command->name, a->rule->name);
-    return room(r, a->len, &a->at);
+    return reserve_copy_space(r, a->len, &a->at);
 }
 
 /* The parts of INVOKE_WRITE, whose lengths the command says. */
@@ -204,7 +204,7 @@ static int check_core(const struct vb_request *r)
     return 0;
 }
 
-static int copy_attr(struct vb_request *r, struct vb_attr *a, vb_read_fn read, void *arg)
+static int copy_request_attr(struct vb_request *r, struct vb_attr *a, vb_read_fn read, void *arg)
 {
     const struct vb_attr_rule *rule = a->rule;
     bool write = !r->command->attrs;
@@ -212,12 +212,12 @@ static int copy_attr(struct vb_request *r, struct vb_attr *a, vb_read_fn read, v
     int rc;
 
     if (rule->driver && rule->kind == VB_OUT) {
-        if ((rc = take_output(r, a, HW_MAX(r->part ? r->part->out_max : 0, VB_UHW_OUT_ANY))) < 0)
+        if ((rc = reserve_attr_output(r, a, HW_MAX(r->part ? r->part->out_max : 0, VB_UHW_OUT_ANY))) < 0)
             return rc;
         r->uhw_out = r->copy + a->at;
         r->uhw_out_len = a->len;
     } else if (rule->kind == VB_OUT) {
-        if ((rc = take_output(r, a, UINT32_MAX)) < 0)
+        if ((rc = reserve_attr_output(r, a, UINT32_MAX)) < 0)
             return rc;
         if (write) {
             r->core_out = r->copy + a->at;
@@ -251,13 +251,13 @@ int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, voi
     r->core_in = r->core_out = r->uhw_in = r->uhw_out = NULL;
     r->core_in_len = r->core_out_len = r->uhw_in_len = r->uhw_out_len = r->used = 0;
     r->address = address;
-    if ((rc = read_header(r, read, arg)) < 0 || (rc = find_command(r)) < 0 || (rc = check_attrs(r)) < 0)
+    if ((rc = read_header(r, read, arg)) < 0 || (rc = find_request_command(r)) < 0 || (rc = check_attrs(r)) < 0)
         return rc;
     c = r->command;
     if (!c->attrs && (rc = check_core(r)) < 0)
         return rc;
     for (unsigned i = 0; i < r->n; i++)
-        if (r->attr[i].rule && (rc = copy_attr(r, &r->attr[i], read, arg)) < 0)
+        if (r->attr[i].rule && (rc = copy_request_attr(r, &r->attr[i], read, arg)) < 0)
             return rc;
     if (r->part && r->uhw_in_len < r->part->in_min)
         return hw_fail(-EINVAL, "%s: %u bytes for driver %s, which takes %u", c->name, r->uhw_in_len, r->driver->name,

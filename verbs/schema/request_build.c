@@ -66,7 +66,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
 }
 
 /* Room for n bytes from *from on, at most to end. */
-static int place(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
+static int reserve_layout_space(uint32_t *from, uint32_t n, size_t end, uint32_t *at)
 {
     uint32_t start = (*from + 7u) & ~7u;
 
@@ -120,7 +120,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
                 behind = in;
             raw.data = 0;
             if (a->rule->kind == VB_OUT) {
-                if ((rc = place(&behind, a->len, cap, &at)) < 0)
+                if ((rc = reserve_layout_space(&behind, a->len, cap, &at)) < 0)
                     return rc;
                 memset(out + at, 0, a->len);
                 raw.len = (uint16_t)a->len;
@@ -128,7 +128,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
                 l->out_at[o.at[k]] = at;
             }
         } else if (a->len > 0) {
-            if ((rc = place(&in, a->len, in_end, &at)) < 0)
+            if ((rc = reserve_layout_space(&in, a->len, in_end, &at)) < 0)
                 return rc;
             memcpy(out + at, r->copy + a->at, a->len);
             raw.len = (uint16_t)a->len;

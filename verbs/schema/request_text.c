@@ -52,7 +52,7 @@ static const struct {
      {DATA("length", REG_DMABUF_MR_LENGTH, false), DATA("access_flags", REG_DMABUF_MR_ACCESS_FLAGS, true)}},
 };
 
-static bool value_of(const struct vb_request *r, const struct field *f, uint64_t *v)
+static bool read_request_field(const struct vb_request *r, const struct field *f, uint64_t *v)
 {
     *v = 0; /* little-endian, as the rest: the stub is for x86-64 */
     if (f->place == VB_CORE_IN) {
@@ -88,7 +88,7 @@ const char *vb_request_text(const struct vb_request *r, char *out, size_t cap)
              f++) {
             n = strlen(out);
             dot = strchr(f->name, '.');
-            if (value_of(r, f, &v))
+            if (read_request_field(r, f, &v))
                 snprintf(out + n, cap - n, f->hex ? " %s=0x%llx" : " %s=%llu", dot ? dot + 1 : f->name,
                          (unsigned long long)v);
         }

@@ -22,7 +22,7 @@ enum vb_hold vb_inject_hold;
 
 #ifdef __x86_64__
 /* Asked once: the broker's filter has no such calls. *why: of VB_HOLD_NOT. */
-static enum vb_hold hold(char why[64])
+static enum vb_hold detect_window_hold(char why[64])
 {
     char text[24] = "";
     if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* of nothing: it succeeds where the kernel has it */
@@ -43,7 +43,7 @@ int vb_inject_possible(void)
 #ifdef __x86_64__
     static char why[64];
     if (vb_inject_hold == VB_HOLD_UNKNOWN)
-        vb_inject_hold = hold(why);
+        vb_inject_hold = detect_window_hold(why);
     if (vb_inject_hold != VB_HOLD_NOT)
         return 0;
     return hw_fail(-EOPNOTSUPP,
@@ -86,7 +86,7 @@ static uint32_t wait_tracer(struct vb_shared *sh, uint64_t deadline)
 }
 
 /* Its process, while it waits in n. */
-static int process_of(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
+static int find_caller_process(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
     const struct vb_lookup q = {.kind = VB_LOOKUP_PROCESS, .tid = (pid_t)n->pid};
     struct vb_found f;
@@ -99,7 +99,7 @@ static int process_of(struct vb_tracer *t, struct vb_stub *s, int listener, cons
 }
 
 /* The tracer is at VB_READY: all is looked at and holds still. */
-static int take_up(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
+static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
 {
     s->tid = sh->stub;
     s->window = sh->window;
@@ -116,8 +116,8 @@ static int take_up(struct vb_tracer *t, struct vb_stub *s, struct vb_shared *sh)
 }
 
 /* *told: the thread knows how it went, or will. */
-static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
-                 const struct vb_window *w, bool *told)
+static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
+                                const struct vb_window *w, bool *told)
 {
     struct vb_shared *sh;
     uint64_t deadline = hw_deadline(VB_INJECT_MS);
@@ -127,7 +127,7 @@ static int trace(struct vb_tracer *t, struct vb_stub *s, int listener, const str
     *told = true;
     uint32_t state = wait_tracer(sh, deadline);
     if (state == VB_READY) {
-        rc = take_up(t, s, sh);
+        rc = accept_ready_stub(t, s, sh);
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
@@ -157,7 +157,7 @@ void vb_inject_idle(struct vb_tracer *t)
     }
 }
 
-static int window(struct vb_tracer *t, struct vb_window *w)
+static int get_stub_window(struct vb_tracer *t, struct vb_window *w)
 {
     t->no_spare = false;
     if (!t->spare)
@@ -177,11 +177,11 @@ int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct
     if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
         rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
     if (rc == 0)
-        rc = process_of(t, s, listener, n);
-    if (rc == 0 && (rc = window(t, &w)) == 0)
+        rc = find_caller_process(t, s, listener, n);
+    if (rc == 0 && (rc = get_stub_window(t, &w)) == 0)
         s->mine = w.mine;
     if (rc == 0)
-        rc = trace(t, s, listener, n, &w, &told);
+        rc = order_stub_injection(t, s, listener, n, &w, &told);
     if (rc == 0) {
         s->file = w.fixed;
         w.fixed = -1;

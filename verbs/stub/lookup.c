@@ -62,14 +62,14 @@ void vb_lookups_idle(struct vb_lookups *l)
 
 /* ---- devices ------------------------------------------------------------------------------------------ */
 
-static void list(struct vb_lookups *l)
+static void refresh_device_list(struct vb_lookups *l)
 {
     int n = l->kernel->devices(l->device, VB_DEVICES_MAX);
     l->n_devices = n > 0 ? HW_MIN((unsigned)n, VB_DEVICES_MAX) : 0;
     l->listed = hw_now();
 }
 
-static const struct vb_device *listed(const struct vb_lookups *l, dev_t rdev)
+static const struct vb_device *find_listed_device(const struct vb_lookups *l, dev_t rdev)
 {
     for (unsigned i = 0; i < l->n_devices; i++) {
         if (l->device[i].rdev == rdev)
@@ -82,18 +82,18 @@ static const struct vb_device *listed(const struct vb_lookups *l, dev_t rdev)
 static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 {
     const struct vb_kernel *k = l->kernel;
-    const struct vb_device *d = listed(l, rdev);
+    const struct vb_device *d = find_listed_device(l, rdev);
     if (d ? k->still && k->still(d) : l->listed && hw_now() - l->listed < 1000 * HW_MS)
         return d;
-    list(l);
-    return listed(l, rdev);
+    refresh_device_list(l);
+    return find_listed_device(l, rdev);
 }
 
 /* ---- opens -------------------------------------------------------------------------------------------- */
 
 /* The device that the application's name leads to, in its own root: 0, or -ENOENT for anything else. A name that we
  * cannot follow leads nowhere with us, and natively to a node that nobody can open (on a mount with nodev). */
-static int resolve(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
+static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
     uint64_t within;
@@ -170,7 +170,7 @@ static int free_number(pid_t tid)
 /* The node's end, be it now, is an event of inotify's: nothing is asked for, as nobody can move it, and IN_IGNORED
  * comes with the end of the inode in any case, once the last name, descriptor and mapping of it is gone
  * (fs/notify/mark.c: fsnotify_destroy_marks on its eviction). */
-static int watch(const struct vb_lookups *l, int fd)
+static int watch_device_node(const struct vb_lookups *l, int fd)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -178,11 +178,12 @@ static int watch(const struct vb_lookups *l, int fd)
     return wd >= 0 ? wd : hw_fail(-errno, "inotify_add_watch: %s; see fs.inotify.max_user_watches", strerror(errno));
 }
 
-static int open_device(struct vb_lookups *l, const struct vb_lookup *q, struct vb_found *f, int *fd)
+static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, struct vb_found *f, int *fd)
 {
     char name[4096]; /* PATH_MAX */
     dev_t rdev;
-    if (vb_mem_string(q->tid, q->name, name, sizeof name) || resolve(q->tid, q->dirfd, name, q->flags, &rdev))
+    if (vb_mem_string(q->tid, q->name, name, sizeof name) ||
+        resolve_device_path(q->tid, q->dirfd, name, q->flags, &rdev))
         return -ENOENT;
     const struct vb_device *d = device_by_rdev(l, rdev);
     if (!d)
@@ -191,7 +192,7 @@ static int open_device(struct vb_lookups *l, const struct vb_lookup *q, struct v
     f->at = free_number(q->tid);
     int rc = open_node(l, d, fd);
     if (rc == 0)
-        rc = HW_MIN(f->watch = watch(l, *fd), 0);
+        rc = HW_MIN(f->watch = watch_device_node(l, *fd), 0);
     return rc == -ENOENT ? hw_wrap(-ENODEV, "the device has gone") : rc;
 }
 
@@ -217,7 +218,7 @@ static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)
 }
 
 /* 'R', 'S', 'Z' ...; 0: it is gone. */
-static char state_of(pid_t tgid, const char *tid)
+static char read_thread_state(pid_t tgid, const char *tid)
 {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/task/%.16s/stat", (int)tgid, tid);
@@ -249,14 +250,14 @@ static bool is_alone(pid_t tgid, pid_t tid)
             continue;
         }
         /* The first thread stays as a zombie until the last one leaves. */
-        char state = state_of(tgid, e->d_name);
+        char state = read_thread_state(tgid, e->d_name);
         alone = state == 0 || state == 'Z' || state == 'X';
     }
     closedir(d);
     return alone && seen;
 }
 
-static void name_of(pid_t tid, char *out, size_t cap)
+static void read_thread_name(pid_t tid, char *out, size_t cap)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/comm", (int)tid);
@@ -298,7 +299,7 @@ static int compare_rights(const struct vb_lookup *q, struct vb_found *f)
     return rc;
 }
 
-static int reopen(int given, int *fd)
+static int reopen_window(int given, int *fd)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", given);
@@ -314,7 +315,7 @@ void vb_lookup_answer(struct vb_lookups *l, const struct vb_lookup *q, int given
     *fd = -1;
     switch (q->kind) {
     case VB_LOOKUP_OPEN:
-        rc = open_device(l, q, f, fd);
+        rc = open_named_device(l, q, f, fd);
         break;
     case VB_LOOKUP_PROCESS:
         rc = find_process(q, f, fd);
@@ -326,7 +327,7 @@ void vb_lookup_answer(struct vb_lookups *l, const struct vb_lookup *q, int given
         f->value = is_alone(q->tgid, q->tid);
         break;
     case VB_LOOKUP_NAME:
-        name_of(q->tid, f->text, sizeof f->text);
+        read_thread_name(q->tid, f->text, sizeof f->text);
         break;
     case VB_LOOKUP_PKEY:
         rc = l->kernel->pkey ? l->kernel->pkey(q->ibdev, q->port, q->index, &value) : -EOPNOTSUPP;
@@ -336,7 +337,7 @@ void vb_lookup_answer(struct vb_lookups *l, const struct vb_lookup *q, int given
         rc = compare_rights(q, f);
         break;
     case VB_LOOKUP_REOPEN:
-        rc = reopen(given, fd);
+        rc = reopen_window(given, fd);
         break;
     }
     f->rc = rc;

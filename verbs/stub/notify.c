@@ -32,7 +32,7 @@ static int gone_or(int err)
     return err == ENOENT || err == EINPROGRESS || err == ESRCH ? -ENOENT : -err;
 }
 
-static int respond(int listener, const struct seccomp_notif_resp *r)
+static int send_notify_response(int listener, const struct seccomp_notif_resp *r)
 {
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, r) == 0)
         return 0;
@@ -43,13 +43,13 @@ static int respond(int listener, const struct seccomp_notif_resp *r)
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc)
 {
     struct seccomp_notif_resp r = {.id = id, .val = rc ? 0 : value, .error = rc > 0 ? -rc : rc};
-    return respond(listener, &r);
+    return send_notify_response(listener, &r);
 }
 
 int vb_notify_continue(int listener, uint64_t id)
 {
     struct seccomp_notif_resp r = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-    return respond(listener, &r);
+    return send_notify_response(listener, &r);
 }
 
 int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool answer)

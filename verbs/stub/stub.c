@@ -114,7 +114,7 @@ __asm__(".pushsection .rodata\n"
 const uint8_t vb_stub_code[1], vb_stub_after[1], vb_stub_end_of_code[1];
 #endif
 
-static int memfd(const char *name, size_t size)
+static int create_window_memfd(const char *name, size_t size)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
@@ -154,8 +154,8 @@ static int map_and_seal(struct vb_window *w, int fixed)
 int vb_window_make(struct vb_tracer *t, struct vb_window *w)
 {
     *w = (struct vb_window){.fixed = -1, .results = -1};
-    int fixed = memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
-    if (fixed >= 0 && (rc = w->results = memfd("hawser-verbs-results", RESULTS_SIZE)) >= 0)
+    int fixed = create_window_memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
+    if (fixed >= 0 && (rc = w->results = create_window_memfd("hawser-verbs-results", RESULTS_SIZE)) >= 0)
         rc = map_and_seal(w, fixed);
     struct stat a = {0}, b = {0};
     if (rc == 0) {
@@ -251,7 +251,7 @@ struct look {
 
 /* A line of /proc/PID/maps or smaps (fs/proc/task_mmu.c, show_map_vma()); what a program can choose of it comes last.
  */
-static void look_at(struct look *l, char *line)
+static void parse_maps_line(struct look *l, char *line)
 {
     if (strncmp(line, "VmFlags:", 8) == 0) {
         l->sealed |= strstr(line, " sl") ? l->now : 0;
@@ -292,14 +292,14 @@ static int read_maps(struct look *l, int fd)
         for (char *end; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
             *end = 0;
             if (!rest)
-                look_at(l, line);
+                parse_maps_line(l, line);
             rest = false;
         }
         have -= (size_t)(line - buf);
         memmove(buf, line, have);
         if (have == sizeof(buf) - 1) { /* the numbers are at its beginning */
             if (!rest)
-                look_at(l, buf);
+                parse_maps_line(l, buf);
             rest = true;
             have = 0;
         }
@@ -378,7 +378,7 @@ bool vb_stub_is_left(const struct seccomp_notif *n)
 }
 
 /* An operation on the parked call has failed: it was taken back by a stop, or the stub has died. */
-static int lost(struct vb_stub *s, int rc)
+static int note_lost_call(struct vb_stub *s, int rc)
 {
     if (rc == -ENOENT)
         s->parked = 0;
@@ -393,10 +393,10 @@ int vb_stub_run(struct vb_stub *s, int listener, int device)
         return hw_fail(-ENOENT, "stub %d does not wait for a request", (int)s->tid);
     int rc = vb_notify_give(listener, s->parked, device, VB_STUB_FD, true, false);
     if (rc < 0)
-        return lost(s, rc);
+        return note_lost_call(s, rc);
     rc = vb_notify_continue(listener, s->parked);
     if (rc)
-        return lost(s, rc);
+        return note_lost_call(s, rc);
     s->parked = 0;
     return 0;
 }
@@ -411,7 +411,7 @@ int vb_stub_copy(struct vb_stub *s, int listener, unsigned n)
     if (rc >= 0)
         rc = vb_notify_answer(listener, s->parked, VB_STUB_COPY + (int64_t)n, 0);
     if (rc)
-        return lost(s, rc);
+        return note_lost_call(s, rc);
     s->parked = 0;
     return 0;
 }
@@ -422,7 +422,7 @@ int vb_stub_drop(struct vb_stub *s, int listener)
         return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
     int rc = vb_notify_answer(listener, s->parked, VB_STUB_DROP, 0);
     if (rc)
-        return lost(s, rc);
+        return note_lost_call(s, rc);
     s->parked = 0;
     return 0;
 }
@@ -442,7 +442,7 @@ int vb_stub_clear(struct vb_stub *s, int listener)
         return hw_fail(-ENOENT, "stub %d is not parked", (int)s->tid);
     /* Something harmless takes the device's place: there is no way to close a descriptor from here. */
     int rc = vb_notify_give(listener, s->parked, s->pidfd, VB_STUB_FD, true, false);
-    return rc < 0 ? lost(s, rc) : 0;
+    return rc < 0 ? note_lost_call(s, rc) : 0;
 }
 
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s)

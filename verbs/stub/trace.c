@@ -60,18 +60,18 @@ struct tracer {
     uint64_t window;
 };
 
-static void step(const struct tracer *t, enum vb_step s)
+static void report_trace_step(const struct tracer *t, enum vb_step s)
 {
     if (vb_inject_hook)
         vb_inject_hook(s, t->tid, t->window);
 }
 
-static bool cancelled(const struct tracer *t)
+static bool is_trace_cancelled(const struct tracer *t)
 {
     return !t->undoing && (atomic_load(&t->sh->state) == VB_CANCELLED || getppid() != t->parent);
 }
 
-static int died(pid_t tid)
+static int report_thread_death(pid_t tid)
 {
     return hw_fail(-ESRCH, "thread %d has died", (int)tid);
 }
@@ -86,9 +86,9 @@ static int wait_stop(pid_t tid, int *status)
     for (;;) {
         pid_t got = waitpid(tid, status, __WALL | WNOHANG);
         if (got == tid)
-            return WIFSTOPPED(*status) ? 0 : died(tid);
+            return WIFSTOPPED(*status) ? 0 : report_thread_death(tid);
         if (got < 0)
-            return died(tid);
+            return report_thread_death(tid);
         if (sigtimedwait(&chld, NULL, &nap) >= 0)
             continue;
         /* The dead, whoever it is: a process's first thread is not reported while another is to be taken up
@@ -99,18 +99,18 @@ static int wait_stop(pid_t tid, int *status)
         if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && dead.si_pid != 0 &&
             (dead.si_code == CLD_EXITED || dead.si_code == CLD_KILLED || dead.si_code == CLD_DUMPED) &&
             waitpid(dead.si_pid, status, __WALL | WNOHANG) == dead.si_pid && dead.si_pid == tid)
-            return died(tid);
+            return report_thread_death(tid);
     }
 }
 
 /* Lets a stopped thread go on to its next stop but those of job control, which it takes part in, and stays in when it
  * is let go. */
-static int resume(pid_t tid, int how, int *status)
+static int resume_tracee(pid_t tid, int how, int *status)
 {
     int sig = 0;
     for (;;) {
         if (ptrace(how, tid, 0, sig))
-            return died(tid);
+            return report_thread_death(tid);
         int rc = wait_stop(tid, status);
         if (rc)
             return rc;
@@ -128,7 +128,7 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
 {
     int status, rc;
     do {
-        if ((rc = resume(tid, PTRACE_SYSCALL, &status)))
+        if ((rc = resume_tracee(tid, PTRACE_SYSCALL, &status)))
             return rc;
         unsigned long child;
         if (STOP_OF_EVENT(status) == PTRACE_EVENT_CLONE && ptrace(PTRACE_GETEVENTMSG, tid, 0, &child) == 0)
@@ -138,17 +138,17 @@ static int syscall_stop(struct tracer *t, pid_t tid, struct __ptrace_syscall_inf
         return hw_fail(-EPROTO, "thread %d got signal %d instead of making a system call", (int)tid, WSTOPSIG(status));
     memset(info, 0, sizeof(*info));
     if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) < 0)
-        return died(tid);
+        return report_thread_death(tid);
     return 0;
 }
 
 /* Thread tid, stopped, makes a system call by the instruction in front of `after`, and is stopped behind it. */
-static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
+static int run_tracee_syscall(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint64_t a[6], int64_t *value)
 {
     struct user_regs_struct r = t->saved;
     struct __ptrace_syscall_info info;
     do {
-        if (cancelled(t))
+        if (is_trace_cancelled(t))
             return hw_fail(-ETIMEDOUT, "the broker waits no more for thread %d", (int)t->tid);
         r.rip = after - 2;
         r.orig_rax = UINT64_MAX; /* it is in no call: nothing is to be restarted */
@@ -156,7 +156,7 @@ static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint
         r.rdi = a[0], r.rsi = a[1], r.rdx = a[2], r.r10 = a[3], r.r8 = a[4], r.r9 = a[5];
         r.eflags = PLAIN_FLAGS;
         if (ptrace(PTRACE_SETREGS, tid, 0, &r))
-            return died(tid);
+            return report_thread_death(tid);
         int rc = syscall_stop(t, tid, &info);
         if (rc)
             return rc;
@@ -175,7 +175,7 @@ static int call(struct tracer *t, pid_t tid, uint64_t after, long nr, const uint
 /* The thread's own; what fails there fails here. */
 static int own_call(struct tracer *t, const char *what, int64_t *value, long nr, const uint64_t a[6])
 {
-    int rc = call(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
+    int rc = run_tracee_syscall(t, t->tid, t->n->data.instruction_pointer, nr, a, value);
     if (rc == 0 && *value < 0 && *value > -4096)
         rc = hw_fail((int)*value, "%s in the application (thread %d): %s", what, (int)t->tid, strerror((int)-*value));
     return rc;
@@ -199,17 +199,17 @@ static int has_left(struct tracer *t)
     return hw_fail(-EAGAIN, "thread %d has left its call for a signal", (int)t->tid);
 }
 
-static int seize(struct tracer *t)
+static int seize_tracee(struct tracer *t)
 {
-    step(t, VB_STEP_SEIZE);
+    report_trace_step(t, VB_STEP_SEIZE);
     if (ptrace(PTRACE_SEIZE, t->tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE)) {
         if (errno == ESRCH || !vb_notify_valid(t->listener, t->n->id)) /* a zombie gives EPERM */
-            return died(t->tid);
+            return report_thread_death(t->tid);
         return hw_fail(-EPERM, "tracing thread %d: not permitted (strace? gdb? kernel.yama.ptrace_scope = 3?)",
                        (int)t->tid);
     }
     t->seized = true;
-    step(t, VB_STEP_GIVE);
+    report_trace_step(t, VB_STEP_GIVE);
     const int mine[2] = {t->w->fixed, t->w->results};
     for (int i = 0; i < 2; i++) {
         int fd = vb_notify_give(t->listener, t->n->id, mine[i], -1, true, false);
@@ -222,11 +222,11 @@ static int seize(struct tracer *t)
 
 /* Stops it, its call answered so that it would be made again, should we die now. It stops before it comes to a signal
  * or to its program (kernel/signal.c, get_signal()), unless a signal had it already. */
-static int stop(struct tracer *t, int answer)
+static int stop_tracee(struct tracer *t, int answer)
 {
-    step(t, VB_STEP_STOP);
+    report_trace_step(t, VB_STEP_STOP);
     if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0))
-        return died(t->tid);
+        return report_thread_death(t->tid);
     int rc = vb_notify_answer(t->listener, t->n->id, 0, answer), status;
     if (rc && rc != -ENOENT) /* the kernel interrupts the wait itself, where the filter is not WAIT_KILLABLE_RECV */
         return rc;
@@ -234,25 +234,25 @@ static int stop(struct tracer *t, int answer)
         return rc;
     while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal that came first: it has it */
         if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
-            return died(t->tid);
+            return report_thread_death(t->tid);
         if ((rc = wait_stop(t->tid, &status)))
             return rc;
     }
     const uint64_t all = UINT64_MAX;
     if (ptrace(PTRACE_GETREGS, t->tid, 0, &t->saved) || ptrace(PTRACE_GETSIGMASK, t->tid, sizeof(t->mask), &t->mask) ||
         ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(all), &all))
-        return died(t->tid);
+        return report_thread_death(t->tid);
     t->stopped = true;
     /* From here on its registers are ours: without us it must not run on. Suspending its filters takes CAP_SYS_ADMIN
      * and a tracer without one (kernel/ptrace.c, check_ptrace_options()). */
     const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
     t->suspended = ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_SUSPEND_SECCOMP) == 0;
     if (!t->suspended && ptrace(PTRACE_SETOPTIONS, t->tid, 0, options))
-        return died(t->tid);
+        return report_thread_death(t->tid);
     return 0;
 }
 
-static int map(struct tracer *t)
+static int map_stub_window(struct tracer *t)
 {
     const uint64_t size = VB_WINDOW_SIZE, fixed = (uint64_t)t->theirs[0], results = (uint64_t)t->theirs[1];
     const uint64_t where = t->wall ? VB_WALL_AT : 0, place = MAP_SHARED | (t->wall ? MAP_FIXED_NOREPLACE : 0);
@@ -264,7 +264,7 @@ static int map(struct tracer *t)
                        "it: this takes CONFIG_CHECKPOINT_RESTORE, or Linux 6.10",
                        (int)t->tid);
     /* The whole first, as far as the file goes and beyond it: what is not code gets its own on top. */
-    step(t, VB_STEP_MMAP);
+    report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
         return rc;
     t->window = (uint64_t)at;
@@ -272,13 +272,13 @@ static int map(struct tracer *t)
         return hw_fail(-EEXIST, "there is something at 0x%llx of process of thread %d", VB_WALL_AT, (int)t->tid);
     const uint64_t shared = MAP_SHARED | MAP_FIXED, requests = t->window + VB_WINDOW_CODE,
                    split = t->window + VB_WINDOW_SPLIT;
-    step(t, VB_STEP_MMAP);
+    report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &v, mmap, requests, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, shared, fixed, VB_WINDOW_CODE)))
         return rc;
-    step(t, VB_STEP_MMAP);
+    report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &v, mmap, split, size - VB_WINDOW_SPLIT, PROT_READ | PROT_WRITE, shared, results, 0)))
         return rc;
-    step(t, VB_STEP_MADVISE);
+    report_trace_step(t, VB_STEP_MADVISE);
     return OWN(t, &v, madvise, t->window, size, MADV_DONTFORK); /* a child has no stub, and could never unmap it */
 }
 
@@ -297,7 +297,7 @@ static int brk_is_above(struct tracer *t)
     for (int field = 2; s && field < 46; field++)
         s = strchr(s + 1, ' ');
     if (!s)
-        return died(t->tid);
+        return report_thread_death(t->tid);
     char *next;
     unsigned long long end_data = strtoull(s, &next, 10), start_brk = strtoull(next, NULL, 10);
     if (end_data >= VB_WALL_END && start_brk >= VB_WALL_END)
@@ -309,12 +309,12 @@ static int brk_is_above(struct tracer *t)
         (int)t->tid, VB_WALL_END, end_data, start_brk);
 }
 
-static int seal(struct tracer *t)
+static int seal_stub_window(struct tracer *t)
 {
     int64_t v;
     if (t->wall)
         return brk_is_above(t);
-    step(t, VB_STEP_MSEAL);
+    report_trace_step(t, VB_STEP_MSEAL);
     int rc = OWN(t, &v, mseal, t->window, VB_WINDOW_SIZE, 0);
     t->sealed = rc == 0;
     return rc;
@@ -326,7 +326,7 @@ static int clone_stub(struct tracer *t)
 {
     const uint64_t flags = CLONE_VM | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     int64_t v;
-    step(t, VB_STEP_CLONE);
+    report_trace_step(t, VB_STEP_CLONE);
     int rc = OWN(t, &v, clone, flags, 0, 0, 0, 0, 0), status;
     if (rc)
         return rc;
@@ -340,12 +340,13 @@ static int clone_stub(struct tracer *t)
 }
 
 /* mseal()'s word is enough where no filter of the application's could have said it in the kernel's stead. */
-static int verify(struct tracer *t)
+static int verify_stub_window(struct tracer *t)
 {
-    step(t, VB_STEP_VERIFY);
+    report_trace_step(t, VB_STEP_VERIFY);
     int rc = vb_window_verify(t->w, t->tid, t->window, !t->suspended && !t->wall);
     struct user_regs_struct r;
-    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? died(t->tid) : rc; /* with it, its memory may be gone */
+    return rc && ptrace(PTRACE_GETREGS, t->tid, 0, &r) ? report_thread_death(t->tid)
+                                                       : rc; /* with it, its memory may be gone */
 }
 
 /* An empty table of descriptors of its own, and the registers to begin with. */
@@ -353,8 +354,9 @@ static int prepare_stub(struct tracer *t)
 {
     const uint64_t after = t->window + VB_STUB_AFTER;
     int64_t v;
-    step(t, VB_STEP_TABLE);
-    int rc = call(t, t->stub, after, SYS_close_range, (const uint64_t[6]){0, UINT_MAX, CLOSE_RANGE_UNSHARE}, &v);
+    report_trace_step(t, VB_STEP_TABLE);
+    int rc = run_tracee_syscall(t, t->stub, after, SYS_close_range,
+                                (const uint64_t[6]){0, UINT_MAX, CLOSE_RANGE_UNSHARE}, &v);
     if (rc)
         return rc;
     if (v < 0)
@@ -363,7 +365,7 @@ static int prepare_stub(struct tracer *t)
         return hw_fail(-EPROTO, "stub %d has got no table of descriptors of its own", (int)t->stub);
     struct user_regs_struct r = {
         .rip = t->window, .cs = t->saved.cs, .ss = t->saved.ss, .eflags = PLAIN_FLAGS, .orig_rax = UINT64_MAX};
-    return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? died(t->stub) : 0;
+    return ptrace(PTRACE_SETREGS, t->stub, 0, &r) ? report_thread_death(t->stub) : 0;
 }
 
 /* By one call where their numbers follow each other, as they mostly do. Or another thread has closed them already. */
@@ -374,9 +376,9 @@ static int close_theirs(struct tracer *t)
             continue;
         int last = i == 0 && t->theirs[1] == t->theirs[0] + 1 ? t->theirs[1] : t->theirs[i];
         int64_t v;
-        step(t, VB_STEP_CLOSE);
-        int rc = call(t, t->tid, t->n->data.instruction_pointer, SYS_close_range,
-                      (const uint64_t[6]){(uint64_t)t->theirs[i], (uint64_t)last}, &v);
+        report_trace_step(t, VB_STEP_CLOSE);
+        int rc = run_tracee_syscall(t, t->tid, t->n->data.instruction_pointer, SYS_close_range,
+                                    (const uint64_t[6]){(uint64_t)t->theirs[i], (uint64_t)last}, &v);
         if (rc)
             return rc;
         t->theirs[i] = -1;
@@ -386,21 +388,21 @@ static int close_theirs(struct tracer *t)
     return 0;
 }
 
-static int inject(struct tracer *t)
+static int inject_stub(struct tracer *t)
 {
-    int rc = seize(t);
+    int rc = seize_tracee(t);
     if (rc == 0)
-        rc = stop(t, RESTART_NO_INTR);
+        rc = stop_tracee(t, RESTART_NO_INTR);
     if (rc == 0 && !in_call(t))
         rc = has_left(t);
     if (rc == 0)
-        rc = map(t);
+        rc = map_stub_window(t);
     if (rc == 0)
         rc = clone_stub(t);
     if (rc == 0)
-        rc = seal(t);
+        rc = seal_stub_window(t);
     if (rc == 0)
-        rc = verify(t);
+        rc = verify_stub_window(t);
     if (rc == 0)
         rc = prepare_stub(t);
     if (rc == 0)
@@ -409,7 +411,7 @@ static int inject(struct tracer *t)
 }
 
 /* As the kernel does it on the way to the program, where no signal has a handler (arch/x86/kernel/signal.c). */
-static void restart(struct user_regs_struct *r)
+static void prepare_call_restart(struct user_regs_struct *r)
 {
     int64_t v = (int64_t)r->rax;
     if ((int64_t)r->orig_rax < 0 || v > RESTART_SYS || v < RESTART_BLOCK)
@@ -419,7 +421,7 @@ static void restart(struct user_regs_struct *r)
     r->orig_rax = UINT64_MAX;
 }
 
-static void let_go(struct tracer *t, struct user_regs_struct *r)
+static void detach_tracee(struct tracer *t, struct user_regs_struct *r)
 {
     if (ptrace(PTRACE_SETREGS, t->tid, 0, r) == 0 && ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(t->mask), &t->mask) == 0)
         ptrace(PTRACE_DETACH, t->tid, 0, 0);
@@ -438,11 +440,11 @@ static void end_stub(struct tracer *t)
     r.eflags = PLAIN_FLAGS;
     if (ptrace(PTRACE_SETREGS, t->stub, 0, &r) == 0 && syscall_stop(t, t->stub, &info) == 0 &&
         info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == SYS_exit)
-        resume(t->stub, PTRACE_CONT, &status);
+        resume_tracee(t->stub, PTRACE_CONT, &status);
 }
 
 /* All as it was, and the thread is told rc. Of what is sealed nothing can be taken back. */
-static void undo(struct tracer *t, int rc)
+static void undo_injection(struct tracer *t, int rc)
 {
     t->undoing = true;
     int64_t v;
@@ -450,34 +452,35 @@ static void undo(struct tracer *t, int rc)
         vb_notify_answer(t->listener, t->n->id, 0, rc);
         return;
     }
-    if (!t->stopped && stop(t, rc))
+    if (!t->stopped && stop_tracee(t, rc))
         return;
     if (t->stub > 0)
         end_stub(t);
     if (t->window && !t->sealed)
-        call(t, t->tid, t->n->data.instruction_pointer, SYS_munmap, (const uint64_t[6]){t->window, VB_WINDOW_SIZE}, &v);
+        run_tracee_syscall(t, t->tid, t->n->data.instruction_pointer, SYS_munmap,
+                           (const uint64_t[6]){t->window, VB_WINDOW_SIZE}, &v);
     close_theirs(t);
     struct user_regs_struct r = t->saved;
     if (!t->left && in_call(t)) {
         r.rax = (uint64_t)rc;
         r.orig_rax = UINT64_MAX;
     }
-    restart(&r);
-    let_go(t, &r);
+    prepare_call_restart(&r);
+    detach_tracee(t, &r);
 }
 
 /* The thread makes its own call again, behind the stub's first. */
-static void leave(struct tracer *t)
+static void finish_injection(struct tracer *t)
 {
     t->undoing = true; /* there is no way back */
-    step(t, VB_STEP_LEAVE);
+    report_trace_step(t, VB_STEP_LEAVE);
     ptrace(PTRACE_DETACH, t->stub, 0, 0);
     struct user_regs_struct r = t->saved;
-    restart(&r);
-    let_go(t, &r);
+    prepare_call_restart(&r);
+    detach_tracee(t, &r);
 }
 
-static void wake(struct vb_shared *sh)
+static void wake_broker(struct vb_shared *sh)
 {
     syscall(SYS_futex, &sh->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -489,10 +492,10 @@ static bool hand_over(struct tracer *t)
     const struct timespec nap = {0, 20 * HW_MS};
     t->sh->stub = t->stub;
     t->sh->window = t->window;
-    step(t, VB_STEP_READY);
+    report_trace_step(t, VB_STEP_READY);
     if (!atomic_compare_exchange_strong(&t->sh->state, &state, VB_READY))
         return false;
-    wake(t->sh);
+    wake_broker(t->sh);
     while (atomic_load(&t->sh->state) == VB_READY && getppid() == t->parent)
         syscall(SYS_futex, &t->sh->state, FUTEX_WAIT, VB_READY, &nap, NULL, 0);
     return atomic_load(&t->sh->state) == VB_GO;
@@ -516,20 +519,20 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
                        .parent = parent,
                        .tid = (pid_t)n->pid,
                        .theirs = {-1, -1}};
-    int rc = inject(&t);
+    int rc = inject_stub(&t);
     if (rc == 0) {
         if (hand_over(&t)) {
-            leave(&t);
+            finish_injection(&t);
             _exit(0);
         }
         rc = -ETIMEDOUT;
     }
     sh->rc = rc;
     snprintf(sh->text, sizeof(sh->text), "%s", hw_error());
-    undo(&t, rc);
+    undo_injection(&t, rc);
     uint32_t state = VB_RUN;
     atomic_compare_exchange_strong(&sh->state, &state, VB_FAILED);
-    wake(sh);
+    wake_broker(sh);
     _exit(1);
 }
 

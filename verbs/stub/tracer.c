@@ -60,7 +60,7 @@ static void on_child(int sig)
     (void)sig; /* it is there to end ppoll() */
 }
 
-static void take_up(pid_t *child, struct vb_shared *shared)
+static void reap_trace_children(pid_t *child, struct vb_shared *shared)
 {
     for (pid_t pid; (pid = waitpid(-1, NULL, __WALL | WNOHANG)) > 0;)
         for (unsigned i = 0; i < VB_ORDERS; i++)
@@ -70,7 +70,7 @@ static void take_up(pid_t *child, struct vb_shared *shared)
             }
 }
 
-static void look_up(int sock, struct vb_lookups *l, const struct order *o, int given)
+static void answer_tracer_lookup(int sock, struct vb_lookups *l, const struct order *o, int given)
 {
     struct answer a = {.serial = o->serial};
     int fd;
@@ -79,7 +79,7 @@ static void look_up(int sock, struct vb_lookups *l, const struct order *o, int g
     hw_close(&fd);
 }
 
-static void start(const struct order *o, const int fd[FDS], pid_t *child, struct vb_shared *shared)
+static void start_trace_child(const struct order *o, const int fd[FDS], pid_t *child, struct vb_shared *shared)
 {
     struct vb_shared *sh = &shared[o->place];
     const struct vb_window w = {.fixed = fd[FD_FIXED],
@@ -102,7 +102,7 @@ static void start(const struct order *o, const int fd[FDS], pid_t *child, struct
 }
 
 /* 0; -1: the broker has gone, or is not ours. */
-static int obey(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
+static int handle_tracer_order(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
 {
     struct order o;
     int fd[FDS];
@@ -111,15 +111,15 @@ static int obey(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *
         return 0;
     bool good = n == sizeof(o) && (o.lookup || (fd[FDS - 1] >= 0 && o.place < VB_ORDERS));
     if (good && o.lookup)
-        look_up(sock, l, &o, fd[0]);
+        answer_tracer_lookup(sock, l, &o, fd[0]);
     else if (good)
-        start(&o, fd, child, shared);
+        start_trace_child(&o, fd, child, shared);
     for (unsigned i = 0; i < FDS; i++)
         hw_close(&fd[i]);
     return good ? 0 : -1;
 }
 
-static void serve(int sock, struct vb_lookups *l, struct vb_shared *shared)
+static void serve_tracer_orders(int sock, struct vb_lookups *l, struct vb_shared *shared)
 {
     static pid_t child[VB_ORDERS];
     const struct timespec soon = {0, 50 * HW_MS};
@@ -134,16 +134,16 @@ static void serve(int sock, struct vb_lookups *l, struct vb_shared *shared)
     for (;;) {
         bool waits = l->nodes >= 0 && vb_lookups_wait(l);
         int ready = ppoll(&p, 1, waits ? &soon : NULL, &rest);
-        if (ready > 0 && obey(sock, l, child, shared) < 0)
+        if (ready > 0 && handle_tracer_order(sock, l, child, shared) < 0)
             return;
         if (ready == 0)
             vb_lookups_idle(l);
-        take_up(child, shared);
+        reap_trace_children(child, shared);
     }
 }
 
 /* It ends with the broker: by that signal, and by the end of the socket. */
-static void process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
+static void run_tracer_process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
 {
     int keep[] = {sock, l->nodes, l->inotify, l->mount};
     prctl(PR_SET_NAME, "hawser-tracer");
@@ -152,7 +152,7 @@ static void process(int sock, struct vb_lookups *l, struct vb_shared *shared, pi
     if (vb_guard_tracer(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker ||
         vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)) || send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
-    serve(sock, l, shared);
+    serve_tracer_orders(sock, l, shared);
 }
 
 /* ---- the broker's side -------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     if (t->pid == 0) {
         if (l)
             his = *l;
-        process(pair[1], &his, shared, me, uid);
+        run_tracer_process(pair[1], &his, shared, me, uid);
         _exit(1);
     }
     if (t->pid < 0)

@@ -65,7 +65,7 @@ static unsigned in_common(const char *a, const char *b)
 }
 
 /* The GPU nearest to the NIC by PCI; no GPU: the host. A context is made only of the one that is chosen. */
-static int nearest(const char *nic, const struct hw_space **out)
+static int find_space_near_nic(const char *nic, const struct hw_space **out)
 {
     char here[64 + HAWSER_NIC_NAME], there[64];
     int best = -1, n = hw_cuda_count();
@@ -112,7 +112,7 @@ static int choose_space(struct dm_ctx *x, const struct dm_nic *n, int gpu, const
     if (gpu >= 0)
         return hw_space_device(HAWSER_MEM_CUDA, gpu, out);
     if (!seen)
-        return nearest(n->name, out);
+        return find_space_near_nic(n->name, out);
     *out = seen;
     return 0;
 }
@@ -236,7 +236,7 @@ static void claim_run(struct dm_ctx *x, struct dm_claim *c)
         claim_destroy(c);
 }
 
-static void *run(void *arg)
+static void *run_devmem_thread(void *arg)
 {
     struct dm_ctx *x = arg;
     hw_own_thread = true;
@@ -318,7 +318,7 @@ int dm_ctx_start(struct dm_ctx *x)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
-    int rc = pthread_create(&x->thread, NULL, run, x);
+    int rc = pthread_create(&x->thread, NULL, run_devmem_thread, x);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
         return hw_fail(-rc, "starting a thread: %s", strerror(rc));
@@ -371,7 +371,7 @@ unsigned dm_ctx_nic(struct dm_ctx *x, const char *name)
 
 /* ---- claims ------------------------------------------------------------------------------------------ */
 
-static void enqueue(struct dm_ctx *x, struct dm_claim *c)
+static void enqueue_claim(struct dm_ctx *x, struct dm_claim *c)
 {
     struct dm_claim **at = &x->queue;
     while (*at)
@@ -396,7 +396,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
     if (rc == 0)
         rc = dm_ctx_start(x);
     if (rc == 0)
-        enqueue(x, c);
+        enqueue_claim(x, c);
     pthread_mutex_unlock(&x->mu);
     if (rc) {
         claim_destroy(c);
@@ -449,7 +449,7 @@ void dm_claim_free(struct dm_claim *c)
         if (c->epoch == atomic_load(&x->epoch))
             c->landing->claims--;
         c->leaving = true;
-        enqueue(x, c);
+        enqueue_claim(x, c);
     }
     pthread_mutex_unlock(&x->mu);
     if (held)

@@ -109,7 +109,7 @@ static int devmem_listen(const struct hw_tp_env *env, const struct hw_nic *nic, 
 
 static void devmem_close(struct hw_conn *c);
 
-static struct hw_conn *conn_new(const struct hw_tp_env *env, const char *nic, bool client)
+static struct hw_conn *create_devmem_conn(const struct hw_tp_env *env, const char *nic, bool client)
 {
     struct hw_conn *c = calloc(1, sizeof(*c));
     if (!c)
@@ -139,7 +139,7 @@ static int watch_heads(struct hw_conn *c, int fd)
 static int devmem_connect(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle,
                           size_t handle_len, const struct hw_conn_ident *ident, struct hw_conn **out)
 {
-    struct hw_conn *c = conn_new(env, nic->name, true);
+    struct hw_conn *c = create_devmem_conn(env, nic->name, true);
     if (!c)
         return hw_no_memory("a connection, or no descriptors");
     c->from = *nic;
@@ -162,7 +162,7 @@ static int devmem_connect(const struct hw_tp_env *env, const struct hw_nic *nic,
     return 0;
 }
 
-static int dial(void *arg, struct hw_conn **out)
+static int connect_side_conn(void *arg, struct hw_conn **out)
 {
     struct hw_conn *c = arg;
     struct hw_conn_ident ident = c->ident;
@@ -181,7 +181,7 @@ static int begin_meeting(struct hw_conn *c, int heads)
                                    .client = c->client,
                                    .gpu = c->client ? c->ident.gpu : -1,
                                    .peer_gpu = c->client ? c->ident.peer_gpu : -1,
-                                   .dial = dial,
+                                   .dial = connect_side_conn,
                                    .arg = c};
     c->meet = dm_meet_new(&a);
     return c->meet ? 0 : hw_no_memory("a connection");
@@ -191,7 +191,7 @@ static int devmem_accept(const struct hw_tp_env *env, int fd, struct hw_conn **o
 {
     char nic[HAWSER_NIC_NAME];
     hw_nic_of_socket(fd, nic);
-    struct hw_conn *c = conn_new(env, nic, false);
+    struct hw_conn *c = create_devmem_conn(env, nic, false);
     if (!c)
         return hw_no_memory("a connection, or no descriptors");
     int rc = watch_heads(c, fd);
@@ -217,7 +217,7 @@ static void devmem_side(struct hw_conn *c, int fd)
 }
 
 /* What was agreed takes effect. */
-static void apply(struct hw_conn *c, const struct dm_met *a)
+static void apply_agreement(struct hw_conn *c, const struct dm_met *a)
 {
     int one = 1;
     c->side = a->side;
@@ -235,7 +235,7 @@ static void apply(struct hw_conn *c, const struct dm_met *a)
 }
 
 /* On until the two ends have met: 0, -EAGAIN, else it is dead. */
-static int ready(struct hw_conn *c)
+static int advance_devmem_setup(struct hw_conn *c)
 {
     struct dm_met met;
     int rc = 0;
@@ -244,7 +244,7 @@ static int ready(struct hw_conn *c)
     if (!c->meet && (rc = hw_tcp.establish(c->heads)) == 0)
         rc = begin_meeting(c, hw_tcp.fd(c->heads));
     if (rc == 0 && (rc = dm_meet_step(c->meet, &met)) == 0) {
-        apply(c, &met);
+        apply_agreement(c, &met);
         dm_meet_free(c->meet);
         c->meet = NULL;
     }
@@ -253,7 +253,7 @@ static int ready(struct hw_conn *c)
 
 static int devmem_establish(struct hw_conn *c)
 {
-    return ready(c);
+    return advance_devmem_setup(c);
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
@@ -275,7 +275,7 @@ static uint32_t devmem_want(struct hw_conn *c)
     return hw_tcp.want(c->carrier);
 }
 
-static void decide(struct hw_conn *c, struct tx *t)
+static void choose_send_path(struct hw_conn *c, struct tx *t)
 {
     t->way = c->carrier != c->heads && !t->space->direct &&
                      dm_source_find(c->env->state, c->nic, t->space, t->ptr, t->len, &t->from)
@@ -298,7 +298,7 @@ static int devmem_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEA
     t->ptr = ptr;
     t->len = len;
     t->taken = 0;
-    decide(c, t);
+    choose_send_path(c, t);
     if (t->way == BY_TCP) {
         if (sends_device(c))
             return -EBUSY;
@@ -368,7 +368,7 @@ static int send_device(struct hw_conn *c, struct tx *t)
 }
 
 /* Everything posted, in order: 0 all gone, -EAGAIN, -EBUSY, ... */
-static int send_all(struct hw_conn *c)
+static int send_posted_chunks(struct hw_conn *c)
 {
     int rc = hw_tcp.test_send(c->carrier);
     while (rc == 0 && c->fed < c->posted) {
@@ -396,10 +396,10 @@ static void note_out(struct hw_conn *c)
 
 static int devmem_test_send(struct hw_conn *c)
 {
-    int rc = ready(c);
+    int rc = advance_devmem_setup(c);
     if (rc)
         return rc;
-    rc = send_all(c);
+    rc = send_posted_chunks(c);
     if ((rc == 0 || rc == -EAGAIN || rc == -EBUSY) && c->carrier != c->heads) {
         int heads = send_heads(c);
         rc = heads && (rc == 0 || heads != -EAGAIN) ? heads : rc;
@@ -424,7 +424,7 @@ static uint64_t devmem_sent(struct hw_conn *c)
 /* ---- receiving ------------------------------------------------------------------------------------------------ */
 
 /* The next head: 0, -EAGAIN, -EPIPE, dead. */
-static int take_head(struct hw_conn *c)
+static int receive_chunk_head(struct hw_conn *c)
 {
     while (c->head_have < HW_CHUNK_HEAD) {
         ssize_t n = recv(hw_tcp.fd(c->heads), c->head + c->head_have, HW_CHUNK_HEAD - c->head_have, MSG_DONTWAIT);
@@ -443,14 +443,14 @@ static int take_head(struct hw_conn *c)
 
 static int devmem_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
 {
-    int rc = ready(c);
+    int rc = advance_devmem_setup(c);
     if (rc)
         return rc;
     if (!c->rx)
         return hw_tcp.test_recv(c->heads, header, moved);
     switch (c->rx_state) {
     case HEAD:
-        if ((rc = take_head(c)))
+        if ((rc = receive_chunk_head(c)))
             return rc;
         c->rx_state = HEAD_SEEN;
         *header = c->head;

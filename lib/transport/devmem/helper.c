@@ -14,7 +14,7 @@ struct dm_helper {
 };
 
 /* The conversation is over: what the daemon granted goes back, since it sees the end of the connection. */
-static int broken(struct dm_helper *h, int rc)
+static int fail_helper_conn(struct dm_helper *h, int rc)
 {
     /* not closed: dm_helper_fd() is in somebody's poll set, where its number must not become another file's */
     if (h->fd >= 0)
@@ -23,7 +23,7 @@ static int broken(struct dm_helper *h, int rc)
     return rc;
 }
 
-static int wait_for(struct dm_helper *h, short events, uint64_t deadline)
+static int wait_helper_socket(struct dm_helper *h, short events, uint64_t deadline)
 {
     for (;;) {
         uint64_t now = hw_now();
@@ -33,10 +33,11 @@ static int wait_for(struct dm_helper *h, short events, uint64_t deadline)
         if (n > 0)
             return 0;
         if (n < 0 && errno != EINTR)
-            return broken(h, hw_fail(-errno, "waiting for hawserd: %s", hw_errno_name(errno)));
+            return fail_helper_conn(h, hw_fail(-errno, "waiting for hawserd: %s", hw_errno_name(errno)));
         if (n == 0 && hw_now() >= deadline)
-            return broken(h, hw_fail(-ETIMEDOUT, "hawserd did not answer in time; what it had granted to this "
-                                                 "connection goes back"));
+            return fail_helper_conn(h,
+                                    hw_fail(-ETIMEDOUT, "hawserd did not answer in time; what it had granted to this "
+                                                        "connection goes back"));
     }
 }
 
@@ -58,7 +59,7 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
         memcpy(CMSG_DATA(c), &fd, sizeof(fd));
     }
     for (;;) {
-        int rc = wait_for(h, POLLOUT, deadline);
+        int rc = wait_helper_socket(h, POLLOUT, deadline);
         if (rc)
             return rc;
         ssize_t n = sendmsg(h->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -70,7 +71,8 @@ static int send_request(struct dm_helper *h, const struct hw_helper_request *q, 
             return hw_fail(-EBADF, "descriptor %d, for hawserd, is not open", fd);
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
             return 0; /* its last word, which says why, may still be there to be read */
-        return broken(h, hw_fail(n < 0 ? -errno : -EIO, "sending to hawserd: %s", hw_errno_name(n < 0 ? errno : EIO)));
+        return fail_helper_conn(
+            h, hw_fail(n < 0 ? -errno : -EIO, "sending to hawserd: %s", hw_errno_name(n < 0 ? errno : EIO)));
     }
 }
 
@@ -79,7 +81,7 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
     uint8_t buf[HW_HELPER_REPLY + 1]; /* one more, so that a longer packet shows */
     bool reset = false;
     for (;;) {
-        int rc = wait_for(h, POLLIN, deadline);
+        int rc = wait_helper_socket(h, POLLIN, deadline);
         if (rc)
             return rc;
         ssize_t n = recv(h->fd, buf, sizeof(buf), MSG_DONTWAIT);
@@ -92,16 +94,17 @@ static int recv_reply(struct dm_helper *h, struct hw_helper_reply *r, uint64_t d
             continue;
         }
         if (n == 0 || (n < 0 && errno == ECONNRESET))
-            return broken(h, hw_fail(-EPIPE, "hawserd is gone, or has dropped this client; its log says why"));
+            return fail_helper_conn(h,
+                                    hw_fail(-EPIPE, "hawserd is gone, or has dropped this client; its log says why"));
         if (n < 0)
-            return broken(h, hw_fail(-errno, "receiving from hawserd: %s", hw_errno_name(errno)));
+            return fail_helper_conn(h, hw_fail(-errno, "receiving from hawserd: %s", hw_errno_name(errno)));
         rc = hw_helper_reply_decode(buf, (size_t)n, r);
-        return rc ? broken(h, rc) : 0;
+        return rc ? fail_helper_conn(h, rc) : 0;
     }
 }
 
 /* One request and its answer. The daemon's refusal is the result, with its text. */
-static int call(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
+static int call_helper(struct dm_helper *h, struct hw_helper_request *q, int fd, struct hw_helper_reply *r)
 {
     if (h->timeout_ms < 0)
         return hw_fail(-EPIPE, "the connection to hawserd is broken: open another one");
@@ -114,8 +117,8 @@ static int call(struct dm_helper *h, struct hw_helper_request *q, int fd, struct
     if (rc)
         return rc;
     if (r->type != q->type || r->seq != q->seq)
-        return broken(h, hw_fail(-EPROTO, "hawserd answered request %u of type %u with %u of type %u", q->seq, q->type,
-                                 r->seq, r->type));
+        return fail_helper_conn(h, hw_fail(-EPROTO, "hawserd answered request %u of type %u with %u of type %u", q->seq,
+                                           q->type, r->seq, r->type));
     return r->status ? hw_fail_copy(r->status, r->text) : 0;
 }
 
@@ -134,7 +137,7 @@ static int no_way_in(int err, const char *path)
     }
 }
 
-static int connect_to(const char *path)
+static int connect_hawserd(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof(a.sun_path))
@@ -161,12 +164,12 @@ int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out)
     if (!h)
         return hw_no_memory("hawserd's client");
     h->timeout_ms = HW_MAX(timeout_ms, 0);
-    h->fd = connect_to(path ? path : HW_HELPER_SOCKET);
+    h->fd = connect_hawserd(path ? path : HW_HELPER_SOCKET);
     int rc = h->fd < 0 ? h->fd : 0;
     if (rc == 0) {
         struct hw_helper_request q = {.type = HW_H_HELLO};
         struct hw_helper_reply r;
-        rc = call(h, &q, -1, &r);
+        rc = call_helper(h, &q, -1, &r);
     }
     if (rc) {
         dm_helper_close(h);
@@ -198,12 +201,12 @@ static int bind_to(struct dm_helper *h, uint16_t type, const char *nic, int fd, 
     if (strlen(nic) >= sizeof(q.nic) || !*nic)
         return hw_fail(-ENODEV, "'%s' is no network device's name (1 to %zu bytes)", nic, sizeof(q.nic) - 1);
     memcpy(q.nic, nic, strlen(nic));
-    int rc = call(h, &q, fd, &r);
+    int rc = call_helper(h, &q, fd, &r);
     if (rc)
         return rc;
     if (r.count != count)
-        return broken(h,
-                      hw_fail(-EPROTO, "hawserd bound %u queues of %s where %u were asked for", r.count, nic, count));
+        return fail_helper_conn(
+            h, hw_fail(-EPROTO, "hawserd bound %u queues of %s where %u were asked for", r.count, nic, count));
     *out = (struct dm_binding){.id = r.id, .dmabuf_id = r.dmabuf_id, .nqueues = r.count, .page = r.page};
     memcpy(out->queues, r.queues, sizeof(out->queues));
     return 0;
@@ -233,7 +236,7 @@ int dm_helper_steer(struct dm_helper *h, uint32_t binding, int sock, uint32_t *r
     *rule = *queue = 0;
     if (binding == 0)
         return hw_fail(-ENOENT, "there is no binding 0");
-    int rc = call(h, &q, sock, &r);
+    int rc = call_helper(h, &q, sock, &r);
     if (rc)
         return rc;
     *rule = r.id;
@@ -247,5 +250,5 @@ int dm_helper_release(struct dm_helper *h, uint32_t id)
     struct hw_helper_reply r;
     if (id == 0)
         return hw_fail(-ENOENT, "there is no binding or rule 0");
-    return call(h, &q, -1, &r);
+    return call_helper(h, &q, -1, &r);
 }

@@ -22,7 +22,7 @@ static bool to_self(int fd)
 struct dm_sys dm_sys = {.recvmsg = recvmsg, .sendmsg = sendmsg, .setsockopt = setsockopt, .to_self = to_self};
 
 /* One control message of the receive. 0, 1: not ours, -EPROTO. */
-static int take(const struct cmsghdr *c, struct dm_received *out)
+static int parse_devmem_cmsg(const struct cmsghdr *c, struct dm_received *out)
 {
     struct dm_dmabuf_cmsg d;
     if (c->cmsg_level != SOL_SOCKET || (c->cmsg_type != DM_SCM_DEVMEM_DMABUF && c->cmsg_type != DM_SCM_DEVMEM_LINEAR))
@@ -63,7 +63,7 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
     }
     uint64_t sum = 0, seen = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-        int rc = take(c, out);
+        int rc = parse_devmem_cmsg(c, out);
         if (rc < 0)
             return rc;
         if (rc == 0)

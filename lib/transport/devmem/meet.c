@@ -69,7 +69,7 @@ void dm_meet_free(struct dm_meet *m)
 
 /* ---- words -------------------------------------------------------------------------------------------- */
 
-static void say(struct dm_meet *m, int word, bool yes)
+static void queue_meet_message(struct dm_meet *m, int word, bool yes)
 {
     if (m->mine[word] >= 0)
         return;
@@ -86,7 +86,7 @@ static void say(struct dm_meet *m, int word, bool yes)
 }
 
 /* Why this end receives by way of the host. */
-static void without(struct dm_meet *m, const char *why)
+static void set_fallback_reason(struct dm_meet *m, const char *why)
 {
     if (*m->why)
         return;
@@ -96,7 +96,7 @@ static void without(struct dm_meet *m, const char *why)
         snprintf(m->why, sizeof(m->why), "%s", why);
 }
 
-static int speak(struct dm_meet *m)
+static int send_meet_messages(struct dm_meet *m)
 {
     while (m->out_done < m->out_len) {
         ssize_t n = send(m->a.heads, m->out + m->out_done, m->out_len - m->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -116,7 +116,7 @@ static int said_gpu(const uint8_t *at)
 }
 
 /* The next word of the peer's, if it is there: 1, 0, or -errno. */
-static int hear(struct dm_meet *m)
+static int receive_meet_message(struct dm_meet *m)
 {
     int next = OFFER;
     while (next <= VERDICT && m->theirs[next] >= 0)
@@ -154,7 +154,7 @@ static int hear(struct dm_meet *m)
 static void side_lost(struct dm_meet *m, const char *why)
 {
     m->side_lost = true;
-    without(m, why);
+    set_fallback_reason(m, why);
     if (m->side)
         hw_tcp.close(m->side);
     m->side = NULL;
@@ -234,7 +234,7 @@ static void bound_buffer(const struct dm_meet *m)
 }
 
 /* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
-static int steer(struct dm_meet *m)
+static int request_steering(struct dm_meet *m)
 {
     int rc = 0;
     if (!m->claim)
@@ -250,7 +250,7 @@ static int steer(struct dm_meet *m)
     if (rc == -EAGAIN)
         return rc;
     if (rc) {
-        without(m, hw_error());
+        set_fallback_reason(m, hw_error());
         return 0;
     }
     bound_buffer(m);
@@ -322,15 +322,16 @@ static int probe_receive(struct dm_meet *m)
 static bool probe_good(struct dm_meet *m)
 {
     if (m->probe_wrong)
-        without(m, "a probe came with other bytes than were sent: what the NIC writes is not where it is looked for");
+        set_fallback_reason(
+            m, "a probe came with other bytes than were sent: what the NIC writes is not where it is looked for");
     else if (m->probe_plain)
-        without(
+        set_fallback_reason(
             m, "payload comes as ordinary data, and not into device memory (rx no cmsg): the flow rule does not match, "
                "another one sends it to a queue that is not bound, or the path is not by this NIC; see hawser devmem "
                "status");
     else if (m->probe_device < PROBE / 2)
-        without(m, "payload comes into host memory: the NIC does not split headers from data "
-                   "(ethtool -G NIC tcp-data-split on); see hawser devmem status");
+        set_fallback_reason(m, "payload comes into host memory: the NIC does not split headers from data "
+                               "(ethtool -G NIC tcp-data-split on); see hawser devmem status");
     return !*m->why;
 }
 
@@ -342,10 +343,10 @@ static int round_of(struct dm_meet *m)
     int rc = 0;
     if (m->mine[OFFER] < 0) {
         if (dm_sys.to_self(m->a.heads))
-            without(m, "this node talks to itself: what never leaves it is never in device memory");
-        say(m, OFFER, !*m->why);
+            set_fallback_reason(m, "this node talks to itself: what never leaves it is never in device memory");
+        queue_meet_message(m, OFFER, !*m->why);
     }
-    while ((rc = hear(m)) == 1)
+    while ((rc = receive_meet_message(m)) == 1)
         ;
     if (rc || m->theirs[OFFER] < 0)
         return rc;
@@ -355,9 +356,9 @@ static int round_of(struct dm_meet *m)
     if (wanted && !m->side_up && !m->side_lost)
         return 0;
     if (m->mine[READY] < 0) {
-        int ready = m->mine[OFFER] && m->side_up ? steer(m) : 0;
+        int ready = m->mine[OFFER] && m->side_up ? request_steering(m) : 0;
         if (ready != -EAGAIN)
-            say(m, READY, ready);
+            queue_meet_message(m, READY, ready);
     }
     if (m->theirs[READY] == 1) {
         if (!m->side_up)
@@ -369,14 +370,14 @@ static int round_of(struct dm_meet *m)
         if ((rc = probe_receive(m)))
             return rc;
         if (m->probe_in == PROBE)
-            say(m, VERDICT, probe_good(m));
+            queue_meet_message(m, VERDICT, probe_good(m));
     } else if (m->mine[READY] == 0) {
-        say(m, VERDICT, false);
+        queue_meet_message(m, VERDICT, false);
     }
     return 0;
 }
 
-static bool finished(const struct dm_meet *m)
+static bool is_meeting_done(const struct dm_meet *m)
 {
     return m->mine[VERDICT] >= 0 && m->theirs[VERDICT] >= 0 && m->out_done == m->out_len &&
            (m->theirs[READY] != 1 || m->probe_out == PROBE);
@@ -391,10 +392,10 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
 {
     int rc = round_of(m);
     if (rc == 0)
-        rc = speak(m);
+        rc = send_meet_messages(m);
     if (rc)
         return rc;
-    if (!finished(m))
+    if (!is_meeting_done(m))
         return dm_meet_late(m) ? -ETIMEDOUT : -EAGAIN;
     bool receive = m->mine[VERDICT], send_side = m->theirs[VERDICT];
     if (!receive)

@@ -82,7 +82,7 @@ void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint3
     rx->have = 0;
 }
 
-static int device_failed(const char *doing)
+static int fail_rx_device(const char *doing)
 {
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", hw_error());
@@ -90,7 +90,7 @@ static int device_failed(const char *doing)
 }
 
 /* Pages that nobody reads any more go back. */
-static int give_back(struct dm_rx *rx, unsigned at_least)
+static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];
     for (;;) {
@@ -109,15 +109,15 @@ static int give_back(struct dm_rx *rx, unsigned at_least)
     }
 }
 
-static int look(struct dm_rx *rx)
+static int poll_rx_gather(struct dm_rx *rx)
 {
     if (rx->over == rx->started)
         return 0;
-    return hw_gather_done(rx->gather, &rx->over) ? device_failed("gathering") : 0;
+    return hw_gather_done(rx->gather, &rx->over) ? fail_rx_device("gathering") : 0;
 }
 
 /* Starts the gather of what waits. 0, -EBUSY, -ENXIO. */
-static int start(struct dm_rx *rx)
+static int start_rx_gather(struct dm_rx *rx)
 {
     const struct hw_gather_bufs b = {
         .dst = rx->to, .dst_size = rx->len, .src = rx->pool->buf.base, .src_size = rx->pool->buf.size};
@@ -125,9 +125,9 @@ static int start(struct dm_rx *rx)
         size_t taken = 0;
         int rc = hw_gather_start(rx->gather, &b, rx->wait + rx->started_of, rx->nwait - rx->started_of, &taken);
         if (rc == -EAGAIN)
-            return look(rx) ? -ENXIO : -EBUSY;
+            return poll_rx_gather(rx) ? -ENXIO : -EBUSY;
         if (rc)
-            return device_failed("gathering");
+            return fail_rx_device("gathering");
         rx->started++;
         /* the fragments that wait are the last ones held */
         uint64_t first = rx->head - (rx->nwait - rx->started_of);
@@ -136,11 +136,11 @@ static int start(struct dm_rx *rx)
         rx->started_of += (unsigned)taken;
     }
     rx->nwait = rx->started_of = 0;
-    return look(rx);
+    return poll_rx_gather(rx);
 }
 
 /* By the CPU or the driver, at once. */
-static int copy(struct dm_rx *rx, const struct hw_space *from_space, const uint8_t *from, uint32_t len)
+static int copy_rx_piece(struct dm_rx *rx, const struct hw_space *from_space, const uint8_t *from, uint32_t len)
 {
     uint8_t *to = rx->to + rx->have;
     int rc = 0;
@@ -152,10 +152,10 @@ static int copy(struct dm_rx *rx, const struct hw_space *from_space, const uint8
         rc = hw_load(from_space, rx->scratch + SCRATCH, from, len) ||
              hw_store(rx->space, to, rx->scratch + SCRATCH, len);
     dm_count(&rx->n.copied, len);
-    return rc ? device_failed("copying") : 0;
+    return rc ? fail_rx_device("copying") : 0;
 }
 
-static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
+static int place_received_pieces(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
 {
     const uint8_t *host = rx->scratch;
     int rc = 0;
@@ -176,10 +176,10 @@ static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
             if (gather)
                 rx->wait[rx->nwait++] = (struct hw_frag){.src_off = p->offset, .dst_off = rx->have, .len = p->len};
             else if (rx->to && rc == 0)
-                rc = copy(rx, rx->pool->space, rx->pool->buf.base + p->offset, p->len);
+                rc = copy_rx_piece(rx, rx->pool->space, rx->pool->buf.base + p->offset, p->len);
         } else {
             if (rx->to && rc == 0)
-                rc = copy(rx, &hw_host, host, p->len);
+                rc = copy_rx_piece(rx, &hw_host, host, p->len);
             host += p->len;
         }
         rx->have += p->len;
@@ -193,11 +193,11 @@ static int place(struct dm_rx *rx, const struct dm_received *r, uint64_t *moved)
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
 {
     for (;;) {
-        int rc = start(rx);
+        int rc = start_rx_gather(rx);
         if (rc)
             return rc;
         bool whole = rx->have == rx->len;
-        if ((rc = give_back(rx, whole ? 1 : GIVE_BACK)))
+        if ((rc = return_rx_pages(rx, whole ? 1 : GIVE_BACK)))
             return rc;
         if (whole)
             return rx->over == rx->started ? 0 : -EBUSY;
@@ -208,14 +208,14 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         if (n == 0)
             return hw_fail(-EPIPE, "the peer closed the connection");
         if (n == -EAGAIN) {
-            if ((rc = look(rx)) || (rc = give_back(rx, 1)))
+            if ((rc = poll_rx_gather(rx)) || (rc = return_rx_pages(rx, 1)))
                 return rc;
             return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* what is held may be what the sender waits for */
         }
         if (n < 0)
             return (int)n;
         rx->strayed |= rx->r.plain;
-        if ((rc = place(rx, &rx->r, moved)))
+        if ((rc = place_received_pieces(rx, &rx->r, moved)))
             return rc;
     }
 }
@@ -226,7 +226,7 @@ void dm_rx_discard(struct dm_rx *rx)
     for (; rx->nwait > rx->started_of; rx->nwait--) /* they are read by nobody */
         rx->held[(rx->head - (rx->nwait - rx->started_of)) % HELD].batch = 0;
     rx->nwait = rx->started_of = 0;
-    while (look(rx) == 0 && rx->over < rx->started && hw_now() < until)
+    while (poll_rx_gather(rx) == 0 && rx->over < rx->started && hw_now() < until)
         (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     rx->to = NULL;
 }

@@ -66,7 +66,7 @@ void dm_sources_run(struct dm_ctx *x)
     }
 }
 
-static bool covers(const struct dm_range *s, const uint8_t *p, size_t len)
+static bool is_in_source_range(const struct dm_range *s, const uint8_t *p, size_t len)
 {
     return p >= s->is.base && p + len <= s->is.base + s->is.size;
 }
@@ -88,10 +88,10 @@ bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *sp
             room = room ? room : t;
         } else if (t->nic != n || t->space != space || t->is.id != id) {
             continue;
-        } else if (t->state == BOUND && covers(t, ptr, len)) {
+        } else if (t->state == BOUND && is_in_source_range(t, ptr, len)) {
             found = settled = true;
             *out = t->is;
-        } else if (t->is.size == 0 || t->state == LEAVING || covers(t, ptr, len)) {
+        } else if (t->is.size == 0 || t->state == LEAVING || is_in_source_range(t, ptr, len)) {
             settled = true; /* wanted or leaving: soon; bad: never */
         } else {
             ranges++;

@@ -28,7 +28,7 @@ const char *const np_call_names[NP_CALLS] = {
 
 #define END(text) ((text)[sizeof(text) - 1] = 0)
 
-static void printable(char *text)
+static void replace_control_chars(char *text)
 {
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f)
@@ -40,8 +40,8 @@ static void check_device(struct np_device *d)
 {
     END(d->name);
     END(d->pci);
-    printable(d->name);
-    printable(d->pci);
+    replace_control_chars(d->name);
+    replace_control_chars(d->pci);
     d->speed = HW_MAX(d->speed, 0);
     d->port = HW_MAX(d->port, 0);
     d->max_comms = HW_MAX(d->max_comms, 0);
@@ -126,6 +126,6 @@ char *np_log_line(const char *text, size_t n, char *buf, size_t cap)
         }
     }
     buf[at] = 0;
-    printable(buf);
+    replace_control_chars(buf);
     return buf;
 }

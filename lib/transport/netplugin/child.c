@@ -38,8 +38,8 @@ static int log_fd = FD_LOG;
 __thread enum np_call kid_here;
 
 /* At once: a sanitizer's _exit() would wait for its own. */
-static void leave(int status) __attribute__((noreturn));
-static void leave(int status)
+static void exit_child_process(int status) __attribute__((noreturn));
+static void exit_child_process(int status)
 {
     for (;;)
         (void)syscall(SYS_exit_group, status);
@@ -47,9 +47,10 @@ static void leave(int status)
 
 /* ---- what the plugin calls ------------------------------------------------------------------ */
 
-static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-    HW_PRINTF(5, 6);
-static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+static void log_plugin_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt,
+                            ...) HW_PRINTF(5, 6);
+static void log_plugin_line(ncclDebugLogLevel level, unsigned long flags, const char *file, int line, const char *fmt,
+                            ...)
 {
     char text[1024];
     va_list ap;
@@ -74,7 +75,7 @@ static void log_line(ncclDebugLogLevel level, unsigned long flags, const char *f
     errno = saved;
 }
 
-static ncclResult_t no_profiler(void **handle, int type, void *phandle, int64_t id, void *ext)
+static ncclResult_t ignore_plugin_events(void **handle, int type, void *phandle, int64_t id, void *ext)
 {
     (void)type, (void)phandle, (void)id, (void)ext;
     if (handle)
@@ -89,7 +90,7 @@ static void leave_at_once(int status, void *arg)
     if (kid_here)
         atomic_store(&k->s->doing, kid_here);
     (void)fflush(stdout);
-    leave(status);
+    exit_child_process(status);
 }
 
 int kid_result(enum np_call call, ncclResult_t rc)
@@ -134,7 +135,7 @@ extern char **environ;
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-static int load(struct kid *k, struct np_hello *out)
+static int load_plugin_library(struct kid *k, struct np_hello *out)
 {
     const char *name = k->c->plugin;
     kid_enter(k, NP_DLOPEN);
@@ -161,13 +162,13 @@ static int load(struct kid *k, struct np_hello *out)
     return 0;
 }
 
-static int init(struct kid *k, struct np_hello *out)
+static int init_plugin(struct kid *k, struct np_hello *out)
 {
     int n = 0;
     if (!k->q)
         return hw_fail(-EINVAL, "init before the library is loaded");
     kid_enter(k, NP_INIT);
-    ncclResult_t rc = np_table_init(&k->t, log_line, no_profiler);
+    ncclResult_t rc = np_table_init(&k->t, log_plugin_line, ignore_plugin_events);
     kid_leave(k);
     if (rc == ncclSuccess) {
         kid_enter(k, NP_GETDEVICES);
@@ -182,7 +183,7 @@ static int init(struct kid *k, struct np_hello *out)
     return kid_result(NP_INIT, rc);
 }
 
-static int properties(struct kid *k, int dev, struct np_device *out)
+static int query_plugin_device(struct kid *k, int dev, struct np_device *out)
 {
     ncclNetProperties_v12_t p;
     kid_enter(k, NP_PROPERTIES);
@@ -208,7 +209,7 @@ static int properties(struct kid *k, int dev, struct np_device *out)
     return kid_result(NP_PROPERTIES, rc);
 }
 
-static void quit(struct kid *k)
+static void finalize_plugin(struct kid *k)
 {
     if (!kid_close_all(k))
         return;
@@ -219,17 +220,17 @@ static void quit(struct kid *k)
     kid_leave(k);
 }
 
-static int answer(struct kid *k, const struct np_message *m, int fd[2], struct np_reply *r)
+static int handle_child_request(struct kid *k, const struct np_message *m, int fd[2], struct np_reply *r)
 {
     if (m->op != NP_OP_LOAD && m->op != NP_OP_QUIT && !k->q)
         return hw_fail(-EINVAL, "no plugin is loaded");
     switch ((enum np_op)m->op) {
     case NP_OP_LOAD:
-        return load(k, &r->u.hello);
+        return load_plugin_library(k, &r->u.hello);
     case NP_OP_INIT:
-        return init(k, &r->u.hello);
+        return init_plugin(k, &r->u.hello);
     case NP_OP_PROPERTIES:
-        return properties(k, (int)m->number, &r->u.device);
+        return query_plugin_device(k, (int)m->number, &r->u.device);
     case NP_OP_LISTEN:
         return kid_listen(k, m, r->u.handle);
     case NP_OP_CONNECT:
@@ -252,14 +253,14 @@ static int answer(struct kid *k, const struct np_message *m, int fd[2], struct n
         return kid_dereg(k, m);
     case NP_OP_QUIT:
         if (k->q)
-            quit(k);
+            finalize_plugin(k);
         return 0;
     }
     return hw_fail(-EINVAL, "message %u is not known", m->op);
 }
 
 /* A message and up to two descriptors; *lost: more came than this process may have. */
-static bool take(struct np_message *m, int fd[2], bool *lost)
+static bool receive_parent_message(struct np_message *m, int fd[2], bool *lost)
 {
     union {
         char room[CMSG_SPACE(2 * sizeof(int))];
@@ -283,18 +284,18 @@ static bool take_messages(struct kid *k)
     static struct np_message m;
     int fd[2];
     bool lost;
-    if (!take(&m, fd, &lost))
-        leave(0); /* the parent is gone, or the plugin has closed our socket: either way nobody listens */
+    if (!receive_parent_message(&m, fd, &lost))
+        exit_child_process(0); /* the parent is gone, or the plugin has closed our socket: either way nobody listens */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
     r.rc = lost ? hw_fail(-EMFILE, "its process may not have that many descriptors (RLIMIT_NOFILE)")
-                : answer(k, &m, fd, &r);
+                : handle_child_request(k, &m, fd, &r);
     if (r.rc < 0)
         snprintf(r.text, sizeof(r.text), "%s", hw_error());
     hw_close(&fd[0]);
     hw_close(&fd[1]);
     if (send(FD_SOCKET, &r, sizeof(r), MSG_NOSIGNAL) < 0 || m.op == NP_OP_QUIT)
-        leave(0);
+        exit_child_process(0);
     return true;
 }
 
@@ -331,7 +332,7 @@ static unsigned look_round(struct kid *k)
     return found;
 }
 
-static unsigned nap(struct kid *k, uint64_t us)
+static unsigned wait_for_wakeup(struct kid *k, uint64_t us)
 {
     const uint32_t bell = atomic_load(&k->s->bell);
     (void)atomic_exchange(&k->s->asleep, 1);
@@ -344,14 +345,14 @@ static unsigned nap(struct kid *k, uint64_t us)
     return found;
 }
 
-static void spin(uint64_t since, uint64_t now)
+static void yield_after_spin(uint64_t since, uint64_t now)
 {
     if (now - since > YIELD_AFTER_US * 1000ull)
         (void)sched_yield();
 }
 
-static void run(struct kid *k) __attribute__((noreturn));
-static void run(struct kid *k)
+static void run_child_loop(struct kid *k) __attribute__((noreturn));
+static void run_child_loop(struct kid *k)
 {
     uint64_t since = 0, nap_us = NAP_MIN_US;
     for (;;) {
@@ -366,10 +367,10 @@ static void run(struct kid *k)
             since = now;
         if (now - since <
             k->c->spin_us * 1000ull) { /* with nothing under way too: to be woken costs more than the wait */
-            spin(since, now);
+            yield_after_spin(since, now);
             continue;
         }
-        found = nap(k, (found & KID_PENDING) ? nap_us : IDLE_MS * 1000ull);
+        found = wait_for_wakeup(k, (found & KID_PENDING) ? nap_us : IDLE_MS * 1000ull);
         if (found & KID_MOVED) {
             since = 0;
             nap_us = NAP_MIN_US;
@@ -393,7 +394,7 @@ static void bound_file(int fd, off_t *punched)
     }
 }
 
-static void *watch(void *arg)
+static void *watch_parent_process(void *arg)
 {
     const struct kid *k = arg;
     struct pollfd p[2] = {{.fd = (int)syscall(SYS_pidfd_open, k->c->parent, 0), .events = POLLIN},
@@ -401,17 +402,17 @@ static void *watch(void *arg)
     off_t punched[2] = {0};
     for (;;) {
         if (poll(p, 2, IDLE_MS) > 0 || getppid() != k->c->parent)
-            leave(0);
+            exit_child_process(0);
         bound_file(FD_LOG, &punched[0]);
         bound_file(FD_WARN, &punched[1]);
     }
     return NULL;
 }
 
-static void cannot(int log, const char *what)
+static void fail_child_start(int log, const char *what)
 {
     dprintf(log, "the plugin's process could not begin: %s: %s\n", what, strerror(errno));
-    leave(125);
+    exit_child_process(125);
 }
 
 static void move_descriptors(const struct np_child *c)
@@ -421,7 +422,7 @@ static void move_descriptors(const struct np_child *c)
     const int trace = c->trace >= 0 ? fcntl(c->trace, F_DUPFD, FD_FREE) : -1;
     const int null = open("/dev/null", O_RDWR);
     if (sock < 0 || log < 0 || warnings < 0 || null < 0)
-        cannot(c->log, "its descriptors");
+        fail_child_start(c->log, "its descriptors");
     dup2(null, 0);
     dup2(log, 1);
     dup2(log, 2);
@@ -462,8 +463,8 @@ void np_child_main(const struct np_child *c)
     k->c = c;
     k->s = c->shared;
     (void)on_exit(leave_at_once, k);
-    errno = pthread_create(&thread, NULL, watch, k);
+    errno = pthread_create(&thread, NULL, watch_parent_process, k);
     if (errno) /* without it nothing would end this process */
-        cannot(FD_LOG, "its thread");
-    run(k);
+        fail_child_start(FD_LOG, "its thread");
+    run_child_loop(k);
 }

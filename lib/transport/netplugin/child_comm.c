@@ -20,7 +20,7 @@ static unsigned window_of(const struct kid *k)
 }
 
 /* A connection in an empty slot. */
-static int new_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
+static int create_child_comm(struct kid *k, uint32_t slot, enum kid_kind kind, struct kid_comm **out)
 {
     if (slot >= NP_COMMS || k->comm[slot])
         return hw_fail(-EINVAL, "slot %u of connections is not free", slot);
@@ -108,7 +108,7 @@ int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NE
     const struct hw_space *gpu;
     int rc = kid_gpu_of(m, &gpu);
     if (rc == 0)
-        rc = new_comm(k, m->slot, KID_LISTENER, &c);
+        rc = create_child_comm(k, m->slot, KID_LISTENER, &c);
     if (rc)
         return rc;
     c->dev = (int)m->number;
@@ -137,7 +137,7 @@ static ncclResult_t try_once(struct kid *k, struct kid_comm *c)
                                : np_table_accept(&k->t, c->listener->comm, &c->comm, &c->dh);
 }
 
-static enum np_call call_of(const struct kid_comm *c)
+static enum np_call get_setup_call(const struct kid_comm *c)
 {
     return c->kind == KID_SEND ? NP_CONNECT : NP_ACCEPT;
 }
@@ -152,7 +152,7 @@ static void *setup_thread(void *arg)
     const bool entered = c->gpu && hw_cuda_enter(c->gpu) == 0;
     if (entered)
         np_trace_gpu(c->gpu->device);
-    kid_here = call_of(c);
+    kid_here = get_setup_call(c);
     for (;;) {
         uint32_t mine = kid_here;
         atomic_store(&c->calling, hw_now());
@@ -183,7 +183,7 @@ static void watch_call(struct kid *k, const struct kid_comm *c, uint64_t now)
 {
     const uint64_t since = c->threaded ? atomic_load(&c->calling) : 0;
     if (since && now > since && now - since > k->hang_ms * HW_MS)
-        atomic_store(&k->s->hung, call_of(c));
+        atomic_store(&k->s->hung, get_setup_call(c));
 }
 
 void kid_watch(struct kid *k)
@@ -206,7 +206,7 @@ static int start_setup(struct kid_comm *c)
     return 0;
 }
 
-static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
+static int open_child_comm(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
 {
     struct kid_comm *c = NULL, *listener = NULL;
     if (fd[0] < 0)
@@ -221,7 +221,7 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
     const struct hw_space *gpu = NULL;
     int rc = listener ? 0 : kid_gpu_of(m, &gpu);
     if (rc == 0)
-        rc = new_comm(k, m->slot, kind, &c);
+        rc = create_child_comm(k, m->slot, kind, &c);
     if (rc)
         return rc;
     c->listener = listener;
@@ -252,7 +252,7 @@ static int setup(struct kid *k, const struct np_message *m, enum kid_kind kind, 
 
 static int setup_and_close(struct kid *k, const struct np_message *m, enum kid_kind kind, int *fd)
 {
-    int rc = setup(k, m, kind, fd);
+    int rc = open_child_comm(k, m, kind, fd);
     hw_close(&fd[0]);
     hw_close(&fd[1]);
     return rc;
@@ -270,7 +270,7 @@ int kid_accept(struct kid *k, const struct np_message *m, int *fd)
 
 unsigned kid_setup(struct kid *k, struct kid_comm *c)
 {
-    const enum np_call call = call_of(c);
+    const enum np_call call = get_setup_call(c);
     if (c->threaded) {
         if (!atomic_load_explicit(&c->over, memory_order_acquire))
             return KID_PENDING;
@@ -306,7 +306,7 @@ unsigned kid_setup(struct kid *k, struct kid_comm *c)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-static int dereg(struct kid *k, struct kid_mr *mr)
+static int deregister_child_mr(struct kid *k, struct kid_mr *mr)
 {
     kid_set_gpu(k, mr->comm->gpu);
     kid_enter(k, NP_DEREGMR);
@@ -324,7 +324,7 @@ static int close_comm(struct kid *k, struct kid_comm *c)
     kid_set_gpu(k, c->gpu);
     for (size_t i = 0; i < NP_MRS; i++)
         if (k->mr[i].comm == c)
-            rc = dereg(k, &k->mr[i]) < 0 ? -EIO : rc;
+            rc = deregister_child_mr(k, &k->mr[i]) < 0 ? -EIO : rc;
     if (c->comm) {
         kid_enter(k, NP_CLOSE);
         result = c->kind == KID_LISTENER ? np_table_close_listen(&k->t, c->comm)
@@ -482,5 +482,5 @@ int kid_dereg(struct kid *k, const struct np_message *m)
 {
     if (m->number >= NP_MRS || !k->mr[m->number].comm)
         return hw_fail(-EINVAL, "there is no registration %u", m->number);
-    return dereg(k, &k->mr[m->number]);
+    return deregister_child_mr(k, &k->mr[m->number]);
 }

@@ -6,7 +6,7 @@
 
 #define UNSAID INT_MIN
 
-static int start(struct kid *k, struct kid_comm *c, struct np_entry *e, void **req)
+static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entry *e, void **req)
 {
     const struct kid_mr *mr = e->mr < NP_MRS ? &k->mr[e->mr] : NULL;
     ncclResult_t rc;
@@ -23,7 +23,7 @@ static int start(struct kid *k, struct kid_comm *c, struct np_entry *e, void **r
     return kid_result(c->kind == KID_SEND ? NP_ISEND : NP_IRECV, rc);
 }
 
-static int consumed(struct kid *k, struct kid_comm *c)
+static int mark_request_consumed(struct kid *k, struct kid_comm *c)
 {
     void *req = c->req[c->given++ % NP_RING];
     kid_enter(k, NP_CONSUMED);
@@ -35,7 +35,7 @@ static int consumed(struct kid *k, struct kid_comm *c)
 /* ---- the two queues of a connection --------------------------------------------------------- */
 
 /* What a NIC has put into a GPU's memory, the GPU may not see yet. */
-static int flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
+static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 {
     const struct kid_mr *mr = &k->mr[e->mr];
     void **req = &c->flush[c->come % NP_RING];
@@ -49,7 +49,7 @@ static int flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 }
 
 /* The oldest request that was not yet tested is over. */
-static int came(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
+static int record_test_result(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
 {
     e->frags = 0;
     e->known = c->kind == KID_RECV && size != UNSAID;
@@ -58,7 +58,7 @@ static int came(struct kid *k, struct kid_comm *c, struct np_entry *e, int size)
     if (e->known && (size < 0 || e->size > e->len))
         return hw_fail(-EMSGSIZE, "test: %d bytes came for a receive of %llu", size, (unsigned long long)e->len);
     int rc = c->meta ? kid_unpack(k, c, e) : 0;
-    return rc == 0 && c->kind == KID_RECV ? flush(k, c, e) : rc;
+    return rc == 0 && c->kind == KID_RECV ? start_child_flush(k, c, e) : rc;
 }
 
 static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bool *over)
@@ -69,11 +69,11 @@ static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bo
     kid_leave(k);
     *over = done != 0;
     int rc = kid_result(NP_TEST, result);
-    return rc == 0 && *over ? came(k, c, e, size) : rc;
+    return rc == 0 && *over ? record_test_result(k, c, e, size) : rc;
 }
 
 /* 1: the oldest one that came is where it belongs; 0: not yet. */
-static int finished(struct kid *k, struct kid_comm *c)
+static int test_child_delivery(struct kid *k, struct kid_comm *c)
 {
     void **req = &c->flush[c->done % NP_RING];
     int done = 0, size, rc = kid_unpacked(c, c->done);
@@ -101,7 +101,7 @@ unsigned kid_progress(struct kid *k, struct kid_comm *c)
     while (rc == 0 && c->started < posted && c->started - *free_at < c->window) {
         struct np_entry *e = &r->entry[c->started % NP_RING];
         void *req;
-        rc = start(k, c, e, &req);
+        rc = start_child_request(k, c, e, &req);
         if (rc < 0)
             break;
         if (!req) {
@@ -121,9 +121,9 @@ unsigned kid_progress(struct kid *k, struct kid_comm *c)
         found |= KID_MOVED;
     }
     while (rc == 0 && c->done < c->come) {
-        if ((rc = finished(k, c)) <= 0)
+        if ((rc = test_child_delivery(k, c)) <= 0)
             break;
-        rc = c->unpacks && !c->frags ? consumed(k, c) : 0;
+        rc = c->unpacks && !c->frags ? mark_request_consumed(k, c) : 0;
         if (rc < 0)
             break;
         atomic_store_explicit(&r->done, ++c->done, memory_order_release);
@@ -133,7 +133,7 @@ unsigned kid_progress(struct kid *k, struct kid_comm *c)
     if (c->frags) {
         const uint64_t consumed_by = atomic_load_explicit(&r->consumed, memory_order_acquire);
         while (rc == 0 && c->given < HW_MIN(consumed_by, c->done)) {
-            rc = consumed(k, c);
+            rc = mark_request_consumed(k, c);
             found |= KID_MOVED;
         }
     }

@@ -24,7 +24,7 @@ void kid_set_gpu(struct kid *k, const struct hw_space *gpu)
     np_trace_gpu(k->set ? k->set->device : -1);
 }
 
-static bool way_of(const char *pci, struct hw_pci_path *out)
+static bool read_gpu_pci_path(const char *pci, struct hw_pci_path *out)
 {
     char file[64], link[512];
     snprintf(file, sizeof(file), "/sys/bus/pci/devices/%s", pci);
@@ -34,7 +34,7 @@ static bool way_of(const char *pci, struct hw_pci_path *out)
 }
 
 /* The GPU nearest to the plugin's device, by their ways to the root; 0 where these are not known. */
-static int nearest(struct kid *k, int dev)
+static int find_gpu_near_device(struct kid *k, int dev)
 {
     ncclNetProperties_v12_t p;
     struct hw_pci_path nic, way;
@@ -46,7 +46,7 @@ static int nearest(struct kid *k, int dev)
         return HW_MIN(n, 0);
     for (int i = 0; i < n; i++) {
         enum hw_dist far = HW_DIST_SYS;
-        if (hw_cuda_info(i, &info) == 0 && way_of(info.pci, &way))
+        if (hw_cuda_info(i, &info) == 0 && read_gpu_pci_path(info.pci, &way))
             far = hw_pci_distance(&nic, -1, &way, -1);
         if (far < least) {
             least = far;
@@ -61,7 +61,7 @@ int kid_gpu(struct kid *k, const struct np_message *m, struct np_gpu *out)
     const struct hw_space *s;
     if (m->number >= NP_DEVICES)
         return hw_fail(-EINVAL, "device %u", m->number);
-    int gpu = m->memory == UINT32_MAX ? nearest(k, (int)m->number) : (int)m->memory;
+    int gpu = m->memory == UINT32_MAX ? find_gpu_near_device(k, (int)m->number) : (int)m->memory;
     int rc = gpu < 0 ? gpu : hw_space_device(HAWSER_MEM_CUDA, gpu, &s);
     if (rc < 0)
         return rc;

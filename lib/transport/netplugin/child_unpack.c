@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* May the CPU read it? A GPU's addresses give EFAULT. */
-static bool readable(const void *p, size_t len)
+static bool is_cpu_readable(const void *p, size_t len)
 {
     int fd[2];
     bool yes = false;
@@ -28,7 +28,7 @@ static bool readable(const void *p, size_t len)
 static int read_handle(const struct kid_comm *c, const void *handle, struct unpackNetDeviceHandle *u)
 {
     size_t len;
-    if (readable(handle, sizeof(*u))) {
+    if (is_cpu_readable(handle, sizeof(*u))) {
         memcpy(u, handle, sizeof(*u));
         return 0;
     }
@@ -55,8 +55,8 @@ int kid_unpack_open(struct kid *k, struct kid_comm *c)
     int rc = dh->handle ? read_handle(c, dh->handle, &u) : 1;
     if (rc)
         return HW_MIN(rc, 0);
-    const bool host = u.bounce_buf && readable(u.bounce_buf, 1);
-    if (!u.meta || !u.bounce_buf || !readable(u.meta, sizeof(*u.meta)) || (!host && !c->gpu))
+    const bool host = u.bounce_buf && is_cpu_readable(u.bounce_buf, 1);
+    if (!u.meta || !u.bounce_buf || !is_cpu_readable(u.meta, sizeof(*u.meta)) || (!host && !c->gpu))
         return hw_fail(-EPROTO, "the handle for unpacking leads to no metadata queue and bounce buffer");
     if (!host) {
         rc = hw_cuda_rest(c->gpu, u.bounce_buf, &c->bounce_len);

@@ -24,7 +24,7 @@ enum {
 /* ---- devices -------------------------------------------------------------------------------- */
 
 /* The MTU of a NIC by the plugin's name for it; where that is no NIC of ours, Ethernet's. */
-static uint32_t mtu_of(const char *name)
+static uint32_t read_plugin_nic_mtu(const char *name)
 {
     char path[128];
     unsigned mtu = 0;
@@ -89,7 +89,7 @@ int np_props(struct np_host *h, unsigned dev, struct np_props *out)
         most = HW_MIN(most, d->max_bytes);
     if (out->unpacks)
         most = HW_MIN(most, (uint64_t)NET_UNPACK_MAX_SLICE_SIZE);
-    out->max_size = (uint32_t)HW_MIN(most, (uint64_t)np_quirk_size(h->info.quirk, mtu_of(out->name)));
+    out->max_size = (uint32_t)HW_MIN(most, (uint64_t)np_quirk_size(h->info.quirk, read_plugin_nic_mtu(out->name)));
     return 0;
 }
 
@@ -162,7 +162,7 @@ void np_comm_drop(struct np_comm *c)
 }
 
 /* fds[0] is the eventfd; fds[1], or -1, the list of fragments. */
-static int make(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
+static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
 {
     struct np_props props;
     void *at;
@@ -195,8 +195,8 @@ static int make(struct np_comm *c, struct np_message *m, unsigned dev, int event
     return rc;
 }
 
-static int new_comm(struct np_host *h, struct np_message *m, unsigned dev, uint64_t deadline, int event,
-                    struct np_comm **out)
+static int create_plugin_comm(struct np_host *h, struct np_message *m, unsigned dev, uint64_t deadline, int event,
+                              struct np_comm **out)
 {
     int fds[2] = {-1, -1};
     struct np_comm *c = calloc(1, sizeof(*c));
@@ -207,7 +207,7 @@ static int new_comm(struct np_host *h, struct np_message *m, unsigned dev, uint6
     c->sends = m->op == NP_OP_CONNECT;
     c->deadline = deadline;
     hw_list_init(&c->mrs);
-    int rc = make(c, m, dev, event, fds);
+    int rc = open_comm_in_child(c, m, dev, event, fds);
     hw_close(&fds[1]);
     if (rc < 0) {
         np_comm_drop(c);
@@ -225,7 +225,7 @@ int np_connect(struct np_host *h, unsigned dev, int gpu, const uint8_t handle[NP
 {
     struct np_message m = {.op = NP_OP_CONNECT, .number = dev, .memory = np_gpu_word(gpu)};
     memcpy(m.handle, handle, NP_HANDLE_SIZE);
-    return new_comm(h, &m, dev, deadline, event, out);
+    return create_plugin_comm(h, &m, dev, deadline, event, out);
 }
 
 int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_comm **out)
@@ -236,7 +236,7 @@ int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_com
         return rc;
     if (l->taken)
         return hw_fail(-EINVAL, "plugin %s: a listener takes one connection, and this one has had its own", l->h->name);
-    rc = new_comm(l->h, &m, l->dev, deadline, event, out);
+    rc = create_plugin_comm(l->h, &m, l->dev, deadline, event, out);
     l->taken = rc == 0;
     return rc;
 }
@@ -263,7 +263,7 @@ static int kill_comm(struct np_comm *c, int rc)
 }
 
 /* What the child says of a connection that it gave up. */
-static int failed(struct np_comm *c)
+static int adopt_child_error(struct np_comm *c)
 {
     char text[NP_TEXT];
     int rc = c->ring->rc;
@@ -280,7 +280,7 @@ static int nothing_yet(struct np_comm *c)
     if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_FAILED) {
         /* What was over before it failed comes first. */
         if (!c->open || atomic_load_explicit(&c->ring->done, memory_order_acquire) == c->tested)
-            return failed(c);
+            return adopt_child_error(c);
         return -EAGAIN;
     }
     int rc = np_health(c->h);
@@ -323,7 +323,8 @@ int np_arm(struct np_comm *c)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static int post(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
+static int post_plugin_request(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag,
+                               uint64_t deadline)
 {
     struct np_host *h = c->h;
     if (c->rc)
@@ -357,13 +358,13 @@ static int post(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, 
 
 int np_isend(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
-    return c->sends ? post(c, mr, offset, len, tag, deadline)
+    return c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
                     : hw_fail(-EINVAL, "plugin %s: a send on the side that receives", c->h->name);
 }
 
 int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int tag, uint64_t deadline)
 {
-    return !c->sends ? post(c, mr, offset, len, tag, deadline)
+    return !c->sends ? post_plugin_request(c, mr, offset, len, tag, deadline)
                      : hw_fail(-EINVAL, "plugin %s: a receive on the side that sends", c->h->name);
 }
 
@@ -386,7 +387,7 @@ static int too_late(struct np_comm *c)
                                       : "the peer does not send, or the plugin stalls"));
 }
 
-static int result(struct np_comm *c, struct np_result *out)
+static int read_comm_result(struct np_comm *c, struct np_result *out)
 {
     const struct np_entry *e = &c->ring->entry[c->tested % NP_RING];
     const size_t len = c->req[c->tested % NP_RING].len;
@@ -418,7 +419,7 @@ int np_test(struct np_comm *c, struct np_result *out)
     if (done != c->tested) {
         if (np_check_counter("over", done, c->tested, c->posted) < 0)
             return kill_comm(c, np_distrust(c->h));
-        return result(c, out);
+        return read_comm_result(c, out);
     }
     int rc = nothing_yet(c);
     if (rc == -EAGAIN && hw_now_coarse() > c->req[c->tested % NP_RING].deadline)

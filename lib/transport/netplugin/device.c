@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The number that map gives nic; -1: none; -EINVAL. */
-static int look_up(const char *map, const char *nic, unsigned devices)
+static int find_mapped_device(const char *map, const char *nic, unsigned devices)
 {
     const size_t n = strlen(nic);
     for (const char *p = map; *p; p += p[0] == ',') {
@@ -66,7 +66,7 @@ static int read_devices(struct np_host *h, const char *nic, struct list *l)
 }
 
 /* Nothing tells: the first device is that of the first NIC that asks, and of no other. */
-static int guess(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
+static int guess_plugin_device(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
 {
     pthread_mutex_lock(&h->devices_lock);
     const bool first = !h->guessed[0];
@@ -92,7 +92,7 @@ static int guess(struct np_host *h, const char *nic, const struct list *l, const
 int np_device_of(struct np_host *h, const char *nic, const char *map, const struct hw_logger *log)
 {
     struct list l;
-    int dev = look_up(map, nic, h->info.devices);
+    int dev = find_mapped_device(map, nic, h->info.devices);
     if (dev != -1)
         return dev;
     int rc = read_devices(h, nic, &l);
@@ -105,5 +105,5 @@ int np_device_of(struct np_host *h, const char *nic, const char *map, const stru
                        "the plugin %s has no device for NIC %s; it has: %s (see the plugin's own variables, or knob "
                        "plugin_devices)",
                        h->info.table, nic, l.names);
-    return guess(h, nic, &l, log);
+    return guess_plugin_device(h, nic, &l, log);
 }

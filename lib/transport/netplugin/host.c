@@ -99,7 +99,7 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
 }
 
 /* How it ended, under the lock. False: it has not. */
-static bool ended(struct np_host *h, bool wait, char *how, size_t cap)
+static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
     pid_t got;
@@ -130,7 +130,7 @@ static bool ended(struct np_host *h, bool wait, char *how, size_t cap)
 }
 
 /* Its last lines in one. */
-static const char *last_words(struct np_host *h, char *buf, size_t cap)
+static const char *get_last_plugin_output(struct np_host *h, char *buf, size_t cap)
 {
     char text[1024];
     return np_log_line(text, np_output(h, text, sizeof(text)), buf, cap);
@@ -140,7 +140,7 @@ int np_blame(struct np_host *h, int rc, const char *what)
 {
     char said[100];
     return hw_fail(rc, "plugin %s: %s%s%s", h->name, what,
-                   *last_words(h, said, sizeof(said)) ? "; its last line: " : "", said);
+                   *get_last_plugin_output(h, said, sizeof(said)) ? "; its last line: " : "", said);
 }
 
 static void pass_warnings(struct np_host *h, uint64_t now);
@@ -156,11 +156,11 @@ static uint32_t doing_now(struct np_host *h)
 
 /* Under the lock: sets the host's error, once: how it ended, in which call of the plugin, and what then (NULL: the call
  * has nothing to do with it). */
-static int bury(struct np_host *h, int rc, const char *how, const char *then)
+static int record_child_death(struct np_host *h, int rc, const char *how, const char *then)
 {
     const uint32_t doing = doing_now(h);
     char said[160];
-    (void)last_words(h, said, sizeof(said));
+    (void)get_last_plugin_output(h, said, sizeof(said));
     const bool in = then && doing > NP_NOTHING && doing < NP_CALLS;
     hw_fail(rc, "plugin %s %s%s%s%s; it said%s%s", h->name, how, in ? " in " : "", in ? np_call_names[doing] : "",
             then ? then : "", *said ? ": " : " nothing", said);
@@ -178,11 +178,11 @@ static int bury(struct np_host *h, int rc, const char *how, const char *then)
 static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];
-    bury(h, rc, how, then);
+    record_child_death(h, rc, how, then);
     /* As long as it is not waited for, the pid is its own. */
-    if (!ended(h, false, ignored, sizeof(ignored))) {
+    if (!has_child_ended(h, false, ignored, sizeof(ignored))) {
         (void)kill(h->pid, SIGKILL);
-        (void)ended(h, true, ignored, sizeof(ignored));
+        (void)has_child_ended(h, true, ignored, sizeof(ignored));
     }
     return hw_fail_copy(h->dead, h->why);
 }
@@ -208,7 +208,7 @@ static void tell_again(struct np_host *h)
 }
 
 /* Under the lock. No more than WARN_MOST lines in a second, and a line that comes again once. */
-static void tell(struct np_host *h, const char *text, size_t n, uint64_t now)
+static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];
     if (now - h->warning.window > 1000 * HW_MS) {
@@ -243,7 +243,7 @@ static void pass_warnings(struct np_host *h, uint64_t now)
             break;
         for (const char *p = text; p <= end;) {
             const char *nl = memchr(p, '\n', (size_t)(end - p) + 1);
-            tell(h, p, (size_t)(nl - p), now);
+            log_plugin_warning(h, p, (size_t)(nl - p), now);
             p = nl + 1;
         }
         h->warning.at += end + 1 - text;
@@ -260,15 +260,15 @@ static int patience_ms(const struct np_host *h, uint32_t call)
 }
 
 /* Under the lock. */
-static int look(struct np_host *h, uint64_t now)
+static int check_child_health(struct np_host *h, uint64_t now)
 {
     char how[96];
     const int ms = patience_ms(h, atomic_load_explicit(&h->s->doing, memory_order_relaxed));
     if (h->dead)
         return hw_fail_copy(h->dead, h->why);
     pass_warnings(h, now);
-    if (ended(h, false, how, sizeof(how)))
-        return bury(h, -EIO, how, "");
+    if (has_child_ended(h, false, how, sizeof(how)))
+        return record_child_death(h, -EIO, how, "");
     const uint64_t beat = atomic_load_explicit(&h->s->beat, memory_order_relaxed);
     if (beat != h->beat || atomic_load_explicit(&h->s->asleep, memory_order_relaxed)) {
         h->beat = beat;
@@ -296,7 +296,7 @@ int np_health(struct np_host *h)
     if (now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) > 1000 * HW_MS)
         h->beat_at = now;
     atomic_store_explicit(&h->looked_at, now, memory_order_relaxed);
-    rc = look(h, now);
+    rc = check_child_health(h, now);
     pthread_mutex_unlock(&h->lock);
     return rc;
 }
@@ -332,7 +332,7 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
 }
 
 /* Under the lock: the bytes of the answer; 0 where the child is dead, as hw_error() then says. */
-static ssize_t await(struct np_host *h, const struct np_message *m, struct np_reply *r)
+static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
     /* Whatever it asks for, the loop may be in another call first. */
     const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
@@ -350,17 +350,18 @@ static ssize_t await(struct np_host *h, const struct np_message *m, struct np_re
                 return got;
             if (got == 0 || errno != EAGAIN) { /* it closed its end: it is ending */
                 bool over = false;
-                for (int ms_left = 1000; ms_left > 0 && !(over = ended(h, false, how, sizeof(how))); ms_left--)
+                for (int ms_left = 1000; ms_left > 0 && !(over = has_child_ended(h, false, how, sizeof(how)));
+                     ms_left--)
                     (void)usleep(1000);
                 if (over)
-                    bury(h, -EIO, how, "");
+                    record_child_death(h, -EIO, how, "");
                 else
                     end_it(h, -EIO, "closed its socket", " and was ended");
                 return 0;
             }
         }
-        if (n <= 0 && ended(h, false, how, sizeof(how))) { /* its socket may be another process's still */
-            bury(h, -EIO, how, "");
+        if (n <= 0 && has_child_ended(h, false, how, sizeof(how))) { /* its socket may be another process's still */
+            record_child_death(h, -EIO, how, "");
             return 0;
         }
         if (hw_now() >= deadline) {
@@ -389,7 +390,7 @@ int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds
         else {
             atomic_fetch_add_explicit(&h->s->messages, rc == 0, memory_order_release);
             np_wake(h);
-            got = await(h, m, &raw);
+            got = await_child_reply(h, m, &raw);
             rc = got > 0 ? 0 : h->dead;
         }
     }
@@ -407,7 +408,7 @@ int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds
 extern char **environ;
 
 /* The environment with the options' variables in it: an array to be freed. */
-static char **environment(const char *const *more)
+static char **merge_plugin_env(const char *const *more)
 {
     size_t n = 0, at = 0;
     for (char **e = environ; e && *e; e++)
@@ -428,7 +429,7 @@ static char **environment(const char *const *more)
     return all;
 }
 
-static int spawn(struct np_host *h, char **env)
+static int fork_plugin_child(struct np_host *h, char **env)
 {
     int pair[2];
     sigset_t all, old;
@@ -476,7 +477,7 @@ static void log_env(void *arg, enum np_grade grade, const char *line)
         hw_log(e->log, grade == NP_GOOD ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s", line);
 }
 
-static int load(struct np_host *h, char **env)
+static int load_plugin_in_child(struct np_host *h, char **env)
 {
     struct np_message m = {.op = NP_OP_LOAD};
     struct np_reply r;
@@ -503,7 +504,7 @@ static int load(struct np_host *h, char **env)
     return rc;
 }
 
-static int make(struct np_host *h)
+static int create_host_memory(struct np_host *h)
 {
     int fd;
     void *at = MAP_FAILED;
@@ -549,18 +550,18 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     hw_list_init(&h->comms);
     hw_list_init(&h->listeners);
     hw_list_init(&h->mems);
-    char **env = environment(o->env);
-    int rc = env ? make(h) : hw_no_memory("an environment");
+    char **env = merge_plugin_env(o->env);
+    int rc = env ? create_host_memory(h) : hw_no_memory("an environment");
     if (rc == 0 && o->trace && *o->trace) {
         h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
         if (h->trace < 0)
             rc = hw_fail(-errno, "plugin %s: opening its trace %s: %s", h->name, o->trace, strerror(errno));
     }
     if (rc == 0)
-        rc = spawn(h, env);
+        rc = fork_plugin_child(h, env);
     hw_close(&h->trace); /* the child's */
     if (rc == 0)
-        rc = load(h, env);
+        rc = load_plugin_in_child(h, env);
     free(env);
     if (rc < 0) {
         char why[HW_ERR_TEXT];
@@ -574,7 +575,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
 }
 
 /* Lets the child close what it has, or ends it. */
-static void finish(struct np_host *h)
+static void stop_plugin_child(struct np_host *h)
 {
     struct np_message m = {.op = NP_OP_QUIT};
     char ignored[80];
@@ -582,7 +583,7 @@ static void finish(struct np_host *h)
         return;
     (void)np_ask(h, &m, NULL, 0, NULL);
     pthread_mutex_lock(&h->lock);
-    if (h->pid > 0 && !ended(h, h->dead == 0, ignored, sizeof(ignored)))
+    if (h->pid > 0 && !has_child_ended(h, h->dead == 0, ignored, sizeof(ignored)))
         end_it(h, -EIO, "did not end", " and was killed");
     pthread_mutex_unlock(&h->lock);
 }
@@ -592,7 +593,7 @@ void np_close(struct np_host *h)
     if (!h)
         return;
     if (h->mine && *h->mine)
-        finish(h);
+        stop_plugin_child(h);
     hw_close(&h->socket);
     hw_list_each(it, tmp, &h->comms) np_comm_drop(hw_container_of(it, struct np_comm, link));
     hw_list_each(it, tmp, &h->listeners) free(hw_container_of(it, struct np_listener, link));

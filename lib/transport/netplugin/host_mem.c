@@ -35,7 +35,7 @@ static int new_mem(struct np_host *h, size_t len, struct np_mem **out)
     return 0;
 }
 
-static void unmap(struct np_mem *m)
+static void unmap_plugin_mem(struct np_mem *m)
 {
     if (m->gpu)
         hw_cuda_ipc_close(m->gpu, m->at, m->gpu_offset);
@@ -46,11 +46,11 @@ static void unmap(struct np_mem *m)
 
 void np_mem_drop(struct np_mem *m)
 {
-    unmap(m);
+    unmap_plugin_mem(m);
     free(m);
 }
 
-static void forget(struct np_mem *m)
+static void remove_plugin_mem(struct np_mem *m)
 {
     pthread_mutex_lock(&m->h->lock);
     hw_list_remove(&m->link);
@@ -80,7 +80,7 @@ int np_mem_alloc(struct np_host *h, size_t len, struct np_mem **out)
         hw_close(&fd);
     }
     if (rc < 0) {
-        forget(m);
+        remove_plugin_mem(m);
         return rc;
     }
     *out = m;
@@ -112,7 +112,7 @@ int np_mem_import(struct np_host *h, void *ptr, size_t len, int fd, uint64_t off
     m->at = ptr;
     rc = map_in_child(m, fd, offset);
     if (rc < 0) {
-        forget(m);
+        remove_plugin_mem(m);
         return rc;
     }
     *out = m;
@@ -153,7 +153,7 @@ int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len,
     struct np_message q = {.op = NP_OP_ALLOC, .number = m->id, .memory = (uint32_t)space->device, .len = m->len};
     rc = np_ask(h, &q, NULL, 0, &r);
     if (rc < 0) {
-        forget(m);
+        remove_plugin_mem(m);
         return rc;
     }
     rc = hw_cuda_ipc_open(space, &r.u.gpu.handle, r.u.gpu.offset, m->len, &at);
@@ -181,9 +181,9 @@ int np_mem_free(struct np_mem *m)
     if (m->regs > 0)
         return hw_fail(-EBUSY, "plugin %s: the memory still has %u registrations", m->h->name, m->regs);
     if (m->gpu) /* which is to be done before the child frees it */
-        unmap(m);
+        unmap_plugin_mem(m);
     (void)np_ask(m->h, &q, NULL, 0, NULL); /* dead or not, it goes */
-    forget(m);
+    remove_plugin_mem(m);
     return 0;
 }
 

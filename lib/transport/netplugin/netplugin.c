@@ -101,7 +101,7 @@ static int netplugin_alive(const struct hw_tp_env *env)
 
 /* ---- making a connection ------------------------------------------------------------------------------- */
 
-static int watch(int set, int fd, uint32_t events)
+static int watch_plugin_fd(int set, int fd, uint32_t events)
 {
     struct epoll_event ev = {.events = events | EPOLLET, .data.fd = fd};
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev);
@@ -116,7 +116,7 @@ static void conn_free(struct hw_conn *c)
 }
 
 /* All but the tcp connection, over fd and from nic. */
-static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
+static int create_plugin_conn(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
 {
     struct hw_conn *c = calloc(1, sizeof(*c));
     if (!c)
@@ -137,8 +137,8 @@ static int conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct
     c->dev = (unsigned)dev;
     c->tcp_news = true;
     struct np_props p = {0};
-    int rc = c->set < 0 || c->event < 0 || watch(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
-                     watch(c->set, c->event, EPOLLIN)
+    int rc = c->set < 0 || c->event < 0 || watch_plugin_fd(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
+                     watch_plugin_fd(c->set, c->event, EPOLLIN)
                  ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
                  : np_props(c->host, c->dev, &p);
     if (rc) {
@@ -171,7 +171,7 @@ static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *n
     int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &tcp);
     if (rc)
         return rc;
-    if ((rc = conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
+    if ((rc = create_plugin_conn(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
         hw_tcp.close(tcp);
         return rc;
     }
@@ -185,7 +185,7 @@ static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn 
 {
     char name[HAWSER_NIC_NAME];
     hw_nic_of_socket(fd, name);
-    int rc = conn_new(env, fd, name, out);
+    int rc = create_plugin_conn(env, fd, name, out);
     if (rc)
         return rc;
     if ((rc = hw_tcp.accept(env, fd, &(*out)->tcp)) != 0) {
@@ -230,7 +230,7 @@ static void listen_up(struct hw_conn *c)
 }
 
 /* On towards READY: 0, -EAGAIN, else it is dead. */
-static int ready(struct hw_conn *c)
+static int advance_plugin_setup(struct hw_conn *c)
 {
     int rc = 0;
     if (c->state == READY)
@@ -251,7 +251,7 @@ static int ready(struct hw_conn *c)
 static int netplugin_establish(struct hw_conn *c)
 {
     listen_up(c);
-    return ready(c);
+    return advance_plugin_setup(c);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
@@ -277,7 +277,7 @@ static int netplugin_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_
 }
 
 /* What the plugin has sent makes its slots free. */
-static int reap(struct hw_conn *c)
+static int reclaim_sent_slots(struct hw_conn *c)
 {
     struct np_result r;
     int rc = 0;
@@ -288,7 +288,7 @@ static int reap(struct hw_conn *c)
 
 /* Into slots as far as there are any; what the CPU has to copy, one at a time, so that the plugin has the first one
  * meanwhile. */
-static int fill(struct hw_conn *c)
+static int fill_send_slots(struct hw_conn *c)
 {
     while (c->filled < c->posted && c->filled - c->over < c->nslots) {
         const uint64_t i = c->filled % c->nslots;
@@ -304,9 +304,9 @@ static int fill(struct hw_conn *c)
 
 static int netplugin_test_send(struct hw_conn *c)
 {
-    int rc = ready(c);
+    int rc = advance_plugin_setup(c);
     while (rc == 0) {
-        if ((rc = reap(c)) || (rc = fill(c)) || c->given == c->posted)
+        if ((rc = reclaim_sent_slots(c)) || (rc = fill_send_slots(c)) || c->given == c->posted)
             break;
         rc = c->given == c->filled ? -EAGAIN /* its slot is the plugin's still */
                                    : np_slots_send(&c->slots, c->given, c->send[c->given % c->nslots].len,
@@ -335,7 +335,7 @@ static uint64_t netplugin_sent(struct hw_conn *c)
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
 /* Takes note of messages that have come: 0 there is one; -EAGAIN; else why there will be no more. */
-static int arrive(struct hw_conn *c)
+static int collect_plugin_receives(struct hw_conn *c)
 {
     int rc = -EAGAIN;
     while (c->state == READY && c->came - c->taken < c->nslots &&
@@ -347,14 +347,14 @@ static int arrive(struct hw_conn *c)
 
 /* The same, and where there is none: what else has happened, and from now on an event. No system call is made where
  * there is one. */
-static int next_message(struct hw_conn *c)
+static int poll_or_arm_receive(struct hw_conn *c)
 {
     int rc;
-    while ((rc = arrive(c)) == -EAGAIN) {
+    while ((rc = collect_plugin_receives(c)) == -EAGAIN) {
         listen_up(c);
-        int word = ready(c);
+        int word = advance_plugin_setup(c);
         if (word) /* what the peer had sent before it left comes first */
-            return word == -EPIPE && arrive(c) == 0 ? 0 : word;
+            return word == -EPIPE && collect_plugin_receives(c) == 0 ? 0 : word;
         if (np_arm(c->rx))
             return rc;
     }
@@ -377,7 +377,7 @@ static int header_of(struct hw_conn *c, const uint8_t **header)
 
 static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
 {
-    int rc = c->rx_state == HEAD ? next_message(c) : 0;
+    int rc = c->rx_state == HEAD ? poll_or_arm_receive(c) : 0;
     if (rc)
         return rc;
     switch (c->rx_state) {
@@ -429,7 +429,7 @@ static int netplugin_health(struct hw_conn *c)
     int rc = np_health(c->host);
     /* What failed after all was given to it rings for nobody: a send that is over is no news either. */
     if (rc == 0 && c->state == READY)
-        rc = reap(c);
+        rc = reclaim_sent_slots(c);
     if (rc)
         return rc;
     return c->state != READY && hw_now() >= c->deadline ? hw_fail(-ETIMEDOUT, "the two plugins did not connect in time")

@@ -97,8 +97,8 @@ struct report {
     int bad;
 };
 
-static void say(struct report *r, enum np_grade grade, const char *fmt, ...) HW_PRINTF(3, 4);
-static void say(struct report *r, enum np_grade grade, const char *fmt, ...)
+static void report_quirk_finding(struct report *r, enum np_grade grade, const char *fmt, ...) HW_PRINTF(3, 4);
+static void report_quirk_finding(struct report *r, enum np_grade grade, const char *fmt, ...)
 {
     char line[400];
     va_list ap;
@@ -111,7 +111,7 @@ static void say(struct report *r, enum np_grade grade, const char *fmt, ...)
         r->fn(r->arg, grade, line);
 }
 
-static const char *value_of(const char *const *env, const char *name)
+static const char *find_quirk_env(const char *const *env, const char *name)
 {
     const size_t n = strlen(name);
     for (; env && *env; env++)
@@ -122,7 +122,7 @@ static const char *value_of(const char *const *env, const char *name)
 
 unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env)
 {
-    const char *v = q->wait_env ? value_of(env, q->wait_env) : NULL;
+    const char *v = q->wait_env ? find_quirk_env(env, q->wait_env) : NULL;
     char *end;
     if (!v || !*v)
         return q->wait_ms;
@@ -131,25 +131,25 @@ unsigned np_quirk_wait_ms(const struct np_quirk *q, const char *const *env)
     return errno || *end ? q->wait_ms : (unsigned)HW_MIN(us / 1000 + 1, (unsigned long)WAIT_MOST_MS);
 }
 
-static void check_nics(struct report *r, const struct np_env *e, const char *v)
+static void check_quirk_nics(struct report *r, const struct np_env *e, const char *v)
 {
     struct stat st;
     char path[64];
     if (!v || !*v) {
-        say(r, NP_WARN, "%s is not set, the plugin chooses by itself: set it to %s", e->name, e->why);
+        report_quirk_finding(r, NP_WARN, "%s is not set, the plugin chooses by itself: set it to %s", e->name, e->why);
         return;
     }
     for (const char *p = v; *p;) {
         const size_t n = strcspn(p, ",");
         if (n > 0 && (n > 15 || memchr(p, '/', n) || /* IFNAMSIZ, with its NUL */
                       snprintf(path, sizeof(path), "/sys/class/net/%.*s", (int)n, p) < 0 || stat(path, &st) < 0)) {
-            say(r, NP_BAD, "%s names '%.*s', and there is no such NIC; it is for %s", e->name, (int)HW_MIN(n, 40u), p,
-                e->why);
+            report_quirk_finding(r, NP_BAD, "%s names '%.*s', and there is no such NIC; it is for %s", e->name,
+                                 (int)HW_MIN(n, 40u), p, e->why);
             return;
         }
         p += n + (p[n] == ',');
     }
-    say(r, NP_GOOD, "%s=%.100s", e->name, v);
+    report_quirk_finding(r, NP_GOOD, "%s=%.100s", e->name, v);
 }
 
 static void check_one(struct report *r, const struct np_env *e, const char *v)
@@ -159,28 +159,29 @@ static void check_one(struct report *r, const struct np_env *e, const char *v)
     switch (e->rule) {
     case NP_ENV_IS:
         if (!v || !*v || strcmp(v, "0") == 0)
-            say(r, NP_BAD, "%s is %s: %s; export %s=%s", e->name, v && *v ? v : "not set", e->why, e->name, e->value);
+            report_quirk_finding(r, NP_BAD, "%s is %s: %s; export %s=%s", e->name, v && *v ? v : "not set", e->why,
+                                 e->name, e->value);
         else if (strcmp(v, e->value) != 0)
-            say(r, NP_WARN, "%s=%.40s: only %s is known to work; %s", e->name, v, e->value, e->why);
+            report_quirk_finding(r, NP_WARN, "%s=%.40s: only %s is known to work; %s", e->name, v, e->value, e->why);
         else
-            say(r, NP_GOOD, "%s=%s", e->name, v);
+            report_quirk_finding(r, NP_GOOD, "%s=%s", e->name, v);
         break;
     case NP_ENV_UNSET:
         if (v && strcmp(v, e->value) != 0)
-            say(r, NP_WARN, "%s=%.40s: %s; unset it", e->name, v, e->why);
+            report_quirk_finding(r, NP_WARN, "%s=%.40s: %s; unset it", e->name, v, e->why);
         else
-            say(r, NP_GOOD, "%s is %s", e->name, v ? v : "not set");
+            report_quirk_finding(r, NP_GOOD, "%s is %s", e->name, v ? v : "not set");
         break;
     case NP_ENV_NICS:
-        check_nics(r, e, v);
+        check_quirk_nics(r, e, v);
         break;
     case NP_ENV_MANAGER:
         snprintf(path, sizeof(path), "%s/%s", v && *v ? v : e->fallback, e->value);
         if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-            say(r, NP_GOOD, "%s: %s is there", e->name, path);
+            report_quirk_finding(r, NP_GOOD, "%s: %s is there", e->name, path);
         else
-            say(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name, v && *v ? v : "not set", path,
-                e->why);
+            report_quirk_finding(r, NP_BAD, "%s is %.80s, but there is no socket %.120s: %s", e->name,
+                                 v && *v ? v : "not set", path, e->why);
         break;
     }
 }
@@ -189,6 +190,6 @@ int np_check_env(const struct np_quirk *q, const char *const *env, np_report_fn 
 {
     struct report r = {.fn = fn, .arg = arg};
     for (size_t i = 0; i < q->n_env; i++)
-        check_one(&r, &q->env[i], value_of(env, q->env[i].name));
+        check_one(&r, &q->env[i], find_quirk_env(env, q->env[i].name));
     return r.bad;
 }

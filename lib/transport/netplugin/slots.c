@@ -38,24 +38,24 @@ static void add_to(_Atomic uint64_t *count, uint64_t n)
 
 /* ---- copies ----------------------------------------------------------------------------------------------- */
 
-static int device_failed(const struct np_slots *s)
+static int fail_slot_copy(const struct np_slots *s)
 {
     return hw_wrap(-ENXIO, "copying on %s", s->gpu->name);
 }
 
-static int start(struct np_slots *s, struct np_way *w, void *to, const void *from, size_t len)
+static int start_slot_copy(struct np_slots *s, struct np_way *w, void *to, const void *from, size_t len)
 {
     int rc = len ? s->gpu->ops->copy(w->q, to, from, len) : 0;
     if (rc && rc != -EAGAIN)
-        return device_failed(s);
+        return fail_slot_copy(s);
     w->started += rc == 0 && len;
     return rc ? -EBUSY : 0;
 }
 
-static int over(struct np_slots *s, struct np_way *w, uint64_t ticket)
+static int test_slot_copy(struct np_slots *s, struct np_way *w, uint64_t ticket)
 {
     if (w->over < ticket && s->gpu->ops->done(w->q, &w->over))
-        return device_failed(s);
+        return fail_slot_copy(s);
     if (w->over >= ticket) {
         w->waiting_since = 0;
         return 0;
@@ -69,10 +69,10 @@ static int over(struct np_slots *s, struct np_way *w, uint64_t ticket)
 }
 
 /* Waits for all copies of a way. False: the device is stuck. */
-static bool settle(struct np_slots *s, struct np_way *w)
+static bool wait_slot_copies(struct np_slots *s, struct np_way *w)
 {
     const uint64_t until = hw_deadline(SETTLE_MS);
-    while (over(s, w, w->started) == -EBUSY)
+    while (test_slot_copy(s, w, w->started) == -EBUSY)
         if (hw_now() >= until)
             return false;
     return true;
@@ -109,7 +109,7 @@ static void close_gpu(struct np_slots *s)
     s->gpu = NULL;
 }
 
-static int open_gpu(struct np_slots *s, const struct hw_space *space)
+static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     const size_t ring = (size_t)s->n * s->size;
     s->gpu = space;
@@ -136,11 +136,11 @@ static int open_gpu(struct np_slots *s, const struct hw_space *space)
 }
 
 /* Are there slots in this GPU's memory? Made at the first sight of one. */
-static bool has(struct np_slots *s, const struct hw_space *space)
+static bool has_gpu_slots(struct np_slots *s, const struct hw_space *space)
 {
     if (!s->tried && s->cuda && (s->only < 0 || s->only == space->device)) {
         s->tried = true;
-        if (open_gpu(s, space) == 0) {
+        if (open_gpu_slots(s, space) == 0) {
             hw_log(s->log, HAWSER_LOG_DEBUG, "a connection's messages lie in memory of %s from now on", space->name);
         } else {
             if (np_warn_once(s->host))
@@ -166,7 +166,7 @@ int np_slots_open(struct np_slots *s)
         return rc;
     s->base = np_mem_ptr(s->mem);
     const struct hw_space *gpu;
-    s->land = s->told = s->told && hw_space_device(HAWSER_MEM_CUDA, s->only, &gpu) == 0 && has(s, gpu);
+    s->land = s->told = s->told && hw_space_device(HAWSER_MEM_CUDA, s->only, &gpu) == 0 && has_gpu_slots(s, gpu);
     for (uint64_t i = 0; i < s->n; i++)
         if ((rc = np_slots_post(s, i)))
             return rc;
@@ -176,7 +176,7 @@ int np_slots_open(struct np_slots *s)
 void np_slots_close(struct np_slots *s)
 {
     s->gpu_tx_mr = s->gpu_rx_mr = NULL; /* gone with the connections */
-    if (s->gpu && (!settle(s, &s->out) || !settle(s, &s->in)))
+    if (s->gpu && (!wait_slot_copies(s, &s->out) || !wait_slot_copies(s, &s->in)))
         hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: a connection's memory there is left to it",
                s->gpu->name);
     else if (s->gpu)
@@ -192,16 +192,16 @@ int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HE
                   const void *ptr, uint32_t len)
 {
     uint8_t *slot = host_slot(s, false, i);
-    const bool gpu = !space->direct && has(s, space);
+    const bool gpu = !space->direct && has_gpu_slots(s, space);
     uint8_t *room = gpu ? head_of(s, false, i) : slot;
     memset(room + HW_CHUNK_HEAD, 0, NP_ROOM - HW_CHUNK_HEAD);
     memcpy(room, head, HW_CHUNK_HEAD);
     s->send[i % s->n].gpu = gpu;
     if (gpu) {
         slot = gpu_slot(s, false, i);
-        int rc = start(s, &s->out, slot, room, NP_ROOM);
+        int rc = start_slot_copy(s, &s->out, slot, room, NP_ROOM);
         if (rc == 0)
-            rc = start(s, &s->out, slot + NP_ROOM, ptr, len);
+            rc = start_slot_copy(s, &s->out, slot + NP_ROOM, ptr, len);
         s->send[i % s->n].ticket = s->out.started;
         return rc;
     }
@@ -215,7 +215,7 @@ int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HE
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline)
 {
     const bool gpu = s->send[i % s->n].gpu;
-    int rc = gpu ? over(s, &s->out, s->send[i % s->n].ticket) : 0;
+    int rc = gpu ? test_slot_copy(s, &s->out, s->send[i % s->n].ticket) : 0;
     if (rc == 0)
         rc = np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
     if (rc == 0 && gpu)
@@ -235,7 +235,7 @@ int np_slots_came(struct np_slots *s, uint64_t i)
 {
     if (!s->recv[i % s->n].gpu)
         return 0;
-    int rc = start(s, &s->in, head_of(s, true, i), gpu_slot(s, true, i), NP_ROOM);
+    int rc = start_slot_copy(s, &s->in, head_of(s, true, i), gpu_slot(s, true, i), NP_ROOM);
     s->recv[i % s->n].ticket = s->in.started;
     return rc;
 }
@@ -243,7 +243,7 @@ int np_slots_came(struct np_slots *s, uint64_t i)
 int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
 {
     const bool gpu = s->recv[i % s->n].gpu;
-    int rc = gpu ? over(s, &s->in, s->recv[i % s->n].ticket) : 0;
+    int rc = gpu ? test_slot_copy(s, &s->in, s->recv[i % s->n].ticket) : 0;
     *head = gpu ? head_of(s, true, i) : host_slot(s, true, i);
     return rc;
 }
@@ -253,12 +253,12 @@ int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_s
     uint8_t *from = host_slot(s, true, i) + NP_ROOM + at;
     const bool gpu = s->recv[i % s->n].gpu;
     int rc = 0;
-    const bool ours = !space->direct && has(s, space);
+    const bool ours = !space->direct && has_gpu_slots(s, space);
     s->land = s->told || ours;
     if (gpu && ours) {
-        if (!s->taking && (rc = start(s, &s->in, ptr, gpu_slot(s, true, i) + NP_ROOM + at, len)) == 0)
+        if (!s->taking && (rc = start_slot_copy(s, &s->in, ptr, gpu_slot(s, true, i) + NP_ROOM + at, len)) == 0)
             s->taking = s->in.started;
-        if (rc == 0 && (rc = over(s, &s->in, s->taking)) == 0) {
+        if (rc == 0 && (rc = test_slot_copy(s, &s->in, s->taking)) == 0) {
             s->taking = 0;
             add_to(&s->rx_device, len);
         }
@@ -277,7 +277,7 @@ int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_s
 
 void np_slots_cut(struct np_slots *s)
 {
-    if (s->taking && !settle(s, &s->in))
+    if (s->taking && !wait_slot_copies(s, &s->in))
         hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy, and may still write to memory that is given back",
                s->gpu->name);
     s->taking = 0;

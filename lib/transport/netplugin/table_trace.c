@@ -94,7 +94,7 @@ ncclResult_t np_table_accept(const struct np_table *t, void *lc, void **rc, nccl
     return result;
 }
 
-static const char *type_name(int type)
+static const char *get_memory_type_name(int type)
 {
     return type == NCCL_PTR_CUDA ? "cuda" : "host";
 }
@@ -105,7 +105,7 @@ ncclResult_t np_table_reg(const struct np_table *t, void *comm, void *data, size
     ncclResult_t rc = np_raw_reg(t, comm, data, size, type, mh);
     if (begin)
         np_trace_call(begin, "regMr", "comm=%s type=%s gpu=%d size=%zu ptr=%p = %d mr=%s", np_trace_name(comm),
-                      type_name(type), np_trace_gpu_now(), size, data, RC(rc),
+                      get_memory_type_name(type), np_trace_gpu_now(), size, data, RC(rc),
                       rc == ncclSuccess ? np_trace_new('M', *mh) : "-");
     return rc;
 }

@@ -71,7 +71,7 @@ static int write_stamp(char *line, size_t cap, uint64_t ns)
 }
 
 /* One write a line, so that threads' and processes' lines do not mix. */
-static void put_line(char *line, size_t len)
+static void write_trace_line(char *line, size_t len)
 {
     len = HW_MIN(len, (size_t)LINE - 1);
     line[len] = '\n';
@@ -93,7 +93,7 @@ void np_trace_call(uint64_t begin, const char *call, const char *fmt, ...)
     at = HW_MIN(at, LINE - 40);
     at += snprintf(line + at, (size_t)(LINE - at), " us=%llu.%03llu", (unsigned long long)((now - begin) / 1000),
                    (unsigned long long)((now - begin) % 1000));
-    put_line(line, (size_t)at);
+    write_trace_line(line, (size_t)at);
 }
 
 void np_trace_log(int level, const char *file, int line_number, const char *text)
@@ -114,12 +114,12 @@ void np_trace_log(int level, const char *file, int line_number, const char *text
     for (int i = 0; i < at; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
-    put_line(line, (size_t)at);
+    write_trace_line(line, (size_t)at);
 }
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-static struct thing **place_of(const void *at)
+static struct thing **find_trace_slot(const void *at)
 {
     struct thing **t = &trace.bucket[((uintptr_t)at >> 4) % BUCKETS];
     while (*t && (*t)->at != at)
@@ -128,7 +128,7 @@ static struct thing **place_of(const void *at)
 }
 
 /* A copy that outlives the lock. */
-static const char *lend(const char *name)
+static const char *copy_trace_name(const char *name)
 {
     static __thread char room[NAMES][sizeof(((struct thing *)0)->name)];
     static __thread unsigned at;
@@ -140,7 +140,7 @@ static const char *lend(const char *name)
 /* With the lock: its entry, an old one of the same address being emptied. NULL: no memory. */
 static struct thing *add_thing(const void *at)
 {
-    struct thing **t = place_of(at);
+    struct thing **t = find_trace_slot(at);
     if (!*t && (*t = calloc(1, sizeof(**t))))
         (*t)->at = at;
     if (*t)
@@ -158,7 +158,7 @@ const char *np_trace_new(char kind, const void *at)
     struct thing *t = add_thing(at);
     if (t)
         snprintf(t->name, sizeof(t->name), "%c%u", kind, trace.made[k - kinds]++);
-    const char *name = t ? lend(t->name) : "?";
+    const char *name = t ? copy_trace_name(t->name) : "?";
     pthread_mutex_unlock(&trace.lock);
     return name;
 }
@@ -168,8 +168,8 @@ const char *np_trace_name(const void *at)
     if (!trace.on || !at)
         return "-";
     pthread_mutex_lock(&trace.lock);
-    const struct thing *t = *place_of(at);
-    const char *name = t ? lend(t->name) : "?";
+    const struct thing *t = *find_trace_slot(at);
+    const char *name = t ? copy_trace_name(t->name) : "?";
     pthread_mutex_unlock(&trace.lock);
     return name;
 }
@@ -179,7 +179,7 @@ void np_trace_gone(const void *at)
     if (!trace.on || !at)
         return;
     pthread_mutex_lock(&trace.lock);
-    struct thing **place = place_of(at), *t = *place;
+    struct thing **place = find_trace_slot(at), *t = *place;
     if (t) {
         *place = t->next;
         free(t);
@@ -192,14 +192,14 @@ const char *np_trace_request(const void *comm, const void *request)
     if (!trace.on || !request)
         return "-";
     pthread_mutex_lock(&trace.lock);
-    struct thing *c = *place_of(comm);
+    struct thing *c = *find_trace_slot(comm);
     char owner[16];
     const uint64_t number = c ? c->requests++ : 0;
     snprintf(owner, sizeof(owner), "%.15s", c ? c->name : "?");
     struct thing *r = add_thing(request);
     if (r)
         snprintf(r->name, sizeof(r->name), "%s#%llu", owner, (unsigned long long)number);
-    const char *name = r ? lend(r->name) : "?";
+    const char *name = r ? copy_trace_name(r->name) : "?";
     pthread_mutex_unlock(&trace.lock);
     return name;
 }
@@ -209,7 +209,7 @@ void np_trace_again(const void *at)
     if (!trace.on || !at)
         return;
     pthread_mutex_lock(&trace.lock);
-    struct thing **t = place_of(at);
+    struct thing **t = find_trace_slot(at);
     if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, before there is a connection */
         (*t)->at = at;
     if (*t)
@@ -223,7 +223,7 @@ uint64_t np_trace_agains(const void *at)
     if (!trace.on || !at)
         return 0;
     pthread_mutex_lock(&trace.lock);
-    struct thing *t = *place_of(at);
+    struct thing *t = *find_trace_slot(at);
     if (t) {
         n = t->again;
         t->again = 0;

@@ -60,7 +60,7 @@ static size_t round_up(size_t n)
 }
 
 /* The largest chunk this side sends: a rest of less than 4096 bytes goes along with the last one (hw_op_cut). */
-static size_t largest(const struct hw_stage *s)
+static size_t get_largest_chunk(const struct hw_stage *s)
 {
     return round_up(s->knobs->chunk + 4096);
 }
@@ -82,7 +82,7 @@ static int not_yet(struct hw_stage *s, struct queue *q)
     return -EBUSY;
 }
 
-static int device_failed(struct queue *q)
+static int fail_stage_copy(struct queue *q)
 {
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", hw_error());
@@ -90,13 +90,13 @@ static int device_failed(struct queue *q)
 }
 
 /* Is copy `ticket` over? */
-static int over(struct hw_stage *s, struct queue *q, uint64_t ticket)
+static int test_stage_copy(struct hw_stage *s, struct queue *q, uint64_t ticket)
 {
     if (q->over >= ticket)
         return 0;
     uint64_t upto = q->over;
     if (q->space->ops->done(q->q, &upto))
-        return device_failed(q);
+        return fail_stage_copy(q);
     if (upto > q->over) {
         q->over = upto;
         q->waiting_since = 0;
@@ -108,17 +108,17 @@ static int over(struct hw_stage *s, struct queue *q, uint64_t ticket)
     return q->over >= ticket ? 0 : not_yet(s, q);
 }
 
-static int start(struct hw_stage *s, struct queue *q, void *to, const void *from, size_t len)
+static int start_stage_copy(struct hw_stage *s, struct queue *q, void *to, const void *from, size_t len)
 {
     int rc = q->space->ops->copy(q->q, to, from, len);
     if (rc == -EAGAIN) { /* DEPTH are under way */
-        rc = over(s, q, q->over + 1);
+        rc = test_stage_copy(s, q, q->over + 1);
         if (rc)
             return rc;
         rc = q->space->ops->copy(q->q, to, from, len);
     }
     if (rc)
-        return device_failed(q);
+        return fail_stage_copy(q);
     q->started++;
     return 0;
 }
@@ -167,22 +167,22 @@ static void ring_free(struct ring *r)
 }
 
 /* All copies of a queue over? Failed counts: nothing is copied any more. */
-static bool idle(struct queue *q)
+static bool is_queue_idle(struct queue *q)
 {
     return q->over >= q->started || q->space->ops->done(q->q, &q->over) || q->over >= q->started;
 }
 
 /* Waits for that. False where the device is stuck. */
-static bool settle(struct hw_stage *s, struct queue *q)
+static bool wait_stage_copies(struct hw_stage *s, struct queue *q)
 {
     uint64_t until = hw_now() + HW_STAGE_WAIT_MS * HW_MS;
-    while (over(s, q, q->started) == -EBUSY)
+    while (test_stage_copy(s, q, q->started) == -EBUSY)
         if (hw_now() >= until)
             return false;
     return true;
 }
 
-static void destroy(struct hw_stage *s)
+static void free_stage(struct hw_stage *s)
 {
     for (int way = 0; way < 2; way++) {
         for (struct queue *q = way ? s->in_queues : s->out_queues, *next; q; q = next) {
@@ -199,7 +199,7 @@ static void destroy(struct hw_stage *s)
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_stage *left;
 
-static void sweep(void)
+static void free_idle_stages(void)
 {
     pthread_mutex_lock(&left_mu);
     for (struct hw_stage **at = &left; *at;) {
@@ -207,10 +207,10 @@ static void sweep(void)
         bool all = true;
         for (int way = 0; way < 2; way++)
             for (struct queue *q = way ? s->in_queues : s->out_queues; q; q = q->next)
-                all &= idle(q);
+                all &= is_queue_idle(q);
         if (all) {
             *at = s->next;
-            destroy(s);
+            free_stage(s);
         } else {
             at = &s->next;
         }
@@ -221,7 +221,7 @@ static void sweep(void)
 struct hw_stage *hw_stage_new(const struct hw_knobs *k, const struct hw_logger *log)
 {
     struct hw_stage *s = calloc(1, sizeof(*s));
-    sweep();
+    free_idle_stages();
     if (!s) {
         (void)hw_no_memory("a connection's staging");
         return NULL;
@@ -237,9 +237,9 @@ void hw_stage_free(struct hw_stage *s)
         struct queue *stuck = NULL;
         for (int way = 0; way < 2 && !stuck; way++)
             for (struct queue *q = way ? s->in_queues : s->out_queues; q && !stuck; q = q->next)
-                stuck = settle(s, q) ? NULL : q;
+                stuck = wait_stage_copies(s, q) ? NULL : q;
         if (!stuck) {
-            destroy(s);
+            free_stage(s);
         } else {
             hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: the staging memory of a connection is left to it",
                    stuck->space->name);
@@ -249,18 +249,18 @@ void hw_stage_free(struct hw_stage *s)
             pthread_mutex_unlock(&left_mu);
         }
     }
-    sweep();
+    free_idle_stages();
 }
 
 /* ---- out --------------------------------------------------------------------------------------- */
 
 static size_t out_size(const struct hw_stage *s)
 {
-    return HW_MAX(round_up(s->knobs->stage), 2 * largest(s));
+    return HW_MAX(round_up(s->knobs->stage), 2 * get_largest_chunk(s));
 }
 
 /* Free bytes in one piece at the head, after the skip to the ring's beginning where that gives more. */
-static size_t contiguous(const struct hw_stage *s, size_t size, size_t need, uint64_t *at)
+static size_t find_contiguous_room(const struct hw_stage *s, size_t size, size_t need, uint64_t *at)
 {
     size_t space = size - (size_t)(s->head - s->tail), pos = (size_t)(s->head % size), to_end = size - pos;
     *at = s->head;
@@ -273,8 +273,8 @@ static size_t contiguous(const struct hw_stage *s, size_t size, size_t need, uin
 uint32_t hw_stage_room(const struct hw_stage *s)
 {
     uint64_t at;
-    size_t room = contiguous(s, out_size(s), largest(s), &at);
-    return room < largest(s) ? 0 : (uint32_t)HW_MIN(room, (size_t)UINT32_MAX);
+    size_t room = find_contiguous_room(s, out_size(s), get_largest_chunk(s), &at);
+    return room < get_largest_chunk(s) ? 0 : (uint32_t)HW_MIN(room, (size_t)UINT32_MAX);
 }
 
 int hw_stage_out(struct hw_stage *s, const struct hw_space *space, const void *src, uint32_t len, struct hw_staged *out)
@@ -289,10 +289,10 @@ int hw_stage_out(struct hw_stage *s, const struct hw_space *space, const void *s
         return rc == -ENOMEM ? rc : -ENXIO;
     if (s->head == s->tail && s->head % s->out.size) /* empty: from the beginning, all of it in one piece */
         s->head = s->tail = s->head + s->out.size - s->head % s->out.size;
-    if (contiguous(s, s->out.size, need, &at) < need)
+    if (find_contiguous_room(s, s->out.size, need, &at) < need)
         return -EBUSY;
     uint8_t *host = s->out.base + at % s->out.size;
-    rc = start(s, q, host, src, len);
+    rc = start_stage_copy(s, q, host, src, len);
     if (rc)
         return rc;
     s->head = at + need;
@@ -302,7 +302,7 @@ int hw_stage_out(struct hw_stage *s, const struct hw_space *space, const void *s
 
 int hw_stage_ready(struct hw_stage *s, struct hw_staged *st)
 {
-    return over(s, st->queue, st->ticket);
+    return test_stage_copy(s, st->queue, st->ticket);
 }
 
 void hw_stage_release(struct hw_stage *s, const struct hw_staged *st)
@@ -335,7 +335,7 @@ int hw_stage_in_buffer(struct hw_stage *s, uint8_t **host, uint32_t *len)
 {
     struct slice *sl = &s->slice[s->at];
     if (sl->queue) {
-        int rc = over(s, sl->queue, sl->ticket);
+        int rc = test_stage_copy(s, sl->queue, sl->ticket);
         if (rc)
             return rc;
         sl->queue = NULL;
@@ -351,7 +351,7 @@ int hw_stage_in_fill(struct hw_stage *s, uint32_t n)
     s->left -= n;
     if (s->left && s->fill < s->slice_size)
         return 0;
-    int rc = start(s, s->in_q, s->to, s->in.base + (size_t)s->at * s->slice_size, s->fill);
+    int rc = start_stage_copy(s, s->in_q, s->to, s->in.base + (size_t)s->at * s->slice_size, s->fill);
     if (rc == -EBUSY) /* cannot be: a queue is deeper than the ring has slices */
         rc = hw_fail(-ENXIO, "more copies than slices");
     if (rc)
@@ -366,13 +366,13 @@ int hw_stage_in_fill(struct hw_stage *s, uint32_t n)
 
 int hw_stage_in_done(struct hw_stage *s)
 {
-    return s->in_ticket ? over(s, s->in_q, s->in_ticket) : 0;
+    return s->in_ticket ? test_stage_copy(s, s->in_q, s->in_ticket) : 0;
 }
 
 void hw_stage_cut(struct hw_stage *s)
 {
     for (struct queue *q = s->in_queues; q; q = q->next)
-        if (!settle(s, q))
+        if (!wait_stage_copies(s, q))
             hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy, and may still write to memory that is given back",
                    q->space->name);
     s->to = NULL;

@@ -102,7 +102,7 @@ int hw_tcp_handle_addr(const uint8_t *handle, size_t len, union hw_addr *out)
     return 0;
 }
 
-static struct hw_conn *conn_new(const struct hw_tp_env *env, int fd)
+static struct hw_conn *create_tcp_conn(const struct hw_tp_env *env, int fd)
 {
     struct hw_conn *c = calloc(1, sizeof(*c));
     if (!c)
@@ -143,7 +143,7 @@ static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, co
     if (fd < 0)
         return fd;
     hw_sock_buffers(fd, env->knobs);
-    struct hw_conn *c = conn_new(env, fd);
+    struct hw_conn *c = create_tcp_conn(env, fd);
     struct hw_hs *hs = c ? calloc(1, sizeof(*hs)) : NULL;
     if (!hs) {
         if (c)
@@ -165,7 +165,7 @@ static int tcp_connect(const struct hw_tp_env *env, const struct hw_nic *nic, co
 
 static int tcp_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
 {
-    struct hw_conn *c = conn_new(env, fd);
+    struct hw_conn *c = create_tcp_conn(env, fd);
     if (!c)
         return hw_no_memory("a connection");
     hw_sock_accepted(fd, env->knobs);
@@ -252,7 +252,7 @@ static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
     return n;
 }
 
-static void advance(struct hw_conn *c, size_t n)
+static void advance_tcp_send(struct hw_conn *c, size_t n)
 {
     while (n) {
         struct tx *t = &c->tx[c->fill % c->ring];
@@ -357,7 +357,7 @@ static int tcp_test_send(struct hw_conn *c)
             n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
         if (n > 0) {
-            advance(c, (size_t)n);
+            advance_tcp_send(c, (size_t)n);
             continue;
         }
         if (n < 0 && errno == EINTR)
