@@ -7,7 +7,7 @@
  * No test: figures belong to a machine that is otherwise idle.
  */
 #include "tests/verbs/stub/verbs_stub.h"
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 #include "verbs/agent/filter.h"
 
 #include <fcntl.h>

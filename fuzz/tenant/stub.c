@@ -2,7 +2,7 @@
 /* The stub as a thread (verbs/stub/stub.c has its code), how it comes into a program, and what the tracer's process
  * answers: in place of verbs/stub/inject.c, tracer.c and lookup.c. */
 #include "fuzz/tenant/tenant.h"
-#include "verbs/broker/guard.h"
+#include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of attributes, and what is done with each of its rows. */
 #include "sandbox/attr/attr.h"
-#include "sandbox/move/ident.h"
+#include "sandbox/netdev/ident.h"
 
 #include <libmnl/libmnl.h>
 #include <linux/ethtool_netlink.h>

@@ -3,7 +3,7 @@
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
-#include "sandbox/move/ident.h"
+#include "sandbox/netdev/ident.h"
 #include "sandbox/netdev/netdev.h"
 #include "sys/files.h"
 #include "sys/netns.h"

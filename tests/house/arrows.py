@@ -71,11 +71,14 @@ def check(root, file):
             yield f"{me}: includes {target}; {folder} may only include {', '.join(RULES[folder]) or 'nothing'}"
 
 
+def folders(root):
+    """The folders below the root that have sources: no build folder, whatever its name."""
+    return [d for d in root.iterdir() if d.is_dir() and not d.name.startswith((".", "build")) and not (d / "meson-private").exists()]
+
+
 def main(root):
     root = pathlib.Path(root).resolve()
-    tops = [d for d in root.iterdir() if d.is_dir() and not d.name.startswith((".", "build"))
-            and not (d / "meson-private").exists()]  # build folders by any other name
-    files = sorted(f for d in tops for f in d.rglob("*.[ch]"))
+    files = sorted(f for d in folders(root) for f in d.rglob("*.[ch]"))
     seen = {}
     for f in files:
         seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The histogram against an exact sort of the same values. */
 #include "tests/tap.h"
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 
 static struct hw_hist h, a, b;
 static uint64_t vals[100000];

@@ -374,7 +374,7 @@ static void numbers(void)
     };
     for (size_t i = 0; i < HW_ARRAY_LEN(c); i++) {
         char why[256];
-        bool differs = stats_devmem_differs(&c[i].n, c[i].devmem, why, sizeof why);
+        bool differs = output_devmem_differs(&c[i].n, c[i].devmem, why, sizeof why);
         ok(differs == (*c[i].says != 0) && strstr(why, c[i].says) != NULL, "hawser's count and the NIC's, %zu: %s", i,
            *why ? why : "they agree");
     }

@@ -10,7 +10,7 @@
 #ifndef HW_TOOL_CREW_H
 #define HW_TOOL_CREW_H
 
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 #include "tool/report/output.h"
 
 #define CREW_STILL_MS 3000 /* in flight with no byte moved: said */

@@ -7,8 +7,8 @@
 #define HW_TOOL_MEASURE_H
 
 #include "tool/load/buffer.h"
-#include "tool/load/hist.h"
 #include "tool/peer/session.h"
+#include "tool/report/hist.h"
 
 #define MEASURE_FRESH  (64ull << 20)  /* memory that slots cycle through, at least: more than a cache holds */
 #define MEASURE_MEMORY (256ull << 20) /* at most, unless the depth asked for needs more */

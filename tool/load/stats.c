@@ -154,33 +154,6 @@ void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *
     }
 }
 
-#define PACKET_MAX 65536u /* of a NIC that merges packets before it counts them (rx-gro-hw) */
-#define NOTICEABLE (1u << 20)
-
-bool stats_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap)
-{
-    *why = 0;
-    if (!n->has_devmem_pkts)
-        return false;
-    if (n->rx_device_bytes && n->devmem_pkts == 0)
-        snprintf(why, cap,
-                 "hawser counted %.6f GB into device memory, and %s's own rx_devmem_pkts stood still: it came by "
-                 "another NIC, or "
-                 "not at all into device memory",
-                 (double)n->rx_device_bytes / 1e9, n->nic);
-    else if (n->rx_device_bytes / PACKET_MAX > n->devmem_pkts)
-        snprintf(
-            why, cap,
-            "hawser counted %.6f GB into device memory, more than the %llu packets of %s's own rx_devmem_pkts can have "
-            "carried: some came by another NIC",
-            (double)n->rx_device_bytes / 1e9, (unsigned long long)n->devmem_pkts, n->nic);
-    else if (devmem && n->rx_bytes >= NOTICEABLE && n->rx_device_bytes == 0)
-        snprintf(why, cap,
-                 "%.6f GB came by %s, none of it into device memory, and its own rx_devmem_pkts %s (rx no cmsg)",
-                 (double)n->rx_bytes / 1e9, n->nic, n->devmem_pkts ? "rose by what others received" : "stood still");
-    return *why != 0;
-}
-
 static int compare_stat_values(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

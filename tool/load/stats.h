@@ -27,10 +27,6 @@ bool stats_has_devmem(const char *transport);
 void stats_add(struct tp_nic *into, size_t *n, size_t cap, const struct tp_nic *before, size_t n_before,
                const struct tp_nic *after, size_t n_after);
 
-/* Do hawser's count of bytes that came into device memory and the NIC's own count of packets contradict each other?
- * why: a text, "" where they do not. devmem: the run's transport is devmem. */
-bool stats_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap);
-
 /* Median of v[0..n), which gets sorted; 0 of nothing. */
 double stats_median(double *v, size_t n);
 

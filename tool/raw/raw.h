@@ -13,7 +13,7 @@
 #define HW_TOOL_RAW_H
 
 #include "base/base.h"
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 
 #define RAW_TOKEN_SIZE  16
 #define RAW_MAX_PATHS   64

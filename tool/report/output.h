@@ -44,6 +44,9 @@ void output_nics(FILE *out, const struct row *r);
 void output_verdict(FILE *out, const char *who, const struct row *r);
 /* What a NIC that came into GPU memory counted itself; "" where it does not. */
 void output_own_count(FILE *out, const struct tp_nic *n);
+/* Do hawser's count of bytes that came into device memory and the NIC's own count of packets contradict each other?
+ * why: a text, "" where they do not. devmem: the run's transport is devmem. */
+bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap);
 /* Parts of such a line: a NIC's counters, with its own count (null where it has none); and an array of each channel's
  * own counters since it was made. */
 void output_json_counts(struct hw_json *j, const struct tp_nic *n);

@@ -2,7 +2,7 @@
 /* hawser verbs agent: containers of crun and runc, a broker for each. */
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
-#include "verbs/broker/guard.h"
+#include "verbs/stub/guard.h"
 
 #include <string.h>
 #include <sys/signalfd.h>

@@ -5,8 +5,8 @@
 #include "tool/opts.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/agent/filter.h"
-#include "verbs/agent/join.h"
-#include "verbs/broker/guard.h"
+#include "verbs/broker/join.h"
+#include "verbs/stub/guard.h"
 
 #include <poll.h>
 #include <pwd.h>

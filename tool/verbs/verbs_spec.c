@@ -12,7 +12,7 @@
 #include "tool/sandbox/bundle_file.h"
 #include "tool/verbs/verbs.h"
 #include "verbs/agent/filter.h"
-#include "verbs/broker/capability.h"
+#include "verbs/stub/capability.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/agent/agent.h"
-#include "verbs/agent/join.h"
+#include "verbs/broker/join.h"
 
 #include <dirent.h>
 #include <linux/seccomp.h>

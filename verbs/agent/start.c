@@ -2,8 +2,8 @@
 /* A broker's process. */
 #include "verbs/agent/agent.h"
 #include "verbs/agent/cgroup.h"
-#include "verbs/agent/join.h"
-#include "verbs/broker/guard.h"
+#include "verbs/broker/join.h"
+#include "verbs/stub/guard.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One loop: notifications, ends of opens and of stubs, questions for the status, and time. */
-#include "verbs/agent/join.h"
 #include "verbs/broker/broker_int.h"
-#include "verbs/broker/guard.h"
+#include "verbs/broker/join.h"
+#include "verbs/stub/guard.h"
 #include "verbs/stub/lookup.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  * was told to, with the arguments it was told, its stops on the way into and out of the kernel say (ptrace(2),
  * PTRACE_GET_SYSCALL_INFO). What other threads do to the mappings meanwhile shows when, sealed, they are looked at.
  */
-#include "verbs/broker/guard.h"
+#include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/notify.h"
 

@@ -6,7 +6,7 @@
  * thread that cannot be stopped is to hold up nobody; and to look something up (lookup.c), which it answers.
  */
 #include "sys/pass.h"
-#include "verbs/broker/guard.h"
+#include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"

@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "sys/json.h"
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * brokers to themselves, and a thousand containers that come and go. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"
-#include "verbs/broker/guard.h"
+#include "verbs/stub/guard.h"
 #include "verbs/stub/inject.h"
 #include "verbs_agent.h"
 

@@ -2,8 +2,8 @@
 #include "verbs_agent.h"
 #include "tests/proc.h"
 #include "verbs/agent/filter.h"
-#include "verbs/agent/join.h"
-#include "verbs/broker/guard.h"
+#include "verbs/broker/join.h"
+#include "verbs/stub/guard.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -4,8 +4,8 @@
  * vb_guard_command() has made a command of, where it must not. */
 #include "tests/proc.h"
 #include "tests/tap.h"
-#include "verbs/broker/capability.h"
-#include "verbs/broker/guard.h"
+#include "verbs/stub/capability.h"
+#include "verbs/stub/guard.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

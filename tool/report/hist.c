@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/load/hist.h"
+#include "tool/report/hist.h"
 
 #include <float.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "verbs/broker/guard.h"
-#include "verbs/broker/capability.h"
+#include "verbs/stub/guard.h"
+#include "verbs/stub/capability.h"
 #include "verbs/stub/notify.h"
 
 #include <grp.h>

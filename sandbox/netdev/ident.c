@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sandbox/move/ident.h"
+#include "sandbox/netdev/ident.h"
 #include "sys/netns.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "verbs/agent/join.h"
+#include "verbs/broker/join.h"
 
 #include "sys/pass.h"
 

@@ -4,7 +4,7 @@
  * leaves it where a program there can get round the filter with it, or at the broker, the agent or what these rely on;
  * tests/ test_verbs_capability.c tries each. What stays has a use and no such way is known.
  */
-#include "verbs/broker/capability.h"
+#include "verbs/stub/capability.h"
 
 #include <linux/capability.h>
 

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The group nccl. What was seen is in struct nccl_look; here is what it means. */
+#include "net/sysfs.h"
+#include "tool/doctor/doctor.h"
+#include "tool/nccl/nccl.h"
+#include "tool/nccl/nccl_look.h"
+#include "transport/netplugin/abi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* From 2.27.3 to 2.29.7 NCCL forgets the plugin's name once the last communicator dies; from 2.28.7 on it loads
+ * libnccl-env.so before it reads any parameter. */
+#define FORGETS_FROM 22703
+#define FORGETS_TO   22907
+#define ENV_FROM     22807
+
+static const char *const steps[] = {
+    [NCCL_LOADING] = "loading it",     [NCCL_TABLES] = "looking for its tables", [NCCL_INITIALISING] = "its init()",
+    [NCCL_COUNTING] = "its devices()", [NCCL_ASKING] = "its getProperties()",    [NCCL_FINALISING] = "its finalize()",
+    [NCCL_DONE] = "the end",
+};
+
+static const char *short_name(const struct nccl_plugin *p)
+{
+    const char *slash = strrchr(p->asked, '/');
+    return slash ? slash + 1 : p->asked;
+}
+
+/* What it said last, on one line: the last two of its lines. */
+static const char *format_last_lines(const struct nccl_child *c, char *buf, size_t cap)
+{
+    size_t end = strlen(c->tail), at, lines = 0;
+    while (end && c->tail[end - 1] == '\n')
+        end--;
+    for (at = end; at > 0 && (c->tail[at - 1] != '\n' || ++lines < 2); at--)
+        ;
+    at = end - at > cap - 32 ? end - (cap - 32) : at;
+    snprintf(buf, cap, "%s%.*s%s", end ? "; it said last: '" : "", (int)(end - at), c->tail + at, end ? "'" : "");
+    for (char *p = buf; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
+    return buf;
+}
+
+/* A fault of ours is one; another plugin's is none if NCCL goes on to ours. */
+static enum dr_outcome get_fault_outcome(const struct nccl_plugin *p)
+{
+    return p->ours ? DR_FAIL : DR_WARN;
+}
+
+void dr_nccl_library(struct dr_report *d)
+{
+    const struct nccl_lib *l = d->m->nccl->lib;
+    char words[160];
+    if (l->child.rc < 0) {
+        dr_say(d, DR_FAIL, NULL, "%s %s%s", l->asked, l->child.how, format_last_lines(&l->child, words, sizeof words));
+        dr_mend(d, "hawser nccl check --nccl FILE   # the NCCL that your program loads");
+    } else if (l->version)
+        dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which takes plugins' tables up to v%d: %s", l->version / 10000,
+               l->version / 100 % 100, l->version % 100, d->m->nccl->newest, l->path);
+    else {
+        dr_say(d, DR_WARN, NULL, "%s: which tables it would take is not known, so v%d is tried", l->why, NCCL_NEWEST);
+        dr_mend(d, "hawser nccl check --nccl FILE   # PyTorch's: find / -name libnccl.so.2");
+    }
+}
+
+void dr_nccl_list(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    const char *list = getenv("NCCL_NET_PLUGIN");
+    bool ours = false;
+    for (size_t i = 0; i < l->n; i++)
+        ours = ours || (l->plugin[i]->listed && l->plugin[i]->ours);
+    if (l->none)
+        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=none (%s): NCCL loads no plugin", nccl_conf_where("NCCL_NET_PLUGIN"));
+    else if (l->asked)
+        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.120s (%.120s)%s", list,
+               nccl_conf_where("NCCL_NET_PLUGIN"), ours ? "" : ": ours is not among them");
+    else
+        dr_say(d, ours ? DR_PASS : DR_FAIL, NULL,
+               "NCCL_NET_PLUGIN is not set, so that NCCL looks for libnccl-net.so: %s",
+               ours                  ? "ours"
+               : *l->plugin[0]->path ? l->plugin[0]->path
+                                     : "there is none");
+    if (!ours)
+        dr_mend(d, "eval \"$(hawser nccl env)\"   # or: export NCCL_NET_PLUGIN=hawser");
+}
+
+void dr_nccl_load(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    char words[200];
+    for (size_t i = 0; i < l->n; i++) {
+        const struct nccl_plugin *p = l->plugin[i];
+        if (p->child.rc < 0 && p->step <= NCCL_TABLES) {
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how,
+                   format_last_lines(&p->child, words, sizeof words));
+            dr_mend(d, "ldd -r %.200s", *p->path ? p->path : p->asked);
+        } else if (*p->path)
+            dr_say(d, DR_PASS, short_name(p), "%s", p->path);
+        else {
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s", p->why);
+            if (p->ours && *l->dir)
+                dr_mend(d, "export LD_LIBRARY_PATH=%.300s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}", l->dir);
+            else
+                dr_mend(d, "ls /usr/lib*/libnccl-net*   # then: export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH");
+        }
+    }
+}
+
+/* "v6, v7, v11" */
+static const char *format_table_versions(unsigned set, char *buf, size_t cap)
+{
+    buf[0] = 0;
+    for (int v = 0; v < 32; v++)
+        if (set & 1u << v) {
+            size_t at = strlen(buf);
+            snprintf(buf + at, cap - at, "%sv%d", at ? ", " : "", v);
+        }
+    return *buf ? buf : "none";
+}
+
+void dr_nccl_table(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    char text[80];
+    for (size_t i = 0; i < l->n; i++) {
+        const struct nccl_plugin *p = l->plugin[i];
+        if (!*p->path || p->step < NCCL_TABLES)
+            continue;
+        if (p->table)
+            dr_say(d, DR_PASS, short_name(p), "NCCL takes v%d of its tables %s", p->table,
+                   format_table_versions(p->tables, text, sizeof text));
+        else {
+            dr_say(d, get_fault_outcome(p), short_name(p), "its tables are %s; NCCL wants one of v%d to v%d",
+                   format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
+            dr_mend(d, "readelf --dyn-syms -W %.300s | grep ncclNet", p->path);
+        }
+    }
+}
+
+void dr_nccl_init(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    char words[200];
+    for (size_t i = 0; i < l->n; i++) {
+        const struct nccl_plugin *p = l->plugin[i];
+        if (!p->table)
+            continue;
+        format_last_lines(&p->child, words, sizeof words);
+        if (p->child.rc < 0 && p->step == NCCL_DONE)
+            dr_say(d, get_fault_outcome(p), short_name(p), "after its work it %s%s", p->child.how, words);
+        else if (p->child.rc < 0)
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s %s%s", steps[p->step], p->child.how, words);
+        else if (p->rc)
+            dr_say(d, get_fault_outcome(p), short_name(p), "%s failed with ncclResult_t %d%s", steps[p->step], p->rc,
+                   words);
+        else if (p->n_devices <= 0)
+            dr_say(d, get_fault_outcome(p), short_name(p), "it has %d devices, so that NCCL passes it over%s",
+                   p->n_devices, words);
+        else {
+            dr_say(d, DR_PASS, short_name(p), "its name is '%s', it has %d device%s", p->name, p->n_devices,
+                   p->n_devices == 1 ? "" : "s");
+            continue;
+        }
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # with these your program says what the plugin says");
+    }
+}
+
+void dr_nccl_nics(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct nccl_plugin *p = l->plugin[i];
+        char text[DR_TEXT] = "";
+        if (p->child.rc < 0 || p->rc || p->n_devices <= 0)
+            continue;
+        for (int k = 0; k < p->n_devices && k < NCCL_DEVICES; k++) {
+            const struct nccl_device *v = &p->device[k];
+            size_t at = strlen(text);
+            snprintf(text + at, sizeof text - at, "%s%s (%d Mb/s%s%s)", at ? ", " : "", v->name, v->speed,
+                     v->ptr & NCCL_PTR_CUDA ? ", GPU memory" : "", v->ptr & NCCL_PTR_DMABUF ? ", dma-bufs" : "");
+        }
+        dr_say(d, DR_PASS, short_name(p), "%s", text);
+    }
+}
+
+void dr_nccl_network(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    const char *net = getenv("NCCL_NET");
+    if (l->chosen < 0) {
+        if (net && *net && strcasecmp(net, NCCL_OUR_NAME) == 0)
+            dr_say(d, DR_FAIL, NULL, "NCCL_NET=%s asks for ours, and there is nothing to be used: NCCL will fail", net);
+        else
+            dr_say(d, DR_FAIL, NULL, "no plugin can be used: NCCL takes its own %s, and says nothing",
+                   net && *net ? net : "IB or Socket");
+    } else if (l->plugin[l->chosen]->ours)
+        dr_say(d, DR_PASS, NULL, "hawser, by table v%d", l->plugin[l->chosen]->table);
+    else
+        dr_say(d, DR_FAIL, NULL, "'%s' of plugin %s, which comes before ours", l->plugin[l->chosen]->name,
+               short_name(l->plugin[l->chosen]));
+    if (d->n && d->r[d->n - 1].outcome == DR_FAIL)
+        dr_mend(d, "eval \"$(hawser nccl env)\"");
+}
+
+void dr_nccl_link(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    int v = l->lib->version;
+    char real[NCCL_PATH];
+    const char *base = *l->link->path && realpath(l->link->path, real) ? strrchr(real, '/') : NULL;
+    bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
+    if (v && (v < FORGETS_FROM || v > FORGETS_TO))
+        dr_say(d, DR_SKIP, NULL, "NCCL %d.%d.%d does not need it", v / 10000, v / 100 % 100, v % 100);
+    else if (ours)
+        dr_say(d, DR_PASS, NULL, "%s is ours", l->link->path);
+    else {
+        dr_say(d, DR_WARN, NULL, "libnccl-net.so is %s: a second communicator may silently run over NCCL's own sockets",
+               *l->link->path ? l->link->path : "not there");
+        dr_mend(d, "ln -s " NCCL_PLUGIN_FILE " %.250s/libnccl-net.so", *l->dir ? l->dir : "DIR");
+    }
+}
+
+void dr_nccl_tuner(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    const char *asked = getenv("NCCL_TUNER_PLUGIN");
+    if (*l->tuner->path) {
+        char real[NCCL_PATH];
+        const char *base = realpath(l->tuner->path, real) ? strrchr(real, '/') : NULL;
+        bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
+        dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL takes %s%s%s", l->tuner->path,
+               asked ? ", by NCCL_TUNER_PLUGIN" : ", since it lies on the loader's path",
+               ours ? "" : ", and does not ask ours");
+        if (!ours)
+            dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
+        return;
+    }
+    if (asked && *asked) {
+        dr_say(d, DR_WARN, NULL, "NCCL_TUNER_PLUGIN=%.120s, which is not found", asked);
+        dr_mend(d, "unset NCCL_TUNER_PLUGIN");
+    } else if (l->chosen >= 0 && l->plugin[l->chosen]->tuners)
+        dr_say(d, DR_PASS, NULL, "the network plugin's own");
+    else
+        dr_say(d, DR_SKIP, NULL, "there is none: NCCL decides by its own model");
+}
+
+void dr_nccl_env_plugin(struct dr_report *d)
+{
+    const struct nccl_look *l = d->m->nccl;
+    if (!*l->env->path)
+        dr_say(d, DR_PASS, NULL, "there is no libnccl-env.so");
+    else if (l->lib->version && l->lib->version < ENV_FROM)
+        dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
+    else {
+        dr_say(d, DR_WARN, NULL, "NCCL loads %s, which answers in place of the environment", l->env->path);
+        dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these your program says what NCCL is told");
+    }
+}
+
+void dr_nccl_environment(struct dr_report *d)
+{
+    struct nccl_conflict c[NCCL_CONFLICTS];
+    size_t n = nccl_conflicts(c);
+    for (size_t i = 0; i < n; i++) {
+        enum dr_outcome o = c[i].weight == NCCL_WRONG ? DR_FAIL : c[i].weight == NCCL_CAUTION ? DR_WARN : DR_PASS;
+        dr_say(d, o, c[i].name, "=%.60s (%.80s): %s", c[i].value ? c[i].value : "", nccl_conf_where(c[i].name),
+               c[i].text);
+        dr_mend(d, "%s", c[i].mend);
+    }
+    if (n == 0)
+        dr_say(d, DR_PASS, NULL, "nothing stands against the plugin, nor against what it sets");
+}
