@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing need, on Debian 12. Says what it installs; does nothing where all is there.
 #   scripts/deps.sh        to build, test and run the demo
-#   scripts/deps.sh ci     also what lint, fuzzing and the clang builds need
+#   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the test of completion need
 #   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
 set -eu
 
@@ -11,7 +11,7 @@ set -eu
 packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2"
 case "${1-}" in
 "") ;;
-ci) packages="$packages git clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;
+ci) packages="$packages git zsh fish clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
     echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|vm]" >&2

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static int cmd_help(int argc, char **argv);
+static int cmd_complete(int argc, char **argv);
 
 static const struct command {
     const char *name;
@@ -26,6 +27,7 @@ static const struct command {
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
+    {"complete", cmd_complete, NULL}, /* for shells */
 };
 
 static const struct command *find_tool_command(const char *name)
@@ -40,7 +42,8 @@ static int refuse_command(const char *name)
 {
     struct tool_guess g = {.word = name};
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        tool_guess(&g, commands[i].name);
+        if (commands[i].summary)
+            tool_guess(&g, commands[i].name);
     if (g.near)
         return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, g.near);
     return tool_usage(NULL, "there is no command '%s'", name);
@@ -53,7 +56,8 @@ static void print_list(FILE *out)
         "hawser %s - verified transfers over many TCP connections and NICs\n\nUsage: hawser COMMAND [ARGUMENT...]\n\n",
         hawser_version());
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        if (commands[i].summary)
+            fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\nOn one node `hawser serve`, on the other the command that it prints. "
                  "Alone on one machine: `hawser demo`.\n");
 }
@@ -84,6 +88,38 @@ static int cmd_help(int argc, char **argv)
     char help[] = "--help";
     char *args[] = {argv[1], help, NULL};
     return c->run(2, args);
+}
+
+static int complete_command(bool knobs)
+{
+    for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
+        if (commands[i].summary)
+            tool_complete("", commands[i].name, commands[i].summary);
+    if (knobs)
+        tool_complete("", "knobs", "the library's knobs");
+    return TOOL_OK;
+}
+
+/* hawser complete -- WORD...: prints what the last word, which may be empty, can become; the others stand before it on
+ * the command line. Nothing where a file's name or another program's command line is wanted. */
+static int cmd_complete(int argc, char **argv)
+{
+    if (argc < 3 || strcmp(argv[1], "--") != 0)
+        return tool_usage(NULL, "complete takes -- and the words of a command line");
+    char **word = argv + 2;
+    const int n = argc - 2;
+    static struct tool_completion now;
+    now = (struct tool_completion){.word = word[n - 1], .before = n > 2 ? word[n - 2] : NULL};
+    tool_completion = &now;
+    for (int i = 0; i < n - 1; i++)
+        if (strcmp(word[i], "--") == 0)
+            return TOOL_OK;
+    if (n == 1)
+        return complete_command(false);
+    const struct command *c = find_tool_command(word[0]);
+    if (c && c->run == cmd_help)
+        return complete_command(true);
+    return c && c->summary ? c->run(n - 1, word) : TOOL_OK;
 }
 
 int main(int argc, char **argv)

@@ -201,6 +201,34 @@ static size_t find_row(const struct flat *f, int id)
     return i;
 }
 
+/* The row that the word before the one to complete names, if it takes a value; NULL: none. */
+static const struct opt *find_pending(const struct flat *f, const char *word)
+{
+    for (size_t i = 0; word && word[0] == '-' && i < f->n; i++) {
+        const struct opt *p = f->row[i].opt;
+        if (p->value &&
+            ((word[1] == '-' && strcmp(word + 2, p->name) == 0) || (p->letter && word[1] == p->letter && word[2] == 0)))
+            return p;
+    }
+    return NULL;
+}
+
+/* Candidates for the word that a shell asks about: the words of the option before it, or options; files are the
+ * shell's matter. */
+static int complete_option(const struct flat *f)
+{
+    const struct opt *pending = find_pending(f, tool_completion->before);
+    for (size_t i = 0; pending && pending->words && pending->words[i]; i++)
+        tool_complete("", pending->words[i], "");
+    if (pending || tool_completion->word[0] != '-')
+        return TOOL_OK;
+    for (size_t i = 0; i < f->n; i++)
+        if (f->row[i].opt->help)
+            tool_complete("--", f->row[i].opt->name, f->row[i].opt->help);
+    tool_complete("--", "help", "this text");
+    return TOOL_OK;
+}
+
 int opts_parse(const struct opts *o, void *args, int argc, char **argv)
 {
     struct flat f = {0};
@@ -208,6 +236,8 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     char shrt[2 * OPTS_MAX + 4];
     size_t s = 0;
     flatten_rows(&f, o->rows, args);
+    if (tool_completion)
+        return complete_option(&f);
     if (o->stops)
         shrt[s++] = '+';
     shrt[s++] = ':'; /* tells a missing argument from an unknown option */

@@ -97,23 +97,52 @@ static void list_actions(const struct tool_action *actions, char *buf, size_t ca
     }
 }
 
-int tool_act(const char *cmd, const struct tool_action *actions, void (*help)(void), int argc, char **argv)
+static void print_actions(const struct tool_actions *t)
+{
+    printf("Usage: hawser %s ACTION [ARGUMENT...]\n\n%s\n\nActions:\n", t->cmd, t->about);
+    for (const struct tool_action *a = t->action; a->name; a++)
+        printf("  %-9s %s\n", a->name, a->summary);
+    printf("\n`hawser %s ACTION --help` has the options of an action.\n", t->cmd);
+}
+
+static int complete_action(const struct tool_actions *t)
+{
+    for (const struct tool_action *a = t->action; a->name; a++)
+        tool_complete("", a->name, a->summary);
+    return TOOL_OK;
+}
+
+int tool_act(const struct tool_actions *t, int argc, char **argv)
 {
     char all[256];
     struct tool_guess g = {.word = argc < 2 ? "" : argv[1]};
-    list_actions(actions, all, sizeof all);
+    list_actions(t->action, all, sizeof all);
+    if (argc < 2 && tool_completion)
+        return complete_action(t);
     if (argc < 2)
-        return tool_usage(cmd, "which action: which of %s?", all);
+        return tool_usage(t->cmd, "which action: which of %s?", all);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        help();
+        print_actions(t);
         return TOOL_OK;
     }
-    for (const struct tool_action *a = actions; a->name; a++) {
+    for (const struct tool_action *a = t->action; a->name; a++) {
         if (strcmp(argv[1], a->name) == 0)
             return a->run(argc - 1, argv + 1);
         tool_guess(&g, a->name);
     }
     if (g.near)
-        return tool_usage(cmd, "there is no '%s'; did you mean '%s'? There are %s", argv[1], g.near, all);
-    return tool_usage(cmd, "there is no '%s', only %s", argv[1], all);
+        return tool_usage(t->cmd, "there is no '%s'; did you mean '%s'? There are %s", argv[1], g.near, all);
+    return tool_usage(t->cmd, "there is no '%s', only %s", argv[1], all);
+}
+
+const struct tool_completion *tool_completion;
+
+void tool_complete(const char *dashes, const char *candidate, const char *text)
+{
+    const size_t n = strlen(dashes), len = strlen(tool_completion->word);
+    const bool begins = len <= n ? strncmp(dashes, tool_completion->word, len) == 0
+                                 : strncmp(dashes, tool_completion->word, n) == 0 &&
+                                       strncmp(candidate, tool_completion->word + n, len - n) == 0;
+    if (begins)
+        printf("%s%s\t%s\n", dashes, candidate, text);
 }

@@ -40,14 +40,30 @@ struct tool_guess {
 };
 void tool_guess(struct tool_guess *g, const char *candidate);
 
-/* The actions of a command, as `up` of `hawser lab`; {0} ends the table. */
+/* An action of a command, as `up` of `hawser lab`. */
 struct tool_action {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *args, *summary;
+    const char *summary; /* one line */
 };
-/* Runs the action that argv[1] names. help: prints what --help is to show, to stdout. */
-int tool_act(const char *cmd, const struct tool_action *actions, void (*help)(void), int argc, char **argv);
+/* A command of actions. */
+struct tool_actions {
+    const char *cmd;
+    const char *about;                /* a few lines of --help */
+    const struct tool_action *action; /* {0} ends the table */
+};
+/* Runs the action that argv[1] names, or prints --help. */
+int tool_act(const struct tool_actions *t, int argc, char **argv);
+
+/* A word that a shell asks to complete (`hawser complete`): what reads the command line up to there prints candidates
+ * and does nothing else. NULL: an ordinary call. */
+struct tool_completion {
+    const char *word;   /* what the candidates begin with */
+    const char *before; /* the word before it, NULL where that names the command or the action */
+};
+extern const struct tool_completion *tool_completion;
+/* Prints "candidate TAB text" if the word that is completed may be it. */
+void tool_complete(const char *dashes, const char *candidate, const char *text);
 
 /* SIGINT or SIGTERM arrived since tool_catch_signals(); the fifth kills at once. SIGPIPE is ignored from then on. */
 extern volatile sig_atomic_t tool_stop;

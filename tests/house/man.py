@@ -51,7 +51,11 @@ def main(root, hawser=None):
                 continue
             part = re.split(rf"^## hawser {c}\b", text, maxsplit=1, flags=re.M)[-1]
             part = re.split(r"^##? ", part, maxsplit=1, flags=re.M)[0]
-            options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", said(hawser, "help", c)))
+            help_ = said(hawser, "help", c)
+            actions = re.findall(r"^  ([a-z]+) +\S", help_.partition("\nActions:\n")[2], re.M)
+            ok({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
+            help_ += "".join(said(hawser, c, a, "--help") for a in actions)
+            options = set(re.findall(r"^  (?:-\w,|   ) (--[a-z][a-z0-9-]+)", help_, re.M))
             common = re.split(r"^## Common options", text, maxsplit=1, flags=re.M)[-1]
             common = re.split(r"^##? ", common, maxsplit=1, flags=re.M)[0]
             ok({o for o in options - known if f"*{o}*" not in part and f"*{o}*" not in common},

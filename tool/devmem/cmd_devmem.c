@@ -295,22 +295,17 @@ static int devmem_undo(int argc, char **argv)
 }
 
 static const struct tool_action actions[] = {
-    {"status", devmem_status, "[--json] [NIC...]", "queues, who has them bound, rules, header split, capabilities"},
-    {"plan", devmem_plan, "[--queues 1] [--policy FILE] NIC...", "what a bind would change, and what hinders it"},
-    {"undo", devmem_undo, "", "take back what a dead hawserd left"},
+    {"status", devmem_status, "queues, who has them bound, rules, header split, capabilities"},
+    {"plan", devmem_plan, "what a bind would change, and what hinders it"},
+    {"undo", devmem_undo, "take back what a dead hawserd left"},
     {0},
 };
 
-static void print_devmem_help(void)
-{
-    printf("Usage: hawser devmem ACTION [--state FILE] [OPTION...]\n\n"
-           "NIC queues that receive into device memory, and hawserd, which binds them.\n\n");
-    for (const struct tool_action *a = actions; a->name; a++)
-        printf("  %-7s %-37s %s\n", a->name, a->args, a->summary);
-    printf("\n`hawser devmem ACTION --help` says more.\n");
-}
-
 int cmd_devmem(int argc, char **argv)
 {
-    return tool_act("devmem", actions, print_devmem_help, argc, argv);
+    static const struct tool_actions t = {
+        .cmd = "devmem",
+        .about = "NIC queues that receive into device memory, and hawserd, which binds them.",
+        .action = actions};
+    return tool_act(&t, argc, argv);
 }

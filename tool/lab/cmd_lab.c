@@ -313,29 +313,23 @@ static int lab_rate(int argc, char **argv)
 }
 
 static const struct tool_action actions[] = {
-    {"up", lab_up, "[OPTION...]", "make a lab; options: see below"},
-    {"down", lab_down, "", "take it away, with what runs in it; nothing there is no error"},
-    {"list", lab_list, "[--json]", "labs, nodes and NICs"},
-    {"exec", lab_exec, "NODE -- COMMAND [ARGUMENT...]", "run a command in a node"},
-    {"link", lab_link, "NODE NIC up|down", "set a NIC up or down"},
-    {"rate", lab_rate, "NODE NIC RATE", "change a NIC's rate: 250mbit, 1.5gbit, none"},
+    {"up", lab_up, "make a lab"},
+    {"down", lab_down, "take it away, with what runs in it; nothing there is no error"},
+    {"list", lab_list, "labs, nodes and NICs"},
+    {"exec", lab_exec, "run a command in a node"},
+    {"link", lab_link, "set a NIC up or down"},
+    {"rate", lab_rate, "change a NIC's rate: 250mbit, 1.5gbit, none"},
     {0},
 };
 
-static void print_lab_help(void)
-{
-    printf("Usage: hawser lab ACTION [--name LAB] [ARGUMENT...]\n\n"
-           "A cluster out of one machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, ...\n"
-           "NIC i of the k-th node has the address 198.18.i.k/24, in other fabrics another one within\n"
-           "198.18.0.0/15. Works as root, and without through a user namespace.\n\n");
-    for (const struct tool_action *a = actions; a->name; a++)
-        printf("  %-5s %-52s %s\n", a->name, a->args, a->summary);
-    printf("\nOptions of up: [--fabric F] [--nodes 2] [--nics 4[,..]] [--names eth[,..]] [--rate R[,..]] "
-           "[--delay T[,..]]\n               [--loss P[,..]] [--mtu 1500]\n"
-           "`hawser lab ACTION --help` says more.\n");
-}
-
 int cmd_lab(int argc, char **argv)
 {
-    return tool_act("lab", actions, print_lab_help, argc, argv);
+    static const struct tool_actions t = {
+        .cmd = "lab",
+        .about =
+            "A cluster out of one machine: nodes a, b, ... are network namespaces, each with NICs eth0, eth1, ...\n"
+            "NIC i of the k-th node has the address 198.18.i.k/24, in other fabrics another one within\n"
+            "198.18.0.0/15. Works as root, and without through a user namespace.",
+        .action = actions};
+    return tool_act(&t, argc, argv);
 }

@@ -8,35 +8,21 @@
 #include <sys/stat.h>
 
 static const struct tool_action actions[] = {
-    {"agent", verbs_agent_main,
-     "--policy FILE [--container NAME] [--socket PATH] [--state-dir DIR] [--audit FILE]\n"
-     "            [--containers N]",
-     "take containers from crun and runc, a broker for each"},
-    {"run", verbs_run_main,
-     "--policy FILE [--container NAME] [--user USER] [--state-dir DIR] [--audit FILE]\n"
-     "            -- COMMAND [ARGUMENT...]",
-     "a command with a broker and no container runtime"},
-    {"spec", verbs_spec_main,
-     "CONFIG [--runtime crun|runc] [--socket PATH] [--device NAME[,..]] [--container NAME]\n"
-     "            [--dev DIR] [--out FILE] | CONFIG --undo",
-     "the broker's filter and the device nodes into an OCI bundle's config.json"},
-    {"status", verbs_status_main, "[--state-dir DIR] [--json]", "containers, their objects, bytes pinned, refusals"},
-    {"audit", verbs_audit_main, "[FILE] [--follow] [--json]", "what was refused, to whom and why"},
+    {"agent", verbs_agent_main, "take containers from crun and runc, a broker for each"},
+    {"run", verbs_run_main, "a command with a broker and no container runtime"},
+    {"spec", verbs_spec_main, "the broker's filter and the device nodes into an OCI bundle's config.json"},
+    {"status", verbs_status_main, "containers, their objects, bytes pinned, refusals"},
+    {"audit", verbs_audit_main, "what was refused, to whom and why"},
     {0},
 };
 
-static void print_verbs_help(void)
-{
-    printf("Usage: hawser verbs ACTION [OPTION...]\n\n"
-           "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.\n\n");
-    for (const struct tool_action *a = actions; a->name; a++)
-        printf("  %-9s %s\n            %s\n", a->name, a->args, a->summary);
-    printf("\n`hawser verbs ACTION --help` says more.\n");
-}
-
 int cmd_verbs(int argc, char **argv)
 {
-    return tool_act("verbs", actions, print_verbs_help, argc, argv);
+    static const struct tool_actions t = {
+        .cmd = "verbs",
+        .about = "RDMA verbs for programs that are not trusted: a broker judges each request by a policy.",
+        .action = actions};
+    return tool_act(&t, argc, argv);
 }
 
 /* ---- shared --------------------------------------------------------------------------------------- */
