@@ -480,7 +480,7 @@ static const struct opt rows[] = {
                "operations before it (default: a tenth, at least 3)"),
     OPT_TEXT("plugin", 0, "NAME", struct bench_args, plugin, "NCCL_NET_PLUGIN of what is ours (default: hawser)"),
     OPT_CALL("set", 0, "NAME=VALUE", parse_set, "a variable for ours alone; may be repeated"),
-    OPT_TEXT("nccl", 0, "FILE", struct bench_args, nccl, "NCCL's library (default: libnccl.so.2)"),
+    OPT_TEXT("nccl", 'n', "FILE", struct bench_args, nccl, "NCCL's library (default: libnccl.so.2)"),
     OPT_TEXT("lab", 0, "LAB", struct bench_args, lab,
              "rank 0 in node a of this lab, rank 1 in node b... (see `hawser lab`)"),
     OPT_TIME("timeout", 0, "TIME", struct bench_args, timeout_ms, 1000, 3600000,

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints hawser.1 as scdoc: each @--NAME of its source becomes the option as the tool's own table has it, with its letter and
+the name of its value, so that the page cannot drift from the tool. @--NAME=VALUE picks one where actions differ.
+Usage: options.py HAWSER SOURCE"""
+import re
+import subprocess
+import sys
+
+ROW = re.compile(r"^  (?:-(\w),|   ) --([a-z][a-z0-9-]*)(?: (\S+))?", re.M)
+
+
+def said(hawser, *argv):
+    return subprocess.run([hawser, *argv], check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def rows_of(hawser, command):
+    """Name -> {(letter, value)} of a command and its actions."""
+    text = said(hawser, "help", command)
+    actions = re.findall(r"^  ([a-z]+) +\S", text.partition("\nActions:\n")[2], re.M)
+    rows = {}
+    for page in [said(hawser, command, a, "--help") for a in actions] or [text]:
+        for letter, name, value in ROW.findall(page):
+            rows.setdefault(name, set()).add((letter, value))
+    return rows
+
+
+def write_option(rows, where, name, value):
+    fits = {r for r in rows.get(name, ()) if value is None or r[1] == value}
+    if len(fits) != 1:
+        sys.exit(f"options.py: {where}: --{name} is {'none of its options' if not fits else f'one of {sorted(fits)}: say which, @--{name}=VALUE'}")
+    letter, text = fits.pop()
+    text = re.sub(r"[A-Z][A-Z0-9]*", r"_\g<0>_", text)
+    return (f"*-{letter}*, " if letter else "") + f"*--{name}*" + (f" {text}" if text else "")
+
+
+def main(hawser, source):
+    where, rows = "", {}
+    with open(source, encoding="utf-8") as f:
+        for line in f:
+            head = re.match(r"## (?:hawser ([a-z-]+)|Common options)", line)
+            if head:
+                where = line[3:].strip()
+                rows = rows_of(hawser, head[1] or "bench") if head[1] != "help" else {}
+            print(re.sub(r"@--([a-z][a-z0-9-]*)(?:=((?:\S*[^\s,])?))?(?=,?\s)", lambda m: write_option(rows, where, m[1], m[2]), line), end="")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
