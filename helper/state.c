@@ -186,11 +186,9 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         if (rc == 0)
             rc = bind_pages(s, b, nic, dmabuf, q->page, &a->page);
         if (rc) {
-            char why[HW_ERR_TEXT];
-            snprintf(why, sizeof(why), "%s", hw_error());
+            HW_KEEP_ERROR();
             nic->bindings--;
             hd_settle(s, nic);
-            hw_fail_copy(rc, why);
         }
     }
     if (rc) {
@@ -352,11 +350,10 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     hw_list_append(&s->rules, &h->node);
     rc = place_rule(s, h, c);
     if (rc) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         rule_end(s, h);
         note(s);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     a->id = h->id;
     a->count = 1;

@@ -155,10 +155,9 @@ static int up_kept(const struct hw_lab_spec *spec)
         rc = lab_relay_start(&l, spec, false);
     lab_close(&l);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         (void)remove_kept(spec->name, made);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -63,6 +64,18 @@ const char *hw_error(void)
     return err_text;
 }
 
+struct hw_error_kept hw_error_take(void)
+{
+    struct hw_error_kept k;
+    memcpy(k.text, err_text, sizeof(k.text));
+    return k;
+}
+
+void hw_error_put(const struct hw_error_kept *k)
+{
+    memcpy(err_text, k->text, sizeof(err_text));
+}
+
 const char *hw_errno_name(int err)
 {
     const char *n = strerrorname_np(err < 0 ? -err : err);
@@ -101,4 +114,12 @@ void hw_close(int *fd)
     close(*fd); /* not retried on EINTR: on Linux the descriptor is gone either way */
     *fd = -1;
     errno = saved;
+}
+
+void hw_free(void *p)
+{
+    void *at;
+    memcpy(&at, p, sizeof(at)); /* a pointer to a pointer of any type */
+    free(at);
+    memset(p, 0, sizeof(at));
 }

@@ -26,6 +26,15 @@ int hw_wrap(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
 const char *hw_error(void);
 /* Copies a line recorded elsewhere (by a progress thread, say) to the calling thread. Returns rc. */
 int hw_fail_copy(int rc, const char *line);
+/* Keeps the calling thread's line as it is now until the block ends: what the block undoes may fail, and says nothing.
+ */
+#define HW_KEEP_ERROR() \
+    __attribute__((cleanup(hw_error_put), unused)) struct hw_error_kept hw_error_kept_ = hw_error_take()
+struct hw_error_kept {
+    char text[HW_ERR_TEXT];
+};
+struct hw_error_kept hw_error_take(void);
+void hw_error_put(const struct hw_error_kept *k);
 /* The name of an errno value, "ETIMEDOUT"; for text only. */
 const char *hw_errno_name(int err);
 
@@ -81,6 +90,13 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
 /* close() that keeps errno, ignores -1 and leaves -1 behind. */
 void hw_close(int *fd);
+
+/* Given back when the block ends, on whichever way: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1; what
+ * keeps it for longer leaves NULL or -1 there. The last one declared goes first. */
+#define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
+#define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
+/* Frees what the pointer at p points to, and leaves NULL there. */
+void hw_free(void *p);
 
 #define HW_MIN(a, b)                       ((a) < (b) ? (a) : (b))
 #define HW_MAX(a, b)                       ((a) > (b) ? (a) : (b))

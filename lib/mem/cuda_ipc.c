@@ -72,10 +72,9 @@ int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uin
         rc = hw_fail(-EPROTO, "another process shares %zu bytes of %s, which cannot have %zu at %llu", there, s->name,
                      len, (unsigned long long)offset);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         hw_cuda_ipc_close(s, (void *)(uintptr_t)base, 0);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     *out = (void *)(uintptr_t)(base + offset);
     return 0;

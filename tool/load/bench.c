@@ -80,10 +80,8 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
     m->gate = hooks.gate;
     m->record = true;
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof why, "%s", hw_error());
+        HW_KEEP_ERROR();
         measure_close(m);
-        hw_fail_copy(rc, why);
     }
     return rc;
 }

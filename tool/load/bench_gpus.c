@@ -87,10 +87,9 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
             r->peer_cpu_s_per_GB = NAN;
         rc = send_worker_result(a, r, m);
     }
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     measure_close(m);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return HW_MIN(rc, 0);
 }
 
 int bench_work(const struct bench_work *w)
@@ -447,11 +446,10 @@ int bench_gpus(struct bench *b)
     }
     if (b->abandoned)
         return rc; /* its memory is still in use */
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     crew_close(&c);
     free(t.thread);
     free(t.child);
     hawser_close(b->h);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return HW_MIN(rc, 0);
 }

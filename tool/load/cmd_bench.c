@@ -359,11 +359,10 @@ static int run_host_bench(struct bench *b)
         print_host_bench_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
         rc = run_host_size(b, b->sizes[i], i + 1 == b->n_sizes);
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     session_close(&b->s);
     hawser_close(b->h);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return HW_MIN(rc, 0);
 }
 
 static int run_bench_command(struct bench *b)

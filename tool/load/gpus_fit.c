@@ -114,11 +114,10 @@ int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const c
             memcpy(reach[i], path[i].nic, sizeof *reach);
         rc = plan_nics(g, nics, map, (const char(*)[HAWSER_NIC_NAME])reach, n);
     }
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     session_close(&s);
     free(r);
     free(path);
     free(reach);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return HW_MIN(rc, 0);
 }

@@ -310,10 +310,8 @@ int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
             rc = hw_fail(-ENODEV, "host %s has no GPU", hosts->host[i]);
         *gpus = HW_MIN(*gpus, p.gpus);
         with += p.file != 0;
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof why, "%s", hw_error());
+        HW_KEEP_ERROR();
         (void)nb_agent_end(&m, rc < 0 ? 0 : 2000, false);
-        hw_fail_copy(rc, why);
     }
     free(items.at);
     hosts->tcpx = with == hosts->n ? hosts->tcpx_path : NULL;

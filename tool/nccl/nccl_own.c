@@ -186,7 +186,7 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
         return hw_fail(-EIO, "host %s: hawser bench %s ended with status %d: %s", m.host, addr, WEXITSTATUS(status),
                        tail);
     }
-    return hw_fail_copy(rc, why);
+    return rc;
 }
 
 int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
@@ -204,8 +204,7 @@ int nb_own_run(const struct nb_hosts *hosts, struct nb_table *t, int timeout_ms)
         for (size_t i = 0; i < w.n_addrs; i++)
             if ((rc = run_bench(&w, w.addr[i], &rows)) == 0 || rows > 0 || rc == -EINTR)
                 break; /* else it is not reached by this address */
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     (void)nb_agent_end(&serve, LEAVE_MS, rc < 0 && rc != -EINTR);
-    return hw_fail_copy(rc, why);
+    return rc;
 }

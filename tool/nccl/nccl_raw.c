@@ -33,12 +33,10 @@ int nb_raw_run(uint32_t streams, double *GBps)
     if (rc == 0)
         rc = raw_client_run(&plan, &path, 1, from, RAW_BUFFER, deadline, &got);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof why, "%s", hw_error());
+        HW_KEEP_ERROR();
         if (server)
             raw_server_cancel(server);
         (void)raw_server_finish(server, NULL);
-        (void)hw_fail_copy(rc, why);
     } else if ((rc = raw_server_finish(server, NULL)) == 0)
         *GBps = (double)got.bytes / 1e9 / got.seconds;
     free(from);

@@ -38,10 +38,8 @@ bool session_stopped(const struct session *s)
 
 void session_drop(hawser_op *op)
 {
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     hawser_op_free(op);
-    hw_fail_copy(0, why);
 }
 
 int session_await(hawser_op *op, int timeout_ms)

@@ -184,10 +184,9 @@ int trace_read(FILE *in, const char *path, struct trace *t)
     if (rc == 0 && t->n_kind == 0)
         rc = hw_fail(-ENODATA, "%s has no call of a plugin: was the transport netplugin:PLUGIN?", path);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         trace_free(t);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     return 0;
 }

@@ -186,12 +186,10 @@ int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct
         s->file = w.fixed;
         w.fixed = -1;
     } else {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         if (!told)
             vb_notify_answer(listener, n->id, 0, rc);
         vb_stub_end(s, listener);
-        hw_fail_copy(rc, why);
     }
     vb_window_close(&w);
     return rc;

@@ -88,10 +88,9 @@ int kid_alloc(struct kid *k, const struct np_message *m, struct np_gpu *out)
         return rc;
     rc = hw_cuda_ipc_share(s, at, &out->handle, &out->offset);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         s->ops->free(s, at, m->len);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     k->mem[m->number].at = at;
     k->mem[m->number].len = m->len;

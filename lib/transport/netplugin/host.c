@@ -564,10 +564,9 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
         rc = load_plugin_in_child(h, env);
     free(env);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         np_close(h);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     h->info.pid = h->pid;
     *out = h;

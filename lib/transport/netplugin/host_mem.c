@@ -158,10 +158,9 @@ int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len,
     }
     rc = hw_cuda_ipc_open(space, &r.u.gpu.handle, r.u.gpu.offset, m->len, &at);
     if (rc < 0) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         (void)np_mem_free(m);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     m->gpu = space;
     m->gpu_offset = r.u.gpu.offset;

@@ -26,10 +26,9 @@ int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, str
             p->n++;
     }
     if (rc) {
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
+        HW_KEEP_ERROR();
         np_pool_close(p);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     *out = p;
     return 0;
