@@ -48,8 +48,8 @@ tidy() {
 : >"$build/lint-stderr"
 alone='^(lib/base/base\.c|examples/)'
 grep -E "$alone" "$build/lint-files" >"$build/lint-alone"
-grep -Ev "$alone" "$build/lint-files" | grep -Ev '^(tests|fuzz)/' >"$build/lint-rest"
-grep -E '^(tests|fuzz)/' "$build/lint-files" >"$build/lint-tests"
+grep -Ev "$alone" "$build/lint-files" | grep -Ev '^(tests|fuzz|bench)/' >"$build/lint-rest"
+grep -E '^(tests|fuzz|bench)/' "$build/lint-files" >"$build/lint-tests"
 tidy <"$build/lint-alone"
 # The analyzer gives a function up after that many states: what clang 14 finds beyond is false alarms on long paths, in
 # three times the time.

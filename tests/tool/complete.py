@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 from tap import done, ok, skip  # noqa: E402
@@ -67,8 +68,9 @@ def shells():
                        capture_output=True, text=True, env=ENV, check=False, timeout=20)
     ok(r.stdout.splitlines() == ["restore", "--raw-streams", "complete -o default -F _hawser hawser"], "bash", r)
     if shutil.which("fish"):
-        r = subprocess.run(["fish", "--no-config", "-c", f"source {FOLDER}/hawser.fish; complete -C 'hawser sandbox re'"], capture_output=True, text=True,
-                           env={**ENV, "HOME": "/nonexistent"}, check=False, timeout=60)
+        with tempfile.TemporaryDirectory() as home:  # fish makes its folders below HOME
+            r = subprocess.run(["fish", "--no-config", "-c", f"source {FOLDER}/hawser.fish; complete -C 'hawser sandbox re'"],
+                               capture_output=True, text=True, env={**ENV, "HOME": home}, check=False, timeout=60)
         ok(any(line.startswith("restore\t") for line in r.stdout.splitlines()), "fish", r)
     else:
         skip("fish", "it is not installed")
