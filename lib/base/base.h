@@ -91,13 +91,6 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 /* close() that keeps errno, ignores -1 and leaves -1 behind. */
 void hw_close(int *fd);
 
-/* Given back when the block ends, on whichever way: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1; what
- * keeps it for longer leaves NULL or -1 there. The last one declared goes first. */
-#define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
-#define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
-/* Frees what the pointer at p points to, and leaves NULL there. */
-void hw_free(void *p);
-
 #define HW_MIN(a, b)                       ((a) < (b) ? (a) : (b))
 #define HW_MAX(a, b)                       ((a) > (b) ? (a) : (b))
 #define HW_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
