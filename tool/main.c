@@ -6,7 +6,6 @@
 #include <string.h>
 
 static int cmd_help(int argc, char **argv);
-static int cmd_complete(int argc, char **argv);
 
 static const struct command {
     const char *name;
@@ -27,7 +26,6 @@ static const struct command {
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
-    {"complete", cmd_complete, NULL}, /* for shells */
 };
 
 static const struct command *find_tool_command(const char *name)
@@ -42,8 +40,7 @@ static int refuse_command(const char *name)
 {
     struct tool_guess g = {.word = name};
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        if (commands[i].summary)
-            tool_guess(&g, commands[i].name);
+        tool_guess(&g, commands[i].name);
     if (g.near)
         return tool_usage(NULL, "there is no command '%s'; did you mean '%s'?", name, g.near);
     return tool_usage(NULL, "there is no command '%s'", name);
@@ -56,8 +53,7 @@ static void print_list(FILE *out)
         "hawser %s - verified transfers over many TCP connections and NICs\n\nUsage: hawser COMMAND [ARGUMENT...]\n\n",
         hawser_version());
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        if (commands[i].summary)
-            fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\nOn one node `hawser serve`, on the other the command that it prints. "
                  "Alone on one machine: `hawser demo`.\n");
 }
@@ -93,8 +89,7 @@ static int cmd_help(int argc, char **argv)
 static int complete_command(bool knobs)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(commands); i++)
-        if (commands[i].summary)
-            tool_complete("", commands[i].name, commands[i].summary);
+        tool_complete("", commands[i].name, commands[i].summary);
     if (knobs)
         tool_complete("", "knobs", "the library's knobs");
     return TOOL_OK;
@@ -102,15 +97,13 @@ static int complete_command(bool knobs)
 
 /* hawser complete -- WORD...: prints what the last word, which may be empty, can become; the others stand before it on
  * the command line. Nothing where a file's name or another program's command line is wanted. */
-static int cmd_complete(int argc, char **argv)
+static int complete_words(int argc, char **argv)
 {
     if (argc < 3 || strcmp(argv[1], "--") != 0)
         return tool_usage(NULL, "complete takes -- and the words of a command line");
     char **word = argv + 2;
     const int n = argc - 2;
-    static struct tool_completion now;
-    now = (struct tool_completion){.word = word[n - 1], .before = n > 2 ? word[n - 2] : NULL};
-    tool_completion = &now;
+    tool_completion = (struct tool_completion){.word = word[n - 1], .before = n > 2 ? word[n - 2] : NULL};
     for (int i = 0; i < n - 1; i++)
         if (strcmp(word[i], "--") == 0)
             return TOOL_OK;
@@ -119,7 +112,7 @@ static int cmd_complete(int argc, char **argv)
     const struct command *c = find_tool_command(word[0]);
     if (c && c->run == cmd_help)
         return complete_command(true);
-    return c && c->summary ? c->run(n - 1, word) : TOOL_OK;
+    return c ? c->run(n - 1, word) : TOOL_OK;
 }
 
 int main(int argc, char **argv)
@@ -138,6 +131,8 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("hawser %s\n", hawser_version());
         rc = TOOL_OK;
+    } else if (strcmp(argv[1], "complete") == 0) {
+        rc = complete_words(argc - 1, argv + 1);
     } else if (argv[1][0] == '-') {
         rc = tool_usage(NULL, "there is no option '%s'", argv[1]);
     } else {

@@ -217,10 +217,10 @@ static const struct opt *find_pending(const struct flat *f, const char *word)
  * shell's matter. */
 static int complete_option(const struct flat *f)
 {
-    const struct opt *pending = find_pending(f, tool_completion->before);
+    const struct opt *pending = find_pending(f, tool_completion.before);
     for (size_t i = 0; pending && pending->words && pending->words[i]; i++)
         tool_complete("", pending->words[i], "");
-    if (pending || tool_completion->word[0] != '-')
+    if (pending || tool_completion.word[0] != '-')
         return TOOL_OK;
     for (size_t i = 0; i < f->n; i++)
         if (f->row[i].opt->help)
@@ -236,7 +236,7 @@ int opts_parse(const struct opts *o, void *args, int argc, char **argv)
     char shrt[2 * OPTS_MAX + 4];
     size_t s = 0;
     flatten_rows(&f, o->rows, args);
-    if (tool_completion)
+    if (tool_completion.word)
         return complete_option(&f);
     if (o->stops)
         shrt[s++] = '+';

@@ -117,7 +117,7 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
     char all[256];
     struct tool_guess g = {.word = argc < 2 ? "" : argv[1]};
     list_actions(t->action, all, sizeof all);
-    if (argc < 2 && tool_completion)
+    if (argc < 2 && tool_completion.word)
         return complete_action(t);
     if (argc < 2)
         return tool_usage(t->cmd, "which action: which of %s?", all);
@@ -135,14 +135,12 @@ int tool_act(const struct tool_actions *t, int argc, char **argv)
     return tool_usage(t->cmd, "there is no '%s', only %s", argv[1], all);
 }
 
-const struct tool_completion *tool_completion;
+struct tool_completion tool_completion;
 
 void tool_complete(const char *dashes, const char *candidate, const char *text)
 {
-    const size_t n = strlen(dashes), len = strlen(tool_completion->word);
-    const bool begins = len <= n ? strncmp(dashes, tool_completion->word, len) == 0
-                                 : strncmp(dashes, tool_completion->word, n) == 0 &&
-                                       strncmp(candidate, tool_completion->word + n, len - n) == 0;
-    if (begins)
-        printf("%s%s\t%s\n", dashes, candidate, text);
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s%s", dashes, candidate);
+    if (strncmp(whole, tool_completion.word, strlen(tool_completion.word)) == 0)
+        printf("%s\t%s\n", whole, text);
 }

@@ -56,13 +56,13 @@ struct tool_actions {
 int tool_act(const struct tool_actions *t, int argc, char **argv);
 
 /* A word that a shell asks to complete (`hawser complete`): what reads the command line up to there prints candidates
- * and does nothing else. NULL: an ordinary call. */
+ * and does nothing else. */
 struct tool_completion {
-    const char *word;   /* what the candidates begin with */
+    const char *word;   /* what the candidates begin with; NULL: an ordinary call */
     const char *before; /* the word before it, NULL where that names the command or the action */
 };
-extern const struct tool_completion *tool_completion;
-/* Prints "candidate TAB text" if the word that is completed may be it. */
+extern struct tool_completion tool_completion;
+/* Prints dashes and candidate as one word, a tab and the text, if the word that is completed may become it. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
 /* SIGINT or SIGTERM arrived since tool_catch_signals(); the fifth kills at once. SIGPIPE is ignored from then on. */
