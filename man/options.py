@@ -14,12 +14,17 @@ def said(hawser, *argv):
     return subprocess.run([hawser, *argv], check=True, capture_output=True, text=True, timeout=20).stdout
 
 
-def rows_of(hawser, command):
-    """Name -> {(letter, value)} of a command and its actions."""
+def read_help(hawser, command):
+    """A command's actions, and the help texts with the options: its own, or each action's."""
     text = said(hawser, "help", command)
     actions = re.findall(r"^  ([a-z]+) +\S", text.partition("\nActions:\n")[2], re.M)
+    return actions, [said(hawser, command, a, "--help") for a in actions] or [text]
+
+
+def rows_of(hawser, command):
+    """Name -> {(letter, value)} of a command and its actions."""
     rows = {}
-    for page in [said(hawser, command, a, "--help") for a in actions] or [text]:
+    for page in read_help(hawser, command)[1]:
         for letter, name, value in ROW.findall(page):
             rows.setdefault(name, set()).add((letter, value))
     return rows

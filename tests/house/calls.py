@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 
-import arrows  # of this folder
+sys.dont_write_bytecode = True
+import arrows  # noqa: E402  of this folder
 
 # Folders that call each other, and why.
 TOGETHER = {("tool/doctor", "tool/nccl"): "the checks of NCCL use what `hawser nccl` finds, `hawser nccl check` is a group of checks"}
