@@ -131,10 +131,10 @@ struct hawser_connect_options {
  * map of rails (knob rails) or by the pairs that opts names, after each pair was seen to lead to the peer; a pair that
  * does not answer is waited for no longer than knob path_ms. Returns once the control connection and at least one
  * channel on each pair that works stand; where timeout_ms passes first, with what there is, if that is one channel at
- * least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES (key), -EPERM (a public address
- * with no key), -ENODEV (unknown NIC; fewer pairs than knob require_nics), -E2BIG (more than 256 channels in all),
- * -EPROTO (not hawser, or another version). What a transport is known to sleep while it makes a connection
- * (GPUDirect-TCPX: 5 s) comes on top of timeout_ms. */
+ * least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES (key), -EPERM (no key, and an
+ * address that is neither loopback nor a lab's), -ENODEV (unknown NIC; fewer pairs than knob require_nics), -E2BIG
+ * (more than 256 channels in all), -EPROTO (not hawser, or another version). What a transport is known to sleep while
+ * it makes a connection (GPUDirect-TCPX: 5 s) comes on top of timeout_ms. */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
 

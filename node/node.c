@@ -17,7 +17,7 @@ enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086, CLASS
 /* include/uapi/linux/if_arp.h */
 enum { TYPE_LOOPBACK = 772 };
 
-static void note(struct hw_node *n)
+static void add_node_note(struct hw_node *n)
 {
     char **more = n->n_note < MAX_NOTES ? realloc(n->note, (n->n_note + 1) * sizeof(*more)) : NULL;
     if (more)
@@ -29,24 +29,25 @@ static void note(struct hw_node *n)
 }
 
 /* What is absent, or refused to us, is unknown; what is there and makes no sense is worth a note too. */
-static void judge(struct hw_node *n, int rc)
+static void note_if_malformed(struct hw_node *n, int rc)
 {
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENODATA || rc == -ELOOP)
-        note(n);
+        add_node_note(n);
 }
 
 /* A number out of text of the root within [min, max]; -1: unknown. */
-static int64_t number(struct hw_node *n, int root, const char *dir, const char *name, const char *file, int64_t max)
+static int64_t read_node_number(struct hw_node *n, int root, const char *dir, const char *name, const char *file,
+                                int64_t max)
 {
     int64_t v = -1;
     int rc = hw_root_i64(root, &v, "%s/%s/%s", dir, name, file);
     if (rc == 0 && (v < -1 || v > max))
         rc = hw_fail(-EINVAL, "%s/%s/%s: %lld is out of all bounds", dir, name, file, (long long)v);
-    judge(n, rc);
+    note_if_malformed(n, rc);
     return rc < 0 ? -1 : v;
 }
 
-static void word(int root, char *out, size_t cap, const char *dir, const char *name, const char *file)
+static void read_node_text(int root, char *out, size_t cap, const char *dir, const char *name, const char *file)
 {
     if (hw_root_text(root, out, cap, "%s/%s/%s", dir, name, file) < 0)
         *out = 0;
@@ -56,24 +57,24 @@ static void word(int root, char *out, size_t cap, const char *dir, const char *n
 
 #define PCI_DIR "sys/bus/pci/devices"
 
-static unsigned speed(struct hw_node *n, int root, const char *name, const char *file)
+static unsigned read_pci_speed(struct hw_node *n, int root, const char *name, const char *file)
 {
     char text[64];
     unsigned v = 0;
     int rc = hw_root_text(root, text, sizeof(text), PCI_DIR "/%s/%s", name, file);
     if (rc > 0 && (rc = hw_pci_speed_parse(text, &v)) < 0)
         hw_wrap(rc, PCI_DIR "/%s/%s", name, file);
-    judge(n, rc);
+    note_if_malformed(n, rc);
     return v;
 }
 
-static unsigned lanes(struct hw_node *n, int root, const char *name, const char *file)
+static unsigned read_pci_lanes(struct hw_node *n, int root, const char *name, const char *file)
 {
-    int64_t v = number(n, root, PCI_DIR, name, file, 255); /* 255: "unknown" of a link that is down */
+    int64_t v = read_node_number(n, root, PCI_DIR, name, file, 255); /* 255: "unknown" of a link that is down */
     return v < 0 || v == 255 ? 0 : (unsigned)v;
 }
 
-static int by_address(const void *a, const void *b)
+static int by_node_pci_address(const void *a, const void *b)
 {
     const struct hw_pci_path *x = &((const struct hw_pci_dev *)a)->path, *y = &((const struct hw_pci_dev *)b)->path;
     return hw_bdf_cmp(x->at[x->depth - 1], y->at[y->depth - 1]);
@@ -82,20 +83,21 @@ static int by_address(const void *a, const void *b)
 static int find_pci(const struct hw_node *n, struct hw_bdf at)
 {
     const struct hw_pci_dev key = {.path = {.depth = 1, .at = {at}}};
-    const struct hw_pci_dev *d = n->n_pci ? bsearch(&key, n->pci, n->n_pci, sizeof(*n->pci), by_address) : NULL;
+    const struct hw_pci_dev *d =
+        n->n_pci ? bsearch(&key, n->pci, n->n_pci, sizeof(*n->pci), by_node_pci_address) : NULL;
     return d ? (int)(d - n->pci) : -1;
 }
 
-static void read_pci(struct hw_node *n, int root, const char *name, struct hw_pci_dev *d)
+static void read_pci_device(struct hw_node *n, int root, const char *name, struct hw_pci_dev *d)
 {
-    d->class = (uint32_t)HW_MAX(number(n, root, PCI_DIR, name, "class", 0xffffff), 0);
-    d->vendor = (uint16_t)HW_MAX(number(n, root, PCI_DIR, name, "vendor", 0xffff), 0);
-    d->device = (uint16_t)HW_MAX(number(n, root, PCI_DIR, name, "device", 0xffff), 0);
-    d->numa = (int)number(n, root, PCI_DIR, name, "numa_node", 65535);
-    d->mts = speed(n, root, name, "current_link_speed");
-    d->lanes = lanes(n, root, name, "current_link_width");
-    d->max_mts = speed(n, root, name, "max_link_speed");
-    d->max_lanes = lanes(n, root, name, "max_link_width");
+    d->class = (uint32_t)HW_MAX(read_node_number(n, root, PCI_DIR, name, "class", 0xffffff), 0);
+    d->vendor = (uint16_t)HW_MAX(read_node_number(n, root, PCI_DIR, name, "vendor", 0xffff), 0);
+    d->device = (uint16_t)HW_MAX(read_node_number(n, root, PCI_DIR, name, "device", 0xffff), 0);
+    d->numa = (int)read_node_number(n, root, PCI_DIR, name, "numa_node", 65535);
+    d->mts = read_pci_speed(n, root, name, "current_link_speed");
+    d->lanes = read_pci_lanes(n, root, name, "current_link_width");
+    d->max_mts = read_pci_speed(n, root, name, "max_link_speed");
+    d->max_lanes = read_pci_lanes(n, root, name, "max_link_width");
     if (hw_root_link_name(root, d->driver, sizeof(d->driver), PCI_DIR "/%s/driver", name) < 0)
         d->driver[0] = 0;
 }
@@ -104,11 +106,12 @@ static int scan_pci(struct hw_node *n, int root)
 {
     struct hw_names l;
     int rc = hw_root_list(root, &l, PCI_DIR);
-    judge(n, rc);
+    note_if_malformed(n, rc);
     n->pci = calloc(l.n + 1, sizeof(*n->pci));
     if (!n->pci) {
+        int none = hw_no_memory("%zu PCI devices", l.n);
         hw_names_free(&l);
-        return hw_no_memory("%zu PCI devices", l.n);
+        return none;
     }
     for (size_t i = 0; i < l.n; i++) {
         struct hw_pci_dev *d = &n->pci[n->n_pci];
@@ -120,18 +123,18 @@ static int scan_pci(struct hw_node *n, int root)
             (hw_bdf_cmp(at, d->path.at[d->path.depth - 1]) != 0 &&
              (rc = hw_fail(-EINVAL, "the link leads to '%s'", link)) < 0)) {
             hw_wrap(rc, PCI_DIR "/%s", l.name[i]);
-            note(n);
+            add_node_note(n);
             continue;
         }
-        read_pci(n, root, l.name[i], d);
+        read_pci_device(n, root, l.name[i], d);
         n->n_pci++;
     }
     hw_names_free(&l);
-    qsort(n->pci, n->n_pci, sizeof(*n->pci), by_address);
+    qsort(n->pci, n->n_pci, sizeof(*n->pci), by_node_pci_address);
     /* one address in two spellings: the first counts */
     size_t kept = 0;
     for (size_t i = 0; i < n->n_pci; i++)
-        if (kept == 0 || by_address(&n->pci[kept - 1], &n->pci[i]) != 0)
+        if (kept == 0 || by_node_pci_address(&n->pci[kept - 1], &n->pci[i]) != 0)
             n->pci[kept++] = n->pci[i];
     n->n_pci = kept;
     return 0;
@@ -143,7 +146,7 @@ const char *hw_pci_vendor(uint16_t vendor)
 }
 
 /* Display controllers, and the compute GPUs that AMD and Intel make as processing accelerators. */
-static bool is_gpu(const struct hw_pci_dev *d)
+static bool is_gpu_pci_device(const struct hw_pci_dev *d)
 {
     return d->class >> 16 == CLASS_DISPLAY || (d->class >> 16 == CLASS_ACCEL && *hw_pci_vendor(d->vendor));
 }
@@ -162,7 +165,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
                 char at[HW_BDF_TEXT];
                 hw_fail(0, "GPU %zu: CUDA says PCI address %s, where sysfs has nothing: its way is not known", i,
                         hw_bdf_text(opt->cuda[i], at));
-                note(n);
+                add_node_note(n);
             }
         }
     }
@@ -172,7 +175,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
             bool known = false, nvidia = d->vendor == VENDOR_NVIDIA;
             for (size_t k = 0; k < n->n_gpu; k++)
                 known |= n->gpu[k].pci == (int)i;
-            if (known || !is_gpu(d) || (cuda && !nvidia))
+            if (known || !is_gpu_pci_device(d) || (cuda && !nvidia))
                 continue;
             n->gpu[n->n_gpu] = (struct hw_gpu){d->path.at[d->path.depth - 1], (int)i, cuda ? (int)n->n_gpu : -1};
             n->n_gpu++;
@@ -213,9 +216,9 @@ static void read_netdev(struct hw_node *n, int root, const char *name, struct hw
 {
     snprintf(d->name, sizeof(d->name), "%s", name);
     d->pci = pci_of(n, root, NET_DIR, name);
-    d->mtu = number(n, root, NET_DIR, name, "mtu", INT32_MAX);
-    d->loopback = number(n, root, NET_DIR, name, "type", 65535) == TYPE_LOOPBACK;
-    word(root, d->state, sizeof(d->state), NET_DIR, name, "operstate");
+    d->mtu = read_node_number(n, root, NET_DIR, name, "mtu", INT32_MAX);
+    d->loopback = read_node_number(n, root, NET_DIR, name, "type", 65535) == TYPE_LOOPBACK;
+    read_node_text(root, d->state, sizeof(d->state), NET_DIR, name, "operstate");
     /* read as EINVAL while down and as -1 or 2^32-1 where the driver does not know (net/core/net-sysfs.c) */
     d->speed = -1;
     if (hw_root_i64(root, &d->speed, NET_DIR "/%s/speed", name) < 0 || d->speed <= 0 || d->speed >= INT32_MAX)
@@ -242,7 +245,7 @@ static struct hw_netdev *find_netdev(const struct hw_node *n, const char *name)
 }
 
 /* A bond or VLAN is where the interface below it is. */
-static void stacked(struct hw_node *n)
+static void locate_stacked_netdevs(struct hw_node *n)
 {
     for (size_t i = 0; i < n->n_netdev; i++) {
         const struct hw_netdev *d = &n->netdev[i];
@@ -280,7 +283,7 @@ static void default_routes(struct hw_node *n, int root)
     for (int v6 = 0; v6 < 2; v6++) {
         int rc = hw_root_text(root, text, ROUTES_MAX, "%s", v6 ? "proc/net/ipv6_route" : "proc/net/route");
         if (rc == -E2BIG)
-            note(n);
+            add_node_note(n);
         if (rc < 0)
             continue;
         for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -293,7 +296,7 @@ static void default_routes(struct hw_node *n, int root)
     free(text);
 }
 
-static int addresses(struct hw_node *n)
+static int mark_addressed_netdevs(struct hw_node *n)
 {
     struct hw_nic *nic = calloc(MAX_ADDRS, sizeof(*nic));
     int count = nic ? hw_nics_list(nic, MAX_ADDRS, true) : hw_no_memory("the NICs' addresses");
@@ -309,11 +312,12 @@ static int addresses(struct hw_node *n)
 static int scan_net(struct hw_node *n, int root, bool live)
 {
     struct hw_names l;
-    judge(n, hw_root_list(root, &l, NET_DIR));
+    note_if_malformed(n, hw_root_list(root, &l, NET_DIR));
     n->netdev = calloc(l.n + 1, sizeof(*n->netdev));
     if (!n->netdev) {
+        int none = hw_no_memory("%zu interfaces", l.n);
         hw_names_free(&l);
-        return hw_no_memory("%zu interfaces", l.n);
+        return none;
     }
     for (size_t i = 0; i < l.n; i++) {
         /* bonding_masters is a file */
@@ -321,10 +325,10 @@ static int scan_net(struct hw_node *n, int root, bool live)
             read_netdev(n, root, l.name[i], &n->netdev[n->n_netdev++]);
     }
     hw_names_free(&l);
-    stacked(n);
+    locate_stacked_netdevs(n);
     default_routes(n, root);
     n->live = live;
-    return live ? addresses(n) : 0;
+    return live ? mark_addressed_netdevs(n) : 0;
 }
 
 #define RDMA_DIR "sys/class/infiniband"
@@ -332,11 +336,12 @@ static int scan_net(struct hw_node *n, int root, bool live)
 static int scan_rdma(struct hw_node *n, int root)
 {
     struct hw_names l;
-    judge(n, hw_root_list(root, &l, RDMA_DIR));
+    note_if_malformed(n, hw_root_list(root, &l, RDMA_DIR));
     n->rdma = calloc(l.n + 1, sizeof(*n->rdma));
     if (!n->rdma) {
+        int none = hw_no_memory("%zu RDMA devices", l.n);
         hw_names_free(&l);
-        return hw_no_memory("%zu RDMA devices", l.n);
+        return none;
     }
     for (size_t i = 0; i < l.n; i++) {
         if (strlen(l.name[i]) >= HW_NODE_NAME)
@@ -345,11 +350,11 @@ static int scan_rdma(struct hw_node *n, int root)
         snprintf(r->name, sizeof(r->name), "%s", l.name[i]);
         r->pci = pci_of(n, root, RDMA_DIR, r->name);
         char state[HW_NODE_NAME];
-        word(root, state, sizeof(state), RDMA_DIR, r->name, "ports/1/state"); /* "4: ACTIVE" */
+        read_node_text(root, state, sizeof(state), RDMA_DIR, r->name, "ports/1/state"); /* "4: ACTIVE" */
         const char *colon = strstr(state, ": ");
         snprintf(r->state, sizeof(r->state), "%s", colon ? colon + 2 : state);
-        word(root, r->rate, sizeof(r->rate), RDMA_DIR, r->name, "ports/1/rate");
-        word(root, r->link, sizeof(r->link), RDMA_DIR, r->name, "ports/1/link_layer");
+        read_node_text(root, r->rate, sizeof(r->rate), RDMA_DIR, r->name, "ports/1/rate");
+        read_node_text(root, r->link, sizeof(r->link), RDMA_DIR, r->name, "ports/1/link_layer");
         for (size_t k = 0; k < n->n_netdev; k++) {
             struct hw_netdev *d = &n->netdev[k];
             if (r->pci >= 0 && d->pci == r->pci && !d->over[0] && !d->rdma[0])
@@ -363,7 +368,7 @@ static int scan_rdma(struct hw_node *n, int root)
 /* ---- NUMA nodes and CPUs -------------------------------------------------------------------- */
 
 /* A list of CPUs; "" where there is none. NULL: no memory. */
-static char *cpulist(struct hw_node *n, int root, const char *path, size_t *count)
+static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t *count)
 {
     char text[HW_ATTR_MAX];
     cpu_set_t set;
@@ -372,21 +377,21 @@ static char *cpulist(struct hw_node *n, int root, const char *path, size_t *coun
     if (rc > 0 && (rc = hw_text_cpulist(text, &set, count)) < 0)
         hw_wrap(rc, "%s", path);
     if (rc != -ENODATA) /* a node of memory alone */
-        judge(n, rc);
+        note_if_malformed(n, rc);
     return strdup(rc < 0 ? "" : text);
 }
 
-static int by_id(const void *a, const void *b)
+static int by_numa_id(const void *a, const void *b)
 {
     return ((const struct hw_numa *)a)->id - ((const struct hw_numa *)b)->id;
 }
 
 /* "10 21": to each node that is online, by id (drivers/base/node.c, node_read_distance()). */
-static int distances(struct hw_node *n, int root, struct hw_numa *m)
+static int read_numa_distances(struct hw_node *n, int root, struct hw_numa *m)
 {
     char text[HW_ATTR_MAX], *save;
     int rc = hw_root_text(root, text, sizeof(text), "sys/devices/system/node/node%d/distance", m->id);
-    judge(n, rc);
+    note_if_malformed(n, rc);
     if (rc < 0)
         return 0;
     m->distance = calloc(n->n_numa, sizeof(*m->distance));
@@ -401,11 +406,34 @@ static int distances(struct hw_node *n, int root, struct hw_numa *m)
             m->distance[k++] = (unsigned)v;
     }
     if (!good || k != n->n_numa) {
-        judge(n, hw_fail(-EINVAL, "sys/devices/system/node/node%d/distance: not a number for each of the %zu nodes",
-                         m->id, n->n_numa));
+        note_if_malformed(n, hw_fail(-EINVAL,
+                                     "sys/devices/system/node/node%d/distance: not a number for each of the %zu nodes",
+                                     m->id, n->n_numa));
         free(m->distance);
         m->distance = NULL;
     }
+    return 0;
+}
+
+/* name: of a folder among those of the nodes; others are left out. */
+static int read_numa_node(struct hw_node *n, int root, const char *name)
+{
+    uint64_t id;
+    /* "node007" would be the same as "node7" */
+    if (strncmp(name, "node", 4) != 0 || name[4] < '0' || (name[4] == '0' && name[5]) ||
+        hw_text_u64(name + 4, &id) < 0 || id > 65535)
+        return 0;
+    struct hw_numa *m = &n->numa[n->n_numa++];
+    char path[64];
+    snprintf(path, sizeof(path), "sys/devices/system/node/node%d/cpulist", (int)id);
+    *m = (struct hw_numa){.id = (int)id, .package = -1};
+    m->cpus = read_cpu_list(n, root, path, &m->n_cpus);
+    if (!m->cpus)
+        return hw_no_memory("the list of NUMA nodes");
+    if (!m->cpus[0])
+        return 0;
+    snprintf(path, sizeof(path), "cpu%lu", strtoul(m->cpus, NULL, 10));
+    m->package = (int)read_node_number(n, root, "sys/devices/system/cpu", path, "topology/physical_package_id", 65535);
     return 0;
 }
 
@@ -413,33 +441,19 @@ static int scan_numa(struct hw_node *n, int root)
 {
     struct hw_names l;
     size_t ignored;
-    n->cpus = cpulist(n, root, "sys/devices/system/cpu/online", &ignored);
-    judge(n, hw_root_list(root, &l, "sys/devices/system/node"));
+    n->cpus = read_cpu_list(n, root, "sys/devices/system/cpu/online", &ignored);
+    note_if_malformed(n, hw_root_list(root, &l, "sys/devices/system/node"));
     n->numa = calloc(l.n + 1, sizeof(*n->numa));
     int rc = n->numa && n->cpus ? 0 : hw_no_memory("the list of NUMA nodes");
-    for (size_t i = 0; i < l.n && rc == 0; i++) {
-        uint64_t id;
-        /* "node007" would be the same as "node7" */
-        if (strncmp(l.name[i], "node", 4) != 0 || l.name[i][4] < '0' || (l.name[i][4] == '0' && l.name[i][5]) ||
-            hw_text_u64(l.name[i] + 4, &id) < 0 || id > 65535)
-            continue;
-        struct hw_numa *m = &n->numa[n->n_numa++];
-        char path[64];
-        snprintf(path, sizeof(path), "sys/devices/system/node/node%d/cpulist", (int)id);
-        *m = (struct hw_numa){.id = (int)id, .package = -1};
-        m->cpus = cpulist(n, root, path, &m->n_cpus);
-        if (!m->cpus)
-            rc = hw_no_memory("the list of NUMA nodes");
-        else if (m->cpus[0]) {
-            snprintf(path, sizeof(path), "cpu%lu", strtoul(m->cpus, NULL, 10));
-            m->package = (int)number(n, root, "sys/devices/system/cpu", path, "topology/physical_package_id", 65535);
-        }
-    }
+    for (size_t i = 0; i < l.n && rc == 0; i++)
+        rc = read_numa_node(n, root, l.name[i]);
     hw_names_free(&l);
-    if (rc == 0 && n->n_numa > 1)
-        qsort(n->numa, n->n_numa, sizeof(*n->numa), by_id);
+    if (rc < 0)
+        return rc;
+    if (n->n_numa > 1)
+        qsort(n->numa, n->n_numa, sizeof(*n->numa), by_numa_id);
     for (size_t i = 0; i < n->n_numa && rc == 0; i++)
-        rc = distances(n, root, &n->numa[i]);
+        rc = read_numa_distances(n, root, &n->numa[i]);
     return rc;
 }
 
@@ -451,21 +465,16 @@ int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt)
     if (!hw_root_has(root, "sys/."))
         return hw_fail(-ENOENT, "there is no sys folder below the root: it is neither a machine nor its snapshot");
     char vendor[60], product[60];
-    word(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
-    word(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");
+    read_node_text(root, vendor, sizeof(vendor), "sys/class/dmi", "id", "sys_vendor");
+    read_node_text(root, product, sizeof(product), "sys/class/dmi", "id", "product_name");
     bool twice = *vendor && strncmp(product, vendor, strlen(vendor)) == 0; /* "Google", "Google Compute Engine" */
     snprintf(out->machine, sizeof(out->machine), "%s%s%s", twice ? "" : vendor,
              !twice && *vendor && *product ? " " : "", product);
-    int rc = scan_pci(out, root);
-    if (rc == 0)
-        rc = scan_gpus(out, opt);
-    if (rc == 0)
-        rc = scan_net(out, root, opt->live);
-    if (rc == 0)
-        rc = scan_rdma(out, root);
-    if (rc == 0)
-        rc = scan_numa(out, root);
-    return rc;
+    int rc;
+    if ((rc = scan_pci(out, root)) < 0 || (rc = scan_gpus(out, opt)) < 0 || (rc = scan_net(out, root, opt->live)) < 0 ||
+        (rc = scan_rdma(out, root)) < 0)
+        return rc;
+    return scan_numa(out, root);
 }
 
 void hw_node_free(struct hw_node *n)

@@ -22,7 +22,7 @@ struct work {
 /* ---- lists and maps as text ----------------------------------------------------------------- */
 
 /* Digits at *p; false where there are none or too many. */
-static bool ordinal(const char **p, unsigned *out)
+static bool parse_plan_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
     for (; isdigit((unsigned char)**p) && n < 7; n++, (*p)++)
@@ -32,15 +32,15 @@ static bool ordinal(const char **p, unsigned *out)
 }
 
 /* Sets pick[] of each GPU that "0,2-3" names, up to a character of stop. `what` is the whole text, for errors. */
-static int parse_gpus(const char **p, const char *stop, bool *pick, size_t n_gpus, const char *what)
+static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t n_gpus, const char *what)
 {
     for (;;) {
         unsigned a, b;
-        bool good = ordinal(p, &a);
+        bool good = parse_plan_ordinal(p, &a);
         b = a;
         if (good && **p == '-') {
             (*p)++;
-            good = ordinal(p, &b);
+            good = parse_plan_ordinal(p, &b);
         }
         if (!good || b < a || (**p != ',' && !strchr(stop, **p)))
             return hw_fail(-EINVAL, "'%.80s': GPUs are named like 0,2-3, not like '%.20s'", what, *p);
@@ -58,7 +58,7 @@ static int parse_gpus(const char **p, const char *stop, bool *pick, size_t n_gpu
 }
 
 /* Sets pick[] of each interface that "eth1,eth2" names, up to a character of stop. */
-static int parse_nics(const char **p, const char *stop, bool *pick, const struct hw_node *n, const char *what)
+static int parse_plan_nics(const char **p, const char *stop, bool *pick, const struct hw_node *n, const char *what)
 {
     for (;; (*p)++) {
         size_t len = strcspn(*p, ",;="), i = 0;
@@ -92,45 +92,43 @@ static int set_nics(struct hw_plan_gpu *g, const bool *pick, const int *order, s
 static int apply_map(struct work *w, const char *map)
 {
     size_t n_gpus = w->n->n_cuda, n_nics = w->n->n_netdev;
-    bool *seen = calloc(n_gpus + 1, 1), *gpus = calloc(n_gpus + 1, 1), *nics = calloc(n_nics + 1, 1);
-    int rc = seen && gpus && nics ? 0 : hw_no_memory("the map");
-    const char *p = map;
-    for (bool more = true; more && rc == 0;) {
+    HW_AUTO_FREE bool *seen = calloc(n_gpus + 1, 1);
+    HW_AUTO_FREE bool *gpus = calloc(n_gpus + 1, 1);
+    HW_AUTO_FREE bool *nics = calloc(n_nics + 1, 1);
+    if (!seen || !gpus || !nics)
+        return hw_no_memory("the map");
+    for (const char *p = map;; p++) {
+        int rc;
         memset(gpus, 0, n_gpus);
         memset(nics, 0, n_nics);
-        if ((rc = parse_gpus(&p, "=", gpus, n_gpus, map)) < 0)
-            break;
-        if (*p != '=') { /* its end counts as a stop character, to strchr() */
-            rc = hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, like 0,1=eth1;2,3=eth2", map);
-            break;
-        }
+        if ((rc = parse_plan_gpus(&p, "=", gpus, n_gpus, map)) < 0)
+            return rc;
+        if (*p != '=') /* its end counts as a stop character, to strchr() */
+            return hw_fail(-EINVAL, "'%.80s': a map is GPUs=NICs;GPUs=NICs, like 0,1=eth1;2,3=eth2", map);
         p++;
-        if ((rc = parse_nics(&p, ";", nics, w->n, map)) < 0)
-            break;
-        for (size_t i = 0; i < n_gpus && rc == 0; i++) {
+        if ((rc = parse_plan_nics(&p, ";", nics, w->n, map)) < 0)
+            return rc;
+        for (size_t i = 0; i < n_gpus; i++) {
             if (gpus[i] && seen[i])
-                rc = hw_fail(-EINVAL, "'%.80s': GPU %zu is named twice", map, i);
+                return hw_fail(-EINVAL, "'%.80s': GPU %zu is named twice", map, i);
             seen[i] |= gpus[i];
         }
-        for (size_t i = 0; i < w->p->n_gpus && rc == 0; i++) {
+        for (size_t i = 0; i < w->p->n_gpus; i++) {
             struct hw_plan_gpu *g = &w->p->gpu[i];
             if (!gpus[g->gpu])
                 continue;
-            rc = set_nics(g, nics, w->order, n_nics);
+            if ((rc = set_nics(g, nics, w->order, n_nics)) < 0)
+                return rc;
             g->mapped = w->done[i] = true;
         }
-        more = *p == ';';
-        p += more;
+        if (*p != ';')
+            return 0;
     }
-    free(seen);
-    free(gpus);
-    free(nics);
-    return rc;
 }
 
 /* ---- which NICs may serve ------------------------------------------------------------------- */
 
-static const struct hw_netdev *below(const struct hw_node *n, const struct hw_netdev *d)
+static const struct hw_netdev *find_lower_netdev(const struct hw_node *n, const struct hw_netdev *d)
 {
     for (size_t i = 0; d->over[0] && i < n->n_netdev; i++)
         if (strcmp(n->netdev[i].name, d->over) == 0)
@@ -140,7 +138,7 @@ static const struct hw_netdev *below(const struct hw_node *n, const struct hw_ne
 
 static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, const char **why)
 {
-    const struct hw_netdev *lower = below(n, d);
+    const struct hw_netdev *lower = find_lower_netdev(n, d);
     /* loopback and veth say "unknown" when they are up */
     bool up = strcmp(d->state, "up") == 0 || strcmp(d->state, "unknown") == 0;
     *why = d->master[0] ? "part of another interface" : !up ? "down" : n->live && !d->address ? "no IP address" : NULL;
@@ -162,7 +160,7 @@ static const char *const passed_over[] = {[RANK_DEFAULT_ROUTE] = "default route"
                                           [RANK_OTHER] = "no network controller on PCI",
                                           [RANK_LOOPBACK] = "loopback"};
 
-static void choose(struct work *w)
+static void choose_serving_nics(struct work *w)
 {
     const struct hw_node *n = w->n;
     unsigned best = RANKS;
@@ -190,7 +188,7 @@ static void choose(struct work *w)
 /* ---- which serve a GPU ---------------------------------------------------------------------- */
 
 /* Distance first, and across NUMA nodes the firmware's, which is a byte. */
-static int cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
+static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
 {
     int far = (int)hw_node_distance(n, g->pci, d->pci);
     if (far < HW_DIST_SYS)
@@ -200,11 +198,11 @@ static int cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw
 }
 
 /* Fills cost[] with 0 for the NICs nearest to GPU g, 1 for the others; returns how near. */
-static int nearest(struct work *w, const struct hw_plan_gpu *g)
+static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
 {
     int best = INT32_MAX;
     for (size_t i = 0; i < w->n->n_netdev; i++) {
-        w->cost[i] = w->may[i] ? cost(w->n, &w->n->gpu[g->gpu], &w->n->netdev[i]) : INT32_MAX;
+        w->cost[i] = w->may[i] ? compute_nic_cost(w->n, &w->n->gpu[g->gpu], &w->n->netdev[i]) : INT32_MAX;
         best = HW_MIN(best, w->cost[i]);
     }
     for (size_t i = 0; i < w->n->n_netdev; i++)
@@ -213,7 +211,7 @@ static int nearest(struct work *w, const struct hw_plan_gpu *g)
 }
 
 /* The load that all NICs at hand reach when `gpus` more are poured on them, the least loaded first. */
-static double level(const struct work *w, double gpus)
+static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;
     for (size_t i = 0; i < w->n->n_netdev; i++)
@@ -231,12 +229,13 @@ static double level(const struct work *w, double gpus)
 
 /* The group's GPUs stand side by side on a line, one unit each; the NICs at hand lie along it, each as long as the room
  * it has. What lies beside a GPU serves it. */
-static int share(struct work *w, size_t gpus)
+static int share_nics_among_gpus(struct work *w, size_t gpus)
 {
-    double top = level(w, (double)gpus), g0 = 0;
-    bool *pick = calloc(w->n->n_netdev + 1, 1);
-    int rc = pick ? 0 : hw_no_memory("the plan");
-    for (size_t k = 0; k < w->p->n_gpus && rc == 0; k++) {
+    double top = compute_load_level(w, (double)gpus), g0 = 0;
+    HW_AUTO_FREE bool *pick = calloc(w->n->n_netdev + 1, 1);
+    if (!pick)
+        return hw_no_memory("the plan");
+    for (size_t k = 0; k < w->p->n_gpus; k++) {
         if (!w->same[k])
             continue;
         double n0 = 0;
@@ -247,14 +246,15 @@ static int share(struct work *w, size_t gpus)
             pick[nic] = HW_MIN(n0 + len, g0 + 1) - HW_MAX(n0, g0) > 1e-6;
             n0 += len;
         }
-        rc = set_nics(&w->p->gpu[k], pick, w->order, w->n->n_netdev);
+        int rc = set_nics(&w->p->gpu[k], pick, w->order, w->n->n_netdev);
+        if (rc < 0)
+            return rc;
         g0 += 1;
     }
     for (size_t i = 0; i < w->n->n_netdev; i++)
         if (!w->cost[i])
             w->load[i] = HW_MAX(w->load[i], top);
-    free(pick);
-    return rc;
+    return 0;
 }
 
 /* Serves the group of the GPU that has the nearest NICs of those still without; 0 when there is none left, else 1. */
@@ -264,7 +264,7 @@ static int serve_next(struct work *w)
     size_t first = p->n_gpus, gpus = 0;
     int best = INT32_MAX;
     for (size_t k = 0; k < p->n_gpus; k++) {
-        int c = w->done[k] ? INT32_MAX : nearest(w, &p->gpu[k]);
+        int c = w->done[k] ? INT32_MAX : find_nearest_nics(w, &p->gpu[k]);
         if (c < best) {
             best = c;
             first = k;
@@ -272,20 +272,20 @@ static int serve_next(struct work *w)
     }
     if (first == p->n_gpus)
         return 0;
-    nearest(w, &p->gpu[first]);
+    find_nearest_nics(w, &p->gpu[first]);
     int *mine = malloc((w->n->n_netdev + 1) * sizeof(*mine));
     if (!mine)
         return hw_no_memory("the plan");
     memcpy(mine, w->cost, w->n->n_netdev * sizeof(*mine));
     for (size_t k = 0; k < p->n_gpus; k++) {
-        w->same[k] =
-            !w->done[k] && nearest(w, &p->gpu[k]) == best && memcmp(mine, w->cost, w->n->n_netdev * sizeof(*mine)) == 0;
+        w->same[k] = !w->done[k] && find_nearest_nics(w, &p->gpu[k]) == best &&
+                     memcmp(mine, w->cost, w->n->n_netdev * sizeof(*mine)) == 0;
         w->done[k] |= w->same[k];
         gpus += w->same[k];
     }
     memcpy(w->cost, mine, w->n->n_netdev * sizeof(*mine));
     free(mine);
-    int rc = share(w, gpus);
+    int rc = share_nics_among_gpus(w, gpus);
     return rc < 0 ? rc : 1;
 }
 
@@ -325,35 +325,34 @@ static void sort_nics(struct work *w)
     }
 }
 
-static int pick_gpus(struct work *w, const char *gpus)
+static int pick_node_gpus(struct work *w, const char *gpus)
 {
     size_t n = w->n->n_cuda;
     bool all = !gpus || strcmp(gpus, "all") == 0;
-    bool *pick = calloc(n + 1, 1);
+    HW_AUTO_FREE bool *pick = calloc(n + 1, 1);
     w->p->gpu = calloc(n + 1, sizeof(*w->p->gpu));
-    int rc = pick && w->p->gpu ? 0 : hw_no_memory("the plan");
+    if (!pick || !w->p->gpu)
+        return hw_no_memory("the plan");
     const char *p = gpus;
-    if (rc == 0 && !all)
-        rc = parse_gpus(&p, "", pick, n, gpus);
+    int rc = all ? 0 : parse_plan_gpus(&p, "", pick, n, gpus);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (all || pick[i])
             w->p->gpu[w->p->n_gpus++] = (struct hw_plan_gpu){
                 .gpu = (int)i, .cpus = hw_node_cpus(w->n, hw_node_numa_of(w->n, w->n->gpu[i].pci))};
-    free(pick);
     return rc;
 }
 
-static int make(struct work *w, const struct hw_plan_want *want)
+static int make_node_plan(struct work *w, const struct hw_plan_want *want)
 {
-    int rc = pick_gpus(w, want->gpus);
+    int rc = pick_node_gpus(w, want->gpus);
     if (rc < 0)
         return rc;
     sort_nics(w);
-    choose(w);
+    choose_serving_nics(w);
     if (want->nics) {
         const char *p = want->nics;
         memset(w->may, 0, w->n->n_netdev);
-        if ((rc = parse_nics(&p, "", w->may, w->n, want->nics)) < 0)
+        if ((rc = parse_plan_nics(&p, "", w->may, w->n, want->nics)) < 0)
             return rc;
         for (size_t i = 0; i < w->n->n_netdev; i++)
             w->p->why[i] = w->may[i] ? NULL : "not asked for";
@@ -383,7 +382,7 @@ int hw_plan_make(struct hw_plan *out, const struct hw_node *n, const struct hw_p
     w.order = calloc(nics, sizeof(*w.order));
     w.same = calloc(gpus, sizeof(*w.same));
     w.done = calloc(gpus, sizeof(*w.done));
-    int rc = out->why && w.may && w.load && w.cost && w.order && w.same && w.done ? make(&w, want)
+    int rc = out->why && w.may && w.load && w.cost && w.order && w.same && w.done ? make_node_plan(&w, want)
                                                                                   : hw_no_memory("the plan");
     free(w.may);
     free(w.load);

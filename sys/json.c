@@ -8,7 +8,7 @@
 
 /* The length of the UTF-8 sequence at s (NUL-terminated), or minus the number of bytes that one U+FFFD stands for:
  * Unicode 15, table 3-7 and "substitution of maximal subparts" (section 3.9). */
-static int utf8(const unsigned char *s)
+static int measure_utf8_sequence(const unsigned char *s)
 {
     unsigned char low = 0x80, high = 0xbf;
     int n;
@@ -41,7 +41,7 @@ static int utf8(const unsigned char *s)
     return n;
 }
 
-static void put(struct hw_json *j, const char *s, size_t n)
+static void write_json_bytes(struct hw_json *j, const char *s, size_t n)
 {
     if (!j->error && fwrite(s, 1, n, j->out) != n) {
         j->error = true;
@@ -51,19 +51,19 @@ static void put(struct hw_json *j, const char *s, size_t n)
 
 static void puts_(struct hw_json *j, const char *s)
 {
-    put(j, s, strlen(s));
+    write_json_bytes(j, s, strlen(s));
 }
 
-static void quoted(struct hw_json *j, const char *text)
+static void write_json_string(struct hw_json *j, const char *text)
 {
     static const char from[] = "\"\\\n\t\r\b\f", to[] = "\"\\ntrbf";
     const unsigned char *s = (const unsigned char *)text;
     char esc[8];
 
-    put(j, "\"", 1);
+    write_json_bytes(j, "\"", 1);
     while (*s) {
         const char *f = strchr(from, (char)*s);
-        int n = utf8(s);
+        int n = measure_utf8_sequence(s);
         if (f) {
             snprintf(esc, sizeof(esc), "\\%c", to[f - from]);
             puts_(j, esc);
@@ -74,15 +74,15 @@ static void quoted(struct hw_json *j, const char *text)
             puts_(j, "\xef\xbf\xbd");
             n = -n;
         } else {
-            put(j, (const char *)s, (size_t)n);
+            write_json_bytes(j, (const char *)s, (size_t)n);
         }
         s += n;
     }
-    put(j, "\"", 1);
+    write_json_bytes(j, "\"", 1);
 }
 
 /* The comma and the key before a value. False where no value may stand here. */
-static bool begin(struct hw_json *j, const char *key)
+static bool begin_json_value(struct hw_json *j, const char *key)
 {
     bool object = j->level[j->depth].object;
 
@@ -93,24 +93,24 @@ static bool begin(struct hw_json *j, const char *key)
         return false;
     }
     if (j->level[j->depth].some)
-        put(j, ",", 1);
+        write_json_bytes(j, ",", 1);
     j->level[j->depth].some = true;
     if (key) {
-        quoted(j, key);
-        put(j, ":", 1);
+        write_json_string(j, key);
+        write_json_bytes(j, ":", 1);
     }
     return true;
 }
 
-static void value(struct hw_json *j, const char *key, const char *text)
+static void write_json_value(struct hw_json *j, const char *key, const char *text)
 {
-    if (begin(j, key))
+    if (begin_json_value(j, key))
         puts_(j, text);
 }
 
 static void open_(struct hw_json *j, const char *key, bool object)
 {
-    if (!begin(j, key))
+    if (!begin_json_value(j, key))
         return;
     if (j->depth + 1 >= HW_JSON_DEPTH) {
         j->error = true;
@@ -151,10 +151,10 @@ void hw_json_end(struct hw_json *j)
 
 void hw_json_str(struct hw_json *j, const char *key, const char *text)
 {
-    if (!begin(j, key))
+    if (!begin_json_value(j, key))
         return;
     if (text)
-        quoted(j, text);
+        write_json_string(j, text);
     else
         puts_(j, "null");
 }
@@ -164,7 +164,7 @@ void hw_json_u64(struct hw_json *j, const char *key, uint64_t v)
     char buf[24];
 
     snprintf(buf, sizeof(buf), "%" PRIu64, v);
-    value(j, key, buf);
+    write_json_value(j, key, buf);
 }
 
 void hw_json_i64(struct hw_json *j, const char *key, int64_t v)
@@ -172,7 +172,7 @@ void hw_json_i64(struct hw_json *j, const char *key, int64_t v)
     char buf[24];
 
     snprintf(buf, sizeof(buf), "%" PRId64, v);
-    value(j, key, buf);
+    write_json_value(j, key, buf);
 }
 
 void hw_json_double(struct hw_json *j, const char *key, double v)
@@ -181,7 +181,7 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
     bool point = false;
 
     if (!isfinite(v)) {
-        value(j, key, "null");
+        write_json_value(j, key, "null");
         return;
     }
     /* The fewest digits that read back as the same number; 17 always do (IEEE 754 binary64). */
@@ -198,17 +198,17 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
             *w++ = '.', point = true;
     }
     *w = 0;
-    value(j, key, buf);
+    write_json_value(j, key, buf);
 }
 
 void hw_json_bool(struct hw_json *j, const char *key, bool v)
 {
-    value(j, key, v ? "true" : "false");
+    write_json_value(j, key, v ? "true" : "false");
 }
 
 void hw_json_null(struct hw_json *j, const char *key)
 {
-    value(j, key, "null");
+    write_json_value(j, key, "null");
 }
 
 int hw_json_finish(struct hw_json *j)
@@ -217,7 +217,7 @@ int hw_json_finish(struct hw_json *j)
         j->error = true;
     if (j->error && !j->err)
         return hw_fail(-EINVAL, "writing JSON: objects, arrays and keys do not fit together (a bug of the caller)");
-    put(j, "\n", 1);
+    write_json_bytes(j, "\n", 1);
     if (!j->error && fflush(j->out) != 0) {
         j->error = true;
         j->err = errno ? errno : EIO;

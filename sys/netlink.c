@@ -83,7 +83,7 @@ static const char *find_reason(const struct nlmsghdr *h)
 }
 
 /* The verdict of the message that ends a talk: 0, or -errno said. */
-static int take_verdict(const struct nlmsghdr *m, const char *what)
+static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {
         /* A dump that broke off says why in its end (netlink_dump_done() in net/netlink/af_netlink.c). */
@@ -123,7 +123,7 @@ static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void
                 continue; /* the rest of an earlier dump that its reader gave up */
             nl->torn |= (m->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
             if (m->nlmsg_type == NLMSG_DONE || m->nlmsg_type == NLMSG_ERROR)
-                return rc ? rc : take_verdict(m, what);
+                return rc ? rc : read_netlink_result(m, what);
             if (rc == 0 && fn)
                 rc = fn(m, arg);
         }

@@ -59,7 +59,7 @@ int hw_netns_own(void)
 }
 
 /* In a fresh namespace: a socket, lo up, and (path not NULL) the bind mount that keeps it. */
-static int furnish(const char *path, int *ns, struct hw_netlink *rt)
+static int set_up_netns(const char *path, int *ns, struct hw_netlink *rt)
 {
     struct hw_rtnl_link lo;
     int rc = hw_netns_own();
@@ -80,7 +80,7 @@ static int furnish(const char *path, int *ns, struct hw_netlink *rt)
     return rc;
 }
 
-static int create(const char *path, int *ns, struct hw_netlink *rt)
+static int create_netns(const char *path, int *ns, struct hw_netlink *rt)
 {
     int own = hw_netns_own();
     if (own < 0)
@@ -90,7 +90,7 @@ static int create(const char *path, int *ns, struct hw_netlink *rt)
         rc = hw_fail(-errno, "making a network namespace: %s%s", strerror(errno),
                      errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
     if (rc == 0) {
-        rc = furnish(path, ns, rt);
+        rc = set_up_netns(path, ns, rt);
         if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
             rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
     }
@@ -100,10 +100,10 @@ static int create(const char *path, int *ns, struct hw_netlink *rt)
 
 int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt)
 {
-    return create(NULL, ns, rt);
+    return create_netns(NULL, ns, rt);
 }
 
-static int path_of(const char *name, char *path, size_t cap)
+static int make_netns_path(const char *name, char *path, size_t cap)
 {
     int n = snprintf(path, cap, "%s/%s", HW_NETNS_DIR, name);
     if (n < 0 || (size_t)n >= cap)
@@ -114,14 +114,14 @@ static int path_of(const char *name, char *path, size_t cap)
 int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt)
 {
     char path[128];
-    int rc = path_of(name, path, sizeof(path));
+    int rc = make_netns_path(name, path, sizeof(path));
     if (rc < 0)
         return rc;
     int fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
         return hw_fail(-errno, "making %s: %s", path, strerror(errno));
     hw_close(&fd);
-    rc = create(path, ns, rt);
+    rc = create_netns(path, ns, rt);
     if (rc < 0)
         (void)unlink(path);
     return rc;
@@ -130,7 +130,7 @@ int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt)
 int hw_netns_open(const char *name, int *ns)
 {
     char path[128];
-    int rc = path_of(name, path, sizeof(path));
+    int rc = make_netns_path(name, path, sizeof(path));
     if (rc < 0)
         return rc;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -148,7 +148,7 @@ int hw_netns_open(const char *name, int *ns)
 int hw_netns_remove(const char *name)
 {
     char path[128];
-    int rc = path_of(name, path, sizeof(path));
+    int rc = make_netns_path(name, path, sizeof(path));
     if (rc < 0)
         return rc;
     while (umount2(path, MNT_DETACH) == 0)

@@ -14,7 +14,7 @@
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-static struct nlmsghdr *link_request(void *buf, uint16_t type, uint16_t flags, int index)
+static struct nlmsghdr *make_rtnl_link_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
     struct nlmsghdr *h = hw_netlink_request(buf, HW_NETLINK_REQUEST, type, flags);
     struct ifinfomsg *i = mnl_nlmsg_put_extra_header(h, sizeof(*i));
@@ -74,7 +74,7 @@ int hw_rtnl_link_get(struct hw_netlink *r, const char *name, struct hw_rtnl_link
     char buf[HW_NETLINK_REQUEST], what[64];
     if (strlen(name) >= IFNAMSIZ)
         return hw_fail(-ENODEV, "'%s' is too long for a network device's name (at most %d)", name, IFNAMSIZ - 1);
-    struct nlmsghdr *h = link_request(buf, RTM_GETLINK, 0, 0);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_GETLINK, 0, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "looking for the network device %s", name);
     memset(out, 0, sizeof(*out));
@@ -86,7 +86,7 @@ struct link_sink {
     size_t cap, n;
 };
 
-static int link_each(const struct nlmsghdr *h, void *arg)
+static int collect_rtnl_link(const struct nlmsghdr *h, void *arg)
 {
     struct link_sink *s = arg;
     if (h->nlmsg_type != RTM_NEWLINK)
@@ -101,8 +101,8 @@ int hw_rtnl_link_list(struct hw_netlink *r, struct hw_rtnl_link *out, size_t cap
 {
     char buf[HW_NETLINK_REQUEST];
     struct link_sink s = {.out = out, .cap = cap};
-    int rc =
-        hw_netlink_talk(r, link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), link_each, &s, "listing network devices");
+    int rc = hw_netlink_talk(r, make_rtnl_link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), collect_rtnl_link, &s,
+                             "listing network devices");
     return rc < 0 ? rc : (int)s.n;
 }
 
@@ -119,7 +119,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
                      uint32_t mtu)
 {
     char buf[HW_NETLINK_REQUEST], what[96];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, here->index);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, here->index);
     put_end(h, here, mtu);
     struct nlattr *info = mnl_attr_nest_start(h, IFLA_LINKINFO);
     mnl_attr_put_str(h, IFLA_INFO_KIND, "veth");
@@ -141,7 +141,7 @@ int hw_rtnl_veth_add(struct hw_netlink *r, const struct hw_rtnl_end *here, const
 int hw_rtnl_bridge_add(struct hw_netlink *r, const char *name, uint32_t mtu)
 {
     char buf[HW_NETLINK_REQUEST], what[64];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     if (mtu)
         mnl_attr_put_u32(h, IFLA_MTU, mtu);
@@ -159,13 +159,13 @@ int hw_rtnl_link_del(struct hw_netlink *r, int index)
 {
     char buf[HW_NETLINK_REQUEST], what[64];
     snprintf(what, sizeof(what), "deleting network device %d", index);
-    return hw_netlink_talk(r, link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
+    return hw_netlink_talk(r, make_rtnl_link_request(buf, RTM_DELLINK, 0, index), NULL, NULL, what);
 }
 
 int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up)
 {
     char buf[HW_NETLINK_REQUEST], what[64];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     struct ifinfomsg *i = mnl_nlmsg_get_payload(h);
     i->ifi_flags = up ? IFF_UP : 0;
     i->ifi_change = IFF_UP;
@@ -176,7 +176,7 @@ int hw_rtnl_link_up(struct hw_netlink *r, int index, bool up)
 int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
 {
     char buf[HW_NETLINK_REQUEST], what[64];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_MASTER, (uint32_t)master);
     snprintf(what, sizeof(what), "putting network device %d under bridge %d", index, master);
     return hw_netlink_talk(r, h, NULL, NULL, what);
@@ -185,7 +185,7 @@ int hw_rtnl_link_master(struct hw_netlink *r, int index, int master)
 int hw_rtnl_link_rename(struct hw_netlink *r, int index, const char *name)
 {
     char buf[HW_NETLINK_REQUEST], what[96];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_strz(h, IFLA_IFNAME, name);
     snprintf(what, sizeof(what), "renaming network device %d to %s", index, name);
     return hw_netlink_talk(r, h, NULL, NULL, what);
@@ -194,7 +194,7 @@ int hw_rtnl_link_rename(struct hw_netlink *r, int index, const char *name)
 int hw_rtnl_link_move(struct hw_netlink *r, int index, int ns, const char *name)
 {
     char buf[HW_NETLINK_REQUEST], what[96];
-    struct nlmsghdr *h = link_request(buf, RTM_NEWLINK, 0, index);
+    struct nlmsghdr *h = make_rtnl_link_request(buf, RTM_NEWLINK, 0, index);
     mnl_attr_put_u32(h, IFLA_NET_NS_FD, (uint32_t)ns);
     if (name)
         mnl_attr_put_strz(h, IFLA_IFNAME, name);

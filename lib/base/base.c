@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -113,4 +114,12 @@ void hw_close(int *fd)
     close(*fd); /* not retried on EINTR: on Linux the descriptor is gone either way */
     *fd = -1;
     errno = saved;
+}
+
+void hw_free(void *p)
+{
+    void *at;
+    memcpy(&at, p, sizeof(at)); /* a pointer to a pointer of any type */
+    free(at);
+    memset(p, 0, sizeof(at));
 }

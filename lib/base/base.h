@@ -91,8 +91,32 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 /* close() that keeps errno, ignores -1 and leaves -1 behind. */
 void hw_close(int *fd);
 
-#define HW_MIN(a, b)                       ((a) < (b) ? (a) : (b))
-#define HW_MAX(a, b)                       ((a) > (b) ? (a) : (b))
+/* Given back when the block ends, on whichever way: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1; what
+ * keeps it for longer leaves NULL or -1 there. The last one declared goes first. */
+#define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
+#define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
+/* Frees what the pointer at p points to, and leaves NULL there. */
+void hw_free(void *p);
+/* Takes a descriptor out of a variable that HW_AUTO_CLOSE guards. */
+static inline int hw_take_fd(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
+/* Each argument is evaluated once. The numbers keep the names apart where one stands within another. */
+#define HW_MIN(a, b)               HW_PICK(<, a, b, __COUNTER__)
+#define HW_MAX(a, b)               HW_PICK(>, a, b, __COUNTER__)
+#define HW_PICK(is, a, b, n)       HW_PICK_NAMED(is, a, b, n)
+#define HW_PICK_NAMED(is, a, b, n) HW_PICK_BY(is, a, b, hw_a_##n, hw_b_##n)
+/* NOLINTBEGIN(bugprone-macro-parentheses): x and y are declared here, is is an operator */
+#define HW_PICK_BY(is, a, b, x, y)                  \
+    __extension__({                                 \
+        __typeof__(1 ? (a) : (b)) x = (a), y = (b); \
+        x is y ? x : y;                             \
+    })
+/* NOLINTEND(bugprone-macro-parentheses) */
 #define HW_ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define hw_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 

@@ -140,7 +140,7 @@ static const struct {
     const char *old, *name;
 } renamed[] = {{"require_devmem", "require_direct"}};
 
-static const struct knob *find(const char *name)
+static const struct knob *find_knob(const char *name)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(renamed); i++)
         if (strcmp(name, renamed[i].old) == 0)
@@ -153,7 +153,7 @@ static const struct knob *find(const char *name)
 
 /* Edits (insert, delete, replace) from a to b; '-' is '_' and case does not count. Longer names than any
  * knob's are all equally far. */
-static size_t distance(const char *a, const char *b)
+static size_t compute_edit_distance(const char *a, const char *b)
 {
     size_t row[32], n = strlen(b);
 
@@ -177,13 +177,13 @@ static size_t distance(const char *a, const char *b)
     return row[n];
 }
 
-static int unknown(const char *name)
+static int reject_unknown_knob(const char *name)
 {
     const struct knob *best = NULL;
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
-        size_t d = distance(name, table[i].name), len = strlen(name);
+        size_t d = compute_edit_distance(name, table[i].name), len = strlen(name);
         if (len > 1 && strncasecmp(name, table[i].name, len) == 0)
             d = 0; /* "stall": the unit is what is forgotten most easily */
         if (d < least) {
@@ -215,7 +215,7 @@ static bool parse_bool(const char *s, bool *out)
 }
 
 /* As shown names where the value came from: "knob chunk" or "HAWSER_CHUNK". */
-static int set(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
+static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;
     char min[32], max[32];
@@ -257,13 +257,13 @@ static int set(struct hw_knobs *k, const struct knob *d, const char *as, const c
 
 int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
 {
-    const struct knob *d = name ? find(name) : NULL;
+    const struct knob *d = name ? find_knob(name) : NULL;
     char as[80];
 
     if (!d)
-        return unknown(SHOW(name));
+        return reject_unknown_knob(SHOW(name));
     snprintf(as, sizeof(as), "knob %s", name);
-    return set(k, d, as, SHOW(value));
+    return set_knob_value(k, d, as, SHOW(value));
 }
 
 /* "HAWSER_CHUNK" of "chunk". */
@@ -285,15 +285,15 @@ int hw_knobs_load(struct hw_knobs *k, const char *const *list)
     memset(&n, 0, sizeof(n));
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
         const char *value;
-        rc = set(&n, &table[i], table[i].name, table[i].def);
+        rc = set_knob_value(&n, &table[i], table[i].name, table[i].def);
         for (size_t j = 0; j < HW_ARRAY_LEN(renamed) && rc == 0; j++) {
             env_name(renamed[j].old, env, sizeof(env));
             if (strcmp(renamed[j].name, table[i].name) == 0 && (value = getenv(env)))
-                rc = set(&n, &table[i], env, value);
+                rc = set_knob_value(&n, &table[i], env, value);
         }
         env_name(table[i].name, env, sizeof(env));
         if (rc == 0 && (value = getenv(env)))
-            rc = set(&n, &table[i], env, value);
+            rc = set_knob_value(&n, &table[i], env, value);
         if (rc < 0)
             return rc;
     }
@@ -302,7 +302,7 @@ int hw_knobs_load(struct hw_knobs *k, const char *const *list)
         if (!eq)
             return hw_fail(-EINVAL, "the knob '%.60s' has no value: want name=value", *list);
         if ((size_t)(eq - *list) >= sizeof(name))
-            return unknown(*list);
+            return reject_unknown_knob(*list);
         memcpy(name, *list, (size_t)(eq - *list));
         name[eq - *list] = 0;
         rc = hw_knob_set(&n, name, eq + 1);

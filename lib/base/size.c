@@ -10,7 +10,7 @@
 #define ECHO "%.80s"
 
 /* Reads the digits at *text, which moves past them. False where there are none or they overflow. */
-static bool digits(const char **text, uint64_t *out)
+static bool parse_decimal_digits(const char **text, uint64_t *out)
 {
     const char *p = *text;
     uint64_t v = 0;
@@ -50,7 +50,7 @@ int hw_parse_size(const char *text, uint64_t *out)
     const char *p = text ? text : "";
     uint64_t v;
 
-    if (!digits(&p, &v))
+    if (!parse_decimal_digits(&p, &v))
         return hw_fail(-EINVAL, "'" ECHO "' is not a size: want 4096, 64KiB, 1MB, 2G, below 16 EiB", text ? text : "");
     for (size_t i = 0; i < HW_ARRAY_LEN(size_units); i++) {
         if (strcasecmp(p, size_units[i].name) != 0)
@@ -70,7 +70,7 @@ int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
     const char *p = text ? text : "";
     uint64_t v;
 
-    if (!digits(&p, &v) || *p || v < min || v > max)
+    if (!parse_decimal_digits(&p, &v) || *p || v < min || v > max)
         return hw_fail(-EINVAL, "'" ECHO "' is not a whole number from %" PRIu64 " to %" PRIu64, text ? text : "", min,
                        max);
     *out = v;
@@ -79,7 +79,7 @@ int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 
 /* Reads ".5" of "0.5s" into *num / *den. No point: 0 / 1. False where the point has no digits, or there are more
  * than nine that count: no duration in whole milliseconds needs them. */
-static bool fraction(const char **text, uint64_t *num, uint64_t *den)
+static bool parse_decimal_fraction(const char **text, uint64_t *num, uint64_t *den)
 {
     const char *p = *text;
     size_t n;
@@ -108,7 +108,7 @@ int hw_parse_duration_ms(const char *text, uint64_t *out)
     const char *p = text ? text : "";
     uint64_t v, num, den, unit;
 
-    if (!digits(&p, &v) || !fraction(&p, &num, &den))
+    if (!parse_decimal_digits(&p, &v) || !parse_decimal_fraction(&p, &num, &den))
         goto bad;
     if (strcmp(p, "ms") == 0)
         unit = 1;
