@@ -22,7 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int become(const char *user)
+static int become_daemon_user(const char *user)
 {
     const struct passwd *u = getpwnam(user);
     if (!u)
@@ -38,13 +38,11 @@ int hd_guard_caps(const char *user)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
-    int rc = 0;
     /* The bounding set first, as it takes CAP_SETPCAP; without that no_new_privs has the same effect. */
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
         if (c != CAP_NET_ADMIN && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno != EPERM)
             return hw_fail(-errno, "dropping capability %d: %s", c, hw_errno_name(errno));
-    if (user)
-        rc = become(user);
+    int rc = user ? become_daemon_user(user) : 0;
     if (rc)
         return rc;
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
@@ -83,13 +81,11 @@ static int allow_folder(int ruleset, const char *path, bool file, uint64_t acces
     char copy[256];
     snprintf(copy, sizeof(copy), "%s", path);
     const char *dir = file ? dirname(copy) : copy;
-    struct landlock_path_beneath_attr rule = {.allowed_access = access,
-                                              .parent_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)};
-    int fd = rule.parent_fd, rc = 0;
+    HW_AUTO_CLOSE int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
     if (fd < 0 || syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-        rc = hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_name(errno));
-    hw_close(&fd);
-    return rc;
+        return hw_fail(-errno, "allowing itself the folder %s: %s", dir, hw_errno_name(errno));
+    return 0;
 }
 
 int hd_guard_files(const char *state, const char *sock)
@@ -115,18 +111,21 @@ int hd_guard_files(const char *state, const char *sock)
         all.scoped = LL_SCOPES;
         size = sizeof(all);
     }
-    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
-    int rc = ruleset < 0 ? hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_name(errno)) : 0;
-    if (rc == 0)
-        rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
-    if (rc == 0)
-        rc = allow_folder(ruleset, state, true, journal);
-    if (rc == 0)
-        rc = allow_folder(ruleset, sock, true, LANDLOCK_ACCESS_FS_REMOVE_FILE);
-    if (rc == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
-        rc = hw_fail(-errno, "Landlock: %s", hw_errno_name(errno));
-    hw_close(&ruleset);
-    return rc;
+    HW_AUTO_CLOSE int ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
+    if (ruleset < 0)
+        return hw_fail(-errno, "a Landlock ruleset: %s", hw_errno_name(errno));
+    int rc = allow_folder(ruleset, "/proc", false, LANDLOCK_ACCESS_FS_READ_FILE);
+    if (rc)
+        return rc;
+    rc = allow_folder(ruleset, state, true, journal);
+    if (rc)
+        return rc;
+    rc = allow_folder(ruleset, sock, true, LANDLOCK_ACCESS_FS_REMOVE_FILE);
+    if (rc)
+        return rc;
+    if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+        return hw_fail(-errno, "Landlock: %s", hw_errno_name(errno));
+    return 0;
 }
 
 /* ---- system calls ------------------------------------------------------------------------------- */
@@ -228,16 +227,22 @@ static int allow_with_args(scmp_filter_ctx f, const struct call_args *c)
     return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, c->call, c->n, cmp);
 }
 
+static int load_daemon_filter(scmp_filter_ctx f)
+{
+    int rc;
+    for (size_t i = 0; i < HW_ARRAY_LEN(calls); i++)
+        if ((rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL)))
+            return rc;
+    for (size_t i = 0; i < HW_ARRAY_LEN(with_args); i++)
+        if ((rc = allow_with_args(f, &with_args[i])))
+            return rc;
+    return seccomp_load(f);
+}
+
 int hd_guard_calls(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
-    int rc = f ? 0 : -ENOMEM;
-    for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
-        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
-    for (size_t i = 0; i < HW_ARRAY_LEN(with_args) && rc == 0; i++)
-        rc = allow_with_args(f, &with_args[i]);
-    if (rc == 0)
-        rc = seccomp_load(f);
+    int rc = f ? load_daemon_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
     return rc ? hw_fail(rc, "the filter of system calls: %s", hw_errno_name(rc)) : 0;

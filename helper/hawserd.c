@@ -35,20 +35,20 @@ struct args {
     int verbose;
 };
 
-static void log_line(void *arg, int level, const char *line)
+static void print_daemon_log(void *arg, int level, const char *line)
 {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
     (void)arg;
     fprintf(stderr, "hawserd: %s%s\n", names[level], line);
 }
 
-static int fail(void)
+static int report_daemon_error(void)
 {
     fprintf(stderr, "hawserd: %s\n", hw_error());
     return 1;
 }
 
-static void usage(FILE *f)
+static void print_daemon_usage(FILE *f)
 {
     fprintf(f,
             "Usage: hawserd [OPTION...]\n"
@@ -64,7 +64,7 @@ static void usage(FILE *f)
 }
 
 /* 0: go on; else the exit status plus one. */
-static int parse(int argc, char **argv, struct args *a)
+static int parse_daemon_args(int argc, char **argv, struct args *a)
 {
     static const struct option options[] = {
         {"socket", required_argument, NULL, 's'}, {"state", required_argument, NULL, 't'},
@@ -90,13 +90,13 @@ static int parse(int argc, char **argv, struct args *a)
             a->verbose++;
             break;
         case 'h':
-            usage(stdout);
+            print_daemon_usage(stdout);
             return 1;
         case 'V':
             printf("hawserd %d.%d\n", HAWSER_VERSION_MAJOR, HAWSER_VERSION_MINOR);
             return 1;
         default:
-            usage(stderr);
+            print_daemon_usage(stderr);
             return 3;
         }
     }
@@ -108,7 +108,7 @@ static int parse(int argc, char **argv, struct args *a)
 }
 
 /* The last folder of the path, where it is not there; for --user, his. */
-static int make_folder(const char *path, const char *user)
+static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];
     if (strlen(path) >= sizeof(copy) - 8)
@@ -150,7 +150,7 @@ static int open_notify(void)
     return fd;
 }
 
-static int signals(void)
+static int open_daemon_signalfd(void)
 {
     sigset_t s;
     sigemptyset(&s);
@@ -164,7 +164,7 @@ static int signals(void)
     return fd < 0 ? hw_fail(-errno, "a signalfd: %s", hw_errno_name(errno)) : fd;
 }
 
-static void raise_files(void)
+static void raise_daemon_file_limit(void)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
@@ -173,21 +173,27 @@ static void raise_files(void)
     }
 }
 
-/* With the lock, the journal and the listener: gives up privilege, undoes what the last one left, serves. */
-static int run(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
+static int guard_daemon(const struct args *a, const struct hw_logger *log)
 {
-    int notify = open_notify(), rc = hd_guard_caps(a->user);
-    if (rc == 0 && SANITIZED) {
+    int rc = hd_guard_caps(a->user);
+    if (rc)
+        return rc;
+    if (SANITIZED) {
         hw_log(log, HAWSER_LOG_WARN, "built with a sanitizer: there is no filter of files and system calls");
-    } else if (rc == 0) {
-        rc = hd_guard_files(a->state, a->socket);
-        if (rc == -EOPNOTSUPP) {
-            hw_log(log, HAWSER_LOG_WARN, "%s", hw_error());
-            rc = 0;
-        }
-        if (rc == 0)
-            rc = hd_guard_calls();
+        return 0;
     }
+    rc = hd_guard_files(a->state, a->socket);
+    if (rc == -EOPNOTSUPP)
+        hw_log(log, HAWSER_LOG_WARN, "%s", hw_error());
+    else if (rc)
+        return rc;
+    return hd_guard_calls();
+}
+
+/* With the lock, the journal and the listener: gives up privilege, undoes what the last one left, serves. */
+static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
+{
+    int notify = open_notify(), rc = guard_daemon(a, log);
     if (rc)
         return rc;
     int left = hd_recover(&d->state, RECOVER_MS);
@@ -219,30 +225,30 @@ int main(int argc, char **argv)
 {
     static struct hd_policy policy;
     struct args a = {.socket = HW_HELPER_SOCKET, .state = HD_STATE_FILE};
-    struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_INFO};
+    struct hw_logger log = {.fn = print_daemon_log, .level = HAWSER_LOG_INFO};
     struct hd_kernel kernel;
-    int rc = parse(argc, argv, &a);
+    int rc = parse_daemon_args(argc, argv, &a);
     if (rc)
         return rc - 1;
     log.level += a.verbose ? 1 : 0;
     umask(022);
-    raise_files();
-    struct hd_daemon d = {.policy = &policy, .listener = -1, .stop = signals()};
-    if (d.stop < 0 || load_policy(&policy, a.policy) < 0 || make_folder(a.state, a.user) < 0 ||
-        make_folder(a.socket, a.user) < 0)
-        return fail();
+    raise_daemon_file_limit();
+    struct hd_daemon d = {.policy = &policy, .listener = -1, .stop = open_daemon_signalfd()};
+    if (d.stop < 0 || load_policy(&policy, a.policy) < 0 || make_daemon_folder(a.state, a.user) < 0 ||
+        make_daemon_folder(a.socket, a.user) < 0)
+        return report_daemon_error();
     int lock = try_for_a_second(hd_journal_lock, a.state);
     if (lock < 0 || hd_kernel_open(&kernel) < 0)
-        return fail();
+        return report_daemon_error();
     hd_state_init(&d.state, &kernel, &log, a.state);
     d.listener = try_for_a_second(hd_listen, a.socket);
     rc = d.listener < 0 ? d.listener : 0;
     if (rc == 0) {
-        rc = run(&a, &d, &log);
+        rc = run_daemon(&a, &d, &log);
         unlink(a.socket);
     }
     if (rc < 0)
-        (void)fail();
+        (void)report_daemon_error();
     hd_state_free(&d.state);
     hd_kernel_close(&kernel);
     /* not the listener: see hd_serve() */

@@ -120,35 +120,34 @@ static int sync_folder(const char *path)
 {
     char dir[256];
     folder_of(path, dir, sizeof(dir));
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    if (fd < 0 || fsync(fd) < 0)
-        rc = -errno;
-    hw_close(&fd);
-    return rc;
+    HW_AUTO_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+static int replace_journal(const char *path, const char *text, size_t len)
+{
+    char next[256];
+    snprintf(next, sizeof(next), "%s.new", path);
+    HW_AUTO_CLOSE int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    int rc = write_whole(fd, text, len);
+    if (rc)
+        return rc;
+    return rename(next, path) < 0 ? -errno : sync_folder(path);
 }
 
 int hd_journal_write(struct hd_state *s)
 {
-    char next[256];
     size_t len = 0;
     if (!s->path)
         return 0;
-    char *text = hd_journal_text(s, &len);
+    HW_AUTO_FREE char *text = hd_journal_text(s, &len);
     if (!text)
         return hw_no_memory("the journal");
-    if (len > JOURNAL_MAX) { /* the next hawserd could not read it */
-        free(text);
+    if (len > JOURNAL_MAX) /* the next hawserd could not read it */
         return hw_fail(-EFBIG, "journal %s: more than %u bytes to undo", s->path, JOURNAL_MAX);
-    }
-    snprintf(next, sizeof(next), "%s.new", s->path);
-    int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc = fd < 0 ? -errno : write_whole(fd, text, len);
-    if (rc == 0 && rename(next, s->path) < 0)
-        rc = -errno;
-    if (rc == 0)
-        rc = sync_folder(s->path);
-    hw_close(&fd);
-    free(text);
+    int rc = replace_journal(s->path, text, len);
     return rc ? hw_fail(rc, "journal %s: %s; nothing is changed on a NIC that could not be undone", s->path,
                         hw_errno_name(rc))
               : 0;
@@ -162,13 +161,13 @@ struct reader {
     unsigned line;
 };
 
-static int bad(const struct reader *r, const char *what)
+static int reject_journal_line(const struct reader *r, const char *what)
 {
     return hw_fail(-EPROTO, "journal, line %u: %s", r->line, what);
 }
 
 /* The next word of the line as a number up to max. */
-static bool number(char **save, uint64_t max, uint64_t *out)
+static bool parse_journal_number(char **save, uint64_t max, uint64_t *out)
 {
     const char *w = strtok_r(NULL, " ", save);
     *out = 0;
@@ -183,10 +182,10 @@ static bool number(char **save, uint64_t max, uint64_t *out)
 static int take_nic(struct reader *r, char **save)
 {
     uint64_t index;
-    bool good = number(save, INT32_MAX, &index) && index > 0;
+    bool good = parse_journal_number(save, INT32_MAX, &index) && index > 0;
     const char *name = strtok_r(NULL, " ", save);
     if (!good || !name || strlen(name) >= HAWSER_NIC_NAME || hd_nic_find(r->s, (int)index))
-        return bad(r, "nic INDEX NAME");
+        return reject_journal_line(r, "nic INDEX NAME");
     r->nic = hd_nic_add(r->s, (int)index, name);
     return r->nic ? 0 : -ENOMEM;
 }
@@ -194,9 +193,10 @@ static int take_nic(struct reader *r, char **save)
 static int take_split(struct reader *r, char **save)
 {
     uint64_t split, has, thresh, buf = 0;
-    if (!r->nic || r->nic->split_set || !number(save, 2, &split) || !number(save, 1, &has) ||
-        !number(save, UINT32_MAX, &thresh) || (*save && **save && (!number(save, UINT32_MAX, &buf) || buf == 0)))
-        return bad(r, "split WAS HAS THRESH [BUFLEN]");
+    if (!r->nic || r->nic->split_set || !parse_journal_number(save, 2, &split) ||
+        !parse_journal_number(save, 1, &has) || !parse_journal_number(save, UINT32_MAX, &thresh) ||
+        (*save && **save && (!parse_journal_number(save, UINT32_MAX, &buf) || buf == 0)))
+        return reject_journal_line(r, "split WAS HAS THRESH [BUFLEN]");
     r->nic->split_set = true;
     r->nic->split_was = (struct hd_split){
         .split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh, .buf_len = (uint32_t)buf};
@@ -219,23 +219,23 @@ static int take_rss(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || r->nic->was || !(r->nic->was = calloc(HD_TABLE_MAX, sizeof(uint32_t))))
-        return bad(r, "an RSS table too much");
+        return reject_journal_line(r, "an RSS table too much");
     while (**save) {
-        if (r->nic->n_was == HD_TABLE_MAX || !number(save, UINT32_MAX, &q))
-            return bad(r, "rss QUEUE ...");
+        if (r->nic->n_was == HD_TABLE_MAX || !parse_journal_number(save, UINT32_MAX, &q))
+            return reject_journal_line(r, "rss QUEUE ...");
         r->nic->was[r->nic->n_was++] = (uint32_t)q;
     }
-    return r->nic->n_was ? 0 : bad(r, "an empty RSS table");
+    return r->nic->n_was ? 0 : reject_journal_line(r, "an empty RSS table");
 }
 
 static int take_taken(struct reader *r, char **save)
 {
     uint64_t q;
     if (!r->nic || !r->nic->n_was)
-        return bad(r, "queues taken out of no RSS table");
+        return reject_journal_line(r, "queues taken out of no RSS table");
     while (**save) {
-        if (!number(save, HD_QUEUES_MAX - 1, &q))
-            return bad(r, "taken QUEUE ...");
+        if (!parse_journal_number(save, HD_QUEUES_MAX - 1, &q))
+            return reject_journal_line(r, "taken QUEUE ...");
         hd_put(&r->nic->taken, (uint32_t)q);
     }
     return 0;
@@ -246,7 +246,7 @@ static bool end_of(union hw_addr *a, char **save)
     const char *text = strtok_r(NULL, " ", save);
     uint64_t port;
     memset(a, 0, sizeof(*a));
-    if (!text || !number(save, UINT16_MAX, &port))
+    if (!text || !parse_journal_number(save, UINT16_MAX, &port))
         return false;
     a->sa.sa_family = strchr(text, ':') ? AF_INET6 : AF_INET;
     hw_addr_set_port(a, (uint16_t)port);
@@ -257,8 +257,8 @@ static bool end_of(union hw_addr *a, char **save)
 static int take_rule(struct reader *r, char **save)
 {
     uint64_t index, queue, loc = 0;
-    if (!number(save, INT32_MAX, &index) || !number(save, HD_QUEUES_MAX - 1, &queue))
-        return bad(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+    if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
+        return reject_journal_line(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
     char *dash = *save; /* a place that is not known yet */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
@@ -272,23 +272,23 @@ static int take_rule(struct reader *r, char **save)
     h->placed = placed;
     h->rule.exact = true;
     h->rule.queue = (uint32_t)queue;
-    bool good = h->nic && (!placed || number(save, UINT32_MAX, &loc)) && end_of(&h->rule.local, save) &&
+    bool good = h->nic && (!placed || parse_journal_number(save, UINT32_MAX, &loc)) && end_of(&h->rule.local, save) &&
                 end_of(&h->rule.remote, save) && h->rule.local.sa.sa_family == h->rule.remote.sa.sa_family;
     h->rule.loc = (uint32_t)loc;
     if (!good) {
         free(h);
-        return bad(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
+        return reject_journal_line(r, "rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT");
     }
     hw_list_append(&r->s->rules, &h->node);
     return 0;
 }
 
-static int take_line(struct reader *r, char *line, bool *end)
+static int parse_journal_line(struct reader *r, char *line, bool *end)
 {
     char *save = NULL, *w = strtok_r(line, " ", &save);
     int rc;
     if (!w || *end)
-        return bad(r, w ? "something behind the end" : "an empty line");
+        return reject_journal_line(r, w ? "something behind the end" : "an empty line");
     if (strcmp(w, "nic") == 0)
         rc = take_nic(r, &save);
     else if (strcmp(w, "split") == 0)
@@ -304,27 +304,27 @@ static int take_line(struct reader *r, char *line, bool *end)
     else if (take_flag(r, w))
         rc = 0;
     else
-        rc = bad(r, "an unknown line");
+        rc = reject_journal_line(r, "an unknown line");
     if (rc == 0 && save && *save)
-        rc = bad(r, "too many words");
+        rc = reject_journal_line(r, "too many words");
     return rc;
 }
 
 /* The three lines at the head. */
-static int take_head(struct reader *r, char *line, bool *other_boot, bool *other_net)
+static int parse_journal_head(struct reader *r, char *line, bool *other_boot, bool *other_net)
 {
     char netns[32];
     snprintf(netns, sizeof(netns), "netns %" PRIu64, r->s->netns);
     if (r->line == 1 && strcmp(line, HEAD) != 0)
-        return bad(r, "not the journal of a hawserd of this version");
+        return reject_journal_line(r, "not the journal of a hawserd of this version");
     if (r->line == 2) {
         if (strncmp(line, "boot ", 5) != 0 || strlen(line + 5) >= sizeof(r->s->boot))
-            return bad(r, "boot ID");
+            return reject_journal_line(r, "boot ID");
         *other_boot = strcmp(line + 5, r->s->boot) != 0;
     }
     if (r->line == 3) {
         if (strncmp(line, "netns ", 6) != 0)
-            return bad(r, "netns INODE");
+            return reject_journal_line(r, "netns INODE");
         *other_net = strcmp(line, netns) != 0;
     }
     return 0;
@@ -334,28 +334,27 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
 {
     struct reader r = {.s = s};
     bool end = false, other_boot = false, other_net = false;
-    char *copy = len <= JOURNAL_MAX && strnlen(text, len) == len ? strndup(text, len) : NULL, *at = copy;
-    int rc = copy ? 0 : hw_fail(-EPROTO, "journal: not a text, or larger than %u bytes", JOURNAL_MAX);
-    while (rc == 0 && *at) {
-        char *nl = strchr(at, '\n');
+    HW_AUTO_FREE char *copy = len <= JOURNAL_MAX && strnlen(text, len) == len ? strndup(text, len) : NULL;
+    if (!copy)
+        return hw_fail(-EPROTO, "journal: not a text, or larger than %u bytes", JOURNAL_MAX);
+    for (char *at = copy, *nl; *at; at = nl + 1) {
+        nl = strchr(at, '\n');
         r.line++;
-        if (!nl) {
-            rc = bad(&r, "it ends in the middle of a line");
-            break;
-        }
+        if (!nl)
+            return reject_journal_line(&r, "it ends in the middle of a line");
         *nl = 0;
-        rc = r.line <= 3 ? take_head(&r, at, &other_boot, &other_net) : take_line(&r, at, &end);
-        at = nl + 1;
+        int rc = r.line <= 3 ? parse_journal_head(&r, at, &other_boot, &other_net) : parse_journal_line(&r, at, &end);
+        if (rc)
+            return rc;
     }
-    free(copy);
-    if (rc == 0 && !end)
-        rc = bad(&r, "its end is missing");
-    if (rc == 0 && other_boot)
+    if (!end)
+        return reject_journal_line(&r, "its end is missing");
+    if (other_boot)
         return hw_fail(-ESTALE, "the journal is from before the last boot: nothing of it holds");
-    if (rc == 0 && other_net && !hw_list_empty(&s->nics))
+    if (other_net && !hw_list_empty(&s->nics))
         return hw_fail(-EXDEV, "the journal is of another network namespace: start hawserd there, or with --state "
                                "FILE of its own here");
-    return rc;
+    return 0;
 }
 
 /* The journal says what a privileged process is to do: nobody else may have written it. A hawserd of another user than
@@ -380,22 +379,17 @@ int hd_journal_read(struct hd_state *s)
     size_t have = 0;
     if (!s->path)
         return hw_fail(-ENOENT, "no journal is kept");
-    int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    HW_AUTO_CLOSE int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "journal %s: %s", s->path, hw_errno_name(errno));
-    int rc = 0;
-    char *text = NULL;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        rc = hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
-    else
-        rc = check_owner(s->path, &st);
-    if (rc == 0)
-        rc = hw_file_read(fd, JOURNAL_MAX, s->path, &text, &have);
-    if (rc == 0)
-        rc = hd_journal_parse(s, text, have);
-    free(text);
-    hw_close(&fd);
-    return rc;
+        return hw_fail(-EINVAL, "journal %s: not a plain file", s->path);
+    int rc = check_owner(s->path, &st);
+    if (rc)
+        return rc;
+    HW_AUTO_FREE char *text = NULL;
+    rc = hw_file_read(fd, JOURNAL_MAX, s->path, &text, &have);
+    return rc ? rc : hd_journal_parse(s, text, have);
 }
 
 /* ---- after a death ------------------------------------------------------------------------------ */
@@ -411,20 +405,19 @@ int hd_journal_chown(const char *path)
     static const char *const ends[] = {"", ".lock"};
     char folder[256], file[256];
     struct stat st;
-    int rc = 0;
     folder_of(path, folder, sizeof(folder));
     if (stat(folder, &st) < 0)
         return hw_fail(-errno, "%s: %s", folder, hw_errno_name(errno));
-    for (size_t i = 0; i < HW_ARRAY_LEN(ends) && rc == 0; i++) {
+    for (size_t i = 0; i < HW_ARRAY_LEN(ends); i++) {
         snprintf(file, sizeof(file), "%s%s", path, ends[i]);
         if (lchown(file, st.st_uid, st.st_gid) < 0)
-            rc = hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_name(errno));
+            return hw_fail(-errno, "giving %s to the owner of its folder: %s", file, hw_errno_name(errno));
     }
-    return rc;
+    return 0;
 }
 
 /* The process id in the lock file, or 0. */
-static int holder(int fd)
+static int read_lock_pid(int fd)
 {
     char pid[24] = "";
     ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
@@ -437,14 +430,12 @@ int hd_journal_alive(const char *path)
     char lock[256];
     struct flock f = whole_file();
     snprintf(lock, sizeof(lock), "%s.lock", path);
-    int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    HW_AUTO_CLOSE int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? 0 : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
-    int rc = fcntl(fd, F_OFD_GETLK, &f) < 0 ? hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno)) : 0;
-    if (rc == 0 && f.l_type != F_UNLCK)
-        rc = HW_MAX(holder(fd), 1);
-    hw_close(&fd);
-    return rc;
+    if (fcntl(fd, F_OFD_GETLK, &f) < 0)
+        return hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
+    return f.l_type == F_UNLCK ? 0 : HW_MAX(read_lock_pid(fd), 1);
 }
 
 int hd_journal_lock(const char *path)
@@ -458,7 +449,7 @@ int hd_journal_lock(const char *path)
     int rc = 0;
     if (fcntl(fd, F_OFD_SETLK, &f) < 0)
         rc = errno == EAGAIN || errno == EACCES
-                 ? hw_fail(-EBUSY, "hawserd lives, with process id %d: it holds %s", holder(fd), lock)
+                 ? hw_fail(-EBUSY, "hawserd lives, with process id %d: it holds %s", read_lock_pid(fd), lock)
                  : hw_fail(-errno, "%s: %s", lock, hw_errno_name(errno));
     if (rc == 0 && (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0))
         rc = hw_fail(-EIO, "%s cannot be written: %s", lock, hw_errno_name(errno));
@@ -490,8 +481,7 @@ int hd_recover(struct hd_state *s, int wait_ms)
     int rc = hd_journal_read(s);
     if (rc == -ENOENT || rc == -ESTALE) {
         hd_state_forget(s);
-        rc = hd_journal_write(s);
-        return rc;
+        return hd_journal_write(s);
     }
     if (rc < 0) {
         hd_state_forget(s);

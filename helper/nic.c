@@ -48,23 +48,23 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
     if (!nic->ntuple_set) {
         nic->ntuple_set = true;
         rc = hd_journal_write(s);
+        if (rc)
+            return rc;
     }
-    if (rc == 0)
-        rc = s->k->ntuple_set(s->k->arg, nic->ifindex, true);
+    rc = s->k->ntuple_set(s->k->arg, nic->ifindex, true);
     if (rc == 0)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: flow rules turned on", nic->name);
     return rc;
 }
 
 /* Queues that flow rules of anybody send to: what they would bring must not land in a stranger's memory. */
-static int ruled(struct hd_state *s, int ifindex, struct hd_set *out)
+static int find_queues_with_rules(struct hd_state *s, int ifindex, struct hd_set *out)
 {
-    struct hd_rule *r = NULL;
+    HW_AUTO_FREE struct hd_rule *r = NULL;
     unsigned n = 0;
     int rc = s->k->rules(s->k->arg, ifindex, &r, &n);
     for (unsigned i = 0; rc == 0 && i < n; i++)
         hd_put(out, r[i].queue);
-    free(r);
     return rc;
 }
 
@@ -91,19 +91,23 @@ static unsigned others_in(const struct hd_rss *rss, const struct hd_set *without
 int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_rights *r, unsigned n, uint32_t *queue,
               const struct hd_rss *rss)
 {
-    struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
+    HW_AUTO_FREE struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
     struct hd_set rules = {0};
     struct hd_nic *nic = hd_nic_find(s, link->ifindex);
     unsigned n_q = 0, got = 0, bound = 0, with_rules = 0, denied = 0, last = 0;
-    int rc = q ? s->k->queues(s->k->arg, link->ifindex, q, HD_QUEUES_MAX, &n_q)
-               : hw_no_memory("the queues of %s", link->name);
-    if (rc == 0)
-        rc = ruled(s, link->ifindex, &rules);
+    if (!q)
+        return hw_no_memory("the queues of %s", link->name);
+    int rc = s->k->queues(s->k->arg, link->ifindex, q, HD_QUEUES_MAX, &n_q);
+    if (rc)
+        return rc;
+    rc = find_queues_with_rules(s, link->ifindex, &rules);
+    if (rc)
+        return rc;
 
     /* Those that ordinary traffic does not use first, so that RSS stays as it is; then from the highest down, which
      * leaves "equal N" tables as the operator knows them. */
     struct hd_set mine = {0};
-    for (int in_rss = 0; in_rss < 2 && rc == 0; in_rss++) {
+    for (int in_rss = 0; in_rss < 2; in_rss++) {
         for (unsigned i = HW_MIN(n_q, link->rx_queues); i-- > 0 && got < n;) {
             if (in_table(rss->queue, rss->n, i) != (in_rss == 1))
                 continue;
@@ -128,20 +132,19 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
             queue[got++] = i;
         }
     }
-    if (rc == 0 && got < n)
-        rc = hw_fail(-EBUSY,
-                     "%s: %u of %u queues could be had: it has %u; %u bound or taken already, %u with flow rules, %u "
-                     "not allowed by the policy, %u kept for ordinary traffic%s%s",
-                     link->name, got, n, n_q, bound, with_rules, denied, last,
-                     n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
-                     n_q < link->rx_queues || n_q < 2 ? link->name : "");
-    free(q);
-    return rc;
+    if (got == n)
+        return 0;
+    return hw_fail(-EBUSY,
+                   "%s: %u of %u queues could be had: it has %u; %u bound or taken already, %u with flow rules, %u "
+                   "not allowed by the policy, %u kept for ordinary traffic%s%s",
+                   link->name, got, n, n_q, bound, with_rules, denied, last,
+                   n_q < link->rx_queues || n_q < 2 ? "; more: ethtool -L " : "",
+                   n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
 /* The table as it was, with other queues in the places of those taken: those that are left there, by turns. NULL: no
  * memory; the caller frees it. */
-static uint32_t *without(const struct hd_nic *nic, const struct hd_set *taken)
+static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {
     uint32_t *t = calloc(nic->n_was, sizeof(*t));
     uint32_t left[HD_QUEUES_MAX], n = 0, turn = 0;
@@ -159,7 +162,7 @@ static uint32_t *without(const struct hd_nic *nic, const struct hd_set *taken)
 }
 
 /* Has somebody else set the table since we did? Ours differs from what was there only where a queue was taken. */
-static bool foreign(const struct hd_nic *nic, const struct hd_rss *now)
+static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *now)
 {
     if (now->n != nic->n_was)
         return true;
@@ -170,9 +173,9 @@ static bool foreign(const struct hd_nic *nic, const struct hd_rss *now)
 }
 
 /* Remembers the table, or another's that has come in its place: that is what its setter will want back. */
-static int remember(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
+static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
 {
-    if (nic->n_was && !foreign(nic, now))
+    if (nic->n_was && !is_foreign_rss_table(nic, now))
         return 0;
     uint32_t *copy = calloc(now->n ? now->n : 1, sizeof(*copy));
     if (!copy)
@@ -189,32 +192,28 @@ static int remember(struct hd_state *s, struct hd_nic *nic, const struct hd_rss 
 
 static int table_set(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
 {
-    uint32_t *want = without(nic, &nic->taken);
-    int rc = 0;
+    HW_AUTO_FREE uint32_t *want = make_rss_table_without(nic, &nic->taken);
     if (!want)
         return hw_no_memory("the RSS table of %s", nic->name);
-    if (memcmp(want, now->queue, nic->n_was * sizeof(*want)) != 0)
-        rc = s->k->rss_set(s->k->arg, nic->ifindex, want, nic->n_was);
-    free(want);
-    return rc;
+    if (memcmp(want, now->queue, nic->n_was * sizeof(*want)) == 0)
+        return 0;
+    return s->k->rss_set(s->k->arg, nic->ifindex, want, nic->n_was);
 }
 
 int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n)
 {
-    int rc = remember(s, nic, rss);
+    int rc = save_rss_table(s, nic, rss);
     if (rc)
         return rc;
     for (unsigned i = 0; i < n; i++)
         hd_put(&nic->taken, queue[i]);
     rc = hd_journal_write(s);
-    if (rc == 0)
-        rc = table_set(s, nic, rss);
-    return rc;
+    return rc ? rc : table_set(s, nic, rss);
 }
 
 /* ---- back --------------------------------------------------------------------------------------- */
 
-static bool empty(const struct hd_set *set)
+static bool is_empty_queue_set(const struct hd_set *set)
 {
     static const struct hd_set none;
     return memcmp(set, &none, sizeof(none)) == 0;
@@ -229,19 +228,18 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
 }
 
 /* Queues that no binding of ours holds any more go back into RSS, if they are bound by nobody else: what ordinary
- * traffic would bring there, programs that do not ask for devmem could not read. */
-static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q)
+ * traffic would bring there, programs that do not ask for devmem could not read. *back: how many. */
+static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
+                              struct hd_rss *rss, unsigned *back)
 {
-    struct hd_set was = nic->taken;
-    unsigned back = 0;
-    struct hd_rss rss = {0};
-    if (empty(&nic->taken) && nic->n_was == 0)
-        return 0;
-    int rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
-    if (rc == 0)
-        rc = remember(s, nic, &rss);
-    for (uint32_t i = 0; rc == 0 && i < HD_QUEUES_MAX; i++) {
-        if (!hd_has(&was, i) || hd_has(&nic->held, i))
+    int rc = s->k->rss_get(s->k->arg, nic->ifindex, rss);
+    if (rc)
+        return rc;
+    rc = save_rss_table(s, nic, rss);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < HD_QUEUES_MAX; i++) {
+        if (!hd_has(&nic->taken, i) || hd_has(&nic->held, i))
             continue;
         if (i < n_q && q[i].user != HD_FREE) {
             hw_log(s->log, HAWSER_LOG_WARN, "%s: queue %u is still bound by somebody: it stays out of RSS", nic->name,
@@ -249,10 +247,19 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
             continue;
         }
         hd_cut(&nic->taken, i);
-        back++;
+        ++*back;
     }
-    if (rc == 0)
-        rc = table_set(s, nic, &rss);
+    return table_set(s, nic, rss);
+}
+
+static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q)
+{
+    struct hd_set was = nic->taken;
+    unsigned back = 0;
+    struct hd_rss rss = {0};
+    if (is_empty_queue_set(&nic->taken) && nic->n_was == 0)
+        return 0;
+    int rc = return_idle_queues(s, nic, q, n_q, &rss, &back);
     free(rss.queue);
     if (rc) {
         nic->taken = was;
@@ -260,7 +267,7 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
     }
     if (back)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: %u queues are back in RSS", nic->name, back);
-    if (empty(&nic->taken)) {
+    if (is_empty_queue_set(&nic->taken)) {
         free(nic->was);
         nic->was = NULL;
         nic->n_was = 0;
@@ -270,7 +277,7 @@ static int queues_back(struct hd_state *s, struct hd_nic *nic, const struct hd_q
 
 static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
 {
-    struct hd_rule *r = NULL;
+    HW_AUTO_FREE struct hd_rule *r = NULL;
     unsigned n = 0;
     bool on = false;
     if (!nic->ntuple_set || nic->bindings)
@@ -278,10 +285,11 @@ static int ntuple_back(struct hd_state *s, struct hd_nic *nic)
     int rc = s->k->ntuple_get(s->k->arg, nic->ifindex, &on);
     if (rc == 0 && on)
         rc = s->k->rules(s->k->arg, nic->ifindex, &r, &n);
-    free(r);
-    if (rc == 0 && n) /* turning them off would take the rules with it, in most drivers */
+    if (rc)
+        return rc;
+    if (n) /* turning them off would take the rules with it, in most drivers */
         return hw_fail(-EBUSY, "%s: flow rules stay on while it has %u of somebody else's", nic->name, n);
-    if (rc == 0 && on)
+    if (on)
         rc = s->k->ntuple_set(s->k->arg, nic->ifindex, false);
     if (rc == 0)
         nic->ntuple_set = false;
@@ -296,7 +304,7 @@ static unsigned rules_on(const struct hd_state *s, const struct hd_nic *nic)
 }
 
 /* Nothing of ours is on it any more: only the bindings' descriptors remain, which their owners release. */
-static void mourn(struct hd_state *s, struct hd_nic *nic)
+static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 {
     if (!nic->gone)
         hw_log(s->log, HAWSER_LOG_WARN, "%s is gone: there is nothing left to undo on it", nic->name);
@@ -312,7 +320,7 @@ static void mourn(struct hd_state *s, struct hd_nic *nic)
 }
 
 /* One step of the way back. What failed is said once, and not at each retry. */
-static bool went(struct hd_state *s, int rc)
+static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
         hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; it will be tried again", hw_error());
@@ -322,33 +330,33 @@ static bool went(struct hd_state *s, int rc)
 void hd_settle(struct hd_state *s, struct hd_nic *nic)
 {
     if (nic->gone) {
-        mourn(s, nic);
+        release_gone_nic(s, nic);
         return;
     }
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
     unsigned n_q = 0;
     int rc =
         q ? s->k->queues(s->k->arg, nic->ifindex, q, HD_QUEUES_MAX, &n_q) : hw_no_memory("the queues of %s", nic->name);
-    bool clean = went(s, rc);
+    bool clean = check_undo_step(s, rc);
     if (rc == 0) {
         rc = queues_back(s, nic, q, n_q);
-        clean &= went(s, rc);
+        clean &= check_undo_step(s, rc);
     }
     if (rc != -ENODEV && q) {
         rc = hd_split_back(s, nic, hd_any_bound(q, n_q));
-        clean &= went(s, rc);
+        clean &= check_undo_step(s, rc);
     }
     if (rc != -ENODEV) {
         rc = hd_gro_back(s, nic);
-        clean &= went(s, rc);
+        clean &= check_undo_step(s, rc);
     }
     if (rc != -ENODEV && rules_on(s, nic) == 0) {
         rc = ntuple_back(s, nic);
-        clean &= went(s, rc);
+        clean &= check_undo_step(s, rc);
     }
     free(q);
     if (rc == -ENODEV)
-        mourn(s, nic);
+        release_gone_nic(s, nic);
     else if (clean && nic->bindings == 0 && nic->n_was == 0 && rules_on(s, nic) == 0)
         hd_nic_free(s, nic);
     if (hd_journal_write(s) < 0)
@@ -411,7 +419,7 @@ unsigned hd_settle_all(struct hd_state *s)
         if (r->binding)
             continue;
         int rc = hd_unplace(s, r);
-        if (!went(s, rc) && rc != -ENODEV)
+        if (!check_undo_step(s, rc) && rc != -ENODEV)
             continue;
         hd_rule_free(s, r);
     }

@@ -33,7 +33,7 @@ struct reader {
     unsigned seen;    /* bit i: key i of this section */
 };
 
-static void defaults(struct hd_rights *r)
+static void set_default_rights(struct hd_rights *r)
 {
     r->max_queues = 16;
     r->max_bindings = 16;
@@ -47,14 +47,14 @@ void hd_policy_default(struct hd_policy *p, uid_t uid)
     uid_t ids[] = {0, uid};
     for (size_t i = 0; i < (uid == 0 ? 1u : 2u); i++) {
         struct hd_rights *r = &p->section[p->n++];
-        defaults(r);
+        set_default_rights(r);
         r->id = ids[i];
         snprintf(r->who, sizeof(r->who), "user %u", (unsigned)ids[i]);
         r->nics[0] = '*';
     }
 }
 
-static int by_name(const char *name, bool group, uint32_t *id)
+static int find_account_id(const char *name, bool group, uint32_t *id)
 {
     uint64_t number;
     if (hw_parse_u64(name, 0, UINT32_MAX - 1, &number) == 0) {
@@ -80,14 +80,14 @@ static int section_begin(struct reader *x, const char *name)
         return hw_fail(-E2BIG, "[%s]: more than %d sections", name, HD_SECTIONS_MAX);
     struct hd_rights *r = &p->section[p->n];
     memset(r, 0, sizeof(*r));
-    int rc = by_name(name + (group ? 6 : 5), group, &r->id);
+    int rc = find_account_id(name + (group ? 6 : 5), group, &r->id);
     if (rc)
         return rc;
     r->group = group;
     for (unsigned i = 0; i < p->n; i++)
         if (p->section[i].group == group && p->section[i].id == r->id)
             return hw_fail(-EINVAL, "[%s]: there is a section for it already", name);
-    defaults(r);
+    set_default_rights(r);
     snprintf(r->who, sizeof(r->who), "%.*s", (int)sizeof(r->who) - 1, name);
     snprintf(x->section, sizeof(x->section), "%s", name);
     x->seen = 0;
@@ -145,7 +145,7 @@ static int take_count(uint32_t *out, enum key k, const char *value, uint32_t max
     return 0;
 }
 
-static int take(struct reader *x, enum key k, const char *value)
+static int set_policy_right(struct reader *x, enum key k, const char *value)
 {
     struct hd_rights *r = &x->p->section[x->p->n - 1];
     int rc;
@@ -168,7 +168,7 @@ static int take(struct reader *x, enum key k, const char *value)
     }
 }
 
-static int on_key(struct reader *x, const char *section, const char *name, const char *value)
+static int apply_policy_entry(struct reader *x, const char *section, const char *name, const char *value)
 {
     if (!*section)
         return hw_fail(-EINVAL, "'%s' stands before the first section, [user NAME] or [group NAME]", name);
@@ -183,7 +183,7 @@ static int on_key(struct reader *x, const char *section, const char *name, const
         if (x->seen & 1u << k)
             return hw_fail(-EINVAL, "'%s' for the second time in [%s]", name, section);
         x->seen |= 1u << k;
-        return take(x, (enum key)k, value);
+        return set_policy_right(x, (enum key)k, value);
     }
     return hw_fail(-EINVAL, "there is no key '%s'", name);
 }
@@ -194,11 +194,11 @@ struct verdict {
 };
 
 /* inih's: 0 is an error, and the first one's line is what ini_parse_string() returns. */
-static int handler(void *arg, const char *section, const char *name, const char *value)
+static int on_policy_ini_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct verdict *v = arg;
     if (v->rc == 0)
-        v->rc = on_key(&v->x, section, name, value);
+        v->rc = apply_policy_entry(&v->x, section, name, value);
     return v->rc == 0;
 }
 
@@ -213,7 +213,7 @@ int hd_policy_parse(struct hd_policy *p, const char *text, const char *name)
         c += n + (c[n] != 0);
     }
     struct verdict v = {.x = {.p = p}};
-    int at = ini_parse_string(text, handler, &v);
+    int at = ini_parse_string(text, on_policy_ini_entry, &v);
     if (at == 0)
         for (unsigned i = 0; i < p->n; i++)
             if (!p->section[i].nics[0])
@@ -229,25 +229,22 @@ int hd_policy_parse(struct hd_policy *p, const char *text, const char *name)
 int hd_policy_load(struct hd_policy *p, const char *path)
 {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc = 0;
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
-    char *text = NULL;
     if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
-        rc = hw_fail(-EINVAL, "policy %s: not a plain file", path);
-    else if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
-        rc = hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
-                     path);
+        return hw_fail(-EINVAL, "policy %s: not a plain file", path);
+    if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
+        return hw_fail(-EACCES, "policy %s: others than root and hawserd's user may write it: chmod 644, chown root",
+                       path);
+    HW_AUTO_FREE char *text = NULL;
     size_t have = 0;
-    if (rc == 0)
-        rc = hw_file_read(fd, HD_POLICY_FILE_MAX, path, &text, &have);
-    if (rc == 0 && strlen(text) != have)
-        rc = hw_fail(-EINVAL, "policy %s: not a text", path);
-    if (rc == 0)
-        rc = hd_policy_parse(p, text, path);
-    free(text);
-    hw_close(&fd);
-    return rc;
+    int rc = hw_file_read(fd, HD_POLICY_FILE_MAX, path, &text, &have);
+    if (rc)
+        return rc;
+    if (strlen(text) != have)
+        return hw_fail(-EINVAL, "policy %s: not a text", path);
+    return hd_policy_parse(p, text, path);
 }
 
 const struct hd_rights *hd_policy_find(const struct hd_policy *p, uid_t uid, const gid_t *gids, unsigned n_gids)

@@ -26,7 +26,7 @@ uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
     return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
 }
 
-static bool refused(int rc)
+static bool is_split_refused(int rc)
 {
     return rc == -EINVAL || rc == -EOPNOTSUPP;
 }
@@ -42,9 +42,10 @@ static int gro_on(struct hd_state *s, struct hd_nic *nic)
     if (!nic->gro_set) {
         nic->gro_set = true;
         rc = hd_journal_write(s);
+        if (rc)
+            return rc;
     }
-    if (rc == 0)
-        rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
+    rc = s->k->gro_hw_set(s->k->arg, nic->ifindex, true);
     if (rc == 0)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: rx-gro-hw turned on: the driver has no header split without it",
                nic->name);
@@ -56,7 +57,7 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
 {
     char why[HW_ERR_TEXT];
     int rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
-    if (refused(rc) && on->buf_len) {
+    if (is_split_refused(rc) && on->buf_len) {
         on->buf_len = nic->split_was.buf_len = 0;
         rc = s->k->split_set(s->k->arg, nic->ifindex, on, changed);
     }
@@ -106,10 +107,9 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     if (on.buf_len && !nic->split_was.buf_len)
         nic->split_was.buf_len = now.buf_len;
     nic->split_auto = false;
-    if (first)
-        rc = hd_journal_write(s);
-    if (rc == 0)
-        rc = send_split(s, nic, &on, &changed);
+    if (first && (rc = hd_journal_write(s)))
+        return rc;
+    rc = send_split(s, nic, &on, &changed);
     if (rc == 0 && changed)
         hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on%s", nic->name,
                on.buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
@@ -125,7 +125,7 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
 static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_split to)
 {
     int rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
-    if (!refused(rc) || !to.buf_len)
+    if (!is_split_refused(rc) || !to.buf_len)
         return rc;
     to.buf_len = 0;
     return s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
@@ -138,23 +138,24 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
 {
     struct hd_split to = nic->split_was;
     to.split = ETHTOOL_TCP_DATA_SPLIT_UNKNOWN;
-    int rc = 0;
+    int rc;
     if (!nic->split_auto) {
         nic->split_auto = true;
         rc = hd_journal_write(s);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = set_back(s, nic, to);
-    if (rc == 0 || refused(rc)) /* a driver that has no automatic */
-        rc = s->k->split_get(s->k->arg, nic->ifindex, now);
-    return rc;
+    rc = set_back(s, nic, to);
+    if (rc < 0 && !is_split_refused(rc))
+        return rc;
+    return s->k->split_get(s->k->arg, nic->ifindex, now); /* a driver that has no automatic refuses it */
 }
 
 /* What is reported is not what was reported before: mlx5 and gve where somebody had set it explicitly. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
-    if (!refused(rc))
+    if (!is_split_refused(rc))
         return rc;
     /* bnxt reports "on" because of large packets or rx-gro-hw, which somebody has turned on or off meanwhile */
     hw_log(s->log, HAWSER_LOG_INFO, "%s: header split stays automatic: the driver has no other way back: %s", nic->name,

@@ -45,7 +45,7 @@ void hd_state_free(struct hd_state *s)
 }
 
 /* Writes the journal after something was undone: a failure costs nothing but a look for what is not there. */
-static void note(struct hd_state *s)
+static void update_state_journal(struct hd_state *s)
 {
     if (hd_journal_write(s) < 0)
         hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
@@ -116,24 +116,28 @@ static int check_size(const struct hd_facts *f, unsigned n)
     return 0;
 }
 
-/* Header split on, queues out of RSS, in that order: for the former a driver may set up its rings anew, and RSS too. */
-static int prepare(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link, const struct hd_rights *r,
-                   struct hd_binding *b)
+static void free_rss(struct hd_rss *rss)
 {
-    struct hd_rss rss;
+    free(rss->queue);
+}
+
+/* Header split on, queues out of RSS, in that order: for the former a driver may set up its rings anew, and RSS too. */
+static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link,
+                                  const struct hd_rights *r, struct hd_binding *b)
+{
+    __attribute__((cleanup(free_rss))) struct hd_rss rss = {0};
     int rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
-    if (rc == 0)
-        rc = hd_choose(s, link, r, b->n, b->queue, &rss);
-    if (rc == 0)
-        rc = hd_split_on(s, nic, link);
-    if (rc == 0) {
-        free(rss.queue);
-        rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
-    }
-    if (rc == 0)
-        rc = hd_take(s, nic, &rss, b->queue, b->n);
+    if (rc)
+        return rc;
+    rc = hd_choose(s, link, r, b->n, b->queue, &rss);
+    if (rc)
+        return rc;
+    rc = hd_split_on(s, nic, link);
+    if (rc)
+        return rc;
     free(rss.queue);
-    return rc;
+    rc = s->k->rss_get(s->k->arg, nic->ifindex, &rss);
+    return rc ? rc : hd_take(s, nic, &rss, b->queue, b->n);
 }
 
 /* In pieces of the size that is asked for, or where kernel, driver or memory do not have that, of a page. EOPNOTSUPP:
@@ -161,38 +165,35 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     struct hd_link link;
     if (!hd_policy_nic(r, q->nic))
         return hw_fail(-EACCES, "the policy lets %s have nothing of NIC %s", r->who, q->nic);
-    struct hd_binding *b = calloc(1, sizeof(*b));
+    HW_AUTO_FREE struct hd_binding *b = calloc(1, sizeof(*b));
     if (!b)
         return hw_no_memory("a binding");
     *b = (struct hd_binding){.owner = owner, .uid = uid, .n = q->count, .bytes = f->bytes, .sock = -1};
     int rc = s->k->link(s->k->arg, q->nic, &link);
-    if (rc == 0)
-        rc = check_size(f, b->n);
-    if (rc == 0)
-        rc = within_limits(s, uid, r, b->n, b->bytes);
-    if (rc == 0 && !link.up)
-        rc = hw_fail(-ENETDOWN, "%s is down: ip link set %s up", q->nic, q->nic);
-    struct hd_nic *nic = NULL;
-    if (rc == 0) {
-        nic = hd_nic_find(s, link.ifindex);
-        if (!nic)
-            nic = hd_nic_add(s, link.ifindex, q->nic);
-        rc = nic ? 0 : -ENOMEM;
-    }
+    if (rc)
+        return rc;
+    rc = check_size(f, b->n);
+    if (rc)
+        return rc;
+    rc = within_limits(s, uid, r, b->n, b->bytes);
+    if (rc)
+        return rc;
+    if (!link.up)
+        return hw_fail(-ENETDOWN, "%s is down: ip link set %s up", q->nic, q->nic);
+    struct hd_nic *nic = hd_nic_find(s, link.ifindex);
+    if (!nic)
+        nic = hd_nic_add(s, link.ifindex, q->nic);
+    if (!nic)
+        return -ENOMEM;
     /* counted from here on, so that nothing is settled away under it */
-    if (rc == 0) {
-        nic->bindings++;
-        rc = b->n ? prepare(s, nic, &link, r, b) : 0;
-        if (rc == 0)
-            rc = bind_pages(s, b, nic, dmabuf, q->page, &a->page);
-        if (rc) {
-            HW_KEEP_ERROR();
-            nic->bindings--;
-            hd_settle(s, nic);
-        }
-    }
+    nic->bindings++;
+    rc = b->n ? prepare_binding_queues(s, nic, &link, r, b) : 0;
+    if (rc == 0)
+        rc = bind_pages(s, b, nic, dmabuf, q->page, &a->page);
     if (rc) {
-        free(b);
+        HW_KEEP_ERROR();
+        nic->bindings--;
+        hd_settle(s, nic);
         return rc;
     }
     b->nic = nic;
@@ -206,6 +207,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
     memcpy(a->queues, b->queue, sizeof(a->queues));
     hw_log(s->log, HAWSER_LOG_INFO, "%s: binding %u of user %u: dma-buf %u, %llu bytes, %s, %u queues", q->nic, b->id,
            (unsigned)uid, b->dmabuf_id, (unsigned long long)b->bytes, b->n ? "receive" : "send", b->n);
+    b = NULL;
     return 0;
 }
 
@@ -235,7 +237,7 @@ static struct hd_binding *binding_of(const struct hd_state *s, const void *owner
 }
 
 /* The queue of the binding with the fewest rules. */
-static uint32_t quietest(const struct hd_state *s, const struct hd_binding *b)
+static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd_binding *b)
 {
     unsigned best = UINT32_MAX;
     uint32_t queue = b->queue[0];
@@ -257,17 +259,19 @@ static uint32_t quietest(const struct hd_state *s, const struct hd_binding *b)
 /* Two rules for one connection: which of them the NIC obeys is its secret. */
 static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
-    struct hd_rule *all = NULL, like = *want;
+    HW_AUTO_FREE struct hd_rule *all = NULL;
+    struct hd_rule like = *want;
     unsigned n = 0;
     int rc = s->k->rules(s->k->arg, nic->ifindex, &all, &n);
-    for (unsigned i = 0; rc == 0 && i < n; i++) {
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < n; i++) {
         like.queue = all[i].queue;
         if (hd_rule_same(&all[i], &like))
-            rc = hw_fail(-EEXIST, "%s has a flow rule for this connection already, at %u, to queue %u", nic->name,
-                         all[i].loc, all[i].queue);
+            return hw_fail(-EEXIST, "%s has a flow rule for this connection already, at %u, to queue %u", nic->name,
+                           all[i].loc, all[i].queue);
     }
-    free(all);
-    return rc;
+    return 0;
 }
 
 /* Reports of destroyed sockets are wanted while there are rules: on a machine with many connections they cost. */
@@ -299,20 +303,23 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);
-    if (rc == 0)
-        rc = watch_sockets(s, true);
-    if (rc == 0)
-        rc = s->k->port_hold(s->k->arg, &c->local, &h->port);
-    if (rc == 0)
-        rc = check_connection(s, h, c);
-    if (rc == 0)
-        rc = hd_journal_write(s);
-    if (rc == 0)
-        rc = s->k->rule_add(s->k->arg, h->nic->ifindex, &h->rule);
+    if (rc)
+        return rc;
+    rc = watch_sockets(s, true);
+    if (rc)
+        return rc;
+    rc = s->k->port_hold(s->k->arg, &c->local, &h->port);
+    if (rc)
+        return rc;
+    rc = check_connection(s, h, c);
+    if (rc)
+        return rc;
+    rc = hd_journal_write(s);
+    if (rc)
+        return rc;
+    rc = s->k->rule_add(s->k->arg, h->nic->ifindex, &h->rule);
     h->placed = rc == 0;
-    if (rc == 0)
-        rc = check_connection(s, h, c);
-    return rc;
+    return rc ? rc : check_connection(s, h, c);
 }
 
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
@@ -327,10 +334,10 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
     if (b->nic->gone)
         return hw_fail(-ENODEV, "%s has gone since binding %u was made: release it", b->nic->name, binding);
     int rc = rules_within(s, b->uid, r);
-    if (rc == 0 && f->rc)
-        rc = hw_fail_copy(f->rc, f->why);
     if (rc)
         return rc;
+    if (f->rc)
+        return hw_fail_copy(f->rc, f->why);
     if (hw_addr_same_host(&c->local, &c->remote) || hw_addr_is_loopback(&c->local))
         return hw_fail(-EINVAL, "both ends of the connection are on this machine: its packets never reach a NIC, and "
                                 "cannot land in device memory");
@@ -345,14 +352,14 @@ int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, c
         free(h);
         return rc;
     }
-    h->rule.queue = quietest(s, b);
+    h->rule.queue = find_least_ruled_queue(s, b);
     h->id = new_id(s);
     hw_list_append(&s->rules, &h->node);
     rc = place_rule(s, h, c);
     if (rc) {
         HW_KEEP_ERROR();
         rule_end(s, h);
-        note(s);
+        update_state_journal(s);
         return rc;
     }
     a->id = h->id;
@@ -389,7 +396,7 @@ void hd_take_reports(struct hd_state *s)
         }
     }
     if (some)
-        note(s);
+        update_state_journal(s);
 }
 
 uint64_t hd_look(struct hd_state *s)
@@ -417,7 +424,7 @@ uint64_t hd_look(struct hd_state *s)
         some = true;
     }
     if (some)
-        note(s);
+        update_state_journal(s);
     return next;
 }
 
@@ -456,7 +463,7 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id)
         if (r->id != id || !r->binding || r->binding->owner != owner)
             continue;
         rule_end(s, r);
-        note(s);
+        update_state_journal(s);
         return 0;
     }
     return hw_fail(-ENOENT, "there is no binding or rule %u of yours", id);

@@ -97,10 +97,12 @@ static int raise_node_nic(struct lab *l, const struct hw_lab_spec *spec, unsigne
 {
     struct hw_netlink *rt = &l->node[node].rt;
     int index = lab_index(node, nic, LAB_END_NODE);
-    int rc = hw_rtnl_addr_add(rt, index, node_addr(spec, node, nic), lab_prefix(spec->fabric));
-    if (rc == 0 && spec->rate[nic])
-        rc = lab_set_rate(rt, index, spec->rate[nic]);
-    return rc == 0 ? hw_rtnl_link_up(rt, index, true) : rc;
+    int rc;
+    if ((rc = hw_rtnl_addr_add(rt, index, node_addr(spec, node, nic), lab_prefix(spec->fabric))) < 0)
+        return rc;
+    if (spec->rate[nic] && (rc = lab_set_rate(rt, index, spec->rate[nic])) < 0)
+        return rc;
+    return hw_rtnl_link_up(rt, index, true);
 }
 
 static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned nic)
@@ -127,15 +129,17 @@ static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned
     struct hw_rtnl_end n = {near, lab_index(node, nic, LAB_END_NEAR), l->sw.ns};
     struct hw_rtnl_end f = {far, lab_index(node, nic, LAB_END_FAR), -1};
     struct hw_rtnl_end p = {port, lab_index(node, nic, LAB_END_PORT), -1};
-    int rc = hw_rtnl_veth_add(&l->node[node].rt, here, &n, spec->mtu);
-    if (rc == 0)
-        rc = hw_rtnl_veth_add(&l->sw.rt, &f, &p, spec->mtu);
-    for (unsigned i = 0; rc == 0 && i < 2; i++) {
-        rc = hw_rtnl_link_no_arp(&l->sw.rt, i ? f.index : n.index);
-        if (rc == 0)
-            rc = hw_rtnl_link_up(&l->sw.rt, i ? f.index : n.index, true);
+    int rc;
+    if ((rc = hw_rtnl_veth_add(&l->node[node].rt, here, &n, spec->mtu)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_veth_add(&l->sw.rt, &f, &p, spec->mtu)) < 0)
+        return rc;
+    for (unsigned i = 0; i < 2; i++) {
+        int end = i ? f.index : n.index;
+        if ((rc = hw_rtnl_link_no_arp(&l->sw.rt, end)) < 0 || (rc = hw_rtnl_link_up(&l->sw.rt, end, true)) < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* Makes a node's NIC and its port in the switch, a port of `bridge` (0: the router's). */
@@ -148,23 +152,23 @@ static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned no
     struct hw_rtnl_end here = {name, lab_index(node, nic, LAB_END_NODE), -1}, there = {port, index, l->sw.ns};
     int rc = lab_is_relayed(spec, nic) ? build_relayed(l, spec, node, nic, &here)
                                        : hw_rtnl_veth_add(&l->node[node].rt, &here, &there, spec->mtu);
-    if (rc == 0 && bridge)
-        rc = hw_rtnl_link_master(&l->sw.rt, index, bridge);
-    if (rc == 0 && spec->rate[nic])
-        rc = lab_set_rate(&l->sw.rt, index, spec->rate[nic]);
-    if (rc == 0)
-        rc = hw_rtnl_link_up(&l->sw.rt, index, true);
-    return rc == 0 ? raise_node_nic(l, spec, node, nic) : rc;
+    if (rc < 0)
+        return rc;
+    if (bridge && (rc = hw_rtnl_link_master(&l->sw.rt, index, bridge)) < 0)
+        return rc;
+    if (spec->rate[nic] && (rc = lab_set_rate(&l->sw.rt, index, spec->rate[nic])) < 0)
+        return rc;
+    if ((rc = hw_rtnl_link_up(&l->sw.rt, index, true)) < 0)
+        return rc;
+    return raise_node_nic(l, spec, node, nic);
 }
 
 /* Makes a bridge that is up. */
 static int add_bridge(struct hw_netlink *rt, const char *name, uint32_t mtu, int *index)
 {
     struct hw_rtnl_link bridge = {0};
-    int rc = hw_rtnl_bridge_add(rt, name, mtu);
-    if (rc == 0)
-        rc = hw_rtnl_link_get(rt, name, &bridge);
-    if (rc < 0)
+    int rc;
+    if ((rc = hw_rtnl_bridge_add(rt, name, mtu)) < 0 || (rc = hw_rtnl_link_get(rt, name, &bridge)) < 0)
         return rc;
     *index = bridge.index;
     return hw_rtnl_link_up(rt, bridge.index, true);
@@ -207,12 +211,14 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     const struct hw_rtnl_route route[] = {{.via = gateway, .index = index, .table = TABLE + nic},
                                           {.via = gateway, .index = index}};
     const struct hw_rtnl_rule rule = {.priority = TABLE + nic, .table = TABLE + nic, .from = own};
-    int rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 31);
-    if (rc == 0)
-        rc = hw_rtnl_link_forward(&l->sw.rt, port);
-    if (rc == 0)
-        rc = add_routes(rt, route, nic == 0 ? 2 : 1);
-    return rc == 0 ? hw_rtnl_rule_add(rt, &rule) : rc;
+    int rc;
+    if ((rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 31)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_link_forward(&l->sw.rt, port)) < 0)
+        return rc;
+    if ((rc = add_routes(rt, route, nic == 0 ? 2 : 1)) < 0)
+        return rc;
+    return hw_rtnl_rule_add(rt, &rule);
 }
 
 /* Google's cloud: an address of 32 bits, the gateway on the link, the NIC's subnet behind it, all else by the first
@@ -235,14 +241,16 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     for (unsigned k = 0; k < node; k++)
         first = first && nic >= lab_nics_of(spec, k);
     snprintf(name, sizeof(name), "%c%u", 'a' + (int)node, nic);
-    int rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 32);
-    if (rc == 0)
-        rc = hw_rtnl_link_forward(&l->sw.rt, port);
-    if (rc == 0)
-        rc = add_routes(&l->sw.rt, back, first ? 3 : 2);
-    if (rc == 0)
-        rc = hw_rtnl_rule_add(&l->sw.rt, &rule);
-    return rc == 0 ? add_routes(&l->node[node].rt, route, nic == 0 ? 3 : 2) : rc;
+    int rc;
+    if ((rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 32)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_link_forward(&l->sw.rt, port)) < 0)
+        return rc;
+    if ((rc = add_routes(&l->sw.rt, back, first ? 3 : 2)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_rule_add(&l->sw.rt, &rule)) < 0)
+        return rc;
+    return add_routes(&l->node[node].rt, route, nic == 0 ? 3 : 2);
 }
 
 /* ---- bridges of containers ------------------------------------------------------------------ */
@@ -256,32 +264,34 @@ static int add_node_bridge(struct hw_netlink *rt, const char *name, struct in_ad
     snprintf(near, sizeof(near), "v%s", name);
     snprintf(far, sizeof(far), "c%s", name);
     struct hw_rtnl_end n = {near, 0, -1}, f = {far, 0, -1};
-    int rc = add_bridge(rt, name, mtu, &bridge);
-    if (rc == 0)
-        rc = hw_rtnl_addr_add(rt, bridge, addr, prefix);
-    if (rc == 0)
-        rc = hw_rtnl_veth_add(rt, &n, &f, mtu);
-    for (unsigned i = 0; rc == 0 && i < 2; i++) {
-        rc = hw_rtnl_link_get(rt, i ? far : near, &link);
-        if (rc == 0 && i == 0)
-            rc = hw_rtnl_link_master(rt, link.index, bridge);
-        if (rc == 0)
-            rc = hw_rtnl_link_up(rt, link.index, true);
-    }
-    return rc;
+    int rc;
+    if ((rc = add_bridge(rt, name, mtu, &bridge)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_addr_add(rt, bridge, addr, prefix)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_veth_add(rt, &n, &f, mtu)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_link_get(rt, near, &link)) < 0 || (rc = hw_rtnl_link_master(rt, link.index, bridge)) < 0 ||
+        (rc = hw_rtnl_link_up(rt, link.index, true)) < 0)
+        return rc;
+    if ((rc = hw_rtnl_link_get(rt, far, &link)) < 0)
+        return rc;
+    return hw_rtnl_link_up(rt, link.index, true);
 }
 
 /* docker0 has one address on every node. cni0 has a subnet that is all nodes', and no link to the others'. */
 static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 {
-    int rc = 0;
-    for (unsigned k = 0; rc == 0 && k < l->nodes; k++) {
-        struct in_addr docker = {htonl(172u << 24 | 17u << 16 | 1)};
-        rc = add_node_bridge(&l->node[k].rt, "docker0", docker, 16, spec->mtu);
-        if (rc == 0)
-            rc = add_node_bridge(&l->node[k].rt, "cni0", make_addr(19, 0, k + 1), 24, spec->mtu);
+    const struct in_addr docker = {htonl(172u << 24 | 17u << 16 | 1)};
+    for (unsigned k = 0; k < l->nodes; k++) {
+        struct hw_netlink *rt = &l->node[k].rt;
+        int rc;
+        if ((rc = add_node_bridge(rt, "docker0", docker, 16, spec->mtu)) < 0)
+            return rc;
+        if ((rc = add_node_bridge(rt, "cni0", make_addr(19, 0, k + 1), 24, spec->mtu)) < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -291,39 +301,41 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
     size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* what the switch has: ports, bridges, lo */
-    struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
+    HW_AUTO_FREE struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
-    int rc = links ? 0 : hw_no_memory("%zu links", cap);
-    for (unsigned k = 0; rc == 0 && k <= l->nodes;) {
+    if (!links)
+        return hw_no_memory("%zu links", cap);
+    for (unsigned k = 0; k <= l->nodes;) {
         struct lab_ns *in = k == l->nodes ? &l->sw : &l->node[k];
         int n = in->ns < 0 ? 0 : hw_rtnl_link_list(&in->rt, links, cap);
+        if (n < 0)
+            return n;
         int bad = -1;
         for (int i = 0; i < n && (size_t)i < cap && bad < 0; i++) {
             if (links[i].up && !links[i].running && strcmp(links[i].kind, "veth") == 0)
                 bad = i;
         }
-        if (n < 0)
-            rc = n;
-        else if (bad < 0)
+        if (bad < 0)
             k++;
         else if (hw_now() > give_up)
-            rc = hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
+            return hw_fail(-ETIMEDOUT, "%s got no carrier", links[bad].name);
         else
             (void)poll(NULL, 0, 1);
     }
-    free(links);
-    return rc;
+    return 0;
 }
 
 int lab_build(struct lab *l, const struct hw_lab_spec *spec)
 {
-    int rc = 0;
-    for (unsigned nic = 0; rc == 0 && nic < spec->nics; nic++)
-        rc = l->sw.ns >= 0 ? build_rail(l, spec, nic) : build_cable(l, spec, nic);
-    for (unsigned k = 0; rc == 0 && k < l->nodes && is_layer3(spec); k++)
-        for (unsigned nic = 0; rc == 0 && nic < lab_nics_of(spec, k); nic++)
-            rc = spec->fabric == HW_LAB_GCP ? route_cloud(l, spec, k, nic) : route_fabric(l, spec, k, nic);
-    if (rc == 0 && spec->fabric == HW_LAB_BRIDGE)
-        rc = build_bridges(l, spec);
-    return rc == 0 ? wait_ready(l, spec) : rc;
+    int rc;
+    for (unsigned nic = 0; nic < spec->nics; nic++)
+        if ((rc = l->sw.ns >= 0 ? build_rail(l, spec, nic) : build_cable(l, spec, nic)) < 0)
+            return rc;
+    for (unsigned k = 0; k < l->nodes && is_layer3(spec); k++)
+        for (unsigned nic = 0; nic < lab_nics_of(spec, k); nic++)
+            if ((rc = spec->fabric == HW_LAB_GCP ? route_cloud(l, spec, k, nic) : route_fabric(l, spec, k, nic)) < 0)
+                return rc;
+    if (spec->fabric == HW_LAB_BRIDGE && (rc = build_bridges(l, spec)) < 0)
+        return rc;
+    return wait_ready(l, spec);
 }

@@ -36,7 +36,7 @@ struct hello {
 };
 static const char magic[8] = "hwlab 1";
 
-static socklen_t address(const char *name, struct sockaddr_un *a)
+static socklen_t make_holder_address(const char *name, struct sockaddr_un *a)
 {
     memset(a, 0, sizeof(*a));
     a->sun_family = AF_UNIX;
@@ -47,7 +47,7 @@ static socklen_t address(const char *name, struct sockaddr_un *a)
 int holder_lock(const char *name, int *fd)
 {
     struct sockaddr_un a;
-    socklen_t len = address(name, &a);
+    socklen_t len = make_holder_address(name, &a);
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
         return hw_fail(-errno, "making a socket: %s", strerror(errno));
@@ -61,10 +61,10 @@ int holder_lock(const char *name, int *fd)
 }
 
 /* Connects to a lab's process, which must be this user's. *pid: it, in this process's view. */
-static int dial(const char *name, pid_t *pid)
+static int connect_lab_holder(const char *name, pid_t *pid)
 {
     struct sockaddr_un a;
-    socklen_t len = address(name, &a);
+    socklen_t len = make_holder_address(name, &a);
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (s < 0)
         return hw_fail(-errno, "making a socket: %s", strerror(errno));
@@ -89,13 +89,12 @@ static int dial(const char *name, pid_t *pid)
 
 /* ---- the process ---------------------------------------------------------------------------- */
 
-static int write_file(const char *path, const char *text)
+static int write_userns_file(const char *path, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
-    int rc = n < 0 ? hw_fail(-errno, "writing %s: %s", path, strerror(errno)) : 0;
-    hw_close(&fd);
-    return rc;
+    HW_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    return 0;
 }
 
 static int enter_user_namespace(void)
@@ -110,13 +109,27 @@ static int enter_user_namespace(void)
             "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)",
             strerror(errno));
     snprintf(map, sizeof(map), "0 %u 1", uid);
-    int rc = write_file("/proc/self/uid_map", map);
-    if (rc == 0)
-        rc = write_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): else gid_map is refused */
+    int rc = write_userns_file("/proc/self/uid_map", map);
+    if (rc < 0)
+        return rc;
+    rc = write_userns_file("/proc/self/setgroups", "deny"); /* user_namespaces(7): else gid_map is refused */
+    if (rc < 0)
+        return rc;
     snprintf(map, sizeof(map), "0 %u 1", gid);
-    if (rc == 0)
-        rc = write_file("/proc/self/gid_map", map);
-    return rc;
+    return write_userns_file("/proc/self/gid_map", map);
+}
+
+static int make_held_lab(const struct hw_lab_spec *spec, struct lab *l)
+{
+    int rc;
+    for (unsigned i = 0; i < spec->nodes; i++, l->nodes++)
+        if ((rc = hw_netns_create_anonymous(&l->node[i].ns, &l->node[i].rt)) < 0)
+            return rc;
+    if (lab_has_switch(spec) && (rc = hw_netns_create_anonymous(&l->sw.ns, &l->sw.rt)) < 0)
+        return rc;
+    if ((rc = lab_build(l, spec)) < 0)
+        return rc;
+    return lab_has_relay(spec) ? lab_relay_start(l, spec, true) : 0;
 }
 
 static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
@@ -127,14 +140,7 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
     l->user = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
     if (l->user < 0)
         return hw_fail(-errno, "opening /proc/self/ns/user: %s", strerror(errno));
-    for (unsigned i = 0; rc == 0 && i < spec->nodes; i++, l->nodes++)
-        rc = hw_netns_create_anonymous(&l->node[i].ns, &l->node[i].rt);
-    if (rc == 0 && lab_has_switch(spec))
-        rc = hw_netns_create_anonymous(&l->sw.ns, &l->sw.rt);
-    if (rc == 0)
-        rc = lab_build(l, spec);
-    if (rc == 0 && lab_has_relay(spec))
-        rc = lab_relay_start(l, spec, true);
+    rc = make_held_lab(spec, l);
     if (rc == -EPERM || rc == -EACCES)
         return hw_wrap(rc, "this system gives user namespaces no rights (AppArmor's restriction, say); run it as root");
     return rc;
@@ -222,10 +228,8 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
     report = fd[1];
 
     /* Before anything is built, so that `down` can end this process from now on. */
-    if (listen(lock, 16) < 0)
-        v.rc = hw_fail(-errno, "listening for the lab's users: %s", strerror(errno));
-    if (v.rc == 0)
-        v.rc = holder_build(spec, &l);
+    v.rc = listen(lock, 16) < 0 ? hw_fail(-errno, "listening for the lab's users: %s", strerror(errno))
+                                : holder_build(spec, &l);
     if (v.rc < 0)
         snprintf(v.text, sizeof(v.text), "%s", hw_error());
     (void)!write(report, &v, sizeof(v));
@@ -273,7 +277,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
 
 /* ---- its users ------------------------------------------------------------------------------ */
 
-static int receive(int s, struct lab *l)
+static int receive_lab_namespaces(int s, struct lab *l)
 {
     struct hello m;
     int fds[MAX_FDS];
@@ -305,18 +309,14 @@ static int receive(int s, struct lab *l)
 int holder_open(const char *name, struct lab *l)
 {
     pid_t pid = 0;
-    int s = dial(name, &pid);
-    if (s < 0)
-        return s;
-    int rc = receive(s, l);
-    hw_close(&s);
-    return rc;
+    HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
+    return s < 0 ? s : receive_lab_namespaces(s, l);
 }
 
 int holder_end(const char *name)
 {
     pid_t pid = 0;
-    int s = dial(name, &pid);
+    HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
     if (s == -ENOENT) { /* nobody listens: nothing there, or something under way? */
         int fd;
         int rc = holder_lock(name, &fd);
@@ -327,22 +327,18 @@ int holder_end(const char *name)
     }
     if (s < 0)
         return s;
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    int rc = fd < 0 && errno != ESRCH ? hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno)) : 0;
+    HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
     /* It still listens now that the number is pinned: so the number is still its, and no newer process's. */
     pid_t same = 0;
-    int again = fd < 0 ? -1 : dial(name, &same);
-    if (again >= 0 && same == pid) {
-        if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-            rc = hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
-        struct pollfd gone = {.fd = fd, .events = POLLIN};
-        if (rc == 0 && poll(&gone, 1, ANSWER_MS) == 0)
-            rc = hw_fail(-EBUSY, "the lab's process %d does not go", (int)pid);
-    }
-    hw_close(&again);
-    hw_close(&fd);
-    hw_close(&s);
-    return rc;
+    HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
+    if (again < 0 || same != pid)
+        return 0;
+    if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+        return hw_fail(-errno, "ending the lab's process %d: %s", (int)pid, strerror(errno));
+    struct pollfd gone = {.fd = fd, .events = POLLIN};
+    return poll(&gone, 1, ANSWER_MS) == 0 ? hw_fail(-EBUSY, "the lab's process %d does not go", (int)pid) : 0;
 }
 
 int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)

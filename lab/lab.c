@@ -59,7 +59,7 @@ static int check_name(const char **name)
 }
 
 /* hawser-<lab>-<node> to lab and node; no node has a '-'. False where it is none of ours. */
-static bool split(const char *file, char lab[HW_LAB_NAME_MAX + 1], const char **node)
+static bool split_lab_ns_name(const char *file, char lab[HW_LAB_NAME_MAX + 1], const char **node)
 {
     if (strncmp(file, PREFIX, strlen(PREFIX)) != 0)
         return false;
@@ -81,7 +81,7 @@ void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
 }
 
 /* Bits 0 to 25: node a to z has a file in HW_NETNS_DIR, bit 26: the switch. */
-static uint32_t kept(const char *name)
+static uint32_t find_kept_namespaces(const char *name)
 {
     uint32_t found = 0;
     DIR *d = opendir(HW_NETNS_DIR);
@@ -89,7 +89,7 @@ static uint32_t kept(const char *name)
     while (d && (e = readdir(d)) != NULL) {
         char lab[HW_LAB_NAME_MAX + 1];
         const char *node;
-        if (split(e->d_name, lab, &node) && strcmp(lab, name) == 0)
+        if (split_lab_ns_name(e->d_name, lab, &node) && strcmp(lab, name) == 0)
             found |= 1u << (node[1] ? HW_LAB_MAX_NODES : node[0] - 'a');
     }
     if (d)
@@ -132,40 +132,48 @@ static int remove_kept(const char *name, uint32_t which)
     return rc;
 }
 
+/* *made: the namespaces that are kept by then, as find_kept_namespaces() says it. */
+static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, uint32_t *made)
+{
+    char ns[64];
+    int rc = hw_netns_prepare();
+    if (rc < 0)
+        return rc;
+    for (unsigned k = 0; k < spec->nodes; k++, l->nodes++) {
+        lab_ns_name(spec->name, k, ns, sizeof(ns));
+        if ((rc = hw_netns_create(ns, &l->node[k].ns, &l->node[k].rt)) < 0)
+            return rc;
+        *made |= 1u << k;
+    }
+    if (lab_has_switch(spec)) {
+        lab_ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
+        if ((rc = hw_netns_create(ns, &l->sw.ns, &l->sw.rt)) < 0)
+            return rc;
+        *made |= 1u << HW_LAB_MAX_NODES;
+    }
+    if ((rc = lab_build(l, spec)) < 0)
+        return rc;
+    return lab_has_relay(spec) ? lab_relay_start(l, spec, false) : 0;
+}
+
 static int up_kept(const struct hw_lab_spec *spec)
 {
     struct lab l;
-    char ns[64];
     uint32_t made = 0;
     lab_init(&l);
-    int rc = hw_netns_prepare();
-    for (unsigned k = 0; rc == 0 && k < spec->nodes; k++, l.nodes++) {
-        lab_ns_name(spec->name, k, ns, sizeof(ns));
-        rc = hw_netns_create(ns, &l.node[k].ns, &l.node[k].rt);
-        made |= rc == 0 ? 1u << k : 0;
-    }
-    if (rc == 0 && lab_has_switch(spec)) {
-        lab_ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
-        rc = hw_netns_create(ns, &l.sw.ns, &l.sw.rt);
-        made |= rc == 0 ? 1u << HW_LAB_MAX_NODES : 0;
-    }
-    if (rc == 0)
-        rc = lab_build(&l, spec);
-    if (rc == 0 && lab_has_relay(spec))
-        rc = lab_relay_start(&l, spec, false);
+    int rc = make_kept_lab(spec, &l, &made);
     lab_close(&l);
     if (rc < 0) {
         HW_KEEP_ERROR();
         (void)remove_kept(spec->name, made);
-        return rc;
     }
-    return 0;
+    return rc;
 }
 
 int hw_lab_up(const struct hw_lab_spec *asked)
 {
     struct hw_lab_spec spec = *asked;
-    int lock = -1;
+    HW_AUTO_CLOSE int lock = -1;
     int rc = check_spec(&spec);
     if (rc < 0)
         return rc;
@@ -176,20 +184,18 @@ int hw_lab_up(const struct hw_lab_spec *asked)
                        spec.name, spec.name);
     if (rc < 0)
         return rc;
-    if (kept(spec.name))
-        rc = hw_fail(-EEXIST,
-                     "there is a lab '%s' already, or what is left of one; `hawser lab down --name %s` takes it away",
-                     spec.name, spec.name);
-    else
-        rc = hw_netns_privileged() ? up_kept(&spec) : holder_start(&spec, lock);
-    hw_close(&lock);
+    if (find_kept_namespaces(spec.name))
+        return hw_fail(-EEXIST,
+                       "there is a lab '%s' already, or what is left of one; `hawser lab down --name %s` takes it away",
+                       spec.name, spec.name);
+    rc = hw_netns_privileged() ? up_kept(&spec) : holder_start(&spec, lock);
     return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "making the lab '%s'", spec.name) : rc;
 }
 
 /* Opens what namespaces there are of a lab that root keeps; with holes, where a crash left holes. */
 static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 {
-    uint32_t which = kept(name);
+    uint32_t which = find_kept_namespaces(name);
     unsigned n = 0;
     *denied = false;
     for (unsigned k = 0; k <= HW_LAB_MAX_NODES; k++) {
@@ -216,7 +222,7 @@ static int is_inside(const char *name)
 }
 
 /* Ends the processes in a lab. */
-static int empty(const char *name, const struct lab *l)
+static int kill_lab_processes(const char *name, const struct lab *l)
 {
     int ns[HW_LAB_MAX_NODES + 1];
     size_t n = 0;
@@ -238,18 +244,16 @@ static int empty(const char *name, const struct lab *l)
     return rc < 0 ? rc : 0;
 }
 
-int hw_lab_down(const char *name)
+/* Ends the lab's process; then the lab's name is the caller's, *lock. */
+static int end_lab_holder(const char *name, int *lock)
 {
-    struct lab l;
-    bool denied;
-    int lock = -1;
-    int rc = check_name(&name);
     uint64_t give_up = hw_deadline(WAIT_MS);
-    while (rc == 0) {
+    for (;;) {
+        struct lab l;
         lab_init(&l);
-        rc = holder_open(name, &l);
+        int rc = holder_open(name, &l);
         if (rc == 0)
-            rc = empty(name, &l);
+            rc = kill_lab_processes(name, &l);
         lab_close(&l);
         if (rc == -EBUSY)
             return rc;
@@ -257,37 +261,45 @@ int hw_lab_down(const char *name)
         if (rc == 0)
             continue;
         if (rc == -ENOENT)
-            rc = holder_lock(name, &lock);
-        if (rc == 0)
-            break;
+            rc = holder_lock(name, lock);
         if (rc != -EAGAIN && rc != -EBUSY)
             return rc;
         if (hw_now() > give_up)
             return hw_fail(-EBUSY, "another `hawser lab up` or `down` of '%s' is under way and does not end", name);
         (void)poll(NULL, 0, 20);
-        rc = 0;
     }
-    if (rc < 0)
+}
+
+static int remove_root_lab(const char *name, uint32_t which)
+{
+    struct lab l;
+    bool denied;
+    if (!hw_netns_privileged())
+        return hw_fail(-EPERM, "the lab '%s' is root's; take it down as root", name);
+    lab_init(&l);
+    (void)open_kept(name, &l, &denied);
+    int rc = kill_lab_processes(name, &l);
+    lab_close(&l);
+    return rc < 0 ? rc : remove_kept(name, which);
+}
+
+/* Of a lab whose process was killed, its programs may live on, and its namespaces by them. */
+static int kill_marked_programs(const char *name)
+{
+    char mark[64];
+    snprintf(mark, sizeof(mark), PREFIX "%s-", name);
+    int rc = hw_netns_marked(mark) ? is_inside(name) : hw_netns_kill_marked(mark, 1000);
+    return HW_MIN(rc, 0);
+}
+
+int hw_lab_down(const char *name)
+{
+    HW_AUTO_CLOSE int lock = -1;
+    int rc = check_name(&name);
+    if (rc < 0 || (rc = end_lab_holder(name, &lock)) < 0)
         return rc;
-    uint32_t which = kept(name);
-    if (which && !hw_netns_privileged()) {
-        rc = hw_fail(-EPERM, "the lab '%s' is root's; take it down as root", name);
-    } else if (which) {
-        lab_init(&l);
-        (void)open_kept(name, &l, &denied);
-        rc = empty(name, &l);
-        lab_close(&l);
-        if (rc == 0)
-            rc = remove_kept(name, which);
-    } else {
-        /* Of a lab whose process was killed, its programs may live on, and its namespaces by them. */
-        char mark[64];
-        snprintf(mark, sizeof(mark), PREFIX "%s-", name);
-        rc = hw_netns_marked(mark) ? is_inside(name) : hw_netns_kill_marked(mark, 1000);
-        rc = HW_MIN(rc, 0);
-    }
-    hw_close(&lock);
-    return rc;
+    uint32_t which = find_kept_namespaces(name);
+    return which ? remove_root_lab(name, which) : kill_marked_programs(name);
 }
 
 /* ---- what there is -------------------------------------------------------------------------- */
@@ -296,7 +308,7 @@ static int lab_open(const char *name, struct lab *l)
 {
     bool denied;
     lab_init(l);
-    if (!kept(name))
+    if (!find_kept_namespaces(name))
         return holder_open(name, l);
     unsigned n = open_kept(name, l, &denied);
     if (denied) {
@@ -326,9 +338,7 @@ static int find_node(const char *name, const struct lab *l, const char *node, un
 int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *k)
 {
     int rc = check_name(name);
-    if (rc == 0)
-        rc = lab_open(*name, l);
-    if (rc < 0)
+    if (rc < 0 || (rc = lab_open(*name, l)) < 0)
         return rc;
     rc = find_node(*name, l, node, k);
     if (rc < 0)
@@ -357,6 +367,22 @@ static int find_nic(struct hw_netlink *rt, unsigned node, unsigned nic, struct h
     return n < 0 ? n : hw_fail(-ENODEV, "there is no NIC %u", nic);
 }
 
+int hw_lab_parse_nic(const char *text, unsigned *nic)
+{
+    const char *at = strncmp(text, "eth", 3) == 0 ? text + 3 : text;
+    unsigned v = 0;
+    size_t len = strlen(at);
+    bool good = len >= 1 && len <= 2 && !(len == 2 && at[0] == '0');
+    for (size_t i = 0; good && i < len; i++) {
+        good = at[i] >= '0' && at[i] <= '9';
+        v = v * 10 + (unsigned)(at[i] - '0');
+    }
+    if (!good || v >= HW_LAB_MAX_NICS)
+        return hw_fail(-EINVAL, "'%s' is no NIC: eth0 to eth%d, or the number alone", text, HW_LAB_MAX_NICS - 1);
+    *nic = v;
+    return 0;
+}
+
 int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
 {
     struct lab l;
@@ -372,25 +398,33 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up)
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
 
+/* At both ends of the link of its NIC. k: the number of the node. */
+static int set_end_rates(struct lab *l, const char *node, unsigned k, unsigned nic, uint64_t rate)
+{
+    struct hw_netlink *near = &l->node[k].rt;
+    struct hw_rtnl_link link, far;
+    char port[IFNAMSIZ];
+    int rc;
+    snprintf(port, sizeof(port), "%s%u", node, nic);
+    bool bridged = l->sw.ns >= 0;
+    struct hw_netlink *other = bridged ? &l->sw.rt : &l->node[!k].rt;
+    if ((rc = find_nic(near, k, nic, &link)) < 0)
+        return rc;
+    if ((rc = bridged ? hw_rtnl_link_get(other, port, &far) : find_nic(other, !k, nic, &far)) < 0)
+        return rc;
+    if ((rc = lab_set_rate(near, link.index, rate)) < 0)
+        return rc;
+    return lab_set_rate(other, far.index, rate);
+}
+
 int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate)
 {
     struct lab l;
-    struct hw_rtnl_link link, far;
     unsigned k = 0;
-    char port[IFNAMSIZ];
     int rc = lab_open_node(&name, node, &l, &k);
     if (rc < 0)
         return rc;
-    snprintf(port, sizeof(port), "%s%u", node, nic);
-    bool bridged = l.sw.ns >= 0;
-    struct lab_ns *other = bridged ? &l.sw : &l.node[!k];
-    rc = find_nic(&l.node[k].rt, k, nic, &link);
-    if (rc == 0)
-        rc = bridged ? hw_rtnl_link_get(&other->rt, port, &far) : find_nic(&other->rt, !k, nic, &far);
-    if (rc == 0)
-        rc = lab_set_rate(&l.node[k].rt, link.index, rate);
-    if (rc == 0)
-        rc = lab_set_rate(&other->rt, far.index, rate);
+    rc = set_end_rates(&l, node, k, nic, rate);
     lab_close(&l);
     return rc < 0 ? hw_wrap(rc, "node %s of the lab '%s'", node, name) : 0;
 }
@@ -425,9 +459,7 @@ int hw_lab_info(const char *name, struct hw_lab_info *out)
     struct lab l;
     memset(out, 0, sizeof(*out));
     int rc = check_name(&name);
-    if (rc == 0)
-        rc = lab_open(name, &l);
-    if (rc < 0)
+    if (rc < 0 || (rc = lab_open(name, &l)) < 0)
         return rc;
     snprintf(out->name, sizeof(out->name), "%s", name);
     out->user = l.user >= 0;
@@ -450,7 +482,7 @@ int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap)
     while (d && (e = readdir(d)) != NULL) {
         char lab[HW_LAB_NAME_MAX + 1];
         const char *node;
-        if (!split(e->d_name, lab, &node))
+        if (!split_lab_ns_name(e->d_name, lab, &node))
             continue;
         bool known = false;
         for (size_t i = 0; i < HW_MIN(n, cap); i++)

@@ -269,19 +269,3 @@ char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap)
     }
     return buf;
 }
-
-int hw_lab_parse_nic(const char *text, unsigned *nic)
-{
-    const char *at = strncmp(text, "eth", 3) == 0 ? text + 3 : text;
-    unsigned v = 0;
-    size_t len = strlen(at);
-    bool good = len >= 1 && len <= 2 && !(len == 2 && at[0] == '0');
-    for (size_t i = 0; good && i < len; i++) {
-        good = at[i] >= '0' && at[i] <= '9';
-        v = v * 10 + (unsigned)(at[i] - '0');
-    }
-    if (!good || v >= HW_LAB_MAX_NICS)
-        return hw_fail(-EINVAL, "'%s' is no NIC: eth0 to eth%d, or the number alone", text, HW_LAB_MAX_NICS - 1);
-    *nic = v;
-    return 0;
-}

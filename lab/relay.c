@@ -109,24 +109,23 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
         return hw_fail(-errno, "making a timer for delay and loss: %s", strerror(errno));
     if (setns(l->sw.ns, CLONE_NEWNET) < 0)
         return hw_fail(-errno, "entering the switch: %s", strerror(errno));
-    int rc = 0;
     for (unsigned nic = 0; nic < spec->nics; nic++) {
         struct rail *rail = &r->rail[nic];
         rail->delay = spec->delay_us[nic] * 1000ull;
         rail->loss = (uint32_t)(((uint64_t)spec->loss_ppm[nic] << 32) / 1000000);
         rail->last = &rail->first;
-        for (unsigned k = 0; rc == 0 && k < spec->nodes && lab_is_relayed(spec, nic); k++) {
+        for (unsigned k = 0; k < spec->nodes && lab_is_relayed(spec, nic); k++) {
             if (nic >= lab_nics_of(spec, k))
                 continue;
             struct end *near = &r->end[r->n++], *far = &r->end[r->n++];
             *near = (struct end){.index = lab_index(k, nic, LAB_END_NEAR), .to = far};
             *far = (struct end){.index = lab_index(k, nic, LAB_END_FAR), .to = near, .rail = rail};
-            rc = open_end(r, near);
-            if (rc == 0)
-                rc = open_end(r, far);
+            int rc = open_end(r, near);
+            if (rc < 0 || (rc = open_end(r, far)) < 0)
+                return rc;
         }
     }
-    return rc;
+    return 0;
 }
 
 /* Closes an end whose link is gone, and the other one of the pair: that link lives in the switch, as this process. */

@@ -58,7 +58,8 @@ struct failure {
     const char *step; /* a constant of this program: the parent has it at the same place. NULL: the command itself */
 };
 
-static _Noreturn void child(char *const argv[], int user, int net, const char *mark, int stdout_fd, int report)
+static _Noreturn void exec_node_command(char *const argv[], int user, int net, const char *mark, int stdout_fd,
+                                        int report)
 {
     struct failure f = {0};
     int sysfs;
@@ -102,7 +103,7 @@ int hw_lab_spawn(const char *name, const char *node, char *const argv[], int std
     }
     pid_t c = fork();
     if (c == 0)
-        child(argv, user, net, mark, stdout_fd, p[1]);
+        exec_node_command(argv, user, net, mark, stdout_fd, p[1]);
     if (c < 0)
         rc = hw_fail(-errno, "starting a process: %s", strerror(errno));
     hw_close(&p[1]);

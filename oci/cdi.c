@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *mount(const char *from, const char *to)
+static json_t *make_cdi_mount(const char *from, const char *to)
 {
     return json_pack("{ssssso}", "hostPath", from, "containerPath", to, "options",
                      sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL));
 }
 
-static json_t *hook(const struct sbx_spec *sp, const char *stage)
+static json_t *make_cdi_hook(const struct sbx_spec *sp, const char *stage)
 {
     json_t *args = sbx_spec_strings("hawser", "oci-hook", stage, NULL);
     for (const char *const *a = sp->hook_arg; *a; a++)
@@ -22,7 +22,7 @@ static json_t *hook(const struct sbx_spec *sp, const char *stage)
 }
 
 /* Sets member name of o to array unless that is empty, which CDI's schema does not know. */
-static void put(json_t *o, const char *name, json_t *array)
+static void set_nonempty_array(json_t *o, const char *name, json_t *array)
 {
     if (json_array_size(array))
         json_object_set_new(o, name, array);
@@ -30,7 +30,7 @@ static void put(json_t *o, const char *name, json_t *array)
         json_decref(array);
 }
 
-static int edits(json_t *o, const struct sbx_spec *sp)
+static int fill_container_edits(json_t *o, const struct sbx_spec *sp)
 {
     json_t *env = json_array(), *mounts = json_array(), *nodes = json_array(), *hooks = json_array();
     struct sbx_env e;
@@ -39,22 +39,22 @@ static int edits(json_t *o, const struct sbx_spec *sp)
         json_array_append_new(env, json_sprintf("%s=%s", e.v[i].name, e.v[i].value));
     sbx_env_free(&e);
     if (sp->sysfs)
-        json_array_append_new(mounts, mount(sp->sysfs, "/sys"));
+        json_array_append_new(mounts, make_cdi_mount(sp->sysfs, "/sys"));
     if (sp->topo)
-        json_array_append_new(mounts, mount(sp->topo, sp->topo_at));
+        json_array_append_new(mounts, make_cdi_mount(sp->topo, sp->topo_at));
     for (size_t i = 0; sp->dev && i < sp->dev->n; i++) {
         const struct sbx_dev *v = &sp->dev->v[i];
         json_array_append_new(nodes, json_pack("{sssssisisiss}", "path", v->path, "type", "c", "major", (int)v->major,
                                                "minor", (int)v->minor, "fileMode", 0666, "permissions", "rw"));
     }
     if (sp->hook_arg) {
-        json_array_append_new(hooks, hook(sp, "createRuntime"));
-        json_array_append_new(hooks, hook(sp, "poststop"));
+        json_array_append_new(hooks, make_cdi_hook(sp, "createRuntime"));
+        json_array_append_new(hooks, make_cdi_hook(sp, "poststop"));
     }
-    put(o, "env", env);
-    put(o, "deviceNodes", nodes);
-    put(o, "mounts", mounts);
-    put(o, "hooks", hooks);
+    set_nonempty_array(o, "env", env);
+    set_nonempty_array(o, "deviceNodes", nodes);
+    set_nonempty_array(o, "mounts", mounts);
+    set_nonempty_array(o, "hooks", hooks);
     return rc;
 }
 
@@ -69,16 +69,16 @@ json_t *sbx_cdi(const struct sbx_spec *sp, const char *name)
         hw_fail(-EINVAL, "'%.64s' is no name for a device of CDI's", name);
         return NULL;
     }
-    json_t *e = json_object();
-    int rc = edits(e, sp);
-    if (rc == 0 && json_object_size(e) == 0)
-        rc = hw_fail(-ENODEV, "the plan has nothing to give to a container");
-    json_t *o = rc == 0 ? json_pack("{ssss s[{ssso}]}", "cdiVersion", "0.5.0", "kind", SBX_CDI_KIND, "devices", "name",
-                                    name, "containerEdits", e)
-                        : NULL;
-    if (rc < 0)
-        json_decref(e);
-    else if (!o)
+    json_auto_t *e = json_object();
+    if (fill_container_edits(e, sp) < 0)
+        return NULL;
+    if (json_object_size(e) == 0) {
+        hw_fail(-ENODEV, "the plan has nothing to give to a container");
+        return NULL;
+    }
+    json_t *o = json_pack("{ssss s[{sssO}]}", "cdiVersion", "0.5.0", "kind", SBX_CDI_KIND, "devices", "name", name,
+                          "containerEdits", e);
+    if (!o)
         hw_no_memory("the specification");
     return o;
 }

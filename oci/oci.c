@@ -118,7 +118,7 @@ void sbx_oci_free(struct sbx_oci *o)
     *o = (struct sbx_oci){0};
 }
 
-static int annotations(struct sbx_oci *o, const json_t *all, const char *whose)
+static int apply_oci_annotations(struct sbx_oci *o, const json_t *all, const char *whose)
 {
     const char *key;
     json_t *v;
@@ -141,7 +141,7 @@ static int annotations(struct sbx_oci *o, const json_t *all, const char *whose)
 }
 
 /* An absolute path, below dir where it is relative. */
-static int absolute(char **out, const char *path, const char *dir, const char *what)
+static int make_oci_path(char **out, const char *path, const char *dir, const char *what)
 {
     bool relative = *path != '/';
     if (!*path || strlen(path) >= PATH_MAX / 2 || (relative && !dir))
@@ -154,7 +154,7 @@ static int absolute(char **out, const char *path, const char *dir, const char *w
     return 0;
 }
 
-static int state(struct sbx_oci *o, const json_t *s)
+static int parse_oci_state(struct sbx_oci *o, const json_t *s)
 {
     const json_t *id = json_object_get(s, "id"), *pid = json_object_get(s, "pid"), *at = json_object_get(s, "bundle");
     if (!json_is_string(json_object_get(s, "ociVersion")) || !json_is_string(id))
@@ -164,9 +164,9 @@ static int state(struct sbx_oci *o, const json_t *s)
     if (at && !json_is_string(at))
         return hw_fail(-EINVAL, "its bundle is no path");
     o->pid = pid ? (pid_t)json_integer_value(pid) : 0;
-    int rc = annotations(o, json_object_get(s, "annotations"), "the state");
+    int rc = apply_oci_annotations(o, json_object_get(s, "annotations"), "the state");
     if (rc == 0 && at)
-        rc = absolute(&o->bundle, json_string_value(at), NULL, "its bundle");
+        rc = make_oci_path(&o->bundle, json_string_value(at), NULL, "its bundle");
     if (rc == 0 && !(o->id = strdup(json_string_value(id))))
         rc = hw_no_memory("the state");
     return rc;
@@ -174,14 +174,13 @@ static int state(struct sbx_oci *o, const json_t *s)
 
 int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
 {
-    json_t *s = sbx_oci_load(text, len);
-    int rc = s ? state(o, s) : -EINVAL;
-    json_decref(s);
+    json_auto_t *s = sbx_oci_load(text, len);
+    int rc = s ? parse_oci_state(o, s) : -EINVAL;
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
 /* Returns whether one of the objects in array has this text as its member key, or (key NULL) is this text. */
-static bool contains(const json_t *array, const char *key, const char *text)
+static bool has_json_text(const json_t *array, const char *key, const char *text)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *e = json_array_get(array, i);
@@ -199,32 +198,31 @@ void sbx_oci_warn(const json_t *config, const struct hw_logger *log)
                  *spaces = json_object_get(json_object_get(config, "linux"), "namespaces");
     bool admin = false;
     for (size_t i = 0; i < HW_ARRAY_LEN(sets); i++)
-        admin |= contains(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
-    if (admin && log && !contains(spaces, "type", "user"))
+        admin |= has_json_text(json_object_get(caps, sets[i]), NULL, "CAP_NET_ADMIN");
+    if (admin && log && !has_json_text(spaces, "type", "user"))
         hw_log(
             log, HAWSER_LOG_WARN,
             "the container has CAP_NET_ADMIN and no user namespace: the kernel lets it change network devices of the "
             "host, too; give it a user namespace");
 }
 
-static int config(struct sbx_oci *o, const json_t *c)
+static int parse_oci_config(struct sbx_oci *o, const json_t *c)
 {
     const json_t *root = json_object_get(json_object_get(c, "root"), "path");
     if (!json_is_string(json_object_get(c, "ociVersion")))
         return hw_fail(-EINVAL, "it is no configuration of a container: it has no ociVersion");
     if (root && !json_is_string(root))
         return hw_fail(-EINVAL, "root.path is no path");
-    int rc = annotations(o, json_object_get(c, "annotations"), "annotations");
+    int rc = apply_oci_annotations(o, json_object_get(c, "annotations"), "annotations");
     sbx_oci_warn(c, o->log);
     if (rc == 0 && root && (o->bundle || *json_string_value(root) == '/'))
-        rc = absolute(&o->root, json_string_value(root), o->bundle, "root.path");
+        rc = make_oci_path(&o->root, json_string_value(root), o->bundle, "root.path");
     return rc;
 }
 
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len)
 {
-    json_t *c = sbx_oci_load(text, len);
-    int rc = c ? config(o, c) : -EINVAL;
-    json_decref(c);
+    json_auto_t *c = sbx_oci_load(text, len);
+    int rc = c ? parse_oci_config(o, c) : -EINVAL;
     return rc < 0 ? hw_wrap(rc, "config.json") : 0;
 }

@@ -16,7 +16,7 @@ struct work {
     const struct hw_logger *log;
 };
 
-static int add(struct work *w, const char *path, bool must)
+static int add_device_file(struct work *w, const char *path, bool must)
 {
     struct stat st;
     struct sbx_dev *v = w->out->v;
@@ -56,30 +56,31 @@ int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, 
     static const char *const of_gpus[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"};
     struct work w = {root, out, log};
     char path[SBX_NAME + 16];
-    int rc = 0;
+    int rc;
     size_t gpus = 0, uverbs = 0;
     *out = (struct sbx_devs){0};
-    for (size_t i = 0; i < p->n_gpu && rc == 0; i++) {
+    for (size_t i = 0; i < p->n_gpu; i++) {
         int minor = p->gpu[i].why[0] ? -1 : gpu_minor(root, p->gpu[i].at);
         if (minor < 0)
             continue;
         snprintf(path, sizeof(path), "nvidia%d", minor);
-        rc = add(&w, path, true);
+        if ((rc = add_device_file(&w, path, true)) < 0)
+            return rc;
         gpus++;
     }
-    for (size_t i = 0; gpus && i < HW_ARRAY_LEN(of_gpus) && rc == 0; i++)
-        rc = add(&w, of_gpus[i], false);
-    for (size_t i = 0; i < p->n_rdma && rc == 0; i++) {
+    for (size_t i = 0; gpus && i < HW_ARRAY_LEN(of_gpus); i++)
+        if ((rc = add_device_file(&w, of_gpus[i], false)) < 0)
+            return rc;
+    for (size_t i = 0; i < p->n_rdma; i++) {
         const struct sbx_rdma *r = &s->rdma[p->rdma[i].rdma];
         if (p->rdma[i].why[0] || !r->uverbs[0])
             continue;
         snprintf(path, sizeof(path), "infiniband/%s", r->uverbs);
-        rc = add(&w, path, true);
+        if ((rc = add_device_file(&w, path, true)) < 0)
+            return rc;
         uverbs++;
     }
-    if (rc == 0 && uverbs)
-        rc = add(&w, "infiniband/rdma_cm", false);
-    return rc;
+    return uverbs ? add_device_file(&w, "infiniband/rdma_cm", false) : 0;
 }
 
 void sbx_devs_free(struct sbx_devs *d)

@@ -16,19 +16,17 @@
 /* Reads the container's state from fd. */
 static int read_state(struct sbx_oci *o, int fd)
 {
-    char *text;
+    HW_AUTO_FREE char *text = NULL;
     size_t len;
     int rc = hw_file_read(fd, SBX_OCI_STATE_MAX, "the state of the container, on standard input", &text, &len);
-    if (rc == 0)
-        rc = sbx_oci_state(o, text, len);
-    free(text);
-    return rc;
+    return rc < 0 ? rc : sbx_oci_state(o, text, len);
 }
 
 /* Reads the bundle's config.json, which the state names. */
-static int read_config(struct sbx_oci *o)
+static int read_bundle_config(struct sbx_oci *o)
 {
-    char *text, path[5000];
+    HW_AUTO_FREE char *text = NULL;
+    char path[5000];
     size_t len;
     if (!o->bundle)
         return hw_fail(-EINVAL, "the state of the container names no bundle");
@@ -38,13 +36,10 @@ static int read_config(struct sbx_oci *o)
         return hw_fail(-errno, "%s: %s", path, strerror(errno));
     int rc = hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
     hw_close(&fd);
-    if (rc == 0)
-        rc = sbx_oci_config(o, text, len);
-    free(text);
-    return rc;
+    return rc < 0 ? rc : sbx_oci_config(o, text, len);
 }
 
-static const char *id_of(const struct sbx_oci *o)
+static const char *id_of_container(const struct sbx_oci *o)
 {
     return o->set.value[SBX_KEY_ID] ? o->set.value[SBX_KEY_ID] : o->id;
 }
@@ -57,7 +52,7 @@ struct ended {
     size_t n;
 };
 
-static int note(const struct sb_status *s, void *arg)
+static int collect_ended_container(const struct sb_status *s, void *arg)
 {
     struct ended *e = arg;
     if ((s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN) && e->n < HEAL_MAX)
@@ -68,7 +63,7 @@ static int note(const struct sb_status *s, void *arg)
 void sbx_heal(const char *journal_dir, const struct hw_logger *log)
 {
     struct ended *e = calloc(1, sizeof(*e));
-    if (!e || sb_status(journal_dir, NULL, note, e) < 0)
+    if (!e || sb_status(journal_dir, NULL, collect_ended_container, e) < 0)
         sb_log(log, HAWSER_LOG_WARN, "looking for containers that have ended: %s", e ? hw_error() : "no memory");
     for (size_t i = 0; e && i < e->n; i++) {
         struct sb_restore_options r = {.id = e->id[i], .journal_dir = journal_dir, .ended = true, .log = log};
@@ -85,14 +80,14 @@ struct here {
     bool done;
 };
 
-static int mine(const struct sb_status *s, void *arg)
+static int check_already_moved(const struct sb_status *s, void *arg)
 {
     struct here *h = arg;
     h->done = s->state == SB_STATE_RUNNING && s->holder == h->o->pid;
     return 0;
 }
 
-static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
+static int mount_container_sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
 {
     const char *how = o->set.value[SBX_KEY_SYSFS];
     if (!how || strcmp(how, "no") == 0)
@@ -100,26 +95,20 @@ static int sysfs(const struct sbx_oci *o, const struct sbx_snapshot *s, const st
     if (!o->root)
         return hw_fail(-EINVAL, "config.json has no root.path, whose sys could be mounted on");
     if (*how == '/') {
-        int folder = sbx_mount_open(how), rc = HW_MIN(folder, 0);
-        if (rc == 0)
-            rc = sbx_mount_in(o->pid, o->start, o->root, NULL, folder);
-        hw_close(&folder);
-        return rc;
+        HW_AUTO_CLOSE int folder = sbx_mount_open(how);
+        return folder < 0 ? folder : sbx_mount_in(o->pid, o->start, o->root, NULL, folder);
     }
-    struct sbx_tree t;
+    struct sbx_tree t __attribute__((cleanup(sbx_tree_free))) = {0};
     int rc = sbx_sysfs_build(&t, s, p);
-    if (rc == 0)
-        rc = sbx_mount_in(o->pid, o->start, o->root, &t, -1);
-    sbx_tree_free(&t);
-    return rc;
+    return rc < 0 ? rc : sbx_mount_in(o->pid, o->start, o->root, &t, -1);
 }
 
-static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
+static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapshot *s, const struct sbx_plan *p)
 {
     char pid[16];
     struct sb_nic nic[SB_NICS_MAX];
     const char *rdma = o->set.value[SBX_KEY_RDMA], *arp = o->set.value[SBX_KEY_ARP];
-    struct sb_move_options m = {.id = id_of(o),
+    struct sb_move_options m = {.id = id_of_container(o),
                                 .netns = pid,
                                 .start = o->start,
                                 .nic = nic,
@@ -143,33 +132,32 @@ static int move(const struct sbx_oci *o, const struct sbx_snapshot *s, const str
 
 /* What is made of the NICs as they are in the container. If this fails, the NICs come back; what is mounted in the
  * container goes with the container. */
-static int equip(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want)
+static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
+                           const struct sbx_want *want)
 {
-    struct sb_restore_options r = {.id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
-    char *nics = sbx_plan_nics(p), why[HW_ERR_TEXT], pid[16];
+    struct sb_restore_options r = {
+        .id = id_of_container(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .log = o->log};
+    HW_AUTO_FREE char *nics = sbx_plan_nics(p);
+    char pid[16];
     snprintf(pid, sizeof(pid), "%d", (int)o->pid);
-    int rc = nics ? 0 : hw_no_memory("the NICs' names");
-    if (rc == 0 && *nics)
-        rc = sbx_again_in(s, p, want, pid, o->start, o->log);
+    int rc = !nics ? hw_no_memory("the NICs' names") : *nics ? sbx_again_in(s, p, want, pid, o->start, o->log) : 0;
     if (rc == 0)
-        rc = sysfs(o, s, p);
-    if (rc < 0 && (!nics || *nics)) {
-        snprintf(why, sizeof(why), "%s", hw_error());
-        if (sb_restore(&r, NULL) < 0)
-            sb_log(o->log, HAWSER_LOG_WARN, "giving back the NICs: %s", hw_error());
-        hw_fail_copy(rc, why);
-    }
-    free(nics);
+        rc = mount_container_sysfs(o, s, p);
+    if (rc == 0 || (nics && !*nics))
+        return rc;
+    HW_KEEP_ERROR();
+    if (sb_restore(&r, NULL) < 0)
+        sb_log(o->log, HAWSER_LOG_WARN, "giving back the NICs: %s", hw_error());
     return rc;
 }
 
-static int create(const struct sbx_oci *o)
+static int prepare_container(const struct sbx_oci *o)
 {
     const char *journals = o->set.value[SBX_KEY_JOURNAL_DIR];
     struct here h = {.o = o};
-    struct sbx_snapshot s = {0};
-    struct sbx_plan p = {0};
-    int rc = sb_status(journals, id_of(o), mine, &h);
+    struct sbx_snapshot s __attribute__((cleanup(sbx_snapshot_free))) = {0};
+    struct sbx_plan p __attribute__((cleanup(sbx_plan_free))) = {0};
+    int rc = sb_status(journals, id_of_container(o), check_already_moved, &h);
     if (h.done)
         return 0;
     if (rc < 0 && rc != -ENOENT)
@@ -178,40 +166,33 @@ static int create(const struct sbx_oci *o)
     int root = hw_root_open("/");
     rc = root < 0 ? root : sbx_snapshot_take(&s, root, &(struct sbx_take){.live = true});
     hw_close(&root);
+    if (rc < 0)
+        return rc;
     struct sbx_want want = sbx_settings_want(&o->set);
-    if (rc == 0)
-        rc = sbx_plan_make(&p, &s, &want);
-    if (rc == 0)
-        rc = move(o, &s, &p);
-    if (rc == 0)
-        rc = equip(o, &s, &p, &want);
-    sbx_plan_free(&p);
-    sbx_snapshot_free(&s);
-    return rc;
+    rc = sbx_plan_make(&p, &s, &want);
+    if (rc < 0 || (rc = move_container_nics(o, &s, &p)) < 0)
+        return rc;
+    return equip_container(o, &s, &p, &want);
 }
 
 int sbx_hook_create(struct sbx_oci *o, int fd)
 {
     int rc = read_state(o, fd);
-    if (rc == 0)
-        rc = read_config(o);
-    if (rc == 0)
-        rc = sbx_settings_ask(&o->set);
-    if (rc <= 0)
+    if (rc < 0 || (rc = read_bundle_config(o)) < 0 || (rc = sbx_settings_ask(&o->set)) <= 0)
         return rc;
     if (!o->pid)
         return hw_fail(-EINVAL, "the state of the container names no process");
     o->start = sb_process_start(o->pid);
     if (!o->start)
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)o->pid);
-    return create(o);
+    return prepare_container(o);
 }
 
 /* ---- poststop ------------------------------------------------------------------------------------- */
 
 #define GRACE_MS 5000
 
-static int runs(const struct sb_status *s, void *arg)
+static int check_still_running(const struct sb_status *s, void *arg)
 {
     *(bool *)arg = s->state == SB_STATE_RUNNING;
     return 0;
@@ -219,13 +200,13 @@ static int runs(const struct sb_status *s, void *arg)
 
 /* A container that runs is not the one that has stopped: it has the same id (another runtime's, or by an argument).
  * One that was killed just now may take a moment to end. */
-static int wait_for_end(const char *journals, const char *id)
+static int await_container_end(const char *journals, const char *id)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};
     uint64_t deadline = hw_deadline(GRACE_MS);
     for (;;) {
         bool running = false;
-        int rc = sb_status(journals, id, runs, &running);
+        int rc = sb_status(journals, id, check_still_running, &running);
         if (rc < 0 && rc != -ENOENT)
             return rc;
         if (!running)
@@ -246,10 +227,9 @@ int sbx_hook_stop(struct sbx_oci *o, int fd)
         return rc;
     /* ended: between the look below and the restore another container of this id may have been made. */
     struct sb_restore_options r = {
-        .id = id_of(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
-    rc = wait_for_end(r.journal_dir, r.id);
-    if (rc == 0)
-        rc = sb_restore(&r, &lost);
-    return rc == 0 && lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are")
-                           : rc;
+        .id = id_of_container(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
+    rc = await_container_end(r.journal_dir, r.id);
+    if (rc < 0 || (rc = sb_restore(&r, &lost)) < 0)
+        return rc;
+    return lost ? hw_fail(-ENODEV, "%u of the container's NICs %s no more", lost, lost == 1 ? "is" : "are") : 0;
 }

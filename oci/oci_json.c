@@ -12,7 +12,7 @@
 #define DIGITS 18              /* so many always fit */
 
 /* The length of the number at text; 0: none. *large: a whole one that may be too large. */
-static size_t number(const char *text, size_t len, bool *large)
+static size_t measure_json_number(const char *text, size_t len, bool *large)
 {
     size_t n = 0, digits = 0;
     while (n < len && text[n] && strchr("-+.eE0123456789", text[n]))
@@ -22,7 +22,7 @@ static size_t number(const char *text, size_t len, bool *large)
 }
 
 /* Puts large numbers into strings. To be freed. */
-static char *mark(const char *text, size_t len, size_t *out_len)
+static char *mark_large_numbers(const char *text, size_t len, size_t *out_len)
 {
     char *out = NULL;
     bool string = false, large;
@@ -30,7 +30,7 @@ static char *mark(const char *text, size_t len, size_t *out_len)
     if (!f)
         return NULL;
     for (size_t i = 0, n; i < len; i += n) {
-        n = string ? 0 : number(text + i, len - i, &large);
+        n = string ? 0 : measure_json_number(text + i, len - i, &large);
         bool wrap = n && large;
         if (!n) {
             n = string && text[i] == '\\' && i + 1 < len ? 2 : 1;
@@ -57,7 +57,7 @@ json_t *sbx_oci_load(const char *text, size_t len)
         hw_fail(-EINVAL, "it has a text that begins with an odd character, U+0001");
         return NULL;
     }
-    char *marked = mark(text, len, &n);
+    char *marked = mark_large_numbers(text, len, &n);
     json_t *o = marked ? json_loadb(marked, n, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (!marked)
         hw_no_memory("JSON");

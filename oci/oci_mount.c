@@ -16,14 +16,14 @@
 
 #define BARE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
-static int failed(const char *what)
+static int fail_sysfs_mount(const char *what)
 {
     return hw_fail(-errno, "the container's /sys: %s: %s%s", what, strerror(errno),
                    errno == ENOSYS ? " (it needs Linux 5.12)" : "");
 }
 
 /* A folder below root, by no symbolic link: what is in root is the container's. */
-static int below(int root, const char *path)
+static int open_folder_below(int root, const char *path)
 {
     return hw_openat2(root, path, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
 }
@@ -31,7 +31,7 @@ static int below(int root, const char *path)
 static int read_only(int mount)
 {
     struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY | BARE};
-    return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? failed("making it read-only") : 0;
+    return mount_setattr(mount, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? fail_sysfs_mount("making it read-only") : 0;
 }
 
 /* Is it the root of a mount? */
@@ -43,66 +43,61 @@ static bool is_mount(int fd)
 
 /* Mounts mount on the folder at; what is mounted on cgroup moves there from below. It is moved and no copy of it made,
  * since crun makes its mounts read-only after the hooks. */
-static int cover(int mount, int at, int cgroup)
+static int mount_sysfs_at(int mount, int at, int cgroup)
 {
     if (move_mount(mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        return failed("mounting");
+        return fail_sysfs_mount("mounting");
     int rc = read_only(mount);
     if (rc == 0 && is_mount(cgroup) && move_mount(cgroup, "", mount, "fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        rc = failed("moving what is on fs/cgroup");
+        rc = fail_sysfs_mount("moving what is on fs/cgroup");
     return rc;
 }
 
 /* Root's sys and its fs/cgroup; -1: there is none. */
-static int places(int root, int *sys, int *cgroup)
+static int open_sysfs_folders(int root, int *sys, int *cgroup)
 {
     *cgroup = -1;
-    *sys = below(root, "sys");
+    *sys = open_folder_below(root, "sys");
     if (*sys < 0)
-        return failed("looking for it");
-    *cgroup = below(*sys, "fs/cgroup");
-    return *cgroup < 0 && errno != ENOENT ? failed("looking at fs/cgroup") : 0;
+        return fail_sysfs_mount("looking for it");
+    *cgroup = open_folder_below(*sys, "fs/cgroup");
+    return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("looking at fs/cgroup") : 0;
 }
 
 /* A tmpfs of its own below: with the mount namespace it is gone. */
 static int fresh_tmpfs(void)
 {
-    int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), mount = -1;
+    HW_AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+    int mount = -1;
     if (fs >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) == 0 &&
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
         mount = fsmount(fs, FSMOUNT_CLOEXEC, BARE);
-    int rc = mount < 0 ? failed("a tmpfs") : 0;
-    hw_close(&fs);
-    return rc < 0 ? rc : mount;
+    return mount < 0 ? fail_sysfs_mount("a tmpfs") : mount;
 }
 
 int sbx_mount_tree(int root, const struct sbx_tree *t)
 {
-    int sys, cgroup, mount = -1, tree = -1, cwd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = places(root, &sys, &cgroup);
-    if (rc == 0)
-        rc = mount = fresh_tmpfs();
-    if (rc >= 0)
-        rc = move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0 ? failed("mounting")
-                                                                                                   : 0;
+    HW_AUTO_CLOSE int sys = -1, cgroup = -1, mount = -1, tree = -1, cwd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (cwd < 0)
+        return fail_sysfs_mount("opening the current folder");
+    int rc = open_sysfs_folders(root, &sys, &cgroup);
+    if (rc < 0)
+        return rc;
+    mount = fresh_tmpfs();
+    if (mount < 0)
+        return mount;
+    if (move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return fail_sysfs_mount("mounting");
     /* By way of the current folder: a path would lead through what the container has at its /proc. */
-    if (rc == 0 && fchdir(mount) < 0)
-        rc = failed("entering a tmpfs");
-    if (rc == 0) {
-        rc = sbx_tree_write(t, "sys");
-        if (cwd < 0 || fchdir(cwd) < 0)
-            rc = rc < 0 ? rc : failed("going back to the current folder");
-    }
-    if (rc == 0 && (tree = open_tree(mount, "sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) < 0)
-        rc = failed("binding it");
-    if (rc == 0)
-        rc = cover(tree, mount, cgroup);
-    hw_close(&cwd);
-    hw_close(&tree);
-    hw_close(&mount);
-    hw_close(&cgroup);
-    hw_close(&sys);
-    return rc;
+    if (fchdir(mount) < 0)
+        return fail_sysfs_mount("entering a tmpfs");
+    rc = sbx_tree_write(t, "sys");
+    if (fchdir(cwd) < 0 && rc == 0)
+        rc = fail_sysfs_mount("going back to the current folder");
+    if (rc < 0)
+        return rc;
+    tree = open_tree(mount, "sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    return tree < 0 ? fail_sysfs_mount("binding it") : mount_sysfs_at(tree, mount, cgroup);
 }
 
 int sbx_mount_open(const char *dir)
@@ -113,50 +108,54 @@ int sbx_mount_open(const char *dir)
 
 int sbx_mount_folder(int root, int folder)
 {
-    int sys, cgroup;
-    int rc = places(root, &sys, &cgroup);
-    if (rc == 0)
-        rc = cover(folder, sys, cgroup);
-    hw_close(&cgroup);
-    hw_close(&sys);
-    return rc;
+    HW_AUTO_CLOSE int sys = -1, cgroup = -1;
+    int rc = open_sysfs_folders(root, &sys, &cgroup);
+    return rc < 0 ? rc : mount_sysfs_at(folder, sys, cgroup);
 }
 
 static int in_namespace(int ns, const char *at, const struct sbx_tree *t, int folder)
 {
     if (setns(ns, CLONE_NEWNS) < 0)
-        return failed("entering the container's mount namespace");
-    int root = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return fail_sysfs_mount("entering the container's mount namespace");
+    HW_AUTO_CLOSE int root = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return hw_fail(-errno, "the container's root %s: %s", at, strerror(errno));
-    int rc = t ? sbx_mount_tree(root, t) : sbx_mount_folder(root, folder);
-    hw_close(&root);
-    return rc;
+    return t ? sbx_mount_tree(root, t) : sbx_mount_folder(root, folder);
+}
+
+/* Hears from the child why it failed, if it did, and waits for its end. */
+static int await_mounting_child(pid_t child, int say)
+{
+    char why[HW_ERR_TEXT] = "";
+    int status = 0;
+    size_t len = 0;
+    for (ssize_t n; (n = read(say, why + len, sizeof(why) - 1 - len)) > 0;)
+        len += (size_t)n;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    return hw_fail(WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO, "%s",
+                   *why ? why : "the container's /sys: whoever was to mount it died");
 }
 
 /* By a child: whoever has entered another mount namespace does not find back by himself. It says why it failed. */
 int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder)
 {
-    char path[64], why[HW_ERR_TEXT] = "";
-    int say[2], status = 0;
+    char path[64];
+    int say[2];
     snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
-    int ns = open(path, O_RDONLY | O_CLOEXEC);
+    HW_AUTO_CLOSE int ns = open(path, O_RDONLY | O_CLOEXEC);
     if (ns < 0)
         return hw_fail(-errno, "the container's mount namespace, %s: %s", path, strerror(errno));
     struct stat own, theirs;
     if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
-        (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino)) {
-        hw_close(&ns);
+        (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino))
         return hw_fail(-EINVAL, "the container has no mount namespace of its own: its /sys is the host's");
-    }
-    if (sb_process_start(pid) != start) { /* after it was opened: so it is that process's */
-        hw_close(&ns);
+    if (sb_process_start(pid) != start) /* after it was opened: so it is that process's */
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
-    }
-    if (pipe2(say, O_CLOEXEC) < 0) {
-        hw_close(&ns);
+    if (pipe2(say, O_CLOEXEC) < 0)
         return hw_fail(-errno, "a pipe: %s", strerror(errno));
-    }
     pid_t child = fork();
     if (child == 0) {
         int rc = in_namespace(ns, root, t, folder);
@@ -164,19 +163,8 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
             _exit(255);
         _exit(rc < 0 ? HW_MIN(-rc, 254) : 0);
     }
-    int rc = child < 0 ? hw_fail(-errno, "fork: %s", strerror(errno)) : 0;
     hw_close(&say[1]);
-    if (rc == 0) {
-        size_t len = 0;
-        for (ssize_t n; (n = read(say[0], why + len, sizeof(why) - 1 - len)) > 0;)
-            len += (size_t)n;
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-            ;
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            rc = hw_fail(WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO, "%s",
-                         *why ? why : "the container's /sys: whoever was to mount it died");
-    }
+    int rc = child < 0 ? hw_fail(-errno, "fork: %s", strerror(errno)) : await_mounting_child(child, say[0]);
     hw_close(&say[0]);
-    hw_close(&ns);
     return rc;
 }

@@ -34,66 +34,56 @@ struct inside {
 static int enter_netns(const char *netns)
 {
     if (netns) {
-        struct sb_ns ns;
+        struct sb_ns ns __attribute__((cleanup(sb_ns_close))) = SB_NS_NONE;
         char path[256];
         pid_t holder;
         uint64_t start;
         int rc = sb_ns_open(netns, &ns, path, &holder, &start);
         if (rc == 0 && setns(ns.fd, CLONE_NEWNET) < 0)
             rc = hw_fail(-errno, "entering the network namespace %s: %s", netns, strerror(errno));
-        sb_ns_close(&ns);
         return rc;
     }
-    struct hw_netlink rt;
+    struct hw_netlink rt __attribute__((cleanup(hw_netlink_close))) = {.fd = -1};
     if (unshare(CLONE_NEWNET) < 0)
         return hw_fail(-errno, "a network namespace: %s", strerror(errno));
     int rc = hw_netlink_open(&rt, NETLINK_ROUTE);
-    if (rc == 0)
-        rc = hw_rtnl_link_up(&rt, 1, true); /* lo */
-    hw_netlink_close(&rt);
-    return rc;
+    return rc < 0 ? rc : hw_rtnl_link_up(&rt, 1, true); /* lo */
 }
 
-static int enter(const struct inside *i)
+static int enter_sandbox_namespaces(const struct inside *i)
 {
     int rc = enter_netns(i->r->netns);
-    if (rc == 0 && unshare(CLONE_NEWNS) < 0)
-        rc = hw_fail(-errno, "a mount namespace: %s", strerror(errno));
+    if (rc < 0)
+        return rc;
     /* What the host mounts later shows here; nothing goes the other way. */
-    if (rc == 0 && mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-        rc = hw_fail(-errno, "a mount namespace: %s", strerror(errno));
-    return rc;
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return hw_fail(-errno, "a mount namespace: %s", strerror(errno));
+    return 0;
 }
 
 static int set_env(const struct sbx_run *r)
 {
-    struct sbx_env env;
+    struct sbx_env env __attribute__((cleanup(sbx_env_free))) = {0};
     struct sbx_env_want want = r->env;
     want.moved = true;
     int rc = sbx_env_make(&env, r->p, &want);
     for (size_t k = 0; rc == 0 && k < env.n; k++)
         if (!env.v[k].callers && setenv(env.v[k].name, env.v[k].value, 0) < 0)
             rc = hw_no_memory("the environment");
-    sbx_env_free(&env);
     return rc;
 }
 
 static int set_sysfs(const struct sbx_run *r)
 {
-    struct sbx_tree t;
-    int rc = sbx_sysfs_build(&t, r->s, r->p), root = -1;
-    if (rc == 0)
-        rc = root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (rc == -1)
-        rc = hw_fail(-errno, "/: %s", strerror(errno));
-    if (rc >= 0)
-        rc = sbx_mount_tree(root, &t);
-    hw_close(&root);
-    sbx_tree_free(&t);
-    return rc;
+    struct sbx_tree t __attribute__((cleanup(sbx_tree_free))) = {0};
+    int rc = sbx_sysfs_build(&t, r->s, r->p);
+    if (rc < 0)
+        return rc;
+    HW_AUTO_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? hw_fail(-errno, "/: %s", strerror(errno)) : sbx_mount_tree(root, &t);
 }
 
-static int equip(const struct sbx_run *r)
+static int equip_sandbox_child(const struct sbx_run *r)
 {
     int rc = r->move.n ? sbx_again_in(r->s, r->p, r->want, NULL, 0, r->move.log) : 0;
     if (rc == 0 && !r->no_sysfs)
@@ -105,33 +95,36 @@ static int equip(const struct sbx_run *r)
     return rc == 0 ? set_env(r) : rc;
 }
 
-static void inside(const struct inside *i)
+/* Says why it failed, and ends. */
+static _Noreturn void fail_sandbox_child(const struct inside *i, int status)
+{
+    if (write(i->say, hw_error(), strlen(hw_error())) < 0)
+        _exit(125);
+    _exit(status);
+}
+
+static _Noreturn void run_sandbox_child(const struct inside *i)
 {
     char byte;
-    int rc = 0;
     /* It does not outlive who gives back its NICs. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != i->parent)
         _exit(125);
-    rc = enter(i);
-    if (rc == 0 && write(i->say, READY, 1) != 1)
-        _exit(125);
-    if (rc == 0 && read(i->go, &byte, 1) != 1)
+    if (enter_sandbox_namespaces(i) < 0)
+        fail_sandbox_child(i, 125);
+    if (write(i->say, READY, 1) != 1 || read(i->go, &byte, 1) != 1)
         _exit(125); /* the NICs did not come */
-    bool ready = rc == 0 && (rc = equip(i->r)) == 0;
-    if (ready) {
-        sigprocmask(SIG_SETMASK, i->mask, NULL);
-        execvp(i->r->argv[0], i->r->argv);
-        rc = hw_fail(-errno, "%s: %s", i->r->argv[0], strerror(errno));
-    }
-    if (write(i->say, hw_error(), strlen(hw_error())) < 0)
-        _exit(125);
-    _exit(!ready ? 125 : rc == -ENOENT ? 127 : 126);
+    if (equip_sandbox_child(i->r) < 0)
+        fail_sandbox_child(i, 125);
+    sigprocmask(SIG_SETMASK, i->mask, NULL);
+    execvp(i->r->argv[0], i->r->argv);
+    int rc = hw_fail(-errno, "%s: %s", i->r->argv[0], strerror(errno));
+    fail_sandbox_child(i, rc == -ENOENT ? 127 : 126);
 }
 
 /* ---- ours ---------------------------------------------------------------------------------------- */
 
 /* What the child says until it execs or ends: "" is well. */
-static void listen_to(int say, char out[HW_ERR_TEXT])
+static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
 {
     size_t len = 0;
     for (ssize_t n; (n = read(say, out + len, HW_ERR_TEXT - 1 - len)) > 0 || (n < 0 && errno == EINTR);)
@@ -141,7 +134,7 @@ static void listen_to(int say, char out[HW_ERR_TEXT])
 
 /* Waits for the command's end and hands signals on. Those of a terminal the command gets itself, being in the same
  * process group. */
-static int accompany(pid_t child, int signals)
+static int await_sandbox_child(pid_t child, int signals)
 {
     int status = 0;
     for (;;) {
@@ -163,7 +156,7 @@ static void put_down(pid_t child)
 }
 
 /* From the child's first word to its end; it is gone then. */
-static int attend(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
+static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
 {
     char why[HW_ERR_TEXT], pid[16], ready = 0;
     struct sb_move_options m = r->move;
@@ -173,37 +166,60 @@ static int attend(const struct sbx_run *r, pid_t child, int say, int *go, int si
     while ((n = read(say, &ready, 1)) < 0 && errno == EINTR)
         ;
     if (n != 1 || ready != *READY) {
-        listen_to(say, why);
+        read_sandbox_error(say, why);
         put_down(child);
         return n == 1 ? hw_fail(-EIO, "%c%s", ready, why)
                       : hw_fail(-EIO, "the command's process ended before it began");
     }
     int rc = m.n ? sb_move(&m) : 0;
     if (rc < 0) {
-        snprintf(why, sizeof(why), "%s", hw_error());
         put_down(child);
-        return hw_fail_copy(rc, why);
+        return rc;
     }
     if (write(*go, "g", 1) != 1)
         hw_log(m.log, HAWSER_LOG_WARN, "the command's process ended before it began");
     hw_close(go);
-    listen_to(say, why);
-    *status = accompany(child, signals);
+    read_sandbox_error(say, why);
+    *status = await_sandbox_child(child, signals);
     unsigned lost = 0;
     struct sb_restore_options back = {.id = m.id, .journal_dir = m.journal_dir, .log = m.log};
     rc = m.n ? sb_restore(&back, &lost) : 0;
-    if (rc == 0 && lost)
-        rc = hw_fail(-ENODEV, "%u of the NICs %s no more", lost, lost == 1 ? "is" : "are");
-    if (rc == 0 && *why) {
-        int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 125;
-        return hw_fail(code == 127 ? -ENOENT : code == 126 ? -ENOEXEC : -EIO, "%s", why);
+    if (rc < 0)
+        return rc;
+    if (lost)
+        return hw_fail(-ENODEV, "%u of the NICs %s no more", lost, lost == 1 ? "is" : "are");
+    int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 125;
+    return *why ? hw_fail(code == 127 ? -ENOENT : code == 126 ? -ENOEXEC : -EIO, "%s", why) : 0;
+}
+
+static void close_pipe(int (*ends)[2])
+{
+    hw_close(&(*ends)[0]);
+    hw_close(&(*ends)[1]);
+}
+
+/* Starts the command's process, which gets the signal mask, and sees it to its end. set: the signals blocked here. */
+static int start_and_supervise(const struct sbx_run *r, const sigset_t *set, const sigset_t *mask, int *status)
+{
+    __attribute__((cleanup(close_pipe))) int say[2] = {-1, -1}, go[2] = {-1, -1};
+    HW_AUTO_CLOSE int signals = signalfd(-1, set, SFD_CLOEXEC);
+    if (signals < 0 || pipe2(say, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+        return hw_fail(-errno, "preparing for the command: %s", strerror(errno));
+    pid_t parent = getpid(), child = fork();
+    if (child < 0)
+        return hw_fail(-errno, "fork: %s", strerror(errno));
+    if (child == 0) {
+        hw_close(&say[0]);
+        hw_close(&go[1]);
+        run_sandbox_child(&(struct inside){r, say[1], go[0], parent, mask});
     }
-    return rc;
+    hw_close(&say[1]);
+    hw_close(&go[0]);
+    return supervise_sandbox_child(r, child, say[0], &go[1], signals, status);
 }
 
 int sbx_run(const struct sbx_run *r, int *status)
 {
-    int say[2] = {-1, -1}, go[2] = {-1, -1}, signals = -1, rc = 0;
     sigset_t set, old;
     *status = -1;
     sigemptyset(&set);
@@ -212,23 +228,7 @@ int sbx_run(const struct sbx_run *r, int *status)
         sigaddset(&set, handed_on[i]);
     if (sigprocmask(SIG_BLOCK, &set, &old) < 0)
         return hw_fail(-errno, "preparing for signals: %s", strerror(errno));
-    signals = signalfd(-1, &set, SFD_CLOEXEC);
-    if (signals < 0 || pipe2(say, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
-        rc = hw_fail(-errno, "preparing for the command: %s", strerror(errno));
-    pid_t parent = getpid(), child = rc < 0 ? -1 : fork();
-    if (child == 0) {
-        hw_close(&say[0]);
-        hw_close(&go[1]);
-        inside(&(struct inside){r, say[1], go[0], parent, &old});
-    }
-    hw_close(&say[1]);
-    hw_close(&go[0]);
-    if (rc == 0)
-        rc = child < 0 ? hw_fail(-errno, "fork: %s", strerror(errno))
-                       : attend(r, child, say[0], &go[1], signals, status);
-    hw_close(&say[0]);
-    hw_close(&go[1]);
-    hw_close(&signals);
+    int rc = start_and_supervise(r, &set, &old, status);
     /* What came while the NICs were given back was for the command, which has ended. */
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
         ;

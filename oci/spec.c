@@ -39,7 +39,7 @@ struct edit {
 
 /* The object or array at path; make: what is not there is made, and noted. NULL where it is not there, and with e->rc
  * where something else is. */
-static json_t *reach(struct edit *e, const char *path, bool array, bool make)
+static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, bool make)
 {
     json_t *at = e->config;
     for (const char *p = path, *end; *p && at; p = *end ? end + 1 : end) {
@@ -87,7 +87,7 @@ static int broker_save(struct edit *e, json_t *notes)
 }
 
 /* What the broker keeps of the list at path: [[PLACE, ELEMENT]...]; NULL: nothing. */
-static json_t *kept(const struct edit *e, const char *path)
+static json_t *get_kept_list(const struct edit *e, const char *path)
 {
     return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
                                       : strcmp(path, "linux/resources/devices") == 0 ? "rules"
@@ -95,9 +95,9 @@ static json_t *kept(const struct edit *e, const char *path)
 }
 
 /* Takes element over. at: its place, or SIZE_MAX for the end. */
-static void add(struct edit *e, const char *path, size_t at, json_t *element)
+static void add_spec_element(struct edit *e, const char *path, size_t at, json_t *element)
 {
-    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true);
+    json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true);
     if (a && (json_array_insert(a, HW_MIN(at, json_array_size(a)), element) < 0 ||
               json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
         e->rc = hw_no_memory("the configuration");
@@ -105,9 +105,9 @@ static void add(struct edit *e, const char *path, size_t at, json_t *element)
 }
 
 /* The same where the broker keeps what is in the list. */
-static void keep(struct edit *e, const char *path, json_t *element)
+static void add_kept_element(struct edit *e, const char *path, json_t *element)
 {
-    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, true), *k = kept(e, path);
+    json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true), *k = get_kept_list(e, path);
     if (a &&
         (json_array_append_new(k, json_pack("[iO]", (int)(json_array_size(a) + json_array_size(k)), element)) < 0 ||
          json_array_append_new(e->added, json_pack("[sO]", path, element)) < 0))
@@ -115,9 +115,9 @@ static void keep(struct edit *e, const char *path, json_t *element)
     json_decref(element);
 }
 
-static void replace(struct edit *e, const char *path, size_t at, json_t *element)
+static void replace_spec_element(struct edit *e, const char *path, size_t at, json_t *element)
 {
-    json_t *a = e->rc < 0 ? NULL : reach(e, path, true, false);
+    json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, false);
     if (a && (json_array_append_new(e->replaced, json_pack("[sOO]", path, element, json_array_get(a, at))) < 0 ||
               json_array_set(a, at, element) < 0))
         e->rc = hw_no_memory("the configuration");
@@ -125,7 +125,7 @@ static void replace(struct edit *e, const char *path, size_t at, json_t *element
 }
 
 /* The last one that is equal; the array's size: none. */
-static size_t place_of(const json_t *array, const json_t *element)
+static size_t find_array_element(const json_t *array, const json_t *element)
 {
     size_t n = json_array_size(array), i = n;
     while (i > 0 && !json_equal(json_array_get(array, i - 1), element))
@@ -134,15 +134,15 @@ static size_t place_of(const json_t *array, const json_t *element)
 }
 
 /* The array that an entry of the note is about, and where in it the element is; NULL: it has gone. */
-static json_t *noted(struct edit *e, const json_t *entry, size_t *at)
+static json_t *find_noted_element(struct edit *e, const json_t *entry, size_t *at)
 {
     const char *path = json_string_value(json_array_get(entry, 0));
     const json_t *element = json_array_get(entry, 1);
-    json_t *a = path ? reach(e, path, true, false) : NULL;
-    *at = place_of(a, element);
+    json_t *a = path ? resolve_spec_path(e, path, true, false) : NULL;
+    *at = find_array_element(a, element);
     if (*at < json_array_size(a))
         return a;
-    a = path ? kept(e, path) : NULL;
+    a = path ? get_kept_list(e, path) : NULL;
     for (*at = json_array_size(a); *at > 0; --*at)
         if (json_equal(json_array_get(json_array_get(a, *at - 1), 1), element)) {
             --*at;
@@ -151,13 +151,13 @@ static json_t *noted(struct edit *e, const json_t *entry, size_t *at)
     return NULL;
 }
 
-static void unmake(json_t *config, const char *path)
+static void delete_empty_member(json_t *config, const char *path)
 {
     const char *slash = strrchr(path, '/');
     struct edit e = {.config = config};
     char above[256];
     snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
-    json_t *at = reach(&e, above, false, false);
+    json_t *at = resolve_spec_path(&e, above, false, false);
     const json_t *it = json_object_get(at, slash ? slash + 1 : path);
     if (it && (json_is_array(it) ? json_array_size(it) == 0 : json_object_size(it) == 0))
         json_object_del(at, slash ? slash + 1 : path);
@@ -166,7 +166,7 @@ static void unmake(json_t *config, const char *path)
 int sbx_spec_undo(json_t *config, json_t *notes)
 {
     struct edit e = {.config = config};
-    json_t *annotations = reach(&e, "annotations", false, false), *entry, *note;
+    json_t *annotations = resolve_spec_path(&e, "annotations", false, false), *entry, *note;
     e.rc = e.rc < 0 ? e.rc : sbx_note_find(&note, config, SBX_NOTE_SANDBOX, notes);
     if (e.rc <= 0)
         return e.rc;
@@ -180,55 +180,56 @@ int sbx_spec_undo(json_t *config, json_t *notes)
         return e.rc;
     json_object_del(annotations, SBX_NOTE_SANDBOX);
     for (size_t i = json_array_size(added); i-- > 0;)
-        if ((entry = noted(&e, json_array_get(added, i), &at)))
+        if ((entry = find_noted_element(&e, json_array_get(added, i), &at)))
             json_array_remove(entry, at);
     for (size_t i = json_array_size(replaced); i-- > 0;) {
-        json_t *a = noted(&e, json_array_get(replaced, i), &at), *old = json_array_get(json_array_get(replaced, i), 2);
+        json_t *a = find_noted_element(&e, json_array_get(replaced, i), &at),
+               *old = json_array_get(json_array_get(replaced, i), 2);
         if (a && old)
             json_array_set(a, at, old);
     }
     for (size_t i = json_array_size(made); i-- > 0;)
         if (json_is_string(json_array_get(made, i)))
-            unmake(config, json_string_value(json_array_get(made, i)));
+            delete_empty_member(config, json_string_value(json_array_get(made, i)));
     int rc = broker_save(&e, notes);
     return e.rc < 0 ? e.rc : rc < 0 ? rc : 1;
 }
 
 /* ---- the parts ----------------------------------------------------------------------------------- */
 
-static const char *destination(const json_t *mount)
+static const char *get_mount_destination(const json_t *mount)
 {
     const char *d = json_string_value(json_object_get(mount, "destination"));
     return d ? d : "";
 }
 
 /* In the place of the stock /sys, so that what is mounted below it still is. */
-static void mounts(struct edit *e, const struct sbx_spec *sp)
+static void add_spec_mounts(struct edit *e, const struct sbx_spec *sp)
 {
     if (sp->sysfs) {
         json_t *m = json_pack("{ssssssso}", "destination", "/sys", "type", "none", "source", sp->sysfs, "options",
                               sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL));
-        const json_t *all = reach(e, "mounts", true, false);
+        const json_t *all = resolve_spec_path(e, "mounts", true, false);
         size_t at = 0, below = SIZE_MAX;
         for (; at < json_array_size(all); at++) {
-            const char *d = destination(json_array_get(all, at));
+            const char *d = get_mount_destination(json_array_get(all, at));
             if (strcmp(d, "/sys") == 0 || strcmp(d, "/sys/") == 0)
                 break;
             if (strncmp(d, "/sys/", 5) == 0)
                 below = HW_MIN(below, at);
         }
         if (at < json_array_size(all))
-            replace(e, "mounts", at, m);
+            replace_spec_element(e, "mounts", at, m);
         else
-            add(e, "mounts", below, m);
+            add_spec_element(e, "mounts", below, m);
     }
     if (sp->topo)
-        add(e, "mounts", SIZE_MAX,
-            json_pack("{ssssssso}", "destination", sp->topo_at, "type", "none", "source", sp->topo, "options",
-                      sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL)));
+        add_spec_element(e, "mounts", SIZE_MAX,
+                         json_pack("{ssssssso}", "destination", sp->topo_at, "type", "none", "source", sp->topo,
+                                   "options", sbx_spec_strings("bind", "ro", "nosuid", "nodev", "noexec", NULL)));
 }
 
-static bool has(const json_t *array, const char *key, const char *value)
+static bool has_member_value(const json_t *array, const char *key, const char *value)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
         const char *v = json_string_value(json_object_get(json_array_get(array, i), key));
@@ -238,7 +239,7 @@ static bool has(const json_t *array, const char *key, const char *value)
     return false;
 }
 
-static bool keeps(const json_t *k, const char *path)
+static bool has_kept_device(const json_t *k, const char *path)
 {
     for (size_t i = 0; i < json_array_size(k); i++) {
         const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
@@ -251,13 +252,13 @@ static bool keeps(const json_t *k, const char *path)
 /* The broker has bound the nodes that it knew of. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
-    const json_t *k = kept(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
+    const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
     size_t nodes = 0, bound = 0;
     for (size_t i = 0; i < json_array_size(k); i++) {
         const char *p = json_string_value(json_object_get(json_array_get(json_array_get(k, i), 1), "path"));
         if (p && strncmp(p, "/dev/infiniband/uverbs", 22) == 0) {
             nodes++;
-            bound += has(m, "destination", p);
+            bound += has_member_value(m, "destination", p);
         }
     }
     if (nodes && (bound < nodes || nodes != json_array_size(m)))
@@ -266,36 +267,37 @@ static void tell_broker(const struct edit *e, const struct hw_logger *log)
             "its RDMA devices come through the broker, which has not bound just these: run `hawser verbs spec` again");
 }
 
-static void devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
+static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const struct hw_logger *log)
 {
     for (size_t i = 0; d && i < d->n; i++) {
         const struct sbx_dev *v = &d->v[i];
-        if (has(reach(e, "linux/devices", true, false), "path", v->path) || keeps(kept(e, "linux/devices"), v->path))
+        if (has_member_value(resolve_spec_path(e, "linux/devices", true, false), "path", v->path) ||
+            has_kept_device(get_kept_list(e, "linux/devices"), v->path))
             continue;
         json_t *node = json_pack("{sssssisisisisi}", "path", v->path, "type", "c", "major", (int)v->major, "minor",
                                  (int)v->minor, "fileMode", 0666, "uid", 0, "gid", 0),
                *rule = json_pack("{sbsssisiss}", "allow", true, "type", "c", "major", (int)v->major, "minor",
                                  (int)v->minor, "access", "rw");
         if (e->broker && strncmp(v->path, "/dev/infiniband/", 16) == 0) {
-            keep(e, "linux/devices", node);
-            keep(e, "linux/resources/devices", rule);
+            add_kept_element(e, "linux/devices", node);
+            add_kept_element(e, "linux/resources/devices", rule);
         } else {
-            add(e, "linux/devices", SIZE_MAX, node);
+            add_spec_element(e, "linux/devices", SIZE_MAX, node);
             /* after those that are there, the first of which forbids everything */
-            add(e, "linux/resources/devices", SIZE_MAX, rule);
+            add_spec_element(e, "linux/resources/devices", SIZE_MAX, rule);
         }
     }
     tell_broker(e, log);
 }
 
 /* process.env is of what exec starts too: crun and runc begin with it, containerd copies it. */
-static void environment(struct edit *e, const struct sbx_spec *sp)
+static void add_spec_environment(struct edit *e, const struct sbx_spec *sp)
 {
-    const json_t *own = reach(e, "process/env", true, false);
+    const json_t *own = resolve_spec_path(e, "process/env", true, false);
     size_t n = json_array_size(own);
-    char **caller = calloc(n + 1, sizeof(*caller));
+    HW_AUTO_FREE char **caller = calloc(n + 1, sizeof(*caller));
     struct sbx_env_want want = sp->env;
-    struct sbx_env env = {0};
+    struct sbx_env env __attribute__((cleanup(sbx_env_free))) = {0};
     for (size_t i = 0, k = 0; caller && i < n; i++)
         if (json_is_string(json_array_get(own, i)))
             caller[k++] = (char *)json_string_value(json_array_get(own, i)); /* NOLINT: only read */
@@ -304,24 +306,23 @@ static void environment(struct edit *e, const struct sbx_spec *sp)
         e->rc = caller ? sbx_env_make(&env, sp->plan, &want) : hw_no_memory("the environment");
     for (size_t i = 0; i < env.n; i++)
         if (!env.v[i].callers)
-            add(e, "process/env", SIZE_MAX, json_sprintf("%s=%s", env.v[i].name, env.v[i].value));
-    sbx_env_free(&env);
-    free(caller);
+            add_spec_element(e, "process/env", SIZE_MAX, json_sprintf("%s=%s", env.v[i].name, env.v[i].value));
 }
 
-static void limits(struct edit *e, const struct sbx_spec *sp)
+static void add_memlock_limit(struct edit *e, const struct sbx_spec *sp)
 {
     static const char name[] = "RLIMIT_MEMLOCK";
     if (!sp->memlock)
         return;
-    if (!has(reach(e, "process/rlimits", true, false), "type", name))
-        add(e, "process/rlimits", SIZE_MAX,
+    if (!has_member_value(resolve_spec_path(e, "process/rlimits", true, false), "type", name))
+        add_spec_element(
+            e, "process/rlimits", SIZE_MAX,
             json_pack("{sssoso}", "type", name, "hard", sbx_oci_big(UNLIMITED), "soft", sbx_oci_big(UNLIMITED)));
     else
         hw_log(sp->log, HAWSER_LOG_WARN, "it has a %s of its own, which stays: RDMA pins all that it registers", name);
 }
 
-static void hooks(struct edit *e, const struct sbx_spec *sp)
+static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
 {
     static const char *const stage[] = {"createRuntime", "poststop"};
     for (size_t i = 0; sp->hook_arg && i < HW_ARRAY_LEN(stage); i++) {
@@ -330,12 +331,12 @@ static void hooks(struct edit *e, const struct sbx_spec *sp)
         for (const char *const *a = sp->hook_arg; *a; a++)
             json_array_append_new(args, json_string(*a));
         snprintf(path, sizeof(path), "hooks/%s", stage[i]);
-        add(e, path, SIZE_MAX, json_pack("{ssso}", "path", sp->program, "args", args));
+        add_spec_element(e, path, SIZE_MAX, json_pack("{ssso}", "path", sp->program, "args", args));
     }
 }
 
 /* Is it a configuration, and one of a container that NICs can be given to? */
-static int check(struct edit *e, const struct sbx_spec *sp)
+static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
 {
     if (!json_is_string(json_object_get(e->config, "ociVersion")) ||
         !json_is_object(json_object_get(e->config, "root")))
@@ -344,36 +345,38 @@ static int check(struct edit *e, const struct sbx_spec *sp)
         return hw_fail(-EINVAL, "it has no process, whose environment could be set");
     if (!json_is_object(json_object_get(e->config, "linux")))
         return hw_fail(-EINVAL, "it is no container of Linux");
-    if (sp->hook_arg && !has(reach(e, "linux/namespaces", true, false), "type", "network"))
+    if (sp->hook_arg && !has_member_value(resolve_spec_path(e, "linux/namespaces", true, false), "type", "network"))
         return e->rc < 0
                    ? e->rc
                    : hw_fail(-EINVAL, "it has no network namespace of its own: the NICs would stay where they are");
     return e->rc;
 }
 
+/* Undoes what was added before and adds all parts anew. */
+static int apply_spec_parts(struct edit *e, const struct sbx_spec *sp, json_t *notes)
+{
+    int rc = sbx_spec_undo(e->config, notes);
+    if (rc < 0 || (rc = broker_load(e, notes)) < 0 || (rc = check_oci_spec(e, sp)) < 0)
+        return rc;
+    if (sp->hook_arg)
+        sbx_oci_warn(e->config, sp->log);
+    add_spec_hooks(e, sp);
+    add_spec_mounts(e, sp);
+    add_spec_devices(e, sp->dev, sp->log);
+    add_spec_environment(e, sp);
+    add_memlock_limit(e, sp);
+    if (e->rc == 0) /* so that the note has it, should the annotations be made for it */
+        (void)resolve_spec_path(e, "annotations", false, true);
+    return e->rc;
+}
+
 int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes)
 {
     struct edit e = {.config = config, .added = json_array(), .replaced = json_array(), .made = json_array()};
-    e.rc = HW_MIN(sbx_spec_undo(config, notes), 0);
-    if (e.rc == 0)
-        e.rc = broker_load(&e, notes);
-    if (e.rc == 0)
-        e.rc = check(&e, sp);
-    if (e.rc == 0) {
-        if (sp->hook_arg)
-            sbx_oci_warn(config, sp->log);
-        hooks(&e, sp);
-        mounts(&e, sp);
-        devices(&e, sp->dev, sp->log);
-        environment(&e, sp);
-        limits(&e, sp);
-    }
-    if (e.rc == 0) /* so that the note has it, should the annotations be made for it */
-        (void)reach(&e, "annotations", false, true);
-    json_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
-    if (e.rc == 0)
-        e.rc = sbx_note_put(config, SBX_NOTE_SANDBOX, notes, note);
-    json_decref(note);
-    int rc = broker_save(&e, notes);
-    return e.rc < 0 ? e.rc : rc;
+    int rc = apply_spec_parts(&e, sp, notes);
+    json_auto_t *note = json_pack("{sososo}", "added", e.added, "replaced", e.replaced, "made", e.made);
+    if (rc == 0)
+        rc = sbx_note_put(config, SBX_NOTE_SANDBOX, notes, note);
+    int err = broker_save(&e, notes); /* after a failure too */
+    return rc < 0 ? rc : err;
 }

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct nlmsghdr *about(struct hw_genl *g, void *buf, uint8_t cmd, uint16_t header, uint16_t flags, int ifindex)
+static struct nlmsghdr *make_ethnl_request(struct hw_genl *g, void *buf, uint8_t cmd, uint16_t header, uint16_t flags,
+                                           int ifindex)
 {
     struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, cmd, flags);
     struct nlattr *nest = mnl_attr_nest_start(h, header);
@@ -15,7 +16,7 @@ static struct nlmsghdr *about(struct hw_genl *g, void *buf, uint8_t cmd, uint16_
     return h;
 }
 
-static int no_family(void)
+static int fail_without_ethtool(void)
 {
     return hw_fail(-EOPNOTSUPP, "this kernel has no netlink family 'ethtool' (CONFIG_ETHTOOL_NETLINK)");
 }
@@ -51,7 +52,7 @@ int hd_ethnl_find(struct hw_genl *g, const char *name, int *ifindex)
     char what[64];
     *ifindex = 0;
     if (!g->ethtool)
-        return no_family();
+        return fail_without_ethtool();
     struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, ETHTOOL_MSG_LINKSTATE_GET, 0);
     struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_LINKSTATE_HEADER);
     mnl_attr_put_strz(h, ETHTOOL_A_HEADER_DEV_NAME, name);
@@ -91,9 +92,10 @@ int hd_ethnl_split_get(struct hw_genl *g, int ifindex, struct hd_split *out)
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     *out = (struct hd_split){0};
     if (!g->ethtool)
-        return no_family();
-    return hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_RINGS_GET, ETHTOOL_A_RINGS_HEADER, 0, ifindex), on_rings,
-                           out, "asking for header split (ethtool -g)");
+        return fail_without_ethtool();
+    return hw_netlink_talk(&g->nl,
+                           make_ethnl_request(g, buf, ETHTOOL_MSG_RINGS_GET, ETHTOOL_A_RINGS_HEADER, 0, ifindex),
+                           on_rings, out, "asking for header split (ethtool -g)");
 }
 
 static int on_rings_change(const struct nlmsghdr *h, void *arg)
@@ -116,14 +118,14 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
     if (changed)
         *changed = true;
     if (!like->ethtool)
-        return no_family();
+        return fail_without_ethtool();
     int rc = hw_genl_open(&g, like);
     if (rc)
         return rc;
     bool listens = changed && g.monitor && hw_netlink_join(&g.nl, g.monitor) == 0;
     if (listens)
         g.nl.heard = on_rings_change;
-    struct nlmsghdr *h = about(&g, buf, ETHTOOL_MSG_RINGS_SET, ETHTOOL_A_RINGS_HEADER, 0, ifindex);
+    struct nlmsghdr *h = make_ethnl_request(&g, buf, ETHTOOL_MSG_RINGS_SET, ETHTOOL_A_RINGS_HEADER, 0, ifindex);
     mnl_attr_put_u8(h, ETHTOOL_A_RINGS_TCP_DATA_SPLIT, s->split);
     if (s->has_thresh)
         mnl_attr_put_u32(h, ETHTOOL_A_RINGS_HDS_THRESH, s->thresh);
@@ -199,9 +201,10 @@ int hd_ethnl_gro_hw_get(struct hw_genl *g, int ifindex, enum hd_gro_hw *out)
     struct feature f = {0};
     *out = HD_GRO_NONE;
     if (!g->ethtool)
-        return no_family();
-    int rc = hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_FEATURES_GET, ETHTOOL_A_FEATURES_HEADER, 0, ifindex),
-                             on_features, &f, "asking for " GRO_HW " (ethtool -k)");
+        return fail_without_ethtool();
+    int rc = hw_netlink_talk(
+        &g->nl, make_ethnl_request(g, buf, ETHTOOL_MSG_FEATURES_GET, ETHTOOL_A_FEATURES_HEADER, 0, ifindex),
+        on_features, &f, "asking for " GRO_HW " (ethtool -k)");
     if (rc == 0 && f.hw && !f.fixed)
         *out = f.active ? HD_GRO_ON : HD_GRO_OFF;
     return rc;
@@ -211,7 +214,7 @@ int hd_ethnl_gro_hw_set(struct hw_genl *g, int ifindex, bool on)
 {
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
     if (!g->ethtool)
-        return no_family();
+        return fail_without_ethtool();
     struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->ethtool, ETHTOOL_MSG_FEATURES_SET, 0);
     struct nlattr *nest = mnl_attr_nest_start(h, ETHTOOL_A_FEATURES_HEADER);
     mnl_attr_put_u32(h, ETHTOOL_A_HEADER_DEV_INDEX, (uint32_t)ifindex);
@@ -258,7 +261,8 @@ int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
     *out = (struct hd_set){0};
     if (!g->ethtool)
         return 0;
-    int rc = hw_netlink_talk(&g->nl, about(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
+    int rc = hw_netlink_talk(&g->nl,
+                             make_ethnl_request(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
                              on_context, out, "listing RSS contexts");
     /* dumps came with Linux 6.12; a kernel or a driver that has none has no contexts that could be in the way */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;

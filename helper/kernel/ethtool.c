@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-static int name_of(int fd, int ifindex, struct ifreq *r)
+static int look_up_device_name(int fd, int ifindex, struct ifreq *r)
 {
     memset(r, 0, sizeof(*r));
     r->ifr_ifindex = ifindex;
@@ -19,10 +19,10 @@ static int name_of(int fd, int ifindex, struct ifreq *r)
 }
 
 /* One command; what: for the text. */
-static int ask(int fd, int ifindex, void *data, const char *what)
+static int run_ethtool_ioctl(int fd, int ifindex, void *data, const char *what)
 {
     struct ifreq r;
-    int rc = name_of(fd, ifindex, &r);
+    int rc = look_up_device_name(fd, ifindex, &r);
     if (rc)
         return rc;
     r.ifr_data = data;
@@ -41,7 +41,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
     struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
     struct ethtool_rxnfc rings = {.cmd = ETHTOOL_GRXRINGS};
     *out = (struct hd_link){.ifindex = ifindex};
-    int rc = name_of(fd, ifindex, &r);
+    int rc = look_up_device_name(fd, ifindex, &r);
     if (rc)
         return rc;
     memcpy(out->name, r.ifr_name, sizeof(out->name));
@@ -51,9 +51,9 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
     if (ioctl(fd, SIOCGIFMTU, &r) == 0 && r.ifr_mtu > 0)
         out->mtu = (unsigned)r.ifr_mtu;
     uint64_t n = 1;
-    if (ask(fd, ifindex, &c, "counting its queues (ethtool -l)") == 0)
+    if (run_ethtool_ioctl(fd, ifindex, &c, "counting its queues (ethtool -l)") == 0)
         n = (uint64_t)c.rx_count + c.combined_count;
-    else if (ask(fd, ifindex, &rings, "counting its receive rings") == 0)
+    else if (run_ethtool_ioctl(fd, ifindex, &rings, "counting its receive rings") == 0)
         n = rings.data;
     out->rx_queues = (unsigned)HW_MIN(n, (uint64_t)HD_QUEUES_MAX);
     return 0;
@@ -62,7 +62,7 @@ int hd_eth_link_at(int fd, int ifindex, struct hd_link *out)
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 {
     struct ethtool_drvinfo i = {.cmd = ETHTOOL_GDRVINFO};
-    int rc = ask(fd, ifindex, &i, "asking for its driver");
+    int rc = run_ethtool_ioctl(fd, ifindex, &i, "asking for its driver");
     i.driver[sizeof(i.driver) - 1] = 0;
     out[0] = 0;
     if (rc == 0)
@@ -72,16 +72,16 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
 }
 
 /* The old command for a handful of flags, of which this is one: each kernel has it (net/ethtool/ioctl.c). */
-static int flags(int fd, int ifindex, struct ethtool_value *v)
+static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
-    return ask(fd, ifindex, v, "asking for its flags (ethtool -k)");
+    return run_ethtool_ioctl(fd, ifindex, v, "asking for its flags (ethtool -k)");
 }
 
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on)
 {
     struct ethtool_value v;
-    int rc = flags(fd, ifindex, &v);
+    int rc = get_ethtool_flags(fd, ifindex, &v);
     *on = v.data & ETH_FLAG_NTUPLE;
     return rc;
 }
@@ -89,17 +89,18 @@ int hd_eth_ntuple_get(int fd, int ifindex, bool *on)
 int hd_eth_ntuple_set(int fd, int ifindex, bool on)
 {
     struct ethtool_value v;
-    int rc = flags(fd, ifindex, &v);
+    int rc = get_ethtool_flags(fd, ifindex, &v);
     if (rc)
         return rc;
     v.cmd = ETHTOOL_SFLAGS;
     v.data = on ? v.data | ETH_FLAG_NTUPLE : v.data & ~(uint32_t)ETH_FLAG_NTUPLE;
-    return ask(fd, ifindex, &v, on ? "turning flow rules on (ethtool -K ntuple on)" : "turning flow rules off");
+    return run_ethtool_ioctl(fd, ifindex, &v,
+                             on ? "turning flow rules on (ethtool -K ntuple on)" : "turning flow rules off");
 }
 
 /* ---- RSS ---------------------------------------------------------------------------------------- */
 
-static struct ethtool_rxfh_indir *indir(uint32_t cmd, uint32_t n)
+static struct ethtool_rxfh_indir *alloc_rss_table(uint32_t cmd, uint32_t n)
 {
     struct ethtool_rxfh_indir *t = calloc(1, sizeof(*t) + n * sizeof(t->ring_index[0]));
     if (t) {
@@ -114,25 +115,22 @@ int hd_eth_rss_get(int fd, int ifindex, struct hd_rss *out)
     static const char what[] = "reading its RSS table (ethtool -x)";
     struct ethtool_rxfh_indir size = {.cmd = ETHTOOL_GRXFHINDIR};
     *out = (struct hd_rss){0};
-    int rc = ask(fd, ifindex, &size, what);
+    int rc = run_ethtool_ioctl(fd, ifindex, &size, what);
     if (rc)
         return rc;
     if (size.size == 0 || size.size > HD_TABLE_MAX)
         return hw_fail(-EOPNOTSUPP, "%s: it has %u entries", what, size.size);
-    struct ethtool_rxfh_indir *t = indir(ETHTOOL_GRXFHINDIR, size.size);
-    uint32_t *copy = calloc(size.size, sizeof(*copy));
+    HW_AUTO_FREE struct ethtool_rxfh_indir *t = alloc_rss_table(ETHTOOL_GRXFHINDIR, size.size);
+    HW_AUTO_FREE uint32_t *copy = calloc(size.size, sizeof(*copy));
     if (!t || !copy)
-        rc = hw_no_memory("an RSS table");
-    if (rc == 0)
-        rc = ask(fd, ifindex, t, what);
-    if (rc == 0) {
-        memcpy(copy, t->ring_index, size.size * sizeof(*copy));
-        *out = (struct hd_rss){.n = size.size, .queue = copy};
-        copy = NULL;
-    }
-    free(copy);
-    free(t);
-    return rc;
+        return hw_no_memory("an RSS table");
+    rc = run_ethtool_ioctl(fd, ifindex, t, what);
+    if (rc)
+        return rc;
+    memcpy(copy, t->ring_index, size.size * sizeof(*copy));
+    *out = (struct hd_rss){.n = size.size, .queue = copy};
+    copy = NULL;
+    return 0;
 }
 
 /* Is it what a driver sets up by itself: ethtool_rxfh_indir_default(), include/linux/ethtool.h? */
@@ -149,27 +147,25 @@ int hd_eth_rss_set(int fd, int ifindex, const uint32_t *queue, uint32_t n)
     static const char what[] = "setting its RSS table (ethtool -X)";
     struct hd_link link;
     int rc = hd_eth_link_at(fd, ifindex, &link);
+    if (rc)
+        return rc;
     /* The kernel remembers whether somebody has set the table (netif_is_rxfh_configured()), and then keeps it when the
      * number of queues changes: the driver's own goes back by a reset, which forgets that too. */
-    if (rc == 0 && by_default(queue, n, link.rx_queues)) {
+    if (by_default(queue, n, link.rx_queues)) {
         struct ethtool_rxfh_indir reset = {.cmd = ETHTOOL_SRXFHINDIR};
         struct hd_rss now;
-        if (ask(fd, ifindex, &reset, what) == 0 && hd_eth_rss_get(fd, ifindex, &now) == 0) {
+        if (run_ethtool_ioctl(fd, ifindex, &reset, what) == 0 && hd_eth_rss_get(fd, ifindex, &now) == 0) {
             bool same = now.n == n && memcmp(now.queue, queue, n * sizeof(*queue)) == 0;
             free(now.queue);
             if (same)
                 return 0;
         }
     }
-    struct ethtool_rxfh_indir *t = rc ? NULL : indir(ETHTOOL_SRXFHINDIR, n);
-    if (rc == 0 && !t)
-        rc = hw_no_memory("an RSS table");
-    if (rc == 0) {
-        memcpy(t->ring_index, queue, n * sizeof(*queue));
-        rc = ask(fd, ifindex, t, what);
-    }
-    free(t);
-    return rc;
+    HW_AUTO_FREE struct ethtool_rxfh_indir *t = alloc_rss_table(ETHTOOL_SRXFHINDIR, n);
+    if (!t)
+        return hw_no_memory("an RSS table");
+    memcpy(t->ring_index, queue, n * sizeof(*queue));
+    return run_ethtool_ioctl(fd, ifindex, t, what);
 }
 
 /* ---- flow rules --------------------------------------------------------------------------------- */
@@ -229,10 +225,10 @@ static void to_spec(const struct hd_rule *r, struct ethtool_rx_flow_spec *f)
     m6->psrc = m6->pdst = UINT16_MAX;
 }
 
-static int count_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
+static int count_ethtool_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
 {
     *count = (struct ethtool_rxnfc){.cmd = ETHTOOL_GRXCLSRLCNT};
-    int rc = ask(fd, ifindex, count, LISTING);
+    int rc = run_ethtool_ioctl(fd, ifindex, count, LISTING);
     if (rc == 0 && count->rule_cnt > HD_RULES_MAX)
         rc = hw_fail(-E2BIG, LISTING ": there are %u", count->rule_cnt);
     return rc;
@@ -249,7 +245,7 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
         return hw_no_memory("flow rules");
     all->cmd = ETHTOOL_GRXCLSRLALL;
     all->rule_cnt = n;
-    int rc = ask(fd, ifindex, all, LISTING);
+    int rc = run_ethtool_ioctl(fd, ifindex, all, LISTING);
     if (rc) {
         free(all);
         return rc;
@@ -264,41 +260,38 @@ static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **o
  * Others may add and remove rules between the count and the list. Where rules were added most drivers say EMSGSIZE, and
  * mlx5 leaves some out; where rules were removed mlx5 says EINVAL. So the list counts only if the number still holds.
  */
-static int places(int fd, int ifindex, struct ethtool_rxnfc **out)
+static int list_consistent_places(int fd, int ifindex, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc count;
     *out = NULL;
-    int rc = count_rules(fd, ifindex, &count);
-    for (int tries = 0; rc == 0 && tries < LIST_TRIES; tries++) {
+    int rc = count_ethtool_rules(fd, ifindex, &count);
+    if (rc)
+        return rc;
+    for (int tries = 0; tries < LIST_TRIES; tries++) {
+        HW_AUTO_FREE struct ethtool_rxnfc *all = NULL;
         uint32_t n = count.rule_cnt;
         char why[HW_ERR_TEXT];
-        int verdict = list_places(fd, ifindex, n, out);
+        int verdict = list_places(fd, ifindex, n, &all);
         snprintf(why, sizeof(why), "%s", verdict ? hw_error() : "");
-        if (verdict == 0 && (*out)->rule_cnt < n) /* bnxt counts filters of its own, too, and lists them not */
-            break;
-        rc = count_rules(fd, ifindex, &count);
-        if (rc == 0 && verdict == 0 && count.rule_cnt <= n)
-            break;
-        if (rc == 0 && verdict && verdict != -EMSGSIZE && count.rule_cnt == n)
+        bool fewer = verdict == 0 && all->rule_cnt < n; /* bnxt counts filters of its own, too, and lists them not */
+        if (!fewer && (rc = count_ethtool_rules(fd, ifindex, &count)))
+            return rc;
+        if (fewer || (verdict == 0 && count.rule_cnt <= n)) {
+            all->data = (all->data & ~(uint64_t)RX_CLS_LOC_SPECIAL) | (count.data & RX_CLS_LOC_SPECIAL);
+            *out = all;
+            all = NULL;
+            return 0;
+        }
+        if (verdict && verdict != -EMSGSIZE && count.rule_cnt == n)
             return hw_fail_copy(verdict, why);
-        free(*out);
-        *out = NULL;
     }
-    if (rc == 0 && !*out)
-        rc = hw_fail(-EAGAIN, LISTING ": they change faster than they can be listed");
-    if (rc) {
-        free(*out);
-        *out = NULL;
-        return rc;
-    }
-    (*out)->data = ((*out)->data & ~(uint64_t)RX_CLS_LOC_SPECIAL) | (count.data & RX_CLS_LOC_SPECIAL);
-    return 0;
+    return hw_fail(-EAGAIN, LISTING ": they change faster than they can be listed");
 }
 
 int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
 {
     struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = loc};
-    int rc = ask(fd, ifindex, &one, "reading a flow rule");
+    int rc = run_ethtool_ioctl(fd, ifindex, &one, "reading a flow rule");
     /* drivers say either of a place that has none */
     if (rc == -EINVAL || rc == -ENOENT)
         return hw_fail(-ENOENT, "there is no flow rule at %u", loc);
@@ -309,28 +302,25 @@ int hd_eth_rule_at(int fd, int ifindex, uint32_t loc, struct hd_rule *out)
 
 int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
 {
-    struct ethtool_rxnfc *all;
+    HW_AUTO_FREE struct ethtool_rxnfc *all = NULL;
+    unsigned got = 0;
     *out = NULL;
     *n = 0;
-    int rc = places(fd, ifindex, &all);
+    int rc = list_consistent_places(fd, ifindex, &all);
     if (rc)
         return rc;
-    struct hd_rule *r = calloc(all->rule_cnt + 1, sizeof(*r));
+    HW_AUTO_FREE struct hd_rule *r = calloc(all->rule_cnt + 1, sizeof(*r));
     if (!r)
-        rc = hw_no_memory("flow rules");
-    for (uint32_t i = 0; rc == 0 && i < all->rule_cnt; i++) {
-        rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[*n]);
-        *n += rc == 0;
-        if (rc == -ENOENT) /* gone in between */
-            rc = 0;
+        return hw_no_memory("flow rules");
+    for (uint32_t i = 0; i < all->rule_cnt; i++) {
+        rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[got]);
+        if (rc && rc != -ENOENT) /* gone in between */
+            return rc;
+        got += rc == 0;
     }
-    free(all);
-    if (rc) {
-        free(r);
-        *n = 0;
-        return rc;
-    }
+    *n = got;
     *out = r;
+    r = NULL;
     return 0;
 }
 
@@ -356,7 +346,7 @@ static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
 int hd_eth_rule_add(int fd, int ifindex, struct hd_rule *r)
 {
     struct ethtool_rxnfc *all, add = {.cmd = ETHTOOL_SRXCLSRLINS};
-    int rc = places(fd, ifindex, &all);
+    int rc = list_consistent_places(fd, ifindex, &all);
     if (rc)
         return rc;
     add.fs.location = RX_CLS_LOC_ANY;
@@ -365,7 +355,7 @@ int hd_eth_rule_add(int fd, int ifindex, struct hd_rule *r)
     free(all);
     to_spec(r, &add.fs);
     if (rc == 0)
-        rc = ask(fd, ifindex, &add, "adding a flow rule (ethtool -N)");
+        rc = run_ethtool_ioctl(fd, ifindex, &add, "adding a flow rule (ethtool -N)");
     r->loc = add.fs.location;
     return rc;
 }
@@ -373,5 +363,5 @@ int hd_eth_rule_add(int fd, int ifindex, struct hd_rule *r)
 int hd_eth_rule_del(int fd, int ifindex, uint32_t loc)
 {
     struct ethtool_rxnfc del = {.cmd = ETHTOOL_SRXCLSRLDEL, .fs.location = loc};
-    return ask(fd, ifindex, &del, "removing a flow rule (ethtool -N delete)");
+    return run_ethtool_ioctl(fd, ifindex, &del, "removing a flow rule (ethtool -N delete)");
 }

@@ -5,7 +5,7 @@
 #include <linux/netdev.h>
 #include <string.h>
 
-static int no_family(void)
+static int fail_without_netdev(void)
 {
     return hw_fail(-EOPNOTSUPP, "this kernel has no netlink family 'netdev': devmem TCP needs Linux 6.12");
 }
@@ -62,7 +62,7 @@ int hd_netdev_queues(struct hw_genl *g, int ifindex, struct hd_queue *out, unsig
     struct sink s = {.out = out, .cap = cap};
     *n = 0;
     if (!g->netdev)
-        return no_family();
+        return fail_without_netdev();
     memset(out, 0, cap * sizeof(*out));
     struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->netdev, NETDEV_CMD_QUEUE_GET, NLM_F_DUMP);
     mnl_attr_put_u32(h, NETDEV_A_QUEUE_IFINDEX, (uint32_t)ifindex);
@@ -110,7 +110,7 @@ int hd_netdev_pools(struct hw_genl *g, int ifindex, unsigned *pools, uint64_t *i
     *pools = 0;
     *inflight = 0;
     if (!g->netdev)
-        return no_family();
+        return fail_without_netdev();
     struct nlmsghdr *h = hw_genl_request(buf, HW_NETLINK_REQUEST, g->netdev, NETDEV_CMD_PAGE_POOL_GET, NLM_F_DUMP);
     int rc = hw_netlink_talk(&g->nl, h, on_pool, &p, "listing page pools");
     *pools = p.n;
@@ -134,7 +134,7 @@ static int on_bound(const struct nlmsghdr *h, void *arg)
 
 /* What an errno of BIND_RX or BIND_TX is about, where the kernel's own words leave it open: net/core/netdev-genl.c,
  * net/core/devmem.c and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
-static const char *meaning(int rc, bool rx)
+static const char *explain_bind_error(int rc, bool rx)
 {
     switch (-rc) {
     case EOPNOTSUPP:
@@ -171,7 +171,7 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
     *sock = -1;
     *id = 0;
     if (!like->netdev)
-        return no_family();
+        return fail_without_netdev();
     int rc = hw_genl_open(&own, like);
     if (rc)
         return rc;
@@ -193,7 +193,7 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);
     rc = hw_netlink_talk(&own.nl, h, on_bound, id, what);
     if (rc < 0) {
-        const char *m = meaning(rc, b->n != 0);
+        const char *m = explain_bind_error(rc, b->n != 0);
         snprintf(why, sizeof(why), "%s", hw_error());
         hw_genl_close(&own);
         return m ? hw_fail(rc, "%s (%s)", why, m) : hw_fail_copy(rc, why);

@@ -130,9 +130,9 @@ int sb_blob_attr(struct sb_blob *b, uint16_t type, const void *data, size_t len)
     if (len > UINT16_MAX - MNL_ATTR_HDRLEN)
         return hw_fail(-E2BIG, "an attribute of %zu bytes", len);
     int rc = sb_blob_put(b, &a, sizeof(a));
-    if (rc == 0)
-        rc = sb_blob_put(b, data, len);
-    return rc == 0 ? sb_blob_put(b, zeros, MNL_ALIGN(len) - len) : rc;
+    if (rc < 0 || (rc = sb_blob_put(b, data, len)) < 0)
+        return rc;
+    return sb_blob_put(b, zeros, MNL_ALIGN(len) - len);
 }
 
 void sb_blob_free(struct sb_blob *b)
@@ -274,21 +274,18 @@ static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
 /* Puts one attribute back. Returns 1 where nothing had to be done, 0 where it is back, or -errno. */
 static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
 {
-    struct sb_blob now = {0};
+    struct sb_blob now __attribute__((cleanup(sb_blob_free))) = {0};
     int rc = compare_attr(a, d, was, &now);
-    if (rc == 0) {
-        int err = a->write(a, d, was, &now);
-        char why[HW_ERR_TEXT];
-        snprintf(why, sizeof(why), "%s", hw_error());
-        rc = compare_attr(a, d, was, &now);
-        if (rc == 0)
-            rc = err < 0 ? hw_fail(err, "%s", why)
-                         : hw_fail(-EIO, "the kernel took what was written, and shows something else");
-        else if (rc == 1)
-            rc = 0;
-    }
-    sb_blob_free(&now);
-    return rc;
+    if (rc != 0)
+        return rc;
+    int err = a->write(a, d, was, &now);
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof(why), "%s", hw_error());
+    rc = compare_attr(a, d, was, &now);
+    if (rc != 0)
+        return HW_MIN(rc, 0);
+    return err < 0 ? hw_fail_copy(err, why)
+                   : hw_fail(-EIO, "the kernel took what was written, and shows something else");
 }
 
 /* Setting one attribute may change another, or need another first: a queueing discipline its class. */

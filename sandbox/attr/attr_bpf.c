@@ -119,8 +119,7 @@ static int set_xdp(const struct sb_attr *a, struct sb_dev *d, int fd, uint32_t f
 static int detach_xdp_links(struct sb_dev *d, uint32_t prog)
 {
     union bpf_attr a;
-    int rc = 0;
-    for (uint32_t id = 0; rc == 0;) {
+    for (uint32_t id = 0;;) {
         struct bpf_link_info info;
         memset(&a, 0, sizeof(a));
         a.start_id = id;
@@ -136,10 +135,10 @@ static int detach_xdp_links(struct sb_dev *d, uint32_t prog)
         bool ours = fd >= 0 && call_bpf(BPF_OBJ_GET_INFO_BY_FD, &a, sizeof(a)) == 0 && info.type == BPF_LINK_TYPE_XDP &&
                     info.prog_id == prog && info.xdp.ifindex == (uint32_t)d->index;
         hw_close(&fd);
-        if (ours)
-            rc = detach_link(d, id);
+        int rc = ours ? detach_link(d, id) : 0;
+        if (rc < 0)
+            return rc;
     }
-    return rc;
 }
 
 static bool has_program(const struct sb_blob *b, const struct program *p)

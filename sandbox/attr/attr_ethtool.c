@@ -53,14 +53,15 @@ static int take_kept(const struct nlmsghdr *h, void *arg)
 {
     const struct sink *s = arg;
     const struct nlattr *a;
-    int rc = 0;
+    int rc;
     mnl_attr_for_each(a, h, sizeof(struct genlmsghdr))
     {
         unsigned type = mnl_attr_get_type(a);
-        if (rc == 0 && type < 64 && s->a->keep >> type & 1)
-            rc = sb_blob_attr(s->out, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+        if (type < 64 && s->a->keep >> type & 1 &&
+            (rc = sb_blob_attr(s->out, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a))) < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int sb_read_ethtool(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
@@ -145,9 +146,9 @@ int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *
     int rc = query_ethtool_attr(a, d, 0, take_features, &f);
     for (size_t i = 0; i < f.words; i++)
         f.active[i] &= f.hw[i];
-    if (rc == 0)
-        rc = sb_blob_attr(out, ETHTOOL_A_FEATURES_WANTED, f.wanted, 4 * f.words);
-    return rc == 0 ? sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words) : rc;
+    if (rc < 0 || (rc = sb_blob_attr(out, ETHTOOL_A_FEATURES_WANTED, f.wanted, 4 * f.words)) < 0)
+        return rc;
+    return sb_blob_attr(out, ETHTOOL_A_FEATURES_ACTIVE, f.active, 4 * f.words);
 }
 
 /* Wants what was wanted. Where the wish is the same and something else is active, its being wanted again makes the
@@ -196,17 +197,21 @@ static bool is_finding(int type)
 /* With autonegotiation, speed and duplex are what was found, and nothing to set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
-    struct sb_blob all = {0};
+    struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};
     int rc = sb_read_ethtool(a, d, &all);
+    if (rc < 0)
+        return rc;
     bool negotiates = number_of(sb_blob_find(&all, ETHTOOL_A_LINKMODES_AUTONEG));
     const struct nlattr *x;
     sb_blob_each(x, &all)
     {
-        if (rc == 0 && !(negotiates && is_finding(mnl_attr_get_type(x))))
-            rc = sb_blob_attr(out, x->nla_type, mnl_attr_get_payload(x), mnl_attr_get_payload_len(x));
+        if (negotiates && is_finding(mnl_attr_get_type(x)))
+            continue;
+        rc = sb_blob_attr(out, x->nla_type, mnl_attr_get_payload(x), mnl_attr_get_payload_len(x));
+        if (rc < 0)
+            return rc;
     }
-    sb_blob_free(&all);
-    return rc;
+    return 0;
 }
 
 /* A link that is down has no speed that could be compared (SPEED_UNKNOWN, DUPLEX_UNKNOWN). */
@@ -255,20 +260,20 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
 /* Takes away those that were not there. One that is gone cannot be made again under its number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
-    int rc = 0;
     (void)a;
     for (size_t i = 0; i + 4 <= now->n; i += 4) {
         uint32_t number;
         memcpy(&number, now->p + i, 4);
         struct ethtool_rxfh r = {.cmd = ETHTOOL_SRSSH, .rss_context = number};
-        if (!has_number(was, number) && rc == 0)
-            rc = sb_ethtool_ioctl(d, &r, "taking an RSS context away");
+        int rc = has_number(was, number) ? 0 : sb_ethtool_ioctl(d, &r, "taking an RSS context away");
+        if (rc < 0)
+            return rc;
     }
-    for (size_t i = 0; i + 4 <= was->n && rc == 0; i += 4) {
+    for (size_t i = 0; i + 4 <= was->n; i += 4) {
         uint32_t number;
         memcpy(&number, was->p + i, 4);
         if (!has_number(now, number))
-            rc = hw_fail(-EOPNOTSUPP, "RSS context %u was deleted, and has to be made by hand", number);
+            return hw_fail(-EOPNOTSUPP, "RSS context %u was deleted, and has to be made by hand", number);
     }
-    return rc;
+    return 0;
 }

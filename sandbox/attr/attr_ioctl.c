@@ -39,7 +39,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     if (size.indir_size > TABLE_MAX || size.key_size > TABLE_MAX)
         return hw_fail(-E2BIG, "%s: an RSS table of %u entries", d->name, size.indir_size);
     size_t n = sizeof(size) + 4 * (size_t)size.indir_size + size.key_size;
-    struct ethtool_rxfh *r = calloc(1, n);
+    HW_AUTO_FREE struct ethtool_rxfh *r = calloc(1, n);
     if (!r)
         return hw_no_memory("an RSS table");
     r->cmd = ETHTOOL_GRSSH;
@@ -47,10 +47,7 @@ int sb_read_rss(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     r->key_size = size.key_size;
     rc = sb_ethtool_ioctl(d, r, a->what);
     r->cmd = 0;
-    if (rc == 0)
-        rc = sb_blob_put(out, r, n);
-    free(r);
-    return rc;
+    return rc < 0 ? rc : sb_blob_put(out, r, n);
 }
 
 /* Is the table what the kernel makes by itself (ethtool_rxfh_indir_default() in include/linux/ethtool.h)? */
@@ -154,7 +151,7 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
         return rc;
     if (count.rule_cnt > RULES_MAX)
         return hw_fail(-E2BIG, "%s: %u flow rules", d->name, count.rule_cnt);
-    struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
+    HW_AUTO_FREE struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
     if (!all)
         return hw_no_memory("flow rules");
     all->cmd = ETHTOOL_GRXCLSRLALL;
@@ -163,7 +160,6 @@ int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
         rc = sb_ethtool_ioctl(d, all, a->what);
     for (uint32_t i = 0; rc == 0 && i < HW_MIN(all->rule_cnt, count.rule_cnt); i++)
         rc = read_rule(a, d, all->rule_locs[i], out);
-    free(all);
     return rc;
 }
 

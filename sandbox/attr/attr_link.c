@@ -38,17 +38,18 @@ static int take_wanted(const struct nlmsghdr *h, void *arg)
 {
     struct wanted *w = arg;
     const struct nlattr *a;
-    int rc = 0;
     if (h->nlmsg_type != RTM_NEWLINK)
         return 0;
     mnl_attr_for_each(a, h, sizeof(struct ifinfomsg))
     {
-        if (rc == 0 && mnl_attr_get_type(a) == w->type) {
-            w->got = true;
-            rc = w->fn(a, w->out);
-        }
+        if (mnl_attr_get_type(a) != w->type)
+            continue;
+        w->got = true;
+        int rc = w->fn(a, w->out);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int read_link_attr(struct sb_dev *d, int type, uint32_t mask,
@@ -126,9 +127,10 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     (void)a;
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
-    int err = rc == 0 ? read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out)
-                      : 0; /* Linux 5.9, where there are any */
-    return rc == 0 && err != -EOPNOTSUPP ? err : rc;
+    if (rc < 0)
+        return rc;
+    rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out); /* Linux 5.9, where there are any */
+    return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
 int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
@@ -180,20 +182,17 @@ static int take_kind(const struct nlattr *info, struct sb_blob *out)
             keep = kinds[i].keep;
     if (!keep || !data)
         return -EOPNOTSUPP;
-    struct sb_blob kept = {0};
-    int rc = 0;
+    struct sb_blob kept __attribute__((cleanup(sb_blob_free))) = {0};
+    int rc;
     mnl_attr_for_each_nested(b, data)
     {
         unsigned type = mnl_attr_get_type(b);
-        if (rc == 0 && type < 64 && keep >> type & 1)
-            rc = sb_blob_attr(&kept, b->nla_type, mnl_attr_get_payload(b), mnl_attr_get_payload_len(b));
+        if (type < 64 && keep >> type & 1 &&
+            (rc = sb_blob_attr(&kept, b->nla_type, mnl_attr_get_payload(b), mnl_attr_get_payload_len(b))) < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = sb_blob_attr(out, IFLA_INFO_KIND, mnl_attr_get_payload(kind), mnl_attr_get_payload_len(kind));
-    if (rc == 0)
-        rc = sb_blob_attr(out, IFLA_INFO_DATA | NLA_F_NESTED, kept.p, kept.n);
-    sb_blob_free(&kept);
-    return rc;
+    rc = sb_blob_attr(out, IFLA_INFO_KIND, mnl_attr_get_payload(kind), mnl_attr_get_payload_len(kind));
+    return rc < 0 ? rc : sb_blob_attr(out, IFLA_INFO_DATA | NLA_F_NESTED, kept.p, kept.n);
 }
 
 int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
@@ -325,21 +324,22 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 {
     const struct nlattr *vf, *a;
-    int rc = 0;
+    int rc;
     mnl_attr_for_each_nested(vf, list)
     {
-        struct sb_blob one = {0};
+        struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};
         mnl_attr_for_each_nested(a, vf)
         {
             unsigned type = mnl_attr_get_type(a);
-            if (rc == 0 && type < 32 && VF_KEEP >> type & 1)
-                rc = sb_blob_attr(&one, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+            if (type < 32 && VF_KEEP >> type & 1 &&
+                (rc = sb_blob_attr(&one, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a))) < 0)
+                return rc;
         }
-        if (rc == 0)
-            rc = sb_blob_attr(out, IFLA_VF_INFO | NLA_F_NESTED, one.p, one.n);
-        sb_blob_free(&one);
+        rc = sb_blob_attr(out, IFLA_VF_INFO | NLA_F_NESTED, one.p, one.n);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int sb_read_vfs(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
@@ -412,7 +412,7 @@ static struct nlmsghdr *put_dcb(char buf[REQUEST_MAX], const struct sb_dev *d, u
 static int take_dcb(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a, *b;
-    int rc = 0;
+    int rc;
     mnl_attr_for_each(a, h, sizeof(struct dcbmsg))
     {
         if (mnl_attr_get_type(a) != DCB_ATTR_IEEE)
@@ -420,11 +420,12 @@ static int take_dcb(const struct nlmsghdr *h, void *arg)
         mnl_attr_for_each_nested(b, a)
         {
             unsigned type = mnl_attr_get_type(b);
-            if (rc == 0 && type < 32 && DCB_KEEP >> type & 1)
-                rc = sb_blob_attr(arg, b->nla_type, mnl_attr_get_payload(b), mnl_attr_get_payload_len(b));
+            if (type < 32 && DCB_KEEP >> type & 1 &&
+                (rc = sb_blob_attr(arg, b->nla_type, mnl_attr_get_payload(b), mnl_attr_get_payload_len(b))) < 0)
+                return rc;
         }
     }
-    return rc;
+    return 0;
 }
 
 int sb_read_dcb(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)

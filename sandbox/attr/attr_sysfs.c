@@ -30,11 +30,9 @@ static int add_file(int folder, const char *path, struct sb_blob *out)
     if (read_attr_file(folder, path, value) < 0)
         return 0;
     int rc = sb_blob_put(out, path, strlen(path));
-    if (rc == 0)
-        rc = sb_blob_put(out, "=", 1);
-    if (rc == 0)
-        rc = sb_blob_put(out, value, strlen(value));
-    return rc == 0 ? sb_blob_put(out, "\n", 1) : rc;
+    if (rc < 0 || (rc = sb_blob_put(out, "=", 1)) < 0 || (rc = sb_blob_put(out, value, strlen(value))) < 0)
+        return rc;
+    return sb_blob_put(out, "\n", 1);
 }
 
 int sb_read_files(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)

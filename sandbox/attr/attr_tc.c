@@ -70,26 +70,23 @@ static int take_message(const struct nlmsghdr *h, void *arg)
         t->tcm_handle == 0 || /* a default one, which the kernel makes; a filter's chain alone */
         (s->type == RTM_NEWTFILTER && is_root_table(h)))
         return 0;
-    struct sb_blob one = {0};
+    struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};
     struct nlmsghdr head = {.nlmsg_type = h->nlmsg_type};
     struct tcmsg tc = *t;
     tc.tcm_ifindex = 0;
     if (s->type == RTM_NEWQDISC)
         tc.tcm_info = 0; /* how many refer to it */
     int rc = sb_blob_put(&one, &head, sizeof(head));
-    if (rc == 0)
-        rc = sb_blob_put(&one, &tc, sizeof(tc));
+    if (rc < 0 || (rc = sb_blob_put(&one, &tc, sizeof(tc))) < 0)
+        return rc;
     mnl_attr_for_each(a, h, sizeof(*t))
     {
-        if (rc == 0 && !is_figure(mnl_attr_get_type(a)))
-            rc = sb_blob_attr(&one, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+        if (!is_figure(mnl_attr_get_type(a)) &&
+            (rc = sb_blob_attr(&one, a->nla_type, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a))) < 0)
+            return rc;
     }
-    if (rc == 0) {
-        ((struct nlmsghdr *)(void *)one.p)->nlmsg_len = (uint32_t)one.n;
-        rc = sb_blob_put(s->out, one.p, one.n);
-    }
-    sb_blob_free(&one);
-    return rc;
+    ((struct nlmsghdr *)(void *)one.p)->nlmsg_len = (uint32_t)one.n;
+    return sb_blob_put(s->out, one.p, one.n);
 }
 
 static int dump_tc_objects(const struct sb_attr *a, const struct sb_dev *d, uint16_t type, uint32_t parent,
@@ -123,25 +120,23 @@ static const struct tcmsg *tc_of(const struct nlmsghdr *h)
 /* Filters hang on queueing disciplines and classes; those of clsact on two places of its own. */
 static int read_filters(const struct sb_attr *a, const struct sb_dev *d, struct sb_blob *out)
 {
-    struct sb_blob above = {0};
+    struct sb_blob above __attribute__((cleanup(sb_blob_free))) = {0};
     size_t n = 0;
     int rc = dump_tc_objects(a, d, RTM_NEWQDISC, 0, &above);
-    if (rc == 0)
-        rc = dump_tc_objects(a, d, RTM_NEWTCLASS, 0, &above);
-    for (const struct nlmsghdr *h = NULL; rc == 0 && (h = get_next_tc_message(&above, h)) != NULL;) {
-        const struct tcmsg *t = tc_of(h);
+    if (rc < 0 || (rc = dump_tc_objects(a, d, RTM_NEWTCLASS, 0, &above)) < 0)
+        return rc;
+    for (const struct nlmsghdr *h = NULL; (h = get_next_tc_message(&above, h)) != NULL;) {
+        bool clsact = tc_of(h)->tcm_parent == TC_H_CLSACT;
+        uint32_t at = clsact ? TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS) : tc_of(h)->tcm_handle;
         if (++n > PARENTS_MAX)
-            rc = hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
-        if (rc == 0 && t->tcm_parent == TC_H_CLSACT) {
-            rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), out);
-            if (rc == 0)
-                rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
-        } else if (rc == 0) {
-            rc = dump_tc_objects(a, d, RTM_NEWTFILTER, t->tcm_handle, out);
-        }
+            return hw_fail(-E2BIG, "%s: more than %d queueing disciplines and classes", d->name, PARENTS_MAX);
+        rc = dump_tc_objects(a, d, RTM_NEWTFILTER, at, out);
+        if (rc == 0 && clsact)
+            rc = dump_tc_objects(a, d, RTM_NEWTFILTER, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), out);
+        if (rc < 0)
+            return rc;
     }
-    sb_blob_free(&above);
-    return rc;
+    return 0;
 }
 
 int sb_read_tc(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
@@ -232,8 +227,12 @@ int sb_write_tc(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob 
         char buf[REQUEST_MAX] __attribute__((aligned(8))), what[160];
         if (has_one(now, h))
             continue;
-        if (h->nlmsg_len > sizeof(buf))
-            return hw_fail(-EMSGSIZE, "%s: its %s are too large", d->name, a->what);
+        if (h->nlmsg_len > sizeof(buf)) {
+            rc = rc < 0 ? rc : hw_fail(-EMSGSIZE, "%s: one of its %s is too large", d->name, a->what);
+            if (!why[0])
+                snprintf(why, sizeof(why), "%s", hw_error());
+            continue;
+        }
         struct nlmsghdr *m = (struct nlmsghdr *)buf;
         memcpy(buf, h, h->nlmsg_len);
         m->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | (a->type == RTM_NEWTFILTER ? NLM_F_EXCL : NLM_F_REPLACE);

@@ -37,16 +37,20 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
               const struct hw_logger *log)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};
-    bool *moved = calloc(s->n_net + 1, sizeof(*moved)), *planned = calloc(p->n_rdma + 1, sizeof(*planned)), any = false;
+    HW_AUTO_FREE bool *moved = calloc(s->n_net + 1, sizeof(*moved)), *planned = calloc(p->n_rdma + 1, sizeof(*planned));
+    bool any = false;
     uint64_t deadline = hw_deadline(SBX_AGAIN_MS), stable = hw_deadline(SBX_STABLE_MS);
     size_t wanted = sbx_plan_gids(p, s);
-    int rc = moved && planned ? 0 : hw_no_memory("a look at the NICs after their move");
-    for (size_t i = 0; rc == 0 && i < s->n_net; i++)
+    if (!moved || !planned)
+        return hw_no_memory("a look at the NICs after their move");
+    for (size_t i = 0; i < s->n_net; i++)
         moved[i] = sbx_nic_in(p, i);
-    for (size_t i = 0; rc == 0 && i < p->n_rdma; i++)
+    for (size_t i = 0; i < p->n_rdma; i++)
         any |= planned[i] = !p->rdma[i].why[0];
-    for (uint64_t was = 0; rc == 0;) {
-        rc = sbx_snapshot_again(s, sysfs, moved);
+    for (uint64_t was = 0;;) {
+        int rc = sbx_snapshot_again(s, sysfs, moved);
+        if (rc < 0)
+            return rc;
         uint64_t sum = sum_gids(p, s);
         if (sum != was)
             stable = hw_deadline(SBX_STABLE_MS);
@@ -55,29 +59,24 @@ int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want 
             break;
         nanosleep(&pause, NULL);
     }
-    if (rc == 0)
-        rc = sbx_plan_again(p, s, want);
+    int rc = sbx_plan_again(p, s, want);
     if (rc == 0)
         warn_unusable_rdma(p, planned, log);
-    free(moved);
-    free(planned);
     return rc;
 }
 
 int sbx_again_in(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, const char *netns,
                  uint64_t start, const struct hw_logger *log)
 {
-    struct sb_ns ns = SB_NS_NONE;
+    struct sb_ns ns __attribute__((cleanup(sb_ns_close))) = SB_NS_NONE;
     char path[256];
     pid_t holder;
     uint64_t began = start;
     int rc = netns ? sb_ns_open(netns, &ns, path, &holder, &began) : sb_ns_own(&ns);
-    if (rc == 0 && start && began != start)
-        rc = hw_fail(-ESRCH, "the container's process %s has ended", netns);
-    if (rc == 0)
-        rc = sb_ns_sysfs(&ns);
-    if (rc >= 0)
-        rc = sbx_again(s, p, want, rc, log);
-    sb_ns_close(&ns);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (start && began != start)
+        return hw_fail(-ESRCH, "the container's process %s has ended", netns);
+    int sys = sb_ns_sysfs(&ns);
+    return sys < 0 ? sys : sbx_again(s, p, want, sys, log);
 }

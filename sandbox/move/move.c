@@ -94,21 +94,20 @@ static int check_movable_nics(struct mover *m)
 /* Is one of the NICs another container's? It can still be here where that one's move is at its start, or died. */
 static int check_claim(struct mover *m, const char *id)
 {
-    struct sb_journal other;
+    struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
     int rc = sb_journal_load(&other, m->dir, id, false);
     if (rc < 0) {
         sb_log(m->o->log, HAWSER_LOG_WARN, "which NICs are %s's cannot be told: %s", id, hw_error());
         return 0;
     }
-    for (unsigned i = 0; rc == 0 && sb_ns_same(&other.host, &m->host.id) && i < other.nics; i++) {
-        for (size_t k = 0; rc == 0 && k < m->o->n; k++) {
+    for (unsigned i = 0; sb_ns_same(&other.host, &m->host.id) && i < other.nics; i++) {
+        for (size_t k = 0; k < m->o->n; k++) {
             if (strcmp(other.nic[i].link.name, m->o->nic[k].name) == 0)
-                rc = hw_fail(-EBUSY, "%s belongs to the container %s; `hawser sandbox restore %s` gives it back",
-                             m->o->nic[k].name, id, id);
+                return hw_fail(-EBUSY, "%s belongs to the container %s; `hawser sandbox restore %s` gives it back",
+                               m->o->nic[k].name, id, id);
         }
     }
-    sb_journal_free(&other);
-    return rc;
+    return 0;
 }
 
 static int check_claims(struct mover *m)
@@ -117,9 +116,8 @@ static int check_claims(struct mover *m)
     int fd = dup(m->dir), rc = 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
-        rc = hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
         hw_close(&fd);
-        return rc;
+        return hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
     }
     rewinddir(d); /* dup() shares its position */
     const struct dirent *e;
@@ -144,8 +142,8 @@ static int check_claims(struct mover *m)
 static int take_idents(struct mover *m)
 {
     struct sb_journal *j = &m->j;
-    int sys = sb_ns_sysfs(&m->host), rc = 0;
-    for (unsigned i = 0; rc == 0 && i < j->nics; i++) {
+    int sys = sb_ns_sysfs(&m->host);
+    for (unsigned i = 0; i < j->nics; i++) {
         const struct sb_link *l = &j->nic[i].link;
         uint64_t ident;
         int index;
@@ -153,16 +151,14 @@ static int take_idents(struct mover *m)
             continue;
         if (sys < 0)
             return hw_wrap(sys, "%s could not be told from a copy that the container makes", l->name);
-        int fd = sb_ident_open(sys, l->name, &ident, &index);
+        HW_AUTO_CLOSE int fd = sb_ident_open(sys, l->name, &ident, &index);
         if (fd == -ENODEV || (fd >= 0 && index != l->index))
-            rc = hw_fail(-EAGAIN, "the network device %s became another one while it was looked at", l->name);
-        else if (fd < 0)
-            rc = fd;
-        else
-            rc = sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
-        hw_close(&fd);
+            return hw_fail(-EAGAIN, "the network device %s became another one while it was looked at", l->name);
+        int rc = fd < 0 ? fd : sb_journal_addf(j, SB_IDENT, (int)i, "%llu", (unsigned long long)ident);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* Reads what else the devices have. */
@@ -178,40 +174,52 @@ static int take_attrs(struct mover *m)
     return rc;
 }
 
+/* Notes from where to where and when the move is. */
+static int add_move_head(struct mover *m, const char *path, pid_t holder, uint64_t start)
+{
+    struct sb_journal *j = &m->j;
+    const struct sb_ns_id *host = &m->host.id, *there = &m->there.id;
+    struct timespec now;
+    char boot[HW_BOOT_ID];
+    int rc = hw_boot_id(boot);
+    if (rc < 0)
+        return rc;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    rc = sb_journal_addf(j, SB_HEAD, -1, "1");
+    if (rc < 0 || (rc = sb_journal_addf(j, SB_BOOT, -1, "%s", boot)) < 0)
+        return rc;
+    rc = sb_journal_addf(j, SB_HOST, -1, "%llu %llu %llu", (unsigned long long)host->dev, (unsigned long long)host->ino,
+                         (unsigned long long)host->cookie);
+    if (rc < 0)
+        return rc;
+    rc = sb_journal_addf(j, SB_NETNS, -1, "%llu %llu %llu %s", (unsigned long long)there->dev,
+                         (unsigned long long)there->ino, (unsigned long long)there->cookie, path);
+    if (rc < 0)
+        return rc;
+    if (holder && (rc = sb_journal_addf(j, SB_HOLDER, -1, "%d %llu", (int)holder, (unsigned long long)start)) < 0)
+        return rc;
+    return sb_journal_addf(j, SB_TAKEN, -1, "%lld", (long long)now.tv_sec);
+}
+
 static int fill_move_journal(struct mover *m, const char *path, pid_t holder, uint64_t start)
 {
     const struct sb_move_options *o = m->o;
     const char *names[SB_NICS_MAX];
-    struct sb_journal *j = &m->j;
-    struct timespec now;
-    char boot[HW_BOOT_ID];
-    int rc = hw_boot_id(boot);
     for (size_t i = 0; i < o->n; i++)
         names[i] = o->nic[i].name;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    if (rc == 0)
-        rc = sb_journal_addf(j, SB_HEAD, -1, "1");
-    if (rc == 0)
-        rc = sb_journal_addf(j, SB_BOOT, -1, "%s", boot);
-    if (rc == 0)
-        rc = sb_journal_addf(j, SB_HOST, -1, "%llu %llu %llu", (unsigned long long)m->host.id.dev,
-                             (unsigned long long)m->host.id.ino, (unsigned long long)m->host.id.cookie);
-    if (rc == 0)
-        rc = sb_journal_addf(j, SB_NETNS, -1, "%llu %llu %llu %s", (unsigned long long)m->there.id.dev,
-                             (unsigned long long)m->there.id.ino, (unsigned long long)m->there.id.cookie, path);
-    if (rc == 0 && holder)
-        rc = sb_journal_addf(j, SB_HOLDER, -1, "%d %llu", (int)holder, (unsigned long long)start);
-    if (rc == 0)
-        rc = sb_journal_addf(j, SB_TAKEN, -1, "%lld", (long long)now.tv_sec);
-    if (rc == 0)
-        rc = sb_netdev_read(&m->host.rt, j, names, o->n);
-    if (rc == 0)
-        rc = take_idents(m);
-    if (rc == 0)
-        rc = take_attrs(m);
+    int rc = add_move_head(m, path, holder, start);
+    if (rc < 0)
+        return rc;
+    rc = sb_netdev_read(&m->host.rt, &m->j, names, o->n);
+    if (rc < 0)
+        return rc;
+    rc = take_idents(m);
+    if (rc < 0)
+        return rc;
+    rc = take_attrs(m);
     for (size_t i = 0; rc == 0 && i < o->n; i++) {
         if (o->nic[i].as)
-            rc = sb_journal_addf(j, SB_AS, (int)i, "%s", o->nic[i].as);
+            rc = sb_journal_addf(&m->j, SB_AS, (int)i, "%s", o->nic[i].as);
     }
     return rc;
 }
@@ -223,7 +231,6 @@ struct indices {
     const struct mover *m;
     int highest;
     bool taken[SB_NICS_MAX]; /* the NIC's own is another's there */
-    int rc;
 };
 
 static int index_each(const struct sb_link *l, void *arg)
@@ -286,55 +293,62 @@ static int choose_indices(struct mover *m)
 /* ARP in the container's namespace, and whether it has IPv6. */
 static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
 {
-    int own = hw_netns_own();
+    HW_AUTO_CLOSE int own = hw_netns_own();
     if (own < 0)
         return own;
-    int rc = 0;
-    if (setns(m->there.fd, CLONE_NEWNET) < 0) {
-        rc = hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
-    } else {
-        if (!m->o->no_arp)
-            rc = sb_sysctl_arp(name, m->o->log);
-        *ipv6 = !sb_sysctl_no_ipv6(name);
-        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
-            rc = hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
-    }
-    hw_close(&own);
+    if (setns(m->there.fd, CLONE_NEWNET) < 0)
+        return hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
+    int rc = m->o->no_arp ? 0 : sb_sysctl_arp(name, m->o->log);
+    *ipv6 = !sb_sysctl_no_ipv6(name);
+    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: it was ours a moment ago */
+        return hw_fail(-errno, "going back to the own network namespace: %s", strerror(errno));
     return rc;
+}
+
+/* Gives the NIC in the container, where its link is l, the settings and addresses that it had here. */
+static int equip_moved_nic(struct mover *m, int i, const struct sb_link *l)
+{
+    const struct sb_jnic *k = &m->j.nic[i];
+    struct sb_faults f = {.log = m->o->log, .stop = true};
+    bool ipv6 = true;
+    int rc = sb_netdev_set(&m->there.rt, l, &k->link, k->as, &f);
+    if (rc < 0)
+        return rc;
+    rc = set_arp_check_ipv6(m, k->as, &ipv6);
+    if (rc < 0)
+        return rc;
+    rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET, &f);
+    if (rc < 0 || (k->link.flags & IFF_UP && (rc = hw_rtnl_link_up(&m->there.rt, l->index, true)) < 0))
+        return rc;
+    if (ipv6)
+        return sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
+    sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes stay out",
+           k->link.name);
+    m->map.skip6 = true;
+    return 0;
 }
 
 static int move_nic(struct mover *m, int i)
 {
-    struct sb_jnic *k = &m->j.nic[i];
-    struct sb_faults f = {.log = m->o->log, .stop = true};
+    const struct sb_jnic *k = &m->j.nic[i];
     struct sb_link now;
-    bool ipv6 = true;
     int to = m->map.dev[i].to;
     int rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", to);
-    if (rc == 0)
-        rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
-    if (rc == 0) /* and not by its name or index: some tenant may be at work there */
-        rc = sb_nic_find(&m->there, k, k->as, &now);
-    if (rc == 0 && now.index != to) { /* an old kernel */
+    if (rc < 0)
+        return rc;
+    rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
+    if (rc < 0)
+        return rc;
+    rc = sb_nic_find(&m->there, k, k->as, &now); /* and not by its name or index: some tenant may be at work there */
+    if (rc < 0)
+        return rc;
+    if (now.index != to) { /* an old kernel */
         m->map.dev[i].to = now.index;
         rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = sb_netdev_set(&m->there.rt, &now, &k->link, k->as, &f);
-    if (rc == 0)
-        rc = set_arp_check_ipv6(m, k->as, &ipv6);
-    if (rc == 0)
-        rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET, &f);
-    if (rc == 0 && k->link.flags & IFF_UP)
-        rc = hw_rtnl_link_up(&m->there.rt, now.index, true);
-    if (rc == 0 && ipv6)
-        rc = sb_netdev_addrs(&m->there.rt, &m->j, i, &m->map, AF_INET6, &f);
-    if (rc == 0 && !ipv6) {
-        sb_log(m->o->log, HAWSER_LOG_INFO, "%s: the container has no IPv6: its IPv6 addresses and routes stay out",
-               k->link.name);
-        m->map.skip6 = true;
-    }
-    return rc < 0 ? hw_wrap(rc, "%s", k->link.name) : 0;
+    return equip_moved_nic(m, i, &now);
 }
 
 /* Makes a rule in the container, which restore takes away again. */
@@ -403,6 +417,26 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
+/* Copies to a table of the container's the routes through a gateway by the device that has this index here. */
+static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
+{
+    for (size_t i = 0; i < m->j.n; i++) {
+        char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+        if (m->j.rec[i].kind != SB_ROUTE || !sb_route_gateway(m->j.rec[i].data, index))
+            continue;
+        int rc = sb_msg_rewrite(SB_ROUTE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
+        if (rc == -ESTALE || (rc > 0 && family_of_message(buf) != AF_INET))
+            continue;
+        if (rc < 0)
+            return rc;
+        sb_route_set_table((struct nlmsghdr *)buf, table);
+        rc = sb_netdev_add(&m->there.rt, SB_ROUTE, (struct nlmsghdr *)buf);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 /*
  * arp_filter and rp_filter ask where the way back leads; of several NICs in one network the main table knows only the
  * first, and the others would fall silent (arp_filter() in net/ipv4/arp.c). So each of them gets a table of its own,
@@ -415,10 +449,9 @@ static int route_by_source(struct mover *m, size_t at)
     int index = m->map.dev[r->nic].to;
     uint32_t addr, table = TABLE_BASE + (uint32_t)index;
     unsigned prefix;
-    char buf[SB_MSG_MAX] __attribute__((aligned(8)));
+    char buf[256] __attribute__((aligned(8))) = {0};
     if (!(k->link.flags & IFF_UP) || !ipv4_of(r, &addr, &prefix))
         return 0;
-    memset(buf, 0, 256);
     struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
     h->nlmsg_type = RTM_NEWROUTE;
     struct rtmsg *t = mnl_nlmsg_put_extra_header(h, sizeof(*t));
@@ -432,21 +465,9 @@ static int route_by_source(struct mover *m, size_t at)
     mnl_attr_put_u32(h, RTA_PREFSRC, htonl(addr));
     mnl_attr_put_u32(h, RTA_OIF, (uint32_t)index);
     int rc = sb_netdev_add(&m->there.rt, SB_ROUTE, h);
-    for (size_t i = 0; i < m->j.n && rc == 0; i++) {
-        if (m->j.rec[i].kind != SB_ROUTE || !sb_route_gateway(m->j.rec[i].data, k->link.index))
-            continue;
-        h = (struct nlmsghdr *)buf;
-        rc = sb_msg_rewrite(SB_ROUTE, m->j.rec[i].data, &m->map, buf, sizeof(buf));
-        if (rc > 0 && family_of_message(buf) != AF_INET)
-            rc = 0;
-        if (rc > 0) {
-            sb_route_set_table(h, table);
-            rc = sb_netdev_add(&m->there.rt, SB_ROUTE, h);
-        } else if (rc == -ESTALE) {
-            rc = 0;
-        }
-    }
-    memset(buf, 0, 256);
+    if (rc < 0 || (rc = copy_gateway_routes(m, k->link.index, table)) < 0)
+        return rc;
+    memset(buf, 0, sizeof(buf));
     h = mnl_nlmsg_put_header(buf);
     h->nlmsg_type = RTM_NEWRULE;
     struct fib_rule_hdr *f = mnl_nlmsg_put_extra_header(h, sizeof(*f));
@@ -454,27 +475,30 @@ static int route_by_source(struct mover *m, size_t at)
     mnl_attr_put_u32(h, FRA_SRC, htonl(addr));
     mnl_attr_put_u32(h, FRA_TABLE, table);
     mnl_attr_put_u32(h, FRA_PRIORITY, 32765); /* main's is 32766 (net/ipv4/fib_rules.c) */
-    return rc < 0 ? rc : make_rule(m, h);
+    return make_rule(m, h);
 }
 
 static int execute_move(struct mover *m)
 {
     struct sb_faults f = {.log = m->o->log, .stop = true};
     int rc = sb_journal_step(&m->j, SB_PIN, -1, NULL, 0);
-    if (rc == 0)
-        rc = sb_pin(m->dir, m->o->id, m->there.fd);
-    for (unsigned i = 0; rc == 0 && i < m->j.nics; i++)
+    if (rc < 0 || (rc = sb_pin(m->dir, m->o->id, m->there.fd)) < 0)
+        return rc;
+    for (unsigned i = 0; i < m->j.nics; i++) {
         rc = move_nic(m, (int)i);
-    for (unsigned i = 0; rc == 0 && i < m->j.rdmas; i++) {
+        if (rc < 0)
+            return hw_wrap(rc, "%s", m->j.nic[i].link.name);
+    }
+    for (unsigned i = 0; i < m->j.rdmas; i++) {
         const struct sb_jrdma *k = &m->j.rdma[i];
         rc = sb_journal_stepf(&m->j, SB_RDMAMOVE, -1, "%d", k->index);
-        if (rc == 0)
-            rc = sb_rdma_move(&m->host, m->there.fd, k->index, k->name);
+        if (rc < 0 || (rc = sb_rdma_move(&m->host, m->there.fd, k->index, k->name)) < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = sb_netdev_routes(&m->there.rt, &m->j, &m->map, &f);
-    if (rc == 0)
-        rc = copy_rules(m);
+    rc = sb_netdev_routes(&m->there.rt, &m->j, &m->map, &f);
+    if (rc < 0)
+        return rc;
+    rc = copy_rules(m);
     size_t n = m->j.n;
     for (size_t i = 0; rc == 0 && !m->o->no_arp && i < n; i++) {
         if (has_shared_network(&m->j, i))
@@ -483,55 +507,75 @@ static int execute_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
 }
 
+/* Makes all ready, up to the journal on the disk; nothing of the NICs has changed then. */
+static int prepare_move(struct mover *m)
+{
+    const struct sb_move_options *o = m->o;
+    char path[256];
+    pid_t holder = 0;
+    uint64_t start = 0;
+    int rc = sb_dir_lock(m->dir);
+    if (rc < 0)
+        return rc;
+    rc = sb_ns_own(&m->host);
+    if (rc < 0)
+        return rc;
+    rc = sb_ns_open(o->netns, &m->there, path, &holder, &start);
+    if (rc < 0)
+        return rc;
+    if (o->start && start != o->start)
+        return hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
+    if (sb_ns_same(&m->host.id, &m->there.id))
+        return hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
+    rc = check_claims(m);
+    if (rc < 0)
+        return rc;
+    rc = fill_move_journal(m, path, holder, start);
+    if (rc < 0)
+        return rc;
+    rc = check_movable_nics(m);
+    if (rc < 0)
+        return rc;
+    rc = choose_indices(m);
+    if (rc < 0)
+        return rc;
+    rc = sb_rdma_plan(&m->j, o->rdma, o->log);
+    if (rc < 0)
+        return rc;
+    rc = sb_journal_step(&m->j, SB_BEGIN, -1, NULL, 0);
+    return rc < 0 ? rc : sb_journal_create(&m->j, m->dir, o->id);
+}
+
+/* Moves all NICs; if that fails, puts back what was moved. */
+static int move_or_put_back(struct mover *m)
+{
+    const struct sb_move_options *o = m->o;
+    char why[HW_ERR_TEXT];
+    int rc = prepare_move(m);
+    if (rc < 0)
+        return rc;
+    rc = execute_move(m);
+    if (rc == 0)
+        return 0;
+    snprintf(why, sizeof(why), "%s", hw_error());
+    sb_log(o->log, HAWSER_LOG_INFO, "what was moved is put back, since: %s", why);
+    if (sb_give_back(&m->j, m->dir, o->id, false, o->log, NULL) < 0)
+        return hw_wrap(rc, "%.160s; and putting back what was moved failed too, `hawser sandbox restore %s`", why,
+                       o->id);
+    return hw_fail_copy(rc, why);
+}
+
 int sb_move(const struct sb_move_options *o)
 {
     struct mover m = {.o = o, .host = SB_NS_NONE, .there = SB_NS_NONE};
-    char path[256], why[HW_ERR_TEXT];
-    pid_t holder = 0;
-    uint64_t start = 0;
     int rc = check_options(o);
     if (rc < 0)
         return rc;
-    sb_journal_init(&m.j);
     m.dir = sb_dir_open(o->journal_dir, true);
     if (m.dir < 0)
         return m.dir;
-    rc = sb_dir_lock(m.dir);
-    if (rc == 0)
-        rc = sb_ns_own(&m.host);
-    if (rc == 0)
-        rc = sb_ns_open(o->netns, &m.there, path, &holder, &start);
-    if (rc == 0 && o->start && start != o->start)
-        rc = hw_fail(-ESRCH, "the container's process has ended, and %s is another process now", o->netns);
-    if (rc == 0 && sb_ns_same(&m.host.id, &m.there.id))
-        rc = hw_fail(-EINVAL, "%s is the network namespace that the NICs are in already", o->netns);
-    if (rc == 0)
-        rc = check_claims(&m);
-    if (rc == 0)
-        rc = fill_move_journal(&m, path, holder, start);
-    if (rc == 0)
-        rc = check_movable_nics(&m);
-    if (rc == 0)
-        rc = choose_indices(&m);
-    if (rc == 0)
-        rc = sb_rdma_plan(&m.j, o->rdma, o->log);
-    if (rc == 0)
-        rc = sb_journal_step(&m.j, SB_BEGIN, -1, NULL, 0);
-    if (rc == 0)
-        rc = sb_journal_create(&m.j, m.dir, o->id);
-    if (rc < 0)
-        goto out;
-    rc = execute_move(&m);
-    if (rc < 0) {
-        snprintf(why, sizeof(why), "%s", hw_error());
-        sb_log(o->log, HAWSER_LOG_INFO, "what was moved is put back, since: %s", why);
-        if (sb_give_back(&m.j, m.dir, o->id, false, o->log, NULL) < 0)
-            rc = hw_wrap(rc, "%.160s; and putting back what was moved failed too, `hawser sandbox restore %s`", why,
-                         o->id);
-        else
-            rc = hw_fail_copy(rc, why);
-    }
-out:
+    sb_journal_init(&m.j);
+    rc = move_or_put_back(&m);
     sb_journal_free(&m.j);
     sb_ns_close(&m.there);
     sb_ns_close(&m.host);

@@ -47,19 +47,21 @@ static int match_hardware_link(const struct sb_link *l, void *arg)
 /* A container that renames its devices all the time can hide one from a look at all names, but not from many. */
 #define LOOKS 5
 
+static int find_by_ident(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)
+{
+    char name[IFNAMSIZ];
+    int rc = -ENODEV, index, sys = k->ident ? sb_ns_sysfs(n) : -ENODEV;
+    if (sys < 0)
+        return sys;
+    for (int i = 0; rc == -ENODEV && i < LOOKS; i++)
+        rc = sb_ident_find(sys, k->ident, hint, name, &index);
+    return rc < 0 ? rc : sb_netdev_find(&n->rt, index, NULL, l);
+}
+
 int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)
 {
     struct search s = {.want = &k->link};
-    char name[IFNAMSIZ];
-    int rc = k->ident ? sb_ns_sysfs(n) : -ENODEV, index;
-    if (rc >= 0) {
-        int sys = rc;
-        rc = -ENODEV;
-        for (int i = 0; rc == -ENODEV && i < LOOKS; i++)
-            rc = sb_ident_find(sys, k->ident, hint, name, &index);
-        if (rc == 0)
-            rc = sb_netdev_find(&n->rt, index, NULL, l);
-    }
+    int rc = find_by_ident(n, k, hint, l);
     if (rc == 0 || !sb_link_hardware(&k->link))
         return rc;
     rc = sb_netdev_links(&n->rt, match_hardware_link, &s);

@@ -42,9 +42,8 @@ static int init_ns_from_fd(struct sb_ns *n, int fd)
     struct stat st;
     *n = SB_NS_NONE;
     n->fd = fd;
-    int rc = fstat(fd, &st) < 0 ? hw_fail(-errno, "looking at a network namespace: %s", strerror(errno)) : 0;
-    if (rc == 0)
-        rc = hw_netns_rtnl(fd, &n->rt);
+    int rc = fstat(fd, &st) < 0 ? hw_fail(-errno, "looking at a network namespace: %s", strerror(errno))
+                                : hw_netns_rtnl(fd, &n->rt);
     if (rc < 0) {
         sb_ns_close(n);
         return rc;
@@ -145,11 +144,10 @@ static int open_if(const char *path, const struct sb_ns_id *id, struct sb_ns *n)
     if (fd < 0)
         return fd;
     int rc = init_ns_from_fd(n, fd);
-    if (rc == 0 && !sb_ns_same(&n->id, id)) {
-        sb_ns_close(n);
-        rc = -ENOENT;
-    }
-    return rc;
+    if (rc < 0 || sb_ns_same(&n->id, id))
+        return rc;
+    sb_ns_close(n);
+    return -ENOENT;
 }
 
 bool sb_ns_at(const char *path, const struct sb_ns_id *id)
@@ -213,11 +211,11 @@ static int search_at(struct search *s, const char *path)
         s->cap = cap;
     }
     s->seen[s->n++] = (struct sb_ns_id){.dev = st.st_dev, .ino = st.st_ino};
-    int fd = open_path(path), rc = fd < 0 || init_ns_from_fd(&ns, fd) < 0 ? -ENODEV : 0;
-    if (rc == 0) {
-        rc = s->fn(&ns, s->arg);
-        sb_ns_close(&ns);
-    }
+    int fd = open_path(path);
+    if (fd < 0 || init_ns_from_fd(&ns, fd) < 0)
+        return -ENODEV;
+    int rc = s->fn(&ns, s->arg);
+    sb_ns_close(&ns);
     return rc;
 }
 

@@ -308,12 +308,31 @@ static bool has_matching_record(const struct back *b, const struct sb_journal *n
     return false;
 }
 
+/* Tells if record r of the journal is not in the new snapshot. */
+static void compare_record(struct back *b, const struct sb_journal *now, const struct sb_record *r,
+                           const struct sb_map *map)
+{
+    char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
+    bool of_nic = r->nic >= 0, compared = r->kind == SB_SYSCTL || r->kind == SB_ADDR || r->kind == SB_NEIGH ||
+                                          r->kind == SB_ROUTE || r->kind == SB_RULE;
+    if (!compared || (of_nic && !b->now[r->nic]))
+        return;
+    if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
+        return; /* moved by force: it was said then */
+    if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
+        return; /* its lifetime is over, or a NIC of it is lost */
+    if (has_matching_record(b, now, r, map))
+        return;
+    const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
+    (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was", of_nic ? b->j->nic[r->nic].link.name : "",
+                                  of_nic ? ": " : "", what));
+}
+
 /* Reads it all anew and tells each difference. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];
     size_t n = 0;
-    struct sb_journal now;
     for (unsigned i = 0; i < b->j->nics; i++) {
         const struct sb_jnic *k = &b->j->nic[i];
         struct sb_link l;
@@ -326,34 +345,18 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
     }
     if (n == 0)
         return 0;
-    sb_journal_init(&now);
+    struct sb_journal now __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
     int rc = sb_journal_addf(&now, SB_HEAD, -1, "1");
-    if (rc == 0)
-        rc = sb_netdev_read(&b->host.rt, &now, names, n);
-    for (unsigned i = 0; rc == 0 && i < b->j->nics; i++) {
+    if (rc < 0 || (rc = sb_netdev_read(&b->host.rt, &now, names, n)) < 0)
+        return rc;
+    for (unsigned i = 0; i < b->j->nics; i++) {
         int k = now_nic(b, &now, (int)i);
         if (k >= 0)
             compare_link(b, i, &now.nic[k].link);
     }
-    for (size_t i = 0; rc == 0 && i < b->j->n; i++) {
-        const struct sb_record *r = &b->j->rec[i];
-        char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
-        bool of_nic = r->nic >= 0, compared = r->kind == SB_SYSCTL || r->kind == SB_ADDR || r->kind == SB_NEIGH ||
-                                              r->kind == SB_ROUTE || r->kind == SB_RULE;
-        if (!compared || (of_nic && !b->now[r->nic]))
-            continue;
-        if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
-            continue; /* moved by force: it was said then */
-        if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
-            continue; /* its lifetime is over, or a NIC of it is lost */
-        if (!has_matching_record(b, &now, r, map)) {
-            const char *what = r->kind == SB_SYSCTL ? r->data : sb_msg_text(r->kind, r->data, text);
-            (void)sb_fault(&b->f, hw_fail(-EIO, "%s%sthe %s is not as it was",
-                                          of_nic ? b->j->nic[r->nic].link.name : "", of_nic ? ": " : "", what));
-        }
-    }
-    sb_journal_free(&now);
-    return rc;
+    for (size_t i = 0; i < b->j->n; i++)
+        compare_record(b, &now, &b->j->rec[i], map);
+    return 0;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
@@ -410,67 +413,74 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
-int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
-                 unsigned *lost)
+/* Opens the namespaces and brings back what was taken, if anything was. */
+static int bring_if_taken(struct back *b)
 {
-    struct back b = {.j = j, .dir = dir, .id = id, .f = {.log = log}};
-    b.host = b.there = SB_NS_NONE;
+    const struct sb_journal *j = b->j;
     char boot[HW_BOOT_ID];
     int rc = hw_boot_id(boot);
     if (rc < 0)
         return rc;
     if (!j->begun || strcmp(boot, j->boot) != 0) {
-        sb_log(log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", id,
+        sb_log(b->f.log, HAWSER_LOG_INFO, "%s: nothing to give back: %s", b->id,
                j->begun ? "the machine was started anew since" : "nothing had been touched yet");
-    } else {
-        rc = sb_ns_own(&b.host);
-        if (rc == 0 && !sb_ns_same(&b.host.id, &j->host))
-            rc = hw_fail(-EXDEV, "the NICs of %s are from another network namespace than this one", id);
-        if (rc == 0) {
-            rc = sb_ns_find(j, dir, id, &b.there);
-            if (rc == -ENOENT)
-                rc = 0;
-        }
-        if (rc == 0)
-            bring_all(&b);
+        return 0;
     }
-    if (lost)
-        *lost = b.lost;
-    if (rc == 0 && b.f.n > 0 && !forget)
-        rc = hw_fail(-EIO, "%s: %.150s%s; what could not be given back is tried again by `hawser sandbox restore %s`",
-                     id, b.f.first, b.f.n > 1 ? " (and more)" : "", id);
+    rc = sb_ns_own(&b->host);
+    if (rc < 0)
+        return rc;
+    if (!sb_ns_same(&b->host.id, &j->host))
+        return hw_fail(-EXDEV, "the NICs of %s are from another network namespace than this one", b->id);
+    rc = sb_ns_find(j, b->dir, b->id, &b->there);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    bring_all(b);
+    return 0;
+}
+
+static int remove_pin_and_journal(int dir, const char *id)
+{
+    int rc = sb_unpin(dir, id);
+    return rc < 0 ? rc : sb_journal_remove(dir, id);
+}
+
+int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
+                 unsigned *lost)
+{
+    struct back b = {.j = j, .dir = dir, .id = id, .host = SB_NS_NONE, .there = SB_NS_NONE, .f = {.log = log}};
+    int rc = bring_if_taken(&b);
     sb_ns_close(&b.there);
     sb_ns_close(&b.host);
-    if (rc == 0)
-        rc = sb_unpin(dir, id);
-    return rc == 0 ? sb_journal_remove(dir, id) : rc;
+    if (lost)
+        *lost = b.lost;
+    if (rc < 0)
+        return rc;
+    if (b.f.n > 0 && !forget)
+        return hw_fail(-EIO, "%s: %.150s%s; what could not be given back is tried again by `hawser sandbox restore %s`",
+                       id, b.f.first, b.f.n > 1 ? " (and more)" : "", id);
+    return remove_pin_and_journal(dir, id);
 }
 
 int sb_restore(const struct sb_restore_options *o, unsigned *lost)
 {
-    struct sb_journal j;
     if (lost)
         *lost = 0;
     int rc = sb_id_check(o->id);
     if (rc < 0)
         return rc;
-    int dir = sb_dir_open(o->journal_dir, false);
+    HW_AUTO_CLOSE int dir = sb_dir_open(o->journal_dir, false);
     if (dir < 0)
         return dir == -ENOENT ? 0 : dir;
+    struct sb_journal j __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
     rc = sb_dir_lock(dir);
     if (rc == 0)
         rc = sb_journal_load(&j, dir, o->id, true);
-    if (rc == -ENOENT || (rc == -EBADMSG && o->forget)) {
-        rc = sb_unpin(dir, o->id); /* the journal goes last, but for a crash between the two */
-        rc = rc == 0 ? sb_journal_remove(dir, o->id) : rc;
-    } else if (rc == 0) {
-        if (o->ended && j.ready && !j.returning && !sb_ended(&j))
-            rc = hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", o->id,
-                         o->id);
-        else
-            rc = sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
-        sb_journal_free(&j);
-    }
-    hw_close(&dir);
-    return rc;
+    if (rc == -ENOENT || (rc == -EBADMSG && o->forget))
+        return remove_pin_and_journal(dir, o->id); /* the journal goes last, but for a crash between the two */
+    if (rc < 0)
+        return rc;
+    if (o->ended && j.ready && !j.returning && !sb_ended(&j))
+        return hw_fail(-EBUSY, "%s still runs, and keeps its NICs; `hawser sandbox restore %s` takes them", o->id,
+                       o->id);
+    return sb_give_back(&j, dir, o->id, o->forget, o->log, lost);
 }

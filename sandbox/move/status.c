@@ -41,24 +41,22 @@ static void fill_move_status(const struct sb_journal *j, int dir, struct sb_stat
 
 static int report_journal_status(int dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg)
 {
-    struct sb_status *s = calloc(1, sizeof(*s));
+    HW_AUTO_FREE struct sb_status *s = calloc(1, sizeof(*s));
     struct sb_journal j;
     if (!s)
         return hw_no_memory("a status");
     snprintf(s->id, sizeof(s->id), "%s", id);
     int rc = sb_journal_load(&j, dir, id, false);
+    if (rc == -ENOENT)
+        return rc;
     if (rc == 0) {
         fill_move_status(&j, dir, s);
         sb_journal_free(&j);
-    } else if (rc != -ENOENT) {
+    } else {
         s->state = SB_STATE_UNREADABLE;
         snprintf(s->error, sizeof(s->error), "%s", hw_error());
-        rc = 0;
     }
-    if (rc == 0)
-        rc = each(s, arg);
-    free(s);
-    return rc;
+    return each(s, arg);
 }
 
 static int by_journal_name(const struct dirent **a, const struct dirent **b)
@@ -77,22 +75,19 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
     int rc = id ? sb_id_check(id) : 0;
     if (rc < 0)
         return rc;
-    int dir = sb_dir_open(journal_dir, false);
+    HW_AUTO_CLOSE int dir = sb_dir_open(journal_dir, false);
     if (dir == -ENOENT)
         return id ? hw_fail(-ENOENT, "there is no journal of %s", id) : 0;
     if (dir < 0)
         return dir;
     if (id) {
         rc = report_journal_status(dir, id, each, arg);
-        if (rc == -ENOENT)
-            rc = hw_fail(-ENOENT, "there is no journal of %s", id);
-        hw_close(&dir);
-        return rc;
+        return rc == -ENOENT ? hw_fail(-ENOENT, "there is no journal of %s", id) : rc;
     }
-    struct dirent **list = NULL;
+    HW_AUTO_FREE struct dirent **list = NULL;
     int n = scandirat(dir, ".", &list, is_journal, by_journal_name);
     if (n < 0)
-        rc = hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
+        return hw_fail(-errno, "reading the journal folder: %s", strerror(errno));
     for (int i = 0; i < n; i++) {
         char name[SB_ID_MAX + 1];
         snprintf(name, sizeof(name), "%.*s", (int)strlen(list[i]->d_name) - 8, list[i]->d_name);
@@ -102,8 +97,6 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
             rc = 0;
         free(list[i]);
     }
-    free(list);
-    hw_close(&dir);
     return rc;
 }
 

@@ -16,24 +16,18 @@
 /* Of a process there is a descriptor that becomes readable at its end; of "no process is in it" there is none. */
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
-    int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
-    int rc = 0;
+    HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
     while (!sb_ended(j) &&
            sb_journal_there(
                dir, id)) { /* looked at again now that the number is pinned: it might have become another process's */
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);
-        if (n < 0 && errno != EINTR) {
-            rc = hw_fail(-errno, "waiting for the container's end: %s", strerror(errno));
-            break;
-        }
-        if (n > 0 && p[1].revents) {
-            rc = hw_fail(-ECANCELED, "told to stop waiting");
-            break;
-        }
+        if (n < 0 && errno != EINTR)
+            return hw_fail(-errno, "waiting for the container's end: %s", strerror(errno));
+        if (n > 0 && p[1].revents)
+            return hw_fail(-ECANCELED, "told to stop waiting");
     }
-    hw_close(&pidfd);
-    return rc;
+    return 0;
 }
 
 int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost)

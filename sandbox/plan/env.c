@@ -65,20 +65,20 @@ static int gid_index(const struct sbx_plan *p)
  */
 static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *hcas, char *list, bool moved)
 {
-    char index[16], *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
+    HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
+    char index[16];
     int gid = moved ? gid_index(p) : -1; /* a NIC that moves gets its GIDs anew, at other indexes */
     snprintf(index, sizeof(index), "%d", gid);
-    int rc = (*hcas && !hca) || (*list && !ifs) ? hw_no_memory("the environment") : 0;
-    if (rc == 0)
-        rc = add_sandbox_var(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
-    if (rc == 0)
-        rc = add_sandbox_var(w, "NCCL_SOCKET_IFNAME", ifs, "the sandbox's NICs, by their exact names");
-    if (rc == 0)
-        rc = add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
-                             "the GID of RoCE v2 over IPv4, the same on all of these ports");
-    free(hca);
-    free(ifs);
-    return rc;
+    if ((*hcas && !hca) || (*list && !ifs))
+        return hw_no_memory("the environment");
+    int rc = add_sandbox_var(w, "NCCL_IB_HCA", hca, "the sandbox's RDMA devices and their ports, by their exact names");
+    if (rc < 0)
+        return rc;
+    rc = add_sandbox_var(w, "NCCL_SOCKET_IFNAME", ifs, "the sandbox's NICs, by their exact names");
+    if (rc < 0)
+        return rc;
+    return add_sandbox_var(w, "NCCL_IB_GID_INDEX", gid >= 0 ? index : NULL,
+                           "the GID of RoCE v2 over IPv4, the same on all of these ports");
 }
 
 /* The seeds' set for finding faults of NCCL in a sandbox. */
@@ -97,22 +97,21 @@ static const struct {
 
 static int fill_sandbox_env(struct work *w, const struct sbx_plan *p, const struct sbx_env_want *want)
 {
-    char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
+    HW_AUTO_FREE char *hcas = sbx_plan_hcas(p), *list = sbx_plan_nics(p);
     int rc = hcas && list ? add_sandbox_nic_vars(w, p, hcas, list, want->moved) : hw_no_memory("the environment");
-    if (rc == 0)
-        rc = add_sandbox_var(w, "NCCL_NET_PLUGIN",
-                             want->net_plugin  ? want->net_plugin
-                             : !*hcas && *list ? "hawser"
-                                               : NULL,
-                             want->net_plugin ? "--net-plugin"
-                                              : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
-    if (rc == 0)
-        rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo,
-                             "--nccl-topo; without it NCCL finds the same in /sys");
+    if (rc < 0)
+        return rc;
+    rc = add_sandbox_var(w, "NCCL_NET_PLUGIN",
+                         want->net_plugin  ? want->net_plugin
+                         : !*hcas && *list ? "hawser"
+                                           : NULL,
+                         want->net_plugin ? "--net-plugin"
+                                          : "the sandbox has no RDMA device: hawser carries NCCL over its NICs");
+    if (rc < 0)
+        return rc;
+    rc = add_sandbox_var(w, "NCCL_TOPO_FILE", want->nccl_topo, "--nccl-topo; without it NCCL finds the same in /sys");
     for (size_t i = 0; i < HW_ARRAY_LEN(debug) && rc == 0; i++)
         rc = add_sandbox_var(w, debug[i].name, want->debug_all ? debug[i].value : NULL, debug[i].why);
-    free(hcas);
-    free(list);
     return rc;
 }
 

@@ -20,6 +20,7 @@ struct work {
     bool has_exclude;
     regex_t exclude;
     struct sbx_addr bootstrap; /* family AF_UNSPEC: not said */
+    int rc;                    /* what add_plan_warning() failed with */
 };
 
 static int fail_plan_memory(void)
@@ -29,22 +30,20 @@ static int fail_plan_memory(void)
 
 #define WHY(x, ...) (snprintf((x)->why, SBX_WHY, __VA_ARGS__), 0)
 
-static int add_plan_warning(struct work *w, const char *fmt, ...) HW_PRINTF(2, 3);
-static int add_plan_warning(struct work *w, const char *fmt, ...)
+static void add_plan_warning(struct work *w, const char *fmt, ...) HW_PRINTF(2, 3);
+static void add_plan_warning(struct work *w, const char *fmt, ...)
 {
     struct sbx_plan *p = w->p;
     char **more = realloc(p->warning, (p->n_warning + 1) * sizeof(*more));
-    if (!more)
-        return fail_plan_memory();
-    p->warning = more;
+    p->warning = more ? more : p->warning;
     va_list ap;
     va_start(ap, fmt);
-    int n = vasprintf(&p->warning[p->n_warning], fmt, ap);
+    int n = more ? vasprintf(&more[p->n_warning], fmt, ap) : -1;
     va_end(ap);
     if (n < 0)
-        return fail_plan_memory();
-    p->n_warning++;
-    return 0;
+        w->rc = fail_plan_memory();
+    else
+        p->n_warning++;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -93,18 +92,21 @@ static int check_listed_nics(const struct work *w, const char *list)
 static int parse_plan_options(struct work *w)
 {
     const char *exclude = w->want->exclude ? w->want->exclude : SBX_EXCLUDE_DEFAULT;
-    int rc = check_listed_nics(w, w->want->nics), bad = 0;
-    if (rc == 0 && !is_all(w->want->only) && (rc = check_listed_nics(w, w->want->only)) < 0)
-        rc = hw_wrap(rc, "the annotation hawser.nics");
-    if (rc == 0 && *exclude && (bad = regcomp(&w->exclude, exclude, REG_EXTENDED | REG_NOSUB)) != 0) {
+    int rc = check_listed_nics(w, w->want->nics);
+    if (rc < 0)
+        return rc;
+    if (!is_all(w->want->only) && (rc = check_listed_nics(w, w->want->only)) < 0)
+        return hw_wrap(rc, "the annotation hawser.nics");
+    int bad = *exclude ? regcomp(&w->exclude, exclude, REG_EXTENDED | REG_NOSUB) : 0;
+    if (bad) {
         char why[128];
         regerror(bad, &w->exclude, why, sizeof(why));
-        rc = hw_fail(-EINVAL, "'%.80s' is no regular expression: %s", exclude, why);
+        return hw_fail(-EINVAL, "'%.80s' is no regular expression: %s", exclude, why);
     }
-    w->has_exclude = *exclude && rc == 0;
+    w->has_exclude = *exclude;
     const char *b = w->want->bootstrap;
-    if (rc < 0 || !b)
-        return rc;
+    if (!b)
+        return 0;
     w->bootstrap.family = strchr(b, ':') ? AF_INET6 : AF_INET;
     if (inet_pton(w->bootstrap.family, b, &w->bootstrap.v4) != 1)
         return hw_fail(-EINVAL, "'%.60s' is no IP address, of which this node's own at the bootstrap is wanted", b);
@@ -421,36 +423,34 @@ static int collect_plan_warnings(struct work *w)
 {
     const struct sbx_snapshot *s = w->s;
     size_t in = 0, bootstrap = 0;
-    int rc = 0;
-    for (size_t i = 0; i < s->n_net && rc == 0; i++) {
+    for (size_t i = 0; i < s->n_net; i++) {
         const char *state = sbx_attr(&s->net[i].attr, "operstate");
         bootstrap += has_bootstrap(w, &s->net[i]);
         if (!sbx_nic_in(w->p, i))
             continue;
         in++;
-        for (size_t r = 0; r < s->n_rdma && rc == 0; r++)
+        for (size_t r = 0; r < s->n_rdma; r++)
             if (w->p->rdma[r].why[0] && sbx_rdma_on(s, r, i))
-                rc = add_plan_warning(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
-        if (rc == 0 && state && strcmp(state, "down") == 0)
-            rc = add_plan_warning(w, "%s is down", s->net[i].name);
-        if (rc == 0 && s->net[i].default_route)
-            rc = add_plan_warning(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
+                add_plan_warning(w, "%s comes without %s: %s", s->net[i].name, s->rdma[r].name, w->p->rdma[r].why);
+        if (state && strcmp(state, "down") == 0)
+            add_plan_warning(w, "%s is down", s->net[i].name);
+        if (s->net[i].default_route)
+            add_plan_warning(w, "%s has a default route: this machine loses it (--force)", s->net[i].name);
     }
-    if (rc == 0 && in && !s->addresses)
-        rc = add_plan_warning(w, "IP addresses are not known: no NIC is left out for want of one");
-    if (rc == 0 && in && w->want->nics && s->n_rdma == 0)
-        rc = add_plan_warning(
-            w, "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
-    if (rc == 0 && w->bootstrap.family && !bootstrap)
-        rc = add_plan_warning(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
-    return rc;
+    if (in && !s->addresses)
+        add_plan_warning(w, "IP addresses are not known: no NIC is left out for want of one");
+    if (in && w->want->nics && s->n_rdma == 0)
+        add_plan_warning(w,
+                         "nothing is known of RDMA devices here: if the NICs named have some, set NCCL_IB_HCA by hand");
+    if (w->bootstrap.family && !bootstrap)
+        add_plan_warning(w, "no NIC has the bootstrap address %s: it must be this node's own", w->want->bootstrap);
+    return w->rc;
 }
 
 /* What the peer has and the sandbox here does not: NCCL hangs where one node has a NIC more. */
 static int check_peer(struct work *w)
 {
-    int rc = 0;
-    for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && rc == 0;) {
+    for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && w->rc == 0;) {
         char name[SBX_NAME];
         size_t len = strcspn(p, ",");
         snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(len, sizeof(name)), p);
@@ -458,12 +458,12 @@ static int check_peer(struct work *w)
             return hw_fail(-EINVAL, "'%.80s': the peer's NICs are named like rdma0,rdma1", w->want->peer_nics);
         int at = sbx_find_net(w->s, name);
         if (at < 0 || !sbx_nic_in(w->p, (size_t)at))
-            rc = add_plan_warning(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
-                                  at < 0 ? "not on this node" : "left out here");
+            add_plan_warning(w, "the peer's %s is %s: plan there anew with --peer-nics as below", name,
+                             at < 0 ? "not on this node" : "left out here");
         p += len;
         p += *p == ',';
     }
-    return rc;
+    return w->rc;
 }
 
 /* Adds the names of the NICs that were left out for the same reason as NIC i, which is the first of these. */
@@ -521,25 +521,29 @@ static int fill_sandbox_plan(struct work *w)
     if (!p->nic || !p->rdma || !p->gpu || !p->pci_why)
         return fail_plan_memory();
     int rc = parse_plan_options(w);
-    for (size_t i = 0; i < s->n_net && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < s->n_net; i++) {
         p->nic[p->n_nic++] = (struct sbx_plan_nic){.name = s->net[i].name, .net = (int)i};
         rc = choose_sandbox_nic(w, i);
-        if (rc == 0)
-            rc = apply_nic_annotation(w, i);
+        if (rc < 0 || (rc = apply_nic_annotation(w, i)) < 0)
+            return rc;
     }
-    for (size_t i = 0; i < s->n_rdma && rc == 0; i++) {
+    for (size_t i = 0; i < s->n_rdma; i++) {
         p->n_rdma++;
         rc = choose_rdma(w, i, NULL);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = choose_gpus(w);
-    for (size_t i = 0; i < s->n_pci && rc == 0; i++)
+    rc = choose_gpus(w);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < s->n_pci; i++)
         p->pci_why[i] = why_no_pci(w, (int)i);
-    if (rc == 0)
-        rc = check_peer(w);
-    if (rc == 0)
-        rc = collect_plan_warnings(w);
-    return rc < 0 ? rc : check_left(w);
+    rc = check_peer(w);
+    if (rc < 0 || (rc = collect_plan_warnings(w)) < 0)
+        return rc;
+    return check_left(w);
 }
 
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want)
@@ -567,17 +571,18 @@ size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
 int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want)
 {
     struct work w = {.s = s, .want = want, .p = p};
-    int rc = 0;
-    for (size_t i = 0; i < p->n_rdma && rc == 0; i++) {
+    for (size_t i = 0; i < p->n_rdma; i++) {
         struct sbx_plan_rdma was = p->rdma[i];
         if (was.why[0])
             continue;
-        rc = choose_rdma(&w, i, &was);
+        int rc = choose_rdma(&w, i, &was);
         free(was.port);
+        if (rc < 0)
+            return rc;
     }
-    for (size_t i = 0; i < s->n_pci && rc == 0; i++)
+    for (size_t i = 0; i < s->n_pci; i++)
         p->pci_why[i] = why_no_pci(&w, (int)i);
-    return rc;
+    return 0;
 }
 
 void sbx_plan_free(struct sbx_plan *p)

@@ -109,23 +109,19 @@ static size_t print_plan_gpus(const struct sbx_plan *p, FILE *out)
 
 int sbx_plan_text(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
 {
-    char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p);
-    if (netdevs && ibdevs) {
-        print_plan_nics(p, s, out);
-        print_plan_rdma(p, s, out);
-        size_t n = print_plan_gpus(p, out);
-        fputc('\n', out);
-        for (size_t i = 0; i < p->n_warning; i++)
-            fprintf(out, "warning: %s\n", p->warning[i]);
-        fprintf(out, "netdevs: %s\nibdevs:  %s\nGPUs:    %zu\n", *netdevs ? netdevs : "none", *ibdevs ? ibdevs : "none",
-                n);
-        if (*netdevs)
-            fprintf(out, "on the peer, for the same NICs there:\n  hawser sandbox plan --peer-nics %s\n", netdevs);
-    }
-    bool done = netdevs && ibdevs;
-    free(netdevs);
-    free(ibdevs);
-    return done ? 0 : hw_no_memory("the text of the plan");
+    HW_AUTO_FREE char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p);
+    if (!netdevs || !ibdevs)
+        return hw_no_memory("the text of the plan");
+    print_plan_nics(p, s, out);
+    print_plan_rdma(p, s, out);
+    size_t n = print_plan_gpus(p, out);
+    fputc('\n', out);
+    for (size_t i = 0; i < p->n_warning; i++)
+        fprintf(out, "warning: %s\n", p->warning[i]);
+    fprintf(out, "netdevs: %s\nibdevs:  %s\nGPUs:    %zu\n", *netdevs ? netdevs : "none", *ibdevs ? ibdevs : "none", n);
+    if (*netdevs)
+        fprintf(out, "on the peer, for the same NICs there:\n  hawser sandbox plan --peer-nics %s\n", netdevs);
+    return 0;
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
@@ -203,32 +199,28 @@ static void json_gpus(struct hw_json *j, const struct sbx_plan *p)
 int sbx_plan_json(const struct sbx_plan *p, const struct sbx_snapshot *s, FILE *out)
 {
     struct hw_json j;
-    char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p), bdf[HW_BDF_TEXT];
-    int rc = netdevs && ibdevs ? 0 : hw_no_memory("the text of the plan");
-    if (rc == 0) {
-        hw_json_init(&j, out);
-        hw_json_object(&j, NULL);
-        hw_json_str(&j, "schema", "hawser-sandbox-plan-1");
-        write_json_plan_nics(&j, p, s);
-        json_rdma(&j, p, s);
-        json_gpus(&j, p);
-        hw_json_object(&j, "pci_left_out");
-        for (size_t i = 0; i < s->n_pci; i++)
-            if (p->pci_why[i])
-                hw_json_str(&j, address_of(s, (int)i, bdf), p->pci_why[i]);
-        hw_json_end(&j);
-        hw_json_str(&j, "netdevs", netdevs);
-        hw_json_str(&j, "ibdevs", ibdevs);
-        hw_json_array(&j, "warnings");
-        for (size_t i = 0; i < p->n_warning; i++)
-            hw_json_str(&j, NULL, p->warning[i]);
-        hw_json_end(&j);
-        hw_json_end(&j);
-        rc = hw_json_finish(&j);
-        if (rc < 0)
-            hw_fail(rc, "the plan could not be written: %s", hw_errno_name(rc));
-    }
-    free(netdevs);
-    free(ibdevs);
-    return rc;
+    HW_AUTO_FREE char *netdevs = sbx_plan_nics(p), *ibdevs = sbx_plan_hcas(p);
+    char bdf[HW_BDF_TEXT];
+    if (!netdevs || !ibdevs)
+        return hw_no_memory("the text of the plan");
+    hw_json_init(&j, out);
+    hw_json_object(&j, NULL);
+    hw_json_str(&j, "schema", "hawser-sandbox-plan-1");
+    write_json_plan_nics(&j, p, s);
+    json_rdma(&j, p, s);
+    json_gpus(&j, p);
+    hw_json_object(&j, "pci_left_out");
+    for (size_t i = 0; i < s->n_pci; i++)
+        if (p->pci_why[i])
+            hw_json_str(&j, address_of(s, (int)i, bdf), p->pci_why[i]);
+    hw_json_end(&j);
+    hw_json_str(&j, "netdevs", netdevs);
+    hw_json_str(&j, "ibdevs", ibdevs);
+    hw_json_array(&j, "warnings");
+    for (size_t i = 0; i < p->n_warning; i++)
+        hw_json_str(&j, NULL, p->warning[i]);
+    hw_json_end(&j);
+    hw_json_end(&j);
+    int rc = hw_json_finish(&j);
+    return rc < 0 ? hw_fail(rc, "the plan could not be written: %s", hw_errno_name(rc)) : rc;
 }

@@ -316,13 +316,9 @@ static int settle_numbered(struct sbx_numbered *v, size_t n, const char *what)
 int sbx_snapshot_settle(struct sbx_snapshot *s)
 {
     int rc = settle_pci(s);
-    if (rc == 0)
-        rc = settle_net(s);
-    if (rc == 0)
-        rc = settle_rdma(s);
-    if (rc == 0)
-        rc = settle_numbered(s->numa, s->n_numa, "NUMA node");
-    if (rc == 0)
-        rc = settle_numbered(s->cpu, s->n_cpu, "CPU");
-    return rc < 0 ? rc : settle_attrs(&s->file, "the snapshot");
+    if (rc < 0 || (rc = settle_net(s)) < 0 || (rc = settle_rdma(s)) < 0 ||
+        (rc = settle_numbered(s->numa, s->n_numa, "NUMA node")) < 0 ||
+        (rc = settle_numbered(s->cpu, s->n_cpu, "CPU")) < 0)
+        return rc;
+    return settle_attrs(&s->file, "the snapshot");
 }

@@ -447,26 +447,23 @@ int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len)
 {
     *out = (struct sbx_snapshot){0};
     json_error_t e;
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!o)
         return hw_fail(-EINVAL, "no JSON, in line %d: %.120s", e.line, e.text);
     int rc = read_snapshot_json(o, out);
-    json_decref(o);
     return rc < 0 ? rc : sbx_snapshot_settle(out);
 }
 
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file)
 {
     *out = (struct sbx_snapshot){0};
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    HW_AUTO_CLOSE int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return hw_fail(-errno, "%s: %s", file, strerror(errno));
-    char *text = NULL;
+    HW_AUTO_FREE char *text = NULL;
     size_t len = 0;
     int rc = hw_file_read(fd, MAX_FILE, "it", &text, &len);
-    hw_close(&fd);
     if (rc == 0)
         rc = sbx_snapshot_parse(out, text, len);
-    free(text);
     return rc < 0 ? hw_wrap(rc, "%s is no snapshot that can be used", file) : 0;
 }

@@ -51,7 +51,7 @@ static struct hw_names list_sysfs_folder(const struct take *t, const char *dir, 
 /* All plain files of folder dir/sub, as "sub/name". */
 static int take_folder_files(const struct take *t, struct sbx_attrs *a, const char *dir, const char *sub)
 {
-    struct hw_names l = list_sysfs_folder(t, dir, sub);
+    struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, sub);
     int rc = 0;
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char name[2 * SBX_NAME];
@@ -60,7 +60,6 @@ static int take_folder_files(const struct take *t, struct sbx_attrs *a, const ch
         snprintf(name, sizeof(name), "%s/%s", sub, l.name[i]);
         rc = take_attr_file(t, a, dir, name);
     }
-    hw_names_free(&l);
     return rc;
 }
 
@@ -151,8 +150,10 @@ static int take_pci(const struct take *t, const struct hw_node *n)
             continue;
         s->n_pci++;
         link_name(t, d->driver, d->path, "driver");
-        if ((rc = take_attr_files(t, &d->attr, d->path, name, HW_ARRAY_LEN(name))) == 0)
-            rc = take_pci_config(t, d);
+        rc = take_attr_files(t, &d->attr, d->path, name, HW_ARRAY_LEN(name));
+        if (rc < 0)
+            return rc;
+        rc = take_pci_config(t, d);
     }
     return rc;
 }
@@ -242,7 +243,7 @@ static const char zero_gid[] = "0000:0000:0000:0000:0000:0000:0000:0000";
  * _show_port_gid_attr()), and so does the ndev of InfiniBand's own. */
 static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 {
-    struct hw_names l = list_sysfs_folder(t, dir, "gids");
+    struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, "gids");
     int rc = 0;
     p->gid = alloc_snapshot_array(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
@@ -265,22 +266,17 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
             !sbx_name_ok(g->ndev))
             g->ndev[0] = 0;
     }
-    hw_names_free(&l);
     return rc;
 }
 
 /* All that are not zero: most of a table of 128. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
-    struct sbx_attrs all = {0};
+    struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};
     int rc = take_folder_files(t, &all, dir, "pkeys");
-    for (size_t i = 0; i < all.n; i++) {
-        if (rc == 0 && (strcmp(all.v[i].value, "0x0000") != 0 || strcmp(all.v[i].name, "pkeys/0") == 0))
+    for (size_t i = 0; i < all.n && rc == 0; i++)
+        if (strcmp(all.v[i].value, "0x0000") != 0 || strcmp(all.v[i].name, "pkeys/0") == 0)
             rc = sbx_attr_add(a, all.v[i].name, all.v[i].value);
-        free(all.v[i].name);
-        free(all.v[i].value);
-    }
-    free(all.v);
     return rc;
 }
 
@@ -288,7 +284,7 @@ static int take_ports(const struct take *t, struct sbx_rdma *r)
 {
     static const char *const name[] = {"state",  "phys_state", "rate",     "lid",       "lid_mask_count",
                                        "sm_lid", "sm_sl",      "cap_mask", "link_layer"};
-    struct hw_names l = list_sysfs_folder(t, r->path, "ports");
+    struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, r->path, "ports");
     int rc = 0;
     r->port = alloc_snapshot_array(l.n, sizeof(*r->port), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
@@ -299,19 +295,20 @@ static int take_ports(const struct take *t, struct sbx_rdma *r)
         struct sbx_port *p = &r->port[r->n_port++];
         p->port = (unsigned)port;
         snprintf(dir, sizeof(dir), "%s/ports/%u", r->path, p->port);
-        if ((rc = take_attr_files(t, &p->attr, dir, name, HW_ARRAY_LEN(name))) == 0 &&
-            (rc = take_pkeys(t, &p->attr, dir)) == 0 && (rc = take_folder_files(t, &p->attr, dir, "counters")) == 0 &&
-            (rc = take_folder_files(t, &p->attr, dir, "hw_counters")) == 0)
-            rc = take_gids(t, dir, p);
+        rc = take_attr_files(t, &p->attr, dir, name, HW_ARRAY_LEN(name));
+        if (rc < 0 || (rc = take_pkeys(t, &p->attr, dir)) < 0 ||
+            (rc = take_folder_files(t, &p->attr, dir, "counters")) < 0 ||
+            (rc = take_folder_files(t, &p->attr, dir, "hw_counters")) < 0)
+            return rc;
+        rc = take_gids(t, dir, p);
     }
-    hw_names_free(&l);
     return rc;
 }
 
 static int take_uverbs(const struct take *t)
 {
     static const char *const name[] = {"dev", "abi_version"};
-    struct hw_names l = list_sysfs_folder(t, "class", "infiniband_verbs");
+    struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, "class", "infiniband_verbs");
     int rc = 0;
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         char ibdev[SBX_NAME];
@@ -328,7 +325,6 @@ static int take_uverbs(const struct take *t)
         snprintf(r->uverbs, sizeof(r->uverbs), "%s", l.name[i]);
         rc = take_attr_files(t, &r->uverbs_attr, r->uverbs_path, name, HW_ARRAY_LEN(name));
     }
-    hw_names_free(&l);
     return rc;
 }
 
@@ -350,9 +346,10 @@ static int take_rdma(const struct take *t, const struct hw_node *n)
             continue;
         s->n_rdma++;
         memcpy(r->name, n->rdma[i].name, sizeof(r->name));
-        if ((rc = take_attr_files(t, &r->attr, r->path, name, HW_ARRAY_LEN(name) - (t->opt->no_addresses ? 3 : 0))) ==
-            0)
-            rc = take_ports(t, r);
+        rc = take_attr_files(t, &r->attr, r->path, name, HW_ARRAY_LEN(name) - (t->opt->no_addresses ? 3 : 0));
+        if (rc < 0)
+            return rc;
+        rc = take_ports(t, r);
     }
     return rc < 0 ? rc : take_uverbs(t);
 }
@@ -377,7 +374,7 @@ static int take_memory(const struct take *t)
 static int take_numbered(const struct take *t, const char *dir, const char *prefix, const char *const *name, size_t n,
                          struct sbx_numbered **out, size_t *count)
 {
-    struct hw_names l = list_sysfs_folder(t, dir, ".");
+    struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, ".");
     int rc = 0;
     size_t skip = strlen(prefix);
     *out = alloc_snapshot_array(l.n, sizeof(**out), &rc);
@@ -395,11 +392,10 @@ static int take_numbered(const struct take *t, const char *dir, const char *pref
         v->id = (unsigned)id;
         rc = take_attr_files(t, &v->attr, path, name, n);
     }
-    hw_names_free(&l);
     return rc;
 }
 
-static int take_rest(const struct take *t)
+static int take_nodes_and_cpus(const struct take *t)
 {
     static const char *const numa[] = {"cpumap", "cpulist", "distance"};
     /* caches are many files and known to CPUID */
@@ -414,6 +410,15 @@ static int take_rest(const struct take *t)
                                       "topology/core_siblings",
                                       "topology/thread_siblings",
                                       "topology/thread_siblings_list"};
+    struct sbx_snapshot *s = t->s;
+    int rc = take_numbered(t, "devices/system/node", "node", numa, HW_ARRAY_LEN(numa), &s->numa, &s->n_numa);
+    if (rc < 0 || (rc = take_memory(t)) < 0)
+        return rc;
+    return take_numbered(t, "devices/system/cpu", "cpu", cpu, HW_ARRAY_LEN(cpu), &s->cpu, &s->n_cpu);
+}
+
+static int take_rest(const struct take *t)
+{
     static const char *const path[] = {"devices/system/cpu/online",
                                        "devices/system/cpu/possible",
                                        "devices/system/cpu/present",
@@ -430,22 +435,17 @@ static int take_rest(const struct take *t)
                                        "module/nvidia/version",
                                        "module/nvidia_peermem/version"};
     static const char *const dmi[] = {"sys_vendor", "product_name"};
-    struct sbx_snapshot *s = t->s;
-    int rc = take_numbered(t, "devices/system/node", "node", numa, HW_ARRAY_LEN(numa), &s->numa, &s->n_numa);
-    if (rc == 0)
-        rc = take_memory(t);
-    if (rc == 0)
-        rc = take_numbered(t, "devices/system/cpu", "cpu", cpu, HW_ARRAY_LEN(cpu), &s->cpu, &s->n_cpu);
+    int rc = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(path) && rc == 0; i++) {
         char text[HW_ATTR_MAX];
         if (hw_root_text(t->root, text, sizeof(text), "sys/%s", path[i]) > 0)
-            rc = sbx_attr_add(&s->file, path[i], text);
+            rc = sbx_attr_add(&t->s->file, path[i], text);
     }
     for (size_t i = 0; i < HW_ARRAY_LEN(dmi) && rc == 0; i++) {
         char text[HW_ATTR_MAX], at[64];
         snprintf(at, sizeof(at), "devices/virtual/dmi/id/%s", dmi[i]);
         if (hw_root_text(t->root, text, sizeof(text), "sys/class/dmi/id/%s", dmi[i]) > 0)
-            rc = sbx_attr_add(&s->file, at, text);
+            rc = sbx_attr_add(&t->s->file, at, text);
     }
     return rc;
 }
@@ -453,21 +453,13 @@ static int take_rest(const struct take *t)
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt)
 {
     *out = (struct sbx_snapshot){.gids = !opt->no_addresses};
-    struct hw_node n;
+    struct hw_node n __attribute__((cleanup(hw_node_free))) = {0};
     struct take t = {out, root, "sys/", opt};
     int rc = hw_node_scan(&n, root, &(struct hw_scan){0});
-    if (rc == 0)
-        rc = take_pci(&t, &n);
-    if (rc == 0)
-        rc = take_net(&t, &n);
-    if (rc == 0)
-        rc = take_rdma(&t, &n);
-    if (rc == 0)
-        rc = take_rest(&t);
-    hw_node_free(&n);
-    if (rc == 0)
-        rc = sbx_snapshot_settle(out);
-    return rc < 0 ? rc : take_addrs(&t);
+    if (rc < 0 || (rc = take_pci(&t, &n)) < 0 || (rc = take_net(&t, &n)) < 0 || (rc = take_rdma(&t, &n)) < 0 ||
+        (rc = take_nodes_and_cpus(&t)) < 0 || (rc = take_rest(&t)) < 0 || (rc = sbx_snapshot_settle(out)) < 0)
+        return rc;
+    return take_addrs(&t);
 }
 
 /* ---- after a move --------------------------------------------------------------------------- */

@@ -95,16 +95,16 @@ static int open_agent_listener(const char *path)
     struct sockaddr_un a;
     struct stat st;
     int rc = fill_agent_address(&a, path);
-    if (rc == 0 && lstat(path, &st) == 0) {
-        if (!S_ISSOCK(st.st_mode))
-            rc = hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
-        else if (has_socket_listener(path))
-            rc = hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
-        else if (unlink(path) < 0)
-            rc = hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
-    }
     if (rc < 0)
         return rc;
+    if (lstat(path, &st) == 0) {
+        if (!S_ISSOCK(st.st_mode))
+            return hw_fail(-EEXIST, "%s is there, and no socket: it is not touched", path);
+        if (has_socket_listener(path))
+            return hw_fail(-EADDRINUSE, "somebody listens at %s already", path);
+        if (unlink(path) < 0)
+            return hw_fail(-errno, "removing the old socket %s: %s", path, hw_errno_name(errno));
+    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t was = umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0) {
@@ -471,46 +471,45 @@ static void clean_state_dir(const char *state_dir)
         closedir(d);
 }
 
+/* Listens, and serves until it is time to end. */
+static int serve_runtimes(struct agent *a, struct pollfd *p)
+{
+    int rc = make_state_dir(a->o.state_dir);
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+        a->half[i].fd = -1;
+    a->stop = eventfd(0, EFD_CLOEXEC);
+    if (a->stop < 0)
+        return hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno));
+    a->listener = open_agent_listener(a->o.socket);
+    if (a->listener < 0)
+        return a->listener;
+    clean_state_dir(a->o.state_dir);
+    SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", a->o.socket, a->o.containers_max);
+    rc = run_agent_loop(a, p);
+    if (!a->leaving) /* else it may be the next one's by now */
+        unlink(a->o.socket);
+    for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
+        close_runtime(&a->half[i]);
+    if (rc == 1)
+        SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
+    else
+        end_all(a);
+    return HW_MIN(rc, 0);
+}
+
 int vb_agent(const struct vb_agent_options *o)
 {
-    struct agent *a = calloc(1, sizeof(*a));
-    struct pollfd *p = calloc(P_CHILDREN + o->containers_max, sizeof(*p));
-    struct child *children = calloc(o->containers_max + 1, sizeof(*children));
-    if (!a || !p || !children) {
-        free(children);
-        free(p);
-        free(a);
+    HW_AUTO_FREE struct agent *a = calloc(1, sizeof(*a));
+    HW_AUTO_FREE struct pollfd *p = calloc(P_CHILDREN + o->containers_max, sizeof(*p));
+    HW_AUTO_FREE struct child *children = calloc(o->containers_max + 1, sizeof(*children));
+    if (!a || !p || !children)
         return hw_no_memory("the agent");
-    }
     *a = (struct agent){.o = *o, .child = children, .listener = -1, .stop = -1};
-    int rc = make_state_dir(o->state_dir);
-    if (rc == 0) {
-        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
-            a->half[i].fd = -1;
-        a->stop = eventfd(0, EFD_CLOEXEC);
-        a->listener =
-            a->stop < 0 ? hw_fail(-errno, "an eventfd: %s", hw_errno_name(errno)) : open_agent_listener(o->socket);
-        rc = HW_MIN(a->listener, 0);
-    }
-    if (rc == 0) {
-        clean_state_dir(o->state_dir);
-        SAY(a, HAWSER_LOG_INFO, "serving at %s, up to %u containers", o->socket, o->containers_max);
-        rc = run_agent_loop(a, p);
-        if (!a->leaving) /* else it may be the next one's by now */
-            unlink(o->socket);
-        for (unsigned i = 0; i < VB_AGENT_HALVES; i++)
-            close_runtime(&a->half[i]);
-        if (rc == 1)
-            SAY(a, HAWSER_LOG_INFO, "it ends, and %u brokers go on", a->n_children);
-        else
-            end_all(a);
-        rc = HW_MIN(rc, 0);
-    }
+    int rc = serve_runtimes(a, p);
     hw_close(&a->listener);
     hw_close(&a->stop);
     vb_policy_free(a->policy);
-    free(children);
-    free(p);
-    free(a);
     return rc;
 }

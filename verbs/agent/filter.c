@@ -82,7 +82,9 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
     int rc = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (rc == 0)
         rc = seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a search tree instead of a row of comparisons */
-    for (const struct vb_filter_rule *r = vb_filter_rules; r->call && rc == 0; r++) {
+    if (rc)
+        return hw_fail(rc, "the filter's attributes: %s", hw_errno_name(rc));
+    for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
         struct scmp_arg_cmp is[HW_ARRAY_LEN(r->is)];
         unsigned n = 0;
         for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
@@ -93,27 +95,35 @@ static int fill_seccomp_filter(scmp_filter_ctx f)
         if (rc)
             return hw_fail(rc, "the filter's rule of %s: %s", r->call, hw_errno_name(rc));
     }
-    return rc ? hw_fail(rc, "the filter's attributes: %s", hw_errno_name(rc)) : 0;
+    return 0;
+}
+
+static void release_filter(scmp_filter_ctx *f)
+{
+    if (*f)
+        seccomp_release(*f);
 }
 
 /* libseccomp 2.5 writes a program to a file only. */
 static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned short *n)
 {
-    scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
-    int fd = memfd_create("hawser-filter", MFD_CLOEXEC);
-    int rc = !f       ? hw_no_memory("a filter")
-             : fd < 0 ? hw_fail(-errno, "a memfd: %s", hw_errno_name(errno))
-                      : fill_seccomp_filter(f);
-    if (rc == 0 && (rc = seccomp_export_bpf(f, fd)) < 0)
-        hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
-    ssize_t len = rc == 0 ? pread(fd, out, cap, 0) : 0;
-    if (rc == 0 && (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out)))
-        rc = hw_fail(-EIO, "compiling the filter: a program of %zd bytes", len);
-    *n = (unsigned short)((size_t)HW_MAX(len, 0) / sizeof(*out));
-    hw_close(&fd);
-    if (f)
-        seccomp_release(f);
-    return rc;
+    __attribute__((cleanup(release_filter))) scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+    HW_AUTO_CLOSE int fd = memfd_create("hawser-filter", MFD_CLOEXEC);
+    if (!f)
+        return hw_no_memory("a filter");
+    if (fd < 0)
+        return hw_fail(-errno, "a memfd: %s", hw_errno_name(errno));
+    int rc = fill_seccomp_filter(f);
+    if (rc)
+        return rc;
+    rc = seccomp_export_bpf(f, fd);
+    if (rc < 0)
+        return hw_fail(rc, "compiling the filter: %s", hw_errno_name(rc));
+    ssize_t len = pread(fd, out, cap, 0);
+    if (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out))
+        return hw_fail(-EIO, "compiling the filter: a program of %zd bytes", len);
+    *n = (unsigned short)((size_t)len / sizeof(*out));
+    return 0;
 }
 
 static bool may_without_nnp(void)

@@ -210,18 +210,19 @@ static bool keep_call_name(struct join *j, const json_t *entry, const struct vb_
     return false;
 }
 
-static void merge_profile_entry(struct join *j, const json_t *entry)
+static int merge_profile_entry(struct join *j, const json_t *entry)
 {
-    json_t *e = json_deep_copy(entry), *names = json_object_get(e, "names");
+    json_auto_t *e = json_deep_copy(entry);
+    json_t *names = json_object_get(e, "names");
     if (!json_is_object(entry) || !json_is_array(names) || !*get_seccomp_text(entry, "action"))
-        j->rc = hw_fail(-EINVAL, "its seccomp section has an entry without names or action");
-    else if (strcmp(get_seccomp_text(entry, "action"), NOTIFY) == 0)
-        j->rc = hw_fail(-EINVAL, "its seccomp section notifies somebody already");
+        return hw_fail(-EINVAL, "its seccomp section has an entry without names or action");
+    if (strcmp(get_seccomp_text(entry, "action"), NOTIFY) == 0)
+        return hw_fail(-EINVAL, "its seccomp section notifies somebody already");
     for (size_t i = 0; j->rc == 0 && i < json_array_size(names);) {
         const char *name = json_string_value(json_array_get(names, i));
-        const struct vb_filter_rule *r = name ? rule_of(j, vb_filter_rules, name) : NULL;
         if (!name)
-            j->rc = hw_fail(-EINVAL, "its seccomp section has a name that is no text");
+            return hw_fail(-EINVAL, "its seccomp section has a name that is no text");
+        const struct vb_filter_rule *r = rule_of(j, vb_filter_rules, name);
         if (r && !keep_call_name(j, entry, r))
             json_array_remove(names, i);
         else
@@ -229,7 +230,7 @@ static void merge_profile_entry(struct join *j, const json_t *entry)
     }
     if (j->rc == 0 && json_array_size(names))
         append_seccomp_entry(j, json_incref(e));
-    json_decref(e);
+    return j->rc;
 }
 
 /* Of the profile as it came. */
@@ -278,49 +279,49 @@ static void append_own_entries(struct join *j, const json_t *theirs)
     json_decref(allow);
 }
 
-static void add_killable_flag(struct join *j, json_t *section)
+static int add_killable_flag(const struct join *j, json_t *section)
 {
     json_t *f = json_object_get(section, "flags");
     if (strcmp(j->runtime, "crun") != 0)
-        return;
-    if (f && !json_is_array(f)) {
-        j->rc = hw_fail(-EINVAL, "its seccomp section's flags are no array");
-        return;
-    }
+        return 0;
+    if (f && !json_is_array(f))
+        return hw_fail(-EINVAL, "its seccomp section's flags are no array");
     for (size_t i = 0; i < json_array_size(f); i++)
         if (json_is_string(json_array_get(f, i)) && strcmp(json_string_value(json_array_get(f, i)), KILLABLE) == 0)
-            return;
+            return 0;
     if (!f)
         json_object_set_new(section, "flags", json_pack("[s]", KILLABLE));
     else
         json_array_append_new(f, json_string(KILLABLE));
+    return 0;
 }
 
 /* section is ours to change. */
 static int merge_seccomp_section(json_t *section, const char *socket, const char *runtime)
 {
-    struct join j = {.runtime = runtime, .dflt = get_seccomp_text(section, "defaultAction"), .out = json_array()};
+    json_auto_t *out = json_array();
+    struct join j = {.runtime = runtime, .dflt = get_seccomp_text(section, "defaultAction"), .out = out};
     const json_t *theirs = json_object_get(section, "syscalls");
     const char *path = get_seccomp_text(section, "listenerPath");
+    int rc;
     if (!json_is_object(section) || !*j.dflt)
-        j.rc = hw_fail(-EINVAL, "its seccomp section is none of the OCI's: there is no defaultAction");
-    else if (*path)
-        j.rc = hw_fail(-EINVAL, "its seccomp section has a listener already, %s: a container can have one", path);
-    else if (theirs && !json_is_array(theirs) && !json_is_null(theirs))
-        j.rc = hw_fail(-EINVAL, "its seccomp section's syscalls are no array");
-    for (size_t i = 0; j.rc == 0 && i < json_array_size(theirs); i++)
-        merge_profile_entry(&j, json_array_get(theirs, i));
-    if (j.rc == 0)
-        append_own_entries(&j, theirs);
-    if (j.rc == 0)
-        add_killable_flag(&j, section);
-    if (j.rc == 0 && (json_object_set_new(section, "architectures", json_pack("[s]", NATIVE)) < 0 ||
-                      json_object_set_new(section, "listenerPath", json_string(socket)) < 0 ||
-                      json_object_set_new(section, "listenerMetadata", json_string(METADATA)) < 0 ||
-                      json_object_set(section, "syscalls", j.out) < 0))
-        j.rc = hw_no_memory("the seccomp section");
-    json_decref(j.out);
-    return j.rc;
+        return hw_fail(-EINVAL, "its seccomp section is none of the OCI's: there is no defaultAction");
+    if (*path)
+        return hw_fail(-EINVAL, "its seccomp section has a listener already, %s: a container can have one", path);
+    if (theirs && !json_is_array(theirs) && !json_is_null(theirs))
+        return hw_fail(-EINVAL, "its seccomp section's syscalls are no array");
+    for (size_t i = 0; i < json_array_size(theirs); i++)
+        if ((rc = merge_profile_entry(&j, json_array_get(theirs, i))) < 0)
+            return rc;
+    append_own_entries(&j, theirs);
+    if (j.rc < 0 || (j.rc = add_killable_flag(&j, section)) < 0)
+        return j.rc;
+    if (json_object_set_new(section, "architectures", json_pack("[s]", NATIVE)) < 0 ||
+        json_object_set_new(section, "listenerPath", json_string(socket)) < 0 ||
+        json_object_set_new(section, "listenerMetadata", json_string(METADATA)) < 0 ||
+        json_object_set(section, "syscalls", out) < 0)
+        return hw_no_memory("the seccomp section");
+    return 0;
 }
 
 int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime)
@@ -330,10 +331,9 @@ int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime
         return hw_fail(-EINVAL, "the runtime is crun or runc, and not '%s'", runtime);
     if (!json_is_object(linux_object) || *socket != '/')
         return hw_fail(-EINVAL, "it takes a container of Linux, and a socket's absolute path");
-    json_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
+    json_auto_t *section = had && !json_is_null(had) ? json_deep_copy(had) : json_pack("{ss}", "defaultAction", ALLOW);
     int rc = section ? merge_seccomp_section(section, socket, runtime) : hw_no_memory("the seccomp section");
     if (rc == 0 && json_object_set(linux_object, "seccomp", section) < 0)
         rc = hw_no_memory("the seccomp section");
-    json_decref(section);
     return rc;
 }

@@ -52,13 +52,9 @@ static bool wants_raw(const struct vb_agent_options *o, const struct vb_containe
 static int join_container(int folder, bool own_pids)
 {
     if (folder >= 0) {
-        int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
-        int rc = fd < 0 || setns(fd, CLONE_NEWNET)
-                     ? hw_fail(-errno, "joining its network namespace: %s", hw_errno_name(errno))
-                     : 0;
-        hw_close(&fd);
-        if (rc)
-            return rc;
+        HW_AUTO_CLOSE int fd = openat(folder, "ns/net", O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || setns(fd, CLONE_NEWNET))
+            return hw_fail(-errno, "joining its network namespace: %s", hw_errno_name(errno));
     }
     if (own_pids && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return hw_fail(-errno, "a /proc of its PID namespace: %s", hw_errno_name(errno));
@@ -110,15 +106,10 @@ static int choose_user(uid_t *out)
     return rc ? hw_fail(rc, "choosing a user for its broker: %s", hw_errno_name(-rc)) : 0;
 }
 
-/* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
-static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
-                                pid_t parent, int *folder)
+/* Its signals are as programs begin with them, and it has no terminal. parent, if it is not 0: it ends with that one.
+ */
+static int detach_broker(pid_t parent)
 {
-    char nodes[256], path[64];
-    struct vb_audit log_only;
-    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
-    struct vb_audit *audit = o->audit ? o->audit : &log_only;
-    int fds[] = {c->listener, stop, audit->fd};
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -129,15 +120,31 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     (void)setsid(); /* out of reach of a terminal's Ctrl-C: stop is how it ends */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "who started it has ended");
+    return 0;
+}
+
+/* 1: the container has a broker, which has the listener now. *folder: of its first program, in the machine's /proc. */
+static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
+                                pid_t parent, int *folder)
+{
+    char nodes[256], path[64];
+    struct vb_audit log_only;
+    (void)vb_audit_open(&log_only, NULL, o->log); /* opens nothing, so does not fail */
+    struct vb_audit *audit = o->audit ? o->audit : &log_only;
+    int fds[] = {c->listener, stop, audit->fd};
+    int rc = detach_broker(parent);
+    if (rc)
+        return rc;
     /* A listener of another container's that stayed here would keep its programs waiting when its own broker dies. */
-    int rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
+    rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
     *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (rc == 0 && c->pid && *folder < 0)
-        rc = hw_fail(-errno, "opening %s: %s", path, hw_errno_name(errno));
-    if (rc == 0)
-        rc = vb_join(o->state_dir, c);
-    if (rc != 0)
+    if (rc)
+        return rc;
+    if (c->pid && *folder < 0)
+        return hw_fail(-errno, "opening %s: %s", path, hw_errno_name(errno));
+    rc = vb_join(o->state_dir, c);
+    if (rc)
         return rc;
     pid_t number = number_in_proc();
     if (number <= 0)
@@ -148,14 +155,8 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     hw_log(o->log, HAWSER_LOG_INFO, "%s: its broker is process %d", c->id, (int)number);
     bool raw = wants_raw(o, c);
     uid_t uid = 0;
-    rc = choose_user(&uid);
-    if (rc == 0)
-        rc = make_nodes(o->state_dir, nodes, sizeof(nodes));
-    if (rc == 0)
-        rc = join_container(*folder, own_pids);
-    if (rc == 0)
-        rc = vb_guard_broker(raw);
-    if (rc < 0)
+    if ((rc = choose_user(&uid)) || (rc = make_nodes(o->state_dir, nodes, sizeof(nodes))) ||
+        (rc = join_container(*folder, own_pids)) || (rc = vb_guard_broker(raw)))
         return rc;
     struct vb_broker_options b = {.kernel = o->kernel,
                                   .policy = o->policy,
@@ -188,17 +189,16 @@ static int choose_pids(pid_t pid, bool *own)
     struct stat mine = {0}, theirs = {0};
     *own = false;
     snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
-    int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC), there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    int rc = here < 0 || fstat(here, &mine) ? hw_fail(-errno, "its own PID namespace: %s", hw_errno_name(errno)) : 0;
-    if (rc == 0 && pid && (there < 0 || fstat(there, &theirs)))
-        rc = hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
-    if (rc == 0)
-        *own = pid && mine.st_ino != theirs.st_ino;
-    if (rc == 0 && setns(*own ? there : here, CLONE_NEWPID))
-        rc = hw_fail(-errno, "its PID namespace: %s", hw_errno_name(errno));
-    hw_close(&here);
-    hw_close(&there);
-    return rc;
+    HW_AUTO_CLOSE int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    HW_AUTO_CLOSE int there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (here < 0 || fstat(here, &mine))
+        return hw_fail(-errno, "its own PID namespace: %s", hw_errno_name(errno));
+    if (pid && (there < 0 || fstat(there, &theirs)))
+        return hw_fail(-ESRCH, "its first process, %d, has ended", (int)pid);
+    *own = pid && mine.st_ino != theirs.st_ino;
+    if (setns(*own ? there : here, CLONE_NEWPID))
+        return hw_fail(-errno, "its PID namespace: %s", hw_errno_name(errno));
+    return 0;
 }
 
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid)
@@ -219,6 +219,7 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
         }
         if (*pid < 0)
             rc = hw_fail(-errno, "a process for its broker: %s", hw_errno_name(errno));
+        HW_KEEP_ERROR();
         (void)choose_pids(0, &own_pids);
     }
     vb_container_free(c);

@@ -98,16 +98,17 @@ static int parse_container_state(struct vb_container *c, const json_t *o, unsign
 {
     const json_t *state = json_object_get(o, "state"), *pid = json_object_get(o, "pid");
     int rc = copy_state_text(c->id, sizeof(c->id), json_string_value(json_object_get(state, "id")), "state.id");
-    if (rc == 0 && !is_valid_container_id(c->id))
-        rc = hw_fail(-EINVAL, "its state.id cannot be a file's name");
-    if (rc == 0 && pid && !json_is_integer(pid))
-        rc = hw_fail(-EINVAL, "its pid is no number");
-    if (rc == 0 && (json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX))
-        rc = hw_fail(-EINVAL, "its pid is no process's");
+    if (rc < 0)
+        return rc;
+    if (!is_valid_container_id(c->id))
+        return hw_fail(-EINVAL, "its state.id cannot be a file's name");
+    if (pid && !json_is_integer(pid))
+        return hw_fail(-EINVAL, "its pid is no number");
+    if (json_integer_value(pid) < 0 || json_integer_value(pid) > INT_MAX)
+        return hw_fail(-EINVAL, "its pid is no process's");
     c->pid = (pid_t)json_integer_value(pid);
-    if (rc == 0)
-        rc = parse_state_annotations(c, json_object_get(state, "annotations"));
-    return rc == 0 ? find_listener_fd(json_object_get(o, "fds"), fds, which) : rc;
+    rc = parse_state_annotations(c, json_object_get(state, "annotations"));
+    return rc < 0 ? rc : find_listener_fd(json_object_get(o, "fds"), fds, which);
 }
 
 int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_container *c, unsigned *which, bool *whole)
@@ -120,10 +121,9 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
         return hw_fail(-E2BIG, "it is larger than %u bytes", VB_STATE_MAX);
     if (!*whole)
         return 0;
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     int rc = json_is_object(o) ? parse_container_state(c, o, fds, which)
                                : hw_fail(-EINVAL, "it is no JSON: line %d: %s", e.line, e.text);
-    json_decref(o);
     if (rc < 0)
         vb_container_free(c);
     return rc;

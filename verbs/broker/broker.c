@@ -81,11 +81,11 @@ static void end_listener(struct vb_broker *b, int *l)
 
 static int watch_all(struct vb_broker *b)
 {
-    int rc = add_listener(b, b->container->listener);
-    rc = rc ? rc : watch_broker_fd(b, b->inotify);
-    rc = rc ? rc : watch_broker_fd(b, b->status);
-    rc = rc ? rc : watch_broker_fd(b, b->container->join);
-    return rc ? rc : watch_broker_fd(b, b->o->stop);
+    int rc;
+    if ((rc = add_listener(b, b->container->listener)) || (rc = watch_broker_fd(b, b->inotify)) ||
+        (rc = watch_broker_fd(b, b->status)) || (rc = watch_broker_fd(b, b->container->join)))
+        return rc;
+    return watch_broker_fd(b, b->o->stop);
 }
 
 /* The tracer last, when all is there that it is to have. */
@@ -131,17 +131,17 @@ static int set_up_broker(struct vb_broker *b)
         return hw_fail(-errno, "eventfd: %s", strerror(errno));
     if (b->o->state_dir && vb_status_open(b)) /* it can do without */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: no status: %s", hw_error());
-    rc = watch_all(b);
     (void)vb_inject_possible(); /* it looks once, at a file too */
-    rc = rc ? rc : start_tracer(b);
+    rc = watch_all(b);
+    if (rc == 0)
+        rc = start_tracer(b);
     if (rc)
         return rc;
     join_cgroup(b);
-    if (b->o->guarded)
-        rc = vb_guard_serving(b->o->uid);
-    if (rc == 0)
-        vb_inject_idle(&b->tracer);
-    return rc || !b->o->guarded ? rc : vb_guard_calls();
+    if (b->o->guarded && (rc = vb_guard_serving(b->o->uid)))
+        return rc;
+    vb_inject_idle(&b->tracer);
+    return b->o->guarded ? vb_guard_calls() : 0;
 }
 
 static void tear_down(struct vb_broker *b)

@@ -125,24 +125,21 @@ static int ask_broker(const struct sockaddr_un *a, const struct vb_container *c,
     int pair[2], answer = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         return hw_fail(-errno, "a socket for the broker's answer: %s", strerror(errno));
+    HW_AUTO_CLOSE int reply = pair[0];
     int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const int fds[FDS] = {[FD_LISTENER] = c->listener, [FD_REPLY] = pair[1]};
     int rc = sock < 0 ? -errno : send_to(sock, a, words, n, fds);
     hw_close(&sock);
     close(pair[1]);
-    struct pollfd p = {.fd = pair[0], .events = POLLIN};
-    ssize_t got = 0;
-    if (rc == 0 && poll(&p, 1, ANSWER_MS) <= 0)
-        rc = -EBUSY;
-    if (rc == 0)
-        got = recv(pair[0], &answer, sizeof answer, MSG_DONTWAIT);
-    close(pair[0]);
-    if (rc == -ECONNREFUSED || rc == -ENOENT || (rc == 0 && got <= 0))
-        return 0; /* it has ended, now perhaps */
-    if (rc == -EBUSY)
-        return hw_fail(rc, "the broker of its container has not answered for %d s", ANSWER_MS / 1000);
-    if (rc)
+    if (rc == -ECONNREFUSED || rc == -ENOENT)
+        return 0;
+    if (rc && rc != -EBUSY)
         return hw_fail(rc, "asking the broker of its container: %s", strerror(-rc));
+    struct pollfd p = {.fd = reply, .events = POLLIN};
+    if (rc == -EBUSY || poll(&p, 1, ANSWER_MS) <= 0)
+        return hw_fail(-EBUSY, "the broker of its container has not answered for %d s", ANSWER_MS / 1000);
+    if (recv(reply, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
+        return 0; /* it has ended, now perhaps */
     if (answer == -EPERM)
         return hw_fail(answer, "a container of that name is served with another section or other annotations");
     return answer ? hw_fail(answer, "the broker of its container takes no more programs: %s", strerror(-answer)) : 1;
@@ -153,29 +150,33 @@ static int open_join_socket(const struct sockaddr_un *a)
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t was = umask(0177);
     unlink(a->sun_path);
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)a, sizeof *a)) {
-        int err = errno;
-        close(fd);
-        errno = err;
-        fd = -1;
-    }
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)a, sizeof *a))
+        hw_close(&fd);
     umask(was);
     return fd < 0 ? hw_fail(-errno, "a socket for the container's other programs: %s", strerror(errno)) : fd;
+}
+
+static int try_join(int dir, const struct sockaddr_un *a, struct vb_container *c, const char *words, int n)
+{
+    HW_AUTO_CLOSE int held = lock_container(dir, c->id, LOCK_MS);
+    if (held < 0)
+        return held;
+    int rc = ask_broker(a, c, words, n);
+    if (rc)
+        return rc;
+    if (has_owner(held))
+        return hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
+    rc = HW_MIN(c->join = open_join_socket(a), 0);
+    if (rc == 0)
+        note_owner(held, c->pid);
+    return rc;
 }
 
 static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_container *c, const char *words, int n)
 {
     uint64_t deadline = hw_deadline(ENDS_MS);
     for (;;) {
-        int held = lock_container(dir, c->id, LOCK_MS);
-        int rc = held < 0 ? held : ask_broker(a, c, words, n);
-        if (rc == 0 && has_owner(held))
-            rc = hw_fail(-EOWNERDEAD, "the broker of its container has died: no program gets another");
-        if (rc == 0)
-            rc = HW_MIN(c->join = open_join_socket(a), 0);
-        if (rc == 0)
-            note_owner(held, c->pid);
-        hw_close(&held);
+        int rc = try_join(dir, a, c, words, n);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
         (void)poll(NULL, 0, 20); /* it may be one before it, of the same name, whose broker is about to end */
@@ -185,20 +186,17 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
 int vb_join(const char *state_dir, struct vb_container *c)
 {
     struct sockaddr_un a;
-    char *words = malloc(WORDS_MAX);
-    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = dir < 0 ? hw_fail(-errno, "opening %s: %s", state_dir, strerror(errno)) : 0, n = 0;
-    if (rc == 0 && !words)
-        rc = hw_no_memory("joining a container's broker");
-    if (rc == 0)
-        rc = fill_container_address(&a, dir, c->id, "join");
-    if (rc == 0)
-        rc = HW_MIN(n = write_words(c, words), 0);
-    if (rc == 0)
-        rc = join_or_listen(dir, &a, c, words, n);
-    hw_close(&dir);
-    free(words);
-    return rc;
+    HW_AUTO_FREE char *words = malloc(WORDS_MAX);
+    HW_AUTO_CLOSE int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return hw_fail(-errno, "opening %s: %s", state_dir, strerror(errno));
+    if (!words)
+        return hw_no_memory("joining a container's broker");
+    int rc = fill_container_address(&a, dir, c->id, "join");
+    if (rc)
+        return rc;
+    int n = write_words(c, words);
+    return n < 0 ? n : join_or_listen(dir, &a, c, words, n);
 }
 
 int vb_join_take(const struct vb_container *c, int *reply)
@@ -227,28 +225,22 @@ void vb_join_answer(int reply, int rc)
 
 bool vb_join_owned(const char *state_dir, const char *id)
 {
-    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int held = dir < 0 ? -1 : lock_container(dir, id, 0);
-    bool owned = held >= 0 && has_owner(held);
-    hw_close(&held);
-    hw_close(&dir);
-    return owned;
+    HW_AUTO_CLOSE int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    HW_AUTO_CLOSE int held = dir < 0 ? -1 : lock_container(dir, id, 0);
+    return held >= 0 && has_owner(held);
 }
 
 void vb_join_clean(const char *state_dir, const char *id, bool over)
 {
     static const char *const suffixes[] = {"join", "status", "lock"};
     struct sockaddr_un a;
-    int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int held = dir < 0 ? -1 : lock_container(dir, id, 0);
-    int sock = held < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    HW_AUTO_CLOSE int dir = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    HW_AUTO_CLOSE int held = dir < 0 ? -1 : lock_container(dir, id, 0);
+    HW_AUTO_CLOSE int sock = held < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (sock >= 0 && (over || !has_owner(held)) && fill_container_address(&a, dir, id, "join") == 0 &&
         connect(sock, (struct sockaddr *)&a, sizeof a)) {
         for (unsigned i = 0; i < HW_ARRAY_LEN(suffixes); i++)
             if (fill_container_address(&a, dir, id, suffixes[i]) == 0)
                 unlink(a.sun_path);
     }
-    hw_close(&sock);
-    hw_close(&held);
-    hw_close(&dir);
 }

@@ -17,27 +17,22 @@ int vb_status_open(struct vb_broker *b)
     const char *id = b->container->id;
     if (!id[0] || id[0] == '.' || strchr(id, '/'))
         return hw_fail(-EINVAL, "'%s' is no name of a container that can be a file's", id);
-    int dir = open(b->o->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    HW_AUTO_CLOSE int dir = open(b->o->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return hw_fail(-errno, "opening %s: %s", b->o->state_dir, strerror(errno));
     /* By the folder's descriptor, since 107 bytes is all that an address holds. */
-    int rc = 0, n = snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s.status", dir, id);
-    if (n >= (int)sizeof a.sun_path) {
-        rc = hw_fail(-ENAMETOOLONG, "the name of container %s is too long for a socket's", id);
-        goto out_dir;
-    }
+    int n = snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%s.status", dir, id);
+    if (n >= (int)sizeof a.sun_path)
+        return hw_fail(-ENAMETOOLONG, "the name of container %s is too long for a socket's", id);
     b->status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (b->status < 0) {
-        rc = hw_fail(-errno, "a socket: %s", strerror(errno));
-        goto out_dir;
-    }
+    if (b->status < 0)
+        return hw_fail(-errno, "a socket: %s", strerror(errno));
     unlink(a.sun_path); /* of a broker that was killed */
-    if (bind(b->status, (struct sockaddr *)&a, sizeof a) || chmod(a.sun_path, 0600) || listen(b->status, 8)) {
-        rc = hw_fail(-errno, "listening at %s/%s.status: %s", b->o->state_dir, id, strerror(errno));
-        hw_close(&b->status);
-    }
-out_dir:
-    close(dir);
+    if (bind(b->status, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0600) == 0 &&
+        listen(b->status, 8) == 0)
+        return 0;
+    int rc = hw_fail(-errno, "listening at %s/%s.status: %s", b->o->state_dir, id, strerror(errno));
+    hw_close(&b->status);
     return rc;
 }
 

@@ -188,7 +188,7 @@ static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;
     unsigned n = 0;
-    for (unsigned i = 0; i < s->n && rc >= 0; i++) {
+    for (unsigned i = 0; i < s->n; i++) {
         if (s->swap[i].mine < 0)
             continue;
         rc = vb_notify_give(w->listener, w->stub.parked, s->swap[i].mine, STUB_SWAP + (int)n, true, false);
@@ -434,22 +434,29 @@ static bool is_barren(const struct vb_broker *b, pid_t tid)
     return false;
 }
 
+/* *told: the thread knows of it, or makes its call anew. */
+static int provide_worker(struct vb_broker *b, const struct vb_call *call, struct vb_worker **out, bool *told)
+{
+    *out = worker_of(b, (pid_t)call->n.pid);
+    if (b->n_jobs >= VB_JOBS_MAX)
+        return hw_fail(-EAGAIN, "%d requests of the container's wait already", VB_JOBS_MAX);
+    if (*out)
+        return 0;
+    if (is_barren(b, (pid_t)call->n.pid))
+        return hw_fail(-EIO, "its stub has ended before its first call: has the program a filter that forbids that?");
+    int rc = vb_inject_possible();
+    if (rc)
+        return rc;
+    *told = true;
+    return inject_worker_stub(b, call);
+}
+
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out)
 {
     char text[256];
-    *out = worker_of(b, (pid_t)call->n.pid);
-    int rc = b->n_jobs < VB_JOBS_MAX ? 0 : hw_fail(-EAGAIN, "%d requests of the container's wait already", VB_JOBS_MAX);
     bool told = false;
-    if (rc == 0 && !*out && is_barren(b, (pid_t)call->n.pid))
-        rc = hw_fail(-EIO, "its stub has ended before its first call: has the program a filter that forbids that?");
-    if (rc == 0 && !*out) {
-        rc = vb_inject_possible();
-        if (rc == 0) {
-            rc = inject_worker_stub(b, call);
-            told = true;
-        }
-    }
+    int rc = provide_worker(b, call, out, &told);
     if (rc && rc != -ESRCH)
         vb_refused(b, (pid_t)call->n.pid, c->slot, vb_request_text(r, text, sizeof text), "stub", hw_error(), rc);
     return told ? 1 : rc;

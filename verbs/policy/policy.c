@@ -101,77 +101,70 @@ static int on_verbs_policy_key(void *arg, const char *section, const char *name,
     return x->rc == 0;
 }
 
-int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_policy **out)
+static int fill_policy(struct vb_policy *p, const char *text, size_t len, const char *name)
 {
-    struct vb_policy *p = calloc(1, sizeof(*p));
-    char *copy = malloc(len + 1);
+    HW_AUTO_FREE char *copy = malloc(len + 1);
     unsigned sections = 0, line = 1;
-    int rc = 0;
-    *out = NULL;
     for (size_t i = 0; i < len; i++)
         sections += text[i] == '[';
     sections = HW_MIN(sections, (unsigned)SECTIONS_MAX);
-    if (p)
-        p->section = calloc(sections + 1, sizeof(*p->section));
-    if (!p || !copy || !p->section)
-        rc = hw_no_memory("the policy %s", name);
-    else if (memchr(text, 0, len))
-        rc = hw_fail(-EINVAL, "%s: not a text", name);
-    else if (len > FILE_MAX)
-        rc = hw_fail(-E2BIG, "%s: more than %u bytes", name, FILE_MAX);
-    for (size_t at = 0; rc == 0 && at < len; line++) {
+    p->section = calloc(sections + 1, sizeof(*p->section));
+    if (!copy || !p->section)
+        return hw_no_memory("the policy %s", name);
+    if (memchr(text, 0, len))
+        return hw_fail(-EINVAL, "%s: not a text", name);
+    if (len > FILE_MAX)
+        return hw_fail(-E2BIG, "%s: more than %u bytes", name, FILE_MAX);
+    for (size_t at = 0; at < len; line++) {
         const char *nl = memchr(text + at, '\n', len - at);
         size_t n = nl ? (size_t)(nl - text) - at : len - at;
-        rc = scan_line(p, text + at, n);
+        int rc = scan_line(p, text + at, n);
         if (rc)
-            hw_wrap(rc, "%s, line %u", name, line);
+            return hw_wrap(rc, "%s, line %u", name, line);
         at += n + 1;
     }
-    if (rc == 0) {
-        struct reader x = {p, 0};
-        memcpy(copy, text, len);
-        copy[len] = 0;
-        int at = ini_parse_string(copy, on_verbs_policy_key, &x);
-        rc = x.rc;
-        if (rc)
-            hw_wrap(rc, "%s, line %d", name, at);
-        else if (at)
-            rc = hw_fail(-EINVAL, "%s, line %d: neither a section nor KEY = VALUE", name, at);
+    struct reader x = {p, 0};
+    memcpy(copy, text, len);
+    copy[len] = 0;
+    int at = ini_parse_string(copy, on_verbs_policy_key, &x);
+    if (x.rc)
+        return hw_wrap(x.rc, "%s, line %d", name, at);
+    return at ? hw_fail(-EINVAL, "%s, line %d: neither a section nor KEY = VALUE", name, at) : 0;
+}
+
+int vb_policy_parse(const char *text, size_t len, const char *name, struct vb_policy **out)
+{
+    *out = calloc(1, sizeof(**out));
+    int rc = *out ? fill_policy(*out, text, len, name) : hw_no_memory("the policy %s", name);
+    if (rc) {
+        vb_policy_free(*out);
+        *out = NULL;
     }
-    free(copy);
-    if (rc == 0)
-        *out = p;
-    else
-        vb_policy_free(p);
     return rc;
 }
 
 int vb_policy_load(const char *path, struct vb_policy **out)
 {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc = 0;
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     *out = NULL;
     if (fd < 0)
         return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
-    char *text = NULL;
+    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
+        return hw_fail(-EINVAL, "policy %s: not a plain file", path);
+    if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
+        return hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
+                       path);
+    HW_AUTO_FREE char *text = malloc(FILE_MAX + 1);
+    if (!text)
+        return hw_no_memory("the policy");
     size_t have = 0;
     ssize_t n = 0;
-    if (fstat(fd, &s) < 0 || !S_ISREG(s.st_mode))
-        rc = hw_fail(-EINVAL, "policy %s: not a plain file", path);
-    else if ((s.st_mode & 022) || (s.st_uid != 0 && s.st_uid != geteuid()))
-        rc = hw_fail(-EACCES, "policy %s: others than root and the broker's user may write it: chmod 644, chown root",
-                     path);
-    else if (!(text = malloc(FILE_MAX + 1)))
-        rc = hw_no_memory("the policy");
-    while (rc == 0 && have < FILE_MAX + 1 && (n = read(fd, text + have, FILE_MAX + 1 - have)) > 0)
+    while (have < FILE_MAX + 1 && (n = read(fd, text + have, FILE_MAX + 1 - have)) > 0)
         have += (size_t)n;
-    if (rc == 0 && n < 0)
-        rc = hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
-    if (rc == 0)
-        rc = vb_policy_parse(text, have, path, out);
-    free(text);
-    hw_close(&fd);
-    return rc;
+    if (n < 0)
+        return hw_fail(-errno, "policy %s: %s", path, hw_errno_name(errno));
+    return vb_policy_parse(text, have, path, out);
 }
 
 void vb_policy_free(struct vb_policy *p)

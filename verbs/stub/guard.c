@@ -175,22 +175,27 @@ static int allow_where(scmp_filter_ctx f, int nr, unsigned arg, uint64_t bits, u
     return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, 1, &c);
 }
 
+static int load_broker_filter(scmp_filter_ctx f)
+{
+    int rc;
+    for (size_t i = 0; i < HW_ARRAY_LEN(calls); i++)
+        if ((rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL)))
+            return rc;
+    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel looks at 32 bits of them */
+        if ((rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i])))
+            return rc;
+    if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX))) /* several for each request */
+        return rc;
+    if ((rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0)) ||
+        (rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0)))
+        return rc;
+    return seccomp_load(f);
+}
+
 int vb_guard_calls(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_KILL_PROCESS);
-    int rc = f ? 0 : -ENOMEM;
-    for (size_t i = 0; i < HW_ARRAY_LEN(calls) && rc == 0; i++)
-        rc = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, calls[i], 0, NULL);
-    for (size_t i = 0; i < HW_ARRAY_LEN(ioctls) && rc == 0; i++)
-        rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i]); /* the kernel looks at 32 bits of it */
-    if (rc == 0)
-        rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX); /* several for each request */
-    if (rc == 0)
-        rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0);
-    if (rc == 0)
-        rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0);
-    if (rc == 0)
-        rc = seccomp_load(f);
+    int rc = f ? load_broker_filter(f) : -ENOMEM;
     if (f)
         seccomp_release(f);
     return rc ? hw_fail(rc, "the broker's filter of system calls: %s", hw_errno_name(rc)) : 0;
@@ -207,8 +212,10 @@ int vb_guard_user(const char *name, uid_t uid, gid_t gid)
     uint64_t had;
     /* the bounding set while it can be cut; the rest by hand, since securebits may keep it (SECBIT_NO_SETUID_FIXUP) */
     int rc = reduce_capabilities(BIT(CAP_SETUID) | BIT(CAP_SETGID), &had);
-    if (rc == 0 && ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
-                    setresuid(uid, uid, uid) < 0))
-        rc = hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
-    return rc < 0 ? rc : reduce_capabilities(0, &had);
+    if (rc < 0)
+        return rc;
+    if ((name ? initgroups(name, gid) : setgroups(0, NULL)) < 0 || setresgid(gid, gid, gid) < 0 ||
+        setresuid(uid, uid, uid) < 0)
+        return hw_fail(-errno, "becoming user %u: %s", (unsigned)uid, hw_errno_name(errno));
+    return reduce_capabilities(0, &had);
 }

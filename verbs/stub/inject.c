@@ -168,24 +168,32 @@ static int get_stub_window(struct vb_tracer *t, struct vb_window *w)
     return 0;
 }
 
+static int make_stub(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
+                     struct vb_window *w, bool *told)
+{
+    int rc = vb_inject_possible();
+    if (rc)
+        return rc;
+    if (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl)
+        return hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
+    if ((rc = find_caller_process(t, s, listener, n)) || (rc = get_stub_window(t, w)))
+        return rc;
+    s->mine = w->mine;
+    rc = order_stub_injection(t, s, listener, n, w, told);
+    if (rc)
+        return rc;
+    s->file = w->fixed;
+    w->fixed = -1;
+    return 0;
+}
+
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n)
 {
     *s = (struct vb_stub){.pidfd = -1, .thread = -1, .file = -1};
     struct vb_window w = {.fixed = -1, .results = -1};
     bool told = false;
-    int rc = vb_inject_possible();
-    if (rc == 0 && (n->data.arch != AUDIT_ARCH_X86_64 || n->data.nr != SYS_ioctl))
-        rc = hw_fail(-EOPNOTSUPP, "thread %u registers memory by a call of another architecture", n->pid);
-    if (rc == 0)
-        rc = find_caller_process(t, s, listener, n);
-    if (rc == 0 && (rc = get_stub_window(t, &w)) == 0)
-        s->mine = w.mine;
-    if (rc == 0)
-        rc = order_stub_injection(t, s, listener, n, &w, &told);
-    if (rc == 0) {
-        s->file = w.fixed;
-        w.fixed = -1;
-    } else {
+    int rc = make_stub(t, s, listener, n, &w, &told);
+    if (rc) {
         HW_KEEP_ERROR();
         if (!told)
             vb_notify_answer(listener, n->id, 0, rc);

@@ -151,30 +151,39 @@ static int map_and_seal(struct vb_window *w, int fixed)
     return 0;
 }
 
-int vb_window_make(struct vb_tracer *t, struct vb_window *w)
+static int fill_window(struct vb_tracer *t, struct vb_window *w)
 {
-    *w = (struct vb_window){.fixed = -1, .results = -1};
-    int fixed = create_window_memfd("hawser-verbs", FIXED_SIZE), rc = fixed;
-    if (fixed >= 0 && (rc = w->results = create_window_memfd("hawser-verbs-results", RESULTS_SIZE)) >= 0)
-        rc = map_and_seal(w, fixed);
-    struct stat a = {0}, b = {0};
-    if (rc == 0) {
-        /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
-        const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
-        struct vb_found f;
-        rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);
-        if (rc == 0 && (fstat(fixed, &a) || fstat(w->results, &b)))
-            rc = hw_fail(-errno, "looking at a window: %s", strerror(errno));
-    }
-    hw_close(&fixed);
-    if (rc) {
-        vb_window_drop(w);
+    HW_AUTO_CLOSE int fixed = create_window_memfd("hawser-verbs", FIXED_SIZE);
+    if (fixed < 0)
+        return fixed;
+    w->results = create_window_memfd("hawser-verbs-results", RESULTS_SIZE);
+    if (w->results < 0)
+        return w->results;
+    int rc = map_and_seal(w, fixed);
+    if (rc)
         return rc;
-    }
+    /* A mapping of a file that is open for reading only can never be made writable, whatever its seals. */
+    const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
+    struct vb_found f;
+    rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);
+    if (rc)
+        return rc;
+    struct stat a, b;
+    if (fstat(fixed, &a) || fstat(w->results, &b))
+        return hw_fail(-errno, "looking at a window: %s", strerror(errno));
     w->dev = a.st_dev;
     w->fixed_ino = a.st_ino;
     w->results_ino = b.st_ino;
     return 0;
+}
+
+int vb_window_make(struct vb_tracer *t, struct vb_window *w)
+{
+    *w = (struct vb_window){.fixed = -1, .results = -1};
+    int rc = fill_window(t, w);
+    if (rc)
+        vb_window_drop(w);
+    return rc;
 }
 
 void vb_window_close(struct vb_window *w)

@@ -390,24 +390,15 @@ static int close_theirs(struct tracer *t)
 
 static int inject_stub(struct tracer *t)
 {
-    int rc = seize_tracee(t);
-    if (rc == 0)
-        rc = stop_tracee(t, RESTART_NO_INTR);
-    if (rc == 0 && !in_call(t))
-        rc = has_left(t);
-    if (rc == 0)
-        rc = map_stub_window(t);
-    if (rc == 0)
-        rc = clone_stub(t);
-    if (rc == 0)
-        rc = seal_stub_window(t);
-    if (rc == 0)
-        rc = verify_stub_window(t);
-    if (rc == 0)
-        rc = prepare_stub(t);
-    if (rc == 0)
-        rc = close_theirs(t);
-    return rc;
+    int rc;
+    if ((rc = seize_tracee(t)) || (rc = stop_tracee(t, RESTART_NO_INTR)))
+        return rc;
+    if (!in_call(t))
+        return has_left(t);
+    if ((rc = map_stub_window(t)) || (rc = clone_stub(t)) || (rc = seal_stub_window(t)) ||
+        (rc = verify_stub_window(t)) || (rc = prepare_stub(t)))
+        return rc;
+    return close_theirs(t);
 }
 
 /* As the kernel does it on the way to the program, where no signal has a handler (arch/x86/kernel/signal.c). */
@@ -520,13 +511,11 @@ _Noreturn void vb_trace(struct vb_shared *sh, const struct vb_window *w, int lis
                        .tid = (pid_t)n->pid,
                        .theirs = {-1, -1}};
     int rc = inject_stub(&t);
-    if (rc == 0) {
-        if (hand_over(&t)) {
-            finish_injection(&t);
-            _exit(0);
-        }
-        rc = -ETIMEDOUT;
+    if (rc == 0 && hand_over(&t)) {
+        finish_injection(&t);
+        _exit(0);
     }
+    rc = rc ? rc : -ETIMEDOUT;
     sh->rc = rc;
     snprintf(sh->text, sizeof(sh->text), "%s", hw_error());
     undo_injection(&t, rc);

@@ -273,7 +273,9 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
     o.serial = ++t->serial;
     o.q = *q;
     int rc = give_order(t, &o, &given, given >= 0);
-    for (uint64_t deadline = hw_deadline(VB_INJECT_MS); rc == 0;) {
+    if (rc)
+        return rc;
+    for (uint64_t deadline = hw_deadline(VB_INJECT_MS);;) {
         struct pollfd p = {.fd = t->sock, .events = POLLIN};
         uint64_t now = hw_now();
         int ready = poll(&p, 1, now < deadline ? (int)((deadline - now) / HW_MS + 1) : 0);
@@ -289,8 +291,6 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
             break;
         hw_close(&got[0]); /* of a question that was given up */
     }
-    if (rc)
-        return rc;
     *f = a.f;
     *fd = got[0];
     return f->rc ? hw_fail_copy(f->rc, f->text) : 0;
