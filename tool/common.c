@@ -147,35 +147,31 @@ static void log_to_stderr(void *arg, int level, const char *line)
 
 int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "opening key file %s: %s", path, strerror(errno));
     struct stat st;
-    int rc = 0;
     size_t n = 0;
     uint8_t extra[2]; /* what follows a full buffer: one newline at most */
     if (fstat(fd, &st) < 0)
-        rc = hw_fail(-errno, "key file %s: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        rc = hw_fail(-EINVAL, "key file %s is not a regular file", path);
-    else if (st.st_mode & (S_IROTH | S_IWOTH))
-        rc = hw_fail(-EACCES,
-                     "key file %s is open to everyone (mode %04o), so its key is no secret: make a new one, chmod 600",
-                     path, (unsigned)st.st_mode & 07777);
-    while (rc == 0) {
+        return hw_fail(-errno, "key file %s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return hw_fail(-EINVAL, "key file %s is not a regular file", path);
+    if (st.st_mode & (S_IROTH | S_IWOTH))
+        return hw_fail(
+            -EACCES, "key file %s is open to everyone (mode %04o), so its key is no secret: make a new one, chmod 600",
+            path, (unsigned)st.st_mode & 07777);
+    for (;;) {
         ssize_t k = n < cap ? read(fd, key + n, cap - n) : read(fd, extra, sizeof extra);
         if (k < 0 && errno != EINTR)
-            rc = hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
-        else if (k > 0 && n == cap && (k > 1 || extra[0] != '\n'))
-            rc = hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
-        else if (k == 0 || (k > 0 && n == cap))
+            return hw_fail(-errno, "reading key file %s: %s", path, strerror(errno));
+        if (k > 0 && n == cap && (k > 1 || extra[0] != '\n'))
+            return hw_fail(-EINVAL, "key file %s is longer than %zu bytes", path, cap);
+        if (k == 0 || (k > 0 && n == cap))
             break;
-        else if (k > 0)
+        if (k > 0)
             n += (size_t)k;
     }
-    hw_close(&fd);
-    if (rc < 0)
-        return rc;
     if (n > 0 && key[n - 1] == '\n')
         n--;
     if (n < 16)

@@ -314,7 +314,7 @@ static const struct hw_space_ops cuda_ops = {
 /* ---- which space ---------------------------------------------------------------------------- */
 
 /* The NUMA node nearest to the GPU, -1 where not known. */
-static int numa_of(const struct hw_cuda *cu, CUdevice dev)
+static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
 {
     int node = -1;
     if (cu->DeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, dev) == CUDA_SUCCESS && node >= 0)
@@ -361,7 +361,7 @@ static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const s
     if (!c)
         return hw_no_memory("a memory space");
     snprintf(c->name, sizeof(c->name), "GPU %d", device);
-    c->s = (struct hw_space){.ops = &cuda_ops, .name = c->name, .device = device, .numa = numa_of(cu, dev)};
+    c->s = (struct hw_space){.ops = &cuda_ops, .name = c->name, .device = device, .numa = find_cuda_numa_node(cu, dev)};
     c->cu = cu;
     c->ctx = primary ? primary : ctx;
     c->primary = primary != NULL;
@@ -397,7 +397,7 @@ struct place {
     CUdeviceptr end; /* of the allocation; at least at + 1 */
 };
 
-static int place_of(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)
+static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)
 {
     *p = (struct place){.device = -1, .end = at + 1};
     CUresult e = cu->PointerGetAttribute(&p->type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
@@ -439,7 +439,7 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     if (!ptr || last < first)
         return hw_fail(-EINVAL, "%zu bytes at %p: no such memory", len, ptr);
     struct place a, b;
-    rc = place_of(cu, first, &a);
+    rc = query_cuda_pointer(cu, first, &a);
     if (rc < 0)
         return rc;
     if (a.managed)
@@ -452,7 +452,7 @@ int hw_cuda_find(const void *ptr, size_t len, const struct hw_space **out)
     /* More than one allocation is all right where they are neighbours on one device: PyTorch's expandable segments are
      * many mappings side by side. */
     for (b = a; b.end <= last;) {
-        rc = place_of(cu, b.end, &b);
+        rc = query_cuda_pointer(cu, b.end, &b);
         if (rc < 0)
             return hw_wrap(rc, "%zu bytes from %p on are not one piece", len, ptr);
         if (b.type != a.type || b.managed || b.ctx != a.ctx || b.device != a.device)

@@ -58,7 +58,7 @@ static bool may_lack(const char *symbol)
     return strcmp(symbol, "cuMemGetHandleForAddressRange") == 0;
 }
 
-static int load(void)
+static int load_cuda_driver(void)
 {
     static const char *const symbols[] = {
 #define X(name, symbol, params) symbol,
@@ -112,7 +112,7 @@ int hw_cuda(const struct hw_cuda **out)
         pthread_mutex_lock(&loading);
         s = atomic_load(&state);
         if (s == 0) {
-            s = load();
+            s = load_cuda_driver();
             if (s < 0)
                 snprintf(reason, sizeof(reason), "%s", hw_error());
             atomic_store(&state, s);

@@ -11,7 +11,7 @@ static unsigned grid_of(size_t len)
 }
 
 /* In a stream of its own: the application's streams are not waited for. */
-static int run(const struct hw_space *s, CUfunction fn, size_t len, void **args, const char *what)
+static int run_pattern_kernel(const struct hw_space *s, CUfunction fn, size_t len, void **args, const char *what)
 {
     const struct hw_cuda *cu;
     CUstream stream;
@@ -44,7 +44,7 @@ int hw_fill(const struct hw_space *s, void *ptr, size_t len, uint64_t seed, uint
         return rc;
     CUdeviceptr to = (uintptr_t)ptr;
     uint64_t n = len;
-    return run(s, k->fill, len, (void *[]){&to, &n, &seed, &pos}, "filling");
+    return run_pattern_kernel(s, k->fill, len, (void *[]){&to, &n, &seed, &pos}, "filling");
 }
 
 int hw_check(const struct hw_space *s, const void *ptr, size_t len, uint64_t seed, uint64_t pos, uint64_t *bad,
@@ -68,7 +68,7 @@ int hw_check(const struct hw_space *s, const void *ptr, size_t len, uint64_t see
     if (rc == 0) {
         CUdeviceptr from = (uintptr_t)ptr, to = (uintptr_t)there;
         uint64_t n = len;
-        rc = run(s, k->check, len, (void *[]){&from, &n, &seed, &pos, &to}, "checking");
+        rc = run_pattern_kernel(s, k->check, len, (void *[]){&from, &n, &seed, &pos, &to}, "checking");
     }
     if (rc == 0)
         rc = hw_load(s, found, there, sizeof(found));

@@ -63,7 +63,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
 }
 
 /* In the context. */
-static int open_gpu(struct hw_gather *g)
+static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = g->cu->StreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
     for (unsigned i = 0; !e && i < g->depth; i++)
@@ -102,7 +102,7 @@ int hw_gather_open(const struct hw_space *s, enum hw_gather_way way, unsigned de
         if (rc == 0)
             rc = hw_cuda_enter(s);
         if (rc == 0) {
-            rc = open_gpu(g);
+            rc = open_gpu_gather(g);
             hw_cuda_leave();
         }
         if (rc < 0) {
@@ -154,7 +154,7 @@ static uint32_t each_of(const struct launch *l)
     return (uint32_t)HW_MAX((uint64_t)1, HW_MIN(l->n * (uint64_t)WARP_BYTES / l->bytes, (uint64_t)EACH_MAX));
 }
 
-static CUresult launch(struct hw_gather *g, struct launch *l)
+static CUresult launch_gather(struct hw_gather *g, struct launch *l)
 {
     if (l->n == 0)
         return CUDA_SUCCESS;
@@ -183,11 +183,12 @@ static bool can_reach(const struct launch *l, uint64_t src_off)
 }
 
 /* One entry more; what is before it in the ring is launched where it cannot go with it. */
-static CUresult add(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off, uint64_t len)
+static CUresult add_gather_entry(struct hw_gather *g, struct launch *l, uint64_t src_off, uint64_t dst_off,
+                                 uint64_t len)
 {
     CUresult e = CUDA_SUCCESS;
     if (l->first + l->n == g->size || !can_reach(l, src_off)) {
-        e = launch(g, l);
+        e = launch_gather(g, l);
         l->first %= g->size;
     }
     if (!can_reach(l, src_off))
@@ -208,7 +209,7 @@ static CUresult add_slices(struct hw_gather *g, struct launch *l, const struct h
         uint64_t end = f->len;
         if (i < n)
             end = i * slice - ((uintptr_t)l->b->dst + f->dst_off + i * slice) % 128;
-        e = add(g, l, f->src_off + at, f->dst_off + at, end - at);
+        e = add_gather_entry(g, l, f->src_off + at, f->dst_off + at, end - at);
         at = end;
     }
     return e;
@@ -240,7 +241,7 @@ static int start_kernel(struct hw_gather *g, const struct hw_gather_bufs *b, con
     if (i == 0 && n > 0)
         return -EAGAIN;
     if (!e)
-        e = launch(g, &l);
+        e = launch_gather(g, &l);
     if (e)
         return hw_cuda_fail(e, "launching the gather of %zu fragments on %s", i, g->s->name);
     g->head = (g->head + entries) % g->size;

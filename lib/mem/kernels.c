@@ -13,7 +13,7 @@ static struct loaded {
 } * all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int load(const struct hw_space *s, struct hw_kernels *k)
+static int load_gpu_kernels(const struct hw_space *s, struct hw_kernels *k)
 {
     const struct hw_cuda *cu;
     CUmodule module;
@@ -48,7 +48,7 @@ int hw_kernels(const struct hw_space *s, const struct hw_kernels **out)
         l = l->next;
     if (!l) {
         l = calloc(1, sizeof(*l));
-        rc = l ? load(s, &l->kernels) : hw_no_memory("the kernels of %s", s->name);
+        rc = l ? load_gpu_kernels(s, &l->kernels) : hw_no_memory("the kernels of %s", s->name);
         if (rc < 0) {
             free(l);
         } else {

@@ -61,7 +61,7 @@ static int check_names(const char *list, const char *whose, const struct hw_path
 
 /* ---- ways ------------------------------------------------------------------------------------------------------- */
 
-static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
+static unsigned get_path_way(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
     if (in->mine[i].addr.sa.sa_family != in->theirs[j].addr.sa.sa_family)
         return HW_WAY_NEVER;
@@ -70,7 +70,7 @@ static unsigned way_of(const struct hw_paths_in *in, unsigned i, unsigned j)
 
 static bool leads_there(const struct hw_paths_in *in, unsigned i, unsigned j)
 {
-    unsigned way = way_of(in, i, j);
+    unsigned way = get_path_way(in, i, j);
     return way != HW_WAY_NONE && way != HW_WAY_NEVER;
 }
 
@@ -115,7 +115,7 @@ static bool is_allowed(const struct hw_paths_in *in, unsigned i, unsigned j)
 
 static uint32_t weigh_path(const struct hw_paths_in *in, const struct hw_paths *p, unsigned i, unsigned j)
 {
-    unsigned way = way_of(in, i, j), a = p->mine[i].place, b = p->theirs[j].place;
+    unsigned way = get_path_way(in, i, j), a = p->mine[i].place, b = p->theirs[j].place;
     uint32_t w = (way & ~HW_WAY_NATURAL) == HW_WAY_LINK ? W_LINK : W_GATEWAY;
     w += way & HW_WAY_NATURAL ? W_NATURAL : 0;
     w += (int)j == in->dialled ? W_DIALLED : 0;
@@ -133,15 +133,15 @@ static int by_weight(const void *a, const void *b)
 }
 
 /* The best candidate between the two names, whose families agree. -1: none. */
-static int add_named(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
-                     const char *theirs, size_t n_theirs)
+static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
+                          const char *theirs, size_t n_theirs)
 {
     struct hw_path best = {0};
     bool found = false;
     for (unsigned i = 0; i < in->n_mine; i++)
         for (unsigned j = 0; j < in->n_theirs; j++) {
             if (!is_named(&in->mine[i], mine, n_mine) || !is_named(&in->theirs[j], theirs, n_theirs) ||
-                way_of(in, i, j) == HW_WAY_NEVER)
+                get_path_way(in, i, j) == HW_WAY_NEVER)
                 continue;
             /* a way that the kernel does not know of is tried all the same: the user has said so */
             uint32_t w = leads_there(in, i, j) ? weigh_path(in, out, i, j) : 1;
@@ -166,7 +166,7 @@ static int add_pairs(const struct hw_paths_in *in, struct hw_paths *out)
                            "NICs are paired in order, and one list is longer than the other: no NIC is there to pair "
                            "%.*s of %s with",
                            (int)(a ? na : nb), a ? a : b, a ? "this machine" : "the peer");
-        if (add_named(in, out, a, na, b, nb))
+        if (add_named_path(in, out, a, na, b, nb))
             return hw_fail(
                 -ENODEV,
                 "%.*s here cannot be joined with %.*s of the peer: an address of another family, one of this "

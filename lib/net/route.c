@@ -211,7 +211,7 @@ struct query {
     uint8_t attr[96];
 };
 
-static void add_attr(struct query *q, unsigned short type, const void *data, size_t len)
+static void add_route_attr(struct query *q, unsigned short type, const void *data, size_t len)
 {
     struct rtattr *a = (struct rtattr *)(void *)((char *)q + NLMSG_ALIGN(q->h.nlmsg_len));
     a->rta_type = type;
@@ -220,12 +220,12 @@ static void add_attr(struct query *q, unsigned short type, const void *data, siz
     q->h.nlmsg_len = NLMSG_ALIGN(q->h.nlmsg_len) + RTA_ALIGN(a->rta_len);
 }
 
-static void add_addr(struct query *q, unsigned short type, const union hw_addr *a)
+static void add_route_addr(struct query *q, unsigned short type, const union hw_addr *a)
 {
     if (a->sa.sa_family == AF_INET)
-        add_attr(q, type, &a->in.sin_addr, sizeof(a->in.sin_addr));
+        add_route_attr(q, type, &a->in.sin_addr, sizeof(a->in.sin_addr));
     else
-        add_attr(q, type, &a->in6.sin6_addr, sizeof(a->in6.sin6_addr));
+        add_route_attr(q, type, &a->in6.sin6_addr, sizeof(a->in6.sin6_addr));
 }
 
 /*
@@ -241,13 +241,13 @@ static struct answer ask_route(int fd, const union hw_addr *to, const union hw_a
     q.m.rtm_family = (unsigned char)to->sa.sa_family;
     q.m.rtm_dst_len = to->sa.sa_family == AF_INET ? 32 : 128;
     q.m.rtm_flags = match ? RTM_F_FIB_MATCH : 0;
-    add_addr(&q, RTA_DST, to);
+    add_route_addr(&q, RTA_DST, to);
     if (from) {
         q.m.rtm_src_len = q.m.rtm_dst_len;
-        add_addr(&q, RTA_SRC, from);
+        add_route_addr(&q, RTA_SRC, from);
     }
     if (oif)
-        add_attr(&q, RTA_OIF, &oif, sizeof(oif));
+        add_route_attr(&q, RTA_OIF, &oif, sizeof(oif));
     if (query_kernel(fd, &q.h, take_route, &a) < 0)
         a.found = false;
     return a;

@@ -192,7 +192,7 @@ int hw_root_i64(int root, int64_t *out, const char *fmt, ...)
     return rc < 0 ? hw_wrap(rc, "%s", path) : 0;
 }
 
-static int read_link(int root, const char *path, char *buf, size_t cap)
+static int read_root_link(int root, const char *path, char *buf, size_t cap)
 {
     int fd = open_in(root, path, O_PATH | O_NOFOLLOW);
     if (fd < 0)
@@ -212,14 +212,14 @@ int hw_root_link(int root, char *buf, size_t cap, const char *fmt, ...)
 {
     char path[PATH_MAX];
     MAKE_PATH(path, fmt);
-    return read_link(root, path, buf, cap);
+    return read_root_link(root, path, buf, cap);
 }
 
 int hw_root_link_name(int root, char *buf, size_t cap, const char *fmt, ...)
 {
     char path[PATH_MAX], target[PATH_MAX];
     MAKE_PATH(path, fmt);
-    int rc = read_link(root, path, target, sizeof(target));
+    int rc = read_root_link(root, path, target, sizeof(target));
     if (rc < 0)
         return rc;
     const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;

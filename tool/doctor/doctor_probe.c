@@ -58,23 +58,21 @@ static void probe_rss(int fd, struct dr_nic *n)
     if (rc < 0 || ask.size == 0 || ask.size > MAX_TABLE)
         return;
     size_t len = sizeof ask + ask.size * sizeof(uint32_t);
-    struct ethtool_rxfh_indir *t = calloc(1, len);
-    bool *seen = calloc(MAX_TABLE, 1);
-    if (t && seen) {
-        t->cmd = ETHTOOL_GRXFHINDIR;
-        t->size = ask.size;
-        rc = ethstat_ask(fd, n->name, t);
-        n->rss_queues = rc < 0 ? rc : 0;
-        n->rss_last = rc;
-        for (uint32_t i = 0; rc == 0 && i < HW_MIN(t->size, ask.size); i++) {
-            uint32_t q = HW_MIN(t->ring_index[i], MAX_TABLE - 1u);
-            n->rss_queues += !seen[q];
-            seen[q] = true;
-            n->rss_last = HW_MAX(n->rss_last, (int)q);
-        }
+    HW_AUTO_FREE struct ethtool_rxfh_indir *t = calloc(1, len);
+    HW_AUTO_FREE bool *seen = calloc(MAX_TABLE, 1);
+    if (!t || !seen)
+        return;
+    t->cmd = ETHTOOL_GRXFHINDIR;
+    t->size = ask.size;
+    rc = ethstat_ask(fd, n->name, t);
+    n->rss_queues = rc < 0 ? rc : 0;
+    n->rss_last = rc;
+    for (uint32_t i = 0; rc == 0 && i < HW_MIN(t->size, ask.size); i++) {
+        uint32_t q = HW_MIN(t->ring_index[i], MAX_TABLE - 1u);
+        n->rss_queues += !seen[q];
+        seen[q] = true;
+        n->rss_last = HW_MAX(n->rss_last, (int)q);
     }
-    free(seen);
-    free(t);
 }
 
 /* ---- header split ---------------------------------------------------------------------------- */

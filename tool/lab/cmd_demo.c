@@ -110,10 +110,12 @@ static int start_serve(struct demo *d)
     int rc = hw_lab_spawn(d->lab, "a", argv, fd[1], &d->serve);
     hw_close(&fd[1]);
     d->serve_out = fd[0];
+    if (rc < 0)
+        return rc;
     char text[4096];
     size_t len = 0;
     uint64_t deadline = hw_deadline(READY_MS);
-    while (rc == 0) {
+    for (;;) {
         struct pollfd p = {.fd = fd[0], .events = POLLIN};
         uint64_t now = hw_now();
         if (now > deadline || tool_stop || len == sizeof text - 1)
@@ -127,9 +129,8 @@ static int start_serve(struct demo *d)
             len += (size_t)n;
         text[len] = 0;
         if (strstr(text, "hawser bench 198.18.0.1"))
-            break;
+            return 0;
     }
-    return rc;
 }
 
 static int start_bench(struct demo *d, const char *const *extra)
@@ -191,14 +192,12 @@ static int run_fault_benchmark(struct demo *d)
     fflush(stdout);
     uint64_t start = hw_now();
     int rc = start_bench(d, extra);
-    if (rc == 0)
-        rc = pause_until(start + DOWN_AT_MS * HW_MS);
-    if (rc == 0)
-        rc = link_and_note(d, false);
-    if (rc == 0)
-        rc = pause_until(start + UP_AT_MS * HW_MS);
-    if (rc == 0)
-        rc = link_and_note(d, true);
+    if (rc < 0 || (rc = pause_until(start + DOWN_AT_MS * HW_MS)) < 0)
+        return rc;
+    rc = link_and_note(d, false);
+    if (rc < 0 || (rc = pause_until(start + UP_AT_MS * HW_MS)) < 0)
+        return rc;
+    rc = link_and_note(d, true);
     return rc < 0 ? rc : end_bench(d);
 }
 
@@ -270,10 +269,13 @@ static double fault_time(const json_t *row, const char *what)
 
 static int check_demo_results(struct demo *d)
 {
-    json_t *first = read_lines(d->result), *second = first ? read_lines(d->second) : NULL, *row;
+    json_auto_t *first = read_lines(d->result);
+    json_auto_t *second = first ? read_lines(d->second) : NULL;
+    json_t *row;
     double total = 0, verified = 0, bad = 0;
     size_t i;
-    int rc = second ? 0 : -EIO;
+    if (!second)
+        return -EIO;
     for (i = 0; i < NICS; i++)
         total += (double)rates[i] / 8e9;
     json_array_foreach(first, i, row)
@@ -281,34 +283,29 @@ static int check_demo_results(struct demo *d)
         verified += get_result_number(row, "verified_bytes");
         bad += get_result_number(row, "bad_bytes");
     }
-    if (rc == 0) {
-        row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
-        const json_t *hit = json_array_get(second, 0);
-        double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT),
-               lost = get_result_number(hit, "lost_channels");
-        double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
-        double after = victim_rate(hit, up + 1, INFINITY), best = get_result_number(row, "GBps");
-        bad += get_result_number(hit, "bad_bytes");
-        verified += get_result_number(hit, "verified_bytes");
-        printf(
-            "\nIn short:\n"
-            "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
-            "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
-            "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
-            "  and %.3f after; %.0f channels died, no transfer failed, %.3f GB/s on average over the whole run.\n"
-            "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
-            best, 100 * best / total, total, get_result_number(row, "raw_GBps"), get_result_number(row, "ratio_raw"),
-            VICTIM, down, up, before, during, after, lost, get_result_number(hit, "GBps"), verified / 1e9, bad);
-        if (!(bad == 0) || !(verified > 0))
-            rc = hw_fail(-EIO, "the data did not arrive right, or was not checked");
-        else if (!(lost > 0) || isnan(down) || isnan(up))
-            rc = hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
-        else if (!(after > 0))
-            rc = hw_fail(-EIO, "eth%d was not used again after it came back", VICTIM);
-    }
-    json_decref(first);
-    json_decref(second);
-    return rc;
+    row = json_array_get(first, json_array_size(first) - 1); /* the largest size */
+    const json_t *hit = json_array_get(second, 0);
+    double down = fault_time(hit, DOWN_TEXT), up = fault_time(hit, UP_TEXT),
+           lost = get_result_number(hit, "lost_channels");
+    double before = victim_rate(hit, 0, down), during = victim_rate(hit, down + 0.3, up);
+    double after = victim_rate(hit, up + 1, INFINITY), best = get_result_number(row, "GBps");
+    bad += get_result_number(hit, "bad_bytes");
+    verified += get_result_number(hit, "verified_bytes");
+    printf("\nIn short:\n"
+           "  64 MiB transfers over four NICs reached %.3f GB/s, %.0f %% of the NICs' %.3f GB/s together;\n"
+           "  plain sockets over the same NICs and memory %.3f GB/s, so hawser is at %.2f of them.\n"
+           "  eth%d went down at %.1f s and came back at %.1f s: it carried %.3f GB/s before, %.3f while it was down\n"
+           "  and %.3f after; %.0f channels died, no transfer failed, %.3f GB/s on average over the whole run.\n"
+           "  %.2f GB were checked byte by byte, %.0f bytes were wrong.\n",
+           best, 100 * best / total, total, get_result_number(row, "raw_GBps"), get_result_number(row, "ratio_raw"),
+           VICTIM, down, up, before, during, after, lost, get_result_number(hit, "GBps"), verified / 1e9, bad);
+    if (!(bad == 0) || !(verified > 0))
+        return hw_fail(-EIO, "the data did not arrive right, or was not checked");
+    if (!(lost > 0) || isnan(down) || isnan(up))
+        return hw_fail(-EIO, "no channel died: the fault did not hit the transfer");
+    if (!(after > 0))
+        return hw_fail(-EIO, "eth%d was not used again after it came back", VICTIM);
+    return 0;
 }
 
 /* The second file's line joins the first file. */
@@ -350,13 +347,10 @@ static int run_demo_benchmarks(struct demo *d)
     fflush(stdout);
     rc = hw_lab_up(&spec);
     d->up = rc == 0;
-    if (rc == 0)
-        rc = start_serve(d);
-    if (rc == 0)
-        rc = run_clean_benchmark(d);
-    if (rc == 0)
-        rc = run_fault_benchmark(d);
-    return rc;
+    if (rc < 0 || (rc = start_serve(d)) < 0)
+        return rc;
+    rc = run_clean_benchmark(d);
+    return rc < 0 ? rc : run_fault_benchmark(d);
 }
 
 static int run_demo(const char *dir)

@@ -192,14 +192,12 @@ static int lab_list(int argc, char **argv)
         return rc;
     const char *name = a.name;
     enum { MAX = 256 };
-    char(*names)[HW_LAB_NAME_MAX + 1] = calloc(MAX, sizeof(*names));
-    struct hw_lab_info *info = malloc(sizeof(*info));
+    HW_AUTO_FREE char(*names)[HW_LAB_NAME_MAX + 1] = calloc(MAX, sizeof(*names));
+    HW_AUTO_FREE struct hw_lab_info *info = malloc(sizeof(*info));
     struct hw_json j;
     int result = TOOL_OK, n = 1;
-    if (!names || !info) {
-        result = tool_fail(o.cmd, "out of memory");
-        goto out;
-    }
+    if (!names || !info)
+        return tool_fail(o.cmd, "out of memory");
     if (!name) {
         n = hw_lab_names(names, MAX);
         if (n > MAX)
@@ -225,9 +223,6 @@ static int lab_list(int argc, char **argv)
         if (hw_json_finish(&j) < 0)
             result = tool_fail(o.cmd, "writing to stdout failed");
     }
-out:
-    free(info);
-    free(names);
     return result;
 }
 

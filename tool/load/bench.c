@@ -33,13 +33,19 @@ uint64_t bench_warmup(const struct bench *b, uint64_t iters)
     return b->has_warmup ? b->warmup : HW_MAX(iters / 10, 2u);
 }
 
+uint32_t bench_depth(const struct bench *b, uint64_t size)
+{
+    uint64_t depth = size ? (16ull << 20) / size : 32;
+    return b->depth ? (uint32_t)b->depth : (uint32_t)HW_MIN(HW_MAX(depth, 2u), 32u);
+}
+
 int bench_plan(const struct bench *b, uint64_t size, struct measure_plan *out)
 {
     *out = (struct measure_plan){.op = b->op,
                                  .size = size,
                                  .gpu = BUFFER_HOST,
                                  .peer_gpu = TP_HOST,
-                                 .depth = (uint32_t)b->depth,
+                                 .depth = bench_depth(b, size),
                                  .depth_given = b->depth > 0,
                                  .verify = !b->no_verify,
                                  .hot = b->hot,
@@ -72,11 +78,10 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
                       .raw_spin_us = NAN,
                       .raw_block_us = NAN,
                       .m = m};
-    struct measure_sum *ignored = calloc(1, sizeof *ignored);
+    HW_AUTO_FREE struct measure_sum *ignored = calloc(1, sizeof *ignored);
     rc = ignored ? measure_run(m, warmup, 0, ignored) : hw_no_memory("the results");
     if (rc == 0)
         r->sum.bad = ignored->bad; /* a warm-up that breaks data is no warm-up */
-    free(ignored);
     m->gate = hooks.gate;
     m->record = true;
     if (rc < 0) {

@@ -57,6 +57,7 @@ FILE *bench_table(const struct bench *b);
 /* Operations of a measurement of this size where --iters says nothing, and as it says; before the clock likewise. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
+uint32_t bench_depth(const struct bench *b, uint64_t size);
 /* The plan of one size, of host memory. -EIO: no random seed. */
 int bench_plan(const struct bench *b, uint64_t size, struct measure_plan *out);
 /* Opens m by plan on s, with its hooks (progress...) set before, runs the warm-up and makes r ready for measure_run().

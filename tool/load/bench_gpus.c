@@ -43,16 +43,15 @@ static void send_worker_heartbeat(void *arg, bool flying)
 
 static int send_worker_result(struct at_work *a, const struct row *r, const struct measure *m)
 {
-    char *json = NULL;
+    HW_AUTO_FREE char *json = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&json, &len);
-    int rc = f ? output_json(f, r) : hw_no_memory("a line");
-    if (f && fclose(f) != 0 && rc == 0)
+    if (!f)
+        return hw_no_memory("a line");
+    int rc = output_json(f, r);
+    if (fclose(f) != 0 && rc == 0)
         rc = hw_no_memory("a line");
-    if (rc == 0)
-        rc = crew_say_result(a->w->fd, r, m, json, len);
-    free(json);
-    return rc;
+    return rc < 0 ? rc : crew_say_result(a->w->fd, r, m, json, len);
 }
 
 static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
@@ -92,31 +91,37 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
     return HW_MIN(rc, 0);
 }
 
-int bench_work(const struct bench_work *w)
+static int connect_and_measure(struct at_work *a)
 {
+    const struct bench_work *w = a->w;
     const struct hawser_connect_options o = {.size = sizeof o,
                                              .nics = w->pair->nics,
                                              .channels = (uint32_t)w->b->channels,
                                              .gpu = HAWSER_GPU(w->pair->gpu),
                                              .peer_gpu = HAWSER_GPU(w->pair->peer)};
+    HW_AUTO_FREE struct measure *m = calloc(1, sizeof *m);
+    HW_AUTO_FREE struct row *r = calloc(1, sizeof *r);
+    if (!m || !r)
+        return hw_no_memory("the results");
+    int rc = session_open(&a->s, w->h, w->b->host, w->b->port, &o);
+    if (rc < 0)
+        return rc;
+    a->n_paths = session_paths(&a->s, a->path, HW_ARRAY_LEN(a->path));
+    a->s.stop = w->stop;
+    for (; rc == 0 && a->size < w->b->n_sizes; a->size++)
+        rc = run_worker_size(a, m, r);
+    return rc;
+}
+
+int bench_work(const struct bench_work *w)
+{
     struct at_work a = {.w = w};
-    struct measure *m = calloc(1, sizeof *m);
-    struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? 0 : hw_no_memory("the results");
-    if (rc == 0)
-        rc = session_open(&a.s, w->h, w->b->host, w->b->port, &o);
-    if (rc == 0)
-        a.n_paths = session_paths(&a.s, a.path, HW_ARRAY_LEN(a.path));
-    a.s.stop = w->stop;
-    for (; rc == 0 && a.size < w->b->n_sizes; a.size++)
-        rc = run_worker_size(&a, m, r);
+    int rc = connect_and_measure(&a);
     if (rc < 0) {
         const char *why = hw_error();
         (void)crew_say(w->fd, CREW_ERROR, why, strlen(why));
     }
     session_close(&a.s);
-    free(m);
-    free(r);
     return rc;
 }
 
@@ -199,7 +204,7 @@ static double compute_clocked_seconds(const struct crew *c, size_t size)
     uint64_t ns = 0, upto = 0;
     for (size_t i = 0; i < c->n; i++)
         n += c->m[i].result[size] ? c->m[i].result[size]->n_spans : 0;
-    uint64_t(*v)[2] = calloc(HW_MAX(n, (size_t)1), sizeof *v);
+    HW_AUTO_FREE uint64_t(*v)[2] = calloc(HW_MAX(n, (size_t)1), sizeof *v);
     if (!v)
         return NAN;
     n = 0;
@@ -212,7 +217,6 @@ static double compute_clocked_seconds(const struct crew *c, size_t size)
         ns += v[i][1] > from ? v[i][1] - from : 0;
         upto = HW_MAX(upto, v[i][1]);
     }
-    free(v);
     return (double)ns / 1e9;
 }
 
@@ -344,12 +348,14 @@ static void print_size(void *arg, size_t size)
     struct table *t = arg;
     struct bench *b = t->b;
     FILE *out = bench_table(b);
-    struct row *all = calloc(1, sizeof *all);
-    struct measure *m = calloc(1, sizeof *m);
-    if (!all || !m || !(m->hist = calloc(1, sizeof *m->hist))) {
+    HW_AUTO_FREE struct row *all = calloc(1, sizeof *all);
+    HW_AUTO_FREE struct measure *m = calloc(1, sizeof *m);
+    HW_AUTO_FREE struct hw_hist *hist = calloc(1, sizeof *hist);
+    if (!all || !m || !hist) {
         t->rc = hw_no_memory("the table");
-        goto out;
+        return;
     }
+    m->hist = hist;
     output_progress(NULL);
     for (size_t i = 0; i < t->c->n; i++) {
         struct crew_result *r = t->c->m[i].result[size];
@@ -362,7 +368,7 @@ static void print_size(void *arg, size_t size)
             t->rc = hw_fail(-EIO, "writing the JSON line: %s", strerror(errno));
     }
     if (!sum_up(b, t->c, size, all, m))
-        goto out;
+        return;
     char who[40];
     snprintf(who, sizeof who, all->failed ? "%u of %u GPUs" : "%u GPUs", all->gpus, all->gpus + all->failed);
     print_gpu_row(out, who, all);
@@ -371,11 +377,6 @@ static void print_size(void *arg, size_t size)
     if (size + 1 == b->n_sizes)
         output_nics(out, all);
     print_verdicts(t, size, size + 1 == b->n_sizes);
-out:
-    if (m)
-        free(m->hist);
-    free(m);
-    free(all);
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
@@ -412,19 +413,16 @@ static int run_gpu_workers(struct bench *b, struct table *t)
     if (rc == 0)
         rc = crew_run(c);
     b->failed = rc > 0 || t->indirect;
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     if (b->per_process)
         bench_children_end(t->child, c->n);
     else
         b->abandoned = !end_threads(t->thread, c->n);
-    return rc < 0 ? hw_fail_copy(rc, why) : t->rc;
+    return rc < 0 ? rc : t->rc;
 }
 
-int bench_gpus(struct bench *b)
+static int open_gpu_bench(struct bench *b)
 {
-    struct crew c = {0};
-    struct table t = {.b = b, .c = &c};
     bool wrapped = false;
     int there = 0, rc = common_open(&b->common, &b->h);
     if (rc == 0)
@@ -435,15 +433,27 @@ int bench_gpus(struct bench *b)
     }
     if (rc == 0)
         print_gpu_bench_head(b, wrapped, there);
-    if (rc == 0)
-        rc = crew_open(&c, b->gpus.n, b->n_sizes);
-    if (rc == 0) {
-        t.thread = calloc(c.n, sizeof *t.thread);
-        t.child = calloc(c.n, sizeof *t.child);
-        c.arg = b->per_process ? (void *)t.child : t.thread;
-        c.give_up = stop_thread;
-        rc = t.thread && t.child ? run_gpu_workers(b, &t) : hw_no_memory("the workers");
-    }
+    return rc;
+}
+
+static int run_gpu_bench(struct bench *b, struct table *t)
+{
+    struct crew *c = t->c;
+    int rc = open_gpu_bench(b);
+    if (rc < 0 || (rc = crew_open(c, b->gpus.n, b->n_sizes)) < 0)
+        return rc;
+    t->thread = calloc(c->n, sizeof *t->thread);
+    t->child = calloc(c->n, sizeof *t->child);
+    c->arg = b->per_process ? (void *)t->child : t->thread;
+    c->give_up = stop_thread;
+    return t->thread && t->child ? run_gpu_workers(b, t) : hw_no_memory("the workers");
+}
+
+int bench_gpus(struct bench *b)
+{
+    struct crew c = {0};
+    struct table t = {.b = b, .c = &c};
+    int rc = run_gpu_bench(b, &t);
     if (b->abandoned)
         return rc; /* its memory is still in use */
     HW_KEEP_ERROR();

@@ -28,22 +28,21 @@
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
 {
     uint64_t v[4];
-    char *copy = strdup(text), *at = copy;
-    bool good = copy != NULL;
-    for (size_t i = 0; i < HW_ARRAY_LEN(v) && good; i++) {
+    HW_AUTO_FREE char *copy = strdup(text);
+    char *at = copy;
+    for (size_t i = 0; i < HW_ARRAY_LEN(v); i++) {
         char *word = strsep(&at, ",");
-        good = word && at && hw_parse_u64(word, 0, GPUS_TOP, &v[i]) == 0;
+        if (!word || !at || hw_parse_u64(word, 0, GPUS_TOP, &v[i]) < 0)
+            return false;
     }
-    good = good && strlen(at) < sizeof p->nics;
-    if (good) {
-        w->fd = (int)v[0];
-        w->crowd = v[1];
-        p->gpu = (int)v[2];
-        p->peer = (int)v[3];
-        snprintf(p->nics, sizeof p->nics, "%s", at);
-    }
-    free(copy);
-    return good;
+    if (strlen(at) >= sizeof p->nics)
+        return false;
+    w->fd = (int)v[0];
+    w->crowd = v[1];
+    p->gpu = (int)v[2];
+    p->peer = (int)v[3];
+    snprintf(p->nics, sizeof p->nics, "%s", at);
+    return true;
 }
 
 int bench_child(struct bench *b)
@@ -95,26 +94,23 @@ static int start_bench_child(const struct bench *b, struct crew_member *m, const
 {
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
     char worker[sizeof p->nics + 80];
-    char **argv = calloc((size_t)b->argc + 3, sizeof(char *));
-    int rc = argv ? 0 : hw_no_memory("a command line");
+    static char self[] = "hawser", cmd[] = "bench";
+    HW_AUTO_FREE char **argv = calloc((size_t)b->argc + 3, sizeof(char *));
+    if (!argv)
+        return hw_no_memory("a command line");
     snprintf(worker, sizeof worker, "--worker=%d,%zu,%d,%d,%s", WORKER_FD, crowd, p->gpu, p->peer, p->nics);
-    if (rc == 0) {
-        static char self[] = "hawser", cmd[] = "bench";
-        argv[0] = self;
-        argv[1] = cmd;
-        argv[2] = worker;
-        for (int i = 1; i < b->argc; i++)
-            argv[i + 2] = b->argv[i];
-    }
-    if (rc == 0)
-        rc = child_ends(SOCK_STREAM, WORKER_FD, "a child", talk, err);
+    argv[0] = self;
+    argv[1] = cmd;
+    argv[2] = worker;
+    for (int i = 1; i < b->argc; i++)
+        argv[i + 2] = b->argv[i];
+    int rc = child_ends(SOCK_STREAM, WORKER_FD, "a child", talk, err);
     pid_t parent = getpid();
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
         exec_bench_child(argv, parent, talk[1], err[1], p);
     if (rc == 0 && pid < 0)
         rc = hw_fail(-errno, "starting a child: %s", strerror(errno));
-    free(argv);
     hw_close(&talk[1]);
     hw_close(&err[1]);
     if (rc < 0) {

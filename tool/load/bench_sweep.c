@@ -70,7 +70,7 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
 {
     static char self[] = "hawser", cmd[] = "bench";
     char out[64], arg[128];
-    char **argv = calloc((size_t)b->argc + 5, sizeof(char *));
+    HW_AUTO_FREE char **argv = calloc((size_t)b->argc + 5, sizeof(char *));
     if (!argv)
         return hw_no_memory("a command line");
     snprintf(out, sizeof out, "--json=/proc/self/fd/%d", json);
@@ -93,7 +93,6 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
         execv("/proc/self/exe", argv);
         _exit(127);
     }
-    free(argv);
     return *pid < 0 ? hw_fail(-errno, "starting a run: %s", strerror(errno)) : 0;
 }
 
@@ -184,21 +183,20 @@ static int run_one(struct sweep *s, const char *one)
 {
     int status = 0;
     pid_t pid = 0;
-    int fd = memfd_create("hawser-bench", 0); /* the run inherits it */
+    HW_AUTO_CLOSE int fd = memfd_create("hawser-bench", 0); /* the run inherits it */
     if (fd < 0)
         return hw_fail(-errno, "a file for a run's lines: %s", strerror(errno));
     int rc = start_one(s->b, fd, one, &pid);
-    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    if (rc < 0)
+        return rc;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         if (tool_stop)
             (void)kill(pid, SIGINT);
-    if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         s->b->failed = true;
         fprintf(s->table, "# channels,chunk,window %s: failed\n", one);
     }
-    if (rc == 0 && lseek(fd, 0, SEEK_END) > 0)
-        rc = take_lines(s, fd, one);
-    close(fd);
-    return rc;
+    return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }
 
 int bench_sweep(struct bench *b)
@@ -216,7 +214,9 @@ int bench_sweep(struct bench *b)
                  w->v[i % w->n]);
         rc = run_one(&s, one);
     }
-    for (size_t i = 0; i < s.n_best && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < s.n_best; i++) {
         uint64_t v[3] = {0};
         char size[32], chunk[32];
         (void)bench_one(s.best[i].what, v);
@@ -229,5 +229,5 @@ int bench_sweep(struct bench *b)
             fprintf(s.table, " window %" PRIu64, v[2]);
         fprintf(s.table, ": %.3f GB/s\n", s.best[i].GBps);
     }
-    return rc == 0 && tool_stop ? hw_fail(-EINTR, "interrupted") : rc;
+    return tool_stop ? hw_fail(-EINTR, "interrupted") : 0;
 }

@@ -72,13 +72,10 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
 
 static int make_gpu(struct buffer *b, hawser *h, int gpu, uint64_t need)
 {
-    int rc = 0;
     b->len = need;
     b->block = malloc(BUFFER_BLOCK);
-    if (!b->block)
-        rc = hw_no_memory("a block of %u bytes", BUFFER_BLOCK);
-    if (rc == 0)
-        rc = hawser_mem_alloc(h, HAWSER_MEM_CUDA, gpu, need, &b->mem);
+    int rc = b->block ? hawser_mem_alloc(h, HAWSER_MEM_CUDA, gpu, need, &b->mem)
+                      : hw_no_memory("a block of %u bytes", BUFFER_BLOCK);
     if (rc < 0) {
         free(b->block);
         *b = (struct buffer){0};

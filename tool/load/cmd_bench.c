@@ -132,7 +132,7 @@ static const struct opt rows[] = {
                "operations in flight (default 16MiB's worth, from 2 to 32)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
              "connections per NIC (default: the knob's, 4); a list: a run for each"),
-    OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all that share a subnet with the peer)"),
+    OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all by which a route leads to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
     OPT_CALL("chunk", 0, "SIZE[,..]", parse_chunk, "largest chunk (knob chunk); a list: a run for each"),
     OPT_CALL("window", 0, "N[,..]", parse_window,
@@ -225,11 +225,33 @@ static void print_host_bench_head(struct bench *b)
     output_table_head(out);
 }
 
+struct rounds {
+    double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
+    double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
+};
+
+/* Plain sockets' turn of round n. */
+static int run_rival_round(struct bench *b, struct measure *m, uint64_t iters, uint32_t streams, struct rounds *all,
+                           size_t n)
+{
+    output_progress("%s: plain sockets", b->what);
+    if (b->op == TP_PINGPONG) {
+        int rc = rival_pingpong(&b->rival, m, iters, true, &all->spin[n]);
+        return rc < 0 ? rc : rival_pingpong(&b->rival, m, iters, false, &all->block[n]);
+    }
+    struct rival_result got = {0};
+    int rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
+    all->raw[n] = got.GBps;
+    all->raw_cpu[n] = got.cpu_s_per_GB;
+    all->raw_peer[n] = got.peer_cpu_s_per_GB;
+    all->ratio[n] = got.GBps > 0 ? all->own[n] / got.GBps : 0;
+    return rc;
+}
+
 /* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
 static int run_size_rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
 {
-    double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
-    double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
+    struct rounds all;
     bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
     uint32_t streams = (uint32_t)b->raw_streams;
     size_t n = 0;
@@ -245,64 +267,36 @@ static int run_size_rounds(struct bench *b, struct measure *m, uint64_t iters, s
         if (rc < 0)
             return rc;
         seconds = r->sum.seconds - seconds;
-        own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
-        if (!rival)
-            continue;
-        output_progress("%s: plain sockets", b->what);
-        if (ping) {
-            rc = rival_pingpong(&b->rival, m, iters, true, &spin[n]);
-            if (rc == 0)
-                rc = rival_pingpong(&b->rival, m, iters, false, &block[n]);
-            continue;
-        }
-        struct rival_result got = {0};
-        rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
-        raw[n] = got.GBps;
-        raw_cpu[n] = got.cpu_s_per_GB;
-        raw_peer[n] = got.peer_cpu_s_per_GB;
-        ratio[n] = got.GBps > 0 ? own[n] / got.GBps : 0;
+        all.own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
+        if (rival)
+            rc = run_rival_round(b, m, iters, streams, &all, n);
     }
     if (rc < 0)
         return hw_wrap(rc, "plain sockets");
-    r->GBps = stats_median(own, n);
+    r->GBps = stats_median(all.own, n);
     if (rival && ping) {
-        r->raw_spin_us = stats_median(spin, n);
-        r->raw_block_us = stats_median(block, n);
+        r->raw_spin_us = stats_median(all.spin, n);
+        r->raw_block_us = stats_median(all.block, n);
     } else if (rival) {
-        r->raw_GBps = stats_median(raw, n);
-        r->ratio_raw = stats_median(ratio, n);
-        r->raw_cpu_s_per_GB = stats_median(raw_cpu, n);
-        r->raw_peer_cpu_s_per_GB = stats_median(raw_peer, n);
+        r->raw_GBps = stats_median(all.raw, n);
+        r->ratio_raw = stats_median(all.ratio, n);
+        r->raw_cpu_s_per_GB = stats_median(all.raw_cpu, n);
+        r->raw_peer_cpu_s_per_GB = stats_median(all.raw_peer, n);
         r->raw_streams = streams;
     }
     return 0;
 }
 
-static int run_host_size(struct bench *b, uint64_t size, bool last)
+static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, bool last, struct row *r)
 {
     FILE *table = bench_table(b);
-    char what[64], text[32];
-    snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
-    b->what = what;
-    struct measure_plan plan;
-    uint64_t iters = bench_iters(b, size);
-    struct measure *m = calloc(1, sizeof *m);
-    struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? bench_plan(b, size, &plan) : hw_no_memory("the results");
-    if (rc < 0)
-        goto free_results;
-    m->progress = show_bench_progress;
-    m->progress_arg = b;
-    rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
-    if (rc < 0)
-        goto free_results;
-    rc = run_size_rounds(b, m, iters, r);
+    int rc = run_size_rounds(b, m, iters, r);
     output_progress(NULL);
     if (rc < 0)
-        goto close_measure;
+        return rc;
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
     output_table_row(table, r);
-    if (b->op == TP_PINGPONG && b->compare_raw && size > 0)
+    if (b->op == TP_PINGPONG && b->compare_raw && m->plan.size > 0)
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
     if (last)
@@ -311,18 +305,30 @@ static int run_host_size(struct bench *b, uint64_t size, bool last)
     if (detour_find(r->sum.own, r->sum.n_own, r->sum.peer, r->sum.n_peer, detour, sizeof detour))
         tool_fail("bench", "warning: %s", detour);
     b->bad += r->sum.bad;
-    if (b->json_out)
-        rc = output_json(b->json_out, r);
-close_measure:;
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
-    measure_close(m);
+    return b->json_out ? output_json(b->json_out, r) : 0;
+}
+
+static int run_host_size(struct bench *b, uint64_t size, bool last)
+{
+    char what[64], text[32];
+    snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
+    b->what = what;
+    struct measure_plan plan;
+    uint64_t iters = bench_iters(b, size);
+    HW_AUTO_FREE struct measure *m = calloc(1, sizeof *m);
+    HW_AUTO_FREE struct row *r = calloc(1, sizeof *r);
+    int rc = m && r ? bench_plan(b, size, &plan) : hw_no_memory("the results");
     if (rc < 0)
-        hw_fail_copy(rc, why);
-free_results:
+        return rc;
+    m->progress = show_bench_progress;
+    m->progress_arg = b;
+    rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
+    if (rc == 0) {
+        rc = report_host_size(b, m, iters, last, r);
+        HW_KEEP_ERROR();
+        measure_close(m);
+    }
     output_progress(NULL);
-    free(m);
-    free(r);
     return rc;
 }
 
@@ -345,39 +351,47 @@ static int open_bench_json(struct bench *b)
     return b->json_out ? 0 : hw_fail(-errno, "writing %s: %s", path, strerror(errno));
 }
 
-/* The host's memory. */
-static int run_host_bench(struct bench *b)
+static int run_host_sizes(struct bench *b)
 {
     const struct hawser_connect_options o = {
         .size = sizeof o, .nics = b->nics, .peer_nics = b->peer_nics, .channels = (uint32_t)b->channels};
     int rc = common_open(&b->common, &b->h);
-    if (rc == 0)
-        rc = session_open(&b->s, b->h, b->host, b->port, &o);
-    if (rc == 0)
-        rc = rival_open(&b->rival, &b->s);
-    if (rc == 0)
-        print_host_bench_head(b);
+    if (rc < 0)
+        return rc;
+    rc = session_open(&b->s, b->h, b->host, b->port, &o);
+    if (rc < 0 || (rc = rival_open(&b->rival, &b->s)) < 0)
+        return rc;
+    print_host_bench_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
         rc = run_host_size(b, b->sizes[i], i + 1 == b->n_sizes);
+    return rc;
+}
+
+/* The host's memory. */
+static int run_host_bench(struct bench *b)
+{
+    int rc = run_host_sizes(b);
     HW_KEEP_ERROR();
     session_close(&b->s);
     hawser_close(b->h);
     return HW_MIN(rc, 0);
 }
 
+static int run_any_bench(struct bench *b)
+{
+    int rc = open_bench_json(b);
+    if (rc < 0 || (rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs)) < 0)
+        return rc;
+    if (bench_sweeps(b))
+        return bench_sweep(b);
+    return b->gpus_text ? bench_gpus(b) : run_host_bench(b);
+}
+
 static int run_bench_command(struct bench *b)
 {
     if (b->worker)
         return bench_child(b) < 0 ? TOOL_FAILED : TOOL_OK;
-    int rc = open_bench_json(b);
-    if (rc == 0)
-        rc = hw_knobs_load(&b->knobs, (const char *const *)b->common.knobs);
-    if (rc == 0 && bench_sweeps(b))
-        rc = bench_sweep(b);
-    else if (rc == 0 && b->gpus_text)
-        rc = bench_gpus(b);
-    else if (rc == 0)
-        rc = run_host_bench(b);
+    int rc = run_any_bench(b);
     output_progress(NULL);
     if (rc < 0)
         tool_fail("bench", "%s", hw_error());

@@ -102,30 +102,36 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
     fflush(stdout);
 }
 
-static int serve_clients(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so)
+static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so,
+                            hawser **h, struct service_summary *sum)
 {
-    hawser *h = NULL;
-    struct service_summary sum = {0};
     char limit[32];
     struct hw_knobs knobs;
     struct service_options with = *so;
     int rc = hw_knobs_load(&knobs, (const char *const *)c->knobs);
-    if (rc == 0)
-        rc = common_open(c, &h);
-    with.devmem = rc == 0 && stats_has_devmem(knobs.transport);
-    if (rc == 0)
-        rc = hawser_listen(h, bind_addr, port, &port);
-    if (rc == 0) {
-        printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
-               bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
-               so->once ? ", one client" : "");
-        print_commands(bind_addr, port, c);
-        rc = service_run(h, &with, &sum);
-        printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
-               " bad bytes, %" PRIu64 " requests refused\n",
-               sum.clients, sum.clients == 1 ? "" : "s", sum.died, (double)sum.rx_bytes / 1e9,
-               (double)sum.tx_bytes / 1e9, (double)sum.checked / 1e9, sum.bad, sum.refused);
-    }
+    if (rc < 0 || (rc = common_open(c, h)) < 0)
+        return rc;
+    with.devmem = stats_has_devmem(knobs.transport);
+    rc = hawser_listen(*h, bind_addr, port, &port);
+    if (rc < 0)
+        return rc;
+    printf("hawser %s serves on %s port %u, up to %s of memory%s\n", hawser_version(),
+           bind_addr ? bind_addr : "all addresses,", port, hw_format_size(so->max_memory, limit, sizeof limit),
+           so->once ? ", one client" : "");
+    print_commands(bind_addr, port, c);
+    rc = service_run(*h, &with, sum);
+    printf("%" PRIu64 " client%s (%" PRIu64 " lost), %.3f GB in, %.3f GB out, %.3f GB checked, %" PRIu64
+           " bad bytes, %" PRIu64 " requests refused\n",
+           sum->clients, sum->clients == 1 ? "" : "s", sum->died, (double)sum->rx_bytes / 1e9,
+           (double)sum->tx_bytes / 1e9, (double)sum->checked / 1e9, sum->bad, sum->refused);
+    return rc;
+}
+
+static int serve_clients(struct common *c, const char *bind_addr, uint16_t port, const struct service_options *so)
+{
+    hawser *h = NULL;
+    struct service_summary sum = {0};
+    int rc = listen_and_serve(c, bind_addr, port, so, &h, &sum);
     if (rc < 0)
         tool_fail("serve", "%s", hawser_error());
     hawser_close(h);

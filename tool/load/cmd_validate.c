@@ -129,9 +129,10 @@ static int prepare_validate_slots(struct validate *v, uint32_t slots)
 static int transfer_slots(struct validate *v, bool back, uint64_t first, uint64_t deadline)
 {
     uint64_t n = v->out.slots, now = hw_now();
-    hawser_op **op = calloc(n, sizeof(hawser_op *));
-    int rc = op ? 0 : hw_no_memory("%" PRIu64 " operations", n);
-    int ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
+    HW_AUTO_FREE hawser_op **op = calloc(n, sizeof(hawser_op *));
+    if (!op)
+        return hw_no_memory("%" PRIu64 " operations", n);
+    int rc = 0, ms = now < deadline ? (int)((deadline - now) / HW_MS) + 1 : 1;
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = ms};
     struct buffer *b = back ? &v->in : &v->out;
     for (uint64_t i = 0; i < n && rc == 0; i++) {
@@ -140,13 +141,12 @@ static int transfer_slots(struct validate *v, bool back, uint64_t first, uint64_
             .mem = b->mem, .offset = at, .length = v->size, .region = &v->region, .remote_offset = at};
         rc = back ? hawser_read(v->s.peer, &vec, 1, &o, &op[i]) : hawser_write(v->s.peer, &vec, 1, &o, &op[i]);
     }
-    for (uint64_t i = 0; op && i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         if (rc == 0)
             rc = session_await(op[i], ms + 1000);
         else
             session_drop(op[i]);
     }
-    free(op);
     return rc;
 }
 
@@ -161,32 +161,33 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = n};
     struct tp_reply r = {0};
     int rc = buffer_fill(&v->out, first, n);
-    if (rc == 0)
-        rc = session_call(&v->s, &q, &r, patience);
+    if (rc < 0 || (rc = session_call(&v->s, &q, &r, patience)) < 0)
+        return rc;
     n_there = r.n_nics;
     memcpy(there, r.nic, sizeof there);
-    if (rc == 0)
-        rc = stats_nics(v->s.peer, devmem, before, &n_before);
-    if (rc == 0)
-        rc = transfer_slots(v, false, first, deadline);
-    if (rc == 0)
-        rc = buffer_clear(&v->in);
-    if (rc == 0) /* before END, so that the counters there have both directions */
-        rc = transfer_slots(v, true, first, deadline);
+    rc = stats_nics(v->s.peer, devmem, before, &n_before);
+    if (rc < 0)
+        return rc;
+    rc = transfer_slots(v, false, first, deadline);
+    if (rc < 0 || (rc = buffer_clear(&v->in)) < 0)
+        return rc;
+    rc = transfer_slots(v, true, first, deadline); /* before END, so that the counters there have both directions */
+    if (rc < 0)
+        return rc;
     q = (struct tp_request){.type = TP_END, .first = first, .count = n};
-    if (rc == 0)
-        rc = session_call(&v->s, &q, &r, patience);
+    rc = session_call(&v->s, &q, &r, patience);
     if (rc < 0)
         return rc;
     stats_add(v->peer, &v->n_peer, TP_MAX_NICS, there, n_there, r.nic, r.n_nics);
     v->bad_out += r.bad;
     if (r.checked != v->size * n)
         return hw_fail(-EIO, "the other node checked %" PRIu64 " of %" PRIu64 " bytes", r.checked, v->size * n);
-    if ((rc = stats_nics(v->s.peer, devmem, after, &n_after)) == 0)
-        stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
     v->moved += v->size * n;
-    if (rc == 0)
-        rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
+    rc = stats_nics(v->s.peer, devmem, after, &n_after);
+    if (rc < 0)
+        return rc;
+    stats_add(v->own, &v->n_own, TP_MAX_NICS, before, n_before, after, n_after);
+    rc = buffer_check(&v->in, first, n, &bad, &checked, &at);
     if (rc < 0)
         return rc;
     v->bad_in += bad;
@@ -305,6 +306,19 @@ static int write_validate_json(struct validate *v, size_t good, const char *why)
     return v->json_out ? validate_json(v->json_out, &d) : 0;
 }
 
+static void print_validated_channels(const struct validate *v)
+{
+    for (size_t i = 0; i < v->n_ch; i++) {
+        const struct hawser_channel_stats *c = &v->ch[i];
+        const char *f = get_channel_fault(c);
+        fprintf(v->text,
+                "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
+                " in %" PRIu64 "  %s%s\n",
+                c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes,
+                c->rx_chunks, f ? "FAILED: it " : "OK", f ? f : "");
+    }
+}
+
 /* One NIC, with the host's memory or a pair of GPUs': TOOL_OK or TOOL_FAILED, said. */
 static int run_nic_validation(struct validate *v, hawser *h)
 {
@@ -321,19 +335,11 @@ static int run_nic_validation(struct validate *v, hawser *h)
     v->n_own = v->n_peer = 0;
     v->moved = 0;
     int rc = run_round_trips(v, h, &good);
-    char why[HW_MAX(HW_ERR_TEXT, DETOUR_TEXT)];
+    char why[HW_ERR_TEXT > DETOUR_TEXT ? HW_ERR_TEXT : DETOUR_TEXT];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     if (v->s.peer && v->n_ch == 0)
         good = good_channels(v);
-    for (size_t i = 0; i < v->n_ch; i++) {
-        const struct hawser_channel_stats *c = &v->ch[i];
-        const char *f = get_channel_fault(c);
-        fprintf(v->text,
-                "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
-                " in %" PRIu64 "  %s%s\n",
-                c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes,
-                c->rx_chunks, f ? "FAILED: it " : "OK", f ? f : "");
-    }
+    print_validated_channels(v);
     if (rc < 0)
         good = 0; /* what went over which channel is not known, so none of them is proved */
     good = HW_MIN(good, v->channels);
@@ -404,17 +410,22 @@ static int open_validate_json(struct validate *v)
     return v->json && !v->json_out ? hw_fail(-errno, "writing %s: %s", v->json, strerror(errno)) : 0;
 }
 
+static int open_validation(struct validate *v, char route[HAWSER_NIC_NAME], hawser **h)
+{
+    int rc = open_validate_json(v);
+    if (rc < 0)
+        return rc;
+    if (!v->nic[0] && (rc = route_nic(v->host, route)) < 0)
+        return rc;
+    rc = hw_knobs_load(&v->knobs, (const char *const *)v->common.knobs);
+    return rc < 0 ? rc : common_open(&v->common, h);
+}
+
 static int run_validate_command(struct validate *v)
 {
     hawser *h = NULL;
     char route[HAWSER_NIC_NAME] = "";
-    int rc = open_validate_json(v);
-    if (rc == 0 && !v->nic[0])
-        rc = route_nic(v->host, route);
-    if (rc == 0)
-        rc = hw_knobs_load(&v->knobs, (const char *const *)v->common.knobs);
-    if (rc == 0)
-        rc = common_open(&v->common, &h);
+    int rc = open_validation(v, route, &h);
     if (rc < 0) {
         rc = tool_fail("validate", "%s", hw_error());
     } else if (v->gpus_text) {
@@ -434,11 +445,12 @@ static int parse_nic(void *args, const char *text)
 {
     struct validate *v = args;
     int rc = opts_nics(text);
-    if (rc == 0 && strchr(text, ','))
-        rc = hw_fail(-EINVAL, "it takes one NIC, not '%s'", text);
-    if (rc == 0)
-        snprintf(v->nic, sizeof v->nic, "%s", text);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (strchr(text, ','))
+        return hw_fail(-EINVAL, "it takes one NIC, not '%s'", text);
+    snprintf(v->nic, sizeof v->nic, "%s", text);
+    return 0;
 }
 
 static int parse_validate_gpus(void *args, const char *text)

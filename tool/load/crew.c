@@ -41,12 +41,9 @@ int crew_say_result(int fd, const struct row *row, const struct measure *m, cons
     const uint64_t n = m->n_spans;
     const struct head h = {CREW_RESULT, (uint32_t)(sizeof *row + sizeof *m->hist + sizeof n + n * 16 + len)};
     int rc = send_to_supervisor(fd, &h, sizeof h);
-    if (rc == 0)
-        rc = send_to_supervisor(fd, row, sizeof *row);
-    if (rc == 0)
-        rc = send_to_supervisor(fd, m->hist, sizeof *m->hist);
-    if (rc == 0)
-        rc = send_to_supervisor(fd, &n, sizeof n);
+    if (rc < 0 || (rc = send_to_supervisor(fd, row, sizeof *row)) < 0 ||
+        (rc = send_to_supervisor(fd, m->hist, sizeof *m->hist)) < 0 || (rc = send_to_supervisor(fd, &n, sizeof n)) < 0)
+        return rc;
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = send_to_supervisor(fd, (const uint64_t[2]){m->spans[i].start, m->spans[i].end}, 16);
     return rc < 0 ? rc : send_to_supervisor(fd, json, len);
@@ -55,18 +52,17 @@ int crew_say_result(int fd, const struct row *row, const struct measure *m, cons
 int crew_gate(int fd, const struct session *s, struct crew_ready at)
 {
     int rc = crew_say(fd, CREW_READY, &at, sizeof at);
-    while (rc == 0) {
+    if (rc < 0)
+        return rc;
+    for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         char go;
         if (session_stopped(s))
             return hw_fail(-EINTR, "interrupted");
         if (poll(&p, 1, POLL_MS) <= 0)
             continue;
-        if (recv(fd, &go, 1, 0) == 1)
-            break;
-        rc = hw_fail(-EPIPE, "the supervisor is gone");
+        return recv(fd, &go, 1, 0) == 1 ? 0 : hw_fail(-EPIPE, "the supervisor is gone");
     }
-    return rc;
 }
 
 /* ---- the supervisor's ----------------------------------------------------------------------- */

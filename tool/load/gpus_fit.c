@@ -15,26 +15,21 @@
 
 static int scan_gpu_node(struct hw_node *node)
 {
-    int n = hw_cuda_count(), rc = 0;
+    int n = hw_cuda_count();
     if (n < 0)
         return n;
-    struct hw_bdf *at = calloc((size_t)n, sizeof *at);
-    int root = at ? hw_root_open("/") : hw_no_memory("%d GPUs' addresses", n);
-    for (int i = 0; i < n && root >= 0 && rc == 0; i++) {
-        struct hw_gpu_info info;
-        rc = hw_cuda_info(i, &info);
-        if (rc == 0)
-            rc = hw_bdf_parse(info.pci, &at[i]);
-    }
+    HW_AUTO_FREE struct hw_bdf *at = calloc((size_t)n, sizeof *at);
+    HW_AUTO_CLOSE int root = at ? hw_root_open("/") : hw_no_memory("%d GPUs' addresses", n);
     if (root < 0)
-        rc = root;
-    if (rc == 0) {
-        const struct hw_scan opt = {.cuda = at, .n_cuda = (size_t)n, .live = true};
-        rc = hw_node_scan(node, root, &opt);
+        return root;
+    for (int i = 0; i < n; i++) {
+        struct hw_gpu_info info;
+        int rc = hw_cuda_info(i, &info);
+        if (rc < 0 || (rc = hw_bdf_parse(info.pci, &at[i])) < 0)
+            return rc;
     }
-    hw_close(&root);
-    free(at);
-    return rc;
+    const struct hw_scan opt = {.cuda = at, .n_cuda = (size_t)n, .live = true};
+    return hw_node_scan(node, root, &opt);
 }
 
 /* asked: these NICs are what the user wants, so that one which does not reach the peer is for connecting to complain
@@ -87,37 +82,35 @@ static int plan_nics(struct gpus *g, const char *nics, const char *map, const ch
     return rc < 0 ? hw_wrap(rc, "planning which NICs serve which GPU") : 0;
 }
 
+static void end_fit_session(struct session *s)
+{
+    HW_KEEP_ERROR();
+    session_close(s);
+}
+
 int gpus_fit(struct gpus *g, hawser *h, const char *host, uint16_t port, const char *nics, const char *map, int *there,
              bool *wrapped)
 {
-    struct session s = {0};
+    struct session s __attribute__((cleanup(end_fit_session))) = {0};
     struct tp_request q = {.type = TP_FACTS};
-    struct tp_reply *r = calloc(1, sizeof *r);
-    struct session_path *path = calloc(MAX_PATHS, sizeof *path);
-    char(*reach)[HAWSER_NIC_NAME] = calloc(MAX_PATHS, sizeof *reach);
+    HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
+    HW_AUTO_FREE struct session_path *path = calloc(MAX_PATHS, sizeof *path);
+    HW_AUTO_FREE char(*reach)[HAWSER_NIC_NAME] = calloc(MAX_PATHS, sizeof *reach);
     const struct hawser_connect_options any = {.size = sizeof any, .channels = 1};
     int here = hw_cuda_count();
-    int rc = here < 0 ? hw_wrap(here, "--gpus") : 0;
-    if (rc == 0 && (!r || !path || !reach))
-        rc = hw_no_memory("the peer's facts");
-    if (rc == 0)
-        rc = session_open(&s, h, host, port, &any);
-    if (rc == 0)
-        rc = session_call(&s, &q, r, SESSION_CALL_MS);
-    if (rc == 0) {
-        *there = r->facts.gpus;
-        rc = gpus_resolve(g, here, *there, wrapped);
-    }
-    if (rc == 0) {
-        size_t n = session_paths(&s, path, MAX_PATHS);
-        for (size_t i = 0; i < n; i++)
-            memcpy(reach[i], path[i].nic, sizeof *reach);
-        rc = plan_nics(g, nics, map, (const char(*)[HAWSER_NIC_NAME])reach, n);
-    }
-    HW_KEEP_ERROR();
-    session_close(&s);
-    free(r);
-    free(path);
-    free(reach);
-    return HW_MIN(rc, 0);
+    if (here < 0)
+        return hw_wrap(here, "--gpus");
+    if (!r || !path || !reach)
+        return hw_no_memory("the peer's facts");
+    int rc = session_open(&s, h, host, port, &any);
+    if (rc < 0 || (rc = session_call(&s, &q, r, SESSION_CALL_MS)) < 0)
+        return rc;
+    *there = r->facts.gpus;
+    rc = gpus_resolve(g, here, *there, wrapped);
+    if (rc < 0)
+        return rc;
+    size_t n = session_paths(&s, path, MAX_PATHS);
+    for (size_t i = 0; i < n; i++)
+        memcpy(reach[i], path[i].nic, sizeof *reach);
+    return plan_nics(g, nics, map, (const char(*)[HAWSER_NIC_NAME])reach, n);
 }

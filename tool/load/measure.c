@@ -17,12 +17,6 @@ struct flight {
     uint64_t posted; /* hw_now() */
 };
 
-uint32_t measure_auto_depth(uint64_t size)
-{
-    uint64_t d = size ? (16ull << 20) / size : 32;
-    return (uint32_t)HW_MIN(HW_MAX(d, 2u), 32u);
-}
-
 static int op_timeout(const struct measure *m)
 {
     return MEASURE_OP_MS + (int)HW_MIN(m->plan.size / 1000 * m->depth, (uint64_t)INT32_MAX / 2);
@@ -71,34 +65,20 @@ uint64_t measure_lost(struct measure *m)
     return lost - m->lost_before;
 }
 
-int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan)
+/* Memory on both sides, in slots of that stride. */
+static int make_measure_memory(struct measure *m, uint64_t stride)
 {
-    *m = (struct measure){.s = s, .plan = *plan};
-    uint64_t align = plan->size >= 4096 ? 4096 : 64, stride;
-    if (__builtin_add_overflow(plan->size, align - 1, &stride))
-        return hw_fail(-ENOMEM, "no machine has %llu bytes", (unsigned long long)plan->size);
-    stride = HW_MAX(stride / align * align, align);
-    m->depth = plan->depth ? plan->depth : measure_auto_depth(plan->size);
-    /* enough slots for fresh memory, not more than the limit allows, and at least what is in flight at once */
-    uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
-    slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
-    if (plan->depth_given)
-        slots = HW_MAX(slots, m->depth);
-    if (plan->op == TP_PINGPONG)
-        slots = PING_SLOTS;
-    m->slots = (uint32_t)slots;
-    m->depth = plan->op == TP_PINGPONG ? 1 : HW_MIN(m->depth, m->slots);
-    m->lost_before = measure_lost(m);
-
+    const struct measure_plan *plan = &m->plan;
     m->hist = calloc(1, sizeof *m->hist);
     m->points = calloc(MEASURE_POINTS, sizeof *m->points);
-    int rc = m->hist && m->points ? 0 : hw_no_memory("the results");
-    if (rc == 0) {
-        hw_hist_reset(m->hist);
-        rc = buffer_make(&m->buf, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
-    }
+    if (!m->hist || !m->points)
+        return hw_no_memory("the results");
+    hw_hist_reset(m->hist);
+    int rc = buffer_make(&m->buf, m->s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
     if (rc == 0 && plan->op == TP_PINGPONG)
-        rc = buffer_make(&m->back, s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
+        rc = buffer_make(&m->back, m->s->h, plan->gpu, plan->size, stride, m->slots, plan->hot, plan->seed);
+    if (rc < 0)
+        return rc;
     struct tp_request q = {.type = TP_PREPARE,
                            .op = plan->op,
                            .flags = (plan->verify ? 0 : TP_NO_VERIFY) | (plan->hot ? TP_HOT : 0),
@@ -109,10 +89,29 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
                            .seed = plan->seed,
                            .gpu = plan->peer_gpu};
     struct tp_reply r;
-    if (rc == 0)
-        rc = session_call(s, &q, &r, session_patience_ms(m->buf.len));
-    if (rc == 0 && (plan->op == TP_WRITE || plan->op == TP_READ))
-        rc = hawser_import(r.key, &m->region);
+    rc = session_call(m->s, &q, &r, session_patience_ms(m->buf.len));
+    return rc == 0 && (plan->op == TP_WRITE || plan->op == TP_READ) ? hawser_import(r.key, &m->region) : rc;
+}
+
+int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan)
+{
+    *m = (struct measure){.s = s, .plan = *plan};
+    uint64_t align = plan->size >= 4096 ? 4096 : 64, stride;
+    if (__builtin_add_overflow(plan->size, align - 1, &stride))
+        return hw_fail(-ENOMEM, "no machine has %llu bytes", (unsigned long long)plan->size);
+    stride = HW_MAX(stride / align * align, align);
+    m->depth = plan->depth;
+    /* enough slots for fresh memory, not more than the limit allows, and at least what is in flight at once */
+    uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
+    slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
+    if (plan->depth_given)
+        slots = HW_MAX(slots, m->depth);
+    if (plan->op == TP_PINGPONG)
+        slots = PING_SLOTS;
+    m->slots = (uint32_t)slots;
+    m->depth = plan->op == TP_PINGPONG ? 1 : HW_MIN(m->depth, m->slots);
+    m->lost_before = measure_lost(m);
+    int rc = make_measure_memory(m, stride);
     if (rc < 0)
         measure_close(m);
     return rc;
@@ -148,13 +147,6 @@ static int post_measured_op(struct measure *m, uint64_t iteration, hawser_op **o
     }
 }
 
-static void cancel_pending_ops(struct flight *fl, uint32_t *n)
-{
-    for (uint32_t i = 0; i < *n; i++)
-        session_drop(fl[i].op); /* cancels what is under way */
-    *n = 0;
-}
-
 static void send_due_heartbeat(struct measure *m, uint64_t *next)
 {
     uint64_t now = m->beat ? hw_now() : 0;
@@ -164,73 +156,115 @@ static void send_due_heartbeat(struct measure *m, uint64_t *next)
     *next = now + MEASURE_SAMPLE * HW_MS;
 }
 
+/* A batch under the clock. */
+struct timed {
+    struct measure *m;
+    struct flight *fl;
+    uint32_t n, posted, count; /* in flight; started so far; to be started */
+    uint64_t first, start, now;
+    double limit_s;
+};
+
+/* Starts what there is room for. */
+static int start_timed_ops(struct timed *t)
+{
+    while (t->n < t->m->depth && t->posted < t->count) {
+        if (t->limit_s > 0 && t->m->clocked + SECONDS(t->now - t->start) >= t->limit_s) {
+            t->count = t->posted; /* time is up: only what flies is waited for */
+            return 0;
+        }
+        t->fl[t->n].posted = t->now;
+        int rc = post_measured_op(t->m, t->first + t->posted, &t->fl[t->n].op);
+        if (rc == -EAGAIN && t->n > 0)
+            return 0; /* the library's limit of pending operations: wait for one */
+        if (rc < 0)
+            return rc;
+        t->n++;
+        t->posted++;
+        t->now = hw_now();
+    }
+    return 0;
+}
+
+/* Waits for the oldest one, at most that long, and frees all that have ended. */
+static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
+{
+    int rc = hawser_wait(t->fl[0].op, wait_ms);
+    uint32_t left = 0;
+    t->now = hw_now();
+    if (rc == -EAGAIN)
+        rc = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        int one = hawser_test(t->fl[i].op);
+        if (one < 0) { /* not ended, or not well */
+            if (one != -EAGAIN && rc == 0)
+                rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)t->m->plan.size);
+            t->fl[left++] = t->fl[i];
+            continue;
+        }
+        if (t->m->record)
+            hw_hist_add(t->m->hist, t->now - t->fl[i].posted);
+        hawser_op_free(t->fl[i].op);
+        ++*done;
+    }
+    t->n = left;
+    return rc;
+}
+
 /* The timed part: up to count operations from iteration first on, `depth` in flight. Stops starting them once the
  * clocked time reaches limit_s (> 0). *done: how many ended, which are the first ones. */
 static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done,
                          struct span *span)
 {
-    struct flight *fl = calloc(m->depth, sizeof *fl);
-    uint32_t n = 0, posted = 0;
-    int rc = fl ? 0 : hw_no_memory("%u operations in flight", m->depth);
+    HW_AUTO_FREE struct flight *fl = calloc(m->depth, sizeof *fl);
+    uint64_t start = hw_now(), next_sample = start, next_beat = start;
+    struct timed t = {
+        .m = m, .fl = fl, .count = count, .first = first, .start = start, .now = start, .limit_s = limit_s};
+    int rc = 0;
     *done = 0;
-    uint64_t start = hw_now(), now = start, next_sample = start, next_beat = start;
-    double base = m->clocked;
+    if (!fl)
+        return hw_no_memory("%u operations in flight", m->depth);
     if (m->record) /* samples go by clocked time, so one may be due a while into this batch */
-        next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - base) * 1e9);
-    while (rc == 0 && (n > 0 || posted < count)) {
-        bool full = false;
-        while (rc == 0 && !full && n < m->depth && posted < count) {
-            if (limit_s > 0 && base + SECONDS(now - start) >= limit_s) {
-                count = posted; /* time is up: only what flies is waited for */
-                break;
-            }
-            fl[n].posted = now;
-            rc = post_measured_op(m, first + posted, &fl[n].op);
-            if (rc == -EAGAIN && n > 0) {
-                full = true; /* the library's limit of pending operations: wait for one */
-                rc = 0;
-            } else if (rc == 0) {
-                n++;
-                posted++;
-                now = hw_now();
-            }
-        }
-        if (rc < 0 || n == 0)
-            break;
+        next_sample = start + (uint64_t)(HW_MAX(0.0, m->sampled_at + MEASURE_SAMPLE / 1e3 - m->clocked) * 1e9);
+    while (rc == 0 && (rc = start_timed_ops(&t)) == 0 && t.n > 0) {
         int wait_ms = MEASURE_SAMPLE;
         if (m->record)
-            wait_ms = next_sample > now ? (int)((next_sample - now) / HW_MS) + 1 : 0;
-        rc = hawser_wait(fl[0].op, wait_ms);
-        now = hw_now();
-        if (rc == -EAGAIN)
-            rc = 0;
-        uint32_t left = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            int one = hawser_test(fl[i].op);
-            if (one < 0) { /* not ended, or not well */
-                if (one != -EAGAIN && rc == 0)
-                    rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)m->plan.size);
-                fl[left++] = fl[i];
-                continue;
-            }
-            if (m->record)
-                hw_hist_add(m->hist, now - fl[i].posted);
-            hawser_op_free(fl[i].op);
-            ++*done;
-        }
-        n = left;
-        if (m->record && now >= next_sample) {
-            nic_state(m, base + SECONDS(now - start));
-            next_sample = now + MEASURE_SAMPLE * HW_MS;
+            wait_ms = next_sample > t.now ? (int)((next_sample - t.now) / HW_MS) + 1 : 0;
+        rc = reap_timed_ops(&t, wait_ms, done);
+        if (m->record && t.now >= next_sample) {
+            nic_state(m, m->clocked + SECONDS(t.now - start));
+            next_sample = t.now + MEASURE_SAMPLE * HW_MS;
         }
         send_due_heartbeat(m, &next_beat);
         if (rc == 0 && session_stopped(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
-    *span = (struct span){start, now, base};
-    if (rc < 0 && fl)
-        cancel_pending_ops(fl, &n);
-    free(fl);
+    *span = (struct span){start, t.now, m->clocked};
+    for (uint32_t i = 0; rc < 0 && i < t.n; i++)
+        session_drop(fl[i].op); /* cancels what is under way */
+    return rc;
+}
+
+/* Sends one, and waits for its echo; *ns: the time between. */
+static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, hawser_op **recv, uint64_t *next_beat,
+                     uint64_t *ns)
+{
+    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
+    uint64_t at = buffer_offset(&m->buf, iteration);
+    const struct hawser_vec out = {.mem = m->buf.mem, .offset = at, .length = m->plan.size};
+    const struct hawser_vec in = {.mem = m->back.mem, .offset = at, .length = m->plan.size};
+    int rc = m->plan.verify ? buffer_fill(&m->buf, iteration, 1) : 0;
+    if (rc < 0 || (rc = hawser_recv(m->s->peer, &in, 1, &o, recv)) < 0)
+        return rc;
+    uint64_t start = hw_now();
+    rc = hawser_send(m->s->peer, &out, 1, &o, send);
+    if (rc < 0)
+        return rc;
+    while ((rc = hawser_wait(*recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
+        send_due_heartbeat(m, next_beat);
+    *ns = hw_now() - start;
+    if (rc == 0 && hawser_op_length(*recv) != m->plan.size)
+        return hw_fail(-EPROTO, "an echo of another length came back");
     return rc;
 }
 
@@ -238,29 +272,13 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
 static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count, struct measure_sum *sum,
                               uint32_t *done, struct span *span, double *seconds)
 {
-    const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
-    uint64_t start = hw_now(), clock_ns = 0, next_beat = start;
+    uint64_t start = hw_now(), clock_ns = 0, next_beat = start, ns = 0;
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        uint64_t at = buffer_offset(&m->buf, first + i);
-        const struct hawser_vec out = {.mem = m->buf.mem, .offset = at, .length = m->plan.size};
-        const struct hawser_vec in = {.mem = m->back.mem, .offset = at, .length = m->plan.size};
         hawser_op *send = NULL, *recv = NULL;
-        if (m->plan.verify)
-            rc = buffer_fill(&m->buf, first + i, 1);
-        if (rc == 0)
-            rc = hawser_recv(m->s->peer, &in, 1, &o, &recv);
-        uint64_t t0 = hw_now();
-        if (rc == 0)
-            rc = hawser_send(m->s->peer, &out, 1, &o, &send);
-        if (rc == 0)
-            while ((rc = hawser_wait(recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
-                send_due_heartbeat(m, &next_beat);
-        uint64_t t = hw_now() - t0;
+        rc = send_ping(m, first + i, &send, &recv, &next_beat, &ns);
         if (rc == -EAGAIN)
             rc = hw_fail(-EINTR, "interrupted");
-        if (rc == 0 && hawser_op_length(recv) != m->plan.size)
-            rc = hw_fail(-EPROTO, "an echo of another length came back");
         session_drop(recv);
         if (rc == 0)
             rc = session_await(send, op_timeout(m));
@@ -268,9 +286,9 @@ static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count,
             session_drop(send);
         if (rc < 0)
             break;
-        clock_ns += t;
+        clock_ns += ns;
         if (m->record)
-            hw_hist_add(m->hist, t / 2);
+            hw_hist_add(m->hist, ns / 2);
         if (m->plan.verify) {
             uint64_t bad, checked, at_byte;
             rc = buffer_check(&m->back, first + i, 1, &bad, &checked, &at_byte);
@@ -300,22 +318,21 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     bool verify = m->plan.verify, read = m->plan.op == TP_READ, ping = m->plan.op == TP_PINGPONG;
     uint64_t first = m->next;
     struct tp_request q = {.type = TP_BEGIN, .first = first, .count = count};
-    struct tp_reply *begun = calloc(2, sizeof *begun), *ended = begun + 1;
+    HW_AUTO_FREE struct tp_reply *begun = calloc(2, sizeof *begun);
+    struct tp_reply *ended = begun + 1;
     struct tp_nic own[2][TP_MAX_NICS];
     size_t n[2] = {TP_MAX_NICS, TP_MAX_NICS};
     struct span span = {0};
     double seconds = 0;
-    int rc = begun ? 0 : hw_no_memory("messages");
-    int patience = session_patience_ms(m->plan.size * count);
+    int rc = 0, patience = session_patience_ms(m->plan.size * count);
     *done = 0;
-    if (rc == 0 && verify && !read && !ping)
-        rc = buffer_fill(&m->buf, first, count);
-    if (rc == 0)
-        rc = session_call(m->s, &q, begun, patience);
-    if (rc < 0)
-        goto free_replies;
-    if (m->gate && (rc = m->gate(m->progress_arg)) < 0)
-        goto free_replies;
+    if (!begun)
+        return hw_no_memory("messages");
+    if (verify && !read && !ping && (rc = buffer_fill(&m->buf, first, count)) < 0)
+        return rc;
+    rc = session_call(m->s, &q, begun, patience);
+    if (rc < 0 || (m->gate && (rc = m->gate(m->progress_arg)) < 0))
+        return rc;
     m->broken = true; /* until the batch is through, the server may be among data and not listen to requests */
     if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
@@ -326,14 +343,14 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     if (m->beat)
         m->beat(m->progress_arg, false);
     if (rc < 0)
-        goto free_replies;
+        return rc;
     m->broken = false;
     if (!ping)
         seconds = SECONDS(span.end - span.start);
     q = (struct tp_request){.type = TP_END, .first = first, .count = *done};
     rc = session_call(m->s, &q, ended, patience);
     if (rc < 0)
-        goto free_replies;
+        return rc;
     if (stats_nics(m->s->peer, m->plan.devmem, own[1], &n[1]) < 0)
         n[1] = 0;
     sum->bad += ended->bad;
@@ -356,8 +373,6 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
         m->clocked += seconds;
     }
     m->next += *done;
-free_replies:
-    free(begun);
     return rc;
 }
 

@@ -22,7 +22,7 @@ struct measure_plan {
     uint64_t size;
     int gpu;           /* of this node, or BUFFER_HOST */
     uint16_t peer_gpu; /* of the serving node, or TP_HOST */
-    uint32_t depth;    /* 0: by size */
+    uint32_t depth;    /* operations in flight */
     bool depth_given;
     bool verify, hot;
     bool devmem; /* NICs' own rx_devmem_pkts are read */
@@ -87,9 +87,6 @@ struct measure {
     void (*beat)(void *arg, bool flying);
     void *progress_arg;
 };
-
-/* The depth for a size where none is asked for. */
-uint32_t measure_auto_depth(uint64_t size);
 
 /* Makes memory on both sides. -ENOMEM (either side), or what the peer died of. */
 int measure_open(struct measure *m, struct session *s, const struct measure_plan *plan);

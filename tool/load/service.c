@@ -53,12 +53,12 @@ struct client {
     uint64_t checked, bad;
 };
 
-/* Waits for op and frees it; -ECANCELED when the service stops. */
-static int await_client_op(struct client *c, hawser_op *op, int timeout_ms)
+/* Waits for op and frees it; *len (may be NULL) is its message's length. -ECANCELED when the service stops. */
+static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint64_t *len)
 {
-    uint64_t deadline = hw_deadline(timeout_ms);
-    int rc;
-    while ((rc = hawser_wait(op, POLL_MS)) == -EAGAIN) {
+    int rc = hawser_wait(op, POLL_MS); /* the common case needs no look at the clock */
+    uint64_t deadline = rc == -EAGAIN ? hw_deadline(timeout_ms) : 0;
+    for (; rc == -EAGAIN; rc = hawser_wait(op, POLL_MS)) {
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
             rc = hw_fail(-ECANCELED, "the service stops");
         else if (hw_now() > deadline)
@@ -66,6 +66,8 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms)
         if (rc != -EAGAIN)
             break;
     }
+    if (len)
+        *len = hawser_op_length(op);
     hawser_op_free(op);
     return rc;
 }
@@ -101,7 +103,7 @@ static int send_service_reply(struct client *c, const struct tp_reply *r)
     int rc = tp_encode_reply(r, c->msg + TP_REQUEST);
     if (rc < 0 || (rc = hawser_send(c->peer, &v, 1, &o, &op)) < 0)
         return rc;
-    return await_client_op(c, op, REPLY_MS + 1000);
+    return await_client_op(c, op, REPLY_MS + 1000, NULL);
 }
 
 static void fill_reply_counters(struct client *c, struct tp_reply *r)
@@ -139,12 +141,10 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-static int prepare_client_buffer(struct client *c, const struct tp_request *q, struct tp_reply *r)
+/* Counts that much memory as the client's, if --max-memory leaves it. */
+static int charge_client_memory(struct client *c, uint64_t need)
 {
-    release_client_buffer(c);
     char want[32], left[32];
-    bool hot = q->flags & TP_HOT;
-    uint64_t need = buffer_need(q->size, q->stride, q->slots, hot);
     pthread_mutex_lock(&c->s->lock);
     uint64_t room = c->s->o.max_memory - c->s->memory;
     bool fits = need != 0 && need <= room;
@@ -153,22 +153,37 @@ static int prepare_client_buffer(struct client *c, const struct tp_request *q, s
         c->charged = need;
     }
     pthread_mutex_unlock(&c->s->lock);
-    if (!fits)
-        return hw_fail(-ENOMEM, "this needs %s on the serving node, whose --max-memory leaves %s",
-                       hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
-    int gpu = q->gpu == TP_HOST ? BUFFER_HOST : (int)q->gpu;
-    int rc = buffer_make(&c->buf, c->s->h, gpu, q->size, q->stride, q->slots, hot, q->seed);
+    return fits ? 0
+                : hw_fail(-ENOMEM, "this needs %s on the serving node, whose --max-memory leaves %s",
+                          hw_format_size(need, want, sizeof want), hw_format_size(room, left, sizeof left));
+}
+
+static int make_client_buffer(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    const uint32_t rights = q->op == TP_WRITE      ? HAWSER_REMOTE_WRITE
+                            : q->op == TP_READ     ? HAWSER_REMOTE_READ
+                            : q->op == TP_VALIDATE ? HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE
+                                                   : 0;
+    const int gpu = q->gpu == TP_HOST ? BUFFER_HOST : (int)q->gpu;
     c->op = q->op;
     c->flags = q->flags;
     c->depth = q->depth;
-    uint32_t rights = q->op == TP_WRITE      ? HAWSER_REMOTE_WRITE
-                      : q->op == TP_READ     ? HAWSER_REMOTE_READ
-                      : q->op == TP_VALIDATE ? HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE
-                                             : 0;
-    if (rc == 0 && rights)
-        rc = hawser_export(c->buf.mem, 0, c->buf.len, rights, c->peer, r->key);
-    if (rc == 0 && !rights && !(c->posted = calloc(c->buf.slots, sizeof *c->posted)))
-        rc = hw_no_memory("%u slots", c->buf.slots);
+    int rc = buffer_make(&c->buf, c->s->h, gpu, q->size, q->stride, q->slots, q->flags & TP_HOT, q->seed);
+    if (rc < 0)
+        return rc;
+    if (rights)
+        return hawser_export(c->buf.mem, 0, c->buf.len, rights, c->peer, r->key);
+    c->posted = calloc(c->buf.slots, sizeof *c->posted);
+    return c->posted ? 0 : hw_no_memory("%u slots", c->buf.slots);
+}
+
+static int prepare_client_buffer(struct client *c, const struct tp_request *q, struct tp_reply *r)
+{
+    release_client_buffer(c);
+    int rc = charge_client_memory(c, buffer_need(q->size, q->stride, q->slots, q->flags & TP_HOT));
+    if (rc < 0)
+        return rc;
+    rc = make_client_buffer(c, q, r);
     if (rc < 0)
         release_client_buffer(c);
     else
@@ -194,15 +209,11 @@ static int await_slot_op(struct client *c, uint64_t iteration)
 {
     hawser_op **op = &c->posted[iteration % c->buf.slots];
     hawser_op *mine = *op;
+    uint64_t len;
     *op = NULL;
     if (!mine)
         return 0;
-    int rc = hawser_wait(mine, POLL_MS); /* the common case needs no look at the clock */
-    uint64_t len = hawser_op_length(mine);
-    if (rc == -EAGAIN)
-        rc = await_client_op(c, mine, DATA_MS);
-    else
-        hawser_op_free(mine);
+    int rc = await_client_op(c, mine, DATA_MS, &len);
     if (rc == 0 && len != c->buf.size)
         rc = hw_fail(-EPROTO, "%s: a message of %" PRIu64 " bytes where %" PRIu64 " were announced",
                      hawser_peer_name(c->peer), len, c->buf.size);
@@ -214,18 +225,19 @@ static int await_slot_op(struct client *c, uint64_t iteration)
 static int receive_batch(struct client *c, uint64_t posted)
 {
     uint64_t end = c->first + c->count;
+    const bool echoes = c->op == TP_PINGPONG;
     int rc = 0;
-    for (uint64_t i = c->first; i < end && rc == 0; i++) {
+    for (uint64_t i = c->first; i < end; i++) {
         rc = await_slot_op(c, i);
-        if (rc == 0 && c->op == TP_PINGPONG)
-            rc = echo_client_message(c, i);
-        if (rc == 0 && posted < end) {
-            rc = await_slot_op(c, posted); /* the echo that left this slot, if any */
-            if (rc == 0)
-                rc = post_client_receive(c, posted++);
-        }
+        if (rc < 0 || (echoes && (rc = echo_client_message(c, i)) < 0))
+            return rc;
+        if (posted >= end)
+            continue;
+        rc = await_slot_op(c, posted); /* the echo that left this slot, if any */
+        if (rc < 0 || (rc = post_client_receive(c, posted++)) < 0)
+            return rc;
     }
-    for (uint32_t k = 0; k < c->buf.slots && c->op == TP_PINGPONG && rc == 0; k++)
+    for (uint32_t k = 0; k < c->buf.slots && echoes && rc == 0; k++)
         rc = await_slot_op(c, k);
     return rc;
 }
@@ -261,11 +273,10 @@ static int begin_client_batch(struct client *c, const struct tp_request *q, stru
         return rc;
     fill_reply_counters(c, r);
     rc = send_service_reply(c, r);
-    if (rc == 0 && two_sided)
-        rc = receive_batch(c, posted);
-    if (rc == 0)
-        c->streaming = false;
-    return rc < 0 ? rc : 1; /* answered already */
+    if (rc < 0 || (two_sided && (rc = receive_batch(c, posted)) < 0))
+        return rc;
+    c->streaming = false;
+    return 1; /* answered already */
 }
 
 static int end_client_batch(struct client *c, const struct tp_request *q, struct tp_reply *r)
@@ -338,6 +349,7 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     hw_close(&root);
     if (rc == 0 && q->reach.n_addrs > 0)
         rc = reach_try(&q->reach, &r->facts);
+    HW_KEEP_ERROR();
     int gpus = hw_cuda_count(); /* no driver is none */
     r->facts.gpus = (uint16_t)HW_MIN(HW_MAX(gpus, 0), TP_HOST - 1);
     r->facts.wall_in_ns = in;
@@ -369,32 +381,39 @@ static int serve_one(struct client *c, const struct tp_request *q, struct tp_rep
     }
 }
 
-static void *client_main(void *arg)
+/* Serves until the client leaves or is lost, or the service stops. Returns why. */
+static int serve_requests(struct client *c)
 {
-    struct client *c = arg;
-    struct tp_request *q = calloc(1, sizeof *q);
-    struct tp_reply *r = calloc(1, sizeof *r);
-    int rc = q && r ? 0 : -ENOMEM;
-    while (rc == 0 && (rc = next_request(c, q)) == 0) {
+    HW_AUTO_FREE struct tp_request *q = calloc(1, sizeof *q);
+    HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
+    if (!q || !r)
+        return -ENOMEM;
+    int rc;
+    while ((rc = next_request(c, q)) == 0) {
         *r = (struct tp_reply){.type = q->type, .id = q->id};
         rc = serve_one(c, q, r);
-        if (rc == 1) {
-            rc = 0;
+        if (rc == 1)
             continue;
-        }
         if (rc < 0) {
             if (c->streaming)
-                break; /* receives are posted that a request would meet: no way back to asking and answering */
+                return rc; /* receives are posted that a request would meet: no way back to asking and answering */
             *r = (struct tp_reply){.type = q->type, .id = q->id, .status = rc};
             snprintf(r->text, sizeof r->text, "%s", hawser_error());
             __atomic_fetch_add(&c->s->sum.refused, 1, __ATOMIC_RELAXED);
         }
         rc = send_service_reply(c, r);
+        if (rc < 0)
+            return rc;
     }
+    return rc;
+}
+
+static void *client_main(void *arg)
+{
+    struct client *c = arg;
+    int rc = serve_requests(c);
     char why[HW_ERR_TEXT];
     snprintf(why, sizeof why, "%s", hawser_error());
-    free(q);
-    free(r);
 
     struct tp_nic nics[TP_MAX_NICS];
     size_t n = TP_MAX_NICS;
@@ -437,25 +456,27 @@ static void *client_main(void *arg)
     return NULL;
 }
 
+static int start_service_client(struct service *s, struct client *c, hawser_peer *p)
+{
+    pthread_attr_t attr;
+    if (!c || !(c->msg = calloc(1, TP_REQUEST + TP_REPLY)))
+        return hw_no_memory("client %s", hawser_peer_name(p));
+    int rc = hawser_mem_register(s->h, HAWSER_MEM_HOST, c->msg, TP_REQUEST + TP_REPLY, &c->msg_mem);
+    if (rc < 0)
+        return rc;
+    c->s = s;
+    c->peer = p;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    int e = pthread_create(&c->thread, &attr, client_main, c);
+    pthread_attr_destroy(&attr);
+    return e ? hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_name(e)) : 0;
+}
+
 static int add_client(struct service *s, hawser_peer *p)
 {
     struct client *c = calloc(1, sizeof *c);
-    pthread_attr_t attr;
-    int rc = 0;
-    if (!c || !(c->msg = calloc(1, TP_REQUEST + TP_REPLY)))
-        rc = hw_no_memory("client %s", hawser_peer_name(p));
-    if (rc == 0)
-        rc = hawser_mem_register(s->h, HAWSER_MEM_HOST, c->msg, TP_REQUEST + TP_REPLY, &c->msg_mem);
-    if (rc == 0) {
-        c->s = s;
-        c->peer = p;
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, THREAD_STACK);
-        int e = pthread_create(&c->thread, &attr, client_main, c);
-        pthread_attr_destroy(&attr);
-        if (e)
-            rc = hw_fail(-e, "a thread for client %s: %s", hawser_peer_name(p), hw_errno_name(e));
-    }
+    int rc = start_service_client(s, c, p);
     if (rc < 0) {
         fprintf(stderr, "hawser serve: %s\n", hawser_error());
         hawser_peer_close(p);
@@ -510,8 +531,7 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
         if (reap_service_clients(&s, false) == 0 && o->once && s.sum.clients > 0)
             break;
     }
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hawser_error());
+    HW_KEEP_ERROR();
     pthread_mutex_lock(&s.lock);
     __atomic_store_n(&s.stopping, true, __ATOMIC_RELAXED);
     for (struct client *c = s.clients; c; c = c->next)
@@ -521,5 +541,5 @@ int service_run(hawser *h, const struct service_options *o, struct service_summa
     reap_service_clients(&s, true);
     *out = s.sum;
     pthread_mutex_destroy(&s.lock);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return HW_MIN(rc, 0);
 }

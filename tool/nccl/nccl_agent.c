@@ -97,16 +97,15 @@ static int set_variable(char *text)
 
 static int add_plugin_folder(void)
 {
-    char dir[NCCL_PATH], *path = NULL;
+    char dir[NCCL_PATH];
+    HW_AUTO_FREE char *path = NULL;
     const char *was = getenv("LD_LIBRARY_PATH");
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         return 0; /* NCCL's loader may find it elsewhere, and the supervisor sees which network NCCL takes */
-    int rc = asprintf(&path, "%s%s%s", dir, was && *was ? ":" : "", was ? was : "") < 0 ||
-                     setenv("LD_LIBRARY_PATH", path, 1) < 0
-                 ? hw_no_memory("an environment")
-                 : 0;
-    free(path);
-    return rc;
+    return asprintf(&path, "%s%s%s", dir, was && *was ? ":" : "", was ? was : "") < 0 ||
+                   setenv("LD_LIBRARY_PATH", path, 1) < 0
+               ? hw_no_memory("an environment")
+               : 0;
 }
 
 static int read_job(struct job *j, char *items, size_t len)

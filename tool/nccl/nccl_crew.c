@@ -64,25 +64,31 @@ static const char *const tuning[] = {
 
 typedef int change_fn(void *arg, const char *name, const char *value);
 
+static int change_vars(const struct nb_var *v, change_fn *fn, void *arg)
+{
+    int rc = 0;
+    for (; v->name && rc == 0; v++)
+        rc = fn(arg, v->name, v->value);
+    return rc;
+}
+
 /* What is changed for a rank, against the environment that is here; value NULL: taken out. */
 static int each_change(const struct nb_config *config, const struct nb_start *s, unsigned rank, change_fn *fn,
                        void *arg)
 {
     char host[32];
-    int rc = 0;
-    for (const struct nb_var *v = s->common; v->name && rc == 0; v++)
-        rc = fn(arg, v->name, v->value);
+    int rc = change_vars(s->common, fn, arg);
     for (size_t i = 0; i < HW_ARRAY_LEN(tuning) && config->socket && rc == 0; i++)
         rc = fn(arg, tuning[i], NULL);
     for (const struct hn_param *p = hn_params; p->name && config->socket && rc == 0; p++)
         rc = fn(arg, p->name, NULL);
-    for (const struct nb_var *v = config->set; v->name && rc == 0; v++)
-        rc = fn(arg, v->name, v->value);
-    for (const struct nb_var *v = s->more; v && v->name && rc == 0 && !config->socket && !config->theirs; v++)
-        rc = fn(arg, v->name, v->value);
+    if (rc < 0 || (rc = change_vars(config->set, fn, arg)) < 0)
+        return rc;
+    if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
+        return rc;
     /* of ranks here each is a host of its own; else those of a host are of one */
     snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? rank / s->hosts->per_host : rank);
-    return rc == 0 ? fn(arg, "NCCL_HOSTID", host) : rc;
+    return fn(arg, "NCCL_HOSTID", host);
 }
 
 static int change_env(void *arg, const char *name, const char *value)
@@ -104,15 +110,13 @@ static int env_make(struct env *e, const struct nb_config *config, const struct 
         if (!(e->v[e->n++] = strdup(environ[i])))
             return hw_no_memory("an environment");
     int rc = each_change(config, s, rank, change_env, e);
-    if (rc == 0 && *s->library_path && !config->socket && !config->theirs) {
-        const char *was = getenv("LD_LIBRARY_PATH");
-        char *path = NULL;
-        rc = asprintf(&path, "%s%s%s", s->library_path, was && *was ? ":" : "", was ? was : "") < 0
-                 ? hw_no_memory("an environment")
-                 : env_add(e, "LD_LIBRARY_PATH", path);
-        free(path);
-    }
-    return rc;
+    if (rc < 0 || !*s->library_path || config->socket || config->theirs)
+        return rc;
+    const char *was = getenv("LD_LIBRARY_PATH");
+    HW_AUTO_FREE char *path = NULL;
+    return asprintf(&path, "%s%s%s", s->library_path, was && *was ? ":" : "", was ? was : "") < 0
+               ? hw_no_memory("an environment")
+               : env_add(e, "LD_LIBRARY_PATH", path);
 }
 
 static int change_item(void *arg, const char *name, const char *value)
@@ -129,10 +133,12 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
 {
     struct nb_member *m = &c->m[rank];
     const int gpu = m->gpu;
-    struct nb_items items = {0};
     int rc = nb_agent_start(m, s->hosts, rank / s->hosts->per_host);
     m->gpu = gpu;
     m->answered = true;
+    if (rc < 0)
+        return rc;
+    struct nb_items items = {0};
     for (char **e = environ; *e; e++)
         if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "HAWSER_", 7) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
             nb_item(&items, 's', "%s", *e);
@@ -144,8 +150,7 @@ static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config 
     nb_item(&items, 'a', "--rank=%d,%u,%u,%d", NB_RANK_FD, rank, c->n, gpu);
     if (s->nccl)
         nb_item(&items, 'a', "--nccl=%s", s->nccl);
-    if (rc == 0)
-        rc = nb_agent_ask(m, NB_ASK_RANK, &items);
+    rc = nb_agent_ask(m, NB_ASK_RANK, &items);
     free(items.at);
     return rc;
 }
@@ -160,46 +165,48 @@ static void exec_nccl_rank(char **argv, char **env, pid_t parent, int fd, int er
     _exit(127);
 }
 
+static void close_rank_ends(int (*fd)[2])
+{
+    hw_close(&(*fd)[0]);
+    hw_close(&(*fd)[1]);
+}
+
 static int start_local_rank(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];
-    int talk[2] = {-1, -1}, err[2] = {-1, -1};
+    __attribute__((cleanup(close_rank_ends))) int talk[2] = {-1, -1}, err[2] = {-1, -1};
+    struct env env __attribute__((cleanup(env_free))) = {0};
     static char self[] = "hawser", cmd[] = "nccl", action[] = "bench", lab[] = "lab", into[] = "exec", dashes[] = "--";
-    char told[64], node[64], exe[4096], *nccl = NULL;
+    char told[64], node[64], exe[4096];
+    HW_AUTO_FREE char *nccl = NULL;
     char *plain[] = {self, cmd, action, told, NULL, NULL};
     char *inside[] = {self, lab, into, node, dashes, exe, cmd, action, told, NULL, NULL};
     char **argv = s->lab ? inside : plain;
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[n > 0 ? n : 0] = 0;
     snprintf(node, sizeof node, "%s/%c", s->lab ? s->lab : "", (char)('a' + rank));
-    struct env env = {0};
     snprintf(told, sizeof told, "--rank=%d,%u,%u,%d", NB_RANK_FD, rank, c->n, m->gpu);
     int rc = env_make(&env, config, s, rank);
-    if (rc == 0 && s->nccl && asprintf(&nccl, "--nccl=%s", s->nccl) < 0) {
+    if (rc < 0)
+        return rc;
+    if (s->nccl && asprintf(&nccl, "--nccl=%s", s->nccl) < 0) {
         nccl = NULL;
-        rc = hw_no_memory("a command line");
+        return hw_no_memory("a command line");
     }
     plain[4] = inside[9] = nccl;
-    if (rc == 0)
-        rc = child_ends(SOCK_SEQPACKET, NB_RANK_FD, "a rank", talk, err);
-    pid_t parent = getpid(), pid = rc == 0 ? fork() : -1;
+    rc = child_ends(SOCK_SEQPACKET, NB_RANK_FD, "a rank", talk, err);
+    if (rc < 0)
+        return rc;
+    pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         exec_nccl_rank(argv, env.v, parent, talk[1], err[1]);
-    if (rc == 0 && pid < 0)
-        rc = hw_fail(-errno, "starting a rank: %s", strerror(errno));
-    env_free(&env);
-    free(nccl);
-    hw_close(&talk[1]);
-    hw_close(&err[1]);
-    if (rc < 0) {
-        hw_close(&talk[0]);
-        hw_close(&err[0]);
-        return rc;
-    }
+    if (pid < 0)
+        return hw_fail(-errno, "starting a rank: %s", strerror(errno));
     (void)fcntl(err[0], F_SETFL, O_NONBLOCK);
     m->fd = talk[0];
     m->err = err[0];
     m->pid = pid;
+    talk[0] = err[0] = -1;
     return 0;
 }
 
@@ -408,25 +415,22 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
     fflush(NULL); /* else each child would have what is not written yet */
     for (unsigned i = 0; i < c->n && rc == 0; i++)
         rc = s->hosts ? start_there(c, i, config, s) : start_local_rank(c, i, config, s);
-    if (rc == 0)
-        rc = run_rank_order(c, 1, &o, s->timeout_ms);
-    if (rc == 0) {
-        o.type = NB_JOIN_COMM;
-        memcpy(o.uid, c->m[0].reply.uid, sizeof o.uid);
-        rc = run_rank_order(c, c->n, &o, s->timeout_ms);
-    }
+    if (rc < 0 || (rc = run_rank_order(c, 1, &o, s->timeout_ms)) < 0)
+        return rc;
+    o.type = NB_JOIN_COMM;
+    memcpy(o.uid, c->m[0].reply.uid, sizeof o.uid);
+    rc = run_rank_order(c, c->n, &o, s->timeout_ms);
     c->version = c->m[0].reply.version;
-    return rc == 0 ? check_networks(c, config) : rc;
+    return rc < 0 ? rc : check_networks(c, config);
 }
 
 int nb_crew_end(struct nb_crew *c, int rc)
 {
     const struct nb_order o = {.type = NB_END};
-    char why[HW_ERR_TEXT];
     if (rc == 0 && (rc = run_rank_order(c, c->n, &o, NB_LEAVE)) < 0 && rc != -EINTR)
         tool_fail("nccl bench", "%s", hw_error());
     bool well = rc == 0;
-    snprintf(why, sizeof why, "%s", hw_error());
+    HW_KEEP_ERROR();
     for (unsigned i = 0; i < c->n; i++)
         if (!well && c->m[i].pid > 0)
             kill(c->m[i].pid, SIGKILL);
@@ -442,5 +446,5 @@ int nb_crew_end(struct nb_crew *c, int rc)
         hw_close(&m->fd);
         hw_close(&m->err);
     }
-    return well ? 0 : hw_fail_copy(rc, why);
+    return rc;
 }

@@ -287,6 +287,21 @@ int nb_agent_end(struct nb_member *m, int ms, bool show)
     return status;
 }
 
+static int probe_host(const struct nb_hosts *hosts, unsigned host, const struct nb_items *items, struct nb_member *m,
+                      struct nb_probe *p)
+{
+    int rc = nb_agent_start(m, hosts, host);
+    if (rc < 0 || (rc = nb_agent_ask(m, NB_ASK_PROBE, items)) < 0)
+        return rc;
+    rc = hear_answer(m, p, sizeof *p, hw_deadline(NB_GREET_MS), "word of its GPUs");
+    if (rc < 0)
+        return rc;
+    p->text[sizeof p->text - 1] = 0;
+    if (p->gpus < 0)
+        return hw_fail(p->gpus, "host %s: %s", hosts->host[host], p->text);
+    return p->gpus == 0 ? hw_fail(-ENODEV, "host %s has no GPU", hosts->host[host]) : 0;
+}
+
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
 {
     unsigned with = 0;
@@ -298,16 +313,7 @@ int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus)
     for (unsigned i = 0; i < hosts->n && rc == 0; i++) {
         struct nb_member m;
         struct nb_probe p = {0};
-        rc = nb_agent_start(&m, hosts, i);
-        if (rc == 0)
-            rc = nb_agent_ask(&m, NB_ASK_PROBE, &items);
-        if (rc == 0)
-            rc = hear_answer(&m, &p, sizeof p, hw_deadline(NB_GREET_MS), "word of its GPUs");
-        p.text[sizeof p.text - 1] = 0;
-        if (rc == 0 && p.gpus < 0)
-            rc = hw_fail(p.gpus, "host %s: %s", hosts->host[i], p.text);
-        else if (rc == 0 && p.gpus == 0)
-            rc = hw_fail(-ENODEV, "host %s has no GPU", hosts->host[i]);
+        rc = probe_host(hosts, i, &items, &m, &p);
         *gpus = HW_MIN(*gpus, p.gpus);
         with += p.file != 0;
         HW_KEEP_ERROR();

@@ -121,22 +121,20 @@ static int start_serving(struct own *w, struct nb_member *m)
 
 static bool take_row(struct own *w, const char *line, size_t len)
 {
-    json_t *o = json_loadb(line, len, 0, NULL);
+    json_auto_t *o = json_loadb(line, len, 0, NULL);
     const json_t *gpu = json_object_get(o, "gpu");
     const uint64_t size = (uint64_t)json_integer_value(json_object_get(o, "size"));
-    bool taken = false;
     /* of several GPUs the line of all counts */
-    for (size_t i = 0; i < w->t->n_own && o && !taken; i++) {
+    for (size_t i = 0; i < w->t->n_own && o; i++) {
         struct nb_own *r = &w->t->own[i];
         if (r->size != size || (w->hosts->per_host > 1 && !json_is_string(gpu)) || r->n == NB_ROUNDS)
             continue;
         r->GBps[r->n++] = json_number_value(json_object_get(o, "GBps"));
         r->bad += (uint64_t)json_integer_value(json_object_get(o, "bad_bytes"));
         r->checked += (uint64_t)json_integer_value(json_object_get(o, "verified_bytes"));
-        taken = true;
+        return true;
     }
-    json_decref(o);
-    return taken;
+    return false;
 }
 
 static int run_bench(struct own *w, const char *addr, unsigned *rows)
@@ -177,8 +175,6 @@ static int run_bench(struct own *w, const char *addr, unsigned *rows)
     for (const char *at = o.at; rc == 0 && at && *at; at += strcspn(at, "\n") + 1)
         *rows += take_row(w, at, strcspn(at, "\n"));
     free(o.at);
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
     int status = nb_agent_end(&m, rc < 0 ? 0 : LEAVE_MS, false);
     if (rc == 0 && *rows < w->t->n_own) {
         char tail[NB_LINE];

@@ -81,11 +81,10 @@ static int open_rank_gpu(struct rank *k)
 {
     CUresult e;
     int rc = hw_cuda(&k->cu);
-    if (rc == 0)
-        rc = hw_cuda_device(k->gpu, &k->space);
+    if (rc < 0 || (rc = hw_cuda_device(k->gpu, &k->space)) < 0)
+        return rc;
     /* Never left: NCCL's CUDA runtime takes this thread's current context for the device that is meant. */
-    if (rc == 0)
-        rc = hw_cuda_enter(k->space);
+    rc = hw_cuda_enter(k->space);
     if (rc < 0)
         return rc;
     if ((e = k->cu->StreamCreate(&k->stream, CU_STREAM_NON_BLOCKING)) || (e = k->cu->EventCreate(&k->begin, 0)) ||
@@ -135,6 +134,13 @@ static int fill_gpu_memory(struct rank *k, void *to, uint64_t len, uint32_t seed
             return hw_cuda_fail(e, "filling %llu bytes of GPU %d", (unsigned long long)len, k->gpu);
     }
     return 0;
+}
+
+/* New data to go in, and nothing of what must come out. */
+static int fill_rank_buffers(struct rank *k, uint64_t len, uint32_t seed)
+{
+    int rc = fill_gpu_memory(k, k->in, len, seed, false);
+    return rc < 0 ? rc : fill_gpu_memory(k, k->out, len, 0, true);
 }
 
 /* What must be at element i of the output of `count` elements. */
@@ -228,47 +234,48 @@ static double cpu_seconds(void)
 static int time_operations(struct rank *k, const struct nb_order *o, uint32_t n, double *seconds)
 {
     float ms = 0;
+    int rc = 0;
+    *seconds = 0;
     CUresult e = k->cu->EventRecord(k->begin, k->stream);
-    int rc = e ? hw_cuda_fail(e, "an event on GPU %d", k->gpu) : 0;
+    if (e)
+        return hw_cuda_fail(e, "an event on GPU %d", k->gpu);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = start_op(k, o->op, o->size);
-    if (rc == 0 && (e = k->cu->EventRecord(k->end, k->stream)))
-        rc = hw_cuda_fail(e, "an event on GPU %d", k->gpu);
-    if (rc == 0)
-        rc = wait_event(k, k->end);
-    if (rc == 0 && (e = k->cu->EventElapsedTime(&ms, k->begin, k->end)))
-        rc = hw_cuda_fail(e, "the time between two events on GPU %d", k->gpu);
+    if (rc < 0)
+        return rc;
+    e = k->cu->EventRecord(k->end, k->stream);
+    if (e)
+        return hw_cuda_fail(e, "an event on GPU %d", k->gpu);
+    rc = wait_event(k, k->end);
+    if (rc < 0)
+        return rc;
+    e = k->cu->EventElapsedTime(&ms, k->begin, k->end);
+    if (e)
+        return hw_cuda_fail(e, "the time between two events on GPU %d", k->gpu);
     *seconds = (double)ms / 1e3;
-    return rc;
+    return 0;
 }
 
 /* Warm-up, the clock, a check of all that the last of these left; then one more of other data, that leftovers of those
  * before cannot pass for. */
 static int run_rank_test(struct rank *k, const struct nb_order *o, struct nb_reply *r)
 {
-    double ignored, cpu = 0;
+    double ignored;
     if (o->size > k->cap || o->size % 4)
         return hw_fail(-EINVAL, "an order of %llu bytes, with room for %llu", (unsigned long long)o->size,
                        (unsigned long long)k->cap);
-    int rc = fill_gpu_memory(k, k->in, o->size, 1, false);
-    if (rc == 0)
-        rc = fill_gpu_memory(k, k->out, o->size, 0, true);
-    if (rc == 0)
-        rc = time_operations(k, o, o->warmup, &ignored);
-    if (rc == 0) {
-        cpu = cpu_seconds();
-        rc = time_operations(k, o, o->iters, &r->seconds);
-        r->cpu = cpu_seconds() - cpu;
-    }
-    if (rc == 0)
-        rc = check_gpu_output(k, o->op, o->size, 1, r);
-    if (rc == 0)
-        rc = fill_gpu_memory(k, k->in, o->size, 0x9e3779b9u, false);
-    if (rc == 0)
-        rc = fill_gpu_memory(k, k->out, o->size, 0, true);
-    if (rc == 0)
-        rc = time_operations(k, o, 1, &ignored);
-    return rc == 0 ? check_gpu_output(k, o->op, o->size, 0x9e3779b9u, r) : rc;
+    int rc = fill_rank_buffers(k, o->size, 1);
+    if (rc < 0 || (rc = time_operations(k, o, o->warmup, &ignored)) < 0)
+        return rc;
+    double cpu = cpu_seconds();
+    rc = time_operations(k, o, o->iters, &r->seconds);
+    r->cpu = cpu_seconds() - cpu;
+    if (rc < 0 || (rc = check_gpu_output(k, o->op, o->size, 1, r)) < 0)
+        return rc;
+    rc = fill_rank_buffers(k, o->size, 0x9e3779b9u);
+    if (rc < 0 || (rc = time_operations(k, o, 1, &ignored)) < 0)
+        return rc;
+    return check_gpu_output(k, o->op, o->size, 0x9e3779b9u, r);
 }
 
 /* ---- a rank's life --------------------------------------------------------------------------- */
@@ -298,21 +305,20 @@ static int handle_rank_order(struct rank *k, const struct nb_order *o, struct nb
 static bool parse_rank_args(const char *told, struct rank *k)
 {
     uint64_t v[4];
-    char *copy = strdup(told), *at = copy;
-    bool good = copy != NULL;
-    for (size_t i = 0; i < HW_ARRAY_LEN(v) && good; i++) {
+    HW_AUTO_FREE char *copy = strdup(told);
+    char *at = copy;
+    for (size_t i = 0; i < HW_ARRAY_LEN(v); i++) {
         char *word = strsep(&at, ",");
-        good = word && hw_parse_u64(word, 0, 4095, &v[i]) == 0;
+        if (!word || hw_parse_u64(word, 0, 4095, &v[i]) < 0)
+            return false;
     }
-    good = good && !at;
-    if (good) {
-        k->fd = (int)v[0];
-        k->rank = (int)v[1];
-        k->n = (int)v[2];
-        k->gpu = (int)v[3];
-    }
-    free(copy);
-    return good;
+    if (at)
+        return false;
+    k->fd = (int)v[0];
+    k->rank = (int)v[1];
+    k->n = (int)v[2];
+    k->gpu = (int)v[3];
+    return true;
 }
 
 int nb_rank(const char *told, const char *nccl)

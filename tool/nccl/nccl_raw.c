@@ -17,29 +17,26 @@ int nb_raw_run(uint32_t streams, double *GBps)
     struct raw_server *server = NULL;
     struct raw_result got = {0};
     struct raw_path path = {.addr = addr[0]};
-    void *from = malloc(RAW_BUFFER), *to = malloc(RAW_BUFFER);
+    HW_AUTO_FREE void *from = malloc(RAW_BUFFER);
+    HW_AUTO_FREE void *to = malloc(RAW_BUFFER);
     uint64_t deadline = hw_deadline(60000);
-    if (!from || !to) {
-        free(from);
-        free(to);
+    if (!from || !to)
         return hw_no_memory("plain sockets");
-    }
-    int rc = 0;
     memset(from, 1, RAW_BUFFER);
     if (getrandom(plan.token, sizeof plan.token, 0) != (ssize_t)sizeof plan.token)
-        rc = hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
-    if (rc == 0)
-        rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
-    if (rc == 0)
-        rc = raw_client_run(&plan, &path, 1, from, RAW_BUFFER, deadline, &got);
+        return hw_fail(-EIO, "the kernel gives no random bytes: %s", hw_errno_name(errno));
+    int rc = raw_server_start(&plan, addr, 1, to, RAW_BUFFER, deadline, &server, &path.port);
+    if (rc < 0)
+        return rc;
+    rc = raw_client_run(&plan, &path, 1, from, RAW_BUFFER, deadline, &got);
     if (rc < 0) {
         HW_KEEP_ERROR();
-        if (server)
-            raw_server_cancel(server);
+        raw_server_cancel(server);
         (void)raw_server_finish(server, NULL);
-    } else if ((rc = raw_server_finish(server, NULL)) == 0)
+        return rc;
+    }
+    rc = raw_server_finish(server, NULL);
+    if (rc == 0)
         *GBps = (double)got.bytes / 1e9 / got.seconds;
-    free(from);
-    free(to);
     return rc;
 }

@@ -259,15 +259,12 @@ static short get_poll_events(const struct conn *c)
 
 int reach_try(const struct tp_reach *q, struct tp_facts *f)
 {
-    struct conn *c = calloc(MAX_CONNS, sizeof *c);
-    struct pollfd *p = calloc(MAX_CONNS, sizeof *p);
+    HW_AUTO_FREE struct conn *c = calloc(MAX_CONNS, sizeof *c);
+    HW_AUTO_FREE struct pollfd *p = calloc(MAX_CONNS, sizeof *p);
     uint64_t deadline = hw_deadline(REACH_MS);
     size_t n = 0, left;
-    if (!c || !p) {
-        free(c);
-        free(p);
+    if (!c || !p)
         return hw_no_memory("%d connections", MAX_CONNS);
-    }
     for (uint32_t i = 0; i < f->n_nics; i++)
         for (uint32_t k = 0; k < q->n_addrs && n < MAX_CONNS; k++) {
             if (!reach_may(&f->nic[i], &q->addr[k]))
@@ -295,8 +292,6 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }
-    free(c);
-    free(p);
     return 0;
 }
 
@@ -310,8 +305,8 @@ struct reach_listener {
 static void *listener_main(void *arg)
 {
     struct reach_listener *l = arg;
-    struct conn *c = calloc(MAX_CONNS, sizeof *c);
-    struct pollfd *p = calloc(MAX_CONNS + 1, sizeof *p);
+    HW_AUTO_FREE struct conn *c = calloc(MAX_CONNS, sizeof *c);
+    HW_AUTO_FREE struct pollfd *p = calloc(MAX_CONNS + 1, sizeof *p);
     size_t n = 0;
     while (c && p && !__atomic_load_n(&l->end, __ATOMIC_RELAXED)) {
         p[0] = (struct pollfd){.fd = n < MAX_CONNS ? l->fd : -1, .events = POLLIN};
@@ -329,8 +324,6 @@ static void *listener_main(void *arg)
     }
     for (size_t i = 0; i < n; i++)
         hw_close(&c[i].fd);
-    free(c);
-    free(p);
     return NULL;
 }
 
@@ -338,8 +331,7 @@ int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out)
 {
     union hw_addr a = {.in6 = {.sin6_family = AF_INET6}};
     socklen_t len = sizeof a;
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int rc;
+    HW_AUTO_CLOSE int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
     } else {
@@ -347,32 +339,23 @@ int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out)
         fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     }
     hw_addr_set_port(&a, port);
-    struct reach_listener *l = calloc(1, sizeof *l);
+    HW_AUTO_FREE struct reach_listener *l = calloc(1, sizeof *l);
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-    if (!l) {
-        rc = hw_no_memory("a listener");
-        goto close;
-    }
-    if (fd < 0 || bind(fd, &a.sa, hw_addr_len(&a)) < 0 || listen(fd, MAX_CONNS) < 0 ||
-        getsockname(fd, &a.sa, &len) < 0) {
-        rc = hw_fail(-errno, "listening on port %u for the peer's connections: %s", port, strerror(errno));
-        goto close;
-    }
+    if (!l)
+        return hw_no_memory("a listener");
+    if (fd < 0 || bind(fd, &a.sa, hw_addr_len(&a)) < 0 || listen(fd, MAX_CONNS) < 0 || getsockname(fd, &a.sa, &len) < 0)
+        return hw_fail(-errno, "listening on port %u for the peer's connections: %s", port, strerror(errno));
     q->port = hw_addr_port(&a);
     randombytes_buf(q->token, sizeof q->token);
     *l = (struct reach_listener){.q = *q, .fd = fd};
-    rc = -pthread_create(&l->thread, NULL, listener_main, l);
-    if (rc < 0) {
-        rc = hw_fail(rc, "a thread to listen in: %s", strerror(-rc));
-        goto close;
-    }
+    int e = pthread_create(&l->thread, NULL, listener_main, l);
+    if (e)
+        return hw_fail(-e, "a thread to listen in: %s", strerror(e));
     *out = l;
+    l = NULL;
+    (void)hw_take_fd(&fd);
     return 0;
-close:
-    hw_close(&fd);
-    free(l);
-    return rc;
 }
 
 void reach_listen_end(struct reach_listener *l)

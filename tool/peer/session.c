@@ -132,7 +132,7 @@ static size_t find_path(const struct session_path *path, size_t n, const struct 
 size_t session_paths(struct session *s, struct session_path *out, size_t cap)
 {
     size_t n = 0, there = MAX_CHANNELS;
-    struct hawser_channel_stats *ch = calloc(there, sizeof *ch);
+    HW_AUTO_FREE struct hawser_channel_stats *ch = calloc(there, sizeof *ch);
     if (!ch || hawser_channel_stats(s->peer, ch, &there) < 0)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
@@ -152,13 +152,12 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
         if (k < n)
             out[k].channels++;
     }
-    free(ch);
     return n;
 }
 
 void session_print_idle(struct session *s, FILE *out)
 {
-    struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);
+    HW_AUTO_FREE struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);
     size_t n = MAX_CHANNELS;
     if (!path || hawser_paths(s->peer, path, &n) < 0)
         n = 0;
@@ -172,5 +171,4 @@ void session_print_idle(struct session *s, FILE *out)
             fprintf(out, "%s %s%s%s", *p->nic ? " to" : "", p->peer_nic, *p->remote ? " " : "", p->remote);
         fprintf(out, ": %s\n", p->why);
     }
-    free(path);
 }

@@ -350,6 +350,21 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
 
 /* ---- client --------------------------------------------------------------------------------- */
 
+/* Connects all streams, and waits for the server's go on each. *n: how many fds there are, after a failure too. */
+static int connect_raw_streams(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths,
+                               uint64_t deadline, int *fds, size_t *n)
+{
+    int rc;
+    for (uint32_t k = 0; k < plan->streams; k++)
+        for (size_t i = 0; i < n_paths; i++, ++*n)
+            if ((rc = raw_connect(&paths[i], plan->token, deadline, &fds[*n])))
+                return rc;
+    for (size_t i = 0; i < *n; i++)
+        if ((rc = raw_wait_go(fds[i], deadline)))
+            return rc;
+    return 0;
+}
+
 int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths, void *buf, size_t len,
                    uint64_t deadline, struct raw_result *out)
 {
@@ -358,13 +373,7 @@ int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, si
     int rc = plan_check(plan, n_paths, buf, len);
     if (rc)
         return rc;
-    for (uint32_t k = 0; !rc && k < plan->streams; k++)
-        for (size_t i = 0; !rc && i < n_paths; i++) {
-            rc = raw_connect(&paths[i], plan->token, deadline, &fds[n]);
-            n += rc == 0;
-        }
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = raw_wait_go(fds[i], deadline);
+    rc = connect_raw_streams(plan, paths, n_paths, deadline, fds, &n);
     if (!rc) {
         struct run r;
         run_init(&r, plan, plan->dir == RAW_CLIENT_SENDS, buf, len);
@@ -418,6 +427,20 @@ static void server_free(struct raw_server *s)
     free(s);
 }
 
+static int start_raw_server(struct raw_server *s, const char *const *addrs, size_t n_addrs, uint16_t *ports)
+{
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->stop_fd < 0)
+        return hw_fail(-errno, "plain sockets: eventfd: %s", strerror(errno));
+    for (; s->n_paths < n_addrs; s->n_paths++) {
+        int rc = raw_listen(addrs[s->n_paths], &s->listeners[s->n_paths], &ports[s->n_paths]);
+        if (rc)
+            return rc;
+    }
+    int err = pthread_create(&s->thread, NULL, server_main, s);
+    return err ? hw_fail(-err, "plain sockets: starting the server's thread: %s", strerror(err)) : 0;
+}
+
 int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size_t n_addrs, void *buf, size_t len,
                      uint64_t deadline, struct raw_server **out, uint16_t *ports)
 {
@@ -429,18 +452,7 @@ int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size
         return hw_no_memory("the server of plain sockets");
     run_init(&s->run, plan, plan->dir == RAW_SERVER_SENDS, buf, len);
     s->deadline = deadline;
-    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->stop_fd < 0)
-        rc = hw_fail(-errno, "plain sockets: eventfd: %s", strerror(errno));
-    for (size_t i = 0; !rc && i < n_addrs; i++) {
-        rc = raw_listen(addrs[i], &s->listeners[i], &ports[i]);
-        s->n_paths += rc == 0;
-    }
-    if (!rc) {
-        int err = pthread_create(&s->thread, NULL, server_main, s);
-        if (err)
-            rc = hw_fail(-err, "plain sockets: starting the server's thread: %s", strerror(err));
-    }
+    rc = start_raw_server(s, addrs, n_addrs, ports);
     if (rc) {
         server_free(s);
         return rc;

@@ -65,48 +65,40 @@ static int pp_move(int fd, uint8_t *p, size_t n, bool out, bool spin, uint64_t d
 int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path, uint64_t deadline,
                       struct raw_latency *out, struct hw_hist *hist)
 {
-    int fd = -1, rc = pp_check(pp);
+    int rc = pp_check(pp);
     if (rc)
         return rc;
-    uint8_t *buf = calloc(1, pp->size);
-    struct hw_hist *h = malloc(sizeof(*h));
+    HW_AUTO_CLOSE int fd = -1;
+    HW_AUTO_FREE uint8_t *buf = calloc(1, pp->size);
+    HW_AUTO_FREE struct hw_hist *h = malloc(sizeof(*h));
     if (!buf || !h)
-        rc = hw_no_memory("%u bytes of the plain ping-pong", pp->size);
-    if (!rc)
-        rc = raw_connect(path, pp->token, deadline, &fd);
-    if (!rc)
-        rc = raw_wait_go(fd, deadline);
-    if (!rc)
-        rc = pp_limit(fd, deadline);
-    if (!rc)
-        hw_hist_reset(h);
+        return hw_no_memory("%u bytes of the plain ping-pong", pp->size);
+    rc = raw_connect(path, pp->token, deadline, &fd);
+    if (rc || (rc = raw_wait_go(fd, deadline)) || (rc = pp_limit(fd, deadline)))
+        return rc;
+    hw_hist_reset(h);
     double cpu = raw_thread_cpu();
     const uint64_t trips = (uint64_t)pp->warmup + pp->iters;
-    for (uint64_t i = 0; !rc && i < trips; i++) {
+    for (uint64_t i = 0; i < trips; i++) {
         uint64_t t = hw_now();
         rc = pp_move(fd, buf, pp->size, true, pp->spin, deadline);
-        if (!rc)
-            rc = pp_move(fd, buf, pp->size, false, pp->spin, deadline);
+        if (rc || (rc = pp_move(fd, buf, pp->size, false, pp->spin, deadline)))
+            return rc;
         uint64_t now = hw_now();
-        if (!rc && i >= pp->warmup)
+        if (i >= pp->warmup)
             hw_hist_add(h, (now - t) / 2);
-        if (!rc && now >= deadline)
-            rc = hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
-                         (unsigned long long)i + 1, (unsigned long long)trips);
+        if (now >= deadline)
+            return hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
+                           (unsigned long long)i + 1, (unsigned long long)trips);
     }
-    if (!rc) {
-        *out = (struct raw_latency){.p50_ns = hw_hist_quantile(h, 0.5),
-                                    .p99_ns = hw_hist_quantile(h, 0.99),
-                                    .p999_ns = hw_hist_quantile(h, 0.999),
-                                    .iters = pp->iters,
-                                    .cpu_seconds = raw_thread_cpu() - cpu};
-        if (hist)
-            hw_hist_merge(hist, h);
-    }
-    hw_close(&fd);
-    free(buf);
-    free(h);
-    return rc;
+    *out = (struct raw_latency){.p50_ns = hw_hist_quantile(h, 0.5),
+                                .p99_ns = hw_hist_quantile(h, 0.99),
+                                .p999_ns = hw_hist_quantile(h, 0.999),
+                                .iters = pp->iters,
+                                .cpu_seconds = raw_thread_cpu() - cpu};
+    if (hist)
+        hw_hist_merge(hist, h);
+    return 0;
 }
 
 struct raw_pp_server {
@@ -173,6 +165,18 @@ static void pp_free(struct raw_pp_server *s)
     free(s);
 }
 
+static int start_pp_server(struct raw_pp_server *s, const char *addr, uint16_t *port)
+{
+    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->stop_fd < 0)
+        return hw_fail(-errno, "plain ping-pong: eventfd: %s", strerror(errno));
+    int rc = raw_listen(addr, &s->listener, port);
+    if (rc)
+        return rc;
+    int err = pthread_create(&s->thread, NULL, pp_main, s);
+    return err ? hw_fail(-err, "plain ping-pong: starting the server's thread: %s", strerror(err)) : 0;
+}
+
 int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_t deadline, struct raw_pp_server **out,
                         uint16_t *port)
 {
@@ -184,16 +188,7 @@ int raw_pp_server_start(const struct raw_pingpong *pp, const char *addr, uint64_
         return hw_no_memory("the server of the plain ping-pong");
     *s = (struct raw_pp_server){.pp = *pp, .fd = -1, .listener = -1, .deadline = deadline};
     pthread_mutex_init(&s->lock, NULL);
-    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->stop_fd < 0)
-        rc = hw_fail(-errno, "plain ping-pong: eventfd: %s", strerror(errno));
-    if (!rc)
-        rc = raw_listen(addr, &s->listener, port);
-    if (!rc) {
-        int err = pthread_create(&s->thread, NULL, pp_main, s);
-        if (err)
-            rc = hw_fail(-err, "plain ping-pong: starting the server's thread: %s", strerror(err));
-    }
+    rc = start_pp_server(s, addr, port);
     if (rc) {
         pp_free(s);
         return rc;

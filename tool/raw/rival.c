@@ -45,12 +45,11 @@ static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
     /* asked for even where our half failed: the server must take its own down before it can serve anything else */
     struct tp_request q = {.type = TP_RAW_END};
-    char why[HW_ERR_TEXT];
-    snprintf(why, sizeof why, "%s", hw_error());
-    int theirs = session_call(v->s, &q, r, rc < 0 ? SESSION_CALL_MS : RUN_MS);
-    if (rc < 0)
-        return hw_fail_copy(rc, why);
-    return theirs;
+    if (rc == 0)
+        return session_call(v->s, &q, r, RUN_MS);
+    HW_KEEP_ERROR();
+    (void)session_call(v->s, &q, r, SESSION_CALL_MS);
+    return rc;
 }
 
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,

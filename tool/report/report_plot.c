@@ -179,18 +179,14 @@ static void draw_bars(FILE *f, const struct rep *r, const size_t *series, size_t
 
 int rep_plot_throughput(FILE *f, const struct rep *r)
 {
-    size_t *series = calloc(r->n_row, sizeof(*series)), n_series = 0, n_raw = 0;
-    struct point *p = calloc(r->n_row, sizeof(*p));
-    double *xs = calloc(2 * r->n_row, sizeof(*xs)), *ys = xs ? xs + r->n_row : NULL;
-    char(*names)[128] = calloc(r->n_row, sizeof(*names));
+    HW_AUTO_FREE size_t *series = calloc(r->n_row, sizeof(*series));
+    HW_AUTO_FREE struct point *p = calloc(r->n_row, sizeof(*p));
+    HW_AUTO_FREE double *xs = calloc(2 * r->n_row, sizeof(*xs));
+    HW_AUTO_FREE char(*names)[128] = calloc(r->n_row, sizeof(*names));
     double lo = INFINITY, hi = 0, top = 0, ticks[64];
-    if (!series || !p || !xs || !names) {
-        free(series);
-        free(p);
-        free(xs);
-        free(names);
+    size_t n_series = 0, n_raw = 0;
+    if (!series || !p || !xs || !names)
         return hw_no_memory("the throughput plot");
-    }
     for (size_t i = 0; i < r->n_row; i++) {
         const struct rep_row *row = &r->row[i];
         if (!has_throughput(row))
@@ -242,7 +238,7 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             n = size_ticks(lo, hi, ticks, HW_ARRAY_LEN(ticks));
             svg_axis_x(&s, ticks, n, rep_text_size, "bytes per transfer");
             for (size_t k = 0; k < shown; k++)
-                draw_series(&s, p, series_points(r, series, k, p), k, xs, ys);
+                draw_series(&s, p, series_points(r, series, k, p), k, xs, xs + r->n_row);
             svg_close(&s);
         } else {
             draw_bars(f, r, series, shown, n_raw > 0, top, p);
@@ -251,10 +247,6 @@ int rep_plot_throughput(FILE *f, const struct rep *r)
             fprintf(f, "<p class=\"note\">%zu more series are in the table only.</p>\n", n_series - shown);
         fputs("</figure>\n", f);
     }
-    free(series);
-    free(p);
-    free(xs);
-    free(names);
     return 0;
 }
 
@@ -304,7 +296,7 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     }
     if (!n_pick)
         return 0;
-    double *xs = calloc(4 * most, sizeof(*xs));
+    HW_AUTO_FREE double *xs = calloc(4 * most, sizeof(*xs));
     if (!xs)
         return hw_no_memory("the latency plot");
     struct svg s;
@@ -342,7 +334,6 @@ int rep_plot_latency(FILE *f, const struct rep *r)
     for (size_t i = 0; i < n_pick; i++)
         latency_curve(&s, pick[i], i, xs, xs + 2 * most);
     svg_close(&s);
-    free(xs);
     if (more)
         fprintf(f, "<p class=\"note\">%zu more measurements are in the table only.</p>\n", more);
     fputs("</figure>\n", f);
@@ -480,14 +471,13 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     int rc = make_grid(row, &g);
     if (rc)
         return rc;
-    struct flag *flags = calloc(row->n_fault + 1, sizeof(*flags));
-    double *sum = calloc(2 * g.n, sizeof(*sum)), *below = sum ? sum + g.n : NULL;
+    HW_AUTO_FREE struct flag *flags = calloc(row->n_fault + 1, sizeof(*flags));
+    HW_AUTO_FREE double *sum = calloc(2 * g.n, sizeof(*sum));
     if (!flags || !sum) {
-        free(flags);
-        free(sum);
         free(g.t);
         return hw_no_memory("the plot over time");
     }
+    double *below = sum + g.n;
     for (size_t i = 0; i < g.n; i++) {
         double v = 0;
         for (size_t k = 0; k < row->n_name; k++)
@@ -546,8 +536,6 @@ static int plot_one_timeline(FILE *f, const struct rep *r, const struct rep_row 
     svg_close(&s);
     fault_list(f, row, !labels);
     fputs("</figure>\n", f);
-    free(flags);
-    free(sum);
     free(g.t);
     return 0;
 }

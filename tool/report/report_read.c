@@ -339,27 +339,21 @@ static int read_line(const struct at *at, const char *text, size_t len, struct r
     json_error_t err;
     if (len > REP_MAX_LINE)
         return hw_fail(-E2BIG, "%s:%zu: a line of %zu bytes; up to %u are read", at->path, at->line, len, REP_MAX_LINE);
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+    json_auto_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
     if (!o)
         return hw_fail(-EINVAL, "%s:%zu: not JSON, at column %d: %s", at->path, at->line, err.column, err.text);
-    int rc = 0;
     if (!json_is_object(o))
-        rc = hw_fail(-EINVAL, "%s:%zu: %s, wanted an object", at->path, at->line, get_json_type_name(o));
-    else if (r->n_row == REP_MAX_ROWS)
-        rc = hw_fail(-E2BIG, "%s:%zu: more than %d measurements", at->path, at->line, REP_MAX_ROWS);
-    if (!rc && (r->n_row & (r->n_row - 1)) == 0) { /* full at each power of two */
+        return hw_fail(-EINVAL, "%s:%zu: %s, wanted an object", at->path, at->line, get_json_type_name(o));
+    if (r->n_row == REP_MAX_ROWS)
+        return hw_fail(-E2BIG, "%s:%zu: more than %d measurements", at->path, at->line, REP_MAX_ROWS);
+    if ((r->n_row & (r->n_row - 1)) == 0) { /* full at each power of two */
         struct rep_row *more = realloc(r->row, HW_MAX(2 * r->n_row, (size_t)1) * sizeof(*more));
-        if (more)
-            r->row = more;
-        else
-            rc = report_no_memory(at);
+        if (!more)
+            return report_no_memory(at);
+        r->row = more;
     }
-    if (!rc) {
-        r->row[r->n_row] = (struct rep_row){0};
-        rc = read_row(at, o, r, &r->row[r->n_row++]);
-    }
-    json_decref(o);
-    return rc;
+    r->row[r->n_row] = (struct rep_row){0};
+    return read_row(at, o, r, &r->row[r->n_row++]);
 }
 
 int rep_read(FILE *in, const char *path, struct rep *r)

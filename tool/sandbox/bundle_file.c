@@ -21,48 +21,41 @@ static void name_notes(char out[NAME_MAX_LEN], const char *config)
 /* Reads the notes beside a configuration: an empty object where there are none. */
 static int load_notes(json_t **out, const char *config)
 {
-    char path[NAME_MAX_LEN], *text = NULL;
+    char path[NAME_MAX_LEN];
+    HW_AUTO_FREE char *text = NULL;
     size_t len;
     name_notes(path, config);
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0 && errno != ENOENT)
         return hw_fail(-errno, "%s: %s", path, strerror(errno));
     int rc = fd < 0 ? 0 : hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
-    hw_close(&fd);
-    if (rc == 0)
-        *out = text ? sbx_oci_load(text, len) : json_object();
-    free(text);
-    return rc < 0 ? rc : *out ? 0 : hw_wrap(-EINVAL, "%s", path);
+    if (rc < 0)
+        return rc;
+    *out = text ? sbx_oci_load(text, len) : json_object();
+    return *out ? 0 : hw_wrap(-EINVAL, "%s", path);
 }
 
 int bundle_load(struct bundle_file *f, const char *path)
 {
     struct stat st;
-    char *text = NULL;
+    HW_AUTO_FREE char *text = NULL;
     size_t len;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, f->path)) {
-        int rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-        hw_close(&fd);
-        return rc;
-    }
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0 || !realpath(path, f->path))
+        return hw_fail(-errno, "%s: %s", path, strerror(errno));
     f->mode = st.st_mode & 07777;
     int rc = hw_file_read(fd, SBX_OCI_CONFIG_MAX, path, &text, &len);
-    hw_close(&fd);
     if (rc < 0)
         return rc;
     f->config = sbx_oci_load(text, len);
-    free(text);
     return f->config ? load_notes(&f->notes, f->path) : hw_wrap(-EINVAL, "%s", path);
 }
 
 static int write_bundle_json(const json_t *o, const char *path, unsigned mode)
 {
-    char *text = sbx_oci_dump(o);
-    int rc = text ? sandbox_write(path, text, mode) : hw_no_memory("JSON");
-    free(text);
-    return rc;
+    HW_AUTO_FREE char *text = sbx_oci_dump(o);
+    return text ? sandbox_write(path, text, mode) : hw_no_memory("JSON");
 }
 
 /* Adds the notes that the configuration names to out. */
@@ -85,22 +78,22 @@ int bundle_save(const struct bundle_file *f, const char *out)
 {
     const char *to = out ? out : f->path;
     char path[NAME_MAX_LEN];
-    json_t *both = NULL, *named = json_object();
+    json_auto_t *both = NULL, *named = json_object();
     name_notes(path, to);
     int rc = load_notes(&both, to);
-    if (rc == 0)
-        rc = add_named_notes(named, f);
-    if (rc == 0 && json_object_size(named))
-        rc = json_object_update(both, named) < 0 ? hw_no_memory("JSON") : write_bundle_json(both, path, 0600);
-    if (rc == 0)
-        rc = write_bundle_json(f->config, to, f->mode);
-    if (rc == 0 && json_object_size(named))
-        rc = write_bundle_json(named, path, 0600);
-    else if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
-        rc = hw_fail(-errno, "%s: %s", path, strerror(errno));
-    json_decref(both);
-    json_decref(named);
-    return rc;
+    if (rc < 0 || (rc = add_named_notes(named, f)) < 0)
+        return rc;
+    const bool any = json_object_size(named) > 0;
+    if (any && json_object_update(both, named) < 0)
+        return hw_no_memory("JSON");
+    if (any && (rc = write_bundle_json(both, path, 0600)) < 0)
+        return rc;
+    rc = write_bundle_json(f->config, to, f->mode);
+    if (rc < 0)
+        return rc;
+    if (any)
+        return write_bundle_json(named, path, 0600);
+    return unlink(path) < 0 && errno != ENOENT ? hw_fail(-errno, "%s: %s", path, strerror(errno)) : 0;
 }
 
 void bundle_free(struct bundle_file *f)

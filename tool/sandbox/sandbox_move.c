@@ -81,11 +81,10 @@ int sandbox_move_main(int argc, char **argv)
     if (!a.m.netns || !a.nics)
         return tool_usage(CMD, "it needs --netns and --nics");
     a.m.id = argv[optind];
-    char *text = strdup(a.nics);
+    HW_AUTO_FREE char *text = strdup(a.nics);
     rc = text ? cut_names(text, nic, &a.m.n) : hw_no_memory("a list of NICs");
     if (rc == 0)
         rc = sb_move(&a.m);
-    free(text);
     if (rc == -EINVAL)
         return tool_usage(CMD, "%s", hw_error());
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;

@@ -78,32 +78,36 @@ void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int part
 
 /* ---- asking -------------------------------------------------------------------------------------- */
 
+static int call_for_facts(struct sandbox_args *a, struct session *s, hawser **h, struct tp_facts *out)
+{
+    struct tp_request q = {.type = TP_FACTS, .flags = TP_CONTAINED};
+    HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof(*r));
+    const struct hawser_connect_options any = {.size = sizeof(any), .channels = 1};
+    char host[256];
+    uint16_t port = HAWSER_DEFAULT_PORT;
+    int rc = r ? opts_host(a->peer, host, sizeof(host), &port) : hw_no_memory("the peer's answer");
+    if (rc < 0 || (rc = common_open(&a->common, h)) < 0)
+        return rc;
+    rc = session_open(s, *h, host, port, &any);
+    if (rc < 0 || (rc = session_call(s, &q, r, NICS_MS)) < 0)
+        return rc;
+    *out = r->facts;
+    return 0;
+}
+
 static int ask_peer_facts(struct sandbox_args *a, struct tp_facts *out)
 {
     struct session session = {0};
-    struct tp_request q = {.type = TP_FACTS, .flags = TP_CONTAINED};
-    struct tp_reply *r = calloc(1, sizeof(*r));
-    const struct hawser_connect_options any = {.size = sizeof(any), .channels = 1};
-    char host[256], why[HW_ERR_TEXT];
-    uint16_t port = HAWSER_DEFAULT_PORT;
     hawser *h = NULL;
-    int rc = r ? opts_host(a->peer, host, sizeof(host), &port) : hw_no_memory("the peer's answer");
-    if (rc == 0)
-        rc = common_open(&a->common, &h);
-    if (rc == 0)
-        rc = session_open(&session, h, host, port, &any);
-    if (rc == 0)
-        rc = session_call(&session, &q, r, NICS_MS);
-    if (rc == 0)
-        *out = r->facts;
-    else
-        snprintf(why, sizeof(why), "asking %s for its NICs: %s", a->peer, hawser_error());
+    int rc = call_for_facts(a, &session, &h, out);
+    if (rc < 0)
+        (void)hw_wrap(rc, "asking %s for its NICs", a->peer);
+    HW_KEEP_ERROR();
     session_close(&session);
     if (h)
         hawser_close(h);
     common_free(&a->common);
-    free(r);
-    return rc < 0 ? hw_fail_copy(rc, why) : 0;
+    return rc;
 }
 
 /* ---- saying -------------------------------------------------------------------------------------- */

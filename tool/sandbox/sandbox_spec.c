@@ -62,29 +62,24 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
  * sysfs of another machine's plan stays. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
-    char *nics = sbx_plan_nics(&b->p);
+    const struct sbx_want *w = &a->plan.want;
+    HW_AUTO_FREE char *nics = sbx_plan_nics(&b->p);
     size_t n = 0;
-    bool ok = nics;
-    if (nics && *nics) {
-        bool live = b->sp.memlock && !a->no_sysfs && !a->plan.from && !a->plan.sysfs;
-        ok = asprintf(&b->arg[n++], "nics=%s", nics) >= 0 &&
-             asprintf(&b->arg[n++], "sysfs=%s", live ? "yes" : "no") >= 0;
-        if (ok && live && a->plan.want.gpus)
-            ok = asprintf(&b->arg[n++], "gpus=%s", a->plan.want.gpus) >= 0;
-        if (ok && live && a->plan.want.keep_nics)
-            ok = asprintf(&b->arg[n++], "all-nics=yes") >= 0;
-        if (ok && a->plan.want.force)
-            ok = asprintf(&b->arg[n++], "force=yes") >= 0;
-        if (ok && a->rdma)
-            ok = asprintf(&b->arg[n++], "rdma=%s", a->rdma) >= 0;
-        if (ok && a->no_arp)
-            ok = asprintf(&b->arg[n++], "arp=no") >= 0;
-        if (ok && a->journal_dir)
-            ok = asprintf(&b->arg[n++], "journal-dir=%s", a->journal_dir) >= 0;
-        b->sp.hook_arg = (const char *const *)b->arg;
-    }
-    free(nics);
-    return ok ? 0 : hw_no_memory("the hooks");
+    if (!nics)
+        return hw_no_memory("the hooks");
+    if (!*nics)
+        return 0;
+    bool live = b->sp.memlock && !a->no_sysfs && !a->plan.from && !a->plan.sysfs;
+    b->sp.hook_arg = (const char *const *)b->arg;
+    if (asprintf(&b->arg[n++], "nics=%s", nics) < 0 || asprintf(&b->arg[n++], "sysfs=%s", live ? "yes" : "no") < 0 ||
+        (live && w->gpus && asprintf(&b->arg[n++], "gpus=%s", w->gpus) < 0) ||
+        (live && w->keep_nics && asprintf(&b->arg[n++], "all-nics=yes") < 0) ||
+        (w->force && asprintf(&b->arg[n++], "force=yes") < 0) ||
+        (a->rdma && asprintf(&b->arg[n++], "rdma=%s", a->rdma) < 0) ||
+        (a->no_arp && asprintf(&b->arg[n++], "arp=no") < 0) ||
+        (a->journal_dir && asprintf(&b->arg[n++], "journal-dir=%s", a->journal_dir) < 0))
+        return hw_no_memory("the hooks");
+    return 0;
 }
 
 /* PATH as it is good from any folder; the last part need not be there. To be freed, NULL with hw_error(). */
@@ -97,13 +92,11 @@ static char *resolve_output_path(const char *path)
     const char *slash = memrchr(path, '/', len);
     const char *name = slash ? slash + 1 : path;
     snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-    char *real = len < sizeof(dir) ? realpath(dir, NULL) : NULL;
-    if (!real || asprintf(&out, "%s/%.*s", real, (int)(path + len - name), name) < 0) {
-        hw_fail(-EINVAL, "%s: %s", dir, strerror(errno));
-        out = NULL;
-    }
-    free(real);
-    return out;
+    HW_AUTO_FREE char *real = len < sizeof(dir) ? realpath(dir, NULL) : NULL;
+    if (real && asprintf(&out, "%s/%.*s", real, (int)(path + len - name), name) >= 0)
+        return out;
+    hw_fail(-EINVAL, "%s: %s", dir, strerror(errno));
+    return NULL;
 }
 
 /* Where the files will be. */
@@ -123,15 +116,27 @@ static int set_bundle_paths(struct sandbox_bundle *b, const struct sandbox_bundl
 
 int sandbox_bundle_write(const struct sandbox_bundle *b)
 {
-    struct sbx_tree t;
-    int rc = 0;
     if (b->sp.sysfs) {
-        rc = sbx_sysfs_build(&t, &b->s, &b->p);
-        if (rc == 0)
-            rc = sbx_tree_write(&t, b->sp.sysfs);
-        sbx_tree_free(&t);
+        struct sbx_tree t __attribute__((cleanup(sbx_tree_free))) = {0};
+        int rc = sbx_sysfs_build(&t, &b->s, &b->p);
+        if (rc < 0 || (rc = sbx_tree_write(&t, b->sp.sysfs)) < 0)
+            return rc;
     }
-    return rc == 0 && b->sp.topo ? sandbox_topo(&b->s, &b->p, b->sp.topo) : rc;
+    return b->sp.topo ? sandbox_topo(&b->s, &b->p, b->sp.topo) : 0;
+}
+
+static int fill_bundle(struct sandbox_bundle *b, const struct sandbox_bundle_args *a, const char *beside)
+{
+    ssize_t n = readlink("/proc/self/exe", b->program, sizeof(b->program) - 1);
+    if (n < 0)
+        return hw_fail(-errno, "finding the own program: %s", strerror(errno));
+    HW_AUTO_CLOSE int root = hw_root_open(a->plan.sysfs ? a->plan.sysfs : "/");
+    if (root < 0)
+        return root;
+    int rc = sbx_devs_find(&b->dev, root, &b->s, &b->p, &b->log);
+    if (rc < 0 || (rc = hook_args(b, a)) < 0)
+        return rc;
+    return set_bundle_paths(b, a, beside);
 }
 
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
@@ -147,17 +152,7 @@ int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct 
         hw_log(&b->log, HAWSER_LOG_WARN, "%s", b->p.warning[i]);
     for (size_t i = 0; i < b->p.n_rdma; i++)
         b->sp.memlock |= !b->p.rdma[i].why[0];
-    ssize_t n = readlink("/proc/self/exe", b->program, sizeof(b->program) - 1);
-    int root = hw_root_open(a->plan.sysfs ? a->plan.sysfs : "/");
-    rc = n < 0 ? hw_fail(-errno, "finding the own program: %s", strerror(errno)) : HW_MIN(root, 0);
-    if (rc == 0)
-        rc = sbx_devs_find(&b->dev, root, &b->s, &b->p, &b->log);
-    hw_close(&root);
-    if (rc == 0)
-        rc = hook_args(b, a);
-    if (rc == 0)
-        rc = set_bundle_paths(b, a, beside);
-    return rc < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
+    return fill_bundle(b, a, beside) < 0 ? tool_fail(cmd, "%s", hw_error()) : TOOL_OK;
 }
 
 void sandbox_bundle_free(struct sandbox_bundle *b)
@@ -184,9 +179,9 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
     name_beside(beside, f);
-    if (rc == 0) /* it must be a configuration all the same */
-        rc = json_is_string(json_object_get(f->config, "ociVersion")) ? 0
-                                                                      : hw_fail(-EINVAL, "it is no OCI configuration");
+    /* it must be a configuration all the same */
+    if (rc == 0 && !json_is_string(json_object_get(f->config, "ociVersion")))
+        rc = hw_fail(-EINVAL, "it is no OCI configuration");
     if (rc < 0)
         return tool_fail(CMD, "%s: %s", f->path, hw_error());
     if (rc == 1)

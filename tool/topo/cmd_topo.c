@@ -61,14 +61,12 @@ static int read_topo_node(struct topo *t, const char *from)
             snprintf(t->cuda, sizeof(t->cuda), "a snapshot does not say CUDA's order");
         return rc;
     }
-    int root = hw_root_open("/");
+    HW_AUTO_CLOSE int root = hw_root_open("/");
     if (root < 0)
         return root;
-    struct hw_bdf *cuda = ask_cuda(t, &scan.n_cuda);
+    HW_AUTO_FREE struct hw_bdf *cuda = ask_cuda(t, &scan.n_cuda);
     scan.cuda = cuda;
     int rc = hw_node_scan(&t->node, root, &scan);
-    free(cuda);
-    hw_close(&root);
     return rc < 0 ? hw_wrap(rc, "/") : 0;
 }
 

@@ -14,12 +14,9 @@
 
 int topo_save(const char *path)
 {
-    struct sbx_snapshot s;
+    struct sbx_snapshot s __attribute__((cleanup(sbx_snapshot_free))) = {0};
     int rc = sandbox_take(&s, NULL, true);
-    if (rc == 0)
-        rc = sandbox_save(&s, path);
-    sbx_snapshot_free(&s);
-    return rc;
+    return rc < 0 ? rc : sandbox_save(&s, path);
 }
 
 /* /proc/net/route, with what a scan wants of it: who has a default route. */
@@ -58,24 +55,24 @@ static int rebuild_machine_files(struct rebuilt *r, const struct sbx_snapshot *s
     if (rc == 0)
         rc = sbx_tree_write(&t, r->sys);
     sbx_tree_free(&t);
-    if (rc == 0 && (mkdir(r->proc, 0700) < 0 || mkdir(r->net, 0700) < 0))
-        rc = hw_fail(-errno, "%s: %s", r->net, strerror(errno));
-    return rc < 0 ? rc : write_route_file(s, r->route);
+    if (rc < 0)
+        return rc;
+    if (mkdir(r->proc, 0700) < 0 || mkdir(r->net, 0700) < 0)
+        return hw_fail(-errno, "%s: %s", r->net, strerror(errno));
+    return write_route_file(s, r->route);
 }
 
 /* Of what is there; the error at hand stays. */
 static void remove_rebuilt_files(const struct rebuilt *r)
 {
-    char why[HW_ERR_TEXT];
     if (!r->dir[0])
         return;
-    snprintf(why, sizeof(why), "%s", hw_error());
+    HW_KEEP_ERROR();
     unlink(r->route);
     rmdir(r->net);
     rmdir(r->proc);
     sbx_tree_remove(r->sys);
     rmdir(r->dir);
-    hw_fail_copy(0, why);
 }
 
 int topo_from(struct hw_node *n, const char *file)

@@ -191,18 +191,15 @@ static int find_numa_box(const struct hw_node *n, int pci)
 int topo_svg(const struct topo *t, FILE *out)
 {
     const struct hw_node *n = &t->node;
-    struct drawing d = {.t = t, .f = out};
-    d.gpu = calloc(n->n_gpu + 1, sizeof(*d.gpu));
-    d.nic = calloc(n->n_netdev + 1, sizeof(*d.nic));
-    int rc = d.gpu && d.nic ? 0 : hw_no_memory("the drawing");
-    for (size_t i = 0; i < n->n_gpu && rc == 0; i++)
-        d.gpu[i] = (struct cell){.numa = find_numa_box(n, n->gpu[i].pci), .placed = true};
-    for (size_t i = 0; i < n->n_netdev && rc == 0; i++)
-        d.nic[i] = (struct cell){.numa = find_numa_box(n, n->netdev[i].pci),
-                                 .placed = topo_on_pci(&n->netdev[i]) || (t->planned && !t->plan.why[i])};
-    if (rc == 0)
-        rc = draw_topo_node(&d);
-    free(d.gpu);
-    free(d.nic);
-    return rc;
+    HW_AUTO_FREE struct cell *gpu = calloc(n->n_gpu + 1, sizeof(*gpu));
+    HW_AUTO_FREE struct cell *nic = calloc(n->n_netdev + 1, sizeof(*nic));
+    struct drawing d = {.t = t, .f = out, .gpu = gpu, .nic = nic};
+    if (!gpu || !nic)
+        return hw_no_memory("the drawing");
+    for (size_t i = 0; i < n->n_gpu; i++)
+        gpu[i] = (struct cell){.numa = find_numa_box(n, n->gpu[i].pci), .placed = true};
+    for (size_t i = 0; i < n->n_netdev; i++)
+        nic[i] = (struct cell){.numa = find_numa_box(n, n->netdev[i].pci),
+                               .placed = topo_on_pci(&n->netdev[i]) || (t->planned && !t->plan.why[i])};
+    return draw_topo_node(&d);
 }

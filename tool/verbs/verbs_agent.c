@@ -22,6 +22,17 @@ static int open_signals(struct vb_agent_options *o)
     return HW_MIN(HW_MIN(o->stop, o->leave), HW_MIN(o->reload, 0));
 }
 
+static int guard_and_serve(struct vb_agent_options *o)
+{
+    int rc = vb_guard_agent();
+    if (rc < 0 || (rc = open_signals(o)) < 0)
+        return rc;
+    rc = verbs_folder(o->socket, false);
+    if (rc < 0 || (rc = verbs_folder(o->state_dir, true)) < 0)
+        return rc;
+    return vb_agent(o);
+}
+
 static int run_agent(const struct vb_agent_options *a, const char *audit, bool verbose)
 {
     struct vb_agent_options o = *a;
@@ -39,15 +50,7 @@ static int run_agent(const struct vb_agent_options *a, const char *audit, bool v
     o.log = &b.log;
     o.stop = o.leave = o.reload = -1;
     signal(SIGPIPE, SIG_IGN);
-    rc = vb_guard_agent();
-    if (rc == 0)
-        rc = open_signals(&o);
-    if (rc == 0)
-        rc = verbs_folder(o.socket, false);
-    if (rc == 0)
-        rc = verbs_folder(o.state_dir, true);
-    if (rc == 0)
-        rc = vb_agent(&o);
+    rc = guard_and_serve(&o);
     hw_close(&o.stop);
     hw_close(&o.leave);
     hw_close(&o.reload);

@@ -210,20 +210,19 @@ static int add_mount(const struct spec_args *a, const char *name, const json_t *
         return hw_fail(-EINVAL, "its device %s is %lld:%lld, and %s of this machine is %u:%u",
                        get_spec_text(device, "path"), (long long)json_integer_value(maj),
                        (long long)json_integer_value(min), path, major(st.st_rdev), minor(st.st_rdev));
-    json_t *m = json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
+    json_auto_t *m =
+        json_pack("{sossss}", "destination", json_sprintf(NODES "/%s", name), "type", "bind", "source", path);
     json_object_set_new(m, "options", json_pack("[sssss]", "bind", "ro", "nosuid", "nodev", "noexec"));
-    int rc = m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0 ? 0 : hw_no_memory("a mount");
-    json_decref(m);
-    return rc;
+    return m && json_array_append(mounts, m) == 0 && json_array_append(added, m) == 0 ? 0 : hw_no_memory("a mount");
 }
 
 static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
 {
-    char *list = strdup(a->devices), *rest = list, *name;
+    HW_AUTO_FREE char *list = strdup(a->devices);
+    char *rest = list, *name;
     int rc = list ? 0 : hw_no_memory("the devices");
     while (rc == 0 && (name = strsep(&rest, ",")))
         rc = add_mount(a, name, NULL, mounts, added);
-    free(list);
     return rc;
 }
 
@@ -424,57 +423,62 @@ static int apply_verbs_spec(json_t *config, json_t *notes_kept, const struct spe
         return hw_fail(-EINVAL, "it is no container of Linux, or has no process");
     json_t *mounts = ensure_spec_member(config, "mounts", true),
            *notes = ensure_spec_member(config, "annotations", false);
-    json_t *added = json_array(), *taken = json_array(), *rules = json_array(), *limit = NULL;
-    json_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
+    if (!mounts || !notes)
+        return -EINVAL;
+    json_auto_t *added = json_array(), *taken = json_array(), *rules = json_array(), *limit = NULL;
+    json_auto_t *was = json_deep_copy(json_object_get(linux_object, "seccomp"));
     bool section = a->container && !json_object_get(notes, SECTION);
-    int rc = mounts && notes ? check_mounts(mounts) : -EINVAL;
-    if (rc == 0 && a->container && !section && strcmp(get_spec_text(notes, SECTION), a->container) != 0)
-        rc = hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", get_spec_text(notes, SECTION));
-    if (rc == 0)
-        rc = take_devices(linux_object, taken);
-    if (rc == 0)
-        rc = take_rules(linux_object, taken, rules);
-    if (rc == 0)
-        rc = mount_nodes(a, json_object_get(notes, SBX_NOTE_SANDBOX) != NULL, taken, mounts, added);
-    if (rc == 0)
-        rc = raise_nofile_limit(process, &limit);
-    if (rc == 0)
-        rc = vb_filter_spec(linux_object, a->socket, a->runtime);
-    json_t *filter = json_deep_copy(json_object_get(linux_object, "seccomp"));
-    json_t *note =
-        json_pack("{so?so?sOsOsOso?sb}", "seccomp", was ? was : json_null(), "filter", filter, "mounts", added,
-                  "devices", taken, "rules", rules, "limit", limit ? limit : json_null(), "section", section);
-    if (rc == 0)
-        rc = sbx_note_put(config, SBX_NOTE_VERBS, notes_kept, note);
-    if (rc == 0 && section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)
-        rc = hw_no_memory("the configuration");
-    if (rc == 0) {
-        warn_of(config, a);
-        warn_of_rules(config, added);
-        warn_of_memlock(process);
-    }
-    json_decref(note);
-    json_decref(added);
-    json_decref(taken);
-    json_decref(rules);
-    return rc;
+    int rc = check_mounts(mounts);
+    if (rc < 0)
+        return rc;
+    if (a->container && !section && strcmp(get_spec_text(notes, SECTION), a->container) != 0)
+        return hw_fail(-EINVAL, "its annotation " SECTION " is '%s' already", get_spec_text(notes, SECTION));
+    rc = take_devices(linux_object, taken);
+    if (rc < 0 || (rc = take_rules(linux_object, taken, rules)) < 0)
+        return rc;
+    rc = mount_nodes(a, json_object_get(notes, SBX_NOTE_SANDBOX) != NULL, taken, mounts, added);
+    if (rc < 0 || (rc = raise_nofile_limit(process, &limit)) < 0)
+        return rc;
+    rc = vb_filter_spec(linux_object, a->socket, a->runtime);
+    if (rc < 0)
+        return rc;
+    json_auto_t *note = json_pack("{sO?so?sOsOsOsO?sb}", "seccomp", was, "filter",
+                                  json_deep_copy(json_object_get(linux_object, "seccomp")), "mounts", added, "devices",
+                                  taken, "rules", rules, "limit", limit, "section", section);
+    rc = sbx_note_put(config, SBX_NOTE_VERBS, notes_kept, note);
+    if (rc < 0)
+        return rc;
+    if (section && json_object_set_new(notes, SECTION, json_string(a->container)) < 0)
+        return hw_no_memory("the configuration");
+    warn_of(config, a);
+    warn_of_rules(config, added);
+    warn_of_memlock(process);
+    return 0;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------- */
 
+static int rewrite_verbs_spec(struct bundle_file *f, const char *path, const struct spec_args *a)
+{
+    int rc = bundle_load(f, path);
+    if (rc < 0)
+        return rc;
+    const int undone = undo_verbs_spec(f->config, f->notes);
+    if (undone < 0)
+        return hw_wrap(undone, "%s", path);
+    if (a->undo && undone == 0)
+        return json_is_string(json_object_get(f->config, "ociVersion"))
+                   ? 0
+                   : hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
+    if (!a->undo && (rc = apply_verbs_spec(f->config, f->notes, a)) < 0)
+        return hw_wrap(rc, "%s", path);
+    return bundle_save(f, a->out);
+}
+
 static int edit_config(const char *path, const struct spec_args *a)
 {
     struct bundle_file f = {.config = NULL};
-    int rc = bundle_load(&f, path);
-    if (rc == 0 && (rc = undo_verbs_spec(f.config, f.notes)) < 0)
-        (void)hw_wrap(rc, "%s", path);
-    bool nothing = rc == 0 && a->undo;
-    if (rc >= 0 && !a->undo && (rc = apply_verbs_spec(f.config, f.notes, a)) < 0)
-        (void)hw_wrap(rc, "%s", path);
-    if (nothing && !json_is_string(json_object_get(f.config, "ociVersion")))
-        rc = hw_fail(-EINVAL, "%s: it is no OCI configuration", path);
-    if (rc >= 0 && !nothing)
-        rc = bundle_save(&f, a->out);
+    int rc = rewrite_verbs_spec(&f, path, a);
     bundle_free(&f);
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;
 }

@@ -184,22 +184,23 @@ static int receive_here(struct dm_ctx *x, struct dm_claim *c)
     struct dm_landing *l = NULL;
     uint32_t queue;
     int rc = dm_ctx_helper(x);
-    if (rc == 0)
-        rc = landing_make(x, c->nic, c->gpu, &l);
-    if (rc == 0 && !l->bound) {
+    if (rc || (rc = landing_make(x, c->nic, c->gpu, &l)))
+        return rc;
+    if (!l->bound) {
         rc = bind_queues(x, l);
         /* Each GPU has queues of its own: those of one that is not in use are another's to have. */
         if ((rc == -EBUSY || rc == -EDQUOT || rc == -ENOSPC) && release_idle(x, c->nic))
             rc = bind_queues(x, l);
+        if (rc)
+            return rc;
     }
-    if (rc == 0)
-        rc = dm_ctx_asked(x, dm_helper_steer(x->helper, l->binding.id, c->sock, &c->rule, &queue));
-    if (rc == 0) {
-        c->landing = l;
-        c->dmabuf_id = l->binding.dmabuf_id;
-        c->epoch = atomic_load(&x->epoch);
-    }
-    return rc;
+    rc = dm_ctx_asked(x, dm_helper_steer(x->helper, l->binding.id, c->sock, &c->rule, &queue));
+    if (rc)
+        return rc;
+    c->landing = l;
+    c->dmabuf_id = l->binding.dmabuf_id;
+    c->epoch = atomic_load(&x->epoch);
+    return 0;
 }
 
 static void claim_destroy(struct dm_claim *c)
@@ -390,14 +391,14 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
     c->gpu = gpu;
     c->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0); /* the connection may be closed before its turn comes */
     int rc = c->sock < 0 ? hw_fail(-errno, "one more descriptor for a connection: %s", strerror(errno)) : 0;
-    pthread_mutex_lock(&x->mu);
-    if (rc == 0 && (c->nic = dm_ctx_nic(x, nic)) == HW_NIC_MAX)
-        rc = hw_fail(-E2BIG, "more than %d NICs", HW_NIC_MAX);
-    if (rc == 0)
-        rc = dm_ctx_start(x);
-    if (rc == 0)
-        enqueue_claim(x, c);
-    pthread_mutex_unlock(&x->mu);
+    if (rc == 0) {
+        pthread_mutex_lock(&x->mu);
+        c->nic = dm_ctx_nic(x, nic);
+        rc = c->nic == HW_NIC_MAX ? hw_fail(-E2BIG, "more than %d NICs", HW_NIC_MAX) : dm_ctx_start(x);
+        if (rc == 0)
+            enqueue_claim(x, c);
+        pthread_mutex_unlock(&x->mu);
+    }
     if (rc) {
         claim_destroy(c);
         return rc;

@@ -238,17 +238,17 @@ static void apply_agreement(struct hw_conn *c, const struct dm_met *a)
 static int advance_devmem_setup(struct hw_conn *c)
 {
     struct dm_met met;
-    int rc = 0;
+    int rc;
     if (atomic_load_explicit(&c->met, memory_order_relaxed))
         return 0;
-    if (!c->meet && (rc = hw_tcp.establish(c->heads)) == 0)
-        rc = begin_meeting(c, hw_tcp.fd(c->heads));
-    if (rc == 0 && (rc = dm_meet_step(c->meet, &met)) == 0) {
-        apply_agreement(c, &met);
-        dm_meet_free(c->meet);
-        c->meet = NULL;
-    }
-    return rc;
+    if (!c->meet && ((rc = hw_tcp.establish(c->heads)) || (rc = begin_meeting(c, hw_tcp.fd(c->heads)))))
+        return rc;
+    if ((rc = dm_meet_step(c->meet, &met)))
+        return rc;
+    apply_agreement(c, &met);
+    dm_meet_free(c->meet);
+    c->meet = NULL;
+    return 0;
 }
 
 static int devmem_establish(struct hw_conn *c)
@@ -497,13 +497,14 @@ static void devmem_consumed(struct hw_conn *c)
 static int devmem_health(struct hw_conn *c)
 {
     int rc = c->claim ? dm_claim_health(c->claim) : 0;
-    if (rc == 0 && c->rx && dm_rx_strayed(c->rx))
-        rc =
-            hw_fail(-ENOLINK, "payload has begun to come as ordinary data: the flow rule for it on %s is gone", c->nic);
-    if (rc == 0 && c->meet)
-        rc = dm_meet_late(c->meet);
-    if (rc == 0)
-        rc = hw_tcp.health(c->heads);
+    if (rc)
+        return rc;
+    if (c->rx && dm_rx_strayed(c->rx))
+        return hw_fail(-ENOLINK, "payload has begun to come as ordinary data: the flow rule for it on %s is gone",
+                       c->nic);
+    if (c->meet && (rc = dm_meet_late(c->meet)))
+        return rc;
+    rc = hw_tcp.health(c->heads);
     return rc == 0 && c->side ? hw_tcp.health(c->side) : rc;
 }
 

@@ -233,20 +233,24 @@ static void bound_buffer(const struct dm_meet *m)
         (void)setsockopt(hw_tcp.fd(m->side), SOL_SOCKET, SO_RCVBUF, &half, sizeof(half));
 }
 
+static int claim_landing(struct dm_meet *m)
+{
+    int rc;
+    if (!m->claim && (rc = dm_claim_new(m->a.ctx, m->a.nic, m->a.gpu, hw_tcp.fd(m->side), m->a.event, &m->claim)))
+        return rc;
+    if ((rc = dm_claim_test(m->claim, &m->pool, &m->dmabuf_id)))
+        return rc;
+    if (m->a.env->knobs->require_direct && m->a.gpu >= 0 &&
+        (m->pool->space->direct || m->pool->space->device != m->a.gpu))
+        return hw_fail(-EOPNOTSUPP, "it would land in memory of %s and be copied (knob devmem_memory is %s)",
+                       m->pool->space->name, m->a.env->knobs->devmem_memory);
+    return dm_rx_new(hw_tcp.fd(m->side), m->pool, m->dmabuf_id, &m->rx);
+}
+
 /* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
 static int request_steering(struct dm_meet *m)
 {
-    int rc = 0;
-    if (!m->claim)
-        rc = dm_claim_new(m->a.ctx, m->a.nic, m->a.gpu, hw_tcp.fd(m->side), m->a.event, &m->claim);
-    if (rc == 0)
-        rc = dm_claim_test(m->claim, &m->pool, &m->dmabuf_id);
-    if (rc == 0 && m->a.env->knobs->require_direct && m->a.gpu >= 0 &&
-        (m->pool->space->direct || m->pool->space->device != m->a.gpu))
-        rc = hw_fail(-EOPNOTSUPP, "it would land in memory of %s and be copied (knob devmem_memory is %s)",
-                     m->pool->space->name, m->a.env->knobs->devmem_memory);
-    if (rc == 0)
-        rc = dm_rx_new(hw_tcp.fd(m->side), m->pool, m->dmabuf_id, &m->rx);
+    int rc = claim_landing(m);
     if (rc == -EAGAIN)
         return rc;
     if (rc) {
@@ -391,9 +395,7 @@ int dm_meet_late(const struct dm_meet *m)
 int dm_meet_step(struct dm_meet *m, struct dm_met *out)
 {
     int rc = round_of(m);
-    if (rc == 0)
-        rc = send_meet_messages(m);
-    if (rc)
+    if (rc || (rc = send_meet_messages(m)))
         return rc;
     if (!is_meeting_done(m))
         return dm_meet_late(m) ? -ETIMEDOUT : -EAGAIN;

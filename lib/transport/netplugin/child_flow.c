@@ -88,55 +88,67 @@ static int test_child_delivery(struct kid *k, struct kid_comm *c)
     return rc < 0 ? rc : done != 0;
 }
 
-unsigned kid_progress(struct kid *k, struct kid_comm *c)
+/* Moves each request on as far as it goes now. *found: KID_MOVED, if any of them moved. */
+static int advance_requests(struct kid *k, struct kid_comm *c, uint64_t posted, unsigned *found)
 {
     struct np_ring *r = c->ring;
-    const uint64_t posted = atomic_load_explicit(&r->posted, memory_order_acquire);
     /* A receive that unpacks is held until it is consumed; all others until they are done. */
     const uint64_t *free_at = c->unpacks ? &c->given : &c->done;
-    unsigned found = 0;
-    int rc = 0;
-
-    kid_set_gpu(k, c->gpu);
-    while (rc == 0 && c->started < posted && c->started - *free_at < c->window) {
+    int rc;
+    while (c->started < posted && c->started - *free_at < c->window) {
         struct np_entry *e = &r->entry[c->started % NP_RING];
         void *req;
         rc = start_child_request(k, c, e, &req);
         if (rc < 0)
-            break;
+            return rc;
         if (!req) {
             e->nulls++;
             break;
         }
         c->req[c->started++ % NP_RING] = req;
         atomic_store_explicit(&r->started, c->started, memory_order_relaxed);
-        found |= KID_MOVED;
+        *found |= KID_MOVED;
     }
-    while (rc == 0 && c->come < c->started) {
+    while (c->come < c->started) {
         bool over = false;
         rc = test_oldest(k, c, &r->entry[c->come % NP_RING], &over);
-        if (rc < 0 || !over)
+        if (rc < 0)
+            return rc;
+        if (!over)
             break;
         c->come++;
-        found |= KID_MOVED;
+        *found |= KID_MOVED;
     }
-    while (rc == 0 && c->done < c->come) {
-        if ((rc = test_child_delivery(k, c)) <= 0)
-            break;
-        rc = c->unpacks && !c->frags ? mark_request_consumed(k, c) : 0;
+    while (c->done < c->come) {
+        rc = test_child_delivery(k, c);
         if (rc < 0)
+            return rc;
+        if (rc == 0)
             break;
+        if (c->unpacks && !c->frags && (rc = mark_request_consumed(k, c)) < 0)
+            return rc;
         atomic_store_explicit(&r->done, ++c->done, memory_order_release);
         kid_ring(c);
-        found |= KID_MOVED;
+        *found |= KID_MOVED;
     }
-    if (c->frags) {
-        const uint64_t consumed_by = atomic_load_explicit(&r->consumed, memory_order_acquire);
-        while (rc == 0 && c->given < HW_MIN(consumed_by, c->done)) {
-            rc = mark_request_consumed(k, c);
-            found |= KID_MOVED;
-        }
+    if (!c->frags)
+        return 0;
+    const uint64_t consumed_by = atomic_load_explicit(&r->consumed, memory_order_acquire);
+    while (c->given < HW_MIN(consumed_by, c->done)) {
+        rc = mark_request_consumed(k, c);
+        if (rc < 0)
+            return rc;
+        *found |= KID_MOVED;
     }
+    return 0;
+}
+
+unsigned kid_progress(struct kid *k, struct kid_comm *c)
+{
+    const uint64_t posted = atomic_load_explicit(&c->ring->posted, memory_order_acquire);
+    unsigned found = 0;
+    kid_set_gpu(k, c->gpu);
+    int rc = advance_requests(k, c, posted, &found);
     if (rc < 0) {
         kid_fail(c, rc);
         return KID_MOVED;

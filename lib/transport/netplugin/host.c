@@ -72,13 +72,12 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
         return hw_fail(-errno, "making a memfd: %s", strerror(errno));
-    int rc = 0;
     /* Sealed: a child that cut it short would have the parent die of SIGBUS. */
-    if (ftruncate(*fd, (off_t)len) < 0 || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ||
-        (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) == MAP_FAILED)
-        rc = hw_fail(-errno, "sharing %zu bytes of memory: %s", len, strerror(errno));
-    if (rc < 0)
-        hw_close(fd);
+    if (ftruncate(*fd, (off_t)len) == 0 && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
+        (*at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0)) != MAP_FAILED)
+        return 0;
+    int rc = hw_fail(-errno, "sharing %zu bytes of memory: %s", len, strerror(errno));
+    hw_close(fd);
     return rc;
 }
 
@@ -372,6 +371,22 @@ static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, 
     }
 }
 
+/* Under the lock: the bytes of the answer, or -errno. */
+static ssize_t ask_child(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *r)
+{
+    int rc = np_usable(h); /* anew: it may have died while another one waited for it */
+    if (rc < 0)
+        return rc;
+    m->seq = ++h->seq;
+    rc = send_message(h, m, fds, n_fds);
+    if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET)
+        return hw_fail(rc, "plugin %s: sending to its process: %s", h->name, strerror(-rc));
+    atomic_fetch_add_explicit(&h->s->messages, rc == 0, memory_order_release);
+    np_wake(h);
+    ssize_t got = await_child_reply(h, m, r);
+    return got > 0 ? got : h->dead;
+}
+
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out)
 {
     struct np_reply raw, mine;
@@ -380,24 +395,11 @@ int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&h->lock);
-    rc = np_usable(h); /* anew: it may have died while another one waited for it */
-    ssize_t got = 0;
-    if (rc == 0) {
-        m->seq = ++h->seq;
-        rc = send_message(h, m, fds, n_fds);
-        if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET)
-            rc = hw_fail(rc, "plugin %s: sending to its process: %s", h->name, strerror(-rc));
-        else {
-            atomic_fetch_add_explicit(&h->s->messages, rc == 0, memory_order_release);
-            np_wake(h);
-            got = await_child_reply(h, m, &raw);
-            rc = got > 0 ? 0 : h->dead;
-        }
-    }
+    const ssize_t got = ask_child(h, m, fds, n_fds, &raw);
     h->beat_at = hw_now_coarse(); /* it was here a moment ago */
     pthread_mutex_unlock(&h->lock);
-    if (rc < 0)
-        return rc;
+    if (got < 0)
+        return (int)got;
     if (np_check_reply(&raw, (size_t)got, m->seq, (enum np_op)m->op, out) < 0)
         return np_distrust(h);
     return out->rc < 0 ? np_blame(h, out->rc, out->text) : 0;
@@ -528,6 +530,22 @@ static int create_host_memory(struct np_host *h)
     return 0;
 }
 
+static int start_plugin_child(struct np_host *h, const struct np_options *o)
+{
+    HW_AUTO_FREE char **env = merge_plugin_env(o->env);
+    int rc = env ? create_host_memory(h) : hw_no_memory("an environment");
+    if (rc < 0)
+        return rc;
+    if (o->trace && *o->trace) {
+        h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+        if (h->trace < 0)
+            return hw_fail(-errno, "plugin %s: opening its trace %s: %s", h->name, o->trace, strerror(errno));
+    }
+    rc = fork_plugin_child(h, env);
+    hw_close(&h->trace); /* the child's */
+    return rc < 0 ? rc : load_plugin_in_child(h, env);
+}
+
 int np_open(const char *plugin, const struct np_options *o, struct np_host **out)
 {
     struct np_host *h = calloc(1, sizeof(*h));
@@ -550,19 +568,7 @@ int np_open(const char *plugin, const struct np_options *o, struct np_host **out
     hw_list_init(&h->comms);
     hw_list_init(&h->listeners);
     hw_list_init(&h->mems);
-    char **env = merge_plugin_env(o->env);
-    int rc = env ? create_host_memory(h) : hw_no_memory("an environment");
-    if (rc == 0 && o->trace && *o->trace) {
-        h->trace = open(o->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
-        if (h->trace < 0)
-            rc = hw_fail(-errno, "plugin %s: opening its trace %s: %s", h->name, o->trace, strerror(errno));
-    }
-    if (rc == 0)
-        rc = fork_plugin_child(h, env);
-    hw_close(&h->trace); /* the child's */
-    if (rc == 0)
-        rc = load_plugin_in_child(h, env);
-    free(env);
+    int rc = start_plugin_child(h, o);
     if (rc < 0) {
         HW_KEEP_ERROR();
         np_close(h);

@@ -124,10 +124,11 @@ int np_gpu(struct np_host *h, unsigned dev, int gpu)
     struct np_message q = {.op = NP_OP_GPU, .number = dev, .memory = np_gpu_word(gpu)};
     struct np_reply r;
     int rc = np_usable(h);
-    if (rc == 0 && dev >= h->info.devices)
-        rc = hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
-    if (rc == 0)
-        rc = np_ask(h, &q, NULL, 0, &r);
+    if (rc)
+        return rc;
+    if (dev >= h->info.devices)
+        return hw_fail(-ENODEV, "plugin %s: device %u: it has %u", h->name, dev, h->info.devices);
+    rc = np_ask(h, &q, NULL, 0, &r);
     return rc ? rc : r.u.gpu.device;
 }
 

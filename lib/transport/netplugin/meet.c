@@ -38,11 +38,10 @@ static int begin_greeting(struct hw_conn *c)
         .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
     choose_gpu(c);
     int rc = refuse_staging(c, c->slots.told);
-    if (rc == 0)
-        rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener);
-    if (rc == 0)
-        hw_plugin_greet_encode(c->out, &g);
-    return rc;
+    if (rc || (rc = np_listen(c->host, c->dev, c->slots.only, g.handle, &c->listener)))
+        return rc;
+    hw_plugin_greet_encode(c->out, &g);
+    return 0;
 }
 
 static int send_greeting(struct hw_conn *c)
@@ -80,14 +79,12 @@ static int read_greeting(struct hw_conn *c)
 static int take_greeting(struct hw_conn *c)
 {
     int rc = read_greeting(c);
-    if (rc == 0)
-        rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer);
-    if (rc == 0 && c->peer.longest != c->slot)
+    if (rc || (rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer)))
+        return rc;
+    if (c->peer.longest != c->slot)
         return hw_fail(-EPROTO,
                        "the peer's plugin takes %u bytes at a time, this one %u: they must be alike, and the MTUs",
                        c->peer.longest, c->slot);
-    if (rc)
-        return rc;
     c->greeted = true;
     if (c->server) {
         c->gpu = c->peer.peer_gpu;
@@ -102,19 +99,16 @@ static int take_greeting(struct hw_conn *c)
 int np_conn_greet(struct hw_conn *c)
 {
     int rc = c->server && !c->greeted ? take_greeting(c) : 0;
-    if (rc == 0 && !c->listener)
-        rc = begin_greeting(c);
-    if (rc == 0)
-        rc = send_greeting(c);
-    if (rc == 0 && !c->greeted)
-        rc = take_greeting(c);
-    if (rc == 0)
-        rc = np_connect(c->host, c->dev, c->slots.only, c->peer.handle, c->deadline, c->event, &c->tx);
-    if (rc == 0)
-        rc = np_accept(c->listener, c->deadline, c->event, &c->rx);
-    if (rc == 0)
-        c->state = JOIN;
-    return rc;
+    if (rc || (!c->listener && (rc = begin_greeting(c))))
+        return rc;
+    rc = send_greeting(c);
+    if (rc || (!c->greeted && (rc = take_greeting(c))))
+        return rc;
+    rc = np_connect(c->host, c->dev, c->slots.only, c->peer.handle, c->deadline, c->event, &c->tx);
+    if (rc || (rc = np_accept(c->listener, c->deadline, c->event, &c->rx)))
+        return rc;
+    c->state = JOIN;
+    return 0;
 }
 
 int np_conn_join(struct hw_conn *c)
@@ -132,9 +126,7 @@ int np_conn_join(struct hw_conn *c)
     c->slots.tx = c->tx;
     c->slots.rx = c->rx;
     int rc = np_slots_open(&c->slots);
-    if (rc == 0)
-        rc = refuse_staging(c, c->slots.land);
-    if (rc)
+    if (rc || (rc = refuse_staging(c, c->slots.land)))
         return rc;
     c->state = READY;
     return 0;

@@ -39,6 +39,22 @@ static uint32_t slot_size(const struct np_props *p)
 
 /* ---- the context's ----------------------------------------------------------------------------------- */
 
+/* Can it carry chunks at all? *p: what its first device has. */
+static int check_first_device(struct np_host *h, struct np_props *p)
+{
+    if (np_info(h)->devices == 0)
+        return hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
+    int rc = np_props(h, 0, p);
+    if (rc)
+        return rc;
+    if (p->max_size < 2 * 4096)
+        return hw_fail(-EOPNOTSUPP, "the plugin %s takes no more than %u bytes at a time", np_info(h)->table,
+                       p->max_size);
+    return p->ptr_support & NCCL_PTR_HOST
+               ? 0
+               : hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
+}
+
 int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
 {
     struct np_pool *pool;
@@ -62,14 +78,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
         return rc;
     struct np_host *h = np_pool_first(pool);
     struct np_props p = {0};
-    if (np_info(h)->devices == 0)
-        rc = hw_fail(-ENODEV, "the plugin %s has no device", np_info(h)->table);
-    if (rc == 0)
-        rc = np_props(h, 0, &p);
-    if (rc == 0 && p.max_size < 2 * 4096)
-        rc = hw_fail(-EOPNOTSUPP, "the plugin %s takes no more than %u bytes at a time", np_info(h)->table, p.max_size);
-    if (rc == 0 && !(p.ptr_support & NCCL_PTR_HOST))
-        rc = hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
+    rc = check_first_device(h, &p);
     if (rc) {
         np_pool_close(pool);
         return rc;
@@ -237,15 +246,17 @@ static int advance_plugin_setup(struct hw_conn *c)
         return socket_word(c);
     if (c->state == TCP && (rc = hw_tcp.establish(c->tcp)) == 0)
         c->state = GREET;
-    if (rc == 0 && c->state == GREET)
+    if (c->state == GREET)
         rc = np_conn_greet(c);
-    if (rc == 0 && c->state == JOIN)
+    if (c->state == JOIN)
         rc = np_conn_join(c);
-    if (rc == -EAGAIN && hw_now() >= c->deadline)
+    if (rc != -EAGAIN)
+        return rc;
+    if (hw_now() >= c->deadline)
         return hw_fail(-ETIMEDOUT, "the two plugins did not connect in time");
-    if (rc == -EAGAIN && c->state == JOIN && (rc = socket_word(c)) == 0)
-        rc = np_health(c->host) ? np_health(c->host) : -EAGAIN;
-    return rc;
+    if (c->state == JOIN && ((rc = socket_word(c)) || (rc = np_health(c->host))))
+        return rc;
+    return -EAGAIN;
 }
 
 static int netplugin_establish(struct hw_conn *c)

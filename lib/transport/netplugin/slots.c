@@ -114,11 +114,8 @@ static int open_gpu_slots(struct np_slots *s, const struct hw_space *space)
     const size_t ring = (size_t)s->n * s->size;
     s->gpu = space;
     int rc = np_mem_alloc_on(s->host, space, 2 * ring, &s->gpu_mem);
-    if (rc == 0)
-        rc = np_reg(s->tx, s->gpu_mem, 0, ring, &s->gpu_tx_mr);
-    if (rc == 0)
-        rc = np_reg(s->rx, s->gpu_mem, ring, ring, &s->gpu_rx_mr);
-    if (rc)
+    if (rc || (rc = np_reg(s->tx, s->gpu_mem, 0, ring, &s->gpu_tx_mr)) ||
+        (rc = np_reg(s->rx, s->gpu_mem, ring, ring, &s->gpu_rx_mr)))
         return rc;
     s->gpu_base = np_mem_ptr(s->gpu_mem);
     uint8_t *heads = hw_pages_alloc(heads_len(s), space->numa);
@@ -158,11 +155,7 @@ int np_slots_open(struct np_slots *s)
 {
     const size_t ring = (size_t)s->n * s->size;
     int rc = np_mem_alloc(s->host, 2 * ring, &s->mem);
-    if (rc == 0)
-        rc = np_reg(s->tx, s->mem, 0, ring, &s->tx_mr);
-    if (rc == 0)
-        rc = np_reg(s->rx, s->mem, ring, ring, &s->rx_mr);
-    if (rc)
+    if (rc || (rc = np_reg(s->tx, s->mem, 0, ring, &s->tx_mr)) || (rc = np_reg(s->rx, s->mem, ring, ring, &s->rx_mr)))
         return rc;
     s->base = np_mem_ptr(s->mem);
     const struct hw_space *gpu;
@@ -216,8 +209,9 @@ int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadlin
 {
     const bool gpu = s->send[i % s->n].gpu;
     int rc = gpu ? test_slot_copy(s, &s->out, s->send[i % s->n].ticket) : 0;
-    if (rc == 0)
-        rc = np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
+    if (rc)
+        return rc;
+    rc = np_isend(s->tx, gpu ? s->gpu_tx_mr : s->tx_mr, i % s->n * s->size, NP_ROOM + len, 0, deadline);
     if (rc == 0 && gpu)
         add_to(&s->tx_device, len);
     return rc;
@@ -248,22 +242,29 @@ int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
     return rc;
 }
 
+/* What came into a slot in a GPU's memory, to ptr in the same memory: the GPU copies it. */
+static int take_gpu_slot(struct np_slots *s, const uint8_t *from, void *ptr, uint32_t len)
+{
+    int rc;
+    if (!s->taking) {
+        if ((rc = start_slot_copy(s, &s->in, ptr, from, len)))
+            return rc;
+        s->taking = s->in.started;
+    }
+    if ((rc = test_slot_copy(s, &s->in, s->taking)))
+        return rc;
+    s->taking = 0;
+    add_to(&s->rx_device, len);
+    return 0;
+}
+
 int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_space *space, void *ptr, uint32_t len)
 {
     uint8_t *from = host_slot(s, true, i) + NP_ROOM + at;
-    const bool gpu = s->recv[i % s->n].gpu;
-    int rc = 0;
-    const bool ours = !space->direct && has_gpu_slots(s, space);
+    const bool gpu = s->recv[i % s->n].gpu, ours = !space->direct && has_gpu_slots(s, space);
     s->land = s->told || ours;
-    if (gpu && ours) {
-        if (!s->taking && (rc = start_slot_copy(s, &s->in, ptr, gpu_slot(s, true, i) + NP_ROOM + at, len)) == 0)
-            s->taking = s->in.started;
-        if (rc == 0 && (rc = test_slot_copy(s, &s->in, s->taking)) == 0) {
-            s->taking = 0;
-            add_to(&s->rx_device, len);
-        }
-        return rc;
-    }
+    if (gpu && ours)
+        return take_gpu_slot(s, gpu_slot(s, true, i) + NP_ROOM + at, ptr, len);
     if (gpu && hw_load(s->gpu, from, gpu_slot(s, true, i) + NP_ROOM + at, len))
         return -ENXIO;
     if (space->direct && len)

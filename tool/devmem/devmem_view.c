@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser devmem status: each NIC's queues and who has them bound, rules, header split, and what kernel and driver can.
- */
+/* What devmem status and plan show: each NIC's queues and who has them bound, rules, header split, and what kernel and
+ * driver can. */
 #include "base/size.h"
 #include "helper/kernel/ethtool.h"
 #include "helper/kernel/netdev.h"
@@ -101,38 +101,50 @@ static int add_devmem_nic(struct devmem_view *v, const struct hd_kernel *k, cons
     return 0;
 }
 
-int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only)
+static void free_interface_names(struct if_nameindex **all)
 {
-    struct utsname u;
-    struct hw_genl g;
+    if (*all)
+        if_freenameindex(*all);
+}
+
+static int look_at_nics(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only,
+                        int fd, struct hw_genl *g)
+{
     uint64_t ops = 0;
-    if (uname(&u) == 0)
-        snprintf(v->release, sizeof(v->release), "%s", u.release);
-    int rc = hw_genl_open(&g, NULL), fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (rc == 0 && hw_genl_ops(&g, NETDEV_FAMILY_NAME, &ops) == 0) {
+    if (hw_genl_ops(g, NETDEV_FAMILY_NAME, &ops) == 0) {
         v->rx = ops >> NETDEV_CMD_BIND_RX & 1;
         v->tx = ops >> NETDEV_CMD_BIND_TX & 1;
     }
-    struct if_nameindex *all = rc == 0 ? if_nameindex() : NULL;
+    __attribute__((cleanup(free_interface_names))) struct if_nameindex *all = if_nameindex();
     size_t n = 0;
     while (all && all[n].if_index)
         n++;
     v->nic = calloc(n + 1, sizeof(*v->nic));
-    if (rc == 0 && (!all || !v->nic))
-        rc = hw_fail(-ENOMEM, "the list of network devices cannot be had");
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    if (!all || !v->nic)
+        return hw_fail(-ENOMEM, "the list of network devices cannot be had");
+    for (size_t i = 0; i < n; i++) {
         if (only && *only ? !is_selected_nic(all[i].if_name, only) : strcmp(all[i].if_name, "lo") == 0)
             continue;
-        rc = add_devmem_nic(v, k, journal, all[i].if_name, fd, &g);
-        if (rc == -ENODEV) /* gone meanwhile */
-            rc = 0;
+        int rc = add_devmem_nic(v, k, journal, all[i].if_name, fd, g);
+        if (rc < 0 && rc != -ENODEV) /* gone meanwhile */
+            return rc;
     }
-    for (; rc == 0 && only && *only; only++)
+    for (; only && *only; only++)
         if (!has_devmem_nic(v, *only))
-            rc = hw_fail(-ENODEV, "there is no NIC %s", *only);
-    if (all)
-        if_freenameindex(all);
-    hw_close(&fd);
+            return hw_fail(-ENODEV, "there is no NIC %s", *only);
+    return 0;
+}
+
+int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only)
+{
+    struct utsname u;
+    struct hw_genl g;
+    if (uname(&u) == 0)
+        snprintf(v->release, sizeof(v->release), "%s", u.release);
+    int rc = hw_genl_open(&g, NULL);
+    HW_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (rc == 0)
+        rc = look_at_nics(v, k, journal, only, fd, &g);
     hw_genl_close(&g);
     return rc;
 }
