@@ -10,6 +10,7 @@ struct receiver {
     const uint8_t *steps;
     size_t n_steps, at;
     uint64_t frames, bytes;
+    int placing;
     uint8_t *memory; /* exactly as long as the payload that is coming */
 };
 
@@ -17,6 +18,16 @@ static bool pull_nothing(void *up, struct hw_link *l, uint64_t budget, struct hw
 {
     (void)up, (void)l, (void)budget, (void)out;
     return false;
+}
+
+static int place_rest(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                      uint32_t *n)
+{
+    struct receiver *r = up;
+    (void)l;
+    piece[0] = (struct hw_piece){&hw_host, in->type % 4 == 2 ? NULL : r->memory + at, in->pay - at, r};
+    *n = 1;
+    return 0;
 }
 
 static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
@@ -30,9 +41,12 @@ static int place_frame(void *up, struct hw_link *l, struct hw_link_in *in, struc
     if (!r->memory)
         abort();
     uint32_t first = in->ext_len && in->pay ? in->ext[0] % in->pay : 0;
-    piece[0] = (struct hw_piece){&hw_host, in->type % 4 == 3 ? NULL : r->memory, first};
-    piece[1] = (struct hw_piece){&hw_host, in->type % 4 == 2 ? NULL : r->memory + first, in->pay - first};
-    *n = 2;
+    r->placing++;
+    piece[0] = (struct hw_piece){&hw_host, in->type % 4 == 3 ? NULL : r->memory, first, r};
+    if (in->type % 8 > 4)
+        *n = 1;
+    else
+        *n = 1 + (uint32_t)(place_rest(up, l, in, first, piece + 1, n) == 0);
     return 0;
 }
 
@@ -40,9 +54,17 @@ static int take_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
 {
     struct receiver *r = up;
     (void)l;
+    FUZZ_CHECK(r->placing-- == 1);
     r->frames += !in->uncounted;
     r->bytes += in->pay;
     return 0;
+}
+
+static void abandon_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct receiver *r = up;
+    (void)l, (void)in;
+    FUZZ_CHECK(r->placing-- == 1);
 }
 
 static void end_token(void *up, struct hw_link *l, void *token)
@@ -51,7 +73,8 @@ static void end_token(void *up, struct hw_link *l, void *token)
     abort(); /* nothing was sent */
 }
 
-static const struct hw_link_ops ops = {pull_nothing, place_frame, take_frame, end_token, end_token};
+static const struct hw_link_ops ops = {pull_nothing,  place_frame, place_rest, take_frame,
+                                       abandon_frame, end_token,   end_token};
 
 /* Feeds data in steps of up to `most` bytes. Returns how the link ended. */
 static int feed_link(const uint8_t *data, size_t size, size_t most, struct receiver *r)
@@ -76,6 +99,8 @@ static int feed_link(const uint8_t *data, size_t size, size_t most, struct recei
         FUZZ_CHECK(rc == 0 || rc == -EPROTO);
     }
     FUZZ_CHECK(l.received == r->frames);
+    hw_link_end(&l, rc < 0 ? rc : -ECONNRESET);
+    FUZZ_CHECK(r->placing == 0);
     hw_link_free(&l);
     free(r->memory);
     r->memory = NULL;

@@ -43,7 +43,6 @@ static void finish_payload(struct hw_link *l)
     free(l->tx.frozen);
     l->tx.frozen = NULL;
     l->tx.n_pieces = l->tx.piece_at = 0;
-    l->tx.token = NULL;
 }
 
 /* Moves a small payload behind its head. */
@@ -80,7 +79,6 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     l->tx.end += HW_LINK_HEAD + out.ext_len;
     l->tx.n_pieces = pay ? out.n_pieces : 0;
     l->tx.piece_at = 0;
-    l->tx.token = out.uncounted ? NULL : out.token;
     uint64_t bytes = HW_LINK_HEAD + out.ext_len + pay;
     l->tx.framed += bytes;
     if (!out.uncounted) {
@@ -134,7 +132,7 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
     if (l->tx.at < l->tx.end && n < cap)
-        out[n++] = (struct hw_piece){&hw_host, l->tx.buf + l->tx.at, l->tx.end - l->tx.at};
+        out[n++] = (struct hw_piece){&hw_host, l->tx.buf + l->tx.at, l->tx.end - l->tx.at, NULL};
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces && n < cap; i++)
         out[n++] = l->tx.piece[i];
     return n;
@@ -163,16 +161,19 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         finish_payload(l);
 }
 
-void *hw_link_sending(const struct hw_link *l)
+/* True if bytes are still to be sent from memory of this owner. */
+static bool sends_from(const struct hw_link *l, const void *owner)
 {
-    return l->ended || l->tx.frozen || !has_payload_to_send(l) ? NULL : l->tx.token;
+    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
+        if (l->tx.piece[i].owner == owner && l->tx.piece[i].len)
+            return true;
+    return false;
 }
 
-int hw_link_freeze(struct hw_link *l, const void *token)
+/* Copies the unsent bytes of the frame that is being sent. */
+static int copy_unsent(struct hw_link *l)
 {
     uint64_t left = 0, at = 0;
-    if (!token || hw_link_sending(l) != token)
-        return 0;
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
         left += l->tx.piece[i].len;
     uint8_t *copy = malloc(left ? left : 1);
@@ -188,7 +189,7 @@ int hw_link_freeze(struct hw_link *l, const void *token)
         at += p->len;
     }
     l->tx.frozen = copy;
-    l->tx.piece[0] = (struct hw_piece){&hw_host, copy, left};
+    l->tx.piece[0] = (struct hw_piece){&hw_host, copy, left, NULL};
     l->tx.piece_at = 0;
     l->tx.n_pieces = 1;
     return 0;
@@ -216,21 +217,21 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         if (!p->ptr && n)
             return n;
         if (!p->ptr) { /* read into the buffer, and forgotten */
-            out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF)};
+            out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF), NULL};
             return 1;
         }
         if (n == cap)
             return n;
         out[n++] = *p;
     }
-    if (n == cap)
+    if (n == cap || (l->rx.state == HW_LINK_AT_PAYLOAD && l->rx.placed < l->rx.in.pay))
         return n;
     if (l->rx.at) {
         memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);
         l->rx.end -= l->rx.at;
         l->rx.at = 0;
     }
-    out[n++] = (struct hw_piece){&hw_host, l->rx.buf + l->rx.end, HW_LINK_BUF - l->rx.end};
+    out[n++] = (struct hw_piece){&hw_host, l->rx.buf + l->rx.end, HW_LINK_BUF - l->rx.end, NULL};
     return n;
 }
 
@@ -255,26 +256,46 @@ static int parse_head(struct hw_link *l)
     return 0;
 }
 
-static int place_link_payload(struct hw_link *l)
+/* Checks and counts the pieces that the upper layer gave. */
+static void take_pieces(struct hw_link *l)
 {
     uint64_t room = 0;
+    assert(l->rx.n_pieces <= HW_LINK_PIECES);
+    for (uint32_t i = 0; i < l->rx.n_pieces; i++)
+        room += l->rx.piece[i].len;
+    l->rx.placed += room;
+    assert(l->rx.placed <= l->rx.in.pay);
+}
+
+static int place_link_payload(struct hw_link *l)
+{
     l->rx.in = (struct hw_link_in){.type = l->rx.head.type,
                                    .uncounted = l->rx.head.flags & HW_LINK_UNCOUNTED,
                                    .ext = l->rx.buf + l->rx.at,
                                    .ext_len = l->rx.head.ext,
                                    .pay = l->rx.head.pay};
     l->rx.n_pieces = l->rx.piece_at = 0;
+    l->rx.placed = 0;
     int rc = l->ops->place(l->up, l, &l->rx.in, l->rx.piece, &l->rx.n_pieces);
     if (rc < 0)
         return rc;
-    assert(l->rx.n_pieces <= HW_LINK_PIECES);
-    for (uint32_t i = 0; i < l->rx.n_pieces; i++)
-        room += l->rx.piece[i].len;
-    assert(room == l->rx.in.pay);
-    (void)room;
     l->rx.in.ext = NULL;
     l->rx.at += l->rx.head.ext;
     l->rx.state = HW_LINK_AT_PAYLOAD;
+    take_pieces(l);
+    return 0;
+}
+
+/* Asks where the payload goes on, once its pieces are full. */
+static int place_rest(struct hw_link *l)
+{
+    uint64_t before = l->rx.placed;
+    l->rx.n_pieces = l->rx.piece_at = 0;
+    int rc = l->ops->more(l->up, l, &l->rx.in, before, l->rx.piece, &l->rx.n_pieces);
+    if (rc < 0)
+        return rc;
+    take_pieces(l);
+    assert(l->rx.placed > before);
     return 0;
 }
 
@@ -317,7 +338,7 @@ static int parse_buffer(struct hw_link *l)
             if (rc == 0 && l->rx.piece_at < l->rx.n_pieces)
                 return 0;
             if (rc == 0)
-                rc = finish_frame(l);
+                rc = l->rx.placed < l->rx.in.pay ? place_rest(l) : finish_frame(l);
         }
         if (rc < 0)
             return rc;
@@ -345,12 +366,14 @@ int hw_link_got(struct hw_link *l, uint64_t n)
     return parse_buffer(l);
 }
 
-void hw_link_drop(struct hw_link *l, const void *owner)
+int hw_link_let_go(struct hw_link *l, const void *owner)
 {
-    if (l->ended || l->rx.state != HW_LINK_AT_PAYLOAD || l->rx.in.owner != owner)
-        return;
+    if (l->ended)
+        return 0;
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++)
-        l->rx.piece[i].ptr = NULL;
+        if (l->rx.piece[i].owner == owner)
+            l->rx.piece[i].ptr = NULL;
+    return sends_from(l, owner) ? copy_unsent(l) : 0;
 }
 
 /* ---- confirmation, and the end ------------------------------------------------------------------ */
@@ -390,6 +413,8 @@ void hw_link_end(struct hw_link *l, int why)
     l->ended = why;
     free(l->tx.frozen);
     l->tx.frozen = NULL;
+    if (l->rx.state == HW_LINK_AT_PAYLOAD)
+        l->ops->abandoned(l->up, l, &l->rx.in);
 }
 
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count)

@@ -24,9 +24,10 @@ struct hw_piece {
     const struct hw_space *space;
     uint8_t *ptr;
     uint64_t len;
+    const void *owner; /* whose memory it is: for hw_link_let_go(), and never followed */
 };
 
-#define HW_LINK_PIECES 256    /* of one frame's payload */
+#define HW_LINK_PIECES 256    /* of a frame that is sent; of one that comes in, at a time */
 #define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads on their way, each direction */
 #define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
@@ -47,9 +48,9 @@ struct hw_link_in {
     bool uncounted;
     const uint8_t *ext; /* valid until place() returns */
     uint32_t ext_len;
-    uint32_t pay;      /* bytes */
-    void *cookie;      /* what place() stored, for arrived() */
-    const void *owner; /* likewise, of the memory: for hw_link_drop() */
+    uint32_t pay;    /* bytes */
+    void *cookie;    /* what place() stored, for those that follow */
+    uint64_t number; /* likewise */
 };
 
 struct hw_link;
@@ -60,11 +61,17 @@ struct hw_link_ops {
     /* Fills in the next frame, whose payload is at most budget bytes; budget 0: the window is full, and only an
      * uncounted frame may go. False: there is none now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
-    /* A frame's head and extension are here: fills piece[0, *n), pay bytes in all, where the payload goes (a piece
-     * without ptr drops its share). 0, or -errno, which ends the link. */
+    /* A frame's head and extension are here: fills piece[0, *n) with where the payload, or its first bytes, go (a piece
+     * without ptr drops its share). 0, or -errno, which ends the link. Then arrived() or abandoned() is called, once.
+     */
     int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    /* The pieces so far hold `at` bytes of the payload, which is longer: the next ones, of at least one byte. */
+    int (*more)(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                uint32_t *n);
     /* The payload is in place. 0, or -errno, which ends the link; the frame then does not count. */
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
+    /* The link ended before the payload was in place. */
+    void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* The peer has the frame of this token, and its payload is in place there. */
     void (*confirmed)(void *up, struct hw_link *l, void *token);
     /* The peer does not have the frame of this token and never will by this link (hw_link_settle). In order. */
@@ -95,8 +102,7 @@ struct hw_link {
         uint32_t at, end;
         struct hw_piece piece[HW_LINK_PIECES];
         uint32_t piece_at, n_pieces;
-        void *token;                   /* of the frame whose payload is in piece[] */
-        uint8_t *frozen;               /* a copy of what was left of it, see hw_link_freeze() */
+        uint8_t *frozen;               /* a copy of what was left of them, see hw_link_let_go() */
         uint64_t framed;               /* bytes of all frames that pull() gave, the uncounted ones too */
         uint64_t written;              /* of these, handed to the transport */
         struct hw_link_flight *flight; /* ring: frame n is at n % ring */
@@ -110,6 +116,7 @@ struct hw_link {
         struct hw_link_in in;
         struct hw_piece piece[HW_LINK_PIECES];
         uint32_t piece_at, n_pieces;
+        uint64_t placed; /* bytes of the payload for which pieces were given */
     } rx;
 };
 
@@ -136,14 +143,10 @@ int hw_link_got(struct hw_link *l, uint64_t n);
 /* The peer says that it has the first count frames: calls confirmed() for those. -EPROTO: the last byte of one of them
  * was never handed to the transport, so that the peer cannot have it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
-/* The token of the frame whose payload is being sent, from the memory that pull() named; NULL: none is. */
-void *hw_link_sending(const struct hw_link *l);
-/* Copies the unsent bytes of the frame with this token, so that the link does not read its memory any more. 0, also
- * where no such frame is being sent; -ENOMEM: the memory is still in use, and only hw_link_end() lets go of it. */
-int hw_link_freeze(struct hw_link *l, const void *token);
-/* What is left to receive of a frame whose memory has this owner goes nowhere: the memory is written no more. The frame
- * still arrives. */
-void hw_link_drop(struct hw_link *l, const void *owner);
+/* From here on memory of this owner is neither read nor written. The unsent bytes of the frame that is being sent are
+ * copied, if some are the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still
+ * arrives. -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
+int hw_link_let_go(struct hw_link *l, const void *owner);
 /* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
 /* True if the peer's last word can be true. After the end. */

@@ -83,7 +83,7 @@ static unsigned find_link(const struct hw_rail *r, const struct hw_link *l)
 /* Says how much arrived on each link of which the peer does not know yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
-    uint32_t at = 0;
+    uint32_t at = 4;
     for (unsigned i = 0; i < r->links; i++) {
         struct rail_link *rl = &r->link[i];
         if (rl->told == rl->link.received)
@@ -93,8 +93,9 @@ static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
         hw_put64(out->ext + at + 4, rl->told);
         at += 12;
     }
-    if (at == 0)
+    if (at == 4)
         return false;
+    hw_put32(out->ext, r->ops->mark(r->up));
     out->type = HW_RAIL_CONFIRM;
     out->uncounted = true;
     out->ext_len = at;
@@ -139,9 +140,10 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
 
 static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
 {
-    if (in->ext_len % 12 || in->pay)
+    if (in->ext_len % 12 != 4 || in->pay)
         return hw_fail(-EPROTO, "a confirmation of %u and %u bytes", in->ext_len, in->pay);
-    for (uint32_t at = 0; at < in->ext_len; at += 12) {
+    r->ops->marked(r->up, hw_get32(in->ext));
+    for (uint32_t at = 4; at < in->ext_len; at += 12) {
         uint32_t i = hw_get32(in->ext + at);
         if (i >= r->links)
             return hw_fail(-EPROTO, "the peer confirms frames of link %u, of %u", i, r->links);
@@ -171,6 +173,22 @@ static int place_rail_frame(void *up, struct hw_link *l, struct hw_link_in *in, 
     }
 }
 
+static int place_more(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                      uint32_t *n)
+{
+    struct hw_rail *r = up;
+    (void)l;
+    return r->ops->more(r->up, r, in, at, piece, n);
+}
+
+static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct hw_rail *r = up;
+    (void)l;
+    if (!in->uncounted)
+        r->ops->abandoned(r->up, r, in);
+}
+
 static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
 {
     struct hw_rail *r = up;
@@ -193,17 +211,20 @@ static void keep_parcel(void *up, struct hw_link *l, void *token)
     append_parcel(p->small ? &r->small : &r->bulk, p);
 }
 
-static const struct hw_link_ops link_ops = {pull_rail_frame, place_rail_frame, deliver_rail_frame, finish_rail_parcel,
-                                            keep_parcel};
+static const struct hw_link_ops link_ops = {.pull = pull_rail_frame,
+                                            .place = place_rail_frame,
+                                            .more = place_more,
+                                            .arrived = deliver_rail_frame,
+                                            .abandoned = abandon_rail_frame,
+                                            .confirmed = finish_rail_parcel,
+                                            .lost = keep_parcel};
 
 void hw_rail_let_go(struct hw_rail *r, const void *owner)
 {
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
-        struct hw_link *l = &r->link[i].link;
-        struct hw_parcel *p = hw_link_sending(l);
-        hw_link_drop(l, owner);
-        if (p && p->owner == owner && hw_link_freeze(l, p) < 0)
-            hw_rail_end(r, -ENOMEM);
+        int rc = hw_link_let_go(&r->link[i].link, owner);
+        if (rc < 0)
+            hw_rail_end(r, rc);
     }
 }
 
@@ -351,6 +372,7 @@ void hw_rail_end(struct hw_rail *r, int why)
         hw_link_end(&r->link[i].link, why);
         r->count[i] = r->link[i].link.received;
     }
+    r->mark = r->ops->mark(r->up);
     r->ops->ended(r->up, r);
 }
 

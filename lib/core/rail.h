@@ -19,9 +19,9 @@
 /* Something that the layer above sends: a frame, carried exactly once. Part of the upper layer's own object. */
 struct hw_parcel {
     struct hw_parcel *next;
-    bool small;        /* goes first, by the express link */
-    bool session;      /* the session's own */
-    const void *owner; /* whose memory it is made of: see hw_rail_let_go() */
+    bool small;   /* goes first, by the express link */
+    bool session; /* the session's own */
+    uint8_t type; /* the upper layer's */
 };
 
 /* Puts a parcel on a stack that any thread may push to; its one reader takes all by atomic_exchange(). */
@@ -44,7 +44,14 @@ struct hw_rail_ops {
     struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
     /* As those of struct hw_link_ops. */
     int (*place)(void *up, struct hw_rail *r, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    int (*more)(void *up, struct hw_rail *r, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
+    void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
+    /* A number that goes to the peer with each confirmation and last word: the value when they are made. */
+    uint32_t (*mark)(void *up);
+    /* The peer's mark, before done() is called for what came with it. */
+    void (*marked)(void *up, uint32_t mark);
     /* The peer has it. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
     /* The rail is down, and will not carry these any more: a list, oldest first. */
@@ -77,6 +84,7 @@ struct hw_rail {
     uint32_t gen;
     unsigned links;                /* of this generation */
     uint64_t count[HW_RAIL_LINKS]; /* ended: the last word */
+    uint32_t mark;                 /* and the mark with it */
     int why;                       /* it ended */
     struct hw_loop *loop;
 
@@ -105,7 +113,7 @@ struct hw_rail {
 
 /* Types of frames that are the rail's own; those of the layer above are below. */
 #define HW_RAIL_TYPES   0xf0
-#define HW_RAIL_CONFIRM 0xf0 /* u32 link, u64 frames received, for each link that has news */
+#define HW_RAIL_CONFIRM 0xf0 /* u32 mark; then u32 link, u64 frames received, for each link that has news */
 #define HW_RAIL_PING    0xf1 /* asks for an ANSWER */
 #define HW_RAIL_ANSWER  0xf2
 
@@ -124,9 +132,8 @@ void hw_rail_end(struct hw_rail *r, int why);
  * contradicts what was sent, and nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
-/* From here on no memory of this owner is touched: what is left of a parcel that is being sent is copied, what is left
- * of a frame that comes in goes nowhere. Parcels end as ever; fill() and place() of later ones know that the owner has
- * let go. Where there is no memory for a copy the rail ends. */
+/* From here on no memory of this owner is touched, see hw_link_let_go(). Parcels end as ever; fill(), place() and
+ * more() know from before this call that the owner has let go. Where there is no memory for a copy the rail ends. */
 void hw_rail_let_go(struct hw_rail *r, const void *owner);
 
 /* Hands a parcel over, from any thread. A rail that is not up gives it back. */

@@ -8,6 +8,8 @@
 #include <string.h>
 
 enum { ORDER_NONE, ORDER_START, ORDER_SETTLE };
+#define WORD_HEAD 12 /* bytes of a last word before its counts */
+
 enum { REPORT_ENDED = 1, REPORT_DOWN = 2, REPORT_REFUSED = 4 };
 
 /* ---- parcels: any thread ------------------------------------------------------------------------ */
@@ -32,32 +34,50 @@ void hw_session_wake(struct hw_session *s, unsigned i)
         hw_rail_ready(&s->rail[i].rail);
 }
 
-static void let_go_of_rail(struct hw_task *t)
+static void let_go_by_rail(struct hw_task *t)
 {
-    struct let_go_task *at = hw_container_of(t, struct let_go_task, task);
-    struct hw_let_go *g = at->all;
-    hw_rail_let_go(at->rail, g->owner);
-    if (atomic_fetch_sub(&g->left, 1) == 1)
-        hw_loop_post(g->session->home, &g->end);
+    struct session_rail *sr = hw_container_of(t, struct session_rail, let_go);
+    struct hw_session *s = sr->session;
+    for (const struct hw_let_go *g = s->let_go.round; g; g = g->next)
+        hw_rail_let_go(&sr->rail, g->owner);
+    if (atomic_fetch_sub(&s->let_go.left, 1) == 1)
+        hw_loop_post(s->home, &s->let_go.next);
 }
 
-static void end_let_go(struct hw_task *t)
+/* On the home loop. */
+static void step_let_go(struct hw_task *t)
 {
-    struct hw_let_go *g = hw_container_of(t, struct hw_let_go, end);
-    g->over(g);
+    struct hw_session *s = hw_container_of(t, struct hw_session, let_go.next);
+    struct hw_let_go *over = s->let_go.round;
+    if (atomic_load(&s->let_go.left))
+        return; /* a round is under way */
+    s->let_go.round = atomic_exchange(&s->let_go.asked, NULL);
+    if (s->let_go.round) {
+        atomic_store(&s->let_go.left, s->rails);
+        for (unsigned i = 0; i < s->rails; i++)
+            hw_loop_post(s->rail[i].rail.loop, &s->rail[i].let_go);
+    }
+    struct hw_parcel **at = &s->waiting;
+    while (over && *at) {
+        struct hw_parcel *p = *at, *rest = p->next;
+        if (p->session || s->ops->keep(s->up, p))
+            at = &p->next;
+        else
+            *at = rest;
+    }
+    while (over) {
+        struct hw_let_go *next = over->next;
+        over->over(over);
+        over = next;
+    }
 }
 
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g)
 {
-    g->session = s;
-    g->end = (struct hw_task){.run = end_let_go};
-    atomic_store(&g->left, s->rails);
-    for (unsigned i = 0; i < s->rails; i++) {
-        g->at[i].task = (struct hw_task){.run = let_go_of_rail};
-        g->at[i].all = g;
-        g->at[i].rail = &s->rail[i].rail;
-        hw_loop_post(s->rail[i].rail.loop, &g->at[i].task);
-    }
+    g->next = atomic_load(&s->let_go.asked);
+    while (!atomic_compare_exchange_weak(&s->let_go.asked, &g->next, g))
+        ;
+    hw_loop_post(s->home, &s->let_go.next);
 }
 
 /* ---- what a rail asks: on its loop ---------------------------------------------------------------- */
@@ -71,9 +91,10 @@ static bool fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
     out->type = HW_SESSION_WORD;
     hw_put32(out->ext, note->rail);
     hw_put32(out->ext + 4, note->word.gen);
+    hw_put32(out->ext + 8, note->word.mark);
     for (uint32_t k = 0; k < note->word.n; k++)
-        hw_put64(out->ext + 8 + 8ull * k, note->word.count[k]);
-    out->ext_len = 8 + 8 * note->word.n;
+        hw_put64(out->ext + WORD_HEAD + 8ull * k, note->word.count[k]);
+    out->ext_len = WORD_HEAD + 8 * note->word.n;
     return true;
 }
 
@@ -86,8 +107,9 @@ static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget
 
 static int take_word(struct hw_session *s, const struct hw_link_in *in)
 {
-    uint32_t n = (in->ext_len - 8) / 8;
-    if (in->ext_len < 8 || in->ext_len % 8 || n > HW_RAIL_LINKS || in->pay || hw_get32(in->ext) >= s->rails)
+    uint32_t n = (in->ext_len - WORD_HEAD) / 8;
+    if (in->ext_len < WORD_HEAD || (in->ext_len - WORD_HEAD) % 8 || n > HW_RAIL_LINKS || in->pay ||
+        hw_get32(in->ext) >= s->rails)
         return hw_fail(-EPROTO, "a last word of %u bytes on rail %u", in->ext_len,
                        in->ext_len < 4 ? 0 : hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
@@ -95,9 +117,10 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
         return hw_no_memory("a last word");
     note->rail = hw_get32(in->ext);
     note->word.gen = hw_get32(in->ext + 4);
+    note->word.mark = hw_get32(in->ext + 8);
     note->word.n = n;
     for (uint32_t k = 0; k < n; k++)
-        note->word.count[k] = hw_get64(in->ext + 8 + 8ull * k);
+        note->word.count[k] = hw_get64(in->ext + WORD_HEAD + 8ull * k);
     hw_parcel_push(&s->notes, &note->parcel);
     hw_loop_post(s->home, &s->sort);
     return 0;
@@ -119,6 +142,34 @@ static int deliver_session_frame(void *up, struct hw_rail *r, const struct hw_li
     struct session_rail *sr = up;
     (void)r;
     return in->type < HW_SESSION_TYPES ? sr->session->ops->arrived(sr->session->up, sr->index, in) : 0;
+}
+
+static int place_session_rest(void *up, struct hw_rail *r, const struct hw_link_in *in, uint64_t at,
+                              struct hw_piece *piece, uint32_t *n)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    return sr->session->ops->more(sr->session->up, sr->index, in, at, piece, n);
+}
+
+static void abandon_session_frame(void *up, struct hw_rail *r, const struct hw_link_in *in)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    if (in->type < HW_SESSION_TYPES)
+        sr->session->ops->abandoned(sr->session->up, sr->index, in);
+}
+
+static uint32_t get_mark(void *up)
+{
+    struct session_rail *sr = up;
+    return sr->session->ops->mark(sr->session->up);
+}
+
+static void take_mark(void *up, uint32_t mark)
+{
+    struct session_rail *sr = up;
+    sr->session->ops->marked(sr->session->up, mark);
 }
 
 static void finish_session_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
@@ -152,13 +203,22 @@ static void report_end(void *up, struct hw_rail *r)
 {
     struct session_rail *sr = up;
     sr->report_why = r->why;
-    sr->report_word = (struct hw_word){.gen = r->gen, .n = r->links};
+    sr->report_word = (struct hw_word){.gen = r->gen, .mark = r->mark, .n = r->links};
     memcpy(sr->report_word.count, r->count, r->links * sizeof r->count[0]);
     post_report(sr, REPORT_ENDED);
 }
 
-static const struct hw_rail_ops rail_ops = {
-    fill_frame, cut_parcel, place_session_frame, deliver_session_frame, finish_session_parcel, return_list, report_end};
+static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
+                                            .cut = cut_parcel,
+                                            .place = place_session_frame,
+                                            .more = place_session_rest,
+                                            .arrived = deliver_session_frame,
+                                            .abandoned = abandon_session_frame,
+                                            .mark = get_mark,
+                                            .marked = take_mark,
+                                            .done = finish_session_parcel,
+                                            .give_back = return_list,
+                                            .ended = report_end};
 
 /* The rail does what the home ordered. */
 static void act_on_order(struct hw_task *t)
@@ -167,7 +227,7 @@ static void act_on_order(struct hw_task *t)
     int order = atomic_exchange(&sr->order, ORDER_NONE);
     if (order == ORDER_START && hw_rail_start(&sr->rail, sr->order_gen, sr->order_conn, sr->order_n) < 0) {
         sr->report_why = -ENOMEM;
-        sr->report_word = (struct hw_word){.gen = sr->order_gen};
+        sr->report_word = (struct hw_word){.gen = sr->order_gen, .mark = get_mark(sr)};
         post_report(sr, REPORT_ENDED | REPORT_DOWN);
     }
     if (order == ORDER_SETTLE) {
@@ -229,6 +289,8 @@ static void order_end(struct session_rail *sr)
 static void order_settle(struct session_rail *sr, const struct hw_word *word)
 {
     sr->order_word = *word;
+    if (word->gen)
+        sr->session->ops->marked(sr->session->up, word->mark);
     atomic_store(&sr->order, ORDER_SETTLE);
     sr->state = RAIL_IS_SETTLING;
     hw_loop_post(sr->rail.loop, &sr->act);
@@ -297,7 +359,8 @@ void hw_session_die(struct hw_session *s, int why)
 
 bool hw_session_is_gone(const struct hw_session *s)
 {
-    bool gone = s->dead && !atomic_load(&s->returned) && !atomic_load(&s->notes) && !atomic_load(&s->sort.posted);
+    bool gone = s->dead && !atomic_load(&s->returned) && !atomic_load(&s->notes) && !atomic_load(&s->sort.posted) &&
+                !s->let_go.round && !atomic_load(&s->let_go.next.posted);
     for (unsigned i = 0; i < s->rails && gone; i++) {
         const struct session_rail *sr = &s->rail[i];
         gone = sr->state == RAIL_IS_DOWN && !atomic_load(&sr->act.posted) && !atomic_load(&sr->report.posted) &&
@@ -370,12 +433,14 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
     s->ops = ops;
     s->up = up;
     s->sort.run = sort_arrivals;
+    s->let_go.next.run = step_let_go;
     for (unsigned i = 0; i < n; i++) {
         struct session_rail *sr = &s->rail[i];
         sr->session = s;
         sr->index = i;
         sr->act.run = act_on_order;
         sr->report.run = take_report;
+        sr->let_go.run = let_go_by_rail;
         int rc = hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, limits);
         while (rc < 0 && i-- > 0)
             hw_rail_free(&s->rail[i].rail);
@@ -383,6 +448,12 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
             return rc;
     }
     return 0;
+}
+
+void hw_session_free(struct hw_session *s)
+{
+    for (unsigned i = 0; i < s->rails; i++)
+        hw_rail_free(&s->rail[i].rail);
 }
 
 void hw_session_end_rail(struct hw_session *s, unsigned i)

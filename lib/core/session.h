@@ -23,6 +23,7 @@
 /* One side's last word on a generation of a rail. */
 struct hw_word {
     uint32_t gen; /* 0: there was none */
+    uint32_t mark;
     uint32_t n;
     uint64_t count[HW_RAIL_LINKS];
 };
@@ -32,9 +33,17 @@ struct hw_session_ops {
     /* On a rail's loop, as those of struct hw_rail_ops. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
+    /* On the home loop, at the end of each round of letting go: a parcel waits for a rail. False: it is not to be sent
+     * any more, and is the upper layer's again. */
+    bool (*keep)(void *up, struct hw_parcel *p);
     int (*place)(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+    int (*more)(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n);
     int (*arrived)(void *up, unsigned rail, const struct hw_link_in *in);
+    void (*abandoned)(void *up, unsigned rail, const struct hw_link_in *in);
+    uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
+    /* On a rail's loop or the home loop. */
+    void (*marked)(void *up, uint32_t mark);
     /* On the home loop: a rail is not up any more: the client connects it again, when it likes. */
     void (*ended)(void *up, unsigned rail, int why);
     /* On the home loop: a rail is down: the server answers the client who waits. */
@@ -49,16 +58,7 @@ struct hw_session_ops {
 struct hw_let_go {
     const void *owner;
     void (*over)(struct hw_let_go *g); /* on the home loop */
-
-    /* the session's */
-    struct hw_session *session;
-    atomic_uint left; /* rails that have not answered */
-    struct let_go_task {
-        struct hw_task task;
-        struct hw_let_go *all;
-        struct hw_rail *rail;
-    } at[HW_SESSION_RAILS];
-    struct hw_task end;
+    struct hw_let_go *next;            /* the session's */
 };
 
 /* A last word on its way: to the peer as a parcel, or from the peer to the home loop. */
@@ -103,6 +103,8 @@ struct session_rail {
     int report_why;
     struct hw_word report_word;
     struct hw_task report;
+
+    struct hw_task let_go; /* goes through the session's round */
 };
 
 struct hw_session {
@@ -119,16 +121,25 @@ struct hw_session {
     struct hw_task sort;                  /* looks at both */
     struct hw_parcel *waiting;            /* parcels that no rail can take now */
     unsigned turn;                        /* the rail that takes the next one */
+
+    struct {
+        _Atomic(struct hw_let_go *) asked; /* newest first */
+        struct hw_let_go *round;           /* all rails go through these; written by the home between rounds */
+        atomic_uint left;                  /* rails that have not */
+        struct hw_task next;               /* ends a round, begins the next one */
+    } let_go;
 };
 
 /* Types of frames that are the session's own; those of the layer above are below. */
 #define HW_SESSION_TYPES 0xe0
-#define HW_SESSION_WORD  0xe0
+#define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then u64 frames received, of each link */
 
 /* Makes a session over n rails that are down; loop[i] is the i-th's. -ENOMEM. */
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
                     const struct hw_rail_limits *limits);
+/* Frees what it has. No rail is up; its loops run no more, or this is their thread. */
+void hw_session_free(struct hw_session *s);
 /* Ends the session: all rails end, and lost() is called for what was not delivered, from the home's tasks. */
 void hw_session_die(struct hw_session *s, int why);
 /* True once a dead session has let go of everything: no task of it runs any more. */

@@ -15,7 +15,7 @@ void hw_random(void *out, size_t len)
     randombytes_buf(out, len);
 }
 
-static void put_head(uint8_t *out, size_t size, uint8_t b6, bool keyed)
+static void encode_boot_head(uint8_t *out, size_t size, uint8_t b6, bool keyed)
 {
     memset(out, 0, size);
     hw_put32(out, HW_WIRE_MAGIC);
@@ -24,7 +24,7 @@ static void put_head(uint8_t *out, size_t size, uint8_t b6, bool keyed)
     out[7] = keyed;
 }
 
-static int get_head(const uint8_t *in, const char *what)
+static int decode_boot_head(const uint8_t *in, const char *what)
 {
     if (hw_get32(in) != HW_WIRE_MAGIC)
         return hw_fail(-EPROTO, "%s does not begin with hawser's magic number", what);
@@ -35,7 +35,7 @@ static int get_head(const uint8_t *in, const char *what)
 
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h)
 {
-    put_head(out, HW_HELLO_SIZE, h->kind, h->keyed);
+    encode_boot_head(out, HW_HELLO_SIZE, h->kind, h->keyed);
     hw_put64(out + 8, h->session);
     hw_put32(out + 16, h->channel);
     hw_put32(out + 20, h->gen);
@@ -45,7 +45,7 @@ void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h)
 
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
 {
-    int rc = get_head(in, "a HELLO");
+    int rc = decode_boot_head(in, "a HELLO");
     if (rc)
         return rc;
     if (hw_get16(in + 4) != HW_WIRE_VERSION)
@@ -86,7 +86,7 @@ int hw_hello_sniff(const uint8_t *in, size_t n)
 
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c)
 {
-    put_head(out, HW_CHALLENGE_SIZE, c->refusal, c->keyed);
+    encode_boot_head(out, HW_CHALLENGE_SIZE, c->refusal, c->keyed);
     hw_put64(out + 8, c->session);
     memcpy(out + 32, c->nonce, HW_NONCE);
     memcpy(out + 64, c->proof, HW_PROOF_SIZE);
@@ -94,7 +94,7 @@ void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challen
 
 int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge *c)
 {
-    int rc = get_head(in, "the answer to our HELLO");
+    int rc = decode_boot_head(in, "the answer to our HELLO");
     if (rc)
         return rc;
     c->refusal = in[6];
@@ -112,13 +112,13 @@ int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge
 
 void hw_welcome_encode(uint8_t out[HW_WELCOME_SIZE], const struct hw_welcome *w)
 {
-    put_head(out, HW_WELCOME_SIZE, w->refusal, false);
+    encode_boot_head(out, HW_WELCOME_SIZE, w->refusal, false);
     hw_put64(out + 8, w->rx_offset);
 }
 
 int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w)
 {
-    int rc = get_head(in, "the peer's WELCOME");
+    int rc = decode_boot_head(in, "the peer's WELCOME");
     if (rc)
         return rc;
     w->refusal = in[6];

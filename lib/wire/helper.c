@@ -14,7 +14,7 @@ bool hw_helper_page(uint32_t page)
     return page == 0 || (page >= HW_HELPER_PAGE_MIN && page <= HW_HELPER_PAGE_MAX && (page & (page - 1)) == 0);
 }
 
-static void put_head(uint8_t *out, size_t size, uint16_t type, uint32_t seq)
+static void encode_helper_head(uint8_t *out, size_t size, uint16_t type, uint32_t seq)
 {
     memset(out, 0, size);
     hw_put32(out, HW_HELPER_MAGIC);
@@ -23,7 +23,7 @@ static void put_head(uint8_t *out, size_t size, uint16_t type, uint32_t seq)
     hw_put32(out + 8, seq);
 }
 
-static int get_head(const uint8_t *in, size_t n, size_t size, const char *what, uint16_t *type, uint32_t *seq)
+static int decode_helper_head(const uint8_t *in, size_t n, size_t size, const char *what, uint16_t *type, uint32_t *seq)
 {
     if (n < 12 || hw_get32(in) != HW_HELPER_MAGIC)
         return hw_fail(-EPROTO, "%s of %zu bytes that does not begin with hawserd's magic number", what, n);
@@ -66,7 +66,7 @@ static bool nic_name(const char *s)
 
 void hw_helper_request_encode(uint8_t out[HW_HELPER_REQUEST], const struct hw_helper_request *q)
 {
-    put_head(out, HW_HELPER_REQUEST, q->type, q->seq);
+    encode_helper_head(out, HW_HELPER_REQUEST, q->type, q->seq);
     hw_put32(out + 12, q->id);
     hw_put32(out + 16, q->count);
     memcpy(out + 20, q->nic, HAWSER_NIC_NAME);
@@ -76,7 +76,7 @@ void hw_helper_request_encode(uint8_t out[HW_HELPER_REQUEST], const struct hw_he
 int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_request *q)
 {
     *q = (struct hw_helper_request){0};
-    int rc = get_head(in, n, HW_HELPER_REQUEST, "a request", &q->type, &q->seq);
+    int rc = decode_helper_head(in, n, HW_HELPER_REQUEST, "a request", &q->type, &q->seq);
     if (rc)
         return rc;
     q->id = hw_get32(in + 12);
@@ -101,7 +101,7 @@ int hw_helper_request_decode(const uint8_t *in, size_t n, struct hw_helper_reque
 
 void hw_helper_reply_encode(uint8_t out[HW_HELPER_REPLY], const struct hw_helper_reply *r)
 {
-    put_head(out, HW_HELPER_REPLY, r->type | REPLY_BIT, r->seq);
+    encode_helper_head(out, HW_HELPER_REPLY, r->type | REPLY_BIT, r->seq);
     hw_put32(out + 12, (uint32_t)-r->status);
     hw_put32(out + 16, r->id);
     hw_put32(out + 20, r->dmabuf_id);
@@ -116,7 +116,7 @@ void hw_helper_reply_encode(uint8_t out[HW_HELPER_REPLY], const struct hw_helper
 int hw_helper_reply_decode(const uint8_t *in, size_t n, struct hw_helper_reply *r)
 {
     *r = (struct hw_helper_reply){0};
-    int rc = get_head(in, n, HW_HELPER_REPLY, "an answer", &r->type, &r->seq);
+    int rc = decode_helper_head(in, n, HW_HELPER_REPLY, "an answer", &r->type, &r->seq);
     if (rc)
         return rc;
     bool reply = r->type & REPLY_BIT;

@@ -55,6 +55,7 @@ struct slot {
     bool settled;   /* and nothing of gen is left */
     uint64_t peer_count;
     bool tell_confirm, tell_last;
+    bool placing;                  /* a frame is between place() and its end */
     uint32_t in_serial, in_offset; /* of the chunk that comes in */
     bool in_scratch; /* it goes to scratch: the liar's memory, whose operations end early, is not looked at */
     uint8_t scratch[OP_MAX];
@@ -144,18 +145,19 @@ static struct chunk *cut_chunk(struct node *n, uint64_t budget)
     return NULL;
 }
 
-/* Deals len bytes at ptr (NULL: nowhere) out to up to most pieces. */
-static uint32_t scatter(struct sim *s, uint8_t *ptr, uint32_t len, struct hw_piece *piece, uint32_t most)
+/* Deals len bytes at ptr (NULL: nowhere), which are the owner's, out to up to most pieces. */
+static uint32_t scatter(struct sim *s, const struct op *owner, uint8_t *ptr, uint32_t len, struct hw_piece *piece,
+                        uint32_t most)
 {
     uint32_t n = 0;
     while (n + 1 < most && len && sim_has(s, SIM_SCATTER)) {
         uint32_t part = (uint32_t)sim_random(s, len + 1);
-        piece[n++] = (struct hw_piece){&hw_host, ptr, part};
+        piece[n++] = (struct hw_piece){&hw_host, ptr, part, owner};
         if (ptr)
             ptr += part;
         len -= part;
     }
-    piece[n++] = (struct hw_piece){&hw_host, ptr, len};
+    piece[n++] = (struct hw_piece){&hw_host, ptr, len, owner};
     return n;
 }
 
@@ -163,9 +165,9 @@ static uint32_t scatter(struct sim *s, uint8_t *ptr, uint32_t len, struct hw_pie
 static uint32_t place_chunk(struct sim *s, struct op *op, uint32_t from, uint32_t to, struct hw_piece *piece)
 {
     uint32_t a = HW_MIN(HW_MAX(op->hole, from), to), b = HW_MIN(HW_MAX(op->hole_end, from), to), n = 0;
-    n += scatter(s, op->revoked ? NULL : op->dst + from, a - from, piece, PIECES);
-    n += scatter(s, NULL, b - a, piece + n, PIECES);
-    n += scatter(s, op->revoked ? NULL : op->dst + b, to - b, piece + n, PIECES);
+    n += scatter(s, op, op->revoked ? NULL : op->dst + from, a - from, piece, PIECES);
+    n += scatter(s, NULL, NULL, b - a, piece + n, PIECES);
+    n += scatter(s, op, op->revoked ? NULL : op->dst + b, to - b, piece + n, PIECES);
     return n;
 }
 
@@ -187,7 +189,7 @@ static bool pull(void *up, struct hw_link *l, uint64_t budget, struct hw_link_ou
     hw_put32(out->ext + 4, c->len);
     hw_put32(out->ext + 8, c->op->serial);
     out->ext_len = ENTRIES;
-    out->n_pieces = scatter(s, c->op->src + c->offset, c->len, out->piece, PIECES);
+    out->n_pieces = scatter(s, c->op, c->op->src + c->offset, c->len, out->piece, PIECES);
     sim_say(s, "node %d sends [%u, %u) of %u by link %ld", n->side, c->offset, c->offset + c->len, c->op->serial,
             (long)(find_slot(n, l) - n->slot));
     return true;
@@ -201,17 +203,35 @@ static struct op *find_op(struct node *n, uint32_t serial)
     return NULL;
 }
 
+/* Places bytes of the chunk's payload from `at` on: all the rest, or a part of that. */
+static int place_more(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                      uint32_t *n_pieces)
+{
+    struct node *n = up;
+    struct sim *s = n->w->s;
+    struct slot *sl = find_slot(n, l);
+    struct op *op = sl->in_scratch ? NULL : find_op(&n->w->node[!n->side], sl->in_serial);
+    uint32_t left = in->pay - (uint32_t)at, from = sl->in_offset + (uint32_t)at;
+    if (left > 1 && sim_has(s, SIM_SCATTER) && sim_chance(s, 2))
+        left = 1 + (uint32_t)sim_random(s, left);
+    *n_pieces =
+        op ? place_chunk(s, op, from, from + left, piece) : scatter(s, NULL, sl->scratch + from, left, piece, PIECES);
+    return 0;
+}
+
 static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n_pieces)
 {
     struct node *n = up;
     struct sim *s = n->w->s;
-    (void)l;
+    if (find_slot(n, l)->placing)
+        sim_fail(s, "a frame is placed before the one in front of it has ended");
     if (in->type == T_CONFIRM || in->type == T_LAST) {
         uint32_t i = hw_get32(in->ext);
         struct slot *sl = &n->slot[i];
         uint64_t count = hw_get64(in->ext + 8);
         int rc = 0;
         *n_pieces = 0;
+        find_slot(n, l)->placing = true;
         if (hw_get32(in->ext + 4) != sl->gen)
             return 0; /* of a connection that is long settled, or that this side does not have yet */
         if (in->type == T_CONFIRM && sl->up)
@@ -222,6 +242,7 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         }
         if (rc < 0 && !sim_has(s, SIM_LIAR))
             sim_fail(s, "a true confirmation is refused: %s", hw_error());
+        find_slot(n, l)->placing = rc == 0;
         return rc;
     }
     struct slot *sl = find_slot(n, l);
@@ -237,11 +258,9 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         sim_fail(s, "a chunk of %u bytes says that it is [%u, %u)", in->pay, offset, offset + len);
         return -EPROTO;
     }
-    in->owner = op;
     sl->in_scratch = sim_has(s, SIM_LIAR) && n->side == 1;
-    *n_pieces =
-        op ? place_chunk(s, op, offset, offset + len, piece) : scatter(s, sl->scratch + offset, len, piece, PIECES);
-    return 0;
+    sl->placing = true;
+    return place_more(up, l, in, 0, piece, n_pieces);
 }
 
 static int arrived(void *up, struct hw_link *l, const struct hw_link_in *in)
@@ -249,6 +268,9 @@ static int arrived(void *up, struct hw_link *l, const struct hw_link_in *in)
     struct node *n = up;
     struct sim *s = n->w->s;
     struct slot *sl = find_slot(n, l);
+    if (!sl->placing)
+        sim_fail(s, "a frame ends that was not placed");
+    sl->placing = false;
     if (in->type != T_CHUNK)
         return 0;
     sl->tell_confirm = true;
@@ -265,6 +287,15 @@ static int arrived(void *up, struct hw_link *l, const struct hw_link_in *in)
             op->arrived[i] = true;
     }
     return 0;
+}
+
+static void abandoned(void *up, struct hw_link *l, const struct hw_link_in *in)
+{
+    struct node *n = up;
+    struct slot *sl = find_slot(n, l);
+    if (!sl->placing)
+        sim_fail(n->w->s, "a frame of type %u is abandoned that was not placed", in->type);
+    sl->placing = false;
 }
 
 static void end_chunk(struct node *n, struct chunk *c)
@@ -298,7 +329,7 @@ static void lost(void *up, struct hw_link *l, void *token)
         c->retry = true;
 }
 
-static const struct hw_link_ops link_ops = {pull, place, arrived, confirmed, lost};
+static const struct hw_link_ops link_ops = {pull, place, place_more, arrived, abandoned, confirmed, lost};
 
 /* ---- what happens ---------------------------------------------------------------------------------- */
 
@@ -425,14 +456,12 @@ static void cancel_op(struct world *w, struct node *n, struct op *op)
         struct chunk *c = &n->chunk[i];
         if (!c->used || c->op != op)
             continue;
-        if (c->retry) {
+        if (c->retry)
             end_chunk(n, c);
-            continue;
-        }
-        for (uint32_t k = 0; k < w->slots; k++)
-            if (n->slot[k].made && hw_link_freeze(&n->slot[k].link, c) < 0)
-                abort();
     }
+    for (uint32_t k = 0; k < w->slots; k++)
+        if (n->slot[k].made && hw_link_let_go(&n->slot[k].link, op) < 0)
+            abort();
     memset(op->src, POISON, sizeof op->src);
 }
 
@@ -442,8 +471,8 @@ static void revoke_op(struct world *w, struct node *n, struct op *op)
     op->revoked = true;
     sim_say(w->s, "node %d takes the memory of operation %u back", peer->side, op->serial);
     for (uint32_t k = 0; k < w->slots; k++)
-        if (peer->slot[k].up)
-            hw_link_drop(&peer->slot[k].link, op);
+        if (peer->slot[k].up && hw_link_let_go(&peer->slot[k].link, op) < 0)
+            abort();
     memset(op->dst, POISON, sizeof op->dst);
 }
 

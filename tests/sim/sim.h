@@ -74,5 +74,6 @@ int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct 
 void sim_run_links(struct sim *s);
 void sim_run_loops(struct sim *s);
 void sim_run_sessions(struct sim *s);
+void sim_run_messages(struct sim *s);
 
 #endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/control.h"
+
+#include "core/op.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REFUSALS_MAX 65536      /* that wait: an honest peer reads */
+#define MARK_MAX     (1u << 30) /* messages after which a refusal is not waited for any more: long read */
+
+/* ---- out: under the lock ------------------------------------------------------------------------ */
+
+static void send_parcel(struct hw_peer *p, struct hw_parcel *parcel)
+{
+    parcel->small = true;
+    hw_session_send(&p->session, 0, parcel);
+}
+
+static bool has_room(const struct hw_peer *p, uint32_t sequence)
+{
+    return sequence - p->out.acked < HW_CONTROL_WINDOW;
+}
+
+int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
+{
+    if (p->dead)
+        return hw_fail(p->dead, "the peer is gone");
+    struct hw_control *out = malloc(sizeof *out);
+    if (!out)
+        return hw_no_memory("a control message");
+    *out = *c;
+    out->parcel = (struct hw_parcel){.type = HW_MSG_CONTROL};
+    out->next = NULL;
+    out->sequence = p->out.next++;
+    if (out->op)
+        out->op->control = out;
+    if (!p->out.first && has_room(p, out->sequence)) {
+        send_parcel(p, &out->parcel);
+    } else {
+        *p->out.last = out;
+        p->out.last = &out->next;
+        p->out.waiting++;
+    }
+    return 0;
+}
+
+int hw_control_send(struct hw_peer *p, const struct hw_control *c)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = hw_control_send_locked(p, c);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error)
+{
+    struct hw_control c = {.kind = kind, .a = a, .b = (uint64_t)-error};
+    pthread_mutex_lock(&p->lock);
+    int rc = p->out.waiting > REFUSALS_MAX ? hw_fail(-EPROTO, "the peer does not read that what it sends is refused")
+                                           : hw_control_send_locked(p, &c);
+    if (rc == 0)
+        atomic_store(&p->out.refused, p->out.next);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+uint32_t hw_control_mark(const struct hw_peer *p)
+{
+    uint32_t acked = atomic_load(&p->out.acked), refused = atomic_load(&p->out.refused);
+    return acked - refused < MARK_MAX ? acked : refused; /* what the peer has read it need not wait for */
+}
+
+void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
+{
+    struct hw_control_head h = {c->sequence, c->kind, c->a, c->b, c->c, c->d};
+    hw_control_encode(out->ext, &h);
+    out->ext_len = HW_CONTROL_SIZE;
+    if (c->kind != HW_CONTROL_NOTE)
+        return;
+    out->piece[0] = (struct hw_piece){&hw_host, c->note->data, c->note->len, c};
+    out->n_pieces = 1;
+}
+
+void hw_control_done(struct hw_peer *p, struct hw_control *c)
+{
+    pthread_mutex_lock(&p->lock);
+    if (c->op) {
+        c->op->control = NULL;
+        hw_op_sub_locked(c->op, 1);
+    }
+    pthread_mutex_unlock(&p->lock);
+    free(c->note);
+    free(c);
+    hw_ops_flush(p);
+}
+
+static void send_waiting(struct hw_peer *p)
+{
+    while (p->out.first && has_room(p, p->out.first->sequence)) {
+        struct hw_control *c = p->out.first;
+        p->out.first = c->next;
+        if (!p->out.first)
+            p->out.last = &p->out.first;
+        p->out.waiting--;
+        send_parcel(p, &c->parcel);
+    }
+}
+
+int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
+{
+    pthread_mutex_lock(&p->lock);
+    uint32_t acked = atomic_load(&p->out.acked);
+    bool can_be = p->out.next - sequence <= p->out.next - acked && notes >= p->taken && notes <= p->noted;
+    if (can_be) {
+        atomic_store(&p->out.acked, sequence);
+        p->taken = notes;
+        send_waiting(p);
+        hw_notes_resume(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return can_be ? 0
+                  : hw_fail(-EPROTO,
+                            "the peer has read control message %u, and taken %llu bytes of notifications, "
+                            "which were not sent",
+                            sequence, (unsigned long long)notes);
+}
+
+/* ---- in: on the home loop ------------------------------------------------------------------------ */
+
+void hw_control_arrived(struct hw_peer *p, struct hw_control_in *c)
+{
+    c->next = atomic_load(&p->in.inbox);
+    while (!atomic_compare_exchange_weak(&p->in.inbox, &c->next, c))
+        ;
+    hw_loop_post(p->session.home, &p->in.read);
+}
+
+static void free_control_in(struct hw_control_in *c)
+{
+    free(c->note);
+    free(c);
+}
+
+/* Puts what came into the ring. -EPROTO: the peer sent one twice, or more than the window. */
+static int sort_inbox(struct hw_peer *p)
+{
+    int rc = 0;
+    struct hw_control_in *c = atomic_exchange(&p->in.inbox, NULL);
+    while (c) {
+        struct hw_control_in *next = c->next, **at = &p->in.ring[c->head.sequence % HW_CONTROL_WINDOW];
+        if (c->head.sequence - atomic_load(&p->in.next) < HW_CONTROL_WINDOW && !*at) {
+            *at = c;
+        } else {
+            rc =
+                hw_fail(-EPROTO, "control message %u came where %u is due", c->head.sequence, atomic_load(&p->in.next));
+            free_control_in(c);
+        }
+        c = next;
+    }
+    return rc;
+}
+
+static void read_control(struct hw_task *t)
+{
+    struct hw_peer *p = hw_container_of(t, struct hw_peer, in.read);
+    int rc = sort_inbox(p);
+    while (rc == 0 && !p->session.dead) {
+        struct hw_control_in **at = &p->in.ring[atomic_load(&p->in.next) % HW_CONTROL_WINDOW], *c = *at;
+        if (!c)
+            break;
+        rc = hw_peer_control(p, c);
+        if (rc == -ENOMEM) { /* tried again: nothing of it was done */
+            hw_loop_post(p->session.home, t);
+            rc = 0;
+            break;
+        }
+        *at = NULL;
+        atomic_fetch_add(&p->in.next, 1);
+        free_control_in(c);
+    }
+    if (rc < 0)
+        hw_peer_die(p, rc);
+    hw_ops_unfence(p);
+    hw_taken_tell(p);
+}
+
+/* ---- what was taken ------------------------------------------------------------------------------- */
+
+void hw_taken_tell(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool tell =
+        atomic_load(&p->in.next) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
+    if (tell && !p->in.telling && !p->dead) {
+        p->in.telling = true;
+        send_parcel(p, &p->in.taken);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out)
+{
+    pthread_mutex_lock(&p->lock);
+    p->in.acked = atomic_load(&p->in.next);
+    p->took_told = p->took;
+    hw_taken_encode(out->ext, p->in.acked, p->took_told);
+    pthread_mutex_unlock(&p->lock);
+    out->ext_len = HW_MSG_TAKEN_SIZE;
+}
+
+void hw_taken_done(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->in.telling = false;
+    pthread_mutex_unlock(&p->lock);
+    hw_taken_tell(p);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------ */
+
+void hw_control_init(struct hw_peer *p)
+{
+    p->out.last = &p->out.first;
+    p->in.read.run = read_control;
+    p->in.taken.type = HW_MSG_TAKEN;
+}
+
+void hw_control_die(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct hw_control *c = p->out.first;
+    p->out.first = NULL;
+    p->out.last = &p->out.first;
+    pthread_mutex_unlock(&p->lock);
+    while (c) {
+        struct hw_control *next = c->next;
+        hw_control_done(p, c);
+        c = next;
+    }
+}
+
+void hw_control_free(struct hw_peer *p)
+{
+    (void)sort_inbox(p);
+    for (int i = 0; i < HW_CONTROL_WINDOW; i++)
+        if (p->in.ring[i])
+            free_control_in(p->in.ring[i]);
+}

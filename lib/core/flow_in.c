@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes in: frames find their place, are counted and answered. On the loop of the rail, but for control messages.
+ */
+#include "core/op.h"
+
+#include "wire/wire.h"
+
+#include <stdlib.h>
+
+/* ---- notifications of writes ------------------------------------------------------------------------ */
+
+#define COUNT_BITS 40
+#define COUNT_MASK ((1ull << COUNT_BITS) - 1)
+
+static struct hw_count *find_count(struct hw_peer *p, uint64_t id)
+{
+    uint32_t place = (uint32_t)id;
+    if (place >= HW_OPS)
+        return NULL;
+    _Atomic(struct hw_count *) *at = &p->count[place / HW_COUNT_BLOCK];
+    struct hw_count *block = atomic_load(at);
+    if (!block) {
+        struct hw_count *fresh = calloc(HW_COUNT_BLOCK, sizeof *fresh);
+        if (!fresh)
+            return NULL;
+        if (atomic_compare_exchange_strong(at, &block, fresh))
+            block = fresh;
+        else
+            free(fresh);
+    }
+    return &block[place % HW_COUNT_BLOCK];
+}
+
+/* The note is not wanted: its room is the peer's again. Under the lock. */
+static void drop_note(struct hw_peer *p, struct hw_note *note)
+{
+    uint64_t cost = hw_note_cost(note);
+    p->took += cost;
+    atomic_fetch_sub(&p->notes_held, cost);
+    free(note);
+}
+
+/* Adds what landed, or takes away what there is in all. True: all of it has landed, and the notification is here. */
+static bool add_to_count(struct hw_count *c, uint64_t id, int64_t bytes)
+{
+    uint64_t generation = id >> 32 & (UINT64_MAX >> COUNT_BITS), state = atomic_load(&c->state), next;
+    do {
+        uint64_t was = state >> COUNT_BITS == generation ? state & COUNT_MASK : 0;
+        next = generation << COUNT_BITS | ((was + (uint64_t)bytes) & COUNT_MASK);
+    } while (!atomic_compare_exchange_weak(&c->state, &state, next));
+    return (next & COUNT_MASK) == 0;
+}
+
+/* All bytes of a write have landed: its notification is the application's. */
+static void deliver_note(struct hw_peer *p, struct hw_count *c, uint64_t id)
+{
+    pthread_mutex_lock(&p->lock);
+    struct hw_note *note = c->note && c->note->op == id ? c->note : NULL;
+    if (note)
+        c->note = NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (note)
+        p->ops->noted(p->up, note);
+}
+
+static void take_noted(struct hw_peer *p, struct hw_note *note, uint64_t total)
+{
+    struct hw_count *c = find_count(p, note->op); /* place_noted() has made it */
+    uint64_t id = note->op;
+    pthread_mutex_lock(&p->lock);
+    if (c->note) /* of an operation that was called off */
+        drop_note(p, c->note);
+    c->note = note;
+    pthread_mutex_unlock(&p->lock);
+    if (add_to_count(c, id, -(int64_t)total))
+        deliver_note(p, c, id);
+    hw_taken_tell(p);
+}
+
+static void cancel_noted(struct hw_peer *p, uint64_t id)
+{
+    struct hw_count *c = find_count(p, id);
+    pthread_mutex_lock(&p->lock);
+    if (c && c->note && c->note->op == id) {
+        drop_note(p, c->note);
+        c->note = NULL;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Memory for a notification that comes, if the peer has room for it. NULL: *rc says why. */
+static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
+{
+    struct hw_note *note = hw_note_new(len);
+    if (!note) {
+        *rc = len > HW_NOTE_MAX ? hw_fail(-EPROTO, "a notification of %u bytes", len)
+                                : hw_no_memory("a notification of %u bytes", len);
+        return NULL;
+    }
+    uint64_t cost = hw_note_cost(note);
+    if (atomic_fetch_add(&p->notes_held, cost) + cost <= HW_NOTES)
+        return note;
+    atomic_fetch_sub(&p->notes_held, cost);
+    free(note);
+    *rc = hw_fail(-EPROTO, "the peer sends more notifications than there is room for");
+    return NULL;
+}
+
+static int place_note(struct hw_note *note, struct hw_piece *piece, uint32_t *n)
+{
+    piece[0] = (struct hw_piece){&hw_host, note->data, note->len, NULL};
+    *n = 1;
+    return 0;
+}
+
+static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    uint64_t id, total;
+    int rc = hw_noted_decode(in->ext, in->ext_len, &id, &total);
+    if (rc < 0)
+        return rc;
+    if ((uint32_t)id >= HW_OPS)
+        return hw_fail(-EPROTO, "a notification of write %llx", (unsigned long long)id);
+    if (!find_count(p, id))
+        return hw_no_memory("the count of a write's bytes");
+    struct hw_note *note = take_note_room(p, in->pay, &rc);
+    if (!note)
+        return rc;
+    note->op = id;
+    in->number = total;
+    in->cookie = note;
+    return place_note(note, piece, n);
+}
+
+/* ---- writes of the peer's -------------------------------------------------------------------------- */
+
+/* The place of each descriptor. One that may not be written is refused, and its bytes go nowhere. */
+static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    uint64_t id, sum = 0;
+    uint32_t flags;
+    int rc = hw_msg_vecs_decode(in->ext, in->ext_len, &id, &flags, n), refused = 0;
+    if (rc < 0)
+        return rc;
+    for (uint32_t k = 0; k < *n; k++) {
+        struct hw_msg_vec v = hw_msg_vec_decode(in->ext, k);
+        rc = hw_handle_find(&p->handles, v.handle, v.offset, v.len, HAWSER_REMOTE_WRITE, &piece[k]);
+        if (rc < 0)
+            piece[k] = (struct hw_piece){&hw_host, NULL, v.len, NULL};
+        refused = rc < 0 && refused == 0 ? rc : refused;
+        sum += v.len;
+    }
+    if ((uint32_t)id >= HW_OPS)
+        return hw_fail(-EPROTO, "write %llx of the peer's", (unsigned long long)id);
+    if (sum != in->pay)
+        return hw_fail(-EPROTO, "a write of %u bytes says that it has %llu", in->pay, (unsigned long long)sum);
+    in->number = id;
+    if (refused)
+        return hw_control_refuse(p, HW_CONTROL_FAIL, id, refused);
+    if (!(flags & HW_MSG_COUNTED))
+        return 0;
+    in->cookie = find_count(p, id);
+    return in->cookie ? 0 : hw_no_memory("the count of the bytes of write %llx", (unsigned long long)id);
+}
+
+/* ---- data for reads of this side's ------------------------------------------------------------------- */
+
+static int list_data_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece)
+{
+    int n = 0;
+    for (uint32_t i = hw_span_at(op, at); at < end && n < HW_LINK_PIECES; i++) {
+        const struct hw_span *s = &op->span[i];
+        uint64_t skip = at - s->start, len = HW_MIN(s->len - skip, end - at);
+        if (len == 0)
+            continue;
+        piece[n++] = (struct hw_piece){s->space, s->ptr + skip, len, op};
+        at += len;
+    }
+    return n;
+}
+
+/* Bytes of a landing that was given up go nowhere. */
+static void place_nowhere(const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n)
+{
+    piece[0] = (struct hw_piece){&hw_host, NULL, in->pay - at, NULL};
+    *n = 1;
+}
+
+int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n)
+{
+    const struct hw_landing *g = in->cookie;
+    (void)up, (void)rail;
+    /* only data has more. Its operation stays until this loop has let go of it: after this function */
+    if (!g || !hw_landing_is_live(g))
+        place_nowhere(in, at, piece, n);
+    else
+        *n = (uint32_t)list_data_pieces(g->op, g->from + in->number + at, g->from + in->number + in->pay, piece);
+    return 0;
+}
+
+static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct hw_data_head h;
+    int rc = hw_data_decode(in->ext, in->ext_len, in->pay, &h);
+    if (rc < 0)
+        return rc;
+    struct hw_landing *g = hw_landing_reserve(&p->landings, h.landing, in->pay);
+    in->cookie = g;
+    in->number = h.offset;
+    if (!g) {
+        place_nowhere(in, 0, piece, n);
+        return 0;
+    }
+    if (h.total != g->bytes) {
+        (void)hw_landing_abandon(g, in->pay);
+        return hw_fail(-EPROTO, "%llu bytes come where %llu were asked for", (unsigned long long)h.total,
+                       (unsigned long long)g->bytes);
+    }
+    return hw_flow_more(p, rail, in, 0, piece, n);
+}
+
+/* ---- requests of the peer's -------------------------------------------------------------------------- */
+
+static void end_serve(struct hw_op *op)
+{
+    (void)op;
+}
+
+static void drop_serve(struct hw_op *op)
+{
+    hw_serve_was_cut(op);
+    hw_op_put(op);
+}
+
+static int place_request(struct hw_peer *p, struct hw_link_in *in)
+{
+    uint64_t landing, total = 0;
+    uint32_t flags, n;
+    int rc = hw_msg_vecs_decode(in->ext, in->ext_len, &landing, &flags, &n);
+    if (rc < 0)
+        return rc;
+    struct hw_op *op = hw_op_new(p, HW_OP_SERVE, n);
+    if (!op)
+        return hw_no_memory("an answer of %u pieces", n);
+    for (uint32_t k = 0; k < n; k++) {
+        struct hw_msg_vec v = hw_msg_vec_decode(in->ext, k);
+        op->span[k] = (struct hw_span){.len = v.len, .remote = v.offset, .handle = v.handle};
+        total += v.len;
+    }
+    op->serves = landing;
+    op->over = end_serve;
+    bool many = atomic_fetch_add(&p->serves, 1) >= HW_READS;
+    if (many || in->pay || total == 0 || total > HW_REQUEST) {
+        drop_serve(op);
+        return hw_fail(-EPROTO, "a request for %llu bytes%s", (unsigned long long)total, many ? ", one too many" : "");
+    }
+    in->cookie = op;
+    return 0;
+}
+
+static int take_request(struct hw_op *op)
+{
+    int rc = hw_op_post(op);
+    if (rc < 0)
+        drop_serve(op);
+    else
+        hw_op_put(op);
+    return rc;
+}
+
+/* ---- control messages --------------------------------------------------------------------------------- */
+
+static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct hw_control_in *c = calloc(1, sizeof *c);
+    if (!c)
+        return hw_no_memory("a control message");
+    int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
+    if (rc == 0 && c->head.sequence - atomic_load(&p->in.next) >= HW_CONTROL_WINDOW)
+        rc = hw_fail(-EPROTO, "control message %u comes where %u is due", c->head.sequence, atomic_load(&p->in.next));
+    if (rc == 0 && c->head.kind != HW_CONTROL_NOTE && in->pay)
+        rc = hw_fail(-EPROTO, "a control message of kind %u with %u bytes behind it", c->head.kind, in->pay);
+    if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
+        c->note = take_note_room(p, in->pay, &rc);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    in->cookie = c;
+    return c->note ? place_note(c->note, piece, n) : 0;
+}
+
+/* The peer refuses what this side asked for. */
+static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
+{
+    pthread_mutex_lock(&p->lock);
+    struct hw_landing *g = h->kind == HW_CONTROL_UNREAD ? hw_landing_find(&p->landings, h->a) : NULL;
+    struct hw_op *op = h->kind == HW_CONTROL_FAIL ? hw_op_find(p, h->a) : g ? g->op : NULL;
+    if (op && (g || op->kind == HW_OP_WRITE))
+        hw_op_cancel_locked(
+            op, hw_fail(-(int)h->b, "the peer refuses %s region", g ? "to read from its" : "a write to its"));
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+/* The peer does not want the bytes of this landing any more. */
+static int take_stop(struct hw_peer *p, uint64_t landing)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_STOPPED, .a = landing});
+    hw_list_each(it, tmp, &p->serving[landing % HW_READS])
+    {
+        struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
+        if (rc == 0 && op->serves == landing)
+            hw_op_cancel_locked(op, -ECANCELED);
+    }
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+static int take_stopped(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool any = p->requests > 0;
+    if (any)
+        hw_request_ended(p);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return any ? 0 : hw_fail(-EPROTO, "the peer stops a request that was not made");
+}
+
+int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)
+{
+    const struct hw_control_head *h = &c->head;
+    uint8_t proof[HW_IMPORT_PROOF];
+    switch (h->kind) {
+    case HW_CONTROL_IMPORT:
+        hw_put64(proof, h->b);
+        hw_put64(proof + 8, h->c);
+        hw_put64(proof + 16, h->d);
+        return hw_handle_ask(p, h->a, proof);
+    case HW_CONTROL_HANDLE:
+        return hw_import_answer(p, h);
+    case HW_CONTROL_FAIL:
+    case HW_CONTROL_UNREAD:
+        take_refusal(p, h);
+        return 0;
+    case HW_CONTROL_STOP:
+        return take_stop(p, h->a);
+    case HW_CONTROL_STOPPED:
+        return take_stopped(p);
+    case HW_CONTROL_UNNOTE:
+        cancel_noted(p, h->a);
+        return 0;
+    case HW_CONTROL_REVOKED:
+        hw_import_revoked(p, h->a);
+        return 0;
+    default:
+        p->ops->noted(p->up, c->note);
+        c->note = NULL;
+        return 0;
+    }
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------- */
+
+int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
+{
+    struct hw_peer *p = up;
+    uint32_t sequence;
+    uint64_t notes;
+    *n = 0;
+    switch (in->type) {
+    case HW_MSG_CONTROL:
+        return place_control(p, in, piece, n);
+    case HW_MSG_WRITE:
+        return place_write(p, in, piece, n);
+    case HW_MSG_READ:
+        return place_request(p, in);
+    case HW_MSG_DATA:
+        return place_data(p, rail, in, piece, n);
+    case HW_MSG_NOTED:
+        return place_noted(p, in, piece, n);
+    case HW_MSG_TAKEN: {
+        int rc = in->pay ? -EPROTO : hw_taken_decode(in->ext, in->ext_len, &sequence, &notes);
+        return rc < 0 ? rc : hw_taken_arrived(p, sequence, notes);
+    }
+    default:
+        return hw_fail(-EPROTO, "a frame of the unknown type %u", in->type);
+    }
+}
+
+static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
+{
+    if (end == HW_LANDING_GOES_ON)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (end == HW_LANDING_FULL) {
+        struct hw_op *op = g->op;
+        uint64_t bytes = g->bytes;
+        hw_op_end_landing(op, g);
+        hw_request_ended(p);
+        hw_op_sub_locked(op, bytes);
+    } else {
+        hw_landing_give(&p->landings, g);
+    }
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
+{
+    struct hw_peer *p = up;
+    (void)rail;
+    switch (in->type) {
+    case HW_MSG_CONTROL:
+        hw_control_arrived(p, in->cookie);
+        return 0;
+    case HW_MSG_WRITE:
+        if (in->cookie && add_to_count(in->cookie, in->number, in->pay))
+            deliver_note(p, in->cookie, in->number);
+        return 0;
+    case HW_MSG_READ:
+        return take_request(in->cookie);
+    case HW_MSG_DATA:
+        if (in->cookie)
+            take_data(p, in->cookie, hw_landing_arrived(in->cookie, in->pay));
+        return 0;
+    case HW_MSG_NOTED:
+        take_noted(p, in->cookie, in->number);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in)
+{
+    struct hw_peer *p = up;
+    (void)rail;
+    switch (in->type) {
+    case HW_MSG_CONTROL: {
+        struct hw_control_in *c = in->cookie;
+        if (c->note)
+            atomic_fetch_sub(&p->notes_held, hw_note_cost(c->note));
+        free(c->note);
+        free(c);
+        break;
+    }
+    case HW_MSG_READ:
+        drop_serve(in->cookie);
+        break;
+    case HW_MSG_DATA:
+        if (in->cookie)
+            take_data(p, in->cookie, hw_landing_abandon(in->cookie, in->pay));
+        break;
+    case HW_MSG_NOTED: {
+        struct hw_note *note = in->cookie;
+        atomic_fetch_sub(&p->notes_held, hw_note_cost(note));
+        free(note);
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+void hw_counts_free(struct hw_peer *p)
+{
+    for (uint32_t i = 0; i < HW_ARRAY_LEN(p->count); i++) {
+        struct hw_count *block = atomic_load(&p->count[i]);
+        for (uint32_t k = 0; block && k < HW_COUNT_BLOCK; k++)
+            free(block[k].note);
+        free(block);
+    }
+}

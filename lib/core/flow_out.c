@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes out: operations are cut into chunks and requests, chunks become frames, frames end. */
+#include "core/op.h"
+
+#include <stdlib.h>
+
+/* ---- spans ---------------------------------------------------------------------------------------- */
+
+/* The span that holds byte `at`. */
+uint32_t hw_span_at(const struct hw_op *op, uint64_t at)
+{
+    uint32_t low = 0, high = op->n; /* the last span that begins at or before `at` */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (op->span[middle].start <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* How many of the n bytes from `from` on lie in at most `most` spans. */
+static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n, uint32_t most)
+{
+    uint64_t end = from;
+    for (uint32_t i = hw_span_at(op, from); i < op->n && most && end < from + n; i++) {
+        const struct hw_span *s = &op->span[i];
+        most -= s->len > 0;
+        end = s->start + s->len;
+    }
+    return HW_MIN(end - from, n);
+}
+
+/* ---- chunks --------------------------------------------------------------------------------------- */
+
+/* Memory for a chunk: the operation's own is taken where there is no other, so that one can always be under way. */
+static struct hw_chunk *new_chunk(struct hw_op *op)
+{
+    if (!atomic_exchange(&op->first_used, true))
+        return &op->first;
+    return malloc(sizeof(struct hw_chunk));
+}
+
+static void free_chunk(struct hw_chunk *c)
+{
+    if (c != &c->op->first)
+        free(c);
+    else
+        atomic_store(&c->op->first_used, false);
+}
+
+void hw_serve_was_cut(struct hw_op *op)
+{
+    if (!atomic_exchange(&op->was_cut, true))
+        atomic_fetch_sub(&op->peer->serves, 1);
+}
+
+/* Cuts the next chunk of up to budget bytes. NULL: all is cut, or there is no memory now (*wait). */
+static struct hw_chunk *cut_chunk(struct hw_op *op, uint64_t budget, bool *wait)
+{
+    struct hw_chunk *c = NULL;
+    uint64_t at = atomic_load(&op->cursor), n;
+    *wait = false;
+    do {
+        if (at == op->total) {
+            if (c)
+                free_chunk(c);
+            return NULL;
+        }
+        if (!c)
+            c = new_chunk(op);
+        if (!c) {
+            *wait = true;
+            return NULL;
+        }
+        c->op = op;
+        n = fit_into_spans(op, at, HW_MIN(op->total - at, budget), HW_MSG_VECS_MAX);
+    } while (!atomic_compare_exchange_weak(&op->cursor, &at, at + n));
+    c->parcel = (struct hw_parcel){.type = op->kind == HW_OP_SERVE ? HW_MSG_DATA : HW_MSG_WRITE};
+    c->from = at;
+    c->len = n;
+    if (op->kind == HW_OP_SERVE && at + n == op->total)
+        hw_serve_was_cut(op);
+    return c;
+}
+
+/* Moves a rail on to the first operation of which something is to be cut. */
+static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
+{
+    struct hw_op *was = p->current[rail], *op;
+    pthread_mutex_lock(&p->lock);
+    while ((op = hw_list_first(&p->bulk, struct hw_op, queued)) && atomic_load(&op->cursor) == op->total)
+        hw_list_remove(&op->queued);
+    if (op)
+        atomic_fetch_add(&op->refs, 1);
+    pthread_mutex_unlock(&p->lock);
+    p->current[rail] = op;
+    if (was)
+        hw_op_put(was);
+    return op;
+}
+
+static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
+{
+    struct hw_peer *p = up;
+    struct hw_op *op = p->current[rail];
+    uint64_t least = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4;
+    for (;;) {
+        bool wait = false;
+        if (op && budget < HW_MIN(least, op->total - atomic_load(&op->cursor)))
+            return NULL; /* rather than many small chunks, one once there is room */
+        struct hw_chunk *c = op ? cut_chunk(op, HW_MIN(budget, HW_CHUNK), &wait) : NULL;
+        if (c)
+            return &c->parcel;
+        if (wait)
+            return NULL; /* a chunk of the operation is under way: its end wakes the rails */
+        op = move_rail_on(p, rail);
+        if (!op)
+            return NULL;
+    }
+}
+
+/* Wakes as many rails as the operation has work for. */
+static void wake_rails(struct hw_peer *p, uint64_t bytes)
+{
+    uint64_t n = HW_MIN(p->session.rails, bytes / HW_CHUNK + 1);
+    for (uint64_t i = 0; i < n; i++)
+        hw_session_wake(&p->session, p->turn++ % p->session.rails);
+}
+
+void hw_op_send(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    bool wait;
+    if (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS) {
+        hw_list_append(&p->bulk, &op->queued);
+        wake_rails(p, op->total);
+        return;
+    }
+    struct hw_chunk *c = cut_chunk(op, op->total, &wait);
+    c->parcel.small = true;
+    hw_session_send(&p->session, p->turn++ % p->session.rails, &c->parcel);
+}
+
+/* ---- requests: under the lock ----------------------------------------------------------------------- */
+
+/* Cuts the operation's next request. False: there is no memory for it. */
+static bool cut_request(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    uint64_t at = atomic_load(&op->cursor);
+    uint64_t n = fit_into_spans(op, at, HW_MIN(op->total - at, HW_REQUEST), HW_MSG_VECS_MAX);
+    struct hw_chunk *c = new_chunk(op);
+    struct hw_landing *g = c ? hw_landing_take(&p->landings, op, at, n) : NULL;
+    if (!g) {
+        if (c) {
+            c->op = op;
+            free_chunk(c);
+        }
+        return false;
+    }
+    g->request = c;
+    g->next = op->landing;
+    op->landing = g;
+    *c = (struct hw_chunk){
+        .parcel = {.type = HW_MSG_READ, .small = true}, .op = op, .from = at, .len = n, .landing = g->id};
+    atomic_store(&op->cursor, at + n);
+    atomic_fetch_add(&op->left, 1);
+    p->requests++;
+    hw_session_send(&p->session, p->turn++ % p->session.rails, &c->parcel);
+    return true;
+}
+
+void hw_requests_cut(struct hw_peer *p)
+{
+    struct hw_op *op;
+    hw_stops_send(p);
+    while (p->requests < HW_READS && (op = hw_list_first(&p->reads, struct hw_op, queued))) {
+        if (atomic_load(&op->cursor) == op->total) {
+            hw_list_remove(&op->queued);
+        } else if (!cut_request(op)) {
+            if (op->landing)
+                return; /* the end of a request comes back here */
+            hw_op_cancel_locked(op, hw_no_memory("a request to read"));
+        }
+    }
+}
+
+/* The request is with the peer, or never will be. */
+static void end_request(struct hw_chunk *c, bool sent)
+{
+    struct hw_op *op = c->op;
+    struct hw_peer *p = op->peer;
+    pthread_mutex_lock(&p->lock);
+    struct hw_landing *g = op->landing;
+    while (g && g->id != c->landing)
+        g = g->next;
+    if (g)
+        g->request = NULL;
+    if (c->stop && sent)
+        p->stop[p->n_stop++] = c->landing;
+    else if (c->stop)
+        p->requests--;
+    free_chunk(c);
+    hw_requests_cut(p);
+    hw_op_sub_locked(op, 1);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+/* ---- frames --------------------------------------------------------------------------------------- */
+
+/* Writes the chunk's spans as descriptors, and as pieces. Returns how many. */
+static uint32_t encode_spans(const struct hw_chunk *c, struct hw_link_out *out)
+{
+    const struct hw_op *op = c->op;
+    uint64_t at = c->from, end = c->from + c->len;
+    uint32_t n = 0;
+    for (uint32_t i = hw_span_at(op, at); at < end; i++) {
+        const struct hw_span *s = &op->span[i];
+        uint64_t skip = at - s->start, len = HW_MIN(s->len - skip, end - at);
+        if (len == 0)
+            continue;
+        struct hw_msg_vec v = {s->import->handle, (uint32_t)len, s->remote + skip};
+        hw_msg_vec_encode(out->ext, n, &v);
+        out->piece[n++] = (struct hw_piece){s->space, s->ptr + skip, len, op};
+        at += len;
+    }
+    out->ext_len = HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE * n;
+    return n;
+}
+
+static void fill_write(const struct hw_chunk *c, struct hw_link_out *out)
+{
+    out->n_pieces = encode_spans(c, out);
+    hw_msg_vecs_encode(out->ext, c->op->id, c->op->has_note ? HW_MSG_COUNTED : 0, out->n_pieces);
+}
+
+static void fill_request(const struct hw_chunk *c, struct hw_link_out *out)
+{
+    hw_msg_vecs_encode(out->ext, c->landing, 0, encode_spans(c, out));
+}
+
+/* A frame of an answer. The region may have been taken back since the request came. */
+static int fill_data(const struct hw_chunk *c, struct hw_link_out *out)
+{
+    const struct hw_op *op = c->op;
+    uint64_t at = c->from, end = c->from + c->len;
+    for (uint32_t i = hw_span_at(op, at); at < end; i++) {
+        const struct hw_span *s = &op->span[i];
+        uint64_t skip = at - s->start, len = HW_MIN(s->len - skip, end - at);
+        if (len == 0)
+            continue;
+        int rc = hw_handle_find(&op->peer->handles, s->handle, s->remote + skip, len, HAWSER_REMOTE_READ,
+                                &out->piece[out->n_pieces++]);
+        if (rc < 0)
+            return rc;
+        at += len;
+    }
+    hw_data_encode(out->ext, &(struct hw_data_head){op->serves, c->from, op->total});
+    out->ext_len = HW_MSG_DATA_SIZE;
+    return 0;
+}
+
+static void end_chunk(struct hw_chunk *c)
+{
+    struct hw_op *op = c->op;
+    struct hw_peer *p = op->peer;
+    uint64_t len = c->len;
+    bool only = c == &op->first && atomic_load(&op->cursor) < op->total;
+    free_chunk(c);
+    for (unsigned i = 0; only && i < p->session.rails; i++)
+        hw_session_wake(&p->session, i); /* they may have waited for memory */
+    hw_op_sub(op, len);
+}
+
+static void end_noted(struct hw_op *op, bool sent)
+{
+    struct hw_peer *p = op->peer;
+    pthread_mutex_lock(&p->lock);
+    if (!sent) {
+        p->noted -= hw_note_cost(op->note);
+        op->noted_sent = false;
+        hw_notes_resume(p);
+    }
+    hw_op_sub_locked(op, 1);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+/* The parcel's way is over. sent: the peer has it. */
+static void end_parcel(struct hw_peer *p, struct hw_parcel *parcel, bool sent)
+{
+    switch (parcel->type) {
+    case HW_MSG_CONTROL:
+        hw_control_done(p, hw_container_of(parcel, struct hw_control, parcel));
+        break;
+    case HW_MSG_TAKEN:
+        hw_taken_done(p);
+        break;
+    case HW_MSG_NOTED:
+        end_noted(hw_container_of(parcel, struct hw_op, noted), sent);
+        break;
+    case HW_MSG_READ:
+        end_request(hw_container_of(parcel, struct hw_chunk, parcel), sent);
+        break;
+    default:
+        end_chunk(hw_container_of(parcel, struct hw_chunk, parcel));
+    }
+}
+
+/* The operation that the parcel belongs to. Under the lock, for a control message. NULL: none. */
+static struct hw_op *get_op(const struct hw_parcel *parcel)
+{
+    switch (parcel->type) {
+    case HW_MSG_CONTROL:
+        return hw_container_of(parcel, struct hw_control, parcel)->op;
+    case HW_MSG_TAKEN:
+        return NULL;
+    case HW_MSG_NOTED:
+        return hw_container_of(parcel, struct hw_op, noted);
+    default:
+        return hw_container_of(parcel, struct hw_chunk, parcel)->op;
+    }
+}
+
+/* True if the parcel's operation was called off, so that it is not sent. */
+static bool is_off(const struct hw_parcel *parcel)
+{
+    return parcel->type != HW_MSG_CONTROL && parcel->type != HW_MSG_TAKEN && atomic_load(&get_op(parcel)->off);
+}
+
+/* The region that a chunk of a serve is in was taken back: tells the peer, and ends the serve. */
+static void refuse_serve(struct hw_chunk *chunk, int why)
+{
+    struct hw_op *op = chunk->op;
+    struct hw_peer *p = op->peer;
+    struct hw_control c = {.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)-why};
+    pthread_mutex_lock(&p->lock);
+    bool told = atomic_load(&op->off) || p->dead || hw_control_send_locked(p, &c) == 0;
+    if (told)
+        hw_op_cancel_locked(op, why);
+    pthread_mutex_unlock(&p->lock);
+    if (told)
+        end_chunk(chunk);
+    else
+        hw_session_send(&p->session, 0, &chunk->parcel); /* there is no memory now: comes back here */
+}
+
+static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *out)
+{
+    struct hw_peer *p = up;
+    struct hw_chunk *c = hw_container_of(parcel, struct hw_chunk, parcel);
+    int rc = 0;
+    out->type = parcel->type;
+    out->n_pieces = out->ext_len = 0; /* one before may have been given up half-way */
+    if (is_off(parcel)) {
+        end_parcel(p, parcel, false);
+        return false;
+    }
+    switch (parcel->type) {
+    case HW_MSG_CONTROL:
+        hw_control_fill(hw_container_of(parcel, struct hw_control, parcel), out);
+        break;
+    case HW_MSG_TAKEN:
+        hw_taken_fill(p, out);
+        break;
+    case HW_MSG_NOTED: {
+        const struct hw_op *op = hw_container_of(parcel, struct hw_op, noted);
+        hw_noted_encode(out->ext, op->id, op->total);
+        out->ext_len = HW_MSG_NOTED_SIZE;
+        out->piece[0] = (struct hw_piece){&hw_host, op->note->data, op->note->len, op};
+        out->n_pieces = 1;
+        break;
+    }
+    case HW_MSG_WRITE:
+        fill_write(c, out);
+        break;
+    case HW_MSG_READ:
+        fill_request(c, out);
+        break;
+    default:
+        rc = fill_data(c, out);
+    }
+    if (rc < 0)
+        refuse_serve(c, rc);
+    return rc == 0;
+}
+
+static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
+{
+    (void)rail;
+    end_parcel(up, parcel, true);
+}
+
+/* The session is dead. */
+static void lose_parcel(void *up, struct hw_parcel *parcel)
+{
+    struct hw_peer *p = up;
+    pthread_mutex_lock(&p->lock);
+    struct hw_op *op = get_op(parcel);
+    if (op)
+        hw_op_set_result(op, p->session.dead);
+    pthread_mutex_unlock(&p->lock);
+    end_parcel(p, parcel, false);
+}
+
+/* Of a parcel that waits for a rail: false, and it is the message layer's again, where it is not to be sent. */
+static bool keep_unsent_parcel(void *up, struct hw_parcel *parcel)
+{
+    bool keep = !is_off(parcel);
+    if (!keep)
+        end_parcel(up, parcel, false);
+    return keep;
+}
+
+static uint32_t get_refusal_mark(void *up)
+{
+    return hw_control_mark(up);
+}
+
+static void take_refusal_mark(void *up, uint32_t mark)
+{
+    struct hw_peer *p = up;
+    uint32_t told = atomic_load(&p->in.told);
+    while ((int32_t)(mark - told) > 0 && !atomic_compare_exchange_weak(&p->in.told, &told, mark))
+        ;
+}
+
+static void note_end(void *up, unsigned rail, int why)
+{
+    struct hw_peer *p = up;
+    p->ops->ended(p->up, rail, why);
+}
+
+static void note_down(void *up, unsigned rail)
+{
+    struct hw_peer *p = up;
+    p->ops->down(p->up, rail);
+}
+
+static void note_death(void *up, int why)
+{
+    struct hw_peer *p = up;
+    hw_peer_die(p, why);
+    p->ops->died(p->up, why);
+}
+
+const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
+                                                   .cut = cut_for_rail,
+                                                   .keep = keep_unsent_parcel,
+                                                   .place = hw_flow_place,
+                                                   .more = hw_flow_more,
+                                                   .arrived = hw_flow_arrived,
+                                                   .abandoned = hw_flow_abandoned,
+                                                   .mark = get_refusal_mark,
+                                                   .marked = take_refusal_mark,
+                                                   .done = finish_parcel,
+                                                   .ended = note_end,
+                                                   .down = note_down,
+                                                   .died = note_death,
+                                                   .lost = lose_parcel};

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/op.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define NO_SLOT UINT32_MAX
+
+struct hw_note *hw_note_new(uint32_t len)
+{
+    struct hw_note *note = len <= HW_NOTE_MAX ? calloc(1, sizeof *note + len) : NULL;
+    if (note)
+        note->len = len;
+    return note;
+}
+
+struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
+{
+    struct hw_op *op = calloc(1, sizeof *op + n * sizeof op->span[0]);
+    if (!op)
+        return NULL;
+    op->peer = p;
+    op->kind = kind;
+    op->n = n;
+    op->deadline = HW_NEVER;
+    atomic_store(&op->refs, 1);
+    hw_list_init(&op->all);
+    hw_list_init(&op->queued);
+    hw_list_init(&op->timed);
+    hw_list_init(&op->serve_at);
+    return op;
+}
+
+void hw_op_put(struct hw_op *op)
+{
+    if (atomic_fetch_sub(&op->refs, 1) != 1)
+        return;
+    free(op->note);
+    free(op);
+}
+
+/* ---- numbers: under the lock --------------------------------------------------------------------- */
+
+static int take_op_slot(struct hw_peer *p, struct hw_op *op)
+{
+    uint32_t place = p->slot_free;
+    if (place != NO_SLOT) {
+        p->slot_free = p->slot[place].next_free;
+    } else if (p->slots == HW_OPS) {
+        return hw_fail(-EAGAIN, "%d operations are under way", HW_OPS);
+    } else {
+        if (p->slots == p->slot_room) {
+            uint32_t room = p->slot_room ? 2 * p->slot_room : 16;
+            struct op_slot *slot = realloc(p->slot, room * sizeof *slot);
+            if (!slot)
+                return hw_no_memory("%u operations", room);
+            p->slot = slot;
+            p->slot_room = room;
+        }
+        place = p->slots++;
+        p->slot[place].generation = 0;
+    }
+    p->slot[place].op = op;
+    op->id = (uint64_t)++p->slot[place].generation << 32 | place;
+    return 0;
+}
+
+static void give_op_slot(struct hw_peer *p, const struct hw_op *op)
+{
+    uint32_t place = (uint32_t)op->id;
+    if (op->kind == HW_OP_SERVE)
+        return; /* the peer has a number for it */
+    p->slot[place].op = NULL;
+    p->slot[place].next_free = p->slot_free;
+    p->slot_free = place;
+}
+
+struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id)
+{
+    uint32_t place = (uint32_t)id;
+    return place < p->slots && p->slot[place].generation == id >> 32 ? p->slot[place].op : NULL;
+}
+
+/* ---- deadlines ----------------------------------------------------------------------------------- */
+
+static void time_op(struct hw_peer *p, struct hw_op *op)
+{
+    if (op->deadline == HW_NEVER)
+        return;
+    uint64_t tick = HW_MAX(op->deadline / HW_TICK, p->deadlines.looked);
+    hw_list_append(&p->deadlines.at[tick % HW_TICKS], &op->timed);
+    p->deadlines.n++;
+    if (tick * HW_TICK < p->deadlines.next)
+        hw_loop_post(p->session.home, &p->deadlines.arm);
+}
+
+/* When the home loop has to look next: at the end of the next tick that holds an operation. */
+static uint64_t find_next_look(const struct hw_peer *p)
+{
+    for (uint64_t k = 0; k < HW_TICKS && p->deadlines.n; k++)
+        if (!hw_list_empty(&p->deadlines.at[(p->deadlines.looked + k) % HW_TICKS]))
+            return (p->deadlines.looked + k + 1) * HW_TICK;
+    return HW_NEVER;
+}
+
+/* Ends what is due: in the ticks since the last look, all of them where that was long ago. */
+static void look_at_deadlines(struct hw_peer *p)
+{
+    uint64_t now = p->session.home->now, tick = now / HW_TICK;
+    pthread_mutex_lock(&p->lock);
+    uint64_t first = tick - p->deadlines.looked < HW_TICKS ? p->deadlines.looked : tick - HW_TICKS + 1;
+    for (uint64_t k = first; k <= tick; k++) {
+        hw_list_each(it, tmp, &p->deadlines.at[k % HW_TICKS])
+        {
+            struct hw_op *op = hw_container_of(it, struct hw_op, timed);
+            if (op->deadline <= now)
+                hw_op_cancel_locked(op, hw_fail(-ETIMEDOUT, "the operation's deadline passed"));
+        }
+    }
+    p->deadlines.looked = tick;
+    uint64_t next = p->deadlines.next = find_next_look(p);
+    pthread_mutex_unlock(&p->lock);
+    if (next != HW_NEVER)
+        hw_timer_set(p->session.home, &p->deadlines.timer, next);
+    hw_ops_flush(p);
+}
+
+static void arm_deadlines(struct hw_task *t)
+{
+    look_at_deadlines(hw_container_of(t, struct hw_peer, deadlines.arm));
+}
+
+static void fire_deadlines(struct hw_timer *t)
+{
+    look_at_deadlines(hw_container_of(t, struct hw_peer, deadlines.timer));
+}
+
+static void untime_op(struct hw_op *op)
+{
+    if (hw_list_empty(&op->timed))
+        return;
+    hw_list_remove(&op->timed);
+    op->peer->deadlines.n--;
+}
+
+void hw_op_set_result(struct hw_op *op, int why)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&op->result, &none, why);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+/* True if a refusal may be on its way. */
+static bool is_fenced(const struct hw_op *op)
+{
+    return (int32_t)(atomic_load(&op->peer->in.next) - op->fence) < 0;
+}
+
+/* The operation is over. Under the lock. */
+static void retire_op(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    if (is_fenced(op)) /* the peer is dead */
+        hw_op_set_result(op, p->dead);
+    untime_op(op);
+    if (op->noted_sent && atomic_load(&op->result)) /* the peer may keep the notification, and wait */
+        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
+    give_op_slot(p, op);
+    op->pending = false;
+    hw_list_remove(&op->all);
+    hw_list_remove(&op->serve_at);
+    hw_list_remove(&op->queued);
+    hw_list_append(&p->over, &op->queued);
+}
+
+/* Nothing is left of the operation. Under the lock. */
+static void end_op(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    op->fence = atomic_load(&p->in.told);
+    hw_list_remove(&op->queued);
+    if (is_fenced(op) && !p->dead)
+        hw_list_append(&p->fenced, &op->queued);
+    else
+        retire_op(op);
+}
+
+void hw_op_sub_locked(struct hw_op *op, uint64_t n)
+{
+    if (n && atomic_fetch_sub(&op->left, n) == n)
+        end_op(op);
+}
+
+void hw_op_sub(struct hw_op *op, uint64_t n)
+{
+    struct hw_peer *p = op->peer;
+    if (!n || atomic_fetch_sub(&op->left, n) != n)
+        return;
+    pthread_mutex_lock(&p->lock);
+    end_op(op);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+void hw_ops_flush(struct hw_peer *p)
+{
+    for (;;) {
+        pthread_mutex_lock(&p->lock);
+        struct hw_op *op = hw_list_first(&p->over, struct hw_op, queued);
+        if (op)
+            hw_list_remove(&op->queued);
+        pthread_mutex_unlock(&p->lock);
+        if (!op)
+            return;
+        op->over(op);
+        hw_op_put(op);
+    }
+}
+
+void hw_ops_unfence(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct hw_op *op;
+    while ((op = hw_list_first(&p->fenced, struct hw_op, queued)) && (!is_fenced(op) || p->dead))
+        retire_op(op); /* those behind wait for as much, or more */
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
+/* ---- the beginning: under the lock --------------------------------------------------------------- */
+
+/* Fits a span into its region. */
+static int check_span(const struct hw_op *op, const struct hw_span *s)
+{
+    const struct hw_import *i = s->import;
+    uint32_t right = op->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
+    if (i->state == HW_IMPORT_REFUSED)
+        return hw_fail(i->error, "the peer refuses its region %llu", (unsigned long long)i->id);
+    if (!(i->rights & right))
+        return hw_fail(-EACCES, "the peer's region may not be %s", op->kind == HW_OP_READ ? "read" : "written");
+    if (s->remote > i->len || s->len > i->len - s->remote)
+        return hw_fail(-EFAULT, "%llu bytes at %llu of a region of %llu", (unsigned long long)s->len,
+                       (unsigned long long)s->remote, (unsigned long long)i->len);
+    return 0;
+}
+
+static bool has_note_room(const struct hw_peer *p, const struct hw_note *note)
+{
+    return p->noted - p->taken + hw_note_cost(note) <= HW_NOTES;
+}
+
+/* Sends the notification: behind all control messages so far, or, of a write, to wait at the peer for its bytes. */
+static void send_note(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    uint64_t cost = hw_note_cost(op->note);
+    p->noted += cost;
+    if (op->total) {
+        op->noted_sent = true;
+        op->noted = (struct hw_parcel){.type = HW_MSG_NOTED, .small = true};
+        hw_session_send(&p->session, 0, &op->noted);
+        return;
+    }
+    struct hw_control c = {.kind = HW_CONTROL_NOTE, .op = op, .note = op->note};
+    int rc = hw_control_send_locked(p, &c);
+    if (rc == 0) {
+        op->note = NULL;
+    } else {
+        p->noted -= cost;
+        hw_op_set_result(op, rc);
+        hw_op_sub_locked(op, 1);
+    }
+}
+
+/* What an operation does once its regions are known and its notification has room. */
+static void launch_op(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    op->started = true;
+    if (op->note)
+        send_note(op);
+    if (op->total && op->kind == HW_OP_READ) {
+        hw_list_append(&p->reads, &op->queued);
+        hw_requests_cut(p);
+    } else if (op->total) {
+        hw_op_send(op);
+    }
+    hw_op_sub_locked(op, 1); /* it is started */
+}
+
+/* Goes on with an operation until it has to wait, or is started. */
+static int advance_op(struct hw_op *op)
+{
+    for (; op->ready < op->n && op->kind != HW_OP_SERVE; op->ready++) {
+        struct hw_import *i = op->span[op->ready].import;
+        if (i->state == HW_IMPORT_ASKED) {
+            hw_list_append(&i->ops, &op->queued);
+            return 0;
+        }
+        int rc = check_span(op, &op->span[op->ready]);
+        if (rc < 0)
+            return rc;
+    }
+    if (op->note && (!hw_list_empty(&op->peer->notes) || !has_note_room(op->peer, op->note)))
+        hw_list_append(&op->peer->notes, &op->queued);
+    else
+        launch_op(op);
+    return 0;
+}
+
+void hw_ops_resume(struct hw_peer *p, struct hw_list *ops)
+{
+    (void)p;
+    hw_list_each(it, tmp, ops)
+    {
+        struct hw_op *op = hw_container_of(it, struct hw_op, queued);
+        hw_list_remove(&op->queued);
+        int rc = advance_op(op);
+        if (rc < 0)
+            hw_op_cancel_locked(op, rc);
+    }
+}
+
+void hw_notes_resume(struct hw_peer *p)
+{
+    struct hw_op *op;
+    while ((op = hw_list_first(&p->notes, struct hw_op, queued)) && has_note_room(p, op->note)) {
+        hw_list_remove(&op->queued);
+        launch_op(op);
+    }
+}
+
+static int count_bytes(struct hw_op *op)
+{
+    op->total = 0;
+    for (uint32_t i = 0; i < op->n; i++) {
+        op->span[i].start = op->total;
+        if (op->span[i].len >= HW_MSG_LANDING_MAX - op->total)
+            return hw_fail(-E2BIG, "an operation of more than %llu bytes", HW_MSG_LANDING_MAX);
+        op->total += op->span[i].len;
+    }
+    if (op->note && op->total > HW_NOTED_BYTES)
+        return hw_fail(-E2BIG, "a write of %llu bytes with a notification: at most %llu", (unsigned long long)op->total,
+                       HW_NOTED_BYTES);
+    return 0;
+}
+
+int hw_op_post(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    int rc = count_bytes(op);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&p->lock);
+    rc = p->dead ? hw_fail(p->dead, "the peer is gone") : op->kind == HW_OP_SERVE ? 0 : take_op_slot(p, op);
+    if (rc < 0) {
+        pthread_mutex_unlock(&p->lock);
+        return rc;
+    }
+    atomic_fetch_add(&op->refs, 1);
+    op->has_note = op->note != NULL;
+    atomic_store(&op->left, op->total + op->has_note + 1);
+    op->pending = true;
+    hw_list_append(&p->all, &op->all);
+    if (op->kind == HW_OP_SERVE)
+        hw_list_append(&p->serving[op->serves % HW_READS], &op->serve_at);
+    rc = advance_op(op);
+    if (rc < 0) {
+        give_op_slot(p, op);
+        op->pending = false;
+        hw_list_remove(&op->all);
+        hw_list_remove(&op->serve_at);
+        atomic_fetch_sub(&op->refs, 1);
+    } else if (op->pending) {
+        time_op(p, op);
+    }
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+/* ---- calling off ----------------------------------------------------------------------------------- */
+
+void hw_op_end_landing(struct hw_op *op, struct hw_landing *g)
+{
+    struct hw_landing **at = &op->landing;
+    while (*at && *at != g)
+        at = &(*at)->next;
+    if (*at)
+        *at = g->next;
+    hw_landing_give(&op->peer->landings, g);
+}
+
+void hw_request_ended(struct hw_peer *p)
+{
+    p->requests--;
+    hw_requests_cut(p);
+}
+
+/* Gives up what is to arrive. Returns bytes that will not. */
+static uint64_t give_up_landings(struct hw_op *op)
+{
+    uint64_t bytes = 0;
+    for (struct hw_landing *g = op->landing, *next; g; g = next) {
+        struct hw_peer *p = op->peer;
+        uint64_t id = g->id, len = g->bytes;
+        struct hw_chunk *request = g->request;
+        next = g->next;
+        enum hw_landing_end end = hw_landing_give_up(g);
+        if (end == HW_LANDING_FULL)
+            continue; /* a rail is about to end it */
+        bytes += len;
+        if (request)
+            request->stop = true;
+        else
+            p->stop[p->n_stop++] = id;
+        /* the list is the operation's no more: frames that have reserved some give the landing back themselves */
+        struct hw_landing **at = &op->landing;
+        while (*at != g)
+            at = &(*at)->next;
+        *at = next;
+        if (end == HW_LANDING_FREE)
+            hw_landing_give(&p->landings, g);
+    }
+    hw_stops_send(op->peer);
+    return bytes;
+}
+
+void hw_stops_send(struct hw_peer *p)
+{
+    while (p->n_stop && !p->dead) {
+        struct hw_control c = {.kind = HW_CONTROL_STOP, .a = p->stop[p->n_stop - 1]};
+        if (hw_control_send_locked(p, &c) < 0)
+            return; /* tried again with the next request */
+        p->n_stop--;
+    }
+}
+
+static void end_let_go(struct hw_let_go *g)
+{
+    hw_op_sub(hw_container_of(g, struct hw_op, let_go), 1);
+}
+
+void hw_op_cancel_locked(struct hw_op *op, int why)
+{
+    uint64_t left = atomic_load(&op->left);
+    if (!op->pending || atomic_load(&op->off))
+        return;
+    hw_op_set_result(op, why);
+    do
+        if (left == 0)
+            return; /* it ends */
+    while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
+    atomic_store(&op->off, true);
+    untime_op(op);
+    hw_list_remove(&op->queued);
+    uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
+    if (op->kind == HW_OP_SERVE)
+        hw_serve_was_cut(op);
+    over += give_up_landings(op);
+    if (!op->started)
+        over += 1 + op->has_note;
+    if (op->control) { /* which goes on by itself */
+        op->control->op = NULL;
+        op->control = NULL;
+        over++;
+    }
+    hw_op_sub_locked(op, over);
+    op->let_go = (struct hw_let_go){.owner = op, .over = end_let_go};
+    hw_session_let_go(&op->peer->session, &op->let_go);
+}
+
+void hw_op_cancel(struct hw_op *op, int why)
+{
+    pthread_mutex_lock(&op->peer->lock);
+    hw_op_cancel_locked(op, why);
+    pthread_mutex_unlock(&op->peer->lock);
+    hw_ops_flush(op->peer);
+}
+
+/* ---- the peer's life -------------------------------------------------------------------------------- */
+
+void hw_ops_die(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    hw_list_each(it, tmp, &p->all) hw_op_cancel_locked(hw_container_of(it, struct hw_op, all), p->dead);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_unfence(p);
+}
+
+int hw_ops_init(struct hw_peer *p)
+{
+    for (int i = 0; i < HW_TICKS; i++)
+        hw_list_init(&p->deadlines.at[i]);
+    hw_list_init(&p->all);
+    hw_list_init(&p->bulk);
+    hw_list_init(&p->reads);
+    hw_list_init(&p->notes);
+    hw_list_init(&p->fenced);
+    hw_list_init(&p->over);
+    for (int i = 0; i < HW_READS; i++)
+        hw_list_init(&p->serving[i]);
+    p->slot_free = NO_SLOT;
+    p->deadlines.arm.run = arm_deadlines;
+    p->deadlines.next = HW_NEVER;
+    return hw_timer_init(p->session.home, &p->deadlines.timer, fire_deadlines);
+}
+
+void hw_ops_free(struct hw_peer *p)
+{
+    assert(hw_list_empty(&p->all));
+    hw_timer_free(p->session.home, &p->deadlines.timer);
+    free(p->slot);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations, inside the message layer: their life (op.c), and what rails do with them (flow_out.c, flow_in.c). */
+#ifndef HW_OP_H
+#define HW_OP_H
+
+#include "core/control.h"
+#include "core/peer.h"
+
+/* The operation ends with this error, where it has none yet. */
+void hw_op_set_result(struct hw_op *op, int why);
+/* n of what is left of the operation is over. Not under the lock. */
+void hw_op_sub(struct hw_op *op, uint64_t n);
+/* The same, under the lock. */
+void hw_op_sub_locked(struct hw_op *op, uint64_t n);
+/* hw_op_cancel() under the lock. */
+void hw_op_cancel_locked(struct hw_op *op, int why);
+/* Starts the operations of this list, whose region is known now, or refused. Under the lock. */
+void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
+/* Starts operations that waited for room for their notification. Under the lock. */
+void hw_notes_resume(struct hw_peer *p);
+/* Ends operations that waited for control messages. Not under the lock. */
+void hw_ops_unfence(struct hw_peer *p);
+/* Calls over() of those that have ended. After each time that the lock was held for something of this file. */
+void hw_ops_flush(struct hw_peer *p);
+/* The operation with this number, or NULL. Under the lock. */
+struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id);
+/* A landing has ended: gives it back. Under the lock. */
+void hw_op_end_landing(struct hw_op *op, struct hw_landing *g);
+/* Sends STOP for requests that are not wanted any more. Under the lock. */
+void hw_stops_send(struct hw_peer *p);
+/* The peer has answered, or will never answer, one more request. Under the lock. */
+void hw_request_ended(struct hw_peer *p);
+/* All of a serve was cut, or will never be. */
+void hw_serve_was_cut(struct hw_op *op);
+/* The peer is dead: operations end. */
+void hw_ops_die(struct hw_peer *p);
+int hw_ops_init(struct hw_peer *p);
+void hw_ops_free(struct hw_peer *p);
+/* Room that a notification takes at the peer. */
+static inline uint64_t hw_note_cost(const struct hw_note *note)
+{
+    return note->len + HW_NOTE_COST;
+}
+
+/* What rails ask of the message layer: of frames that go out (flow_out.c), .. */
+extern const struct hw_session_ops hw_peer_session_ops;
+uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
+/* .. and of those that come in (flow_in.c): as the members of that name. */
+int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
+int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
+                 uint32_t *n);
+int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in);
+void hw_counts_free(struct hw_peer *p);
+void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in);
+/* Cuts requests of reads. Under the lock. */
+void hw_requests_cut(struct hw_peer *p);
+/* The operation is to be cut by rails, or goes whole. Under the lock. */
+void hw_op_send(struct hw_op *op);
+/* A control message's turn has come, on the home loop. Takes c->note where it wants it. -EPROTO, -ENOMEM. */
+int hw_peer_control(struct hw_peer *p, struct hw_control_in *c);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/peer.h"
+
+#include "core/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
+                 struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING])
+{
+    memset(p, 0, sizeof *p);
+    p->domain = domain;
+    p->ops = ops;
+    p->up = up;
+    memcpy(p->imports.binding, binding, HW_BINDING);
+    int rc = hw_session_init(&p->session, client, home, loop, n, &hw_peer_session_ops, io, p, limits);
+    if (rc < 0)
+        return rc;
+    rc = hw_ops_init(p);
+    if (rc < 0) {
+        hw_session_free(&p->session);
+        return rc;
+    }
+    hw_control_init(p);
+    pthread_mutex_init(&p->lock, NULL);
+    return 0;
+}
+
+void hw_peer_die(struct hw_peer *p, int why)
+{
+    pthread_mutex_lock(&p->lock);
+    bool first = !p->dead;
+    if (first)
+        p->dead = why;
+    pthread_mutex_unlock(&p->lock);
+    if (!first)
+        return;
+    hw_session_die(&p->session, why);
+    hw_ops_die(p);
+    hw_control_die(p);
+}
+
+bool hw_peer_is_gone(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool gone = hw_list_empty(&p->all) && hw_list_empty(&p->over);
+    pthread_mutex_unlock(&p->lock);
+    return gone && hw_session_is_gone(&p->session) && !atomic_load(&p->in.read.posted) &&
+           !atomic_load(&p->deadlines.arm.posted);
+}
+
+void hw_peer_free(struct hw_peer *p)
+{
+    for (unsigned i = 0; i < p->session.rails; i++)
+        if (p->current[i])
+            hw_op_put(p->current[i]);
+    hw_handles_free(p);
+    hw_imports_free(&p->imports);
+    hw_control_free(p);
+    hw_counts_free(p);
+    hw_ops_free(p);
+    hw_landings_free(&p->landings);
+    hw_session_free(&p->session);
+    pthread_mutex_destroy(&p->lock);
+}
+
+void hw_peer_took(struct hw_peer *p, uint32_t len)
+{
+    pthread_mutex_lock(&p->lock);
+    p->took += len + HW_NOTE_COST;
+    atomic_fetch_sub(&p->notes_held, len + HW_NOTE_COST);
+    pthread_mutex_unlock(&p->lock);
+    hw_taken_tell(p);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The message layer of one peer: operations over regions of memory, and notifications, on top of a session.
+ *
+ * A write is cut into chunks that name their places by handles of the peer's regions. A read is cut into requests; each
+ * names a landing of this side's, which the peer fills with data. What must come in order, and is small, is a control
+ * message (control.c): regions are made known, refusals and notifications told.
+ *
+ * An operation counts what is left of it: bytes that are not confirmed or have not arrived, and one for each other
+ * thing that still touches it. It ends when nothing is left, and when all refusals are here that the peer gave before
+ * its last confirmation (the session's marks). After its end nothing reads or writes its memory.
+ *
+ * One mutex guards the lists of a peer. A chunk's path takes it when a rail moves on to another operation, and not
+ * otherwise. Lock order: domain, then peer. No function of the layer above is called with a lock held.
+ */
+#ifndef HW_PEER_H
+#define HW_PEER_H
+
+#include "base/list.h"
+#include "core/landing.h"
+#include "core/region.h"
+#include "core/session.h"
+
+#include <pthread.h>
+
+#define HW_CONTROL_WINDOW 1024           /* control messages that the peer has not read */
+#define HW_READS          256            /* requests of reads that the peer has not answered whole */
+#define HW_OPS            65536          /* under way */
+#define HW_NOTES          (1u << 20)     /* bytes of notifications that the application has not taken */
+#define HW_NOTE_COST      128            /* of these, what one takes besides its own bytes */
+#define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
+#define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
+#define HW_SMALL_OP       8192u          /* bytes of an operation that goes as one small parcel .. */
+#define HW_SMALL_SPANS    64             /* .. and how many spans it may have */
+#define HW_CHUNK          (256u << 10)
+#define HW_REQUEST        (64u << 20) /* bytes of one request of a read */
+#define HW_COUNT_BLOCK    256
+#define HW_TICK           (4 * HW_MS) /* deadlines are looked at so often */
+#define HW_TICKS          256
+
+struct hw_peer;
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+
+enum hw_op_kind { HW_OP_WRITE, HW_OP_READ, HW_OP_NOTIFY, HW_OP_SERVE /* the answer to a request of the peer's */ };
+
+/* A run of local memory and where it is in the peer's region. */
+struct hw_span {
+    const struct hw_space *space;
+    uint8_t *ptr;
+    uint64_t len;
+    uint64_t start; /* bytes of the operation in front of it; hw_op_post() sets it */
+    struct hw_import *import;
+    uint64_t remote; /* offset in the region; serve: in the own one */
+    uint32_t handle; /* serve: of the own region, instead of space and ptr */
+};
+
+/* A frame's worth of an operation. */
+struct hw_chunk {
+    struct hw_parcel parcel; /* type: HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA */
+    struct hw_op *op;
+    uint64_t from, len;
+    uint64_t landing; /* read: its number */
+    bool stop;        /* read: the landing was given up */
+};
+
+struct hw_op {
+    struct hw_peer *peer;
+    enum hw_op_kind kind;
+    void (*over)(struct hw_op *op); /* once, from any thread: result is set, the memory is the caller's */
+    void *user;                     /* the caller's */
+    uint64_t deadline;              /* ns of the home loop's clock, HW_NEVER: none */
+    struct hw_note *note;           /* write, notify: for the peer's application; NULL: none. The operation's */
+    atomic_int result;              /* 0, or the first error */
+    uint64_t total;                 /* bytes; hw_op_post() sets it */
+    uint32_t n;
+
+    /* the message layer's */
+    uint64_t id;
+    atomic_uint refs;
+    _Atomic uint64_t cursor; /* bytes that were cut */
+    _Atomic uint64_t left;   /* bytes, and one for each other thing that is not over */
+    atomic_bool off;         /* called off: nothing more is sent */
+    atomic_bool first_used;  /* first is */
+    atomic_bool was_cut;     /* serve: counts no more as one of the peer's serves */
+    struct hw_chunk first;
+    struct hw_parcel noted; /* HW_MSG_NOTED, of a write */
+    struct hw_let_go let_go;
+    uint32_t fence;             /* this many control messages have to be read before it ends */
+    struct hw_landing *landing; /* read: those that have not ended, under the lock */
+    uint64_t serves;            /* serve: the peer's landing */
+    uint32_t ready;             /* spans, from the first one on, whose region is known */
+    bool pending, started;      /* is in the peer's list; waits for nothing */
+    bool has_note, noted_sent;  /* note is, or was, there; its NOTED frame was given to a rail */
+    struct hw_control *control; /* notify, and a write of no bytes: that carries the note */
+    struct hw_list all;         /* of the peer's operations */
+    struct hw_list queued;      /* in bulk, reads, notes, fenced, over, or an import's list */
+    struct hw_list timed;       /* among those with a deadline */
+    struct hw_list serve_at;    /* serve: among those of landings with the same remainder */
+    struct hw_span span[];
+};
+
+/* Makes an operation of n spans. The caller fills in over, user, deadline, note, and of each span space, ptr, len,
+ * import, remote; the imports stay until over(). The reference is the caller's. NULL: no memory. */
+struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
+/* Drops a reference. */
+void hw_op_put(struct hw_op *op);
+/* Starts it: over() will be called, even before this returns. One of no bytes, and without a note, ends at once. On
+ * failure it will not: -EAGAIN HW_OPS are under way, -EFAULT outside a region, -EACCES its rights, -ESTALE it was taken
+ * back, -E2BIG too many bytes, -ENOMEM, or why the peer died. */
+int hw_op_post(struct hw_op *op);
+/* Asks for the end, with this error. The operation ends soon, with that or as it was about to. */
+void hw_op_cancel(struct hw_op *op, int why);
+
+/* ---- notifications ------------------------------------------------------------------------------- */
+
+struct hw_note {
+    struct hw_note *next; /* the holder's */
+    uint64_t op;          /* of a write of the peer's, until that has landed */
+    uint32_t len;
+    uint8_t data[];
+};
+/* A notification with room for len bytes, up to HW_NOTE_MAX. NULL: no memory, or too long. */
+struct hw_note *hw_note_new(uint32_t len);
+
+/* ---- a peer -------------------------------------------------------------------------------------- */
+
+/* What the layer above provides. */
+struct hw_peer_ops {
+    /* On any loop: a notification is here. The caller's: it tells hw_peer_took() when the application has it, and frees
+     * it. */
+    void (*noted)(void *up, struct hw_note *note);
+    /* On the home loop, as those of struct hw_session_ops; why < 0. */
+    void (*ended)(void *up, unsigned rail, int why);
+    void (*down)(void *up, unsigned rail);
+    void (*died)(void *up, int why);
+};
+
+/* A control message, on its way out. */
+struct hw_control {
+    struct hw_parcel parcel; /* type: HW_MSG_CONTROL */
+    struct hw_control *next; /* waits for room in the window */
+    uint32_t sequence;
+    enum hw_control_kind kind;
+    uint64_t a, b, c, d;
+    struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
+    struct hw_op *op;     /* whose note it is, under the lock; NULL: that is over */
+};
+
+/* How much of a write of the peer's, which has a notification, has landed. */
+struct hw_count {
+    _Atomic uint64_t state; /* low bits of the operation's generation << 40 | bytes that landed - bytes in all */
+    struct hw_note *note;   /* under the lock */
+};
+
+struct hw_peer {
+    struct hw_session session;
+    struct hw_domain *domain;
+    const struct hw_peer_ops *ops;
+    void *up;
+    struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
+
+    pthread_mutex_t lock;             /* over what follows, but for atomics */
+    int dead;                         /* 0, or why */
+    struct hw_list all;               /* operations */
+    struct hw_list bulk;              /* rails cut chunks of these */
+    struct hw_list reads;             /* are cut into requests */
+    struct hw_list notes;             /* wait for room for their notifications at the peer */
+    struct hw_list fenced;            /* wait until control messages are read */
+    struct hw_list over;              /* over() is to be called */
+    struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
+    struct op_slot {
+        struct hw_op *op;
+        uint32_t generation, next_free;
+    } * slot; /* operations by number */
+    uint32_t slots, slot_room, slot_free;
+    uint32_t requests;       /* of HW_READS */
+    unsigned turn;           /* the rail that the next parcel is given to */
+    uint64_t stop[HW_READS]; /* landings of requests that the peer is still to be told to stop */
+    uint32_t n_stop;
+    atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */
+    uint64_t noted, taken; /* bytes of notifications: sent; and taken by the peer's application */
+    struct hw_landings landings;
+    struct hw_imports imports;
+    struct hw_handles handles; /* under the domain's lock */
+
+    struct {
+        struct hw_list at[HW_TICKS]; /* operations with a deadline, by tick */
+        uint32_t n;
+        uint64_t looked; /* tick of the last look */
+        uint64_t next;   /* when the home loop looks next; HW_NEVER: not */
+        struct hw_timer timer;
+        struct hw_task arm; /* sets it, on the home loop */
+    } deadlines;
+
+    _Atomic uint64_t notes_held; /* bytes of notifications that came, of HW_NOTES */
+    uint64_t took, took_told;    /* by the application, in all; as the peer knows */
+    _Atomic(struct hw_count *) count[HW_OPS / HW_COUNT_BLOCK];
+
+    struct {
+        uint32_t next;                    /* sequence of the next control message */
+        _Atomic uint32_t acked;           /* behind the last one that the peer has read */
+        _Atomic uint32_t refused;         /* behind the newest refusal */
+        struct hw_control *first, **last; /* wait */
+        uint32_t waiting;
+    } out;
+    struct {
+        _Atomic uint32_t next;                         /* sequence of the next one to be read: the home loop's */
+        _Atomic uint32_t told;                         /* the peer's newest mark */
+        uint32_t acked;                                /* next, as the peer knows */
+        bool telling;                                  /* taken is on its way */
+        struct hw_parcel taken;                        /* HW_MSG_TAKEN */
+        struct hw_control_in *ring[HW_CONTROL_WINDOW]; /* the home loop's */
+        _Atomic(struct hw_control_in *) inbox;
+        struct hw_task read;
+    } in;
+};
+
+/* Makes a peer over n rails that are down; the arguments are hw_session_init()'s. binding: bytes that both sides have
+ * and that no other session has. -ENOMEM. */
+int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
+                 struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
+/* Ends it: every operation ends, those with something left with this error. On the home loop. */
+void hw_peer_die(struct hw_peer *p, int why);
+/* True once a dead peer has let go of everything. On the home loop. */
+bool hw_peer_is_gone(struct hw_peer *p);
+/* Frees what a peer that is gone holds. On the thread of its loops. */
+void hw_peer_free(struct hw_peer *p);
+/* The application took a notification of len bytes. From any thread. */
+void hw_peer_took(struct hw_peer *p, uint32_t len);
+
+#endif

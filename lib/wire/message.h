@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The extensions of the message layer's frames (lib/core/peer.h): what a frame means, in front of its payload. Integers
+ * are little-endian.
+ *
+ *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: a notification's bytes, or none
+ *   WRITE    u64 operation, u32 flags, u32 descriptors; for each: u32 handle, u32 bytes, u64 offset
+ *   READ     u64 landing, u32 0, u32 descriptors; the same
+ *   DATA     u64 landing, u64 offset in it, u64 bytes of the whole message
+ *   NOTED    u64 operation, u64 bytes that it writes                 payload: the notification
+ *   TAKEN    u32 sequence behind the last control message that was read, u32 0,
+ *            u64 bytes of notifications that the application has taken in all
+ */
+#ifndef HW_WIRE_MESSAGE_H
+#define HW_WIRE_MESSAGE_H
+
+#include "base/base.h"
+#include "wire/link.h"
+
+enum hw_message_type { HW_MSG_CONTROL = 1, HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA, HW_MSG_NOTED, HW_MSG_TAKEN };
+
+/* Kinds of control messages, and what a to d hold. Errors are positive Linux errno values below HW_MSG_ERRNO_MAX. */
+enum hw_control_kind {
+    HW_CONTROL_IMPORT = 1, /* a region; b to d: the proof, 24 bytes */
+    HW_CONTROL_HANDLE,     /* a region; b handle; c error, 0: none; d bytes << 2 | rights */
+    HW_CONTROL_FAIL,       /* a operation; b error: what it wrote did not land */
+    HW_CONTROL_UNREAD,     /* a landing; b error: it will not be filled */
+    HW_CONTROL_STOP,       /* a landing: it is not wanted any more */
+    HW_CONTROL_STOPPED,    /* a landing: the answer to STOP, always */
+    HW_CONTROL_NOTE,       /* payload: a notification */
+    HW_CONTROL_UNNOTE,     /* a operation: its notification is void */
+    HW_CONTROL_REVOKED,    /* a region, of which the peer has a handle */
+    HW_CONTROL_KINDS
+};
+
+#define HW_MSG_ERRNO_MAX   4096
+#define HW_CONTROL_SIZE    40
+#define HW_MSG_VECS_HEAD   16
+#define HW_MSG_VEC_SIZE    16
+#define HW_MSG_DATA_SIZE   24
+#define HW_MSG_NOTED_SIZE  16
+#define HW_MSG_TAKEN_SIZE  16
+#define HW_MSG_VECS_MAX    255 /* descriptors of a frame */
+#define HW_IMPORT_PROOF    24
+#define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame comes for the operation */
+#define HW_MSG_LANDING_MAX (1ull << 44)
+
+struct hw_control_head {
+    uint32_t sequence;
+    uint32_t kind;
+    uint64_t a, b, c, d;
+};
+
+struct hw_msg_vec {
+    uint32_t handle;
+    uint32_t len;
+    uint64_t offset;
+};
+
+struct hw_data_head {
+    uint64_t landing, offset, total;
+};
+
+void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_head *h);
+/* -EPROTO: another size, an unknown kind, an error that is none. */
+int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h);
+
+/* Encodes the head of a list of n descriptors, and the k-th one. */
+void hw_msg_vecs_encode(uint8_t *out, uint64_t id, uint32_t flags, uint32_t n);
+void hw_msg_vec_encode(uint8_t *out, uint32_t k, const struct hw_msg_vec *v);
+/* -EPROTO: the size does not fit the count, too many, unknown flags. */
+int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t *flags, uint32_t *n);
+struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
+
+void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
+/* pay: bytes of the payload. -EPROTO: another size, nothing, or bytes outside the message. */
+int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
+
+void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);
+/* -EPROTO: another size, or a total above HW_MSG_LANDING_MAX. */
+int hw_noted_decode(const uint8_t *in, uint32_t size, uint64_t *op, uint64_t *total);
+
+void hw_taken_encode(uint8_t out[HW_MSG_TAKEN_SIZE], uint32_t sequence, uint64_t notes);
+/* -EPROTO: another size. */
+int hw_taken_decode(const uint8_t *in, uint32_t size, uint32_t *sequence, uint64_t *notes);
+
+#endif

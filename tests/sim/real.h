@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two nodes in one process over real threads and sockets: each loop is a thread on epoll, each rail a few socket pairs
+ * or TCP connections over loopback. What the simulator shows for one order of events at a time, threads show for real.
+ */
+#ifndef HW_REAL_H
+#define HW_REAL_H
+
+#include "core/session.h"
+
+#include <pthread.h>
+
+#define REAL_LOOPS 2
+#define REAL_RAILS 2
+
+struct hw_conn {
+    int fd;
+};
+extern const struct hw_rail_io real_io;
+
+struct real_loop {
+    struct hw_loop loop;
+    int epoll, wake;
+    pthread_t thread;
+};
+
+struct real_node {
+    struct real_loop loop[REAL_LOOPS];
+    struct hw_session *session;
+    unsigned rails, links;
+    bool tcp;                           /* else Unix socket pairs */
+    int cut[REAL_RAILS][HW_RAIL_LINKS]; /* side 0: copies of the newest descriptors */
+};
+
+/* Makes both nodes' loops. Rail i is to be on loop i % REAL_LOOPS. */
+void real_init(struct real_node node[2]);
+/* Starts their threads; the sessions are made. */
+void real_start(struct real_node node[2]);
+/* Stops them; the sessions are gone. */
+void real_stop(struct real_node node[2]);
+/* Runs fn(arg) on the node's home loop and waits for it. */
+void real_call(struct real_node *n, void (*fn)(void *arg), void *arg);
+/* Connects rail i of both sessions, once it is down. False: that was refused, or takes more than 10 s. */
+bool real_connect(struct real_node node[2], unsigned i);
+/* Cuts one connection of rail i. */
+void real_cut(struct real_node node[2], unsigned i, unsigned link);
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One end of a connection of a rail. */
+struct hw_conn {
+    struct world *w;
+    struct pipes *pipes;
+    int side;
+    uint32_t poison; /* bytes of it that were written in a row */
+};
+
+#define POISON_ROW 8 /* so many in a row are no chance */
+
+struct pipes {
+    struct sim_conn conn;
+    struct hw_conn end[2];
+};
+
+/* ---- the transport -------------------------------------------------------------------------------- */
+
+/* Looks for bytes that the application wrote after the memory was its own again. */
+static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uint64_t bytes)
+{
+    for (; bytes; piece++) {
+        uint64_t n = HW_MIN(bytes, piece->len);
+        for (uint64_t i = 0; i < n; i++) {
+            c->poison = ((const uint8_t *)piece->ptr)[i] == WORLD_POISON ? c->poison + 1 : 0;
+            if (c->poison == POISON_ROW)
+                sim_fail(c->w->s, "node %d sends memory that is the application's again", c->side);
+        }
+        bytes -= n;
+    }
+}
+
+static int64_t write_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    int64_t rc = sim_conn_move(c->w->s, &c->pipes->conn, c->side, piece, n, true);
+    if (rc > 0)
+        look_for_poison(c, piece, (uint64_t)rc);
+    return rc;
+}
+
+static int64_t read_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    return sim_conn_move(c->w->s, &c->pipes->conn, c->side, piece, n, false);
+}
+
+static void close_conn(struct hw_conn *c)
+{
+    sim_conn_close(c->w->s, &c->pipes->conn, c->side);
+}
+
+const struct hw_rail_io world_io = {write_conn, read_conn, close_conn};
+
+const struct hw_rail_limits world_limits = {.window = 4000, .ping = 100000, .dead = 2000000};
+
+/* ---- handshakes ----------------------------------------------------------------------------------- */
+
+static void start_rail(struct world *w, int side, unsigned rail, uint32_t gen, const struct hw_word *peer)
+{
+    struct hw_conn *conn[WORLD_LINKS];
+    for (unsigned k = 0; k < w->links; k++)
+        conn[k] = &w->pipes[rail][k]->end[side];
+    int rc = hw_session_start(w->side[side].session, rail, gen, conn, w->links, peer);
+    sim_say(w->s, "node %d: rail %u stands, generation %u: %d", side, rail, gen, rc);
+    for (unsigned k = 0; k < w->links && rc < 0; k++)
+        close_conn(conn[k]);
+}
+
+static bool make_pipes(struct world *w, unsigned rail)
+{
+    sim_fail_memory(NULL); /* until the turn is over */
+    for (unsigned k = 0; k < w->links; k++) {
+        struct pipes *p = calloc(1, sizeof *p);
+        if (!p || w->n_all == HW_ARRAY_LEN(w->all)) {
+            free(p);
+            return false;
+        }
+        sim_conn_open(w->s, &p->conn);
+        for (int side = 0; side < 2; side++)
+            p->end[side] = (struct hw_conn){.w = w, .pipes = p, .side = side};
+        w->pipes[rail][k] = w->all[w->n_all++] = p;
+    }
+    return true;
+}
+
+/* The server answers as soon as it can. */
+static void answer(struct world *w, unsigned rail)
+{
+    struct attempt *a = &w->attempt[rail];
+    if (a->at != AT_SERVER)
+        return;
+    int rc = hw_session_answer(w->side[1].session, rail, a->gen, &a->server);
+    if (rc == -EAGAIN)
+        return;
+    a->at = NONE;
+    if (rc < 0 || !make_pipes(w, rail))
+        return;
+    w->broken[rail] = false;
+    start_rail(w, 1, rail, a->gen, NULL);
+    a->at = WELCOME;
+}
+
+void world_note_down(struct world *w, int side, unsigned rail)
+{
+    if (side == 1)
+        answer(w, rail);
+}
+
+void world_note_end(struct world *w, int side, unsigned rail, int why)
+{
+    sim_say(w->s, "node %d: rail %u ends: %d (%s)", side, rail, why, hw_error());
+    if (why == -ETIMEDOUT && !w->broken[rail])
+        sim_fail(w->s, "node %d gives rail %u up, which works", side, rail);
+}
+
+static void step_handshake(struct world *w, unsigned rail)
+{
+    struct sim *s = w->s;
+    struct attempt *a = &w->attempt[rail];
+    bool lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
+    if (lost && a->at != NONE) {
+        w->faults--;
+        w->broken[rail] |= a->at == WELCOME;
+        if (a->at == WELCOME)
+            for (unsigned k = 0; k < w->links; k++)
+                w->pipes[rail][k]->conn.closed[0] = true;
+        a->at = NONE;
+        return;
+    }
+    switch (a->at) {
+    case NONE:
+        if (sim_has(s, SIM_MEMORY) && w->faults && sim_chance(s, 4))
+            w->faults--; /* memory does not fail for ever */
+        a->gen = hw_session_hello(w->side[0].session, rail, &a->client);
+        if (a->gen)
+            a->at = HELLO;
+        break;
+    case HELLO:
+        a->at = AT_SERVER;
+        int rc = hw_session_ask(w->side[1].session, rail, a->gen, &a->client);
+        if (rc < 0) {
+            sim_fail(s, "a handshake is refused: %s", hw_error());
+            return;
+        }
+        answer(w, rail);
+        break;
+    case AT_SERVER:
+        answer(w, rail);
+        break;
+    case WELCOME:
+        a->at = NONE;
+        start_rail(w, 0, rail, a->gen, &a->server);
+        break;
+    }
+}
+
+/* ---- what happens --------------------------------------------------------------------------------- */
+
+static void break_rail(struct world *w, unsigned rail)
+{
+    struct sim *s = w->s;
+    struct pipes *p = w->pipes[rail][sim_random(s, w->links)];
+    if (!w->faults || !p)
+        return;
+    w->faults--;
+    w->broken[rail] = true;
+    if (sim_has(s, SIM_RESET) && sim_chance(s, 2))
+        p->conn.told[sim_random(s, 2)] = true;
+    else if (sim_has(s, SIM_SILENT))
+        p->conn.silent = true;
+    sim_say(s, "rail %u is broken", rail);
+}
+
+/* A side learns, late, that the other has closed a connection. A silent express link tells it nothing. */
+static void notice(struct world *w, int side, unsigned rail)
+{
+    for (unsigned k = 0; k < w->links; k++) {
+        struct pipes *p = w->pipes[rail][k];
+        if (!p || !(p->conn.silent || p->conn.closed[!side] || p->conn.told[!side]))
+            continue;
+        /* of a silent connection TCP tells, in time, a side that has sent something */
+        if (!p->conn.silent || (k > 0 && p->conn.pipe[side].n && sim_chance(w->s, 10)))
+            p->conn.told[side] = true;
+    }
+}
+
+void world_notice(struct world *w, int side)
+{
+    unsigned rail = (unsigned)sim_random(w->s, w->rails);
+    notice(w, side, rail);
+    hw_session_wake(w->side[side].session, rail);
+}
+
+void world_turn(struct world *w, int side, unsigned budget)
+{
+    struct hw_loop *loop = &w->side[side].loop[sim_random(w->s, WORLD_LOOPS)];
+    sim_fail_memory(w->faults ? w->s : NULL);
+    hw_loop_turn(loop, w->now, budget);
+    sim_fail_memory(NULL);
+}
+
+void world_step(struct world *w)
+{
+    struct sim *s = w->s;
+    int side = (int)sim_random(s, 2);
+    unsigned rail = (unsigned)sim_random(s, w->rails), link = (unsigned)sim_random(s, w->links);
+    w->now += sim_random(s, 1000);
+    switch (sim_random(s, 31)) {
+    case 0:
+    case 1:
+        step_handshake(w, rail);
+        break;
+    case 2:
+        if (sim_chance(s, 8))
+            break_rail(w, rail);
+        break;
+    case 3:
+        notice(w, side, rail);
+        break;
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+        hw_session_wake(w->side[side].session, rail); /* a connection is ready */
+        break;
+    case 8:
+    case 9:
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+        if (w->pipes[rail][link])
+            sim_conn_deliver(s, &w->pipes[rail][link]->conn);
+        break;
+    default:
+        world_turn(w, side, 1 + (unsigned)sim_random(s, 2));
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------------ */
+
+static void wake_nobody(void *arg)
+{
+    (void)arg; /* the schedule gives every loop its turns */
+}
+
+void world_init(struct world *w, struct sim *s)
+{
+    w->s = s;
+    w->rails = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_RAILS) : 1;
+    w->links = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_LINKS) : 1;
+    w->faults = (uint32_t)sim_random(s, 20);
+    for (int side = 0; side < 2; side++) {
+        struct world_side *n = &w->side[side];
+        for (int k = 0; k < WORLD_LOOPS; k++)
+            hw_loop_init(&n->loop[k], wake_nobody, NULL);
+        for (unsigned i = 0; i < w->rails; i++)
+            n->rail_loop[i] = &n->loop[sim_random(s, WORLD_LOOPS)];
+    }
+}
+
+/* Each connection was closed by the side that had it. */
+void world_check_closed(struct world *w)
+{
+    for (unsigned i = 0; i < w->rails; i++)
+        for (unsigned k = 0; k < w->links && w->attempt[i].at == WELCOME; k++)
+            w->pipes[i][k]->conn.closed[0] = true; /* the client never had it */
+    for (unsigned i = 0; i < w->n_all; i++)
+        for (int side = 0; side < 2; side++)
+            if (!w->all[i]->conn.closed[side])
+                sim_fail(w->s, "node %d leaves a connection open", side);
+}
+
+void world_free(struct world *w)
+{
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < WORLD_LOOPS; k++)
+            hw_loop_free(&w->side[side].loop[k]);
+    for (unsigned i = 0; i < w->n_all; i++)
+        free(w->all[i]);
+}
