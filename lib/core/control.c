@@ -23,6 +23,20 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
+static void queue_control(struct hw_peer *p, struct hw_control *c)
+{
+    c->parcel = (struct hw_parcel){.type = HW_MSG_CONTROL};
+    c->next = NULL;
+    c->sequence = p->out.next++;
+    if (!p->out.first && has_room(p, c->sequence)) {
+        send_parcel(p, &c->parcel);
+    } else {
+        *p->out.last = c;
+        p->out.last = &c->next;
+        p->out.waiting++;
+    }
+}
+
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
 {
     if (p->dead)
@@ -31,19 +45,19 @@ int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
     if (!out)
         return hw_no_memory("a control message");
     *out = *c;
-    out->parcel = (struct hw_parcel){.type = HW_MSG_CONTROL};
-    out->next = NULL;
-    out->sequence = p->out.next++;
     if (out->op)
         out->op->control = out;
-    if (!p->out.first && has_room(p, out->sequence)) {
-        send_parcel(p, &out->parcel);
-    } else {
-        *p->out.last = out;
-        p->out.last = &out->next;
-        p->out.waiting++;
-    }
+    queue_control(p, out);
     return 0;
+}
+
+void hw_control_send_within(struct hw_op *op, struct hw_control *c, enum hw_control_kind kind, uint64_t a)
+{
+    if (op->peer->dead)
+        return;
+    atomic_fetch_add(&op->refs, 1);
+    *c = (struct hw_control){.kind = kind, .a = a, .within = op};
+    queue_control(op->peer, c);
 }
 
 int hw_control_send(struct hw_peer *p, const struct hw_control *c)
@@ -92,7 +106,10 @@ void hw_control_done(struct hw_peer *p, struct hw_control *c)
     }
     pthread_mutex_unlock(&p->lock);
     free(c->note);
-    free(c);
+    if (c->within)
+        hw_op_put(c->within);
+    else
+        free(c);
     hw_ops_flush(p);
 }
 

@@ -20,6 +20,8 @@ struct hw_control_in {
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 /* The same, where the caller holds the peer's lock. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
+/* Sends c, which is a part of op: of this kind, with a. Nothing where the peer is dead. Under the lock. */
+void hw_control_send_within(struct hw_op *op, struct hw_control *c, enum hw_control_kind kind, uint64_t a);
 /* Tells the peer that it will not get what it asked for: a is an operation (FAIL) or a landing (UNREAD) of the peer's.
  * On the loop of the rail that refuses, before the refused frame is counted. 0, or -errno: the rail has to end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);

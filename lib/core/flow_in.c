@@ -418,6 +418,8 @@ int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
         hw_control_arrived(p, in->cookie);
         return 0;
     case HW_MSG_WRITE:
+        if (in->dropped)
+            return hw_control_refuse(p, HW_CONTROL_FAIL, in->number, -ESTALE);
         if (in->cookie && add_to_count(in->cookie, in->number, in->pay))
             deliver_note(p, in->cookie, in->number);
         return 0;

@@ -371,8 +371,10 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
     if (l->ended)
         return 0;
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++)
-        if (l->rx.piece[i].owner == owner)
+        if (l->rx.piece[i].owner == owner) {
+            l->rx.in.dropped |= l->rx.piece[i].ptr && l->rx.piece[i].len;
             l->rx.piece[i].ptr = NULL;
+        }
     return sends_from(l, owner) ? copy_unsent(l) : 0;
 }
 

@@ -49,6 +49,7 @@ struct hw_link_in {
     const uint8_t *ext; /* valid until place() returns */
     uint32_t ext_len;
     uint32_t pay;    /* bytes */
+    bool dropped;    /* some went nowhere, since hw_link_let_go() took their place */
     void *cookie;    /* what place() stored, for those that follow */
     uint64_t number; /* likewise */
 };
@@ -145,7 +146,7 @@ int hw_link_got(struct hw_link *l, uint64_t n);
 int hw_link_confirm(struct hw_link *l, uint64_t count);
 /* From here on memory of this owner is neither read nor written. The unsent bytes of the frame that is being sent are
  * copied, if some are the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still
- * arrives. -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
+ * arrives, as `dropped`. -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
 /* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);

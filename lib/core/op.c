@@ -165,7 +165,7 @@ static void retire_op(struct hw_op *op)
         hw_op_set_result(op, p->dead);
     untime_op(op);
     if (op->noted_sent && atomic_load(&op->result)) /* the peer may keep the notification, and wait */
-        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
+        hw_control_send_within(op, &op->unnote, HW_CONTROL_UNNOTE, op->id);
     give_op_slot(p, op);
     op->pending = false;
     hw_list_remove(&op->all);
@@ -207,6 +207,7 @@ void hw_ops_flush(struct hw_peer *p)
 {
     for (;;) {
         pthread_mutex_lock(&p->lock);
+        hw_notes_resume(p); /* the first one may have been called off */
         struct hw_op *op = hw_list_first(&p->over, struct hw_op, queued);
         if (op)
             hw_list_remove(&op->queued);

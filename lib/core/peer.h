@@ -55,6 +55,18 @@ struct hw_span {
     uint32_t handle; /* serve: of the own region, instead of space and ptr */
 };
 
+/* A control message, on its way out. */
+struct hw_control {
+    struct hw_parcel parcel; /* type: HW_MSG_CONTROL */
+    struct hw_control *next; /* waits for room in the window */
+    uint32_t sequence;
+    enum hw_control_kind kind;
+    uint64_t a, b, c, d;
+    struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
+    struct hw_op *op;     /* whose note it is, under the lock; NULL: that is over */
+    struct hw_op *within; /* it is a part of this operation, and has a reference to it; NULL: it is allocated */
+};
+
 /* A frame's worth of an operation. */
 struct hw_chunk {
     struct hw_parcel parcel; /* type: HW_MSG_WRITE, HW_MSG_READ, HW_MSG_DATA */
@@ -84,7 +96,8 @@ struct hw_op {
     atomic_bool first_used;  /* first is */
     atomic_bool was_cut;     /* serve: counts no more as one of the peer's serves */
     struct hw_chunk first;
-    struct hw_parcel noted; /* HW_MSG_NOTED, of a write */
+    struct hw_parcel noted;   /* HW_MSG_NOTED, of a write */
+    struct hw_control unnote; /* takes it back, which may not fail for want of memory */
     struct hw_let_go let_go;
     uint32_t fence;             /* this many control messages have to be read before it ends */
     struct hw_landing *landing; /* read: those that have not ended, under the lock */
@@ -134,17 +147,6 @@ struct hw_peer_ops {
     void (*ended)(void *up, unsigned rail, int why);
     void (*down)(void *up, unsigned rail);
     void (*died)(void *up, int why);
-};
-
-/* A control message, on its way out. */
-struct hw_control {
-    struct hw_parcel parcel; /* type: HW_MSG_CONTROL */
-    struct hw_control *next; /* waits for room in the window */
-    uint32_t sequence;
-    enum hw_control_kind kind;
-    uint64_t a, b, c, d;
-    struct hw_note *note; /* HW_CONTROL_NOTE: the payload */
-    struct hw_op *op;     /* whose note it is, under the lock; NULL: that is over */
 };
 
 /* How much of a write of the peer's, which has a notification, has landed. */

@@ -52,6 +52,7 @@ struct action {
     uint32_t serial, len;
     bool posted, over, off, late, noted, heard;
     bool orphaned;                       /* the peer was dead when it ended */
+    bool missed;                         /* a write: a region was given back before all its bytes were there */
     bool revoked_then;                   /* a region of its bytes was taken back when it was posted */
     int wrong, result;                   /* the error that it must end with, 0: none; how it ended */
     uint8_t of[LENGTH];                  /* the part that each byte is in */
@@ -91,6 +92,33 @@ static void check_unlocked(struct node *n)
 
 /* ---- regions ---------------------------------------------------------------------------------------- */
 
+static uint8_t *find_target(const struct action *a, uint32_t at)
+{
+    const struct part *t = &a->part[a->of[at]];
+    return t->region->mem + t->at + at;
+}
+
+/* How many bytes of the write are not at their target, but for regions that the application has back. */
+static uint32_t count_missing(const struct action *a)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->len; i++)
+        n += !a->part[a->of[i]].region->revoked && *find_target(a, i) != make_byte(a->node->side, a->serial, i);
+    return n;
+}
+
+/* Writes to this region of which something is missing can only fail from now on: it is about to be the application's.
+ */
+static void note_missing(const struct region *r)
+{
+    struct node *o = r->node->other;
+    for (uint32_t k = 0; k < o->posted; k++) {
+        struct action *a = &o->action[k];
+        for (uint32_t i = 0; i < a->len && a->kind == HW_OP_WRITE; i++)
+            a->missed |= a->part[a->of[i]].region == r && *find_target(a, i) != make_byte(o->side, k, i);
+    }
+}
+
 static void end_export(struct hw_export *x)
 {
     struct region *r = hw_container_of(x, struct region, x);
@@ -99,6 +127,7 @@ static void end_export(struct hw_export *x)
     if (!r->node->freed)
         check_unlocked(r->node);
     sim_say(r->node->w->s, "node %d has region %u back", r->node->side, r->serial);
+    note_missing(r);
     r->revoked = true;
     memset(r->mem, POISON, sizeof r->mem);
 }
@@ -149,21 +178,6 @@ static struct region *pick_region(struct node *n, uint32_t len)
 
 /* ---- operations ------------------------------------------------------------------------------------- */
 
-static uint8_t *find_target(const struct action *a, uint32_t at)
-{
-    const struct part *t = &a->part[a->of[at]];
-    return t->region->mem + t->at + at;
-}
-
-/* How many bytes of the write are not at their target, but for regions that are being taken back. */
-static uint32_t count_missing(const struct action *a)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < a->len; i++)
-        n += !a->part[a->of[i]].region->revoking && *find_target(a, i) != make_byte(a->node->side, a->serial, i);
-    return n;
-}
-
 /* How many bytes of a read are neither as they were nor as they ought to be; all: they ought to be here. */
 static uint32_t count_misread(const struct action *a, bool all)
 {
@@ -192,6 +206,9 @@ static void check_success(struct action *a)
                  a->wrong);
     if (a->revoked_then)
         sim_fail(s, "operation %u of node %d ends well in a region that was taken back before", a->serial,
+                 a->node->side);
+    if (a->missed)
+        sim_fail(s, "write %u of node %d ends well, and a region was taken back before all was there", a->serial,
                  a->node->side);
     if (a->kind == HW_OP_WRITE && count_missing(a))
         sim_fail(s, "write %u of node %d ends, and %u of %u bytes are not there", a->serial, a->node->side,
@@ -442,7 +459,7 @@ static void check_note(struct node *n, struct action *a, const struct hw_note *n
         if (a->serial < n->last_note)
             sim_fail(s, "notification %u arrives after %u", a->serial, n->last_note);
         n->last_note = a->serial;
-    } else if (count_missing(a)) {
+    } else if (a->missed || count_missing(a)) {
         sim_fail(s, "notification %u arrives, and %u of %u bytes are not there", a->serial, count_missing(a), a->len);
     }
 }
@@ -502,7 +519,7 @@ static void fill_rooms(struct node *n)
         p->requests += n->held_requests;
         atomic_fetch_add(&o->serves, n->held_requests);
     }
-    uint32_t next = sim_chance(s, 2) || sim_has(s, SIM_MEMORY) ? 5000 : (uint32_t)-sim_random(s, 40);
+    uint32_t next = sim_chance(s, 2) ? 5000 : (uint32_t)-sim_random(s, 40);
     uint32_t acked = next - (uint32_t)sim_random(s, sim_chance(s, 2) ? 1 : HW_CONTROL_WINDOW);
     p->out.next = next;
     atomic_store(&p->out.acked, acked);
@@ -541,8 +558,7 @@ static void check_bounds(const struct node *n)
         return;
     const struct hw_op *note = hw_list_first(&p->notes, struct hw_op, queued);
     const struct hw_op *read = hw_list_first(&p->reads, struct hw_op, queued);
-    if (note && p->noted - p->taken + hw_note_cost(note->note) <= HW_NOTES && !sim_has(s, SIM_CANCEL) &&
-        !sim_has(s, SIM_REVOKE))
+    if (note && p->noted - p->taken + hw_note_cost(note->note) <= HW_NOTES)
         sim_fail(s, "node %d has a notification that waits for room that is there", n->side);
     if (p->out.first && p->out.first->sequence - atomic_load(&p->out.acked) < HW_CONTROL_WINDOW)
         sim_fail(s, "node %d has a control message that waits for room that is there", n->side);

@@ -54,6 +54,12 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 
 static struct sim *failing;
 
+/* In one seed of four memory is scarce. */
+static bool is_short(void)
+{
+    return failing && sim_chance(failing, failing->seed % 4 ? 20 : 3);
+}
+
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_malloc(size_t n);
@@ -61,12 +67,12 @@ void *__wrap_calloc(size_t n, size_t size);
 
 void *__wrap_malloc(size_t n)
 {
-    return failing && sim_chance(failing, 20) ? NULL : __real_malloc(n);
+    return is_short() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    return failing && sim_chance(failing, 20) ? NULL : __real_calloc(n, size);
+    return is_short() ? NULL : __real_calloc(n, size);
 }
 
 void sim_fail_memory(struct sim *s)

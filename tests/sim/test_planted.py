@@ -113,6 +113,11 @@ PLANTED = [
     ("control messages are read as they come", CONTROL, "            *at = c;\n", "            p->in.ring[atomic_load(&p->in.next) % HW_CONTROL_WINDOW] = c;\n"),
     ("a mark says too little", CONTROL, "        atomic_store(&p->out.refused, p->out.next);", "        atomic_store(&p->out.refused, p->out.next - 1);"),
     ("a control message that met a lack of memory is dropped", CONTROL, "            rc = 0;\n            break;\n", "            rc = 0;\n"),
+    ("a rail that cannot start leaves a last word without a mark", SESSION, ".mark = get_mark(sr)};", ".mark = 0};"),
+    ("a notification behind one that was called off waits for ever", OP, "        hw_notes_resume(p); /*", "        /*"),
+    ("a notification that lost its write stays, where memory ran out", OP, "hw_control_send_within(op, &op->unnote, HW_CONTROL_UNNOTE, op->id);",
+     "(void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});"),
+    ("a write whose memory was taken back half-way counts", FLOW_IN, "        if (in->dropped)\n", "        if (in->dropped && in->pay == 7)\n"),
 ]
 
 
