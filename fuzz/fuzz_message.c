@@ -7,8 +7,8 @@
  *
  * A frame is a byte each for type and flags, two for the extension's length, two for the payload's, then the extension.
  */
-#include "core/op.h"
 #include "fuzz.h"
+#include "message/op.h"
 
 #include <sodium.h>
 

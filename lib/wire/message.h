@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The extensions of the message layer's frames (lib/core/peer.h): what a frame means, in front of its payload. Integers
+ * The extensions of the message layer's frames (lib/message/peer.h): what a frame means, in front of its payload. Integers
  * are little-endian.
  *
  *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: a notification's bytes, or none

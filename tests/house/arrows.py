@@ -19,6 +19,7 @@ RULES = {
     "lib/wire": LOW,
     "lib/transport": MID,
     "lib/core": MID,
+    "lib/message": MID + ["lib/core"],
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins

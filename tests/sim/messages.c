@@ -10,7 +10,7 @@
  * arrives; no bound is passed, and nothing waits for room that is there; the layer above is called without a lock; no
  * honest frame is refused; in the end nothing is left.
  */
-#include "core/op.h"
+#include "message/op.h"
 #include "world.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * and again, while both sides write, read and notify from a thread of their own, and call some of it off. For
  * ThreadSanitizer above all; the simulator has shown the logic.
  */
-#include "core/op.h"
+#include "message/op.h"
 #include "real.h"
 #include "tests/tap.h"
 

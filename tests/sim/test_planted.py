@@ -14,8 +14,9 @@ import sys
 import tempfile
 
 SEEDS = 10000
-LINK, LOOP, RAIL, SESSION, OP, LANDING, REGION, CONTROL, FLOW_IN, FLOW_OUT = (
-    f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session", "op", "landing", "region", "control", "flow_in", "flow_out"))
+LINK, LOOP, RAIL, SESSION = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session"))
+OP, LANDING, REGION, CONTROL, FLOW_IN, FLOW_OUT = (
+    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "flow_in", "flow_out"))
 PLANTED = [
     ("the last word is not heeded: all is sent again", LINK,
      "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/peer.h"
+#include "message/peer.h"
 
-#include "core/op.h"
+#include "message/op.h"
 
 #include <stdlib.h>
 #include <string.h>

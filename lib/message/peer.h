@@ -17,9 +17,9 @@
 #define HW_PEER_H
 
 #include "base/list.h"
-#include "core/landing.h"
-#include "core/region.h"
 #include "core/session.h"
+#include "message/landing.h"
+#include "message/region.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/op.h"
+#include "message/op.h"
 
 #include <assert.h>
 #include <stdlib.h>

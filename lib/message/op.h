@@ -3,8 +3,8 @@
 #ifndef HW_OP_H
 #define HW_OP_H
 
-#include "core/control.h"
-#include "core/peer.h"
+#include "message/control.h"
+#include "message/peer.h"
 
 /* The operation ends with this error, where it has none yet. */
 void hw_op_set_result(struct hw_op *op, int why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/control.h"
+#include "message/control.h"
 
-#include "core/op.h"
+#include "message/op.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>

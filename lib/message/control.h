@@ -7,7 +7,7 @@
 #ifndef HW_CONTROL_H
 #define HW_CONTROL_H
 
-#include "core/peer.h"
+#include "message/peer.h"
 
 /* One that came, until its turn. */
 struct hw_control_in {

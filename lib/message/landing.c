@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/landing.h"
+#include "message/landing.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/region.h"
+#include "message/region.h"
 
-#include "core/control.h"
-#include "core/op.h"
-#include "core/peer.h"
+#include "message/control.h"
+#include "message/op.h"
+#include "message/peer.h"
 #include "wire/wire.h"
 
 #include <sodium.h>

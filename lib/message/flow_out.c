@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes out: operations are cut into chunks and requests, chunks become frames, frames end. */
-#include "core/op.h"
+#include "message/op.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes in: frames find their place, are counted and answered. On the loop of the rail, but for control messages.
  */
-#include "core/op.h"
+#include "message/op.h"
 
 #include "wire/wire.h"
 
