@@ -9,7 +9,7 @@
  * within one machine that is another for each connection, so that one of the two would be slower for all of a run.
  */
 #include "tests/lib/transport/netplugin_pair.h"
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/table/table.h"
 
 #include <dlfcn.h>
 #include <netinet/in.h>

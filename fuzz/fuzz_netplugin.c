@@ -3,7 +3,7 @@
  * greets with. What passes is
  * within bounds; what does not says why. The first byte chooses. */
 #include "fuzz.h"
-#include "transport/netplugin/ring.h"
+#include "transport/netplugin/child/ring.h"
 #include "wire/wire.h"
 
 static void ends(const char *text, size_t cap)

@@ -2,14 +2,14 @@
 /*
  * The one implementation behind all versions of NCCL's net table (tables.c), on the public API of libhawser.
  *
- * All functions return a ncclResult_t (transport/netplugin/abi.h) and tell NCCL's logger why, once, where it is not
- * success. Which of NCCL's threads calls what, and what may block, is in the facts of abi.h: nothing here blocks but
- * hn_init(), hn_reg() and the close functions.
+ * All functions return a ncclResult_t (transport/netplugin/table/abi.h) and tell NCCL's logger why, once, where it is
+ * not success. Which of NCCL's threads calls what, and what may block, is in the facts of abi.h: nothing here blocks
+ * but hn_init(), hn_reg() and the close functions.
  */
 #ifndef HN_NET_H
 #define HN_NET_H
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdbool.h>
 #include <stddef.h>

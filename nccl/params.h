@@ -7,7 +7,7 @@
 #ifndef HN_PARAMS_H
 #define HN_PARAMS_H
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdbool.h>
 

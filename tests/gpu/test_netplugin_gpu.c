@@ -8,7 +8,7 @@
 #include "mem/cuda.h"
 #include "mem/fill.h"
 #include "tests/lib/engine/pairhelp.h"
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 
 #include <libgen.h>
 #include <limits.h>

@@ -18,18 +18,22 @@ RULES = {
     "lib/mem": LOW,
     "lib/wire": LOW,
     "lib/transport": MID,
+    "lib/transport/netplugin": MID + ["lib/transport"],
+    "lib/transport/netplugin/table": LOW,
+    "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: what it shares with the host
+    "lib/transport/netplugin/host": LOW + ["lib/mem", "lib/transport/netplugin/table", "lib/transport/netplugin/child"],
     "lib/core": MID,
     "lib/message": MID + ["lib/core"],
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
-    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
+    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "sys": LOW,
     "lab": LOW + ["sys"],
     "node": LOW + ["lib/net"],
     "sandbox": LOW + ["sys", "node", "lib/net"],
     "oci": LOW + ["sys", "sandbox", "node", "lib/net"],
     "verbs": LOW + ["sys"],
-    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "lib/transport/netplugin/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
+    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "lib/transport/netplugin/table/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
     "helper": LOW + ["sys", "lib/net", "lib/wire"],
     "bench": [""],
     "examples": [API],

@@ -6,7 +6,7 @@
  */
 #include "tests/nccl/abi/rows.h"
 #include "tests/tap.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 /* clang-format off */
 static const struct {

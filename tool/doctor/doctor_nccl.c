@@ -4,7 +4,7 @@
 #include "tool/doctor/doctor.h"
 #include "tool/nccl/nccl.h"
 #include "tool/nccl/nccl_look.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdlib.h>
 #include <string.h>

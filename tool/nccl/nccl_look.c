@@ -2,7 +2,7 @@
 /* After NCCL's plugin/net.cc and plugin/plugin_open.cc of 2.28: names, order, symbols. */
 #include "tool/nccl/nccl_look.h"
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What knob plugin_trace has written, read again: lib/transport/netplugin/trace.h has the lines. */
+/* What knob plugin_trace has written, read again: lib/transport/netplugin/table/trace.h has the lines. */
 #ifndef HW_TOOL_TRACE_READ_H
 #define HW_TOOL_TRACE_READ_H
 

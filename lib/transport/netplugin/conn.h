@@ -3,7 +3,7 @@
 #ifndef HW_NETPLUGIN_CONN_H
 #define HW_NETPLUGIN_CONN_H
 
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 #include "transport/netplugin/slots.h"
 #include "transport/transport.h"
 

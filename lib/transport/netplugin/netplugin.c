@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The netplugin transport: chunks over any libnccl-net-*.so, run in a child process (host.h).
+ * The netplugin transport: chunks over any libnccl-net-*.so, run in a child process (host/host.h).
  *
  * A channel is made as tcp's are, and so is authenticated as they are; its socket then carries one greeting each way,
  * with the handle of a listener of the plugin's, and after that nothing: that it stands shows that the peer does. Two
@@ -11,10 +11,10 @@
  * One descriptor for epoll: an epoll set with the socket and the eventfd of both connections.
  */
 #include "transport/netplugin/netplugin.h"
-#include "transport/netplugin/abi.h"
 #include "transport/netplugin/conn.h"
-#include "transport/netplugin/device.h"
-#include "transport/netplugin/pool.h"
+#include "transport/netplugin/host/device.h"
+#include "transport/netplugin/host/pool.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #define HW_NETPLUGIN_SLOTS_H
 
 #include "mem/space.h"
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 #include "wire/wire.h"
 
 #include <stdatomic.h>

@@ -5,7 +5,7 @@
  * properties-crash, finalize-exit, none. MINI_NAME: what it is called, "hawser". MINI_DEVICES: how many it has, 2.
  * Built with MINI_OLD it has tables that no NCCL of today takes, with MINI_V8 only v8.
  */
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef PLAIN_H
 #define PLAIN_H
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #define PLAIN_DEVICES 2  /* none of them on PCI... */
 #define PLAIN_MOST    16 /* ...unless PLAIN_PCI="/sys/devices/...,/sys/..." names the PCI devices that they are */

@@ -7,7 +7,7 @@
 #ifndef RUDE_H
 #define RUDE_H
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdbool.h>
 

@@ -51,7 +51,7 @@
 #define TCPXLIKE_H
 
 #include "mem/cuda.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 #include "wire.h"
 
 #define MAX_REQUESTS NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH

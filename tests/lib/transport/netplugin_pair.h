@@ -6,7 +6,7 @@
 #include "base/pattern.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 
 #include <poll.h>
 #include <signal.h>

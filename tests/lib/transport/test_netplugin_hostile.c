@@ -2,7 +2,7 @@
 /* A child that is stopped, or whose shared memory and answers say what cannot be: the parent believes none of it, and
  * neither waits for ever nor reads or writes where it should not. */
 #include "netplugin_pair.h"
-#include "transport/netplugin/host_inner.h"
+#include "transport/netplugin/host/host_inner.h"
 
 #include <sys/socket.h>
 

@@ -2,7 +2,7 @@
 /* A plugin that behaves as GPUDirect-TCPX does: what it must find in its environment, its window, its handles, its
  * scattered receives; and each of its bad ends as an error that names it. */
 #include "netplugin_pair.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -11,7 +11,7 @@
 #define DRIVER_H
 
 #include "base/base.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
 #ifndef HW_NETPLUGIN_TABLE_H
 #define HW_NETPLUGIN_TABLE_H
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdbool.h>
 

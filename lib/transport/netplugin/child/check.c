@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes from the child is looked at here before the parent uses it; fuzz_netplugin sees to it. */
-#include "transport/netplugin/ring.h"
+#include "transport/netplugin/child/ring.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections, from the parent's side: made by messages, used by the ring alone. */
-#include "transport/netplugin/host_inner.h"
+#include "transport/netplugin/host/host_inner.h"
 
 #include <poll.h>
 #include <sched.h>

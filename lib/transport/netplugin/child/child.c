@@ -4,8 +4,8 @@
  * a fork of the parent without an exec, for a library in strangers' processes has no program of its own to run; so it
  * first takes leave of all that was the parent's: descriptors, signals, atexit handlers.
  */
-#include "transport/netplugin/child.h"
-#include "transport/netplugin/trace.h"
+#include "transport/netplugin/child/child.h"
+#include "transport/netplugin/table/trace.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/pool.h"
+#include "transport/netplugin/host/pool.h"
 
 #include <pthread.h>
 #include <stdio.h>

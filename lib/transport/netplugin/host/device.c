@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/device.h"
+#include "transport/netplugin/host/device.h"
 
-#include "transport/netplugin/host_inner.h"
+#include "transport/netplugin/host/host_inner.h"
 
 #include <limits.h>
 #include <net/if.h>

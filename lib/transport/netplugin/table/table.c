@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/table_raw.h"
+#include "transport/netplugin/table/table_raw.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -15,7 +15,7 @@
 #define HW_NETPLUGIN_TRACE_H
 
 #include "base/base.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 /* Writes to fd from now on. polls: also calls that come to nothing. */
 void np_trace_open(int fd, bool polls);

@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "mem/cuda.h"
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdatomic.h>
 

@@ -5,9 +5,9 @@
 #define HW_NETPLUGIN_CHILD_H
 
 #include "mem/gather.h"
-#include "transport/netplugin/quirks.h"
-#include "transport/netplugin/ring.h"
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/child/ring.h"
+#include "transport/netplugin/table/quirks.h"
+#include "transport/netplugin/table/table.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each call of the table, with its line in the trace where there is one. */
-#include "transport/netplugin/table_raw.h"
-#include "transport/netplugin/trace.h"
+#include "transport/netplugin/table/table_raw.h"
+#include "transport/netplugin/table/trace.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * IPC, and not the other way round: a plugin that exports a dma-buf of what it is to register, as GPUDirect-TCPX does,
  * cannot do so of memory that was opened by IPC (lib/mem/cuda.h, hw_cuda_ipc_share()).
  */
-#include "transport/netplugin/child.h"
-#include "transport/netplugin/trace.h"
+#include "transport/netplugin/child/child.h"
+#include "transport/netplugin/table/trace.h"
 
 #include "net/pci.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests, in the child: started as far as the window goes, the oldest one tested, finished ones put in order. */
-#include "transport/netplugin/child.h"
+#include "transport/netplugin/child/child.h"
 
 #include <limits.h>
 

@@ -3,7 +3,7 @@
 #ifndef HW_NETPLUGIN_DEVICE_H
 #define HW_NETPLUGIN_DEVICE_H
 
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 
 /* The device that carries what goes over nic: as map has it ("eth1=0,eth2=1"), else by its name, else by its PCI
  * address. Where a plugin's names are no NICs' at all its first device may be that of one NIC, which is warned of.

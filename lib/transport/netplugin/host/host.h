@@ -25,7 +25,7 @@
 
 #include "base/base.h"
 #include "mem/gather.h"
-#include "transport/netplugin/quirks.h"
+#include "transport/netplugin/table/quirks.h"
 
 #define NP_HANDLE_SIZE 128
 

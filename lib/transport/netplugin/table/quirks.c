@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/quirks.h"
+#include "transport/netplugin/table/quirks.h"
 
-#include "transport/netplugin/abi.h"
+#include "transport/netplugin/table/abi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

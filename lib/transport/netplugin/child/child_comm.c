@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listeners, connections, memory and registrations, in the child. */
-#include "transport/netplugin/child.h"
-#include "transport/netplugin/trace.h"
+#include "transport/netplugin/child/child.h"
+#include "transport/netplugin/table/trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that parent and child share, and its registrations. */
-#include "transport/netplugin/host_inner.h"
+#include "transport/netplugin/host/host_inner.h"
 
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/table/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

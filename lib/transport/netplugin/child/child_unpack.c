@@ -4,7 +4,7 @@
  * bounce buffer, the list of them in the metadata queue, both found by the public handle of the connection. In a GPU's
  * memory our gather puts them in order, on that GPU; the receive is held, its slot and its pages, until that is over.
  */
-#include "transport/netplugin/child.h"
+#include "transport/netplugin/child/child.h"
 
 #include <fcntl.h>
 #include <string.h>

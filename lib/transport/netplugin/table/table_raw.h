@@ -3,7 +3,7 @@
 #ifndef HW_NETPLUGIN_TABLE_RAW_H
 #define HW_NETPLUGIN_TABLE_RAW_H
 
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/table/table.h"
 
 ncclResult_t np_raw_init(struct np_table *t, ncclDebugLogger_t log, ncclProfilerCallback_t prof);
 ncclResult_t np_raw_devices(const struct np_table *t, int *n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/netplugin/trace.h"
+#include "transport/netplugin/table/trace.h"
 
 #include <pthread.h>
 #include <stdio.h>

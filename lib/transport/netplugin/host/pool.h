@@ -4,7 +4,7 @@
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 
-#include "transport/netplugin/host.h"
+#include "transport/netplugin/host/host.h"
 
 #define NP_POOL_MOST 16
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child, from the parent's side: made, asked, watched, ended. */
-#include "transport/netplugin/host_inner.h"
+#include "transport/netplugin/host/host_inner.h"
 
-#include "transport/netplugin/abi.h"
-#include "transport/netplugin/table.h"
+#include "transport/netplugin/table/abi.h"
+#include "transport/netplugin/table/table.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

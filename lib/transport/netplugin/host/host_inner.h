@@ -4,8 +4,8 @@
 #define HW_NETPLUGIN_HOST_INNER_H
 
 #include "base/list.h"
-#include "transport/netplugin/host.h"
-#include "transport/netplugin/ring.h"
+#include "transport/netplugin/child/ring.h"
+#include "transport/netplugin/host/host.h"
 
 #include <pthread.h>
 #include <sys/types.h>
