@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent's inside: host.c has the child and its messages, comm.c connections and requests, host_mem.c memory. */
+/* The parent's inside: host_open.c makes the child, host.c watches it and exchanges messages with it, comm.c has
+ * connections and requests, host_mem.c memory. */
 #ifndef HW_NETPLUGIN_HOST_INNER_H
 #define HW_NETPLUGIN_HOST_INNER_H
 
@@ -110,6 +111,9 @@ int np_distrust(struct np_host *h);
 int np_blame(struct np_host *h, int rc, const char *what);
 /* Wakes the child, if it sleeps; after a counter of the parent's was moved. */
 void np_wake(struct np_host *h);
+
+/* Lets the child close what it has, or ends it. */
+void np_stop_child(struct np_host *h);
 
 /* A number not in use; -1. */
 int np_number(struct np_host *h, bool *used, size_t n);
