@@ -2,7 +2,7 @@
 /* bench with lists of channels, chunks or windows: a run for each combination, as a process of its own (knobs are a
  * context's, and a plugin's process must be made before CUDA is used), and one table of all. */
 #include "base/size.h"
-#include "tool/load/bench.h"
+#include "tool/bench/bench.h"
 #include "tool/report/report_data.h"
 
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /* hawser serve: waits for bench and validate, and says what to type on the other node. */
 #include "base/knob.h"
 #include "base/size.h"
-#include "tool/load/service.h"
 #include "tool/load/stats.h"
 #include "tool/opts.h"
+#include "tool/serve/service.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

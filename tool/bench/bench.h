@@ -4,7 +4,7 @@
 #define HW_TOOL_BENCH_H
 
 #include "base/knob.h"
-#include "tool/load/crew.h"
+#include "tool/bench/crew.h"
 #include "tool/load/gpus.h"
 #include "tool/opts.h"
 #include "tool/raw/rival.h"

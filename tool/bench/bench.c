@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/load/bench.h"
+#include "tool/bench/bench.h"
 
 #include "base/size.h"
 #include "tool/load/stats.h"

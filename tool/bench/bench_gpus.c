@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench --gpus: a worker for each pair of GPUs, here as threads of this process; what they measured as one table. */
-#include "tool/load/bench.h"
+#include "tool/bench/bench.h"
 
 #include "base/size.h"
 #include "tool/load/stats.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/load/service.h"
+#include "tool/serve/service.h"
 
 #include "base/size.h"
 #include "mem/cuda.h"

@@ -9,7 +9,7 @@
 #include "tool/opts.h"
 #include "tool/peer/session.h"
 #include "tool/report/output.h"
-#include "tool/report/validate_json.h"
+#include "tool/validate/validate_json.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

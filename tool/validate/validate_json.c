@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/report/validate_json.h"
+#include "tool/validate/validate_json.h"
 
 static void write_nics(struct hw_json *j, const char *name, const struct tp_nic *nics, size_t n)
 {

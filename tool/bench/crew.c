@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/load/crew.h"
+#include "tool/bench/crew.h"
 
 #include "tool/tool.h"
 

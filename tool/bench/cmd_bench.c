@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser bench: measured and verified transfers to a node that runs `hawser serve`. */
 #include "base/size.h"
-#include "tool/load/bench.h"
+#include "tool/bench/bench.h"
 #include "tool/load/detour.h"
 #include "tool/load/stats.h"
 #include "tool/report/report.h"

@@ -2,8 +2,8 @@
 /* bench --per-process: a child for each pair of GPUs, which is this program again, near its GPU; started, bound,
  * reaped. */
 #include "base/size.h"
+#include "tool/bench/bench.h"
 #include "tool/child.h"
-#include "tool/load/bench.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
