@@ -2,7 +2,7 @@
 /* What hawserd reads from files: its journal, and its policy. The first byte picks. What is taken reads back the same,
  * what is refused says why, and of rights no number is beyond its bounds. */
 #include "fuzz.h"
-#include "helper/state.h"
+#include "helper/state/state.h"
 
 #include <stdlib.h>
 

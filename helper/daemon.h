@@ -3,8 +3,8 @@
 #ifndef HW_HELPER_DAEMON_H
 #define HW_HELPER_DAEMON_H
 
-#include "helper/discard.h"
-#include "helper/state.h"
+#include "helper/child/discard.h"
+#include "helper/state/state.h"
 
 #define HD_CLIENTS_MAX      1024 /* at once; of one user: */
 #define HD_CLIENTS_PER_USER 64
@@ -46,7 +46,7 @@ struct hd_daemon {
  * there is replaced; -EADDRINUSE where a living one answers. */
 int hd_listen(const char *path);
 /* Serves until stop is readable; then all of all clients is undone. 0, or how many things could not be. The listener
- * and connections that have ended stay open: the end of the process closes them (helper/discard.h). */
+ * and connections that have ended stay open: the end of the process closes them (helper/child/discard.h). */
 int hd_serve(struct hd_daemon *d);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client's descriptor is. The first two may block for as long as the client likes: see helper/child.h. */
+/* What a client's descriptor is. The first two may block for as long as the client likes: see helper/child/child.h. */
 #ifndef HW_HELPER_FDS_H
 #define HW_HELPER_FDS_H
 

@@ -114,8 +114,8 @@ struct hd_kernel {
     int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
-    /* Descriptors of clients. The first two may block for as long as the client likes: only helper/inspect.c calls
-     * them, in a process of their own. */
+    /* Descriptors of clients. The first two may block for as long as the client likes: only helper/child/inspect.c
+     * calls them, in a process of their own. */
     int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF: no dma-buf */
     int (*connection)(void *arg, int fd, struct hd_conn *out);
     int (*same_netns)(void *arg, int fd); /* of a socket; -EXDEV: no. Does not block. */

@@ -2,7 +2,7 @@
 /* hawserd over NICs that behave as gve, mlx5, bnxt and fbnic do (helper/drivers.h): flow rules are listed whole, queues
  * are bound, and all is undone, so that XDP programs and other people's bindings work as before. */
 #include "helper/kernel/ethtool.h"
-#include "helper/state.h"
+#include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
 #include "tests/tap.h"
 

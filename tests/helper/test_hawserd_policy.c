@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawserd's two files: the policy, which people write, and the journal, which it writes itself. */
-#include "helper/policy.h"
-#include "helper/state.h"
+#include "helper/state/policy.h"
+#include "helper/state/state.h"
 #include "tests/tap.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * effect, and the process killed at each call, the journal's included; afterwards every NIC is field by field as it
  * was.
  */
-#include "helper/state.h"
+#include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
 #include "tests/tap.h"
 

@@ -3,7 +3,7 @@
 #ifndef HW_TOOL_CMD_DEVMEM_H
 #define HW_TOOL_CMD_DEVMEM_H
 
-#include "helper/state.h"
+#include "helper/state/state.h"
 #include "sys/genl.h"
 #include "tool/doctor/doctor.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Doctor's checks of what drivers want before payload goes to device memory, and of NICs whose peers are behind routes.
- * File and line are of Linux 7.3.4; helper/split.c acts on the same. */
+ * File and line are of Linux 7.3.4; helper/state/split.c acts on the same. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A NIC's flow rules and RSS: brought to what bindings need, and back. */
-#include "helper/state.h"
+#include "helper/state/state.h"
 
 #include <stdlib.h>
 

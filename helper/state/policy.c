@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/policy.h"
+#include "helper/state/policy.h"
 #include "base/size.h"
 #include "sys/files.h"
 

@@ -4,7 +4,7 @@
  * It is written whole to a file beside it, fsynced and renamed over it before each step, so that it is never half a
  * journal; its last line says that it is all there.
  */
-#include "helper/state.h"
+#include "helper/state/state.h"
 #include "sys/files.h"
 
 #include <arpa/inet.h>

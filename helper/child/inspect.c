@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/inspect.h"
+#include "helper/child/inspect.h"
 #include "sys/pass.h"
 #include "wire/helper.h"
 

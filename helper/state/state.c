@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/state.h"
+#include "helper/state/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/child.h"
+#include "helper/child/child.h"
 
 #include <linux/capability.h>
 #include <poll.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Client connections that have ended. In the queue of such a connection there may be messages with descriptors that
- * nobody has read; closing it closes these too, which may take as long as the client likes (helper/child.h). So a child
- * process gets the connections, hawserd closes its own references, and the child closes the last ones by exiting.
+ * nobody has read; closing it closes these too, which may take as long as the client likes (helper/child/child.h). So a
+ * child process gets the connections, hawserd closes its own references, and the child closes the last ones by exiting.
  */
 #ifndef HW_HELPER_DISCARD_H
 #define HW_HELPER_DISCARD_H
 
-#include "helper/child.h"
+#include "helper/child/child.h"
 
 #define HD_DISCARD_MAX      1024
 #define HD_DISCARD_BATCH    16 /* connections are worth a process at once; fewer after: */

@@ -11,8 +11,8 @@
 #define HW_HELPER_STATE_H
 
 #include "base/list.h"
-#include "helper/inspect.h"
-#include "helper/policy.h"
+#include "helper/child/inspect.h"
+#include "helper/state/policy.h"
 #include "sys/files.h"
 #include "wire/helper.h"
 

@@ -8,7 +8,7 @@
  * or rx-gro-hw too (bnxt_ethtool.c:830), fbnic always does (fbnic_ethtool.c:311). So the setting is always sent, unless
  * a queue is bound already; where it is configured already the kernel does nothing.
  */
-#include "helper/state.h"
+#include "helper/state/state.h"
 
 #include <linux/ethtool_netlink.h>
 #include <stdio.h>

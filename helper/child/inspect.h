@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the descriptor is that comes with a request: a child process takes it, looks at it, and tells hawserd. hawserd
- * itself gets no descriptor from a client but a dma-buf (helper/child.h says why). */
+ * itself gets no descriptor from a client but a dma-buf (helper/child/child.h says why). */
 #ifndef HW_HELPER_INSPECT_H
 #define HW_HELPER_INSPECT_H
 
-#include "helper/child.h"
+#include "helper/child/child.h"
 #include "helper/kernel/kernel.h"
 
 struct hd_facts {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "helper/discard.h"
+#include "helper/child/discard.h"
 
 #include <poll.h>
 #include <string.h>
