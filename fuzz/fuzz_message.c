@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a peer that lies sends to the message layer: any frames in any order, arriving or abandoned half-way, while this
- * side has a region that may be written, one that may be read, and a read, a write and a notification under way. Only
- * what the peer may touch is written; nothing is kept beyond its bound; in the end the peer is gone and nothing is
- * left.
+ * side has a region that may be written, one that may be read, and a read, a write, a notification, two sends and two
+ * receives under way. Only what the peer may touch is written; nothing is kept beyond its bound; in the end the peer is
+ * gone and nothing is left.
  *
  * A frame is a byte each for type and flags, two for the extension's length, two for the payload's, then the extension.
  */
@@ -91,7 +91,8 @@ static void post_op(struct node *n, enum hw_op_kind kind, uint8_t *memory, struc
         op->span[i] =
             (struct hw_span){.space = &hw_host, .ptr = memory + i * REGION / 2, .len = REGION / 2, .import = import};
     op->over = end_op;
-    op->note = kind == HW_OP_READ ? NULL : hw_note_new(5);
+    op->queue = 5;
+    op->note = kind == HW_OP_WRITE || kind == HW_OP_NOTIFY ? hw_note_new(5) : NULL;
     if (hw_op_post(op) < 0)
         abort();
     hw_op_put(op);
@@ -170,15 +171,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     post_op(n, HW_OP_READ, memory + 2 * REGION, import);
     post_op(n, HW_OP_WRITE, memory + 2 * REGION, import);
     post_op(n, HW_OP_NOTIFY, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        post_op(n, HW_OP_RECV, memory + 2 * REGION, NULL);
+        post_op(n, HW_OP_SEND, memory + 2 * REGION, NULL);
+    }
     while (feed_frame(n, &data, &size))
-        FUZZ_CHECK(atomic_load(&n->peer.notes_held) <= HW_NOTES && atomic_load(&n->peer.serves) <= HW_READS);
+        FUZZ_CHECK(atomic_load(&n->peer.notes_held) <= HW_NOTES && atomic_load(&n->peer.serves) <= HW_READS &&
+                   atomic_load(&n->peer.queues.held) <= HW_EAGER_ROOM && n->peer.queues.n <= HW_QUEUES);
     for (size_t i = 0; i < REGION; i++)
         FUZZ_CHECK(memory[i] == 0);
     hw_import_put(&n->peer, import);
     hw_peer_die(&n->peer, -ESHUTDOWN);
     for (int i = 0; i < 1000 && !hw_peer_is_gone(&n->peer); i++)
         hw_loop_turn(&n->loop, 2 * (1000 * HW_MS), 100);
-    FUZZ_CHECK(hw_peer_is_gone(&n->peer) && n->over == 3);
+    FUZZ_CHECK(hw_peer_is_gone(&n->peer) && n->over == 7);
     hw_peer_free(&n->peer);
     hw_domain_free(&n->domain);
     hw_loop_free(&n->loop);

@@ -52,6 +52,7 @@ struct hw_link_in {
     bool dropped;    /* some went nowhere, since hw_link_let_go() took their place */
     void *cookie;    /* what place() stored, for those that follow */
     uint64_t number; /* likewise */
+    uint64_t share;  /* likewise */
 };
 
 struct hw_link;

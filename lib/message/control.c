@@ -4,6 +4,7 @@
 #include "message/op.h"
 #include "wire/wire.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static void queue_control(struct hw_peer *p, struct hw_control *c)
 {
     c->parcel = (struct hw_parcel){.type = HW_MSG_CONTROL};
     c->next = NULL;
-    c->sequence = p->out.next++;
+    c->sequence = (uint32_t)p->out.next++;
     if (!p->out.first && has_room(p, c->sequence)) {
         send_parcel(p, &c->parcel);
     } else {
@@ -51,13 +52,15 @@ int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
     return 0;
 }
 
-void hw_control_send_within(struct hw_op *op, struct hw_control *c, enum hw_control_kind kind, uint64_t a)
+void hw_control_send_within(struct hw_op *op, const struct hw_control *c)
 {
+    assert(!op->last.within);
     if (op->peer->dead)
         return;
     atomic_fetch_add(&op->refs, 1);
-    *c = (struct hw_control){.kind = kind, .a = a, .within = op};
-    queue_control(op->peer, c);
+    op->last = *c;
+    op->last.within = op;
+    queue_control(op->peer, &op->last);
 }
 
 int hw_control_send(struct hw_peer *p, const struct hw_control *c)
@@ -75,7 +78,7 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
     int rc = p->out.waiting > REFUSALS_MAX ? hw_fail(-EPROTO, "the peer does not read that what it sends is refused")
                                            : hw_control_send_locked(p, &c);
     if (rc == 0)
-        atomic_store(&p->out.refused, p->out.next);
+        atomic_store(&p->out.refused, (uint32_t)p->out.next);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
@@ -91,7 +94,7 @@ void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
     struct hw_control_head h = {c->sequence, c->kind, c->a, c->b, c->c, c->d};
     hw_control_encode(out->ext, &h);
     out->ext_len = HW_CONTROL_SIZE;
-    if (c->kind != HW_CONTROL_NOTE)
+    if (!c->note)
         return;
     out->piece[0] = (struct hw_piece){&hw_host, c->note->data, c->note->len, c};
     out->n_pieces = 1;
@@ -129,7 +132,8 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
 {
     pthread_mutex_lock(&p->lock);
     uint32_t acked = atomic_load(&p->out.acked);
-    bool can_be = p->out.next - sequence <= p->out.next - acked && notes >= p->taken && notes <= p->noted;
+    uint32_t next = (uint32_t)p->out.next;
+    bool can_be = next - sequence <= next - acked && notes >= p->taken && notes <= p->noted;
     if (can_be) {
         atomic_store(&p->out.acked, sequence);
         p->taken = notes;
@@ -161,6 +165,12 @@ static void free_control_in(struct hw_control_in *c)
     free(c);
 }
 
+/* Sequence of the next one to be read. */
+static uint32_t get_next(const struct hw_peer *p)
+{
+    return (uint32_t)atomic_load(&p->in.next);
+}
+
 /* Puts what came into the ring. -EPROTO: the peer sent one twice, or more than the window. */
 static int sort_inbox(struct hw_peer *p)
 {
@@ -168,11 +178,10 @@ static int sort_inbox(struct hw_peer *p)
     struct hw_control_in *c = atomic_exchange(&p->in.inbox, NULL);
     while (c) {
         struct hw_control_in *next = c->next, **at = &p->in.ring[c->head.sequence % HW_CONTROL_WINDOW];
-        if (c->head.sequence - atomic_load(&p->in.next) < HW_CONTROL_WINDOW && !*at) {
+        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {
             *at = c;
         } else {
-            rc =
-                hw_fail(-EPROTO, "control message %u came where %u is due", c->head.sequence, atomic_load(&p->in.next));
+            rc = hw_fail(-EPROTO, "control message %u came where %u is due", c->head.sequence, get_next(p));
             free_control_in(c);
         }
         c = next;
@@ -185,7 +194,7 @@ static void read_control(struct hw_task *t)
     struct hw_peer *p = hw_container_of(t, struct hw_peer, in.read);
     int rc = sort_inbox(p);
     while (rc == 0 && !p->session.dead) {
-        struct hw_control_in **at = &p->in.ring[atomic_load(&p->in.next) % HW_CONTROL_WINDOW], *c = *at;
+        struct hw_control_in **at = &p->in.ring[get_next(p) % HW_CONTROL_WINDOW], *c = *at;
         if (!c)
             break;
         rc = hw_peer_control(p, c);
@@ -209,8 +218,7 @@ static void read_control(struct hw_task *t)
 void hw_taken_tell(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool tell =
-        atomic_load(&p->in.next) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
+    bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
     if (tell && !p->in.telling && !p->dead) {
         p->in.telling = true;
         send_parcel(p, &p->in.taken);
@@ -221,7 +229,7 @@ void hw_taken_tell(struct hw_peer *p)
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out)
 {
     pthread_mutex_lock(&p->lock);
-    p->in.acked = atomic_load(&p->in.next);
+    p->in.acked = get_next(p);
     p->took_told = p->took;
     hw_taken_encode(out->ext, p->in.acked, p->took_told);
     pthread_mutex_unlock(&p->lock);

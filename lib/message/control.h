@@ -13,15 +13,15 @@
 struct hw_control_in {
     struct hw_control_in *next; /* newest first, in the inbox */
     struct hw_control_head head;
-    struct hw_note *note; /* its payload */
+    struct hw_note *note; /* NOTE, EAGER: the payload */
 };
 
 /* Sends a copy of c: kind, a to d, op. 0, -ENOMEM, or why the peer died. From any thread. */
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 /* The same, where the caller holds the peer's lock. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
-/* Sends c, which is a part of op: of this kind, with a. Nothing where the peer is dead. Under the lock. */
-void hw_control_send_within(struct hw_op *op, struct hw_control *c, enum hw_control_kind kind, uint64_t a);
+/* The same, in op->last, so that there is memory for it: once for each operation. Nothing where the peer is dead. */
+void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
 /* Tells the peer that it will not get what it asked for: a is an operation (FAIL) or a landing (UNREAD) of the peer's.
  * On the loop of the rail that refuses, before the refused frame is counted. 0, or -errno: the rail has to end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);

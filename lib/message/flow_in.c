@@ -3,6 +3,7 @@
  */
 #include "message/op.h"
 
+#include "message/queue.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -106,6 +107,21 @@ static struct hw_note *take_note_room(struct hw_peer *p, uint32_t len, int *rc)
     return NULL;
 }
 
+/* The same for a message that nobody has asked for. */
+static struct hw_note *take_message_room(struct hw_peer *p, uint32_t len, int *rc)
+{
+    if (!hw_eager_take(p, len)) {
+        *rc = hw_fail(-EPROTO, "the peer sends more messages, or longer ones, than there is room for");
+        return NULL;
+    }
+    struct hw_note *note = hw_note_new(len);
+    if (!note) {
+        hw_eager_give(p, len);
+        *rc = hw_no_memory("a message of %u bytes", len);
+    }
+    return note;
+}
+
 static int place_note(struct hw_note *note, struct hw_piece *piece, uint32_t *n)
 {
     piece[0] = (struct hw_piece){&hw_host, note->data, note->len, NULL};
@@ -165,18 +181,27 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
 
 /* ---- data for reads of this side's ------------------------------------------------------------------- */
 
-static int list_data_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece)
+/* Ends the landing, if this was the last that it waited for. */
+static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
 {
-    int n = 0;
-    for (uint32_t i = hw_span_at(op, at); at < end && n < HW_LINK_PIECES; i++) {
-        const struct hw_span *s = &op->span[i];
-        uint64_t skip = at - s->start, len = HW_MIN(s->len - skip, end - at);
-        if (len == 0)
-            continue;
-        piece[n++] = (struct hw_piece){s->space, s->ptr + skip, len, op};
-        at += len;
+    if (end == HW_LANDING_GOES_ON)
+        return;
+    pthread_mutex_lock(&p->lock);
+    struct hw_op *op = g->op;
+    uint64_t bytes = g->bytes;
+    if (end == HW_LANDING_FREE) {
+        hw_landing_give(&p->landings, g);
+    } else if (op->kind == HW_OP_RECV) {
+        hw_op_end_landing(op, g);
+        hw_queue_filled(op);
+        hw_op_sub_locked(op, 1);
+    } else {
+        hw_op_end_landing(op, g);
+        hw_request_ended(p);
+        hw_op_sub_locked(op, bytes);
     }
-    return n;
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
 }
 
 /* Bytes of a landing that was given up go nowhere. */
@@ -194,7 +219,7 @@ int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t 
     if (!g || !hw_landing_is_live(g))
         place_nowhere(in, at, piece, n);
     else
-        *n = (uint32_t)list_data_pieces(g->op, g->from + in->number + at, g->from + in->number + in->pay, piece);
+        *n = hw_op_list_pieces(g->op, g->from + in->number + at, g->from + in->number + in->pay, piece);
     return 0;
 }
 
@@ -204,18 +229,21 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
     int rc = hw_data_decode(in->ext, in->ext_len, in->pay, &h);
     if (rc < 0)
         return rc;
-    struct hw_landing *g = hw_landing_reserve(&p->landings, h.landing, in->pay);
-    in->cookie = g;
+    in->share = in->pay + h.rest;
     in->number = h.offset;
+    struct hw_landing *g = in->cookie = hw_landing_reserve(&p->landings, h.landing, in->share);
     if (!g) {
         place_nowhere(in, 0, piece, n);
         return 0;
     }
-    if (h.total != g->bytes) {
-        (void)hw_landing_abandon(g, in->pay);
+    struct hw_op *op = g->op;
+    if (op->kind == HW_OP_RECV ? h.total >= g->bytes : h.total != g->bytes) {
+        take_data(p, g, hw_landing_abandon(g, in->share));
         return hw_fail(-EPROTO, "%llu bytes come where %llu were asked for", (unsigned long long)h.total,
                        (unsigned long long)g->bytes);
     }
+    if (op->kind == HW_OP_RECV)
+        atomic_store(&op->got, h.total);
     return hw_flow_more(p, rail, in, 0, piece, n);
 }
 
@@ -276,12 +304,15 @@ static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_pie
     if (!c)
         return hw_no_memory("a control message");
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);
-    if (rc == 0 && c->head.sequence - atomic_load(&p->in.next) >= HW_CONTROL_WINDOW)
-        rc = hw_fail(-EPROTO, "control message %u comes where %u is due", c->head.sequence, atomic_load(&p->in.next));
-    if (rc == 0 && c->head.kind != HW_CONTROL_NOTE && in->pay)
-        rc = hw_fail(-EPROTO, "a control message of kind %u with %u bytes behind it", c->head.kind, in->pay);
+    uint32_t due = (uint32_t)atomic_load(&p->in.next);
+    if (rc == 0 && c->head.sequence - due >= HW_CONTROL_WINDOW)
+        rc = hw_fail(-EPROTO, "control message %u comes where %u is due", c->head.sequence, due);
     if (rc == 0 && c->head.kind == HW_CONTROL_NOTE)
         c->note = take_note_room(p, in->pay, &rc);
+    else if (rc == 0 && c->head.kind == HW_CONTROL_EAGER)
+        c->note = take_message_room(p, in->pay, &rc);
+    else if (rc == 0 && in->pay)
+        rc = hw_fail(-EPROTO, "a control message of kind %u with %u bytes behind it", c->head.kind, in->pay);
     if (rc < 0) {
         free(c);
         return rc;
@@ -297,8 +328,10 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_landing *g = h->kind == HW_CONTROL_UNREAD ? hw_landing_find(&p->landings, h->a) : NULL;
     struct hw_op *op = h->kind == HW_CONTROL_FAIL ? hw_op_find(p, h->a) : g ? g->op : NULL;
     if (op && (g || op->kind == HW_OP_WRITE))
-        hw_op_cancel_locked(
-            op, hw_fail(-(int)h->b, "the peer refuses %s region", g ? "to read from its" : "a write to its"));
+        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "the peer refuses %s",
+                                        !g                       ? "a write to its region"
+                                        : op->kind == HW_OP_RECV ? "to send the message on"
+                                                                 : "to read from its region"));
     pthread_mutex_unlock(&p->lock);
     hw_ops_flush(p);
 }
@@ -356,6 +389,16 @@ int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)
     case HW_CONTROL_REVOKED:
         hw_import_revoked(p, h->a);
         return 0;
+    case HW_CONTROL_GRANT:
+        return hw_queue_granted(p, h);
+    case HW_CONTROL_WITHDRAW:
+        return hw_queue_withdrawn(p, h);
+    case HW_CONTROL_EAGER:
+        return hw_queue_eager(p, h, &c->note);
+    case HW_CONTROL_MATCHED:
+        return hw_queue_matched(p, h);
+    case HW_CONTROL_UNSEND:
+        return hw_queue_unsent(p, h);
     default:
         p->ops->noted(p->up, c->note);
         c->note = NULL;
@@ -391,24 +434,6 @@ int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piec
     }
 }
 
-static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
-{
-    if (end == HW_LANDING_GOES_ON)
-        return;
-    pthread_mutex_lock(&p->lock);
-    if (end == HW_LANDING_FULL) {
-        struct hw_op *op = g->op;
-        uint64_t bytes = g->bytes;
-        hw_op_end_landing(op, g);
-        hw_request_ended(p);
-        hw_op_sub_locked(op, bytes);
-    } else {
-        hw_landing_give(&p->landings, g);
-    }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
-}
-
 int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
 {
     struct hw_peer *p = up;
@@ -427,7 +452,7 @@ int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
         return take_request(in->cookie);
     case HW_MSG_DATA:
         if (in->cookie)
-            take_data(p, in->cookie, hw_landing_arrived(in->cookie, in->pay));
+            take_data(p, in->cookie, hw_landing_arrived(in->cookie, in->share));
         return 0;
     case HW_MSG_NOTED:
         take_noted(p, in->cookie, in->number);
@@ -444,7 +469,9 @@ void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in)
     switch (in->type) {
     case HW_MSG_CONTROL: {
         struct hw_control_in *c = in->cookie;
-        if (c->note)
+        if (c->note && c->head.kind == HW_CONTROL_EAGER)
+            hw_eager_give(p, c->note->len);
+        else if (c->note)
             atomic_fetch_sub(&p->notes_held, hw_note_cost(c->note));
         free(c->note);
         free(c);
@@ -455,7 +482,7 @@ void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in)
         break;
     case HW_MSG_DATA:
         if (in->cookie)
-            take_data(p, in->cookie, hw_landing_abandon(in->cookie, in->pay));
+            take_data(p, in->cookie, hw_landing_abandon(in->cookie, in->share));
         break;
     case HW_MSG_NOTED: {
         struct hw_note *note = in->cookie;

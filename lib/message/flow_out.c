@@ -20,6 +20,20 @@ uint32_t hw_span_at(const struct hw_op *op, uint64_t at)
     return low;
 }
 
+uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece)
+{
+    uint32_t n = 0;
+    for (uint32_t i = hw_span_at(op, at); at < end && n < HW_LINK_PIECES; i++) {
+        const struct hw_span *s = &op->span[i];
+        uint64_t skip = at - s->start, len = HW_MIN(s->len - skip, end - at);
+        if (len == 0)
+            continue;
+        piece[n++] = (struct hw_piece){s->space, s->ptr + skip, len, op};
+        at += len;
+    }
+    return n;
+}
+
 /* How many of the n bytes from `from` on lie in at most `most` spans. */
 static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n, uint32_t most)
 {
@@ -77,7 +91,7 @@ static struct hw_chunk *cut_chunk(struct hw_op *op, uint64_t budget, bool *wait)
         c->op = op;
         n = fit_into_spans(op, at, HW_MIN(op->total - at, budget), HW_MSG_VECS_MAX);
     } while (!atomic_compare_exchange_weak(&op->cursor, &at, at + n));
-    c->parcel = (struct hw_parcel){.type = op->kind == HW_OP_SERVE ? HW_MSG_DATA : HW_MSG_WRITE};
+    c->parcel = (struct hw_parcel){.type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA};
     c->from = at;
     c->len = n;
     if (op->kind == HW_OP_SERVE && at + n == op->total)
@@ -133,12 +147,16 @@ void hw_op_send(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
     bool wait;
-    if (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS) {
+    if (op->total && (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS)) {
         hw_list_append(&p->bulk, &op->queued);
         wake_rails(p, op->total);
         return;
     }
-    struct hw_chunk *c = cut_chunk(op, op->total, &wait);
+    struct hw_chunk *c = &op->first;
+    if (op->total)
+        c = cut_chunk(op, op->total, &wait);
+    else
+        *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message of no bytes */
     c->parcel.small = true;
     hw_session_send(&p->session, p->turn++ % p->session.rails, &c->parcel);
 }
@@ -242,8 +260,8 @@ static void fill_request(const struct hw_chunk *c, struct hw_link_out *out)
     hw_msg_vecs_encode(out->ext, c->landing, 0, encode_spans(c, out));
 }
 
-/* A frame of an answer. The region may have been taken back since the request came. */
-static int fill_data(const struct hw_chunk *c, struct hw_link_out *out)
+/* The memory of an answer. The region may have been taken back since the request came. */
+static int list_served_pieces(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
     uint64_t at = c->from, end = c->from + c->len;
@@ -258,9 +276,21 @@ static int fill_data(const struct hw_chunk *c, struct hw_link_out *out)
             return rc;
         at += len;
     }
-    hw_data_encode(out->ext, &(struct hw_data_head){op->serves, c->from, op->total});
-    out->ext_len = HW_MSG_DATA_SIZE;
     return 0;
+}
+
+/* A frame of an answer, or of a message that goes to a landing. */
+static int fill_data(const struct hw_chunk *c, struct hw_link_out *out)
+{
+    const struct hw_op *op = c->op;
+    int rc = 0;
+    if (op->kind == HW_OP_SERVE)
+        rc = list_served_pieces(c, out);
+    else
+        out->n_pieces = hw_op_list_pieces(op, c->from, c->from + c->len, out->piece);
+    hw_data_encode(out->ext, &(struct hw_data_head){op->serves, c->from, op->total, c->from == 0 ? op->rest : 0});
+    out->ext_len = HW_MSG_DATA_SIZE;
+    return rc;
 }
 
 static void end_chunk(struct hw_chunk *c)
@@ -272,7 +302,7 @@ static void end_chunk(struct hw_chunk *c)
     free_chunk(c);
     for (unsigned i = 0; only && i < p->session.rails; i++)
         hw_session_wake(&p->session, i); /* they may have waited for memory */
-    hw_op_sub(op, len);
+    hw_op_sub(op, op->total ? len : 1);
 }
 
 static void end_noted(struct hw_op *op, bool sent)

@@ -102,6 +102,12 @@ struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64
     return g;
 }
 
+bool hw_landing_take_back(struct hw_landing *g)
+{
+    uint64_t whole = make_state(get_own_generation(g), g->bytes);
+    return atomic_compare_exchange_strong(&g->state, &whole, make_state(get_own_generation(g) + 1, 0));
+}
+
 /* Moves on to the next generation. True if nobody had. */
 static bool end_generation(struct hw_landing *g, uint64_t *state)
 {

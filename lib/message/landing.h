@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 
 #define HW_LANDING_BLOCK  64   /* landings that are allocated at a time */
-#define HW_LANDING_BLOCKS 1024 /* the table's most */
+#define HW_LANDING_BLOCKS 2048 /* the table's most */
 
 struct hw_landing {
     uint64_t id;             /* on the wire */
@@ -46,6 +46,8 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g);
 /* Reserves n bytes of the landing with this number. NULL: it was given up or has ended, or so many are not left. */
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n);
 
+/* Gives it up if nothing of it was ever reserved: then it is free, and the caller gives it back. */
+bool hw_landing_take_back(struct hw_landing *g);
 /* True where it was not given up, and has not ended. */
 bool hw_landing_is_live(const struct hw_landing *g);
 /* The live landing with this number, or NULL. Under the owner's lock. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/op.h"
 
+#include "message/queue.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -151,10 +153,11 @@ void hw_op_set_result(struct hw_op *op, int why)
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
-/* True if a refusal may be on its way. */
+/* True if a refusal may be on its way. What arrives here is told apart when it does. */
 static bool is_fenced(const struct hw_op *op)
 {
-    return (int32_t)(atomic_load(&op->peer->in.next) - op->fence) < 0;
+    return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
+           (int32_t)((uint32_t)atomic_load(&op->peer->in.next) - op->fence) < 0;
 }
 
 /* The operation is over. Under the lock. */
@@ -165,7 +168,7 @@ static void retire_op(struct hw_op *op)
         hw_op_set_result(op, p->dead);
     untime_op(op);
     if (op->noted_sent && atomic_load(&op->result)) /* the peer may keep the notification, and wait */
-        hw_control_send_within(op, &op->unnote, HW_CONTROL_UNNOTE, op->id);
+        hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});
     give_op_slot(p, op);
     op->pending = false;
     hw_list_remove(&op->all);
@@ -208,12 +211,17 @@ void hw_ops_flush(struct hw_peer *p)
     for (;;) {
         pthread_mutex_lock(&p->lock);
         hw_notes_resume(p); /* the first one may have been called off */
-        struct hw_op *op = hw_list_first(&p->over, struct hw_op, queued);
+        struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
+        struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
         if (op)
             hw_list_remove(&op->queued);
         pthread_mutex_unlock(&p->lock);
         if (!op)
             return;
+        if (receive) {
+            hw_queue_copy(receive);
+            continue;
+        }
         op->over(op);
         hw_op_put(op);
     }
@@ -227,6 +235,11 @@ void hw_ops_unfence(struct hw_peer *p)
         retire_op(op); /* those behind wait for as much, or more */
     pthread_mutex_unlock(&p->lock);
     hw_ops_flush(p);
+}
+
+static bool is_two_sided(const struct hw_op *op)
+{
+    return op->kind == HW_OP_SEND || op->kind == HW_OP_RECV;
 }
 
 /* ---- the beginning: under the lock --------------------------------------------------------------- */
@@ -293,6 +306,13 @@ static void launch_op(struct hw_op *op)
 /* Goes on with an operation until it has to wait, or is started. */
 static int advance_op(struct hw_op *op)
 {
+    if (is_two_sided(op)) {
+        op->started = true;
+        int rc = hw_queue_post(op);
+        if (rc == 0)
+            hw_op_sub_locked(op, 1); /* it is started */
+        return rc;
+    }
     for (; op->ready < op->n && op->kind != HW_OP_SERVE; op->ready++) {
         struct hw_import *i = op->span[op->ready].import;
         if (i->state == HW_IMPORT_ASKED) {
@@ -337,7 +357,7 @@ static int count_bytes(struct hw_op *op)
     op->total = 0;
     for (uint32_t i = 0; i < op->n; i++) {
         op->span[i].start = op->total;
-        if (op->span[i].len >= HW_MSG_LANDING_MAX - op->total)
+        if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
             return hw_fail(-E2BIG, "an operation of more than %llu bytes", HW_MSG_LANDING_MAX);
         op->total += op->span[i].len;
     }
@@ -345,6 +365,12 @@ static int count_bytes(struct hw_op *op)
         return hw_fail(-E2BIG, "a write of %llu bytes with a notification: at most %llu", (unsigned long long)op->total,
                        HW_NOTED_BYTES);
     return 0;
+}
+
+/* What is left of an operation that has not begun: its beginning, its notification, and its bytes or its message. */
+static uint64_t count_left(const struct hw_op *op)
+{
+    return 1 + op->has_note + (op->kind == HW_OP_RECV ? 1 : is_two_sided(op) ? HW_MAX(op->total, 1) : op->total);
 }
 
 int hw_op_post(struct hw_op *op)
@@ -361,7 +387,9 @@ int hw_op_post(struct hw_op *op)
     }
     atomic_fetch_add(&op->refs, 1);
     op->has_note = op->note != NULL;
-    atomic_store(&op->left, op->total + op->has_note + 1);
+    atomic_store(&op->left, count_left(op));
+    if (op->kind == HW_OP_RECV)
+        atomic_store(&op->cursor, op->total);
     op->pending = true;
     hw_list_append(&p->all, &op->all);
     if (op->kind == HW_OP_SERVE)
@@ -446,7 +474,7 @@ static void end_let_go(struct hw_let_go *g)
 void hw_op_cancel_locked(struct hw_op *op, int why)
 {
     uint64_t left = atomic_load(&op->left);
-    if (!op->pending || atomic_load(&op->off))
+    if (!op->pending || atomic_load(&op->off) || op->message /* it is about to end */)
         return;
     hw_op_set_result(op, why);
     do
@@ -459,7 +487,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
     if (op->kind == HW_OP_SERVE)
         hw_serve_was_cut(op);
-    over += give_up_landings(op);
+    over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
         over += 1 + op->has_note;
     if (op->control) { /* which goes on by itself */
@@ -500,6 +528,7 @@ int hw_ops_init(struct hw_peer *p)
     hw_list_init(&p->notes);
     hw_list_init(&p->fenced);
     hw_list_init(&p->over);
+    hw_list_init(&p->filling);
     for (int i = 0; i < HW_READS; i++)
         hw_list_init(&p->serving[i]);
     p->slot_free = NO_SLOT;

@@ -45,6 +45,8 @@ static inline uint64_t hw_note_cost(const struct hw_note *note)
 /* What rails ask of the message layer: of frames that go out (flow_out.c), .. */
 extern const struct hw_session_ops hw_peer_session_ops;
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
+/* The memory of bytes [at, end), as far as HW_LINK_PIECES reach. Returns how many pieces. */
+uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece);
 /* .. and of those that come in (flow_in.c): as the members of that name. */
 int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
 int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,

@@ -2,6 +2,7 @@
 #include "message/peer.h"
 
 #include "message/op.h"
+#include "message/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
         return rc;
     }
     hw_control_init(p);
+    hw_queues_init(&p->queues);
     pthread_mutex_init(&p->lock, NULL);
     return 0;
 }
@@ -45,7 +47,7 @@ void hw_peer_die(struct hw_peer *p, int why)
 bool hw_peer_is_gone(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool gone = hw_list_empty(&p->all) && hw_list_empty(&p->over);
+    bool gone = hw_list_empty(&p->all) && hw_list_empty(&p->over) && hw_list_empty(&p->filling);
     pthread_mutex_unlock(&p->lock);
     return gone && hw_session_is_gone(&p->session) && !atomic_load(&p->in.read.posted) &&
            !atomic_load(&p->deadlines.arm.posted);
@@ -60,6 +62,7 @@ void hw_peer_free(struct hw_peer *p)
     hw_imports_free(&p->imports);
     hw_control_free(p);
     hw_counts_free(p);
+    hw_queues_free(&p->queues);
     hw_ops_free(p);
     hw_landings_free(&p->landings);
     hw_session_free(&p->session);

@@ -30,8 +30,12 @@
 #define HW_NOTE_COST      128            /* of these, what one takes besides its own bytes */
 #define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
 #define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
-#define HW_SMALL_OP       8192u          /* bytes of an operation that goes as one small parcel .. */
-#define HW_SMALL_SPANS    64             /* .. and how many spans it may have */
+#define HW_QUEUES         65536          /* in use, in either direction */
+#define HW_QUEUE_CHAINS   1024
+#define HW_GRANT_CHAINS   256
+#define HW_EAGER_ROOM     (1u << 20) /* bytes of eager messages that no receive has, with HW_NOTE_COST for each */
+#define HW_SMALL_OP       8192u      /* bytes of an operation that goes as one small parcel .. */
+#define HW_SMALL_SPANS    64         /* .. and how many spans it may have */
 #define HW_CHUNK          (256u << 10)
 #define HW_REQUEST        (64u << 20) /* bytes of one request of a read */
 #define HW_COUNT_BLOCK    256
@@ -42,7 +46,22 @@ struct hw_peer;
 
 /* ---- operations ---------------------------------------------------------------------------------- */
 
-enum hw_op_kind { HW_OP_WRITE, HW_OP_READ, HW_OP_NOTIFY, HW_OP_SERVE /* the answer to a request of the peer's */ };
+enum hw_op_kind {
+    HW_OP_WRITE,
+    HW_OP_READ,
+    HW_OP_NOTIFY,
+    HW_OP_SEND, /* a message to a queue, queue.h */
+    HW_OP_RECV,
+    HW_OP_SERVE /* the answer to a request of the peer's */
+};
+
+/* Where the message of a send or receive is. */
+enum hw_match {
+    HW_MATCH_NONE,
+    HW_MATCH_WAITS, /* send: in its queue */
+    HW_MATCH_EAGER, /* send: on its way without being asked for; receive: it has an eager message */
+    HW_MATCH_DIRECT /* on its way to a landing, or may come to one */
+};
 
 /* A run of local memory and where it is in the peer's region. */
 struct hw_span {
@@ -85,6 +104,8 @@ struct hw_op {
     struct hw_note *note;           /* write, notify: for the peer's application; NULL: none. The operation's */
     atomic_int result;              /* 0, or the first error */
     uint64_t total;                 /* bytes; hw_op_post() sets it */
+    uint64_t queue;                 /* send, receive: which one */
+    _Atomic uint64_t got;           /* receive: the message's bytes, once it has ended well */
     uint32_t n;
 
     /* the message layer's */
@@ -96,20 +117,24 @@ struct hw_op {
     atomic_bool first_used;  /* first is */
     atomic_bool was_cut;     /* serve: counts no more as one of the peer's serves */
     struct hw_chunk first;
-    struct hw_parcel noted;   /* HW_MSG_NOTED, of a write */
-    struct hw_control unnote; /* takes it back, which may not fail for want of memory */
+    struct hw_parcel noted; /* HW_MSG_NOTED, of a write */
+    struct hw_control last; /* ends something at the peer, so it may not fail for want of memory */
     struct hw_let_go let_go;
     uint32_t fence;             /* this many control messages have to be read before it ends */
     struct hw_landing *landing; /* read: those that have not ended, under the lock */
-    uint64_t serves;            /* serve: the peer's landing */
+    uint64_t serves;            /* serve, send: the peer's landing */
+    uint64_t rest;              /* send: what the message leaves of it */
+    enum hw_match match;        /* send, receive */
+    uint64_t granted;           /* receive: number of the control message that told the peer */
+    struct hw_note *message;    /* receive: an eager one, to be copied */
     uint32_t ready;             /* spans, from the first one on, whose region is known */
     bool pending, started;      /* is in the peer's list; waits for nothing */
     bool has_note, noted_sent;  /* note is, or was, there; its NOTED frame was given to a rail */
     struct hw_control *control; /* notify, and a write of no bytes: that carries the note */
     struct hw_list all;         /* of the peer's operations */
-    struct hw_list queued;      /* in bulk, reads, notes, fenced, over, or an import's list */
+    struct hw_list queued;      /* in bulk, reads, notes, filling, fenced, over, an import's or a queue's list */
     struct hw_list timed;       /* among those with a deadline */
-    struct hw_list serve_at;    /* serve: among those of landings with the same remainder */
+    struct hw_list serve_at;    /* serve, send: among those of landings with the same remainder, or hash */
     struct hw_span span[];
 };
 
@@ -155,6 +180,19 @@ struct hw_count {
     struct hw_note *note;   /* under the lock */
 };
 
+/* Queues: under the peer's lock, but for held. */
+struct hw_queues {
+    struct hw_list chain[HW_QUEUE_CHAINS];
+    struct hw_list grant_chain[HW_GRANT_CHAINS];  /* receives of the peer's that are not used, by landing */
+    struct hw_list direct_chain[HW_GRANT_CHAINS]; /* sends that go to a landing, by that */
+    uint8_t secret[16];                           /* of the hash that chooses chains */
+    uint32_t n, grants;
+    struct hw_list short_of; /* queues that wait for room for eager messages */
+    uint64_t sent;           /* room that eager messages take at the peer */
+    uint64_t seen;           /* number behind the last control message about a receive of the peer's */
+    _Atomic uint64_t held;   /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
+};
+
 struct hw_peer {
     struct hw_session session;
     struct hw_domain *domain;
@@ -169,6 +207,7 @@ struct hw_peer {
     struct hw_list reads;             /* are cut into requests */
     struct hw_list notes;             /* wait for room for their notifications at the peer */
     struct hw_list fenced;            /* wait until control messages are read */
+    struct hw_list filling;           /* receives that have a message to be copied */
     struct hw_list over;              /* over() is to be called */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
     struct op_slot {
@@ -182,6 +221,7 @@ struct hw_peer {
     uint32_t n_stop;
     atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */
     uint64_t noted, taken; /* bytes of notifications: sent; and taken by the peer's application */
+    struct hw_queues queues;
     struct hw_landings landings;
     struct hw_imports imports;
     struct hw_handles handles; /* under the domain's lock */
@@ -200,14 +240,14 @@ struct hw_peer {
     _Atomic(struct hw_count *) count[HW_OPS / HW_COUNT_BLOCK];
 
     struct {
-        uint32_t next;                    /* sequence of the next control message */
+        uint64_t next;                    /* number of the next control message; the low half is its sequence */
         _Atomic uint32_t acked;           /* behind the last one that the peer has read */
         _Atomic uint32_t refused;         /* behind the newest refusal */
         struct hw_control *first, **last; /* wait */
         uint32_t waiting;
     } out;
     struct {
-        _Atomic uint32_t next;                         /* sequence of the next one to be read: the home loop's */
+        _Atomic uint64_t next;                         /* number of the next one to be read: the home loop's */
         _Atomic uint32_t told;                         /* the peer's newest mark */
         uint32_t acked;                                /* next, as the peer knows */
         bool telling;                                  /* taken is on its way */

@@ -29,6 +29,9 @@ int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *
     if ((fails && (h->b == 0 || h->b >= HW_MSG_ERRNO_MAX)) ||
         (h->kind == HW_CONTROL_HANDLE && (h->c >= HW_MSG_ERRNO_MAX || h->b > UINT32_MAX)))
         return hw_fail(-EPROTO, "a control message of kind %u with an error that is none", h->kind);
+    if ((h->kind == HW_CONTROL_GRANT && h->b >= HW_MSG_LANDING_MAX - 1) ||
+        (h->kind == HW_CONTROL_MATCHED && ((uint32_t)h->b >= HW_MSG_ERRNO_MAX || h->b >> 32 > HW_MSG_EAGER_MAX)))
+        return hw_fail(-EPROTO, "a control message of kind %u about 0x%llx bytes", h->kind, (unsigned long long)h->b);
     return 0;
 }
 
@@ -70,14 +73,16 @@ void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h)
     hw_put64(out, h->landing);
     hw_put64(out + 8, h->offset);
     hw_put64(out + 16, h->total);
+    hw_put64(out + 24, h->rest);
 }
 
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h)
 {
     if (size != HW_MSG_DATA_SIZE)
         return hw_fail(-EPROTO, "data with %u bytes that say where they go", size);
-    *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16)};
-    if (pay == 0 || h->total > HW_MSG_LANDING_MAX || h->offset > h->total || pay > h->total - h->offset)
+    *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
+    if ((pay == 0 && h->total) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
+        h->offset > h->total || pay > h->total - h->offset)
         return hw_fail(-EPROTO, "%u bytes of data at %llu of a message of %llu", pay, (unsigned long long)h->offset,
                        (unsigned long long)h->total);
     return 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The extensions of the message layer's frames (lib/message/peer.h): what a frame means, in front of its payload. Integers
- * are little-endian.
+ * The extensions of the message layer's frames (lib/message/peer.h): what a frame means, in front of its payload.
+ * Integers are little-endian.
  *
- *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: a notification's bytes, or none
+ *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: of NOTE and EAGER, else none
  *   WRITE    u64 operation, u32 flags, u32 descriptors; for each: u32 handle, u32 bytes, u64 offset
  *   READ     u64 landing, u32 0, u32 descriptors; the same
- *   DATA     u64 landing, u64 offset in it, u64 bytes of the whole message
- *   NOTED    u64 operation, u64 bytes that it writes                 payload: the notification
- *   TAKEN    u32 sequence behind the last control message that was read, u32 0,
- *            u64 bytes of notifications that the application has taken in all
+ *   DATA     u64 landing, u64 offset in it, u64 bytes of the whole message, u64 rest: how much of the landing this
+ * frame takes besides its payload NOTED    u64 operation, u64 bytes that it writes                 payload: the
+ * notification TAKEN    u32 sequence behind the last control message that was read, u32 0, u64 bytes of notifications
+ * that the application has taken in all
  */
 #ifndef HW_WIRE_MESSAGE_H
 #define HW_WIRE_MESSAGE_H
@@ -30,6 +30,11 @@ enum hw_control_kind {
     HW_CONTROL_NOTE,       /* payload: a notification */
     HW_CONTROL_UNNOTE,     /* a operation: its notification is void */
     HW_CONTROL_REVOKED,    /* a region, of which the peer has a handle */
+    HW_CONTROL_GRANT,      /* a landing; b its room in bytes; c queue: a receive was posted. The landing holds b + 1 */
+    HW_CONTROL_WITHDRAW,   /* a landing, or HW_MSG_NO_LANDING; c queue: the receive was called off */
+    HW_CONTROL_EAGER,      /* a operation; b see lib/message/queue.h; c queue; payload: a message */
+    HW_CONTROL_MATCHED,    /* a operation; b bytes << 32 | error, 0: none; c queue; d landing, or HW_MSG_NO_LANDING */
+    HW_CONTROL_UNSEND,     /* a operation; c queue: its message is not to be received any more */
     HW_CONTROL_KINDS
 };
 
@@ -37,13 +42,15 @@ enum hw_control_kind {
 #define HW_CONTROL_SIZE    40
 #define HW_MSG_VECS_HEAD   16
 #define HW_MSG_VEC_SIZE    16
-#define HW_MSG_DATA_SIZE   24
+#define HW_MSG_DATA_SIZE   32
 #define HW_MSG_NOTED_SIZE  16
 #define HW_MSG_TAKEN_SIZE  16
 #define HW_MSG_VECS_MAX    255 /* descriptors of a frame */
 #define HW_IMPORT_PROOF    24
 #define HW_MSG_COUNTED     1u /* WRITE: a NOTED frame comes for the operation */
 #define HW_MSG_LANDING_MAX (1ull << 44)
+#define HW_MSG_NO_LANDING  UINT64_MAX
+#define HW_MSG_EAGER_MAX   8192u /* bytes of a message that nobody has asked for */
 
 struct hw_control_head {
     uint32_t sequence;
@@ -58,7 +65,7 @@ struct hw_msg_vec {
 };
 
 struct hw_data_head {
-    uint64_t landing, offset, total;
+    uint64_t landing, offset, total, rest;
 };
 
 void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_head *h);
@@ -73,7 +80,8 @@ int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t 
 struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
 
 void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
-/* pay: bytes of the payload. -EPROTO: another size, nothing, or bytes outside the message. */
+/* pay: bytes of the payload. -EPROTO: another size, nothing of a message that has bytes, bytes outside the message, or
+ * too large a rest. */
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
 
 void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);

@@ -31,7 +31,8 @@ static uint32_t pick_features(uint64_t seed)
 /* All parts of a seed, from the lowest layer up, to the first that fails. */
 static void run_schedule(struct sim *s)
 {
-    static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions, sim_run_messages};
+    static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions, sim_run_messages,
+                                                 sim_run_matches};
     for (size_t i = 0; i < HW_ARRAY_LEN(part) && !s->failed[0]; i++) {
         s->step = 0;
         part[i](s);

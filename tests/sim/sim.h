@@ -75,5 +75,6 @@ void sim_run_links(struct sim *s);
 void sim_run_loops(struct sim *s);
 void sim_run_sessions(struct sim *s);
 void sim_run_messages(struct sim *s);
+void sim_run_matches(struct sim *s);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut again
- * and again, while both sides write, read and notify from a thread of their own, and call some of it off. For
- * ThreadSanitizer above all; the simulator has shown the logic.
+ * and again, while both sides write, read and notify from a thread of their own, send and receive messages from another
+ * one, and call some of it off. For ThreadSanitizer above all; the simulator has shown the logic.
  */
 #include "message/op.h"
 #include "real.h"
@@ -17,6 +17,9 @@
 #define OPS   600
 #define CUTS  25
 
+#define MESSAGES 400 /* that each side sends .. */
+#define AT_ONCE  8   /* .. with so many sends and receives under way */
+
 struct app;
 
 /* A place for one operation: the local memory, and the same place in each of the peer's regions. */
@@ -29,6 +32,15 @@ struct slot {
     bool cancelled;
 };
 
+/* A message that is sent or received; the first four bytes are its number. */
+struct message {
+    struct hw_op *op;
+    atomic_int state; /* as of a slot */
+    uint32_t len;
+    bool cancelled;
+    uint8_t bytes[SLOT];
+};
+
 struct app {
     struct real_node *node;
     struct hw_domain domain;
@@ -39,6 +51,8 @@ struct app {
     struct app *other;
     atomic_uint notes, revoked, wrong;
     unsigned good, bad, called_off, noted;
+    struct message send[AT_ONCE], receive[AT_ONCE];
+    atomic_uint sent, unsent, received; /* messages: whose send ended well, or failed; that came */
 };
 
 static struct real_node node[2];
@@ -193,6 +207,93 @@ static void *run_app(void *arg)
     return NULL;
 }
 
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
+static void end_message(struct hw_op *op)
+{
+    struct message *m = op->user;
+    atomic_store(&m->state, 2);
+}
+
+static void post_message(struct app *a, struct message *m, enum hw_op_kind kind, uint32_t number)
+{
+    m->len = kind == HW_OP_RECV ? SLOT : 4 + randombytes_uniform(randombytes_uniform(3) ? 300 : SLOT - 4);
+    m->cancelled = randombytes_uniform(10) == 0;
+    fill_bytes(m->bytes, (int)(a - app), SLOTS, number, m->len);
+    memcpy(m->bytes, &number, sizeof number);
+    m->op = hw_op_new(&a->peer, kind, 1);
+    if (!m->op)
+        abort();
+    m->op->span[0] = (struct hw_span){.space = &hw_host, .ptr = m->bytes, .len = m->len};
+    m->op->queue = 3;
+    m->op->over = end_message;
+    m->op->user = m;
+    atomic_store(&m->state, 1);
+    if (hw_op_post(m->op) < 0)
+        abort();
+}
+
+static void collect_message(struct app *a, struct message *m)
+{
+    int rc = atomic_load(&m->op->result);
+    uint32_t number, got = (uint32_t)atomic_load(&m->op->got);
+    if (m->op->kind == HW_OP_SEND) {
+        atomic_fetch_add(rc == 0 ? &a->sent : &a->unsent, 1);
+    } else if (rc == 0) {
+        memcpy(&number, m->bytes, sizeof number);
+        uint8_t first[4];
+        fill_bytes(first, !(int)(a - app), SLOTS, number, 4);
+        memcpy(m->bytes, first, 4);
+        atomic_fetch_add(&a->wrong, got < 4 || !check_bytes(m->bytes, !(int)(a - app), SLOTS, number, got));
+        atomic_fetch_add(&a->received, 1);
+    }
+    atomic_fetch_add(&a->wrong, rc != 0 && rc != -ECANCELED);
+    memset(m->bytes, 0xdb, m->len); /* the application's again */
+    hw_op_put(m->op);
+    atomic_store(&m->state, 0);
+}
+
+/* Sends all messages and receives those of the other side, until each of them has come or failed. */
+static void *run_messages(void *arg)
+{
+    struct app *a = arg;
+    const struct app *o = a->other;
+    uint64_t limit = hw_now() + 120000 * HW_MS;
+    uint32_t posted = 0;
+    for (bool more = true; more && hw_now() < limit;) {
+        more = atomic_load(&a->sent) + atomic_load(&a->unsent) < MESSAGES ||
+               atomic_load(&o->sent) + atomic_load(&o->unsent) < MESSAGES ||
+               atomic_load(&a->received) < atomic_load(&o->sent);
+        for (uint32_t i = 0; i < 2 * AT_ONCE; i++) {
+            struct message *m = i % 2 ? &a->send[i / 2] : &a->receive[i / 2];
+            int state = atomic_load(&m->state);
+            if (state == 2)
+                collect_message(a, m);
+            else if (state == 1 && m->cancelled && randombytes_uniform(100) == 0)
+                hw_op_cancel(m->op, -ECANCELED);
+            else if (state == 0 && i % 2 == 0 && more)
+                post_message(a, m, HW_OP_RECV, 0);
+            else if (state == 0 && i % 2 && posted < MESSAGES)
+                post_message(a, m, HW_OP_SEND, posted++);
+        }
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* Calls the receives off that are left. */
+static void end_messages(struct app *a)
+{
+    for (uint32_t i = 0; i < AT_ONCE; i++)
+        for (struct message *m = &a->receive[i]; atomic_load(&m->state);) {
+            if (atomic_load(&m->state) == 2)
+                collect_message(a, m);
+            else
+                hw_op_cancel(m->op, -ECANCELED);
+            usleep(50);
+        }
+}
+
 static void die(void *arg)
 {
     struct app *a = arg;
@@ -244,7 +345,7 @@ static void make_app(int side)
 
 int main(void)
 {
-    pthread_t thread[2];
+    pthread_t thread[2], queues[2];
     if (sodium_init() < 0)
         return 1;
     real_init(node);
@@ -253,7 +354,8 @@ int main(void)
     real_start(node);
     bool connected = real_connect(node, 0) && real_connect(node, 1);
     for (int side = 0; side < 2; side++)
-        if (pthread_create(&thread[side], NULL, run_app, &app[side]) != 0)
+        if (pthread_create(&thread[side], NULL, run_app, &app[side]) != 0 ||
+            pthread_create(&queues[side], NULL, run_messages, &app[side]) != 0)
             return 1;
     int cuts = 0;
     for (; cuts < CUTS && connected; cuts++) {
@@ -263,12 +365,19 @@ int main(void)
         connected = real_connect(node, rail);
     }
     ok(connected, "%d times a rail was cut and connected again", cuts);
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2; side++) {
         pthread_join(thread[side], NULL);
+        pthread_join(queues[side], NULL);
+    }
+    for (int side = 0; side < 2; side++)
+        end_messages(&app[side]);
     for (int side = 0; side < 2; side++) {
         const struct app *a = &app[side];
         is_int(a->bad, 0, "no operation fails, or ends with wrong bytes");
         is_int(a->good + a->called_off, OPS, "each ends");
+        is_int(atomic_load(&a->sent) + atomic_load(&a->unsent), MESSAGES, "each send of a message ends");
+        ok(atomic_load(&a->other->received) >= atomic_load(&a->sent), "those that end well are received: %u of %u",
+           atomic_load(&a->sent), atomic_load(&a->other->received));
         for (uint64_t limit = hw_now() + 30000 * HW_MS; atomic_load(&a->other->notes) < a->noted && hw_now() < limit;)
             usleep(1000);
         is_int(atomic_load(&a->other->notes), a->noted, "each notification arrives once");

@@ -15,8 +15,8 @@ import tempfile
 
 SEEDS = 10000
 LINK, LOOP, RAIL, SESSION = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session"))
-OP, LANDING, REGION, CONTROL, FLOW_IN, FLOW_OUT = (
-    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "flow_in", "flow_out"))
+OP, LANDING, REGION, CONTROL, QUEUE, FLOW_IN, FLOW_OUT = (
+    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "queue", "flow_in", "flow_out"))
 PLANTED = [
     ("the last word is not heeded: all is sent again", LINK,
      "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),
@@ -119,6 +119,19 @@ PLANTED = [
     ("a notification that lost its write stays, where memory ran out", OP, "hw_control_send_within(op, &op->unnote, HW_CONTROL_UNNOTE, op->id);",
      "(void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_UNNOTE, .a = op->id});"),
     ("a write whose memory was taken back half-way counts", FLOW_IN, "        if (in->dropped)\n", "        if (in->dropped && in->pay == 7)\n"),
+    ("an eager message goes to a receive that data is on its way to", QUEUE, "op->granted < h->b)", "op->granted + 99999 < h->b)"),
+    ("a receive is used while an eager message may have it", QUEUE, "bool direct = g && !q->unanswered;", "bool direct = g;"),
+    ("an eager message says that all receives are taken", QUEUE, ".b = g ? g->number : t->seen,", ".b = t->seen,"),
+    ("a message that was called off ends once more with its answer", QUEUE, "    op->match = HW_MATCH_NONE; /* an answer", "    /* an answer"),
+    ("a send ends before it reads that its receive was called off", QUEUE, "    atomic_store(&p->out.refused, (uint32_t)p->out.next + 1);\n", ""),
+    ("room for eager messages leaks", QUEUE, "    t->sent -= cost;\n", "    t->sent -= cost - (cost > 4000);\n"),
+    ("queues that wait for room are forgotten", QUEUE, "    advance_short(p);\n", ""),
+    ("a message that is too long for its receive is cut", QUEUE, "uint64_t error = note->len > op->total ? EMSGSIZE : 0;", "uint64_t error = 0;"),
+    ("those behind a send that was called off wait for ever", QUEUE, "        advance_sends(p, q);\n        put_queue(&p->queues, q);\n    }\n    return op", "        put_queue(&p->queues, q);\n    }\n    return op"),
+    ("an eager message that was called off stays", QUEUE, "    free(note);\n    put_queue(&p->queues, q);\n    return 0;\n}\n\nint hw_queue_unsent", "    free(note);\n    return 0;\n}\n\nint hw_queue_unsent"),
+    ("a short message leaves its receive open", FLOW_OUT, "c->from == 0 ? op->rest : 0", "c->from == 1 ? op->rest : 0"),
+    ("a receive that has its message is called off", OP, " || op->message /* it is about to end */", ""),
+    ("a receive waits for refusals, and is called off meanwhile", OP, "(op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&", "true &&"),
 ]
 
 

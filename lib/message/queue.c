@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "message/queue.h"
+
+#include "message/op.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A receive of the peer's that nothing was sent to yet. */
+struct hw_grant {
+    struct hw_list of_queue; /* oldest first */
+    struct hw_list in_chain;
+    uint64_t landing, room;
+    uint64_t number; /* of the control message */
+};
+
+struct hw_queue {
+    uint64_t name;
+    struct hw_list in_chain;
+    /* what is sent to the peer */
+    struct hw_list sends;    /* operations that wait */
+    struct hw_list grants;   /* that are not used */
+    uint32_t unanswered;     /* eager messages that no receive is known to have */
+    struct hw_list short_of; /* waits for room for an eager message */
+    /* what the peer sends */
+    struct hw_list receives;      /* operations with a landing; data may be on its way to some */
+    struct hw_note *held, **last; /* eager messages that no receive was posted for */
+};
+
+/* ---- queues: all under the lock --------------------------------------------------------------------- */
+
+/* The peer chooses numbers; it must not choose chains. */
+static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
+{
+    uint64_t hash;
+    _Static_assert(sizeof t->secret == crypto_shorthash_KEYBYTES && sizeof hash == crypto_shorthash_BYTES, "siphash");
+    crypto_shorthash((uint8_t *)&hash, (const uint8_t *)&number, sizeof number, t->secret);
+    return hash;
+}
+
+static struct hw_list *find_chain(struct hw_queues *t, uint64_t name)
+{
+    return &t->chain[hash_number(t, name) % HW_QUEUE_CHAINS];
+}
+
+static struct hw_list *find_grant_chain(struct hw_queues *t, uint64_t landing)
+{
+    return &t->grant_chain[hash_number(t, landing) % HW_GRANT_CHAINS];
+}
+
+static struct hw_list *find_direct_chain(struct hw_queues *t, uint64_t landing)
+{
+    return &t->direct_chain[hash_number(t, landing) % HW_GRANT_CHAINS];
+}
+
+static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
+{
+    hw_list_each(it, tmp, find_chain(t, name))
+    {
+        struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
+        if (q->name == name)
+            return q;
+    }
+    return NULL;
+}
+
+/* The queue with this name, which is made where there is none. */
+static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
+{
+    struct hw_queue *q = *out = find_queue(t, name);
+    if (q)
+        return 0;
+    if (t->n == HW_QUEUES)
+        return hw_fail(-EAGAIN, "%d queues are in use", HW_QUEUES);
+    q = calloc(1, sizeof *q);
+    if (!q)
+        return hw_no_memory("a queue");
+    q->name = name;
+    hw_list_init(&q->sends);
+    hw_list_init(&q->grants);
+    hw_list_init(&q->short_of);
+    hw_list_init(&q->receives);
+    q->last = &q->held;
+    hw_list_append(find_chain(t, name), &q->in_chain);
+    t->n++;
+    *out = q;
+    return 0;
+}
+
+/* Frees the queue where nothing of it is under way. */
+static void put_queue(struct hw_queues *t, struct hw_queue *q)
+{
+    if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
+        !hw_list_empty(&q->receives) || q->held)
+        return;
+    hw_list_remove(&q->short_of);
+    hw_list_remove(&q->in_chain);
+    t->n--;
+    free(q);
+}
+
+static void drop_grant(struct hw_queues *t, struct hw_grant *g)
+{
+    hw_list_remove(&g->of_queue);
+    hw_list_remove(&g->in_chain);
+    t->grants--;
+    free(g);
+}
+
+static uint64_t cost_message(uint64_t len)
+{
+    return len + HW_NOTE_COST;
+}
+
+/* What is left of a send until its message is with a receive: there may be no bytes. */
+static uint64_t count_message(const struct hw_op *op)
+{
+    return HW_MAX(op->total, 1);
+}
+
+/* ---- sending: under the lock ------------------------------------------------------------------------ */
+
+/* True if the message may be copied: under a lock, so it is little, and in host memory. */
+static bool is_short(const struct hw_op *op)
+{
+    bool is = op->total == 0 || (op->total <= HW_MSG_EAGER_MAX && op->n <= HW_SMALL_SPANS);
+    for (uint32_t i = 0; op->total && is && i < op->n; i++)
+        is = op->span[i].space == &hw_host;
+    return is;
+}
+
+/* The message goes to this receive. */
+static void send_direct(struct hw_op *op, const struct hw_grant *g)
+{
+    struct hw_queues *t = &op->peer->queues;
+    op->match = HW_MATCH_DIRECT;
+    op->serves = g->landing;
+    op->rest = g->room + 1 - op->total;
+    if (op->total > g->room) {
+        hw_op_cancel_locked(op, hw_fail(-EMSGSIZE, "a message of %llu bytes, and a receive of %llu",
+                                        (unsigned long long)op->total, (unsigned long long)g->room));
+        return;
+    }
+    hw_list_append(find_direct_chain(t, g->landing), &op->serve_at);
+    hw_op_send(op);
+}
+
+/* A copy of the message, which is short. NULL: no memory. */
+static struct hw_note *copy_message(const struct hw_op *op)
+{
+    struct hw_note *note = hw_note_new((uint32_t)op->total);
+    for (uint32_t i = 0; note && i < op->n; i++)
+        if (op->span[i].len)
+            memcpy(note->data + op->span[i].start, op->span[i].ptr, op->span[i].len);
+    return note;
+}
+
+/* The message goes without being asked for. The grants that there are may not be used from here on. */
+static int send_eager(struct hw_queue *q, struct hw_op *op)
+{
+    struct hw_queues *t = &op->peer->queues;
+    const struct hw_grant *g = hw_list_first(&q->grants, struct hw_grant, of_queue);
+    struct hw_note *note = copy_message(op);
+    if (!note)
+        return hw_no_memory("a message of %llu bytes", (unsigned long long)op->total);
+    struct hw_control c = {
+        .kind = HW_CONTROL_EAGER, .a = op->id, .b = g ? g->number : t->seen, .c = q->name, .note = note};
+    int rc = hw_control_send_locked(op->peer, &c);
+    if (rc < 0) {
+        free(note);
+        return rc;
+    }
+    op->match = HW_MATCH_EAGER;
+    q->unanswered++;
+    t->sent += cost_message(op->total);
+    return 0;
+}
+
+/* Sends what can be sent, in order. */
+static void advance_sends(struct hw_peer *p, struct hw_queue *q)
+{
+    struct hw_queues *t = &p->queues;
+    struct hw_op *op;
+    while ((op = hw_list_first(&q->sends, struct hw_op, queued)) && !p->dead) {
+        struct hw_grant *g = hw_list_first(&q->grants, struct hw_grant, of_queue);
+        bool direct = g && !q->unanswered;
+        if (!direct && !is_short(op))
+            return;
+        if (!direct && t->sent + cost_message(op->total) > HW_EAGER_ROOM) {
+            if (hw_list_empty(&q->short_of))
+                hw_list_append(&t->short_of, &q->short_of);
+            return;
+        }
+        hw_list_remove(&op->queued);
+        op->match = HW_MATCH_NONE;
+        int rc = direct ? (send_direct(op, g), 0) : send_eager(q, op);
+        if (direct)
+            drop_grant(t, g);
+        if (rc < 0)
+            hw_op_cancel_locked(op, rc);
+    }
+}
+
+/* There is more room for eager messages. */
+static void advance_short(struct hw_peer *p)
+{
+    struct hw_queue *q;
+    while ((q = hw_list_first(&p->queues.short_of, struct hw_queue, short_of))) {
+        hw_list_remove(&q->short_of);
+        advance_sends(p, q);
+        if (!hw_list_empty(&q->short_of))
+            return; /* not enough */
+        put_queue(&p->queues, q);
+    }
+}
+
+/* ---- receiving: under the lock ----------------------------------------------------------------------- */
+
+/* The receive gets this message: hw_queue_copy() is called next. */
+static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landing)
+{
+    struct hw_peer *p = op->peer;
+    uint64_t error = note->len > op->total ? EMSGSIZE : 0;
+    if (error)
+        hw_op_set_result(op, hw_fail(-EMSGSIZE, "a message of %u bytes, and a receive of %llu", note->len,
+                                     (unsigned long long)op->total));
+    op->match = HW_MATCH_EAGER;
+    op->message = note;
+    hw_eager_give(p, note->len);
+    hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_MATCHED,
+                                                    .a = note->op,
+                                                    .b = (uint64_t)note->len << 32 | error,
+                                                    .c = op->queue,
+                                                    .d = landing});
+    hw_list_remove(&op->queued);
+    hw_list_append(&p->filling, &op->queued);
+}
+
+static struct hw_note *take_held(struct hw_queue *q, struct hw_note **at)
+{
+    struct hw_note *note = *at;
+    *at = note->next;
+    if (!note->next)
+        q->last = at;
+    note->next = NULL;
+    return note;
+}
+
+/* Makes a receive that no message is here for known to the peer. */
+static int grant_receive(struct hw_queue *q, struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    struct hw_landing *g = hw_landing_take(&p->landings, op, 0, op->total + 1);
+    if (!g)
+        return hw_no_memory("a receive");
+    g->request = NULL;
+    g->next = NULL;
+    struct hw_control c = {.kind = HW_CONTROL_GRANT, .a = g->id, .b = op->total, .c = op->queue};
+    int rc = hw_control_send_locked(p, &c);
+    if (rc < 0) {
+        hw_landing_give_up(g);
+        hw_landing_give(&p->landings, g);
+        return rc;
+    }
+    op->match = HW_MATCH_DIRECT;
+    op->granted = p->out.next - 1;
+    op->landing = g;
+    hw_list_append(&q->receives, &op->queued);
+    return 0;
+}
+
+/* ---- the operation's life: under the lock ------------------------------------------------------------ */
+
+int hw_queue_post(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    struct hw_queue *q;
+    int rc = get_queue(&p->queues, op->queue, &q);
+    if (rc < 0)
+        return rc;
+    if (op->kind == HW_OP_SEND) {
+        op->match = HW_MATCH_WAITS;
+        hw_list_append(&q->sends, &op->queued);
+        advance_sends(p, q);
+    } else if (q->held) {
+        match_message(op, take_held(q, &q->held), HW_MSG_NO_LANDING);
+    } else {
+        rc = grant_receive(q, op);
+    }
+    put_queue(&p->queues, q);
+    return rc;
+}
+
+/* Withdraws a receive. The peer's sends that had data on its way here must read of that before they end: so what is
+ * said is a refusal, announced before the landing refuses anything. */
+static uint64_t withdraw_receive(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    struct hw_landing *g = op->landing;
+    uint64_t id = g->id;
+    atomic_store(&p->out.refused, (uint32_t)p->out.next + 1);
+    enum hw_landing_end end = hw_landing_give_up(g);
+    bool late = end == HW_LANDING_FULL; /* a rail is about to end it */
+    if (!late)
+        op->landing = NULL;
+    if (end == HW_LANDING_FREE)
+        hw_landing_give(&p->landings, g);
+    hw_control_send_within(
+        op, &(struct hw_control){.kind = HW_CONTROL_WITHDRAW, .a = late ? HW_MSG_NO_LANDING : id, .c = op->queue});
+    put_queue(&p->queues, find_queue(&p->queues, op->queue));
+    return !late;
+}
+
+uint64_t hw_queue_drop(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    if (op->kind == HW_OP_RECV)
+        return op->landing ? withdraw_receive(op) : 0;
+    int error = atomic_load(&op->result) == -EMSGSIZE ? EMSGSIZE : ECANCELED;
+    uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT; /* its bytes, if it has any, the caller knows of */
+    struct hw_queue *q = op->match == HW_MATCH_WAITS ? find_queue(&p->queues, op->queue) : NULL;
+    if (op->match == HW_MATCH_EAGER)
+        hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNSEND, .a = op->id, .c = op->queue});
+    if (op->match == HW_MATCH_DIRECT)
+        hw_control_send_within(op,
+                               &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
+    op->match = HW_MATCH_NONE; /* an answer that is on its way ends nothing more */
+    if (q) {
+        advance_sends(p, q);
+        put_queue(&p->queues, q);
+    }
+    return over;
+}
+
+void hw_queue_filled(struct hw_op *op)
+{
+    struct hw_queues *t = &op->peer->queues;
+    hw_list_remove(&op->queued);
+    put_queue(t, find_queue(t, op->queue));
+}
+
+void hw_queue_copy(struct hw_op *op)
+{
+    struct hw_note *note = op->message;
+    int rc = 0;
+    for (uint32_t i = 0; i < op->n && rc == 0; i++) {
+        const struct hw_span *s = &op->span[i];
+        uint64_t len = s->start < note->len ? HW_MIN(s->len, note->len - s->start) : 0;
+        if (len && note->len <= op->total)
+            rc = hw_store(s->space, s->ptr, note->data + s->start, len);
+    }
+    if (rc < 0)
+        hw_op_set_result(op, rc);
+    atomic_store(&op->got, note->len);
+    free(note);
+    hw_op_sub(op, 1);
+}
+
+/* ---- what comes ---------------------------------------------------------------------------------------- */
+
+bool hw_eager_take(struct hw_peer *p, uint32_t len)
+{
+    if (len <= HW_MSG_EAGER_MAX &&
+        atomic_fetch_add(&p->queues.held, cost_message(len)) + cost_message(len) <= HW_EAGER_ROOM)
+        return true;
+    if (len <= HW_MSG_EAGER_MAX)
+        hw_eager_give(p, len);
+    return false;
+}
+
+void hw_eager_give(struct hw_peer *p, uint32_t len)
+{
+    atomic_fetch_sub(&p->queues.held, cost_message(len));
+}
+
+/* A control message that says what receives there are is being read. */
+static void note_seen(struct hw_peer *p)
+{
+    p->queues.seen = atomic_load(&p->in.next) + 1;
+}
+
+static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
+{
+    struct hw_queues *t = &p->queues;
+    struct hw_queue *q;
+    if (t->grants == HW_OPS)
+        return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
+    int rc = get_queue(t, h->c, &q);
+    if (rc < 0)
+        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues", HW_QUEUES) : rc;
+    struct hw_grant *g = malloc(sizeof *g);
+    if (!g) {
+        put_queue(t, q);
+        return hw_no_memory("a receive of the peer's");
+    }
+    note_seen(p);
+    *g = (struct hw_grant){.landing = h->a, .room = h->b, .number = atomic_load(&p->in.next)};
+    hw_list_append(&q->grants, &g->of_queue);
+    hw_list_append(find_grant_chain(t, g->landing), &g->in_chain);
+    t->grants++;
+    advance_sends(p, q);
+    put_queue(t, q);
+    return 0;
+}
+
+int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = add_grant(p, h);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
+{
+    struct hw_queues *t = &p->queues;
+    pthread_mutex_lock(&p->lock);
+    note_seen(p);
+    hw_list_each(it, tmp, find_grant_chain(t, h->a))
+    {
+        struct hw_grant *g = hw_container_of(it, struct hw_grant, in_chain);
+        if (g->landing == h->a)
+            drop_grant(t, g);
+    }
+    hw_list_each(it, tmp, find_direct_chain(t, h->a))
+    {
+        struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
+        if (op->serves == h->a)
+            hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer has called off the receive of this message"));
+    }
+    put_queue(t, find_queue(t, h->c));
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return 0;
+}
+
+/* Gives the message to the oldest receive that no data can be on its way to; keeps it where there is none. */
+static int place_message(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
+{
+    struct hw_queue *q;
+    struct hw_op *op;
+    int rc = get_queue(&p->queues, h->c, &q);
+    if (rc < 0)
+        return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues", HW_QUEUES) : rc;
+    while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
+        hw_list_remove(&op->queued);
+    (*note)->op = h->a;
+    if (op) {
+        struct hw_landing *g = op->landing;
+        uint64_t landing = g->id;
+        if (!hw_landing_take_back(g))
+            return hw_fail(-EPROTO, "the peer sends two messages to one receive");
+        op->landing = NULL;
+        hw_landing_give(&p->landings, g);
+        match_message(op, *note, landing);
+    } else {
+        *q->last = *note;
+        q->last = &(*note)->next;
+    }
+    *note = NULL;
+    put_queue(&p->queues, q);
+    return 0;
+}
+
+int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = place_message(p, h, note);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
+{
+    struct hw_queues *t = &p->queues;
+    struct hw_queue *q = find_queue(t, h->c);
+    struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
+    uint64_t cost = cost_message(h->b >> 32);
+    if (!q || !q->unanswered || t->sent < cost || (h->d != HW_MSG_NO_LANDING && (!g || g->landing != h->d)))
+        return hw_fail(-EPROTO, "the peer has received a message that was not sent");
+    note_seen(p);
+    q->unanswered--;
+    t->sent -= cost;
+    if (h->d != HW_MSG_NO_LANDING)
+        drop_grant(t, g);
+    struct hw_op *op = hw_op_find(p, h->a);
+    if (op && op->kind == HW_OP_SEND && op->match == HW_MATCH_EAGER) {
+        int error = (int)(uint32_t)h->b;
+        if (error)
+            hw_op_set_result(op, hw_fail(-error, "the peer's receive does not take a message of %llu bytes",
+                                         (unsigned long long)op->total));
+        op->match = HW_MATCH_NONE;
+        hw_op_sub_locked(op, count_message(op));
+    }
+    advance_sends(p, q);
+    put_queue(t, q);
+    advance_short(p);
+    return 0;
+}
+
+int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = take_answer(p, h);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+/* The peer has called a message off: it is answered like one that was received, if it was not. */
+static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
+{
+    struct hw_queue *q = find_queue(&p->queues, h->c);
+    struct hw_note **at = q ? &q->held : NULL;
+    while (at && *at && (*at)->op != h->a)
+        at = &(*at)->next;
+    if (!at || !*at)
+        return 0;
+    struct hw_control c = {.kind = HW_CONTROL_MATCHED,
+                           .a = h->a,
+                           .b = (uint64_t)(*at)->len << 32 | ECANCELED,
+                           .c = h->c,
+                           .d = HW_MSG_NO_LANDING};
+    int rc = hw_control_send_locked(p, &c);
+    if (rc < 0)
+        return rc;
+    struct hw_note *note = take_held(q, at);
+    hw_eager_give(p, note->len);
+    free(note);
+    put_queue(&p->queues, q);
+    return 0;
+}
+
+int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = forget_message(p, h);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------ */
+
+void hw_queues_init(struct hw_queues *t)
+{
+    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
+        hw_list_init(&t->chain[i]);
+    for (int i = 0; i < HW_GRANT_CHAINS; i++) {
+        hw_list_init(&t->grant_chain[i]);
+        hw_list_init(&t->direct_chain[i]);
+    }
+    hw_list_init(&t->short_of);
+    randombytes_buf(t->secret, sizeof t->secret);
+}
+
+static void free_queue(struct hw_queues *t, struct hw_queue *q)
+{
+    hw_list_each(it, tmp, &q->grants) drop_grant(t, hw_container_of(it, struct hw_grant, of_queue));
+    while (q->held)
+        free(take_held(q, &q->held));
+    q->unanswered = 0;
+    put_queue(t, q);
+}
+
+void hw_queues_free(struct hw_queues *t)
+{
+    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
+        hw_list_each(it, tmp, &t->chain[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
+}

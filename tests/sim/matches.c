@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages through queues between two nodes: sent and received in any order, short and long, too long, called off by
+ * hand and by deadline, while rails die and memory runs out.
+ *
+ * What is checked: each operation ends once, with a reason where it fails; a receive that ends well has one message of
+ * its queue, whole, and no other receive has it; receives get messages in the order in which both were posted, and
+ * where nothing was called off the k-th gets the k-th; a send that ends well has its message with a receive; no queue
+ * keeps a send and a receive that wait for each other; after its end nothing reads or writes an operation's memory;
+ * the layer above is called without a lock; in the end nothing is left, no queue either.
+ */
+#include "message/op.h"
+#include "message/queue.h"
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OPS    40 /* of each side */
+#define QUEUES 3
+#define LENGTH (20u << 10)
+#define SPANS  80
+#define AFTER  0x3c /* what the application leaves in its memory: no byte that is moved has this value */
+#define STEPS  250000
+#define DRAIN  60000
+#define NOBODY UINT32_MAX
+
+struct node;
+
+struct action {
+    struct node *node;
+    struct hw_op *op;
+    enum hw_op_kind kind;
+    uint32_t serial, queue, len;
+    bool posted, over, off, late;
+    int result;
+    uint32_t with;       /* receive: the serial of the send that it met, NOBODY: of none, or of no bytes */
+    uint32_t got;        /* receive: the message's bytes */
+    bool received;       /* send: a receive has it */
+    uint8_t mem[LENGTH]; /* the application's */
+};
+
+struct node {
+    struct world *w;
+    struct node *other;
+    int side;
+    struct hw_domain domain;
+    struct hw_peer peer;
+    struct action action[OPS];
+    uint32_t n, posted;
+};
+
+/* Memory that the product may not take for the host's. */
+static struct hw_space device;
+
+static uint8_t make_byte(int side, uint32_t serial, uint32_t at)
+{
+    uint64_t h = hw_hash(HW_HASH_START, (uint32_t[]){(uint32_t)side, serial, at}, 12);
+    return (uint8_t)(64 + (h >> 17) % 128); /* never AFTER or WORLD_POISON */
+}
+
+static void check_unlocked(struct node *n)
+{
+    if (pthread_mutex_trylock(&n->peer.lock) == 0)
+        pthread_mutex_unlock(&n->peer.lock);
+    else
+        sim_fail(n->w->s, "node %d's layer above is called with a lock held", n->side);
+}
+
+static const char *get_verb(const struct action *a)
+{
+    return a->kind == HW_OP_SEND ? "send" : "receive";
+}
+
+/* ---- what ends ---------------------------------------------------------------------------------------- */
+
+/* True if an operation of the other kind in this queue may have made this one fail. */
+static bool may_fail_with(const struct action *a, int error)
+{
+    const struct node *o = a->node->other;
+    for (uint32_t i = 0; i < o->posted; i++) {
+        const struct action *b = &o->action[i];
+        bool counterpart = b->posted && b->queue == a->queue && b->kind != a->kind;
+        if (counterpart && error == -EMSGSIZE && (a->kind == HW_OP_SEND ? a->len > b->len : b->len > a->len))
+            return true;
+        if (counterpart && error == -ECANCELED && (b->off || b->late || b->result == -ENOMEM))
+            return true;
+    }
+    return false;
+}
+
+static void check_failure(const struct action *a)
+{
+    const struct node *n = a->node;
+    bool why = (a->off && a->result == -ECANCELED) || (a->late && a->result == -ETIMEDOUT) ||
+               (a->result == -ENOMEM && sim_has(n->w->s, SIM_MEMORY)) || (n->peer.dead && a->result == n->peer.dead) ||
+               may_fail_with(a, a->result);
+    if (!why)
+        sim_fail(n->w->s, "%s %u of node %d fails with %d: %s", get_verb(a), a->serial, n->side, a->result, hw_error());
+}
+
+/* The receive has a message: finds the send by its first bytes, and checks all others. */
+static void check_message(struct action *a)
+{
+    struct node *n = a->node, *o = n->other;
+    struct sim *s = n->w->s;
+    uint32_t serial = NOBODY;
+    a->got = (uint32_t)atomic_load(&a->op->got);
+    if (a->got == 0)
+        return;
+    memcpy(&serial, a->mem, sizeof serial);
+    struct action *b = serial < o->posted ? &o->action[serial] : NULL;
+    if (!b || b->kind != HW_OP_SEND || b->queue != a->queue || b->len != a->got || b->received) {
+        sim_fail(s, "receive %u of node %d gets %u bytes of no send, or of one that another has", a->serial, n->side,
+                 a->got);
+        return;
+    }
+    b->received = true;
+    a->with = serial;
+    for (uint32_t i = 4; i < a->len; i++)
+        if (a->mem[i] != (i < a->got ? make_byte(o->side, serial, i) : AFTER)) {
+            sim_fail(s, "byte %u of receive %u of node %d is 0x%02x", i, a->serial, n->side, a->mem[i]);
+            return;
+        }
+}
+
+static void forget_op(struct action *a)
+{
+    if (a->op)
+        hw_op_put(a->op);
+    a->op = NULL;
+}
+
+static void do_more(struct node *n);
+
+static void end_op(struct hw_op *op)
+{
+    struct action *a = op->user;
+    struct node *n = a->node;
+    struct sim *s = n->w->s;
+    if (a->over || !a->posted)
+        sim_fail(s, "%s %u of node %d ends twice, or was not posted", get_verb(a), a->serial, n->side);
+    check_unlocked(n);
+    a->over = true;
+    a->result = atomic_load(&op->result);
+    if (a->result < 0)
+        check_failure(a);
+    else if (a->kind == HW_OP_RECV)
+        check_message(a);
+    sim_say(s, "%s %u of node %d ends: %d, %u bytes of %d", get_verb(a), a->serial, n->side, a->result, a->got,
+            (int)a->with);
+    memset(a->mem, a->kind == HW_OP_SEND ? WORLD_POISON : AFTER, sizeof a->mem); /* the application's again */
+    if (sim_chance(s, 4))
+        forget_op(a);
+    do_more(n);
+}
+
+/* ---- what the application does -------------------------------------------------------------------------- */
+
+static uint32_t pick_length(struct sim *s, enum hw_op_kind kind)
+{
+    if (kind == HW_OP_RECV && !sim_chance(s, 12))
+        return LENGTH;
+    switch (sim_random(s, 6)) {
+    case 0:
+        return 4 + (uint32_t)sim_random(s, LENGTH - 4);
+    case 1:
+        return HW_SMALL_OP - 10 + (uint32_t)sim_random(s, 20);
+    case 2:
+        return 0;
+    default:
+        return 4 + (uint32_t)sim_random(s, 200);
+    }
+}
+
+/* Deals the bytes out to spans, some of no length. */
+static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
+{
+    const struct hw_space *space = sim_chance(s, 4) ? &device : &hw_host;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < op->n; i++) {
+        uint32_t left = a->len - at, most = 2 * left / (op->n - i) + 1;
+        uint32_t len = i + 1 == op->n ? left : HW_MIN(left, (uint32_t)sim_random(s, most + 1));
+        op->span[i] = (struct hw_span){.space = space, .ptr = a->mem + at, .len = len};
+        at += len;
+    }
+}
+
+static void fill_memory(struct action *a)
+{
+    memset(a->mem, AFTER, sizeof a->mem);
+    for (uint32_t i = 0; i < a->len && a->kind == HW_OP_SEND; i++)
+        a->mem[i] = i < 4 ? (uint8_t)(a->serial >> 8 * i) : make_byte(a->node->side, a->serial, i);
+}
+
+static void post_op(struct node *n)
+{
+    struct sim *s = n->w->s;
+    struct action *a = &n->action[n->posted];
+    a->node = n;
+    a->serial = n->posted++;
+    a->kind = n->side == 0 || sim_has(s, SIM_BOTH) ? HW_OP_SEND : HW_OP_RECV;
+    if (sim_has(s, SIM_BOTH) && sim_chance(s, 2))
+        a->kind = HW_OP_RECV;
+    a->queue = (uint32_t)sim_random(s, QUEUES);
+    a->len = pick_length(s, a->kind);
+    a->with = NOBODY;
+    fill_memory(a);
+    sim_fail_memory(n->w->faults ? s : NULL);
+    uint32_t spans = sim_has(s, SIM_SCATTER) ? 1 + (uint32_t)sim_random(s, SPANS) : 1;
+    struct hw_op *op = a->op = hw_op_new(&n->peer, a->kind, spans);
+    if (!op) {
+        sim_fail_memory(NULL);
+        return;
+    }
+    fill_spans(s, a, op);
+    op->queue = (uint64_t)a->queue << 32 | 7;
+    op->over = end_op;
+    op->user = a;
+    a->late = sim_has(s, SIM_CANCEL) && sim_chance(s, 6);
+    if (a->late)
+        op->deadline = n->w->now + sim_random(s, 10 * HW_MS);
+    a->posted = true;
+    sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
+    int rc = hw_op_post(op);
+    sim_fail_memory(NULL);
+    if (rc == 0)
+        return;
+    sim_say(s, "and that fails: %d (%s)", rc, hw_error());
+    if (a->over)
+        sim_fail(s, "%s %u of node %d was not posted, and ends", get_verb(a), a->serial, n->side);
+    a->result = rc;
+    check_failure(a);
+    a->posted = false;
+    forget_op(a);
+}
+
+static void cancel_op(struct node *n, struct action *a)
+{
+    if (!a->posted || !a->op || a->off)
+        return;
+    a->off = true;
+    sim_say(n->w->s, "node %d calls %s %u off", n->side, get_verb(a), a->serial);
+    sim_fail_memory(n->w->faults ? n->w->s : NULL);
+    hw_op_cancel(a->op, -ECANCELED);
+    sim_fail_memory(NULL);
+}
+
+/* What the application does when it is called: anything. */
+static void do_more(struct node *n)
+{
+    struct sim *s = n->w->s;
+    sim_fail_memory(NULL);
+    if (n->posted < n->n && sim_chance(s, 4))
+        post_op(n);
+    if (n->posted && sim_has(s, SIM_CANCEL) && sim_chance(s, 8))
+        cancel_op(n, &n->action[sim_random(s, n->posted)]);
+    sim_fail_memory(n->w->faults ? s : NULL);
+}
+
+/* ---- what the message layer tells ------------------------------------------------------------------------ */
+
+static void refuse_note(void *up, struct hw_note *note)
+{
+    const struct node *n = up;
+    sim_fail(n->w->s, "node %d gets a notification", n->side);
+    free(note);
+}
+
+static void note_end(void *up, unsigned rail, int why)
+{
+    struct node *n = up;
+    check_unlocked(n);
+    world_note_end(n->w, n->side, rail, why);
+}
+
+static void note_down(void *up, unsigned rail)
+{
+    struct node *n = up;
+    check_unlocked(n);
+    world_note_down(n->w, n->side, rail);
+}
+
+static void note_death(void *up, int why)
+{
+    struct node *n = up;
+    sim_fail(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
+}
+
+static const struct hw_peer_ops ops = {refuse_note, note_end, note_down, note_death};
+
+/* ---- schedules ---------------------------------------------------------------------------------------------- */
+
+static bool is_live(const struct action *a)
+{
+    return a->posted && !a->over;
+}
+
+/* A queue that has a send and a receive which have not ended. NULL: none, and all that can be posted is. */
+static const struct action *find_waiting(const struct node *n)
+{
+    const struct node *o = n->other;
+    for (uint32_t i = 0; i < n->posted; i++)
+        for (uint32_t k = 0; k < o->posted && is_live(&n->action[i]); k++)
+            if (is_live(&o->action[k]) && o->action[k].queue == n->action[i].queue &&
+                o->action[k].kind != n->action[i].kind)
+                return &n->action[i];
+    return NULL;
+}
+
+/* True where the k-th receive gets the k-th send. */
+static bool is_exact(const struct sim *s)
+{
+    return !sim_has(s, SIM_CANCEL) && !sim_has(s, SIM_MEMORY);
+}
+
+static uint32_t count_over(const struct node *n, enum hw_op_kind kind, uint32_t queue)
+{
+    uint32_t over = 0;
+    for (uint32_t i = 0; i < n->posted; i++)
+        over += n->action[i].kind == kind && n->action[i].queue == queue && n->action[i].over;
+    return over;
+}
+
+static bool has_settled(const struct node node[2])
+{
+    bool equal = true;
+    for (uint32_t i = 0; i < 2 * QUEUES && is_exact(node[0].w->s); i++)
+        equal &= count_over(&node[i % 2], HW_OP_SEND, i / 2) == count_over(&node[1 - i % 2], HW_OP_RECV, i / 2);
+    return equal && node[0].posted == node[0].n && node[1].posted == node[1].n && !find_waiting(&node[0]);
+}
+
+/* Receives got messages in the order of sends; all of them, where nothing was called off. */
+static void check_order(const struct node *n)
+{
+    const struct node *o = n->other;
+    struct sim *s = n->w->s;
+    bool exact = is_exact(s);
+    for (uint32_t queue = 0; queue < QUEUES; queue++) {
+        uint32_t next = 0, last = 0;
+        for (uint32_t i = 0; i < n->posted; i++) {
+            const struct action *a = &n->action[i];
+            if (a->kind != HW_OP_RECV || a->queue != queue || !a->posted)
+                continue;
+            while (next < o->posted && (o->action[next].kind != HW_OP_SEND || o->action[next].queue != queue))
+                next++;
+            const struct action *b = next < o->posted ? &o->action[next++] : NULL;
+            if (exact && a->over != (b && b->over))
+                sim_fail(s, "receive %u of node %d and its send do not both end", i, n->side);
+            if (exact && b && a->over && a->result != b->result)
+                sim_fail(s, "receive %u of node %d ends with %d, its send with %d", i, n->side, a->result, b->result);
+            if (exact && b && a->over && a->result == 0 && a->got != b->len)
+                sim_fail(s, "receive %u of node %d has %u bytes, its send %u", i, n->side, a->got, b->len);
+            if (a->with != NOBODY && a->with < last)
+                sim_fail(s, "receive %u of node %d gets send %u, after %u", i, n->side, a->with, last);
+            last = a->with != NOBODY ? a->with : last;
+        }
+    }
+}
+
+/* Sends that ended well were received. */
+static void check_received(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted; i++) {
+        const struct action *a = &n->action[i];
+        if (a->kind == HW_OP_SEND && a->over && a->result == 0 && a->len && !a->received)
+            sim_fail(n->w->s, "send %u of node %d ends well, and nobody has received it", i, n->side);
+    }
+}
+
+static void check_memory(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted; i++) {
+        const struct action *a = &n->action[i];
+        for (uint32_t k = 0; k < LENGTH && a->posted && a->over; k++)
+            if (a->mem[k] != (a->kind == HW_OP_SEND ? WORLD_POISON : AFTER)) {
+                sim_fail(n->w->s, "the memory of %s %u of node %d is written after its end", get_verb(a), i, n->side);
+                return;
+            }
+    }
+}
+
+/* NULL, or what is left where all operations have ended. */
+static const char *find_left(const struct node *n)
+{
+    const struct hw_peer *p = &n->peer;
+    uint32_t landings = 0, slots = 0;
+    for (const struct hw_landing *g = p->landings.free; g; g = g->next)
+        landings++;
+    for (uint32_t i = p->slot_free; i != UINT32_MAX; i = p->slot[i].next_free)
+        slots++;
+    return !hw_list_empty(&p->all)                             ? "an operation"
+           : slots != p->slots                                 ? "the number of an operation"
+           : landings != p->landings.blocks * HW_LANDING_BLOCK ? "a landing"
+           : p->queues.grants                                  ? "a receive of the peer's"
+           : p->queues.sent                                    ? "an eager message's room"
+           : atomic_load(&p->queues.held)                      ? "an eager message"
+           : p->queues.n                                       ? "a queue"
+                                                               : NULL;
+}
+
+static void check_bounds(const struct node *n)
+{
+    if (atomic_load(&n->peer.queues.held) > HW_EAGER_ROOM || n->peer.queues.sent > HW_EAGER_ROOM)
+        sim_fail(n->w->s, "node %d passes the room for eager messages", n->side);
+}
+
+static void take_step(struct world *w, struct node node[2])
+{
+    struct sim *s = w->s;
+    struct node *n = &node[sim_random(s, 2)];
+    world_step(w);
+    if (sim_chance(s, 128) && n->posted < n->n)
+        post_op(n);
+    if (sim_chance(s, 512) && sim_has(s, SIM_CANCEL) && n->posted)
+        cancel_op(n, &n->action[sim_random(s, n->posted)]);
+    for (uint32_t i = 0; i < n->posted && sim_chance(s, 1024); i++)
+        if (n->action[i].over)
+            forget_op(&n->action[i]);
+    check_bounds(n);
+}
+
+/* As if a lot had been sent already, of which nothing is received yet; and near the end of sequences. */
+static void fill_rooms(struct node *n, uint64_t *taken)
+{
+    struct sim *s = n->w->s;
+    struct hw_peer *p = &n->peer, *o = &n->other->peer;
+    *taken = sim_chance(s, 3) ? HW_EAGER_ROOM - 8400 - sim_random(s, 20000) : 0;
+    p->queues.sent += *taken;
+    atomic_fetch_add(&o->queues.held, *taken);
+    uint64_t next = sim_chance(s, 2) ? 5000 : (1ull << 32) - sim_random(s, 60);
+    p->out.next = next;
+    atomic_store(&p->out.acked, (uint32_t)next);
+    atomic_store(&p->out.refused, (uint32_t)next);
+    atomic_store(&o->in.next, next);
+    atomic_store(&o->in.told, (uint32_t)next);
+    o->in.acked = (uint32_t)next;
+    o->queues.seen = next;
+}
+
+static void make_room(struct node *n, uint64_t *taken)
+{
+    n->peer.queues.sent -= *taken;
+    atomic_fetch_sub(&n->other->peer.queues.held, *taken);
+    *taken = 0;
+}
+
+static void make_node(struct world *w, struct node node[2], int side)
+{
+    static const uint8_t binding[HW_BINDING] = "one session";
+    struct node *n = &node[side];
+    n->w = w;
+    n->side = side;
+    n->other = &node[!side];
+    n->n = 1 + (uint32_t)sim_random(w->s, OPS);
+    hw_domain_init(&n->domain);
+    if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
+                     &world_io, n, &world_limits, binding) < 0)
+        abort();
+    w->side[side].session = &n->peer.session;
+}
+
+static void end_peers(struct world *w, struct node node[2])
+{
+    struct sim *s = w->s;
+    for (unsigned i = 0; i < w->rails; i++)
+        w->broken[i] = true; /* nobody answers any more */
+    for (int k = 0; k < 2 && !s->failed[0]; k++) {
+        struct node *n = &node[k];
+        sim_say(s, "node %d's peer is to die", k);
+        hw_peer_die(&n->peer, -ESHUTDOWN);
+        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side learns of it, at times */
+        for (uint64_t i = 0; i < DRAIN && (!hw_peer_is_gone(&n->peer) || i < more); i++) {
+            w->now += sim_random(s, 1000);
+            world_turn(w, hw_peer_is_gone(&n->peer) || sim_chance(s, 4) ? !k : k, 1);
+            if (k == 0 && sim_chance(s, 32))
+                world_notice(w, 1);
+        }
+        if (!hw_peer_is_gone(&n->peer))
+            sim_fail(s, "node %d's peer, which is dead, is not gone", k);
+        for (uint32_t i = 0; i < n->posted; i++)
+            if (is_live(&n->action[i]))
+                sim_fail(s, "node %d's peer is gone, and %s %u has not ended", k, get_verb(&n->action[i]), i);
+    }
+}
+
+static void free_node(struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted; i++)
+        forget_op(&n->action[i]);
+    hw_peer_free(&n->peer);
+    hw_domain_free(&n->domain);
+}
+
+/* What waits for nobody is called off; then nothing may be left. */
+static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2])
+{
+    struct sim *s = w->s;
+    const char *left = "";
+    for (int k = 0; k < 2; k++) {
+        make_room(&node[k], &taken[k]);
+        for (uint32_t i = 0; i < node[k].posted; i++)
+            cancel_op(&node[k], &node[k].action[i]);
+    }
+    for (int i = 0; i < STEPS && left && !s->failed[0]; i++) {
+        world_step(w);
+        left = find_left(&node[0]);
+        left = left ? left : find_left(&node[1]);
+    }
+    if (left && !s->failed[0])
+        sim_fail(s, "all operations were called off, and %s is left", left);
+}
+
+void sim_run_matches(struct sim *s)
+{
+    s->state = s->seed ^ 0x9a7c4;
+    struct world *w = calloc(1, sizeof *w);
+    struct node *node = calloc(2, sizeof *node);
+    uint64_t taken[2];
+    if (!w || !node)
+        abort();
+    device = hw_host;
+    world_init(w, s);
+    make_node(w, node, 0);
+    make_node(w, node, 1);
+    fill_rooms(&node[0], &taken[0]);
+    fill_rooms(&node[1], &taken[1]);
+    bool early = sim_has(s, SIM_CANCEL) && sim_chance(s, 3);
+    uint64_t steps = early ? sim_random(s, 20000) : STEPS;
+    for (s->step = 0; s->step < steps && !s->failed[0] && !has_settled(node); s->step++)
+        take_step(w, node);
+    if (!s->failed[0] && !early && !has_settled(node)) {
+        const struct action *a = find_waiting(&node[0]);
+        sim_fail(s, "a send and a receive wait for each other: %s %u of node 0", a ? get_verb(a) : "",
+                 a ? a->serial : 0);
+    }
+    for (int k = 0; k < 2 && !s->failed[0] && !early; k++)
+        check_order(&node[k]);
+    if (!s->failed[0] && !early)
+        call_off_rest(w, node, taken);
+    for (int k = 0; k < 2 && !s->failed[0] && !early; k++)
+        check_received(&node[k]);
+    end_peers(w, node);
+    check_memory(&node[0]);
+    check_memory(&node[1]);
+    if (!s->failed[0])
+        world_check_closed(w);
+    for (int side = 0; side < 2 && !s->failed[0]; side++)
+        free_node(&node[side]);
+    world_free(w);
+    free(node);
+    free(w);
+}
