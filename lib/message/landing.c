@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/landing.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The number on the wire is generation << 32 | place in the table. A landing that ends or is given up goes on to the
@@ -92,6 +93,7 @@ struct hw_landing *hw_landing_find(const struct hw_landings *t, uint64_t id)
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n)
 {
     struct hw_landing *g = find_place(t, id);
+    assert(n > 0);
     if (!g)
         return NULL;
     uint64_t state = atomic_load(&g->state);

@@ -43,7 +43,8 @@ struct hw_landing *hw_landing_take(struct hw_landings *t, void *op, uint64_t fro
 /* Gives it back. Under the owner's lock. */
 void hw_landing_give(struct hw_landings *t, struct hw_landing *g);
 
-/* Reserves n bytes of the landing with this number. NULL: it was given up or has ended, or so many are not left. */
+/* Reserves n bytes, at least one, of the landing with this number. NULL: it was given up or has ended, or so many are
+ * not left. */
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n);
 
 /* Gives it up if nothing of it was ever reserved: then it is free, and the caller gives it back. */

@@ -81,7 +81,7 @@ int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_dat
     if (size != HW_MSG_DATA_SIZE)
         return hw_fail(-EPROTO, "data with %u bytes that say where they go", size);
     *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
-    if ((pay == 0 && h->total) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
+    if ((pay == 0 && (h->total || !h->rest)) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
         h->offset > h->total || pay > h->total - h->offset)
         return hw_fail(-EPROTO, "%u bytes of data at %llu of a message of %llu", pay, (unsigned long long)h->offset,
                        (unsigned long long)h->total);

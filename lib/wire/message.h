@@ -80,8 +80,8 @@ int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t 
 struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
 
 void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
-/* pay: bytes of the payload. -EPROTO: another size, nothing of a message that has bytes, bytes outside the message, or
- * too large a rest. */
+/* pay: bytes of the payload. -EPROTO: another size, nothing of a message that has bytes, nothing of the landing, bytes
+ * outside the message, or too large a rest. */
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
 
 void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);
