@@ -5,7 +5,7 @@
 # stays, and a VLAN on it moves; its GID leaves a gap in the table before the move, which it fills afterwards.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
 # vm: modules veth 8021q crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 120
 . /verbs.sh

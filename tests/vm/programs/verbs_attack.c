@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile program with a uverbs device: a part of tests/vm/test_verbs_attack.sh. It speaks to the kernel by itself,
- * without libibverbs. Each mode does something that must not get it more than its policy allows, says on standard
- * output what came of it, and exits with 0 if nothing did. Where it runs natively, "landed" shows that the attack is
- * one.
+ * A hostile program with a uverbs device: a part of tests/vm/verbs/test_verbs_attack.sh. It speaks to the kernel by
+ * itself, without libibverbs. Each mode does something that must not get it more than its policy allows, says on
+ * standard output what came of it, and exits with 0 if nothing did. Where it runs natively, "landed" shows that the
+ * attack is one.
  */
 #include "verbs_attack.h"
 

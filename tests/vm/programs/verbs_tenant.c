@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile tenant with a uverbs device: a part of tests/vm/test_verbs_tenant.sh. Where verbs_attack makes requests, it
- * uses what else a container has: user IDs, what the kernel counts by user, privileges that end, the files of threads
- * in /proc, the processes of the broker. Each mode exits with 0 where it got no more than it may.
+ * A hostile tenant with a uverbs device: a part of tests/vm/verbs/test_verbs_tenant.sh. Where verbs_attack makes
+ * requests, it uses what else a container has: user IDs, what the kernel counts by user, privileges that end, the files
+ * of threads in /proc, the processes of the broker. Each mode exits with 0 where it got no more than it may.
  */
 #include "verbs_raw.h"
 

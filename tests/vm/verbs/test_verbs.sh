@@ -4,7 +4,7 @@
 # brokered, by `hawser verbs run` and in crun's containers; what a policy forbids; agents and brokers that are killed.
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
 # vm: programs BUILD/hawser
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300

@@ -4,7 +4,7 @@
 # memory that is unbound, queues that are reset and cards that vanish under load. What arrives is right all the same, and
 # no pool is left waiting.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
 # vm: timeout 400
 . /dmnic.sh

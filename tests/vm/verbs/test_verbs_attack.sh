@@ -4,7 +4,7 @@
 # made natively first, where that shows that it is one: there is no policy there, so that it gets what it wants.
 # vm: kernels 7
 # vm: programs ip rdma BUILD/hawser BUILD/tests/vm/verbs_attack
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300
 . /verbs.sh
@@ -74,7 +74,7 @@ ok "children killed wherever they are" held kills 15
 ok "a signal every 3 ms" held signals 1
 ok "stopped and continued" held stops 1
 
-# ---- what adds up: see tests/vm/soak_verbs, which does all of them
+# ---- what adds up: see tests/vm/verbs/soak_verbs, which does all of them
 adds_up 10000 1000 4
 ok "the device goes" device_down
 done_testing

@@ -4,7 +4,7 @@
 # from others by its user, what its broker's processes and its stubs leave it.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser BUILD/tests/vm/verbs_tenant
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300
 . /verbs.sh

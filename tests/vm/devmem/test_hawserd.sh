@@ -3,7 +3,7 @@
 # hawserd over the simulated card, on the kernel's own devmem path: binding, steering, what it refuses, what is left when
 # clients and daemons are killed. The state of the card is compared as ethtool shows it.
 # vm: programs ip ethtool setpriv BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
 # vm: timeout 500

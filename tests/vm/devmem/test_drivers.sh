@@ -4,7 +4,7 @@
 # the module: queues are bound whatever rules there are, bytes arrive in them, and afterwards the card is as it was, so that
 # an XDP program can be attached.
 # vm: programs ip ethtool BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe BUILD/tests/vm/xdp_hold
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
 # vm: timeout 150

@@ -5,7 +5,7 @@
 # and a VLAN on it moves; since Linux 7 rxe sends from another namespace.
 # vm: kernels 7
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong BUILD/hawser
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth 8021q crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 120

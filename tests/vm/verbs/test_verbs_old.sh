@@ -4,7 +4,7 @@
 # what test_verbs.sh and test_verbs_attack.sh do elsewhere, and of the attacks those on the stub and its window.
 # vm: kernels 6.1
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw BUILD/hawser BUILD/tests/vm/verbs_attack
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300

@@ -3,7 +3,7 @@
 # The simulated card of lab/dmnic by the kernel's bare interface: steering, receiving into and sending out of bound memory
 # in both directions, what it refuses, what it leaves behind.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
 # vm: timeout 300
 . /dmnic.sh

@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HERE, TABLE = ROOT / "tests/vm", ROOT / "docs/verbs-pyverbs.md"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HERE, TABLE = ROOT / "tests/vm/verbs", ROOT / "docs/verbs-pyverbs.md"
 CACHE = pathlib.Path(os.environ.get("HAWSER_VM_CACHE", ROOT / ".cache/vm"))
 PYTHON = pathlib.Path("/usr/bin/python3").resolve()  # Debian's, which the package's modules are built for
 PROVIDERS = "/usr/lib/x86_64-linux-gnu/libibverbs"
@@ -112,7 +112,7 @@ def boot(build, staged, kernel="7", **ways):
         command += ["--module", module]
     for program in "ip", "rdma", "crun", build / "hawser":
         command += ["--program", program]
-    for file in (f"{HERE}/tap.sh", f"{HERE}/verbs.sh", f"{HERE}/pyverbs_run.py", f"{work}/policy",
+    for file in (f"{ROOT}/tests/vm/tap.sh", f"{HERE}/verbs.sh", f"{HERE}/pyverbs_run.py", f"{work}/policy",
                  f"{PROVIDERS}/librxe-rdmav34.so:{PROVIDERS}/librxe-rdmav34.so", "/etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver"):
         command += ["--file", file]
     for way, names in ways.items():
@@ -140,7 +140,7 @@ def make_table(build, staged):
         outcome.update(found)
     ran = sorted(n for n, r in outcome["native"].items() if r[0] != "skipped")
     lines = ["# rdma-core's pyverbs tests, natively and brokered", "",
-             "Made by `tests/vm/test_verbs_pyverbs.py BUILD --table`: the tests of Debian 12's rdma-core 44, unmodified, on rdma_rxe in a guest",
+             "Made by `tests/vm/verbs/test_verbs_pyverbs.py BUILD --table`: the tests of Debian 12's rdma-core 44, unmodified, on rdma_rxe in a guest",
              "of the VM lab (Linux 7). Brokered: under `hawser verbs run`, and in a container of crun's, with this policy:", "",
              "```", *POLICY.splitlines(), "```", ""]
     good = [n for n in ran if outcome["native"][n][0] == "ok"]

@@ -3,7 +3,7 @@
 # A container's limit of RDMA objects (rdma.max, cgroup v2), with the kernel's own RDMA: what the broker makes for a
 # container is charged to the container's cgroup, and so is what its stub makes.
 # vm: programs ip rdma crun ibv_rc_pingpong BUILD/hawser BUILD/tests/vm/verbs_attack
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
 # vm: modules veth crc32_generic? rdma_rxe ib_uverbs
 # vm: timeout 300

@@ -4,7 +4,7 @@
 # simulated cards and the kernel's own devmem path; GPU memory is the driver's for tests, by udmabuf. Every transfer is
 # verified by hawser itself: a bad byte is an exit status.
 # vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/dmnic_probe
-# vm: files tests/vm/tap.sh:/tap.sh tests/vm/dmnic.sh:/dmnic.sh BUILD/tests/fakes/cuda/libfakecuda.so:/libfakecuda.so
+# vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh BUILD/tests/fakes/cuda/libfakecuda.so:/libfakecuda.so
 # vm: modules tcp_diag?
 # vm: build-module lab/dmnic
 # vm: timeout 600
