@@ -66,7 +66,7 @@ static void end_export(struct hw_export *x)
 }
 
 static const struct hw_peer_ops ops = {take_note, note_rail, note_down, note_death};
-static const struct hw_rail_io io = {NULL, NULL, NULL}; /* no rail is ever up */
+static const struct hw_rail_io io = {NULL, NULL, NULL, NULL}; /* no rail is ever up */
 static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = (1000 * HW_MS), .dead = 2 * (1000 * HW_MS)};
 static const uint8_t binding[HW_BINDING] = "of this session";
 

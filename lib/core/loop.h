@@ -27,6 +27,12 @@ struct hw_timer {
     size_t place; /* in the loop's heap, 1 on; 0: not set */
 };
 
+/* Who is told that a descriptor can be read or written, or has ended: part of an object that outlives the turn in which
+ * the descriptor is closed. */
+struct hw_source {
+    void (*ready)(struct hw_source *s);
+};
+
 struct hw_loop {
     void (*wake)(void *arg); /* makes the driver call hw_loop_turn() soon; from any thread */
     void *wake_arg;

@@ -306,10 +306,16 @@ static void watch_peer(struct hw_timer *t)
     hw_timer_set(r->loop, t, HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping);
 }
 
+static void note_ready(struct hw_source *s)
+{
+    hw_rail_ready(hw_container_of(s, struct hw_rail, source));
+}
+
 int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits)
 {
     *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .limits = *limits, .work.run = work_rail};
+    r->source.ready = note_ready;
     clear_queue(&r->small);
     clear_queue(&r->bulk);
     return hw_timer_init(loop, &r->watch, watch_peer);
@@ -344,6 +350,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
         rc = hw_link_init(&r->link[i].link, &link_ops, r, r->limits.window);
         r->link[i].conn = conn[i];
         r->links = i + 1;
+        rc = rc < 0 ? rc : r->io->attach(conn[i], r);
     }
     if (rc < 0) {
         free_links(r);

@@ -60,10 +60,12 @@ struct hw_rail_ops {
     void (*ended)(void *up, struct hw_rail *r);
 };
 
-/* What carries bytes. */
+/* What carries bytes. On the rail's loop, but for close() of a connection that no rail was started with. */
 struct hw_rail_io {
-    /* Bytes written or read, -EAGAIN (hw_rail_ready() is called when there may be more), or why the connection ended.
-     */
+    /* The rail has started with this connection: from here on hw_rail_ready() is called when there may be more to read
+     * or room to write. 0, or -errno. */
+    int (*attach)(struct hw_conn *c, struct hw_rail *r);
+    /* Bytes written or read, -EAGAIN, or why the connection ended. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* At once: nothing that was not read will be, what the network has not taken is dropped. */
@@ -87,6 +89,7 @@ struct hw_rail {
     uint32_t mark;                 /* and the mark with it */
     int why;                       /* it ended */
     struct hw_loop *loop;
+    struct hw_source source; /* hw_rail_ready(), for whoever watches connections */
 
     /* the rail's own */
     const struct hw_rail_ops *ops;
@@ -123,7 +126,7 @@ int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_o
 /* Gives all parcels back and frees it. It is not up; its loop runs no more, or this is its thread. */
 void hw_rail_free(struct hw_rail *r);
 
-/* Puts a rail that is down up, on connections that stand: conn[0, n) are the rail's, which closes them. -ENOMEM: still
+/* Puts a rail that is down up, on connections that stand: conn[0, n) are the rail's, which closes them. -errno: still
  * down, and they are closed. */
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
 /* Ends a rail that is up: closes all connections. ended() is called. No-op otherwise. */

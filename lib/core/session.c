@@ -225,13 +225,14 @@ static void act_on_order(struct hw_task *t)
 {
     struct session_rail *sr = hw_container_of(t, struct session_rail, act);
     int order = atomic_exchange(&sr->order, ORDER_NONE);
-    if (order == ORDER_START && hw_rail_start(&sr->rail, sr->order_gen, sr->order_conn, sr->order_n) < 0) {
-        sr->report_why = -ENOMEM;
+    int rc = order == ORDER_START ? hw_rail_start(&sr->rail, sr->order_gen, sr->order_conn, sr->order_n) : 0;
+    if (rc < 0) {
+        sr->report_why = rc;
         sr->report_word = (struct hw_word){.gen = sr->order_gen, .mark = get_mark(sr)};
         post_report(sr, REPORT_ENDED | REPORT_DOWN);
     }
     if (order == ORDER_SETTLE) {
-        int rc = hw_rail_settle(&sr->rail, sr->order_word.count, sr->order_word.n);
+        rc = hw_rail_settle(&sr->rail, sr->order_word.count, sr->order_word.n);
         if (rc < 0) {
             sr->report_why = rc;
             hw_rail_settle(&sr->rail, NULL, 0);

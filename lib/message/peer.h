@@ -187,10 +187,9 @@ struct hw_queues {
     struct hw_list direct_chain[HW_GRANT_CHAINS]; /* sends that go to a landing, by that */
     uint8_t secret[16];                           /* of the hash that chooses chains */
     uint32_t n, grants;
-    struct hw_list short_of; /* queues that wait for room for eager messages */
-    uint64_t sent;           /* room that eager messages take at the peer */
-    uint64_t seen;           /* number behind the last control message about a receive of the peer's */
-    _Atomic uint64_t held;   /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
+    uint64_t sent;         /* room that eager messages take at the peer */
+    uint64_t seen;         /* number behind the last control message about a receive of the peer's */
+    _Atomic uint64_t held; /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
 };
 
 struct hw_peer {

@@ -19,10 +19,9 @@ struct hw_queue {
     uint64_t name;
     struct hw_list in_chain;
     /* what is sent to the peer */
-    struct hw_list sends;    /* operations that wait */
-    struct hw_list grants;   /* that are not used */
-    uint32_t unanswered;     /* eager messages that no receive is known to have */
-    struct hw_list short_of; /* waits for room for an eager message */
+    struct hw_list sends;  /* operations that wait */
+    struct hw_list grants; /* that are not used */
+    uint32_t unanswered;   /* eager messages that no receive is known to have */
     /* what the peer sends */
     struct hw_list receives;      /* operations with a landing; data may be on its way to some */
     struct hw_note *held, **last; /* eager messages that no receive was posted for */
@@ -79,7 +78,6 @@ static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
     q->name = name;
     hw_list_init(&q->sends);
     hw_list_init(&q->grants);
-    hw_list_init(&q->short_of);
     hw_list_init(&q->receives);
     q->last = &q->held;
     hw_list_append(find_chain(t, name), &q->in_chain);
@@ -94,7 +92,6 @@ static void put_queue(struct hw_queues *t, struct hw_queue *q)
     if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
         !hw_list_empty(&q->receives) || q->held)
         return;
-    hw_list_remove(&q->short_of);
     hw_list_remove(&q->in_chain);
     t->n--;
     free(q);
@@ -126,7 +123,7 @@ static bool is_short(const struct hw_op *op)
 {
     bool is = op->total == 0 || (op->total <= HW_MSG_EAGER_MAX && op->n <= HW_SMALL_SPANS);
     for (uint32_t i = 0; op->total && is && i < op->n; i++)
-        is = op->span[i].space == &hw_host;
+        is = op->span[i].space->direct;
     return is;
 }
 
@@ -185,13 +182,8 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
     while ((op = hw_list_first(&q->sends, struct hw_op, queued)) && !p->dead) {
         struct hw_grant *g = hw_list_first(&q->grants, struct hw_grant, of_queue);
         bool direct = g && !q->unanswered;
-        if (!direct && !is_short(op))
-            return;
-        if (!direct && t->sent + cost_message(op->total) > HW_EAGER_ROOM) {
-            if (hw_list_empty(&q->short_of))
-                hw_list_append(&t->short_of, &q->short_of);
-            return;
-        }
+        if (!direct && (!is_short(op) || t->sent + cost_message(op->total) > HW_EAGER_ROOM))
+            return; /* it waits for a grant */
         hw_list_remove(&op->queued);
         op->match = HW_MATCH_NONE;
         int rc = direct ? (send_direct(op, g), 0) : send_eager(q, op);
@@ -199,19 +191,6 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
             drop_grant(t, g);
         if (rc < 0)
             hw_op_cancel_locked(op, rc);
-    }
-}
-
-/* There is more room for eager messages. */
-static void advance_short(struct hw_peer *p)
-{
-    struct hw_queue *q;
-    while ((q = hw_list_first(&p->queues.short_of, struct hw_queue, short_of))) {
-        hw_list_remove(&q->short_of);
-        advance_sends(p, q);
-        if (!hw_list_empty(&q->short_of))
-            return; /* not enough */
-        put_queue(&p->queues, q);
     }
 }
 
@@ -326,10 +305,7 @@ uint64_t hw_queue_drop(struct hw_op *op)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
     op->match = HW_MATCH_NONE; /* an answer that is on its way ends nothing more */
-    if (q) {
-        advance_sends(p, q);
-        put_queue(&p->queues, q);
-    }
+    put_queue(&p->queues, q);
     return over;
 }
 
@@ -497,7 +473,6 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     }
     advance_sends(p, q);
     put_queue(t, q);
-    advance_short(p);
     return 0;
 }
 
@@ -552,7 +527,6 @@ void hw_queues_init(struct hw_queues *t)
         hw_list_init(&t->grant_chain[i]);
         hw_list_init(&t->direct_chain[i]);
     }
-    hw_list_init(&t->short_of);
     randombytes_buf(t->secret, sizeof t->secret);
 }
 

@@ -520,6 +520,7 @@ void sim_run_matches(struct sim *s)
     if (!w || !node)
         abort();
     device = hw_host;
+    device.direct = false;
     world_init(w, s);
     make_node(w, node, 0);
     make_node(w, node, 1);

@@ -6,48 +6,12 @@
 #include <netinet/tcp.h>
 #include <semaphore.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define CONNECT_NS (10000 * HW_MS)
 
-static atomic_bool stop;
-
 /* ---- sockets ---------------------------------------------------------------------------------------- */
-
-static int64_t move_bytes(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, bool out)
-{
-    struct iovec iov[64];
-    struct msghdr m = {.msg_iov = iov};
-    for (; m.msg_iovlen < n && m.msg_iovlen < HW_ARRAY_LEN(iov); m.msg_iovlen++)
-        iov[m.msg_iovlen] = (struct iovec){piece[m.msg_iovlen].ptr, piece[m.msg_iovlen].len};
-    ssize_t done = out ? sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) : recvmsg(c->fd, &m, MSG_DONTWAIT);
-    if (done < 0)
-        return errno == EAGAIN ? -EAGAIN : -ECONNRESET;
-    return done == 0 && !out ? -ECONNRESET : done;
-}
-
-static int64_t write_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
-{
-    return move_bytes(c, piece, n, true);
-}
-
-static int64_t read_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
-{
-    return move_bytes(c, piece, n, false);
-}
-
-static void close_conn(struct hw_conn *c)
-{
-    close(c->fd);
-    free(c);
-}
-
-const struct hw_rail_io real_io = {write_conn, read_conn, close_conn};
 
 static void open_tcp_pair(int pair[2])
 {
@@ -67,96 +31,29 @@ static void open_tcp_pair(int pair[2])
             abort();
 }
 
-static struct hw_conn *make_conn(struct real_node *n, unsigned rail, int fd)
-{
-    struct hw_conn *c = malloc(sizeof *c);
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.u32 = rail};
-    if (!c)
-        abort();
-    c->fd = fd;
-    if (epoll_ctl(n->loop[rail % REAL_LOOPS].epoll, EPOLL_CTL_ADD, fd, &e) < 0)
-        abort();
-    return c;
-}
-
 /* ---- threads ---------------------------------------------------------------------------------------- */
-
-struct thread {
-    struct real_node *node;
-    struct real_loop *loop;
-};
-
-static void wake_loop(void *arg)
-{
-    struct real_loop *l = arg;
-    uint64_t one = 1;
-    if (write(l->wake, &one, sizeof one) < 0)
-        abort();
-}
-
-static int get_wait_ms(const struct real_loop *l)
-{
-    uint64_t due = hw_loop_due(&l->loop), now = hw_now();
-    return due <= now ? 0 : (int)HW_MIN((due - now + HW_MS - 1) / HW_MS, 100u);
-}
-
-static void *drive_loop(void *arg)
-{
-    struct thread t = *(struct thread *)arg;
-    struct epoll_event e[16];
-    free(arg);
-    while (!atomic_load(&stop)) {
-        int n = epoll_wait(t.loop->epoll, e, HW_ARRAY_LEN(e), get_wait_ms(t.loop));
-        uint64_t drained;
-        for (int k = 0; k < n; k++) {
-            if (e[k].data.u32 < REAL_RAILS)
-                hw_session_wake(t.node->session, e[k].data.u32);
-            else if (read(t.loop->wake, &drained, sizeof drained) < 0)
-                abort();
-        }
-        hw_loop_turn(&t.loop->loop, hw_now(), 64);
-    }
-    return NULL;
-}
 
 void real_init(struct real_node node[2])
 {
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k < REAL_LOOPS; k++) {
-            struct real_loop *l = &node[side].loop[k];
-            struct epoll_event e = {.events = EPOLLIN, .data.u32 = REAL_RAILS};
-            l->epoll = epoll_create1(EPOLL_CLOEXEC);
-            l->wake = eventfd(0, EFD_CLOEXEC);
-            hw_loop_init(&l->loop, wake_loop, l);
-            if (l->epoll < 0 || l->wake < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &e) < 0)
+        for (int k = 0; k < REAL_LOOPS; k++)
+            if (hw_driver_init(&node[side].driver[k]) < 0)
                 abort();
-        }
 }
 
 void real_start(struct real_node node[2])
 {
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k < REAL_LOOPS; k++) {
-            struct thread *t = malloc(sizeof *t);
-            if (!t)
+        for (int k = 0; k < REAL_LOOPS; k++)
+            if (hw_driver_start(&node[side].driver[k], "a loop") < 0)
                 abort();
-            *t = (struct thread){&node[side], &node[side].loop[k]};
-            if (pthread_create(&t->loop->thread, NULL, drive_loop, t) != 0)
-                abort();
-        }
 }
 
 void real_stop(struct real_node node[2])
 {
-    atomic_store(&stop, true);
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k < REAL_LOOPS; k++) {
-            struct real_loop *l = &node[side].loop[k];
-            wake_loop(l);
-            pthread_join(l->thread, NULL);
-            close(l->epoll);
-            close(l->wake);
-        }
+        for (int k = 0; k < REAL_LOOPS; k++)
+            hw_driver_stop(&node[side].driver[k]);
     for (unsigned i = 0; i < node[0].rails; i++)
         for (unsigned k = 0; k < node[0].links && node[0].cut[i][k]; k++)
             close(node[0].cut[i][k]);
@@ -180,7 +77,7 @@ void real_call(struct real_node *n, void (*fn)(void *arg), void *arg)
 {
     struct call c = {.task.run = run_call, .fn = fn, .arg = arg};
     sem_init(&c.over, 0, 0);
-    hw_loop_post(&n->loop[0].loop, &c.task);
+    hw_loop_post(&n->driver[0].loop, &c.task);
     sem_wait(&c.over);
     sem_destroy(&c.over);
 }
@@ -247,7 +144,8 @@ bool real_connect(struct real_node node[2], unsigned i)
             close(node[0].cut[i][k]);
         node[0].cut[i][k] = fcntl(pair[0], F_DUPFD_CLOEXEC, 3);
         for (int side = 0; side < 2; side++)
-            h.conn[side][k] = make_conn(&node[side], i, pair[side]);
+            if (!(h.conn[side][k] = hw_tcp_new(pair[side])))
+                abort();
     }
     do {
         real_call(&node[1], answer, &h);

@@ -1,31 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two nodes in one process over real threads and sockets: each loop is a thread on epoll, each rail a few socket pairs
- * or TCP connections over loopback. What the simulator shows for one order of events at a time, threads show for real.
+ * Two nodes in one process over real threads and sockets: each loop has a driver, each rail a few socket pairs or TCP
+ * connections over loopback. What the simulator shows for one order of events at a time, threads show for real.
  */
 #ifndef HW_REAL_H
 #define HW_REAL_H
 
 #include "core/session.h"
-
-#include <pthread.h>
+#include "core/tcp.h"
 
 #define REAL_LOOPS 2
 #define REAL_RAILS 2
 
-struct hw_conn {
-    int fd;
-};
-extern const struct hw_rail_io real_io;
-
-struct real_loop {
-    struct hw_loop loop;
-    int epoll, wake;
-    pthread_t thread;
-};
-
 struct real_node {
-    struct real_loop loop[REAL_LOOPS];
+    struct hw_driver driver[REAL_LOOPS];
     struct hw_session *session;
     unsigned rails, links;
     bool tcp;                           /* else Unix socket pairs */

@@ -56,6 +56,7 @@ struct app {
 };
 
 static struct real_node node[2];
+static struct hw_space device; /* memory that the CPU may not use directly */
 static struct app app[2];
 
 static uint8_t make_byte(int side, uint32_t slot, uint32_t serial, uint32_t at)
@@ -224,7 +225,7 @@ static void post_message(struct app *a, struct message *m, enum hw_op_kind kind,
     m->op = hw_op_new(&a->peer, kind, 1);
     if (!m->op)
         abort();
-    m->op->span[0] = (struct hw_span){.space = &hw_host, .ptr = m->bytes, .len = m->len};
+    m->op->span[0] = (struct hw_span){.space = number % 2 ? &hw_host : &device, .ptr = m->bytes, .len = m->len};
     m->op->queue = 3;
     m->op->over = end_message;
     m->op->user = m;
@@ -272,7 +273,7 @@ static void *run_messages(void *arg)
             else if (state == 1 && m->cancelled && randombytes_uniform(100) == 0)
                 hw_op_cancel(m->op, -ECANCELED);
             else if (state == 0 && i % 2 == 0 && more)
-                post_message(a, m, HW_OP_RECV, 0);
+                post_message(a, m, HW_OP_RECV, i / 2);
             else if (state == 0 && i % 2 && posted < MESSAGES)
                 post_message(a, m, HW_OP_SEND, posted++);
         }
@@ -333,10 +334,10 @@ static void make_app(int side)
     a->readable.len = a->writable.len = (size_t)SLOTS * SLOT;
     a->readable.revoked = a->writable.revoked = end_export;
     for (int i = 0; i < REAL_RAILS; i++)
-        loop[i] = &node[side].loop[i % REAL_LOOPS].loop;
+        loop[i] = &node[side].driver[i % REAL_LOOPS].loop;
     if (hw_export_add(&a->domain, &a->readable) < 0 || hw_export_add(&a->domain, &a->writable) < 0 ||
-        hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &real_io, a, &limits, binding) <
-            0)
+        hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, a, &limits,
+                     binding) < 0)
         abort();
     node[side].session = &a->peer.session;
     node[side].rails = REAL_RAILS;
@@ -348,6 +349,8 @@ int main(void)
     pthread_t thread[2], queues[2];
     if (sodium_init() < 0)
         return 1;
+    device = hw_host;
+    device.direct = false;
     real_init(node);
     make_app(0);
     make_app(1);
@@ -402,7 +405,7 @@ int main(void)
         hw_peer_free(&app[side].peer);
         hw_domain_free(&app[side].domain);
         for (int k = 0; k < REAL_LOOPS; k++)
-            hw_loop_free(&node[side].loop[k].loop);
+            hw_driver_free(&node[side].driver[k]);
         free(app[side].from);
         free(app[side].into);
         free(app[side].local);

@@ -226,7 +226,7 @@ int main(void)
         struct node *n = &node[side];
         struct hw_loop *loop[REAL_RAILS];
         for (int i = 0; i < REAL_RAILS; i++)
-            loop[i] = &real[side].loop[i % REAL_LOOPS].loop;
+            loop[i] = &real[side].driver[i % REAL_LOOPS].loop;
         n->peer = &node[!side];
         n->parcel = calloc(PARCELS, sizeof *n->parcel);
         if (!n->parcel)
@@ -234,7 +234,7 @@ int main(void)
         real[side].session = &n->session;
         real[side].rails = REAL_RAILS;
         real[side].links = LINKS;
-        if (hw_session_init(&n->session, side == 0, loop[0], loop, REAL_RAILS, &ops, &real_io, n, &limits) < 0)
+        if (hw_session_init(&n->session, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, n, &limits) < 0)
             return 1;
     }
     real_start(real);
@@ -274,7 +274,7 @@ int main(void)
     for (int side = 0; side < 2; side++) {
         hw_session_free(&node[side].session);
         for (int k = 0; k < REAL_LOOPS; k++)
-            hw_loop_free(&real[side].loop[k].loop);
+            hw_driver_free(&real[side].driver[k]);
         free(node[side].parcel);
     }
     return tap_done();

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TCP connections under a rail: any stream socket does. A rail on them has to be on the loop of a driver. Memory that
+ * the CPU cannot use is copied through a small buffer.
+ */
+#ifndef HW_TCP_H
+#define HW_TCP_H
+
+#include "core/driver.h"
+#include "core/rail.h"
+
+extern const struct hw_rail_io hw_tcp_io;
+
+/* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
+ * memory, and the descriptor is closed. */
+struct hw_conn *hw_tcp_new(int fd);
+
+#endif
