@@ -31,8 +31,7 @@
 #define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
 #define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
 #define HW_QUEUES         65536          /* in use, in either direction */
-#define HW_QUEUE_CHAINS   1024
-#define HW_GRANT_CHAINS   256
+#define HW_QUEUE_CHAINS   512
 #define HW_EAGER_ROOM     (1u << 20) /* bytes of eager messages that no receive has, with HW_NOTE_COST for each */
 #define HW_SMALL_OP       8192u      /* bytes of an operation that goes as one small parcel .. */
 #define HW_SMALL_SPANS    64         /* .. and how many spans it may have */
@@ -182,11 +181,13 @@ struct hw_count {
 
 /* Queues: under the peer's lock, but for held. */
 struct hw_queues {
-    struct hw_list chain[HW_QUEUE_CHAINS];
-    struct hw_list grant_chain[HW_GRANT_CHAINS];  /* receives of the peer's that are not used, by landing */
-    struct hw_list direct_chain[HW_GRANT_CHAINS]; /* sends that go to a landing, by that */
-    uint8_t secret[16];                           /* of the hash that chooses chains */
-    uint32_t n, grants;
+    /* chains by hash, of .. */
+    struct hw_list queues[HW_QUEUE_CHAINS];   /* .. queues, by name */
+    struct hw_list grants[HW_QUEUE_CHAINS];   /* .. receives of the peer's that are not used, by landing */
+    struct hw_list directs[HW_QUEUE_CHAINS];  /* .. sends that go to a landing, by that */
+    struct hw_list messages[HW_QUEUE_CHAINS]; /* .. eager messages that are held, by operation */
+    uint8_t secret[16];                       /* of the hash */
+    uint32_t n, n_grants;
     uint64_t sent;         /* room that eager messages take at the peer */
     uint64_t seen;         /* number behind the last control message about a receive of the peer's */
     _Atomic uint64_t held; /* room that the peer's eager messages take here, of HW_EAGER_ROOM */

@@ -15,6 +15,14 @@ struct hw_grant {
     uint64_t number; /* of the control message */
 };
 
+/* An eager message of the peer's that no receive was posted for yet. */
+struct hw_held {
+    struct hw_list of_queue; /* oldest first */
+    struct hw_list in_chain;
+    uint64_t queue;
+    struct hw_note *note;
+};
+
 struct hw_queue {
     uint64_t name;
     struct hw_list in_chain;
@@ -23,8 +31,8 @@ struct hw_queue {
     struct hw_list grants; /* that are not used */
     uint32_t unanswered;   /* eager messages that no receive is known to have */
     /* what the peer sends */
-    struct hw_list receives;      /* operations with a landing; data may be on its way to some */
-    struct hw_note *held, **last; /* eager messages that no receive was posted for */
+    struct hw_list receives; /* operations with a landing; data may be on its way to some */
+    struct hw_list held;     /* eager messages */
 };
 
 /* ---- queues: all under the lock --------------------------------------------------------------------- */
@@ -38,24 +46,15 @@ static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
     return hash;
 }
 
-static struct hw_list *find_chain(struct hw_queues *t, uint64_t name)
+static struct hw_list *find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number)
 {
-    return &t->chain[hash_number(t, name) % HW_QUEUE_CHAINS];
-}
-
-static struct hw_list *find_grant_chain(struct hw_queues *t, uint64_t landing)
-{
-    return &t->grant_chain[hash_number(t, landing) % HW_GRANT_CHAINS];
-}
-
-static struct hw_list *find_direct_chain(struct hw_queues *t, uint64_t landing)
-{
-    return &t->direct_chain[hash_number(t, landing) % HW_GRANT_CHAINS];
+    return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
 }
 
 static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
 {
-    hw_list_each(it, tmp, find_chain(t, name))
+    const struct hw_list *chain = find_chain(t, t->queues, name);
+    hw_list_each(it, tmp, chain)
     {
         struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
         if (q->name == name)
@@ -79,8 +78,8 @@ static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
     hw_list_init(&q->sends);
     hw_list_init(&q->grants);
     hw_list_init(&q->receives);
-    q->last = &q->held;
-    hw_list_append(find_chain(t, name), &q->in_chain);
+    hw_list_init(&q->held);
+    hw_list_append(find_chain(t, t->queues, name), &q->in_chain);
     t->n++;
     *out = q;
     return 0;
@@ -90,7 +89,7 @@ static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
 static void put_queue(struct hw_queues *t, struct hw_queue *q)
 {
     if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
-        !hw_list_empty(&q->receives) || q->held)
+        !hw_list_empty(&q->receives) || !hw_list_empty(&q->held))
         return;
     hw_list_remove(&q->in_chain);
     t->n--;
@@ -101,7 +100,7 @@ static void drop_grant(struct hw_queues *t, struct hw_grant *g)
 {
     hw_list_remove(&g->of_queue);
     hw_list_remove(&g->in_chain);
-    t->grants--;
+    t->n_grants--;
     free(g);
 }
 
@@ -139,7 +138,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
                                         (unsigned long long)op->total, (unsigned long long)g->room));
         return;
     }
-    hw_list_append(find_direct_chain(t, g->landing), &op->serve_at);
+    hw_list_append(find_chain(t, t->directs, g->landing), &op->serve_at);
     hw_op_send(op);
 }
 
@@ -216,14 +215,26 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     hw_list_append(&p->filling, &op->queued);
 }
 
-static struct hw_note *take_held(struct hw_queue *q, struct hw_note **at)
+/* The message of h, which is held no more. */
+static struct hw_note *take_held(struct hw_held *h)
 {
-    struct hw_note *note = *at;
-    *at = note->next;
-    if (!note->next)
-        q->last = at;
-    note->next = NULL;
+    struct hw_note *note = h->note;
+    hw_list_remove(&h->of_queue);
+    hw_list_remove(&h->in_chain);
+    free(h);
     return note;
+}
+
+static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note *note)
+{
+    struct hw_held *h = malloc(sizeof *h);
+    if (!h)
+        return hw_no_memory("a message of the peer's");
+    h->queue = q->name;
+    h->note = note;
+    hw_list_append(&q->held, &h->of_queue);
+    hw_list_append(find_chain(t, t->messages, note->op), &h->in_chain);
+    return 0;
 }
 
 /* Makes a receive that no message is here for known to the peer. */
@@ -255,6 +266,7 @@ int hw_queue_post(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
     struct hw_queue *q;
+    struct hw_held *h;
     int rc = get_queue(&p->queues, op->queue, &q);
     if (rc < 0)
         return rc;
@@ -262,8 +274,8 @@ int hw_queue_post(struct hw_op *op)
         op->match = HW_MATCH_WAITS;
         hw_list_append(&q->sends, &op->queued);
         advance_sends(p, q);
-    } else if (q->held) {
-        match_message(op, take_held(q, &q->held), HW_MSG_NO_LANDING);
+    } else if ((h = hw_list_first(&q->held, struct hw_held, of_queue))) {
+        match_message(op, take_held(h), HW_MSG_NO_LANDING);
     } else {
         rc = grant_receive(q, op);
     }
@@ -360,7 +372,7 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
     struct hw_queue *q;
-    if (t->grants == HW_OPS)
+    if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
     int rc = get_queue(t, h->c, &q);
     if (rc < 0)
@@ -373,8 +385,8 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     note_seen(p);
     *g = (struct hw_grant){.landing = h->a, .room = h->b, .number = atomic_load(&p->in.next)};
     hw_list_append(&q->grants, &g->of_queue);
-    hw_list_append(find_grant_chain(t, g->landing), &g->in_chain);
-    t->grants++;
+    hw_list_append(find_chain(t, t->grants, g->landing), &g->in_chain);
+    t->n_grants++;
     advance_sends(p, q);
     put_queue(t, q);
     return 0;
@@ -392,15 +404,16 @@ int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h)
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
+    const struct hw_list *grants = find_chain(t, t->grants, h->a), *directs = find_chain(t, t->directs, h->a);
     pthread_mutex_lock(&p->lock);
     note_seen(p);
-    hw_list_each(it, tmp, find_grant_chain(t, h->a))
+    hw_list_each(it, tmp, grants)
     {
         struct hw_grant *g = hw_container_of(it, struct hw_grant, in_chain);
         if (g->landing == h->a)
             drop_grant(t, g);
     }
-    hw_list_each(it, tmp, find_direct_chain(t, h->a))
+    hw_list_each(it, tmp, directs)
     {
         struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
         if (op->serves == h->a)
@@ -432,12 +445,12 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
         hw_landing_give(&p->landings, g);
         match_message(op, *note, landing);
     } else {
-        *q->last = *note;
-        q->last = &(*note)->next;
+        rc = hold_message(&p->queues, q, *note);
     }
-    *note = NULL;
+    if (rc == 0)
+        *note = NULL;
     put_queue(&p->queues, q);
-    return 0;
+    return rc;
 }
 
 int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note)
@@ -463,7 +476,7 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     if (h->d != HW_MSG_NO_LANDING)
         drop_grant(t, g);
     struct hw_op *op = hw_op_find(p, h->a);
-    if (op && op->kind == HW_OP_SEND && op->match == HW_MATCH_EAGER) {
+    if (op && op->kind == HW_OP_SEND && op->match == HW_MATCH_EAGER && op->queue == h->c) {
         int error = (int)(uint32_t)h->b;
         if (error)
             hw_op_set_result(op, hw_fail(-error, "the peer's receive does not take a message of %llu bytes",
@@ -485,27 +498,36 @@ int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h)
     return rc;
 }
 
+static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
+{
+    const struct hw_list *chain = find_chain(t, t->messages, op);
+    hw_list_each(it, tmp, chain)
+    {
+        struct hw_held *held = hw_container_of(it, struct hw_held, in_chain);
+        if (held->note->op == op && held->queue == queue)
+            return held;
+    }
+    return NULL;
+}
+
 /* The peer has called a message off: it is answered like one that was received, if it was not. */
 static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
 {
-    struct hw_queue *q = find_queue(&p->queues, h->c);
-    struct hw_note **at = q ? &q->held : NULL;
-    while (at && *at && (*at)->op != h->a)
-        at = &(*at)->next;
-    if (!at || !*at)
+    struct hw_held *held = find_held(&p->queues, h->c, h->a);
+    if (!held)
         return 0;
     struct hw_control c = {.kind = HW_CONTROL_MATCHED,
                            .a = h->a,
-                           .b = (uint64_t)(*at)->len << 32 | ECANCELED,
+                           .b = (uint64_t)held->note->len << 32 | ECANCELED,
                            .c = h->c,
                            .d = HW_MSG_NO_LANDING};
     int rc = hw_control_send_locked(p, &c);
     if (rc < 0)
         return rc;
-    struct hw_note *note = take_held(q, at);
+    struct hw_note *note = take_held(held);
     hw_eager_give(p, note->len);
     free(note);
-    put_queue(&p->queues, q);
+    put_queue(&p->queues, find_queue(&p->queues, h->c));
     return 0;
 }
 
@@ -521,11 +543,11 @@ int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h)
 
 void hw_queues_init(struct hw_queues *t)
 {
-    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
-        hw_list_init(&t->chain[i]);
-    for (int i = 0; i < HW_GRANT_CHAINS; i++) {
-        hw_list_init(&t->grant_chain[i]);
-        hw_list_init(&t->direct_chain[i]);
+    for (int i = 0; i < HW_QUEUE_CHAINS; i++) {
+        hw_list_init(&t->queues[i]);
+        hw_list_init(&t->grants[i]);
+        hw_list_init(&t->directs[i]);
+        hw_list_init(&t->messages[i]);
     }
     randombytes_buf(t->secret, sizeof t->secret);
 }
@@ -533,8 +555,7 @@ void hw_queues_init(struct hw_queues *t)
 static void free_queue(struct hw_queues *t, struct hw_queue *q)
 {
     hw_list_each(it, tmp, &q->grants) drop_grant(t, hw_container_of(it, struct hw_grant, of_queue));
-    while (q->held)
-        free(take_held(q, &q->held));
+    hw_list_each(it, tmp, &q->held) free(take_held(hw_container_of(it, struct hw_held, of_queue)));
     q->unanswered = 0;
     put_queue(t, q);
 }
@@ -542,5 +563,5 @@ static void free_queue(struct hw_queues *t, struct hw_queue *q)
 void hw_queues_free(struct hw_queues *t)
 {
     for (int i = 0; i < HW_QUEUE_CHAINS; i++)
-        hw_list_each(it, tmp, &t->chain[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
+        hw_list_each(it, tmp, &t->queues[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
 }

@@ -392,7 +392,7 @@ static const char *find_left(const struct node *n)
     return !hw_list_empty(&p->all)                             ? "an operation"
            : slots != p->slots                                 ? "the number of an operation"
            : landings != p->landings.blocks * HW_LANDING_BLOCK ? "a landing"
-           : p->queues.grants                                  ? "a receive of the peer's"
+           : p->queues.n_grants                                ? "a receive of the peer's"
            : p->queues.sent                                    ? "an eager message's room"
            : atomic_load(&p->queues.held)                      ? "an eager message"
            : p->queues.n                                       ? "a queue"
