@@ -119,6 +119,7 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
 
 void measure_close(struct measure *m)
 {
+    HW_KEEP_ERROR();
     struct tp_request q = {.type = TP_RELEASE};
     struct tp_reply r;
     if (m->s && m->s->peer && !m->broken && hawser_peer_state(m->s->peer) == 0)
@@ -189,15 +190,14 @@ static int start_timed_ops(struct timed *t)
 /* Waits for the oldest one, at most that long, and frees all that have ended. */
 static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
 {
-    int rc = hawser_wait(t->fl[0].op, wait_ms);
+    (void)hawser_wait(t->fl[0].op, wait_ms); /* how it ended is asked for below */
     uint32_t left = 0;
+    int rc = 0;
     t->now = hw_now();
-    if (rc == -EAGAIN)
-        rc = 0;
     for (uint32_t i = 0; i < t->n; i++) {
-        int one = hawser_test(t->fl[i].op);
-        if (one < 0) { /* not ended, or not well */
-            if (one != -EAGAIN && rc == 0)
+        int one = rc < 0 ? -EAGAIN : hawser_test(t->fl[i].op); /* the first error's text stays */
+        if (one < 0) {                                         /* not ended, or not well */
+            if (one != -EAGAIN)
                 rc = hw_wrap(one, "an operation of %llu bytes", (unsigned long long)t->m->plan.size);
             t->fl[left++] = t->fl[i];
             continue;
@@ -262,6 +262,8 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
         return rc;
     while ((rc = hawser_wait(*recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
         send_due_heartbeat(m, next_beat);
+    if (rc == -EAGAIN)
+        return hw_fail(-EINTR, "interrupted");
     *ns = hw_now() - start;
     if (rc == 0 && hawser_op_length(*recv) != m->plan.size)
         return hw_fail(-EPROTO, "an echo of another length came back");
@@ -277,8 +279,6 @@ static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count,
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         hawser_op *send = NULL, *recv = NULL;
         rc = send_ping(m, first + i, &send, &recv, &next_beat, &ns);
-        if (rc == -EAGAIN)
-            rc = hw_fail(-EINTR, "interrupted");
         session_drop(recv);
         if (rc == 0)
             rc = session_await(send, op_timeout(m));

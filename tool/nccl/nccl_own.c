@@ -104,7 +104,9 @@ static int start_serving(struct own *w, struct nb_member *m)
         int k = read_member_output(m, &o, POLL_MS);
         if (k == -EAGAIN && o.len && strstr(o.at, "On the other node") && o.at[o.len - 1] == '\n')
             break; /* all of its lines come at once */
-        if (k == 0 || (k < 0 && k != -EAGAIN))
+        if (k < 0 && k != -EAGAIN)
+            rc = k;
+        else if (k == 0)
             rc = hw_fail(-EPIPE, "host %s: hawser serve ended", m->host);
         else if (tool_stop)
             rc = hw_fail(-EINTR, "interrupted");

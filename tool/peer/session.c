@@ -25,6 +25,7 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
 
 void session_close(struct session *s)
 {
+    HW_KEEP_ERROR();
     hawser_peer_close(s->peer);
     hawser_mem_deregister(s->mem);
     free(s->msg);
