@@ -5,13 +5,14 @@ import sys
 count = failed = 0
 
 
-def ok(good, what, more=""):
+def ok(good, what, *more):
+    """more: what else there is to say where it is not good."""
     global count, failed
     count += 1
     failed += not good
     print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()[:60]), end="")
+    for m in () if good else more:
+        print("".join(f"# {line}\n" for line in str(m).replace("\\n", "\n").splitlines()[:60]), end="")
     sys.stdout.flush()
     return good
 

@@ -3,9 +3,14 @@
 """What libhawser.so shows and needs: its dynamic symbols are exactly the HAWSER_API functions of hawser.h, and it
 needs libc and its parts only, since it is loaded into strangers' processes (TAP).
 Usage: library.py LIBHAWSER.SO HAWSER.H SANITIZERS"""
+import pathlib
 import re
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
 
 # glibc's own libraries; the dynamic linker is named where the compiler calls __tls_get_addr.
 ALLOWED = re.compile(r"^(libc|libm|libpthread|ld-linux[^.]*)\.so\.\d+$")
@@ -23,16 +28,6 @@ def run(*argv):
 
 
 def main(lib, header, sanitizers):
-    n = failed = 0
-
-    def ok(good, what, faults=()):
-        nonlocal n, failed
-        n += 1
-        failed += not good
-        print(f"{'' if good else 'not '}ok {n} - {what}")
-        for f in faults:
-            print(f"# {f}")
-
     declared = api(header)
     # Type A is the version node's own absolute symbol, HAWSER_0.
     rows = [line.split() for line in run("nm", "-D", "--defined-only", lib).splitlines()]
@@ -54,8 +49,7 @@ def main(lib, header, sanitizers):
     else:
         bad = [x for x in needed if not ALLOWED.match(x)]
         ok(needed and not bad, "needs libc and nothing else", bad)
-    print(f"1..{n}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

@@ -9,20 +9,16 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from library import api  # noqa: E402
+from tap import done, ok  # noqa: E402
+
+
+def has_none(faults, what):
+    ok(not faults, what, *sorted(faults))
 
 
 def main(root, hawser=None):
-    n = failed = 0
-
-    def ok(faults, what):
-        nonlocal n, failed
-        n += 1
-        failed += bool(faults)
-        print(f"{'not ' if faults else ''}ok {n} - {what}")
-        for f in sorted(faults):
-            print(f"# {f}")
-
     root = pathlib.Path(root)
     functions = api(root / "include/hawser.h")
     named = set()
@@ -30,11 +26,11 @@ def main(root, hawser=None):
         text = page.read_text(encoding="utf-8")
         names = re.search(r"^# NAME\n\n(.+?) - ", text, re.M)[1].split(", ")
         named |= {x for x in names if x.startswith("hawser_")}
-        ok({x for x in names if x not in (page.name[:-6],) and f"{x}(" not in text}, f"{page.name} has a synopsis of each")
-    ok(functions ^ named, "every function of hawser.h is in one page's NAME, and nothing else is")
+        has_none({x for x in names if x not in (page.name[:-6],) and f"{x}(" not in text}, f"{page.name} has a synopsis of each")
+    has_none(functions ^ named, "every function of hawser.h is in one page's NAME, and nothing else is")
     links = set(re.findall(r"'(\w+)'(?!\s*:)", re.search(r"man_links = \{(.*?)\n\}",
                 (root / "man/meson.build").read_text(encoding="utf-8"), re.S)[1]))
-    ok(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
+    has_none(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
 
     if hawser:
         sys.path.insert(0, str(root / "man"))
@@ -42,27 +38,26 @@ def main(root, hawser=None):
         text = subprocess.run([root / "man/options.py", hawser, root / "man/hawser.1.scd"], check=True, capture_output=True, text=True,
                               timeout=60).stdout.replace("\\_", "_")
         commands = re.findall(r"^  ([a-z][a-z-]+) +\S", said(hawser, "help"), re.M)
-        ok(set() if len(commands) >= 6 else {f"only {commands}"}, "the tool lists its commands")
+        has_none(set() if len(commands) >= 6 else {f"only {commands}"}, "the tool lists its commands")
         known = {"--help", "--version"}
         for c in commands:
-            ok({c} if not re.search(rf"^## hawser {c}\b", text, re.M) else set(), f"hawser.1 has a part on {c}")
+            has_none({c} if not re.search(rf"^## hawser {c}\b", text, re.M) else set(), f"hawser.1 has a part on {c}")
             if c == "help":
                 continue
             part = re.split(rf"^## hawser {c}\b", text, maxsplit=1, flags=re.M)[-1]
             part = re.split(r"^##? ", part, maxsplit=1, flags=re.M)[0]
             actions, pages = read_help(hawser, c)
-            ok({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
+            has_none({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
             # A help text that no table made has its options anywhere.
             options = {f"--{o}" for p in pages for o in ([r[1] for r in ROW.findall(p)] if "\nOptions:\n" in p
                                                          else re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", p))}
             common = re.split(r"^## Common options", text, maxsplit=1, flags=re.M)[-1]
             common = re.split(r"^##? ", common, maxsplit=1, flags=re.M)[0]
-            ok({o for o in options - known if f"*{o}*" not in part and f"*{o}*" not in common},
+            has_none({o for o in options - known if f"*{o}*" not in part and f"*{o}*" not in common},
                f"hawser.1 has every option of {c}")
-            ok({o for o in set(re.findall(r"^(?:\*-\w\*, )?\*(--[a-z0-9-]+)\*", part, re.M)) if o not in options},
+            has_none({o for o in set(re.findall(r"^(?:\*-\w\*, )?\*(--[a-z0-9-]+)\*", part, re.M)) if o not in options},
                f"hawser.1 has no option that {c} has not")
-    print(f"1..{n}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 """What the NCCL plugin shows and needs: its dynamic symbols are exactly NCCL's tables, data objects of the right
 sizes; it needs libc and its parts only, and is never unmapped (TAP).
 Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
+import pathlib
 import re
 import subprocess
 import sys
 
-import library  # of this folder
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import library  # noqa: E402  of this folder
+from tap import done, ok  # noqa: E402
 
 TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5"}
 # Sizes of the tables in bytes (NCCL's ABI).
@@ -15,16 +19,6 @@ SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
 
 
 def main(lib, sanitizers):
-    n = failed = 0
-
-    def ok(good, what, faults=()):
-        nonlocal n, failed
-        n += 1
-        failed += not good
-        print(f"{'' if good else 'not '}ok {n} - {what}")
-        for f in faults:
-            print(f"# {f}")
-
     # "address size type name", of readelf's columns.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     rows = [r for r in rows if len(r) >= 8 and r[6] != "UND" and r[6] != "Ndx"]
@@ -55,8 +49,7 @@ def main(lib, sanitizers):
         bad = [x for x in needed if not library.ALLOWED.match(x)]
         ok(needed and not bad, "needs libc and nothing else", bad)
         ok(undefined and not foreign, "takes nothing but libc's functions", foreign)
-    print(f"1..{n}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

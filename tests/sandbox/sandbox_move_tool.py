@@ -11,16 +11,12 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 HAWSER = sys.argv[1]
 LAB = f"smt{os.getpid()}"
-n = failed = 0
-
-
-def ok(good, what):
-    global n, failed
-    n += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {n} - {what}", flush=True)
 
 
 def run(*argv):
@@ -98,8 +94,7 @@ def inside(d):
     r = run("restore", "bad", *at)
     ok(r.returncode == 1 and "line 1" in r.stderr and (pathlib.Path(d) / "bad.journal").exists(), "is left alone,")
     ok(run("restore", "bad", "--forget", *at).returncode == 0 and not os.listdir(d), "unless it is to be forgotten")
-    print(f"1..{n}")
-    return 1 if failed else 0
+    return done()
 
 
 def main():

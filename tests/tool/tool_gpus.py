@@ -12,18 +12,11 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 HAWSER, DRIVER, PART = sys.argv[1:]
-count = failed = 0
-
-
-def ok(good, what, more=()):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 def env(gpus, **more):
@@ -260,5 +253,4 @@ else:
 if main:
     said, rc = main.stop()
     ok(rc == 0 and " 0 bad bytes," in said, "serve ends well after all that", said)
-print(f"1..{count}")
-sys.exit(1 if failed else 0)
+sys.exit(done())

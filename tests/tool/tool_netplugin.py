@@ -13,21 +13,15 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap  # noqa: E402
+from tap import done  # noqa: E402
+
 PART = sys.argv[1]
 HAWSER, PLAIN, TCPX, RUDE, OURS, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
 # The 5 s that TCPX's accept() sleeps, which are the point of few tests.
 QUICK = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
-count = failed = 0
-
-
-def ok(good, what, more=()):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(shown(more)).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 def by(plugin):
@@ -69,8 +63,9 @@ def run(what, s, *argv, timeout=80, **env):
     return r
 
 
-def shown(r):
-    return r if isinstance(r, tuple) else f"{r}\nserve said: {getattr(r, 'served', '')}"
+def ok(good, what, more=()):
+    """As everywhere, with what the serving side said."""
+    tap.ok(good, what, more, f"serve said: {getattr(more, 'served', '')}")
 
 
 def verified(r, sizes, iters):
@@ -392,8 +387,7 @@ def main():
             "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": str(tmp)}
     {"host": on_hosts, "gpu": on_gpus, "slow": slowly, "ends": ends, "trace": traces}[PART](tmp, tcpx)
     del held
-    print(f"1..{count}")
-    return failed > 0
+    return done()
 
 
 if __name__ == "__main__":

@@ -13,19 +13,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 PART = sys.argv[1]
 HAWSER, TCPX, RDMA, DRIVER, PLAIN = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
-count = failed = 0
-
-
-def ok(good, what, more=()):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 class World:
@@ -262,5 +255,4 @@ def lab(tmp):
 
 with tempfile.TemporaryDirectory() as d:
     {"loopback": loopback, "lab": lab, "nics": nics}[PART](pathlib.Path(d))
-print(f"1..{count}")
-sys.exit(1 if failed else 0)
+sys.exit(done())

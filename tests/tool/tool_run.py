@@ -11,20 +11,13 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 HAWSER = sys.argv[1]
 KEYS = ("schema op mem size iters channels nics GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB "
         "verified_bytes bad_bytes raw_GBps ratio_raw per_nic paths per_channel lost_channels").split()
-count = failed = 0
-
-
-def ok(good, what, more=()):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 def run(*argv, timeout=60):
@@ -206,5 +199,4 @@ with tempfile.TemporaryDirectory() as d:
     doctor()
     clients_die()
     keys(pathlib.Path(d))
-print(f"1..{count}")
-sys.exit(1 if failed else 0)
+sys.exit(done())

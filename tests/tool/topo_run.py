@@ -10,20 +10,12 @@ import tempfile
 import xml.etree.ElementTree as ET
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 HAWSER = sys.argv[1]
 NODES = pathlib.Path(__file__).resolve().parents[1] / "data/nodes"
 SNAPSHOTS = None  # the nodes', made by fixtures()
-count = failed = 0
-
-
-def ok(good, what, more=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(more).replace("\\n", "\n").splitlines()), end="")
-    sys.stdout.flush()
 
 
 def topo(*argv, **env):
@@ -157,8 +149,7 @@ def main():
         pictures(tmp)
         wrong(tmp)
         live(tmp)
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return done()
 
 
 if __name__ == "__main__":

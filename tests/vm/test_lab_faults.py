@@ -6,16 +6,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from tap import done, ok  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-count = 0
-
-
-def ok(good, what, why=""):
-    global count
-    count += 1
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print("".join(f"# {line}\n" for line in str(why).splitlines()), end="")
 
 
 def vm(*args):
@@ -108,4 +103,4 @@ exit 7
     ok("ok   a (linux 7)" in r.stdout and "ok   d (linux 7)" in r.stdout and "ok   shutdown (linux 7)" in r.stdout,
        "the runner: what is good, after a panic too", r.stdout + r.stderr)
 
-print(f"1..{count}")
+sys.exit(done())

@@ -5,11 +5,15 @@ of the table is driven; a bad command line is refused.
 Usage: driver_test.py DRIVER PLAIN.SO FAULTY.SO RUDE.SO SANITIZERS"""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from tap import done, ok  # noqa: E402
+
 driver, plain, faulty, rude, sanitizers = sys.argv[1:]
-n = failed = 0
 
 # FAULTY, the step that notices, what it says.
 FAULTS = [
@@ -52,17 +56,6 @@ PLAIN_BUILD_ONLY = [
     ("fork", "fork", "a child that calls exit() does not end"),
     ("lines", "lines", "could be seen before their beginnings"),
 ]
-
-
-def ok(good, what, *notes):
-    global n, failed
-    n += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {n} - {what}")
-    if not good:
-        for note in notes:
-            print("\n".join("# " + line for line in str(note).splitlines()))
-    sys.stdout.flush()
 
 
 def run(*args, **env):
@@ -136,5 +129,4 @@ r = run("all", faulty, "--only", "load", "--without", "lo*", FAULTY="init")
 ok(r.returncode == 0 and r.stdout.count("# SKIP --without lo*") == 2, "a step that is left out, and said to be", r.stdout)
 r = run("all", plain, "--only", "nothing")
 ok(r.returncode == 1, "no step of that name", r.stdout)
-print(f"1..{n}")
-sys.exit(1 if failed else 0)
+sys.exit(done())
