@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd over NICs that behave as gve, mlx5, bnxt and fbnic do (helper/drivers.h): flow rules are listed whole, queues
- * are bound, and all is undone, so that XDP programs and other people's bindings work as before. */
+/* hawserd over NICs that behave as gve, mlx5, bnxt and fbnic do (tests/fakes/kernel/drivers.h): flow rules are listed
+ * whole, queues are bound, and all is undone, so that XDP programs and other people's bindings work as before. */
 #include "helper/kernel/ethtool.h"
 #include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
