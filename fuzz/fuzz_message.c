@@ -66,7 +66,7 @@ static void end_export(struct hw_export *x)
 }
 
 static const struct hw_peer_ops ops = {take_note, note_rail, note_down, note_death};
-static const struct hw_rail_io io = {NULL, NULL, NULL, NULL}; /* no rail is ever up */
+static const struct hw_rail_io io = {0}; /* no rail is ever up */
 static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = (1000 * HW_MS), .dead = 2 * (1000 * HW_MS)};
 static const uint8_t binding[HW_BINDING] = "of this session";
 
@@ -158,8 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     loop[0] = &n->loop;
     hw_loop_init(&n->loop, wake_nobody, NULL);
     hw_domain_init(&n->domain);
-    if (hw_peer_init(&n->peer, &n->domain, false, &n->loop, loop, 1, &ops, &io, n, &limits, binding) < 0)
-        abort();
+    hw_peer_init(&n->peer, &n->domain, false, &n->loop, loop, 1, &ops, &io, n, &limits, binding);
     export_memory(n, &n->readable, memory, HAWSER_REMOTE_READ);
     export_memory(n, &n->writable, memory + REGION, HAWSER_REMOTE_WRITE);
     struct hw_import *import = hw_import_get(&n->peer, 1, 2);
@@ -187,7 +186,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(hw_peer_is_gone(&n->peer) && n->over == 7);
     hw_peer_free(&n->peer);
     hw_domain_free(&n->domain);
-    hw_loop_free(&n->loop);
     free(memory);
     free(n);
     return 0;

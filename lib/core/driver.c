@@ -2,29 +2,61 @@
 #include "core/driver.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64 /* in a turn, before descriptors are looked at again */
-#define EVENTS 64 /* likewise */
+#define TASKS  64          /* in a turn, before descriptors are looked at again */
+#define EVENTS 64          /* likewise */
+#define NAP    (1 * HW_MS) /* how long the thread leaves a loop to callers who come and go */
+
+static __thread const struct hw_driver *begun; /* this thread works, and looks at what it posts when it ends */
+
+static void write_wake(struct hw_driver *d)
+{
+    uint64_t one = 1;
+    (void)!write(d->wake, &one, sizeof one); /* it fails only where it was written 2^64 times */
+}
+
+static void end_nap(struct hw_driver *d)
+{
+    pthread_mutex_lock(&d->lead);
+    if (d->napping)
+        pthread_cond_signal(&d->nap);
+    d->napping = false;
+    pthread_mutex_unlock(&d->lead);
+}
 
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    uint64_t one = 1;
-    if (atomic_exchange(&d->asleep, false))
-        (void)!write(d->wake, &one, sizeof one); /* it fails only where it was written 2^64 times */
+    if (begun == d)
+        return;
+    if (atomic_load(&d->asleep))
+        write_wake(d);
+    else if (atomic_load(&d->away))
+        end_nap(d);
 }
 
 int hw_driver_init(struct hw_driver *d)
 {
-    *d = (struct hw_driver){.epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    pthread_condattr_t monotonic;
+    *d = (struct hw_driver){
+        .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .timer = -1};
     /* by edges: nobody has to read it */
     struct epoll_event e = {.events = EPOLLIN | EPOLLET};
     hw_loop_init(&d->loop, wake_driver, d);
+    pthread_mutex_init(&d->role, NULL);
+    pthread_mutex_init(&d->lead, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->led, &monotonic);
+    pthread_cond_init(&d->nap, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (d->epoll >= 0 && d->wake >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e) == 0)
         return 0;
     int rc = hw_fail(-errno, "making a loop: %s", strerror(errno));
@@ -34,12 +66,13 @@ int hw_driver_init(struct hw_driver *d)
 
 void hw_driver_free(struct hw_driver *d)
 {
-    if (d->epoll >= 0)
-        close(d->epoll);
-    if (d->wake >= 0)
-        close(d->wake);
-    d->epoll = d->wake = -1;
-    hw_loop_free(&d->loop);
+    hw_close(&d->epoll);
+    hw_close(&d->wake);
+    hw_close(&d->timer);
+    pthread_mutex_destroy(&d->role);
+    pthread_mutex_destroy(&d->lead);
+    pthread_cond_destroy(&d->led);
+    pthread_cond_destroy(&d->nap);
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------ */
@@ -47,32 +80,198 @@ void hw_driver_free(struct hw_driver *d)
 /* Rounded up, so that a timer is due when the wait is over. */
 static int get_wait_ms(uint64_t until)
 {
+    if (until == 0)
+        return 0;
     uint64_t now = hw_now();
     if (until <= now)
         return 0;
     return until == HW_NEVER ? -1 : (int)HW_MIN((until - now + HW_MS - 1) / HW_MS, (uint64_t)INT32_MAX);
 }
 
-void hw_driver_turn(struct hw_driver *d, uint64_t until)
+/* Sets the descriptor that others poll to the time when there is something to do. With the role. */
+static void set_alarm(const struct hw_driver *d, uint64_t due)
+{
+    /* a time of nothing switches it off */
+    struct itimerspec at = {0};
+    if (due != HW_NEVER) {
+        at.it_value.tv_sec = (time_t)(due / 1000000000u);
+        at.it_value.tv_nsec = (long)(due % 1000000000u) + (due == 0);
+    }
+    (void)timerfd_settime(d->timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+/* Gives the role up. Those who sleep, and would sleep too long, are woken. */
+static void leave_role(struct hw_driver *d)
+{
+    uint64_t due = hw_loop_due(&d->loop);
+    if (d->timer >= 0)
+        set_alarm(d, due);
+    pthread_mutex_unlock(&d->role);
+    if (atomic_load(&d->asleep) ? due < atomic_load(&d->until) : due == 0 && atomic_load(&d->away))
+        wake_driver(d);
+}
+
+static bool work(struct hw_driver *d)
 {
     struct epoll_event e[EVENTS];
-    atomic_store(&d->asleep, true); /* whoever posts from here on writes */
-    uint64_t due = hw_loop_due(&d->loop);
-    int n = epoll_wait(d->epoll, e, EVENTS, atomic_load(&d->stop) ? 0 : get_wait_ms(HW_MIN(due, until)));
-    atomic_store(&d->asleep, false);
+    pthread_mutex_lock(&d->role);
+    int n = epoll_wait(d->epoll, e, EVENTS, 0);
+    bool any = n > 0 || hw_loop_due(&d->loop) <= hw_now();
     for (int i = 0; i < n; i++) {
         struct hw_source *s = e[i].data.ptr;
         if (s)
             s->ready(s);
     }
     hw_loop_turn(&d->loop, hw_now(), TASKS);
+    leave_role(d);
+    return any;
+}
+
+bool hw_driver_turn(struct hw_driver *d, uint64_t until)
+{
+    struct pollfd p = {.fd = d->epoll, .events = POLLIN};
+    atomic_fetch_add(&d->asleep, 1); /* whoever posts from here on writes */
+    pthread_mutex_lock(&d->role);
+    uint64_t due = hw_loop_due(&d->loop);
+    until = HW_MIN(due, until);
+    atomic_store(&d->until, until);
+    pthread_mutex_unlock(&d->role);
+    if (until && !atomic_load(&d->stop))
+        (void)poll(&p, 1, get_wait_ms(until));
+    atomic_fetch_sub(&d->asleep, 1);
+    return work(d);
+}
+
+bool hw_driver_begin(struct hw_driver *d)
+{
+    if (begun || pthread_mutex_trylock(&d->role) != 0)
+        return false;
+    begun = d;
+    return true;
+}
+
+void hw_driver_end(struct hw_driver *d)
+{
+    hw_loop_turn(&d->loop, hw_now(), TASKS);
+    begun = NULL;
+    leave_role(d);
+}
+
+int hw_driver_fd(struct hw_driver *d)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+    pthread_mutex_lock(&d->role);
+    int rc = 0;
+    if (d->timer < 0) {
+        d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (d->timer < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->timer, &e) < 0) {
+            rc = hw_fail(-errno, "making a descriptor to poll: %s", strerror(errno));
+            hw_close(&d->timer);
+        } else {
+            set_alarm(d, hw_loop_due(&d->loop));
+        }
+    }
+    pthread_mutex_unlock(&d->role);
+    return rc < 0 ? rc : d->epoll;
+}
+
+/* ---- callers ------------------------------------------------------------------------------------------ */
+
+static void set_timespec(struct timespec *t, uint64_t at)
+{
+    uint64_t most = hw_now() + 3600000 * HW_MS; /* not so long that the kernel takes it for nonsense */
+    at = HW_MIN(at, most);
+    t->tv_sec = (time_t)(at / 1000000000u);
+    t->tv_nsec = (long)(at % 1000000000u);
+}
+
+static void follow(struct hw_driver *d, uint64_t until)
+{
+    struct timespec t;
+    set_timespec(&t, until);
+    pthread_cond_timedwait(&d->led, &d->lead, &t);
+}
+
+bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until)
+{
+    bool is = done(arg);
+    if (is)
+        return true;
+    atomic_fetch_add(&d->callers, 1);
+    atomic_fetch_add(&d->visits, 1);
+    pthread_mutex_lock(&d->lead);
+    atomic_fetch_add(&d->followers, 1); /* from here on whoever makes it true says so */
+    while (!(is = done(arg)) && hw_now() < until) {
+        if (d->leading) {
+            follow(d, until);
+            continue;
+        }
+        d->leading = true;
+        atomic_fetch_sub(&d->followers, 1);
+        pthread_mutex_unlock(&d->lead);
+        while (!(is = done(arg)) && hw_now() < until)
+            (void)hw_driver_turn(d, until);
+        pthread_mutex_lock(&d->lead);
+        atomic_fetch_add(&d->followers, 1);
+        d->leading = false;
+        pthread_cond_signal(&d->led);
+    }
+    atomic_fetch_sub(&d->followers, 1);
+    bool last = atomic_fetch_sub(&d->callers, 1) == 1;
+    if (last && d->napping && !atomic_load(&d->away)) /* it has given up hope that this caller goes */
+        pthread_cond_signal(&d->nap);
+    pthread_mutex_unlock(&d->lead);
+    return is;
+}
+
+void hw_driver_notify(struct hw_driver *d)
+{
+    if (!atomic_load(&d->callers))
+        return;
+    if (atomic_load(&d->asleep))
+        write_wake(d);
+    if (atomic_load(&d->followers)) {
+        pthread_mutex_lock(&d->lead);
+        pthread_cond_broadcast(&d->led);
+        pthread_mutex_unlock(&d->lead);
+    }
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------- */
+
+/* Leaves the loop to callers: for a moment, or, where the same ones have been there all along, until they go. */
+static void nap(struct hw_driver *d, bool deep)
+{
+    struct timespec t;
+    pthread_mutex_lock(&d->lead);
+    d->napping = true;
+    atomic_store(&d->away, !deep);
+    set_timespec(&t, deep ? HW_NEVER : hw_now() + NAP);
+    bool stay = deep ? atomic_load(&d->callers) > 0 : atomic_load(&d->loop.mailbox) == NULL;
+    if (stay && !atomic_load(&d->stop))
+        pthread_cond_timedwait(&d->nap, &d->lead, &t);
+    d->napping = false;
+    atomic_store(&d->away, false);
+    pthread_mutex_unlock(&d->lead);
 }
 
 static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
-    while (!atomic_load(&d->stop))
-        hw_driver_turn(d, HW_NEVER);
+    unsigned seen = 0;
+    bool long_wait = false;
+    hw_own_thread = true;
+    while (!atomic_load(&d->stop)) {
+        unsigned visits = atomic_load(&d->visits);
+        bool here = atomic_load(&d->callers) > 0;
+        if (here || visits != seen) {
+            nap(d, here && long_wait && visits == seen);
+            long_wait = visits == seen;
+            seen = visits;
+        } else {
+            (void)hw_driver_turn(d, HW_NEVER);
+        }
+    }
     return NULL;
 }
 
@@ -90,15 +289,24 @@ int hw_driver_start(struct hw_driver *d, const char *name)
     return 0;
 }
 
+void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
+{
+    if (d->has_thread)
+        (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus);
+}
+
 void hw_driver_stop(struct hw_driver *d)
 {
     if (!d->has_thread)
         return;
-    uint64_t one = 1;
     atomic_store(&d->stop, true);
-    (void)!write(d->wake, &one, sizeof one);
+    write_wake(d);
+    pthread_mutex_lock(&d->lead);
+    pthread_cond_signal(&d->nap);
+    pthread_mutex_unlock(&d->lead);
     pthread_join(d->thread, NULL);
     d->has_thread = false;
+    atomic_store(&d->stop, false);
 }
 
 /* ---- descriptors -------------------------------------------------------------------------------------- */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What drives a loop: it waits for descriptors, for the next timer and for tasks that others post, and gives the loop
- * its turns. The only code of the engine that blocks. One thread at a time drives: one of the driver's own, or whoever
- * calls hw_driver_turn().
+ * its turns. The only code of the engine that blocks.
+ *
+ * Any number of threads may wait at once; one at a time works, and holds the role. Three kinds of threads do:
+ *   - the driver's own, if it was started. While callers wait it stays away, so that what comes wakes one thread and
+ *     not two; for a moment after the last one left, too, as he is likely to come back.
+ *   - callers who wait for something (hw_driver_wait). One of them leads and drives, the others follow.
+ *   - whoever has work to post does it himself, where nobody else is at it (hw_driver_begin).
  */
 #ifndef HW_DRIVER_H
 #define HW_DRIVER_H
@@ -10,34 +15,59 @@
 #include "core/loop.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 struct hw_driver {
     struct hw_loop loop;
 
     /* the driver's own */
     int epoll, wake;
-    atomic_bool asleep; /* about to block, or blocked */
+    int timer;              /* hw_driver_fd(); else -1 */
+    pthread_mutex_t role;   /* of who works */
+    atomic_uint asleep;     /* threads that block in poll(), or are about to */
+    _Atomic uint64_t until; /* the earliest time for which those have set an alarm */
+
+    pthread_mutex_t lead;    /* over led and napping */
+    pthread_cond_t led, nap; /* followers; the thread */
+    bool leading, napping;
+    atomic_uint callers, followers; /* in hw_driver_wait(); of these, those who do not lead */
+    atomic_uint visits;             /* how often somebody came */
+    atomic_bool away;               /* the thread is napping */
+
     atomic_bool stop;
     bool has_thread;
     pthread_t thread;
 };
 
-/* Makes a driver and its loop. -errno. */
+/* Makes a driver, with its loop. -errno. */
 int hw_driver_init(struct hw_driver *d);
-/* Frees both. Nobody drives any more. */
+/* Frees it. Nobody drives any more: tasks that were posted do not run. */
 void hw_driver_free(struct hw_driver *d);
 
 /* Starts a thread that drives until hw_driver_stop(); it takes no signals. name: up to 15 bytes. -errno. */
 int hw_driver_start(struct hw_driver *d, const char *name);
+/* The thread runs on these CPUs only, if the system lets it. */
+void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
 /* Ends the thread, if there is one, and waits for it. Not on that thread. */
 void hw_driver_stop(struct hw_driver *d);
-/* Waits until there is something to do, or for the time `until` (ns, as hw_now()), and does it. */
-void hw_driver_turn(struct hw_driver *d, uint64_t until);
 
-/* From here on s->ready() is called, on the driver's thread, each time that fd becomes ready. On that thread. -errno.
- */
+/* Waits until there is something to do, or for the time `until` (ns, as hw_now()), and does it. True: there was
+ * something. From any thread that holds no lock of the objects on the loop. */
+bool hw_driver_turn(struct hw_driver *d, uint64_t until);
+/* Drives until done(arg), or for the time `until`. True: it is done. done() takes no lock; whoever makes it true says
+ * hw_driver_notify() after that. */
+bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
+void hw_driver_notify(struct hw_driver *d);
+/* Takes the role, if nobody has it, so that what the calling thread posts next wakes no other; hw_driver_end() does
+ * that work. False: nothing was taken, and hw_driver_end() is not called. */
+bool hw_driver_begin(struct hw_driver *d);
+void hw_driver_end(struct hw_driver *d);
+/* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. -errno. */
+int hw_driver_fd(struct hw_driver *d);
+
+/* From here on s->ready() is called, by whoever drives, each time that fd becomes ready. With the role. -errno. */
 int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s);
-/* The end of that, before fd is closed. On that thread. */
+/* The end of that, before fd is closed. With the role. */
 void hw_driver_forget(struct hw_driver *d, int fd);
 
 #endif

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/loop.h"
 
-#include <stdlib.h>
-
 void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg)
 {
     *l = (struct hw_loop){.wake = wake, .wake_arg = wake_arg};
     l->last = &l->first;
-}
-
-void hw_loop_free(struct hw_loop *l)
-{
-    free(l->heap);
-    l->heap = NULL;
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------ */
@@ -58,83 +50,74 @@ static bool run_task(struct hw_loop *l)
     return true;
 }
 
-/* ---- timers: a binary heap ---------------------------------------------------------------------- */
+/* ---- timers: a pairing heap ---------------------------------------------------------------------- */
 
-static void put_timer(struct hw_loop *l, size_t place, struct hw_timer *t)
+static void link_timer(struct hw_timer **at, struct hw_timer *t)
 {
-    l->heap[place] = t;
-    t->place = place;
+    *at = t;
+    if (t)
+        t->link = at;
 }
 
-static void move_up(struct hw_loop *l, size_t place)
+/* Makes one heap of two, neither of which has siblings. */
+static struct hw_timer *merge_heaps(struct hw_timer *a, struct hw_timer *b)
 {
-    struct hw_timer *t = l->heap[place];
-    for (; place > 1 && l->heap[place / 2]->at > t->at; place /= 2)
-        put_timer(l, place, l->heap[place / 2]);
-    put_timer(l, place, t);
+    if (!a || !b)
+        return a ? a : b;
+    struct hw_timer *first = b->at < a->at ? b : a, *later = first == a ? b : a;
+    link_timer(&later->next, first->child);
+    link_timer(&first->child, later);
+    return first;
 }
 
-static void move_down(struct hw_loop *l, size_t place)
+/* Makes one heap of t and its siblings: in pairs, then those from the last to the first. */
+static struct hw_timer *merge_siblings(struct hw_timer *t)
 {
-    struct hw_timer *t = l->heap[place];
-    for (size_t child; (child = 2 * place) <= l->n_set; place = child) {
-        if (child < l->n_set && l->heap[child + 1]->at < l->heap[child]->at)
-            child++;
-        if (l->heap[child]->at >= t->at)
-            break;
-        put_timer(l, place, l->heap[child]);
+    struct hw_timer *pairs = NULL, *all = NULL;
+    while (t) {
+        struct hw_timer *other = t->next, *rest = other ? other->next : NULL;
+        t->next = NULL;
+        if (other)
+            other->next = NULL;
+        struct hw_timer *pair = merge_heaps(t, other);
+        pair->next = pairs;
+        pairs = pair;
+        t = rest;
     }
-    put_timer(l, place, t);
-}
-
-int hw_timer_init(struct hw_loop *l, struct hw_timer *t, void (*fire)(struct hw_timer *t))
-{
-    if (l->n_timers + 2 > l->room) {
-        size_t room = l->room ? 2 * l->room : 16;
-        struct hw_timer **heap = realloc(l->heap, room * sizeof *heap);
-        if (!heap)
-            return hw_no_memory("%zu timers", room);
-        l->heap = heap;
-        l->room = room;
+    while (pairs) {
+        struct hw_timer *rest = pairs->next;
+        pairs->next = NULL;
+        all = merge_heaps(all, pairs);
+        pairs = rest;
     }
-    l->n_timers++;
-    *t = (struct hw_timer){.fire = fire};
-    return 0;
-}
-
-void hw_timer_free(struct hw_loop *l, struct hw_timer *t)
-{
-    hw_timer_stop(l, t);
-    l->n_timers--;
+    return all;
 }
 
 void hw_timer_stop(struct hw_loop *l, struct hw_timer *t)
 {
-    size_t place = t->place;
-    if (!place)
+    if (!t->set)
         return;
-    t->place = 0;
-    struct hw_timer *last = l->heap[l->n_set--];
-    if (last == t)
-        return;
-    put_timer(l, place, last);
-    move_up(l, place);
-    move_down(l, last->place);
+    t->set = false;
+    struct hw_timer *below = merge_siblings(t->child);
+    t->child = NULL;
+    link_timer(t->link, t->next);
+    t->next = NULL;
+    link_timer(&l->timers, merge_heaps(l->timers, below));
 }
 
 void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at)
 {
     hw_timer_stop(l, t);
+    t->set = true;
     t->at = at;
-    put_timer(l, ++l->n_set, t);
-    move_up(l, t->place);
+    link_timer(&l->timers, merge_heaps(l->timers, t));
 }
 
 static bool fire_timer(struct hw_loop *l)
 {
-    if (!l->n_set || l->heap[1]->at > l->now)
+    struct hw_timer *t = l->timers;
+    if (!t || t->at > l->now)
         return false;
-    struct hw_timer *t = l->heap[1];
     hw_timer_stop(l, t);
     t->fire(t);
     return true;
@@ -163,5 +146,5 @@ uint64_t hw_loop_due(const struct hw_loop *l)
 {
     if (l->first || atomic_load(&l->mailbox))
         return 0;
-    return l->n_set ? l->heap[1]->at : HW_NEVER;
+    return l->timers ? l->timers->at : HW_NEVER;
 }

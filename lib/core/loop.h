@@ -23,8 +23,11 @@ struct hw_task {
 /* Something to run at a time. */
 struct hw_timer {
     void (*fire)(struct hw_timer *t);
-    uint64_t at;  /* ns, of the driver's clock */
-    size_t place; /* in the loop's heap, 1 on; 0: not set */
+    uint64_t at; /* ns, of the driver's clock */
+    bool set;
+    /* in the loop's heap: the first of those that are due later, the next one of the same parent, and what points here
+     */
+    struct hw_timer *child, *next, **link;
 };
 
 /* Who is told that a descriptor can be read or written, or has ended: part of an object that outlives the turn in which
@@ -41,14 +44,11 @@ struct hw_loop {
     /* the loop's own */
     _Atomic(struct hw_task *) mailbox; /* newest first */
     struct hw_task *first, **last;     /* taken from there, oldest first */
-    struct hw_timer **heap;            /* heap[1] is due first */
-    size_t n_set, n_timers, room;
+    struct hw_timer *timers;           /* a pairing heap: this one is due first */
 };
 
 /* Makes an empty loop. */
 void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
-/* Frees it. Tasks that were posted do not run, and timers do not fire. */
-void hw_loop_free(struct hw_loop *l);
 
 /* Makes t run on l, from any thread: after all that this thread has posted there before. run() may post it again. Where
  * t is posted already and has not begun to run, it runs once. */
@@ -58,11 +58,8 @@ bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget);
 /* When hw_loop_turn() has something to do: 0 at once, HW_NEVER not before somebody posts. */
 uint64_t hw_loop_due(const struct hw_loop *l);
 
-/* Reserves a place for t, so that setting it never fails. -ENOMEM. */
-int hw_timer_init(struct hw_loop *l, struct hw_timer *t, void (*fire)(struct hw_timer *t));
-/* Gives the place back; the timer does not fire any more. */
-void hw_timer_free(struct hw_loop *l, struct hw_timer *t);
-/* (Re)sets t to fire once at `at`. On the loop's own thread, as all of timers. */
+/* (Re)sets t to fire once at `at`. On the loop's own thread, as all of timers. t->fire is set, and all else of it was
+ * zero at first. */
 void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at);
 /* t does not fire, if it was set. */
 void hw_timer_stop(struct hw_loop *l, struct hw_timer *t);

@@ -273,6 +273,22 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
+/* True if the network may hold something that it has to deliver, and is to be checked. */
+static bool is_busy(const struct hw_rail *r)
+{
+    for (unsigned i = 0; i < r->links && r->limits.check; i++)
+        if (r->link[i].link.in_flight || r->link[i].full)
+            return true;
+    return false;
+}
+
+/* From here on something is under way: the network is checked sooner than an idle one. */
+static void watch_closely(struct hw_rail *r)
+{
+    if (r->watch.at > r->loop->now + r->limits.check && is_busy(r))
+        hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.check);
+}
+
 static void work_rail(struct hw_task *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, work);
@@ -286,7 +302,10 @@ static void work_rail(struct hw_task *t)
         more |= read_rail_link(r, i);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
         more |= write_link(r, i);
-    if (more && r->state == HW_RAIL_UP)
+    if (r->state != HW_RAIL_UP)
+        return;
+    watch_closely(r);
+    if (more)
         hw_loop_post(r->loop, &r->work);
 }
 
@@ -295,6 +314,14 @@ static void watch_peer(struct hw_timer *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, watch);
     uint64_t silent = r->loop->now - r->heard;
+    bool busy = is_busy(r);
+    for (unsigned i = 0; i < r->links && busy; i++) {
+        int rc = r->io->check(r->link[i].conn);
+        if (rc < 0) {
+            hw_rail_end(r, rc);
+            return;
+        }
+    }
     if (silent >= r->limits.dead) {
         hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));
         return;
@@ -303,7 +330,8 @@ static void watch_peer(struct hw_timer *t)
         r->ping_due = true;
         hw_loop_post(r->loop, &r->work);
     }
-    hw_timer_set(r->loop, t, HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping);
+    uint64_t next = HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping;
+    hw_timer_set(r->loop, t, busy ? HW_MIN(next, r->loop->now + r->limits.check) : next);
 }
 
 static void note_ready(struct hw_source *s)
@@ -311,14 +339,14 @@ static void note_ready(struct hw_source *s)
     hw_rail_ready(hw_container_of(s, struct hw_rail, source));
 }
 
-int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
-                 void *up, const struct hw_rail_limits *limits)
+void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                  void *up, const struct hw_rail_limits *limits)
 {
     *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .limits = *limits, .work.run = work_rail};
     r->source.ready = note_ready;
     clear_queue(&r->small);
     clear_queue(&r->bulk);
-    return hw_timer_init(loop, &r->watch, watch_peer);
+    r->watch.fire = watch_peer;
 }
 
 static void free_links(struct hw_rail *r)
@@ -336,7 +364,6 @@ void hw_rail_free(struct hw_rail *r)
     if (r->state == HW_RAIL_ENDED)
         hw_rail_settle(r, NULL, 0);
     give_back_queues(r);
-    hw_timer_free(r->loop, &r->watch);
 }
 
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n)

@@ -70,11 +70,14 @@ struct hw_rail_io {
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* At once: nothing that was not read will be, what the network has not taken is dropped. */
     void (*close)(struct hw_conn *c);
+    /* 0, or why the path looks dead, of a connection with something under way. Called each limits.check. */
+    int (*check)(struct hw_conn *c);
 };
 
 /* How a rail behaves: read from knobs, the same for all rails of a session. */
 struct hw_rail_limits {
     uint64_t window; /* bytes in flight, of each link */
+    uint64_t check;  /* ns: while something is under way the transport is asked about the path so often; 0: never */
     uint64_t ping;   /* ns: a peer that was silent for so long is asked for a word .. */
     uint64_t dead;   /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
 };
@@ -120,9 +123,9 @@ struct hw_rail {
 #define HW_RAIL_PING    0xf1 /* asks for an ANSWER */
 #define HW_RAIL_ANSWER  0xf2
 
-/* Makes a rail that is down, before its loop runs. -ENOMEM. */
-int hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
-                 void *up, const struct hw_rail_limits *limits);
+/* Makes a rail that is down. */
+void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
+                  void *up, const struct hw_rail_limits *limits);
 /* Gives all parcels back and frees it. It is not up; its loop runs no more, or this is its thread. */
 void hw_rail_free(struct hw_rail *r);
 

@@ -422,9 +422,9 @@ static void sort_arrivals(struct hw_task *t)
     route_list(s, atomic_exchange(&s->returned, NULL));
 }
 
-int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
-                    const struct hw_rail_limits *limits)
+void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                     const struct hw_rail_limits *limits)
 {
     assert(n >= 1 && n <= HW_SESSION_RAILS);
     memset(s, 0, sizeof *s);
@@ -442,13 +442,8 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
         sr->act.run = act_on_order;
         sr->report.run = take_report;
         sr->let_go.run = let_go_by_rail;
-        int rc = hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, limits);
-        while (rc < 0 && i-- > 0)
-            hw_rail_free(&s->rail[i].rail);
-        if (rc < 0)
-            return rc;
+        hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, limits);
     }
-    return 0;
 }
 
 void hw_session_free(struct hw_session *s)

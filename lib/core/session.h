@@ -134,10 +134,10 @@ struct hw_session {
 #define HW_SESSION_TYPES 0xe0
 #define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then u64 frames received, of each link */
 
-/* Makes a session over n rails that are down; loop[i] is the i-th's. -ENOMEM. */
-int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
-                    const struct hw_rail_limits *limits);
+/* Makes a session over n rails that are down; loop[i] is the i-th's. */
+void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                     const struct hw_rail_limits *limits);
 /* Frees what it has. No rail is up; its loops run no more, or this is their thread. */
 void hw_session_free(struct hw_session *s);
 /* Ends the session: all rails end, and lost() is called for what was not delivered, from the home's tasks. */

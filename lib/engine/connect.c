@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting, listening, accepting: the public face of it. */
-#include "engine/pairing.h"
+#include "engine/engine.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -81,7 +81,7 @@ static int first_connection(struct hawser_peer *p, const union hw_addr *to, cons
     struct hawser *h = p->h;
     char text[HAWSER_ADDR_TEXT + 8];
     hw_addr_text(to, text, sizeof(text));
-    if (!hw_address_allowed(h, p->keyed, to))
+    if (!hw_address_allowed(p->keyed, h->flags & HAWSER_INSECURE, to))
         return hw_fail(
             -EPERM,
             "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "mem/space.h"
 #include "net/nic.h"
+#include "transport/pairing.h"
 #include "transport/tcp/sock.h"
 #include "transport/transport.h"
 #include "wire/wire.h"
@@ -473,6 +474,7 @@ struct hawser_peer {
     uint32_t want_channels;
     bool only_dialled;
     bool set_up;                          /* client: hawser_connect() is through with `pairing` */
+    struct hw_dial dial;                  /* client: what the pairing works on */
     _Atomic(struct hw_pairing *) pairing; /* client: between the server's SETUP and ours */
     struct hawser_path *paths;            /* client: set once, with chans */
     uint32_t npaths;
@@ -535,10 +537,9 @@ void hw_peer_violation(struct hawser_peer *p, const char *what);
 void hw_peer_scan(struct hawser_peer *p);
 void hw_peer_queue_all(struct hawser_peer *p); /* every lane: there may be something to send */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session); /* that came here; under h->mu */
-struct hw_pairing;
-int hw_setup_send(struct hawser_peer *p);                               /* server */
-int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g); /* client; under peer->mu, driver of home */
-int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f); /* setup.c; under peer->mu */
+int hw_setup_send(struct hawser_peer *p);                                   /* server */
+int hw_setup_answer(struct hawser_peer *p, const struct hw_pairing *g);     /* client; under peer->mu, driver of home */
+int hw_setup_received(struct hawser_peer *p, const struct hw_frame *f);     /* setup.c; under peer->mu */
 
 /* The largest chunk that goes to p. */
 uint64_t hw_chunk_max(const struct hawser_peer *p);
@@ -610,7 +611,6 @@ struct hawser {
 /* Something a caller may wait for has happened. */
 void hw_event(struct hawser *h);
 bool hw_listener_takes(const struct hawser *h, const union hw_addr *a); /* does it listen on this address of ours? */
-bool hw_address_allowed(const struct hawser *h, bool keyed, const union hw_addr *a);
 
 /* listener.c */
 int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_t *bound);

@@ -48,11 +48,6 @@ bool hw_listener_takes(const struct hawser *h, const union hw_addr *a)
            hw_addr_same_host(b, a);
 }
 
-bool hw_address_allowed(const struct hawser *h, bool keyed, const union hw_addr *a)
-{
-    return keyed || h->flags & HAWSER_INSECURE || hw_addr_is_private_ground(a);
-}
-
 /* A flood of strays must not become a flood of lines. */
 static void log_refusal(struct hw_listener *l, const union hw_addr *from, const char *why)
 {
@@ -76,7 +71,7 @@ static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challen
     struct slot *s = arg;
     struct hawser *h = s->l->h;
     unsigned refusal = HW_OK;
-    if (!hw_address_allowed(h, h->keyed, &s->from))
+    if (!hw_address_allowed(h->keyed, h->flags & HAWSER_INSECURE, &s->from))
         return HW_REFUSE_ADDRESS;
     pthread_mutex_lock(&h->mu);
     if (hello->kind == HW_BOOT_CONTROL) {

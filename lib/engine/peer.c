@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers: birth, death, and the regions they may touch. */
-#include "engine/pairing.h"
+#include "engine/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first frame each way: the server names its NICs as handles, the client pairs its own with them and says which
  * channels there are to be. */
-#include "engine/pairing.h"
+#include "engine/engine.h"
 #include "net/advertise.h"
 #include "net/route.h"
 #include "transport/tcp/tcp.h"
@@ -148,6 +148,11 @@ static int meet_transport(struct hawser_peer *p, const struct hw_frame *f)
     return hw_fail_copy(rc, why);
 }
 
+static void progress(void *arg)
+{
+    (void)hawser_progress(arg, 0);
+}
+
 /* hawser_connect() does the rest: trying paths takes time. */
 static int client_setup(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s)
 {
@@ -155,8 +160,22 @@ static int client_setup(struct hawser_peer *p, const struct hw_frame *f, const s
         return hw_fail(-EPROTO, "a second SETUP");
     struct hw_pairing *g = NULL;
     int rc = meet_transport(p, f);
+    struct hawser *h = p->h;
+    p->dial = (struct hw_dial){.tp = h->tp,
+                               .env = &h->env,
+                               .local = p->ctl.local,
+                               .remote = p->ctl.remote,
+                               .session = p->session,
+                               .keyed = p->keyed,
+                               .insecure = h->flags & HAWSER_INSECURE,
+                               .nics = p->want_nics,
+                               .peer_nics = p->want_peer_nics,
+                               .only_dialled = p->only_dialled,
+                               .progress = h->flags & HAWSER_CALLER_PROGRESS ? progress : NULL,
+                               .arg = h};
+    memcpy(p->dial.secret, p->secret, HW_SECRET);
     if (rc == 0)
-        rc = hw_pairing_new(p, f, s, &g);
+        rc = hw_pairing_new(&p->dial, f->body, f->body_len, s, &g);
     if (rc)
         return rc;
     atomic_store(&p->pairing, g);

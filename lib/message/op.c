@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NO_SLOT UINT32_MAX
 
@@ -38,6 +39,7 @@ void hw_op_put(struct hw_op *op)
     if (atomic_fetch_sub(&op->refs, 1) != 1)
         return;
     free(op->note);
+    free(op->text);
     free(op);
 }
 
@@ -148,7 +150,8 @@ static void untime_op(struct hw_op *op)
 void hw_op_set_result(struct hw_op *op, int why)
 {
     int none = 0;
-    atomic_compare_exchange_strong(&op->result, &none, why);
+    if (atomic_compare_exchange_strong(&op->result, &none, why))
+        op->text = strdup(hw_error());
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
@@ -518,7 +521,7 @@ void hw_ops_die(struct hw_peer *p)
     hw_ops_unfence(p);
 }
 
-int hw_ops_init(struct hw_peer *p)
+void hw_ops_init(struct hw_peer *p)
 {
     for (int i = 0; i < HW_TICKS; i++)
         hw_list_init(&p->deadlines.at[i]);
@@ -534,12 +537,12 @@ int hw_ops_init(struct hw_peer *p)
     p->slot_free = NO_SLOT;
     p->deadlines.arm.run = arm_deadlines;
     p->deadlines.next = HW_NEVER;
-    return hw_timer_init(p->session.home, &p->deadlines.timer, fire_deadlines);
+    p->deadlines.timer.fire = fire_deadlines;
 }
 
 void hw_ops_free(struct hw_peer *p)
 {
     assert(hw_list_empty(&p->all));
-    hw_timer_free(p->session.home, &p->deadlines.timer);
+    hw_timer_stop(p->session.home, &p->deadlines.timer);
     free(p->slot);
 }

@@ -34,7 +34,7 @@ void hw_request_ended(struct hw_peer *p);
 void hw_serve_was_cut(struct hw_op *op);
 /* The peer is dead: operations end. */
 void hw_ops_die(struct hw_peer *p);
-int hw_ops_init(struct hw_peer *p);
+void hw_ops_init(struct hw_peer *p);
 void hw_ops_free(struct hw_peer *p);
 /* Room that a notification takes at the peer. */
 static inline uint64_t hw_note_cost(const struct hw_note *note)

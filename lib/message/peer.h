@@ -102,6 +102,7 @@ struct hw_op {
     uint64_t deadline;              /* ns of the home loop's clock, HW_NEVER: none */
     struct hw_note *note;           /* write, notify: for the peer's application; NULL: none. The operation's */
     atomic_int result;              /* 0, or the first error */
+    char *text;                     /* why; NULL: not known. The operation's */
     uint64_t total;                 /* bytes; hw_op_post() sets it */
     uint64_t queue;                 /* send, receive: which one */
     _Atomic uint64_t got;           /* receive: the message's bytes, once it has ended well */
@@ -259,15 +260,15 @@ struct hw_peer {
 };
 
 /* Makes a peer over n rails that are down; the arguments are hw_session_init()'s. binding: bytes that both sides have
- * and that no other session has. -ENOMEM. */
-int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
-                 struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
-                 void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
+ * and that no other session has. */
+void hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
+                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
+                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
 /* Ends it: every operation ends, those with something left with this error. On the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
 /* True once a dead peer has let go of everything. On the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
-/* Frees what a peer that is gone holds. On the thread of its loops. */
+/* Frees what a peer that is gone holds. No loop runs anything of it: each has given its role up once since then. */
 void hw_peer_free(struct hw_peer *p);
 /* The application took a notification of len bytes. From any thread. */
 void hw_peer_took(struct hw_peer *p, uint32_t len);

@@ -18,12 +18,14 @@ RULES = {
     "lib/mem": LOW,
     "lib/wire": LOW,
     "lib/transport": MID,
+    "lib/transport/tcp": MID + ["lib/transport", "lib/core"],  # a transport provides what a rail asks for
     "lib/transport/netplugin": MID + ["lib/transport"],
     "lib/transport/netplugin/table": LOW,
     "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: what it shares with the host
     "lib/transport/netplugin/host": LOW + ["lib/mem", "lib/transport/netplugin/table", "lib/transport/netplugin/child"],
     "lib/core": MID,
     "lib/message": MID + ["lib/core"],
+    "lib/context": MID + ["lib/core", "lib/message", "lib/transport", "lib/context/include/hawser.h"],
     "lib/engine": MID + ["lib/transport"],
     "lib": MID + ["lib/transport", "lib/engine"],  # hawser.c
     "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins

@@ -29,7 +29,7 @@ struct timer {
     struct hw_timer timer;
     struct world *w;
     int on;
-    bool made, set;
+    bool set;
 };
 
 struct side {
@@ -69,8 +69,6 @@ static void post_some(struct world *w)
 static void set_some(struct world *w, struct side *side)
 {
     struct timer *t = &side->timer[sim_random(w->s, TIMERS)];
-    if (!t->made)
-        return;
     t->set = !sim_chance(w->s, 4);
     if (t->set)
         hw_timer_set(&side->loop, &t->timer, w->now + sim_random(w->s, 50));
@@ -124,19 +122,6 @@ static uint64_t find_due(const struct side *side)
     return at;
 }
 
-static void make_timer(struct world *w, int on)
-{
-    struct timer *t = &w->side[on].timer[sim_random(w->s, TIMERS)];
-    if (t->made) {
-        hw_timer_free(&w->side[on].loop, &t->timer);
-        t->made = t->set = false;
-    } else if (hw_timer_init(&w->side[on].loop, &t->timer, fire_one) == 0) {
-        t->made = true;
-        t->w = w;
-        t->on = on;
-    }
-}
-
 void sim_run_loops(struct sim *s)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -148,11 +133,13 @@ void sim_run_loops(struct sim *s)
         hw_loop_init(&w->side[i].loop, wake_side, &w->side[i]);
         for (int k = 0; k < TASKS; k++)
             w->side[i].task[k] = (struct task){.task.run = run_one, .w = w, .on = i};
+        for (int k = 0; k < TIMERS; k++)
+            w->side[i].timer[k] = (struct timer){.timer.fire = fire_one, .w = w, .on = i};
     }
     for (s->step = 0; s->step < STEPS && !s->failed[0]; s->step++) {
         int on = (int)sim_random(s, LOOPS);
         struct side *side = &w->side[on];
-        switch (sim_random(s, 6)) {
+        switch (sim_random(s, 5)) {
         case 0:
             post_some(w);
             break;
@@ -161,9 +148,6 @@ void sim_run_loops(struct sim *s)
             break;
         case 2:
             w->now += sim_random(s, 20);
-            break;
-        case 3:
-            make_timer(w, on);
             break;
         default:
             if (!hw_loop_turn(&side->loop, w->now, 1 + (unsigned)sim_random(s, 4)) && find_due(side) <= w->now)
@@ -174,7 +158,5 @@ void sim_run_loops(struct sim *s)
                 sim_fail(s, "loop %d is due at %llu, not at %llu", i, (unsigned long long)find_due(&w->side[i]),
                          (unsigned long long)hw_loop_due(&w->side[i].loop));
     }
-    for (int i = 0; i < LOOPS; i++)
-        hw_loop_free(&w->side[i].loop);
     free(w);
 }

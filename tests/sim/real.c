@@ -144,7 +144,7 @@ bool real_connect(struct real_node node[2], unsigned i)
             close(node[0].cut[i][k]);
         node[0].cut[i][k] = fcntl(pair[0], F_DUPFD_CLOEXEC, 3);
         for (int side = 0; side < 2; side++)
-            if (!(h.conn[side][k] = hw_tcp_new(pair[side])))
+            if (!(h.conn[side][k] = hw_tcp_new(pair[side], &node[0].knobs)))
                 abort();
     }
     do {

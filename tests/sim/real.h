@@ -7,13 +7,14 @@
 #define HW_REAL_H
 
 #include "core/session.h"
-#include "core/tcp.h"
+#include "transport/tcp/conn.h"
 
 #define REAL_LOOPS 2
 #define REAL_RAILS 2
 
 struct real_node {
     struct hw_driver driver[REAL_LOOPS];
+    struct hw_knobs knobs; /* none are set: nothing asks for them */
     struct hw_session *session;
     unsigned rails, links;
     bool tcp;                           /* else Unix socket pairs */

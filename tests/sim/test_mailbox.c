@@ -73,6 +73,5 @@ int main(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
     ok(all, "each task has run after the last post of it");
-    hw_loop_free(&loop);
     return tap_done();
 }

@@ -335,10 +335,9 @@ static void make_app(int side)
     a->readable.revoked = a->writable.revoked = end_export;
     for (int i = 0; i < REAL_RAILS; i++)
         loop[i] = &node[side].driver[i % REAL_LOOPS].loop;
-    if (hw_export_add(&a->domain, &a->readable) < 0 || hw_export_add(&a->domain, &a->writable) < 0 ||
-        hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, a, &limits,
-                     binding) < 0)
+    if (hw_export_add(&a->domain, &a->readable) < 0 || hw_export_add(&a->domain, &a->writable) < 0)
         abort();
+    hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, a, &limits, binding);
     node[side].session = &a->peer.session;
     node[side].rails = REAL_RAILS;
     node[side].links = 2;

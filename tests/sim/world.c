@@ -59,7 +59,8 @@ static void close_conn(struct hw_conn *c)
     sim_conn_close(c->w->s, &c->pipes->conn, c->side);
 }
 
-const struct hw_rail_io world_io = {attach_conn, write_conn, read_conn, close_conn};
+const struct hw_rail_io world_io = {
+    .attach = attach_conn, .write = write_conn, .read = read_conn, .close = close_conn};
 
 const struct hw_rail_limits world_limits = {.window = 4000, .ping = 100000, .dead = 2000000};
 
@@ -283,9 +284,6 @@ void world_check_closed(struct world *w)
 
 void world_free(struct world *w)
 {
-    for (int side = 0; side < 2; side++)
-        for (int k = 0; k < WORLD_LOOPS; k++)
-            hw_loop_free(&w->side[side].loop[k]);
     for (unsigned i = 0; i < w->n_all; i++)
         free(w->all[i]);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/tcp.h"
+#include "transport/tcp/conn.h"
+
+#include "transport/tcp/sock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +15,12 @@
 
 struct hw_conn {
     int fd;
+    const struct hw_knobs *knobs;
     struct hw_driver *driver; /* NULL: it belongs to no rail yet */
     uint8_t *bounce;          /* made at its first use */
 };
 
-struct hw_conn *hw_tcp_new(int fd)
+struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
 {
     struct hw_conn *c = calloc(1, sizeof *c);
     if (!c) {
@@ -26,6 +29,7 @@ struct hw_conn *hw_tcp_new(int fd)
         return NULL;
     }
     c->fd = fd;
+    c->knobs = k;
     return c;
 }
 
@@ -42,7 +46,7 @@ static void close_socket(struct hw_conn *c)
 {
     if (c->driver)
         hw_driver_forget(c->driver, c->fd);
-    close(c->fd);
+    hw_sock_abort(&c->fd); /* what the network has not taken is dropped */
     free(c->bounce);
     free(c);
 }
@@ -116,5 +120,10 @@ static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint
     return rc < 0 ? rc : done;
 }
 
+static int check_socket(struct hw_conn *c)
+{
+    return hw_sock_health(c->fd, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
+}
+
 const struct hw_rail_io hw_tcp_io = {
-    .attach = attach_socket, .write = write_socket, .read = read_socket, .close = close_socket};
+    .attach = attach_socket, .write = write_socket, .read = read_socket, .close = close_socket, .check = check_socket};

@@ -3,8 +3,9 @@
 #ifndef HW_PAIRING_H
 #define HW_PAIRING_H
 
-#include "engine/engine.h"
 #include "net/paths.h"
+#include "transport/tcp/sock.h"
+#include "transport/transport.h"
 
 enum hw_try_state {
     HW_TRY_NOT,    /* not tried, as better ones worked */
@@ -33,8 +34,22 @@ struct hw_pair {
     bool sure; /* it was shown to work; else its channels are tried on */
 };
 
+/* What the client knows of a server that its first connection has reached. All of it outlives the pairing. */
+struct hw_dial {
+    const struct hw_transport *tp;
+    const struct hw_tp_env *env;
+    union hw_addr local, remote; /* of that connection */
+    uint64_t session;
+    uint8_t secret[HW_SECRET];
+    bool keyed, insecure;         /* insecure: any address may be dialled without a key */
+    const char *nics, *peer_nics; /* as those of struct hawser_connect_options; "": not said */
+    bool only_dialled;
+    void (*progress)(void *arg); /* called while it waits, as it may be this process that is to answer; NULL: not */
+    void *arg;
+};
+
 struct hw_pairing {
-    struct hawser_peer *p;
+    const struct hw_dial *dial;
     struct hw_nic nics[HW_NIC_MAX];
     int n_nics;
     struct hw_setup setup;        /* the server's */
@@ -51,8 +66,10 @@ struct hw_pairing {
     int possible; /* pairs, were every candidate to work */
 };
 
-/* Reads the server's SETUP. *out is to be freed; NULL on errors. -EPROTO, -ENOMEM. */
-int hw_pairing_new(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s, struct hw_pairing **out);
+/* Reads the server's SETUP, len bytes, of which s is the head. *out is to be freed; NULL on errors. -EPROTO, -ENOMEM.
+ */
+int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
+                   struct hw_pairing **out);
 void hw_pairing_free(struct hw_pairing *g);
 
 /* Finds the pairs, in the caller's thread and without locks. 0 with one at least, or -errno: no path works, a name that
@@ -61,5 +78,11 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline);
 
 /* What hawser_paths() is to say of it: allocated, *n entries. NULL: no memory. */
 struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n);
+
+/* Without a key only loopback and a lab's addresses are spoken to, unless the user insists. */
+static inline bool hw_address_allowed(bool keyed, bool insecure, const union hw_addr *a)
+{
+    return keyed || insecure || hw_addr_is_private_ground(a);
+}
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/pairing.h"
+#include "transport/pairing.h"
+
 #include "net/rails.h"
 #include "net/route.h"
 #include "transport/tcp/tcp.h"
@@ -18,11 +19,11 @@
 
 /* ---- what there is ---------------------------------------------------------------------------------------------- */
 
-static int read_entries(struct hw_pairing *g, const struct hw_frame *f)
+static int read_entries(struct hw_pairing *g, const uint8_t *body, size_t len)
 {
     size_t at = HW_SETUP_HEAD;
     for (uint16_t i = 0; i < g->setup.n; i++) {
-        int rc = hw_setup_entry_decode(f->body, f->body_len, &at, &g->entry[i]);
+        int rc = hw_setup_entry_decode(body, len, &at, &g->entry[i]);
         if (rc == 0)
             rc = hw_tcp_handle_addr(g->entry[i].handle, g->entry[i].handle_len, &g->theirs[i].addr);
         if (rc)
@@ -32,18 +33,19 @@ static int read_entries(struct hw_pairing *g, const struct hw_frame *f)
     return 0;
 }
 
-int hw_pairing_new(struct hawser_peer *p, const struct hw_frame *f, const struct hw_setup *s, struct hw_pairing **out)
+int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
+                   struct hw_pairing **out)
 {
     size_t n = (size_t)s->n + 1; /* the last one may be the address that was dialled */
     struct hw_pairing *g = *out = calloc(1, sizeof(*g));
     if (g) {
-        *g = (struct hw_pairing){.p = p, .setup = *s};
+        *g = (struct hw_pairing){.dial = d, .setup = *s};
         g->entry = calloc(n, sizeof(*g->entry));
         g->theirs = calloc(n, sizeof(*g->theirs));
         g->mine = calloc(HW_NIC_MAX, sizeof(*g->mine));
         g->way = calloc(n * HW_NIC_MAX, 1);
     }
-    int rc = g && g->entry && g->theirs && g->mine && g->way ? read_entries(g, f)
+    int rc = g && g->entry && g->theirs && g->mine && g->way ? read_entries(g, body, len)
                                                              : hw_fail(-ENOMEM, "no memory to set up a peer");
     if (rc) {
         hw_pairing_free(g);
@@ -79,20 +81,20 @@ void hw_pairing_free(struct hw_pairing *g)
 /* The address that the user gave is the one to dial, whatever the server calls it. */
 static void place_dialled(struct hw_pairing *g)
 {
-    struct hawser_peer *p = g->p;
-    struct hw_nic there = {.addr = p->ctl.remote};
+    const struct hw_dial *d = g->dial;
+    struct hw_nic there = {.addr = d->remote};
     int at = (int)g->setup.via - 1;
     if (at < 0) {
         at = g->setup.n;
         snprintf(g->theirs[at].name, sizeof(g->theirs[at].name), "default");
         for (uint16_t i = 0; i < g->setup.n; i++)
-            if (hw_addr_same_host(&g->theirs[i].addr, &p->ctl.remote))
+            if (hw_addr_same_host(&g->theirs[i].addr, &d->remote))
                 at = i;
     }
-    int n = p->h->tp->listen(&p->h->env, &there, hw_addr_port(&p->ctl.remote), g->entry[at].handle);
+    int n = d->tp->listen(d->env, &there, hw_addr_port(&d->remote), g->entry[at].handle);
     g->entry[at].handle_len = (uint16_t)HW_MAX(n, 0);
     memcpy(g->entry[at].nic, g->theirs[at].name, HAWSER_NIC_NAME);
-    g->theirs[at].addr = p->ctl.remote;
+    g->theirs[at].addr = d->remote;
     g->in.dialled = at;
     g->in.n_theirs = HW_MAX((unsigned)g->setup.n, (unsigned)at + 1);
 }
@@ -109,8 +111,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
  * itself it does not go because a server says so either. */
 static void find_ways(struct hw_pairing *g)
 {
-    struct hawser_peer *p = g->p;
-    bool loop = hw_addr_is_loopback(&p->ctl.remote);
+    const struct hw_dial *d = g->dial;
+    bool loop = hw_addr_is_loopback(&d->remote);
     int fd = hw_route_open();
     uint64_t device[HW_NIC_MAX];
     hw_route_devices(fd, g->nics, (size_t)g->n_nics, device);
@@ -121,12 +123,12 @@ static void find_ways(struct hw_pairing *g)
     }
     for (unsigned j = 0; j < g->in.n_theirs; j++) {
         const union hw_addr *to = &g->theirs[j].addr;
-        bool dial = hw_address_allowed(p->h, p->keyed, to) && (loop || !is_ours(g, to));
+        bool dial = hw_address_allowed(d->keyed, d->insecure, to) && (loop || !is_ours(g, to));
         for (unsigned i = 0; i < (unsigned)g->n_nics; i++) {
             const struct hw_nic *nic = &g->nics[i];
             uint8_t *way = &g->way[(size_t)i * g->in.n_theirs + j];
             *way = dial && nic->loopback == loop ? hw_route_way(fd, nic, to) : HW_WAY_NEVER;
-            if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &p->ctl.local))
+            if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &d->local))
                 *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the control connection goes there */
         }
     }
@@ -136,24 +138,22 @@ static void find_ways(struct hw_pairing *g)
 /* Some transports carry nothing between two ends on one machine. */
 static int refuse_self(const struct hw_pairing *g)
 {
-    const struct hawser_peer *p = g->p;
-    const struct hawser *h = p->h;
-    const bool refuse =
-        strcmp(h->k.same_machine, "no") == 0 ? h->tp->caps.self != HW_SELF_WORKS : h->tp->caps.self == HW_SELF_NEVER;
-    if (!refuse || strcmp(h->k.same_machine, "yes") == 0 ||
-        (!hw_addr_is_loopback(&p->ctl.remote) && !is_ours(g, &p->ctl.remote)))
+    const struct hw_dial *d = g->dial;
+    const char *self = d->env->knobs->same_machine;
+    const bool refuse = strcmp(self, "no") == 0 ? d->tp->caps.self != HW_SELF_WORKS : d->tp->caps.self == HW_SELF_NEVER;
+    if (!refuse || strcmp(self, "yes") == 0 || (!hw_addr_is_loopback(&d->remote) && !is_ours(g, &d->remote)))
         return 0;
     return hw_fail(
         -EHOSTUNREACH,
         "the peer is on this very machine: what never passes a NIC never lands in GPU memory, and %s %s; run "
         "the other end on another machine (or set knob same_machine)",
-        h->env.ident, h->tp->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+        d->env->ident, d->tp->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
 }
 
 static int list_candidates(struct hw_pairing *g)
 {
-    struct hawser_peer *p = g->p;
-    g->n_nics = hw_nics_list(g->nics, HW_NIC_MAX, p->ctl.remote.sa.sa_family == AF_INET6);
+    const struct hw_dial *d = g->dial;
+    g->n_nics = hw_nics_list(g->nics, HW_NIC_MAX, d->remote.sa.sa_family == AF_INET6);
     if (g->n_nics < 0) {
         int rc = g->n_nics;
         g->n_nics = 0;
@@ -161,7 +161,7 @@ static int list_candidates(struct hw_pairing *g)
     }
     int rc = refuse_self(g);
     if (rc == 0)
-        rc = hw_rails_read(p->h->k.rails, &g->rails);
+        rc = hw_rails_read(d->env->knobs->rails, &g->rails);
     if (rc)
         return rc;
     place_dialled(g);
@@ -169,13 +169,13 @@ static int list_candidates(struct hw_pairing *g)
     g->in.n_mine = (unsigned)g->n_nics;
     g->in.theirs = g->theirs;
     g->in.way = g->way;
-    g->in.nics = p->want_nics;
-    g->in.peer_nics = p->want_peer_nics;
+    g->in.nics = d->nics;
+    g->in.peer_nics = d->peer_nics;
     g->in.rails = g->rails;
     find_ways(g);
-    g->in.only_dialled = p->only_dialled;
+    g->in.only_dialled = d->only_dialled;
     rc = hw_paths_find(&g->in, &g->paths);
-    if (rc == 0 && p->only_dialled && g->paths.n == 0) {
+    if (rc == 0 && d->only_dialled && g->paths.n == 0) {
         /* no route leads there from the NICs that were named: the address is where the server was found, no more */
         hw_paths_free(&g->paths);
         g->in.only_dialled = false;
@@ -204,24 +204,24 @@ static void fail_try(struct hw_try *t, int rc)
 
 static void begin_try(struct hw_pairing *g, unsigned k, uint64_t deadline)
 {
-    struct hawser_peer *p = g->p;
+    const struct hw_dial *d = g->dial;
     struct hw_try *t = &g->tries[k];
     const struct hw_path *c = &g->paths.list[k];
     uint64_t now = hw_now(), ms = deadline > now ? (deadline - now) / HW_MS + 1 : 1;
-    struct hw_hello hello = {.kind = HW_BOOT_PROBE, .keyed = p->keyed, .session = p->session};
+    struct hw_hello hello = {.kind = HW_BOOT_PROBE, .keyed = d->keyed, .session = d->session};
     t->began = now;
     if (g->n_tries++ >= TRIES_MAX * (unsigned)g->n_nics) {
         fail_try(t, hw_fail(-E2BIG, "not tried, as %u others failed", g->n_tries - 1));
         return;
     }
     t->hs = calloc(1, sizeof(*t->hs));
-    t->fd =
-        t->hs ? hw_sock_connect(&g->nics[c->mine], &g->theirs[c->theirs].addr, &p->h->k) : hw_no_memory("a connection");
+    t->fd = t->hs ? hw_sock_connect(&g->nics[c->mine], &g->theirs[c->theirs].addr, d->env->knobs)
+                  : hw_no_memory("a connection");
     if (t->fd < 0) {
         fail_try(t, t->fd);
         return;
     }
-    hw_hs_client(t->hs, &hello, p->secret, HW_MIN(ms, p->h->k.handshake_ms));
+    hw_hs_client(t->hs, &hello, d->secret, HW_MIN(ms, d->env->knobs->handshake_ms));
     t->state = HW_TRY_WAITS;
 }
 
@@ -242,7 +242,7 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
 /* Waits for an event of one of them, until `until` at most. */
 static int wait_for_tries(struct hw_pairing *g, uint64_t until)
 {
-    struct hawser *h = g->p->h;
+    const struct hw_dial *d = g->dial;
     struct pollfd *fds = calloc((size_t)g->paths.n + 1, sizeof(*fds));
     uint64_t now = hw_now();
     nfds_t n = 0;
@@ -252,8 +252,8 @@ static int wait_for_tries(struct hw_pairing *g, uint64_t until)
     for (unsigned k = 0; k < g->paths.n; k++)
         if (g->tries[k].state == HW_TRY_WAITS)
             fds[n++] = (struct pollfd){.fd = g->tries[k].fd, .events = g->tries[k].hs->want ? POLLIN : POLLOUT};
-    if (h->flags & HAWSER_CALLER_PROGRESS) { /* it may be this very context that is to answer */
-        (void)hawser_progress(h, 0);
+    if (d->progress) {
+        d->progress(d->arg);
         ms = HW_MIN(ms, 1);
     }
     (void)poll(fds, n, ms);
@@ -368,18 +368,17 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
  * path that the control connection took, which stands. */
 static void add_control_path(struct hw_pairing *g)
 {
-    struct hawser_peer *p = g->p;
+    const struct hw_dial *d = g->dial;
     const struct hw_setup_entry *e = &g->entry[g->in.dialled];
     struct hw_pair *pr = &g->pair[g->n_pairs];
-    *pr = (struct hw_pair){.nic = {.addr = p->ctl.local}, .handle_len = e->handle_len, .sure = true};
+    *pr = (struct hw_pair){.nic = {.addr = d->local}, .handle_len = e->handle_len, .sure = true};
     snprintf(pr->nic.name, sizeof(pr->nic.name), "default");
     for (int i = 0; i < g->n_nics; i++)
-        if (hw_addr_same_host(&g->nics[i].addr, &p->ctl.local))
+        if (hw_addr_same_host(&g->nics[i].addr, &d->local))
             memcpy(pr->nic.name, g->nics[i].name, HAWSER_NIC_NAME);
     pr->nic.loopback = true; /* bound to its address only */
-    bool named = !*p->want_nics || hw_nic_listed(p->want_nics, pr->nic.name);
-    if ((!named && !hw_addr_is_loopback(&p->ctl.remote)) || g->paths.exact || p->only_dialled || *p->want_peer_nics ||
-        *g->rails)
+    bool named = !*d->nics || hw_nic_listed(d->nics, pr->nic.name);
+    if ((!named && !hw_addr_is_loopback(&d->remote)) || g->paths.exact || d->only_dialled || *d->peer_nics || *g->rails)
         return; /* the user said otherwise */
     memcpy(pr->peer_nic, e->nic, HAWSER_NIC_NAME);
     memcpy(pr->handle, e->handle, sizeof(pr->handle));
@@ -401,7 +400,7 @@ static int no_path(const struct hw_pairing *g)
         return hw_fail(-ETIMEDOUT, "no path from the NICs that may be used was answered in time");
     for (unsigned i = 0; i < g->in.n_mine; i++) {
         const char *why = hw_paths_why(&g->in, &g->paths, true, i);
-        if (why && (!*g->p->want_nics || hw_nic_listed(g->p->want_nics, g->nics[i].name)))
+        if (why && (!*g->dial->nics || hw_nic_listed(g->dial->nics, g->nics[i].name)))
             return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used: %s: %s", g->nics[i].name, why);
     }
     return hw_fail(-EHOSTUNREACH, "no path from the NICs that may be used");
@@ -428,7 +427,7 @@ static int take_result(struct hw_pairing *g, struct round *r)
     if (n < 0)
         return n;
     add_unproved(g, r->pick);
-    uint64_t need = g->p->h->k.require_nics;
+    uint64_t need = g->dial->env->knobs->require_nics;
     if (sure < need)
         return hw_fail(-ENODEV, "%u pair%s of NICs work%s, and %llu are required (knob require_nics)", sure,
                        sure == 1 ? "" : "s", sure == 1 ? "s" : "", (unsigned long long)need);
@@ -445,7 +444,7 @@ int hw_pairing_run(struct hw_pairing *g, uint64_t deadline)
     r.pick = calloc((size_t)g->paths.n + 1, sizeof(*r.pick));
     rc = r.out && r.pick ? 0 : hw_fail(-ENOMEM, "no memory to set up a peer");
     if (rc == 0)
-        rc = run_rounds(g, &r, HW_MIN(deadline, hw_deadline((int)g->p->h->k.path_ms)));
+        rc = run_rounds(g, &r, HW_MIN(deadline, hw_deadline((int)g->dial->env->knobs->path_ms)));
     if (rc == 0)
         rc = take_result(g, &r);
     free(r.out);
@@ -500,7 +499,7 @@ struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n)
 {
     size_t most = g->n_pairs + (size_t)g->in.n_mine + g->in.n_theirs;
     struct hawser_path *out = calloc(most + 1, sizeof(*out));
-    bool loop = hw_addr_is_loopback(&g->p->ctl.remote);
+    bool loop = hw_addr_is_loopback(&g->dial->remote);
     *n = 0;
     if (!out)
         return NULL;

@@ -3,16 +3,17 @@
  * TCP connections under a rail: any stream socket does. A rail on them has to be on the loop of a driver. Memory that
  * the CPU cannot use is copied through a small buffer.
  */
-#ifndef HW_TCP_H
-#define HW_TCP_H
+#ifndef HW_TCP_CONN_H
+#define HW_TCP_CONN_H
 
+#include "base/knob.h"
 #include "core/driver.h"
 #include "core/rail.h"
 
 extern const struct hw_rail_io hw_tcp_io;
 
 /* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
- * memory, and the descriptor is closed. */
-struct hw_conn *hw_tcp_new(int fd);
+ * memory, and the descriptor is closed. k, which outlives it: stall_ms and peer_timeout_ms. */
+struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k);
 
 #endif
