@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/driver.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -111,10 +112,10 @@ static void leave_role(struct hw_driver *d)
         wake_driver(d);
 }
 
+/* With the role, which it gives up. True: there was something. */
 static bool work(struct hw_driver *d)
 {
     struct epoll_event e[EVENTS];
-    pthread_mutex_lock(&d->role);
     int n = epoll_wait(d->epoll, e, EVENTS, 0);
     bool any = n > 0 || hw_loop_due(&d->loop) <= hw_now();
     for (int i = 0; i < n; i++) {
@@ -139,14 +140,35 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
     if (until && !atomic_load(&d->stop))
         (void)poll(&p, 1, get_wait_ms(until));
     atomic_fetch_sub(&d->asleep, 1);
+    pthread_mutex_lock(&d->role);
     return work(d);
+}
+
+void hw_driver_poll(struct hw_driver *d)
+{
+    atomic_fetch_add(&d->visits, 1);
+    if (!begun && pthread_mutex_trylock(&d->role) == 0)
+        (void)work(d);
+}
+
+static void begin_role(struct hw_driver *d)
+{
+    begun = d;
+    d->loop.now = hw_now();
+}
+
+void hw_driver_enter(struct hw_driver *d)
+{
+    assert(!begun);
+    pthread_mutex_lock(&d->role);
+    begin_role(d);
 }
 
 bool hw_driver_begin(struct hw_driver *d)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
         return false;
-    begun = d;
+    begin_role(d);
     return true;
 }
 

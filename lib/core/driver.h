@@ -58,8 +58,12 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until);
  * hw_driver_notify() after that. */
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
 void hw_driver_notify(struct hw_driver *d);
-/* Takes the role, if nobody has it, so that what the calling thread posts next wakes no other; hw_driver_end() does
- * that work. False: nothing was taken, and hw_driver_end() is not called. */
+/* Does the work that is ready, where nobody else is at it. */
+void hw_driver_poll(struct hw_driver *d);
+/* Takes the role: the calling thread may use what is on the loop, and what it posts wakes no other. hw_driver_end()
+ * does that work, and gives the role up. A thread has one role at a time. */
+void hw_driver_enter(struct hw_driver *d);
+/* The same, if nobody has it. False: nothing was taken, and hw_driver_end() is not called. */
 bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. -errno. */

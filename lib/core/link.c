@@ -85,6 +85,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
         uint64_t i = l->started++ % l->tx.ring;
         l->tx.flight[i].token = out.token;
         l->tx.flight[i].bytes = bytes;
+        l->tx.flight[i].pay = (uint32_t)pay;
         l->tx.flight[i].end = l->tx.framed;
         l->in_flight += bytes;
     }
@@ -385,7 +386,7 @@ static void confirm_upto(struct hw_link *l, uint64_t count)
     while (l->confirmed < count) {
         uint64_t i = l->confirmed++ % l->tx.ring;
         l->in_flight -= l->tx.flight[i].bytes;
-        l->ops->confirmed(l->up, l, l->tx.flight[i].token);
+        l->ops->confirmed(l->up, l, l->tx.flight[i].token, l->tx.flight[i].pay);
     }
 }
 

@@ -74,8 +74,8 @@ struct hw_link_ops {
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* The link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
-    /* The peer has the frame of this token, and its payload is in place there. */
-    void (*confirmed)(void *up, struct hw_link *l, void *token);
+    /* The peer has the frame of this token, and its payload of so many bytes is in place there. */
+    void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
     /* The peer does not have the frame of this token and never will by this link (hw_link_settle). In order. */
     void (*lost)(void *up, struct hw_link *l, void *token);
 };
@@ -84,6 +84,7 @@ struct hw_link_ops {
 struct hw_link_flight {
     void *token;
     uint64_t bytes; /* of the frame */
+    uint32_t pay;   /* of these, payload */
     uint64_t end;   /* of tx.framed, after its last byte */
 };
 

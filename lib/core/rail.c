@@ -189,17 +189,30 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
         r->ops->abandoned(r->up, r, in);
 }
 
+/* One thread counts, any may read. */
+static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
+{
+    if (!pay)
+        return;
+    atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
+    atomic_store_explicit(frames, atomic_load_explicit(frames, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
 static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
 {
     struct hw_rail *r = up;
     (void)l;
-    return in->uncounted ? 0 : r->ops->arrived(r->up, r, in);
+    if (in->uncounted)
+        return 0;
+    count_payload(&r->counts.rx_bytes, &r->counts.rx_frames, in->pay);
+    return r->ops->arrived(r->up, r, in);
 }
 
-static void finish_rail_parcel(void *up, struct hw_link *l, void *token)
+static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
     struct hw_rail *r = up;
     (void)l;
+    count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
     r->ops->done(r->up, r, token);
 }
 
@@ -208,6 +221,7 @@ static void keep_parcel(void *up, struct hw_link *l, void *token)
     struct hw_rail *r = up;
     struct hw_parcel *p = token;
     (void)l;
+    atomic_fetch_add(&r->counts.lost, 1);
     append_parcel(p->small ? &r->small : &r->bulk, p);
 }
 

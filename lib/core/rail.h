@@ -84,6 +84,13 @@ struct hw_rail_limits {
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
+/* What a rail has carried, in all its generations: frames with a payload, and these payloads. Read by any thread. */
+struct hw_rail_counts {
+    _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
+    _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */
+    _Atomic uint64_t lost;                /* frames that the peer did not have when the rail ended */
+};
+
 struct hw_rail {
     enum hw_rail_state state;
     uint32_t gen;
@@ -92,6 +99,7 @@ struct hw_rail {
     uint32_t mark;                 /* and the mark with it */
     int why;                       /* it ended */
     struct hw_loop *loop;
+    struct hw_rail_counts counts;
     struct hw_source source; /* hw_rail_ready(), for whoever watches connections */
 
     /* the rail's own */

@@ -207,8 +207,10 @@ static void read_control(struct hw_task *t)
         atomic_fetch_add(&p->in.next, 1);
         free_control_in(c);
     }
-    if (rc < 0)
+    if (rc < 0 && !p->session.dead) {
         hw_peer_die(p, rc);
+        p->ops->died(p->up, rc);
+    }
     hw_ops_unfence(p);
     hw_taken_tell(p);
 }

@@ -399,6 +399,11 @@ int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)
         return hw_queue_matched(p, h);
     case HW_CONTROL_UNSEND:
         return hw_queue_unsent(p, h);
+    case HW_CONTROL_BYE:
+        p->ops->bye(p->up);
+        return 0;
+    case HW_CONTROL_CLOSE:
+        return hw_stream_closed(p, h);
     default:
         p->ops->noted(p->up, c->note);
         c->note = NULL;

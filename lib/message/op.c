@@ -267,6 +267,18 @@ static bool has_note_room(const struct hw_peer *p, const struct hw_note *note)
     return p->noted - p->taken + hw_note_cost(note) <= HW_NOTES;
 }
 
+/* Sends a control message of which nothing is left once the peer has it. */
+static int send_control_of(struct hw_op *op, struct hw_control *c)
+{
+    c->op = op;
+    int rc = hw_control_send_locked(op->peer, c);
+    if (rc < 0) {
+        hw_op_set_result(op, rc);
+        hw_op_sub_locked(op, 1);
+    }
+    return rc;
+}
+
 /* Sends the notification: behind all control messages so far, or, of a write, to wait at the peer for its bytes. */
 static void send_note(struct hw_op *op)
 {
@@ -279,15 +291,10 @@ static void send_note(struct hw_op *op)
         hw_session_send(&p->session, 0, &op->noted);
         return;
     }
-    struct hw_control c = {.kind = HW_CONTROL_NOTE, .op = op, .note = op->note};
-    int rc = hw_control_send_locked(p, &c);
-    if (rc == 0) {
+    if (send_control_of(op, &(struct hw_control){.kind = HW_CONTROL_NOTE, .note = op->note}) == 0)
         op->note = NULL;
-    } else {
+    else
         p->noted -= cost;
-        hw_op_set_result(op, rc);
-        hw_op_sub_locked(op, 1);
-    }
 }
 
 /* What an operation does once its regions are known and its notification has room. */
@@ -297,6 +304,8 @@ static void launch_op(struct hw_op *op)
     op->started = true;
     if (op->note)
         send_note(op);
+    if (op->kind == HW_OP_BYE)
+        (void)send_control_of(op, &(struct hw_control){.kind = HW_CONTROL_BYE});
     if (op->total && op->kind == HW_OP_READ) {
         hw_list_append(&p->reads, &op->queued);
         hw_requests_cut(p);
@@ -318,6 +327,8 @@ static int advance_op(struct hw_op *op)
     }
     for (; op->ready < op->n && op->kind != HW_OP_SERVE; op->ready++) {
         struct hw_import *i = op->span[op->ready].import;
+        if (!i)
+            continue; /* of no bytes */
         if (i->state == HW_IMPORT_ASKED) {
             hw_list_append(&i->ops, &op->queued);
             return 0;
@@ -373,7 +384,10 @@ static int count_bytes(struct hw_op *op)
 /* What is left of an operation that has not begun: its beginning, its notification, and its bytes or its message. */
 static uint64_t count_left(const struct hw_op *op)
 {
-    return 1 + op->has_note + (op->kind == HW_OP_RECV ? 1 : is_two_sided(op) ? HW_MAX(op->total, 1) : op->total);
+    return 1 + (op->has_note || op->kind == HW_OP_BYE) +
+           (op->kind == HW_OP_RECV ? 1
+            : is_two_sided(op)     ? HW_MAX(op->total, 1)
+                                   : op->total);
 }
 
 int hw_op_post(struct hw_op *op)
@@ -492,7 +506,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         hw_serve_was_cut(op);
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
-        over += 1 + op->has_note;
+        over += 1 + (op->has_note || op->kind == HW_OP_BYE);
     if (op->control) { /* which goes on by itself */
         op->control->op = NULL;
         op->control = NULL;

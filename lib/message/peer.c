@@ -37,6 +37,14 @@ void hw_peer_die(struct hw_peer *p, int why)
     hw_control_die(p);
 }
 
+bool hw_peer_is_idle(struct hw_peer *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool idle = hw_list_empty(&p->all);
+    pthread_mutex_unlock(&p->lock);
+    return idle;
+}
+
 bool hw_peer_is_gone(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -51,6 +51,7 @@ enum hw_op_kind {
     HW_OP_NOTIFY,
     HW_OP_SEND, /* a message to a queue, queue.h */
     HW_OP_RECV,
+    HW_OP_BYE,  /* says that this side closes; ends when the peer has that */
     HW_OP_SERVE /* the answer to a request of the peer's */
 };
 
@@ -67,10 +68,10 @@ struct hw_span {
     const struct hw_space *space;
     uint8_t *ptr;
     uint64_t len;
-    uint64_t start; /* bytes of the operation in front of it; hw_op_post() sets it */
-    struct hw_import *import;
-    uint64_t remote; /* offset in the region; serve: in the own one */
-    uint32_t handle; /* serve: of the own region, instead of space and ptr */
+    uint64_t start;           /* bytes of the operation in front of it; hw_op_post() sets it */
+    struct hw_import *import; /* NULL: no bytes, or no region is needed */
+    uint64_t remote;          /* offset in the region; serve: in the own one */
+    uint32_t handle;          /* serve: of the own region, instead of space and ptr */
 };
 
 /* A control message, on its way out. */
@@ -172,6 +173,8 @@ struct hw_peer_ops {
     void (*ended)(void *up, unsigned rail, int why);
     void (*down)(void *up, unsigned rail);
     void (*died)(void *up, int why);
+    /* On the home loop: the peer closes. What it has confirmed may come later, by another rail. */
+    void (*bye)(void *up);
 };
 
 /* How much of a write of the peer's, which has a notification, has landed. */
@@ -187,8 +190,9 @@ struct hw_queues {
     struct hw_list grants[HW_QUEUE_CHAINS];   /* .. receives of the peer's that are not used, by landing */
     struct hw_list directs[HW_QUEUE_CHAINS];  /* .. sends that go to a landing, by that */
     struct hw_list messages[HW_QUEUE_CHAINS]; /* .. eager messages that are held, by operation */
+    struct hw_list closed[HW_QUEUE_CHAINS];   /* .. streams that one side has closed, by number */
     uint8_t secret[16];                       /* of the hash */
-    uint32_t n, n_grants;
+    uint32_t n, n_grants, n_closed;
     uint64_t sent;         /* room that eager messages take at the peer */
     uint64_t seen;         /* number behind the last control message about a receive of the peer's */
     _Atomic uint64_t held; /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
@@ -266,6 +270,8 @@ void hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, stru
                   void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
 /* Ends it: every operation ends, those with something left with this error. On the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
+/* True if no operation is under way. */
+bool hw_peer_is_idle(struct hw_peer *p);
 /* True once a dead peer has let go of everything. On the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
 /* Frees what a peer that is gone holds. No loop runs anything of it: each has given its role up once since then. */

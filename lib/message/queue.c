@@ -267,6 +267,9 @@ int hw_queue_post(struct hw_op *op)
     struct hw_peer *p = op->peer;
     struct hw_queue *q;
     struct hw_held *h;
+    bool there = hw_stream_is_closed(&p->queues, op->queue, false);
+    if (hw_stream_is_closed(&p->queues, op->queue, true) || (there && op->kind == HW_OP_SEND))
+        return hw_fail(-ESHUTDOWN, "stream %llu is closed", (unsigned long long)(op->queue >> 32));
     int rc = get_queue(&p->queues, op->queue, &q);
     if (rc < 0)
         return rc;
@@ -276,6 +279,8 @@ int hw_queue_post(struct hw_op *op)
         advance_sends(p, q);
     } else if ((h = hw_list_first(&q->held, struct hw_held, of_queue))) {
         match_message(op, take_held(h), HW_MSG_NO_LANDING);
+    } else if (there) {
+        rc = hw_fail(-ESHUTDOWN, "the peer has closed stream %llu", (unsigned long long)(op->queue >> 32));
     } else {
         rc = grant_receive(q, op);
     }
@@ -368,10 +373,31 @@ static void note_seen(struct hw_peer *p)
     p->queues.seen = atomic_load(&p->in.next) + 1;
 }
 
+/* The peer's receive gets nothing: the stream is closed. */
+static int refuse_receive(struct hw_peer *p, uint64_t landing)
+{
+    return hw_control_send_locked(
+        p, &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = landing, .b = (uint64_t)ESHUTDOWN});
+}
+
+/* Answers the peer's message of this operation: nobody has received it, and nobody will. */
+static int refuse_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error)
+{
+    return hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_MATCHED,
+                                                          .a = op,
+                                                          .b = (uint64_t)len << 32 | (uint32_t)error,
+                                                          .c = queue,
+                                                          .d = HW_MSG_NO_LANDING});
+}
+
 static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
     struct hw_queue *q;
+    if (hw_stream_is_closed(t, h->c, true)) {
+        note_seen(p);
+        return refuse_receive(p, h->a);
+    }
     if (t->n_grants == HW_OPS)
         return hw_fail(-EPROTO, "the peer posts more than %d receives", HW_OPS);
     int rc = get_queue(t, h->c, &q);
@@ -430,6 +456,12 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
 {
     struct hw_queue *q;
     struct hw_op *op;
+    if (hw_stream_is_closed(&p->queues, h->c, true)) {
+        int sent = refuse_message(p, h->c, h->a, (*note)->len, ESHUTDOWN);
+        if (sent == 0)
+            hw_eager_give(p, (*note)->len); /* the caller frees it */
+        return sent;
+    }
     int rc = get_queue(&p->queues, h->c, &q);
     if (rc < 0)
         return rc == -EAGAIN ? hw_fail(-EPROTO, "the peer uses more than %d queues", HW_QUEUES) : rc;
@@ -468,12 +500,14 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_queue *q = find_queue(t, h->c);
     struct hw_grant *g = q ? hw_list_first(&q->grants, struct hw_grant, of_queue) : NULL;
     uint64_t cost = cost_message(h->b >> 32);
-    if (!q || !q->unanswered || t->sent < cost || (h->d != HW_MSG_NO_LANDING && (!g || g->landing != h->d)))
+    bool closed = hw_stream_is_closed(t, h->c, true); /* no receive of the peer's is known any more */
+    bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
+    if (!q || !q->unanswered || t->sent < cost || !fits)
         return hw_fail(-EPROTO, "the peer has received a message that was not sent");
     note_seen(p);
     q->unanswered--;
     t->sent -= cost;
-    if (h->d != HW_MSG_NO_LANDING)
+    if (h->d != HW_MSG_NO_LANDING && !closed)
         drop_grant(t, g);
     struct hw_op *op = hw_op_find(p, h->a);
     if (op && op->kind == HW_OP_SEND && op->match == HW_MATCH_EAGER && op->queue == h->c) {
@@ -498,6 +532,48 @@ int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h)
     return rc;
 }
 
+static void drop_held(struct hw_peer *p, struct hw_held *held)
+{
+    struct hw_note *note = take_held(held);
+    hw_eager_give(p, note->len);
+    free(note);
+}
+
+static int refuse_queue(struct hw_peer *p, struct hw_queue *q)
+{
+    int rc = 0;
+    hw_list_each(it, tmp, &q->grants)
+    {
+        struct hw_grant *g = hw_container_of(it, struct hw_grant, of_queue);
+        rc = rc < 0 ? rc : refuse_receive(p, g->landing);
+        if (rc == 0)
+            drop_grant(&p->queues, g);
+    }
+    hw_list_each(it, tmp, &q->held)
+    {
+        struct hw_held *held = hw_container_of(it, struct hw_held, of_queue);
+        rc = rc < 0 ? rc : refuse_message(p, q->name, held->note->op, held->note->len, ESHUTDOWN);
+        if (rc == 0)
+            drop_held(p, held);
+    }
+    put_queue(&p->queues, q);
+    return rc;
+}
+
+int hw_queues_refuse(struct hw_peer *p, uint32_t stream)
+{
+    struct hw_queues *t = &p->queues;
+    int rc = 0;
+    for (int i = 0; i < HW_QUEUE_CHAINS && rc == 0; i++)
+        hw_list_each(it, tmp, &t->queues[i])
+        {
+            struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
+            if (q->name >> 32 == stream && rc == 0)
+                rc = refuse_queue(p, q);
+        }
+    return rc;
+}
+
 static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
 {
     const struct hw_list *chain = find_chain(t, t->messages, op);
@@ -516,19 +592,11 @@ static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_held *held = find_held(&p->queues, h->c, h->a);
     if (!held)
         return 0;
-    struct hw_control c = {.kind = HW_CONTROL_MATCHED,
-                           .a = h->a,
-                           .b = (uint64_t)held->note->len << 32 | ECANCELED,
-                           .c = h->c,
-                           .d = HW_MSG_NO_LANDING};
-    int rc = hw_control_send_locked(p, &c);
-    if (rc < 0)
-        return rc;
-    struct hw_note *note = take_held(held);
-    hw_eager_give(p, note->len);
-    free(note);
+    int rc = refuse_message(p, h->c, h->a, held->note->len, ECANCELED);
+    if (rc == 0)
+        drop_held(p, held);
     put_queue(&p->queues, find_queue(&p->queues, h->c));
-    return 0;
+    return rc;
 }
 
 int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h)
@@ -548,6 +616,7 @@ void hw_queues_init(struct hw_queues *t)
         hw_list_init(&t->grants[i]);
         hw_list_init(&t->directs[i]);
         hw_list_init(&t->messages[i]);
+        hw_list_init(&t->closed[i]);
     }
     randombytes_buf(t->secret, sizeof t->secret);
 }
@@ -562,6 +631,7 @@ static void free_queue(struct hw_queues *t, struct hw_queue *q)
 
 void hw_queues_free(struct hw_queues *t)
 {
+    hw_streams_free(t);
     for (int i = 0; i < HW_QUEUE_CHAINS; i++)
         hw_list_each(it, tmp, &t->queues[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
 }

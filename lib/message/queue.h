@@ -33,6 +33,17 @@ void hw_queue_filled(struct hw_op *op);
 /* Copies the eager message that the receive was given, and ends it. Not under the lock. */
 void hw_queue_copy(struct hw_op *op);
 
+/* Streams (stream.c): the queues whose names have the stream's number, above 0, in the upper half.
+ *
+ * Closes one for good: what is under way of it here ends with -ECANCELED, what comes of it is refused with -ESHUTDOWN.
+ * From any thread. 0, -EINVAL it is closed already, -ENOMEM, -EAGAIN too many are, or why the peer died. */
+int hw_stream_close(struct hw_peer *p, uint32_t stream);
+/* Is the stream of this queue closed by this side (here), or by the peer? Under the lock. */
+bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here);
+/* Refuses the receives and messages of the peer's that nothing here has met. Under the lock. -ENOMEM: not all. */
+int hw_queues_refuse(struct hw_peer *p, uint32_t stream);
+void hw_streams_free(struct hw_queues *t);
+
 /* Control messages have come, on the home loop. -ENOMEM: nothing was done; -EPROTO. */
 int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h);
@@ -40,6 +51,7 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note);
 int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h);
+int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h);
 
 /* Room for an eager message of this length, until it is given to a receive. False: the peer sends too many. */
 bool hw_eager_take(struct hw_peer *p, uint32_t len);

@@ -176,8 +176,9 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     int rc = x ? 0 : -ESTALE;
     if (rc == 0) {
         hw_import_proof(right, id, x->secret, p->imports.binding);
+        /* who may not have it does not learn that there is one */
         if (sodium_memcmp(right, proof, sizeof right) != 0 || (x->only && x->only != p))
-            rc = -EACCES;
+            rc = -ESTALE;
     }
     const struct hw_handle *had = rc == 0 ? find_own_handle(p, x) : NULL;
     if (had)

@@ -35,6 +35,8 @@ enum hw_control_kind {
     HW_CONTROL_EAGER,      /* a operation; b see lib/message/queue.h; c queue; payload: a message */
     HW_CONTROL_MATCHED,    /* a operation; b bytes << 32 | error, 0: none; c queue; d landing, or HW_MSG_NO_LANDING */
     HW_CONTROL_UNSEND,     /* a operation; c queue: its message is not to be received any more */
+    HW_CONTROL_BYE,        /* this side closes */
+    HW_CONTROL_CLOSE,      /* a stream: this side sends and receives nothing more of it */
     HW_CONTROL_KINDS
 };
 

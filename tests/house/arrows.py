@@ -17,8 +17,7 @@ RULES = {
     "lib/net": LOW,
     "lib/mem": LOW,
     "lib/wire": LOW,
-    "lib/transport": MID,
-    "lib/transport/tcp": MID + ["lib/transport", "lib/core"],  # a transport provides what a rail asks for
+    "lib/transport": MID + ["lib/core"],  # a transport provides what a rail asks for
     "lib/transport/netplugin": MID + ["lib/transport"],
     "lib/transport/netplugin/table": LOW,
     "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: what it shares with the host

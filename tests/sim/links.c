@@ -305,12 +305,12 @@ static void end_chunk(struct node *n, struct chunk *c)
     (void)n;
 }
 
-static void confirmed(void *up, struct hw_link *l, void *token)
+static void confirmed(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
     struct node *n = up;
     struct chunk *c = token;
     struct sim *s = n->w->s;
-    (void)l;
+    (void)l, (void)pay;
     for (uint32_t i = c->offset; i < c->offset + c->len; i++)
         if (!c->op->arrived[i] && !sim_has(s, SIM_LIAR))
             sim_fail(s, "byte %u of operation %u is confirmed and has not arrived", i, c->op->serial);

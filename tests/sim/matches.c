@@ -287,7 +287,12 @@ static void note_death(void *up, int why)
     sim_fail(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
 }
 
-static const struct hw_peer_ops ops = {refuse_note, note_end, note_down, note_death};
+static void note_bye(void *up)
+{
+    (void)up;
+}
+
+static const struct hw_peer_ops ops = {refuse_note, note_end, note_down, note_death, note_bye};
 
 /* ---- schedules ---------------------------------------------------------------------------------------------- */
 

@@ -290,11 +290,12 @@ static bool import_parts(struct sim *s, struct action *a)
         struct part *t = &a->part[i];
         const struct hw_export *x = &t->region->x;
         uint64_t id = x->id, secret = x->secret;
-        int wrong = (x->rights & right) && (!x->only || x->only == &a->node->other->peer) ? 0 : -EACCES;
+        bool may = !x->only || x->only == &a->node->other->peer;
+        int wrong = !may ? -ESTALE : x->rights & right ? 0 : -EACCES;
         switch (sim_random(s, 40)) {
         case 0:
             secret += 100;
-            wrong = -EACCES;
+            wrong = -ESTALE;
             break;
         case 1:
             id += 77;
@@ -588,7 +589,12 @@ static void note_death(void *up, int why)
     sim_fail(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
 }
 
-static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death};
+static void note_bye(void *up)
+{
+    (void)up;
+}
+
+static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death, note_bye};
 
 /* ---- schedules -------------------------------------------------------------------------------------- */
 

@@ -108,7 +108,12 @@ static void note_death(void *up, int why)
     atomic_fetch_add(&a->wrong, 1);
 }
 
-static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death};
+static void note_bye(void *up)
+{
+    (void)up;
+}
+
+static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death, note_bye};
 
 static void end_export(struct hw_export *x)
 {

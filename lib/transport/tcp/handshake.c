@@ -107,7 +107,8 @@ static int client_challenge(struct hw_hs *hs, int fd)
     if (!hw_boot_same(proof, hs->challenge.proof))
         return hw_fail(-EACCES, "the peer does not hold the same job key");
     hw_boot_prove_client(proof, hs->key, hs->hello_raw, hs->challenge_raw);
-    return send_bytes(fd, proof, sizeof(proof));
+    rc = send_bytes(fd, proof, sizeof(proof));
+    return rc == 0 && hs->after ? send_bytes(fd, hs->after, hs->after_len) : rc;
 }
 
 static int server_hello(struct hw_hs *hs, int fd)

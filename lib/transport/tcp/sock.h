@@ -47,6 +47,8 @@ struct hw_hs {
     /* Server: asked once HELLO is known and well-formed. Fills key and challenge->session; returns enum hw_refusal. */
     unsigned (*admit)(void *arg, const struct hw_hello *hello, struct hw_challenge *challenge, uint8_t key[HW_SECRET]);
     void *admit_arg;
+    const uint8_t *after; /* client: goes right behind the proof; after_len bytes that outlive the handshake */
+    uint32_t after_len;
 };
 
 /* Client: hello without its nonce; key as wire.h says. */

@@ -66,6 +66,13 @@ __attribute__((unused)) static void watchdog(unsigned seconds)
                    w_ ? hw_errno_name(w_) : "0");                                                               \
     } while (0)
 
+/* The same tests run over both engines (docs/layers.md). */
+#if HAWSER_VERSION_MAJOR
+#define ph_poll(op) hawser_test(op)
+#else
+#define ph_poll(op) hawser_poll(op)
+#endif
+
 /* ---- logs ---------------------------------------------------------------------------------- */
 
 struct ph_log {

@@ -122,7 +122,7 @@ static void *run_side(void *arg)
             n->received++;
         } else if (what == 2 && n->send_done < n->sent) {
             hawser_op *op = n->tx[n->send_done % DEEP];
-            int rc = rand_r(&s->seed) % 2 ? hawser_poll(op) : hawser_wait(op, 1);
+            int rc = rand_r(&s->seed) % 2 ? ph_poll(op) : hawser_wait(op, 1);
             if (rc != -EAGAIN) {
                 s->bad += rc != 0;
                 hawser_op_free(op);
@@ -131,7 +131,7 @@ static void *run_side(void *arg)
             }
         } else if (what == 3 && n->recv_done < n->received) {
             hawser_op *op = n->rx[n->recv_done % DEEP];
-            int rc = rand_r(&s->seed) % 2 ? hawser_poll(op) : hawser_wait(op, 1);
+            int rc = rand_r(&s->seed) % 2 ? ph_poll(op) : hawser_wait(op, 1);
             if (rc != -EAGAIN) {
                 uint32_t len = length_of(i, n->recv_done);
                 uint64_t at = ((uint64_t)i * DEEP + n->recv_done % DEEP) * SLOT;
@@ -258,8 +258,8 @@ static void too_long(size_t n, bool recv_first, uint32_t stream)
     if (!recv_first)
         r = post(hawser_recv, pr.ba, &b, 0, n - 1, stream);
     int rr = ph_finish(r), sr = ph_finish(s);
-    ok(rr == -EMSGSIZE && (sr == -EMSGSIZE || (sr == 0 && n <= 256 << 10)), "%zu bytes into %zu, posted %s: %d, %d", n,
-       n - 1, recv_first ? "before" : "after", rr, sr);
+    ok(rr == -EMSGSIZE && (sr == -EMSGSIZE || (!HAWSER_VERSION_MAJOR && sr == 0 && n <= 256 << 10)),
+       "%zu bytes into %zu, posted %s: %d, %d", n, n - 1, recv_first ? "before" : "after", rr, sr);
     r = post(hawser_recv, pr.ba, &b, 0, n, stream);
     s = post(hawser_send, pr.ab, &a, 0, n, stream);
     rr = ph_finish(r), sr = ph_finish(s);
@@ -278,6 +278,41 @@ static void failures(void)
     too_long(100000, true, 63);
     too_long(100000, false, 64);
 
+#if HAWSER_VERSION_MAJOR
+    /* who is called off leaves the other side to the next one */
+    hawser_op *s = post(hawser_send, pr.ab, &a, 0, N, 65), *r, *r2, *s2;
+    usleep(2000);
+    must(hawser_cancel(s));
+    is_rc(ph_finish(s), -ECANCELED, "a send that waits for its receive is called off");
+    r = post(hawser_recv, pr.ba, &b, 0, N, 65);
+    s = post(hawser_send, pr.ab, &a, 0, N, 65);
+    is_rc(ph_finish(r), 0, "the next one meets the receive");
+    is_rc(ph_finish(s), 0, "on both sides");
+
+    r = post(hawser_recv, pr.ba, &b, 0, N, 66);
+    must(hawser_cancel(r));
+    is_rc(ph_finish(r), -ECANCELED, "a receive is called off");
+    usleep(20000);
+    s = post(hawser_send, pr.ab, &a, 0, N, 66);
+    r = post(hawser_recv, pr.ba, &b, 0, N, 66);
+    is_rc(ph_finish(r), 0, "the next one meets the send");
+    is_rc(ph_finish(s), 0, "on both sides");
+
+    must(try_post(hawser_recv, pr.ba, &b, 0, N, 67, 100, &r));
+    is_rc(ph_finish(r), -ETIMEDOUT, "a receive has its deadline");
+    usleep(20000);
+    s = post(hawser_send, pr.ab, &a, 0, 10, 67);
+    s2 = post(hawser_send, pr.ab, &a, 0, 20, 67);
+    r = post(hawser_recv, pr.ba, &b, 0, N, 67);
+    r2 = post(hawser_recv, pr.ba, &b, N / 2, N / 2, 67);
+    int rc = hawser_wait(r, 30000), rc2 = hawser_wait(r2, 30000);
+    ok(rc == 0 && hawser_op_length(r) == 10, "the message that it was for meets the next");
+    ok(rc2 == 0 && hawser_op_length(r2) == 20, "and so do those behind");
+    hawser_op_free(r);
+    hawser_op_free(r2);
+    is_rc(ph_finish(s), 0, "its send is well");
+    is_rc(ph_finish(s2), 0, "and the next one");
+#else
     hawser_op *s = post(hawser_send, pr.ab, &a, 0, N, 65), *r;
     usleep(2000);
     must(hawser_cancel(s));
@@ -326,17 +361,28 @@ static void failures(void)
         bad += (x && x != -ECANCELED) || (y && y != -ECANCELED) || (i % 3 != 1 && (x || y));
     }
     ok(bad == 0, "of 16 messages 5 are called off, on one side or the other: these alone fail (%d)", off);
+#endif
 
     struct hawser_vec v = {.mem = a.mem, .length = 1};
     struct hawser_op_options o = {.size = sizeof(o), .stream = 1};
     hawser_op *op;
     is_rc(hawser_write(pr.ab, &v, 0, &o, &op), -EINVAL, "a write has no stream");
     is_rc(hawser_notify(pr.ab, "x", 1, &o, &op), -EINVAL, "nor has a notification");
+#if !HAWSER_VERSION_MAJOR
     o.stream = 0;
     o.flags = 2;
     is_rc(hawser_send(pr.ab, &v, 1, &o, &op), -EINVAL, "unknown flags are refused");
+#endif
     ph_drop(&a);
     ph_drop(&b);
+}
+
+/* Of an operation on a stream that the other side has closed: it fails at once, or when that is known here. */
+static int finish_late(ph_post f, hawser_peer *p, struct ph_buf *m, size_t len, uint32_t stream)
+{
+    hawser_op *op;
+    int rc = try_post(f, p, m, 0, len, stream, 0, &op);
+    return rc ? rc : ph_finish(op);
 }
 
 /* ---- closing -------------------------------------------------------------------------------------------------- */
@@ -349,6 +395,22 @@ static void closing(void)
     step("closing");
     is_rc(hawser_stream_close(pr.ab, 0), -EINVAL, "stream 0 cannot be closed");
 
+#if HAWSER_VERSION_MAJOR
+    s = post(hawser_send, pr.ab, &a, 0, 100, 70);
+    must(hawser_stream_close(pr.ab, 70));
+    is_rc(ph_finish(s), -ECANCELED, "a send that nothing has met ends with its stream");
+    usleep(20000);
+    is_rc(finish_late(hawser_recv, pr.ba, &b, N, 70), -ESHUTDOWN, "and nobody receives it");
+    r = post(hawser_recv, pr.ba, &b, 0, N, 71);
+    s = post(hawser_send, pr.ab, &a, 0, 100, 71);
+    is_rc(ph_finish(s), 0, "what has ended before the end");
+    must(hawser_stream_close(pr.ab, 71));
+    is_rc(ph_finish(r), 0, "arrives");
+    is_rc(finish_late(hawser_recv, pr.ba, &b, N, 71), -ESHUTDOWN, "and nothing more");
+    is_rc(try_post(hawser_send, pr.ab, &a, 0, 1, 71, 0, &s), -ESHUTDOWN, "not by this side either");
+    is_rc(finish_late(hawser_send, pr.ba, &b, 1, 71), -ESHUTDOWN, "nor the other way");
+    must(hawser_stream_close(pr.ba, 71));
+#else
     s = post(hawser_send, pr.ab, &a, 0, 100, 71);
     must(hawser_stream_close(pr.ab, 71));
     is_rc(ph_finish(s), 0, "what went before the end");
@@ -360,6 +422,7 @@ static void closing(void)
     s = post(hawser_send, pr.ba, &b, 0, 1, 71);
     is_rc(ph_finish(s), -ESHUTDOWN, "nor the other way");
     must(hawser_stream_close(pr.ba, 71));
+#endif
 
     r = post(hawser_recv, pr.ba, &b, 0, N, 72);
     r2 = post(hawser_recv, pr.ba, &b, 0, N, 72);
@@ -370,8 +433,7 @@ static void closing(void)
     is_rc(ph_finish(r), -ECANCELED, "closing ends the receives that are pending");
     is_rc(ph_finish(r2), -ECANCELED, "all of them");
     is_rc(ph_finish(s), -ESHUTDOWN, "and the sends at the other end");
-    s = post(hawser_send, pr.ab, &a, 0, N, 72);
-    is_rc(ph_finish(s), -ESHUTDOWN, "later ones too");
+    is_rc(finish_late(hawser_send, pr.ab, &a, N, 72), -ESHUTDOWN, "later ones too");
     must(hawser_stream_close(pr.ab, 72));
     must(hawser_stream_close(pr.ab, 73));
 
@@ -438,8 +500,8 @@ static void bounded(void)
     usleep(200000);
     for (int i = 0; i < N; i++)
         ended += hawser_test(s[i]) == 0;
-    ok(ended >= 6 && ended <= 8, "%d sends of 8000 bytes are over before any receive, as many as the peer keeps",
-       ended);
+    ok(HAWSER_VERSION_MAJOR ? ended == 0 : ended >= 6 && ended <= 8,
+       "%d sends of 8000 bytes are over before any receive", ended);
     for (int i = 0; i < N; i++) {
         hawser_op *r = post(hawser_recv, q.ba, &b, 0, 8192, 1 + (uint32_t)i % 3);
         bad += ph_finish(r) != 0 || hw_pattern_check(b.p, 8000, 5, 0, NULL) != 0;
@@ -464,6 +526,15 @@ static void peer_goes(void)
     struct ph_buf b = ph_buf(q.b, N, 0, 0, NULL);
     hw_pattern_fill(b.p, 1000, 9, 0);
     hw_pattern_fill(b.p + 1000, 100000, 10, 0);
+#if HAWSER_VERSION_MAJOR
+    hawser_op *lost = post(hawser_send, q.ba, &b, 0, 1000, 3);
+    usleep(20000);
+    hawser_peer_close(q.ba);
+    is_rc(ph_finish(lost), -ESHUTDOWN, "a message that nobody has received ends with the peer");
+    is_rc(ph_finish(s), -ESHUTDOWN, "a send ends when the peer closes");
+    is_rc(ph_finish(r), -ESHUTDOWN, "a receive too");
+    is_rc(try_post(hawser_recv, q.ab, &a, 0, N, 3, 0, &r), -ESHUTDOWN, "nothing can be received any more");
+#else
     is_rc(ph_finish(post(hawser_send, q.ba, &b, 0, 1000, 3)), 0, "a short message to one who does not receive yet");
     is_rc(ph_finish(post(hawser_send, q.ba, &b, 1000, 100000, 3)), 0, "and a longer one");
     hawser_peer_close(q.ba);
@@ -479,6 +550,7 @@ static void peer_goes(void)
     hawser_op_free(r);
     is_rc(try_post(hawser_recv, q.ab, &a, 0, N, 3, 0, &r), -ESHUTDOWN, "but no more");
     is_rc(hawser_stream_close(q.ab, 1), 0, "a stream of a dead peer can be closed");
+#endif
     is_rc(try_post(hawser_send, q.ab, &a, 0, 1, 1, 0, &s), -ESHUTDOWN, "and nothing more be sent");
     ph_drop(&a);
     ph_drop(&b);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of completions. An event is part of what it tells of, so that telling it never fails. */
+#include "context/context.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+void hw_event_signal(struct hawser *h)
+{
+    for (unsigned i = 0; i < h->n_drivers; i++)
+        hw_driver_notify(&h->driver[i]);
+    if (!atomic_load(&h->event_wanted) || h->flags & HAWSER_CALLER_PROGRESS)
+        return;
+    uint64_t one = 1;
+    while (write(h->event_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+void hw_event_push(struct hawser *h, struct hw_event *e)
+{
+    pthread_mutex_lock(&h->queue_lock);
+    if (hw_list_empty(&e->in_queue)) {
+        hw_list_append(&h->queue, &e->in_queue);
+        atomic_fetch_add(&h->n_queued, 1);
+    }
+    pthread_mutex_unlock(&h->queue_lock);
+    hw_event_signal(h);
+}
+
+void hw_event_drop(struct hawser *h, struct hw_event *e)
+{
+    pthread_mutex_lock(&h->queue_lock);
+    if (!hw_list_empty(&e->in_queue)) {
+        hw_list_remove(&e->in_queue);
+        atomic_fetch_sub(&h->n_queued, 1);
+    }
+    pthread_mutex_unlock(&h->queue_lock);
+}
+
+static struct hw_event *take_event(struct hawser *h)
+{
+    pthread_mutex_lock(&h->queue_lock);
+    struct hw_event *e = hw_list_first(&h->queue, struct hw_event, in_queue);
+    if (e) {
+        hw_list_remove(&e->in_queue);
+        atomic_fetch_sub(&h->n_queued, 1);
+    }
+    pthread_mutex_unlock(&h->queue_lock);
+    return e;
+}
+
+/* The oldest notification of the peer's. False: there is none. */
+static bool take_note(struct hawser_peer *p, struct hawser_completion *c)
+{
+    pthread_mutex_lock(&p->note_lock);
+    struct hw_note *note = p->note;
+    if (note) {
+        p->note = note->next;
+        if (!p->note)
+            p->last_note = &p->note;
+    }
+    bool more = p->note != NULL;
+    pthread_mutex_unlock(&p->note_lock);
+    if (!note)
+        return false;
+    *c = (struct hawser_completion){.event = HAWSER_NOTIFIED, .peer = p, .length = note->len, .data = note->data};
+    hw_peer_took(&p->peer, note->len);
+    if (more)
+        hw_event_push(p->h, &p->notified);
+    return true;
+}
+
+/* An operation without a handle has ended. */
+static void tell_op(struct hawser_op *op, struct hawser_completion *c)
+{
+    *c = (struct hawser_completion){.event = HAWSER_ENDED,
+                                    .result = hawser_test(op),
+                                    .user = op->user,
+                                    .length = hawser_op_length(op),
+                                    .peer = op->peer};
+    hawser_op_free(op);
+}
+
+static bool tell_event(struct hw_event *e, struct hawser_completion *c)
+{
+    struct hawser_peer *p;
+    switch (e->kind) {
+    case HAWSER_ENDED:
+        tell_op(hw_container_of(e, struct hawser_op, event), c);
+        return true;
+    case HAWSER_NOTIFIED:
+        return take_note(hw_container_of(e, struct hawser_peer, notified), c);
+    case HAWSER_CONNECTED:
+        p = hw_container_of(e, struct hawser_peer, connected);
+        *c = (struct hawser_completion){
+            .event = e->kind, .peer = p, .user = p->connect_user, .result = p->connect_result};
+        return true;
+    case HAWSER_ARRIVED:
+        p = hw_container_of(e, struct hawser_peer, arrived);
+        *c = (struct hawser_completion){.event = e->kind, .peer = p};
+        return true;
+    default:
+        p = hw_container_of(e, struct hawser_peer, died);
+        *c = (struct hawser_completion){.event = e->kind, .peer = p, .result = atomic_load(&p->state)};
+        return true;
+    }
+}
+
+static int take_events(struct hawser *h, struct hawser_completion *out, int n)
+{
+    int have = 0;
+    struct hw_event *e;
+    while (have < n && (e = take_event(h)))
+        have += tell_event(e, &out[have]);
+    return have;
+}
+
+static bool has_event(void *arg)
+{
+    struct hawser *h = arg;
+    return atomic_load(&h->n_queued) > 0;
+}
+
+int hawser_poll(hawser *h, struct hawser_completion *out, int n)
+{
+    if (n < 1)
+        return hw_fail(-EINVAL, "room for %d completions", n);
+    if (!has_event(h))
+        for (unsigned i = 0; i < h->n_drivers; i++)
+            hw_driver_poll(&h->driver[i]);
+    return take_events(h, out, n);
+}
+
+int hawser_poll_wait(hawser *h, struct hawser_completion *out, int n, int timeout_ms)
+{
+    uint64_t deadline = hw_deadline(timeout_ms);
+    int have;
+    if (n < 1)
+        return hw_fail(-EINVAL, "room for %d completions", n);
+    do
+        (void)hw_driver_wait(&h->driver[0], has_event, h, deadline);
+    while ((have = take_events(h, out, n)) == 0 && hw_now() < deadline);
+    return have;
+}
+
+void hawser_data_free(void *data)
+{
+    if (data)
+        free(hw_container_of(data, struct hw_note, data));
+}

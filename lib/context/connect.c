@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting, listening, accepting: the public face of it. */
+#include "context/context.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define STRAGGLERS_MS 200 /* what the rails of a NIC that is up get on top */
+
+int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
+{
+    return hw_listener_start(h, addr, port, bound);
+}
+
+static bool is_someone_there(void *arg)
+{
+    const struct hawser *h = arg;
+    return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
+}
+
+static struct hawser_peer *take_first(struct hawser *h, struct hw_list *list, atomic_uint *n)
+{
+    pthread_mutex_lock(&h->lock);
+    struct hawser_peer *p = hw_list_first(list, struct hawser_peer, in_accept);
+    if (p) {
+        hw_list_remove(&p->in_accept);
+        atomic_fetch_sub(n, 1);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return p;
+}
+
+int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
+{
+    uint64_t deadline = hw_deadline(timeout_ms);
+    *out = NULL;
+    do {
+        struct hawser_peer *p;
+        while (atomic_load(&h->n_graves) && (p = take_first(h, &h->graves, &h->n_graves)))
+            hawser_peer_close(p);
+        if ((p = take_first(h, &h->accepts, &h->n_accepts))) {
+            *out = p;
+            return 0;
+        }
+        if (timeout_ms == 0)
+            hw_driver_poll(&h->driver[0]);
+    } while (hw_driver_wait(&h->driver[0], is_someone_there, h, timeout_ms ? deadline : 0));
+    return hw_fail(-EAGAIN, "no peer has connected");
+}
+
+/* ---- the first connection: in the caller's thread ---------------------------------------------------------- */
+
+struct hw_connect {
+    struct hawser_peer *p;
+    struct hawser_connect_options o;
+    char *nics, *peer_nics, *host;
+    uint16_t port;
+    uint8_t key[HW_SECRET];
+    uint64_t deadline;
+    int timeout_ms;
+    union hw_addr to; /* that was reached */
+    int fd;
+    pthread_t thread;
+};
+
+static void progress(void *arg)
+{
+    (void)hawser_progress(arg, 0);
+}
+
+/* Waits until fd is ready, or for some time. */
+static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
+{
+    uint64_t now = hw_now();
+    int most = 60000;
+    if (h->flags & HAWSER_CALLER_PROGRESS) { /* it may be this very context that is to answer */
+        progress(h);
+        most = 1;
+    }
+    struct pollfd pfd = {.fd = fd, .events = events};
+    (void)poll(&pfd, 1, until <= now ? 1 : (int)HW_MIN((until - now) / HW_MS + 1, (uint64_t)most));
+}
+
+/* Reaches one address: c->fd, and the session's number and secret. */
+static int greet(struct hw_connect *c, const union hw_addr *to)
+{
+    struct hawser_peer *p = c->p;
+    struct hawser *h = p->h;
+    char text[HAWSER_ADDR_TEXT + 8];
+    HW_AUTO_FREE struct hw_hs *hs = calloc(1, sizeof *hs);
+    HW_AUTO_CLOSE int fd = -1;
+    hw_addr_text(to, text, sizeof text);
+    if (!hs)
+        return hw_no_memory("a connection");
+    if (!hw_address_allowed(p->keyed, h->flags & HAWSER_INSECURE, to))
+        return hw_fail(
+            -EPERM,
+            "%s is neither loopback nor a lab address (198.18.0.0/15): give a job key (--key-file), or ask for an "
+            "unprotected connection (--insecure)",
+            text);
+    fd = hw_sock_connect(NULL, to, &h->k);
+    if (fd < 0)
+        return fd;
+    struct hw_hello hello = {.kind = HW_BOOT_CONTROL, .keyed = p->keyed};
+    hw_hs_client(hs, &hello, c->key, h->k.handshake_ms);
+    int rc;
+    while ((rc = hw_hs_step(hs, fd)) == -EAGAIN && hw_now() < c->deadline)
+        wait_for_fd(h, fd, hs->want ? POLLIN : POLLOUT, HW_MIN(hs->deadline, c->deadline));
+    if (rc == -EAGAIN)
+        rc = hw_fail(-ETIMEDOUT, "no answer in time");
+    if (rc < 0)
+        return hw_wrap(rc, "connecting to %s", text);
+    p->session = hs->challenge.session;
+    hw_hs_secret(hs, p->secret);
+    memcpy(p->name, text, sizeof p->name);
+    c->to = *to;
+    c->fd = hw_take_fd(&fd);
+    return 0;
+}
+
+static int read_bytes(struct hw_connect *c, uint8_t *to, size_t len)
+{
+    for (size_t have = 0; have < len;) {
+        ssize_t n = recv(c->fd, to + have, len - have, MSG_DONTWAIT);
+        if (n == 0)
+            return hw_fail(-ECONNRESET, "%s: the peer left while the connection was set up", c->p->name);
+        if (n > 0)
+            have += (size_t)n;
+        else if (errno != EINTR && errno != EAGAIN)
+            return hw_fail(-errno, "%s: setting the connection up: %s", c->p->name, strerror(errno));
+        else if (hw_now() >= c->deadline)
+            return hw_fail(-ETIMEDOUT, "%s: no answer in time", c->p->name);
+        else
+            wait_for_fd(c->p->h, c->fd, POLLIN, c->deadline);
+    }
+    return 0;
+}
+
+static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t len)
+{
+    ssize_t n = send(c->fd, data, len, MSG_NOSIGNAL);
+    if (n < 0 || (size_t)n != len)
+        return hw_fail(n < 0 ? -errno : -EIO, "%s: setting the connection up: %s", c->p->name,
+                       n < 0 ? strerror(errno) : "not all was taken");
+    return 0;
+}
+
+/* ---- rails ----------------------------------------------------------------------------------------------------- */
+
+/* A line where fewer NICs carry than could. */
+static void log_paths(struct hawser_peer *p, int possible)
+{
+    char why[400] = "";
+    for (uint32_t i = 0; i < p->n_paths; i++) {
+        const struct hawser_path *x = &p->paths[i];
+        size_t at = strlen(why);
+        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
+               x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
+        if (x->state != HAWSER_PATH_USED && *x->nic)
+            snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
+    }
+    if ((int)p->n_sure < possible)
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: %u of %d NICs carry: %s", p->name, p->n_sure, possible, why);
+}
+
+/* Finds the pairs of NICs, and agrees with the server on rails. */
+static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len, uint8_t *out)
+{
+    struct hawser_peer *p = c->p;
+    struct hawser *h = p->h;
+    struct hw_setup s;
+    struct hw_pairing *g = NULL;
+    struct hw_dial dial = {.tp = h->tp,
+                           .env = &h->env,
+                           .remote = c->to,
+                           .session = p->session,
+                           .keyed = p->keyed,
+                           .insecure = h->flags & HAWSER_INSECURE,
+                           .nics = c->nics,
+                           .peer_nics = c->peer_nics,
+                           .only_dialled = c->o.flags & HAWSER_ONLY_DIALLED,
+                           .progress = h->flags & HAWSER_CALLER_PROGRESS ? progress : NULL,
+                           .arg = h};
+    socklen_t n = sizeof dial.local;
+    memcpy(dial.secret, p->secret, HW_SECRET);
+    (void)getsockname(c->fd, &dial.local.sa, &n);
+    int rc = hw_setup_decode(offer, len, &s);
+    if (rc == 0)
+        rc = hw_setup_check_transport(h, offer, len);
+    if (rc == 0)
+        rc = hw_pairing_new(&dial, offer, len, &s, &g);
+    if (rc == 0)
+        rc = hw_pairing_run(g, c->deadline);
+    if (rc == 0)
+        rc = hw_setup_choose(p, g, c->o.channels ? c->o.channels : h->k.channels, out);
+    if (rc > 0 && g)
+        log_paths(p, g->possible);
+    hw_pairing_free(g);
+    return rc < 0 ? hw_wrap(rc, "%s", p->name) : rc;
+}
+
+static int set_up(struct hw_connect *c)
+{
+    HW_AUTO_FREE uint8_t *offer = malloc(4 + HW_SETUP_FRAME), *choice = malloc(4 + HW_SETUP_FRAME);
+    uint8_t ready[4];
+    if (!offer || !choice)
+        return hw_no_memory("a peer");
+    int rc = read_bytes(c, offer, 4);
+    uint32_t len = rc == 0 ? hw_get32(offer) : 0;
+    if (rc == 0 && (len < HW_SETUP_HEAD || len > HW_SETUP_FRAME))
+        rc = hw_fail(-EPROTO, "%s: an offer of %u bytes", c->p->name, len);
+    if (rc == 0)
+        rc = read_bytes(c, offer, len);
+    if (rc == 0)
+        rc = agree_on_rails(c, offer, len, choice);
+    if (rc > 0)
+        rc = write_bytes(c, choice, (size_t)rc);
+    return rc == 0 ? read_bytes(c, ready, sizeof ready) : rc;
+}
+
+struct waiting {
+    struct hawser_peer *p;
+    bool all;
+};
+
+/* Each pair that works has a rail (all: all rails are up), or the peer is dead. */
+static bool are_rails_up(void *arg)
+{
+    const struct waiting *w = arg;
+    const struct hawser_peer *p = w->p;
+    return atomic_load(&p->state) < 0 ||
+           (w->all ? atomic_load(&p->rails_up) == p->n_ways : atomic_load(&p->pairs_up) >= HW_MAX(p->n_sure, 1u));
+}
+
+static int connect_rails(struct hw_connect *c)
+{
+    struct hawser_peer *p = c->p;
+    struct hawser *h = p->h;
+    struct waiting w = {.p = p};
+    hw_driver_enter(p->home);
+    pthread_mutex_lock(&h->lock);
+    p->known = true;
+    atomic_store(&p->state, HW_PEER_LIVES);
+    pthread_mutex_unlock(&h->lock);
+    hw_ways_dial(p);
+    hw_driver_end(p->home);
+    bool all = hw_driver_wait(p->home, are_rails_up, &w, c->deadline);
+    w.all = true;
+    if (all) /* callers expect the connections that they asked for */
+        (void)hw_driver_wait(p->home, are_rails_up, &w, HW_MIN(c->deadline, hw_now() + STRAGGLERS_MS * HW_MS));
+    int rc = atomic_load(&p->state);
+    if (rc < 0)
+        return hw_fail_copy(rc, p->why);
+    if (!atomic_load(&p->rails_up))
+        return hw_fail(-ETIMEDOUT, "%s: the peer answers, but no connection to its NICs came up within %d ms", p->name,
+                       c->timeout_ms);
+    if (!all)
+        hw_log(&h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u rails", p->name, atomic_load(&p->rails_up),
+               p->n_ways);
+    return 0;
+}
+
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
+
+static int run_connect(struct hw_connect *c)
+{
+    union hw_addr to[8];
+    int n = hw_lookup(c->host, c->port, c->deadline, to, HW_ARRAY_LEN(to));
+    int rc = n < 0 ? n : -EHOSTUNREACH;
+    for (int i = 0; i < n && rc < 0; i++)
+        rc = greet(c, &to[i]);
+    if (rc == 0)
+        rc = set_up(c);
+    hw_close(&c->fd);
+    return rc < 0 ? rc : connect_rails(c);
+}
+
+static int read_connect_options(const struct hawser_connect_options *in, struct hawser_connect_options *o)
+{
+    memset(o, 0, sizeof *o);
+    if (in && (in->size < sizeof(size_t) || in->size > 4096))
+        return hw_fail(-EINVAL, "hawser_connect_options.size is %zu", in->size);
+    if (in)
+        memcpy(o, in, HW_MIN(in->size, sizeof *o));
+    if (o->flags & ~HAWSER_ONLY_DIALLED)
+        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
+    if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
+        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
+    if (o->gpu > HW_GPU_MOST || o->peer_gpu > HW_GPU_MOST)
+        return hw_fail(-EINVAL, "GPUs %u and %u: say HAWSER_GPU(n), n from 0 to %d", o->gpu, o->peer_gpu,
+                       HW_GPU_MOST - 1);
+    return 0;
+}
+
+static void free_connect(struct hw_connect *c)
+{
+    if (!c)
+        return;
+    free(c->nics);
+    free(c->peer_nics);
+    free(c->host);
+    free(c);
+}
+
+/* Everything that connecting needs, with its peer in the context. */
+static int make_connect(struct hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                        int timeout_ms, struct hw_connect **out)
+{
+    struct hw_connect *c = *out = calloc(1, sizeof *c);
+    int rc = c ? read_connect_options(opts, &c->o) : hw_no_memory("a peer");
+    if (rc == 0) {
+        c->deadline = hw_deadline(timeout_ms);
+        c->timeout_ms = timeout_ms;
+        c->port = port;
+        c->fd = -1;
+        c->nics = strdup(c->o.nics && *c->o.nics ? c->o.nics : h->k.nics);
+        c->peer_nics = strdup(c->o.peer_nics ? c->o.peer_nics : "");
+        c->host = strdup(host);
+        c->p = c->nics && c->peer_nics && c->host ? hw_peer_new(h, true) : NULL;
+        if (!c->p)
+            rc = hw_no_memory("a peer");
+    }
+    if (rc < 0) {
+        free_connect(c);
+        *out = NULL;
+        return rc;
+    }
+    if (c->o.key)
+        hw_boot_key(c->key, c->o.key, c->o.key_len);
+    else
+        memcpy(c->key, h->key, sizeof c->key);
+    c->p->keyed = c->o.key || h->keyed;
+    pthread_mutex_lock(&h->lock);
+    hw_list_append(&h->peers, &c->p->in_context);
+    h->n_peers++;
+    pthread_mutex_unlock(&h->lock);
+    return 0;
+}
+
+int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                   int timeout_ms, hawser_peer **out)
+{
+    struct hw_connect *c;
+    *out = NULL;
+    int rc = make_connect(h, host, port, opts, timeout_ms, &c);
+    if (rc < 0)
+        return rc;
+    rc = run_connect(c);
+    struct hawser_peer *p = c->p;
+    free_connect(c);
+    if (rc < 0) {
+        HW_KEEP_ERROR();
+        hawser_peer_close(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+static void *run_thread(void *arg)
+{
+    struct hw_connect *c = arg;
+    struct hawser_peer *p = c->p;
+    hw_own_thread = true;
+    p->connect_result = run_connect(c);
+    if (p->connect_result < 0) {
+        int rc = p->connect_result;
+        hw_driver_enter(p->home);
+        p->known = false; /* its death is no other news */
+        hw_peer_kill(p, rc);
+        hw_driver_end(p->home);
+    }
+    hw_event_push(p->h, &p->connected);
+    return NULL;
+}
+
+int hawser_connect_start(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                         int timeout_ms, uint64_t user, hawser_peer **out)
+{
+    struct hw_connect *c;
+    sigset_t all, old;
+    *out = NULL;
+    int rc = make_connect(h, host, port, opts, timeout_ms, &c);
+    if (rc < 0)
+        return rc;
+    struct hawser_peer *p = c->p;
+    p->connect_user = user;
+    p->connecting = c;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
+    rc = -pthread_create(&c->thread, NULL, run_thread, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0) {
+        p->connecting = NULL;
+        free_connect(c);
+        hawser_peer_close(p);
+        return hw_fail(rc, "starting a thread to connect: %s", strerror(-rc));
+    }
+    *out = p;
+    return 0;
+}
+
+void hw_connect_join(struct hawser_peer *p)
+{
+    struct hw_connect *c = p->connecting;
+    if (!c)
+        return;
+    p->connecting = NULL;
+    pthread_join(c->thread, NULL);
+    free_connect(c);
+}
+
+/* ---- what carries --------------------------------------------------------------------------------------------------
+ */
+
+int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_t *n)
+{
+    pthread_mutex_lock(&p->h->lock);
+    for (unsigned i = 0; i < p->n_ways && i < *n; i++) {
+        const struct hw_way *w = &p->way[i];
+        const struct hw_rail_counts *c = &p->peer.session.rail[i].rail.counts;
+        out[i] = (struct hawser_channel_stats){.index = i,
+                                               .up = atomic_load(&w->up),
+                                               .lost = atomic_load(&w->lost),
+                                               .tx_bytes = atomic_load(&c->tx_bytes),
+                                               .rx_bytes = atomic_load(&c->rx_bytes),
+                                               .tx_chunks = atomic_load(&c->tx_frames),
+                                               .rx_chunks = atomic_load(&c->rx_frames),
+                                               .retaken_chunks = atomic_load(&c->lost)};
+        memcpy(out[i].nic, w->nic, sizeof w->nic);
+        memcpy(out[i].peer_nic, w->peer_nic, sizeof w->peer_nic);
+        memcpy(out[i].local, w->local, sizeof w->local);
+        memcpy(out[i].remote, w->remote, sizeof w->remote);
+    }
+    pthread_mutex_unlock(&p->h->lock);
+    *n = p->n_ways;
+    return 0;
+}
+
+int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
+{
+    struct hawser_channel_stats c[HW_SESSION_RAILS];
+    struct hawser_nic_stats all[HW_SESSION_RAILS];
+    size_t have = HW_SESSION_RAILS, found = 0;
+    (void)hawser_channel_stats(p, c, &have);
+    for (size_t i = 0; i < have; i++) {
+        size_t k = 0;
+        while (k < found && strcmp(all[k].nic, c[i].nic) != 0)
+            k++;
+        if (k == found) {
+            all[found] = (struct hawser_nic_stats){0};
+            memcpy(all[found++].nic, c[i].nic, HAWSER_NIC_NAME);
+        }
+        all[k].channels++;
+        all[k].channels_up += c[i].up;
+        all[k].lost += c[i].lost;
+        all[k].tx_bytes += c[i].tx_bytes;
+        all[k].rx_bytes += c[i].rx_bytes;
+    }
+    memcpy(out, all, HW_MIN(found, *n) * sizeof *out);
+    *n = found;
+    return 0;
+}
+
+int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n)
+{
+    size_t room = *n;
+    if (!p->paths) { /* the accepting side knows of its rails only */
+        struct hawser_nic_stats nic[HW_SESSION_RAILS];
+        *n = HW_SESSION_RAILS;
+        (void)hawser_nic_stats(p, nic, n);
+        for (size_t i = 0; i < *n && i < room; i++) {
+            out[i] = (struct hawser_path){
+                .state = HAWSER_PATH_USED, .channels = nic[i].channels, .channels_up = nic[i].channels_up};
+            memcpy(out[i].nic, nic[i].nic, HAWSER_NIC_NAME);
+        }
+        return 0;
+    }
+    for (uint32_t i = 0; i < p->n_paths && i < room; i++) {
+        out[i] = p->paths[i];
+        for (unsigned k = 0; k < p->n_ways && i < p->n_pairs; k++) {
+            out[i].channels += p->way[k].pair == i;
+            out[i].channels_up += p->way[k].pair == i && atomic_load(&p->way[k].up);
+        }
+        if (out[i].channels_up && out[i].state == HAWSER_PATH_AWAITED) { /* it came up after all */
+            out[i].state = HAWSER_PATH_USED;
+            out[i].why[0] = 0;
+        }
+    }
+    *n = p->n_paths;
+    return 0;
+}

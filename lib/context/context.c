@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: its options, its loops, its end. */
+#include "context/context.h"
+
+#include "net/advertise.h"
+#include "net/rails.h"
+#include "transport/tcp/conn.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+/* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
+ * and eight at most, the application wants the rest. They sleep when there is nothing to do. */
+static unsigned count_drivers(const struct hawser *h)
+{
+    if (h->flags & HAWSER_CALLER_PROGRESS)
+        return 1;
+    if (h->k.threads)
+        return (unsigned)HW_MIN(h->k.threads, (uint64_t)HW_LOOPS_MAX);
+    cpu_set_t may;
+    unsigned cpus = sched_getaffinity(0, sizeof may, &may) == 0 ? (unsigned)CPU_COUNT(&may) : 1;
+    return cpus < 2 ? 1 : HW_MAX(2u, HW_MIN(cpus / 2, 8u));
+}
+
+static void stop_drivers(struct hawser *h)
+{
+    for (unsigned i = 0; i < h->n_drivers; i++)
+        hw_driver_stop(&h->driver[i]);
+    for (unsigned i = 0; i < h->n_drivers; i++)
+        while (atomic_load(&h->driver[i].callers)) /* their operations are over: they are on their way out */
+            sched_yield();
+    for (unsigned i = 0; i < h->n_drivers; i++)
+        hw_driver_free(&h->driver[i]);
+    free(h->driver);
+}
+
+static int start_drivers(struct hawser *h)
+{
+    unsigned n = count_drivers(h);
+    char name[16];
+    h->driver = calloc(n, sizeof *h->driver);
+    if (!h->driver)
+        return hw_no_memory("%u loops", n);
+    for (; h->n_drivers < n; h->n_drivers++) {
+        int rc = hw_driver_init(&h->driver[h->n_drivers]);
+        if (rc < 0)
+            return rc;
+    }
+    for (unsigned i = 0; i < n && !(h->flags & HAWSER_CALLER_PROGRESS); i++) {
+        snprintf(name, sizeof name, "hawser/%u", i);
+        int rc = hw_driver_start(&h->driver[i], name);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int check_knobs(struct hawser *h)
+{
+    HW_AUTO_FREE char *rails = NULL;
+    const char *self = h->k.same_machine;
+    int rc = hw_advertise_check(h->k.advertise);
+    if (rc == 0)
+        rc = hw_rails_read(h->k.rails, &rails);
+    if (rc == 0)
+        rc = hw_rails_check(rails);
+    if (rc < 0)
+        return rc;
+    if (strcmp(self, "auto") != 0 && strcmp(self, "yes") != 0 && strcmp(self, "no") != 0)
+        return hw_fail(-EINVAL, "knob same_machine: \"%s\" is neither auto, yes nor no", self);
+    if (strcmp(h->k.transport, "tcp") != 0)
+        return hw_fail(-EINVAL, "knob transport: \"%s\" is not tcp", h->k.transport);
+    if (h->k.require_direct)
+        return hw_fail(-EOPNOTSUPP, "knob require_direct: transport tcp lands nothing in GPU memory");
+    return 0;
+}
+
+static int read_context_options(const struct hawser_options *in, struct hawser_options *o)
+{
+    *o = (struct hawser_options){.size = sizeof *o};
+    if (in && (in->size < offsetof(struct hawser_options, log) || in->size > 4096))
+        return hw_fail(-EINVAL, "hawser_options.size is %zu", in->size);
+    if (in)
+        memcpy(o, in, HW_MIN(in->size, sizeof *o));
+    if (o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS))
+        return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
+    if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
+        return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
+    return 0;
+}
+
+static void free_context(struct hawser *h)
+{
+    stop_drivers(h);
+    hw_listener_free(h);
+    hw_memory_free_all(h);
+    hw_domain_free(&h->domain);
+    hw_close(&h->event_fd);
+    pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->queue_lock);
+    free(h);
+}
+
+/* How rails behave, by the knobs. */
+static void set_limits(struct hawser *h)
+{
+    h->limits = (struct hw_rail_limits){
+        .window = h->k.window * h->k.chunk,
+        .check = h->k.stall_ms * HW_MS / 2,
+        .ping = HW_MIN(h->k.keepalive_ms, h->k.peer_timeout_ms / 4) * HW_MS,
+        .dead = h->k.peer_timeout_ms * HW_MS,
+    };
+}
+
+int hawser_open(const struct hawser_options *opts, hawser **out)
+{
+    struct hawser_options o;
+    if (!out)
+        return hw_fail(-EINVAL, "no place for the new context");
+    *out = NULL;
+    int rc = read_context_options(opts, &o);
+    if (rc == 0)
+        rc = hw_crypto_init();
+    if (rc < 0)
+        return rc;
+    struct hawser *h = calloc(1, sizeof *h);
+    if (!h)
+        return hw_no_memory("a context");
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->queue_lock, NULL);
+    hw_list_init(&h->peers);
+    hw_list_init(&h->accepts);
+    hw_list_init(&h->graves);
+    hw_list_init(&h->mems);
+    hw_list_init(&h->queue);
+    hw_domain_init(&h->domain);
+    h->flags = o.flags;
+    h->log = (struct hw_logger){.fn = o.log, .arg = o.log_arg, .level = HAWSER_LOG_DEBUG};
+    h->keyed = o.key != NULL;
+    hw_boot_key(h->key, o.key, o.key ? o.key_len : 0);
+    h->tp = &hw_tcp;
+    h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
+    snprintf(h->env.ident, sizeof h->env.ident, "%s", h->tp->name);
+    h->event_fd = -1;
+    rc = hw_knobs_load(&h->k, o.knobs);
+    if (rc == 0)
+        rc = check_knobs(h);
+    if (rc == 0) {
+        h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        rc = h->event_fd < 0 ? hw_fail(-errno, "making an event descriptor: %s", strerror(errno)) : 0;
+    }
+    if (rc == 0) {
+        set_limits(h);
+        rc = start_drivers(h);
+    }
+    if (rc < 0) {
+        HW_KEEP_ERROR();
+        free_context(h);
+        return rc;
+    }
+    *out = h;
+    return 0;
+}
+
+void hw_context_visit(struct hawser *h)
+{
+    for (unsigned i = 0; i < h->n_drivers; i++) {
+        hw_driver_enter(&h->driver[i]);
+        hw_driver_end(&h->driver[i]);
+    }
+}
+
+void hawser_close(hawser *h)
+{
+    if (!h)
+        return;
+    hw_driver_enter(&h->driver[0]);
+    hw_listener_stop(h); /* nobody new */
+    hw_driver_end(&h->driver[0]);
+    for (;;) {
+        pthread_mutex_lock(&h->lock);
+        struct hawser_peer *p = hw_list_first(&h->peers, struct hawser_peer, in_context);
+        pthread_mutex_unlock(&h->lock);
+        if (!p)
+            break;
+        hawser_peer_close(p);
+    }
+    free_context(h);
+}
+
+const char *hawser_error(void)
+{
+    return hw_error();
+}
+
+const char *hawser_version(void)
+{
+    return "1.0.0";
+}
+
+int hawser_progress(hawser *h, int timeout_ms)
+{
+    if (!(h->flags & HAWSER_CALLER_PROGRESS))
+        return -EAGAIN; /* threads do it */
+    return hw_driver_turn(&h->driver[0], timeout_ms ? hw_deadline(timeout_ms) : 0) ? 0 : -EAGAIN;
+}
+
+int hawser_eventfd(hawser *h)
+{
+    if (h->flags & HAWSER_CALLER_PROGRESS)
+        return hw_driver_fd(&h->driver[0]);
+    atomic_store(&h->event_wanted, true);
+    return h->event_fd;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The public API over the message layer: contexts and their loops, memory, peers and how they are connected, operations
+ * with handles, and completions.
+ *
+ * Who may touch what: everything of a peer's connections is its home loop's, which means: whoever has the role of that
+ * driver (hw_driver_enter() takes it). The context's lock guards its lists. Order: role of a driver, context, message
+ * layer, queue of completions. A thread has one role at a time.
+ */
+#ifndef HW_CONTEXT_H
+#define HW_CONTEXT_H
+
+#include "base/list.h"
+#include "core/driver.h"
+#include "message/op.h"
+#include "message/queue.h"
+#include "transport/pairing.h"
+#include "transport/tcp/conn.h"
+
+#define HW_LOOPS_MAX 64
+#define HW_KEY_MIN   16 /* bytes of a job key */
+#define HW_KEY_MAX   4096
+
+/* ---- completions (complete.c) -------------------------------------------------------------------- */
+
+/* Something that hawser_poll() is to tell. Part of the object that it tells of. */
+struct hw_event {
+    struct hw_list in_queue;
+    enum hawser_event kind;
+};
+
+/* Puts an event into the context's queue, where it is not in there; from any thread, no lock held but a driver's role.
+ */
+void hw_event_push(struct hawser *h, struct hw_event *e);
+/* Takes it out again, if it is in there. */
+void hw_event_drop(struct hawser *h, struct hw_event *e);
+/* Something that a caller may wait for has happened. */
+void hw_event_signal(struct hawser *h);
+
+/* ---- the context (context.c) ----------------------------------------------------------------------- */
+
+struct hawser {
+    uint32_t flags;
+    struct hw_knobs k;
+    struct hw_logger log;
+    bool keyed;
+    uint8_t key[HW_SECRET];
+    const struct hw_transport *tp; /* says what handles of NICs hold */
+    struct hw_tp_env env;
+    struct hw_driver *driver;
+    unsigned n_drivers;
+    struct hw_domain domain; /* regions that peers may touch */
+    struct hw_rail_limits limits;
+
+    pthread_mutex_t lock;   /* over what follows */
+    struct hw_list peers;   /* all of them */
+    struct hw_list accepts; /* for hawser_accept() */
+    struct hw_list graves;  /* died before the application knew of them */
+    struct hw_list mems;
+    unsigned n_peers;
+    atomic_uint n_accepts, n_graves;
+    unsigned next_home;
+
+    pthread_mutex_t queue_lock; /* over the queue */
+    struct hw_list queue;       /* of struct hw_event */
+    atomic_uint n_queued;
+    int event_fd;
+    atomic_bool event_wanted;
+
+    struct hw_listener *listener; /* the role of driver 0 */
+};
+
+/* Runs fn(arg) with the role of each driver, one after the other: what any of them was at is over then. */
+void hw_context_visit(struct hawser *h);
+/* ---- memory (memory.c) ------------------------------------------------------------------------------ */
+
+struct hawser_mem {
+    struct hawser *h;
+    const struct hw_space *space;
+    uint8_t *ptr; /* in space */
+    size_t len;
+    bool own;               /* allocated by hawser_mem_alloc() */
+    atomic_uint busy;       /* operations that use it */
+    struct hw_list exports; /* under the context's lock */
+    struct hw_list in_context;
+};
+
+/* Nobody may use what was exported to this peer alone any more. */
+void hw_memory_forget_peer(struct hawser *h, const struct hw_peer *p);
+void hw_memory_free_all(struct hawser *h);
+
+/* ---- operations (ops.c) ------------------------------------------------------------------------------ */
+
+struct hawser_op {
+    struct hawser_peer *peer; /* a reference */
+    struct hw_op *op;         /* a reference */
+    struct hw_event event;
+    bool has_handle;
+    atomic_bool over;
+    uint64_t user;
+    uint32_t n_mems;
+    struct hawser_mem *mem[]; /* that it uses, until it is over */
+};
+
+/* ---- peers (peer.c) ------------------------------------------------------------------------------------ */
+
+#define HW_ASK_SIZE 152 /* a rail's last word, and how many links it is to have, on the wire */
+
+/* A connection that the client is making. */
+struct hw_attempt {
+    struct hw_source source;
+    struct hw_task task;
+    struct hw_way *way;
+    int fd; /* -1: none */
+    bool greeted, done;
+    struct hw_hs hs;
+    uint8_t ask[HW_ASK_SIZE], answer[HW_ASK_SIZE];
+    uint32_t have; /* bytes of answer */
+};
+
+/* A connection that the listener has let in, on its way to the peer's home loop. */
+struct hw_arrival {
+    struct hw_list of_peer;
+    int fd;
+    uint32_t rail, link, gen;
+    uint8_t ask[HW_ASK_SIZE];
+};
+
+/* How one rail is connected, and connected again. */
+struct hw_way {
+    struct hawser_peer *peer;
+    unsigned index, pair; /* the rail; which pair of NICs it belongs to */
+    unsigned links;
+    atomic_bool up;
+    atomic_uint lost; /* times that it ended */
+    struct hw_driver *driver;
+    char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
+    char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
+
+    /* client */
+    struct hw_nic from;
+    union hw_addr to;
+    uint32_t gen;
+    unsigned n_done;
+    struct hw_attempt *attempt; /* one for each link */
+    struct hw_timer timer;      /* the next attempt, or the end of this one */
+    bool dialling, refused;     /* refused: nobody listened there at the last attempt */
+    unsigned failures;          /* in a row */
+
+    /* server: connections of generation in_gen, until all are there and the rail is down */
+    uint32_t in_gen;
+    unsigned in_links, in_have;
+    int in_fd[HW_RAIL_LINKS]; /* -1: has not come */
+};
+
+enum { HW_PEER_NEW = 1, HW_PEER_LIVES = 0 }; /* .state; below 0: why it died */
+
+struct hawser_peer {
+    struct hawser *h;
+    struct hw_driver *home;
+    bool client, keyed, known; /* known: the application has it, or is about to */
+    uint64_t session;
+    uint8_t secret[HW_SECRET];
+    char name[HAWSER_ADDR_TEXT + 8];
+    void *user;
+    atomic_uint refs; /* the application's, operations', arrivals' */
+    struct hw_list in_context, in_accept;
+    pthread_mutex_t door; /* over closed: operations' handles may outlive what the peer was made of */
+    bool closed;
+
+    atomic_int state;
+    char why[HW_ERR_TEXT]; /* written before state */
+    struct hw_event arrived, died, notified, connected;
+    uint64_t connect_user;
+    int connect_result;
+
+    /* set once the rails are agreed on */
+    bool has_rails;
+    unsigned n_ways, n_pairs, n_sure; /* rails; pairs of NICs; of these, those that were shown to work */
+    struct hw_way *way;
+    struct hw_peer peer;
+    struct hawser_path *paths; /* client: the report */
+    uint32_t n_paths;
+    struct hw_connect *connecting;   /* hawser_connect_start(): the thread that does it */
+    union hw_addr offer[HW_NIC_MAX]; /* server: addresses of the NICs that the client was told of */
+    unsigned n_offers;
+
+    atomic_uint rails_up;
+    atomic_uint pairs_up;  /* pairs that had a rail up at least once */
+    struct hw_timer dead;  /* no rail is up: the peer dies */
+    struct hw_timer bye;   /* the peer has closed: likewise, once its last confirmations are here */
+    atomic_bool abandoned; /* server: the client left before its rails were agreed on */
+    bool closing;          /* this side closes: the home's, as .. */
+    bool heard_bye;        /* .. this: the peer does */
+    atomic_bool said_bye;  /* the peer has heard that this side closes, or will not */
+    struct hw_task arrive;
+    struct hw_list arrivals; /* under the context's lock */
+
+    pthread_mutex_t note_lock;
+    struct hw_note *note, **last_note; /* that came and were not taken */
+};
+
+/* Makes a peer that is being set up, in no list. NULL: no memory. */
+struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
+/* Gives it n rails, of which the ways are filled in by the caller next. -ENOMEM. */
+int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
+void hw_peer_ref(struct hawser_peer *p);
+void hw_peer_unref(struct hawser_peer *p);
+/* It is dead, for this reason: with the role of its home. */
+void hw_peer_kill(struct hawser_peer *p, int why);
+/* Its last path is gone: it is dead for this reason, or because it has closed. */
+void hw_peer_lose(struct hawser_peer *p, int why);
+/* The session's peer, or NULL. Under the context's lock. */
+struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
+
+/* ---- rails (ways.c): with the role of the peer's home ---------------------------------------------------- */
+
+/* Starts connecting all rails. Client. */
+void hw_ways_dial(struct hawser_peer *p);
+/* Stops all that is being connected. */
+void hw_ways_stop(struct hawser_peer *p);
+/* True if nothing of it is to run any more. */
+bool hw_ways_are_idle(const struct hawser_peer *p);
+void hw_ways_free(struct hawser_peer *p);
+/* Of struct hw_peer_ops. */
+void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
+void hw_way_down(struct hawser_peer *p, unsigned rail);
+/* Takes what the listener has let in. */
+void hw_ways_arrive(struct hw_task *t);
+
+void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
+/* -EPROTO. */
+int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
+
+/* ---- set-up (setup.c): the first connection's messages ----------------------------------------------------- */
+
+#define HW_SETUP_FRAME (HW_SETUP_HEAD + HW_SETUP_MAX * HW_SETUP_ENTRY_MAX + HW_SETUP_ITEM_MAX)
+
+/* Writes the server's offer, with its length in front, to out (4 + HW_SETUP_FRAME bytes). Returns the size. */
+int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out);
+/* 0 where both sides have the same transport. */
+int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
+/* Reads the client's choice, and makes the rails. */
+int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
+/* Makes the client's rails of what the pairing found, and writes its choice likewise. */
+int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out);
+
+/* ---- listener.c ---------------------------------------------------------------------------------------------- */
+
+int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_t *bound);
+/* Closes all that it has. With the role of driver 0. */
+void hw_listener_stop(struct hawser *h);
+/* Frees it: no driver runs any more. */
+void hw_listener_free(struct hawser *h);
+uint16_t hw_listener_port(const struct hawser *h);
+/* Does it listen on this address of ours? */
+bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
+
+/* ---- connect.c ---------------------------------------------------------------------------------------------- */
+
+/* Waits for the thread that connects this peer, if there is one. */
+void hw_connect_join(struct hawser_peer *p);
+
+/* ---- lookup.c -------------------------------------------------------------------------------------------------- */
+
+/* Addresses of a host by name, into out[0, max). Returns how many; -ETIMEDOUT, -EHOSTUNREACH, -ENOMEM, -EAGAIN. */
+int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max);
+
+#endif

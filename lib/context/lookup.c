@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names to addresses. The C library's lookup knows no deadline, so it runs in a thread, which the caller may leave. */
+#include "context/context.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESSES 16
+
+struct lookup {
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool is_over, left; /* the caller has gone */
+    int rc, error;      /* of getaddrinfo(), and errno */
+    size_t n;
+    union hw_addr found[ADDRESSES];
+    char service[8];
+    char host[];
+};
+
+static void free_lookup(struct lookup *l)
+{
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->over);
+    free(l);
+}
+
+static void *look_up(void *arg)
+{
+    struct lookup *l = arg;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
+    hw_own_thread = true;
+    int rc = getaddrinfo(l->host, l->service, &hints, &list), error = errno;
+    for (const struct addrinfo *i = list; rc == 0 && i && l->n < ADDRESSES; i = i->ai_next)
+        if (i->ai_family == AF_INET || i->ai_family == AF_INET6)
+            memcpy(&l->found[l->n++], i->ai_addr, i->ai_addrlen);
+    if (list)
+        freeaddrinfo(list);
+    pthread_mutex_lock(&l->lock);
+    l->rc = rc;
+    l->error = error;
+    l->is_over = true;
+    bool left = l->left;
+    pthread_cond_signal(&l->over);
+    pthread_mutex_unlock(&l->lock);
+    if (left)
+        free_lookup(l);
+    return NULL;
+}
+
+static struct lookup *start_lookup(const char *host, uint16_t port, int *rc)
+{
+    struct lookup *l = calloc(1, sizeof *l + strlen(host) + 1);
+    pthread_condattr_t monotonic;
+    sigset_t all, old;
+    pthread_t thread;
+    if (!l) {
+        *rc = hw_no_memory("looking up \"%s\"", host);
+        return NULL;
+    }
+    memcpy(l->host, host, strlen(host) + 1);
+    snprintf(l->service, sizeof l->service, "%u", port);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->over, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&thread, NULL, look_up, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error) {
+        free_lookup(l);
+        *rc = hw_fail(-error, "starting a thread to look up \"%s\": %s", host, strerror(error));
+        return NULL;
+    }
+    pthread_detach(thread);
+    return l;
+}
+
+static int explain_lookup(const struct lookup *l)
+{
+    int rc = l->rc == EAI_SYSTEM ? -l->error : l->rc == EAI_MEMORY ? -ENOMEM : -EHOSTUNREACH;
+    return hw_fail(rc, "looking up \"%s\": %s", l->host, gai_strerror(l->rc));
+}
+
+int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr *out, size_t max)
+{
+    int rc = 0;
+    memset(out, 0, max * sizeof *out);
+    if (inet_pton(AF_INET, host, &out->in.sin_addr) == 1 || inet_pton(AF_INET6, host, &out->in6.sin6_addr) == 1) {
+        out->sa.sa_family = strchr(host, ':') ? AF_INET6 : AF_INET;
+        hw_addr_set_port(out, port);
+        return 1; /* no thread for the usual case */
+    }
+    struct lookup *l = start_lookup(host, port, &rc);
+    if (!l)
+        return rc;
+    struct timespec t = {.tv_sec = (time_t)(HW_MIN(deadline, hw_now() + 3600000 * HW_MS) / 1000000000u),
+                         .tv_nsec = (long)(deadline % 1000000000u)};
+    pthread_mutex_lock(&l->lock);
+    while (!l->is_over && rc == 0)
+        rc = -pthread_cond_timedwait(&l->over, &l->lock, &t);
+    bool over = l->left = l->is_over;
+    l->left = !over;
+    pthread_mutex_unlock(&l->lock);
+    if (!over)
+        return hw_fail(-ETIMEDOUT, "looking up \"%s\": no answer in time", host);
+    rc = l->rc ? explain_lookup(l) : l->n ? (int)HW_MIN(l->n, max) : -EHOSTUNREACH;
+    if (rc == -EHOSTUNREACH && !l->rc)
+        rc = hw_fail(rc, "\"%s\" has no IP address", host);
+    for (int i = 0; i < rc; i++)
+        out[i] = l->found[i];
+    free_lookup(l);
+    return rc;
+}

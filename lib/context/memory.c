@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the application's, and what of it peers may touch. */
+#include "context/context.h"
+
+#include <stdlib.h>
+
+/* A region that was exported. */
+struct region {
+    struct hw_export export;
+    struct hawser_mem *mem;
+    struct hw_list of_mem;
+    atomic_bool over; /* no peer touches it any more */
+};
+
+int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out)
+{
+    *out = NULL;
+    if (!ptr || (uintptr_t)ptr + len < (uintptr_t)ptr)
+        return hw_fail(-EINVAL, "registering %zu bytes at %p", len, ptr);
+    const struct hw_space *space;
+    int rc = hw_space_find(kind, ptr, len, &space);
+    if (rc < 0)
+        return rc;
+    struct hawser_mem *m = calloc(1, sizeof *m);
+    if (!m)
+        return hw_no_memory("a registration");
+    m->h = h;
+    m->space = space;
+    m->ptr = ptr;
+    m->len = len;
+    hw_list_init(&m->exports);
+    pthread_mutex_lock(&h->lock);
+    hw_list_append(&h->mems, &m->in_context);
+    pthread_mutex_unlock(&h->lock);
+    *out = m;
+    return 0;
+}
+
+int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out)
+{
+    const struct hw_space *space;
+    void *ptr = NULL;
+    *out = NULL;
+    if (len == 0)
+        return hw_fail(-EINVAL, "allocating no bytes");
+    int rc = hw_space_device(kind, device, &space);
+    if (rc == 0)
+        rc = space->ops->alloc(space, len, &ptr);
+    if (rc < 0)
+        return rc;
+    rc = hawser_mem_register(h, kind, ptr, len, out);
+    if (rc < 0)
+        space->ops->free(space, ptr, len);
+    else
+        (*out)->own = true;
+    return rc;
+}
+
+void *hawser_mem_ptr(hawser_mem *m)
+{
+    return m->ptr;
+}
+
+static int check_range(const hawser_mem *m, uint64_t offset, size_t len)
+{
+    if (offset > m->len || len > m->len - offset)
+        return hw_fail(-EFAULT, "bytes %llu to %llu lie outside memory of %zu", (unsigned long long)offset,
+                       (unsigned long long)(offset + len), m->len);
+    return 0;
+}
+
+int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len)
+{
+    int rc = check_range(m, offset, len);
+    return rc < 0 ? rc : hw_load(m->space, buf, m->ptr + offset, len);
+}
+
+int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len)
+{
+    int rc = check_range(m, offset, len);
+    return rc < 0 ? rc : hw_store(m->space, m->ptr + offset, buf, len);
+}
+
+/* ---- regions ---------------------------------------------------------------------------------------- */
+
+static void end_region(struct hw_export *x)
+{
+    struct region *r = hw_container_of(x, struct region, export);
+    struct hawser *h = r->mem->h;
+    atomic_store(&r->over, true); /* whoever revokes it may free it from here on */
+    hw_driver_notify(&h->driver[0]);
+}
+
+int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
+                  uint8_t key[HAWSER_KEY_SIZE])
+{
+    struct hawser *h = m->h;
+    if (rights == 0 || rights & ~(HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE))
+        return hw_fail(-EINVAL, "exporting with rights 0x%x", rights);
+    if (offset > m->len || len > m->len - offset)
+        return hw_fail(-EFAULT, "exporting bytes %llu to %llu of memory of %zu", (unsigned long long)offset,
+                       (unsigned long long)(offset + len), m->len);
+    struct region *r = calloc(1, sizeof *r);
+    if (!r)
+        return hw_no_memory("a region");
+    r->mem = m;
+    r->export = (struct hw_export){.space = m->space,
+                                   .ptr = m->ptr + offset,
+                                   .len = len,
+                                   .rights = rights,
+                                   .only = peer ? &peer->peer : NULL,
+                                   .revoked = end_region};
+    hw_random(&r->export.secret, sizeof r->export.secret);
+    int rc = hw_export_add(&h->domain, &r->export);
+    if (rc < 0) {
+        free(r);
+        return rc;
+    }
+    pthread_mutex_lock(&h->lock);
+    hw_list_append(&m->exports, &r->of_mem);
+    pthread_mutex_unlock(&h->lock);
+    hw_region_encode(
+        key, &(struct hawser_region){.id = r->export.id, .secret = r->export.secret, .length = len, .rights = rights});
+    return 0;
+}
+
+int hawser_import(const uint8_t key[HAWSER_KEY_SIZE], struct hawser_region *out)
+{
+    return hw_region_decode(key, out);
+}
+
+static bool is_region_over(void *arg)
+{
+    const struct region *r = arg;
+    return atomic_load(&r->over);
+}
+
+/* Takes back a region that is in no list any more. */
+static void revoke_region(struct region *r)
+{
+    struct hawser *h = r->mem->h;
+    hw_export_revoke(&r->export);
+    (void)hw_driver_wait(&h->driver[0], is_region_over, r, HW_NEVER); /* no longer than a rail's turn */
+    free(r);
+}
+
+/* The region with this id, out of its list. Under the lock. */
+static struct region *take_region(struct hawser *h, uint64_t id, uint64_t secret)
+{
+    hw_list_each(it, tmp, &h->mems)
+    {
+        struct hawser_mem *m = hw_container_of(it, struct hawser_mem, in_context);
+        hw_list_each(at, next, &m->exports)
+        {
+            struct region *r = hw_container_of(at, struct region, of_mem);
+            if (r->export.id != id || r->export.secret != secret)
+                continue;
+            hw_list_remove(&r->of_mem);
+            return r;
+        }
+    }
+    return NULL;
+}
+
+int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE])
+{
+    struct hawser_region key_of;
+    int rc = hw_region_decode(key, &key_of);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&h->lock);
+    struct region *r = take_region(h, key_of.id, key_of.secret);
+    pthread_mutex_unlock(&h->lock);
+    if (!r)
+        return hw_fail(-ESTALE, "there is no such region to revoke");
+    revoke_region(r);
+    return 0;
+}
+
+static struct region *take_first_region(hawser_mem *m)
+{
+    pthread_mutex_lock(&m->h->lock);
+    struct region *r = hw_list_first(&m->exports, struct region, of_mem);
+    if (r)
+        hw_list_remove(&r->of_mem);
+    pthread_mutex_unlock(&m->h->lock);
+    return r;
+}
+
+static void free_memory(hawser_mem *m)
+{
+    if (m->own)
+        m->space->ops->free(m->space, m->ptr, m->len);
+    free(m);
+}
+
+int hawser_mem_deregister(hawser_mem *m)
+{
+    struct region *r;
+    if (!m)
+        return 0;
+    if (atomic_load(&m->busy))
+        return hw_fail(-EBUSY, "%u operations still use the memory", atomic_load(&m->busy));
+    while ((r = take_first_region(m)))
+        revoke_region(r);
+    pthread_mutex_lock(&m->h->lock);
+    hw_list_remove(&m->in_context);
+    pthread_mutex_unlock(&m->h->lock);
+    free_memory(m);
+    return 0;
+}
+
+void hw_memory_forget_peer(struct hawser *h, const struct hw_peer *p)
+{
+    static const struct hw_peer nobody;
+    pthread_mutex_lock(&h->lock);
+    pthread_mutex_lock(&h->domain.lock);
+    hw_list_each(it, tmp, &h->mems)
+    {
+        struct hawser_mem *m = hw_container_of(it, struct hawser_mem, in_context);
+        hw_list_each(at, next, &m->exports)
+        {
+            struct region *r = hw_container_of(at, struct region, of_mem);
+            if (r->export.only == p)
+                r->export.only = &nobody;
+        }
+    }
+    pthread_mutex_unlock(&h->domain.lock);
+    pthread_mutex_unlock(&h->lock);
+}
+
+void hw_memory_free_all(struct hawser *h)
+{
+    hw_list_each(it, tmp, &h->mems)
+    {
+        struct hawser_mem *m = hw_container_of(it, struct hawser_mem, in_context);
+        hw_list_each(at, next, &m->exports)
+        {
+            free(hw_container_of(at, struct region, of_mem));
+        }
+        free_memory(m);
+    }
+}

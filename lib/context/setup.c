@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first connection's messages: the server offers its NICs, the client says which rails there are to be. Each is a
+ * SETUP (wire.h) with its length, u32, in front. */
+#include "context/context.h"
+
+#include "net/advertise.h"
+#include "net/route.h"
+#include "transport/tcp/tcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RAILS_MAX HW_SESSION_RAILS
+
+/* ---- server: the offer ----------------------------------------------------------------------------------- */
+
+static bool is_wanted(const char *list, const struct hw_nic *n, bool loopback)
+{
+    return list && *list ? hw_nic_listed(list, n->name) : n->loopback == loopback;
+}
+
+/* Adds a NIC's entry at out. Returns its size; 0: it has no handle. */
+static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool here, struct hw_setup *s, uint8_t *out)
+{
+    struct hawser *h = p->h;
+    struct hw_setup_entry e = {.handle_index = s->n};
+    struct hw_nic shown = *nic;
+    uint16_t port = hw_listener_port(h), at = port;
+    if (hw_advertise_find(h->k.advertise, nic->name, here, port, &shown.addr))
+        at = hw_addr_port(&shown.addr);
+    memcpy(e.nic, nic->name, sizeof e.nic);
+    int len = h->tp->listen(&h->env, &shown, at, e.handle);
+    if (len < 0)
+        return 0;
+    e.handle_len = (uint16_t)len;
+    p->offer[s->n++] = nic->addr;
+    if (here)
+        s->via = s->n;
+    return hw_setup_entry_encode(out, &e);
+}
+
+/* A listener that is bound to one address offers that one's NIC. What no hardware is below runs over the other NICs,
+ * and is offered where the connection came in by it, where there is nothing else, or where knob nics names it. */
+int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
+{
+    struct hawser *h = p->h;
+    struct hw_nic nics[HW_NIC_MAX];
+    uint64_t device[HW_NIC_MAX];
+    struct hw_setup s = {0};
+    bool loop = hw_addr_is_loopback(remote); /* a peer on this machine gets the loopback, others everything else */
+    int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
+    if (n < 0)
+        return n;
+    int fd = hw_route_open();
+    hw_route_devices(fd, nics, (size_t)n, device);
+    hw_close(&fd);
+    size_t len = HW_SETUP_HEAD;
+    for (int i = 0; i < n; i++) {
+        bool here = hw_addr_same_host(&nics[i].addr, local);
+        if (is_wanted(h->k.nics, &nics[i], loop) && nics[i].addr.sa.sa_family == local->sa.sa_family &&
+            hw_listener_takes(h, &nics[i].addr) && (device[i] || *h->k.nics || here || loop))
+            len += add_offer(p, &nics[i], here, &s, out + 4 + len);
+    }
+    hw_setup_head(out + 4, &s);
+    len += hw_setup_transport_encode(out + 4 + len, h->env.ident);
+    hw_put32(out, (uint32_t)len);
+    p->n_offers = s.n;
+    return (int)len + 4;
+}
+
+/* ---- the client's choice ------------------------------------------------------------------------------------ */
+
+/* Both sides must have the same transport. */
+int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len)
+{
+    char theirs[HW_TRANSPORT_TEXT];
+    int rc = hw_setup_transport_decode(body, len, theirs);
+    if (rc < 0 || strcmp(h->env.ident, theirs) == 0)
+        return rc;
+    return hw_fail(-EPROTONOSUPPORT,
+                   "this side's transport is %s, the peer's is %s: both sides must have the same (knob transport)",
+                   h->env.ident, theirs);
+}
+
+/* A rail for each of the channels of a pair, as far as a session has rails; a rail takes several connections where more
+ * were asked for. The first rail of a pair has one more, for small messages. */
+static void share_channels(unsigned pairs, uint64_t channels, unsigned *rails, unsigned *links)
+{
+    *rails = (unsigned)HW_MIN(channels, (uint64_t)HW_MAX(RAILS_MAX / pairs, 1u));
+    *links = (unsigned)HW_MIN((channels + *rails - 1) / *rails, (uint64_t)HW_RAIL_LINKS - 1);
+}
+
+static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned index, unsigned k, unsigned links)
+{
+    w->pair = index;
+    /* link 0 of a rail that has several carries small messages only */
+    w->links = k == 0 || links > 1 ? links + 1 : 1;
+    w->from = pair->nic;
+    memcpy(w->nic, pair->nic.name, sizeof w->nic);
+    memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
+}
+
+int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out)
+{
+    unsigned pairs = HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), rails, links;
+    if (channels > HW_SETUP_MAX / pairs)
+        return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d",
+                       (unsigned long long)channels, pairs, HW_SETUP_MAX);
+    share_channels(pairs, channels, &rails, &links);
+    int rc = hw_peer_set_rails(p, pairs * rails);
+    struct hw_setup s = {.n = (uint16_t)(pairs * rails)};
+    size_t len = HW_SETUP_HEAD;
+    for (unsigned i = 0; i < pairs * rails && rc == 0; i++) {
+        struct hw_way *w = &p->way[i];
+        /* the k-th rails of all pairs one after the other: neighbours are on different loops */
+        const struct hw_pair *pair = &g->pair[i % pairs];
+        describe_way(w, pair, i % pairs, i / pairs, links);
+        rc = hw_tcp_handle_addr(pair->handle, pair->handle_len, &w->to);
+        w->attempt = calloc(w->links, sizeof *w->attempt);
+        if (!w->attempt)
+            rc = hw_no_memory("a rail of %u connections", w->links);
+        for (unsigned k = 0; k < w->links && w->attempt; k++)
+            w->attempt[k].fd = -1;
+        struct hw_setup_entry e = {.handle_index = pair->entry, .handle_len = HAWSER_NIC_NAME};
+        memcpy(e.nic, pair->nic.name, sizeof e.nic);
+        memcpy(e.handle, pair->peer_nic, HAWSER_NIC_NAME);
+        len += hw_setup_entry_encode(out + 4 + len, &e);
+    }
+    if (rc < 0)
+        return rc;
+    hw_setup_head(out + 4, &s);
+    len += hw_setup_transport_encode(out + 4 + len, p->h->env.ident);
+    hw_put32(out, (uint32_t)len);
+    p->n_pairs = pairs;
+    for (unsigned i = 0; i < pairs; i++)
+        p->n_sure += g->pair[i].sure;
+    p->paths = hw_pairing_report(g, &p->n_paths);
+    return (int)len + 4;
+}
+
+/* A name that a peer sent, fit to be printed. */
+static void copy_name(char to[HAWSER_NIC_NAME], const void *from)
+{
+    memcpy(to, from, HAWSER_NIC_NAME);
+    to[HAWSER_NIC_NAME - 1] = 0;
+    for (char *c = to; *c; c++)
+        if (*c <= ' ' || *c > '~')
+            *c = '?';
+}
+
+int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
+{
+    struct hw_setup s;
+    size_t at = HW_SETUP_HEAD;
+    int rc = hw_setup_decode(body, len, &s);
+    if (rc == 0)
+        rc = hw_setup_check_transport(p->h, body, len);
+    if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
+        rc = hw_fail(-EPROTO, "the peer wants %u rails, %d are allowed", s.n, RAILS_MAX);
+    if (rc == 0)
+        rc = hw_peer_set_rails(p, s.n);
+    for (unsigned i = 0; i < s.n && rc == 0; i++) {
+        struct hw_setup_entry e;
+        struct hw_way *w = &p->way[i];
+        rc = hw_setup_entry_decode(body, len, &at, &e);
+        if (rc < 0)
+            break;
+        copy_name(w->peer_nic, e.nic);
+        copy_name(w->nic, e.handle);
+        w->pair = p->n_pairs;
+        for (unsigned k = 0; k < i; k++)
+            if (strcmp(p->way[k].peer_nic, w->peer_nic) == 0)
+                w->pair = p->way[k].pair;
+        p->n_pairs += w->pair == p->n_pairs;
+    }
+    return rc;
+}

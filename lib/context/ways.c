@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How rails are connected, and connected again. The client makes all links of a rail at once; with its proof of the
+ * session's secret each link says how many there are, and the client's last word on the connection before (hw_session).
+ * The server collects them, and answers on each with its own last word. A rail that ends is connected again after a
+ * moment, which grows as long as it fails.
+ *
+ * All of it runs with the role of the peer's home.
+ */
+#include "context/context.h"
+
+#include "transport/tcp/conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define BACKOFF_MIN (20 * HW_MS)
+#define BACKOFF_MAX (1000 * HW_MS)
+#define GONE_MS     2000 /* a server whose client closed all connections, and makes no new ones, has lost it */
+
+/* ---- what both sides say ------------------------------------------------------------------------------ */
+
+void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w)
+{
+    _Static_assert(HW_ASK_SIZE == 16 + 8 * HW_RAIL_LINKS, "size");
+    memset(out, 0, HW_ASK_SIZE);
+    hw_put32(out, links);
+    hw_put32(out + 4, w->gen);
+    hw_put32(out + 8, w->mark);
+    hw_put32(out + 12, w->n);
+    for (uint32_t i = 0; i < w->n; i++)
+        hw_put64(out + 16 + 8ull * i, w->count[i]);
+}
+
+int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w)
+{
+    *links = hw_get32(in);
+    *w = (struct hw_word){.gen = hw_get32(in + 4), .mark = hw_get32(in + 8), .n = hw_get32(in + 12)};
+    if (*links < 1 || *links > HW_RAIL_LINKS || w->n > HW_RAIL_LINKS)
+        return hw_fail(-EPROTO, "the peer wants a rail of %u links, and says its last word on %u", *links, w->n);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->count[i] = hw_get64(in + 16 + 8ull * i);
+    return 0;
+}
+
+/* ---- both sides ------------------------------------------------------------------------------------------ */
+
+/* Where the connection leads, for statistics. */
+static void note_ends(struct hw_way *w, int fd)
+{
+    union hw_addr local = {0}, remote = {0};
+    socklen_t n = sizeof local, m = sizeof remote;
+    (void)getsockname(fd, &local.sa, &n);
+    (void)getpeername(fd, &remote.sa, &m);
+    hw_addr_unmap(&local);
+    hw_addr_unmap(&remote);
+    pthread_mutex_lock(&w->peer->h->lock);
+    hw_addr_text(&local, w->local, sizeof w->local);
+    hw_addr_text(&remote, w->remote, sizeof w->remote);
+    if (!w->peer->client)
+        hw_nic_of_socket(fd, w->nic);
+    pthread_mutex_unlock(&w->peer->h->lock);
+}
+
+/* The rail is up. */
+static void note_up(struct hw_way *w)
+{
+    struct hawser_peer *p = w->peer;
+    bool first = true;
+    for (unsigned i = 0; i < p->n_ways; i++)
+        first &= p->way[i].pair != w->pair || !*p->way[i].remote || &p->way[i] == w;
+    atomic_store(&w->up, true);
+    w->refused = false;
+    w->failures = 0;
+    if (first)
+        atomic_fetch_add(&p->pairs_up, 1);
+    atomic_fetch_add(&p->rails_up, 1);
+    hw_timer_stop(&p->home->loop, &p->dead);
+    hw_event_signal(p->h);
+}
+
+/* Gives the connections fd[0, n), which are taken from there, to the rail. */
+static int start_rail(struct hw_way *w, uint32_t gen, int *const fd, unsigned n, const struct hw_word *peers)
+{
+    struct hawser_peer *p = w->peer;
+    struct hw_conn *conn[HW_RAIL_LINKS];
+    unsigned made = 0;
+    int rc = 0;
+    note_up(w);
+    note_ends(w, fd[n - 1]);
+    for (; made < n; made++) {
+        hw_sock_buffers(fd[made], &p->h->k);
+        conn[made] = hw_tcp_new(hw_take_fd(&fd[made]), &p->h->k);
+        if (!conn[made]) {
+            rc = -ENOMEM;
+            break;
+        }
+    }
+    if (rc == 0)
+        rc = hw_session_start(&p->peer.session, w->index, gen, conn, n, peers);
+    if (rc == 0)
+        return 0;
+    while (made-- > 0)
+        hw_tcp_io.close(conn[made]);
+    atomic_store(&w->up, false);
+    atomic_fetch_sub(&p->rails_up, 1);
+    return rc;
+}
+
+/* How long a peer without a rail lives on. */
+static uint64_t get_grace(const struct hawser_peer *p, int why)
+{
+    uint64_t whole = p->h->k.peer_timeout_ms * HW_MS;
+    /* a process that dies closes its connections, and so does a peer that finds a path dead, which comes back */
+    return !p->client && why == -ECONNRESET ? HW_MIN(whole, GONE_MS * HW_MS) : whole;
+}
+
+static void watch_for_death(struct hawser_peer *p, int why)
+{
+    if (!atomic_load(&p->rails_up) && !p->dead.set && atomic_load(&p->state) >= 0)
+        hw_timer_set(&p->home->loop, &p->dead, p->home->loop.now + get_grace(p, why));
+}
+
+/* ---- client -------------------------------------------------------------------------------------------------- */
+
+static void close_attempt(struct hw_attempt *a)
+{
+    if (a->fd < 0)
+        return;
+    hw_driver_forget(a->way->peer->home, a->fd);
+    hw_close(&a->fd);
+}
+
+static void stop_dialling(struct hw_way *w)
+{
+    for (unsigned k = 0; w->attempt && k < w->links; k++)
+        close_attempt(&w->attempt[k]);
+    w->dialling = false;
+    hw_timer_stop(&w->peer->home->loop, &w->timer);
+}
+
+static void dial_later(struct hw_way *w)
+{
+    uint64_t wait = BACKOFF_MIN << HW_MIN(w->failures, 8u);
+    w->failures++;
+    if (atomic_load(&w->peer->state) >= 0)
+        hw_timer_set(&w->peer->home->loop, &w->timer, w->peer->home->loop.now + HW_MIN(wait, BACKOFF_MAX));
+}
+
+/* True if the peer that there was does not know the session any more, or nobody listens there by any path. */
+static bool is_peer_over(const struct hawser_peer *p)
+{
+    bool all_refused = true;
+    if (atomic_load(&p->rails_up) || !atomic_load(&p->pairs_up))
+        return false;
+    for (unsigned i = 0; i < p->n_ways; i++) {
+        const struct hw_way *w = &p->way[i];
+        for (unsigned k = 0; k < w->links; k++)
+            if (w->attempt[k].hs.challenge.refusal == HW_REFUSE_SESSION ||
+                w->attempt[k].hs.welcome.refusal == HW_REFUSE_SESSION)
+                return true;
+        all_refused &= w->refused;
+    }
+    return all_refused;
+}
+
+/* An attempt has failed. */
+static void give_up(struct hw_way *w, int why)
+{
+    struct hawser_peer *p = w->peer;
+    stop_dialling(w);
+    hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s to %s: %s", p->name, w->nic, w->peer_nic, hw_error());
+    w->refused = why == -ECONNREFUSED;
+    if (is_peer_over(p))
+        hw_peer_lose(p, hw_wrap(-ECONNRESET, "connecting again"));
+    else
+        dial_later(w);
+}
+
+/* All links stand. */
+static void finish_dialling(struct hw_way *w)
+{
+    struct hawser_peer *p = w->peer;
+    int fd[HW_RAIL_LINKS];
+    struct hw_word theirs;
+    uint32_t links;
+    int rc = hw_ask_decode(w->attempt[0].answer, &links, &theirs);
+    for (unsigned k = 0; k < w->links; k++) {
+        hw_driver_forget(p->home, w->attempt[k].fd);
+        hw_sock_settled(w->attempt[k].fd, &p->h->k);
+        fd[k] = hw_take_fd(&w->attempt[k].fd);
+    }
+    stop_dialling(w);
+    if (rc == 0)
+        rc = start_rail(w, w->gen, fd, w->links, &theirs);
+    for (unsigned k = 0; k < w->links; k++)
+        hw_close(&fd[k]);
+    if (rc < 0)
+        give_up(w, rc);
+}
+
+/* Moves on: 0 it is through, -EAGAIN, or why not. */
+static int step_attempt(struct hw_attempt *a)
+{
+    if (!a->greeted) {
+        int rc = hw_hs_step(&a->hs, a->fd);
+        if (rc < 0)
+            return rc;
+        a->greeted = true;
+    }
+    while (a->have < HW_ASK_SIZE) {
+        ssize_t n = recv(a->fd, a->answer + a->have, HW_ASK_SIZE - a->have, MSG_DONTWAIT);
+        if (n == 0)
+            return hw_fail(-ECONNABORTED, "the peer closed the connection instead of answering");
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? -EAGAIN : hw_fail(-errno, "receiving an answer: %s", strerror(errno));
+        a->have += (uint32_t)n;
+    }
+    return 0;
+}
+
+static void run_attempt(struct hw_task *t)
+{
+    struct hw_attempt *a = hw_container_of(t, struct hw_attempt, task);
+    struct hw_way *w = a->way;
+    if (a->fd < 0 || a->done)
+        return;
+    int rc = step_attempt(a);
+    if (rc == -EAGAIN)
+        return;
+    if (rc < 0) {
+        give_up(w, rc);
+        return;
+    }
+    a->done = true;
+    if (++w->n_done == w->links)
+        finish_dialling(w);
+}
+
+static void note_attempt_ready(struct hw_source *s)
+{
+    struct hw_attempt *a = hw_container_of(s, struct hw_attempt, source);
+    hw_loop_post(&a->way->peer->home->loop, &a->task);
+}
+
+/* Starts one link's connection. */
+static int start_attempt(struct hw_way *w, unsigned k, const struct hw_word *mine)
+{
+    struct hawser_peer *p = w->peer;
+    struct hw_attempt *a = &w->attempt[k];
+    struct hw_hello hello = {
+        .kind = HW_BOOT_DATA, .keyed = p->keyed, .session = p->session, .channel = w->index << 8 | k, .gen = w->gen};
+    a->fd = hw_sock_connect(&w->from, &w->to, &p->h->k);
+    if (a->fd < 0) {
+        int rc = a->fd;
+        a->fd = -1;
+        return rc;
+    }
+    a->greeted = a->done = false;
+    a->have = 0;
+    hw_hs_client(&a->hs, &hello, p->secret, p->h->k.handshake_ms);
+    hw_ask_encode(a->ask, w->links, mine);
+    a->hs.after = a->ask;
+    a->hs.after_len = HW_ASK_SIZE;
+    return hw_driver_watch(p->home, a->fd, &a->source);
+}
+
+static void dial(struct hw_way *w)
+{
+    struct hawser_peer *p = w->peer;
+    struct hw_word mine = {0};
+    int rc = 0;
+    w->gen = hw_session_hello(&p->peer.session, w->index, &mine);
+    if (!w->gen)
+        return; /* it is up */
+    w->dialling = true;
+    w->n_done = 0;
+    for (unsigned k = 0; k < w->links && rc == 0; k++)
+        rc = start_attempt(w, k, &mine);
+    if (rc < 0)
+        give_up(w, rc);
+    else
+        hw_timer_set(&p->home->loop, &w->timer, p->home->loop.now + p->h->k.handshake_ms * HW_MS);
+}
+
+/* It is time to try again, or has lasted too long. */
+static void fire_way(struct hw_timer *t)
+{
+    struct hw_way *w = hw_container_of(t, struct hw_way, timer);
+    if (w->dialling)
+        give_up(w, hw_fail(-ETIMEDOUT, "no answer in time"));
+    else
+        dial(w);
+}
+
+void hw_ways_dial(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways; i++) {
+        struct hw_way *w = &p->way[i];
+        w->timer.fire = fire_way;
+        for (unsigned k = 0; k < w->links; k++) {
+            struct hw_attempt *a = &w->attempt[k];
+            a->way = w;
+            a->fd = -1;
+            a->task.run = run_attempt;
+            a->source.ready = note_attempt_ready;
+        }
+        dial(w);
+    }
+    watch_for_death(p, 0);
+}
+
+/* ---- server ---------------------------------------------------------------------------------------------------- */
+
+static void refuse_fd(int *fd, unsigned refusal)
+{
+    if (*fd < 0)
+        return;
+    (void)hw_hs_welcome(*fd, refusal, 0);
+    hw_close(fd);
+}
+
+static void refuse_links(struct hw_way *w, unsigned refusal)
+{
+    for (unsigned k = 0; k < HW_RAIL_LINKS; k++)
+        refuse_fd(&w->in_fd[k], refusal);
+    w->in_have = 0;
+}
+
+/* All links are there: answers, if the rail is down. */
+static void answer_links(struct hw_way *w)
+{
+    struct hawser_peer *p = w->peer;
+    struct hw_word mine = {0};
+    uint8_t answer[HW_ASK_SIZE];
+    if (!w->in_have || w->in_have < w->in_links)
+        return;
+    int rc = hw_session_answer(&p->peer.session, w->index, w->in_gen, &mine);
+    if (rc == -EAGAIN)
+        return; /* hw_way_down() comes back here */
+    hw_ask_encode(answer, w->in_links, &mine);
+    for (unsigned k = 0; k < w->in_links && rc == 0; k++) {
+        hw_sock_accepted(w->in_fd[k], &p->h->k);
+        rc = hw_hs_welcome(w->in_fd[k], HW_OK, 0);
+        if (rc == 0 && send(w->in_fd[k], answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof answer)
+            rc = hw_fail(-ECONNRESET, "answering a connection: %s", strerror(errno));
+    }
+    w->in_have = 0;
+    if (rc == 0)
+        rc = start_rail(w, w->in_gen, w->in_fd, w->in_links, NULL);
+    refuse_links(w, HW_REFUSE_STALE);
+    if (rc < 0)
+        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: rail %u: %s", p->name, w->index, hw_error());
+}
+
+/* The first link of a newer generation. 0, or the refusal. */
+static unsigned begin_generation(struct hw_way *w, uint32_t gen, uint32_t links, const struct hw_word *theirs)
+{
+    refuse_links(w, HW_REFUSE_STALE);
+    w->in_links = links;
+    w->in_gen = gen;
+    int rc = hw_session_ask(&w->peer->peer.session, w->index, gen, theirs);
+    return rc < 0 ? HW_REFUSE_STALE : HW_OK;
+}
+
+static void take_arrival(struct hawser_peer *p, struct hw_arrival *a)
+{
+    struct hw_way *w = a->rail < p->n_ways ? &p->way[a->rail] : NULL;
+    struct hw_word theirs;
+    uint32_t links;
+    unsigned refusal = HW_OK;
+    int rc = hw_ask_decode(a->ask, &links, &theirs);
+    if (rc < 0 || !w || a->link >= links || atomic_load(&p->state) < 0)
+        refusal = HW_REFUSE_SESSION;
+    else if (a->gen < w->in_gen)
+        refusal = HW_REFUSE_STALE;
+    else if (a->gen > w->in_gen)
+        refusal = begin_generation(w, a->gen, links, &theirs);
+    if (refusal == HW_OK && (links != w->in_links || w->in_fd[a->link] >= 0))
+        refusal = HW_REFUSE_STALE;
+    if (refusal != HW_OK) {
+        refuse_fd(&a->fd, refusal);
+        return;
+    }
+    w->in_fd[a->link] = hw_take_fd(&a->fd);
+    w->in_have++;
+    answer_links(w);
+}
+
+void hw_ways_arrive(struct hw_task *t)
+{
+    struct hawser_peer *p = hw_container_of(t, struct hawser_peer, arrive);
+    if (atomic_load(&p->abandoned))
+        hw_peer_kill(p, hw_fail(-ECONNRESET, "the client left while it connected"));
+    watch_for_death(p, 0);
+    for (;;) {
+        pthread_mutex_lock(&p->h->lock);
+        struct hw_arrival *a = hw_list_first(&p->arrivals, struct hw_arrival, of_peer);
+        if (a)
+            hw_list_remove(&a->of_peer);
+        pthread_mutex_unlock(&p->h->lock);
+        if (!a)
+            return;
+        take_arrival(p, a);
+        free(a);
+    }
+}
+
+/* ---- what the session tells ----------------------------------------------------------------------------------------
+ */
+
+void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
+{
+    struct hw_way *w = &p->way[rail];
+    if (atomic_exchange(&w->up, false)) {
+        atomic_fetch_sub(&p->rails_up, 1);
+        atomic_fetch_add(&w->lost, 1);
+        hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: rail %u (%s to %s) is down: %s", p->name, rail, w->nic, w->peer_nic,
+               hw_errno_name(why));
+    }
+    if (p->heard_bye && !atomic_load(&p->rails_up))
+        hw_peer_lose(p, why);
+    watch_for_death(p, why);
+    if (p->client && atomic_load(&p->state) >= 0)
+        dial_later(w);
+}
+
+void hw_way_down(struct hawser_peer *p, unsigned rail)
+{
+    if (!p->client)
+        answer_links(&p->way[rail]);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------------------
+ */
+
+void hw_ways_stop(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways; i++) {
+        stop_dialling(&p->way[i]);
+        refuse_links(&p->way[i], HW_REFUSE_SESSION);
+    }
+}
+
+bool hw_ways_are_idle(const struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways; i++)
+        for (unsigned k = 0; p->way[i].attempt && k < p->way[i].links; k++)
+            if (atomic_load(&p->way[i].attempt[k].task.posted))
+                return false;
+    return true;
+}
+
+void hw_ways_free(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways; i++)
+        free(p->way[i].attempt);
+    free(p->way);
+    p->way = NULL;
+    hw_list_each(it, tmp, &p->arrivals)
+    {
+        struct hw_arrival *a = hw_container_of(it, struct hw_arrival, of_peer);
+        hw_close(&a->fd);
+        free(a);
+    }
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams that one side has closed: the queues whose names have the stream's number in their upper half. */
+#include "message/op.h"
+#include "message/queue.h"
+
+#include <stdlib.h>
+
+struct hw_closed {
+    struct hw_list in_chain;
+    uint32_t stream;
+    bool here, there; /* who has closed it; once both have it is forgotten */
+};
+
+static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
+{
+    return &t->closed[stream % HW_QUEUE_CHAINS]; /* who posts to many streams has closed none of them, or is bounded */
+}
+
+static struct hw_closed *find_closed(struct hw_queues *t, uint32_t stream)
+{
+    const struct hw_list *chain = find_closed_chain(t, stream);
+    hw_list_each(it, tmp, chain)
+    {
+        struct hw_closed *c = hw_container_of(it, struct hw_closed, in_chain);
+        if (c->stream == stream)
+            return c;
+    }
+    return NULL;
+}
+
+bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
+{
+    const struct hw_closed *c = t->n_closed ? find_closed(t, (uint32_t)(queue >> 32)) : NULL;
+    return c && (here ? c->here : c->there);
+}
+
+/* The record of a stream, which is made where there is none. */
+static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, int *rc)
+{
+    struct hw_closed *c = find_closed(t, stream);
+    if (c)
+        return c;
+    if (t->n_closed == HW_QUEUES) {
+        *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only", HW_QUEUES);
+        return NULL;
+    }
+    c = calloc(1, sizeof *c);
+    if (!c) {
+        *rc = hw_no_memory("a stream that is closed");
+        return NULL;
+    }
+    c->stream = stream;
+    hw_list_append(find_closed_chain(t, stream), &c->in_chain);
+    t->n_closed++;
+    return c;
+}
+
+static void put_closed(struct hw_queues *t, struct hw_closed *c)
+{
+    if (c->here != c->there)
+        return;
+    hw_list_remove(&c->in_chain);
+    t->n_closed--;
+    free(c);
+}
+
+/* Calls off the operations of a stream: all, or the sends that wait. */
+static void cancel_stream(struct hw_peer *p, uint32_t stream, bool all, int why)
+{
+    hw_list_each(it, tmp, &p->all)
+    {
+        struct hw_op *op = hw_container_of(it, struct hw_op, all);
+        bool is = op->kind == HW_OP_SEND || (all && op->kind == HW_OP_RECV);
+        if (is && op->queue >> 32 == stream && (all || op->match == HW_MATCH_WAITS))
+            hw_op_cancel_locked(op, why);
+    }
+}
+
+static int close_here(struct hw_peer *p, uint32_t stream)
+{
+    int rc = 0;
+    struct hw_closed *c = p->dead ? NULL : get_closed(&p->queues, stream, &rc);
+    if (!c)
+        return p->dead ? hw_fail(p->dead, "the peer is gone") : rc;
+    if (c->here)
+        return hw_fail(-EINVAL, "stream %u is closed already", stream);
+    (void)hw_fail(-ECANCELED, "its stream is closed");
+    cancel_stream(p, stream, true, -ECANCELED);
+    rc = hw_queues_refuse(p, stream);
+    if (rc == 0)
+        rc = hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream});
+    c->here = rc == 0;
+    if (rc == 0 || !c->there)
+        put_closed(&p->queues, c);
+    return rc;
+}
+
+int hw_stream_close(struct hw_peer *p, uint32_t stream)
+{
+    pthread_mutex_lock(&p->lock);
+    int rc = close_here(p, stream);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
+{
+    int rc = 0;
+    uint32_t stream = (uint32_t)h->a;
+    pthread_mutex_lock(&p->lock);
+    struct hw_closed *c = stream && h->a == stream ? get_closed(&p->queues, stream, &rc) : NULL;
+    if (rc == -EAGAIN || (!c && rc == 0) || (c && c->there)) {
+        rc = hw_fail(-EPROTO, "the peer closes stream %llu", (unsigned long long)h->a);
+    } else if (c) {
+        (void)hw_fail(-ESHUTDOWN, "the peer has closed its stream");
+        cancel_stream(p, stream, false, -ESHUTDOWN);
+        c->there = true;
+        put_closed(&p->queues, c);
+    }
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return rc;
+}
+
+void hw_streams_free(struct hw_queues *t)
+{
+    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
+        hw_list_each(it, tmp, &t->closed[i]) free(hw_container_of(it, struct hw_closed, in_chain));
+}
