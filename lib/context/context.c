@@ -30,7 +30,7 @@ static void stop_drivers(struct hawser *h)
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_stop(&h->driver[i]);
     for (unsigned i = 0; i < h->n_drivers; i++)
-        while (atomic_load(&h->driver[i].callers)) /* their operations are over: they are on their way out */
+        while (atomic_load(&h->driver[i].inside)) /* their operations are over: they are on their way out */
             sched_yield();
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_free(&h->driver[i]);

@@ -286,7 +286,9 @@ void hawser_peer_close(hawser_peer *p)
         pthread_mutex_lock(&p->door);
         p->closed = true;
         pthread_mutex_unlock(&p->door);
+        hw_driver_enter(p->home);
         hw_peer_free(&p->peer);
+        hw_driver_end(p->home);
     }
     hw_ways_free(p);
     while (p->note) {

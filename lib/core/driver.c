@@ -219,6 +219,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     bool is = done(arg);
     if (is)
         return true;
+    atomic_fetch_add(&d->inside, 1);
     atomic_fetch_add(&d->callers, 1);
     atomic_fetch_add(&d->visits, 1);
     pthread_mutex_lock(&d->lead);
@@ -243,6 +244,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     if (last && d->napping && !atomic_load(&d->away)) /* it has given up hope that this caller goes */
         pthread_cond_signal(&d->nap);
     pthread_mutex_unlock(&d->lead);
+    atomic_fetch_sub(&d->inside, 1); /* the last that is touched of it */
     return is;
 }
 

@@ -32,6 +32,7 @@ struct hw_driver {
     bool leading, napping;
     atomic_uint callers, followers; /* in hw_driver_wait(); of these, those who do not lead */
     atomic_uint visits;             /* how often somebody came */
+    atomic_uint inside;             /* who has not left hw_driver_wait() yet: the driver is not freed before */
     atomic_bool away;               /* the thread is napping */
 
     atomic_bool stop;

@@ -274,7 +274,7 @@ void hw_peer_die(struct hw_peer *p, int why);
 bool hw_peer_is_idle(struct hw_peer *p);
 /* True once a dead peer has let go of everything. On the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
-/* Frees what a peer that is gone holds. No loop runs anything of it: each has given its role up once since then. */
+/* Frees what a peer that is gone holds. On the home loop, once all tasks that were under way on others are through. */
 void hw_peer_free(struct hw_peer *p);
 /* The application took a notification of len bytes. From any thread. */
 void hw_peer_took(struct hw_peer *p, uint32_t len);

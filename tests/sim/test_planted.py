@@ -126,7 +126,7 @@ PLANTED = [
     ("a send ends before it reads that its receive was called off", QUEUE, "    atomic_store(&p->out.refused, (uint32_t)p->out.next + 1);\n", ""),
     ("room for eager messages leaks", QUEUE, "    t->sent -= cost;\n", "    t->sent -= cost - (cost > 4000);\n"),
     ("a message that is too long for its receive is cut", QUEUE, "uint64_t error = note->len > op->total ? EMSGSIZE : 0;", "uint64_t error = 0;"),
-    ("an eager message that was called off stays", QUEUE, "    free(note);\n    put_queue(&p->queues, find_queue(&p->queues, h->c));\n    return 0;\n}\n\nint hw_queue_unsent", "    free(note);\n    return 0;\n}\n\nint hw_queue_unsent"),
+    ("an eager message that was called off stays", QUEUE, "        drop_held(p, held);\n    put_queue(&p->queues, find_queue(&p->queues, h->c));\n    return rc;", "        drop_held(p, held);\n    return rc;"),
     ("a short message leaves its receive open", FLOW_OUT, "c->from == 0 ? op->rest : 0", "c->from == 1 ? op->rest : 0"),
     ("a receive waits for refusals, and is called off meanwhile", OP, "(op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&", "true &&"),
 ]
