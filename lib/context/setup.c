@@ -86,7 +86,7 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
  * were asked for. The first rail of a pair has one more, for small messages. */
 static void share_channels(unsigned pairs, uint64_t channels, unsigned *rails, unsigned *links)
 {
-    *rails = (unsigned)HW_MIN(channels, (uint64_t)HW_MAX(RAILS_MAX / pairs, 1u));
+    *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)RAILS_MAX / pairs), 1ull);
     *links = (unsigned)HW_MIN((channels + *rails - 1) / *rails, (uint64_t)HW_RAIL_LINKS - 1);
 }
 
@@ -102,7 +102,7 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
 
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out)
 {
-    unsigned pairs = HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), rails, links;
+    unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* there is one at least */
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d",
                        (unsigned long long)channels, pairs, HW_SETUP_MAX);

@@ -232,7 +232,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = true;
         atomic_fetch_sub(&d->followers, 1);
         pthread_mutex_unlock(&d->lead);
-        while (!(is = done(arg)) && hw_now() < until)
+        while (!done(arg) && hw_now() < until)
             (void)hw_driver_turn(d, until);
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
