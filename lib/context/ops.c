@@ -180,6 +180,11 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out)
         if (begun)
             hw_driver_end(p->home);
     }
+    if (rc == -ESTALE) { /* whether the peer's refusal is known already makes no difference to the caller */
+        hw_op_set_result(op->op, rc);
+        end_op(op->op);
+        rc = 0;
+    }
     if (rc == 0)
         return 0;
     if (out)

@@ -39,7 +39,7 @@ static void wake_driver(void *arg)
         return;
     if (atomic_load(&d->asleep))
         write_wake(d);
-    else if (atomic_load(&d->away))
+    else if (atomic_load(&d->away) && !atomic_load(&d->callers)) /* a caller looks himself, before he goes too */
         end_nap(d);
 }
 
@@ -237,11 +237,13 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
         d->leading = false;
-        pthread_cond_signal(&d->led);
     }
     atomic_fetch_sub(&d->followers, 1);
+    if (!d->leading) /* whoever was told to lead next may go instead: the word is passed on */
+        pthread_cond_signal(&d->led);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
-    if (last && d->napping && !atomic_load(&d->away)) /* it has given up hope that this caller goes */
+    /* the thread has given up hope that this caller goes, or somebody has relied on the caller */
+    if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
         pthread_cond_signal(&d->nap);
     pthread_mutex_unlock(&d->lead);
     atomic_fetch_sub(&d->inside, 1); /* the last that is touched of it */

@@ -135,12 +135,17 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes as many rails as the operation has work for. */
-static void wake_rails(struct hw_peer *p, uint64_t bytes)
+/* Wakes as many rails as the operation has work for, the first one first: it is on the home loop, where whoever posts
+ * and whoever waits drive. more: earlier operations wait to be cut, so that one is not enough. */
+static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
-    uint64_t n = HW_MIN(p->session.rails, bytes / HW_CHUNK + 1);
-    for (uint64_t i = 0; i < n; i++)
-        hw_session_wake(&p->session, p->turn++ % p->session.rails);
+    unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
+    for (unsigned i = 0; i < n; i++)
+        hw_session_wake(&p->session, i);
+    if (!more)
+        return;
+    p->turn = p->turn + 1 < p->session.rails ? p->turn + 1 : 0;
+    hw_session_wake(&p->session, p->turn);
 }
 
 void hw_op_send(struct hw_op *op)
@@ -148,8 +153,9 @@ void hw_op_send(struct hw_op *op)
     struct hw_peer *p = op->peer;
     bool wait;
     if (op->total && (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS)) {
+        bool more = !hw_list_empty(&p->bulk);
         hw_list_append(&p->bulk, &op->queued);
-        wake_rails(p, op->total);
+        wake_rails(p, op->total, more);
         return;
     }
     struct hw_chunk *c = &op->first;
@@ -158,7 +164,7 @@ void hw_op_send(struct hw_op *op)
     else
         *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message of no bytes */
     c->parcel.small = true;
-    hw_session_send(&p->session, p->turn++ % p->session.rails, &c->parcel);
+    hw_session_send(&p->session, 0, &c->parcel);
 }
 
 /* ---- requests: under the lock ----------------------------------------------------------------------- */
@@ -186,7 +192,7 @@ static bool cut_request(struct hw_op *op)
     atomic_store(&op->cursor, at + n);
     atomic_fetch_add(&op->left, 1);
     p->requests++;
-    hw_session_send(&p->session, p->turn++ % p->session.rails, &c->parcel);
+    hw_session_send(&p->session, 0, &c->parcel);
     return true;
 }
 

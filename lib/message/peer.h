@@ -221,7 +221,7 @@ struct hw_peer {
     } * slot; /* operations by number */
     uint32_t slots, slot_room, slot_free;
     uint32_t requests;       /* of HW_READS */
-    unsigned turn;           /* the rail that the next parcel is given to */
+    unsigned turn;           /* the rail that was woken last for operations that wait */
     uint64_t stop[HW_READS]; /* landings of requests that the peer is still to be told to stop */
     uint32_t n_stop;
     atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */
