@@ -2,6 +2,8 @@
 /* Connecting, listening, accepting: the public face of it. */
 #include "context/context.h"
 
+#include "base/fork.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,7 +120,7 @@ static int greet(struct hw_connect *c, const union hw_addr *to)
     hw_hs_secret(hs, p->secret);
     memcpy(p->name, text, sizeof p->name);
     c->to = *to;
-    c->fd = hw_take_fd(&fd);
+    c->fd = hw_fork_guard(hw_take_fd(&fd));
     return 0;
 }
 
@@ -275,7 +277,7 @@ static int run_connect(struct hw_connect *c)
         rc = greet(c, &to[i]);
     if (rc == 0)
         rc = set_up(c);
-    hw_close(&c->fd);
+    hw_fork_close(&c->fd);
     return rc < 0 ? rc : connect_rails(c);
 }
 

@@ -2,6 +2,7 @@
 /* The context: its options, its loops, its end. */
 #include "context/context.h"
 
+#include "base/fork.h"
 #include "net/advertise.h"
 #include "net/rails.h"
 #include "transport/tcp/conn.h"
@@ -98,7 +99,7 @@ static void free_context(struct hawser *h)
     hw_listener_free(h);
     hw_memory_free_all(h);
     hw_domain_free(&h->domain);
-    hw_close(&h->event_fd);
+    hw_fork_close(&h->event_fd);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->queue_lock);
     free(h);
@@ -149,7 +150,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     if (rc == 0)
         rc = check_knobs(h);
     if (rc == 0) {
-        h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        h->event_fd = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         rc = h->event_fd < 0 ? hw_fail(-errno, "making an event descriptor: %s", strerror(errno)) : 0;
     }
     if (rc == 0) {

@@ -9,6 +9,8 @@
  */
 #include "context/context.h"
 
+#include "base/fork.h"
+
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -94,7 +96,7 @@ static void free_slot(struct slot *s)
     hw_timer_stop(get_loop(s->l), &s->timer);
     if (s->fd >= 0) {
         hw_driver_forget(&s->l->h->driver[0], s->fd);
-        hw_close(&s->fd);
+        hw_fork_close(&s->fd);
     }
     free(s->choice);
     s->choice = NULL;
@@ -399,7 +401,7 @@ static struct slot *find_slot(struct hw_listener *l, const union hw_addr *from)
 
 static void take_connection(struct hw_listener *l, struct slot *s, int fd, const union hw_addr *from)
 {
-    s->fd = fd;
+    s->fd = hw_fork_guard(fd);
     s->from = *from;
     s->stage = AT_GREETING;
     s->began = get_loop(l)->now;
@@ -486,10 +488,10 @@ static int open_listener(struct hw_listener *l, const char *addr, uint16_t port)
     socklen_t len = sizeof l->bound;
     if (rc < 0)
         return rc;
-    l->fd = hw_sock_listen(&l->bound, &l->h->k);
+    l->fd = hw_fork_guard(hw_sock_listen(&l->bound, &l->h->k));
     if (l->fd == -EAFNOSUPPORT && (!addr || !*addr)) { /* a machine without IPv6 */
         (void)parse_addr("0.0.0.0", port, &l->bound);
-        l->fd = hw_sock_listen(&l->bound, &l->h->k);
+        l->fd = hw_fork_guard(hw_sock_listen(&l->bound, &l->h->k));
     }
     if (l->fd < 0) {
         rc = l->fd;
@@ -533,7 +535,7 @@ int hw_listener_start(struct hawser *h, const char *addr, uint16_t port, uint16_
     }
     hw_driver_end(&h->driver[0]);
     if (rc < 0) {
-        hw_close(&l->fd);
+        hw_fork_close(&l->fd);
         free(l);
     } else if (bound) {
         *bound = l->port;
@@ -549,7 +551,7 @@ void hw_listener_stop(struct hawser *h)
     hw_timer_stop(get_loop(l), &l->timer);
     if (l->fd >= 0)
         hw_driver_forget(&h->driver[0], l->fd);
-    hw_close(&l->fd);
+    hw_fork_close(&l->fd);
     for (unsigned i = 0; i < SLOTS; i++)
         free_slot(&l->slot[i]);
 }

@@ -9,6 +9,7 @@
  */
 #include "context/context.h"
 
+#include "base/fork.h"
 #include "transport/tcp/conn.h"
 
 #include <stdlib.h>
@@ -129,7 +130,7 @@ static void close_attempt(struct hw_attempt *a)
     if (a->fd < 0)
         return;
     hw_driver_forget(a->way->peer->home, a->fd);
-    hw_close(&a->fd);
+    hw_fork_close(&a->fd);
 }
 
 static void stop_dialling(struct hw_way *w)
@@ -195,7 +196,7 @@ static void finish_dialling(struct hw_way *w)
     if (rc == 0)
         rc = start_rail(w, w->gen, fd, w->links, &theirs);
     for (unsigned k = 0; k < w->links; k++)
-        hw_close(&fd[k]);
+        hw_fork_close(&fd[k]);
     if (rc < 0)
         give_up(w, rc);
 }
@@ -253,7 +254,7 @@ static int start_attempt(struct hw_way *w, unsigned k, const struct hw_word *min
     struct hw_attempt *a = &w->attempt[k];
     struct hw_hello hello = {
         .kind = HW_BOOT_DATA, .keyed = p->keyed, .session = p->session, .channel = w->index << 8 | k, .gen = w->gen};
-    a->fd = hw_sock_connect(&w->from, &w->to, &p->h->k);
+    a->fd = hw_fork_guard(hw_sock_connect(&w->from, &w->to, &p->h->k));
     if (a->fd < 0) {
         int rc = a->fd;
         a->fd = -1;
@@ -320,7 +321,7 @@ static void refuse_fd(int *fd, unsigned refusal)
     if (*fd < 0)
         return;
     (void)hw_hs_welcome(*fd, refusal, 0);
-    hw_close(fd);
+    hw_fork_close(fd);
 }
 
 static void refuse_links(struct hw_way *w, unsigned refusal)
@@ -463,7 +464,7 @@ void hw_ways_free(struct hawser_peer *p)
     hw_list_each(it, tmp, &p->arrivals)
     {
         struct hw_arrival *a = hw_container_of(it, struct hw_arrival, of_peer);
-        hw_close(&a->fd);
+        hw_fork_close(&a->fd);
         free(a);
     }
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/driver.h"
 
+#include "base/fork.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -50,6 +52,8 @@ int hw_driver_init(struct hw_driver *d)
         .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .timer = -1};
     /* by edges: nobody has to read it */
     struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+    (void)hw_fork_guard(d->epoll);
+    (void)hw_fork_guard(d->wake);
     hw_loop_init(&d->loop, wake_driver, d);
     pthread_mutex_init(&d->role, NULL);
     pthread_mutex_init(&d->lead, NULL);
@@ -67,9 +71,9 @@ int hw_driver_init(struct hw_driver *d)
 
 void hw_driver_free(struct hw_driver *d)
 {
-    hw_close(&d->epoll);
-    hw_close(&d->wake);
-    hw_close(&d->timer);
+    hw_fork_close(&d->epoll);
+    hw_fork_close(&d->wake);
+    hw_fork_close(&d->timer);
     pthread_mutex_destroy(&d->role);
     pthread_mutex_destroy(&d->lead);
     pthread_cond_destroy(&d->led);
@@ -190,6 +194,7 @@ int hw_driver_fd(struct hw_driver *d)
             rc = hw_fail(-errno, "making a descriptor to poll: %s", strerror(errno));
             hw_close(&d->timer);
         } else {
+            (void)hw_fork_guard(d->timer);
             set_alarm(d, hw_loop_due(&d->loop));
         }
     }

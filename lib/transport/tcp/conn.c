@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/tcp/conn.h"
 
+#include "base/fork.h"
 #include "transport/tcp/sock.h"
 
 #include <errno.h>
@@ -24,11 +25,11 @@ struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
 {
     struct hw_conn *c = calloc(1, sizeof *c);
     if (!c) {
-        close(fd);
+        hw_fork_close(&fd);
         hw_no_memory("a connection");
         return NULL;
     }
-    c->fd = fd;
+    c->fd = hw_fork_guard(fd);
     c->knobs = k;
     return c;
 }
@@ -46,7 +47,7 @@ static void close_socket(struct hw_conn *c)
 {
     if (c->driver)
         hw_driver_forget(c->driver, c->fd);
-    hw_sock_abort(&c->fd); /* what the network has not taken is dropped */
+    hw_fork_close(&c->fd);
     free(c->bounce);
     free(c);
 }

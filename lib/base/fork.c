@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define MOST (1u << 20) /* the kernel's usual fs.nr_open; a larger number is not guarded */
+#define BITS 64
+
+/* A bit for each descriptor: memory that is not used is not touched, and the child may look at it whatever its parent's
+ * threads were at. */
+static _Atomic uint64_t guarded[MOST / BITS];
+static _Atomic unsigned end; /* of the words that were ever used */
+
+static void close_in_child(void)
+{
+    for (unsigned i = 0; i < atomic_load(&end); i++) {
+        uint64_t bits = atomic_exchange(&guarded[i], 0);
+        for (; bits; bits &= bits - 1)
+            close((int)(i * BITS + (unsigned)__builtin_ctzll(bits)));
+    }
+}
+
+static void install(void)
+{
+    (void)pthread_atfork(NULL, NULL, close_in_child); /* without memory for that, children keep copies */
+}
+
+int hw_fork_guard(int fd)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (fd < 0 || (unsigned)fd >= MOST)
+        return fd;
+    (void)pthread_once(&once, install);
+    unsigned word = (unsigned)fd / BITS, n = atomic_load(&end);
+    while (n <= word && !atomic_compare_exchange_weak(&end, &n, word + 1))
+        ;
+    atomic_fetch_or(&guarded[word], 1ull << (unsigned)fd % BITS);
+    return fd;
+}
+
+void hw_fork_release(int fd)
+{
+    if (fd >= 0 && (unsigned)fd < MOST)
+        atomic_fetch_and(&guarded[(unsigned)fd / BITS], ~(1ull << (unsigned)fd % BITS));
+}
+
+void hw_fork_close(int *fd)
+{
+    hw_fork_release(*fd);
+    hw_close(fd);
+}
