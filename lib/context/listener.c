@@ -20,7 +20,8 @@
 #define SLOTS           256 /* connections that have not said all; more wait in the kernel's queue */
 #define LOGS_PER_SECOND 20
 #define DEFER_SECONDS   5
-#define READY           0x59444152u /* "RADY": the session's rails may be connected */
+#define RETRY           (50 * HW_MS) /* where descriptors, memory or slots were short */
+#define READY           0x59444152u  /* "RADY": the session's rails may be connected */
 
 struct slot {
     struct hw_source source;
@@ -380,9 +381,9 @@ static bool is_stranger(const struct slot *s)
     return s->stage == AT_GREETING && (s->hs.hello.kind == 0 || s->hs.hello.kind == HW_BOOT_CONTROL);
 }
 
-/* A slot that is free, or may be taken for a connection from this address (NULL: from some other one). NULL: there is
- * none now. */
-static struct slot *find_slot(struct hw_listener *l, const union hw_addr *from)
+/* A slot that is free, or that of a stranger: of the address that has most, the oldest. At once: who waits in the
+ * kernel's queue behind thousands of strangers has his own deadline. NULL: there is none now. */
+static struct slot *find_slot(struct hw_listener *l)
 {
     struct slot *victim = NULL;
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -394,9 +395,7 @@ static struct slot *find_slot(struct hw_listener *l, const union hw_addr *from)
         if (!victim || s->same > victim->same || (s->same == victim->same && s->began < victim->began))
             victim = s;
     }
-    /* one that came a moment ago is given its chance, but by its own address */
-    bool own = victim && from && hw_addr_same_host(&victim->from, from);
-    return victim && (own || get_loop(l)->now - victim->began >= l->h->k.handshake_ms * HW_MS / 16) ? victim : NULL;
+    return victim;
 }
 
 static void take_connection(struct hw_listener *l, struct slot *s, int fd, const union hw_addr *from)
@@ -422,8 +421,9 @@ static void accept_connections(struct hw_task *t)
     for (int i = 0; i < SLOTS && l->fd >= 0; i++) {
         union hw_addr from = {0};
         socklen_t len = sizeof from;
-        if (!find_slot(l, NULL)) {
-            hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + l->h->k.handshake_ms * HW_MS / 16);
+        struct slot *s = find_slot(l);
+        if (!s) {
+            hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
             return;
         }
         int fd = accept4(l->fd, &from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -431,16 +431,11 @@ static void accept_connections(struct hw_task *t)
             continue;
         if (fd < 0 && errno != EAGAIN) { /* out of descriptors or memory */
             log_refusal(l, &from, strerror(errno));
-            hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + 50 * HW_MS);
+            hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
         }
         if (fd < 0)
             return;
         hw_addr_unmap(&from);
-        struct slot *s = find_slot(l, &from);
-        if (!s) {
-            hw_close(&fd);
-            continue;
-        }
         if (s->fd >= 0) {
             (void)hw_fail(-ETIMEDOUT, "others waited for its place, and its address had %u", s->same);
             refuse_slot(s);
