@@ -49,6 +49,7 @@ static int start_drivers(struct hawser *h)
         int rc = hw_driver_init(&h->driver[h->n_drivers]);
         if (rc < 0)
             return rc;
+        h->driver[h->n_drivers].spin = h->k.spin_us * 1000;
     }
     for (unsigned i = 0; i < n && !(h->flags & HAWSER_CALLER_PROGRESS); i++) {
         snprintf(name, sizeof name, "hawser/%u", i);

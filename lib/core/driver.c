@@ -132,6 +132,15 @@ static bool work(struct hw_driver *d)
     return any;
 }
 
+/* Polls for up to d->spin: what comes within that needs no wake-up. */
+static void spin(const struct hw_driver *d, uint64_t until)
+{
+    struct pollfd p = {.fd = d->epoll, .events = POLLIN};
+    uint64_t end = HW_MIN(until, hw_now() + d->spin);
+    while (!atomic_load(&d->loop.mailbox) && poll(&p, 1, 0) == 0 && hw_now() < end)
+        ;
+}
+
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
 {
     struct pollfd p = {.fd = d->epoll, .events = POLLIN};
@@ -237,8 +246,10 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = true;
         atomic_fetch_sub(&d->followers, 1);
         pthread_mutex_unlock(&d->lead);
-        while (!done(arg) && hw_now() < until)
+        while (!done(arg) && hw_now() < until) {
+            spin(d, until);
             (void)hw_driver_turn(d, until);
+        }
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
         d->leading = false;

@@ -19,6 +19,7 @@
 
 struct hw_driver {
     struct hw_loop loop;
+    uint64_t spin; /* ns that a caller who waits polls before he sleeps */
 
     /* the driver's own */
     int epoll, wake;
