@@ -141,20 +141,25 @@ static void spin(const struct hw_driver *d, uint64_t until)
         ;
 }
 
-bool hw_driver_turn(struct hw_driver *d, uint64_t until)
+static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     struct pollfd p = {.fd = d->epoll, .events = POLLIN};
-    atomic_fetch_add(&d->asleep, 1); /* whoever posts from here on writes */
+    atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
     pthread_mutex_lock(&d->role);
     uint64_t due = hw_loop_due(&d->loop);
     until = HW_MIN(due, until);
     atomic_store(&d->until, until);
     pthread_mutex_unlock(&d->role);
-    if (until && !atomic_load(&d->stop))
+    if (until && !atomic_load(&d->stop) && !(done && done(arg)))
         (void)poll(&p, 1, get_wait_ms(until));
     atomic_fetch_sub(&d->asleep, 1);
     pthread_mutex_lock(&d->role);
     return work(d);
+}
+
+bool hw_driver_turn(struct hw_driver *d, uint64_t until)
+{
+    return take_turn(d, until, NULL, NULL);
 }
 
 void hw_driver_poll(struct hw_driver *d)
@@ -248,7 +253,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         pthread_mutex_unlock(&d->lead);
         while (!done(arg) && hw_now() < until) {
             spin(d, until);
-            (void)hw_driver_turn(d, until);
+            (void)take_turn(d, until, done, arg);
         }
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
