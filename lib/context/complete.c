@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void hw_event_signal(struct hawser *h)
+void hw_event_signal(struct hawser *h, struct hw_driver *home)
 {
-    for (unsigned i = 0; i < h->n_drivers; i++)
-        hw_driver_notify(&h->driver[i]);
+    hw_driver_notify(&h->driver[0]);
+    if (home != &h->driver[0])
+        hw_driver_notify(home);
     if (!atomic_load(&h->event_wanted) || h->flags & HAWSER_CALLER_PROGRESS)
         return;
     uint64_t one = 1;
@@ -24,7 +25,7 @@ void hw_event_push(struct hawser *h, struct hw_event *e)
         atomic_fetch_add(&h->n_queued, 1);
     }
     pthread_mutex_unlock(&h->queue_lock);
-    hw_event_signal(h);
+    hw_event_signal(h, &h->driver[0]);
 }
 
 void hw_event_drop(struct hawser *h, struct hw_event *e)

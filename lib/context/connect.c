@@ -3,9 +3,9 @@
 #include "context/context.h"
 
 #include "base/fork.h"
+#include "base/thread.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -384,7 +384,6 @@ int hawser_connect_start(hawser *h, const char *host, uint16_t port, const struc
                          int timeout_ms, uint64_t user, hawser_peer **out)
 {
     struct hw_connect *c;
-    sigset_t all, old;
     *out = NULL;
     int rc = make_connect(h, host, port, opts, timeout_ms, &c);
     if (rc < 0)
@@ -392,15 +391,13 @@ int hawser_connect_start(hawser *h, const char *host, uint16_t port, const struc
     struct hawser_peer *p = c->p;
     p->connect_user = user;
     p->connecting = c;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
-    rc = -pthread_create(&c->thread, NULL, run_thread, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = hw_thread_start(&c->thread, run_thread, c, "a thread to connect");
     if (rc < 0) {
         p->connecting = NULL;
         free_connect(c);
+        HW_KEEP_ERROR();
         hawser_peer_close(p);
-        return hw_fail(rc, "starting a thread to connect: %s", strerror(-rc));
+        return rc;
     }
     *out = p;
     return 0;

@@ -34,8 +34,8 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Takes it out again, if it is in there. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
-/* Something that a caller may wait for has happened. */
-void hw_event_signal(struct hawser *h);
+/* Something has happened that a caller may wait for: at driver 0, as for completions, or at a peer's home. */
+void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
 

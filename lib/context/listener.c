@@ -48,7 +48,6 @@ struct hw_listener {
     int fd;
     uint16_t port;
     union hw_addr bound;
-    bool closed;
     uint64_t log_second;
     unsigned logged, suppressed;
     struct slot slot[SLOTS];
@@ -239,7 +238,7 @@ static int finish_session(struct slot *s)
     if (h->flags & HAWSER_EVENTS)
         hw_event_push(h, &p->arrived);
     else
-        hw_event_signal(h);
+        hw_event_signal(h, &h->driver[0]);
     (void)send_all(s->fd, ready, sizeof ready);
     hw_loop_post(&p->home->loop, &p->arrive); /* watches for a client that connects nothing */
     return 0;

@@ -2,9 +2,10 @@
 /* Names to addresses. The C library's lookup knows no deadline, so it runs in a thread, which the caller may leave. */
 #include "context/context.h"
 
+#include "base/thread.h"
+
 #include <arpa/inet.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +56,6 @@ static void *look_up(void *arg)
 static struct lookup *start_lookup(const char *host, uint16_t port, int *rc)
 {
     struct lookup *l = calloc(1, sizeof *l + strlen(host) + 1);
-    pthread_condattr_t monotonic;
-    sigset_t all, old;
     pthread_t thread;
     if (!l) {
         *rc = hw_no_memory("looking up \"%s\"", host);
@@ -65,17 +64,10 @@ static struct lookup *start_lookup(const char *host, uint16_t port, int *rc)
     memcpy(l->host, host, strlen(host) + 1);
     snprintf(l->service, sizeof l->service, "%u", port);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->over, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&thread, NULL, look_up, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error) {
+    hw_cond_init(&l->over);
+    *rc = hw_thread_start(&thread, look_up, l, "a thread to look up a name");
+    if (*rc < 0) {
         free_lookup(l);
-        *rc = hw_fail(-error, "starting a thread to look up \"%s\": %s", host, strerror(error));
         return NULL;
     }
     pthread_detach(thread);
@@ -100,12 +92,11 @@ int hw_lookup(const char *host, uint16_t port, uint64_t deadline, union hw_addr 
     struct lookup *l = start_lookup(host, port, &rc);
     if (!l)
         return rc;
-    struct timespec t = {.tv_sec = (time_t)(HW_MIN(deadline, hw_now() + 3600000 * HW_MS) / 1000000000u),
-                         .tv_nsec = (long)(deadline % 1000000000u)};
+    struct timespec t = hw_timespec(deadline);
     pthread_mutex_lock(&l->lock);
     while (!l->is_over && rc == 0)
         rc = -pthread_cond_timedwait(&l->over, &l->lock, &t);
-    bool over = l->left = l->is_over;
+    bool over = l->is_over;
     l->left = !over;
     pthread_mutex_unlock(&l->lock);
     if (!over)

@@ -30,6 +30,7 @@ static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;
     struct hawser *h = op->peer->h;
+    struct hw_driver *home = op->peer->home;
     put_imports(o);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);
@@ -38,7 +39,7 @@ static void end_op(struct hw_op *o)
     if (told)
         hw_event_push(h, &op->event);
     else
-        hw_event_signal(h);
+        hw_event_signal(h, home);
 }
 
 /* ---- the beginning ------------------------------------------------------------------------------------ */

@@ -86,7 +86,7 @@ static void take_note(void *up, struct hw_note *note)
     if (p->h->flags & HAWSER_EVENTS)
         hw_event_push(p->h, &p->notified);
     else
-        hw_event_signal(p->h);
+        hw_event_signal(p->h, p->home);
 }
 
 static void note_end(void *up, unsigned rail, int why)
@@ -164,7 +164,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
         atomic_fetch_add(&h->n_graves, 1);
     }
     pthread_mutex_unlock(&h->lock);
-    hw_event_signal(h);
+    hw_event_signal(h, p->home);
 }
 
 static void fire_dead(struct hw_timer *t)
@@ -206,7 +206,7 @@ static void end_bye(struct hw_op *op)
 {
     struct hawser_peer *p = op->user;
     atomic_store(&p->said_bye, true);
-    hw_event_signal(p->h);
+    hw_event_signal(p->h, p->home);
 }
 
 static bool is_bye_over(void *arg)

@@ -78,7 +78,7 @@ static void note_up(struct hw_way *w)
         atomic_fetch_add(&p->pairs_up, 1);
     atomic_fetch_add(&p->rails_up, 1);
     hw_timer_stop(&p->home->loop, &p->dead);
-    hw_event_signal(p->h);
+    hw_event_signal(p->h, p->home);
 }
 
 /* Gives the connections fd[0, n), which are taken from there, to the rail. */

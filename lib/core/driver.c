@@ -2,11 +2,11 @@
 #include "core/driver.h"
 
 #include "base/fork.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -47,7 +47,6 @@ static void wake_driver(void *arg)
 
 int hw_driver_init(struct hw_driver *d)
 {
-    pthread_condattr_t monotonic;
     *d = (struct hw_driver){
         .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .timer = -1};
     /* by edges: nobody has to read it */
@@ -57,11 +56,8 @@ int hw_driver_init(struct hw_driver *d)
     hw_loop_init(&d->loop, wake_driver, d);
     pthread_mutex_init(&d->role, NULL);
     pthread_mutex_init(&d->lead, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&d->led, &monotonic);
-    pthread_cond_init(&d->nap, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    hw_cond_init(&d->led);
+    hw_cond_init(&d->nap);
     if (d->epoll >= 0 && d->wake >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e) == 0)
         return 0;
     int rc = hw_fail(-errno, "making a loop: %s", strerror(errno));
@@ -218,21 +214,6 @@ int hw_driver_fd(struct hw_driver *d)
 
 /* ---- callers ------------------------------------------------------------------------------------------ */
 
-static void set_timespec(struct timespec *t, uint64_t at)
-{
-    uint64_t most = hw_now() + 3600000 * HW_MS; /* not so long that the kernel takes it for nonsense */
-    at = HW_MIN(at, most);
-    t->tv_sec = (time_t)(at / 1000000000u);
-    t->tv_nsec = (long)(at % 1000000000u);
-}
-
-static void follow(struct hw_driver *d, uint64_t until)
-{
-    struct timespec t;
-    set_timespec(&t, until);
-    pthread_cond_timedwait(&d->led, &d->lead, &t);
-}
-
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until)
 {
     bool is = done(arg);
@@ -245,7 +226,8 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     atomic_fetch_add(&d->followers, 1); /* from here on whoever makes it true says so */
     while (!(is = done(arg)) && hw_now() < until) {
         if (d->leading) {
-            follow(d, until);
+            struct timespec t = hw_timespec(until);
+            pthread_cond_timedwait(&d->led, &d->lead, &t);
             continue;
         }
         d->leading = true;
@@ -289,11 +271,10 @@ void hw_driver_notify(struct hw_driver *d)
 /* Leaves the loop to callers: for a moment, or, where the same ones have been there all along, until they go. */
 static void nap(struct hw_driver *d, bool deep)
 {
-    struct timespec t;
+    struct timespec t = hw_timespec(deep ? HW_NEVER : hw_now() + NAP);
     pthread_mutex_lock(&d->lead);
     d->napping = true;
     atomic_store(&d->away, !deep);
-    set_timespec(&t, deep ? HW_NEVER : hw_now() + NAP);
     bool stay = deep ? atomic_load(&d->callers) > 0 : atomic_load(&d->loop.mailbox) == NULL;
     if (stay && !atomic_load(&d->stop))
         pthread_cond_timedwait(&d->nap, &d->lead, &t);
@@ -324,22 +305,12 @@ static void *drive(void *arg)
 
 int hw_driver_start(struct hw_driver *d, const char *name)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
-    int rc = pthread_create(&d->thread, NULL, drive, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return hw_fail(-rc, "starting a thread for a loop: %s", strerror(rc));
+    int rc = hw_thread_start(&d->thread, drive, d, "a thread for a loop");
+    if (rc < 0)
+        return rc;
     (void)pthread_setname_np(d->thread, name);
     d->has_thread = true;
     return 0;
-}
-
-void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
-{
-    if (d->has_thread)
-        (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus);
 }
 
 void hw_driver_stop(struct hw_driver *d)

@@ -15,7 +15,6 @@
 #include "core/loop.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 struct hw_driver {
     struct hw_loop loop;
@@ -48,8 +47,6 @@ void hw_driver_free(struct hw_driver *d);
 
 /* Starts a thread that drives until hw_driver_stop(); it takes no signals. name: up to 15 bytes. -errno. */
 int hw_driver_start(struct hw_driver *d, const char *name);
-/* The thread runs on these CPUs only, if the system lets it. */
-void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
 /* Ends the thread, if there is one, and waits for it. Not on that thread. */
 void hw_driver_stop(struct hw_driver *d);
 

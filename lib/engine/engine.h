@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "base/knob.h"
 #include "base/list.h"
+#include "base/thread.h"
 #include "mem/space.h"
 #include "net/nic.h"
 #include "transport/pairing.h"

@@ -61,15 +61,11 @@ int hw_loop_init(struct hw_loop *l, struct hawser *h, unsigned index)
     *l = (struct hw_loop){.h = h, .index = index, .epfd = -1, .wakefd = -1, .timerfd = -1};
     l->wake_src.ready = wake_ready;
     l->timer_src.ready = timer_ready;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->mu, NULL);
     pthread_mutex_init(&l->qmu, NULL);
-    pthread_cond_init(&l->cv, &attr);
-    pthread_cond_init(&l->thread_cv, &attr);
-    pthread_cond_init(&l->watch_cv, &attr);
-    pthread_condattr_destroy(&attr);
+    hw_cond_init(&l->cv);
+    hw_cond_init(&l->thread_cv);
+    hw_cond_init(&l->watch_cv);
     hw_list_init(&l->runq);
     hw_list_init(&l->lanes);
     hw_list_init(&l->owing);
@@ -387,13 +383,9 @@ static void *loop_thread(void *arg)
 
 int hw_loop_start(struct hw_loop *l)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
-    int rc = pthread_create(&l->thread, NULL, loop_thread, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = hw_thread_start(&l->thread, loop_thread, l, "a progress thread");
     if (rc)
-        return hw_fail(-rc, "starting a progress thread: %s", strerror(rc));
+        return rc;
     l->has_thread = true;
     char name[16];
     snprintf(name, sizeof(name), "hawser/%u", l->index);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/thread.h"
 #include "mem/cuda.h"
 #include "transport/devmem/ctx.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,13 +316,9 @@ int dm_ctx_start(struct dm_ctx *x)
 {
     if (x->running)
         return 0;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited: signals are the application's business */
-    int rc = pthread_create(&x->thread, NULL, run_devmem_thread, x);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = hw_thread_start(&x->thread, run_devmem_thread, x, "a thread");
     if (rc)
-        return hw_fail(-rc, "starting a thread: %s", strerror(rc));
+        return rc;
     (void)pthread_setname_np(x->thread, "hawser/devmem");
     x->running = true;
     return 0;
