@@ -112,6 +112,7 @@ static void set_limits(struct hawser *h)
     h->limits = (struct hw_rail_limits){
         .window = h->k.window * h->k.chunk,
         .check = h->k.stall_ms * HW_MS / 2,
+        .patience = 10 * HW_MS,
         .ping = HW_MIN(h->k.keepalive_ms, h->k.peer_timeout_ms / 4) * HW_MS,
         .dead = h->k.peer_timeout_ms * HW_MS,
     };

@@ -164,6 +164,7 @@ struct hawser_peer {
     char name[HAWSER_ADDR_TEXT + 8];
     void *user;
     atomic_uint refs; /* the application's, operations', arrivals' */
+    atomic_int under_way; /* operations, without receives */
     struct hw_list in_context, in_accept;
     pthread_mutex_t door; /* over closed: operations' handles may outlive what the peer was made of */
     bool closed;

@@ -95,7 +95,7 @@ static void free_slot(struct slot *s)
 {
     hw_timer_stop(get_loop(s->l), &s->timer);
     if (s->fd >= 0) {
-        hw_driver_forget(&s->l->h->driver[0], s->fd);
+        hw_driver_forget(&s->l->h->driver[0], s->fd, &s->source);
         hw_fork_close(&s->fd);
     }
     free(s->choice);
@@ -266,7 +266,7 @@ static int hand_over(struct slot *s)
     struct hw_arrival *a = calloc(1, sizeof *a);
     if (!a)
         return hw_no_memory("a connection");
-    hw_driver_forget(&h->driver[0], s->fd);
+    hw_driver_forget(&h->driver[0], s->fd, &s->source);
     *a = (struct hw_arrival){
         .rail = s->hs.hello.channel >> 8, .link = s->hs.hello.channel & 0xff, .gen = s->hs.hello.gen};
     memcpy(a->ask, s->ask, sizeof a->ask);
@@ -349,8 +349,9 @@ static void run_slot(struct hw_task *t)
     hw_loop_post(get_loop(s->l), &s->l->task); /* others may wait for a slot */
 }
 
-static void note_slot_ready(struct hw_source *source)
+static void note_slot_ready(struct hw_source *source, uint32_t events)
 {
+    (void)events;
     struct slot *s = hw_container_of(source, struct slot, source);
     hw_loop_post(get_loop(s->l), &s->task);
 }
@@ -444,8 +445,9 @@ static void accept_connections(struct hw_task *t)
     hw_loop_post(get_loop(l), t);
 }
 
-static void note_listener_ready(struct hw_source *s)
+static void note_listener_ready(struct hw_source *s, uint32_t events)
 {
+    (void)events;
     struct hw_listener *l = hw_container_of(s, struct hw_listener, source);
     hw_loop_post(get_loop(l), &l->task);
 }
@@ -544,7 +546,7 @@ void hw_listener_stop(struct hawser *h)
         return;
     hw_timer_stop(get_loop(l), &l->timer);
     if (l->fd >= 0)
-        hw_driver_forget(&h->driver[0], l->fd);
+        hw_driver_forget(&h->driver[0], l->fd, &l->source);
     hw_fork_close(&l->fd);
     for (unsigned i = 0; i < SLOTS; i++)
         free_slot(&l->slot[i]);

@@ -25,12 +25,20 @@ static void put_imports(const struct hw_op *o)
     }
 }
 
+/* Receives may wait for long. */
+static void count_under_way(const struct hawser_op *op, int n)
+{
+    if (op->op->kind != HW_OP_RECV)
+        atomic_fetch_add(&op->peer->under_way, n);
+}
+
 /* The message layer has ended it: on any thread. */
 static void end_op(struct hw_op *o)
 {
     struct hawser_op *op = o->user;
     struct hawser *h = op->peer->h;
     struct hw_driver *home = op->peer->home;
+    count_under_way(op, -1);
     put_imports(o);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);
@@ -167,17 +175,33 @@ static int take_note_of(struct hw_op *o, const void *data, size_t len)
     return 0;
 }
 
+/* True if the operation waits for what the calling thread does next, a moment later, so that one message to the kernel
+ * carries several: a short one behind others that are under way, and the announcement of a receive that is good for
+ * short messages only, which come unasked. */
+static bool may_wait(const struct hawser_op *op)
+{
+    const struct hw_op *o = op->op;
+    uint64_t total = 0, most = o->kind == HW_OP_RECV ? HW_SMALL_OP : HW_CHUNK;
+    for (uint32_t i = 0; i < o->n && total <= most; i++)
+        total += o->span[i].len;
+    return total <= most && (o->kind == HW_OP_RECV || atomic_load(&op->peer->under_way) > 0);
+}
+
 /* Starts op, or frees it. */
 static int start_op(struct hawser_op *op, int rc, hawser_op **out)
 {
     struct hawser_peer *p = op->peer;
+    bool defer = may_wait(op);
     hw_peer_ref(p);
+    count_under_way(op, 1);
     if (rc == 0) {
         /* what is posted is sent by this thread, where nobody else is at it */
-        bool begun = hw_driver_begin(p->home);
+        bool begun = !defer && hw_driver_begin(p->home);
         if (out)
             *out = op;
+        hw_driver_defer(defer);
         rc = hw_op_post(op->op);
+        hw_driver_defer(false);
         if (begun)
             hw_driver_end(p->home);
     }
@@ -190,6 +214,7 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out)
         return 0;
     if (out)
         *out = NULL;
+    count_under_way(op, -1);
     put_imports(op->op);
     for (uint32_t i = 0; i < op->n_mems; i++)
         atomic_fetch_sub(&op->mem[i]->busy, 1);

@@ -129,7 +129,7 @@ static void close_attempt(struct hw_attempt *a)
 {
     if (a->fd < 0)
         return;
-    hw_driver_forget(a->way->peer->home, a->fd);
+    hw_driver_forget(a->way->peer->home, a->fd, &a->source);
     hw_fork_close(&a->fd);
 }
 
@@ -188,7 +188,7 @@ static void finish_dialling(struct hw_way *w)
     uint32_t links;
     int rc = hw_ask_decode(w->attempt[0].answer, &links, &theirs);
     for (unsigned k = 0; k < w->links; k++) {
-        hw_driver_forget(p->home, w->attempt[k].fd);
+        hw_driver_forget(p->home, w->attempt[k].fd, &w->attempt[k].source);
         hw_sock_settled(w->attempt[k].fd, &p->h->k);
         fd[k] = hw_take_fd(&w->attempt[k].fd);
     }
@@ -241,8 +241,9 @@ static void run_attempt(struct hw_task *t)
         finish_dialling(w);
 }
 
-static void note_attempt_ready(struct hw_source *s)
+static void note_attempt_ready(struct hw_source *s, uint32_t events)
 {
+    (void)events;
     struct hw_attempt *a = hw_container_of(s, struct hw_attempt, source);
     hw_loop_post(&a->way->peer->home->loop, &a->task);
 }

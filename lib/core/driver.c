@@ -6,7 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -17,7 +17,10 @@
 #define EVENTS 64          /* likewise */
 #define NAP    (1 * HW_MS) /* how long the thread leaves a loop to callers who come and go */
 
+#define NO_WATCH UINT64_MAX /* the driver's own descriptors */
+
 static __thread const struct hw_driver *begun; /* this thread works, and looks at what it posts when it ends */
+static __thread bool deferring;                /* hw_driver_defer() */
 
 static void write_wake(struct hw_driver *d)
 {
@@ -41,7 +44,8 @@ static void wake_driver(void *arg)
         return;
     if (atomic_load(&d->asleep))
         write_wake(d);
-    else if (atomic_load(&d->away) && !atomic_load(&d->callers)) /* a caller looks himself, before he goes too */
+    else if (atomic_load(&d->away) && !atomic_load(&d->callers) && !deferring)
+        /* a caller looks himself, before he goes too */
         end_nap(d);
 }
 
@@ -50,7 +54,8 @@ int hw_driver_init(struct hw_driver *d)
     *d = (struct hw_driver){
         .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .timer = -1};
     /* by edges: nobody has to read it */
-    struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
+    atomic_store(&d->due, HW_NEVER);
     (void)hw_fork_guard(d->epoll);
     (void)hw_fork_guard(d->wake);
     hw_loop_init(&d->loop, wake_driver, d);
@@ -74,6 +79,8 @@ void hw_driver_free(struct hw_driver *d)
     pthread_mutex_destroy(&d->lead);
     pthread_cond_destroy(&d->led);
     pthread_cond_destroy(&d->nap);
+    free(d->watch);
+    d->watch = NULL;
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------ */
@@ -107,50 +114,72 @@ static void leave_role(struct hw_driver *d)
     uint64_t due = hw_loop_due(&d->loop);
     if (d->timer >= 0)
         set_alarm(d, due);
+    atomic_store(&d->due, due);
     pthread_mutex_unlock(&d->role);
     if (atomic_load(&d->asleep) ? due < atomic_load(&d->until) : due == 0 && atomic_load(&d->away))
         wake_driver(d);
 }
 
-/* With the role, which it gives up. True: there was something. */
-static bool work(struct hw_driver *d)
+/* Tells the sources of these events. One that was forgotten since the kernel gave them is told nothing. */
+static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n)
 {
-    struct epoll_event e[EVENTS];
-    int n = epoll_wait(d->epoll, e, EVENTS, 0);
-    bool any = n > 0 || hw_loop_due(&d->loop) <= hw_now();
     for (int i = 0; i < n; i++) {
-        struct hw_source *s = e[i].data.ptr;
-        if (s)
-            s->ready(s);
+        uint32_t place = (uint32_t)e[i].data.u64, generation = (uint32_t)(e[i].data.u64 >> 32);
+        if (e[i].data.u64 == NO_WATCH || d->watch[place].generation != generation)
+            continue;
+        struct hw_source *s = d->watch[place].source;
+        s->ready(s, e[i].events);
     }
-    hw_loop_turn(&d->loop, hw_now(), TASKS);
+}
+
+/* Does what these events are about, and what is due. With the role, which it gives up. True: there was something. */
+static bool work(struct hw_driver *d, const struct epoll_event *e, int n)
+{
+    uint64_t now = hw_now();
+    bool any = n > 0 || hw_loop_due(&d->loop) <= now;
+    tell_sources(d, e, n);
+    hw_loop_turn(&d->loop, now, TASKS);
     leave_role(d);
     return any;
 }
 
-/* Polls for up to d->spin: what comes within that needs no wake-up. */
-static void spin(const struct hw_driver *d, uint64_t until)
+/* Waits for events until that time. For up to `spin` it polls: what comes within that needs no wake-up. */
+static int wait_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t until, uint64_t spin)
 {
-    struct pollfd p = {.fd = d->epoll, .events = POLLIN};
-    uint64_t end = HW_MIN(until, hw_now() + d->spin);
-    while (!atomic_load(&d->loop.mailbox) && poll(&p, 1, 0) == 0 && hw_now() < end)
-        ;
+    int n = epoll_wait(d->epoll, e, EVENTS, spin ? 0 : get_wait_ms(until));
+    if (!spin || n > 0)
+        return n;
+    for (uint64_t end = HW_MIN(until, hw_now() + spin); hw_now() < end && !atomic_load(&d->loop.mailbox);)
+        if ((n = epoll_wait(d->epoll, e, EVENTS, 0)) > 0)
+            return n;
+    return epoll_wait(d->epoll, e, EVENTS, get_wait_ms(atomic_load(&d->loop.mailbox) ? 0 : until));
+}
+
+/* The time until which a thread that takes no turn later than `until` may sleep; leave_role() knows of it. */
+static uint64_t agree_on_wait(struct hw_driver *d, uint64_t until)
+{
+    uint64_t due, agreed;
+    do {
+        due = atomic_load(&d->loop.mailbox) ? 0 : atomic_load(&d->due);
+        agreed = HW_MIN(due, until);
+        atomic_store(&d->until, agreed);
+    } while (atomic_load(&d->due) < agreed);
+    return agreed;
 }
 
 static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
-    struct pollfd p = {.fd = d->epoll, .events = POLLIN};
+    struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
-    pthread_mutex_lock(&d->role);
-    uint64_t due = hw_loop_due(&d->loop);
-    until = HW_MIN(due, until);
-    atomic_store(&d->until, until);
-    pthread_mutex_unlock(&d->role);
-    if (until && !atomic_load(&d->stop) && !(done && done(arg)))
-        (void)poll(&p, 1, get_wait_ms(until));
+    until = agree_on_wait(d, until);
+    if (!done)
+        atomic_store(&d->thread_until, until);
+    if (atomic_load(&d->stop) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
+        until = 0;
+    int n = wait_for_events(d, e, until, done && until ? d->spin : 0);
     atomic_fetch_sub(&d->asleep, 1);
     pthread_mutex_lock(&d->role);
-    return work(d);
+    return work(d, e, n);
 }
 
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
@@ -160,9 +189,10 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
 
 void hw_driver_poll(struct hw_driver *d)
 {
+    struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->visits, 1);
     if (!begun && pthread_mutex_trylock(&d->role) == 0)
-        (void)work(d);
+        (void)work(d, e, epoll_wait(d->epoll, e, EVENTS, 0));
 }
 
 static void begin_role(struct hw_driver *d)
@@ -193,9 +223,14 @@ void hw_driver_end(struct hw_driver *d)
     leave_role(d);
 }
 
+void hw_driver_defer(bool on)
+{
+    deferring = on;
+}
+
 int hw_driver_fd(struct hw_driver *d)
 {
-    struct epoll_event e = {.events = EPOLLIN};
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = NO_WATCH};
     pthread_mutex_lock(&d->role);
     int rc = 0;
     if (d->timer < 0) {
@@ -233,10 +268,8 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         d->leading = true;
         atomic_fetch_sub(&d->followers, 1);
         pthread_mutex_unlock(&d->lead);
-        while (!done(arg) && hw_now() < until) {
-            spin(d, until);
+        while (!done(arg) && hw_now() < until)
             (void)take_turn(d, until, done, arg);
-        }
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
         d->leading = false;
@@ -244,6 +277,9 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     atomic_fetch_sub(&d->followers, 1);
     if (!d->leading) /* whoever was told to lead next may go instead: the word is passed on */
         pthread_cond_signal(&d->led);
+    /* the thread may have slept all along, with an alarm for what was due when it went to sleep */
+    if (!d->leading && atomic_load(&d->asleep) && atomic_load(&d->due) < atomic_load(&d->thread_until))
+        write_wake(d);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
     /* the thread has given up hope that this caller goes, or somebody has relied on the caller */
     if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
@@ -329,16 +365,56 @@ void hw_driver_stop(struct hw_driver *d)
 
 /* ---- descriptors -------------------------------------------------------------------------------------- */
 
-int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s)
+/* A place for one more watch. -ENOMEM. */
+static int take_watch(struct hw_driver *d, struct hw_source *s)
 {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    if (epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
-        return hw_fail(-errno, "watching a connection: %s", strerror(errno));
+    if (d->watch_free == d->watches) {
+        uint32_t room = d->watches ? 2 * d->watches : 16;
+        struct driver_watch *watch = realloc(d->watch, room * sizeof *watch);
+        if (!watch)
+            return hw_no_memory("watching %u connections", room);
+        for (uint32_t i = d->watches; i < room; i++)
+            watch[i] = (struct driver_watch){.next_free = i + 1};
+        d->watch = watch;
+        d->watches = room;
+    }
+    s->place = d->watch_free;
+    d->watch_free = d->watch[s->place].next_free;
+    d->watch[s->place].source = s;
     return 0;
 }
 
-void hw_driver_forget(struct hw_driver *d, int fd)
+static void give_watch(struct hw_driver *d, const struct hw_source *s)
 {
+    struct driver_watch *w = &d->watch[s->place];
+    w->source = NULL;
+    w->generation++;
+    w->next_free = d->watch_free;
+    d->watch_free = s->place;
+}
+
+int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s)
+{
+    int rc = take_watch(d, s);
+    if (rc < 0)
+        return rc;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                            .data.u64 = (uint64_t)d->watch[s->place].generation << 32 | s->place};
+    if (epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) == 0) {
+        s->watched = true;
+        return 0;
+    }
+    rc = hw_fail(-errno, "watching a connection: %s", strerror(errno));
+    give_watch(d, s);
+    return rc;
+}
+
+void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
+{
+    if (!s->watched)
+        return;
+    s->watched = false;
     /* close() alone does not do where another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
+    give_watch(d, s);
 }

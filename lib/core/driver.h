@@ -22,10 +22,17 @@ struct hw_driver {
 
     /* the driver's own */
     int epoll, wake;
-    int timer;              /* hw_driver_fd(); else -1 */
-    pthread_mutex_t role;   /* of who works */
-    atomic_uint asleep;     /* threads that block in poll(), or are about to */
-    _Atomic uint64_t until; /* the earliest time for which those have set an alarm */
+    int timer;            /* hw_driver_fd(); else -1 */
+    pthread_mutex_t role; /* of who works */
+    struct driver_watch {
+        struct hw_source *source;
+        uint32_t generation, next_free;
+    } * watch; /* by number, which events carry */
+    uint32_t watches, watch_free;
+    atomic_uint asleep;            /* threads that block in epoll_wait(), or are about to */
+    _Atomic uint64_t due;          /* hw_loop_due(), when the role was given up */
+    _Atomic uint64_t until;        /* when whoever went to sleep last wakes up .. */
+    _Atomic uint64_t thread_until; /* .. and when the thread does */
 
     pthread_mutex_t lead;    /* over led and napping */
     pthread_cond_t led, nap; /* followers; the thread */
@@ -65,12 +72,16 @@ void hw_driver_enter(struct hw_driver *d);
 /* The same, if nobody has it. False: nothing was taken, and hw_driver_end() is not called. */
 bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
+/* What this thread posts from here on wakes no thread that stays away from its loop because callers come and go: the
+ * next caller does it, or that thread, within a millisecond. */
+void hw_driver_defer(bool on);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. -errno. */
 int hw_driver_fd(struct hw_driver *d);
 
 /* From here on s->ready() is called, by whoever drives, each time that fd becomes ready. With the role. -errno. */
 int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s);
-/* The end of that, before fd is closed. With the role. */
-void hw_driver_forget(struct hw_driver *d, int fd);
+/* The end of that, if it was watched, before fd is closed: s->ready() is not called again, and s may go. With the role.
+ */
+void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s);
 
 #endif

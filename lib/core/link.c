@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define FIRST_RING    16   /* frames in flight */
+#define BEHIND_MUCH   512  /* bytes that are read behind a payload longer than the buffer */
 #define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
@@ -71,7 +72,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
         pay += out.piece[i].len;
     assert(out.ext_len <= HW_LINK_EXT_MAX && out.n_pieces <= HW_LINK_PIECES && pay <= HW_LINK_PAY_MAX);
     struct hw_link_head h = {.type = out.type,
-                             .flags = out.uncounted ? HW_LINK_UNCOUNTED : 0,
+                             .flags = (out.uncounted ? HW_LINK_UNCOUNTED : 0) | (out.patient ? HW_LINK_PATIENT : 0),
                              .ext = out.ext_len,
                              .pay = (uint32_t)pay,
                              .number = (uint32_t)l->started};
@@ -208,6 +209,7 @@ static void skip_full_pieces(struct hw_link *l)
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
 {
     uint32_t n = 0;
+    bool much = false;
     assert(cap >= 2 && !l->ended);
     /* while a payload is read, the buffer is empty: parse_buffer() has moved its bytes */
     skip_full_pieces(l);
@@ -223,6 +225,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         }
         if (n == cap)
             return n;
+        much |= p->len > HW_LINK_BUF;
         out[n++] = *p;
     }
     if (n == cap || (l->rx.state == HW_LINK_AT_PAYLOAD && l->rx.placed < l->rx.in.pay))
@@ -232,16 +235,21 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         l->rx.end -= l->rx.at;
         l->rx.at = 0;
     }
-    out[n++] = (struct hw_piece){&hw_host, l->rx.buf + l->rx.end, HW_LINK_BUF - l->rx.end, NULL};
-    return n;
+    /* behind much payload comes more of it, which would have to be moved from the buffer */
+    uint64_t room = HW_LINK_BUF - l->rx.end;
+    out[n] = (struct hw_piece){&hw_host, l->rx.buf + l->rx.end, much ? HW_MIN(room, BEHIND_MUCH) : room, NULL};
+    return n + 1;
 }
 
 static int finish_frame(struct hw_link *l)
 {
     l->rx.state = HW_LINK_AT_HEAD;
     int rc = l->ops->arrived(l->up, l, &l->rx.in);
-    if (rc == 0 && !l->rx.in.uncounted)
+    if (rc == 0 && !l->rx.in.uncounted) {
         l->received++;
+        if (!(l->rx.head.flags & HW_LINK_PATIENT))
+            l->awaited = l->received;
+    }
     return rc;
 }
 

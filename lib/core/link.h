@@ -35,6 +35,7 @@ struct hw_piece {
 struct hw_link_out {
     uint8_t type;
     bool uncounted; /* soft state, like confirmations: dropped where the link dies */
+    bool patient;   /* nobody waits for its confirmation */
     uint32_t ext_len;
     uint8_t *ext; /* room for HW_LINK_EXT_MAX bytes, to write the extension to */
     uint32_t n_pieces;
@@ -91,6 +92,7 @@ struct hw_link_flight {
 struct hw_link {
     /* read by the layer above */
     uint64_t received;  /* counted frames that arrived whole: the confirmation, and after hw_link_end() the last word */
+    uint64_t awaited;   /* of these, up to the last one whose confirmation somebody waits for */
     uint64_t started;   /* counted frames that pull() gave */
     uint64_t confirmed; /* of these, the first so many are known to be with the peer */
     uint64_t in_flight; /* bytes of those that it has not */

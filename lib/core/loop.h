@@ -30,10 +30,12 @@ struct hw_timer {
     struct hw_timer *child, *next, **link;
 };
 
-/* Who is told that a descriptor can be read or written, or has ended: part of an object that outlives the turn in which
- * the descriptor is closed. */
+/* Who is told that a descriptor can be read or written, or has ended: what epoll says. */
 struct hw_source {
-    void (*ready)(struct hw_source *s);
+    void (*ready)(struct hw_source *s, uint32_t events);
+    /* the driver's */
+    bool watched;
+    uint32_t place;
 };
 
 struct hw_loop {

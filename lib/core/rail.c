@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-#define TURN_STEPS  8 /* reads and writes of one link in a turn: other rails of the loop wait no longer */
+#define TURN_STEPS  8            /* reads and writes of one link in a turn: other rails of the loop wait no longer */
+#define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link of which it need not be told until then */
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
 
@@ -80,10 +81,25 @@ static unsigned find_link(const struct hw_rail *r, const struct hw_link *l)
     return (unsigned)(hw_container_of(l, struct rail_link, link) - r->link);
 }
 
+/* True if something arrived that the peer does not know of. all: and does not wait for. */
+static bool has_news(const struct hw_rail *r, bool all)
+{
+    for (unsigned i = 0; i < r->links; i++) {
+        const struct rail_link *rl = &r->link[i];
+        if (rl->told < (all ? rl->link.received : rl->link.awaited) || rl->link.received - rl->told >= PATIENT_MAX)
+            return true;
+    }
+    return false;
+}
+
 /* Says how much arrived on each link of which the peer does not know yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
     uint32_t at = 4;
+    bool all = r->confirm_due;
+    r->confirm_due = false;
+    if (!has_news(r, all))
+        return false;
     for (unsigned i = 0; i < r->links; i++) {
         struct rail_link *rl = &r->link[i];
         if (rl->told == rl->link.received)
@@ -93,8 +109,6 @@ static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
         hw_put64(out->ext + at + 4, rl->told);
         at += 12;
     }
-    if (at == 4)
-        return false;
     hw_put32(out->ext, r->ops->mark(r->up));
     out->type = HW_RAIL_CONFIRM;
     out->uncounted = true;
@@ -132,8 +146,10 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         if (!p)
             return false;
         out->token = p;
-        if (r->ops->fill(r->up, p, out))
+        if (r->ops->fill(r->up, p, out)) {
+            r->confirm_due |= express; /* that goes along */
             return true;
+        }
     }
     return false;
 }
@@ -303,6 +319,27 @@ static void watch_closely(struct hw_rail *r)
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.check);
 }
 
+/* What the peer does not wait for is confirmed in time. */
+static void watch_patience(struct hw_rail *r)
+{
+    if (r->watch.at > r->loop->now + r->limits.patience && has_news(r, true))
+        hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.patience);
+}
+
+static void flush_rail(struct hw_task *t)
+{
+    struct hw_rail *r = hw_container_of(t, struct hw_rail, flush);
+    bool more = false;
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
+        more |= write_link(r, i);
+    if (r->state != HW_RAIL_UP)
+        return;
+    watch_closely(r);
+    watch_patience(r);
+    if (more)
+        hw_loop_post(r->loop, &r->work);
+}
+
 static void work_rail(struct hw_task *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, work);
@@ -314,13 +351,9 @@ static void work_rail(struct hw_task *t)
     empty_inbox(r);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
         more |= read_rail_link(r, i);
-    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
-        more |= write_link(r, i);
-    if (r->state != HW_RAIL_UP)
-        return;
-    watch_closely(r);
     if (more)
         hw_loop_post(r->loop, &r->work);
+    hw_loop_post(r->loop, &r->flush);
 }
 
 /* Looks whether the peer is silent. */
@@ -340,24 +373,24 @@ static void watch_peer(struct hw_timer *t)
         hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));
         return;
     }
-    if (silent >= r->limits.ping) {
-        r->ping_due = true;
+    r->ping_due |= silent >= r->limits.ping;
+    r->confirm_due |= has_news(r, true);
+    if (r->ping_due || r->confirm_due)
         hw_loop_post(r->loop, &r->work);
-    }
     uint64_t next = HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping;
     hw_timer_set(r->loop, t, busy ? HW_MIN(next, r->loop->now + r->limits.check) : next);
-}
-
-static void note_ready(struct hw_source *s)
-{
-    hw_rail_ready(hw_container_of(s, struct hw_rail, source));
 }
 
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits)
 {
-    *r = (struct hw_rail){.loop = loop, .ops = ops, .io = io, .up = up, .limits = *limits, .work.run = work_rail};
-    r->source.ready = note_ready;
+    *r = (struct hw_rail){.loop = loop,
+                          .ops = ops,
+                          .io = io,
+                          .up = up,
+                          .limits = *limits,
+                          .work.run = work_rail,
+                          .flush.run = flush_rail};
     clear_queue(&r->small);
     clear_queue(&r->bulk);
     r->watch.fire = watch_peer;
@@ -401,7 +434,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     }
     r->gen = gen;
     r->state = HW_RAIL_UP;
-    r->ping_due = r->answer_due = false;
+    r->ping_due = r->answer_due = r->confirm_due = false;
     r->heard = r->loop->now;
     hw_timer_set(r->loop, &r->watch, r->heard + r->limits.ping);
     hw_loop_post(r->loop, &r->work);

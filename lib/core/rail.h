@@ -78,6 +78,7 @@ struct hw_rail_io {
 struct hw_rail_limits {
     uint64_t window; /* bytes in flight, of each link */
     uint64_t check;  /* ns: while something is under way the transport is asked about the path so often; 0: never */
+    uint64_t patience; /* ns: after that the peer is told of frames that arrived and for which it does not wait */
     uint64_t ping;   /* ns: a peer that was silent for so long is asked for a word .. */
     uint64_t dead;   /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
 };
@@ -100,7 +101,6 @@ struct hw_rail {
     int why;                       /* it ended */
     struct hw_loop *loop;
     struct hw_rail_counts counts;
-    struct hw_source source; /* hw_rail_ready(), for whoever watches connections */
 
     /* the rail's own */
     const struct hw_rail_ops *ops;
@@ -111,6 +111,7 @@ struct hw_rail {
      * acknowledged some. ns of the loop's clock. */
     uint64_t heard;
     bool ping_due, answer_due; /* frames to be sent */
+    bool confirm_due;          /* all that arrived is confirmed, not only what the peer waits for */
     struct hw_timer watch;
     struct rail_link {
         struct hw_link link;
@@ -122,7 +123,8 @@ struct hw_rail {
         struct hw_parcel *first, **last;
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest first */
-    struct hw_task work;
+    struct hw_task work;  /* reads .. */
+    struct hw_task flush; /* .. and writes, once all has run that reading has posted: in one go */
 };
 
 /* Types of frames that are the rail's own; those of the layer above are below. */

@@ -365,7 +365,7 @@ bool hw_session_is_gone(const struct hw_session *s)
     for (unsigned i = 0; i < s->rails && gone; i++) {
         const struct session_rail *sr = &s->rail[i];
         gone = sr->state == RAIL_IS_DOWN && !atomic_load(&sr->act.posted) && !atomic_load(&sr->report.posted) &&
-               !atomic_load(&sr->rail.work.posted);
+               !atomic_load(&sr->rail.work.posted) && !atomic_load(&sr->rail.flush.posted);
     }
     return gone;
 }

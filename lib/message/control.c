@@ -94,6 +94,7 @@ void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
     struct hw_control_head h = {c->sequence, c->kind, c->a, c->b, c->c, c->d};
     hw_control_encode(out->ext, &h);
     out->ext_len = HW_CONTROL_SIZE;
+    out->patient = c->kind != HW_CONTROL_NOTE && c->kind != HW_CONTROL_BYE;
     if (!c->note)
         return;
     out->piece[0] = (struct hw_piece){&hw_host, c->note->data, c->note->len, c};

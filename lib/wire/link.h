@@ -17,7 +17,9 @@
 #define HW_LINK_EXT_MAX 8192u
 #define HW_LINK_PAY_MAX (64u << 20)
 
-#define HW_LINK_UNCOUNTED 1u /* flag: not confirmed, not sent again where the link dies */
+/* Flags. */
+#define HW_LINK_UNCOUNTED 1u /* not confirmed, not sent again where the link dies */
+#define HW_LINK_PATIENT   2u /* nobody waits for its confirmation, which may come with something else */
 
 struct hw_link_head {
     uint8_t type; /* the upper layer's */

@@ -61,7 +61,7 @@ static void close_conn(struct hw_conn *c)
 
 const struct hw_rail_io world_io = {.attach = attach_conn, .write = write_conn, .read = read_conn, .close = close_conn};
 
-const struct hw_rail_limits world_limits = {.window = 4000, .ping = 100000, .dead = 2000000};
+const struct hw_rail_limits world_limits = {.window = 4000, .patience = 30000, .ping = 100000, .dead = 2000000};
 
 /* ---- handshakes ----------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -17,8 +18,11 @@
 struct hw_conn {
     int fd;
     const struct hw_knobs *knobs;
-    struct hw_driver *driver; /* NULL: it belongs to no rail yet */
-    uint8_t *bounce;          /* made at its first use */
+    struct hw_rail *rail; /* NULL: it belongs to none yet */
+    struct hw_source source;
+    bool drained, full; /* there is nothing to read, no room to write, until an event says so */
+    bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
+    uint8_t *bounce;    /* made at its first use */
 };
 
 struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
@@ -34,19 +38,31 @@ struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
     return c;
 }
 
+static struct hw_driver *get_driver(const struct hw_rail *r)
+{
+    return hw_container_of(r->loop, struct hw_driver, loop);
+}
+
+static void note_socket_ready(struct hw_source *s, uint32_t events)
+{
+    struct hw_conn *c = hw_container_of(s, struct hw_conn, source);
+    c->drained &= !(events & ~(uint32_t)EPOLLOUT);
+    c->full &= !(events & ~(uint32_t)EPOLLIN);
+    c->ends |= events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+    hw_rail_ready(c->rail);
+}
+
 static int attach_socket(struct hw_conn *c, struct hw_rail *r)
 {
-    struct hw_driver *d = hw_container_of(r->loop, struct hw_driver, loop);
-    int rc = hw_driver_watch(d, c->fd, &r->source);
-    if (rc == 0)
-        c->driver = d;
-    return rc;
+    c->rail = r;
+    c->source.ready = note_socket_ready;
+    return hw_driver_watch(get_driver(r), c->fd, &c->source);
 }
 
 static void close_socket(struct hw_conn *c)
 {
-    if (c->driver)
-        hw_driver_forget(c->driver, c->fd);
+    if (c->rail)
+        hw_driver_forget(get_driver(c->rail), c->fd, &c->source);
     hw_fork_close(&c->fd);
     free(c->bounce);
     free(c);
@@ -80,6 +96,8 @@ static uint8_t *get_bounce(struct hw_conn *c, const struct hw_piece *piece, size
 
 static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
+    if (c->full)
+        return -EAGAIN;
     struct iovec iov[IOVECS];
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(piece, n, iov)};
     if (m.msg_iovlen == 0) {
@@ -95,11 +113,22 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     do
         done = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (done < 0 && errno == EINTR);
+    c->full = done < 0 && errno == EAGAIN;
     return done < 0 ? explain_error("sending") : done;
+}
+
+static size_t count_room(const struct msghdr *m)
+{
+    size_t room = 0;
+    for (size_t i = 0; i < m->msg_iovlen; i++)
+        room += m->msg_iov[i].iov_len;
+    return room;
 }
 
 static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
+    if (c->drained)
+        return -EAGAIN;
     struct iovec iov[IOVECS];
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(piece, n, iov)};
     bool copy = m.msg_iovlen == 0;
@@ -113,6 +142,8 @@ static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint
     do
         done = recvmsg(c->fd, &m, MSG_DONTWAIT);
     while (done < 0 && errno == EINTR);
+    /* what comes after a read that found less than it asked for is an event of its own, but for an end seen before */
+    c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
     if (done < 0)
         return explain_error("receiving");
     if (done == 0)
