@@ -5,9 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RING    16   /* frames in flight */
-#define BEHIND_MUCH   512  /* bytes that are read behind a payload longer than the buffer */
+#define FIRST_RING    16           /* frames in flight */
+#define BATCH_BYTES   (256u << 10) /* of payloads that wait to be sent: no further frame is pulled .. */
+#define BEHIND_MUCH   512          /* bytes that are read behind a payload longer than the buffer */
 #define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
+
+static void free_copies(struct hw_link *l)
+{
+    while (l->tx.copies) {
+        struct hw_link_copy *next = l->tx.copies->next;
+        free(l->tx.copies);
+        l->tx.copies = next;
+    }
+}
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
 {
@@ -27,44 +37,44 @@ void hw_link_free(struct hw_link *l)
     free(l->tx.buf);
     free(l->rx.buf);
     free(l->tx.flight);
-    free(l->tx.frozen);
-    l->tx.buf = l->rx.buf = l->tx.frozen = NULL;
+    free_copies(l);
+    l->tx.buf = l->rx.buf = NULL;
     l->tx.flight = NULL;
 }
 
 /* ---- sending ---------------------------------------------------------------------------------- */
 
-static bool has_payload_to_send(const struct hw_link *l)
+/* True if the last piece to be sent ends where the next frame's head begins. */
+static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
 {
-    return l->tx.piece_at < l->tx.n_pieces;
-}
-
-static void finish_payload(struct hw_link *l)
-{
-    free(l->tx.frozen);
-    l->tx.frozen = NULL;
-    l->tx.n_pieces = l->tx.piece_at = 0;
+    if (l->tx.piece_at == l->tx.n_pieces)
+        return false;
+    const struct hw_piece *last = &l->tx.piece[l->tx.n_pieces - 1];
+    return last->ptr + last->len == head;
 }
 
 /* Moves a small payload behind its head. */
-static int copy_small_payload(struct hw_link *l)
+static int copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
 {
-    for (uint32_t i = 0; i < l->tx.n_pieces; i++) {
-        const struct hw_piece *p = &l->tx.piece[i];
-        int rc = hw_load(p->space, l->tx.buf + l->tx.end, p->ptr, p->len);
+    uint32_t end = l->tx.end;
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = hw_load(piece[i].space, l->tx.buf + end, piece[i].ptr, piece[i].len);
         if (rc < 0)
             return rc;
-        l->tx.end += (uint32_t)p->len;
+        end += (uint32_t)piece[i].len;
     }
-    l->tx.n_pieces = 0;
+    l->tx.end = end;
     return 0;
 }
 
-/* Appends a frame to the buffer; a payload that is not small stays in piece[]. False: none was there to append. */
+/* Appends a frame to the pieces to be sent. False: none was there to append. */
 static bool append_link_frame(struct hw_link *l, uint64_t budget)
 {
     uint8_t *head = l->tx.buf + l->tx.end;
-    struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = l->tx.piece};
+    bool follows = ends_at_head(l, head);
+    /* the head's own piece, in front of its payload's */
+    struct hw_piece *run = &l->tx.piece[follows ? l->tx.n_pieces - 1 : l->tx.n_pieces];
+    struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = run + 1};
     if (!l->ops->pull(l->up, l, budget, &out))
         return false;
     uint64_t pay = 0;
@@ -78,8 +88,6 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
                              .number = (uint32_t)l->started};
     hw_link_head_encode(head, &h);
     l->tx.end += HW_LINK_HEAD + out.ext_len;
-    l->tx.n_pieces = pay ? out.n_pieces : 0;
-    l->tx.piece_at = 0;
     uint64_t bytes = HW_LINK_HEAD + out.ext_len + pay;
     l->tx.framed += bytes;
     if (!out.uncounted) {
@@ -90,14 +98,20 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
         l->tx.flight[i].end = l->tx.framed;
         l->in_flight += bytes;
     }
-    if (pay <= SMALL_PAYLOAD && copy_small_payload(l) < 0)
-        l->tx.n_pieces = out.n_pieces; /* the transport meets the same fault, and reports it */
+    /* where it cannot be read the transport meets the same fault, and reports it */
+    bool copied = pay <= SMALL_PAYLOAD && copy_small_payload(l, out.piece, out.n_pieces) == 0;
+    if (!follows)
+        *run = (struct hw_piece){&hw_host, head, 0, NULL};
+    run->len = (uint64_t)(l->tx.buf + l->tx.end - run->ptr);
+    l->tx.n_pieces = (uint32_t)(run + 1 - l->tx.piece) + (copied ? 0 : out.n_pieces);
+    l->tx.payload += copied ? 0 : pay;
     return true;
 }
 
 static bool has_room_for_frame(const struct hw_link *l)
 {
-    return !has_payload_to_send(l) && HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
+    return l->tx.payload < BATCH_BYTES && l->tx.n_pieces <= HW_LINK_BATCH &&
+           HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
 /* True if one more frame may be in flight: makes the ring longer, if it must and can. */
@@ -129,12 +143,8 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     if (l->ended)
         return 0;
-    if (l->tx.at == l->tx.end)
-        l->tx.at = l->tx.end = 0;
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
-    if (l->tx.at < l->tx.end && n < cap)
-        out[n++] = (struct hw_piece){&hw_host, l->tx.buf + l->tx.at, l->tx.end - l->tx.at, NULL};
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces && n < cap; i++)
         out[n++] = l->tx.piece[i];
     return n;
@@ -142,10 +152,7 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
 
 void hw_link_sent(struct hw_link *l, uint64_t n)
 {
-    uint64_t head = HW_MIN(n, l->tx.end - l->tx.at);
     l->tx.written += n;
-    l->tx.at += (uint32_t)head;
-    n -= head;
     while (n) {
         assert(l->tx.piece_at < l->tx.n_pieces);
         struct hw_piece *p = &l->tx.piece[l->tx.piece_at];
@@ -157,43 +164,43 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
             l->tx.piece_at++;
     }
     /* pieces of no length at the end take no byte to send */
-    while (has_payload_to_send(l) && l->tx.piece[l->tx.piece_at].len == 0)
+    while (l->tx.piece_at < l->tx.n_pieces && l->tx.piece[l->tx.piece_at].len == 0)
         l->tx.piece_at++;
-    if (l->tx.at == l->tx.end && !has_payload_to_send(l))
-        finish_payload(l);
+    if (l->tx.piece_at < l->tx.n_pieces)
+        return;
+    free_copies(l);
+    l->tx.n_pieces = l->tx.piece_at = l->tx.end = 0;
+    l->tx.payload = 0;
 }
 
-/* True if bytes are still to be sent from memory of this owner. */
-static bool sends_from(const struct hw_link *l, const void *owner)
+/* How many bytes are still to be sent from memory of this owner. */
+static uint64_t count_unsent(const struct hw_link *l, const void *owner)
 {
+    uint64_t left = 0;
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
-        if (l->tx.piece[i].owner == owner && l->tx.piece[i].len)
-            return true;
-    return false;
+        left += l->tx.piece[i].owner == owner ? l->tx.piece[i].len : 0;
+    return left;
 }
 
-/* Copies the unsent bytes of the frame that is being sent. */
-static int copy_unsent(struct hw_link *l)
+/* Copies them. */
+static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
 {
-    uint64_t left = 0, at = 0;
-    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++)
-        left += l->tx.piece[i].len;
-    uint8_t *copy = malloc(left ? left : 1);
+    struct hw_link_copy *copy = malloc(sizeof *copy + left);
+    uint64_t at = 0;
     if (!copy)
         return hw_no_memory("a copy of %llu bytes of an operation that was called off", (unsigned long long)left);
+    copy->next = l->tx.copies;
+    l->tx.copies = copy;
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++) {
-        const struct hw_piece *p = &l->tx.piece[i];
-        int rc = hw_load(p->space, copy + at, p->ptr, p->len);
-        if (rc < 0) {
-            free(copy);
+        struct hw_piece *p = &l->tx.piece[i];
+        if (p->owner != owner)
+            continue;
+        int rc = hw_load(p->space, copy->data + at, p->ptr, p->len);
+        if (rc < 0)
             return rc;
-        }
+        *p = (struct hw_piece){&hw_host, copy->data + at, p->len, NULL};
         at += p->len;
     }
-    l->tx.frozen = copy;
-    l->tx.piece[0] = (struct hw_piece){&hw_host, copy, left, NULL};
-    l->tx.piece_at = 0;
-    l->tx.n_pieces = 1;
     return 0;
 }
 
@@ -384,7 +391,8 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
             l->rx.in.dropped |= l->rx.piece[i].ptr && l->rx.piece[i].len;
             l->rx.piece[i].ptr = NULL;
         }
-    return sends_from(l, owner) ? copy_unsent(l) : 0;
+    uint64_t left = count_unsent(l, owner);
+    return left ? copy_unsent(l, owner, left) : 0;
 }
 
 /* ---- confirmation, and the end ------------------------------------------------------------------ */
@@ -422,8 +430,7 @@ void hw_link_end(struct hw_link *l, int why)
     if (l->ended)
         return;
     l->ended = why;
-    free(l->tx.frozen);
-    l->tx.frozen = NULL;
+    free_copies(l);
     if (l->rx.state == HW_LINK_AT_PAYLOAD)
         l->ops->abandoned(l->up, l, &l->rx.in);
 }

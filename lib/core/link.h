@@ -28,6 +28,7 @@ struct hw_piece {
 };
 
 #define HW_LINK_PIECES 256    /* of a frame that is sent; of one that comes in, at a time */
+#define HW_LINK_BATCH  32     /* pieces that wait to be sent, with which one more frame is pulled */
 #define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads on their way, each direction */
 #define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
@@ -103,11 +104,15 @@ struct hw_link {
     const struct hw_link_ops *ops;
     void *up;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes: [at, end) is to be sent, then the pieces */
-        uint32_t at, end;
-        struct hw_piece piece[HW_LINK_PIECES];
+        uint8_t *buf; /* HW_LINK_BUF bytes, of which the first `end` hold heads, extensions, small payloads */
+        uint32_t end;
+        struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1]; /* [piece_at, n_pieces) is to be sent, of buf too */
         uint32_t piece_at, n_pieces;
-        uint8_t *frozen;               /* a copy of what was left of them, see hw_link_let_go() */
+        uint64_t payload; /* bytes of these that are not in buf, with what was sent of them */
+        struct hw_link_copy {
+            struct hw_link_copy *next;
+            uint8_t data[];
+        } * copies;                    /* of what was left of some of them, see hw_link_let_go() */
         uint64_t framed;               /* bytes of all frames that pull() gave, the uncounted ones too */
         uint64_t written;              /* of these, handed to the transport */
         struct hw_link_flight *flight; /* ring: frame n is at n % ring */
