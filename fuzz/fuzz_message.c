@@ -147,7 +147,7 @@ static bool feed_frame(struct node *n, const uint8_t **data, size_t *size)
         hw_peer_session_ops.abandoned(&n->peer, 0, &in);
     FUZZ_CHECK(rc == 0 || rc == -EPROTO);
     if (head[1] & 2)
-        hw_loop_turn(&n->loop, (1000 * HW_MS), 10);
+        hw_loop_turn(&n->loop, (1000 * HW_MS), 10, NULL, NULL);
     if (head[1] & 4)
         hw_peer_session_ops.marked(&n->peer, (uint32_t)at);
     return rc == 0 && !n->died;
@@ -187,7 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hw_import_put(&n->peer, import);
     hw_peer_die(&n->peer, -ESHUTDOWN);
     for (int i = 0; i < 1000 && !hw_peer_is_gone(&n->peer); i++)
-        hw_loop_turn(&n->loop, 2 * (1000 * HW_MS), 100);
+        hw_loop_turn(&n->loop, 2 * (1000 * HW_MS), 100, NULL, NULL);
     FUZZ_CHECK(hw_peer_is_gone(&n->peer) && n->over == 7);
     hw_peer_free(&n->peer);
     hw_domain_free(&n->domain);

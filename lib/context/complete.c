@@ -128,7 +128,7 @@ int hawser_poll(hawser *h, struct hawser_completion *out, int n)
         return hw_fail(-EINVAL, "room for %d completions", n);
     if (!has_event(h))
         for (unsigned i = 0; i < h->n_drivers; i++)
-            hw_driver_poll(&h->driver[i]);
+            hw_driver_poll(&h->driver[i], has_event, h);
     return take_events(h, out, n);
 }
 

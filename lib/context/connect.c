@@ -49,7 +49,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
             return 0;
         }
         if (timeout_ms == 0)
-            hw_driver_poll(&h->driver[0]);
+            hw_driver_poll(&h->driver[0], NULL, NULL);
     } while (hw_driver_wait(&h->driver[0], is_someone_there, h, timeout_ms ? deadline : 0));
     return hw_fail(-EAGAIN, "no peer has connected");
 }

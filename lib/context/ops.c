@@ -326,7 +326,7 @@ static int get_result(const struct hawser_op *op)
 int hawser_test(hawser_op *op)
 {
     if (!atomic_load(&op->over))
-        hw_driver_poll(op->peer->home);
+        hw_driver_poll(op->peer->home, is_op_over, op);
     return atomic_load(&op->over) ? get_result(op) : -EAGAIN;
 }
 

@@ -343,7 +343,7 @@ int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len)
     pthread_mutex_unlock(&p->note_lock);
     if (!note || rc < 0) {
         if (rc == -EAGAIN)
-            hw_driver_poll(p->home);
+            hw_driver_poll(p->home, NULL, NULL);
         return rc;
     }
     memcpy(buf, note->data, note->len);

@@ -15,7 +15,7 @@
 
 #define TASKS  64          /* in a turn, before descriptors are looked at again */
 #define EVENTS 64          /* likewise */
-#define NAP    (1 * HW_MS) /* how long the thread leaves a loop to callers who come and go */
+#define NAP    (HW_MS / 4) /* how long the thread leaves a loop to callers who come and go */
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
@@ -132,13 +132,15 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
     }
 }
 
-/* Does what these events are about, and what is due. With the role, which it gives up. True: there was something. */
-static bool work(struct hw_driver *d, const struct epoll_event *e, int n)
+/* Does what these events are about, and what is due. With the role, which it gives up. Where done(arg) is true by then,
+ * the caller goes on at once: what the turn has to send goes with what he does next, or the thread sends it. True:
+ * there was something. */
+static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now();
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
     tell_sources(d, e, n);
-    hw_loop_turn(&d->loop, now, TASKS);
+    hw_loop_turn(&d->loop, now, TASKS, d->has_thread ? done : NULL, arg);
     leave_role(d);
     return any;
 }
@@ -179,7 +181,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *ar
     int n = wait_for_events(d, e, until, done && until ? d->spin : 0);
     atomic_fetch_sub(&d->asleep, 1);
     pthread_mutex_lock(&d->role);
-    return work(d, e, n);
+    return work(d, e, n, done, arg);
 }
 
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
@@ -187,12 +189,12 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
     return take_turn(d, until, NULL, NULL);
 }
 
-void hw_driver_poll(struct hw_driver *d)
+void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->visits, 1);
     if (!begun && pthread_mutex_trylock(&d->role) == 0)
-        (void)work(d, e, epoll_wait(d->epoll, e, EVENTS, 0));
+        (void)work(d, e, epoll_wait(d->epoll, e, EVENTS, 0), done, arg);
 }
 
 static void begin_role(struct hw_driver *d)
@@ -218,7 +220,7 @@ bool hw_driver_begin(struct hw_driver *d)
 
 void hw_driver_end(struct hw_driver *d)
 {
-    hw_loop_turn(&d->loop, hw_now(), TASKS);
+    hw_loop_turn(&d->loop, hw_now(), TASKS, NULL, NULL);
     begun = NULL;
     leave_role(d);
 }

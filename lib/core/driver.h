@@ -64,8 +64,9 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until);
  * hw_driver_notify() after that. */
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
 void hw_driver_notify(struct hw_driver *d);
-/* Does the work that is ready, where nobody else is at it. */
-void hw_driver_poll(struct hw_driver *d);
+/* Does the work that is ready, where nobody else is at it. done(arg): as of hw_driver_wait(), what the caller looks
+ * for. */
+void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role: the calling thread may use what is on the loop, and what it posts wakes no other. hw_driver_end()
  * does that work, and gives the role up. A thread has one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
@@ -73,7 +74,7 @@ void hw_driver_enter(struct hw_driver *d);
 bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
 /* What this thread posts from here on wakes no thread that stays away from its loop because callers come and go: the
- * next caller does it, or that thread, within a millisecond. */
+ * next caller does it, or that thread, within a quarter of a millisecond. */
 void hw_driver_defer(bool on);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. -errno. */
 int hw_driver_fd(struct hw_driver *d);

@@ -5,6 +5,7 @@ void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg)
 {
     *l = (struct hw_loop){.wake = wake, .wake_arg = wake_arg};
     l->last = &l->first;
+    l->last_late = &l->late;
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------ */
@@ -35,6 +36,15 @@ static void empty_mailbox(struct hw_loop *l)
         *l->last = oldest;
         l->last = end;
     }
+}
+
+void hw_loop_post_late(struct hw_loop *l, struct hw_task *t)
+{
+    if (atomic_exchange(&t->posted, true))
+        return;
+    t->next = NULL;
+    *l->last_late = t;
+    l->last_late = &t->next;
 }
 
 static bool run_task(struct hw_loop *l)
@@ -125,9 +135,22 @@ static bool fire_timer(struct hw_loop *l)
 
 /* ---- turns -------------------------------------------------------------------------------------- */
 
-bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget)
+/* Runs what was posted for the end of the turn. */
+static void run_late(struct hw_loop *l)
 {
-    l->now = now;
+    struct hw_task *t = l->late;
+    l->late = NULL;
+    l->last_late = &l->late;
+    while (t) {
+        struct hw_task *next = t->next;
+        atomic_store(&t->posted, false);
+        t->run(t);
+        t = next;
+    }
+}
+
+static void run_tasks(struct hw_loop *l, unsigned budget)
+{
     while (budget) {
         bool any = fire_timer(l);
         empty_mailbox(l);
@@ -137,14 +160,22 @@ bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget)
             any = true;
         }
         if (!any)
-            return false;
+            return;
     }
+}
+
+bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)(void *arg), void *arg)
+{
+    l->now = now;
+    run_tasks(l, budget);
+    if (l->late && !(hold && hold(arg)))
+        run_late(l);
     return hw_loop_due(l) <= now;
 }
 
 uint64_t hw_loop_due(const struct hw_loop *l)
 {
-    if (l->first || atomic_load(&l->mailbox))
+    if (l->first || l->late || atomic_load(&l->mailbox))
         return 0;
     return l->timers ? l->timers->at : HW_NEVER;
 }

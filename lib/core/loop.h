@@ -46,6 +46,7 @@ struct hw_loop {
     /* the loop's own */
     _Atomic(struct hw_task *) mailbox; /* newest first */
     struct hw_task *first, **last;     /* taken from there, oldest first */
+    struct hw_task *late, **last_late; /* for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap: this one is due first */
 };
 
@@ -55,8 +56,11 @@ void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
 /* Makes t run on l, from any thread: after all that this thread has posted there before. run() may post it again. Where
  * t is posted already and has not begun to run, it runs once. */
 void hw_loop_post(struct hw_loop *l, struct hw_task *t);
-/* Runs up to budget tasks and due timers. True: more are ready. */
-bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget);
+/* Makes t run at the end of the turn, behind what others post meanwhile. On the loop's own thread. */
+void hw_loop_post_late(struct hw_loop *l, struct hw_task *t);
+/* Runs up to budget tasks and due timers, then what was posted for the end of the turn, unless hold(arg) is true by
+ * then: that is left for another turn. hold may be NULL. True: more are ready. */
+bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)(void *arg), void *arg);
 /* When hw_loop_turn() has something to do: 0 at once, HW_NEVER not before somebody posts. */
 uint64_t hw_loop_due(const struct hw_loop *l);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-#define TURN_STEPS  8            /* reads and writes of one link in a turn: other rails of the loop wait no longer */
+#define TURN_STEPS  8 /* reads and writes of one link in a turn: other rails of the loop wait no longer */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link of which it need not be told until then */
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
@@ -353,7 +353,7 @@ static void work_rail(struct hw_task *t)
         more |= read_rail_link(r, i);
     if (more)
         hw_loop_post(r->loop, &r->work);
-    hw_loop_post(r->loop, &r->flush);
+    hw_loop_post_late(r->loop, &r->flush);
 }
 
 /* Looks whether the peer is silent. */

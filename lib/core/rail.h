@@ -76,11 +76,11 @@ struct hw_rail_io {
 
 /* How a rail behaves: read from knobs, the same for all rails of a session. */
 struct hw_rail_limits {
-    uint64_t window; /* bytes in flight, of each link */
-    uint64_t check;  /* ns: while something is under way the transport is asked about the path so often; 0: never */
+    uint64_t window;   /* bytes in flight, of each link */
+    uint64_t check;    /* ns: while something is under way the transport is asked about the path so often; 0: never */
     uint64_t patience; /* ns: after that the peer is told of frames that arrived and for which it does not wait */
-    uint64_t ping;   /* ns: a peer that was silent for so long is asked for a word .. */
-    uint64_t dead;   /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
+    uint64_t ping;     /* ns: a peer that was silent for so long is asked for a word .. */
+    uint64_t dead;     /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
 };
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
@@ -123,8 +123,8 @@ struct hw_rail {
         struct hw_parcel *first, **last;
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest first */
-    struct hw_task work;  /* reads .. */
-    struct hw_task flush; /* .. and writes, once all has run that reading has posted: in one go */
+    struct hw_task work;               /* reads .. */
+    struct hw_task flush;              /* .. and writes, once all has run that reading has posted: in one go */
 };
 
 /* Types of frames that are the rail's own; those of the layer above are below. */

@@ -63,7 +63,7 @@ int main(void)
         limit.tv_sec += 20;
         if (sem_timedwait(&sem, &limit) != 0)
             break; /* not woken: the check below names what was left */
-        while (hw_loop_turn(&loop, 0, 3))
+        while (hw_loop_turn(&loop, 0, 3, NULL, NULL))
             ;
         all = true;
         for (int i = 0; i < THREADS; i++)

@@ -205,7 +205,7 @@ void world_turn(struct world *w, int side, unsigned budget)
 {
     struct hw_loop *loop = &w->side[side].loop[sim_random(w->s, WORLD_LOOPS)];
     sim_fail_memory(w->faults ? w->s : NULL);
-    hw_loop_turn(loop, w->now, budget);
+    hw_loop_turn(loop, w->now, budget, NULL, NULL);
     sim_fail_memory(NULL);
 }
 
