@@ -13,9 +13,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64          /* in a turn, before descriptors are looked at again */
-#define EVENTS 64          /* likewise */
-#define NAP    (HW_MS / 4) /* how long the thread leaves a loop to callers who come and go */
+#define TASKS  64 /* in a turn, before descriptors are looked at again */
+#define EVENTS 64 /* likewise */
+
+#define STAY_AWAY (1 * HW_MS) /* how long the thread leaves a loop to a caller who came */
+#define NAP       (HW_MS / 4) /* how often it looks meanwhile for what callers have left behind */
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
@@ -321,19 +323,29 @@ static void nap(struct hw_driver *d, bool deep)
     pthread_mutex_unlock(&d->lead);
 }
 
+/* True if something is to be done that no caller is there to do. */
+static bool has_work_left(const struct hw_driver *d)
+{
+    return !atomic_load(&d->callers) && (atomic_load(&d->due) == 0 || atomic_load(&d->loop.mailbox));
+}
+
 static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
     unsigned seen = 0;
-    bool long_wait = false;
+    uint64_t last = 0; /* when somebody was seen to come */
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
         unsigned visits = atomic_load(&d->visits);
         bool here = atomic_load(&d->callers) > 0;
-        if (here || visits != seen) {
-            nap(d, here && long_wait && visits == seen);
-            long_wait = visits == seen;
-            seen = visits;
+        uint64_t now = hw_now();
+        if (visits != seen)
+            last = now;
+        seen = visits;
+        if (here || now - last < STAY_AWAY) {
+            nap(d, here && now - last >= STAY_AWAY);
+            if (has_work_left(d))
+                (void)hw_driver_turn(d, 0);
         } else {
             (void)hw_driver_turn(d, HW_NEVER);
         }

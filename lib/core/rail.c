@@ -363,11 +363,13 @@ static void watch_peer(struct hw_timer *t)
     uint64_t silent = r->loop->now - r->heard;
     bool busy = is_busy(r);
     for (unsigned i = 0; i < r->links && busy; i++) {
-        int rc = r->io->check(r->link[i].conn);
+        uint64_t window = r->limits.window;
+        int rc = r->io->check(r->link[i].conn, &window);
         if (rc < 0) {
             hw_rail_end(r, rc);
             return;
         }
+        r->link[i].link.window = window;
     }
     if (silent >= r->limits.dead) {
         hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));

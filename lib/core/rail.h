@@ -70,8 +70,9 @@ struct hw_rail_io {
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* At once: nothing that was not read will be, what the network has not taken is dropped. */
     void (*close)(struct hw_conn *c);
-    /* 0, or why the path looks dead, of a connection with something under way. Called each limits.check. */
-    int (*check)(struct hw_conn *c);
+    /* 0, or why the path looks dead, of a connection with something under way. Called each limits.check. Lowers *window
+     * to the bytes that it pays to have in flight, where it can tell. */
+    int (*check)(struct hw_conn *c, uint64_t *window);
 };
 
 /* How a rail behaves: read from knobs, the same for all rails of a session. */

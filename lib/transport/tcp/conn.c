@@ -12,8 +12,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define IOVECS 64
-#define BOUNCE 65536u /* bytes that are copied at a time, of memory that the CPU cannot use */
+#define IOVECS          64
+#define LEAST_WINDOW    (2ull << 20)
+#define PATHS_IN_FLIGHT 4      /* the receiver confirms later than TCP acknowledges */
+#define BOUNCE          65536u /* bytes that are copied at a time, of memory that the CPU cannot use */
 
 struct hw_conn {
     int fd;
@@ -152,8 +154,12 @@ static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint
     return rc < 0 ? rc : done;
 }
 
-static int check_socket(struct hw_conn *c)
+/* What is in flight beyond what the path holds waits in buffers, and leaves the CPU's caches meanwhile. */
+static int check_socket(struct hw_conn *c, uint64_t *window)
 {
+    uint64_t path = hw_sock_path_bytes(c->fd);
+    if (path)
+        *window = HW_MIN(*window, HW_MAX(LEAST_WINDOW, PATHS_IN_FLIGHT * path));
     return hw_sock_health(c->fd, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
 }
 

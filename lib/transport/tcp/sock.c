@@ -195,6 +195,16 @@ int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms)
     return 0;
 }
 
+uint64_t hw_sock_path_bytes(int fd)
+{
+    struct tcp_info ti;
+    socklen_t len = sizeof(ti);
+    memset(&ti, 0, sizeof(ti));
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
+        return 0;
+    return ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
+}
+
 void hw_sock_abort(int *fd)
 {
     if (*fd < 0)

@@ -26,6 +26,8 @@ int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k);
 /* 0, or -ETIMEDOUT when the path looks dead: data unacknowledged and nothing heard for stall_ms. A receiver that merely
  * does not read (zero window) is not dead. */
 int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms);
+/* Bytes that the connection's path holds: rate times round trip, as TCP has measured them. 0: not known. */
+uint64_t hw_sock_path_bytes(int fd);
 
 /* Closes with a reset: what is queued is dropped, pages held by reference are let go. */
 void hw_sock_abort(int *fd);
