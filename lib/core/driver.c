@@ -44,7 +44,7 @@ static void wake_driver(void *arg)
     struct hw_driver *d = arg;
     if (begun == d)
         return;
-    if (atomic_load(&d->asleep))
+    if (atomic_load(&d->asleep) || atomic_load(&d->polled))
         write_wake(d);
     else if (atomic_load(&d->away) && !atomic_load(&d->callers) && !deferring)
         /* a caller looks himself, before he goes too */
@@ -53,19 +53,20 @@ static void wake_driver(void *arg)
 
 int hw_driver_init(struct hw_driver *d)
 {
-    *d = (struct hw_driver){
-        .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .timer = -1};
+    *d = (struct hw_driver){.epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
+                            .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                            .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
     /* by edges: nobody has to read it */
-    struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
-    atomic_store(&d->due, HW_NEVER);
-    (void)hw_fork_guard(d->epoll);
-    (void)hw_fork_guard(d->wake);
+    struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
+    struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = NO_WATCH};
+    atomic_store(&d->armed, HW_NEVER);
     hw_loop_init(&d->loop, wake_driver, d);
     pthread_mutex_init(&d->role, NULL);
     pthread_mutex_init(&d->lead, NULL);
     hw_cond_init(&d->led);
     hw_cond_init(&d->nap);
-    if (d->epoll >= 0 && d->wake >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e) == 0)
+    if (d->epoll >= 0 && d->wake >= 0 && d->alarm >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &wake) == 0 &&
+        epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->alarm, &alarm) == 0)
         return 0;
     int rc = hw_fail(-errno, "making a loop: %s", strerror(errno));
     hw_driver_free(d);
@@ -76,7 +77,7 @@ void hw_driver_free(struct hw_driver *d)
 {
     hw_fork_close(&d->epoll);
     hw_fork_close(&d->wake);
-    hw_fork_close(&d->timer);
+    hw_fork_close(&d->alarm);
     pthread_mutex_destroy(&d->role);
     pthread_mutex_destroy(&d->lead);
     pthread_cond_destroy(&d->led);
@@ -98,28 +99,33 @@ static int get_wait_ms(uint64_t until)
     return until == HW_NEVER ? -1 : (int)HW_MIN((until - now + HW_MS - 1) / HW_MS, (uint64_t)INT32_MAX);
 }
 
-/* Sets the descriptor that others poll to the time when there is something to do. With the role. */
-static void set_alarm(const struct hw_driver *d, uint64_t due)
+/* Sets the descriptor that ends everybody's epoll_wait() at that time. With the role. */
+static void set_alarm(struct hw_driver *d, uint64_t at)
 {
     /* a time of nothing switches it off */
-    struct itimerspec at = {0};
-    if (due != HW_NEVER) {
-        at.it_value.tv_sec = (time_t)(due / 1000000000u);
-        at.it_value.tv_nsec = (long)(due % 1000000000u) + (due == 0);
+    struct itimerspec t = {0};
+    if (at != HW_NEVER) {
+        t.it_value.tv_sec = (time_t)(at / 1000000000u);
+        t.it_value.tv_nsec = (long)(at % 1000000000u);
     }
-    (void)timerfd_settime(d->timer, TFD_TIMER_ABSTIME, &at, NULL);
+    (void)timerfd_settime(d->alarm, TFD_TIMER_ABSTIME, &t, NULL);
+    atomic_store(&d->armed, at);
 }
 
-/* Gives the role up. Those who sleep, and would sleep too long, are woken. */
-static void leave_role(struct hw_driver *d)
+/* Gives the role up. now: the alarm is moved on if it has rung by then; otherwise it is only ever made to ring sooner.
+ */
+static void leave_role(struct hw_driver *d, uint64_t now)
 {
     uint64_t due = hw_loop_due(&d->loop);
-    if (d->timer >= 0)
-        set_alarm(d, due);
-    atomic_store(&d->due, due);
+    bool rang = atomic_load(&d->armed) <= now;
+    if (rang || (due && due < atomic_load(&d->armed)))
+        set_alarm(d, due ? due : HW_NEVER);
+    atomic_store(&d->left, due == 0);
     pthread_mutex_unlock(&d->role);
-    if (atomic_load(&d->asleep) ? due < atomic_load(&d->until) : due == 0 && atomic_load(&d->away))
+    if (due == 0)
         wake_driver(d);
+    else if (rang && atomic_load(&d->asleep))
+        write_wake(d); /* others relied on the alarm, see take_turn() */
 }
 
 /* Tells the sources of these events. One that was forgotten since the kernel gave them is told nothing. */
@@ -143,7 +149,7 @@ static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
     tell_sources(d, e, n);
     hw_loop_turn(&d->loop, now, TASKS, d->has_thread ? done : NULL, arg);
-    leave_role(d);
+    leave_role(d, now);
     return any;
 }
 
@@ -159,27 +165,14 @@ static int wait_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t 
     return epoll_wait(d->epoll, e, EVENTS, get_wait_ms(atomic_load(&d->loop.mailbox) ? 0 : until));
 }
 
-/* The time until which a thread that takes no turn later than `until` may sleep; leave_role() knows of it. */
-static uint64_t agree_on_wait(struct hw_driver *d, uint64_t until)
-{
-    uint64_t due, agreed;
-    do {
-        due = atomic_load(&d->loop.mailbox) ? 0 : atomic_load(&d->due);
-        agreed = HW_MIN(due, until);
-        atomic_store(&d->until, agreed);
-    } while (atomic_load(&d->due) < agreed);
-    return agreed;
-}
-
 static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
-    until = agree_on_wait(d, until);
-    if (!done)
-        atomic_store(&d->thread_until, until);
-    if (atomic_load(&d->stop) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
+    if (atomic_load(&d->stop) || atomic_load(&d->left) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
+    else if (atomic_load(&d->armed) <= until)
+        until = HW_NEVER; /* the alarm comes first. Waiting without a time costs the kernel less */
     int n = wait_for_events(d, e, until, done && until ? d->spin : 0);
     atomic_fetch_sub(&d->asleep, 1);
     pthread_mutex_lock(&d->role);
@@ -224,7 +217,7 @@ void hw_driver_end(struct hw_driver *d)
 {
     hw_loop_turn(&d->loop, hw_now(), TASKS, NULL, NULL);
     begun = NULL;
-    leave_role(d);
+    leave_role(d, 0);
 }
 
 void hw_driver_defer(bool on)
@@ -234,21 +227,10 @@ void hw_driver_defer(bool on)
 
 int hw_driver_fd(struct hw_driver *d)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.u64 = NO_WATCH};
-    pthread_mutex_lock(&d->role);
-    int rc = 0;
-    if (d->timer < 0) {
-        d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-        if (d->timer < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->timer, &e) < 0) {
-            rc = hw_fail(-errno, "making a descriptor to poll: %s", strerror(errno));
-            hw_close(&d->timer);
-        } else {
-            (void)hw_fork_guard(d->timer);
-            set_alarm(d, hw_loop_due(&d->loop));
-        }
-    }
-    pthread_mutex_unlock(&d->role);
-    return rc < 0 ? rc : d->epoll;
+    atomic_store(&d->polled, true);
+    if (atomic_load(&d->left) || atomic_load(&d->loop.mailbox))
+        write_wake(d);
+    return d->epoll;
 }
 
 /* ---- callers ------------------------------------------------------------------------------------------ */
@@ -281,9 +263,6 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     atomic_fetch_sub(&d->followers, 1);
     if (!d->leading) /* whoever was told to lead next may go instead: the word is passed on */
         pthread_cond_signal(&d->led);
-    /* the thread may have slept all along, with an alarm for what was due when it went to sleep */
-    if (!d->leading && atomic_load(&d->asleep) && atomic_load(&d->due) < atomic_load(&d->thread_until))
-        write_wake(d);
     bool last = atomic_fetch_sub(&d->callers, 1) == 1;
     /* the thread has given up hope that this caller goes, or somebody has relied on the caller */
     if (last && d->napping && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox)))
@@ -326,7 +305,7 @@ static void nap(struct hw_driver *d, bool deep)
 /* True if something is to be done that no caller is there to do. */
 static bool has_work_left(const struct hw_driver *d)
 {
-    return !atomic_load(&d->callers) && (atomic_load(&d->due) == 0 || atomic_load(&d->loop.mailbox));
+    return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
 static void *drive(void *arg)

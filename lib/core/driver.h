@@ -21,18 +21,17 @@ struct hw_driver {
     uint64_t spin; /* ns that a caller who waits polls before he sleeps */
 
     /* the driver's own */
-    int epoll, wake;
-    int timer;            /* hw_driver_fd(); else -1 */
-    pthread_mutex_t role; /* of who works */
+    int epoll, wake, alarm; /* wake and alarm are in epoll */
+    pthread_mutex_t role;   /* of who works */
     struct driver_watch {
         struct hw_source *source;
         uint32_t generation, next_free;
     } * watch; /* by number, which events carry */
     uint32_t watches, watch_free;
-    atomic_uint asleep;            /* threads that block in epoll_wait(), or are about to */
-    _Atomic uint64_t due;          /* hw_loop_due(), when the role was given up */
-    _Atomic uint64_t until;        /* when whoever went to sleep last wakes up .. */
-    _Atomic uint64_t thread_until; /* .. and when the thread does */
+    atomic_uint asleep;     /* threads that block in epoll_wait(), or are about to */
+    _Atomic uint64_t armed; /* when the alarm rings */
+    atomic_bool left;       /* there was more to do when the role was given up */
+    atomic_bool polled;     /* somebody has the descriptor */
 
     pthread_mutex_t lead;    /* over led and napping */
     pthread_cond_t led, nap; /* followers; the thread */
@@ -76,7 +75,7 @@ void hw_driver_end(struct hw_driver *d);
 /* What this thread posts from here on wakes no thread that stays away from its loop because callers come and go: the
  * next caller does it, or that thread, within a quarter of a millisecond. */
 void hw_driver_defer(bool on);
-/* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. -errno. */
+/* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. */
 int hw_driver_fd(struct hw_driver *d);
 
 /* From here on s->ready() is called, by whoever drives, each time that fd becomes ready. With the role. -errno. */

@@ -113,7 +113,8 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     }
     ssize_t done;
     do
-        done = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        done = m.msg_iovlen == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                 : sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (done < 0 && errno == EINTR);
     c->full = done < 0 && errno == EAGAIN;
     return done < 0 ? explain_error("sending") : done;
@@ -142,7 +143,8 @@ static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint
     }
     ssize_t done;
     do
-        done = recvmsg(c->fd, &m, MSG_DONTWAIT);
+        done = m.msg_iovlen == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT)
+                                 : recvmsg(c->fd, &m, MSG_DONTWAIT);
     while (done < 0 && errno == EINTR);
     /* what comes after a read that found less than it asked for is an event of its own, but for an end seen before */
     c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
