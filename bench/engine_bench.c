@@ -58,6 +58,9 @@ static void move_bytes(int fd, void *data, size_t len, bool out)
 static hawser *open_context(hawser_mem **mem)
 {
     struct hawser_options o = {.size = sizeof o};
+#ifdef HAWSER_TRUSTED
+    o.flags = getenv("BENCH_TRUSTED") ? HAWSER_TRUSTED : 0;
+#endif
     hawser *h;
     check(hawser_open(&o, &h), "opening");
     check(hawser_mem_alloc(h, HAWSER_MEM_HOST, -1, MEMORY, mem), "allocating");

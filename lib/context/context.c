@@ -87,7 +87,7 @@ static int read_context_options(const struct hawser_options *in, struct hawser_o
         return hw_fail(-EINVAL, "hawser_options.size is %zu", in->size);
     if (in)
         memcpy(o, in, HW_MIN(in->size, sizeof *o));
-    if (o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS))
+    if (o->flags & ~(HAWSER_CALLER_PROGRESS | HAWSER_INSECURE | HAWSER_EVENTS | HAWSER_TRUSTED))
         return hw_fail(-EINVAL, "unknown flags 0x%x", o->flags);
     if (o->key && (o->key_len < HW_KEY_MIN || o->key_len > HW_KEY_MAX))
         return hw_fail(-EINVAL, "a job key of %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN, HW_KEY_MAX);
@@ -149,6 +149,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     snprintf(h->env.ident, sizeof h->env.ident, "%s", h->tp->name);
     h->event_fd = -1;
     rc = hw_knobs_load(&h->k, o.knobs);
+    h->k.splice &= (o.flags & HAWSER_TRUSTED) != 0;
     if (rc == 0)
         rc = check_knobs(h);
     if (rc == 0) {

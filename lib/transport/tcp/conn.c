@@ -2,6 +2,7 @@
 #include "transport/tcp/conn.h"
 
 #include "base/fork.h"
+#include "transport/tcp/refer.h"
 #include "transport/tcp/sock.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ struct hw_conn {
     struct hw_source source;
     bool drained, full; /* there is nothing to read, no room to write, until an event says so */
     bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
-    uint8_t *bounce;    /* made at its first use */
+    struct hw_refer refer;
+    uint8_t *bounce; /* made at its first use */
 };
 
 struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
@@ -37,6 +39,8 @@ struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
     }
     c->fd = hw_fork_guard(fd);
     c->knobs = k;
+    hw_refer_init(&c->refer);
+    c->refer.off = !k->splice;
     return c;
 }
 
@@ -66,6 +70,7 @@ static void close_socket(struct hw_conn *c)
     if (c->rail)
         hw_driver_forget(get_driver(c->rail), c->fd, &c->source);
     hw_fork_close(&c->fd);
+    hw_refer_free(&c->refer);
     free(c->bounce);
     free(c);
 }
@@ -78,11 +83,19 @@ static int64_t explain_error(const char *what)
 
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
-/* The pieces up to the first that the CPU cannot use. */
-static size_t list_iovecs(const struct hw_piece *piece, uint32_t n, struct iovec *iov)
+/* True if the piece is sent by reference. One without an owner is in the link's own buffers, which it uses again once
+ * they are written. */
+static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
+{
+    return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
+}
+
+/* The pieces up to the first that the CPU cannot use, or that is, or is not, sent by reference. */
+static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
+                          struct iovec *iov)
 {
     size_t k = 0;
-    for (; k < n && k < IOVECS && piece[k].space->direct; k++)
+    for (; k < n && k < IOVECS && piece[k].space->direct && is_referred(c, &piece[k]) == refer; k++)
         iov[k] = (struct iovec){piece[k].ptr, piece[k].len};
     return k;
 }
@@ -96,12 +109,12 @@ static uint8_t *get_bounce(struct hw_conn *c, const struct hw_piece *piece, size
     return c->bounce;
 }
 
-static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+/* Copies the first pieces to the socket. */
+static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    if (c->full)
-        return -EAGAIN;
     struct iovec iov[IOVECS];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(piece, n, iov)};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(c, false, piece, n, iov)};
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen && m.msg_iovlen < n ? MSG_MORE : 0);
     if (m.msg_iovlen == 0) {
         iov[0].iov_base = get_bounce(c, piece, &iov[0].iov_len);
         m.msg_iovlen = 1;
@@ -113,11 +126,32 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     }
     ssize_t done;
     do
-        done = m.msg_iovlen == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                 : sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        done = m.msg_iovlen == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
     while (done < 0 && errno == EINTR);
-    c->full = done < 0 && errno == EAGAIN;
     return done < 0 ? explain_error("sending") : done;
+}
+
+/* What the pipe holds is the first bytes of the pieces: they count as written once they have left it. */
+static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    struct iovec iov[IOVECS];
+    int64_t done = 0;
+    if (c->full)
+        return -EAGAIN;
+    if (!c->refer.held && is_referred(c, piece))
+        done = hw_refer_fill(&c->refer, iov, list_iovecs(c, true, piece, n, iov));
+    if (done >= 0)
+        done = c->refer.held ? hw_refer_drain(&c->refer, c->fd, false) : send_copy(c, piece, n);
+    c->full = done == -EAGAIN;
+    return done;
+}
+
+static size_t list_readable(const struct hw_piece *piece, uint32_t n, struct iovec *iov)
+{
+    size_t k = 0;
+    for (; k < n && k < IOVECS && piece[k].space->direct; k++)
+        iov[k] = (struct iovec){piece[k].ptr, piece[k].len};
+    return k;
 }
 
 static size_t count_room(const struct msghdr *m)
@@ -133,7 +167,7 @@ static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint
     if (c->drained)
         return -EAGAIN;
     struct iovec iov[IOVECS];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(piece, n, iov)};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_readable(piece, n, iov)};
     bool copy = m.msg_iovlen == 0;
     if (copy) {
         iov[0].iov_base = get_bounce(c, piece, &iov[0].iov_len);

@@ -10,13 +10,12 @@
  * Memory that the CPU cannot use passes through rings of host memory both ways: stage.c.
  */
 #include "transport/tcp/tcp.h"
+#include "transport/tcp/refer.h"
 #include "transport/tcp/sock.h"
 #include "transport/tcp/stage.h"
 #include "transport/transport.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,8 +24,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define SPLICE_MIN (16 * 1024) /* below this a copy is cheaper than two more system calls */
-#define PIPE_SIZE  (1 << 20)   /* /proc/sys/fs/pipe-max-size by default */
 #define TX_IOV     64
 #define POST_BYTES (1u << 20) /* posted at a time: a pipe's worth */
 
@@ -39,9 +36,7 @@ struct tx {
 
 struct hw_conn {
     int fd;
-    int pipe[2];
-    uint32_t in_pipe; /* bytes */
-    bool splice;
+    struct hw_refer refer;
     uint32_t head_size;           /* of what rides in front of a payload: HW_CHUNK_HEAD, or 0 */
     const struct hw_knobs *knobs; /* the context's */
     const struct hw_logger *log;  /* the context's */
@@ -119,8 +114,8 @@ static struct hw_conn *create_tcp_conn(const struct hw_tp_env *env, int fd)
     }
     c->tx_head = heads;
     c->fd = fd;
-    c->pipe[0] = c->pipe[1] = -1;
-    c->splice = env->knobs->splice;
+    hw_refer_init(&c->refer);
+    c->refer.off = !env->knobs->splice;
     c->head_size = HW_CHUNK_HEAD;
     c->knobs = env->knobs;
     c->log = env->log;
@@ -237,7 +232,7 @@ static int fill_iov(struct hw_conn *c, struct iovec iov[TX_IOV], bool *by_ref)
         int rc = t->staged.space ? hw_stage_ready(c->stage, &t->staged) : 0;
         if (rc)
             return n ? n : rc;
-        bool ref = c->splice && t->len >= SPLICE_MIN;
+        bool ref = !c->refer.off && t->len >= HW_REFER_MIN;
         if (n == 0)
             *by_ref = ref;
         else if (ref != *by_ref)
@@ -270,61 +265,12 @@ static uint64_t tcp_sent(struct hw_conn *c)
 }
 
 /* Pipe to socket. 0 empty, -EAGAIN, -errno. */
-static int drain_pipe_raw(struct hw_conn *c)
-{
-    while (c->in_pipe) {
-        unsigned more = c->fill < c->posted ? SPLICE_F_MORE : 0;
-        ssize_t n = splice(c->pipe[0], NULL, c->fd, NULL, c->in_pipe, SPLICE_F_MOVE | SPLICE_F_NONBLOCK | more);
-        if (n > 0) {
-            c->in_pipe -= (uint32_t)n;
-            continue;
-        }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
-            return -EAGAIN;
-        return n < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice moved nothing");
-    }
-    return 0;
-}
-
-/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process. Our
- * own threads block SIGPIPE for good; in a caller's thread it is blocked for the moment, and the one we caused is taken
- * back. */
 static int drain_pipe(struct hw_conn *c)
 {
-    if (!c->in_pipe)
-        return 0;
-    if (hw_own_thread)
-        return drain_pipe_raw(c);
-    sigset_t pipe_set, old, pending;
-    sigemptyset(&pipe_set);
-    sigaddset(&pipe_set, SIGPIPE);
-    sigpending(&pending);
-    bool was_pending = sigismember(&pending, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-    int rc = drain_pipe_raw(c);
-    if (rc && rc != -EAGAIN && !was_pending) {
-        struct timespec zero = {0};
-        while (sigtimedwait(&pipe_set, NULL, &zero) < 0 && errno == EINTR)
-            ;
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
-static bool pipe_ready(struct hw_conn *c)
-{
-    if (c->pipe[0] >= 0)
-        return true;
-    if (pipe2(c->pipe, O_CLOEXEC | O_NONBLOCK) == 0) {
-        /* smaller where the user's pipe quota is used up (pipe-user-pages-soft): slower, not wrong */
-        (void)fcntl(c->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
-        return true;
-    }
-    c->pipe[0] = c->pipe[1] = -1;
-    c->splice = false; /* no descriptors left: copying needs none */
-    return false;
+    int64_t rc = 0;
+    while (c->refer.held && rc >= 0)
+        rc = hw_refer_drain(&c->refer, c->fd, c->fill < c->posted);
+    return rc < 0 ? (int)rc : 0;
 }
 
 static int tcp_test_send(struct hw_conn *c)
@@ -340,18 +286,13 @@ static int tcp_test_send(struct hw_conn *c)
         int k = fill_iov(c, iov, &by_ref);
         if (k < 0)
             return k;
-        if (by_ref && !pipe_ready(c))
-            continue;
         ssize_t n;
         if (by_ref) {
-            n = vmsplice(c->pipe[1], iov, (size_t)k, SPLICE_F_NONBLOCK);
-            if (n > 0)
-                c->in_pipe += (uint32_t)n;
-            else if (n < 0 && errno != EINTR && errno != EAGAIN && errno != ENOMEM) {
-                /* memory that cannot be referenced (a device mapping, say) can still be copied */
-                c->splice = false;
+            n = hw_refer_fill(&c->refer, iov, (size_t)k);
+            if (n < 0)
+                return -EAGAIN;
+            if (n == 0)
                 continue;
-            }
         } else {
             struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
             n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -507,8 +448,7 @@ static void tcp_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *rem
 static void tcp_close(struct hw_conn *c)
 {
     hw_sock_abort(&c->fd);
-    hw_close(&c->pipe[0]);
-    hw_close(&c->pipe[1]);
+    hw_refer_free(&c->refer);
     hw_stage_free(c->stage); /* after the socket: nothing of its ring is sent any more */
     free(c->hs);
     (void)munmap(c->tx_head, (size_t)c->ring * HW_CHUNK_HEAD);

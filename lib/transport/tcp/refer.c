@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/tcp/refer.h"
+
+#include "base/fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIPE_SIZE (1 << 20) /* /proc/sys/fs/pipe-max-size by default */
+#define PIPE_LEAST                                                                                          \
+    (256 << 10) /* a smaller one, where the user's quota (pipe-user-pages-soft) is used up, costs more than \
+                   a copy */
+
+void hw_refer_init(struct hw_refer *r)
+{
+    *r = (struct hw_refer){.pipe = {-1, -1}};
+}
+
+void hw_refer_free(struct hw_refer *r)
+{
+    hw_fork_close(&r->pipe[0]);
+    hw_fork_close(&r->pipe[1]);
+}
+
+static bool make_pipe(struct hw_refer *r)
+{
+    if (r->pipe[0] >= 0 || r->off)
+        return !r->off;
+    if (pipe2(r->pipe, O_CLOEXEC | O_NONBLOCK) == 0) {
+        (void)hw_fork_guard(r->pipe[0]);
+        (void)hw_fork_guard(r->pipe[1]);
+        (void)fcntl(r->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
+        if (fcntl(r->pipe[0], F_GETPIPE_SZ) >= PIPE_LEAST)
+            return true;
+        hw_refer_free(r);
+    }
+    r->off = true;
+    return false;
+}
+
+int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n)
+{
+    if (!make_pipe(r))
+        return 0;
+    ssize_t done;
+    do
+        done = vmsplice(r->pipe[1], iov, n, SPLICE_F_NONBLOCK);
+    while (done < 0 && errno == EINTR);
+    if (done > 0) {
+        r->held += (uint32_t)done;
+        return done;
+    }
+    if (done < 0 && errno == EAGAIN)
+        return -EAGAIN;
+    r->off = true; /* a device mapping, say */
+    return 0;
+}
+
+static int64_t move_held(struct hw_refer *r, int fd, bool more)
+{
+    ssize_t done;
+    do
+        done =
+            splice(r->pipe[0], NULL, fd, NULL, r->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0));
+    while (done < 0 && errno == EINTR);
+    if (done > 0) {
+        r->held -= (uint32_t)done;
+        return done;
+    }
+    if (done < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
+        return -EAGAIN;
+    return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice moved nothing");
+}
+
+/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process, also
+ * where the call has moved some bytes before it met that. Our own threads block SIGPIPE for good; in a caller's thread it
+ * is blocked for the moment, and the one we caused is taken back. */
+int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more)
+{
+    if (hw_own_thread)
+        return move_held(r, fd, more);
+    sigset_t pipe_set, old, pending;
+    sigemptyset(&pipe_set);
+    sigemptyset(&pending);
+    sigaddset(&pipe_set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+    if (sigismember(&old, SIGPIPE))
+        sigpending(&pending);
+    int64_t rc = move_held(r, fd, more);
+    if (r->held && !sigismember(&pending, SIGPIPE)) {
+        struct timespec zero = {0};
+        while (sigtimedwait(&pipe_set, NULL, &zero) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
