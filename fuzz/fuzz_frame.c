@@ -15,6 +15,9 @@ static void setup(const struct hw_frame *f)
     if (hw_setup_transport_decode(f->body, f->body_len, transport) == 0)
         for (const char *c = transport; *c; c++)
             FUZZ_CHECK(*c >= ' ' && *c <= '~');
+    uint16_t least, most;
+    if (hw_setup_versions_decode(f->body, f->body_len, &least, &most) == 0)
+        FUZZ_CHECK(least >= 1 && least <= most);
     int rc = hw_setup_decode(f->body, f->body_len, &s);
     FUZZ_CHECK(rc == 0 || rc == -EPROTO);
     if (rc)

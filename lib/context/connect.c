@@ -194,6 +194,8 @@ static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len
     if (rc == 0)
         rc = hw_setup_check_transport(h, offer, len);
     if (rc == 0)
+        rc = hw_setup_agree_on_version(p, offer, len);
+    if (rc == 0)
         rc = hw_pairing_new(&dial, offer, len, &s, &g);
     if (rc == 0)
         rc = hw_pairing_run(g, c->deadline);

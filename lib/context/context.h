@@ -153,12 +153,20 @@ struct hw_way {
     int in_fd[HW_RAIL_LINKS]; /* -1: has not come */
 };
 
+/* The versions of the session's protocol that this build speaks: what goes over a session's rails, and the SETUPs that
+ * make them. A test builds others. */
+#ifndef HW_SESSION_LEAST
+#define HW_SESSION_LEAST 1
+#define HW_SESSION_MOST  1
+#endif
+
 enum { HW_PEER_NEW = 1, HW_PEER_LIVES = 0 }; /* .state; below 0: why it died */
 
 struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
     bool client, keyed, known; /* known: the application has it, or is about to */
+    uint16_t version; /* of the session's protocol, that both sides speak */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
@@ -241,6 +249,8 @@ int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out);
 /* 0 where both sides have the same transport. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
+/* The newest version that both sides speak becomes p's. body: the other side's SETUP. -EPROTONOSUPPORT. */
+int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
 /* Reads the client's choice, and makes the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
 /* Makes the client's rails of what the pairing found, and writes its choice likewise. */

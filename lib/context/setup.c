@@ -63,6 +63,7 @@ int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const unio
     }
     hw_setup_head(out + 4, &s);
     len += hw_setup_transport_encode(out + 4 + len, h->env.ident);
+    len += hw_setup_versions_encode(out + 4 + len, HW_SESSION_LEAST, HW_SESSION_MOST);
     hw_put32(out, (uint32_t)len);
     p->n_offers = s.n;
     return (int)len + 4;
@@ -80,6 +81,22 @@ int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t
     return hw_fail(-EPROTONOSUPPORT,
                    "this side's transport is %s, the peer's is %s: both sides must have the same (knob transport)",
                    h->env.ident, theirs);
+}
+
+int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len)
+{
+    uint16_t least, most;
+    int rc = hw_setup_versions_decode(body, len, &least, &most);
+    if (rc < 0)
+        return rc;
+    p->version = HW_MIN(most, HW_SESSION_MOST);
+    if (p->version < least || p->version < HW_SESSION_LEAST)
+        return hw_fail(
+            -EPROTONOSUPPORT,
+            "the peer speaks versions %u to %u of the session's protocol, this side %u to %u: upgrade the older "
+            "one",
+            least, most, HW_SESSION_LEAST, HW_SESSION_MOST);
+    return 0;
 }
 
 /* A rail for each of the channels of a pair, as far as a session has rails; a rail takes several connections where more
@@ -130,6 +147,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
         return rc;
     hw_setup_head(out + 4, &s);
     len += hw_setup_transport_encode(out + 4 + len, p->h->env.ident);
+    len += hw_setup_versions_encode(out + 4 + len, p->version, p->version);
     hw_put32(out, (uint32_t)len);
     p->n_pairs = pairs;
     for (unsigned i = 0; i < pairs; i++)
@@ -155,6 +173,8 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
     int rc = hw_setup_decode(body, len, &s);
     if (rc == 0)
         rc = hw_setup_check_transport(p->h, body, len);
+    if (rc == 0)
+        rc = hw_setup_agree_on_version(p, body, len);
     if (rc == 0 && (s.n == 0 || s.n > RAILS_MAX))
         rc = hw_fail(-EPROTO, "the peer wants %u rails, %d are allowed", s.n, RAILS_MAX);
     if (rc == 0)

@@ -119,7 +119,7 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
     return 0;
 }
 
-enum { ITEM_TRANSPORT = 1 };
+enum { ITEM_TRANSPORT = 1, ITEM_VERSIONS = 2 };
 
 size_t hw_setup_transport_encode(uint8_t *out, const char *text)
 {
@@ -140,12 +140,14 @@ static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
     out[n] = 0;
 }
 
-int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT])
+/* The last item of this type in a whole body: its bytes and how many; NULL and 0 where there is none. -EPROTO. */
+static int find_item(const uint8_t *body, size_t len, unsigned wanted, const uint8_t **item, size_t *n)
 {
     struct hw_setup s;
     struct hw_setup_entry e;
     size_t at = HW_SETUP_HEAD;
-    text[0] = 0;
+    *item = NULL;
+    *n = 0;
     int rc = hw_setup_decode(body, len, &s);
     for (uint16_t i = 0; rc == 0 && i < s.n; i++)
         rc = hw_setup_entry_decode(body, len, &at, &e);
@@ -154,9 +156,44 @@ int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRAN
         at += 4;
         if (size > len - at)
             return hw_fail(-EPROTO, "a SETUP that ends within an item");
-        if (type == ITEM_TRANSPORT)
-            copy_text(text, HW_TRANSPORT_TEXT, body + at, size);
+        if (type == wanted) {
+            *item = body + at;
+            *n = size;
+        }
         at += size;
     }
     return rc;
+}
+
+int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT])
+{
+    const uint8_t *item;
+    size_t n;
+    int rc = find_item(body, len, ITEM_TRANSPORT, &item, &n);
+    copy_text(text, HW_TRANSPORT_TEXT, item, n);
+    return rc;
+}
+
+size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most)
+{
+    hw_put16(out, ITEM_VERSIONS);
+    hw_put16(out + 2, 4);
+    hw_put16(out + 4, least);
+    hw_put16(out + 6, most);
+    return 8;
+}
+
+int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most)
+{
+    const uint8_t *item;
+    size_t n;
+    *least = *most = 1;
+    int rc = find_item(body, len, ITEM_VERSIONS, &item, &n);
+    if (rc < 0 || !item)
+        return rc;
+    if (n != 4)
+        return hw_fail(-EPROTO, "versions of %zu bytes", n);
+    *least = hw_get16(item);
+    *most = hw_get16(item + 2);
+    return *least && *least <= *most ? 0 : hw_fail(-EPROTO, "versions from %u to %u", *least, *most);
 }

@@ -221,10 +221,14 @@ size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
 /* What carries chunks: "tcp", "devmem", "netplugin Plain". */
 #define HW_TRANSPORT_TEXT 96 /* with its NUL */
-#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT)
+#define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* of all items */
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
 /* Of a whole body: text is "" where it is not said. -EPROTO. */
 int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
+/* The versions that its sender speaks; the client's choice has one. */
+size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most);
+/* Of a whole body: 1 and 1 where it is not said. -EPROTO. */
+int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most);
 /* Reads the entry at *at and moves *at past it. -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
 
