@@ -104,8 +104,6 @@ struct hawser_op {
 
 /* ---- peers (peer.c) ------------------------------------------------------------------------------------ */
 
-#define HW_ASK_SIZE 152 /* a rail's last word, and how many links it is to have, on the wire */
-
 /* A connection that the client is making. */
 struct hw_attempt {
     struct hw_source source;
@@ -236,10 +234,6 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
 void hw_way_down(struct hawser_peer *p, unsigned rail);
 /* Takes what the listener has let in. */
 void hw_ways_arrive(struct hw_task *t);
-
-void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
-/* -EPROTO. */
-int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
 
 /* ---- set-up (setup.c): the first connection's messages ----------------------------------------------------- */
 

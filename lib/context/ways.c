@@ -20,31 +20,6 @@
 #define BACKOFF_MAX (1000 * HW_MS)
 #define GONE_MS     2000 /* a server whose client closed all connections, and makes no new ones, has lost it */
 
-/* ---- what both sides say ------------------------------------------------------------------------------ */
-
-void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w)
-{
-    _Static_assert(HW_ASK_SIZE == 16 + 8 * HW_RAIL_LINKS, "size");
-    memset(out, 0, HW_ASK_SIZE);
-    hw_put32(out, links);
-    hw_put32(out + 4, w->gen);
-    hw_put32(out + 8, w->mark);
-    hw_put32(out + 12, w->n);
-    for (uint32_t i = 0; i < w->n; i++)
-        hw_put64(out + 16 + 8ull * i, w->count[i]);
-}
-
-int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w)
-{
-    *links = hw_get32(in);
-    *w = (struct hw_word){.gen = hw_get32(in + 4), .mark = hw_get32(in + 8), .n = hw_get32(in + 12)};
-    if (*links < 1 || *links > HW_RAIL_LINKS || w->n > HW_RAIL_LINKS)
-        return hw_fail(-EPROTO, "the peer wants a rail of %u links, and says its last word on %u", *links, w->n);
-    for (uint32_t i = 0; i < w->n; i++)
-        w->count[i] = hw_get64(in + 16 + 8ull * i);
-    return 0;
-}
-
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
 /* Where the connection leads, for statistics. */

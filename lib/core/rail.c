@@ -146,6 +146,8 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         if (!p)
             return false;
         out->token = p;
+        out->n_pieces = out->ext_len = 0; /* one before may have been given up half-way */
+        out->patient = false;
         if (r->ops->fill(r->up, p, out)) {
             r->confirm_due |= express; /* that goes along */
             return true;

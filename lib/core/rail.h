@@ -13,8 +13,7 @@
 
 #include "core/link.h"
 #include "core/loop.h"
-
-#define HW_RAIL_LINKS 17
+#include "wire/word.h"
 
 /* Something that the layer above sends: a frame, carried exactly once. Part of the upper layer's own object. */
 struct hw_parcel {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum { ORDER_NONE, ORDER_START, ORDER_SETTLE };
-#define WORD_HEAD 12 /* bytes of a last word before its counts */
 
 enum { REPORT_ENDED = 1, REPORT_DOWN = 2, REPORT_REFUSED = 4 };
 
@@ -90,11 +89,7 @@ static bool fill_frame(void *up, struct hw_parcel *p, struct hw_link_out *out)
     const struct session_note *note = hw_container_of(p, struct session_note, parcel);
     out->type = HW_SESSION_WORD;
     hw_put32(out->ext, note->rail);
-    hw_put32(out->ext + 4, note->word.gen);
-    hw_put32(out->ext + 8, note->word.mark);
-    for (uint32_t k = 0; k < note->word.n; k++)
-        hw_put64(out->ext + WORD_HEAD + 8ull * k, note->word.count[k]);
-    out->ext_len = WORD_HEAD + 8 * note->word.n;
+    out->ext_len = 4 + hw_word_encode(out->ext + 4, &note->word);
     return true;
 }
 
@@ -107,20 +102,16 @@ static struct hw_parcel *cut_parcel(void *up, struct hw_rail *r, uint64_t budget
 
 static int take_word(struct hw_session *s, const struct hw_link_in *in)
 {
-    uint32_t n = (in->ext_len - WORD_HEAD) / 8;
-    if (in->ext_len < WORD_HEAD || (in->ext_len - WORD_HEAD) % 8 || n > HW_RAIL_LINKS || in->pay ||
-        hw_get32(in->ext) >= s->rails)
+    struct hw_word word;
+    int rc = in->ext_len < 4 ? -EPROTO : hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
+    if (rc < 0 || in->pay || hw_get32(in->ext) >= s->rails)
         return hw_fail(-EPROTO, "a last word of %u bytes on rail %u", in->ext_len,
                        in->ext_len < 4 ? 0 : hw_get32(in->ext));
     struct session_note *note = calloc(1, sizeof *note);
     if (!note)
         return hw_no_memory("a last word");
     note->rail = hw_get32(in->ext);
-    note->word.gen = hw_get32(in->ext + 4);
-    note->word.mark = hw_get32(in->ext + 8);
-    note->word.n = n;
-    for (uint32_t k = 0; k < n; k++)
-        note->word.count[k] = hw_get64(in->ext + WORD_HEAD + 8ull * k);
+    note->word = word;
     hw_parcel_push(&s->notes, &note->parcel);
     hw_loop_post(s->home, &s->sort);
     return 0;

@@ -20,14 +20,6 @@
 
 #define HW_SESSION_RAILS 16
 
-/* One side's last word on a generation of a rail. */
-struct hw_word {
-    uint32_t gen; /* 0: there was none */
-    uint32_t mark;
-    uint32_t n;
-    uint64_t count[HW_RAIL_LINKS];
-};
-
 /* What the layer above provides. */
 struct hw_session_ops {
     /* On a rail's loop, as those of struct hw_rail_ops. */

@@ -390,8 +390,6 @@ static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *
     struct hw_chunk *c = hw_container_of(parcel, struct hw_chunk, parcel);
     int rc = 0;
     out->type = parcel->type;
-    out->patient = false;
-    out->n_pieces = out->ext_len = 0; /* one before may have been given up half-way */
     if (is_off(parcel)) {
         end_parcel(p, parcel, false);
         return false;

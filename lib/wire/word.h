@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A last word: how many frames arrived on each link of a rail's connection, until it ended.
+ *
+ *   u32 generation   u32 mark   u32 n   n times u64 frames
+ *
+ * It goes to the peer behind the rail's number (u32) in a frame by another rail, and in an ASK, the message of a rail's
+ * new connection: u32 links, a last word, zeros.
+ */
+#ifndef HW_WIRE_WORD_H
+#define HW_WIRE_WORD_H
+
+#include "base/base.h"
+
+#define HW_RAIL_LINKS 17
+#define HW_WORD_MAX   (12 + 8 * HW_RAIL_LINKS)
+#define HW_ASK_SIZE   (4 + HW_WORD_MAX)
+
+struct hw_word {
+    uint32_t gen; /* 0: there was none */
+    uint32_t mark;
+    uint32_t n;
+    uint64_t count[HW_RAIL_LINKS];
+};
+
+/* Encodes w, whose n is at most HW_RAIL_LINKS. Returns its size. */
+uint32_t hw_word_encode(uint8_t out[HW_WORD_MAX], const struct hw_word *w);
+/* -EPROTO: too many links, or they do not fit into len bytes. */
+int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
+
+/* links: of the connection that is made, or has been. */
+void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
+/* -EPROTO: no link, or more than HW_RAIL_LINKS. */
+int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
+
+#endif
