@@ -148,7 +148,7 @@ static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (
     uint64_t now = hw_now();
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
     tell_sources(d, e, n);
-    hw_loop_turn(&d->loop, now, TASKS, d->has_thread ? done : NULL, arg);
+    hw_loop_turn(&d->loop, now, TASKS, atomic_load(&d->has_thread) ? done : NULL, arg);
     leave_role(d, now);
     return any;
 }
@@ -338,13 +338,13 @@ int hw_driver_start(struct hw_driver *d, const char *name)
     if (rc < 0)
         return rc;
     (void)pthread_setname_np(d->thread, name);
-    d->has_thread = true;
+    atomic_store(&d->has_thread, true);
     return 0;
 }
 
 void hw_driver_stop(struct hw_driver *d)
 {
-    if (!d->has_thread)
+    if (!atomic_load(&d->has_thread))
         return;
     atomic_store(&d->stop, true);
     write_wake(d);
@@ -352,7 +352,7 @@ void hw_driver_stop(struct hw_driver *d)
     pthread_cond_signal(&d->nap);
     pthread_mutex_unlock(&d->lead);
     pthread_join(d->thread, NULL);
-    d->has_thread = false;
+    atomic_store(&d->has_thread, false);
     atomic_store(&d->stop, false);
 }
 

@@ -42,7 +42,7 @@ struct hw_driver {
     atomic_bool away;               /* the thread is napping */
 
     atomic_bool stop;
-    bool has_thread;
+    atomic_bool has_thread;
     pthread_t thread;
 };
 

@@ -10,15 +10,6 @@
 #define BEHIND_MUCH   512          /* bytes that are read behind a payload longer than the buffer */
 #define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
 
-static void free_copies(struct hw_link *l)
-{
-    while (l->tx.copies) {
-        struct hw_link_copy *next = l->tx.copies->next;
-        free(l->tx.copies);
-        l->tx.copies = next;
-    }
-}
-
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
 {
     *l = (struct hw_link){.ops = ops, .up = up, .window = window};
@@ -32,12 +23,25 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
+/* Frees the copies that end in the first n bytes of the other stream, of a list whose newest is first. */
+static void free_copies(struct hw_link_copy **list, uint64_t n)
+{
+    while (*list && (*list)->until > n)
+        list = &(*list)->next;
+    while (*list) {
+        struct hw_link_copy *next = (*list)->next;
+        free(*list);
+        *list = next;
+    }
+}
+
 void hw_link_free(struct hw_link *l)
 {
     free(l->tx.buf);
     free(l->rx.buf);
     free(l->tx.flight);
-    free_copies(l);
+    free_copies(&l->tx.copies, UINT64_MAX);
+    free_copies(&l->tx.held, UINT64_MAX);
     l->tx.buf = l->rx.buf = NULL;
     l->tx.flight = NULL;
 }
@@ -81,8 +85,10 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     for (uint32_t i = 0; i < out.n_pieces; i++)
         pay += out.piece[i].len;
     assert(out.ext_len <= HW_LINK_EXT_MAX && out.n_pieces <= HW_LINK_PIECES && pay <= HW_LINK_PAY_MAX);
+    l->tx.apart = l->apart.tx && pay > SMALL_PAYLOAD;
     struct hw_link_head h = {.type = out.type,
-                             .flags = (out.uncounted ? HW_LINK_UNCOUNTED : 0) | (out.patient ? HW_LINK_PATIENT : 0),
+                             .flags = (out.uncounted ? HW_LINK_UNCOUNTED : 0) | (out.patient ? HW_LINK_PATIENT : 0) |
+                                      (l->tx.apart ? HW_LINK_APART : 0),
                              .ext = out.ext_len,
                              .pay = (uint32_t)pay,
                              .number = (uint32_t)l->started};
@@ -90,12 +96,14 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     l->tx.end += HW_LINK_HEAD + out.ext_len;
     uint64_t bytes = HW_LINK_HEAD + out.ext_len + pay;
     l->tx.framed += bytes;
+    l->tx.apart_framed += l->tx.apart ? pay : 0;
     if (!out.uncounted) {
         uint64_t i = l->started++ % l->tx.ring;
         l->tx.flight[i].token = out.token;
         l->tx.flight[i].bytes = bytes;
         l->tx.flight[i].pay = (uint32_t)pay;
         l->tx.flight[i].end = l->tx.framed;
+        l->tx.flight[i].apart = l->tx.apart_framed;
         l->in_flight += bytes;
     }
     /* where it cannot be read the transport meets the same fault, and reports it */
@@ -103,14 +111,15 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     if (!follows)
         *run = (struct hw_piece){&hw_host, head, 0, NULL};
     run->len = (uint64_t)(l->tx.buf + l->tx.end - run->ptr);
-    l->tx.n_pieces = (uint32_t)(run + 1 - l->tx.piece) + (copied ? 0 : out.n_pieces);
+    l->tx.apart_at = (uint32_t)(run + 1 - l->tx.piece);
+    l->tx.n_pieces = l->tx.apart_at + (copied ? 0 : out.n_pieces);
     l->tx.payload += copied ? 0 : pay;
     return true;
 }
 
 static bool has_room_for_frame(const struct hw_link *l)
 {
-    return l->tx.payload < BATCH_BYTES && l->tx.n_pieces <= HW_LINK_BATCH &&
+    return !l->tx.apart && l->tx.payload < BATCH_BYTES && l->tx.n_pieces <= HW_LINK_BATCH &&
            HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
@@ -145,14 +154,41 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         return 0;
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
-    for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces && n < cap; i++)
+    bool heads = l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* by themselves */
+    uint32_t end = heads ? l->tx.apart_at : l->tx.n_pieces;
+    for (uint32_t i = l->tx.piece_at; i < end && n < cap; i++)
         out[n++] = l->tx.piece[i];
     return n;
+}
+
+bool hw_link_sends_apart(const struct hw_link *l)
+{
+    return l->tx.apart && l->tx.piece_at >= l->tx.apart_at && l->tx.piece_at < l->tx.n_pieces;
+}
+
+/* What was laid out is sent. */
+static void finish_batch(struct hw_link *l)
+{
+    struct hw_link_copy *copy;
+    while (l->gone > l->released && (copy = l->tx.copies)) { /* they are read still */
+        l->tx.copies = copy->next;
+        copy->until = l->gone;
+        copy->next = l->tx.held;
+        l->tx.held = copy;
+    }
+    free_copies(&l->tx.copies, UINT64_MAX);
+    l->tx.n_pieces = l->tx.piece_at = l->tx.end = 0;
+    l->tx.payload = 0;
+    l->tx.apart = false;
 }
 
 void hw_link_sent(struct hw_link *l, uint64_t n)
 {
     l->tx.written += n;
+    if (hw_link_sends_apart(l)) {
+        l->gone += n;
+        l->released = l->apart.held ? l->released : l->gone;
+    }
     while (n) {
         assert(l->tx.piece_at < l->tx.n_pieces);
         struct hw_piece *p = &l->tx.piece[l->tx.piece_at];
@@ -166,11 +202,8 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
     /* pieces of no length at the end take no byte to send */
     while (l->tx.piece_at < l->tx.n_pieces && l->tx.piece[l->tx.piece_at].len == 0)
         l->tx.piece_at++;
-    if (l->tx.piece_at < l->tx.n_pieces)
-        return;
-    free_copies(l);
-    l->tx.n_pieces = l->tx.piece_at = l->tx.end = 0;
-    l->tx.payload = 0;
+    if (l->tx.piece_at == l->tx.n_pieces)
+        finish_batch(l);
 }
 
 /* How many bytes are still to be sent from memory of this owner. */
@@ -189,6 +222,7 @@ static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
     uint64_t at = 0;
     if (!copy)
         return hw_no_memory("a copy of %llu bytes of an operation that was called off", (unsigned long long)left);
+    copy->until = 0;
     copy->next = l->tx.copies;
     l->tx.copies = copy;
     for (uint32_t i = l->tx.piece_at; i < l->tx.n_pieces; i++) {
@@ -213,20 +247,25 @@ static void skip_full_pieces(struct hw_link *l)
         l->rx.piece_at++;
 }
 
+bool hw_link_reads_apart(const struct hw_link *l)
+{
+    return l->rx.state == HW_LINK_AT_PAYLOAD && l->rx.head.flags & HW_LINK_APART;
+}
+
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
 {
     uint32_t n = 0;
-    bool much = false;
+    bool much = false, apart = hw_link_reads_apart(l);
     assert(cap >= 2 && !l->ended);
-    /* while a payload is read, the buffer is empty: parse_buffer() has moved its bytes */
+    /* while a payload is read that follows its head, the buffer is empty: parse_buffer() has moved its bytes */
     skip_full_pieces(l);
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
         const struct hw_piece *p = &l->rx.piece[i];
         if (p->len == 0)
             continue;
-        if (!p->ptr && n)
+        if (!p->ptr && n && !apart)
             return n;
-        if (!p->ptr) { /* read into the buffer, and forgotten */
+        if (!p->ptr && !apart) { /* read into the buffer, and forgotten */
             out[0] = (struct hw_piece){&hw_host, l->rx.buf, HW_MIN(p->len, HW_LINK_BUF), NULL};
             return 1;
         }
@@ -235,7 +274,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         much |= p->len > HW_LINK_BUF;
         out[n++] = *p;
     }
-    if (n == cap || (l->rx.state == HW_LINK_AT_PAYLOAD && l->rx.placed < l->rx.in.pay))
+    if (n == cap || apart || (l->rx.state == HW_LINK_AT_PAYLOAD && l->rx.placed < l->rx.in.pay))
         return n;
     if (l->rx.at) {
         memmove(l->rx.buf, l->rx.buf + l->rx.at, l->rx.end - l->rx.at);
@@ -267,6 +306,9 @@ static int parse_head(struct hw_link *l)
         return rc;
     if (l->rx.head.number != (uint32_t)l->received)
         return hw_fail(-EPROTO, "frame %u came where frame %u was due", l->rx.head.number, (uint32_t)l->received);
+    if (l->rx.head.flags & HW_LINK_APART && !l->apart.rx)
+        return hw_fail(-EPROTO, "a frame of type %u has its payload apart, on a connection of one stream",
+                       l->rx.head.type);
     l->rx.at += HW_LINK_HEAD;
     l->rx.state = HW_LINK_AT_EXT;
     return 0;
@@ -350,7 +392,8 @@ static int parse_buffer(struct hw_link *l)
             rc = place_link_payload(l);
             break;
         default:
-            rc = store_payload(l);
+            skip_full_pieces(l);
+            rc = hw_link_reads_apart(l) ? 0 : store_payload(l);
             if (rc == 0 && l->rx.piece_at < l->rx.n_pieces)
                 return 0;
             if (rc == 0)
@@ -363,23 +406,33 @@ static int parse_buffer(struct hw_link *l)
 
 int hw_link_got(struct hw_link *l, uint64_t n)
 {
+    bool apart = hw_link_reads_apart(l);
     assert(!l->ended);
     skip_full_pieces(l);
-    if (l->rx.piece_at < l->rx.n_pieces && !l->rx.piece[l->rx.piece_at].ptr) {
+    if (l->rx.piece_at < l->rx.n_pieces && !l->rx.piece[l->rx.piece_at].ptr && !apart) {
         l->rx.piece[l->rx.piece_at].len -= n;
         return parse_buffer(l);
     }
     for (; n && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
         struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
         uint64_t part = HW_MIN(n, p->len);
-        assert(p->ptr);
-        p->ptr += part;
+        assert(p->ptr || apart);
+        p->ptr = p->ptr ? p->ptr + part : NULL;
         p->len -= part;
         n -= part;
     }
+    assert(n == 0 || !apart);
     l->rx.end += (uint32_t)n;
     assert(l->rx.end <= HW_LINK_BUF);
     return parse_buffer(l);
+}
+
+bool hw_link_fills_apart(const struct hw_link *l, const void *owner)
+{
+    uint32_t i = l->rx.piece_at;
+    while (i < l->rx.n_pieces && l->rx.piece[i].len == 0)
+        i++;
+    return !l->ended && hw_link_reads_apart(l) && i < l->rx.n_pieces && l->rx.piece[i].owner == owner;
 }
 
 int hw_link_let_go(struct hw_link *l, const void *owner)
@@ -397,9 +450,11 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
 
 /* ---- confirmation, and the end ------------------------------------------------------------------ */
 
+/* Confirms the first count frames, up to one whose memory is read still. */
 static void confirm_upto(struct hw_link *l, uint64_t count)
 {
-    while (l->confirmed < count) {
+    l->said = count;
+    while (l->confirmed < count && l->tx.flight[l->confirmed % l->tx.ring].apart <= l->released) {
         uint64_t i = l->confirmed++ % l->tx.ring;
         l->in_flight -= l->tx.flight[i].bytes;
         l->ops->confirmed(l->up, l, l->tx.flight[i].token, l->tx.flight[i].pay);
@@ -416,12 +471,22 @@ int hw_link_confirm(struct hw_link *l, uint64_t count)
 {
     if (l->ended)
         return 0; /* the last word says it all */
-    if (count <= l->confirmed)
+    if (count <= l->said)
         return 0; /* said before */
     if (!was_written(l, count))
         return hw_fail(-EPROTO, "the peer confirms %llu frames, more than were sent to it", (unsigned long long)count);
     confirm_upto(l, count);
     return 0;
+}
+
+void hw_link_released(struct hw_link *l, uint64_t n)
+{
+    assert(n >= l->released && n <= l->gone);
+    if (l->ended || n == l->released)
+        return;
+    l->released = n;
+    free_copies(&l->tx.held, n);
+    confirm_upto(l, l->said);
 }
 
 void hw_link_end(struct hw_link *l, int why)
@@ -430,14 +495,16 @@ void hw_link_end(struct hw_link *l, int why)
     if (l->ended)
         return;
     l->ended = why;
-    free_copies(l);
+    l->released = UINT64_MAX; /* all of it */
+    free_copies(&l->tx.copies, UINT64_MAX);
+    free_copies(&l->tx.held, UINT64_MAX);
     if (l->rx.state == HW_LINK_AT_PAYLOAD)
         l->ops->abandoned(l->up, l, &l->rx.in);
 }
 
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count)
 {
-    return count == l->confirmed || (count > l->confirmed && was_written(l, count));
+    return count == l->said || (count > l->said && was_written(l, count));
 }
 
 int hw_link_settle(struct hw_link *l, uint64_t count)
@@ -448,7 +515,7 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
             -EPROTO,
             "the peer's last word on a connection is %llu frames, of %llu that were sent and %llu that it had "
             "confirmed",
-            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->confirmed);
+            (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
         l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token);

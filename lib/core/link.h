@@ -10,6 +10,10 @@
  * the receiver has closed the link the count is its last word, and the sender knows exactly which frames to send again
  * on another link. No frame arrives twice, and none arrives late: the receiver reads nothing more after its last word.
  *
+ * A connection may have a second stream, which carries large payloads apart from their heads, in the order of the
+ * heads. The link tells for which stream the bytes are that it gives out; a transport with one stream never meets the
+ * other.
+ *
  * All functions of one link are called by one thread at a time: by the loop that owns the link.
  */
 #ifndef HW_LINK_H
@@ -19,7 +23,7 @@
 #include "mem/space.h"
 #include "wire/link.h"
 
-/* A run of payload bytes in a space. ptr NULL (incoming only): the bytes go nowhere. */
+/* A run of payload bytes in a space. ptr NULL (incoming only): the bytes go nowhere. The length may be 0. */
 struct hw_piece {
     const struct hw_space *space;
     uint8_t *ptr;
@@ -59,6 +63,12 @@ struct hw_link_in {
 
 struct hw_link;
 
+/* What a connection can do beside one stream each way, whose bytes are copied when they are handed over. */
+struct hw_link_apart {
+    bool tx, rx; /* in this direction large payloads travel apart */
+    bool held;   /* tx: their memory is read after that, until hw_link_released() says otherwise */
+};
+
 /* What the layer above provides. A function may not free the link, nor call into it, but for hw_link_confirm() in
  * place() and arrived(). */
 struct hw_link_ops {
@@ -88,6 +98,7 @@ struct hw_link_flight {
     uint64_t bytes; /* of the frame */
     uint32_t pay;   /* of these, payload */
     uint64_t end;   /* of tx.framed, after its last byte */
+    uint64_t apart; /* of tx.apart_framed, likewise */
 };
 
 struct hw_link {
@@ -95,10 +106,15 @@ struct hw_link {
     uint64_t received;  /* counted frames that arrived whole: the confirmation, and after hw_link_end() the last word */
     uint64_t awaited;   /* of these, up to the last one whose confirmation somebody waits for */
     uint64_t started;   /* counted frames that pull() gave */
-    uint64_t confirmed; /* of these, the first so many are known to be with the peer */
-    uint64_t in_flight; /* bytes of those that it has not */
+    uint64_t said;      /* of these, the peer says that it has the first so many */
+    uint64_t confirmed; /* of these, confirmed() was called for so many: the memory of the others is read still */
+    uint64_t in_flight; /* bytes of those that are not confirmed */
+    uint64_t gone;      /* bytes of payload that were handed to the other stream */
+    uint64_t released;  /* of these, the memory of the first so many is read no more */
     uint64_t window;    /* bytes that may be in flight; a single frame may exceed it */
     int ended;          /* 0, or why the link ended */
+
+    struct hw_link_apart apart; /* set by the layer above after hw_link_init() */
 
     /* the link's own */
     const struct hw_link_ops *ops;
@@ -109,10 +125,15 @@ struct hw_link {
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1]; /* [piece_at, n_pieces) is to be sent, of buf too */
         uint32_t piece_at, n_pieces;
         uint64_t payload; /* bytes of these that are not in buf, with what was sent of them */
+        bool apart;       /* those from apart_at on are for the other stream, and nothing is laid out behind them */
+        uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
+            uint64_t until; /* of gone, after its last byte */
             uint8_t data[];
         } * copies;                    /* of what was left of some of them, see hw_link_let_go() */
+        struct hw_link_copy *held;     /* such copies that are read still, newest first */
+        uint64_t apart_framed;         /* bytes of all payloads that travel apart */
         uint64_t framed;               /* bytes of all frames that pull() gave, the uncounted ones too */
         uint64_t written;              /* of these, handed to the transport */
         struct hw_link_flight *flight; /* ring: frame n is at n % ring */
@@ -139,25 +160,36 @@ void hw_link_free(struct hw_link *l);
 
 /* The next bytes to send, pulling frames where there is room: up to cap pieces. Returns how many; 0: nothing now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
+/* True if what hw_link_tx() gave is for the other stream. */
+bool hw_link_sends_apart(const struct hw_link *l);
 /* The first n bytes of what hw_link_tx() gave are written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
-/* Where the next bytes read go, at once: up to cap pieces (cap is at least 2). Returns how many, at least 1; none has a
- * NULL ptr. The link offers the same place again for bytes that the caller did not read before it called another
- * function. */
+/* apart.held: of the bytes that went by the other stream the memory of the first n is read no more. */
+void hw_link_released(struct hw_link *l, uint64_t n);
+/* Where the next bytes read go, at once: up to cap pieces (cap is at least 2). Returns how many, at least 1; a piece
+ * without ptr is for the other stream only. The link offers the same place again for bytes that the caller did not read
+ * before it called another function. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
+/* True if that is for bytes of the other stream. */
+bool hw_link_reads_apart(const struct hw_link *l);
 /* n bytes were read to there. 0, or why the link has to end: the caller then calls hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
 
-/* The peer says that it has the first count frames: calls confirmed() for those. -EPROTO: the last byte of one of them
- * was never handed to the transport, so that the peer cannot have it. */
+/* The peer says that it has the first count frames: calls confirmed() for those, once their memory is read no more.
+ * -EPROTO: the last byte of one of them was never handed to the transport, so that the peer cannot have it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
-/* From here on memory of this owner is neither read nor written. The unsent bytes of the frame that is being sent are
- * copied, if some are the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still
- * arrives, as `dropped`. -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
+/* From here on memory of this owner is neither read nor written by the link; the transport reads what it holds until
+ * l->released has come to the present l->gone. The unsent bytes of the frame that is being sent are copied, if some are
+ * the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still arrives, as `dropped`.
+ * -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
-/* The connection is closed, for this reason (not 0): nothing is sent or received any more, and `received` is final. */
+/* True if the next bytes of the other stream go to memory of this owner: before hw_link_let_go() the transport stops
+ * what it has under way there. */
+bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
+/* The connection is closed, for this reason (not 0): nothing is sent or received any more, no memory is read, and
+ * `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
 /* True if the peer's last word can be true. After the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);

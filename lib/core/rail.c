@@ -254,10 +254,34 @@ static const struct hw_link_ops link_ops = {.pull = pull_rail_frame,
 void hw_rail_let_go(struct hw_rail *r, const void *owner)
 {
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
-        int rc = hw_link_let_go(&r->link[i].link, owner);
+        struct rail_link *rl = &r->link[i];
+        int rc = hw_link_fills_apart(&rl->link, owner) ? r->io->discard(rl->conn) : 0;
+        if (rc == 0)
+            rc = hw_link_let_go(&rl->link, owner);
+        rl->let_go = rl->link.gone;
         if (rc < 0)
             hw_rail_end(r, rc);
     }
+}
+
+bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t)
+{
+    bool reads = false;
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
+        reads |= r->link[i].link.released < r->link[i].let_go;
+    r->reading = reads ? t : NULL;
+    return reads;
+}
+
+/* Looks which memory the transport reads no more. */
+static void note_released(struct hw_rail *r, struct rail_link *rl)
+{
+    uint64_t was = rl->link.released;
+    if (was == rl->link.gone)
+        return;
+    hw_link_released(&rl->link, r->io->released(rl->conn));
+    if (was < rl->let_go && rl->link.released >= rl->let_go && r->reading)
+        hw_loop_post(r->loop, r->reading);
 }
 
 /* ---- states -------------------------------------------------------------------------------------- */
@@ -271,12 +295,12 @@ static bool write_link(struct hw_rail *r, unsigned i)
         uint32_t n = hw_link_tx(&rl->link, piece, TURN_PIECES);
         if (n == 0)
             return false;
-        int64_t done = r->io->write(rl->conn, piece, n);
+        int64_t done = (hw_link_sends_apart(&rl->link) ? r->io->write_apart : r->io->write)(rl->conn, piece, n);
         if (done > 0 && rl->full)
             r->heard = r->loop->now;
         rl->full = done == -EAGAIN;
-        if (done == -EAGAIN)
-            return false;
+        if (done == -EAGAIN || done == -EBUSY)
+            return done == -EBUSY;
         if (done < 0) {
             hw_rail_end(r, (int)done);
             return false;
@@ -290,11 +314,12 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
 {
     struct hw_piece piece[TURN_PIECES];
     struct rail_link *rl = &r->link[i];
+    note_released(r, rl);
     for (int step = 0; step < TURN_STEPS; step++) {
         uint32_t n = hw_link_rx(&rl->link, piece, TURN_PIECES);
-        int64_t done = r->io->read(rl->conn, piece, n);
-        if (done == -EAGAIN)
-            return false;
+        int64_t done = (hw_link_reads_apart(&rl->link) ? r->io->read_apart : r->io->read)(rl->conn, piece, n);
+        if (done == -EAGAIN || done == -EBUSY)
+            return done == -EBUSY;
         r->heard = done > 0 ? r->loop->now : r->heard;
         int rc = done < 0 ? (int)done : hw_link_got(&rl->link, (uint64_t)done);
         if (rc < 0) {
@@ -429,6 +454,8 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
         r->link[i].conn = conn[i];
         r->links = i + 1;
         rc = rc < 0 ? rc : r->io->attach(conn[i], r);
+        if (rc == 0 && r->io->apart)
+            r->link[i].link.apart = r->io->apart(conn[i]);
     }
     if (rc < 0) {
         free_links(r);
@@ -457,6 +484,8 @@ void hw_rail_end(struct hw_rail *r, int why)
         hw_link_end(&r->link[i].link, why);
         r->count[i] = r->link[i].link.received;
     }
+    if (r->reading)
+        hw_loop_post(r->loop, r->reading);
     r->mark = r->ops->mark(r->up);
     r->ops->ended(r->up, r);
 }
@@ -479,7 +508,7 @@ int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < r->links; i++)
-        (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.confirmed);
+        (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.said);
     free_links(r);
     r->state = HW_RAIL_DOWN;
     give_back_queues(r);

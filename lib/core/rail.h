@@ -59,19 +59,33 @@ struct hw_rail_ops {
     void (*ended)(void *up, struct hw_rail *r);
 };
 
-/* What carries bytes. On the rail's loop, but for close() of a connection that no rail was started with. */
+/* What carries bytes. On the rail's loop, but for close() of a connection that no rail was started with. A connection
+ * with one stream each way leaves out what follows check(). */
 struct hw_rail_io {
     /* The rail has started with this connection: from here on hw_rail_ready() is called when there may be more to read
      * or room to write. 0, or -errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r);
-    /* Bytes written or read, -EAGAIN, or why the connection ended. */
+    /* Bytes written or read, -EAGAIN, -EBUSY (a device is not ready, and no event will come: the rail calls again
+     * soon), or why the connection ended. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
-    /* At once: nothing that was not read will be, what the network has not taken is dropped. */
+    /* At once: nothing that was not read will be, what the network has not taken is dropped, no memory that was handed
+     * over is read or written any more. */
     void (*close)(struct hw_conn *c);
     /* 0, or why the path looks dead, of a connection with something under way. Called each limits.check. Lowers *window
      * to the bytes that it pays to have in flight, where it can tell. */
     int (*check)(struct hw_conn *c, uint64_t *window);
+
+    /* How payloads travel, after attach(). */
+    struct hw_link_apart (*apart)(const struct hw_conn *c);
+    /* As write() and read(), by the stream for payloads. A piece without ptr goes nowhere. Bytes that are on their way
+     * to the first piece need not be counted yet: the same piece is then given again. */
+    int64_t (*write_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    int64_t (*read_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    /* What is on its way to the first piece goes nowhere: its memory is not touched again. -errno: the rail ends. */
+    int (*discard)(struct hw_conn *c);
+    /* Of the bytes that write_apart() took: the memory of how many is read no more (struct hw_link_apart, held). */
+    uint64_t (*released)(struct hw_conn *c);
 };
 
 /* How a rail behaves: read from knobs, the same for all rails of a session. */
@@ -116,9 +130,11 @@ struct hw_rail {
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
-        uint64_t told; /* received, as the peer was told last */
-        bool full;     /* the connection took no more bytes */
-    } * link;          /* of this generation; NULL where down */
+        uint64_t told;       /* received, as the peer was told last */
+        uint64_t let_go;     /* of link.gone, at the last hw_rail_let_go() */
+        bool full;           /* the connection took no more bytes */
+    } * link;                /* of this generation; NULL where down */
+    struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {
         struct hw_parcel *first, **last;
     } small, bulk;
@@ -148,9 +164,13 @@ void hw_rail_end(struct hw_rail *r, int why);
  * contradicts what was sent, and nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
-/* From here on no memory of this owner is touched, see hw_link_let_go(). Parcels end as ever; fill(), place() and
- * more() know from before this call that the owner has let go. Where there is no memory for a copy the rail ends. */
+/* From here on no memory of this owner is touched, see hw_link_let_go(), but what hw_rail_is_reading(). Parcels end as
+ * ever; fill(), place() and more() know from before this call that the owner has let go. Where there is no memory for a
+ * copy the rail ends. */
 void hw_rail_let_go(struct hw_rail *r, const void *owner);
+/* True if memory that was sent by reference before the last hw_rail_let_go() may be read still: t, one at a time, is
+ * posted on the rail's loop once it is not. */
+bool hw_rail_is_reading(struct hw_rail *r, struct hw_task *t);
 
 /* Hands a parcel over, from any thread. A rail that is not up gives it back. */
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);

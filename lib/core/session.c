@@ -37,8 +37,11 @@ static void let_go_by_rail(struct hw_task *t)
 {
     struct session_rail *sr = hw_container_of(t, struct session_rail, let_go);
     struct hw_session *s = sr->session;
-    for (const struct hw_let_go *g = s->let_go.round; g; g = g->next)
+    for (const struct hw_let_go *g = s->let_go.round; g && !sr->has_let_go; g = g->next)
         hw_rail_let_go(&sr->rail, g->owner);
+    sr->has_let_go = hw_rail_is_reading(&sr->rail, t);
+    if (sr->has_let_go)
+        return; /* t runs again once it does not */
     if (atomic_fetch_sub(&s->let_go.left, 1) == 1)
         hw_loop_post(s->home, &s->let_go.next);
 }

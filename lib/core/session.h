@@ -97,6 +97,7 @@ struct session_rail {
     struct hw_task report;
 
     struct hw_task let_go; /* goes through the session's round */
+    bool has_let_go;       /* in this round, and memory that was sent by reference is read still */
 };
 
 struct hw_session {

@@ -4,8 +4,9 @@
  *
  *   u16 magic "HL"   u8 type   u8 flags   u32 extension bytes   u32 payload bytes   u32 number
  *
- * The extension follows the head, the payload follows the extension. The number is the low half of the count of counted
- * frames before this one: it tells at once when two sides disagree on what has been sent.
+ * The extension follows the head, the payload follows the extension, or travels apart: by the connection's other
+ * stream, in the order of the heads. The number is the low half of the count of counted frames before this one: it
+ * tells at once when two sides disagree on what has been sent.
  */
 #ifndef HW_WIRE_LINK_H
 #define HW_WIRE_LINK_H
@@ -20,6 +21,7 @@
 /* Flags. */
 #define HW_LINK_UNCOUNTED 1u /* not confirmed, not sent again where the link dies */
 #define HW_LINK_PATIENT   2u /* nobody waits for its confirmation, which may come with something else */
+#define HW_LINK_APART     4u /* the payload travels by the connection's other stream */
 
 struct hw_link_head {
     uint8_t type; /* the upper layer's */

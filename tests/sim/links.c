@@ -23,7 +23,7 @@
 #define WINDOW  3000 /* of a link: less than an operation */
 #define CHUNKS  64   /* under way, each side */
 #define PIECES  8
-#define POISON  0xdb
+#define POISON  SIM_POISON
 #define STEPS   60000
 #define ENTRIES 12 /* u32 offset, u32 length, u32 operation's serial number: extension of a chunk */
 
@@ -31,6 +31,9 @@ enum { T_CHUNK = 1, T_CONFIRM, T_LAST };
 
 struct op {
     bool used, off, revoked; /* off: called off. revoked: the receiver took the memory back */
+    bool read; /* off: memory that was sent by reference may be read still, of each link and generation .. */
+    uint64_t let_go[SLOTS]; /* .. so many bytes */
+    uint32_t let_go_gen[SLOTS];
     uint32_t serial;
     uint32_t len, cut, confirmed; /* bytes */
     uint32_t under_way;           /* chunks that are with a link, or wait to be sent again */
@@ -360,7 +363,7 @@ static void settle_link(struct node *n, uint32_t i)
     while (hw_link_settle(&sl->link, sl->peer_count) < 0) {
         if (!sim_has(n->w->s, SIM_LIAR))
             sim_fail(n->w->s, "a true last word is refused: %s", hw_error());
-        sl->peer_count = sl->link.confirmed; /* a session would end here; this one goes on */
+        sl->peer_count = sl->link.said; /* a session would end here; this one goes on */
     }
     sim_say(n->w->s, "node %d settles link %u: the peer has %llu frames", n->side, i,
             (unsigned long long)sl->peer_count);
@@ -375,6 +378,7 @@ static void start_link(struct node *n, uint32_t i)
     *sl = (struct slot){.gen = gen, .made = true, .up = true};
     if (hw_link_init(&sl->link, &link_ops, n, WINDOW) < 0)
         abort();
+    sl->link.apart = sim_conn_apart(&n->w->conn[i], n->side);
 }
 
 /* Both sides exchange their last words in the handshake of a new connection, too: all links may be down. */
@@ -400,10 +404,11 @@ static void write_some(struct world *w, struct node *n, uint32_t i)
     struct hw_piece piece[3];
     struct hw_link *l = &n->slot[i].link;
     uint32_t k = hw_link_tx(l, piece, HW_ARRAY_LEN(piece));
-    int64_t done = sim_conn_move(w->s, &w->conn[i], n->side, piece, k, true);
+    int64_t done =
+        (hw_link_sends_apart(l) ? sim_conn_move_apart : sim_conn_move)(w->s, &w->conn[i], n->side, piece, k, true);
     if (done >= 0)
         hw_link_sent(l, (uint64_t)done);
-    else if (done != -EAGAIN)
+    else if (done != -EAGAIN && done != -EBUSY)
         end_link(n, i);
 }
 
@@ -411,9 +416,12 @@ static void read_some(struct world *w, struct node *n, uint32_t i)
 {
     struct hw_piece piece[3];
     struct hw_link *l = &n->slot[i].link;
+    if (l->released < l->gone)
+        hw_link_released(l, w->conn[i].apart[n->side].released);
     uint32_t k = hw_link_rx(l, piece, 2 + (uint32_t)sim_random(w->s, 2));
-    int64_t done = sim_conn_move(w->s, &w->conn[i], n->side, piece, k, false);
-    if (done < 0 && done != -EAGAIN)
+    int64_t done =
+        (hw_link_reads_apart(l) ? sim_conn_move_apart : sim_conn_move)(w->s, &w->conn[i], n->side, piece, k, false);
+    if (done < 0 && done != -EAGAIN && done != -EBUSY)
         end_link(n, i);
     if (done > 0 && hw_link_got(l, (uint64_t)done) < 0) {
         if (!sim_has(w->s, SIM_LIAR))
@@ -447,7 +455,18 @@ static void post_op(struct world *w, struct node *n)
     }
 }
 
-/* The operation's memory is the application's again from here on: it writes to the source. */
+/* The operation's memory is the application's again once no link reads it: it writes to the source. */
+static void take_source_back(struct world *w, struct node *n, struct op *op)
+{
+    for (uint32_t k = 0; k < w->slots; k++) {
+        const struct slot *sl = &n->slot[k];
+        if (sl->up && sl->gen == op->let_go_gen[k] && sl->link.released < op->let_go[k])
+            return;
+    }
+    op->read = false;
+    memset(op->src, POISON, sizeof op->src);
+}
+
 static void cancel_op(struct world *w, struct node *n, struct op *op)
 {
     op->off = true;
@@ -459,10 +478,13 @@ static void cancel_op(struct world *w, struct node *n, struct op *op)
         if (c->retry)
             end_chunk(n, c);
     }
-    for (uint32_t k = 0; k < w->slots; k++)
+    for (uint32_t k = 0; k < w->slots; k++) {
         if (n->slot[k].made && hw_link_let_go(&n->slot[k].link, op) < 0)
             abort();
-    memset(op->src, POISON, sizeof op->src);
+        op->let_go[k] = n->slot[k].link.gone;
+        op->let_go_gen[k] = n->slot[k].gen;
+    }
+    op->read = true;
 }
 
 static void revoke_op(struct world *w, struct node *n, struct op *op)
@@ -470,14 +492,19 @@ static void revoke_op(struct world *w, struct node *n, struct op *op)
     struct node *peer = &w->node[!n->side];
     op->revoked = true;
     sim_say(w->s, "node %d takes the memory of operation %u back", peer->side, op->serial);
-    for (uint32_t k = 0; k < w->slots; k++)
+    for (uint32_t k = 0; k < w->slots; k++) {
+        if (hw_link_fills_apart(&peer->slot[k].link, op))
+            sim_conn_discard(&w->conn[k], peer->side);
         if (peer->slot[k].up && hw_link_let_go(&peer->slot[k].link, op) < 0)
             abort();
+    }
     memset(op->dst, POISON, sizeof op->dst);
 }
 
 static void look_at_op(struct world *w, struct node *n, struct op *op)
 {
+    if (op->read)
+        take_source_back(w, n, op);
     bool over = op->under_way == 0 && (op->off || op->confirmed == op->len);
     if (!over && w->s->step % 256)
         return; /* looking takes longer than all else */

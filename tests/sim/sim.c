@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset", "silent",  "cancel", "revoke",
-                                                    "both",    "links", "scatter", "memory", "liar"};
+const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset",   "silent", "cancel", "revoke", "both",
+                                                    "links",   "scatter", "memory", "liar",   "apart"};
 
 uint64_t sim_random(struct sim *s, uint64_t n)
 {
@@ -86,15 +86,165 @@ void sim_conn_open(struct sim *s, struct sim_conn *c)
 {
     memset(c, 0, sizeof *c);
     c->room = sim_has(s, SIM_PARTIAL) && sim_chance(s, 2) ? 200 + (uint32_t)sim_random(s, 1000) : SIM_PIPE;
+    for (int side = 0; side < 2 && sim_has(s, SIM_APART); side++) {
+        struct sim_apart *a = &c->apart[side];
+        a->is.tx = a->is.rx = !sim_chance(s, 4);
+        a->is.held = !sim_chance(s, 3);
+    }
 }
+
+static uint32_t deliver_pipe(struct sim *s, struct sim_pipe *p)
+{
+    uint32_t left = p->n - p->ready, n = left && sim_has(s, SIM_PARTIAL) ? 1 + (uint32_t)sim_random(s, left) : left;
+    p->ready += n;
+    return n;
+}
+
+/* ---- payloads apart */
+
+struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side)
+{
+    return (struct hw_link_apart){
+        .tx = c->apart[side].is.tx, .rx = c->apart[!side].is.rx, .held = c->apart[side].is.held};
+}
+
+/* The network takes the next n bytes out of memory: they end at p->buf[end]. */
+static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && a->is.held; i++)
+        a->pipe.buf[end - n + i] = *a->from[(a->delivered + i) % SIM_HELD];
+    a->delivered += n;
+}
+
+/* Memory that was delivered is read once more, and is free from then on. */
+static void release_held(struct sim *s, struct sim_apart *a)
+{
+    for (uint64_t end = a->released + sim_random(s, a->delivered - a->released + 1); a->released < end; a->released++) {
+        a->poison = *a->from[a->released % SIM_HELD] == SIM_POISON ? a->poison + 1 : 0;
+        if (a->poison == SIM_POISON_ROW)
+            sim_fail(s, "memory that is sent by reference is the application's again");
+    }
+}
+
+/* The device writes. */
+static void run_gather(struct sim_apart *a)
+{
+    if (a->gather.to)
+        memcpy(a->gather.to, a->gather.buf, a->gather.n);
+}
+
+static void step_apart(struct sim *s, struct sim_apart *a)
+{
+    uint32_t n = deliver_pipe(s, &a->pipe);
+    fetch_held(a, a->pipe.ready, n);
+    if (a->is.held && sim_chance(s, 2))
+        release_held(s, a);
+    if (sim_chance(s, 2))
+        run_gather(a);
+}
+
+static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece)
+{
+    struct sim_apart *a = &c->apart[side];
+    uint64_t n = HW_MIN(piece->len, c->room - a->pipe.n);
+    if (a->is.held)
+        n = HW_MIN(n, SIM_HELD - (a->sent - a->released));
+    if (n && sim_has(s, SIM_PARTIAL))
+        n = 1 + sim_random(s, n);
+    if (n == 0)
+        return -EAGAIN;
+    for (uint64_t i = 0; i < n && a->is.held; i++)
+        a->from[(a->sent + i) % SIM_HELD] = piece->ptr + i;
+    a->sent += n;
+    if (c->closed[!side]) { /* and nothing of it arrives */
+        a->delivered += n;
+        return (int64_t)n;
+    }
+    memcpy(a->pipe.buf + a->pipe.n, piece->ptr, n);
+    a->pipe.n += (uint32_t)n;
+    return (int64_t)n;
+}
+
+static uint64_t take_from_pipe(struct sim *s, struct sim_pipe *p, void *to, uint64_t most)
+{
+    uint64_t n = HW_MIN(most, p->ready);
+    if (n && sim_has(s, SIM_PARTIAL))
+        n = 1 + sim_random(s, n);
+    if (to)
+        memcpy(to, p->buf, n);
+    memmove(p->buf, p->buf + n, p->n - n);
+    p->n -= (uint32_t)n;
+    p->ready -= (uint32_t)n;
+    return n;
+}
+
+/* Bytes go to their place by way of a device that takes its time. */
+static int64_t read_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece)
+{
+    struct sim_apart *a = &c->apart[!side];
+    if (a->gather.n == 0) {
+        a->gather.to = piece->ptr;
+        a->gather.n = (uint32_t)take_from_pipe(s, &a->pipe, a->gather.buf, piece->len);
+        if (a->gather.n == 0)
+            return c->told[side] ? -ECONNRESET : -EAGAIN;
+    }
+    if (sim_chance(s, 8))
+        return -EBUSY;
+    run_gather(a);
+    uint32_t n = a->gather.n;
+    a->gather.n = 0;
+    a->gather.to = NULL;
+    return n;
+}
+
+int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n,
+                            bool out)
+{
+    if (out && c->told[side])
+        return -ECONNRESET;
+    if (out && sim_chance(s, 4))
+        return -EBUSY;
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (piece[i].len == 0)
+            continue;
+        int64_t done = out ? write_apart(s, c, side, &piece[i]) : read_apart(s, c, side, &piece[i]);
+        if (done < 0)
+            return sum ? sum : done;
+        sum += done;
+        if ((uint64_t)done < piece[i].len)
+            break;
+    }
+    return sum;
+}
+
+void sim_conn_discard(struct sim_conn *c, int side)
+{
+    c->apart[!side].gather.to = NULL;
+}
+
+static void close_apart(struct sim *s, struct sim_conn *c, int side)
+{
+    struct sim_apart *out = &c->apart[side], *in = &c->apart[!side];
+    uint32_t left = (uint32_t)sim_random(s, out->pipe.n - out->pipe.ready + 1);
+    out->pipe.n = out->pipe.ready + left;
+    fetch_held(out, out->pipe.n, left);
+    out->is.held = false; /* no memory is read any more */
+    in->pipe.n = in->pipe.ready = in->gather.n = 0;
+    in->delivered = in->sent;
+    in->gather.to = NULL;
+}
+
+/* ---- both streams */
 
 void sim_conn_deliver(struct sim *s, struct sim_conn *c)
 {
-    struct sim_pipe *p = &c->pipe[sim_random(s, 2)];
-    if (c->silent || p->ready == p->n)
+    uint64_t side = sim_random(s, 2);
+    if (c->silent)
         return;
-    uint32_t left = p->n - p->ready;
-    p->ready += sim_has(s, SIM_PARTIAL) ? 1 + (uint32_t)sim_random(s, left) : left;
+    (void)deliver_pipe(s, &c->pipe[side]);
+    if (sim_has(s, SIM_APART))
+        step_apart(s, &c->apart[side]);
 }
 
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side)
@@ -106,6 +256,8 @@ void sim_conn_close(struct sim *s, struct sim_conn *c, int side)
     /* a reset overtakes what was sent: the other side gets a part of it */
     out->n = out->ready + (uint32_t)sim_random(s, out->n - out->ready + 1);
     in->n = in->ready = 0;
+    if (sim_has(s, SIM_APART))
+        close_apart(s, c, side);
 }
 
 static int64_t write_conn(struct sim *s, struct sim_conn *c, int side, const void *buf, uint64_t n)
@@ -132,13 +284,7 @@ static int64_t read_conn(struct sim *s, struct sim_conn *c, int side, void *buf,
     n = HW_MIN(n, p->ready);
     if (n == 0)
         return c->told[side] ? -ECONNRESET : -EAGAIN;
-    if (sim_has(s, SIM_PARTIAL))
-        n = 1 + sim_random(s, n);
-    memcpy(buf, p->buf, n);
-    memmove(p->buf, p->buf + n, p->n - n);
-    p->n -= (uint32_t)n;
-    p->ready -= (uint32_t)n;
-    return (int64_t)n;
+    return (int64_t)take_from_pipe(s, p, buf, n);
 }
 
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out)
@@ -156,4 +302,10 @@ int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct 
             break;
     }
     return sum;
+}
+
+bool sim_conn_is_sending(const struct sim_conn *c, int side)
+{
+    const struct sim_apart *a = &c->apart[side];
+    return c->pipe[side].n || a->pipe.n || (a->is.held && a->released < a->sent);
 }

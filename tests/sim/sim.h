@@ -21,6 +21,7 @@ enum sim_feature {
     SIM_SCATTER, /* payloads of many pieces */
     SIM_MEMORY,  /* the product's allocations fail at times */
     SIM_LIAR,    /* side 1 confirms what it has not received */
+    SIM_APART,   /* connections carry large payloads apart, and read memory after it was handed over */
     SIM_FEATURES
 };
 extern const char *const sim_feature_name[SIM_FEATURES];
@@ -45,30 +46,62 @@ void sim_fail(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 /* From here on allocations may fail (s with SIM_MEMORY), or may not (NULL). Around calls into the product. */
 void sim_fail_memory(struct sim *s);
 
-#define SIM_PIPE 4096 /* bytes of one direction's buffers */
+#define SIM_PIPE       4096 /* bytes of one direction's buffers */
+#define SIM_HELD       2048 /* bytes that a direction holds by reference */
+#define SIM_POISON     0xdb /* what applications leave in memory that is theirs again: it must not cross the network */
+#define SIM_POISON_ROW 8    /* so many bytes of it in a row are no chance */
 
-/* One direction of a connection: [0, ready) can be read, [ready, n) is under way. */
+/* One direction of a stream: [0, ready) can be read, [ready, n) is under way. */
 struct sim_pipe {
     uint8_t buf[SIM_PIPE];
     uint32_t ready, n;
 };
 
+/* One direction of a connection's payloads that travel apart. */
+struct sim_apart {
+    struct hw_link_apart is; /* .tx is here of the sender, .rx of its peer */
+    struct sim_pipe pipe;
+    /* Memory that is sent by reference: read when its bytes are delivered, and once more before it is released, as if
+     * they were sent again. Counts ever: released <= delivered <= sent, byte k of the stream being at from[k %
+     * SIM_HELD]. */
+    uint64_t sent, delivered, released;
+    const uint8_t *from[SIM_HELD];
+    unsigned poison; /* bytes of it that were read in a row */
+    /* The receiver's device is about to write these bytes there. */
+    struct {
+        uint8_t *to; /* NULL: nowhere */
+        uint8_t buf[SIM_PIPE];
+        uint32_t n;
+    } gather;
+};
+
 /* A connection between side 0 and side 1. */
 struct sim_conn {
-    struct sim_pipe pipe[2]; /* pipe[i] carries what side i sends */
-    uint32_t room;           /* bytes that each holds */
-    bool closed[2];          /* side i has closed it */
-    bool silent;             /* nothing moves any more */
-    bool told[2];            /* side i meets an error when it next reads or writes */
+    struct sim_pipe pipe[2];   /* pipe[i] carries what side i sends */
+    struct sim_apart apart[2]; /* likewise */
+    uint32_t room;             /* bytes that each pipe holds */
+    bool closed[2];            /* side i has closed it */
+    bool silent;               /* nothing moves any more */
+    bool told[2];              /* side i meets an error when it next reads or writes */
 };
 
 void sim_conn_open(struct sim *s, struct sim_conn *c);
+/* How payloads travel, for side. */
+struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side);
+/* As sim_conn_move(), by the other stream; -EBUSY too. */
+int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n,
+                            bool out);
+/* The device writes no more to where it gathers what side receives. */
+void sim_conn_discard(struct sim_conn *c, int side);
 /* Moves a random part of what is under way to the other end. */
 void sim_conn_deliver(struct sim *s, struct sim_conn *c);
 /* Side closes: what it sent and has not arrived is lost in part, what comes to it is lost whole. */
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
 /* Writes (out) or reads for side, piece after piece: bytes moved, -EAGAIN or -ECONNRESET. */
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out);
+
+/* True if the network has not acknowledged all that side has sent. */
+bool sim_conn_is_sending(const struct sim_conn *c, int side);
 
 /* Runs one schedule to its end; s has seed and features. Sets s->failed where a check fails. */
 void sim_run_links(struct sim *s);

@@ -12,8 +12,6 @@ struct hw_conn {
     uint32_t poison; /* bytes of it that were written in a row */
 };
 
-#define POISON_ROW 8 /* so many in a row are no chance */
-
 struct pipes {
     struct sim_conn conn;
     struct hw_conn end[2];
@@ -28,7 +26,7 @@ static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uin
         uint64_t n = HW_MIN(bytes, piece->len);
         for (uint64_t i = 0; i < n; i++) {
             c->poison = ((const uint8_t *)piece->ptr)[i] == WORLD_POISON ? c->poison + 1 : 0;
-            if (c->poison == POISON_ROW)
+            if (c->poison == SIM_POISON_ROW)
                 sim_fail(c->w->s, "node %d sends memory that is the application's again", c->side);
         }
         bytes -= n;
@@ -59,7 +57,44 @@ static void close_conn(struct hw_conn *c)
     sim_conn_close(c->w->s, &c->pipes->conn, c->side);
 }
 
-const struct hw_rail_io world_io = {.attach = attach_conn, .write = write_conn, .read = read_conn, .close = close_conn};
+static struct hw_link_apart get_apart(const struct hw_conn *c)
+{
+    return sim_conn_apart(&c->pipes->conn, c->side);
+}
+
+static int64_t write_conn_apart(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    int64_t rc = sim_conn_move_apart(c->w->s, &c->pipes->conn, c->side, piece, n, true);
+    if (rc > 0)
+        look_for_poison(c, piece, (uint64_t)rc);
+    return rc;
+}
+
+static int64_t read_conn_apart(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    return sim_conn_move_apart(c->w->s, &c->pipes->conn, c->side, piece, n, false);
+}
+
+static int discard_conn(struct hw_conn *c)
+{
+    sim_conn_discard(&c->pipes->conn, c->side);
+    return 0;
+}
+
+static uint64_t get_released(struct hw_conn *c)
+{
+    return c->pipes->conn.apart[c->side].released;
+}
+
+const struct hw_rail_io world_io = {.attach = attach_conn,
+                                    .write = write_conn,
+                                    .read = read_conn,
+                                    .close = close_conn,
+                                    .apart = get_apart,
+                                    .write_apart = write_conn_apart,
+                                    .read_apart = read_conn_apart,
+                                    .discard = discard_conn,
+                                    .released = get_released};
 
 const struct hw_rail_limits world_limits = {.window = 4000, .patience = 30000, .ping = 100000, .dead = 2000000};
 
@@ -189,7 +224,7 @@ static void notice(struct world *w, int side, unsigned rail)
         if (!p || !(p->conn.silent || p->conn.closed[!side] || p->conn.told[!side]))
             continue;
         /* of a silent connection TCP tells, in time, a side that has sent something */
-        if (!p->conn.silent || (k > 0 && p->conn.pipe[side].n && sim_chance(w->s, 10)))
+        if (!p->conn.silent || (k > 0 && sim_conn_is_sending(&p->conn, side) && sim_chance(w->s, 10)))
             p->conn.told[side] = true;
     }
 }

@@ -12,7 +12,7 @@
 #define WORLD_RAILS  3
 #define WORLD_LINKS  3
 #define WORLD_LOOPS  2
-#define WORLD_POISON 0xdb /* what applications leave in memory that is theirs again: it must not cross the network */
+#define WORLD_POISON SIM_POISON
 
 struct world_side {
     struct hw_session *session;
