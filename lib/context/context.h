@@ -164,12 +164,12 @@ struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
     bool client, keyed, known; /* known: the application has it, or is about to */
-    uint16_t version; /* of the session's protocol, that both sides speak */
+    uint16_t version;          /* of the session's protocol, that both sides speak */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
     void *user;
-    atomic_uint refs; /* the application's, operations', arrivals' */
+    atomic_uint refs;     /* the application's, operations', arrivals' */
     atomic_int under_way; /* operations, without receives */
     struct hw_list in_context, in_accept;
     pthread_mutex_t door; /* over closed: operations' handles may outlive what the peer was made of */

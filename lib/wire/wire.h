@@ -220,7 +220,7 @@ size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 /* -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
 /* What carries chunks: "tcp", "devmem", "netplugin Plain". */
-#define HW_TRANSPORT_TEXT 96 /* with its NUL */
+#define HW_TRANSPORT_TEXT 96                          /* with its NUL */
 #define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* of all items */
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
 /* Of a whole body: text is "" where it is not said. -EPROTO. */

@@ -76,9 +76,9 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
     return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice moved nothing");
 }
 
-/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process, also
- * where the call has moved some bytes before it met that. Our own threads block SIGPIPE for good; in a caller's thread it
- * is blocked for the moment, and the one we caused is taken back. */
+/* splice(2) to a socket has no MSG_NOSIGNAL, and a connection reset by the peer must not kill the caller's process,
+ * also where the call has moved some bytes before it met that. Our own threads block SIGPIPE for good; in a caller's
+ * thread it is blocked for the moment, and the one we caused is taken back. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more)
 {
     if (hw_own_thread)
