@@ -318,6 +318,8 @@ static int make_connect(struct hawser *h, const char *host, uint16_t port, const
     int rc = c ? read_connect_options(opts, &c->o) : hw_no_memory("a peer");
     if (rc == 0) {
         c->deadline = hw_deadline(timeout_ms);
+        if (c->deadline != HW_NEVER)
+            c->deadline += h->tp->caps.setup_ms * HW_MS;
         c->timeout_ms = timeout_ms;
         c->port = port;
         c->fd = -1;
@@ -338,6 +340,8 @@ static int make_connect(struct hawser *h, const char *host, uint16_t port, const
     else
         memcpy(c->key, h->key, sizeof c->key);
     c->p->keyed = c->o.key || h->keyed;
+    c->p->gpu = (int)c->o.gpu - 1;
+    c->p->peer_gpu = (int)c->o.peer_gpu - 1;
     pthread_mutex_lock(&h->lock);
     hw_list_append(&h->peers, &c->p->in_context);
     h->n_peers++;
@@ -431,7 +435,10 @@ int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_
                                                .rx_bytes = atomic_load(&c->rx_bytes),
                                                .tx_chunks = atomic_load(&c->tx_frames),
                                                .rx_chunks = atomic_load(&c->rx_frames),
-                                               .retaken_chunks = atomic_load(&c->lost)};
+                                               .retaken_chunks = atomic_load(&c->lost),
+                                               .rx_device_bytes = atomic_load(&w->counts.rx_device),
+                                               .rx_copied_bytes = atomic_load(&w->counts.rx_copied),
+                                               .tx_device_bytes = atomic_load(&w->counts.tx_device)};
         memcpy(out[i].nic, w->nic, sizeof w->nic);
         memcpy(out[i].peer_nic, w->peer_nic, sizeof w->peer_nic);
         memcpy(out[i].local, w->local, sizeof w->local);

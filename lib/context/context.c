@@ -5,6 +5,8 @@
 #include "base/fork.h"
 #include "net/advertise.h"
 #include "net/rails.h"
+#include "transport/devmem/conn.h"
+#include "transport/devmem/devmem.h"
 #include "transport/tcp/conn.h"
 
 #include <sched.h>
@@ -73,11 +75,37 @@ static int check_knobs(struct hawser *h)
         return rc;
     if (strcmp(self, "auto") != 0 && strcmp(self, "yes") != 0 && strcmp(self, "no") != 0)
         return hw_fail(-EINVAL, "knob same_machine: \"%s\" is neither auto, yes nor no", self);
-    if (strcmp(h->k.transport, "tcp") != 0)
-        return hw_fail(-EINVAL, "knob transport: \"%s\" is not tcp", h->k.transport);
-    if (h->k.require_direct)
-        return hw_fail(-EOPNOTSUPP, "knob require_direct: transport tcp lands nothing in GPU memory");
     return 0;
+}
+
+/* The transport that knob transport names. A plugin's forks: this comes before there are threads. */
+static int open_transport(struct hawser *h)
+{
+    int rc = 0;
+    if (strcmp(h->k.transport, hw_devmem.name) == 0) {
+        rc = hw_devmem_open(&h->env);
+        if (rc < 0)
+            return rc;
+        h->tp = &hw_devmem;
+        h->carrier = &hw_devmem_carrier;
+    } else if (strcmp(h->k.transport, hw_tcp.name) != 0) {
+        return hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
+    }
+    if (h->k.require_direct && !h->tp->caps.device_path)
+        return hw_fail(
+            -EOPNOTSUPP,
+            "knob require_direct: transport %s lands nothing in GPU memory: all of it would pass through the "
+            "host's; take devmem, or a plugin that takes GPU memory",
+            h->k.transport);
+    if (!h->env.ident[0])
+        snprintf(h->env.ident, sizeof h->env.ident, "%s", h->tp->name);
+    return 0;
+}
+
+static void close_transport(struct hawser *h)
+{
+    if (h->tp == &hw_devmem)
+        hw_devmem_close(&h->env);
 }
 
 static int read_context_options(const struct hawser_options *in, struct hawser_options *o)
@@ -100,6 +128,7 @@ static void free_context(struct hawser *h)
     hw_listener_free(h);
     hw_memory_free_all(h);
     hw_domain_free(&h->domain);
+    close_transport(h);
     hw_fork_close(&h->event_fd);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->queue_lock);
@@ -145,13 +174,15 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->keyed = o.key != NULL;
     hw_boot_key(h->key, o.key, o.key ? o.key_len : 0);
     h->tp = &hw_tcp;
+    h->carrier = &hw_tcp_carrier;
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
-    snprintf(h->env.ident, sizeof h->env.ident, "%s", h->tp->name);
     h->event_fd = -1;
     rc = hw_knobs_load(&h->k, o.knobs);
     h->k.splice &= (o.flags & HAWSER_TRUSTED) != 0;
     if (rc == 0)
         rc = check_knobs(h);
+    if (rc == 0)
+        rc = open_transport(h);
     if (rc == 0) {
         h->event_fd = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         rc = h->event_fd < 0 ? hw_fail(-errno, "making an event descriptor: %s", strerror(errno)) : 0;

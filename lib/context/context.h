@@ -14,6 +14,7 @@
 #include "core/driver.h"
 #include "message/op.h"
 #include "message/queue.h"
+#include "transport/carrier.h"
 #include "transport/pairing.h"
 #include "transport/tcp/conn.h"
 
@@ -45,7 +46,9 @@ struct hawser {
     struct hw_logger log;
     bool keyed;
     uint8_t key[HW_SECRET];
-    const struct hw_transport *tp; /* says what handles of NICs hold */
+    const struct hw_transport *tp;    /* says what handles of NICs hold, and what it can */
+    struct hw_transport own_tp;       /* what tp is where that is not known before */
+    const struct hw_carrier *carrier; /* makes the connections of rails */
     struct hw_tp_env env;
     struct hw_driver *driver;
     unsigned n_drivers;
@@ -120,8 +123,24 @@ struct hw_attempt {
 struct hw_arrival {
     struct hw_list of_peer;
     int fd;
+    bool side; /* a second connection, for the transport */
     uint32_t rail, link, gen;
-    uint8_t ask[HW_ASK_SIZE];
+    uint8_t ask[HW_ASK_SIZE]; /* but for that */
+};
+
+/* Connections that stand, while the transports at both ends meet on them. */
+struct hw_meeting {
+    struct hw_task task;
+    struct hw_timer timer;
+    uint32_t gen;
+    int fd;                /* of the last one, the transport's */
+    struct hw_word theirs; /* client: the server's last word */
+    unsigned n;            /* connections; 0: nothing meets */
+    struct hw_conn *conn[HW_RAIL_LINKS];
+    struct meeting_watch {
+        struct hw_source source;
+        struct hw_way *way;
+    } watch[HW_RAIL_LINKS];
 };
 
 /* How one rail is connected, and connected again. */
@@ -134,6 +153,8 @@ struct hw_way {
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
+    struct hw_meeting meeting;
+    struct hw_carrier_counts counts;
 
     /* client */
     struct hw_nic from;
@@ -165,6 +186,7 @@ struct hawser_peer {
     struct hw_driver *home;
     bool client, keyed, known; /* known: the application has it, or is about to */
     uint16_t version;          /* of the session's protocol, that both sides speak */
+    int gpu, peer_gpu;         /* client: whose memory it is for; -1: not said */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
@@ -234,6 +256,19 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
 void hw_way_down(struct hawser_peer *p, unsigned rail);
 /* Takes what the listener has let in. */
 void hw_ways_arrive(struct hw_task *t);
+/* The rail's connections, whose transport was to meet the peer's, are dead. */
+void hw_way_failed(struct hw_way *w, int why);
+
+/* ---- the transport's part (meeting.c): with the role of the peer's home -------------------------------------- */
+
+/* Makes connections of fd[0, n), and takes these; the rail starts once the transports have met. theirs: client: the
+ * server's last word. 0; else they are closed. hw_way_failed() is called for what fails later. */
+int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);
+/* A second connection for link number `link` has come. Takes it; else the caller refuses it. */
+void hw_meeting_side(struct hw_way *w, uint32_t gen, unsigned link, int *fd);
+/* Closes what is meeting. */
+void hw_meeting_stop(struct hw_way *w);
+bool hw_meeting_is_idle(const struct hw_way *w);
 
 /* ---- set-up (setup.c): the first connection's messages ----------------------------------------------------- */
 

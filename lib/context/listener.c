@@ -267,8 +267,10 @@ static int hand_over(struct slot *s)
     if (!a)
         return hw_no_memory("a connection");
     hw_driver_forget(&h->driver[0], s->fd, &s->source);
-    *a = (struct hw_arrival){
-        .rail = s->hs.hello.channel >> 8, .link = s->hs.hello.channel & 0xff, .gen = s->hs.hello.gen};
+    *a = (struct hw_arrival){.side = s->hs.hello.kind == HW_BOOT_SIDE,
+                             .rail = s->hs.hello.channel >> 8,
+                             .link = s->hs.hello.channel & 0xff,
+                             .gen = s->hs.hello.gen};
     memcpy(a->ask, s->ask, sizeof a->ask);
     pthread_mutex_lock(&h->lock);
     struct hawser_peer *p = hw_peer_by_session(h, s->hs.hello.session);
@@ -322,6 +324,8 @@ static int step_slot(struct slot *s)
         rc = s->hs.hello.kind == HW_BOOT_CONTROL ? begin_session(s) : 0;
         if (rc < 0)
             return rc;
+        if (s->hs.hello.kind == HW_BOOT_SIDE)
+            return hand_over(s);
         if (s->hs.hello.kind != HW_BOOT_CONTROL && s->hs.hello.kind != HW_BOOT_DATA)
             return hw_fail(-EPROTO, "a connection of kind %u", s->hs.hello.kind);
         /* a client tries paths before it chooses */

@@ -29,6 +29,10 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
     m->ptr = ptr;
     m->len = len;
     hw_list_init(&m->exports);
+    if (!space->direct) { /* for transports that have to be told which GPU */
+        const struct hw_space *none = NULL;
+        (void)atomic_compare_exchange_strong(&h->env.gpu, &none, space);
+    }
     pthread_mutex_lock(&h->lock);
     hw_list_append(&h->mems, &m->in_context);
     pthread_mutex_unlock(&h->lock);
@@ -203,6 +207,8 @@ int hawser_mem_deregister(hawser_mem *m)
         return hw_fail(-EBUSY, "%u operations still use the memory", atomic_load(&m->busy));
     while ((r = take_first_region(m)))
         revoke_region(r);
+    if (m->h->tp->forget)
+        m->h->tp->forget(&m->h->env, m->space, m->ptr, m->len);
     pthread_mutex_lock(&m->h->lock);
     hw_list_remove(&m->in_context);
     pthread_mutex_unlock(&m->h->lock);

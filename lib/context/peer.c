@@ -18,6 +18,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
         return NULL;
     p->h = h;
     p->client = client;
+    p->gpu = p->peer_gpu = -1;
     p->keyed = h->keyed;
     pthread_mutex_lock(&h->lock);
     p->home = &h->driver[h->next_home++ % h->n_drivers];
@@ -133,7 +134,7 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
             w->in_fd[k] = -1;
         loop[i] = &w->driver->loop;
     }
-    hw_peer_init(&p->peer, &h->domain, p->client, &p->home->loop, loop, n, &peer_ops, &hw_tcp_io, p, &h->limits,
+    hw_peer_init(&p->peer, &h->domain, p->client, &p->home->loop, loop, n, &peer_ops, h->carrier->io, p, &h->limits,
                  p->secret);
     p->n_ways = n;
     p->has_rails = true;

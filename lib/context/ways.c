@@ -22,68 +22,6 @@
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* Where the connection leads, for statistics. */
-static void note_ends(struct hw_way *w, int fd)
-{
-    union hw_addr local = {0}, remote = {0};
-    socklen_t n = sizeof local, m = sizeof remote;
-    (void)getsockname(fd, &local.sa, &n);
-    (void)getpeername(fd, &remote.sa, &m);
-    hw_addr_unmap(&local);
-    hw_addr_unmap(&remote);
-    pthread_mutex_lock(&w->peer->h->lock);
-    hw_addr_text(&local, w->local, sizeof w->local);
-    hw_addr_text(&remote, w->remote, sizeof w->remote);
-    if (!w->peer->client)
-        hw_nic_of_socket(fd, w->nic);
-    pthread_mutex_unlock(&w->peer->h->lock);
-}
-
-/* The rail is up. */
-static void note_up(struct hw_way *w)
-{
-    struct hawser_peer *p = w->peer;
-    bool first = true;
-    for (unsigned i = 0; i < p->n_ways; i++)
-        first &= p->way[i].pair != w->pair || !*p->way[i].remote || &p->way[i] == w;
-    atomic_store(&w->up, true);
-    w->refused = false;
-    w->failures = 0;
-    if (first)
-        atomic_fetch_add(&p->pairs_up, 1);
-    atomic_fetch_add(&p->rails_up, 1);
-    hw_timer_stop(&p->home->loop, &p->dead);
-    hw_event_signal(p->h, p->home);
-}
-
-/* Gives the connections fd[0, n), which are taken from there, to the rail. */
-static int start_rail(struct hw_way *w, uint32_t gen, int *const fd, unsigned n, const struct hw_word *peers)
-{
-    struct hawser_peer *p = w->peer;
-    struct hw_conn *conn[HW_RAIL_LINKS];
-    unsigned made = 0;
-    int rc = 0;
-    note_up(w);
-    note_ends(w, fd[n - 1]);
-    for (; made < n; made++) {
-        hw_sock_buffers(fd[made], &p->h->k);
-        conn[made] = hw_tcp_new(hw_take_fd(&fd[made]), &p->h->k);
-        if (!conn[made]) {
-            rc = -ENOMEM;
-            break;
-        }
-    }
-    if (rc == 0)
-        rc = hw_session_start(&p->peer.session, w->index, gen, conn, n, peers);
-    if (rc == 0)
-        return 0;
-    while (made-- > 0)
-        hw_tcp_io.close(conn[made]);
-    atomic_store(&w->up, false);
-    atomic_fetch_sub(&p->rails_up, 1);
-    return rc;
-}
-
 /* How long a peer without a rail lives on. */
 static uint64_t get_grace(const struct hawser_peer *p, int why)
 {
@@ -141,6 +79,16 @@ static bool is_peer_over(const struct hawser_peer *p)
     return all_refused;
 }
 
+/* True if no connection of this context will work again: the peer is dead. */
+static bool is_transport_dead(struct hawser_peer *p)
+{
+    struct hawser *h = p->h;
+    int rc = h->tp->alive && atomic_load(&p->state) >= 0 ? h->tp->alive(&h->env) : 0;
+    if (rc < 0)
+        hw_peer_kill(p, rc);
+    return rc < 0;
+}
+
 /* An attempt has failed. */
 static void give_up(struct hw_way *w, int why)
 {
@@ -148,10 +96,23 @@ static void give_up(struct hw_way *w, int why)
     stop_dialling(w);
     hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s to %s: %s", p->name, w->nic, w->peer_nic, hw_error());
     w->refused = why == -ECONNREFUSED;
+    if (is_transport_dead(p))
+        return;
     if (is_peer_over(p))
         hw_peer_lose(p, hw_wrap(-ECONNRESET, "connecting again"));
     else
         dial_later(w);
+}
+
+void hw_way_failed(struct hw_way *w, int why)
+{
+    struct hawser_peer *p = w->peer;
+    if (p->client) {
+        give_up(w, why);
+        return;
+    }
+    hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: rail %u: %s", p->name, w->index, hw_error());
+    (void)is_transport_dead(p);
 }
 
 /* All links stand. */
@@ -169,7 +130,7 @@ static void finish_dialling(struct hw_way *w)
     }
     stop_dialling(w);
     if (rc == 0)
-        rc = start_rail(w, w->gen, fd, w->links, &theirs);
+        rc = hw_meeting_begin(w, w->gen, fd, w->links, &theirs);
     for (unsigned k = 0; k < w->links; k++)
         hw_fork_close(&fd[k]);
     if (rc < 0)
@@ -327,16 +288,17 @@ static void answer_links(struct hw_way *w)
     }
     w->in_have = 0;
     if (rc == 0)
-        rc = start_rail(w, w->in_gen, w->in_fd, w->in_links, NULL);
+        rc = hw_meeting_begin(w, w->in_gen, w->in_fd, w->in_links, NULL);
     refuse_links(w, HW_REFUSE_STALE);
     if (rc < 0)
-        hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: rail %u: %s", p->name, w->index, hw_error());
+        hw_way_failed(w, rc);
 }
 
 /* The first link of a newer generation. 0, or the refusal. */
 static unsigned begin_generation(struct hw_way *w, uint32_t gen, uint32_t links, const struct hw_word *theirs)
 {
     refuse_links(w, HW_REFUSE_STALE);
+    hw_meeting_stop(w);
     w->in_links = links;
     w->in_gen = gen;
     int rc = hw_session_ask(&w->peer->peer.session, w->index, gen, theirs);
@@ -349,6 +311,12 @@ static void take_arrival(struct hawser_peer *p, struct hw_arrival *a)
     struct hw_word theirs;
     uint32_t links;
     unsigned refusal = HW_OK;
+    if (a->side) {
+        if (w && atomic_load(&p->state) >= 0)
+            hw_meeting_side(w, a->gen, a->link, &a->fd);
+        refuse_fd(&a->fd, HW_REFUSE_STALE);
+        return;
+    }
     int rc = hw_ask_decode(a->ask, &links, &theirs);
     if (rc < 0 || !w || a->link >= links || atomic_load(&p->state) < 0)
         refusal = HW_REFUSE_SESSION;
@@ -418,16 +386,20 @@ void hw_ways_stop(struct hawser_peer *p)
 {
     for (unsigned i = 0; i < p->n_ways; i++) {
         stop_dialling(&p->way[i]);
+        hw_meeting_stop(&p->way[i]);
         refuse_links(&p->way[i], HW_REFUSE_SESSION);
     }
 }
 
 bool hw_ways_are_idle(const struct hawser_peer *p)
 {
-    for (unsigned i = 0; i < p->n_ways; i++)
+    for (unsigned i = 0; i < p->n_ways; i++) {
+        if (!hw_meeting_is_idle(&p->way[i]))
+            return false;
         for (unsigned k = 0; p->way[i].attempt && k < p->way[i].links; k++)
             if (atomic_load(&p->way[i].attempt[k].task.posted))
                 return false;
+    }
     return true;
 }
 

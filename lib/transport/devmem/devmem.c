@@ -52,8 +52,8 @@ struct hw_conn {
 
     /* client: for the second connection */
     struct hw_nic from;
-    uint8_t handle[HW_HANDLE_MAX], secret[HW_SECRET];
-    size_t handle_len;
+    union hw_addr to;
+    uint8_t secret[HW_SECRET];
     struct hw_conn_ident ident;
 
     /* Sending, all counts ever: released <= out <= fed <= posted; of heads: out_heads, with head_done bytes of the
@@ -143,12 +143,12 @@ static int devmem_connect(const struct hw_tp_env *env, const struct hw_nic *nic,
     if (!c)
         return hw_no_memory("a connection, or no descriptors");
     c->from = *nic;
-    c->handle_len = HW_MIN(handle_len, sizeof(c->handle));
-    memcpy(c->handle, handle, c->handle_len);
     memcpy(c->secret, ident->secret, sizeof(c->secret));
     c->ident = *ident;
     c->ident.secret = c->secret;
-    int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &c->heads);
+    int rc = hw_tcp_handle_addr(handle, handle_len, &c->to);
+    if (rc == 0)
+        rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &c->heads);
     if (rc)
         c->heads = NULL;
     else
@@ -162,14 +162,6 @@ static int devmem_connect(const struct hw_tp_env *env, const struct hw_nic *nic,
     return 0;
 }
 
-static int connect_side_conn(void *arg, struct hw_conn **out)
-{
-    struct hw_conn *c = arg;
-    struct hw_conn_ident ident = c->ident;
-    ident.side = true;
-    return hw_tcp.connect(c->env, &c->from, c->handle, c->handle_len, &ident, out);
-}
-
 static int begin_meeting(struct hw_conn *c, int heads)
 {
     const struct dm_meet_args a = {.env = c->env,
@@ -181,8 +173,9 @@ static int begin_meeting(struct hw_conn *c, int heads)
                                    .client = c->client,
                                    .gpu = c->client ? c->ident.gpu : -1,
                                    .peer_gpu = c->client ? c->ident.peer_gpu : -1,
-                                   .dial = connect_side_conn,
-                                   .arg = c};
+                                   .from = &c->from,
+                                   .to = &c->to,
+                                   .ident = &c->ident};
     c->meet = dm_meet_new(&a);
     return c->meet ? 0 : hw_no_memory("a connection");
 }
@@ -216,13 +209,17 @@ static void devmem_side(struct hw_conn *c, int fd)
         hw_close(&fd);
 }
 
-/* What was agreed takes effect. */
-static void apply_agreement(struct hw_conn *c, const struct dm_met *a)
+/* What was agreed takes effect. 0, -ENOMEM. */
+static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
 {
-    int one = 1;
-    c->side = a->side;
+    int one = 1, side = a->side;
     c->rx = a->rx;
     c->claim = a->claim;
+    if (side >= 0 && hw_tcp.accept(c->env, side, &c->side)) {
+        c->side = NULL;
+        hw_close(&side);
+        return -ENOMEM;
+    }
     if (a->send_side) {
         hw_tcp_bare(c->side);
         c->carrier = c->side;
@@ -232,6 +229,7 @@ static void apply_agreement(struct hw_conn *c, const struct dm_met *a)
         (void)setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one));
     }
     atomic_store_explicit(&c->met, true, memory_order_release);
+    return 0;
 }
 
 /* On until the two ends have met: 0, -EAGAIN, else it is dead. */
@@ -243,9 +241,8 @@ static int advance_devmem_setup(struct hw_conn *c)
         return 0;
     if (!c->meet && ((rc = hw_tcp.establish(c->heads)) || (rc = begin_meeting(c, hw_tcp.fd(c->heads)))))
         return rc;
-    if ((rc = dm_meet_step(c->meet, &met)))
+    if ((rc = dm_meet_step(c->meet, &met)) || (rc = apply_agreement(c, &met)))
         return rc;
-    apply_agreement(c, &met);
     dm_meet_free(c->meet);
     c->meet = NULL;
     return 0;
@@ -339,17 +336,21 @@ static int send_heads(struct hw_conn *c)
     return 0;
 }
 
+static void forget_completion(void *arg, uint32_t first, uint32_t last)
+{
+    (void)arg, (void)first, (void)last; /* the peer's confirmation is the signal here */
+}
+
 /* A chunk out of device memory, all that was given to tcp before it being out: 0, -EAGAIN, dead. */
 static int send_device(struct hw_conn *c, struct tx *t)
 {
-    uint64_t copied = 0;
     int fd = hw_tcp.fd(c->side), rc;
     bool reaped = false;
     while (t->taken < t->len) {
         uint64_t offset = (uint64_t)(t->ptr - t->from.base) + t->taken;
         ssize_t n = dm_send(fd, t->from.dmabuf_id, offset, t->len - t->taken, false);
         if (n == -EAGAIN && !reaped) { /* perhaps for want of completions taken off */
-            if ((rc = dm_reap(fd, &copied)))
+            if ((rc = dm_reap(fd, forget_completion, NULL)))
                 return rc;
             reaped = true;
             continue;
@@ -364,7 +365,7 @@ static int send_device(struct hw_conn *c, struct tx *t)
         t->taken += (uint32_t)n;
         dm_count(&c->tx_device, (uint64_t)n);
     }
-    return dm_reap(fd, &copied);
+    return dm_reap(fd, forget_completion, NULL);
 }
 
 /* Everything posted, in order: 0 all gone, -EAGAIN, -EBUSY, ... */
@@ -477,7 +478,7 @@ static int devmem_post_recv(struct hw_conn *c, const struct hw_space *space, voi
 static void devmem_discard(struct hw_conn *c)
 {
     if (c->rx)
-        dm_rx_discard(c->rx);
+        (void)dm_rx_discard(c->rx);
     else
         hw_tcp.discard(c->heads);
 }

@@ -131,7 +131,7 @@ ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool mo
     return hw_fail(-errno, "sending from device memory: %s", strerror(errno));
 }
 
-int dm_reap(int fd, uint64_t *copied)
+int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void *arg)
 {
     for (;;) {
         union {
@@ -151,8 +151,8 @@ int dm_reap(int fd, uint64_t *copied)
                 continue;
             memcpy(&e, CMSG_DATA(c), sizeof(e));
             /* Documentation/networking/msg_zerocopy.rst: a range of sends, [ee_info, ee_data] */
-            if (e.ee_origin == SO_EE_ORIGIN_ZEROCOPY && e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED)
-                *copied += (uint64_t)e.ee_data - e.ee_info + 1;
+            if (e.ee_origin == SO_EE_ORIGIN_ZEROCOPY)
+                over(arg, e.ee_info, e.ee_data);
         }
     }
 }

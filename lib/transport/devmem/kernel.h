@@ -59,8 +59,9 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n);
  * kernel's until the peer has it. SO_ZEROCOPY must be set. -EAGAIN also where dm_reap() must be called first. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
-/* Takes completions off the error queue. *copied counts those of which the kernel made a copy after all. -errno. */
-int dm_reap(int fd, uint64_t *copied);
+/* Takes completions off the error queue: over() is told of sends [first, last], whose numbers are those of the
+ * connection's successful calls of dm_send(), from 0, by 32 bits. -errno. */
+int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void *arg);
 
 /* What tests put in the kernel's place. */
 struct dm_sys {

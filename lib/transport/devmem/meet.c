@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/devmem/meet.h"
 #include "transport/devmem/kernel.h"
-#include "transport/tcp/tcp.h"
+#include "transport/tcp/sock.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +28,8 @@ struct dm_meet {
     uint8_t out[3 * WORD], in[WORD];
     unsigned out_len, out_done, in_have;
     int mine[4], theirs[4]; /* by word: -1 not yet, 0 no, 1 yes */
-    struct hw_conn *side;
+    int side;               /* -1: there is none */
+    struct hw_hs *hs;       /* client: on it, until it is up */
     bool side_up, side_lost;
     struct dm_claim *claim;
     struct dm_rx *rx;
@@ -50,6 +51,7 @@ struct dm_meet *dm_meet_new(const struct dm_meet_args *a)
     if (!m)
         return NULL;
     m->a = *a;
+    m->side = -1;
     m->deadline = hw_deadline((int)a->env->knobs->handshake_ms);
     for (int i = OFFER; i <= VERDICT; i++)
         m->mine[i] = m->theirs[i] = -1;
@@ -62,8 +64,8 @@ void dm_meet_free(struct dm_meet *m)
         return;
     dm_rx_free(m->rx);
     dm_claim_free(m->claim);
-    if (m->side)
-        hw_tcp.close(m->side);
+    hw_sock_abort(&m->side);
+    free(m->hs);
     free(m);
 }
 
@@ -155,28 +157,46 @@ static void side_lost(struct dm_meet *m, const char *why)
 {
     m->side_lost = true;
     set_fallback_reason(m, why);
-    if (m->side)
-        hw_tcp.close(m->side);
-    m->side = NULL;
+    hw_sock_abort(&m->side);
 }
 
 static int side_watch(struct dm_meet *m)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
-    return epoll_ctl(m->a.set, EPOLL_CTL_ADD, hw_tcp.fd(m->side), &ev)
+    return epoll_ctl(m->a.set, EPOLL_CTL_ADD, m->side, &ev)
                ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
                : 0;
 }
 
 void dm_meet_side(struct dm_meet *m, int fd)
 {
-    if (m->side || m->side_lost || hw_tcp.accept(m->a.env, fd, &m->side)) { /* one is enough */
+    if (m->side >= 0 || m->side_lost) { /* one is enough */
         hw_close(&fd);
         return;
     }
+    m->side = fd;
+    hw_sock_accepted(fd, m->a.env->knobs);
+    hw_sock_buffers(fd, m->a.env->knobs);
     m->side_up = true;
     if (side_watch(m))
         side_lost(m, hw_error());
+}
+
+static int dial_side(struct dm_meet *m)
+{
+    const struct hw_conn_ident *id = m->a.ident;
+    const struct hw_hello hello = {
+        .kind = HW_BOOT_SIDE, .keyed = id->keyed, .session = id->session, .channel = id->channel, .gen = id->gen};
+    m->hs = calloc(1, sizeof(*m->hs));
+    if (!m->hs)
+        return hw_no_memory("a connection");
+    int fd = hw_sock_connect(m->a.from, m->a.to, m->a.env->knobs);
+    if (fd < 0)
+        return fd;
+    m->side = fd;
+    hw_sock_buffers(fd, m->a.env->knobs);
+    hw_hs_client(m->hs, &hello, id->secret, m->a.env->knobs->handshake_ms);
+    return side_watch(m);
 }
 
 /* Has it come? The client makes it. */
@@ -189,19 +209,15 @@ static void side_step(struct dm_meet *m)
             side_lost(m, "the peer could not make the second connection");
         return;
     }
-    int rc = 0;
-    if (!m->side) {
-        if ((rc = m->a.dial(m->a.arg, &m->side)) == 0)
-            rc = side_watch(m);
-        else
-            m->side = NULL;
-    }
+    int rc = m->side < 0 ? dial_side(m) : 0;
     if (rc == 0)
-        rc = hw_tcp.establish(m->side);
-    if (rc == 0)
+        rc = hw_hs_step(m->hs, m->side);
+    if (rc == 0) {
+        hw_sock_settled(m->side, m->a.env->knobs);
         m->side_up = true;
-    else if (rc != -EAGAIN)
+    } else if (rc != -EAGAIN) {
         side_lost(m, hw_error());
+    }
 }
 
 /* ---- steering, and the probe ---------------------------------------------------------------------------- */
@@ -230,13 +246,13 @@ static void bound_buffer(const struct dm_meet *m)
     uint64_t share = m->pool->buf.size / 2 / sharers;
     int half = (int)HW_MIN(HW_MAX(share / 2, (uint64_t)BUFFER_MIN), (uint64_t)INT_MAX / 2); /* the kernel doubles it */
     if (autotuned_most() > share)
-        (void)setsockopt(hw_tcp.fd(m->side), SOL_SOCKET, SO_RCVBUF, &half, sizeof(half));
+        (void)setsockopt(m->side, SOL_SOCKET, SO_RCVBUF, &half, sizeof(half));
 }
 
 static int claim_landing(struct dm_meet *m)
 {
     int rc;
-    if (!m->claim && (rc = dm_claim_new(m->a.ctx, m->a.nic, m->a.gpu, hw_tcp.fd(m->side), m->a.event, &m->claim)))
+    if (!m->claim && (rc = dm_claim_new(m->a.ctx, m->a.nic, m->a.gpu, m->side, m->a.event, &m->claim)))
         return rc;
     if ((rc = dm_claim_test(m->claim, &m->pool, &m->dmabuf_id)))
         return rc;
@@ -244,7 +260,7 @@ static int claim_landing(struct dm_meet *m)
         (m->pool->space->direct || m->pool->space->device != m->a.gpu))
         return hw_fail(-EOPNOTSUPP, "it would land in memory of %s and be copied (knob devmem_memory is %s)",
                        m->pool->space->name, m->a.env->knobs->devmem_memory);
-    return dm_rx_new(hw_tcp.fd(m->side), m->pool, m->dmabuf_id, &m->rx);
+    return dm_rx_new(m->side, m->pool, m->dmabuf_id, &m->rx);
 }
 
 /* Asks for steering. 1 stands, 0 it cannot be (why says why), -EAGAIN. */
@@ -267,7 +283,7 @@ static int probe_send(struct dm_meet *m)
     for (uint32_t i = 0; i < PROBE; i++)
         probe[i] = probe_byte(i);
     while (m->probe_out < PROBE) {
-        ssize_t n = send(hw_tcp.fd(m->side), probe + m->probe_out, PROBE - m->probe_out, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(m->side, probe + m->probe_out, PROBE - m->probe_out, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -302,7 +318,7 @@ static int probe_look(struct dm_meet *m, const struct dm_received *r, const uint
         m->probe_in += p->len;
     }
     m->probe_plain |= r->plain;
-    return n ? HW_MIN(dm_give_back(hw_tcp.fd(m->side), tokens, n), 0) : 0;
+    return n ? HW_MIN(dm_give_back(m->side, tokens, n), 0) : 0;
 }
 
 static int probe_receive(struct dm_meet *m)
@@ -310,7 +326,7 @@ static int probe_receive(struct dm_meet *m)
     struct dm_received r;
     uint8_t host[PROBE];
     while (m->probe_in < PROBE) {
-        ssize_t n = dm_recv(hw_tcp.fd(m->side), host, PROBE - m->probe_in, &r);
+        ssize_t n = dm_recv(m->side, host, PROBE - m->probe_in, &r);
         if (n == -EAGAIN)
             return 0;
         if (n <= 0)
@@ -411,16 +427,14 @@ int dm_meet_step(struct dm_meet *m, struct dm_met *out)
         dm_ctx_kill(m->a.ctx, -EOPNOTSUPP, why);
         return hw_fail_copy(-EOPNOTSUPP, why);
     }
-    *out = (struct dm_met){.send_side = send_side};
+    *out = (struct dm_met){.send_side = send_side, .side = -1};
     if (receive) {
         out->rx = m->rx;
         out->claim = m->claim;
         m->rx = NULL;
         m->claim = NULL;
     }
-    if (receive || send_side) {
-        out->side = m->side;
-        m->side = NULL;
-    }
+    if (receive || send_side)
+        out->side = hw_take_fd(&m->side);
     return 0;
 }

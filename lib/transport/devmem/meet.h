@@ -25,7 +25,7 @@ struct dm_met {
     bool send_side;         /* payload leaves by the second connection */
     struct dm_rx *rx;       /* payload arrives by it; NULL: it does not. The caller's now */
     struct dm_claim *claim; /* with rx */
-    struct hw_conn *side;   /* tcp's; NULL where neither direction needs it. The caller's now */
+    int side;               /* the second connection; -1 where neither direction needs it. The caller's now */
 };
 
 struct dm_meet_args {
@@ -36,9 +36,11 @@ struct dm_meet_args {
     int set, event; /* epoll to watch the second one with; eventfd to be rung */
     bool client;
     int gpu, peer_gpu; /* client: whose memory the connection is for here and there; -1: not said */
-    /* client: makes the second connection. */
-    int (*dial)(void *arg, struct hw_conn **out);
-    void *arg;
+    /* client: the second connection goes from this NIC to this address, as that one's. All three outlive the meeting.
+     */
+    const struct hw_nic *from;
+    const union hw_addr *to;
+    const struct hw_conn_ident *ident;
 };
 
 /* a is copied, but for what it points to. NULL: no memory. */

@@ -220,7 +220,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
     }
 }
 
-void dm_rx_discard(struct dm_rx *rx)
+int dm_rx_discard(struct dm_rx *rx)
 {
     uint64_t until = hw_now() + DISCARD_MS * HW_MS;
     for (; rx->nwait > rx->started_of; rx->nwait--) /* they are read by nobody */
@@ -229,6 +229,7 @@ void dm_rx_discard(struct dm_rx *rx)
     while (poll_rx_gather(rx) == 0 && rx->over < rx->started && hw_now() < until)
         (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     rx->to = NULL;
+    return rx->over < rx->started ? hw_fail(-ENXIO, "a gather has not ended within %d ms", DISCARD_MS) : 0;
 }
 
 bool dm_rx_strayed(const struct dm_rx *rx)

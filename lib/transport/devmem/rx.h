@@ -33,8 +33,9 @@ void dm_rx_post(struct dm_rx *rx, const struct hw_space *space, void *ptr, uint3
  * else the connection is dead. */
 int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
 
-/* The rest of what was posted for goes nowhere; on return the memory is not touched again. */
-void dm_rx_discard(struct dm_rx *rx);
+/* The rest of what was posted for goes nowhere; on return the memory is not touched again. -ENXIO: the device does not
+ * come to an end, and may still write there. */
+int dm_rx_discard(struct dm_rx *rx);
 
 /* Has ordinary data come where there should be none? */
 bool dm_rx_strayed(const struct dm_rx *rx);

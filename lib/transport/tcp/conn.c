@@ -201,3 +201,11 @@ static int check_socket(struct hw_conn *c, uint64_t *window)
 
 const struct hw_rail_io hw_tcp_io = {
     .attach = attach_socket, .write = write_socket, .read = read_socket, .close = close_socket, .check = check_socket};
+
+static int make_socket(int fd, const struct hw_carrier_args *a, struct hw_conn **out)
+{
+    *out = hw_tcp_new(fd, a->env->knobs);
+    return *out ? 0 : -ENOMEM;
+}
+
+const struct hw_carrier hw_tcp_carrier = {.io = &hw_tcp_io, .make = make_socket};

@@ -8,9 +8,10 @@
 
 #include "base/knob.h"
 #include "core/driver.h"
-#include "core/rail.h"
+#include "transport/carrier.h"
 
 extern const struct hw_rail_io hw_tcp_io;
+extern const struct hw_carrier hw_tcp_carrier;
 
 /* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
  * memory, and the descriptor is closed. k, which outlives it: stall_ms and peer_timeout_ms. */

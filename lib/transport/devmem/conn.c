@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/devmem/conn.h"
+
+#include "base/fork.h"
+#include "transport/devmem/kernel.h"
+#include "transport/devmem/meet.h"
+#include "transport/tcp/conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SENDS 1024u /* out of device memory, that the kernel has not said to be over */
+
+/* A call of dm_send(). The kernel numbers them 0, 1, 2... */
+struct send {
+    uint64_t from; /* of the bytes that went by the second socket, its first */
+    bool over;
+};
+
+struct hw_conn {
+    struct hw_carrier_args args;
+    char nic[HAWSER_NIC_NAME];
+    struct hw_conn *heads; /* tcp's: opaque here */
+    struct hw_conn *side;  /* likewise: to send by; NULL: payloads leave behind their heads */
+    int fd, side_fd;       /* theirs; side_fd -1: there is none */
+    struct dm_meet *meet;  /* until they have met */
+    int set, event;        /* for that: sockets and event */
+    struct dm_claim *claim;
+    struct dm_rx *rx;        /* NULL: payloads come behind their heads */
+    bool posted;             /* rx has something to receive */
+    struct hw_source source; /* of the second socket, where nothing is sent by it */
+    struct hw_rail *rail;
+
+    uint64_t gone;           /* bytes that the second socket took */
+    uint64_t begun, over;    /* sends; of these, the first so many are over */
+    struct send send[SENDS]; /* a ring */
+    uint64_t tx_device;
+    struct hw_tp_counts told; /* to the rail */
+};
+
+/* ---- making and meeting --------------------------------------------------------------------------------- */
+
+static struct hw_driver *get_driver(const struct hw_rail *r)
+{
+    return hw_container_of(r->loop, struct hw_driver, loop);
+}
+
+static void close_devmem(struct hw_conn *c)
+{
+    if (c->rx) {
+        const struct dm_rx_counts *n = dm_rx_counts(c->rx);
+        hw_log(c->args.env->log, HAWSER_LOG_DEBUG,
+               "%s: %llu bytes came into device memory by %llu receives, %u pages at most at a time", c->nic,
+               (unsigned long long)atomic_load(&n->device), (unsigned long long)atomic_load(&n->calls),
+               atomic_load(&n->held_most));
+    }
+    dm_meet_free(c->meet);
+    dm_rx_free(c->rx); /* gathers are over before the pages go back with the socket */
+    dm_claim_free(c->claim);
+    if (c->rail)
+        hw_driver_forget(get_driver(c->rail), c->side_fd, &c->source);
+    if (c->side)
+        hw_tcp_io.close(c->side); /* with a reset: the kernel lets go of the memory */
+    else
+        hw_fork_close(&c->side_fd);
+    hw_tcp_io.close(c->heads);
+    hw_fork_close(&c->set);
+    hw_fork_close(&c->event);
+    free(c);
+}
+
+static int begin_meeting(struct hw_conn *c)
+{
+    struct epoll_event in = {.events = EPOLLIN | EPOLLET}, all = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    c->set = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC));
+    c->event = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (c->set < 0 || c->event < 0 || epoll_ctl(c->set, EPOLL_CTL_ADD, c->event, &in) < 0 ||
+        epoll_ctl(c->set, EPOLL_CTL_ADD, c->fd, &all) < 0)
+        return hw_fail(-errno, "watching a connection: %s", strerror(errno));
+    const struct dm_meet_args a = {.env = c->args.env,
+                                   .ctx = c->args.env->state,
+                                   .nic = c->nic,
+                                   .heads = c->fd,
+                                   .set = c->set,
+                                   .event = c->event,
+                                   .client = c->args.client,
+                                   .gpu = c->args.client ? c->args.id.gpu : -1,
+                                   .peer_gpu = c->args.client ? c->args.id.peer_gpu : -1,
+                                   .from = c->args.from,
+                                   .to = c->args.to,
+                                   .ident = &c->args.id};
+    c->meet = dm_meet_new(&a);
+    return c->meet ? 0 : hw_no_memory("a connection");
+}
+
+static int make_devmem(int fd, const struct hw_carrier_args *a, struct hw_conn **out)
+{
+    struct hw_conn *c = calloc(1, sizeof *c), *heads = hw_tcp_new(fd, a->env->knobs);
+    if (!c || !heads) {
+        if (heads)
+            hw_tcp_io.close(heads);
+        free(c);
+        return hw_no_memory("a connection");
+    }
+    c->args = *a;
+    c->heads = heads;
+    c->fd = fd;
+    c->side_fd = c->set = c->event = -1;
+    if (a->client)
+        memcpy(c->nic, a->from->name, sizeof c->nic);
+    else
+        hw_nic_of_socket(fd, c->nic);
+    int rc = a->small_only ? 0 : begin_meeting(c);
+    if (rc < 0) {
+        close_devmem(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+/* What was agreed takes effect. */
+static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
+{
+    int one = 1;
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    c->rx = a->rx;
+    c->claim = a->claim;
+    c->side_fd = a->side;
+    if (c->side_fd >= 0) /* what is not sent when it closes must not be read from memory later */
+        (void)setsockopt(c->side_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    if (!a->send_side) {
+        (void)hw_fork_guard(c->side_fd);
+        return 0;
+    }
+    /* Both are needed to send from device memory; where they are refused it is sent by way of the host. */
+    (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
+    (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
+    c->side = hw_tcp_new(c->side_fd, c->args.env->knobs);
+    if (!c->side)
+        c->side_fd = -1;
+    return c->side ? 0 : -ENOMEM;
+}
+
+static int meet_devmem(struct hw_conn *c)
+{
+    struct dm_met met;
+    if (!c->meet)
+        return 0;
+    int rc = dm_meet_step(c->meet, &met);
+    if (rc == 0)
+        rc = apply_agreement(c, &met);
+    if (rc < 0)
+        return rc;
+    dm_meet_free(c->meet);
+    c->meet = NULL;
+    return 0;
+}
+
+static int get_meeting_fd(const struct hw_conn *c)
+{
+    return c->set;
+}
+
+static void take_side(struct hw_conn *c, int fd)
+{
+    if (c->meet)
+        dm_meet_side(c->meet, fd);
+    else
+        hw_close(&fd);
+}
+
+static void note_side_ready(struct hw_source *s, uint32_t events)
+{
+    (void)events;
+    hw_rail_ready(hw_container_of(s, struct hw_conn, source)->rail);
+}
+
+static int attach_devmem(struct hw_conn *c, struct hw_rail *r)
+{
+    int rc = hw_tcp_io.attach(c->heads, r);
+    if (rc == 0 && c->side)
+        return hw_tcp_io.attach(c->side, r);
+    if (rc < 0 || c->side_fd < 0)
+        return rc;
+    c->rail = r;
+    c->source.ready = note_side_ready;
+    return hw_driver_watch(get_driver(r), c->side_fd, &c->source);
+}
+
+static struct hw_link_apart get_devmem_apart(const struct hw_conn *c)
+{
+    return (struct hw_link_apart){.tx = c->side, .rx = c->rx, .held = c->side};
+}
+
+static void count_payload(struct hw_conn *c)
+{
+    struct hw_tp_counts now = {.tx_device = c->tx_device};
+    if (c->rx) {
+        const struct dm_rx_counts *n = dm_rx_counts(c->rx);
+        now.rx_device = atomic_load_explicit(&n->device, memory_order_relaxed);
+        now.rx_copied = atomic_load_explicit(&n->copied, memory_order_relaxed);
+    }
+    hw_carrier_count(c->args.counts, &c->told, now);
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    return hw_tcp_io.write(c->heads, piece, n);
+}
+
+/* Sends [first, last] are over, by their numbers' lower 32 bits. */
+static void note_over(void *arg, uint32_t first, uint32_t last)
+{
+    struct hw_conn *c = arg;
+    uint64_t from = c->over + (uint32_t)(first - (uint32_t)c->over);
+    for (uint64_t i = from; i < c->begun && i <= from + (uint32_t)(last - first); i++)
+        c->send[i % SENDS].over = true;
+}
+
+static int reap_sends(struct hw_conn *c)
+{
+    if (c->over == c->begun)
+        return 0;
+    int rc = dm_reap(c->side_fd, note_over, c);
+    while (c->over < c->begun && c->send[c->over % SENDS].over)
+        c->over++;
+    return rc;
+}
+
+static uint64_t get_devmem_released(struct hw_conn *c)
+{
+    (void)reap_sends(c); /* a fault of the connection shows at its next use */
+    return c->over < c->begun ? c->send[c->over % SENDS].from : c->gone;
+}
+
+/* Some of the piece, out of device memory. */
+static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece, const struct dm_source *from)
+{
+    ssize_t n = -EAGAIN;
+    for (int round = 0; round < 2 && n == -EAGAIN; round++) {
+        if (c->begun - c->over < SENDS)
+            n = dm_send(c->side_fd, from->dmabuf_id, (uint64_t)(piece->ptr - from->base), piece->len, false);
+        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* perhaps for want of completions taken off */
+        if (rc < 0)
+            return rc;
+    }
+    if (n == -EAGAIN)
+        return n;
+    if (n < 0) { /* whatever it is, the next connection sends what lies there by way of the host */
+        dm_source_bad(c->args.env->state, c->nic, from);
+        return n;
+    }
+    c->send[c->begun++ % SENDS] = (struct send){.from = c->gone};
+    c->tx_device += (uint64_t)n;
+    return n;
+}
+
+static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    struct dm_source from;
+    while (n > 1 && piece->len == 0)
+        piece++, n--;
+    bool device = !piece->space->direct &&
+                  dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
+    int64_t done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, n);
+    c->gone += done > 0 ? (uint64_t)done : 0;
+    count_payload(c);
+    return done;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------------ */
+
+static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    return hw_tcp_io.read(c->heads, piece, n);
+}
+
+/* Whole pieces: of one that is not in place yet nothing is counted. */
+static int64_t read_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    int64_t sum = 0;
+    for (; n; piece++, n--) {
+        uint64_t moved = 0;
+        if (piece->len == 0)
+            continue;
+        if (!c->posted)
+            dm_rx_post(c->rx, piece->space, piece->ptr, (uint32_t)piece->len);
+        c->posted = true;
+        int rc = dm_rx_run(c->rx, &moved);
+        count_payload(c);
+        if ((rc == -EAGAIN || rc == -EBUSY) && sum)
+            return sum;
+        if (rc < 0)
+            return rc == -EPIPE ? -ECONNRESET : rc;
+        c->posted = false;
+        sum += (int64_t)piece->len;
+    }
+    return sum;
+}
+
+static int discard_payload(struct hw_conn *c)
+{
+    return c->posted ? dm_rx_discard(c->rx) : 0;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+static int check_devmem(struct hw_conn *c, uint64_t *window)
+{
+    uint64_t heads = UINT64_MAX;
+    int rc = c->claim ? dm_claim_health(c->claim) : 0;
+    if (rc == 0 && c->rx && dm_rx_strayed(c->rx))
+        rc =
+            hw_fail(-ENOLINK, "payload has begun to come as ordinary data: the flow rule for it on %s is gone", c->nic);
+    if (rc == 0)
+        rc = hw_tcp_io.check(c->heads, &heads);
+    return rc == 0 && c->side ? hw_tcp_io.check(c->side, window) : rc;
+}
+
+static const struct hw_rail_io devmem_io = {.attach = attach_devmem,
+                                            .write = write_heads,
+                                            .read = read_heads,
+                                            .close = close_devmem,
+                                            .check = check_devmem,
+                                            .apart = get_devmem_apart,
+                                            .write_apart = write_payload,
+                                            .read_apart = read_payload,
+                                            .discard = discard_payload,
+                                            .released = get_devmem_released};
+
+const struct hw_carrier hw_devmem_carrier = {
+    .io = &devmem_io, .make = make_devmem, .meet = meet_devmem, .meeting_fd = get_meeting_fd, .side = take_side};
