@@ -7,6 +7,8 @@
 #include "net/rails.h"
 #include "transport/devmem/conn.h"
 #include "transport/devmem/devmem.h"
+#include "transport/netplugin/carrier.h"
+#include "transport/netplugin/netplugin.h"
 #include "transport/tcp/conn.h"
 
 #include <sched.h>
@@ -14,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+
+#define NETPLUGIN "netplugin:"
 
 /* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
  * and eight at most, the application wants the rest. They sleep when there is nothing to do. */
@@ -81,8 +85,14 @@ static int check_knobs(struct hawser *h)
 /* The transport that knob transport names. A plugin's forks: this comes before there are threads. */
 static int open_transport(struct hawser *h)
 {
-    int rc = 0;
-    if (strcmp(h->k.transport, hw_devmem.name) == 0) {
+    int rc;
+    if (strncmp(h->k.transport, NETPLUGIN, strlen(NETPLUGIN)) == 0) {
+        rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp);
+        if (rc < 0)
+            return rc;
+        h->tp = &h->own_tp;
+        h->carrier = &hw_netplugin_carrier;
+    } else if (strcmp(h->k.transport, hw_devmem.name) == 0) {
         rc = hw_devmem_open(&h->env);
         if (rc < 0)
             return rc;
@@ -104,6 +114,8 @@ static int open_transport(struct hawser *h)
 
 static void close_transport(struct hawser *h)
 {
+    if (h->tp == &h->own_tp)
+        hw_netplugin_close(&h->env);
     if (h->tp == &hw_devmem)
         hw_devmem_close(&h->env);
 }

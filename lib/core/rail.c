@@ -256,6 +256,8 @@ void hw_rail_let_go(struct hw_rail *r, const void *owner)
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
         struct rail_link *rl = &r->link[i];
         int rc = hw_link_fills_apart(&rl->link, owner) ? r->io->discard(rl->conn) : 0;
+        if (rc == 0 && r->io->stop_reading && hw_link_sends_apart(&rl->link))
+            rc = r->io->stop_reading(rl->conn);
         if (rc == 0)
             rc = hw_link_let_go(&rl->link, owner);
         rl->let_go = rl->link.gone;
@@ -334,7 +336,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)
-        if (r->link[i].link.in_flight || r->link[i].full)
+        if (r->link[i].link.in_flight || r->link[i].full || hw_link_reads_apart(&r->link[i].link))
             return true;
     return false;
 }

@@ -84,6 +84,9 @@ struct hw_rail_io {
     int64_t (*read_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* What is on its way to the first piece goes nowhere: its memory is not touched again. -errno: the rail ends. */
     int (*discard)(struct hw_conn *c);
+    /* What write_apart() was given and did not count is read no more: it may be given from another place. NULL: it
+     * never is. -errno: the rail ends. */
+    int (*stop_reading)(struct hw_conn *c);
     /* Of the bytes that write_apart() took: the memory of how many is read no more (struct hw_link_apart, held). */
     uint64_t (*released)(struct hw_conn *c);
 };

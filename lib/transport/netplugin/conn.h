@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection of the netplugin transport: meet.c makes the two plugins meet, netplugin.c does all else. */
+/* A connection of the netplugin transport: meet.c makes the two plugins meet, netplugin.c drives it for lib/engine,
+ * carrier.c under a rail. */
 #ifndef HW_NETPLUGIN_CONN_H
 #define HW_NETPLUGIN_CONN_H
 
@@ -9,8 +10,11 @@
 
 #include <stdatomic.h>
 
+#define NP_SLOT_MAX (4u << 20)
+
 struct hw_conn {
     struct hw_conn *tcp; /* of the tcp transport: opaque here */
+    bool heads_follow;   /* carrier.c: what comes behind the greetings on tcp's socket are heads of frames */
     struct np_host *host;
     int fd;        /* tcp's */
     int set;       /* epoll, for the engine */
@@ -49,6 +53,23 @@ struct hw_conn {
     const struct hw_space *rx_space;
     void *rx_ptr; /* NULL: nowhere */
 };
+
+/* The longest message: whole pages, no more than the plugin takes. The pages of a slot that are not used cost nothing.
+ */
+uint32_t np_conn_slot(const struct np_props *p);
+/* All but the tcp connection, over fd and from nic; fd stays the caller's. -errno. */
+int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out);
+/* Frees that, after np_conn_close_plugin() where it was READY or on the way there. */
+void np_conn_free(struct hw_conn *c);
+void np_conn_close_plugin(struct hw_conn *c);
+/* Takes note of what has happened at c->set. */
+void np_conn_listen(struct hw_conn *c);
+/* On towards READY: 0, -EAGAIN, else it is dead. */
+int np_conn_advance(struct hw_conn *c);
+/* Takes note of what the plugin has sent, whose slots are free. -errno: it is dead. */
+int np_conn_reclaim(struct hw_conn *c);
+/* Takes note of messages that have come: 0 there is one; -EAGAIN; else why there will be no more. */
+int np_conn_collect(struct hw_conn *c);
 
 /* Both greetings, the client's first, as far as the socket goes; then the plugin's connections are begun: 0, -EAGAIN,
  * or why not. */

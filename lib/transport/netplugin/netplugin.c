@@ -19,23 +19,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ROOM     NP_ROOM
-#define SLOT_MAX (4u << 20)
+#define ROOM NP_ROOM
 
 #define CALL_LEAST_MS 1000ull
 #define CALL_MOST_MS  15000ull
-
-/* The longest message: whole pages, no more than the plugin takes. The pages of a slot that are not used cost nothing.
- */
-static uint32_t slot_size(const struct np_props *p)
-{
-    return HW_MIN(p->max_size, SLOT_MAX) & ~4095u;
-}
 
 /* ---- the context's ----------------------------------------------------------------------------------- */
 
@@ -84,7 +74,7 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
         return rc;
     }
     *tp = hw_netplugin;
-    tp->caps.max_chunk = slot_size(&p) - ROOM;
+    tp->caps.max_chunk = np_conn_slot(&p) - ROOM;
     tp->caps.max_window = HW_MIN((uint32_t)NP_SLOTS, np_info(h)->window);
     tp->caps.device_path = p.ptr_support & NCCL_PTR_CUDA;
     tp->caps.nodev_final = true;
@@ -110,63 +100,6 @@ static int netplugin_alive(const struct hw_tp_env *env)
 
 /* ---- making a connection ------------------------------------------------------------------------------- */
 
-static int watch_plugin_fd(int set, int fd, uint32_t events)
-{
-    struct epoll_event ev = {.events = events | EPOLLET, .data.fd = fd};
-    return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev);
-}
-
-static void conn_free(struct hw_conn *c)
-{
-    hw_close(&c->set);
-    hw_close(&c->event);
-    np_pool_give(c->env->state, c->host);
-    free(c);
-}
-
-/* All but the tcp connection, over fd and from nic. */
-static int create_plugin_conn(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
-{
-    struct hw_conn *c = calloc(1, sizeof(*c));
-    if (!c)
-        return hw_no_memory("a connection");
-    c->env = env;
-    c->host = np_pool_take(env->state);
-    c->fd = fd;
-    c->set = epoll_create1(EPOLL_CLOEXEC);
-    c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    c->deadline = hw_deadline((int)(env->knobs->handshake_ms + np_info(c->host)->wait_ms));
-    c->request_ms = env->knobs->peer_timeout_ms;
-    c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
-    const int dev = np_device_of(np_pool_first(env->state), nic, env->knobs->plugin_devices, env->log);
-    if (dev < 0) {
-        conn_free(c);
-        return dev;
-    }
-    c->dev = (unsigned)dev;
-    c->tcp_news = true;
-    struct np_props p = {0};
-    int rc = c->set < 0 || c->event < 0 || watch_plugin_fd(c->set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP) ||
-                     watch_plugin_fd(c->set, c->event, EPOLLIN)
-                 ? hw_fail(-errno, "watching a connection: %s", strerror(errno))
-                 : np_props(c->host, c->dev, &p);
-    if (rc) {
-        conn_free(c);
-        return rc;
-    }
-    c->slot = slot_size(&p);
-    c->slots = (struct np_slots){.host = c->host,
-                                 .log = env->log,
-                                 .n = c->nslots,
-                                 .size = c->slot,
-                                 .cuda = p.ptr_support & NCCL_PTR_CUDA,
-                                 .only = -1};
-    c->unpacks = p.unpacks;
-    c->gpu = c->peer_gpu = -1;
-    *out = c;
-    return 0;
-}
-
 static int netplugin_listen(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port,
                             uint8_t handle[HW_HANDLE_MAX])
 {
@@ -180,7 +113,7 @@ static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *n
     int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &tcp);
     if (rc)
         return rc;
-    if ((rc = create_plugin_conn(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
+    if ((rc = np_conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
         hw_tcp.close(tcp);
         return rc;
     }
@@ -194,11 +127,11 @@ static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn 
 {
     char name[HAWSER_NIC_NAME];
     hw_nic_of_socket(fd, name);
-    int rc = create_plugin_conn(env, fd, name, out);
+    int rc = np_conn_new(env, fd, name, out);
     if (rc)
         return rc;
     if ((rc = hw_tcp.accept(env, fd, &(*out)->tcp)) != 0) {
-        conn_free(*out);
+        np_conn_free(*out);
         return rc;
     }
     (*out)->server = true;
@@ -206,63 +139,10 @@ static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn 
     return 0;
 }
 
-/* What the socket has to say once it has carried the greetings: nothing, or that it is over. */
-static int socket_word(struct hw_conn *c)
-{
-    uint8_t byte;
-    if (!c->tcp_news)
-        return 0;
-    ssize_t n = recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-    if (n == 0)
-        return hw_fail(-EPIPE, "the peer closed the connection");
-    if (n > 0)
-        return hw_fail(-EPROTO, "the peer sent bytes beside its plugin");
-    if (errno != EAGAIN && errno != EINTR)
-        return hw_fail(-errno, "receiving: %s", strerror(errno));
-    c->tcp_news = false;
-    return 0;
-}
-
-/* Takes note of what has happened. The receiving side alone does: the engine tries it at every event, and what the
- * sending side took note of would be news to nobody else. */
-static void listen_up(struct hw_conn *c)
-{
-    struct epoll_event ev[2];
-    uint64_t rung;
-    int n = epoll_wait(c->set, ev, 2, 0);
-    for (int i = 0; i < n; i++) {
-        if (ev[i].data.fd == c->fd)
-            c->tcp_news = true;
-        else
-            (void)!read(c->event, &rung, sizeof(rung));
-    }
-}
-
-/* On towards READY: 0, -EAGAIN, else it is dead. */
-static int advance_plugin_setup(struct hw_conn *c)
-{
-    int rc = 0;
-    if (c->state == READY)
-        return socket_word(c);
-    if (c->state == TCP && (rc = hw_tcp.establish(c->tcp)) == 0)
-        c->state = GREET;
-    if (c->state == GREET)
-        rc = np_conn_greet(c);
-    if (c->state == JOIN)
-        rc = np_conn_join(c);
-    if (rc != -EAGAIN)
-        return rc;
-    if (hw_now() >= c->deadline)
-        return hw_fail(-ETIMEDOUT, "the two plugins did not connect in time");
-    if (c->state == JOIN && ((rc = socket_word(c)) || (rc = np_health(c->host))))
-        return rc;
-    return -EAGAIN;
-}
-
 static int netplugin_establish(struct hw_conn *c)
 {
-    listen_up(c);
-    return advance_plugin_setup(c);
+    np_conn_listen(c);
+    return np_conn_advance(c);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
@@ -287,16 +167,6 @@ static int netplugin_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_
     return 0;
 }
 
-/* What the plugin has sent makes its slots free. */
-static int reclaim_sent_slots(struct hw_conn *c)
-{
-    struct np_result r;
-    int rc = 0;
-    while (c->over < c->given && (rc = np_test(c->tx, &r)) == 0)
-        c->over++;
-    return rc == -EAGAIN ? 0 : rc;
-}
-
 /* Into slots as far as there are any; what the CPU has to copy, one at a time, so that the plugin has the first one
  * meanwhile. */
 static int fill_send_slots(struct hw_conn *c)
@@ -315,9 +185,9 @@ static int fill_send_slots(struct hw_conn *c)
 
 static int netplugin_test_send(struct hw_conn *c)
 {
-    int rc = advance_plugin_setup(c);
+    int rc = np_conn_advance(c);
     while (rc == 0) {
-        if ((rc = reclaim_sent_slots(c)) || (rc = fill_send_slots(c)) || c->given == c->posted)
+        if ((rc = np_conn_reclaim(c)) || (rc = fill_send_slots(c)) || c->given == c->posted)
             break;
         rc = c->given == c->filled ? -EAGAIN /* its slot is the plugin's still */
                                    : np_slots_send(&c->slots, c->given, c->send[c->given % c->nslots].len,
@@ -345,27 +215,16 @@ static uint64_t netplugin_sent(struct hw_conn *c)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* Takes note of messages that have come: 0 there is one; -EAGAIN; else why there will be no more. */
-static int collect_plugin_receives(struct hw_conn *c)
-{
-    int rc = -EAGAIN;
-    while (c->state == READY && c->came - c->taken < c->nslots &&
-           (rc = np_test(c->rx, &c->result[c->came % c->nslots])) == 0)
-        if ((rc = np_slots_came(&c->slots, c->came++)))
-            return rc;
-    return c->came > c->taken ? 0 : rc;
-}
-
 /* The same, and where there is none: what else has happened, and from now on an event. No system call is made where
  * there is one. */
 static int poll_or_arm_receive(struct hw_conn *c)
 {
     int rc;
-    while ((rc = collect_plugin_receives(c)) == -EAGAIN) {
-        listen_up(c);
-        int word = advance_plugin_setup(c);
+    while ((rc = np_conn_collect(c)) == -EAGAIN) {
+        np_conn_listen(c);
+        int word = np_conn_advance(c);
         if (word) /* what the peer had sent before it left comes first */
-            return word == -EPIPE && collect_plugin_receives(c) == 0 ? 0 : word;
+            return word == -EPIPE && np_conn_collect(c) == 0 ? 0 : word;
         if (np_arm(c->rx))
             return rc;
     }
@@ -420,7 +279,7 @@ static int netplugin_post_recv(struct hw_conn *c, const struct hw_space *space, 
 
 static void netplugin_discard(struct hw_conn *c)
 {
-    np_slots_cut(&c->slots);
+    (void)np_slots_cut(&c->slots);
     c->rx_ptr = NULL;
 }
 
@@ -440,7 +299,7 @@ static int netplugin_health(struct hw_conn *c)
     int rc = np_health(c->host);
     /* What failed after all was given to it rings for nobody: a send that is over is no news either. */
     if (rc == 0 && c->state == READY)
-        rc = reclaim_sent_slots(c);
+        rc = np_conn_reclaim(c);
     if (rc)
         return rc;
     return c->state != READY && hw_now() >= c->deadline ? hw_fail(-ETIMEDOUT, "the two plugins did not connect in time")
@@ -464,27 +323,16 @@ static void netplugin_ends(struct hw_conn *c, union hw_addr *local, union hw_add
     hw_tcp.ends(c->tcp, local, remote);
 }
 
-static void plugin_close(struct hw_conn *c)
-{
-    if (c->tx)
-        (void)np_comm_close(c->tx);
-    if (c->rx)
-        (void)np_comm_close(c->rx);
-    if (c->listener)
-        (void)np_listener_close(c->listener);
-    np_slots_close(&c->slots);
-}
-
 static void netplugin_close(struct hw_conn *c)
 {
-    plugin_close(c);
+    np_conn_close_plugin(c);
     hw_tcp.close(c->tcp);
-    conn_free(c);
+    np_conn_free(c);
 }
 
 const struct hw_transport hw_netplugin = {
     .name = "netplugin",
-    .caps = {.max_chunk = SLOT_MAX - ROOM, .max_window = NP_SLOTS, .header_in_band = true, .one_event = true},
+    .caps = {.max_chunk = NP_SLOT_MAX - ROOM, .max_window = NP_SLOTS, .header_in_band = true, .one_event = true},
     .alive = netplugin_alive,
     .listen = netplugin_listen,
     .connect = netplugin_connect,

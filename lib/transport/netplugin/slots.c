@@ -181,28 +181,68 @@ void np_slots_close(struct np_slots *s)
 
 /* ---- sending ---------------------------------------------------------------------------------------------- */
 
-int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
-                  const void *ptr, uint32_t len)
+static void write_slot_head(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], bool gpu)
 {
-    uint8_t *slot = host_slot(s, false, i);
-    const bool gpu = !space->direct && has_gpu_slots(s, space);
-    uint8_t *room = gpu ? head_of(s, false, i) : slot;
+    uint8_t *room = gpu ? head_of(s, false, i) : host_slot(s, false, i);
     memset(room + HW_CHUNK_HEAD, 0, NP_ROOM - HW_CHUNK_HEAD);
     memcpy(room, head, HW_CHUNK_HEAD);
     s->send[i % s->n].gpu = gpu;
-    if (gpu) {
-        slot = gpu_slot(s, false, i);
-        int rc = start_slot_copy(s, &s->out, slot, room, NP_ROOM);
-        if (rc == 0)
-            rc = start_slot_copy(s, &s->out, slot + NP_ROOM, ptr, len);
-        s->send[i % s->n].ticket = s->out.started;
-        return rc;
-    }
+}
+
+static int copy_to_host_slot(uint8_t *to, const struct hw_space *space, const void *ptr, uint32_t len)
+{
     if (!space->direct)
-        return hw_load(space, slot + NP_ROOM, ptr, len) ? -ENXIO : 0;
+        return hw_load(space, to, ptr, len) ? -ENXIO : 0;
     if (len)
-        memcpy(slot + NP_ROOM, ptr, len);
+        memcpy(to, ptr, len);
     return 0;
+}
+
+int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
+                  const void *ptr, uint32_t len)
+{
+    const bool gpu = !space->direct && has_gpu_slots(s, space);
+    write_slot_head(s, i, head, gpu);
+    if (!gpu)
+        return copy_to_host_slot(host_slot(s, false, i) + NP_ROOM, space, ptr, len);
+    uint8_t *slot = gpu_slot(s, false, i);
+    int rc = start_slot_copy(s, &s->out, slot, head_of(s, false, i), NP_ROOM);
+    if (rc == 0)
+        rc = start_slot_copy(s, &s->out, slot + NP_ROOM, ptr, len);
+    s->send[i % s->n].ticket = s->out.started;
+    return rc;
+}
+
+/* The same, where as many copies as the queue takes may be under way: waits for one of them. */
+static int start_copy_out(struct np_slots *s, void *to, const void *from, size_t len)
+{
+    const uint64_t until = hw_deadline(SETTLE_MS);
+    int rc;
+    while ((rc = start_slot_copy(s, &s->out, to, from, len)) == -EBUSY) {
+        rc = test_slot_copy(s, &s->out, s->out.over + 1);
+        if ((rc && rc != -EBUSY) || hw_now() >= until)
+            return rc == -EBUSY ? hw_fail(-ENXIO, "copying on %s: it is stuck", s->gpu->name) : rc;
+    }
+    return rc;
+}
+
+int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct np_part *part,
+                    uint32_t n)
+{
+    const bool gpu = !part->space->direct && has_gpu_slots(s, part->space);
+    uint8_t *to = (gpu ? gpu_slot(s, false, i) : host_slot(s, false, i)) + NP_ROOM;
+    write_slot_head(s, i, head, gpu);
+    int rc = gpu ? start_copy_out(s, to - NP_ROOM, head_of(s, false, i), NP_ROOM) : 0;
+    for (; n && rc == 0; to += part->len, part++, n--)
+        rc = gpu ? start_copy_out(s, to, part->ptr, part->len)
+                 : copy_to_host_slot(to, part->space, part->ptr, part->len);
+    s->send[i % s->n].ticket = s->out.started;
+    return rc;
+}
+
+int np_slots_settle(struct np_slots *s)
+{
+    return !s->gpu || wait_slot_copies(s, &s->out) ? 0 : hw_fail(-ENXIO, "%s is stuck in a copy", s->gpu->name);
 }
 
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline)
@@ -276,10 +316,13 @@ int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_s
     return 0;
 }
 
-void np_slots_cut(struct np_slots *s)
+int np_slots_cut(struct np_slots *s)
 {
-    if (s->taking && !wait_slot_copies(s, &s->in))
-        hw_log(s->log, HAWSER_LOG_ERROR, "%s is stuck in a copy, and may still write to memory that is given back",
-               s->gpu->name);
+    int rc = 0;
+    if (s->taking && !wait_slot_copies(s, &s->in)) {
+        rc = hw_fail(-ENXIO, "%s is stuck in a copy, and may still write to memory that is given back", s->gpu->name);
+        hw_log(s->log, HAWSER_LOG_ERROR, "%s", hw_error());
+    }
     s->taking = 0;
+    return rc;
 }

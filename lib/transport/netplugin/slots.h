@@ -30,6 +30,13 @@ struct np_way {
     uint64_t waiting_since; /* 0: nobody waits */
 };
 
+/* A piece of a message's payload. */
+struct np_part {
+    const struct hw_space *space;
+    const void *ptr;
+    uint32_t len;
+};
+
 struct np_slots {
     /* The connection's, set before anything else. */
     struct np_host *host;
@@ -70,6 +77,12 @@ void np_slots_close(struct np_slots *s);
 
 /* i is the number of a message in its direction. */
 
+/* Begins to put n pieces of one space into a slot, len bytes in all, as a message with this header: np_slots_send()
+ * waits for the copies, np_slots_settle() too. -ENXIO. */
+int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct np_part *part,
+                    uint32_t n);
+/* What is being put into slots is read from its memory no more. -ENXIO. */
+int np_slots_settle(struct np_slots *s);
 /* Begins to put a chunk into its slot, which is for np_slots_send() to wait for. -ENXIO. */
 int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
                   const void *ptr, uint32_t len);
@@ -83,7 +96,7 @@ int np_slots_came(struct np_slots *s, uint64_t i);
 int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head);
 /* Payload bytes [at, at+len) of it go to ptr: 0 they are there; -EBUSY: call again, with the same. */
 int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_space *space, void *ptr, uint32_t len);
-/* ptr is not to be touched any more. */
-void np_slots_cut(struct np_slots *s);
+/* ptr is not to be touched any more. -ENXIO: the device may, all the same. */
+int np_slots_cut(struct np_slots *s);
 
 #endif
