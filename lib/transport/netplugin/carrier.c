@@ -15,7 +15,7 @@
 struct carried {
     struct hw_conn *heads; /* tcp's: opaque here */
     struct hw_conn *np;
-    int fd; /* the heads' */
+    int fd;                  /* the heads' */
     struct hw_source source; /* of the plugin's event */
     struct hw_rail *rail;
     uint32_t pending; /* bytes of a message in a slot that the plugin has not taken yet; not counted */
