@@ -40,7 +40,7 @@ static struct hw_driver *get_driver(const struct hw_rail *r)
 static void close_carried(struct hw_conn *conn)
 {
     struct carried *c = get_carried(conn);
-    if (c->rail)
+    if (c->np && c->rail)
         hw_driver_forget(get_driver(c->rail), c->np->event, &c->source);
     if (c->np) {
         np_conn_close_plugin(c->np);
@@ -244,9 +244,7 @@ static int get_message(struct carried *c)
         if (rc < 0)
             return rc;
     }
-    if (rc == 0)
-        rc = np_slots_head(&np->slots, np->taken, &head);
-    if (rc < 0)
+    if (rc < 0 || (rc = np_slots_head(&np->slots, np->taken, &head)) < 0)
         return rc;
     const struct np_result *r = &np->result[np->taken % np->nslots];
     c->len = hw_get32(head + 4);
