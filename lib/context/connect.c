@@ -42,6 +42,9 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
     *out = NULL;
     do {
         struct hawser_peer *p;
+        int rc = h->tp->alive ? h->tp->alive(&h->env) : 0;
+        if (rc < 0)
+            return rc;
         while (atomic_load(&h->n_graves) && (p = take_first(h, &h->graves, &h->n_graves)))
             hawser_peer_close(p);
         if ((p = take_first(h, &h->accepts, &h->n_accepts))) {
@@ -221,6 +224,11 @@ static int set_up(struct hw_connect *c)
         rc = read_bytes(c, offer, len);
     if (rc == 0)
         rc = agree_on_rails(c, offer, len, choice);
+    if (rc == -EPROTONOSUPPORT) { /* the server is to know why, too */
+        HW_KEEP_ERROR();
+        (void)write_bytes(c, choice, (size_t)hw_setup_refuse(c->p->h, choice));
+        return rc;
+    }
     if (rc > 0)
         rc = write_bytes(c, choice, (size_t)rc);
     return rc == 0 ? read_bytes(c, ready, sizeof ready) : rc;
@@ -468,6 +476,9 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
         all[k].lost += c[i].lost;
         all[k].tx_bytes += c[i].tx_bytes;
         all[k].rx_bytes += c[i].rx_bytes;
+        all[k].rx_device_bytes += c[i].rx_device_bytes;
+        all[k].rx_copied_bytes += c[i].rx_copied_bytes;
+        all[k].tx_device_bytes += c[i].tx_device_bytes;
     }
     memcpy(out, all, HW_MIN(found, *n) * sizeof *out);
     *n = found;

@@ -280,6 +280,8 @@ int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const unio
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
 /* The newest version that both sides speak becomes p's. body: the other side's SETUP. -EPROTONOSUPPORT. */
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
+/* Writes a choice of nothing, of a client whose transport or versions are others. Returns the size. */
+int hw_setup_refuse(const struct hawser *h, uint8_t *out);
 /* Reads the client's choice, and makes the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
 /* Makes the client's rails of what the pairing found, and writes its choice likewise. */

@@ -156,6 +156,16 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
     return (int)len + 4;
 }
 
+int hw_setup_refuse(const struct hawser *h, uint8_t *out)
+{
+    const struct hw_setup s = {0};
+    hw_setup_head(out + 4, &s);
+    size_t len = HW_SETUP_HEAD + hw_setup_transport_encode(out + 4 + HW_SETUP_HEAD, h->env.ident);
+    len += hw_setup_versions_encode(out + 4 + len, HW_SESSION_LEAST, HW_SESSION_MOST);
+    hw_put32(out, (uint32_t)len);
+    return (int)len + 4;
+}
+
 /* A name that a peer sent, fit to be printed. */
 static void copy_name(char to[HAWSER_NIC_NAME], const void *from)
 {

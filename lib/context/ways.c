@@ -357,15 +357,24 @@ void hw_ways_arrive(struct hw_task *t)
 /* ---- what the session tells ----------------------------------------------------------------------------------------
  */
 
+/* Paths break, and come back. What else ends a rail somebody has to look at. */
+static bool is_of_the_path(int why)
+{
+    return why == -ECONNRESET || why == -ECONNABORTED || why == -ETIMEDOUT || why == -EPIPE || why == -ENETDOWN ||
+           why == -ENETUNREACH || why == -EHOSTUNREACH;
+}
+
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
 {
     struct hw_way *w = &p->way[rail];
     if (atomic_exchange(&w->up, false)) {
         atomic_fetch_sub(&p->rails_up, 1);
         atomic_fetch_add(&w->lost, 1);
-        hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: rail %u (%s to %s) is down: %s", p->name, rail, w->nic, w->peer_nic,
-               hw_errno_name(why));
+        hw_log(&p->h->log, is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN,
+               "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic, hw_error());
     }
+    if (is_transport_dead(p))
+        return;
     if (p->heard_bye && !atomic_load(&p->rails_up))
         hw_peer_lose(p, why);
     watch_for_death(p, why);

@@ -478,6 +478,7 @@ void hw_rail_end(struct hw_rail *r, int why)
 {
     if (r->state != HW_RAIL_UP)
         return;
+    const struct hw_error_kept text = hw_error_take(); /* for ended() */
     r->state = HW_RAIL_ENDED;
     r->why = why;
     hw_timer_stop(r->loop, &r->watch);
@@ -489,6 +490,7 @@ void hw_rail_end(struct hw_rail *r, int why)
     if (r->reading)
         hw_loop_post(r->loop, r->reading);
     r->mark = r->ops->mark(r->up);
+    hw_error_put(&text);
     r->ops->ended(r->up, r);
 }
 

@@ -55,7 +55,7 @@ struct hw_rail_ops {
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
     /* The rail is down, and will not carry these any more: a list, oldest first. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
-    /* The rail went from up to ended: count[] is final. */
+    /* The rail went from up to ended: count[] is final; hw_error() is as it was at hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
 };
 

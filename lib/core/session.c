@@ -4,6 +4,7 @@
 #include "wire/wire.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,10 +194,18 @@ static void post_report(struct session_rail *sr, unsigned what)
     hw_loop_post(sr->session->home, &sr->report);
 }
 
+/* Takes the thread's error along to the home loop. */
+static void note_why(struct session_rail *sr, int why)
+{
+    const char *text = why == -ECONNABORTED ? "it was ended on this side" : hw_error();
+    sr->report_why = why;
+    snprintf(sr->report_text, sizeof sr->report_text, "%s", text);
+}
+
 static void report_end(void *up, struct hw_rail *r)
 {
     struct session_rail *sr = up;
-    sr->report_why = r->why;
+    note_why(sr, r->why);
     sr->report_word = (struct hw_word){.gen = r->gen, .mark = r->mark, .n = r->links};
     memcpy(sr->report_word.count, r->count, r->links * sizeof r->count[0]);
     post_report(sr, REPORT_ENDED);
@@ -221,7 +230,7 @@ static void act_on_order(struct hw_task *t)
     int order = atomic_exchange(&sr->order, ORDER_NONE);
     int rc = order == ORDER_START ? hw_rail_start(&sr->rail, sr->order_gen, sr->order_conn, sr->order_n) : 0;
     if (rc < 0) {
-        sr->report_why = rc;
+        note_why(sr, rc);
         sr->report_word = (struct hw_word){.gen = sr->order_gen, .mark = get_mark(sr)};
         post_report(sr, REPORT_ENDED | REPORT_DOWN);
     }
@@ -392,7 +401,7 @@ static void take_report(struct hw_task *t)
     if (what & REPORT_DOWN)
         sr->state = RAIL_IS_DOWN;
     if (what & REPORT_ENDED && !s->dead)
-        s->ops->ended(s->up, sr->index, sr->report_why);
+        s->ops->ended(s->up, sr->index, hw_fail_copy(sr->report_why, sr->report_text));
     advance_rail(sr);
     if (sr->state == RAIL_IS_DOWN && !s->dead)
         s->ops->down(s->up, sr->index);

@@ -36,7 +36,8 @@ struct hw_session_ops {
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* On a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
-    /* On the home loop: a rail is not up any more: the client connects it again, when it likes. */
+    /* On the home loop: a rail is not up any more, why is in hw_error(): the client connects it again, when it likes.
+     */
     void (*ended)(void *up, unsigned rail, int why);
     /* On the home loop: a rail is down: the server answers the client who waits. */
     void (*down)(void *up, unsigned rail);
@@ -93,6 +94,7 @@ struct session_rail {
     /* reports: written by the rail, once for each order */
     atomic_uint reported; /* bits */
     int report_why;
+    char report_text[HW_ERR_TEXT];
     struct hw_word report_word;
     struct hw_task report;
 
