@@ -164,6 +164,7 @@ struct hw_way {
     struct hw_attempt *attempt; /* one for each link */
     struct hw_timer timer;      /* the next attempt, or the end of this one */
     bool dialling, refused;     /* refused: nobody listened there at the last attempt */
+    bool hopeless;              /* the transport has no device for the NIC */
     unsigned failures;          /* in a row */
 
     /* server: connections of generation in_gen, until all are there and the rail is down */

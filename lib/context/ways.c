@@ -89,6 +89,15 @@ static bool is_transport_dead(struct hawser_peer *p)
     return rc < 0;
 }
 
+/* True if the transport has no device for any of the NICs. */
+static bool is_hopeless(const struct hawser_peer *p)
+{
+    bool all = true;
+    for (unsigned i = 0; i < p->n_ways; i++)
+        all &= p->way[i].hopeless;
+    return all;
+}
+
 /* An attempt has failed. */
 static void give_up(struct hw_way *w, int why)
 {
@@ -96,8 +105,13 @@ static void give_up(struct hw_way *w, int why)
     stop_dialling(w);
     hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s to %s: %s", p->name, w->nic, w->peer_nic, hw_error());
     w->refused = why == -ECONNREFUSED;
+    w->hopeless |= why == -ENODEV && p->h->tp->caps.nodev_final;
     if (is_transport_dead(p))
         return;
+    if (is_hopeless(p)) { /* by no NIC: more attempts would not help */
+        hw_peer_kill(p, why);
+        return;
+    }
     if (is_peer_over(p))
         hw_peer_lose(p, hw_wrap(-ECONNRESET, "connecting again"));
     else

@@ -479,6 +479,8 @@ static void cancel_op(struct world *w, struct node *n, struct op *op)
             end_chunk(n, c);
     }
     for (uint32_t k = 0; k < w->slots; k++) {
+        if (n->slot[k].up && hw_link_sends_apart(&n->slot[k].link))
+            sim_conn_stop_reading(&w->conn[k], n->side);
         if (n->slot[k].made && hw_link_let_go(&n->slot[k].link, op) < 0)
             abort();
         op->let_go[k] = n->slot[k].link.gone;

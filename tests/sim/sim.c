@@ -126,6 +126,14 @@ static void release_held(struct sim *s, struct sim_apart *a)
     }
 }
 
+/* The device reads. */
+static void run_fetch(struct sim_apart *a)
+{
+    if (a->fetch.from)
+        memcpy(a->fetch.buf, a->fetch.from, a->fetch.n);
+    a->fetch.from = NULL;
+}
+
 /* The device writes. */
 static void run_gather(struct sim_apart *a)
 {
@@ -141,18 +149,30 @@ static void step_apart(struct sim *s, struct sim_apart *a)
         release_held(s, a);
     if (sim_chance(s, 2))
         run_gather(a);
+    if (sim_chance(s, 2))
+        run_fetch(a);
 }
 
 static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece)
 {
     struct sim_apart *a = &c->apart[side];
-    uint64_t n = HW_MIN(piece->len, c->room - a->pipe.n);
+    const uint8_t *from = piece->ptr;
+    uint64_t n = a->fetch.n ? a->fetch.n : HW_MIN(piece->len, c->room - a->pipe.n);
     if (a->is.held)
         n = HW_MIN(n, SIM_HELD - (a->sent - a->released));
-    if (n && sim_has(s, SIM_PARTIAL))
+    if (n && !a->fetch.n && sim_has(s, SIM_PARTIAL))
         n = 1 + sim_random(s, n);
     if (n == 0)
         return -EAGAIN;
+    if (a->fetch.n) {
+        run_fetch(a);
+        a->fetch.n = 0;
+        from = a->fetch.buf;
+    } else if (!a->is.held && sim_chance(s, 8)) {
+        a->fetch.from = piece->ptr;
+        a->fetch.n = (uint32_t)n;
+        return -EBUSY;
+    }
     for (uint64_t i = 0; i < n && a->is.held; i++)
         a->from[(a->sent + i) % SIM_HELD] = piece->ptr + i;
     a->sent += n;
@@ -160,7 +180,7 @@ static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const st
         a->delivered += n;
         return (int64_t)n;
     }
-    memcpy(a->pipe.buf + a->pipe.n, piece->ptr, n);
+    memcpy(a->pipe.buf + a->pipe.n, from, n);
     a->pipe.n += (uint32_t)n;
     return (int64_t)n;
 }
@@ -218,6 +238,11 @@ int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const s
     return sum;
 }
 
+void sim_conn_stop_reading(struct sim_conn *c, int side)
+{
+    run_fetch(&c->apart[side]);
+}
+
 void sim_conn_discard(struct sim_conn *c, int side)
 {
     c->apart[!side].gather.to = NULL;
@@ -230,6 +255,8 @@ static void close_apart(struct sim *s, struct sim_conn *c, int side)
     out->pipe.n = out->pipe.ready + left;
     fetch_held(out, out->pipe.n, left);
     out->is.held = false; /* no memory is read any more */
+    out->fetch.n = 0;
+    out->fetch.from = NULL;
     in->pipe.n = in->pipe.ready = in->gather.n = 0;
     in->delivered = in->sent;
     in->gather.to = NULL;

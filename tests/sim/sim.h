@@ -67,6 +67,12 @@ struct sim_apart {
     uint64_t sent, delivered, released;
     const uint8_t *from[SIM_HELD];
     unsigned poison; /* bytes of it that were read in a row */
+    /* The sender's device is about to read these bytes, which are not counted, or has. */
+    struct {
+        const uint8_t *from; /* NULL: it has */
+        uint8_t buf[SIM_PIPE];
+        uint32_t n;
+    } fetch;
     /* The receiver's device is about to write these bytes there. */
     struct {
         uint8_t *to; /* NULL: nowhere */
@@ -91,6 +97,8 @@ struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side);
 /* As sim_conn_move(), by the other stream; -EBUSY too. */
 int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n,
                             bool out);
+/* The device reads no more from where side sends from. */
+void sim_conn_stop_reading(struct sim_conn *c, int side);
 /* The device writes no more to where it gathers what side receives. */
 void sim_conn_discard(struct sim_conn *c, int side);
 /* Moves a random part of what is under way to the other end. */

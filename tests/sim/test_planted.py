@@ -106,6 +106,7 @@ PLANTED = [
     ("heads go by the stream for payloads", LINK, "heads ? l->tx.apart_at : l->tx.n_pieces;", "l->tx.n_pieces + 0 * heads;"),
     ("a small payload is read from the other stream", LINK, "(l->tx.apart ? HW_LINK_APART : 0)", "(l->apart.tx && pay ? HW_LINK_APART : 0)"),
     ("a device writes on to memory that was taken back", RAIL, "hw_link_fills_apart(&rl->link, owner) ? r->io->discard(rl->conn) : 0;", "0;"),
+    ("a device reads on from memory that was taken back", RAIL, "if (rc == 0 && r->io->stop_reading && hw_link_sends_apart(&rl->link))", "if (false)"),
     ("memory is given back while it is read by reference", SESSION, "sr->has_let_go = hw_rail_is_reading(&sr->rail, t);", "sr->has_let_go = false;"),
     ("what is read by reference is not looked at again when a rail ends", RAIL, "    if (r->reading)\n        hw_loop_post(r->loop, r->reading);\n    r->mark", "    r->mark"),
     ("frames that the peer said it has are lost with the rail", RAIL, "count[i] : r->link[i].link.said);", "count[i] : r->link[i].link.confirmed);"),

@@ -81,6 +81,12 @@ static int discard_conn(struct hw_conn *c)
     return 0;
 }
 
+static int stop_reading(struct hw_conn *c)
+{
+    sim_conn_stop_reading(&c->pipes->conn, c->side);
+    return 0;
+}
+
 static uint64_t get_released(struct hw_conn *c)
 {
     return c->pipes->conn.apart[c->side].released;
@@ -94,6 +100,7 @@ const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .write_apart = write_conn_apart,
                                     .read_apart = read_conn_apart,
                                     .discard = discard_conn,
+                                    .stop_reading = stop_reading,
                                     .released = get_released};
 
 const struct hw_rail_limits world_limits = {.window = 4000, .patience = 30000, .ping = 100000, .dead = 2000000};
