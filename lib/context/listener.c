@@ -406,6 +406,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
 {
     s->fd = hw_fork_guard(fd);
     s->from = *from;
+    hw_sock_tune(fd, &l->h->k); /* its messages do not wait for each other's acknowledgements */
     s->stage = AT_GREETING;
     s->began = get_loop(l)->now;
     s->same = count_same(l, from);

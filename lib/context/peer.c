@@ -105,13 +105,14 @@ static void note_death(void *up, int why)
     hw_peer_kill(up, why);
 }
 
-/* The peer closes: what it had confirmed before may come by another rail than its word of that. */
+/* The peer closes: what it had confirmed before may come by another rail than its word of that. Not in this turn, whose
+ * end confirms that word. */
 static void note_bye(void *up)
 {
     struct hawser_peer *p = up;
     p->heard_bye = true;
     if (atomic_load(&p->state) >= 0)
-        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + (hw_peer_is_idle(&p->peer) ? 0 : GRACE_MS * HW_MS));
+        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + (hw_peer_is_idle(&p->peer) ? 1 : GRACE_MS * HW_MS));
 }
 
 static const struct hw_peer_ops peer_ops = {
