@@ -5,8 +5,6 @@
 #include "transport/devmem/kernel.h"
 #include "wire/helper.h"
 
-#include <linux/errqueue.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,18 +36,11 @@ struct flow {
     uint16_t local, remote;
 };
 
-/* What a socket sent by reference: the kernel numbers the calls. */
-struct sent {
-    uint16_t local, remote;
-    uint32_t calls, told;
-};
-
 struct df_faults df_faults;
 static struct df_counts counts;
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct binding bindings[BINDINGS];
 static struct flow flows[FLOWS];
-static struct sent sents[FLOWS];
 static uint32_t ids = 100, lottery = 12345;
 static pthread_t thread;
 static int stop_pipe[2], listener = -1;
@@ -173,46 +164,8 @@ static ssize_t receive(int fd, struct binding *b, struct msghdr *m)
     return (ssize_t)(df_faults.lie ? total + 1 : total);
 }
 
-/* The socket's; ports that are used again begin anew. Under mu. */
-static struct sent *sent_of(int fd)
-{
-    uint16_t local = end_of(fd, false), remote = end_of(fd, true);
-    for (unsigned i = 0; i < FLOWS; i++)
-        if (sents[i].local == local && sents[i].remote == remote)
-            return &sents[i];
-    return NULL;
-}
-
-/* The completions of all sends so far, in one. */
-static ssize_t completions(int fd, struct msghdr *m)
-{
-    struct sock_extended_err e = {.ee_origin = SO_EE_ORIGIN_ZEROCOPY};
-    pthread_mutex_lock(&mu);
-    struct sent *s = sent_of(fd);
-    bool any = s && s->told < s->calls;
-    if (any) {
-        e.ee_info = s->told;
-        e.ee_data = s->calls - 1;
-        s->told = s->calls;
-    }
-    pthread_mutex_unlock(&mu);
-    if (!any) {
-        errno = EAGAIN;
-        return -1;
-    }
-    struct cmsghdr *c = CMSG_FIRSTHDR(m);
-    c->cmsg_level = SOL_IP;
-    c->cmsg_type = IP_RECVERR;
-    c->cmsg_len = CMSG_LEN(sizeof(e));
-    memcpy(CMSG_DATA(c), &e, sizeof(e));
-    m->msg_controllen = CMSG_SPACE(sizeof(e));
-    return 0;
-}
-
 static ssize_t fake_recvmsg(int fd, struct msghdr *m, int flags)
 {
-    if (flags & MSG_ERRQUEUE)
-        return completions(fd, m);
     if (!(flags & DM_MSG_SOCK_DEVMEM))
         return recvmsg(fd, m, flags);
     pthread_mutex_lock(&mu);
@@ -252,18 +205,9 @@ static ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
     else if (offset + m->msg_iov->iov_len > b->size)
         errno = EFAULT;
     else
-        n = send(fd, b->base + offset, HW_MIN(m->msg_iov->iov_len, some), MSG_DONTWAIT | MSG_NOSIGNAL);
+        /* by reference: completions are the true kernel's */
+        n = send(fd, b->base + offset, HW_MIN(m->msg_iov->iov_len, some), MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
     counts.device_sends += n > 0;
-    if (n > 0) {
-        struct sent *s = sent_of(fd);
-        for (unsigned i = 0; i < FLOWS && !s; i++)
-            if (!sents[i].calls) {
-                s = &sents[i];
-                *s = (struct sent){.local = end_of(fd, false), .remote = end_of(fd, true)};
-            }
-        if (s)
-            s->calls++;
-    }
     int saved = errno;
     pthread_mutex_unlock(&mu);
     errno = saved;
