@@ -63,6 +63,16 @@ void hw_control_send_within(struct hw_op *op, const struct hw_control *c)
     queue_control(op->peer, &op->last);
 }
 
+bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c)
+{
+    if (p->spare_is_out || p->dead)
+        return false;
+    p->spare_is_out = true;
+    p->spare = *c;
+    queue_control(p, &p->spare);
+    return true;
+}
+
 int hw_control_send(struct hw_peer *p, const struct hw_control *c)
 {
     pthread_mutex_lock(&p->lock);
@@ -103,12 +113,19 @@ void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
 
 void hw_control_done(struct hw_peer *p, struct hw_control *c)
 {
+    bool spare = c == &p->spare;
     pthread_mutex_lock(&p->lock);
     if (c->op) {
         c->op->control = NULL;
         hw_op_sub_locked(c->op, 1);
     }
+    if (spare) {
+        p->spare_is_out = false;
+        hw_stops_send(p);
+    }
     pthread_mutex_unlock(&p->lock);
+    if (spare)
+        return;
     free(c->note);
     if (c->within)
         hw_op_put(c->within);

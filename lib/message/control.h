@@ -22,6 +22,8 @@ int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
 /* The same, in op->last, so that there is memory for it: once for each operation. Nothing where the peer is dead. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
+/* The same in the peer's spare message, of STOP. False: it is on its way already. Under the lock. */
+bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
 /* Tells the peer that it will not get what it asked for: a is an operation (FAIL) or a landing (UNREAD) of the peer's.
  * On the loop of the rail that refuses, before the refused frame is counted. 0, or -errno: the rail has to end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);

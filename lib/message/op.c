@@ -477,8 +477,8 @@ void hw_stops_send(struct hw_peer *p)
 {
     while (p->n_stop && !p->dead) {
         struct hw_control c = {.kind = HW_CONTROL_STOP, .a = p->stop[p->n_stop - 1]};
-        if (hw_control_send_locked(p, &c) < 0)
-            return; /* tried again with the next request */
+        if (hw_control_send_locked(p, &c) < 0 && !hw_control_send_spare(p, &c))
+            return; /* the end of the spare message comes back here */
         p->n_stop--;
     }
 }

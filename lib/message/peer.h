@@ -224,6 +224,8 @@ struct hw_peer {
     unsigned turn;           /* the rail that was woken last for operations that wait */
     uint64_t stop[HW_READS]; /* landings of requests that the peer is still to be told to stop */
     uint32_t n_stop;
+    struct hw_control spare; /* says one of them where there is no memory */
+    bool spare_is_out;
     atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */
     uint64_t noted, taken; /* bytes of notifications: sent; and taken by the peer's application */
     struct hw_queues queues;
