@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stranger sends on a link. The first bytes say in what steps it arrives; the link ends with -EPROTO or goes on,
+ * What a stranger sends on a link. The first byte says in what steps it arrives, and if there is a second stream for
+ * payloads, which is all zeros; the link ends with -EPROTO or goes on,
  * and writes nowhere but where it was told to. Cut anywhere, the same frames arrive.
  */
 #include "core/link.h"
@@ -82,15 +83,34 @@ static void end_confirmed(void *up, struct hw_link *l, void *token, uint32_t pay
 static const struct hw_link_ops ops = {pull_nothing,  place_frame,   place_rest, take_frame,
                                        abandon_frame, end_confirmed, end_token};
 
+/* Fills what is to come by the other stream. Returns how many bytes. */
+static uint64_t feed_apart(const struct hw_piece *piece, uint32_t n, size_t most)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n && sum < most; i++) {
+        uint64_t part = piece[i].len < most - sum ? piece[i].len : most - sum;
+        if (piece[i].ptr)
+            memset(piece[i].ptr, 0, part);
+        sum += part;
+    }
+    return sum;
+}
+
 /* Feeds data in steps of up to `most` bytes. Returns how the link ended. */
-static int feed_link(const uint8_t *data, size_t size, size_t most, struct receiver *r)
+static int feed_link(const uint8_t *data, size_t size, size_t most, bool apart, struct receiver *r)
 {
     struct hw_link l;
     int rc = hw_link_init(&l, &ops, r, 1 << 20);
-    while (rc == 0 && size) {
+    l.apart.rx = apart;
+    while (rc == 0 && (size || hw_link_reads_apart(&l))) {
         struct hw_piece piece[3];
         uint32_t k = hw_link_rx(&l, piece, 3);
         uint64_t sum = 0;
+        if (hw_link_reads_apart(&l)) {
+            rc = hw_link_got(&l, feed_apart(piece, k, most < 1000 ? 1000 + most : most));
+            FUZZ_CHECK(rc == 0 || rc == -EPROTO);
+            continue;
+        }
         for (uint32_t i = 0; i < k && size && sum < most; i++) {
             uint64_t part = piece[i].len < size ? piece[i].len : size;
             part = part < most - sum ? part : most - sum;
@@ -118,7 +138,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct receiver a = {0}, b = {0};
     if (size < 1)
         return 0;
-    int one = feed_link(data + 1, size - 1, 1 + data[0], &a), two = feed_link(data + 1, size - 1, SIZE_MAX, &b);
+    bool apart = data[0] & 1;
+    int one = feed_link(data + 1, size - 1, 1 + data[0], apart, &a);
+    int two = feed_link(data + 1, size - 1, SIZE_MAX, apart, &b);
     FUZZ_CHECK(one == two && a.frames == b.frames && a.bytes == b.bytes);
     return 0;
 }
