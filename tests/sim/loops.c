@@ -150,7 +150,8 @@ void sim_run_loops(struct sim *s)
             w->now += sim_random(s, 20);
             break;
         default:
-            if (!hw_loop_turn(&side->loop, w->now, 1 + (unsigned)sim_random(s, 4), NULL, NULL) && find_due(side) <= w->now)
+            if (!hw_loop_turn(&side->loop, w->now, 1 + (unsigned)sim_random(s, 4), NULL, NULL) &&
+                find_due(side) <= w->now)
                 sim_fail(s, "a turn says that nothing is left, and something is");
         }
         for (int i = 0; i < LOOPS; i++)

@@ -317,7 +317,8 @@ static void look(void *arg)
     l->gone = hw_peer_is_gone(&l->app->peer);
 }
 
-static const struct hw_rail_limits limits = {.window = 64 << 10, .patience = HW_MS, .ping = 20 * HW_MS, .dead = 60000 * HW_MS};
+static const struct hw_rail_limits limits = {
+    .window = 64 << 10, .patience = HW_MS, .ping = 20 * HW_MS, .dead = 60000 * HW_MS};
 
 static void make_app(int side)
 {

@@ -216,7 +216,8 @@ static void look(void *arg)
     l->gone = hw_session_is_gone(&l->node->session);
 }
 
-static const struct hw_rail_limits limits = {.window = 16384, .patience = HW_MS, .ping = 2 * HW_MS, .dead = 60000 * HW_MS};
+static const struct hw_rail_limits limits = {
+    .window = 16384, .patience = HW_MS, .ping = 2 * HW_MS, .dead = 60000 * HW_MS};
 
 int main(void)
 {
