@@ -34,6 +34,7 @@ struct hw_piece {
 #define HW_LINK_PIECES 256    /* of a frame that is sent; of one that comes in, at a time */
 #define HW_LINK_BATCH  32     /* pieces that wait to be sent, with which one more frame is pulled */
 #define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads on their way, each direction */
+#define HW_LINK_SMALL  1024u  /* payloads of up to so many bytes are copied behind their heads, on every connection */
 #define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
@@ -185,6 +186,8 @@ int hw_link_confirm(struct hw_link *l, uint64_t count);
  * the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still arrives, as `dropped`.
  * -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
+/* True if hw_link_tx() or hw_link_rx() may have given out memory of this owner that is not sent or filled. */
+bool hw_link_uses(const struct hw_link *l, const void *owner);
 /* True if the next bytes of the other stream go to memory of this owner: before hw_link_let_go() the transport stops
  * what it has under way there. */
 bool hw_link_fills_apart(const struct hw_link *l, const void *owner);

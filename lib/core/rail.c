@@ -210,7 +210,7 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
 /* One thread counts, any may read. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
-    if (!pay)
+    if (pay <= HW_LINK_SMALL)
         return;
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
     atomic_store_explicit(frames, atomic_load_explicit(frames, memory_order_relaxed) + 1, memory_order_relaxed);
@@ -255,7 +255,9 @@ void hw_rail_let_go(struct hw_rail *r, const void *owner)
 {
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
         struct rail_link *rl = &r->link[i];
-        int rc = hw_link_fills_apart(&rl->link, owner) ? r->io->discard(rl->conn) : 0;
+        int rc = r->io->settle && hw_link_uses(&rl->link, owner) ? r->io->settle(rl->conn) : 0;
+        if (rc == 0 && hw_link_fills_apart(&rl->link, owner))
+            rc = r->io->discard(rl->conn);
         if (rc == 0 && r->io->stop_reading && hw_link_sends_apart(&rl->link))
             rc = r->io->stop_reading(rl->conn);
         if (rc == 0)
@@ -385,6 +387,21 @@ static void work_rail(struct hw_task *t)
     hw_loop_post_late(r->loop, &r->flush);
 }
 
+/* -ETIMEDOUT: the connection has stood still for long, although the peer lives. */
+static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
+{
+    uint64_t progress = rl->link.tx.written + rl->link.said;
+    if (progress != rl->progress || rl->link.in_flight == 0) {
+        rl->progress = progress;
+        rl->since = r->loop->now;
+    }
+    uint64_t still = r->loop->now - rl->since;
+    return still < r->limits.dead
+               ? 0
+               : hw_fail(-ETIMEDOUT, "%llu bytes were in flight, of which none was sent or confirmed for %llu ms",
+                         (unsigned long long)rl->link.in_flight, (unsigned long long)(still / HW_MS));
+}
+
 /* Looks whether the peer is silent. */
 static void watch_peer(struct hw_timer *t)
 {
@@ -394,6 +411,8 @@ static void watch_peer(struct hw_timer *t)
     for (unsigned i = 0; i < r->links && busy; i++) {
         uint64_t window = r->limits.window;
         int rc = r->io->check(r->link[i].conn, &window);
+        if (rc == 0)
+            rc = watch_progress(r, &r->link[i]);
         if (rc < 0) {
             hw_rail_end(r, rc);
             return;
@@ -454,6 +473,7 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     for (unsigned i = 0; i < n && rc == 0; i++) {
         rc = hw_link_init(&r->link[i].link, &link_ops, r, r->limits.window);
         r->link[i].conn = conn[i];
+        r->link[i].since = r->loop->now;
         r->links = i + 1;
         rc = rc < 0 ? rc : r->io->attach(conn[i], r);
         if (rc == 0 && r->io->apart)

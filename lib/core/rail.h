@@ -69,6 +69,9 @@ struct hw_rail_io {
      * soon), or why the connection ended. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    /* On return memory that write() and read() were given and did not count is neither read nor written: the same bytes
+     * may be given from, or are to be counted for, another place. NULL: it never is. -errno: the rail ends. */
+    int (*settle)(struct hw_conn *c);
     /* At once: nothing that was not read will be, what the network has not taken is dropped, no memory that was handed
      * over is read or written any more. */
     void (*close)(struct hw_conn *c);
@@ -97,12 +100,15 @@ struct hw_rail_limits {
     uint64_t check;    /* ns: while something is under way the transport is asked about the path so often; 0: never */
     uint64_t patience; /* ns: after that the peer is told of frames that arrived and for which it does not wait */
     uint64_t ping;     /* ns: a peer that was silent for so long is asked for a word .. */
-    uint64_t dead;     /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping */
+    /* .. and the rail ends with -ETIMEDOUT after so much silence; more than ping. Likewise where a link has frames in
+     * flight, and nothing of them is sent or confirmed for so long. */
+    uint64_t dead;
 };
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* What a rail has carried, in all its generations: frames with a payload, and these payloads. Read by any thread. */
+/* What a rail has carried, in all its generations: frames with a payload of more than HW_LINK_SMALL bytes, and
+ * these payloads. Read by any thread. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
     _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */
@@ -136,6 +142,8 @@ struct hw_rail {
         uint64_t told;       /* received, as the peer was told last */
         uint64_t let_go;     /* of link.gone, at the last hw_rail_let_go() */
         bool full;           /* the connection took no more bytes */
+        uint64_t progress;   /* bytes handed over and frames confirmed, when the rail last looked .. */
+        uint64_t since;      /* .. and when it first saw that, ns */
     } * link;                /* of this generation; NULL where down */
     struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {

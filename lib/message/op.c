@@ -107,26 +107,70 @@ static uint64_t find_next_look(const struct hw_peer *p)
     return HW_NEVER;
 }
 
-/* Ends what is due: in the ticks since the last look, all of them where that was long ago. */
-static void look_at_deadlines(struct hw_peer *p)
+static void untime_op(struct hw_op *op)
 {
-    uint64_t now = p->session.home->now, tick = now / HW_TICK;
-    pthread_mutex_lock(&p->lock);
+    if (hw_list_empty(&op->timed))
+        return;
+    hw_list_remove(&op->timed);
+    op->peer->deadlines.n--;
+}
+
+/* An operation that was called off is due: at first at once, so that this loop's clock says how long the peer may take
+ * to say what became of it. True: that has passed. */
+static bool is_overdue(struct hw_op *op, uint64_t now)
+{
+    if (op->deadline || op->peer->dead)
+        return !op->peer->dead;
+    op->deadline = now + op->peer->answer_in;
+    time_op(op->peer, op);
+    return false;
+}
+
+/* Moves what is due to a list of its own: what was timed since the last look, all of it where that was long ago. */
+static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
+{
+    uint64_t tick = now / HW_TICK;
     uint64_t first = tick - p->deadlines.looked < HW_TICKS ? p->deadlines.looked : tick - HW_TICKS + 1;
     for (uint64_t k = first; k <= tick; k++) {
         hw_list_each(it, tmp, &p->deadlines.at[k % HW_TICKS])
         {
-            struct hw_op *op = hw_container_of(it, struct hw_op, timed);
-            if (op->deadline <= now)
-                hw_op_cancel_locked(op, hw_fail(-ETIMEDOUT, "the operation's deadline passed"));
+            if (hw_container_of(it, struct hw_op, timed)->deadline > now)
+                continue;
+            hw_list_remove(it);
+            hw_list_append(due, it);
         }
     }
     p->deadlines.looked = tick;
+}
+
+/* Ends what is due. */
+static void look_at_deadlines(struct hw_peer *p)
+{
+    uint64_t now = p->session.home->now;
+    bool overdue = false;
+    struct hw_list due;
+    struct hw_op *op;
+    hw_list_init(&due);
+    pthread_mutex_lock(&p->lock);
+    collect_due(p, now, &due);
+    while ((op = hw_list_first(&due, struct hw_op, timed))) {
+        untime_op(op);
+        if (atomic_load(&op->off))
+            overdue |= is_overdue(op, now);
+        else
+            hw_op_cancel_locked(op, hw_fail(-ETIMEDOUT, "the operation's deadline passed"));
+    }
     uint64_t next = p->deadlines.next = find_next_look(p);
     pthread_mutex_unlock(&p->lock);
     if (next != HW_NEVER)
         hw_timer_set(p->session.home, &p->deadlines.timer, next);
     hw_ops_flush(p);
+    if (!overdue || p->session.dead)
+        return;
+    int rc = hw_fail(-ETIMEDOUT, "the peer did not say in %llu ms what became of an operation that was called off",
+                     (unsigned long long)(p->answer_in / HW_MS));
+    hw_peer_die(p, rc);
+    p->ops->died(p->up, rc);
 }
 
 static void arm_deadlines(struct hw_task *t)
@@ -137,14 +181,6 @@ static void arm_deadlines(struct hw_task *t)
 static void fire_deadlines(struct hw_timer *t)
 {
     look_at_deadlines(hw_container_of(t, struct hw_peer, deadlines.timer));
-}
-
-static void untime_op(struct hw_op *op)
-{
-    if (hw_list_empty(&op->timed))
-        return;
-    hw_list_remove(&op->timed);
-    op->peer->deadlines.n--;
 }
 
 void hw_op_set_result(struct hw_op *op, int why)
@@ -417,8 +453,9 @@ int hw_op_post(struct hw_op *op)
         op->pending = false;
         hw_list_remove(&op->all);
         hw_list_remove(&op->serve_at);
+        untime_op(op);
         atomic_fetch_sub(&op->refs, 1);
-    } else if (op->pending) {
+    } else if (op->pending && !atomic_load(&op->off)) {
         time_op(p, op);
     }
     pthread_mutex_unlock(&p->lock);
@@ -513,6 +550,10 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         over++;
     }
     hw_op_sub_locked(op, over);
+    if (!op->peer->dead) {
+        op->deadline = 0;
+        time_op(op->peer, op);
+    }
     op->let_go = (struct hw_let_go){.owner = op, .over = end_let_go};
     hw_session_let_go(&op->peer->session, &op->let_go);
 }

@@ -15,6 +15,7 @@ void hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, stru
     p->domain = domain;
     p->ops = ops;
     p->up = up;
+    p->answer_in = 2 * limits->dead;
     memcpy(p->imports.binding, binding, HW_BINDING);
     hw_session_init(&p->session, client, home, loop, n, &hw_peer_session_ops, io, p, limits);
     hw_ops_init(p);

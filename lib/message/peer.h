@@ -31,7 +31,7 @@
 #define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
 #define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
 #define HW_QUEUES         65536          /* in use, in either direction */
-#define HW_QUEUE_CHAINS   512
+#define HW_QUEUE_CHAINS   128
 #define HW_EAGER_ROOM     (1u << 20) /* bytes of eager messages that no receive has, with HW_NOTE_COST for each */
 #define HW_SMALL_OP       8192u      /* bytes of an operation that goes as one small parcel .. */
 #define HW_SMALL_SPANS    64         /* .. and how many spans it may have */
@@ -207,6 +207,7 @@ struct hw_peer {
 
     pthread_mutex_t lock;             /* over what follows, but for atomics */
     int dead;                         /* 0, or why */
+    uint64_t answer_in;               /* ns: a peer that does not end what was called off dies */
     struct hw_list all;               /* operations */
     struct hw_list bulk;              /* rails cut chunks of these */
     struct hw_list reads;             /* are cut into requests */

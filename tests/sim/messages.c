@@ -721,6 +721,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                  &world_io, n, &world_limits, binding);
+    n->peer.answer_in = 10000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;
 }
 

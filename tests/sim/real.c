@@ -13,6 +13,8 @@
 
 /* ---- sockets ---------------------------------------------------------------------------------------- */
 
+static const struct hw_logger silent;
+
 static void open_tcp_pair(int pair[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -144,7 +146,7 @@ bool real_connect(struct real_node node[2], unsigned i)
             close(node[0].cut[i][k]);
         node[0].cut[i][k] = fcntl(pair[0], F_DUPFD_CLOEXEC, 3);
         for (int side = 0; side < 2; side++)
-            if (!(h.conn[side][k] = hw_tcp_new(pair[side], &node[0].knobs)))
+            if (!(h.conn[side][k] = hw_tcp_new(pair[side], &node[0].knobs, &silent)))
                 abort();
     }
     do {

@@ -100,7 +100,7 @@ static int begin_meeting(struct hw_conn *c)
 
 static int make_devmem(int fd, const struct hw_carrier_args *a, struct hw_conn **out)
 {
-    struct hw_conn *c = calloc(1, sizeof *c), *heads = hw_tcp_new(fd, a->env->knobs);
+    struct hw_conn *c = calloc(1, sizeof *c), *heads = hw_tcp_new(fd, a->env->knobs, a->env->log);
     if (!c || !heads) {
         if (heads)
             hw_tcp_io.close(heads);
@@ -141,7 +141,7 @@ static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
     /* Both are needed to send from device memory; where they are refused it is sent by way of the host. */
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
-    c->side = hw_tcp_new(c->side_fd, c->args.env->knobs);
+    c->side = hw_tcp_new(c->side_fd, c->args.env->knobs, c->args.env->log);
     if (!c->side)
         c->side_fd = -1;
     return c->side ? 0 : -ENOMEM;
@@ -270,7 +270,10 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
         piece++, n--;
     bool device = !piece->space->direct &&
                   dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
-    int64_t done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, n);
+    uint32_t by_host = 1; /* how many pieces, if the first one */
+    while (by_host < n && piece[by_host].space->direct)
+        by_host++;
+    int64_t done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, by_host);
     c->gone += done > 0 ? (uint64_t)done : 0;
     count_payload(c);
     return done;
@@ -311,6 +314,12 @@ static int discard_payload(struct hw_conn *c)
     return c->posted ? dm_rx_discard(c->rx) : 0;
 }
 
+static int settle_devmem(struct hw_conn *c)
+{
+    int rc = hw_tcp_io.settle(c->heads);
+    return rc == 0 && c->side ? hw_tcp_io.settle(c->side) : rc;
+}
+
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static int check_devmem(struct hw_conn *c, uint64_t *window)
@@ -328,6 +337,7 @@ static int check_devmem(struct hw_conn *c, uint64_t *window)
 static const struct hw_rail_io devmem_io = {.attach = attach_devmem,
                                             .write = write_heads,
                                             .read = read_heads,
+                                            .settle = settle_devmem,
                                             .close = close_devmem,
                                             .check = check_devmem,
                                             .apart = get_devmem_apart,

@@ -53,7 +53,7 @@ static void close_carried(struct hw_conn *conn)
 static int make_carried(int fd, const struct hw_carrier_args *a, struct hw_conn **out)
 {
     struct carried *c = calloc(1, sizeof *c);
-    struct hw_conn *heads = hw_tcp_new(fd, a->env->knobs);
+    struct hw_conn *heads = hw_tcp_new(fd, a->env->knobs, a->env->log);
     char nic[HAWSER_NIC_NAME];
     if (!c || !heads) {
         if (heads)
@@ -302,6 +302,11 @@ static int discard_payload(struct hw_conn *conn)
     return np_slots_cut(&get_carried(conn)->np->slots);
 }
 
+static int settle_heads(struct hw_conn *conn)
+{
+    return hw_tcp_io.settle(get_carried(conn)->heads);
+}
+
 /* ---- the rest ------------------------------------------------------------------------------------------------------
  */
 
@@ -319,6 +324,7 @@ static int check_carried(struct hw_conn *conn, uint64_t *window)
 static const struct hw_rail_io carried_io = {.attach = attach_carried,
                                              .write = write_heads,
                                              .read = read_heads,
+                                             .settle = settle_heads,
                                              .close = close_carried,
                                              .check = check_carried,
                                              .apart = get_apart,

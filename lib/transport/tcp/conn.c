@@ -4,6 +4,7 @@
 #include "base/fork.h"
 #include "transport/tcp/refer.h"
 #include "transport/tcp/sock.h"
+#include "transport/tcp/staging.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,21 +16,22 @@
 
 #define IOVECS          64
 #define LEAST_WINDOW    (2ull << 20)
-#define PATHS_IN_FLIGHT 4      /* the receiver confirms later than TCP acknowledges */
-#define BOUNCE          65536u /* bytes that are copied at a time, of memory that the CPU cannot use */
+#define PATHS_IN_FLIGHT 4 /* the receiver confirms later than TCP acknowledges */
+#define STAGED_READS    8 /* of one connection in a row, into the ring of its stage */
 
 struct hw_conn {
     int fd;
     const struct hw_knobs *knobs;
+    const struct hw_logger *log;
     struct hw_rail *rail; /* NULL: it belongs to none yet */
     struct hw_source source;
     bool drained, full; /* there is nothing to read, no room to write, until an event says so */
     bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
     struct hw_refer refer;
-    uint8_t *bounce; /* made at its first use */
+    struct hw_staging *stage; /* for memory that the CPU cannot use; made at its first use */
 };
 
-struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
+struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log)
 {
     struct hw_conn *c = calloc(1, sizeof *c);
     if (!c) {
@@ -39,6 +41,7 @@ struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k)
     }
     c->fd = hw_fork_guard(fd);
     c->knobs = k;
+    c->log = log;
     hw_refer_init(&c->refer);
     c->refer.off = !k->splice;
     return c;
@@ -71,13 +74,15 @@ static void close_socket(struct hw_conn *c)
         hw_driver_forget(get_driver(c->rail), c->fd, &c->source);
     hw_fork_close(&c->fd);
     hw_refer_free(&c->refer);
-    free(c->bounce);
+    hw_staging_free(c->stage);
     free(c);
 }
 
 static int64_t explain_error(const char *what)
 {
     int error = errno;
+    if (error == ENOBUFS || error == ENOMEM)
+        return -EBUSY; /* the kernel lacks memory, and no event says when it has some */
     return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
 }
 
@@ -100,35 +105,51 @@ static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_p
     return k;
 }
 
-/* Room to copy the piece through. *len: how much of it. */
-static uint8_t *get_bounce(struct hw_conn *c, const struct hw_piece *piece, size_t *len)
+static int prepare_stage(struct hw_conn *c)
 {
-    if (!c->bounce)
-        c->bounce = malloc(BOUNCE);
-    *len = HW_MIN(piece->len, BOUNCE);
-    return c->bounce;
+    if (!c->stage)
+        c->stage = hw_staging_new(c->knobs, c->log);
+    return c->stage ? 0 : -ENOMEM;
+}
+
+/* Where the first pieces lie in host memory, all of one kind or not. How many, or -errno. */
+static int list_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, struct iovec *iov)
+{
+    int rc = prepare_stage(c);
+    if (rc == 0)
+        rc = hw_staging_ahead(c->stage, piece, n);
+    return rc < 0 ? rc : hw_staging_list(c->stage, piece, n, iov, IOVECS);
+}
+
+static bool has_staged_piece(const struct hw_piece *piece, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!piece[i].space->direct)
+            return true;
+    return false;
 }
 
 /* Copies the first pieces to the socket. */
 static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     struct iovec iov[IOVECS];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_iovecs(c, false, piece, n, iov)};
-    int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen && m.msg_iovlen < n ? MSG_MORE : 0);
-    if (m.msg_iovlen == 0) {
-        iov[0].iov_base = get_bounce(c, piece, &iov[0].iov_len);
-        m.msg_iovlen = 1;
-        if (!iov[0].iov_base)
-            return hw_no_memory("a buffer of %u bytes", BOUNCE);
-        int rc = hw_load(piece->space, iov[0].iov_base, piece->ptr, iov[0].iov_len);
-        if (rc < 0)
-            return rc;
-    }
+    bool staged = has_staged_piece(piece, n);
+    int k = staged ? list_staged(c, piece, n, iov) : (int)list_iovecs(c, false, piece, n, iov);
+    if (k < 0)
+        return k;
+    if (k == 0) /* by reference, which the pipe had no room for */
+        iov[k++] = (struct iovec){piece->ptr, piece->len};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);
     ssize_t done;
     do
-        done = m.msg_iovlen == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
+        done = k == 1 ? send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
     while (done < 0 && errno == EINTR);
-    return done < 0 ? explain_error("sending") : done;
+    if (done < 0)
+        return explain_error("sending");
+    if (staged)
+        hw_staging_sent(c->stage, piece, (uint64_t)done);
+    return done;
 }
 
 /* What the pipe holds is the first bytes of the pieces: they count as written once they have left it. */
@@ -162,32 +183,58 @@ static size_t count_room(const struct msghdr *m)
     return room;
 }
 
-static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+/* Reads once. What comes after a read that found less than it asked for is an event of its own, but for an end that was
+ * seen before. */
+static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k)
 {
+    struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = k};
+    ssize_t done;
     if (c->drained)
         return -EAGAIN;
-    struct iovec iov[IOVECS];
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = list_readable(piece, n, iov)};
-    bool copy = m.msg_iovlen == 0;
-    if (copy) {
-        iov[0].iov_base = get_bounce(c, piece, &iov[0].iov_len);
-        m.msg_iovlen = 1;
-        if (!iov[0].iov_base)
-            return hw_no_memory("a buffer of %u bytes", BOUNCE);
-    }
-    ssize_t done;
     do
-        done = m.msg_iovlen == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT)
-                                 : recvmsg(c->fd, &m, MSG_DONTWAIT);
+        done = k == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : recvmsg(c->fd, &m, MSG_DONTWAIT);
     while (done < 0 && errno == EINTR);
-    /* what comes after a read that found less than it asked for is an event of its own, but for an end seen before */
     c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
     if (done < 0)
         return explain_error("receiving");
-    if (done == 0)
-        return hw_fail(-ECONNRESET, "the peer closed the connection");
-    int rc = copy ? hw_store(piece->space, piece->ptr, c->bounce, (size_t)done) : 0;
-    return rc < 0 ? rc : done;
+    return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
+}
+
+/* Reads for pieces that the CPU cannot use, and says how many of their bytes are in place. */
+static int64_t read_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    uint64_t most = piece->space->direct ? piece->len : 0;
+    int rc = prepare_stage(c);
+    for (uint32_t i = 0; i < n && !piece[i].space->direct; i++)
+        most += piece[i].len;
+    for (int i = 0; i < STAGED_READS && rc == 0; i++) {
+        uint8_t *to;
+        uint32_t len;
+        int64_t done = hw_staging_in_placed(c->stage, most);
+        if (done > 0 || (done < 0 && done != -EBUSY))
+            return done;
+        rc = hw_staging_in_buffer(c->stage, piece, n, &to, &len);
+        if (rc < 0)
+            return rc;
+        int64_t got = receive_some(c, &(struct iovec){to, len}, 1);
+        if (got < 0)
+            return got == -EAGAIN && done < 0 ? done : got;
+        rc = hw_staging_in_fill(c->stage, (uint32_t)got);
+    }
+    return rc < 0 ? rc : -EBUSY;
+}
+
+static int64_t read_socket(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    struct iovec iov[IOVECS];
+    if (!piece->space->direct || (c->stage && hw_staging_in_owes(c->stage)))
+        return read_staged(c, piece, n);
+    return receive_some(c, iov, list_readable(piece, n, iov));
+}
+
+static int settle_socket(struct hw_conn *c)
+{
+    return c->stage ? hw_staging_settle(c->stage) : 0;
 }
 
 /* What is in flight beyond what the path holds waits in buffers, and leaves the CPU's caches meanwhile. */
@@ -199,12 +246,16 @@ static int check_socket(struct hw_conn *c, uint64_t *window)
     return hw_sock_health(c->fd, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
 }
 
-const struct hw_rail_io hw_tcp_io = {
-    .attach = attach_socket, .write = write_socket, .read = read_socket, .close = close_socket, .check = check_socket};
+const struct hw_rail_io hw_tcp_io = {.attach = attach_socket,
+                                     .write = write_socket,
+                                     .read = read_socket,
+                                     .settle = settle_socket,
+                                     .close = close_socket,
+                                     .check = check_socket};
 
 static int make_socket(int fd, const struct hw_carrier_args *a, struct hw_conn **out)
 {
-    *out = hw_tcp_new(fd, a->env->knobs);
+    *out = hw_tcp_new(fd, a->env->knobs, a->env->log);
     return *out ? 0 : -ENOMEM;
 }
 

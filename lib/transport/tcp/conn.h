@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TCP connections under a rail: any stream socket does. A rail on them has to be on the loop of a driver. Memory that
- * the CPU cannot use is copied through a small buffer.
+ * the CPU cannot use passes through rings of pinned memory (staging.h).
  */
 #ifndef HW_TCP_CONN_H
 #define HW_TCP_CONN_H
@@ -14,7 +14,7 @@ extern const struct hw_rail_io hw_tcp_io;
 extern const struct hw_carrier hw_tcp_carrier;
 
 /* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
- * memory, and the descriptor is closed. k, which outlives it: stall_ms and peer_timeout_ms. */
-struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k);
+ * memory, and the descriptor is closed. k and log outlive it. */
+struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log);
 
 #endif
