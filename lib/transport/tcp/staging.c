@@ -239,7 +239,7 @@ struct hw_staging *hw_staging_new(const struct hw_knobs *k, const struct hw_logg
     }
     s->knobs = k;
     s->log = log;
-    s->size = (size_t)HW_MAX(round_up(k->stage, PART_SHARE * PAGE), (uint64_t)PART_SHARE * PART_LEAST);
+    s->size = (size_t)HW_MAX(round_up(k->stage, (uint64_t)PART_SHARE * PAGE), (uint64_t)PART_SHARE * PART_LEAST);
     return s;
 }
 
