@@ -210,7 +210,7 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
 /* One thread counts, any may read. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
-    if (pay <= HW_LINK_SMALL)
+    if (!pay)
         return;
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
     atomic_store_explicit(frames, atomic_load_explicit(frames, memory_order_relaxed) + 1, memory_order_relaxed);

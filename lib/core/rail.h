@@ -107,8 +107,7 @@ struct hw_rail_limits {
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* What a rail has carried, in all its generations: frames with a payload of more than HW_LINK_SMALL bytes, and
- * these payloads. Read by any thread. */
+/* What a rail has carried, in all its generations: frames with a payload, and these payloads. Read by any thread. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
     _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */
