@@ -473,7 +473,7 @@ static void cancel_and_revoke(void)
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
-    return "race:dev_done\nrace:tcp_test_send\n";
+    return "race:dev_done\nrace:tcp_test_send\nrace:send_copy\n";
 }
 
 int main(void)
