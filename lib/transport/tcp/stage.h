@@ -5,7 +5,8 @@
  * one pass over host memory more each way than host memory takes, and no copy by the CPU (docs/engine.md).
  *
  * Nothing here blocks, but for hw_stage_free() and hw_stage_cut(), which wait for copies under way and no longer than
- * HW_STAGE_WAIT_MS: a device that does not answer for so long is stuck, and its ring is then left to it until it does.
+ * HW_COPIES_WAIT_MS (copies.h): a device that does not answer for so long is stuck, and its ring is then left to it
+ * until it does.
  *
  * Errors: -EBUSY the device has not got there yet, ask again soon; -ENXIO the device failed, as the text says.
  */
@@ -15,8 +16,6 @@
 #include "base/base.h"
 #include "base/knob.h"
 #include "mem/space.h"
-
-#define HW_STAGE_WAIT_MS 500
 
 struct hw_stage;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Staging: memory that sockets cannot use (a GPU's) passes through rings of pinned host memory, one each way per
- * connection, made when the first such bytes come. The device copies while the socket moves what was copied before:
+ * connection, made when the first such bytes arrive. The device copies while the socket moves what was copied before:
  * one pass over host memory more each way than host memory takes (docs/engine.md).
  *
  * Nothing here blocks, but for hw_staging_free() and hw_staging_settle(), which wait for copies under way and no longer
- * than HW_STAGING_WAIT_MS: a device that does not answer for so long is stuck, and its ring is then left to it until it
- * does.
+ * than HW_COPIES_WAIT_MS (copies.h): a device that does not answer for so long is stuck, and its ring is then left to
+ * it until it does.
  *
  * Errors: -EBUSY the device has not got there yet, ask again soon; -ENXIO the device failed, as the text says; -ENOMEM.
  */
@@ -19,8 +19,6 @@
 #include "mem/space.h"
 
 #include <sys/uio.h>
-
-#define HW_STAGING_WAIT_MS 500
 
 struct hw_staging;
 
