@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RING  16           /* frames in flight */
-#define BATCH_BYTES (256u << 10) /* of payloads that wait to be sent: no further frame is pulled .. */
-#define BEHIND_MUCH 512          /* bytes that are read behind a payload longer than the buffer */
+#define FIRST_RING    16           /* frames in flight */
+#define BATCH_BYTES   (256u << 10) /* of payloads that wait to be sent: no further frame is pulled .. */
+#define BEHIND_MUCH   512          /* bytes that are read behind a payload longer than the buffer */
+#define SMALL_PAYLOAD 1024 /* bytes that are copied behind their head, so that small frames leave in one piece */
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
 {
@@ -84,7 +85,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     for (uint32_t i = 0; i < out.n_pieces; i++)
         pay += out.piece[i].len;
     assert(out.ext_len <= HW_LINK_EXT_MAX && out.n_pieces <= HW_LINK_PIECES && pay <= HW_LINK_PAY_MAX);
-    l->tx.apart = l->apart.tx && pay > HW_LINK_SMALL;
+    l->tx.apart = l->apart.tx && pay > SMALL_PAYLOAD;
     struct hw_link_head h = {.type = out.type,
                              .flags = (out.uncounted ? HW_LINK_UNCOUNTED : 0) | (out.patient ? HW_LINK_PATIENT : 0) |
                                       (l->tx.apart ? HW_LINK_APART : 0),
@@ -106,7 +107,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
         l->in_flight += bytes;
     }
     /* where it cannot be read the transport meets the same fault, and reports it */
-    bool copied = pay <= HW_LINK_SMALL && copy_small_payload(l, out.piece, out.n_pieces) == 0;
+    bool copied = pay <= SMALL_PAYLOAD && copy_small_payload(l, out.piece, out.n_pieces) == 0;
     if (!follows)
         *run = (struct hw_piece){&hw_host, head, 0, NULL};
     run->len = (uint64_t)(l->tx.buf + l->tx.end - run->ptr);
@@ -119,7 +120,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
 static bool has_room_for_frame(const struct hw_link *l)
 {
     return !l->tx.apart && l->tx.payload < BATCH_BYTES && l->tx.n_pieces <= HW_LINK_BATCH &&
-           HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + HW_LINK_SMALL;
+           HW_LINK_BUF - l->tx.end >= HW_LINK_HEAD + HW_LINK_EXT_MAX + SMALL_PAYLOAD;
 }
 
 /* True if one more frame may be in flight: makes the ring longer, if it must and can. */
@@ -280,7 +281,8 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         l->rx.end -= l->rx.at;
         l->rx.at = 0;
     }
-    /* behind much payload comes more of it, which would have to be moved from the buffer */
+    /* Behind much payload comes more of it, which would have to be moved from the buffer. A transport does not read a
+     * head together with a payload for a device, so that the payload ends before this is asked. */
     if (l->rx.state == HW_LINK_AT_HEAD && l->rx.end == 0 && l->rx.n_pieces && l->rx.in.pay > HW_LINK_BUF)
         much |= !l->rx.piece[l->rx.n_pieces - 1].space->direct;
     uint64_t room = HW_LINK_BUF - l->rx.end;

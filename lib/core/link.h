@@ -34,7 +34,6 @@ struct hw_piece {
 #define HW_LINK_PIECES 256    /* of a frame that is sent; of one that comes in, at a time */
 #define HW_LINK_BATCH  32     /* pieces that wait to be sent, with which one more frame is pulled */
 #define HW_LINK_BUF    16384u /* bytes of heads, extensions and copied payloads on their way, each direction */
-#define HW_LINK_SMALL  1024u  /* payloads of up to so many bytes are copied behind their heads, on every connection */
 #define HW_LINK_FLIGHT 1024   /* counted frames in flight */
 
 /* A frame to send, which pull() fills in. */

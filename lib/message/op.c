@@ -126,7 +126,8 @@ static bool is_overdue(struct hw_op *op, uint64_t now)
     return false;
 }
 
-/* Moves what is due to a list of its own: what was timed since the last look, all of it where that was long ago. */
+/* Moves the operations whose deadline has passed to the list `due`. Looks at the ticks since the last look, at all of
+ * them where more than HW_TICKS have passed. */
 static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
 {
     uint64_t tick = now / HW_TICK;

@@ -207,7 +207,7 @@ struct hw_peer {
 
     pthread_mutex_t lock;             /* over what follows, but for atomics */
     int dead;                         /* 0, or why */
-    uint64_t answer_in;               /* ns: a peer that does not end what was called off dies */
+    uint64_t answer_in;               /* ns: the peer dies if it has not ended a cancelled operation by then */
     struct hw_list all;               /* operations */
     struct hw_list bulk;              /* rails cut chunks of these */
     struct hw_list reads;             /* are cut into requests */

@@ -263,6 +263,16 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
+/* How many pieces go by way of the host if the first one does: up to the next one that the kernel might send from
+ * device memory. */
+static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
+{
+    uint32_t k = 1;
+    while (k < n && piece[k].space->direct)
+        k++;
+    return k;
+}
+
 static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     struct dm_source from;
@@ -270,10 +280,8 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
         piece++, n--;
     bool device = !piece->space->direct &&
                   dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
-    uint32_t by_host = 1; /* how many pieces, if the first one */
-    while (by_host < n && piece[by_host].space->direct)
-        by_host++;
-    int64_t done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, by_host);
+    int64_t done =
+        device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, count_for_host(piece, n));
     c->gone += done > 0 ? (uint64_t)done : 0;
     count_payload(c);
     return done;

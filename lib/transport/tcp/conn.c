@@ -183,8 +183,8 @@ static size_t count_room(const struct msghdr *m)
     return room;
 }
 
-/* Reads once. What comes after a read that found less than it asked for is an event of its own, but for an end that was
- * seen before. */
+/* Reads once. A read that returns less than it asked for has emptied the socket, and epoll reports what arrives later;
+ * but it does not report again an end of the stream that it has reported. */
 static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = k};

@@ -15,7 +15,7 @@
 struct part {
     struct hw_copy_queue *queue;
     uint64_t ticket;
-    const uint8_t *from; /* out: what was copied, at the part's beginning */
+    const uint8_t *from; /* out: the address that the part's first byte was copied from */
     uint64_t at;         /* of the ring's bytes since the beginning */
     uint32_t len;
 };
@@ -250,7 +250,7 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 
 /* ---- in --------------------------------------------------------------------------------------------- */
 
-/* Begins to copy what has come from the socket. */
+/* Starts the copy of the bytes that the socket has put into the part. */
 static int copy_filled(struct hw_staging *s)
 {
     struct part p = s->filling;
