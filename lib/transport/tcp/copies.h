@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies between pinned host memory and memory that the CPU cannot use (a GPU's), of one connection: a run of host
- * memory each way, and a queue of copies for each space that was met. Nothing here blocks, but for hw_copies_wait() and
- * hw_copies_free().
+ * memory each way, and a queue of copies for each space that was met. Nothing here blocks, but for hw_copies_wait(),
+ * hw_copies_find_stuck() and hw_copies_free().
  *
  * Errors: -EBUSY the device has not got there yet, ask again soon; -ENXIO the device failed, as the text says.
  */
@@ -58,5 +58,7 @@ int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, 
 int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t number);
 /* Waits for all copies of a queue. False: HW_COPIES_WAIT_MS have passed. */
 bool hw_copies_wait(const struct hw_copies *c, struct hw_copy_queue *q);
+/* Waits for all copies, for so long in each queue. NULL, or the first space whose copies were not over in time. */
+const struct hw_space *hw_copies_find_stuck(const struct hw_copies *c);
 
 #endif

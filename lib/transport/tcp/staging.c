@@ -147,15 +147,6 @@ static int prepare_copies(const struct hw_staging *s, const struct way *w, const
     return hw_copies_queue(w->copies, space, true, q);
 }
 
-/* Waits for all copies of a direction. */
-static int settle_way(const struct hw_staging *s, const struct way *w)
-{
-    for (struct hw_copy_queue *q = w->copies->queues; q; q = q->next)
-        if (!hw_copies_wait(s->copies, q))
-            return hw_fail(-ENXIO, "%s is stuck in a copy of memory that is to be given back", q->space->name);
-    return 0;
-}
-
 /* ---- out -------------------------------------------------------------------------------------------- */
 
 /* Copies len bytes at `from` in as many parts as it takes. -EBUSY: all that there is room for. */
@@ -314,12 +305,11 @@ int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most)
 int hw_staging_settle(struct hw_staging *s)
 {
     int rc = copy_filled(s);
-    if (rc == 0)
-        rc = settle_way(s, &s->out);
-    if (rc == 0)
-        rc = settle_way(s, &s->in);
     if (rc < 0)
         return rc;
+    const struct hw_space *stuck = hw_copies_find_stuck(s->copies);
+    if (stuck)
+        return hw_fail(-ENXIO, "%s is stuck in a copy of memory that is to be given back", stuck->name);
     while (s->out.first < s->out.next)
         drop_first_part(&s->out);
     return 0;

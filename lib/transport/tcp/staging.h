@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Staging: memory that sockets cannot use (a GPU's) passes through rings of pinned host memory, one each way per
- * connection, made when the first such bytes arrive. The device copies while the socket moves what was copied before:
- * one pass over host memory more each way than host memory takes (docs/engine.md).
+ * connection, made when the first such bytes arrive. While the device copies one part of a ring, the socket sends or
+ * receives another. Each direction passes over host memory once more than it does with memory that sockets can use
+ * (docs/engine.md).
  *
  * Nothing here blocks, but for hw_staging_free() and hw_staging_settle(), which wait for copies under way and no longer
  * than HW_COPIES_WAIT_MS (copies.h): a device that does not answer for so long is stuck, and its ring is then left to
