@@ -22,7 +22,7 @@ fi
 export MESON_TESTTHREADS
 # halt_on_error: UBSan reports and goes on by default, which no exit code would show.
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
-export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp}"
 
 # A plugin's process is a fork of a program with threads. glibc gives the stacks of those back there, and where ASan still
 # takes them for stacks, other memory comes to lie: its reports are then false. So they are kept.

@@ -183,29 +183,29 @@ struct hw_copies *hw_copies_new(const struct hw_knobs *k, const struct hw_logger
 }
 
 /* Waits for all copies of a direction. */
-static const struct hw_space *find_stuck(const struct hw_copies *c, const struct hw_copy_way *w)
+static const struct hw_copy_queue *find_stuck(const struct hw_copies *c, const struct hw_copy_way *w)
 {
     struct hw_copy_queue *q = w->queues;
     while (q && hw_copies_wait(c, q))
         q = q->next;
-    return q ? q->space : NULL;
+    return q;
 }
 
-const struct hw_space *hw_copies_find_stuck(const struct hw_copies *c)
+const struct hw_copy_queue *hw_copies_find_stuck(const struct hw_copies *c)
 {
-    const struct hw_space *stuck = find_stuck(c, &c->out);
+    const struct hw_copy_queue *stuck = find_stuck(c, &c->out);
     return stuck ? stuck : find_stuck(c, &c->in);
 }
 
 void hw_copies_free(struct hw_copies *c)
 {
     if (c) {
-        const struct hw_space *stuck = hw_copies_find_stuck(c);
+        const struct hw_copy_queue *stuck = hw_copies_find_stuck(c);
         if (!stuck) {
             free_copies(c);
         } else {
             hw_log(c->log, HAWSER_LOG_ERROR, "%s is stuck in a copy: the staging memory of a connection is left to it",
-                   stuck->name);
+                   stuck->space->name);
             pthread_mutex_lock(&left_mu);
             c->next = left;
             left = c;

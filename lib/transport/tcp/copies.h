@@ -58,7 +58,7 @@ int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, 
 int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t number);
 /* Waits for all copies of a queue. False: HW_COPIES_WAIT_MS have passed. */
 bool hw_copies_wait(const struct hw_copies *c, struct hw_copy_queue *q);
-/* Waits for all copies, for so long in each queue. NULL, or the first space whose copies were not over in time. */
-const struct hw_space *hw_copies_find_stuck(const struct hw_copies *c);
+/* Waits for all copies, for so long in each queue. NULL, or the first queue whose copies were not over in time. */
+const struct hw_copy_queue *hw_copies_find_stuck(const struct hw_copies *c);
 
 #endif

@@ -307,9 +307,9 @@ int hw_staging_settle(struct hw_staging *s)
     int rc = copy_filled(s);
     if (rc < 0)
         return rc;
-    const struct hw_space *stuck = hw_copies_find_stuck(s->copies);
+    const struct hw_copy_queue *stuck = hw_copies_find_stuck(s->copies);
     if (stuck)
-        return hw_fail(-ENXIO, "%s is stuck in a copy of memory that is to be given back", stuck->name);
+        return hw_fail(-ENXIO, "%s is stuck in a copy of memory that is to be given back", stuck->space->name);
     while (s->out.first < s->out.next)
         drop_first_part(&s->out);
     return 0;
