@@ -7,8 +7,8 @@
 set -eu
 
 # locales: a test wants a locale with a decimal comma. hwloc-nox, ibverbs-*: other readers of
-# the sandbox's sysfs. crun, runc, iproute2: its containers.
-packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2"
+# the sandbox's sysfs. crun, runc, iproute2: its containers. spin: the model of failover.
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin"
 case "${1-}" in
 "") ;;
 ci) packages="$packages git zsh fish clang clang-format clang-tidy libclang-rt-14-dev llvm curl" ;;
