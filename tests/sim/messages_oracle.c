@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is checked of the message layer between two nodes. */
+#include "messages.h"
+
+#include <string.h>
+
+uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
+{
+    uint64_t h = hw_hash(HW_HASH_START, (uint32_t[]){(uint32_t)side, serial, at}, 12);
+    return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
+}
+
+/* The layer above may call anything from where it is called. */
+void msg_check_unlocked(struct node *n)
+{
+    pthread_mutex_t *lock[] = {&n->peer.lock, &n->domain.lock};
+    for (int i = 0; i < 2; i++)
+        if (pthread_mutex_trylock(lock[i]) == 0)
+            pthread_mutex_unlock(lock[i]);
+        else
+            sim_fail(n->w->s, "node %d's layer above is called with a lock held", n->side);
+}
+
+uint8_t *msg_find_target(const struct action *a, uint32_t at)
+{
+    const struct part *t = &a->part[a->of[at]];
+    return t->region->mem + t->at + at;
+}
+
+/* How many bytes of the write are not at their target, but for regions that the application has back. */
+static uint32_t count_missing(const struct action *a)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->len; i++)
+        n += !a->part[a->of[i]].region->revoked && *msg_find_target(a, i) != msg_make_byte(a->node->side, a->serial, i);
+    return n;
+}
+
+/* Writes to this region of which something is missing can only fail from now on: it is about to be the application's.
+ */
+void msg_note_missing(const struct region *r)
+{
+    struct node *o = r->node->other;
+    for (uint32_t k = 0; k < o->posted; k++) {
+        struct action *a = &o->action[k];
+        for (uint32_t i = 0; i < a->len && a->kind == HW_OP_WRITE; i++)
+            a->missed |= a->part[a->of[i]].region == r && *msg_find_target(a, i) != msg_make_byte(o->side, k, i);
+    }
+}
+
+/* How many bytes of a read are neither as they were nor as they ought to be; all: they ought to be here. */
+static uint32_t count_misread(const struct action *a, bool all)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->len; i++) {
+        const struct part *t = &a->part[a->of[i]];
+        n += a->local[i] != t->region->first[t->at + i] &&
+             (all || a->local[i] != msg_make_byte(a->node->side, a->serial, i));
+    }
+    return n;
+}
+
+static bool is_revoking(const struct action *a)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < a->parts; i++)
+        any |= a->part[i].region->revoking;
+    return any;
+}
+
+static void check_success(struct action *a)
+{
+    struct sim *s = a->node->w->s;
+    if (a->wrong)
+        sim_fail(s, "operation %u of node %d ends well, and should have failed with %d", a->serial, a->node->side,
+                 a->wrong);
+    if (a->revoked_then)
+        sim_fail(s, "operation %u of node %d ends well in a region that was taken back before", a->serial,
+                 a->node->side);
+    if (a->missed)
+        sim_fail(s, "write %u of node %d ends well, and a region was taken back before all was there", a->serial,
+                 a->node->side);
+    if (a->kind == HW_OP_WRITE && count_missing(a))
+        sim_fail(s, "write %u of node %d ends, and %u of %u bytes are not there", a->serial, a->node->side,
+                 count_missing(a), a->len);
+}
+
+/* An operation may fail with the error that was asked for, or because of what happened to it. */
+void msg_check_failure(const struct action *a)
+{
+    const struct node *n = a->node;
+    bool why = a->result == a->wrong || (a->off && a->result == -ECANCELED) || (a->late && a->result == -ETIMEDOUT) ||
+               (is_revoking(a) && a->result == -ESTALE) || (a->result == -ENOMEM && sim_has(n->w->s, SIM_MEMORY)) ||
+               (n->peer.dead && a->result == n->peer.dead);
+    if (!why)
+        sim_fail(n->w->s, "operation %u of node %d fails with %d: %s", a->serial, n->side, a->result, hw_error());
+}
+
+void msg_check_end(struct action *a)
+{
+    struct node *n = a->node;
+    struct sim *s = n->w->s;
+    if (a->result == 0)
+        check_success(a);
+    else
+        msg_check_failure(a);
+    if (a->kind == HW_OP_READ && count_misread(a, a->result == 0))
+        sim_fail(s, "%u bytes of read %u of node %d are wrong", count_misread(a, a->result == 0), a->serial, n->side);
+}
+
+void msg_check_note(struct node *n, struct action *a, const struct hw_note *note)
+{
+    struct sim *s = n->w->s;
+    for (uint32_t i = 4; i < note->len; i++)
+        if (note->data[i] != msg_make_byte(4 + a->node->side, a->serial, i)) {
+            sim_fail(s, "byte %u of notification %u is 0x%02x", i, a->serial, note->data[i]);
+            break;
+        }
+    if (a->kind == HW_OP_NOTIFY) {
+        if (a->serial < n->last_note)
+            sim_fail(s, "notification %u arrives after %u", a->serial, n->last_note);
+        n->last_note = a->serial;
+    } else if (a->missed || count_missing(a)) {
+        sim_fail(s, "notification %u arrives, and %u of %u bytes are not there", a->serial, count_missing(a),
+                 a->len);
+    }
+}
+
+/* No byte of the region changed but those that were written. */
+static void check_region(const struct region *r)
+{
+    static uint8_t mem[REGION];
+    const struct node *o = r->node->other;
+    memcpy(mem, r->mem, sizeof mem);
+    for (uint32_t i = 0; i < o->posted; i++) {
+        const struct action *a = &o->action[i];
+        bool may = a->kind == HW_OP_WRITE && a->posted && !a->wrong;
+        for (uint32_t k = 0; k < a->len && may; k++) {
+            uint64_t at = (uint64_t)(msg_find_target(a, k) - r->mem);
+            if (a->part[a->of[k]].region == r && mem[at] == msg_make_byte(o->side, i, k))
+                mem[at] = r->first[at];
+        }
+    }
+    for (uint32_t k = 0; k < REGION && memcmp(mem, r->first, REGION) != 0; k++)
+        if (mem[k] != r->first[k]) {
+            sim_fail(r->node->w->s, "byte %u of region %u of node %d was never written, and is 0x%02x", k, r->serial,
+                     r->node->side, mem[k]);
+            break;
+        }
+}
+
+void msg_check_node(const struct node *n)
+{
+    struct sim *s = n->w->s;
+    for (uint32_t i = 0; i < n->posted && !s->failed[0]; i++) {
+        const struct action *a = &n->action[i];
+        if (!a->posted || !a->over)
+            continue;
+        bool unknown = a->result && a->orphaned; /* the other node may take some of it in yet */
+        for (uint32_t k = 0; k < a->len; k++) {
+            if (a->local[k] != (a->kind == HW_OP_WRITE ? POISON : AFTER))
+                sim_fail(s, "byte %u of the memory of operation %u of node %d is written after its end", k, i, n->side);
+            if (!unknown && !a->part[a->of[k]].region->revoked && a->left[k] != *msg_find_target(a, k))
+                sim_fail(s, "byte %u of operation %u of node %d lands after its end", k, i, n->side);
+        }
+    }
+    for (uint32_t i = 0; i < n->regions && !s->failed[0]; i++) {
+        const struct region *r = n->region[i];
+        if (!r->revoked)
+            check_region(r);
+        for (uint32_t k = 0; k < REGION && r->revoked; k++)
+            if (r->mem[k] != POISON) {
+                sim_fail(s, "byte %u of region %u of node %d is written after that was taken back", k, i, n->side);
+                break;
+            }
+    }
+}
+
+bool msg_has_ended(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->n; i++)
+        if (i >= n->posted || (n->action[i].posted && !n->action[i].over))
+            return false;
+    return true;
+}
+
+/* NULL, or what of node is still under way. */
+const char *msg_find_unsettled(const struct node *n)
+{
+    const struct hw_peer *p = &n->peer, *o = &n->other->peer;
+    uint64_t untaken = 0;
+    uint32_t landings = 0, slots = 0;
+    for (uint32_t i = 0; i < n->posted; i++) {
+        const struct action *a = &n->action[i];
+        if (a->noted && a->over && a->result == 0 && !a->heard)
+            return "a notification";
+    }
+    for (uint32_t i = 0; i < n->regions; i++)
+        if (n->region[i]->revoking && !n->region[i]->revoked)
+            return "a region that is taken back";
+    for (const struct hw_note *note = n->other->notes; note; note = note->next)
+        untaken += hw_note_cost(note);
+    for (const struct hw_landing *g = p->landings.free; g; g = g->next)
+        landings++;
+    for (uint32_t i = p->slot_free; i != UINT32_MAX; i = p->slot[i].next_free)
+        slots++;
+    return p->requests                                         ? "a request"
+           : atomic_load(&p->serves)                           ? "a serve"
+           : !hw_list_empty(&p->all)                           ? "an operation"
+           : slots != p->slots                                 ? "the number of an operation"
+           : p->n_stop                                         ? "a request to be stopped"
+           : landings != p->landings.blocks * HW_LANDING_BLOCK ? "a landing"
+           : p->out.next != atomic_load(&o->in.next)           ? "a control message"
+           : p->noted != o->took + untaken                     ? "a notification's room"
+           : atomic_load(&o->notes_held) != untaken            ? "a notification's room at the peer"
+                                                               : NULL;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the applications of two nodes do: regions that come and go, operations that are posted and called off. */
+#include "messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- regions ---------------------------------------------------------------------------------------- */
+
+static void end_export(struct hw_export *x)
+{
+    struct region *r = hw_container_of(x, struct region, x);
+    if (r->revoked)
+        sim_fail(r->node->w->s, "a region is taken back twice");
+    if (!r->node->freed)
+        msg_check_unlocked(r->node);
+    sim_say(r->node->w->s, "node %d has region %u back", r->node->side, r->serial);
+    msg_note_missing(r);
+    r->revoked = true;
+    memset(r->mem, POISON, sizeof r->mem);
+}
+
+static struct region *make_region(struct node *n)
+{
+    static const uint32_t rights[] = {HAWSER_REMOTE_READ, HAWSER_REMOTE_WRITE, 3, 3, 3};
+    sim_fail_memory(NULL);
+    struct region *r = calloc(1, sizeof *r);
+    if (!r)
+        abort();
+    r->node = n;
+    r->serial = n->regions;
+    r->x = (struct hw_export){.space = &hw_host, .ptr = r->mem, .len = REGION, .secret = 1 + sim_random(n->w->s, 9)};
+    r->x.rights = rights[sim_random(n->w->s, 5)];
+    if (sim_chance(n->w->s, 4))
+        r->x.only = sim_chance(n->w->s, 3) ? &n->other->peer /* not of this node: a stranger to it */ : &n->peer;
+    r->x.revoked = end_export;
+    if (hw_export_add(&n->domain, &r->x) < 0)
+        abort();
+    for (uint32_t i = 0; i < REGION; i++)
+        r->mem[i] = r->first[i] = msg_make_byte(2 + n->side, r->serial, i);
+    n->region[n->regions++] = r;
+    return r;
+}
+
+void msg_revoke_region(struct node *n)
+{
+    struct region *r = n->regions ? n->region[sim_random(n->w->s, n->regions)] : NULL;
+    if (!r || r->revoking)
+        return;
+    r->revoking = true;
+    sim_say(n->w->s, "node %d takes region %u back", n->side, r->serial);
+    sim_fail_memory(n->w->faults ? n->w->s : NULL);
+    hw_export_revoke(&r->x);
+    sim_fail_memory(NULL);
+}
+
+/* A region of the other node with room for len bytes. */
+static struct region *pick_region(struct node *n, uint32_t len)
+{
+    struct node *o = n->other;
+    struct region *r = o->regions ? o->region[sim_random(n->w->s, o->regions)] : NULL;
+    if (r && r->used + len <= REGION && (!r->revoking || sim_chance(n->w->s, 4)))
+        return r;
+    return o->regions < REGIONS ? make_region(o) : NULL;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------- */
+
+/* Gives the handle of an operation back. */
+static void forget_op(struct action *a)
+{
+    if (a->op)
+        hw_op_put(a->op);
+    a->op = NULL;
+    for (uint32_t i = 0; i < a->parts; i++)
+        if (a->part[i].import)
+            hw_import_put(&a->node->peer, a->part[i].import);
+    a->part[0].import = a->part[1].import = NULL;
+}
+
+static void end_op(struct hw_op *op)
+{
+    struct action *a = op->user;
+    struct node *n = a->node;
+    struct sim *s = n->w->s;
+    if (a->over || !a->posted)
+        sim_fail(s, "operation %u of node %d ends twice, or was not posted", a->serial, n->side);
+    msg_check_unlocked(n);
+    a->over = true;
+    a->result = atomic_load(&op->result);
+    a->orphaned = n->peer.dead;
+    sim_say(s, "operation %u of node %d ends: %d", a->serial, n->side, a->result);
+    msg_check_end(a);
+    for (uint32_t i = 0; i < a->len; i++)
+        a->left[i] = *msg_find_target(a, i);
+    memset(a->local, a->kind == HW_OP_WRITE ? POISON : AFTER, sizeof a->local); /* the application's again */
+    if (sim_chance(s, 4))
+        forget_op(a);
+    msg_do_more(n);
+}
+
+/* Deals the bytes out to spans, some of no length. */
+static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < op->n; i++) {
+        uint32_t left = a->len - at, most = 2 * left / (op->n - i) + 1;
+        uint32_t len = i + 1 == op->n ? left : HW_MIN(left, (uint32_t)sim_random(s, most + 1));
+        const struct part *t = &a->part[i % a->parts];
+        op->span[i] = (struct hw_span){
+            .space = &hw_host, .ptr = a->local + at, .len = len, .import = t->import, .remote = t->at + at};
+        memset(a->of + at, (int)(i % a->parts), len);
+        at += len;
+    }
+}
+
+/* The operation's regions get its bytes' range, and their handles are asked for: some wrong on purpose. */
+static bool import_parts(struct sim *s, struct action *a)
+{
+    uint32_t right = a->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
+    bool here = true;
+    for (uint32_t i = 0; i < a->parts; i++) {
+        struct part *t = &a->part[i];
+        const struct hw_export *x = &t->region->x;
+        uint64_t id = x->id, secret = x->secret;
+        bool may = !x->only || x->only == &a->node->other->peer;
+        int wrong = !may ? -ESTALE : x->rights & right ? 0 : -EACCES;
+        switch (sim_random(s, 40)) {
+        case 0:
+            secret += 100;
+            wrong = -ESTALE;
+            break;
+        case 1:
+            id += 77;
+            wrong = -ESTALE;
+            break;
+        case 2:
+            id -= 1ull << 32; /* the place's last region */
+            secret += 200;    /* which is not known here yet, or any more */
+            wrong = -ESTALE;
+            break;
+        default:
+            break;
+        }
+        a->wrong = a->wrong ? a->wrong : wrong;
+        t->at = t->region->used;
+        t->region->used += a->len;
+        t->import = hw_import_get(&a->node->peer, id, secret);
+        here &= t->import != NULL;
+    }
+    return here;
+}
+
+static struct hw_note *make_note(struct sim *s, const struct action *a)
+{
+    struct hw_note *note = hw_note_new(4 + (uint32_t)sim_random(s, sim_chance(s, 3) ? 2000 : 20));
+    for (uint32_t i = 0; note && i < note->len; i++)
+        note->data[i] = i < 4 ? (uint8_t)(a->serial >> 8 * i) : msg_make_byte(4 + a->node->side, a->serial, i);
+    return note;
+}
+
+static uint32_t pick_length(struct sim *s)
+{
+    switch (sim_random(s, 5)) {
+    case 0:
+        return (uint32_t)sim_random(s, LENGTH);
+    case 1:
+        return HW_SMALL_OP - 10 + (uint32_t)sim_random(s, 20);
+    case 2:
+        return (uint32_t)sim_random(s, 3000);
+    default:
+        return (uint32_t)sim_random(s, 100);
+    }
+}
+
+/* What there is to post. NULL: memory ran out. */
+static struct hw_op *make_op(struct sim *s, struct action *a)
+{
+    struct node *n = a->node;
+    uint32_t spans = sim_chance(s, 8) ? SPANS : 1 + (uint32_t)sim_random(s, sim_has(s, SIM_SCATTER) ? 80 : 3);
+    bool note = a->kind == HW_OP_NOTIFY || (a->kind == HW_OP_WRITE && sim_chance(s, 3));
+    struct hw_op *op = a->op = hw_op_new(&n->peer, a->kind, a->parts ? spans : 0);
+    if (op && note)
+        op->note = make_note(s, a);
+    if (!op || (a->kind == HW_OP_NOTIFY && !op->note))
+        return NULL;
+    if (op->n < 2 && a->parts)
+        a->parts = 1;
+    if (!import_parts(s, a))
+        return NULL;
+    if (a->parts)
+        fill_spans(s, a, op);
+    if (op->n && sim_chance(s, 40)) {
+        op->span[op->n - 1].remote = REGION - op->span[op->n - 1].len + 1;
+        a->wrong = a->wrong ? a->wrong : -EFAULT;
+    }
+    for (uint32_t i = 0; i < a->len; i++)
+        a->revoked_then |= a->part[a->of[i]].region->revoked; /* no bytes: nobody is asked */
+    return op;
+}
+
+void msg_post_op(struct node *n)
+{
+    static const enum hw_op_kind kinds[] = {HW_OP_WRITE, HW_OP_WRITE, HW_OP_READ, HW_OP_NOTIFY};
+    struct sim *s = n->w->s;
+    struct action *a = &n->action[n->posted];
+    a->node = n;
+    a->serial = n->posted++;
+    a->kind = kinds[sim_random(s, 4)];
+    if (a->kind != HW_OP_NOTIFY) {
+        a->len = pick_length(s);
+        a->parts = sim_chance(s, 3) ? 2 : 1;
+        for (uint32_t i = 0; i < a->parts; i++)
+            a->part[i].region = pick_region(n, 2 * a->len); /* may be the same for both */
+        if (!a->part[0].region || (a->parts == 2 && !a->part[1].region)) {
+            a->parts = a->len = 0;
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < a->len; i++)
+        a->local[i] = msg_make_byte(n->side, a->serial, i);
+    sim_fail_memory(n->w->faults ? s : NULL);
+    struct hw_op *op = make_op(s, a);
+    if (!op) {
+        sim_fail_memory(NULL);
+        forget_op(a);
+        return;
+    }
+    op->over = end_op;
+    op->user = a;
+    a->noted = op->note;
+    a->late = sim_has(s, SIM_CANCEL) && sim_chance(s, 6);
+    if (a->late)
+        op->deadline = n->w->now + sim_random(s, 10 * HW_MS);
+    a->posted = true;
+    sim_say(s, "node %d posts operation %u: kind %d, %u bytes in %u spans of regions %d %d%s, expects %d", n->side,
+            a->serial, a->kind, a->len, op->n, a->parts ? (int)a->part[0].region->serial : -1,
+            a->parts > 1 ? (int)a->part[1].region->serial : -1, a->noted ? ", with a notification" : "", a->wrong);
+    int rc = hw_op_post(op);
+    sim_fail_memory(NULL);
+    if (rc == 0)
+        return;
+    sim_say(s, "and that fails: %d (%s)", rc, hw_error());
+    if (a->over)
+        sim_fail(s, "operation %u of node %d was not posted, and ends", a->serial, n->side);
+    a->result = rc;
+    msg_check_failure(a);
+    a->posted = a->noted = false;
+    forget_op(a);
+}
+
+void msg_cancel_op(struct node *n)
+{
+    struct action *a = n->posted ? &n->action[sim_random(n->w->s, n->posted)] : NULL;
+    if (!a || !a->posted || !a->op || a->off)
+        return;
+    a->off = true;
+    sim_say(n->w->s, "node %d calls operation %u off", n->side, a->serial);
+    sim_fail_memory(n->w->faults ? n->w->s : NULL);
+    hw_op_cancel(a->op, -ECANCELED);
+    sim_fail_memory(NULL);
+}
+
+/* The handles of operations that are over are given back, at some time. */
+void msg_forget_ops(struct node *n, bool all)
+{
+    for (uint32_t i = 0; i < n->posted; i++)
+        if (n->action[i].over && (all || sim_chance(n->w->s, 2)))
+            forget_op(&n->action[i]);
+}
+
+/* The application posts, or calls off, from where it is called. */
+void msg_do_more(struct node *n)
+{
+    struct sim *s = n->w->s;
+    if (sim_chance(s, 8) && n->posted < n->n)
+        msg_post_op(n);
+    if (sim_chance(s, 16) && sim_has(s, SIM_CANCEL))
+        msg_cancel_op(n);
+}
