@@ -622,8 +622,8 @@ void sim_run_links(struct sim *s)
     s->state = s->seed;
     w->s = s;
     w->slots = sim_has(s, SIM_LINKS) ? 1 + (uint32_t)sim_random(s, SLOTS) : 1;
-    w->ops = 1 + (uint32_t)sim_random(s, 12);
-    w->faults = (uint32_t)sim_random(s, 20);
+    w->ops = sim_pick_ops(s, 12);
+    w->faults = sim_pick_faults(s);
     for (int side = 0; side < 2; side++) {
         w->node[side].w = w;
         w->node[side].side = side;

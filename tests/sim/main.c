@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs schedules of the simulator.
- *   sim [--seeds FIRST:COUNT] [--trace SEED[,FEATURES]]
- * Each seed is one schedule. The first that fails is run again with one feature after the other taken away, as long as
- * it fails, and its trace is printed: what happened, in order, with the least machinery that shows the fault.
+ *   sim [--list FILE] [--seeds FIRST:COUNT]
+ *   sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]
+ * Each seed is one schedule. The first that fails is run again with one feature after the other taken away, then with
+ * fewer faults and operations, as long as it fails, and its trace is printed: what happened, in order, with the least
+ * machinery that shows the fault. Seeds of the list, which failed before, come first: each line has a seed, the names
+ * of its features (none: those that the seed has by itself), and what it found behind a #.
  */
 #include "sim.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ALL_FEATURES ((1u << SIM_FEATURES) - 1)
+#define REPLAYED     64 /* one seed in so many is run twice: a seed replays exactly */
 
 /* Every fourth seed has all features, or all but the liar, who hides other faults; the others each a subset, where
  * single ones show more. */
@@ -33,68 +38,165 @@ static void run_schedule(struct sim *s)
 {
     static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions, sim_run_messages,
                                                  sim_run_matches};
+    sim_seed_library(s->seed);
     for (size_t i = 0; i < HW_ARRAY_LEN(part) && !s->failed[0]; i++) {
+        long live = sim_count_memory();
         s->step = 0;
         part[i](s);
+        s->print = hw_hash(s->print ^ s->step, &s->state, sizeof s->state);
+        if (!s->failed[0] && sim_count_memory() != live)
+            sim_fail(s, "%ld pieces of memory are left at the end of part %zu", sim_count_memory() - live, i);
     }
 }
 
-static void shrink_and_print(struct sim *s)
+/* The same schedule, afresh. */
+static struct sim make_schedule(uint64_t seed, uint32_t features)
 {
+    return (struct sim){.seed = seed, .features = features, .most_faults = UINT32_MAX, .most_ops = UINT32_MAX};
+}
+
+/* True if the schedule fails without what `less` leaves out: *s is then that one. */
+static bool try_less(struct sim *s, struct sim less)
+{
+    struct sim run = less;
+    run_schedule(&run);
+    if (run.failed[0])
+        *s = less;
+    return run.failed[0];
+}
+
+/* Finds the least *limit, below `from`, with which the schedule fails. */
+static void shrink_limit(struct sim *s, size_t offset, uint32_t from)
+{
+    uint32_t low = 0, high = from; /* fails with high */
+    while (low < high) {
+        struct sim less = *s;
+        uint32_t middle = low + (high - low) / 2;
+        memcpy((char *)&less + offset, &middle, sizeof middle);
+        if (try_less(s, less))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+}
+
+static void shrink_and_print(uint64_t seed, uint32_t features)
+{
+    struct sim s = make_schedule(seed, features);
     for (int f = 0; f < SIM_FEATURES; f++) {
-        struct sim less = {.seed = s->seed, .features = s->features & ~(1u << f)};
-        if (!sim_has(s, f))
-            continue;
-        run_schedule(&less);
-        if (less.failed[0])
-            s->features = less.features;
+        struct sim less = s;
+        less.features &= ~(1u << f);
+        if (sim_has(&s, f))
+            (void)try_less(&s, less);
     }
-    struct sim last = {.seed = s->seed, .features = s->features, .trace = true};
+    shrink_limit(&s, offsetof(struct sim, most_faults), SIM_FAULTS);
+    shrink_limit(&s, offsetof(struct sim, most_ops), SIM_OPS);
+    struct sim last = s;
+    last.trace = true;
     run_schedule(&last);
-    printf("seed %llu fails with:", (unsigned long long)s->seed);
+    if (!last.failed[0])
+        printf("and the schedule does not fail again: it does not replay\n");
+    printf("seed %llu fails with:", (unsigned long long)seed);
     for (int f = 0; f < SIM_FEATURES; f++)
-        if (sim_has(s, f))
+        if (sim_has(&s, f))
             printf(" %s", sim_feature_name[f]);
-    printf("\nreplay: sim --trace %llu,%u\n", (unsigned long long)s->seed, s->features);
+    printf("\nreplay: sim --trace %llu,%u,%u,%u\n", (unsigned long long)seed, s.features, s.most_faults, s.most_ops);
 }
 
-static int run_seeds(uint64_t first, uint64_t count)
+/* Runs one seed; steps is counted up. False, and said why: it fails. */
+static bool run_seed(uint64_t seed, uint32_t features, uint64_t *steps)
 {
-    uint64_t steps = 0;
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        struct sim s = {.seed = seed, .features = pick_features(seed)};
-        run_schedule(&s);
-        steps += s.step;
-        if (s.failed[0]) {
-            char why[sizeof s.failed];
-            memcpy(why, s.failed, sizeof why);
-            shrink_and_print(&s);
-            printf("1..1\nnot ok 1 - seed %llu: %s\n", (unsigned long long)seed, why);
-            return 1;
-        }
+    struct sim s = make_schedule(seed, features), again = s;
+    run_schedule(&s);
+    *steps += s.step;
+    if (!s.failed[0] && seed % REPLAYED == 0) {
+        run_schedule(&again);
+        if (again.print != s.print)
+            sim_fail(&s, "two runs of the seed differ");
     }
-    printf("1..1\nok 1 - %llu schedules from seed %llu on, %llu steps\n", (unsigned long long)count,
-           (unsigned long long)first, (unsigned long long)steps);
-    return 0;
+    if (!s.failed[0])
+        return true;
+    shrink_and_print(seed, features);
+    printf("1..1\nnot ok 1 - seed %llu: %s\n", (unsigned long long)seed, s.failed);
+    return false;
+}
+
+static bool find_feature(const char *name, uint32_t *features)
+{
+    for (int f = 0; f < SIM_FEATURES; f++)
+        if (strcmp(name, sim_feature_name[f]) == 0) {
+            *features |= 1u << f;
+            return true;
+        }
+    return false;
+}
+
+/* Runs the seeds of a file. False, and said why: one fails, or the file is wrong. */
+static bool run_list(const char *path, uint64_t *count, uint64_t *steps)
+{
+    char line[256], *rest, *end;
+    bool good = true;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        printf("1..1\nnot ok 1 - cannot open %s\n", path);
+    while (f && good && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "#\n")] = 0;
+        const char *word = strtok_r(line, " ", &rest);
+        if (!word)
+            continue;
+        uint64_t seed = strtoull(word, &end, 10);
+        uint32_t features = 0;
+        good = *end == 0;
+        while (good && (word = strtok_r(NULL, " ", &rest)))
+            good = find_feature(word, &features);
+        if (!good)
+            printf("1..1\nnot ok 1 - %s: \"%s\" is no seed and no feature\n", path, word ? word : line);
+        else
+            good = run_seed(seed, features ? features : pick_features(seed), steps);
+        ++*count;
+    }
+    if (f)
+        fclose(f);
+    return f && good;
+}
+
+static int trace_seed(const char *text)
+{
+    char *end;
+    uint64_t seed = strtoull(text, &end, 10);
+    struct sim s = make_schedule(seed, *end == ',' ? (uint32_t)strtoul(end + 1, &end, 10) : pick_features(seed));
+    if (*end == ',')
+        s.most_faults = (uint32_t)strtoul(end + 1, &end, 10);
+    if (*end == ',')
+        s.most_ops = (uint32_t)strtoul(end + 1, &end, 10);
+    s.trace = true;
+    run_schedule(&s);
+    return s.failed[0] != 0;
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, count = 1000;
-    if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
-        char *end;
-        struct sim s = {.seed = strtoull(argv[2], &end, 10), .trace = true};
-        s.features = *end == ',' ? (uint32_t)strtoul(end + 1, NULL, 10) : pick_features(s.seed);
-        run_schedule(&s);
-        return s.failed[0] != 0;
+    uint64_t first = 1, count = 1000, listed = 0, steps = 0;
+    char *end;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--trace") == 0)
+            return trace_seed(argv[i + 1]);
+        if (i + 1 < argc && strcmp(argv[i], "--list") == 0) {
+            if (!run_list(argv[i + 1], &listed, &steps))
+                return 1;
+        } else if (i + 1 < argc && strcmp(argv[i], "--seeds") == 0) {
+            first = strtoull(argv[i + 1], &end, 10);
+            count = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;
+        } else {
+            fprintf(stderr, "usage: sim [--list FILE] [--seeds FIRST:COUNT]\n"
+                            "       sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]\n");
+            return 2;
+        }
     }
-    if (argc == 3 && strcmp(argv[1], "--seeds") == 0) {
-        char *end;
-        first = strtoull(argv[2], &end, 10);
-        count = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;
-    } else if (argc != 1) {
-        fprintf(stderr, "usage: sim [--seeds FIRST:COUNT] [--trace SEED[,FEATURES]]\n");
-        return 2;
-    }
-    return run_seeds(first, count);
+    for (uint64_t seed = first; seed < first + count; seed++)
+        if (!run_seed(seed, pick_features(seed), &steps))
+            return 1;
+    printf("1..1\nok 1 - %llu schedules from seed %llu on, and %llu that failed before, %llu steps\n",
+           (unsigned long long)count, (unsigned long long)first, (unsigned long long)listed, (unsigned long long)steps);
+    return 0;
 }

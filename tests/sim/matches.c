@@ -457,7 +457,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->w = w;
     n->side = side;
     n->other = &node[!side];
-    n->n = 1 + (uint32_t)sim_random(w->s, OPS);
+    n->n = sim_pick_ops(w->s, OPS);
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                  &world_io, n, &world_limits, binding);

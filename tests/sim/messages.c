@@ -179,7 +179,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->w = w;
     n->side = side;
     n->other = &node[!side];
-    n->n = side == 0 || sim_has(w->s, SIM_BOTH) ? 1 + (uint32_t)sim_random(w->s, OPS) : 0;
+    n->n = side == 0 || sim_has(w->s, SIM_BOTH) ? sim_pick_ops(w->s, OPS) : 0;
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                  &world_io, n, &world_limits, binding);

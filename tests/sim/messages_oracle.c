@@ -121,8 +121,7 @@ void msg_check_note(struct node *n, struct action *a, const struct hw_note *note
             sim_fail(s, "notification %u arrives after %u", a->serial, n->last_note);
         n->last_note = a->serial;
     } else if (a->missed || count_missing(a)) {
-        sim_fail(s, "notification %u arrives, and %u of %u bytes are not there", a->serial, count_missing(a),
-                 a->len);
+        sim_fail(s, "notification %u arrives, and %u of %u bytes are not there", a->serial, count_missing(a), a->len);
     }
 }
 

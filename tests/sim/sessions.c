@@ -312,7 +312,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->w = w;
     n->side = side;
     n->other = &node[!side];
-    n->n = side == 0 || sim_has(s, SIM_BOTH) ? 1 + (uint32_t)sim_random(s, PARCELS) : 0;
+    n->n = side == 0 || sim_has(s, SIM_BOTH) ? sim_pick_ops(s, PARCELS) : 0;
     w->side[side].session = &n->session;
     hw_session_init(&n->session, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops, &world_io,
                     n, &world_limits);

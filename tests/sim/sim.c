@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,16 @@ uint64_t sim_random(struct sim *s, uint64_t n)
 bool sim_chance(struct sim *s, uint64_t n)
 {
     return sim_random(s, n) == 0;
+}
+
+uint32_t sim_pick_faults(struct sim *s)
+{
+    return HW_MIN((uint32_t)sim_random(s, SIM_FAULTS), s->most_faults);
+}
+
+uint32_t sim_pick_ops(struct sim *s, uint32_t most)
+{
+    return HW_MIN(1 + (uint32_t)sim_random(s, most), s->most_ops);
 }
 
 bool sim_has(const struct sim *s, enum sim_feature f)
@@ -50,7 +61,7 @@ void sim_fail(struct sim *s, const char *fmt, ...)
     sim_say(s, "FAILED: %s", s->failed);
 }
 
-/* ---- memory: the linker leads malloc() and calloc() here ------------------------------------------ */
+/* ---- memory: the linker leads malloc() and its like here ------------------------------------------ */
 
 static struct sim *failing;
 
@@ -60,24 +71,88 @@ static bool is_short(void)
     return failing && sim_chance(failing, failing->seed % 4 ? 20 : 3);
 }
 
+static long live;
+
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *p);
 
 void *__wrap_malloc(size_t n)
 {
-    return is_short() ? NULL : __real_malloc(n);
+    void *p = is_short() ? NULL : __real_malloc(n);
+    live += p != NULL;
+    return p;
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    return is_short() ? NULL : __real_calloc(n, size);
+    void *p = is_short() ? NULL : __real_calloc(n, size);
+    live += p != NULL;
+    return p;
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    void *to = is_short() ? NULL : __real_realloc(p, n);
+    live += !p && to;
+    return to;
+}
+
+char *__wrap_strdup(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    void *p = __wrap_malloc(n);
+    return p ? memcpy(p, text, n) : NULL;
+}
+
+void __wrap_free(void *p)
+{
+    live -= p != NULL;
+    __real_free(p);
+}
+
+long sim_count_memory(void)
+{
+    return live;
 }
 
 void sim_fail_memory(struct sim *s)
 {
     failing = s && sim_has(s, SIM_MEMORY) ? s : NULL;
+}
+
+/* ---- random numbers of libsodium: queues hash their names with some ------------------------------- */
+
+static struct sim library;
+
+static const char *name_library(void)
+{
+    return "simulated";
+}
+
+static uint32_t draw_word(void)
+{
+    return (uint32_t)sim_random(&library, 1ull << 32);
+}
+
+static void draw_bytes(void *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)to)[i] = (uint8_t)sim_random(&library, 256);
+}
+
+void sim_seed_library(uint64_t seed)
+{
+    static struct randombytes_implementation numbers = {
+        .implementation_name = name_library, .random = draw_word, .buf = draw_bytes};
+    library.state = seed;
+    randombytes_set_implementation(&numbers);
 }
 
 /* ---- connections ---------------------------------------------------------------------------------- */

@@ -26,13 +26,21 @@ enum sim_feature {
 };
 extern const char *const sim_feature_name[SIM_FEATURES];
 
+#define SIM_FAULTS 20 /* a schedule has fewer faults .. */
+#define SIM_OPS    60 /* .. and no more operations of one side */
+
 struct sim {
     uint64_t seed, state, step;
-    uint32_t features; /* bits of enum sim_feature */
-    bool trace;        /* print each event as it happens */
-    char failed[256];  /* "" or the first check that failed */
+    uint32_t features;              /* bits of enum sim_feature */
+    uint32_t most_faults, most_ops; /* a failing schedule is run again with fewer */
+    uint64_t print;                 /* of all that happened */
+    bool trace;                     /* print each event as it happens */
+    char failed[256];               /* "" or the first check that failed */
 };
 
+/* How many faults, or operations of one side, of up to `most`, the schedule has. */
+uint32_t sim_pick_faults(struct sim *s);
+uint32_t sim_pick_ops(struct sim *s, uint32_t most);
 /* A number in [0, n). */
 uint64_t sim_random(struct sim *s, uint64_t n);
 /* True once in n. */
@@ -45,6 +53,10 @@ void sim_fail(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 
 /* From here on allocations may fail (s with SIM_MEMORY), or may not (NULL). Around calls into the product. */
 void sim_fail_memory(struct sim *s);
+/* Pieces of memory that are allocated. */
+long sim_count_memory(void);
+/* The random numbers of libsodium come from this seed. */
+void sim_seed_library(uint64_t seed);
 
 #define SIM_PIPE       4096 /* bytes of one direction's buffers */
 #define SIM_HELD       2048 /* bytes that a direction holds by reference */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the simulator: each fault below, planted in a copy of the product's source, is found within 10,000 seeds.
 
-    test_planted.py CC SOURCE_ROOT ARCHIVE,ARCHIVE... [NAME...]
+    test_planted.py CC SOURCE_ROOT ARCHIVE,ARCHIVE... LINK_ARGS [NAME...]
 
 A fault is a text of a source file and what stands in its place. One that the sources do not have any more is itself a
 failure: the table then says nothing."""
@@ -139,15 +139,17 @@ PLANTED = [
     ("an eager message that was called off stays", QUEUE, "        drop_held(p, held);\n    put_queue(&p->queues, find_queue(&p->queues, h->c));\n    return rc;", "        drop_held(p, held);\n    return rc;"),
     ("a short message leaves its receive open", FLOW_OUT, "c->from == 0 ? op->rest : 0", "c->from == 1 ? op->rest : 0"),
     ("a receive waits for refusals, and is called off meanwhile", OP, "(op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&", "true &&"),
+    ("a chunk of a large operation is never freed", FLOW_OUT, "    if (c != &c->op->first)\n        free(c);\n    else", "    if (c == &c->op->first)"),
+    ("room for operations is counted where there was no memory for it", OP, "            struct op_slot *slot = realloc", "            p->slot_room = room;\n            struct op_slot *slot = realloc"),
 ]
 
 
-def run_one(cc, root, archives, row):
+def run_one(cc, root, archives, link, row):
     with tempfile.TemporaryDirectory() as folder:
-        return run_in(pathlib.Path(folder), cc, root, archives, row)
+        return run_in(pathlib.Path(folder), cc, root, archives, link, row)
 
 
-def run_in(folder, cc, root, archives, row):
+def run_in(folder, cc, root, archives, link, row):
     name, path, old, new = row
     text = (root / path).read_text(encoding="utf-8")
     if text.count(old) != 1:
@@ -156,7 +158,7 @@ def run_in(folder, cc, root, archives, row):
     source.write_text(text.replace(old, new), encoding="utf-8")
     sim = folder / "sim"
     build = subprocess.run([*cc.split(), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", f"-I{root}/include", f"-I{root}/lib", source,
-                            *archives, "-lsodium", "-lm", "-ldl", "-lpthread", "-Wl,--wrap=malloc", "-Wl,--wrap=calloc", "-o", sim],
+                            *archives, "-lsodium", "-lm", "-ldl", "-lpthread", *link.split(), "-o", sim],
                            capture_output=True, text=True, check=False)
     if build.returncode:
         return "it does not compile: " + build.stderr.strip().splitlines()[0]
@@ -168,12 +170,12 @@ def run_in(folder, cc, root, archives, row):
 
 
 def main():
-    cc, root, archives, *names = sys.argv[1:]
+    cc, root, archives, link, *names = sys.argv[1:]
     rows = [r for r in PLANTED if not names or r[0] in names]
     failed = 0
     print(f"1..{len(rows)}")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda row: run_one(cc, pathlib.Path(root), archives.split(","), row), rows)
+        results = pool.map(lambda row: run_one(cc, pathlib.Path(root), archives.split(","), link, row), rows)
         for k, (row, why) in enumerate(zip(rows, results), 1):
             failed += why is not None
             print(f"{'ok' if why is None else 'not ok'} {k} - found: {row[0]}" + (f": {why}" if why else ""), flush=True)

@@ -301,7 +301,7 @@ void world_init(struct world *w, struct sim *s)
     w->s = s;
     w->rails = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_RAILS) : 1;
     w->links = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_LINKS) : 1;
-    w->faults = (uint32_t)sim_random(s, 20);
+    w->faults = sim_pick_faults(s);
     for (int side = 0; side < 2; side++) {
         struct world_side *n = &w->side[side];
         for (int k = 0; k < WORLD_LOOPS; k++)
