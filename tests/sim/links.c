@@ -533,20 +533,14 @@ static void fault(struct world *w, uint32_t i)
     if (w->faults == 0)
         return;
     w->faults--;
-    if (sim_has(w->s, SIM_RESET) && sim_chance(w->s, 2)) {
-        c->told[sim_random(w->s, 2)] = true; /* one side learns now, the other some other time */
-        sim_say(w->s, "link %u is reset", i);
-    } else if (sim_has(w->s, SIM_SILENT)) {
-        c->silent = true;
-        sim_say(w->s, "link %u falls silent", i);
-    }
+    sim_say(w->s, "link %u %s", i, sim_conn_break(w->s, c));
 }
 
 /* A side learns late: by a timer, or by a reset that comes at last. */
 static void notice(struct world *w, struct node *n, uint32_t i)
 {
     struct sim_conn *c = &w->conn[i];
-    if (c->silent || c->closed[!n->side] || c->told[!n->side])
+    if (sim_conn_is_dead(c) || c->hung || c->closed[!n->side] || c->told[!n->side])
         c->told[n->side] = true;
 }
 

@@ -415,6 +415,9 @@ static void take_step(struct world *w, struct node node[2])
     struct sim *s = w->s;
     struct node *n = &node[sim_random(s, 2)];
     world_step(w);
+    check_bounds(n);
+    if (world_is_still(w, n->side))
+        return;
     if (sim_chance(s, 128) && n->posted < n->n)
         post_op(n);
     if (sim_chance(s, 512) && sim_has(s, SIM_CANCEL) && n->posted)
@@ -422,7 +425,6 @@ static void take_step(struct world *w, struct node node[2])
     for (uint32_t i = 0; i < n->posted && sim_chance(s, 1024); i++)
         if (n->action[i].over)
             forget_op(&n->action[i]);
-    check_bounds(n);
 }
 
 /* As if a lot had been sent already, of which nothing is received yet; and near the end of sequences. */
@@ -460,8 +462,8 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->n = sim_pick_ops(w->s, OPS);
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
-                 &world_io, n, &world_limits, binding);
-    n->peer.answer_in = 10000 * HW_MS; /* the network of the simulator is no healthy one */
+                 &world_io, n, &w->limits, binding);
+    n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;
 }
 
@@ -470,6 +472,7 @@ static void end_peers(struct world *w, struct node node[2])
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
         w->broken[i] = true; /* nobody answers any more */
+    world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);

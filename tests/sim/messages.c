@@ -156,6 +156,10 @@ static void take_step(struct world *w, struct node node[2])
     struct node *n = &node[sim_random(s, 2)];
     bool active = n->side == 0 || sim_has(s, SIM_BOTH);
     world_step(w);
+    check_bounds(&node[0]);
+    check_bounds(&node[1]);
+    if (world_is_still(w, n->side))
+        return;
     if (sim_chance(s, 128) && active && n->posted < n->n)
         msg_post_op(n);
     if (sim_chance(s, 512) && sim_has(s, SIM_CANCEL))
@@ -168,8 +172,6 @@ static void take_step(struct world *w, struct node node[2])
         make_room(n);
     if (sim_chance(s, 1024))
         msg_forget_ops(n, false);
-    check_bounds(&node[0]);
-    check_bounds(&node[1]);
 }
 
 static void make_node(struct world *w, struct node node[2], int side)
@@ -182,8 +184,8 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->n = side == 0 || sim_has(w->s, SIM_BOTH) ? sim_pick_ops(w->s, OPS) : 0;
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
-                 &world_io, n, &world_limits, binding);
-    n->peer.answer_in = 10000 * HW_MS; /* the network of the simulator is no healthy one */
+                 &world_io, n, &w->limits, binding);
+    n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;
 }
 
@@ -193,6 +195,7 @@ static void end_peers(struct world *w, struct node node[2])
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
         w->broken[i] = true; /* nobody answers any more */
+    world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);
@@ -263,10 +266,11 @@ void sim_run_messages(struct sim *s)
         if (!left)
             break;
         world_step(w);
-        if (sim_chance(s, 512))
-            take_all_notes(&node[sim_random(s, 2)]);
-        if (sim_chance(s, 512))
-            make_room(&node[sim_random(s, 2)]);
+        struct node *n = &node[sim_random(s, 2)];
+        if (sim_chance(s, 512) && !world_is_still(w, n->side))
+            take_all_notes(n);
+        if (sim_chance(s, 512) && !world_is_still(w, n->side))
+            make_room(n);
     }
     if (!s->failed[0] && left)
         sim_fail(s, "all operations have ended, and %s is left", left);

@@ -293,6 +293,7 @@ static void end_sessions(struct world *w, struct node node[2])
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         hw_session_die(&n->session, -ESHUTDOWN);
+        world_calm(w);
         for (int i = 0; i < DRAIN && !hw_session_is_gone(&n->session); i++)
             world_turn(w, k, 1);
         if (!hw_session_is_gone(&n->session))
@@ -315,7 +316,7 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->n = side == 0 || sim_has(s, SIM_BOTH) ? sim_pick_ops(s, PARCELS) : 0;
     w->side[side].session = &n->session;
     hw_session_init(&n->session, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops, &world_io,
-                    n, &world_limits);
+                    n, &w->limits);
     for (uint32_t i = 0; i < n->n; i++) {
         struct parcel *q = &n->parcel[i];
         q->serial = i;
@@ -340,6 +341,8 @@ void sim_run_sessions(struct sim *s)
     for (s->step = 0; s->step < steps && !s->failed[0] && !all_done(node); s->step++) {
         struct node *n = &node[sim_random(s, 2)];
         world_step(w);
+        if (world_is_still(w, n->side))
+            continue;
         if (sim_chance(s, 32) && (n->side == 0 || sim_has(s, SIM_BOTH)))
             post_parcel(w, n);
         if (sim_chance(s, 128))

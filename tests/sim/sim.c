@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset",   "silent", "cancel", "revoke", "both",
-                                                    "links",   "scatter", "memory", "liar",   "apart"};
+const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset",  "silent", "cancel", "revoke", "both", "links",
+                                                    "scatter", "memory", "liar",   "apart",  "half",   "slow", "jump"};
 
 uint64_t sim_random(struct sim *s, uint64_t n)
 {
@@ -194,7 +194,8 @@ static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
 /* Memory that was delivered is read once more, and is free from then on. */
 static void release_held(struct sim *s, struct sim_apart *a)
 {
-    for (uint64_t end = a->released + sim_random(s, a->delivered - a->released + 1); a->released < end; a->released++) {
+    uint64_t some = a->released + sim_random(s, a->delivered - a->released + 1);
+    for (uint64_t end = sim_chance(s, 2) ? a->delivered : some; a->released < end; a->released++) {
         a->poison = *a->from[a->released % SIM_HELD] == SIM_POISON ? a->poison + 1 : 0;
         if (a->poison == SIM_POISON_ROW)
             sim_fail(s, "memory that is sent by reference is the application's again");
@@ -216,11 +217,12 @@ static void run_gather(struct sim_apart *a)
         memcpy(a->gather.to, a->gather.buf, a->gather.n);
 }
 
-static void step_apart(struct sim *s, struct sim_apart *a)
+/* acked: what acknowledges it arrives. */
+static void step_apart(struct sim *s, struct sim_apart *a, bool acked)
 {
     uint32_t n = deliver_pipe(s, &a->pipe);
     fetch_held(a, a->pipe.ready, n);
-    if (a->is.held && sim_chance(s, 2))
+    if (a->is.held && sim_chance(s, 2) && acked)
         release_held(s, a);
     if (sim_chance(s, 2))
         run_gather(a);
@@ -232,7 +234,7 @@ static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const st
 {
     struct sim_apart *a = &c->apart[side];
     const uint8_t *from = piece->ptr;
-    uint64_t n = a->fetch.n ? a->fetch.n : HW_MIN(piece->len, c->room - a->pipe.n);
+    uint64_t n = a->fetch.n ? a->fetch.n : HW_MIN(piece->len, c->room - a->pipe.n - a->pipe.unacked);
     if (a->is.held)
         n = HW_MIN(n, SIM_HELD - (a->sent - a->released));
     if (n && !a->fetch.n && sim_has(s, SIM_PARTIAL))
@@ -280,6 +282,7 @@ static int64_t read_apart(struct sim *s, struct sim_conn *c, int side, const str
     if (a->gather.n == 0) {
         a->gather.to = piece->ptr;
         a->gather.n = (uint32_t)take_from_pipe(s, &a->pipe, a->gather.buf, piece->len);
+        a->pipe.unacked += c->lost[side] ? a->gather.n : 0;
         if (a->gather.n == 0)
             return c->told[side] ? -ECONNRESET : -EAGAIN;
     }
@@ -297,6 +300,8 @@ int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const s
 {
     if (out && c->told[side])
         return -ECONNRESET;
+    if (c->hung)
+        return c->told[side] ? -ECONNRESET : -EAGAIN;
     if (out && sim_chance(s, 4))
         return -EBUSY;
     int64_t sum = 0;
@@ -342,11 +347,34 @@ static void close_apart(struct sim *s, struct sim_conn *c, int side)
 void sim_conn_deliver(struct sim *s, struct sim_conn *c)
 {
     uint64_t side = sim_random(s, 2);
-    if (c->silent)
+    if (c->silent || c->hung || c->lost[side])
         return;
     (void)deliver_pipe(s, &c->pipe[side]);
     if (sim_has(s, SIM_APART))
-        step_apart(s, &c->apart[side]);
+        step_apart(s, &c->apart[side], !c->lost[!side]);
+}
+
+const char *sim_conn_break(struct sim *s, struct sim_conn *c)
+{
+    if (sim_has(s, SIM_RESET) && sim_chance(s, 2)) {
+        c->told[sim_random(s, 2)] = true; /* one side learns now, the other some other time */
+        return "is reset";
+    }
+    if (sim_has(s, SIM_HALF) && sim_chance(s, 2)) {
+        c->lost[sim_random(s, 2)] = true;
+        return "carries nothing more in one direction";
+    }
+    if (sim_has(s, SIM_SLOW) && sim_chance(s, 2)) {
+        c->hung = true;
+        return "stands still";
+    }
+    c->silent |= sim_has(s, SIM_SILENT);
+    return c->silent ? "falls silent" : "is spared";
+}
+
+bool sim_conn_is_dead(const struct sim_conn *c)
+{
+    return c->silent || c->lost[0] || c->lost[1];
 }
 
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side)
@@ -367,7 +395,7 @@ static int64_t write_conn(struct sim *s, struct sim_conn *c, int side, const voi
     struct sim_pipe *p = &c->pipe[side];
     if (c->told[side])
         return -ECONNRESET;
-    n = HW_MIN(n, c->room - p->n);
+    n = c->hung ? 0 : HW_MIN(n, c->room - p->n - p->unacked);
     if (n && sim_has(s, SIM_PARTIAL))
         n = 1 + sim_random(s, n);
     if (n == 0)
@@ -384,9 +412,11 @@ static int64_t read_conn(struct sim *s, struct sim_conn *c, int side, void *buf,
 {
     struct sim_pipe *p = &c->pipe[!side];
     n = HW_MIN(n, p->ready);
-    if (n == 0)
+    if (n == 0 || c->hung)
         return c->told[side] ? -ECONNRESET : -EAGAIN;
-    return (int64_t)take_from_pipe(s, p, buf, n);
+    n = take_from_pipe(s, p, buf, n);
+    p->unacked += c->lost[side] ? (uint32_t)n : 0;
+    return (int64_t)n;
 }
 
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out)
@@ -409,5 +439,6 @@ int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct 
 bool sim_conn_is_sending(const struct sim_conn *c, int side)
 {
     const struct sim_apart *a = &c->apart[side];
-    return c->pipe[side].n || a->pipe.n || (a->is.held && a->released < a->sent);
+    return c->pipe[side].n || c->pipe[side].unacked || a->pipe.n || a->pipe.unacked ||
+           (a->is.held && a->released < a->sent);
 }

@@ -22,6 +22,9 @@ enum sim_feature {
     SIM_MEMORY,  /* the product's allocations fail at times */
     SIM_LIAR,    /* side 1 confirms what it has not received */
     SIM_APART,   /* connections carry large payloads apart, and read memory after it was handed over */
+    SIM_HALF,    /* a connection carries nothing more in one direction, nor what acknowledges the other one */
+    SIM_SLOW,    /* NICs slow down, die and come back, or stand still and say nothing */
+    SIM_JUMP,    /* the clock jumps forward, as it does for a machine that was paused; or for one node only */
     SIM_FEATURES
 };
 extern const char *const sim_feature_name[SIM_FEATURES];
@@ -67,6 +70,7 @@ void sim_seed_library(uint64_t seed);
 struct sim_pipe {
     uint8_t buf[SIM_PIPE];
     uint32_t ready, n;
+    uint32_t unacked; /* bytes that were read, and whose acknowledgement is lost */
 };
 
 /* One direction of a connection's payloads that travel apart. */
@@ -100,6 +104,8 @@ struct sim_conn {
     uint32_t room;             /* bytes that each pipe holds */
     bool closed[2];            /* side i has closed it */
     bool silent;               /* nothing moves any more */
+    bool lost[2];              /* nothing that side i sends moves, acknowledgements neither */
+    bool hung;                 /* likewise, and the path does not look dead: a device stands still */
     bool told[2];              /* side i meets an error when it next reads or writes */
 };
 
@@ -120,6 +126,10 @@ void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
 /* Writes (out) or reads for side, piece after piece: bytes moved, -EAGAIN or -ECONNRESET. */
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out);
 
+/* Breaks a connection in one of the ways that the schedule may have. Returns which, in words. */
+const char *sim_conn_break(struct sim *s, struct sim_conn *c);
+/* True if some of what is sent never arrives, and TCP finds that out in time. */
+bool sim_conn_is_dead(const struct sim_conn *c);
 /* True if the network has not acknowledged all that side has sent. */
 bool sim_conn_is_sending(const struct sim_conn *c, int side);
 

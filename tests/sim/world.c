@@ -92,10 +92,22 @@ static uint64_t get_released(struct hw_conn *c)
     return c->pipes->conn.apart[c->side].released;
 }
 
+/* The network looks dead, in time, to who has sent something; and it says how much pays. */
+static int check_conn(struct hw_conn *c, uint64_t *window)
+{
+    struct sim *s = c->w->s;
+    const struct sim_conn *conn = &c->pipes->conn;
+    if (sim_conn_is_dead(conn) && sim_conn_is_sending(conn, c->side) && sim_chance(s, 3))
+        return hw_fail(-ETIMEDOUT, "nothing is acknowledged any more");
+    *window -= sim_random(s, *window / 3); /* what sessions cut still fits */
+    return 0;
+}
+
 const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .write = write_conn,
                                     .read = read_conn,
                                     .close = close_conn,
+                                    .check = check_conn,
                                     .apart = get_apart,
                                     .write_apart = write_conn_apart,
                                     .read_apart = read_conn_apart,
@@ -103,7 +115,9 @@ const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .stop_reading = stop_reading,
                                     .released = get_released};
 
-const struct hw_rail_limits world_limits = {.window = 4000, .patience = 30000, .ping = 100000, .dead = 2000000};
+/* A step takes half a microsecond on average, and a path that works moves something within some hundred steps. */
+static const struct hw_rail_limits world_limits = {
+    .window = 4000, .patience = 30000, .ping = 100000, .dead = WORLD_DEAD};
 
 /* ---- handshakes ----------------------------------------------------------------------------------- */
 
@@ -158,10 +172,20 @@ void world_note_down(struct world *w, int side, unsigned rail)
         answer(w, rail);
 }
 
+/* True if a frame may take longer, by one of the rail's connections, than a rail that stands still is waited for. */
+static bool is_narrow(const struct world *w, unsigned rail)
+{
+    bool narrow = false;
+    for (unsigned k = 0; k < w->links; k++)
+        narrow |= w->pipes[rail][k] && w->pipes[rail][k]->conn.room < SIM_PIPE;
+    return narrow && w->limits.check;
+}
+
 void world_note_end(struct world *w, int side, unsigned rail, int why)
 {
     sim_say(w->s, "node %d: rail %u ends: %d (%s)", side, rail, why, hw_error());
-    if (why == -ETIMEDOUT && !w->broken[rail])
+    bool excused = w->broken[rail] || w->now < w->excused || w->nic[rail].is != NIC_WORKS || is_narrow(w, rail);
+    if (why == -ETIMEDOUT && !excused)
         sim_fail(w->s, "node %d gives rail %u up, which works", side, rail);
 }
 
@@ -169,9 +193,12 @@ static void step_handshake(struct world *w, unsigned rail)
 {
     struct sim *s = w->s;
     struct attempt *a = &w->attempt[rail];
-    bool lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
-    if (lost && a->at != NONE) {
-        w->faults--;
+    bool dark = w->nic[rail].is == NIC_DARK, lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
+    /* what is next is the client's or the server's */
+    if (!dark && world_is_still(w, a->at == HELLO || a->at == AT_SERVER))
+        return;
+    if ((dark || lost) && a->at != NONE) {
+        w->faults -= lost;
         w->broken[rail] |= a->at == WELCOME;
         if (a->at == WELCOME)
             for (unsigned k = 0; k < w->links; k++)
@@ -181,6 +208,8 @@ static void step_handshake(struct world *w, unsigned rail)
     }
     switch (a->at) {
     case NONE:
+        if (dark)
+            break;
         if (sim_has(s, SIM_MEMORY) && w->faults && sim_chance(s, 4))
             w->faults--; /* memory does not fail for ever */
         a->gen = hw_session_hello(w->side[0].session, rail, &a->client);
@@ -216,11 +245,73 @@ static void break_rail(struct world *w, unsigned rail)
         return;
     w->faults--;
     w->broken[rail] = true;
-    if (sim_has(s, SIM_RESET) && sim_chance(s, 2))
-        p->conn.told[sim_random(s, 2)] = true;
-    else if (sim_has(s, SIM_SILENT))
-        p->conn.silent = true;
-    sim_say(s, "rail %u is broken", rail);
+    sim_say(s, "a connection of rail %u %s", rail, sim_conn_break(s, &p->conn));
+}
+
+/* A NIC becomes slow. */
+static void slow_nic(struct world *w, unsigned rail)
+{
+    struct nic *nic = &w->nic[rail];
+    if (!w->faults || nic->is != NIC_WORKS)
+        return;
+    w->faults--;
+    *nic = (struct nic){NIC_SLOW, 2 + (uint32_t)sim_random(w->s, 60), w->steps + sim_random(w->s, 8000)};
+    w->broken[rail] = true;
+    sim_say(w->s, "the NIC of rail %u is slow", rail);
+}
+
+/* A slow NIC works again, or dies: all its connections fall silent, and none is made for a while. */
+static void step_nic(struct world *w, unsigned rail)
+{
+    struct nic *nic = &w->nic[rail];
+    if (nic->is == NIC_WORKS || w->steps < nic->until)
+        return;
+    bool dies = nic->is == NIC_SLOW && sim_chance(w->s, 2);
+    nic->is = dies ? NIC_DARK : NIC_WORKS;
+    nic->until = w->steps + sim_random(w->s, 8000);
+    w->excused = HW_MAX(w->excused, w->now + WORLD_DEAD);
+    for (unsigned k = 0; k < w->links && dies; k++)
+        if (w->pipes[rail][k])
+            w->pipes[rail][k]->conn.silent = true;
+    w->broken[rail] |= dies;
+    sim_say(w->s, "the NIC of rail %u %s", rail, dies ? "is dead" : "works again");
+}
+
+/* The clock jumps, as where both machines were paused; or one node's process is suspended while time goes on. */
+static void jump(struct world *w)
+{
+    struct sim *s = w->s;
+    if (!w->faults)
+        return;
+    w->faults--;
+    uint64_t side = sim_random(s, 2), ns = 0;
+    switch (sim_random(s, 3)) {
+    case 0:
+        ns = sim_random(s, 3 * WORLD_DEAD);
+        break;
+    case 1:
+        ns = sim_random(s, 1500 * HW_MS);
+        break;
+    default:
+        w->still[side] = w->steps + sim_random(s, 9000);
+        sim_say(s, "node %d is suspended", (int)side);
+    }
+    w->now += ns;
+    w->excused = w->now + WORLD_DEAD;
+    if (ns)
+        sim_say(s, "the clock jumps by %llu us", (unsigned long long)(ns / 1000));
+}
+
+bool world_is_still(const struct world *w, int side)
+{
+    return w->steps < w->still[side];
+}
+
+void world_calm(struct world *w)
+{
+    w->still[0] = w->still[1] = 0;
+    for (unsigned i = 0; i < w->rails; i++)
+        w->nic[i].is = NIC_WORKS;
 }
 
 /* A side learns, late, that the other has closed a connection. A silent express link tells it nothing. */
@@ -228,10 +319,12 @@ static void notice(struct world *w, int side, unsigned rail)
 {
     for (unsigned k = 0; k < w->links; k++) {
         struct pipes *p = w->pipes[rail][k];
-        if (!p || !(p->conn.silent || p->conn.closed[!side] || p->conn.told[!side]))
+        if (!p || p->conn.hung)
             continue;
+        bool ended = p->conn.closed[!side] || p->conn.told[!side], dead = sim_conn_is_dead(&p->conn);
         /* of a silent connection TCP tells, in time, a side that has sent something */
-        if (!p->conn.silent || (k > 0 && sim_conn_is_sending(&p->conn, side) && sim_chance(w->s, 10)))
+        if ((ended && !p->conn.silent && !p->conn.lost[!side]) ||
+            (dead && k > 0 && sim_conn_is_sending(&p->conn, side) && sim_chance(w->s, 10)))
             p->conn.told[side] = true;
     }
 }
@@ -246,6 +339,8 @@ void world_notice(struct world *w, int side)
 void world_turn(struct world *w, int side, unsigned budget)
 {
     struct hw_loop *loop = &w->side[side].loop[sim_random(w->s, WORLD_LOOPS)];
+    if (world_is_still(w, side))
+        return;
     sim_fail_memory(w->faults ? w->s : NULL);
     hw_loop_turn(loop, w->now, budget, NULL, NULL);
     sim_fail_memory(NULL);
@@ -257,6 +352,13 @@ void world_step(struct world *w)
     int side = (int)sim_random(s, 2);
     unsigned rail = (unsigned)sim_random(s, w->rails), link = (unsigned)sim_random(s, w->links);
     w->now += sim_random(s, 1000);
+    w->steps++;
+    if (sim_has(s, SIM_JUMP) && sim_chance(s, 4096))
+        jump(w);
+    if (world_is_still(w, 0) || world_is_still(w, 1))
+        w->excused = w->now + 2 * WORLD_DEAD;
+    if (sim_has(s, SIM_SLOW))
+        step_nic(w, rail);
     switch (sim_random(s, 31)) {
     case 0:
     case 1:
@@ -264,7 +366,7 @@ void world_step(struct world *w)
         break;
     case 2:
         if (sim_chance(s, 8))
-            break_rail(w, rail);
+            (sim_has(s, SIM_SLOW) && sim_chance(s, 2) ? slow_nic : break_rail)(w, rail);
         break;
     case 3:
         notice(w, side, rail);
@@ -281,7 +383,7 @@ void world_step(struct world *w)
     case 11:
     case 12:
     case 13:
-        if (w->pipes[rail][link])
+        if (w->pipes[rail][link] && (w->nic[rail].is != NIC_SLOW || sim_chance(s, w->nic[rail].slow)))
             sim_conn_deliver(s, &w->pipes[rail][link]->conn);
         break;
     default:
@@ -302,6 +404,8 @@ void world_init(struct world *w, struct sim *s)
     w->rails = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_RAILS) : 1;
     w->links = sim_has(s, SIM_LINKS) ? 1 + (unsigned)sim_random(s, WORLD_LINKS) : 1;
     w->faults = sim_pick_faults(s);
+    w->limits = world_limits;
+    w->limits.check = sim_has(s, SIM_SLOW) ? 40000 : 0;
     for (int side = 0; side < 2; side++) {
         struct world_side *n = &w->side[side];
         for (int k = 0; k < WORLD_LOOPS; k++)

@@ -26,6 +26,7 @@ struct world {
     unsigned rails, links;
     uint32_t faults; /* that are still to come; without further ones everything has to end */
     uint64_t now;
+    struct hw_rail_limits limits;
 
     /* the world's own */
     struct pipes *pipes[WORLD_RAILS][WORLD_LINKS]; /* the newest of each */
@@ -37,11 +38,18 @@ struct world {
         struct hw_word client, server;
     } attempt[WORLD_RAILS];   /* a handshake under way */
     bool broken[WORLD_RAILS]; /* the newest connection */
+    struct nic {
+        enum { NIC_WORKS, NIC_SLOW, NIC_DARK } is;
+        uint32_t slow;  /* it moves something once in so many times */
+        uint64_t until; /* step */
+    } nic[WORLD_RAILS];
+    uint64_t steps;
+    uint64_t still[2]; /* the node's process is suspended up to this step */
+    uint64_t excused;  /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
 };
 
 extern const struct hw_rail_io world_io;
-/* A step takes half a microsecond on average, and a path that works moves something within some hundred steps. */
-extern const struct hw_rail_limits world_limits;
+#define WORLD_DEAD 2000000 /* ns: a rail is given up after so much silence */
 
 /* Chooses how many rails, links and faults there are, and makes the loops. The caller sets side[].session. */
 void world_init(struct world *w, struct sim *s);
@@ -49,6 +57,10 @@ void world_init(struct world *w, struct sim *s);
 void world_step(struct world *w);
 /* Some tasks of one of a node's loops run. */
 void world_turn(struct world *w, int side, unsigned budget);
+/* True if the node's process is suspended: it does nothing. */
+bool world_is_still(const struct world *w, int side);
+/* Nothing more befalls the nodes themselves. */
+void world_calm(struct world *w);
 /* A side may learn that the other has closed a connection. */
 void world_notice(struct world *w, int side);
 /* What the upper layer is told, and passes on. */
