@@ -9,9 +9,8 @@
  * keeps a send and a receive that wait for each other; after its end nothing reads or writes an operation's memory;
  * the layer above is called without a lock; in the end nothing is left, no queue either.
  */
-#include "message/op.h"
+#include "bounds.h"
 #include "message/queue.h"
-#include "world.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +32,7 @@ struct action {
     enum hw_op_kind kind;
     uint32_t serial, queue, len;
     bool posted, over, off, late;
+    struct bounds_op watch;
     int result;
     uint32_t with;       /* receive: the serial of the send that it met, NOBODY: of none, or of no bytes */
     uint32_t got;        /* receive: the message's bytes */
@@ -220,6 +220,7 @@ static void post_op(struct node *n)
     a->late = sim_has(s, SIM_CANCEL) && sim_chance(s, 6);
     if (a->late)
         op->deadline = n->w->now + sim_random(s, 10 * HW_MS);
+    a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
     int rc = hw_op_post(op);
@@ -404,10 +405,13 @@ static const char *find_left(const struct node *n)
                                                                : NULL;
 }
 
-static void check_bounds(const struct node *n)
+/* From time to time. */
+static void check_limits(struct node *n)
 {
-    if (atomic_load(&n->peer.queues.held) > HW_EAGER_ROOM || n->peer.queues.sent > HW_EAGER_ROOM)
-        sim_fail(n->w->s, "node %d passes the room for eager messages", n->side);
+    bounds_check(n->w, n->side, &n->peer);
+    for (uint32_t i = 0; i < n->posted; i++)
+        if (is_live(&n->action[i]))
+            bounds_watch(n->w, n->side, &n->action[i].watch, n->action[i].op);
 }
 
 static void take_step(struct world *w, struct node node[2])
@@ -415,7 +419,8 @@ static void take_step(struct world *w, struct node node[2])
     struct sim *s = w->s;
     struct node *n = &node[sim_random(s, 2)];
     world_step(w);
-    check_bounds(n);
+    if (w->steps % 32 == 0)
+        check_limits(n);
     if (world_is_still(w, n->side))
         return;
     if (sim_chance(s, 128) && n->posted < n->n)

@@ -3,8 +3,7 @@
 #ifndef HW_SIM_MESSAGES_H
 #define HW_SIM_MESSAGES_H
 
-#include "message/op.h"
-#include "world.h"
+#include "bounds.h"
 
 #define OPS     24 /* of each side */
 #define REGIONS 12
@@ -41,6 +40,7 @@ struct action {
     enum hw_op_kind kind;
     uint32_t serial, len;
     bool posted, over, off, late, noted, heard;
+    struct bounds_op watch;
     bool orphaned;                       /* the peer was dead when it ended */
     bool missed;                         /* a write: a region was given back before all its bytes were there */
     bool revoked_then;                   /* a region of its bytes was taken back when it was posted */
@@ -53,7 +53,9 @@ struct node {
     struct world *w;
     struct node *other;
     int side;
-    bool freed; /* the peer was */
+    bool freed;     /* the peer was */
+    bool impatient; /* the peer has no more time to answer than the product gives it */
+    bool overdue;   /* an operation that was called off had no answer in time */
     struct hw_domain domain;
     struct hw_peer peer;
     struct region *region[REGIONS];
@@ -67,8 +69,9 @@ struct node {
 
 /* Posts the node's next operation. */
 void msg_post_op(struct node *n);
-/* Calls any operation off. */
+/* Calls any operation off; all. */
 void msg_cancel_op(struct node *n);
+void msg_cancel_all(struct node *n);
 /* Takes any region back. */
 void msg_revoke_region(struct node *n);
 /* The handles of operations that are over are given back, at some time; all: now. */

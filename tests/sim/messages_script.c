@@ -89,6 +89,7 @@ static void end_op(struct hw_op *op)
     a->over = true;
     a->result = atomic_load(&op->result);
     a->orphaned = n->peer.dead;
+    n->overdue |= bounds_is_overdue(&a->watch, op);
     sim_say(s, "operation %u of node %d ends: %d", a->serial, n->side, a->result);
     msg_check_end(a);
     for (uint32_t i = 0; i < a->len; i++)
@@ -232,6 +233,7 @@ void msg_post_op(struct node *n)
     a->late = sim_has(s, SIM_CANCEL) && sim_chance(s, 6);
     if (a->late)
         op->deadline = n->w->now + sim_random(s, 10 * HW_MS);
+    a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts operation %u: kind %d, %u bytes in %u spans of regions %d %d%s, expects %d", n->side,
             a->serial, a->kind, a->len, op->n, a->parts ? (int)a->part[0].region->serial : -1,
@@ -249,16 +251,27 @@ void msg_post_op(struct node *n)
     forget_op(a);
 }
 
-void msg_cancel_op(struct node *n)
+static void cancel_action(struct node *n, struct action *a)
 {
-    struct action *a = n->posted ? &n->action[sim_random(n->w->s, n->posted)] : NULL;
-    if (!a || !a->posted || !a->op || a->off)
+    if (!a->posted || !a->op || a->off)
         return;
     a->off = true;
     sim_say(n->w->s, "node %d calls operation %u off", n->side, a->serial);
     sim_fail_memory(n->w->faults ? n->w->s : NULL);
     hw_op_cancel(a->op, -ECANCELED);
     sim_fail_memory(NULL);
+}
+
+void msg_cancel_op(struct node *n)
+{
+    if (n->posted)
+        cancel_action(n, &n->action[sim_random(n->w->s, n->posted)]);
+}
+
+void msg_cancel_all(struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted; i++)
+        cancel_action(n, &n->action[i]);
 }
 
 /* The handles of operations that are over are given back, at some time. */

@@ -141,6 +141,18 @@ PLANTED = [
     ("a receive waits for refusals, and is called off meanwhile", OP, "(op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&", "true &&"),
     ("a chunk of a large operation is never freed", FLOW_OUT, "    if (c != &c->op->first)\n        free(c);\n    else", "    if (c == &c->op->first)"),
     ("room for operations is counted where there was no memory for it", OP, "            struct op_slot *slot = realloc", "            p->slot_room = room;\n            struct op_slot *slot = realloc"),
+    ("a side that can send takes the peer for alive", RAIL, "        if (done > 0 && rl->full)\n            r->heard", "        if (done > 0)\n            r->heard"),
+    ("a silent peer is not asked for a word", RAIL, "    r->ping_due |= silent >= r->limits.ping;\n", ""),
+    ("a link that stands still is waited for for ever", RAIL, "    return still < r->limits.dead\n", "    return still < r->limits.dead * 1000\n"),
+    ("a link that moves is taken for one that stands still", RAIL, "    if (progress != rl->progress || rl->link.in_flight == 0) {", "    if (rl->link.in_flight == 0) {"),
+    ("deadlines that the clock jumped over are not looked at", OP, "p->deadlines.looked : tick - HW_TICKS + 1;", "p->deadlines.looked : tick;"),
+    ("half of the deadlines that the clock jumped over are not looked at", OP, "p->deadlines.looked : tick - HW_TICKS + 1;", "p->deadlines.looked : tick - HW_TICKS / 2;"),
+    ("a peer that does not answer is waited for for ever", OP, "    if (op->deadline || op->peer->dead)\n        return !op->peer->dead;\n", "    if (op->deadline || op->peer->dead)\n        return false;\n"),
+    ("a peer has no time to answer", OP, "    op->deadline = now + op->peer->answer_in;", "    op->deadline = now;"),
+    ("what was called off is put where nobody looks any more", OP, "HW_MAX(op->deadline / HW_TICK, p->deadlines.looked)", "op->deadline / HW_TICK"),
+    ("more frames are in flight than the ring has places", LINK, "    if (n == HW_LINK_FLIGHT)\n        return false;", "    if (n == 64)\n        return true;"),
+    ("an operation whose deadline is gone is still counted", OP, "    op->peer->deadlines.n--;\n", "    op->peer->deadlines.n -= op->kind != HW_OP_READ;\n"),
+    ("the window of control messages is twice as long", CONTROL, "    return sequence - p->out.acked < HW_CONTROL_WINDOW;", "    return sequence - p->out.acked < 2 * HW_CONTROL_WINDOW;"),
 ]
 
 

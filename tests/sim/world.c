@@ -195,7 +195,8 @@ static void step_handshake(struct world *w, unsigned rail)
     struct attempt *a = &w->attempt[rail];
     bool dark = w->nic[rail].is == NIC_DARK, lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
     /* what is next is the client's or the server's */
-    if (!dark && world_is_still(w, a->at == HELLO || a->at == AT_SERVER))
+    bool server = a->at == HELLO || a->at == AT_SERVER;
+    if (!dark && (world_is_still(w, server) || (w->stuck && server)))
         return;
     if ((dark || lost) && a->at != NONE) {
         w->faults -= lost;
@@ -298,6 +299,7 @@ static void jump(struct world *w)
     }
     w->now += ns;
     w->excused = w->now + WORLD_DEAD;
+    w->resumed = w->now;
     if (ns)
         sim_say(s, "the clock jumps by %llu us", (unsigned long long)(ns / 1000));
 }
@@ -310,6 +312,7 @@ bool world_is_still(const struct world *w, int side)
 void world_calm(struct world *w)
 {
     w->still[0] = w->still[1] = 0;
+    w->stuck = false;
     for (unsigned i = 0; i < w->rails; i++)
         w->nic[i].is = NIC_WORKS;
 }
@@ -339,7 +342,7 @@ void world_notice(struct world *w, int side)
 void world_turn(struct world *w, int side, unsigned budget)
 {
     struct hw_loop *loop = &w->side[side].loop[sim_random(w->s, WORLD_LOOPS)];
-    if (world_is_still(w, side))
+    if (world_is_still(w, side) || (w->stuck && loop == &w->side[1].loop[0]))
         return;
     sim_fail_memory(w->faults ? w->s : NULL);
     hw_loop_turn(loop, w->now, budget, NULL, NULL);
@@ -356,6 +359,8 @@ void world_step(struct world *w)
     if (sim_has(s, SIM_JUMP) && sim_chance(s, 4096))
         jump(w);
     if (world_is_still(w, 0) || world_is_still(w, 1))
+        w->resumed = w->now;
+    if (w->resumed == w->now || w->stuck)
         w->excused = w->now + 2 * WORLD_DEAD;
     if (sim_has(s, SIM_SLOW))
         step_nic(w, rail);

@@ -45,6 +45,8 @@ struct world {
     } nic[WORLD_RAILS];
     uint64_t steps;
     uint64_t still[2]; /* the node's process is suspended up to this step */
+    uint64_t resumed;  /* ns: the clock jumped, or somebody was suspended, last */
+    bool stuck;        /* node 1's home loop takes no turns */
     uint64_t excused;  /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
 };
 
