@@ -3,11 +3,14 @@
  * Messages through queues between two nodes: sent and received in any order, short and long, too long, called off by
  * hand and by deadline, while rails die and memory runs out.
  *
+ * Streams are closed by either side, or both. A queue's number here is its stream's; stream 0 cannot be closed.
+ *
  * What is checked: each operation ends once, with a reason where it fails; a receive that ends well has one message of
  * its queue, whole, and no other receive has it; receives get messages in the order in which both were posted, and
  * where nothing was called off the k-th gets the k-th; a send that ends well has its message with a receive; no queue
- * keeps a send and a receive that wait for each other; after its end nothing reads or writes an operation's memory;
- * the layer above is called without a lock; in the end nothing is left, no queue either.
+ * keeps a send and a receive that wait for each other; all operations of a stream that a side has closed end, none
+ * begins there, and once both have closed it no side remembers it; after its end nothing reads or writes an operation's
+ * memory; the layer above is called without a lock; in the end nothing is left, no queue either.
  */
 #include "bounds.h"
 #include "message/queue.h"
@@ -48,6 +51,8 @@ struct node {
     struct hw_peer peer;
     struct action action[OPS];
     uint32_t n, posted;
+    bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has closed it */
+    uint32_t filled;                      /* streams that were closed by one side before the simulation began */
 };
 
 /* Memory that the product may not take for the host's. */
@@ -74,6 +79,12 @@ static const char *get_verb(const struct action *a)
 
 /* ---- what ends ---------------------------------------------------------------------------------------- */
 
+/* True if one of the sides may have closed the operation's stream. */
+static bool is_closing(const struct action *a)
+{
+    return a->node->closing[a->queue] || a->node->other->closing[a->queue];
+}
+
 /* True if an operation of the other kind in this queue may have made this one fail. */
 static bool may_fail_with(const struct action *a, int error)
 {
@@ -83,7 +94,7 @@ static bool may_fail_with(const struct action *a, int error)
         bool counterpart = b->posted && b->queue == a->queue && b->kind != a->kind;
         if (counterpart && error == -EMSGSIZE && (a->kind == HW_OP_SEND ? a->len > b->len : b->len > a->len))
             return true;
-        if (counterpart && error == -ECANCELED && (b->off || b->late || b->result == -ENOMEM))
+        if (counterpart && error == -ECANCELED && (b->off || b->late || b->result == -ENOMEM || o->closing[a->queue]))
             return true;
     }
     return false;
@@ -94,6 +105,7 @@ static void check_failure(const struct action *a)
     const struct node *n = a->node;
     bool why = (a->off && a->result == -ECANCELED) || (a->late && a->result == -ETIMEDOUT) ||
                (a->result == -ENOMEM && sim_has(n->w->s, SIM_MEMORY)) || (n->peer.dead && a->result == n->peer.dead) ||
+               (a->node->closing[a->queue] && a->result == -ECANCELED) || (is_closing(a) && a->result == -ESHUTDOWN) ||
                may_fail_with(a, a->result);
     if (!why)
         sim_fail(n->w->s, "%s %u of node %d fails with %d: %s", get_verb(a), a->serial, n->side, a->result, hw_error());
@@ -203,6 +215,8 @@ static void post_op(struct node *n)
     if (sim_has(s, SIM_BOTH) && sim_chance(s, 2))
         a->kind = HW_OP_RECV;
     a->queue = (uint32_t)sim_random(s, QUEUES);
+    if (n->closing[a->queue] && n->other->closing[a->queue])
+        a->queue = 0; /* the number must not be used again */
     a->len = pick_length(s, a->kind);
     a->with = NOBODY;
     fill_memory(a);
@@ -223,8 +237,11 @@ static void post_op(struct node *n)
     a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
+    bool refused = n->closed[a->queue] && !n->other->closing[a->queue];
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
+    if (rc == 0 && refused)
+        sim_fail(s, "%s %u of node %d is posted to a stream that is closed", get_verb(a), a->serial, n->side);
     if (rc == 0)
         return;
     sim_say(s, "and that fails: %d (%s)", rc, hw_error());
@@ -247,6 +264,24 @@ static void cancel_op(struct node *n, struct action *a)
     sim_fail_memory(NULL);
 }
 
+/* Closes a stream; again, if that failed for want of memory. */
+static void close_stream(struct node *n, uint32_t stream)
+{
+    struct sim *s = n->w->s;
+    if (n->closed[stream])
+        return;
+    n->closing[stream] = true;
+    int rc = hw_stream_close(&n->peer, stream);
+    sim_say(s, "node %d closes stream %u: %d", n->side, stream, rc);
+    n->closed[stream] = rc == 0;
+    bool why = rc == 0 || (rc == -ENOMEM && sim_has(s, SIM_MEMORY)) || (n->peer.dead && rc == n->peer.dead) ||
+               (rc == -EAGAIN && n->filled);
+    if (!why)
+        sim_fail(s, "node %d cannot close stream %u: %d, %s", n->side, stream, rc, hw_error());
+    if (rc == 0 && !n->other->closing[stream] && hw_stream_close(&n->peer, stream) != -EINVAL)
+        sim_fail(s, "node %d closes stream %u twice", n->side, stream);
+}
+
 /* What the application does when it is called: anything. */
 static void do_more(struct node *n)
 {
@@ -256,6 +291,8 @@ static void do_more(struct node *n)
         post_op(n);
     if (n->posted && sim_has(s, SIM_CANCEL) && sim_chance(s, 8))
         cancel_op(n, &n->action[sim_random(s, n->posted)]);
+    if (sim_has(s, SIM_CLOSE) && sim_chance(s, 128))
+        close_stream(n, 1 + (uint32_t)sim_random(s, QUEUES - 1));
     sim_fail_memory(n->w->faults ? s : NULL);
 }
 
@@ -314,10 +351,22 @@ static const struct action *find_waiting(const struct node *n)
     return NULL;
 }
 
-/* True where the k-th receive gets the k-th send. */
-static bool is_exact(const struct sim *s)
+/* An operation of a stream that a side has closed, which has to end. */
+static const struct action *find_unclosed(const struct node *n)
 {
-    return !sim_has(s, SIM_CANCEL) && !sim_has(s, SIM_MEMORY);
+    for (uint32_t i = 0; i < n->posted; i++) {
+        uint32_t queue = n->action[i].queue;
+        if (is_live(&n->action[i]) && (n->closed[queue] || n->other->closed[queue]))
+            return &n->action[i];
+    }
+    return NULL;
+}
+
+/* True where the k-th receive of the queue gets the k-th send. */
+static bool is_exact(const struct node *n, uint32_t queue)
+{
+    const struct sim *s = n->w->s;
+    return !sim_has(s, SIM_CANCEL) && !sim_has(s, SIM_MEMORY) && !n->closing[queue] && !n->other->closing[queue];
 }
 
 static uint32_t count_over(const struct node *n, enum hw_op_kind kind, uint32_t queue)
@@ -331,9 +380,11 @@ static uint32_t count_over(const struct node *n, enum hw_op_kind kind, uint32_t 
 static bool has_settled(const struct node node[2])
 {
     bool equal = true;
-    for (uint32_t i = 0; i < 2 * QUEUES && is_exact(node[0].w->s); i++)
-        equal &= count_over(&node[i % 2], HW_OP_SEND, i / 2) == count_over(&node[1 - i % 2], HW_OP_RECV, i / 2);
-    return equal && node[0].posted == node[0].n && node[1].posted == node[1].n && !find_waiting(&node[0]);
+    for (uint32_t i = 0; i < 2 * QUEUES; i++)
+        equal &= !is_exact(&node[0], i / 2) ||
+                 count_over(&node[i % 2], HW_OP_SEND, i / 2) == count_over(&node[1 - i % 2], HW_OP_RECV, i / 2);
+    return equal && node[0].posted == node[0].n && node[1].posted == node[1].n && !find_waiting(&node[0]) &&
+           !find_unclosed(&node[0]) && !find_unclosed(&node[1]);
 }
 
 /* Receives got messages in the order of sends; all of them, where nothing was called off. */
@@ -341,9 +392,9 @@ static void check_order(const struct node *n)
 {
     const struct node *o = n->other;
     struct sim *s = n->w->s;
-    bool exact = is_exact(s);
     for (uint32_t queue = 0; queue < QUEUES; queue++) {
         uint32_t next = 0, last = 0;
+        bool exact = is_exact(n, queue);
         for (uint32_t i = 0; i < n->posted; i++) {
             const struct action *a = &n->action[i];
             if (a->kind != HW_OP_RECV || a->queue != queue || !a->posted)
@@ -402,6 +453,7 @@ static const char *find_left(const struct node *n)
            : p->queues.sent                                    ? "an eager message's room"
            : atomic_load(&p->queues.held)                      ? "an eager message"
            : p->queues.n                                       ? "a queue"
+           : p->queues.n_closed != n->filled                   ? "a stream that both sides have closed"
                                                                : NULL;
 }
 
@@ -427,6 +479,11 @@ static void take_step(struct world *w, struct node node[2])
         post_op(n);
     if (sim_chance(s, 512) && sim_has(s, SIM_CANCEL) && n->posted)
         cancel_op(n, &n->action[sim_random(s, n->posted)]);
+    if (sim_has(s, SIM_CLOSE) && sim_chance(s, 4096)) {
+        sim_fail_memory(w->faults ? s : NULL);
+        close_stream(n, 1 + (uint32_t)sim_random(s, QUEUES - 1));
+        sim_fail_memory(NULL);
+    }
     for (uint32_t i = 0; i < n->posted && sim_chance(s, 1024); i++)
         if (n->action[i].over)
             forget_op(&n->action[i]);
@@ -517,6 +574,9 @@ static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2
     }
     for (int i = 0; i < STEPS && left && !s->failed[0]; i++) {
         world_step(w);
+        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* what one side has closed the other one does */
+            if (node[!(k % 2)].closing[k / 2])
+                close_stream(&node[k % 2], k / 2);
         left = find_left(&node[0]);
         left = left ? left : find_left(&node[1]);
     }
@@ -544,9 +604,18 @@ void sim_run_matches(struct sim *s)
     for (s->step = 0; s->step < steps && !s->failed[0] && !has_settled(node); s->step++)
         take_step(w, node);
     if (!s->failed[0] && !early && !has_settled(node)) {
-        const struct action *a = find_waiting(&node[0]);
-        sim_fail(s, "a send and a receive wait for each other: %s %u of node 0", a ? get_verb(a) : "",
-                 a ? a->serial : 0);
+        const struct action *a = find_waiting(&node[0]), *b = find_unclosed(&node[0]);
+        b = b ? b : find_unclosed(&node[1]);
+        sim_fail(s, "%s: %s %u of node %d",
+                 b ? "a stream is closed, and an operation of it has not ended"
+                   : "a send and a receive wait for each other",
+                 b   ? get_verb(b)
+                 : a ? get_verb(a)
+                     : "",
+                 b   ? b->serial
+                 : a ? a->serial
+                     : 0,
+                 b ? b->node->side : 0);
     }
     for (int k = 0; k < 2 && !s->failed[0] && !early; k++)
         check_order(&node[k]);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset", "silent",  "cancel", "revoke",
-                                                    "both",    "links", "scatter", "memory", "liar",
-                                                    "apart",   "half",  "slow",    "jump",   "stuck"};
+const char *const sim_feature_name[SIM_FEATURES] = {"partial", "reset",   "silent", "cancel", "revoke", "both",
+                                                    "links",   "scatter", "memory", "liar",   "apart",  "half",
+                                                    "slow",    "jump",    "stuck",  "close"};
 
 uint64_t sim_random(struct sim *s, uint64_t n)
 {

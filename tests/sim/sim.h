@@ -26,6 +26,7 @@ enum sim_feature {
     SIM_SLOW,    /* NICs slow down, die and come back, or stand still and say nothing */
     SIM_JUMP,    /* the clock jumps forward, as it does for a machine that was paused; or for one node only */
     SIM_STUCK,   /* the loop that node 1's home is on stands still for good, while its rails on another loop live */
+    SIM_CLOSE,   /* streams are closed, and a side says that it closes */
     SIM_FEATURES
 };
 extern const char *const sim_feature_name[SIM_FEATURES];
