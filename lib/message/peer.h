@@ -193,6 +193,7 @@ struct hw_queues {
     struct hw_list closed[HW_QUEUE_CHAINS];   /* .. streams that one side has closed, by number */
     uint8_t secret[16];                       /* of the hash */
     uint32_t n, n_grants, n_closed;
+    uint32_t n_closed_first; /* of closed, those that this side closed first */
     uint64_t sent;         /* room that eager messages take at the peer */
     uint64_t seen;         /* number behind the last control message about a receive of the peer's */
     _Atomic uint64_t held; /* room that the peer's eager messages take here, of HW_EAGER_ROOM */

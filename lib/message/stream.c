@@ -9,6 +9,7 @@ struct hw_closed {
     struct hw_list in_chain;
     uint32_t stream;
     bool here, there; /* who has closed it; once both have it is forgotten */
+    bool first;       /* this side was the first to close it, as far as it knew */
 };
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
@@ -34,13 +35,14 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
     return c && (here ? c->here : c->there);
 }
 
-/* The record of a stream, which is made where there is none. */
-static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, int *rc)
+/* The record of a stream, which is made where there is none: first, since this side closes it. Each side has a bound of
+ * its own, or two that are honest might both close the last one, and take each other for liars. */
+static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool first, int *rc)
 {
     struct hw_closed *c = find_closed(t, stream);
     if (c)
         return c;
-    if (t->n_closed == HW_QUEUES) {
+    if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {
         *rc = hw_fail(-EAGAIN, "%d streams are closed by one side only", HW_QUEUES);
         return NULL;
     }
@@ -50,8 +52,10 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, int *r
         return NULL;
     }
     c->stream = stream;
+    c->first = first;
     hw_list_append(find_closed_chain(t, stream), &c->in_chain);
     t->n_closed++;
+    t->n_closed_first += first;
     return c;
 }
 
@@ -61,6 +65,7 @@ static void put_closed(struct hw_queues *t, struct hw_closed *c)
         return;
     hw_list_remove(&c->in_chain);
     t->n_closed--;
+    t->n_closed_first -= c->first;
     free(c);
 }
 
@@ -79,7 +84,7 @@ static void cancel_stream(struct hw_peer *p, uint32_t stream, bool all, int why)
 static int close_here(struct hw_peer *p, uint32_t stream)
 {
     int rc = 0;
-    struct hw_closed *c = p->dead ? NULL : get_closed(&p->queues, stream, &rc);
+    struct hw_closed *c = p->dead ? NULL : get_closed(&p->queues, stream, true, &rc);
     if (!c)
         return p->dead ? hw_fail(p->dead, "the peer is gone") : rc;
     if (c->here)
@@ -109,7 +114,7 @@ int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
     int rc = 0;
     uint32_t stream = (uint32_t)h->a;
     pthread_mutex_lock(&p->lock);
-    struct hw_closed *c = stream && h->a == stream ? get_closed(&p->queues, stream, &rc) : NULL;
+    struct hw_closed *c = stream && h->a == stream ? get_closed(&p->queues, stream, false, &rc) : NULL;
     if (rc == -EAGAIN || (!c && rc == 0) || (c && c->there)) {
         rc = hw_fail(-EPROTO, "the peer closes stream %llu", (unsigned long long)h->a);
     } else if (c) {

@@ -505,6 +505,14 @@ static void fill_rooms(struct node *n, uint64_t *taken)
     atomic_store(&o->in.told, (uint32_t)next);
     o->in.acked = (uint32_t)next;
     o->queues.seen = next;
+    if (!sim_has(s, SIM_CLOSE) || !sim_chance(s, 3))
+        return;
+    uint32_t closed = HW_QUEUES - (uint32_t)sim_random(s, 3);
+    p->queues.n_closed += closed;
+    p->queues.n_closed_first += closed;
+    o->queues.n_closed += closed;
+    n->filled += closed;
+    n->other->filled += closed;
 }
 
 static void make_room(struct node *n, uint64_t *taken)

@@ -15,8 +15,8 @@ import tempfile
 
 SEEDS = 10000
 LINK, LOOP, RAIL, SESSION = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session"))
-OP, LANDING, REGION, CONTROL, QUEUE, FLOW_IN, FLOW_OUT = (
-    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "queue", "flow_in", "flow_out"))
+OP, LANDING, REGION, CONTROL, QUEUE, STREAM, FLOW_IN, FLOW_OUT = (
+    f"lib/message/{name}.c" for name in ("op", "landing", "region", "control", "queue", "stream", "flow_in", "flow_out"))
 PLANTED = [
     ("the last word is not heeded: all is sent again", LINK,
      "    confirm_upto(l, count);\n    for (uint64_t n = count;", "    for (uint64_t n = count = l->confirmed;"),
@@ -153,6 +153,14 @@ PLANTED = [
     ("more frames are in flight than the ring has places", LINK, "    if (n == HW_LINK_FLIGHT)\n        return false;", "    if (n == 64)\n        return true;"),
     ("an operation whose deadline is gone is still counted", OP, "    op->peer->deadlines.n--;\n", "    op->peer->deadlines.n -= op->kind != HW_OP_READ;\n"),
     ("the window of control messages is twice as long", CONTROL, "    return sequence - p->out.acked < HW_CONTROL_WINDOW;", "    return sequence - p->out.acked < 2 * HW_CONTROL_WINDOW;"),
+    ("streams that either side has closed share one bound", STREAM, "    if ((first ? t->n_closed_first : t->n_closed - t->n_closed_first) == HW_QUEUES) {", "    if (t->n_closed >= HW_QUEUES) {"),
+    ("a stream that both sides have closed is remembered", STREAM, "    if (c->here != c->there)\n        return;", "    if (c->here != c->there || t->n > 1)\n        return;"),
+    ("sends go on once the peer has closed their stream", STREAM, "        cancel_stream(p, stream, false, -ESHUTDOWN);\n", ""),
+    ("what is pending when its stream is closed goes on", STREAM, "    cancel_stream(p, stream, true, -ECANCELED);\n", ""),
+    ("receives of the peer's stay when their stream is closed", STREAM, "    rc = hw_queues_refuse(p, stream);\n", ""),
+    ("a message to a stream that is closed is kept", QUEUE, "    if (hw_stream_is_closed(&p->queues, h->c, true)) {\n        int sent", "    if (false) {\n        int sent"),
+    ("a receive waits at a peer that has closed its stream", QUEUE, "    } else if (there) {\n        rc =", "    } else if (false) {\n        rc ="),
+    ("room of a message that is refused is never free", QUEUE, "        if (sent == 0)\n            hw_eager_give(p, (*note)->len); /* the caller frees it */\n", ""),
 ]
 
 
