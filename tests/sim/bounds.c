@@ -81,18 +81,17 @@ void bounds_check(struct world *w, int side, struct hw_peer *p)
 void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct hw_op *op)
 {
     const struct hw_peer *p = op->peer;
-    /* ns that the home loop may be late: the wheel has ticks, and a turn runs only some tasks */
-    uint64_t now = p->session.home->now, late = 3 * HW_TICK + HW_MS;
+    uint64_t now = p->session.home->now, turns = HW_MS / 2; /* a turn runs only some tasks */
     bool off = atomic_load(&op->off);
     if (p->dead || world_is_still(w, side))
         return;
-    uint64_t since = HW_MAX(off ? b->off : b->deadline, w->resumed);
-    if (!off && now > since && now - since > late)
+    /* deadlines are looked at when their tick is over, which it is long since where the clock has jumped */
+    if (!off && b->deadline != HW_NEVER && now > HW_MAX(b->deadline + HW_TICK, w->resumed) + turns)
         sim_fail(w->s, "the deadline of an operation of node %d passed %llu us ago, and it is not called off", side,
                  (unsigned long long)((now - b->deadline) / 1000));
     if (off && !b->off)
         b->off = now;
-    else if (off && now > since && now - since > p->answer_in + late)
+    if (off && now > HW_MAX(b->off, w->resumed) + p->answer_in + 3 * HW_TICK + turns)
         sim_fail(w->s, "an operation of node %d was called off %llu us ago, and has not ended", side,
                  (unsigned long long)((now - b->off) / 1000));
 }
