@@ -51,6 +51,7 @@ struct node {
     struct hw_peer peer;
     struct action action[OPS];
     uint32_t n, posted;
+    bool closes[QUEUES];                  /* this side is to close the stream at some time */
     bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has closed it */
     uint32_t filled;                      /* streams that were closed by one side before the simulation began */
 };
@@ -282,6 +283,13 @@ static void close_stream(struct node *n, uint32_t stream)
         sim_fail(s, "node %d closes stream %u twice", n->side, stream);
 }
 
+static void close_any(struct node *n)
+{
+    uint32_t stream = (uint32_t)sim_random(n->w->s, QUEUES);
+    if (n->closes[stream])
+        close_stream(n, stream);
+}
+
 /* What the application does when it is called: anything. */
 static void do_more(struct node *n)
 {
@@ -292,7 +300,7 @@ static void do_more(struct node *n)
     if (n->posted && sim_has(s, SIM_CANCEL) && sim_chance(s, 8))
         cancel_op(n, &n->action[sim_random(s, n->posted)]);
     if (sim_has(s, SIM_CLOSE) && sim_chance(s, 128))
-        close_stream(n, 1 + (uint32_t)sim_random(s, QUEUES - 1));
+        close_any(n);
     sim_fail_memory(n->w->faults ? s : NULL);
 }
 
@@ -481,7 +489,7 @@ static void take_step(struct world *w, struct node node[2])
         cancel_op(n, &n->action[sim_random(s, n->posted)]);
     if (sim_has(s, SIM_CLOSE) && sim_chance(s, 4096)) {
         sim_fail_memory(w->faults ? s : NULL);
-        close_stream(n, 1 + (uint32_t)sim_random(s, QUEUES - 1));
+        close_any(n);
         sim_fail_memory(NULL);
     }
     for (uint32_t i = 0; i < n->posted && sim_chance(s, 1024); i++)
@@ -530,6 +538,8 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->side = side;
     n->other = &node[!side];
     n->n = sim_pick_ops(w->s, OPS);
+    for (uint32_t i = 1; i < QUEUES && sim_has(w->s, SIM_CLOSE); i++)
+        n->closes[i] = sim_chance(w->s, 2);
     hw_domain_init(&n->domain);
     hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                  &world_io, n, &w->limits, binding);

@@ -7,8 +7,9 @@
  * fails had a reason to; after its end nothing reads its memory or writes it, and nothing more of a write lands; no
  * byte of a region changes but those that are written; nothing touches a region that was taken back; notifications
  * arrive once, whole, in their order, and never before the bytes of their write; one whose operation ended well
- * arrives; no bound is passed, and nothing waits for room that is there; the layer above is called without a lock; no
- * honest frame is refused; in the end nothing is left.
+ * arrives; a side that closes says so once, after the notifications that ended before; no bound is passed, and nothing
+ * waits for room that is there; the layer above is called without a lock; no honest frame is refused; in the end
+ * nothing is left.
  */
 #include "messages.h"
 
@@ -154,7 +155,11 @@ static void note_death(void *up, int why)
 
 static void note_bye(void *up)
 {
-    (void)up;
+    struct node *n = up;
+    msg_check_unlocked(n);
+    sim_say(n->w->s, "node %d hears that its peer closes", n->side);
+    msg_check_bye(n);
+    msg_do_more(n);
 }
 
 static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death, note_bye};

@@ -40,6 +40,9 @@ struct action {
     enum hw_op_kind kind;
     uint32_t serial, len;
     bool posted, over, off, late, noted, heard;
+    bool said;       /* BYE: it was given to the session */
+    uint32_t number; /* BYE: sequence of its control message .. */
+    uint32_t told;   /* .. and the notifications, as bits, that had ended well before */
     struct bounds_op watch;
     bool orphaned;                       /* the peer was dead when it ended */
     bool missed;                         /* a write: a region was given back before all its bytes were there */
@@ -60,7 +63,7 @@ struct node {
     struct hw_peer peer;
     struct region *region[REGIONS];
     struct action action[OPS];
-    uint32_t n, posted, regions, last_note;
+    uint32_t n, posted, regions, last_note, byes;
     struct hw_note *notes;              /* not taken yet */
     uint32_t held_notes, held_requests; /* bytes, and requests, that took room before the simulation began */
 };
@@ -94,6 +97,8 @@ void msg_check_end(struct action *a);
 void msg_check_failure(const struct action *a);
 /* The notification of a, of the other node, arrives at n. */
 void msg_check_note(struct node *n, struct action *a, const struct hw_note *note);
+/* The other node says that it closes. */
+void msg_check_bye(struct node *n);
 /* Memory of operations that are over, and regions, are as they were left. */
 void msg_check_node(const struct node *n);
 /* True once the node has posted all, and all has ended. */

@@ -68,9 +68,22 @@ static bool is_revoking(const struct action *a)
     return any;
 }
 
+/* True if the node has this control message: it was read, or waits for its turn. */
+static bool has_control(const struct node *n, uint32_t sequence)
+{
+    const struct hw_peer *p = &n->peer;
+    const struct hw_control_in *c = p->in.ring[sequence % HW_CONTROL_WINDOW];
+    bool has = (int32_t)((uint32_t)atomic_load(&p->in.next) - sequence) > 0 || (c && c->head.sequence == sequence);
+    for (c = atomic_load(&p->in.inbox); c; c = c->next)
+        has |= c->head.sequence == sequence;
+    return has;
+}
+
 static void check_success(struct action *a)
 {
     struct sim *s = a->node->w->s;
+    if (a->kind == HW_OP_BYE && !a->node->other->peer.dead && !has_control(a->node->other, a->number))
+        sim_fail(s, "node %d has said that it closes, and its peer does not have that", a->node->side);
     if (a->wrong)
         sim_fail(s, "operation %u of node %d ends well, and should have failed with %d", a->serial, a->node->side,
                  a->wrong);
@@ -123,6 +136,22 @@ void msg_check_note(struct node *n, struct action *a, const struct hw_note *note
     } else if (a->missed || count_missing(a)) {
         sim_fail(s, "notification %u arrives, and %u of %u bytes are not there", a->serial, count_missing(a), a->len);
     }
+}
+
+void msg_check_bye(struct node *n)
+{
+    const struct node *o = n->other;
+    const struct action *a = NULL;
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < o->posted && !a; i++)
+        if (o->action[i].said && before++ == n->byes)
+            a = &o->action[i];
+    n->byes++;
+    if (!a)
+        sim_fail(n->w->s, "node %d says that it closes once too often", o->side);
+    for (uint32_t i = 0; a && i < a->serial; i++)
+        if (a->told >> i & 1 && !o->action[i].heard)
+            sim_fail(n->w->s, "node %d hears that its peer closes before notification %u", n->side, i);
 }
 
 /* No byte of the region changed but those that were written. */
@@ -188,12 +217,15 @@ const char *msg_find_unsettled(const struct node *n)
 {
     const struct hw_peer *p = &n->peer, *o = &n->other->peer;
     uint64_t untaken = 0;
-    uint32_t landings = 0, slots = 0;
+    uint32_t landings = 0, slots = 0, byes = 0;
     for (uint32_t i = 0; i < n->posted; i++) {
         const struct action *a = &n->action[i];
         if (a->noted && a->over && a->result == 0 && !a->heard)
             return "a notification";
+        byes += a->kind == HW_OP_BYE && a->over && a->result == 0;
     }
+    if (n->other->byes < byes)
+        return "the word that it closes";
     for (uint32_t i = 0; i < n->regions; i++)
         if (n->region[i]->revoking && !n->region[i]->revoked)
             return "a region that is taken back";

@@ -207,8 +207,8 @@ void msg_post_op(struct node *n)
     struct action *a = &n->action[n->posted];
     a->node = n;
     a->serial = n->posted++;
-    a->kind = kinds[sim_random(s, 4)];
-    if (a->kind != HW_OP_NOTIFY) {
+    a->kind = sim_has(s, SIM_CLOSE) && sim_chance(s, 8) ? HW_OP_BYE : kinds[sim_random(s, 4)];
+    if (a->kind != HW_OP_NOTIFY && a->kind != HW_OP_BYE) {
         a->len = pick_length(s);
         a->parts = sim_chance(s, 3) ? 2 : 1;
         for (uint32_t i = 0; i < a->parts; i++)
@@ -238,8 +238,14 @@ void msg_post_op(struct node *n)
     sim_say(s, "node %d posts operation %u: kind %d, %u bytes in %u spans of regions %d %d%s, expects %d", n->side,
             a->serial, a->kind, a->len, op->n, a->parts ? (int)a->part[0].region->serial : -1,
             a->parts > 1 ? (int)a->part[1].region->serial : -1, a->noted ? ", with a notification" : "", a->wrong);
+    for (uint32_t i = 0; i < a->serial && a->kind == HW_OP_BYE; i++) {
+        const struct action *b = &n->action[i];
+        a->told |= (uint32_t)(b->kind == HW_OP_NOTIFY && b->over && b->result == 0) << i;
+    }
+    a->number = (uint32_t)n->peer.out.next;
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
+    a->said = a->kind == HW_OP_BYE && rc == 0 && !(a->over && a->result == -ENOMEM);
     if (rc == 0)
         return;
     sim_say(s, "and that fails: %d (%s)", rc, hw_error());

@@ -159,8 +159,10 @@ PLANTED = [
     ("what is pending when its stream is closed goes on", STREAM, "    cancel_stream(p, stream, true, -ECANCELED);\n", ""),
     ("receives of the peer's stay when their stream is closed", STREAM, "    rc = hw_queues_refuse(p, stream);\n", ""),
     ("a message to a stream that is closed is kept", QUEUE, "    if (hw_stream_is_closed(&p->queues, h->c, true)) {\n        int sent", "    if (false) {\n        int sent"),
-    ("a receive waits at a peer that has closed its stream", QUEUE, "    } else if (there) {\n        rc =", "    } else if (false) {\n        rc ="),
     ("room of a message that is refused is never free", QUEUE, "        if (sent == 0)\n            hw_eager_give(p, (*note)->len); /* the caller frees it */\n", ""),
+    ("who closes is not heard", FLOW_IN, "        p->ops->bye(p->up);\n", ""),
+    ("a side has said that it closes before its peer has that", OP, "    return 1 + (op->has_note || op->kind == HW_OP_BYE) +", "    return 1 + op->has_note +"),
+    ("a side says twice that it closes", OP, "    if (op->kind == HW_OP_BYE)\n", "    if (op->kind == HW_OP_BYE)\n        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_BYE});\n    if (op->kind == HW_OP_BYE)\n"),
 ]
 
 
