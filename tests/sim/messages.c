@@ -13,6 +13,8 @@
  */
 #include "messages.h"
 
+#include "liar.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +29,9 @@ static void take_note(void *up, struct hw_note *note)
     memcpy(&serial, note->data, HW_MIN(note->len, 4));
     struct action *a = serial < OPS ? &n->other->action[serial] : NULL;
     sim_say(s, "node %d gets notification %u", n->side, serial);
-    if (!a || !a->noted || a->heard) {
+    if (n->w->lies) {
+        sim_say(s, "from a peer that lies");
+    } else if (!a || !a->noted || a->heard) {
         sim_fail(s, "node %d gets notification %u twice, or nobody sent it", n->side, serial);
     } else {
         a->heard = true;
@@ -118,7 +122,15 @@ static void check_rooms(const struct node *n)
 /* From time to time. */
 static void check_limits(struct node *n)
 {
+    if (n->w->lies && n->side == 1)
+        return;
     bounds_check(n->w, n->side, &n->peer);
+    hw_list_each(it, tmp, &n->peer.all) /* answers to the peer's requests, which the script does not know, count too */
+    {
+        const struct hw_op *op = hw_container_of(it, struct hw_op, all);
+        n->overdue |= op->kind == HW_OP_SERVE && atomic_load(&op->off) && op->deadline &&
+                      op->deadline <= n->peer.session.home->now + HW_MS / 10;
+    }
     for (uint32_t i = 0; i < n->posted; i++) {
         struct action *a = &n->action[i];
         if (a->posted && !a->over)
@@ -149,7 +161,8 @@ static void note_death(void *up, int why)
     for (uint32_t i = 0; i < n->posted; i++)
         overdue |= n->action[i].posted && !n->action[i].over && bounds_is_overdue(&n->action[i].watch, n->action[i].op);
     sim_say(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
-    if (!n->impatient || why != -ETIMEDOUT || !overdue)
+    bool may = n->w->lies && (n->side == 1 || why == -EPROTO);
+    if (!may && (!n->impatient || why != -ETIMEDOUT || !overdue))
         sim_fail(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
 }
 
@@ -173,7 +186,8 @@ static void take_step(struct world *w, struct node node[2])
     bool active = n->side == 0 || sim_has(s, SIM_BOTH);
     world_step(w);
     check_rooms(&node[0]);
-    check_rooms(&node[1]);
+    if (!w->lies)
+        check_rooms(&node[1]);
     if (w->steps % 32 < 2)
         check_limits(&node[w->steps % 2]);
     if (world_is_still(w, n->side))
@@ -260,22 +274,22 @@ static void free_node(struct node *n)
     hw_domain_free(&n->domain);
 }
 
-/* Node 1's home stands still from some step on: nothing that it has to say comes, and its rails live. What node 0 then
- * calls off ends all the same. */
-static void run_stuck(struct world *w, struct node node[2])
+/* Node 1's home stands still from some step on: nothing that it has to say comes, and its rails live. Or node 1 lies.
+ * What node 0 then calls off ends all the same. */
+static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
 {
     struct sim *s = w->s;
     uint64_t from = sim_random(s, 20000), end = from + STEPS;
-    for (s->step = 0; s->step < end && !s->failed[0] && !(w->stuck && msg_has_ended(&node[0])); s->step++) {
-        if (s->step == from)
+    for (s->step = 0; s->step < end && !s->failed[0] && !(s->step > from && msg_has_ended(&node[0])); s->step++) {
+        if (s->step == from && stuck)
             sim_say(s, "the home loop of node 1 stands still");
-        w->stuck |= s->step == from;
+        w->stuck |= s->step == from && stuck;
         take_step(w, node);
-        if (w->stuck && node[0].posted == node[0].n)
+        if (s->step > from && node[0].posted == node[0].n)
             msg_cancel_all(&node[0]);
     }
     if (!s->failed[0] && !msg_has_ended(&node[0]))
-        sim_fail(s, "operations of node 0 were called off, its peer does not answer, and they have not ended");
+        sim_fail(s, "operations of node 0 were called off, and have not ended");
 }
 
 void sim_run_messages(struct sim *s)
@@ -286,15 +300,17 @@ void sim_run_messages(struct sim *s)
     if (!w || !node)
         abort();
     world_init(w, s);
-    bool stuck = sim_has(s, SIM_STUCK) && sim_chance(s, 4);
-    make_node(w, node, 0, stuck);
-    make_node(w, node, 1, stuck);
+    bool stuck = sim_has(s, SIM_STUCK) && sim_chance(s, 4), lies = sim_has(s, SIM_LIAR) && !stuck && sim_chance(s, 4);
+    make_node(w, node, 0, stuck || lies);
+    make_node(w, node, 1, stuck || lies);
+    if (lies)
+        liar_take_over(w, &node[1].peer);
     fill_rooms(&node[0]);
     fill_rooms(&node[1]);
-    if (stuck)
-        run_stuck(w, node);
-    bool early = stuck || (sim_has(s, SIM_CANCEL) && sim_chance(s, 3));
-    uint64_t steps = stuck ? 0 : early ? sim_random(s, 20000) : STEPS;
+    if (stuck || lies)
+        run_with_bad_peer(w, node, stuck);
+    bool early = stuck || lies || (sim_has(s, SIM_CANCEL) && sim_chance(s, 3));
+    uint64_t steps = stuck || lies ? 0 : early ? sim_random(s, 20000) : STEPS;
     for (; s->step < steps && !s->failed[0] && !(msg_has_ended(&node[0]) && msg_has_ended(&node[1])); s->step++)
         take_step(w, node);
     if (!s->failed[0] && !early && !(msg_has_ended(&node[0]) && msg_has_ended(&node[1])))

@@ -163,6 +163,10 @@ PLANTED = [
     ("who closes is not heard", FLOW_IN, "        p->ops->bye(p->up);\n", ""),
     ("a side has said that it closes before its peer has that", OP, "    return 1 + (op->has_note || op->kind == HW_OP_BYE) +", "    return 1 + op->has_note +"),
     ("a side says twice that it closes", OP, "    if (op->kind == HW_OP_BYE)\n", "    if (op->kind == HW_OP_BYE)\n        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_BYE});\n    if (op->kind == HW_OP_BYE)\n"),
+    ("a peer may write where it may only read", REGION, "    if ((x->rights & rights) != rights)\n        return -EACCES;\n", ""),
+    ("a peer may write behind the end of a region", REGION, "    if (offset > x->len || len > x->len - offset)\n        return -EFAULT;\n", ""),
+    ("more data than was asked for is taken", LANDING, "|| (state & ROOM_MASK) < n)", "|| !(state & ROOM_MASK))"),
+    ("a control message may come twice", CONTROL, "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {", "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW) {"),
 ]
 
 

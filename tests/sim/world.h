@@ -47,6 +47,7 @@ struct world {
     uint64_t still[2]; /* the node's process is suspended up to this step */
     uint64_t resumed;  /* ns: the clock jumped, or somebody was suspended, last */
     bool stuck;        /* node 1's home loop takes no turns */
+    bool lies;         /* node 1 says what is not so: only what it may not do to node 0 is checked */
     uint64_t excused;  /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
 };
 
