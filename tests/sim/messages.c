@@ -284,6 +284,7 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
         if (s->step == from && stuck)
             sim_say(s, "the home loop of node 1 stands still");
         w->stuck |= s->step == from && stuck;
+        node[1].overdue |= w->stuck; /* once its home goes on, in the end, the time is over */
         take_step(w, node);
         if (s->step > from && node[0].posted == node[0].n)
             msg_cancel_all(&node[0]);
