@@ -355,12 +355,14 @@ static int take_stop(struct hw_peer *p, uint64_t landing)
 static int take_stopped(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool any = p->requests > 0;
-    if (any)
+    bool any = p->n_stopping > 0; /* another request would be counted as over while its landing is there */
+    if (any) {
+        p->n_stopping--;
         hw_request_ended(p);
+    }
     pthread_mutex_unlock(&p->lock);
     hw_ops_flush(p);
-    return any ? 0 : hw_fail(-EPROTO, "the peer stops a request that was not made");
+    return any ? 0 : hw_fail(-EPROTO, "the peer stops a request that it was not told to stop");
 }
 
 int hw_peer_control(struct hw_peer *p, struct hw_control_in *c)

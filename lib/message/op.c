@@ -518,6 +518,7 @@ void hw_stops_send(struct hw_peer *p)
         if (hw_control_send_locked(p, &c) < 0 && !hw_control_send_spare(p, &c))
             return; /* the end of the spare message comes back here */
         p->n_stop--;
+        p->n_stopping++;
     }
 }
 

@@ -194,9 +194,9 @@ struct hw_queues {
     uint8_t secret[16];                       /* of the hash */
     uint32_t n, n_grants, n_closed;
     uint32_t n_closed_first; /* of closed, those that this side closed first */
-    uint64_t sent;         /* room that eager messages take at the peer */
-    uint64_t seen;         /* number behind the last control message about a receive of the peer's */
-    _Atomic uint64_t held; /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
+    uint64_t sent;           /* room that eager messages take at the peer */
+    uint64_t seen;           /* number behind the last control message about a receive of the peer's */
+    _Atomic uint64_t held;   /* room that the peer's eager messages take here, of HW_EAGER_ROOM */
 };
 
 struct hw_peer {
@@ -226,6 +226,7 @@ struct hw_peer {
     unsigned turn;           /* the rail that was woken last for operations that wait */
     uint64_t stop[HW_READS]; /* landings of requests that the peer is still to be told to stop */
     uint32_t n_stop;
+    uint32_t n_stopping;     /* requests that the peer was told to stop, and has not said that it has */
     struct hw_control spare; /* says one of them where there is no memory */
     bool spare_is_out;
     atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */

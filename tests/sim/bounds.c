@@ -56,9 +56,9 @@ static void check_table_bounds(struct sim *s, int side, const struct hw_peer *p)
         p->handles.n > HW_HANDLES || p->handles.n_unused > p->handles.n)
         sim_fail(s, "node %d passes a bound: %u operations, %u blocks of landings, %u imports, %u handles, %u unused",
                  side, p->slots, p->landings.blocks, p->imports.n, p->handles.n, p->handles.n_unused);
-    if (p->requests > HW_READS || atomic_load(&p->serves) > HW_READS || p->n_stop > HW_READS)
-        sim_fail(s, "node %d passes a bound: %u requests, %u serves, %u stops", side, p->requests,
-                 atomic_load(&p->serves), p->n_stop);
+    if (p->requests > HW_READS || atomic_load(&p->serves) > HW_READS || p->n_stop + p->n_stopping > p->requests)
+        sim_fail(s, "node %d passes a bound: %u requests, %u serves, %u and %u stops", side, p->requests,
+                 atomic_load(&p->serves), p->n_stop, p->n_stopping);
     if (atomic_load(&p->notes_held) > HW_NOTES || p->noted - p->taken > HW_NOTES)
         sim_fail(s, "node %d passes a bound: %llu and %llu bytes of notifications", side,
                  (unsigned long long)atomic_load(&p->notes_held), (unsigned long long)(p->noted - p->taken));
