@@ -39,7 +39,9 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     case 0:
         h.sequence = (uint32_t)change_number(s, h.sequence);
         break;
-    case 6:
+    case 6: /* an answer that nobody asked for */
+        h.kind = HW_CONTROL_STOPPED;
+        break;
     case 7: /* of the kinds that have no payload */
         do
             h.kind = 1 + (uint32_t)sim_random(s, HW_CONTROL_KINDS - 1);
