@@ -527,6 +527,17 @@ static void end_let_go(struct hw_let_go *g)
     hw_op_sub(hw_container_of(g, struct hw_op, let_go), 1);
 }
 
+/* The operation was called off: from here on the peer has so much time to say what became of it. */
+static void await_answer(struct hw_op *op)
+{
+    atomic_store(&op->off, true);
+    untime_op(op);
+    if (op->peer->dead)
+        return;
+    op->deadline = 0;
+    time_op(op->peer, op);
+}
+
 void hw_op_cancel_locked(struct hw_op *op, int why)
 {
     uint64_t left = atomic_load(&op->left);
@@ -534,11 +545,12 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         return;
     hw_op_set_result(op, why);
     do
-        if (left == 0)
-            return; /* it ends */
+        if (left == 0) { /* it ends, once control messages are read that the peer has announced */
+            await_answer(op);
+            return;
+        }
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
-    atomic_store(&op->off, true);
-    untime_op(op);
+    await_answer(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
     if (op->kind == HW_OP_SERVE)
@@ -552,10 +564,6 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         over++;
     }
     hw_op_sub_locked(op, over);
-    if (!op->peer->dead) {
-        op->deadline = 0;
-        time_op(op->peer, op);
-    }
     op->let_go = (struct hw_let_go){.owner = op, .over = end_let_go};
     hw_session_let_go(&op->peer->session, &op->let_go);
 }

@@ -166,6 +166,7 @@ PLANTED = [
     ("a peer may write behind the end of a region", REGION, "    if (offset > x->len || len > x->len - offset)\n        return -EFAULT;\n", ""),
     ("more data than was asked for is taken", LANDING, "|| (state & ROOM_MASK) < n)", "|| !(state & ROOM_MASK))"),
     ("a control message may come twice", CONTROL, "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {", "        if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW) {"),
+    ("what waits for a word that the peer announced waits for ever", OP, "            await_answer(op);\n            return;\n", "            return;\n"),
 ]
 
 
