@@ -238,7 +238,7 @@ void msg_post_op(struct node *n)
     sim_say(s, "node %d posts operation %u: kind %d, %u bytes in %u spans of regions %d %d%s, expects %d", n->side,
             a->serial, a->kind, a->len, op->n, a->parts ? (int)a->part[0].region->serial : -1,
             a->parts > 1 ? (int)a->part[1].region->serial : -1, a->noted ? ", with a notification" : "", a->wrong);
-    for (uint32_t i = 0; i < a->serial && a->kind == HW_OP_BYE; i++) {
+    for (uint32_t i = 0; i < OPS && i < a->serial && a->kind == HW_OP_BYE; i++) {
         const struct action *b = &n->action[i];
         a->told |= (uint32_t)(b->kind == HW_OP_NOTIFY && b->over && b->result == 0) << i;
     }
