@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an engine does between two processes, over loopback: built once over each of the two engines (docs/layers.md).
- * bench/engines runs both in turn and compares them.
+ * What the library does between two processes, over loopback. bench/builds compares two builds of it.
  *
  *     engine_bench CASE SECONDS      prints one figure: microseconds a turn (latency cases), or operations a second
  */
@@ -58,9 +57,7 @@ static void move_bytes(int fd, void *data, size_t len, bool out)
 static hawser *open_context(hawser_mem **mem)
 {
     struct hawser_options o = {.size = sizeof o};
-#ifdef HAWSER_TRUSTED
     o.flags = getenv("BENCH_TRUSTED") ? HAWSER_TRUSTED : 0;
-#endif
     hawser *h;
     check(hawser_open(&o, &h), "opening");
     check(hawser_mem_alloc(h, HAWSER_MEM_HOST, -1, MEMORY, mem), "allocating");

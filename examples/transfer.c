@@ -42,9 +42,8 @@ int main(void)
     must(hawser_export(mem_b, 0, SIZE, HAWSER_REMOTE_WRITE, to_a, key), "export");
     must(hawser_import(key, &region), "import");
 
-    struct hawser_vec vec = {mem_a, 0, SIZE, &region, 0}; /* from offset 0 of mem_a to offset 0 of b's region */
-    struct hawser_op_options opts = {                     /* 30 s; then "done" is told to b */
-                                     .size = sizeof(opts),
+    struct hawser_vec vec = {.mem = mem_a, .length = SIZE, .region = &region}; /* from and to offset 0 */
+    struct hawser_op_options opts = {.size = sizeof(opts),                     /* 30 s; then "done" is told to b */
                                      .timeout_ms = 30000,
                                      .notify = "done",
                                      .notify_len = sizeof("done")};

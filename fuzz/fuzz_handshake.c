@@ -72,7 +72,7 @@ static size_t honest(struct run *r, uint8_t out[HW_CHALLENGE_SIZE])
         return HW_CHALLENGE_SIZE;
     }
     if (!r->server && r->ngot >= HW_HELLO_SIZE) {
-        hw_welcome_encode(out, &(struct hw_welcome){.rx_offset = 5});
+        hw_welcome_encode(out, &(struct hw_welcome){.via = 5});
         return HW_WELCOME_SIZE;
     }
     return 0;

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hw_knobs k, before, again;
     int loaded, rc;
 
-    if (defaults.chunk == 0) {
+    if (defaults.window == 0) {
         clearenv(); /* only what is in the input counts */
         FUZZ_CHECK(hw_knobs_load(&defaults, NULL) == 0);
     }

@@ -81,7 +81,7 @@ static void end_confirmed(void *up, struct hw_link *l, void *token, uint32_t pay
 }
 
 static const struct hw_link_ops ops = {pull_nothing,  place_frame,   place_rest, take_frame,
-                                       abandon_frame, end_confirmed, end_token};
+                                       abandon_frame, end_confirmed, end_token,  NULL /* all memory is the host's */};
 
 /* Fills what is to come by the other stream. Returns how many bytes. */
 static uint64_t feed_apart(const struct hw_piece *piece, uint32_t n, size_t most)

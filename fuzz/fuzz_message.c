@@ -163,7 +163,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     loop[0] = &n->loop;
     hw_loop_init(&n->loop, wake_nobody, NULL);
     hw_domain_init(&n->domain);
-    hw_peer_init(&n->peer, &n->domain, false, &n->loop, loop, 1, &ops, &io, n, &limits, binding);
+    if (hw_peer_init(&n->peer, &n->domain, false, &n->loop, loop, 1, &ops, &io, n, &limits, binding) < 0)
+        abort();
     export_memory(n, &n->readable, memory, HAWSER_REMOTE_READ);
     export_memory(n, &n->writable, memory + REGION, HAWSER_REMOTE_WRITE);
     struct hw_import *import = hw_import_get(&n->peer, 1, 2);

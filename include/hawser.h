@@ -39,15 +39,16 @@ extern "C" {
 #define HAWSER_API
 #endif
 
-#define HAWSER_VERSION_MAJOR 0
-#define HAWSER_VERSION_MINOR 1
+#define HAWSER_VERSION_MAJOR 1
+#define HAWSER_VERSION_MINOR 0
 
 #define HAWSER_DEFAULT_PORT 20000
-#define HAWSER_KEY_SIZE     64    /* bytes of an exported region's key, see hawser_export() */
-#define HAWSER_NOTIFY_MAX   1024  /* largest notification, bytes */
-#define HAWSER_NIC_NAME     16    /* as the kernel's IFNAMSIZ */
-#define HAWSER_ADDR_TEXT    48    /* an IP address and a port as text: "198.18.0.1:20000", "[fe80::1]:20000" */
-#define HAWSER_MAX_VECS     65536 /* longest list of descriptors in one operation */
+#define HAWSER_KEY_SIZE     64     /* bytes of an exported region's key, see hawser_export() */
+#define HAWSER_NOTIFY_MAX   262144 /* largest notification, bytes */
+#define HAWSER_NIC_NAME     16     /* as the kernel's IFNAMSIZ */
+#define HAWSER_ADDR_TEXT    48     /* an IP address and a port as text: "198.18.0.1:20000", "[fe80::1]:20000" */
+#define HAWSER_MAX_VECS     65536  /* longest list of descriptors in one operation */
+#define HAWSER_INLINE_MAX   4096   /* most bytes of hawser_vec.data in all of an operation */
 
 typedef struct hawser hawser;           /* a context: threads, listener, peers, memory */
 typedef struct hawser_peer hawser_peer; /* the other end */
@@ -62,10 +63,14 @@ typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 /* flags of struct hawser_options */
 #define HAWSER_CALLER_PROGRESS 1u /* no threads: the caller drives by hawser_progress() and hawser_wait() */
 #define HAWSER_INSECURE        2u /* without a key, talk to any address and not only to loopback and lab ones */
+#define HAWSER_EVENTS          4u /* peers that arrive or die, and notifications, are completions, see hawser_poll() */
+/* Memory is sent by reference where that pays (knob splice): faster, and a peer that lies about what it has read may
+ * see bytes that were written after an operation's end. For both ends within one domain of trust. */
+#define HAWSER_TRUSTED 8u
 
 struct hawser_options {
     size_t size;              /* sizeof(struct hawser_options): lets old programs meet new libraries */
-    uint32_t flags;           /* HAWSER_CALLER_PROGRESS, HAWSER_INSECURE */
+    uint32_t flags;           /* HAWSER_CALLER_PROGRESS, HAWSER_INSECURE, HAWSER_EVENTS, HAWSER_TRUSTED */
     hawser_log_fn log;        /* NULL: silence */
     void *log_arg;            /* handed to log */
     const void *key;          /* job key that both sides must hold; NULL: none. Copied. */
@@ -85,7 +90,7 @@ HAWSER_API void hawser_close(hawser *h);
 /* The calling thread's last error line; never NULL; valid until its next failing hawser call. */
 HAWSER_API const char *hawser_error(void);
 
-/* "0.1.0" */
+/* "1.0.0" */
 HAWSER_API const char *hawser_version(void);
 
 /* ---- progress ------------------------------------------------------------------------------- */
@@ -94,11 +99,40 @@ HAWSER_API const char *hawser_version(void);
  * HAWSER_CALLER_PROGRESS (harmless otherwise). Returns 0, or -EAGAIN where nothing happened. */
 HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 
-/* A descriptor to poll(2) for reading; owned by the context. With library threads it becomes readable
- * when an operation ends, a notification or a peer arrives, or a peer dies: read 8 bytes to clear it,
- * then test what you wait for. With HAWSER_CALLER_PROGRESS it is readable when hawser_progress() has
- * work; do not read it. Returns the descriptor or -errno. */
+/* Returns a descriptor to poll(2) for reading, or -errno; the context owns it. With library threads it becomes readable
+ * when an operation ends, a notification or a peer arrives, or a peer dies: read 8 bytes to clear it, then take the
+ * completions, or test what you wait for. With HAWSER_CALLER_PROGRESS it is readable when hawser_progress() has work;
+ * do not read it. */
 HAWSER_API int hawser_eventfd(hawser *h);
+
+/* ---- completions ---------------------------------------------------------------------------- */
+
+enum hawser_event {
+    HAWSER_ENDED = 1,     /* an operation that was started without a handle has ended */
+    HAWSER_CONNECTED = 2, /* hawser_connect_start() is over; where result is not 0, close the peer */
+    HAWSER_ARRIVED = 3,   /* a peer has connected: as hawser_accept() gives it (HAWSER_EVENTS) */
+    HAWSER_DIED = 4,      /* a peer died; close it (HAWSER_EVENTS) */
+    HAWSER_NOTIFIED = 5,  /* a notification of the peer's (HAWSER_EVENTS) */
+};
+
+struct hawser_completion {
+    uint32_t event;    /* enum hawser_event */
+    int32_t result;    /* 0 or -errno, as the errors at the top */
+    uint64_t user;     /* ENDED, CONNECTED: what the caller gave */
+    uint64_t length;   /* ENDED: bytes of the operation, of a receive: of its message; NOTIFIED: bytes at data */
+    hawser_peer *peer; /* whose it is */
+    void *data;        /* NOTIFIED: the bytes; the caller's, to free by hawser_data_free() */
+};
+
+/* Fills out with up to n completions, oldest first; does the work that is ready if there are none, as hawser_test().
+ * Returns how many, 0 too. Completions of one peer's operations come in the order in which these ended. */
+HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
+
+/* As hawser_poll(), but waits up to timeout_ms (-1: without end) for the first one. */
+HAWSER_API int hawser_poll_wait(hawser *h, struct hawser_completion *out, int n, int timeout_ms);
+
+/* Frees a notification's bytes. NULL is allowed. */
+HAWSER_API void hawser_data_free(void *data);
 
 /* ---- peers ---------------------------------------------------------------------------------- */
 
@@ -129,14 +163,21 @@ struct hawser_connect_options {
 
 /* Connects to a listening context. host: name or numeric address; opts may be NULL. NICs are joined by routes, by the
  * map of rails (knob rails) or by the pairs that opts names, after each pair was seen to lead to the peer; a pair that
- * does not answer is waited for no longer than knob path_ms. Returns once the control connection and at least one
- * channel on each pair that works stand; where timeout_ms passes first, with what there is, if that is one channel at
+ * does not answer is waited for no longer than knob path_ms. Returns once at least one channel on each
+ * pair that works stands; where timeout_ms passes first, with what there is, if that is one channel at
  * least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES (key), -EPERM (no key, and an
  * address that is neither loopback nor a lab's), -ENODEV (unknown NIC; fewer pairs than knob require_nics), -E2BIG
  * (more than 256 channels in all), -EPROTO (not hawser, or another version). What a transport is known to sleep while
  * it makes a connection (GPUDirect-TCPX: 5 s) comes on top of timeout_ms. */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
+
+/* Starts hawser_connect() and returns; a completion HAWSER_CONNECTED with this user value tells how that ended. *out is
+ * the caller's at once, to close and to see in completions, and for nothing else before that. -EINVAL, -ENOMEM,
+ * -EAGAIN: no thread could be started. */
+HAWSER_API int hawser_connect_start(hawser *h, const char *host, uint16_t port,
+                                    const struct hawser_connect_options *opts, int timeout_ms, uint64_t user,
+                                    hawser_peer **out);
 
 /* 0 while the peer lives; else the -errno it died of, the text in hawser_error(). */
 HAWSER_API int hawser_peer_state(hawser_peer *p);
@@ -203,73 +244,89 @@ HAWSER_API int hawser_import(const uint8_t key[HAWSER_KEY_SIZE], struct hawser_r
 /* ---- operations ----------------------------------------------------------------------------- */
 
 struct hawser_vec {
-    hawser_mem *mem;                    /* local memory (may be NULL when length is 0) */
-    uint64_t offset;                    /* in mem */
+    hawser_mem *mem;                    /* local memory (may be NULL when length is 0, or with data) */
+    uint64_t offset;                    /* in mem; 0 with data */
     uint64_t length;                    /* bytes, 0 allowed */
     const struct hawser_region *region; /* write and read: the peer's region */
     uint64_t remote_offset;             /* write and read: offset in it */
+    const void *data;                   /* in place of mem: bytes that are copied before the call returns; write and
+                                         * send only; up to HAWSER_INLINE_MAX in all of an operation; NULL: none */
 };
 
 struct hawser_op_options {
     size_t size;        /* sizeof */
-    int timeout_ms;     /* the operation's deadline; 0: knob op_timeout_ms; -1: none */
+    int timeout_ms;     /* the operation's deadline; 0: knob op_timeout_ms, of a receive none; -1: none */
     const void *notify; /* write: delivered to the peer's application once all data is in place. Copied. */
     size_t notify_len;  /* up to HAWSER_NOTIFY_MAX; with notify NULL: none */
     uint32_t stream;    /* send, recv: which stream of messages it belongs to; 0: the peer's own one */
-    uint32_t flags;     /* HAWSER_POLLED */
+    uint32_t tag;       /* send, recv: messages of one stream and tag meet in order, and no others do */
+    uint64_t user;      /* given back with the completion of an operation that has no handle */
 };
 
-/* flags: the caller is going to hawser_poll() it until it ends, so that no thread need be woken for it now. */
-#define HAWSER_POLLED 1u
-
 /* Starts moving the n descriptors to (write) or from (read) the peer's regions, as one operation.
- * The memory is the library's until the operation ends. opts may be NULL. *op is the caller's, to free by
- * hawser_op_free(). Two operations have no order between them. A write ends when the peer has confirmed
- * that every byte is in place.
- * At once: -EINVAL, -EFAULT (outside mem or region), -EACCES (rights), -EAGAIN (too many pending), -E2BIG (n above
- * HAWSER_MAX_VECS), -ENOMEM, or what the peer died of. Later, from test or wait: the errors at the top. */
+ * Registered memory is the library's until the operation ends; the bytes at hawser_vec.data are copied, and the
+ * caller's again on return. opts may be NULL. *op is the caller's, to free by hawser_op_free(); with op NULL the
+ * operation's end is a completion (hawser_poll()). Two operations have no order between them. A write ends when the
+ * peer has confirmed that every byte is in place.
+ * At once: -EINVAL (data together with mem or an offset, or in a read, too), -EFAULT (outside mem or region), -EACCES
+ * (rights), -EAGAIN (too many pending), -E2BIG (n above HAWSER_MAX_VECS, or data above HAWSER_INLINE_MAX), -ENOMEM, or
+ * what the peer died of. Later, from test or wait: the errors at the top. */
 HAWSER_API int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                             const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 
-/* Two-sided: the k-th send meets the k-th receive of the same peer, both gathered from or scattered to
- * their descriptors (region fields ignored). A send ends when its message is in the receiver's memory. A
- * receive may be longer than its message, see hawser_op_length(); one that is too short fails on both sides
- * with -EMSGSIZE and consumes the message. */
+/* Two-sided: the k-th send of a stream and tag meets the k-th receive of the same stream and tag at the other end, both
+ * gathered from or scattered to their descriptors (region fields ignored). A send ends when its message is in the
+ * receiver's memory. A receive may be longer than its message, see hawser_op_length(); one that is too short fails on
+ * both sides with -EMSGSIZE and consumes the message. A message that does not fit into what the receiver keeps for
+ * messages without a receive (1 MiB a peer, messages of up to 8 KiB in host memory) waits for its receive. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 
-/* Streams: a peer carries any number of them (65536 at a time), and the k-th send of a stream meets the k-th receive of
- * the same stream at the other end. Both sides choose the numbers, above 0, by agreement; a stream exists from its
- * first use. A stream's receives are made known to its sender as they are posted, so that a long message goes straight
- * into its place, with no question asked first. Where they differ from sends and receives without a stream:
- *  - a short send (knob inline_max) ends once its bytes are copied; a peer that then dies shows in later operations;
- *  - one of up to 256 KiB ends once its bytes are at the peer, which keeps them (knob unexpected) until its receive is
- *    posted; one that is then too short fails alone;
- *  - a send or receive that fails takes the one that it meets with it: -ECANCELED, or its reason, there.
- * hawser_stream_close() ends this side's use of one: what is pending here ends with -ECANCELED (wait for it before its
- * memory is used again), what is pending or posted later at the other end fails with -ESHUTDOWN once all that was sent
- * before has arrived. The number must not be used again with this peer. -EINVAL for 0. */
+/* Streams: both sides choose the numbers, above 0, by agreement; a stream exists from its first use. A peer carries up
+ * to 65536 pairs of stream and tag with something under way.
+ * hawser_stream_close() ends this side's use of a stream, all its tags: what is pending here ends with -ECANCELED (wait
+ * for it before its memory is used again), what is pending or posted later at the other end fails with -ESHUTDOWN once
+ * all that was sent before has arrived. The number must not be used again with this peer. -EINVAL for 0. */
 HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
-/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's hawser_notification(). Ends when they are in its queue;
- * -ENOBUFS when that queue is full (nothing is dropped silently); likewise a write's notification. */
+/* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. Notifications come in the order in which they
+ * were started. Ends when they are with the peer; while 1 MiB of notifications waits there to be taken, later ones wait
+ * here. Likewise a write's notification. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
                              hawser_op **op);
+
+enum hawser_kind { HAWSER_WRITE = 1, HAWSER_READ = 2, HAWSER_SEND = 3, HAWSER_RECV = 4, HAWSER_NOTIFY = 5 };
+
+/* One operation that hawser_submit() starts: the arguments of the function of that name. */
+struct hawser_request {
+    uint32_t kind;                 /* enum hawser_kind */
+    uint32_t flags;                /* 0 */
+    const struct hawser_vec *vecs; /* n_vecs of them; notify: NULL */
+    size_t n_vecs;
+    const void *data; /* notify: len bytes, which are copied; all others: NULL, as their bytes are in vecs */
+    size_t len;
+    const struct hawser_op_options *opts; /* or NULL */
+    hawser_op **op;                       /* receives the handle; NULL: the operation's end is a completion */
+};
+
+/* Starts the n operations of reqs in their order, as hawser_write(), .., hawser_notify() would one after the other,
+ * with one visit to the peer's loop: what several small ones have to send goes to the kernel together. The list is not
+ * kept. Stops at the first one that fails at once, and returns its error; those in front of it go on, and it and those
+ * behind it have no handle (*op NULL). *started (may be NULL) receives how many were started: n where 0 is returned.
+ * -EINVAL also: an unknown kind, flags, data and len of another than a notification, vecs of a notification. */
+HAWSER_API int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, size_t *started);
 
 /* Takes the oldest notification of p: copies up to cap bytes to buf, its true length to *len.
  * -EAGAIN when there is none; -EMSGSIZE (and it stays) when cap is too small. */
 HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t *len);
 
-/* 0: ended well; -EAGAIN: still under way; else why it failed. Never blocks. */
+/* 0: ended well; -EAGAIN, without an error text: still under way; else why it failed. Never blocks, and does the work
+ * that is ready for the operation's peer where nobody else is at it, so that what arrives needs no thread to wake. */
 HAWSER_API int hawser_test(hawser_op *op);
-
-/* As test, but where the operation is under way, and nobody else is at it, first does the work that is ready for its
- * peer: for callers who poll. What arrives then needs no thread to wake. -EAGAIN, without an error text: not yet. */
-HAWSER_API int hawser_poll(hawser_op *op);
 
 /* As test, but waits up to timeout_ms (-1: until it ends, which its own deadline bounds). */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
@@ -341,7 +398,7 @@ HAWSER_API int hawser_paths(hawser_peer *p, struct hawser_path *out, size_t *n);
 
 /* ---- knobs ---------------------------------------------------------------------------------- */
 
-/* Calls fn for each knob of the one table: name ("chunk"), environment variable ("HAWSER_CHUNK"), default as
+/* Calls fn for each knob of the one table: name ("window"), environment variable ("HAWSER_WINDOW"), default as
  * text, unit ("bytes"), one-line documentation. */
 HAWSER_API void hawser_knobs(void (*fn)(void *arg, const char *name, const char *env, const char *def, const char *unit,
                                         const char *doc),

@@ -44,7 +44,8 @@ int main(void)
         "Every knob has a default, which is overridden by its environment variable, which is overridden by "
         "*name*=_value_ strings: *hawser\\_options.knobs* in a program (see *hawser*(3)), *--knob* _NAME=VALUE_ of the "
         "tool (see *hawser*(1)). A value that cannot be read, or lies outside a knob's bounds, is an error that names "
-        "the knob, its bounds and its unit; it is never rounded or ignored.\n\n"
+        "the knob, its bounds and its unit; it is never rounded or ignored. A knob that an earlier version "
+        "had is an error that says what there is instead.\n\n"
         "Sizes take K, M, G, T and KiB, MiB, GiB, TiB (powers of 1024), or KB, MB, GB, TB (powers of 1000).\n\n"
         "*hawser help knobs* prints the same table.\n\n"
         "# KNOBS\n");

@@ -47,7 +47,6 @@ static struct hn_comm *create_nccl_comm(struct hn_link *l, uint32_t stream, bool
     c->link = l;
     c->stream = stream;
     c->out = out;
-    c->small = true;
     for (unsigned i = 0; i < HN_REQUESTS; i++)
         c->req[i].comm = c;
     hn_g.comms++;
@@ -327,8 +326,7 @@ static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data,
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
     if (size)
         v.offset = (uint64_t)((uint8_t *)data - m->ptr);
-    struct hawser_op_options o = {
-        .size = sizeof(o), .stream = c->stream, .timeout_ms = -1, .flags = c->small ? HAWSER_POLLED : 0};
+    struct hawser_op_options o = {.size = sizeof(o), .stream = c->stream, .timeout_ms = -1};
     int rc = fn(c->link->peer, &v, 1, &o, &r->op);
     if (rc == -EAGAIN)
         return ncclSuccess;
@@ -338,8 +336,6 @@ static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data,
     *req = r;
     if (hn_g.profiler && phandle)
         hn_event_start(r, phandle, size);
-    if (c->small && c->out)
-        (void)hawser_poll(r->op); /* on its way now, and not with the first test */
     return ncclSuccess;
 }
 
@@ -362,7 +358,7 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
 
 /* NCCL asks for it after receives into GPU memory, lest a NIC's writes be on their way still when its kernel reads.
  * Ours have arrived, and nothing is left to do: a receive is not done before the GPU says that its own copy or gather
- * is (an event of its stream: lib/transport/tcp/stage.c, lib/transport/devmem/rx.c; small messages: hw_store(), which
+ * is (an event of its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c; small messages: hw_store(), which
  * waits). */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
@@ -380,9 +376,7 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
     struct hn_req *r = req;
     struct hn_comm *c = r->comm;
     *done = 0;
-    /* NCCL's thread asks again and again: where messages are small it does the work itself, as its own sockets do, and
-     * no other thread has to wake for it. Bulk is for the other threads, so that this one goes on posting. */
-    int rc = c->small ? hawser_poll(r->op) : hawser_test(r->op);
+    int rc = hawser_test(r->op);
     if (rc == -EAGAIN)
         return ncclSuccess;
     if (rc) {
@@ -394,7 +388,6 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
         return hn_error(rc, c->out ? "sending" : "receiving");
     }
     uint64_t len = hawser_op_length(r->op);
-    c->small = len <= HN_SMALL;
     if (r->event)
         hn_event_done(r, len);
     hawser_op_free(r->op);

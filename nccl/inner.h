@@ -28,11 +28,10 @@
 #define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
 #define HN_NICS_MAX   32
-#define HN_REQUESTS   64          /* of a communicator: twice what NCCL posts */
-#define HN_SMALL      (64u << 10) /* messages up to this are polled for, see hn_test() */
-#define HN_CONNECT_MS 30000       /* until a process that does not answer is given up */
-#define HN_REFUSED_MS 3000        /* likewise one that refuses: its handle says that it listened */
-#define HN_ATTEND_MS  500         /* how often somebody looks for who has come, where NCCL does not ask */
+#define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */
+#define HN_CONNECT_MS 30000 /* until a process that does not answer is given up */
+#define HN_REFUSED_MS 3000  /* likewise one that refuses: its handle says that it listened */
+#define HN_ATTEND_MS  500   /* how often somebody looks for who has come, where NCCL does not ask */
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
@@ -114,7 +113,6 @@ struct hn_comm {
     uint32_t stream;
     bool out;
     bool failed;      /* told once */
-    bool small;       /* the last message was */
     unsigned at;      /* where to look for a free request first */
     hawser_op *hello; /* out: under way */
     struct hn_req req[HN_REQUESTS];

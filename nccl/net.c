@@ -208,9 +208,6 @@ int hn_open(void)
     /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-        {"HAWSER_UNEXPECTED", "unexpected=8MiB"},
-        /* NCCL has cut its messages already; but what a slow NIC holds, the receives behind it wait for */
-        {"HAWSER_MIN_CHUNK", hn_g.nnics > 1 ? "min_chunk=256KiB" : "min_chunk=1MiB"},
         /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
         {"HAWSER_CHANNELS", hn_g.nnics > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 4];
@@ -235,7 +232,9 @@ int hn_open(void)
     knobs[n] = NULL;
     hw_random(hn_g.key, sizeof(hn_g.key));
     hw_random(&hn_g.process, sizeof(hn_g.process));
-    struct hawser_options o = {.size = sizeof(o), .log = on_log, .key = hn_g.key, .key_len = HN_KEY, .knobs = knobs};
+    /* the ranks of a job trust each other */
+    struct hawser_options o = {
+        .size = sizeof(o), .flags = HAWSER_TRUSTED, .log = on_log, .key = hn_g.key, .key_len = HN_KEY, .knobs = knobs};
     hw_list_init(&hn_g.links);
     hw_list_init(&hn_g.listens);
     hw_list_init(&hn_g.attempts);

@@ -16,8 +16,14 @@
 #define NAME     "hawser"
 #define EXPORTED __attribute__((visibility("default")))
 
-/* More of one irecv would share our connections between local ranks, and tags would no longer be first in, first out.
- */
+/* Not more, although a receive of ours could carry NCCL's tag. With more NCCL gives all local ranks that send by one
+ * proxy (PXN) a single connection to each remote rank and channel (sendProxyConnect() in src/transport/net.cc), and
+ * posts the receives of several ranks as one request. Then
+ *  - a message is told apart by its tag alone, which is the sender's rank in the topmost communicator: communicators
+ *    split from that, with shared resources, mix in one first-in first-out queue, where today each has its own;
+ *  - a request is done when the slowest of its receives is, and the buffers of the others wait for that;
+ *  - all these ranks share the one link that the connection was dealt, of HN_LANES.
+ * Nothing is gained for it: what NCCL saves is connections, and one of its connections is a number here. */
 #define MAX_RECVS 1
 
 extern const ncclNet_v6_t ncclNetPlugin_v6;

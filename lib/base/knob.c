@@ -31,53 +31,42 @@ struct knob {
 /* clang-format off */
 static const struct knob table[] = {
     {"channels", AT(channels), COUNT, "4", 1, 64, "connections",
-     "data connections per pair of NICs"},
-    {"chunk", AT(chunk), SIZE, "1MiB", 4 * KIB, 64 * MIB, "bytes",
-     "largest piece of a transfer that travels as one"},
-    {"min_chunk", AT(min_chunk), SIZE, "128KiB", 4 * KIB, 64 * MIB, "bytes",
-     "smallest piece that the tail of a transfer is cut into; never more than chunk"},
-    {"window", AT(window), COUNT, "16", 1, 256, "chunks",
-     "chunks posted and not yet confirmed, per channel"},
+     "connections per pair of NICs, besides those that carry small messages alone"},
+    {"window", AT(window), SIZE, "16MiB", 64 * KIB, GIB, "bytes",
+     "bytes that may be in flight on a connection before the peer has confirmed some; tcp takes less where the path "
+     "holds less"},
     {"threads", AT(threads), COUNT, "0", 0, 64, "threads",
-     "progress threads; 0: chosen by the machine"},
+     "progress threads; 0: half as many as the process may use CPUs, from 2 to 8; 1 on a single CPU"},
     {"pin", AT(pin), BOOL, "yes", 0, 0, "yes/no",
      "pin progress threads to the CPUs near their NIC"},
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
-     "how long a waiter polls for a small message before it sleeps"},
+     "how long a caller who waits polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
      "how long a progress thread polls for more work before it sleeps; a CPU each, meanwhile"},
-    {"inline_max", AT(inline_max), SIZE, "8KiB", 0, 16 * KIB, "bytes",
-     "messages up to this size ride on the control connection"},
     /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
-     "SO_SNDBUF of a data connection; 0: the kernel's autotuning"},
+     "SO_SNDBUF of a connection; 0: the kernel's autotuning"},
     {"rcvbuf", AT(rcvbuf), SIZE, "0", 0, GIB, "bytes",
-     "SO_RCVBUF of a data connection; 0: the kernel's autotuning"},
+     "SO_RCVBUF of a connection; 0: the kernel's autotuning"},
     {"congestion", AT(congestion), TEXT, "auto", 0, sizeof(((struct hw_knobs *)0)->congestion) - 1, "name",
      "TCP congestion control; auto: the system's, but cubic or reno for bbr to a peer on the same "
      "subnet or within 2 ms; system"},
     {"splice", AT(splice), BOOL, "yes", 0, 0, "yes/no",
-     "send host memory by reference (vmsplice) where it pays"},
+     "send host memory by reference (vmsplice) where it pays, in a program whose peers are trusted (HAWSER_TRUSTED)"},
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
-     "pinned host memory that GPU memory passes through, per connection and direction; never less than two chunks"},
+     "pinned host memory that GPU memory passes through, per connection and direction; rounded up to 64 KiB"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
-     "a path that acknowledges nothing is dead after this"},
+     "a connection on which the peer's kernel acknowledges nothing is dead after this, and its rail with it"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
-     "a peer with no live control connection is dead after this"},
+     "a peer that was not heard for so long on any rail is dead; a rail on which it was not is connected again"},
     {"handshake_ms", AT(handshake_ms), COUNT, "5000", 50, MINUTES(10), "ms",
-     "deadline of each message of the handshake"},
+     "deadline of a connection's handshake, and of each message of it"},
     {"op_timeout_ms", AT(op_timeout_ms), COUNT, "60000", 0, DAYS(7), "ms",
-     "deadline of an operation that brings none; 0: none"},
+     "deadline of an operation that brings none, but for a receive, which then has none; 0: none"},
     {"keepalive_ms", AT(keepalive_ms), COUNT, "5000", 100, MINUTES(60), "ms",
-     "an idle connection is probed after this"},
+     "a silent peer is asked for a sign of life after this; after a quarter of peer_timeout_ms at the latest"},
     {"max_peers", AT(max_peers), COUNT, "4096", 1, 1048576, "peers",
-     "accepted peers at once"},
-    {"max_ops", AT(max_ops), COUNT, "65536", 1, 16777216, "operations",
-     "pending operations per peer"},
-    {"notify_queue", AT(notify_queue), COUNT, "1024", 1, 1048576, "notifications",
-     "notifications kept per peer until they are taken"},
-    {"unexpected", AT(unexpected), SIZE, "1MiB", 0, GIB, "bytes",
-     "messages kept per peer until their receive is posted"},
+     "peers at once, those that the context has connected to among them: it accepts no more"},
     {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",
      "tcp; devmem: payload into device memory by the kernel, where NICs can; or netplugin:PLUGIN, a path or name of a "
      "libnccl-net-*.so, run in a child process; the same on both sides"},
@@ -140,6 +129,19 @@ static const struct {
     const char *old, *name;
 } renamed[] = {{"require_devmem", "require_direct"}};
 
+/* Knobs that there were once, and what to do without them. The bounds are those of lib/message, which does not let
+ * anybody choose them. */
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+    {"chunk", "pieces are cut by the engine; knob window bounds the bytes in flight on a connection"},
+    {"min_chunk", "pieces are cut by the engine; knob window bounds the bytes in flight on a connection"},
+    {"inline_max", "messages of up to 8 KiB in host memory go without waiting for their receive"},
+    {"max_ops", "65536 operations may be under way with a peer"},
+    {"notify_queue", "1 MiB of notifications is kept for each peer, and later ones wait at the sender"},
+    {"unexpected", "1 MiB of messages is kept for each peer, and later ones wait for their receive at the sender"},
+};
+
 static const struct knob *find_knob(const char *name)
 {
     for (size_t i = 0; i < HW_ARRAY_LEN(renamed); i++)
@@ -182,6 +184,9 @@ static int reject_unknown_knob(const char *name)
     const struct knob *best = NULL;
     size_t least = SIZE_MAX;
 
+    for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++)
+        if (compute_edit_distance(name, gone[i].name) == 0)
+            return hw_fail(-EINVAL, "the knob '%s' is gone: %s", gone[i].name, gone[i].instead);
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
         size_t d = compute_edit_distance(name, table[i].name), len = strlen(name);
         if (len > 1 && strncasecmp(name, table[i].name, len) == 0)
@@ -214,7 +219,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-/* As shown names where the value came from: "knob chunk" or "HAWSER_CHUNK". */
+/* As shown names where the value came from: "knob window" or "HAWSER_WINDOW". */
 static int set_knob_value(struct hw_knobs *k, const struct knob *d, const char *as, const char *value)
 {
     char *field = (char *)k + d->offset;
@@ -266,7 +271,7 @@ int hw_knob_set(struct hw_knobs *k, const char *name, const char *value)
     return set_knob_value(k, d, as, SHOW(value));
 }
 
-/* "HAWSER_CHUNK" of "chunk". */
+/* "HAWSER_WINDOW" of "window". */
 static void env_name(const char *name, char *buf, size_t cap)
 {
     int n = snprintf(buf, cap, "HAWSER_%s", name);
@@ -276,12 +281,27 @@ static void env_name(const char *name, char *buf, size_t cap)
             buf[i] = (char)(buf[i] - 'a' + 'A');
 }
 
+/* The program would run, and not as whoever set the variable believes. */
+static int reject_gone_in_environment(void)
+{
+    char env[48];
+
+    for (size_t i = 0; i < HW_ARRAY_LEN(gone); i++) {
+        env_name(gone[i].name, env, sizeof(env));
+        if (getenv(env))
+            return hw_fail(-EINVAL, "%s is set, and that knob is gone: %s", env, gone[i].instead);
+    }
+    return 0;
+}
+
 int hw_knobs_load(struct hw_knobs *k, const char *const *list)
 {
     struct hw_knobs n;
     char env[48], name[64];
-    int rc;
+    int rc = reject_gone_in_environment();
 
+    if (rc < 0)
+        return rc;
     memset(&n, 0, sizeof(n));
     for (size_t i = 0; i < HW_ARRAY_LEN(table); i++) {
         const char *value;
@@ -309,8 +329,6 @@ int hw_knobs_load(struct hw_knobs *k, const char *const *list)
         if (rc < 0)
             return rc;
     }
-    /* Whoever asks for small chunks need not know of min_chunk. */
-    n.min_chunk = HW_MIN(n.min_chunk, n.chunk);
     *k = n;
     return 0;
 }

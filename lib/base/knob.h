@@ -9,29 +9,23 @@
 #include "base/base.h"
 
 struct hw_knobs {
-    uint64_t channels;        /* data connections per NIC pair */
-    uint64_t chunk;           /* bytes: largest chunk */
-    uint64_t min_chunk;       /* bytes: smallest chunk that a transfer's tail is cut into */
-    uint64_t window;          /* requests posted and not confirmed, per channel */
-    uint64_t threads;         /* progress threads; 0: by the machine */
+    uint64_t channels;        /* connections per pair of NICs, besides those for small messages */
+    uint64_t window;          /* bytes in flight on a connection that the peer has not confirmed */
+    uint64_t threads;         /* progress threads; 0: by the CPUs */
     bool pin;                 /* pin progress threads near their NIC */
-    uint64_t spin_us;         /* how long a waiter polls for a small message before it sleeps */
+    uint64_t spin_us;         /* how long a caller who waits polls before it sleeps */
     uint64_t busy_us;         /* how long a progress thread polls after it had work */
-    uint64_t inline_max;      /* bytes: messages up to this ride on the control connection */
-    uint64_t sndbuf, rcvbuf;  /* bytes per data connection; 0: the kernel's autotuning */
+    uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0: the kernel's autotuning */
     char transport[256];      /* "tcp", "devmem", "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or an algorithm's name */
     bool splice;              /* send host memory by reference (vmsplice) where it pays */
     uint64_t stage;           /* bytes per connection and direction that GPU memory passes through */
-    uint64_t stall_ms;        /* an unacknowledged path is dead after this */
-    uint64_t peer_timeout_ms; /* a peer with no live control connection is dead after this */
-    uint64_t handshake_ms;    /* deadline of each bootstrap message */
-    uint64_t op_timeout_ms;   /* default deadline of an operation; 0: none */
-    uint64_t keepalive_ms;    /* idle time before an idle connection is probed */
-    uint64_t max_peers;       /* accepted at once */
-    uint64_t max_ops;         /* operations pending per peer */
-    uint64_t notify_queue;    /* notifications kept per peer */
-    uint64_t unexpected;      /* bytes of messages kept per peer before their receive is posted */
+    uint64_t stall_ms;        /* a connection that is not acknowledged is dead after this */
+    uint64_t peer_timeout_ms; /* a peer that was not heard on any rail is dead after this */
+    uint64_t handshake_ms;    /* deadline of a handshake, and of each message of it */
+    uint64_t op_timeout_ms;   /* of an operation that brings no deadline; 0: none */
+    uint64_t keepalive_ms;    /* a silent peer is asked for a sign of life after this */
+    uint64_t max_peers;       /* at once: no more are accepted */
     char devmem_socket[108];  /* hawserd's; empty: its usual place */
     char devmem_memory[16];   /* "auto", "host", "cuda:N" */
     uint64_t devmem_pool;     /* bytes of it per NIC */
@@ -54,7 +48,8 @@ struct hw_knobs {
 
 /* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).
  * -EINVAL with the bad name or value, its bounds and unit in the text; *k is then as before. HAWSER_* names in the
- * environment that are no knob's belong to others (HAWSER_NCCL_*) and are left alone. min_chunk is cut to chunk. */
+ * environment that are no knob's belong to others (HAWSER_NCCL_*) and are left alone, but those of
+ * knobs that are gone: a setting that does nothing any more is refused, with what to do instead in the text. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
 /* Sets one knob from text. As above. */

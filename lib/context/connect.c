@@ -179,8 +179,7 @@ static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len
     struct hawser *h = p->h;
     struct hw_setup s;
     struct hw_pairing *g = NULL;
-    struct hw_dial dial = {.tp = h->tp,
-                           .env = &h->env,
+    struct hw_dial dial = {.env = &h->env,
                            .remote = c->to,
                            .session = p->session,
                            .keyed = p->keyed,
@@ -327,7 +326,7 @@ static int make_connect(struct hawser *h, const char *host, uint16_t port, const
     if (rc == 0) {
         c->deadline = hw_deadline(timeout_ms);
         if (c->deadline != HW_NEVER)
-            c->deadline += h->tp->caps.setup_ms * HW_MS;
+            c->deadline += h->env.caps.setup_ms * HW_MS;
         c->timeout_ms = timeout_ms;
         c->port = port;
         c->fd = -1;

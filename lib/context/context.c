@@ -5,19 +5,15 @@
 #include "base/fork.h"
 #include "net/advertise.h"
 #include "net/rails.h"
-#include "transport/devmem/conn.h"
 #include "transport/devmem/devmem.h"
-#include "transport/netplugin/carrier.h"
 #include "transport/netplugin/netplugin.h"
-#include "transport/tcp/conn.h"
+#include "transport/tcp/tcp.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-
-#define NETPLUGIN "netplugin:"
 
 /* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
  * and eight at most, the application wants the rest. They sleep when there is nothing to do. */
@@ -56,6 +52,7 @@ static int start_drivers(struct hawser *h)
         if (rc < 0)
             return rc;
         h->driver[h->n_drivers].spin = h->k.spin_us * 1000;
+        h->driver[h->n_drivers].busy = h->k.busy_us * 1000;
     }
     for (unsigned i = 0; i < n && !(h->flags & HAWSER_CALLER_PROGRESS); i++) {
         snprintf(name, sizeof name, "hawser/%u", i);
@@ -82,42 +79,49 @@ static int check_knobs(struct hawser *h)
     return 0;
 }
 
+static const struct hw_transport *const transports[] = {&hw_tcp, &hw_devmem, &hw_netplugin};
+
+/* What follows the name of this transport in knob transport. NULL: it names another. */
+static const char *get_transport_arg(const struct hw_transport *tp, const char *knob)
+{
+    size_t n = strlen(tp->name);
+    if (strncmp(knob, tp->name, n) != 0)
+        return NULL;
+    if (tp == &hw_netplugin) /* the plugin */
+        return knob[n] == ':' ? knob + n + 1 : NULL;
+    return knob[n] ? NULL : "";
+}
+
 /* The transport that knob transport names. A plugin's forks: this comes before there are threads. */
 static int open_transport(struct hawser *h)
 {
-    int rc;
-    if (strncmp(h->k.transport, NETPLUGIN, strlen(NETPLUGIN)) == 0) {
-        rc = hw_netplugin_open(h->k.transport + strlen(NETPLUGIN), &h->env, &h->own_tp);
-        if (rc < 0)
-            return rc;
-        h->tp = &h->own_tp;
-        h->carrier = &hw_netplugin_carrier;
-    } else if (strcmp(h->k.transport, hw_devmem.name) == 0) {
-        rc = hw_devmem_open(&h->env);
-        if (rc < 0)
-            return rc;
-        h->tp = &hw_devmem;
-        h->carrier = &hw_devmem_carrier;
-    } else if (strcmp(h->k.transport, hw_tcp.name) != 0) {
-        return hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
+    const char *arg = NULL;
+    const struct hw_transport *tp = NULL;
+    for (size_t i = 0; i < HW_ARRAY_LEN(transports) && !arg; i++) {
+        tp = transports[i];
+        arg = get_transport_arg(tp, h->k.transport);
     }
-    if (h->k.require_direct && !h->tp->caps.device_path)
+    if (!arg)
+        return hw_fail(-EINVAL, "knob transport: \"%s\" is neither tcp, devmem nor netplugin:PLUGIN", h->k.transport);
+    h->env.caps = tp->caps;
+    snprintf(h->env.ident, sizeof h->env.ident, "%s", tp->name);
+    int rc = tp->open ? tp->open(arg, &h->env) : 0;
+    if (rc < 0)
+        return rc;
+    h->tp = tp;
+    if (h->k.require_direct && !h->env.caps.device_path)
         return hw_fail(
             -EOPNOTSUPP,
             "knob require_direct: transport %s lands nothing in GPU memory: all of it would pass through the "
             "host's; take devmem, or a plugin that takes GPU memory",
             h->k.transport);
-    if (!h->env.ident[0])
-        snprintf(h->env.ident, sizeof h->env.ident, "%s", h->tp->name);
     return 0;
 }
 
 static void close_transport(struct hawser *h)
 {
-    if (h->tp == &h->own_tp)
-        hw_netplugin_close(&h->env);
-    if (h->tp == &hw_devmem)
-        hw_devmem_close(&h->env);
+    if (h->tp && h->tp->close)
+        h->tp->close(&h->env);
 }
 
 static int read_context_options(const struct hawser_options *in, struct hawser_options *o)
@@ -151,7 +155,7 @@ static void free_context(struct hawser *h)
 static void set_limits(struct hawser *h)
 {
     h->limits = (struct hw_rail_limits){
-        .window = h->k.window * h->k.chunk,
+        .window = h->k.window,
         .check = h->k.stall_ms * HW_MS / 2,
         .patience = 10 * HW_MS,
         .ping = HW_MIN(h->k.keepalive_ms, h->k.peer_timeout_ms / 4) * HW_MS,
@@ -185,8 +189,6 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->log = (struct hw_logger){.fn = o.log, .arg = o.log_arg, .level = HAWSER_LOG_DEBUG};
     h->keyed = o.key != NULL;
     hw_boot_key(h->key, o.key, o.key ? o.key_len : 0);
-    h->tp = &hw_tcp;
-    h->carrier = &hw_tcp_carrier;
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
     h->event_fd = -1;
     rc = hw_knobs_load(&h->k, o.knobs);

@@ -14,9 +14,8 @@
 #include "core/driver.h"
 #include "message/op.h"
 #include "message/queue.h"
-#include "transport/carrier.h"
 #include "transport/pairing.h"
-#include "transport/tcp/conn.h"
+#include "transport/transport.h"
 
 #define HW_LOOPS_MAX 64
 #define HW_KEY_MIN   16 /* bytes of a job key */
@@ -46,9 +45,7 @@ struct hawser {
     struct hw_logger log;
     bool keyed;
     uint8_t key[HW_SECRET];
-    const struct hw_transport *tp;    /* says what handles of NICs hold, and what it can */
-    struct hw_transport own_tp;       /* what tp is where that is not known before */
-    const struct hw_carrier *carrier; /* makes the connections of rails */
+    const struct hw_transport *tp; /* makes the connections of rails */
     struct hw_tp_env env;
     struct hw_driver *driver;
     unsigned n_drivers;
@@ -154,7 +151,7 @@ struct hw_way {
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
     struct hw_meeting meeting;
-    struct hw_carrier_counts counts;
+    struct hw_tp_counts counts;
 
     /* client */
     struct hw_nic from;

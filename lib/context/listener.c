@@ -363,7 +363,10 @@ static void note_slot_ready(struct hw_source *source, uint32_t events)
 static void fire_slot(struct hw_timer *t)
 {
     struct slot *s = hw_container_of(t, struct slot, timer);
-    (void)hw_fail(-ETIMEDOUT, "it did not say who it is in time");
+    if (s->stage == AT_GREETING)
+        (void)hw_fail(-ETIMEDOUT, "it did not say who it is in time: %u of %u bytes came", s->hs.have, s->hs.want);
+    else
+        (void)hw_fail(-ETIMEDOUT, "it did not set up its session in time");
     refuse_slot(s);
     hw_loop_post(get_loop(s->l), &s->l->task);
 }

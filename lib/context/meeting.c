@@ -38,6 +38,9 @@ static void note_up(struct hw_way *w)
     bool first = true;
     for (unsigned i = 0; i < p->n_ways; i++)
         first &= p->way[i].pair != w->pair || !*p->way[i].remote || &p->way[i] == w;
+    if (atomic_load(&w->lost))
+        hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: rail %u (%s to %s) is up again", p->name, w->index, w->nic,
+               w->peer_nic);
     atomic_store(&w->up, true);
     w->refused = false;
     w->failures = 0;
@@ -48,21 +51,31 @@ static void note_up(struct hw_way *w)
     hw_event_signal(p->h, p->home);
 }
 
+/* The thread of the rail's loop runs near the NIC. */
+static void pin_driver(struct hw_way *w)
+{
+    cpu_set_t cpus;
+    if (w->peer->h->k.pin && hw_nic_cpus(w->nic, &cpus) == 0)
+        hw_driver_pin(w->driver, &cpus);
+}
+
 static void forget_meetings(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;
-    for (unsigned k = 0; k < m->n && w->peer->h->carrier->meet; k++)
-        hw_driver_forget(w->peer->home, w->peer->h->carrier->meeting_fd(m->conn[k]), &m->watch[k].source);
+    for (unsigned k = 0; k < m->n && w->peer->h->tp->meet; k++)
+        hw_driver_forget(w->peer->home, w->peer->h->tp->meeting_fd(m->conn[k]), &m->watch[k].source);
     hw_timer_stop(get_home(w), &m->timer);
 }
 
-/* Closes the connections [0, m->n). */
+/* Closes the connections [0, m->n), which never become a rail. */
 static void close_meeting(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;
     forget_meetings(w);
+    if (m->n)
+        hw_session_give_up(&w->peer->peer.session, w->index, m->gen);
     for (unsigned k = 0; k < m->n; k++)
-        w->peer->h->carrier->io->close(m->conn[k]);
+        w->peer->h->tp->io->close(m->conn[k]);
     m->n = 0;
 }
 
@@ -74,6 +87,7 @@ static int finish_meeting(struct hw_way *w)
     forget_meetings(w);
     note_up(w);
     note_ends(w, m->fd);
+    pin_driver(w);
     int rc = hw_session_start(&p->peer.session, w->index, m->gen, m->conn, m->n, p->client ? &m->theirs : NULL);
     if (rc == 0) {
         m->n = 0; /* they are the session's */
@@ -89,17 +103,17 @@ static int finish_meeting(struct hw_way *w)
 static int step_meeting(struct hw_way *w)
 {
     struct hw_meeting *m = &w->meeting;
-    const struct hw_carrier *carrier = w->peer->h->carrier;
+    const struct hw_transport *tp = w->peer->h->tp;
     unsigned met = 0;
-    for (unsigned k = 0; k < m->n && carrier->meet; k++) {
-        int rc = carrier->meet(m->conn[k]);
+    for (unsigned k = 0; k < m->n && tp->meet; k++) {
+        int rc = tp->meet(m->conn[k]);
         if (rc < 0 && rc != -EAGAIN) {
             close_meeting(w);
             return rc;
         }
         met += rc == 0;
     }
-    return carrier->meet && met < m->n ? -EAGAIN : finish_meeting(w);
+    return tp->meet && met < m->n ? -EAGAIN : finish_meeting(w);
 }
 
 static void run_meeting(struct hw_task *t)
@@ -130,29 +144,28 @@ static int make_conn(struct hw_way *w, unsigned k, unsigned n, int *fd)
 {
     struct hw_meeting *m = &w->meeting;
     struct hawser_peer *p = w->peer;
-    const struct hw_carrier *carrier = p->h->carrier;
-    const struct hw_carrier_args a = {.env = &p->h->env,
-                                      .client = p->client,
-                                      .small_only = n > 1 && k == 0,
-                                      .id = {.session = p->session,
-                                             .channel = w->index << 8 | k,
-                                             .gen = m->gen,
-                                             .keyed = p->keyed,
-                                             .side = true,
-                                             .gpu = p->gpu,
-                                             .peer_gpu = p->peer_gpu,
-                                             .secret = p->secret},
-                                      .from = &w->from,
-                                      .to = &w->to,
-                                      .counts = &w->counts};
+    const struct hw_transport *tp = p->h->tp;
+    const struct hw_conn_args a = {.env = &p->h->env,
+                                   .client = p->client,
+                                   .small_only = n > 1 && k == 0,
+                                   .id = {.session = p->session,
+                                          .channel = w->index << 8 | k,
+                                          .gen = m->gen,
+                                          .keyed = p->keyed,
+                                          .gpu = p->gpu,
+                                          .peer_gpu = p->peer_gpu,
+                                          .secret = p->secret},
+                                   .from = &w->from,
+                                   .to = &w->to,
+                                   .counts = &w->counts};
     hw_sock_buffers(*fd, &p->h->k);
-    int rc = carrier->make(hw_take_fd(fd), &a, &m->conn[k]);
+    int rc = tp->make(hw_take_fd(fd), &a, &m->conn[k]);
     if (rc < 0)
         return rc;
     m->n = k + 1;
-    if (!carrier->meet)
+    if (!tp->meet)
         return 0;
-    int meets = carrier->meeting_fd(m->conn[k]);
+    int meets = tp->meeting_fd(m->conn[k]);
     m->watch[k].way = w;
     m->watch[k].source.ready = note_meeting_ready;
     return meets >= 0 ? hw_driver_watch(p->home, meets, &m->watch[k].source) : 0;
@@ -185,10 +198,10 @@ int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const 
 void hw_meeting_side(struct hw_way *w, uint32_t gen, unsigned link, int *fd)
 {
     struct hw_meeting *m = &w->meeting;
-    const struct hw_carrier *carrier = w->peer->h->carrier;
-    if (!m->n || gen != m->gen || link >= m->n || !carrier->side || hw_hs_welcome(*fd, HW_OK, 0) < 0)
+    const struct hw_transport *tp = w->peer->h->tp;
+    if (!m->n || gen != m->gen || link >= m->n || !tp->side || hw_hs_welcome(*fd, HW_OK, 0) < 0)
         return;
-    carrier->side(m->conn[link], hw_take_fd(fd));
+    tp->side(m->conn[link], hw_take_fd(fd));
     hw_loop_post(get_home(w), &m->task);
 }
 

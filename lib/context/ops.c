@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SUBMIT_VISIT 256 /* operations that hawser_submit() posts before it sends, so that the peer need not wait */
+
 /* ---- the end ---------------------------------------------------------------------------------------- */
 
 static void unref_op(struct hawser_op *op)
@@ -76,9 +78,29 @@ static int refuse_stream(const struct hawser_op_options *o)
     return o->stream || o->tag ? hw_fail(-EINVAL, "streams and tags are for sends and receives") : 0;
 }
 
-static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, size_t i, enum hw_op_kind kind)
+/* *inlined: bytes of data in the descriptors before this one; this one's are added. */
+static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind, uint64_t *inlined)
 {
-    if (v->length && !v->mem)
+    if (v->mem)
+        return hw_fail(-EINVAL, "descriptor %zu has both memory and data", i);
+    if (v->offset)
+        return hw_fail(-EINVAL, "descriptor %zu has an offset, and no memory that it is in", i);
+    if (kind != HW_OP_WRITE && kind != HW_OP_SEND)
+        return hw_fail(-EINVAL, "descriptor %zu has data; that is for writes and sends", i);
+    if (v->length > HAWSER_INLINE_MAX - *inlined)
+        return hw_fail(-E2BIG, "descriptor %zu: more than %d bytes of data; register the memory instead", i,
+                       HAWSER_INLINE_MAX);
+    *inlined += v->length;
+    return 0;
+}
+
+static int check_vec(const struct hawser_peer *p, const struct hawser_vec *v, size_t i, enum hw_op_kind kind,
+                     uint64_t *inlined)
+{
+    int rc = v->data ? check_data(v, i, kind, inlined) : 0;
+    if (rc < 0)
+        return rc;
+    if (v->length && !v->mem && !v->data)
         return hw_fail(-EINVAL, "descriptor %zu has a length and no memory", i);
     if (v->mem && v->mem->h != p->h)
         return hw_fail(-EINVAL, "descriptor %zu names memory of another context", i);
@@ -111,10 +133,23 @@ static uint32_t count_mems(const struct hawser_vec *vecs, size_t n)
     return mems;
 }
 
-/* Fills in the descriptors. On failure those so far hold their imports. */
+/* Where the operation keeps a copy of the caller's data: behind its spans, so that the bytes live as long as any rail
+ * may read them, which may be longer than the handle does. */
+static uint8_t *get_inline_room(struct hw_op *o)
+{
+    return (uint8_t *)&o->span[o->n];
+}
+
+static uint32_t count_inline_spans(uint64_t inlined)
+{
+    return (uint32_t)((inlined + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));
+}
+
+/* Fills in the descriptors, and copies their data. On failure those so far hold their imports. */
 static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_t n)
 {
     struct hw_op *o = op->op;
+    uint8_t *room = get_inline_room(o);
     const struct hawser_mem *last = NULL;
     const struct hawser_region *region = NULL;
     struct hw_import *import = NULL;
@@ -132,6 +167,10 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
                               .len = v->length,
                               .import = import,
                               .remote = v->remote_offset};
+        if (v->data && v->length) {
+            s->ptr = memcpy(room, v->data, v->length);
+            room += v->length;
+        }
         if (v->mem && v->mem != last) {
             atomic_fetch_add(&v->mem->busy, 1);
             op->mem[op->n_mems++] = v->mem;
@@ -141,21 +180,22 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
     return 0;
 }
 
-/* An operation of n descriptors, not started. NULL: no memory. */
-static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_vec *vecs, size_t n,
-                                 const struct hawser_op_options *o, bool has_handle)
+/* An operation of the request's descriptors, not started. inlined: bytes of data in them. NULL: no memory. */
+static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
+                                 uint64_t inlined, const struct hawser_op_options *o)
 {
-    struct hawser_op *op = calloc(1, sizeof *op + count_mems(vecs, n) * sizeof op->mem[0]);
-    struct hw_op *inner = op ? hw_op_new(&p->peer, kind, (uint32_t)n) : NULL;
+    struct hawser_op *op = calloc(1, sizeof *op + count_mems(r->vecs, r->n_vecs) * sizeof op->mem[0]);
+    struct hw_op *inner = op ? hw_op_new(&p->peer, kind, (uint32_t)r->n_vecs + count_inline_spans(inlined)) : NULL;
     if (!inner) {
         free(op);
         return NULL;
     }
+    inner->n = (uint32_t)r->n_vecs;
     op->op = inner;
     op->peer = p;
     op->event.kind = HAWSER_ENDED;
     hw_list_init(&op->event.in_queue);
-    op->has_handle = has_handle;
+    op->has_handle = r->op != NULL;
     op->user = o->user;
     inner->over = end_op;
     inner->user = op;
@@ -187,23 +227,44 @@ static bool may_wait(const struct hawser_op *op)
     return total <= most && (o->kind == HW_OP_RECV || atomic_load(&op->peer->under_way) > 0);
 }
 
+/* A caller's visit to the peer's home loop: what he posts is sent by his own thread when he leaves, where nobody else
+ * is at it. */
+struct visit {
+    struct hw_driver *home;
+    bool begun;
+    size_t posted; /* since then */
+};
+
+static void begin_visit(struct visit *v)
+{
+    if (!v->begun)
+        v->begun = hw_driver_begin(v->home);
+}
+
+static void end_visit(struct visit *v)
+{
+    if (v->begun)
+        hw_driver_end(v->home);
+    v->begun = false;
+    v->posted = 0;
+}
+
 /* Starts op, or frees it. */
-static int start_op(struct hawser_op *op, int rc, hawser_op **out)
+static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
 {
     struct hawser_peer *p = op->peer;
     bool defer = may_wait(op);
     hw_peer_ref(p);
     count_under_way(op, 1);
     if (rc == 0) {
-        /* what is posted is sent by this thread, where nobody else is at it */
-        bool begun = !defer && hw_driver_begin(p->home);
+        if (!defer)
+            begin_visit(v);
         if (out)
             *out = op;
         hw_driver_defer(defer);
         rc = hw_op_post(op->op);
         hw_driver_defer(false);
-        if (begun)
-            hw_driver_end(p->home);
+        v->posted++;
     }
     if (rc == -ESTALE) { /* whether the peer's refusal is known already makes no difference to the caller */
         hw_op_set_result(op->op, rc);
@@ -222,19 +283,27 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out)
     return rc;
 }
 
-static int post_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_vec *vecs, size_t n,
-                   const struct hawser_op_options *opts, hawser_op **out)
+/* The message layer's kind of a request that is no notification. */
+static enum hw_op_kind get_op_kind(const struct hawser_request *r)
+{
+    return r->kind == HAWSER_WRITE  ? HW_OP_WRITE
+           : r->kind == HAWSER_READ ? HW_OP_READ
+           : r->kind == HAWSER_SEND ? HW_OP_SEND
+                                    : HW_OP_RECV;
+}
+
+static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, struct visit *visit)
 {
     struct hawser_op_options o;
-    if (out)
-        *out = NULL;
-    int rc = read_op_options(opts, &o);
-    if (rc == 0 && n && !vecs)
-        rc = hw_fail(-EINVAL, "%zu descriptors at NULL", n);
-    if (rc == 0 && n > HAWSER_MAX_VECS)
-        rc = hw_fail(-E2BIG, "%zu descriptors; at most %d are allowed", n, HAWSER_MAX_VECS);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = check_vec(p, &vecs[i], i, kind);
+    enum hw_op_kind kind = get_op_kind(r);
+    uint64_t inlined = 0;
+    int rc = read_op_options(r->opts, &o);
+    if (rc == 0 && r->n_vecs && !r->vecs)
+        rc = hw_fail(-EINVAL, "%zu descriptors at NULL", r->n_vecs);
+    if (rc == 0 && r->n_vecs > HAWSER_MAX_VECS)
+        rc = hw_fail(-E2BIG, "%zu descriptors; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
+    for (size_t i = 0; i < r->n_vecs && rc == 0; i++)
+        rc = check_vec(p, &r->vecs[i], i, kind, &inlined);
     if (rc == 0 && o.notify && kind != HW_OP_WRITE)
         rc = hw_fail(-EINVAL, "a notification goes with a write only");
     if (rc == 0 && (kind == HW_OP_WRITE || kind == HW_OP_READ))
@@ -243,59 +312,111 @@ static int post_op(struct hawser_peer *p, enum hw_op_kind kind, const struct haw
         rc = hawser_peer_state(p);
     if (rc < 0)
         return rc;
-    struct hawser_op *op = make_op(p, kind, vecs, n, &o, out != NULL);
+    struct hawser_op *op = make_op(p, kind, r, inlined, &o);
     if (!op)
-        return hw_no_memory("an operation of %zu descriptors", n);
-    rc = fill_spans(op, vecs, n);
+        return hw_no_memory("an operation of %zu descriptors", r->n_vecs);
+    rc = fill_spans(op, r->vecs, r->n_vecs);
     if (rc == 0 && o.notify)
         rc = take_note_of(op->op, o.notify, o.notify_len);
-    return start_op(op, rc, out);
+    return start_op(op, rc, r->op, visit);
 }
 
-int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
-                 hawser_op **op)
-{
-    return post_op(p, HW_OP_WRITE, vecs, n, opts, op);
-}
-
-int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
-                hawser_op **op)
-{
-    return post_op(p, HW_OP_READ, vecs, n, opts, op);
-}
-
-int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
-                hawser_op **op)
-{
-    return post_op(p, HW_OP_SEND, vecs, n, opts, op);
-}
-
-int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
-                hawser_op **op)
-{
-    return post_op(p, HW_OP_RECV, vecs, n, opts, op);
-}
-
-int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts, hawser_op **out)
+static int post_notification(struct hawser_peer *p, const struct hawser_request *r, struct visit *visit)
 {
     struct hawser_op_options o;
-    if (out)
-        *out = NULL;
-    int rc = read_op_options(opts, &o);
-    if (rc == 0 && len && !data)
-        rc = hw_fail(-EINVAL, "a notification of %zu bytes at NULL", len);
-    if (rc == 0 && len > HAWSER_NOTIFY_MAX)
-        rc = hw_fail(-EINVAL, "a notification of %zu bytes; at most %d are allowed", len, HAWSER_NOTIFY_MAX);
+    int rc = read_op_options(r->opts, &o);
+    if (rc == 0 && r->len && !r->data)
+        rc = hw_fail(-EINVAL, "a notification of %zu bytes at NULL", r->len);
+    if (rc == 0 && r->len > HAWSER_NOTIFY_MAX)
+        rc = hw_fail(-EINVAL, "a notification of %zu bytes; at most %d are allowed", r->len, HAWSER_NOTIFY_MAX);
     if (rc == 0)
         rc = refuse_stream(&o);
     if (rc == 0)
         rc = hawser_peer_state(p);
     if (rc < 0)
         return rc;
-    struct hawser_op *op = make_op(p, HW_OP_NOTIFY, NULL, 0, &o, out != NULL);
+    struct hawser_op *op = make_op(p, HW_OP_NOTIFY, r, 0, &o);
     if (!op)
         return hw_no_memory("a notification");
-    return start_op(op, take_note_of(op->op, data, len), out);
+    return start_op(op, take_note_of(op->op, r->data, r->len), r->op, visit);
+}
+
+/* One operation by itself. */
+static int post_op(struct hawser_peer *p, const struct hawser_request *r)
+{
+    struct visit visit = {.home = p->home};
+    if (r->op)
+        *r->op = NULL;
+    int rc = r->kind == HAWSER_NOTIFY ? post_notification(p, r, &visit) : post_transfer(p, r, &visit);
+    end_visit(&visit);
+    return rc;
+}
+
+int hawser_write(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
+                 hawser_op **op)
+{
+    return post_op(p,
+                   &(struct hawser_request){.kind = HAWSER_WRITE, .vecs = vecs, .n_vecs = n, .opts = opts, .op = op});
+}
+
+int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
+                hawser_op **op)
+{
+    return post_op(p, &(struct hawser_request){.kind = HAWSER_READ, .vecs = vecs, .n_vecs = n, .opts = opts, .op = op});
+}
+
+int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
+                hawser_op **op)
+{
+    return post_op(p, &(struct hawser_request){.kind = HAWSER_SEND, .vecs = vecs, .n_vecs = n, .opts = opts, .op = op});
+}
+
+int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
+                hawser_op **op)
+{
+    return post_op(p, &(struct hawser_request){.kind = HAWSER_RECV, .vecs = vecs, .n_vecs = n, .opts = opts, .op = op});
+}
+
+int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts, hawser_op **out)
+{
+    return post_op(p,
+                   &(struct hawser_request){.kind = HAWSER_NOTIFY, .data = data, .len = len, .opts = opts, .op = out});
+}
+
+static int check_request(const struct hawser_request *r)
+{
+    if (r->kind < HAWSER_WRITE || r->kind > HAWSER_NOTIFY)
+        return hw_fail(-EINVAL, "there is no operation of kind %u", r->kind);
+    if (r->flags)
+        return hw_fail(-EINVAL, "flags 0x%x: there are none", r->flags);
+    if (r->kind == HAWSER_NOTIFY ? r->vecs || r->n_vecs : r->data || r->len)
+        return hw_fail(-EINVAL, r->kind == HAWSER_NOTIFY ? "a notification has data and len, and no descriptors"
+                                                         : "data and len are for notifications");
+    return 0;
+}
+
+int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, size_t *started)
+{
+    struct visit visit = {.home = p->home};
+    size_t i;
+    int rc = n && !reqs ? hw_fail(-EINVAL, "%zu operations at NULL", n) : 0;
+    for (i = 0; i < n && rc == 0; i++)
+        if (reqs[i].op)
+            *reqs[i].op = NULL;
+    for (i = 0; i < n && rc == 0; i += rc == 0) {
+        const struct hawser_request *r = &reqs[i];
+        rc = check_request(r);
+        if (rc == 0 && n > 1 && r->kind != HAWSER_RECV)
+            begin_visit(&visit); /* this call brings what may_wait() would wait for */
+        if (rc == 0)
+            rc = r->kind == HAWSER_NOTIFY ? post_notification(p, r, &visit) : post_transfer(p, r, &visit);
+        if (visit.posted == SUBMIT_VISIT)
+            end_visit(&visit);
+    }
+    end_visit(&visit);
+    if (started)
+        *started = i;
+    return rc;
 }
 
 int hawser_stream_close(hawser_peer *p, uint32_t stream)

@@ -135,8 +135,13 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
             w->in_fd[k] = -1;
         loop[i] = &w->driver->loop;
     }
-    hw_peer_init(&p->peer, &h->domain, p->client, &p->home->loop, loop, n, &peer_ops, h->carrier->io, p, &h->limits,
-                 p->secret);
+    int rc = hw_peer_init(&p->peer, &h->domain, p->client, &p->home->loop, loop, n, &peer_ops, h->tp->io, p, &h->limits,
+                          p->secret);
+    if (rc < 0) {
+        free(p->way);
+        p->way = NULL;
+        return rc;
+    }
     p->n_ways = n;
     p->has_rails = true;
     return 0;

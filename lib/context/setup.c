@@ -5,7 +5,7 @@
 
 #include "net/advertise.h"
 #include "net/route.h"
-#include "transport/tcp/tcp.h"
+#include "transport/handle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool is_wanted(const char *list, const struct hw_nic *n, bool loopback)
     return list && *list ? hw_nic_listed(list, n->name) : n->loopback == loopback;
 }
 
-/* Adds a NIC's entry at out. Returns its size; 0: it has no handle. */
+/* Adds a NIC's entry at out. Returns its size. */
 static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool here, struct hw_setup *s, uint8_t *out)
 {
     struct hawser *h = p->h;
@@ -29,10 +29,7 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
     if (hw_advertise_find(h->k.advertise, nic->name, here, port, &shown.addr))
         at = hw_addr_port(&shown.addr);
     memcpy(e.nic, nic->name, sizeof e.nic);
-    int len = h->tp->listen(&h->env, &shown, at, e.handle);
-    if (len < 0)
-        return 0;
-    e.handle_len = (uint16_t)len;
+    e.handle_len = hw_address_handle_encode(e.handle, &shown.addr, at);
     p->offer[s->n++] = nic->addr;
     if (here)
         s->via = s->n;
@@ -132,7 +129,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
         /* the k-th rails of all pairs one after the other: neighbours are on different loops */
         const struct hw_pair *pair = &g->pair[i % pairs];
         describe_way(w, pair, i % pairs, i / pairs, links);
-        rc = hw_tcp_handle_addr(pair->handle, pair->handle_len, &w->to);
+        rc = hw_address_handle_decode(pair->handle, pair->handle_len, &w->to);
         w->attempt = calloc(w->links, sizeof *w->attempt);
         if (!w->attempt)
             rc = hw_no_memory("a rail of %u connections", w->links);

@@ -10,7 +10,7 @@
 #include "context/context.h"
 
 #include "base/fork.h"
-#include "transport/tcp/conn.h"
+#include "transport/tcp/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +22,23 @@
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* How long a peer without a rail lives on. */
-static uint64_t get_grace(const struct hawser_peer *p, int why)
+/* When a peer without a rail dies: so long after it was heard last, but not before its rails have had a moment to come
+ * back. */
+static uint64_t find_death(const struct hawser_peer *p, int why)
 {
-    uint64_t whole = p->h->k.peer_timeout_ms * HW_MS;
+    uint64_t whole = p->h->k.peer_timeout_ms * HW_MS, now = p->home->loop.now, heard = 0;
+    for (unsigned i = 0; i < p->n_ways; i++) /* all have ended */
+        heard = HW_MAX(heard, p->peer.session.rail[i].rail.heard);
     /* a process that dies closes its connections, and so does a peer that finds a path dead, which comes back */
-    return !p->client && why == -ECONNRESET ? HW_MIN(whole, GONE_MS * HW_MS) : whole;
+    if (!p->client && why == -ECONNRESET)
+        return now + HW_MIN(whole, GONE_MS * HW_MS);
+    return heard ? HW_MAX(heard + whole, now + whole / 4) : now + whole;
 }
 
 static void watch_for_death(struct hawser_peer *p, int why)
 {
     if (!atomic_load(&p->rails_up) && !p->dead.set && atomic_load(&p->state) >= 0)
-        hw_timer_set(&p->home->loop, &p->dead, p->home->loop.now + get_grace(p, why));
+        hw_timer_set(&p->home->loop, &p->dead, find_death(p, why));
 }
 
 /* ---- client -------------------------------------------------------------------------------------------------- */
@@ -102,10 +107,15 @@ static bool is_hopeless(const struct hawser_peer *p)
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
+    bool asked = true; /* by all links: the server may have started the rail */
+    for (unsigned k = 0; k < w->links; k++)
+        asked &= w->attempt[k].greeted;
+    if (asked)
+        hw_session_give_up(&p->peer.session, w->index, w->gen);
     stop_dialling(w);
     hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s to %s: %s", p->name, w->nic, w->peer_nic, hw_error());
     w->refused = why == -ECONNREFUSED;
-    w->hopeless |= why == -ENODEV && p->h->tp->caps.nodev_final;
+    w->hopeless |= why == -ENODEV && p->h->env.caps.nodev_final;
     if (is_transport_dead(p))
         return;
     if (is_hopeless(p)) { /* by no NIC: more attempts would not help */
@@ -304,8 +314,10 @@ static void answer_links(struct hw_way *w)
     if (rc == 0)
         rc = hw_meeting_begin(w, w->in_gen, w->in_fd, w->in_links, NULL);
     refuse_links(w, HW_REFUSE_STALE);
-    if (rc < 0)
+    if (rc < 0) {
+        hw_session_give_up(&p->peer.session, w->index, w->in_gen);
         hw_way_failed(w, rc);
+    }
 }
 
 /* The first link of a newer generation. 0, or the refusal. */

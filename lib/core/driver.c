@@ -165,7 +165,7 @@ static int wait_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t 
     return epoll_wait(d->epoll, e, EVENTS, get_wait_ms(atomic_load(&d->loop.mailbox) ? 0 : until));
 }
 
-static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
+static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
@@ -173,7 +173,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *ar
         until = 0;
     else if (atomic_load(&d->armed) <= until)
         until = HW_NEVER; /* the alarm comes first. Waiting without a time costs the kernel less */
-    int n = wait_for_events(d, e, until, done && until ? d->spin : 0);
+    int n = wait_for_events(d, e, until, until ? spin : 0);
     atomic_fetch_sub(&d->asleep, 1);
     pthread_mutex_lock(&d->role);
     return work(d, e, n, done, arg);
@@ -181,7 +181,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *ar
 
 bool hw_driver_turn(struct hw_driver *d, uint64_t until)
 {
-    return take_turn(d, until, NULL, NULL);
+    return take_turn(d, until, 0, NULL, NULL);
 }
 
 void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
@@ -255,7 +255,7 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         atomic_fetch_sub(&d->followers, 1);
         pthread_mutex_unlock(&d->lead);
         while (!done(arg) && hw_now() < until)
-            (void)take_turn(d, until, done, arg);
+            (void)take_turn(d, until, d->spin, done, arg);
         pthread_mutex_lock(&d->lead);
         atomic_fetch_add(&d->followers, 1);
         d->leading = false;
@@ -313,6 +313,7 @@ static void *drive(void *arg)
     struct hw_driver *d = arg;
     unsigned seen = 0;
     uint64_t last = 0; /* when somebody was seen to come */
+    bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
         unsigned visits = atomic_load(&d->visits);
@@ -326,7 +327,7 @@ static void *drive(void *arg)
             if (has_work_left(d))
                 (void)hw_driver_turn(d, 0);
         } else {
-            (void)hw_driver_turn(d, HW_NEVER);
+            worked = take_turn(d, HW_NEVER, worked ? d->busy : 0, NULL, NULL);
         }
     }
     return NULL;
@@ -340,6 +341,12 @@ int hw_driver_start(struct hw_driver *d, const char *name)
     (void)pthread_setname_np(d->thread, name);
     atomic_store(&d->has_thread, true);
     return 0;
+}
+
+void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
+{
+    if (atomic_load(&d->has_thread) && !atomic_exchange(&d->pinned, true))
+        (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus); /* where it may not be, it stays where it is */
 }
 
 void hw_driver_stop(struct hw_driver *d)

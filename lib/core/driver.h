@@ -15,10 +15,12 @@
 #include "core/loop.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 struct hw_driver {
     struct hw_loop loop;
     uint64_t spin; /* ns that a caller who waits polls before he sleeps */
+    uint64_t busy; /* ns that the thread polls for more work before it sleeps */
 
     /* the driver's own */
     int epoll, wake, alarm; /* wake and alarm are in epoll */
@@ -43,6 +45,7 @@ struct hw_driver {
 
     atomic_bool stop;
     atomic_bool has_thread;
+    atomic_bool pinned;
     pthread_t thread;
 };
 
@@ -53,6 +56,8 @@ void hw_driver_free(struct hw_driver *d);
 
 /* Starts a thread that drives until hw_driver_stop(); it takes no signals. name: up to 15 bytes. -errno. */
 int hw_driver_start(struct hw_driver *d, const char *name);
+/* Keeps the thread, if there is one, on these CPUs. The first call counts. */
+void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
 /* Ends the thread, if there is one, and waits for it. Not on that thread. */
 void hw_driver_stop(struct hw_driver *d);
 

@@ -57,18 +57,18 @@ static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
     return last->ptr + last->len == head;
 }
 
-/* Moves a small payload behind its head. */
-static int copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
+/* Moves a small payload behind its head, where the CPU can. */
+static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
 {
-    uint32_t end = l->tx.end;
+    for (uint32_t i = 0; i < n; i++)
+        if (!piece[i].space->direct)
+            return false;
     for (uint32_t i = 0; i < n; i++) {
-        int rc = hw_load(piece[i].space, l->tx.buf + end, piece[i].ptr, piece[i].len);
-        if (rc < 0)
-            return rc;
-        end += (uint32_t)piece[i].len;
+        if (piece[i].len)
+            memcpy(l->tx.buf + l->tx.end, piece[i].ptr, piece[i].len);
+        l->tx.end += (uint32_t)piece[i].len;
     }
-    l->tx.end = end;
-    return 0;
+    return true;
 }
 
 /* Appends a frame to the pieces to be sent. False: none was there to append. */
@@ -88,7 +88,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     l->tx.apart = l->apart.tx && pay > SMALL_PAYLOAD;
     struct hw_link_head h = {.type = out.type,
                              .flags = (out.uncounted ? HW_LINK_UNCOUNTED : 0) | (out.patient ? HW_LINK_PATIENT : 0) |
-                                      (l->tx.apart ? HW_LINK_APART : 0),
+                                      (l->tx.apart ? HW_LINK_APART : 0) | (out.bulk ? HW_LINK_BULK : 0),
                              .ext = out.ext_len,
                              .pay = (uint32_t)pay,
                              .number = (uint32_t)l->started};
@@ -106,8 +106,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
         l->tx.flight[i].apart = l->tx.apart_framed;
         l->in_flight += bytes;
     }
-    /* where it cannot be read the transport meets the same fault, and reports it */
-    bool copied = pay <= SMALL_PAYLOAD && copy_small_payload(l, out.piece, out.n_pieces) == 0;
+    bool copied = pay <= SMALL_PAYLOAD && copy_small_payload(l, out.piece, out.n_pieces);
     if (!follows)
         *run = (struct hw_piece){&hw_host, head, 0, NULL};
     run->len = (uint64_t)(l->tx.buf + l->tx.end - run->ptr);
@@ -229,7 +228,11 @@ static int copy_unsent(struct hw_link *l, const void *owner, uint64_t left)
         struct hw_piece *p = &l->tx.piece[i];
         if (p->owner != owner)
             continue;
-        int rc = hw_load(p->space, copy->data + at, p->ptr, p->len);
+        int rc = 0;
+        if (!p->space->direct)
+            rc = l->ops->load(l->up, l, p, copy->data + at);
+        else if (p->len)
+            memcpy(copy->data + at, p->ptr, p->len);
         if (rc < 0)
             return rc;
         *p = (struct hw_piece){&hw_host, copy->data + at, p->len, NULL};
@@ -334,7 +337,8 @@ static int place_link_payload(struct hw_link *l)
                                    .uncounted = l->rx.head.flags & HW_LINK_UNCOUNTED,
                                    .ext = l->rx.buf + l->rx.at,
                                    .ext_len = l->rx.head.ext,
-                                   .pay = l->rx.head.pay};
+                                   .pay = l->rx.head.pay,
+                                   .bulk = l->rx.head.flags & HW_LINK_BULK};
     l->rx.n_pieces = l->rx.piece_at = 0;
     l->rx.placed = 0;
     int rc = l->ops->place(l->up, l, &l->rx.in, l->rx.piece, &l->rx.n_pieces);
@@ -360,22 +364,38 @@ static int place_rest(struct hw_link *l)
     return 0;
 }
 
-/* Moves payload bytes that came with the head to their place. */
-static int store_payload(struct hw_link *l)
+/* True if the CPU cannot put the payload's next bytes into their place. */
+static bool is_next_piece_foreign(const struct hw_link *l)
+{
+    const struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
+    return l->rx.piece_at < l->rx.n_pieces && p->ptr && !p->space->direct;
+}
+
+/* Moves payload bytes that came with the head to their place, up to some that the CPU cannot move. */
+static void store_payload(struct hw_link *l)
 {
     for (skip_full_pieces(l); l->rx.at < l->rx.end && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
         struct hw_piece *p = &l->rx.piece[l->rx.piece_at];
         uint64_t part = HW_MIN(p->len, l->rx.end - l->rx.at);
+        if (is_next_piece_foreign(l))
+            return;
         if (p->ptr) {
-            int rc = hw_store(p->space, p->ptr, l->rx.buf + l->rx.at, part);
-            if (rc < 0)
-                return rc;
+            memcpy(p->ptr, l->rx.buf + l->rx.at, part);
             p->ptr += part;
         }
         p->len -= part;
         l->rx.at += (uint32_t)part;
     }
-    return 0;
+}
+
+uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data)
+{
+    uint32_t n = l->rx.end - l->rx.at;
+    if (l->rx.state != HW_LINK_AT_PAYLOAD || hw_link_reads_apart(l) || !is_next_piece_foreign(l))
+        return 0;
+    *data = l->rx.buf + l->rx.at;
+    l->rx.at = l->rx.end = 0;
+    return n;
 }
 
 /* Parses all that is in the buffer: frames, and the part of a payload that came with its head. */
@@ -396,11 +416,11 @@ static int parse_buffer(struct hw_link *l)
             break;
         default:
             skip_full_pieces(l);
-            rc = hw_link_reads_apart(l) ? 0 : store_payload(l);
-            if (rc == 0 && l->rx.piece_at < l->rx.n_pieces)
+            if (!hw_link_reads_apart(l))
+                store_payload(l);
+            if (l->rx.piece_at < l->rx.n_pieces)
                 return 0;
-            if (rc == 0)
-                rc = l->rx.placed < l->rx.in.pay ? place_rest(l) : finish_frame(l);
+            rc = l->rx.placed < l->rx.in.pay ? place_rest(l) : finish_frame(l);
         }
         if (rc < 0)
             return rc;
@@ -428,6 +448,24 @@ int hw_link_got(struct hw_link *l, uint64_t n)
     l->rx.end += (uint32_t)n;
     assert(l->rx.end <= HW_LINK_BUF);
     return parse_buffer(l);
+}
+
+struct hw_link_in *hw_link_drop(struct hw_link *l)
+{
+    bool any = false;
+    for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
+        any |= l->rx.piece[i].ptr && l->rx.piece[i].len;
+        l->rx.piece[i].ptr = NULL;
+    }
+    return any && l->rx.state == HW_LINK_AT_PAYLOAD ? &l->rx.in : NULL;
+}
+
+void *hw_link_get_sending(const struct hw_link *l)
+{
+    for (uint64_t i = l->confirmed; i < l->started; i++)
+        if (l->tx.flight[i % l->tx.ring].end > l->tx.written)
+            return l->tx.flight[i % l->tx.ring].token;
+    return NULL;
 }
 
 bool hw_link_fills_apart(const struct hw_link *l, const void *owner)

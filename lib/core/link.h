@@ -41,6 +41,7 @@ struct hw_link_out {
     uint8_t type;
     bool uncounted; /* soft state, like confirmations: dropped where the link dies */
     bool patient;   /* nobody waits for its confirmation */
+    bool bulk;      /* see HW_LINK_BULK */
     uint32_t ext_len;
     uint8_t *ext; /* room for HW_LINK_EXT_MAX bytes, to write the extension to */
     uint32_t n_pieces;
@@ -55,6 +56,7 @@ struct hw_link_in {
     const uint8_t *ext; /* valid until place() returns */
     uint32_t ext_len;
     uint32_t pay;    /* bytes */
+    bool bulk;       /* see HW_LINK_BULK */
     bool dropped;    /* some went nowhere, since hw_link_let_go() took their place */
     void *cookie;    /* what place() stored, for those that follow */
     uint64_t number; /* likewise */
@@ -90,6 +92,8 @@ struct hw_link_ops {
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
     /* The peer does not have the frame of this token and never will by this link (hw_link_settle). In order. */
     void (*lost)(void *up, struct hw_link *l, void *token);
+    /* Copies a piece that the CPU cannot use to host memory. -errno. */
+    int (*load)(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to);
 };
 
 /* A counted frame in flight. */
@@ -174,6 +178,9 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 bool hw_link_reads_apart(const struct hw_link *l);
 /* n bytes were read to there. 0, or why the link has to end: the caller then calls hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
+/* After hw_link_got(): bytes that were read and belong to memory that the CPU cannot use. Returns how many, at *data
+ * until the link is used again: the transport reads them once more, before all others. */
+uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
 
@@ -185,6 +192,11 @@ int hw_link_confirm(struct hw_link *l, uint64_t count);
  * the owner's; what is left to receive into the owner's memory goes nowhere, and the frame still arrives, as `dropped`.
  * -ENOMEM, or the memory cannot be read: only hw_link_end() lets go of it. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
+/* What is left of the payload that comes in goes nowhere, and the frame arrives like any other. Returns that frame;
+ * NULL: nothing of a payload was to go anywhere. */
+struct hw_link_in *hw_link_drop(struct hw_link *l);
+/* The token of the frame whose bytes are sent next. NULL: none counts. */
+void *hw_link_get_sending(const struct hw_link *l);
 /* True if hw_link_tx() or hw_link_rx() may have given out memory of this owner that is not sent or filled. */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
 /* True if the next bytes of the other stream go to memory of this owner: before hw_link_let_go() the transport stops

@@ -148,6 +148,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         out->token = p;
         out->n_pieces = out->ext_len = 0; /* one before may have been given up half-way */
         out->patient = false;
+        out->bulk = !p->small;
         if (r->ops->fill(r->up, p, out)) {
             r->confirm_due |= express; /* that goes along */
             return true;
@@ -210,8 +211,6 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
 /* One thread counts, any may read. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
-    if (!pay)
-        return;
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
     atomic_store_explicit(frames, atomic_load_explicit(frames, memory_order_relaxed) + 1, memory_order_relaxed);
 }
@@ -222,16 +221,19 @@ static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_
     (void)l;
     if (in->uncounted)
         return 0;
-    count_payload(&r->counts.rx_bytes, &r->counts.rx_frames, in->pay);
+    if (in->bulk)
+        count_payload(&r->counts.rx_bytes, &r->counts.rx_frames, in->pay);
     return r->ops->arrived(r->up, r, in);
 }
 
 static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
     struct hw_rail *r = up;
+    struct hw_parcel *p = token;
     (void)l;
-    count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
-    r->ops->done(r->up, r, token);
+    if (!p->small)
+        count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
+    r->ops->done(r->up, r, p);
 }
 
 static void keep_parcel(void *up, struct hw_link *l, void *token)
@@ -243,13 +245,21 @@ static void keep_parcel(void *up, struct hw_link *l, void *token)
     append_parcel(p->small ? &r->small : &r->bulk, p);
 }
 
+static int load_piece(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to)
+{
+    const struct hw_rail *r = up;
+    const struct rail_link *rl = hw_container_of(l, struct rail_link, link);
+    return r->io->load ? r->io->load(rl->conn, piece, to) : hw_load(piece->space, to, piece->ptr, piece->len);
+}
+
 static const struct hw_link_ops link_ops = {.pull = pull_rail_frame,
                                             .place = place_rail_frame,
                                             .more = place_more,
                                             .arrived = deliver_rail_frame,
                                             .abandoned = abandon_rail_frame,
                                             .confirmed = finish_rail_parcel,
-                                            .lost = keep_parcel};
+                                            .lost = keep_parcel,
+                                            .load = load_piece};
 
 void hw_rail_let_go(struct hw_rail *r, const void *owner)
 {
@@ -306,12 +316,31 @@ static bool write_link(struct hw_rail *r, unsigned i)
         if (done == -EAGAIN || done == -EBUSY)
             return done == -EBUSY;
         if (done < 0) {
+            struct hw_parcel *p = done == -ENXIO ? hw_link_get_sending(&rl->link) : NULL;
+            if (p)
+                r->ops->faulted(r->up, r, p);
             hw_rail_end(r, (int)done);
             return false;
         }
         hw_link_sent(&rl->link, (uint64_t)done);
     }
     return true;
+}
+
+/* The device that a payload was to go to has failed. */
+static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
+{
+    struct hw_link_in *in = hw_link_drop(&rl->link);
+    return in ? r->ops->refused(r->up, r, in) : -ENXIO;
+}
+
+/* The link has so many more bytes. */
+static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
+{
+    const uint8_t *data;
+    int rc = hw_link_got(&rl->link, n);
+    uint32_t back = rc < 0 ? 0 : hw_link_unread(&rl->link, &data);
+    return back ? r->io->unread(rl->conn, data, back) : rc;
 }
 
 static bool read_rail_link(struct hw_rail *r, unsigned i)
@@ -325,7 +354,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
         if (done == -EAGAIN || done == -EBUSY)
             return done == -EBUSY;
         r->heard = done > 0 ? r->loop->now : r->heard;
-        int rc = done < 0 ? (int)done : hw_link_got(&rl->link, (uint64_t)done);
+        int rc = done == -ENXIO ? refuse_payload(r, rl) : done < 0 ? (int)done : take_bytes(r, rl, (uint64_t)done);
         if (rc < 0) {
             hw_rail_end(r, rc);
             return false;

@@ -57,6 +57,11 @@ struct hw_rail_ops {
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* The rail went from up to ended: count[] is final; hw_error() is as it was at hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
+    /* A device failed, as hw_error() says: it cannot take the rest of this frame's payload, which goes nowhere, while
+     * the frame arrives like any other. 0, or -errno, which ends the rail. */
+    int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
+    /* The same of memory that this parcel was to be sent from: the rail ends, and gives it back. */
+    void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
 /* What carries bytes. On the rail's loop, but for close() of a connection that no rail was started with. A connection
@@ -66,9 +71,14 @@ struct hw_rail_io {
      * or room to write. 0, or -errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r);
     /* Bytes written or read, -EAGAIN, -EBUSY (a device is not ready, and no event will come: the rail calls again
-     * soon), or why the connection ended. */
+     * soon), -ENXIO (the device of the first piece failed: what was read for it and not counted is counted next, for a
+     * piece without ptr), or why the connection ended. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
+    /* The next n bytes for read() are these, which were read before. -ENOMEM. */
+    int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
+    /* Copies a piece that the CPU cannot use to host memory, after settle(). -errno. NULL: hw_load() does. */
+    int (*load)(struct hw_conn *c, const struct hw_piece *piece, uint8_t *to);
     /* On return memory that write() and read() were given and did not count is neither read nor written: the same bytes
      * may be given from, or are to be counted for, another place. NULL: it never is. -errno: the rail ends. */
     int (*settle)(struct hw_conn *c);
@@ -107,7 +117,8 @@ struct hw_rail_limits {
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* What a rail has carried, in all its generations: frames with a payload, and these payloads. Read by any thread. */
+/* What a rail has carried, in all its generations: frames of parcels that are not small, and their payloads. Read by
+ * any thread. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
     _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */

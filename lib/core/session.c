@@ -155,6 +155,21 @@ static void abandon_session_frame(void *up, struct hw_rail *r, const struct hw_l
         sr->session->ops->abandoned(sr->session->up, sr->index, in);
 }
 
+static int refuse_session_frame(void *up, struct hw_rail *r, struct hw_link_in *in)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    return sr->session->ops->refused(sr->session->up, sr->index, in); /* the session's own have no payload */
+}
+
+static void fault_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    if (!p->session)
+        sr->session->ops->faulted(sr->session->up, sr->index, p);
+}
+
 static uint32_t get_mark(void *up)
 {
     struct session_rail *sr = up;
@@ -217,6 +232,8 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .more = place_session_rest,
                                             .arrived = deliver_session_frame,
                                             .abandoned = abandon_session_frame,
+                                            .refused = refuse_session_frame,
+                                            .faulted = fault_parcel,
                                             .mark = get_mark,
                                             .marked = take_mark,
                                             .done = finish_session_parcel,
@@ -319,7 +336,7 @@ static void note_word(struct session_rail *sr, const struct hw_word *word)
 {
     if (word->gen == sr->gen)
         sr->peers = *word;
-    else if (word->gen > sr->gen)
+    else if (word->gen > sr->gen && word->gen > sr->ahead.gen) /* they come in any order */
         sr->ahead = *word;
 }
 
@@ -373,16 +390,38 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Tells the peer this side's last word on a rail, by another rail. */
-static void send_word(struct hw_session *s, const struct session_rail *sr)
+/* Tells the peer a last word of this side's on a rail, by another rail. */
+static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
-    struct session_note *note = calloc(1, sizeof *note);
+    struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
     if (!note)
         return; /* the handshake of the rail's next connection says it too */
     note->parcel.small = note->parcel.session = true;
     note->rail = sr->index;
-    note->word = sr->mine;
+    note->word = *word;
     route_parcel(s, &note->parcel);
+}
+
+/* The last word on a generation of which nothing arrived. */
+static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
+{
+    return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
+}
+
+/* All that this side has to say of generations that have ended. It is said again whenever a rail ends: what was sent
+ * before may be in flight on that rail, and the peer's word that settles it may wait for the same reason. A word that
+ * is heard twice changes nothing. */
+static void send_words(struct hw_session *s)
+{
+    for (unsigned i = 0; i < s->rails; i++) {
+        struct session_rail *sr = &s->rail[i];
+        const struct hw_word none = make_empty_word(sr, sr->given_up);
+        send_word(s, sr, &sr->mine);
+        if (sr->kept.gen != sr->mine.gen)
+            send_word(s, sr, &sr->kept);
+        if (sr->given_up > sr->mine.gen)
+            send_word(s, sr, &none);
+    }
 }
 
 static void take_report(struct hw_task *t)
@@ -394,7 +433,7 @@ static void take_report(struct hw_task *t)
         sr->state = RAIL_IS_ENDED;
         sr->mine = sr->report_word;
         atomic_store(&sr->live, false);
-        send_word(s, sr);
+        send_words(s);
     }
     if (what & REPORT_REFUSED)
         hw_session_die(s, sr->report_why);
@@ -425,12 +464,15 @@ static void sort_arrivals(struct hw_task *t)
     route_list(s, atomic_exchange(&s->returned, NULL));
 }
 
-void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
-                     const struct hw_rail_limits *limits)
+int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                    const struct hw_rail_limits *limits)
 {
     assert(n >= 1 && n <= HW_SESSION_RAILS);
     memset(s, 0, sizeof *s);
+    s->rail = calloc(n, sizeof *s->rail);
+    if (!s->rail)
+        return hw_no_memory("%u rails", n);
     s->client = client;
     s->rails = n;
     s->home = home;
@@ -447,12 +489,16 @@ void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, st
         sr->let_go.run = let_go_by_rail;
         hw_rail_init(&sr->rail, loop[i], &rail_ops, io, sr, limits);
     }
+    return 0;
 }
 
 void hw_session_free(struct hw_session *s)
 {
     for (unsigned i = 0; i < s->rails; i++)
         hw_rail_free(&s->rail[i].rail);
+    free(s->rail);
+    s->rail = NULL;
+    s->rails = 0;
 }
 
 void hw_session_end_rail(struct hw_session *s, unsigned i)
@@ -462,6 +508,20 @@ void hw_session_end_rail(struct hw_session *s, unsigned i)
 }
 
 /* ---- handshakes ------------------------------------------------------------------------------------ */
+
+void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen)
+{
+    struct session_rail *sr = &s->rail[i];
+    if (gen != sr->asked || gen <= sr->gen || sr->start.is || s->dead || (!s->client && sr->state != RAIL_IS_DOWN))
+        return;
+    const struct hw_word none = make_empty_word(sr, gen);
+    sr->given_up = gen;
+    if (!s->client) { /* the client may have had it up: it counts as started and ended */
+        sr->gen = gen;
+        sr->mine = none;
+    }
+    send_word(s, sr, &none);
+}
 
 uint32_t hw_session_hello(struct hw_session *s, unsigned i, struct hw_word *mine)
 {

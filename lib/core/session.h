@@ -32,6 +32,8 @@ struct hw_session_ops {
     int (*more)(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece, uint32_t *n);
     int (*arrived)(void *up, unsigned rail, const struct hw_link_in *in);
     void (*abandoned)(void *up, unsigned rail, const struct hw_link_in *in);
+    int (*refused)(void *up, unsigned rail, struct hw_link_in *in);
+    void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* On a rail's loop or the home loop. */
@@ -73,7 +75,8 @@ struct session_rail {
     struct hw_word mine;   /* last word on gen, once that has ended */
     struct hw_word kept;   /* server: on the last generation that the client had up */
     struct hw_word peers;  /* the peer's on gen, once it is here */
-    struct hw_word ahead;  /* the peer's on a generation that this side has not started */
+    struct hw_word ahead;  /* the peer's on the newest generation that this side has not started */
+    uint32_t given_up;     /* newest generation that this side gave up before it started */
     struct hw_word client; /* server: what the client said when it asked */
     struct {
         bool is;
@@ -109,7 +112,7 @@ struct hw_session {
     struct hw_loop *home;
     const struct hw_session_ops *ops;
     void *up;
-    struct session_rail rail[HW_SESSION_RAILS];
+    struct session_rail *rail; /* [rails] */
 
     _Atomic(struct hw_parcel *) returned; /* by rails that are down */
     _Atomic(struct hw_parcel *) notes;    /* the peer's last words */
@@ -129,10 +132,10 @@ struct hw_session {
 #define HW_SESSION_TYPES 0xe0
 #define HW_SESSION_WORD  0xe0 /* u32 rail, u32 generation, u32 mark; then u64 frames received, of each link */
 
-/* Makes a session over n rails that are down; loop[i] is the i-th's. */
-void hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
-                     const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
-                     const struct hw_rail_limits *limits);
+/* Makes a session over n rails that are down; loop[i] is the i-th's. -ENOMEM. */
+int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,
+                    const struct hw_session_ops *ops, const struct hw_rail_io *io, void *up,
+                    const struct hw_rail_limits *limits);
 /* Frees what it has. No rail is up; its loops run no more, or this is their thread. */
 void hw_session_free(struct hw_session *s);
 /* Ends the session: all rails end, and lost() is called for what was not delivered, from the home's tasks. */
@@ -163,6 +166,9 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
  * last word, where this is the client. -ESTALE: too late; they are not taken. */
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
+/* Generation gen of rail i, which this side has asked for or answered, does not come to be here, while the peer may
+ * have started it: tells the peer, by the other rails, that nothing of it arrived. */
+void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
 /* Ends rail i, if it is up: its path is dead. On the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);
 

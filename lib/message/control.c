@@ -52,6 +52,14 @@ int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c)
     return 0;
 }
 
+void hw_control_send_own(struct hw_peer *p, struct hw_control *c)
+{
+    if (p->dead)
+        free(c);
+    else
+        queue_control(p, c);
+}
+
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c)
 {
     assert(!op->last.within);

@@ -20,6 +20,9 @@ struct hw_control_in {
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);
 /* The same, where the caller holds the peer's lock. */
 int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
+/* Sends c, at the start of memory that was allocated and is freed with it. Cannot fail; where the peer is dead c is
+ * freed at once. Under the lock. */
+void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
 /* The same, in op->last, so that there is memory for it: once for each operation. Nothing where the peer is dead. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
 /* The same in the peer's spare message, of STOP. False: it is on its way already. Under the lock. */

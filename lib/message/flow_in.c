@@ -328,7 +328,8 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_landing *g = h->kind == HW_CONTROL_UNREAD ? hw_landing_find(&p->landings, h->a) : NULL;
     struct hw_op *op = h->kind == HW_CONTROL_FAIL ? hw_op_find(p, h->a) : g ? g->op : NULL;
     if (op && (g || op->kind == HW_OP_WRITE))
-        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "the peer refuses %s",
+        hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%sthe peer refuses %s",
+                                        h->b == EIO ? "memory of the peer's fails, its log says which: " : "",
                                         !g                       ? "a write to its region"
                                         : op->kind == HW_OP_RECV ? "to send the message on"
                                                                  : "to read from its region"));
@@ -500,6 +501,25 @@ void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in)
     default:
         break;
     }
+}
+
+int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
+{
+    struct hw_peer *p = up;
+    (void)rail;
+    if (in->type == HW_MSG_WRITE) {
+        in->cookie = NULL; /* a notification of it never comes */
+        return hw_control_refuse(p, HW_CONTROL_FAIL, in->number, -EIO);
+    }
+    if (in->type != HW_MSG_DATA || !in->cookie)
+        return -ENXIO;
+    pthread_mutex_lock(&p->lock);
+    const struct hw_landing *g = in->cookie;
+    if (hw_landing_is_live(g))
+        hw_op_cancel_locked(g->op, -EIO); /* hw_error() is the device's */
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+    return 0;
 }
 
 void hw_counts_free(struct hw_peer *p)

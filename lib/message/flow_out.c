@@ -384,6 +384,24 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
         hw_session_send(&p->session, 0, &chunk->parcel); /* there is no memory now: comes back here */
 }
 
+/* The memory that the parcel was to be sent from fails: what is said of that is in hw_error(). */
+static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
+{
+    struct hw_peer *p = up;
+    (void)rail;
+    if (parcel->type != HW_MSG_WRITE && parcel->type != HW_MSG_DATA)
+        return;
+    struct hw_op *op = hw_container_of(parcel, struct hw_chunk, parcel)->op;
+    struct hw_control c = {.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = EIO};
+    HW_KEEP_ERROR();
+    pthread_mutex_lock(&p->lock);
+    /* where there is no memory to say so, the chunk comes back, and meets the fault again */
+    if (op->kind != HW_OP_SERVE || atomic_load(&op->off) || p->dead || hw_control_send_locked(p, &c) == 0)
+        hw_op_cancel_locked(op, -EIO);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
+}
+
 static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *out)
 {
     struct hw_peer *p = up;
@@ -489,6 +507,8 @@ const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
                                                    .more = hw_flow_more,
                                                    .arrived = hw_flow_arrived,
                                                    .abandoned = hw_flow_abandoned,
+                                                   .refused = hw_flow_refused,
+                                                   .faulted = fault_chunk,
                                                    .mark = get_refusal_mark,
                                                    .marked = take_refusal_mark,
                                                    .done = finish_parcel,

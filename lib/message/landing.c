@@ -33,13 +33,25 @@ void hw_landings_free(struct hw_landings *t)
     t->free = NULL;
 }
 
+/* How many landings lie in the blocks before this one: 0, 64, 128, 256, ... */
+static uint32_t count_before(uint32_t block)
+{
+    return block ? HW_LANDING_FIRST << (block - 1) : 0;
+}
+
+uint32_t hw_landings_count(const struct hw_landings *t)
+{
+    return count_before(t->blocks);
+}
+
 static void add_block(struct hw_landings *t)
 {
-    struct hw_landing *g = t->blocks < HW_LANDING_BLOCKS ? calloc(HW_LANDING_BLOCK, sizeof *g) : NULL;
+    uint32_t before = count_before(t->blocks), n = before ? before : HW_LANDING_FIRST;
+    struct hw_landing *g = t->blocks < HW_LANDING_BLOCKS ? calloc(n, sizeof *g) : NULL;
     if (!g)
         return;
-    for (uint32_t i = HW_LANDING_BLOCK; i-- > 0;) {
-        g[i].id = t->blocks * HW_LANDING_BLOCK + i;
+    for (uint32_t i = n; i-- > 0;) {
+        g[i].id = before + i;
         g[i].next = t->free;
         t->free = &g[i];
     }
@@ -73,10 +85,12 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g)
 /* What is at the place that the number names. */
 static struct hw_landing *find_place(const struct hw_landings *t, uint64_t id)
 {
-    uint32_t place = (uint32_t)id;
-    struct hw_landing *block =
-        place / HW_LANDING_BLOCK < HW_LANDING_BLOCKS ? atomic_load(&t->block[place / HW_LANDING_BLOCK]) : NULL;
-    return block ? &block[place % HW_LANDING_BLOCK] : NULL;
+    uint32_t place = (uint32_t)id, first = place / HW_LANDING_FIRST;
+    if (place >= HW_LANDINGS)
+        return NULL;
+    uint32_t at = first ? 32 - (uint32_t)__builtin_clz(first) : 0; /* its block */
+    struct hw_landing *block = atomic_load(&t->block[at]);
+    return block ? &block[place - count_before(at)] : NULL;
 }
 
 bool hw_landing_is_live(const struct hw_landing *g)

@@ -14,8 +14,9 @@
 
 #include <stdatomic.h>
 
-#define HW_LANDING_BLOCK  64   /* landings that are allocated at a time */
-#define HW_LANDING_BLOCKS 2048 /* the table's most */
+#define HW_LANDING_FIRST  64 /* landings of the first block; each further one has as many as all before it */
+#define HW_LANDING_BLOCKS 12
+#define HW_LANDINGS       (HW_LANDING_FIRST << (HW_LANDING_BLOCKS - 1)) /* the table's most */
 
 struct hw_landing {
     uint64_t id;             /* on the wire */
@@ -35,6 +36,8 @@ struct hw_landings {
     struct hw_landing *free;
 };
 
+/* How many the table has, used or free. */
+uint32_t hw_landings_count(const struct hw_landings *t);
 /* Frees the table: no landing is used any more. */
 void hw_landings_free(struct hw_landings *t);
 /* Takes a landing of this many bytes, 1 to HW_MSG_LANDING_MAX - 1. Under the owner's lock. NULL: no memory, or all are

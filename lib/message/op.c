@@ -115,13 +115,28 @@ static void untime_op(struct hw_op *op)
     op->peer->deadlines.n--;
 }
 
+/* The caller has its memory back, and waits no longer for what the peer says. Frames of a write may land still: later
+ * writes wait until that is settled. */
+static void desert_op(struct hw_op *op)
+{
+    op->deserted = true;
+    op->peer->deserted += op->kind == HW_OP_WRITE;
+    hw_list_append(&op->peer->over, &op->queued);
+}
+
 /* An operation that was called off is due: at first at once, so that this loop's clock says how long the peer may take
  * to say what became of it. True: that has passed. */
 static bool is_overdue(struct hw_op *op, uint64_t now)
 {
-    if (op->deadline || op->peer->dead)
-        return !op->peer->dead;
-    op->deadline = now + op->peer->answer_in;
+    if (op->peer->dead)
+        return false;
+    if (!op->answer_by)
+        op->answer_by = now + op->peer->answer_in;
+    else if (now >= op->answer_by)
+        return true;
+    else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE)
+        desert_op(op);
+    op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
     time_op(op->peer, op);
     return false;
 }
@@ -144,6 +159,14 @@ static void collect_due(struct hw_peer *p, uint64_t now, struct hw_list *due)
     p->deadlines.looked = tick;
 }
 
+static int say_late(const struct hw_op *op)
+{
+    uint64_t left = op->kind == HW_OP_RECV ? op->total : HW_MIN(op->total, atomic_load(&op->left));
+    return hw_fail(-ETIMEDOUT, "the operation passed its deadline with %llu of %llu bytes %s",
+                   (unsigned long long)(op->total - left), (unsigned long long)op->total,
+                   op->kind == HW_OP_READ || op->kind == HW_OP_RECV ? "here" : "confirmed");
+}
+
 /* Ends what is due. */
 static void look_at_deadlines(struct hw_peer *p)
 {
@@ -159,7 +182,7 @@ static void look_at_deadlines(struct hw_peer *p)
         if (atomic_load(&op->off))
             overdue |= is_overdue(op, now);
         else
-            hw_op_cancel_locked(op, hw_fail(-ETIMEDOUT, "the operation's deadline passed"));
+            hw_op_cancel_locked(op, say_late(op));
     }
     uint64_t next = p->deadlines.next = find_next_look(p);
     pthread_mutex_unlock(&p->lock);
@@ -215,6 +238,8 @@ static void retire_op(struct hw_op *op)
     hw_list_remove(&op->serve_at);
     hw_list_remove(&op->queued);
     hw_list_append(&p->over, &op->queued);
+    if (op->deserted && op->kind == HW_OP_WRITE && --p->deserted == 0)
+        hw_ops_resume(p, &p->held);
 }
 
 /* Nothing is left of the operation. Under the lock. */
@@ -223,7 +248,8 @@ static void end_op(struct hw_op *op)
     struct hw_peer *p = op->peer;
     op->fence = atomic_load(&p->in.told);
     hw_list_remove(&op->queued);
-    if (is_fenced(op) && !p->dead)
+    op->is_fenced = is_fenced(op) && !p->dead && !atomic_load(&op->off); /* off: a refusal would change nothing */
+    if (op->is_fenced)
         hw_list_append(&p->fenced, &op->queued);
     else
         retire_op(op);
@@ -253,8 +279,13 @@ void hw_ops_flush(struct hw_peer *p)
         hw_notes_resume(p); /* the first one may have been called off */
         struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
         struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
+        bool tell = op && !op->told, last = op && !op->pending;
         if (op)
             hw_list_remove(&op->queued);
+        if (op && !receive) {
+            op->told = true;
+            atomic_fetch_add(&op->refs, !last);
+        }
         pthread_mutex_unlock(&p->lock);
         if (!op)
             return;
@@ -262,7 +293,8 @@ void hw_ops_flush(struct hw_peer *p)
             hw_queue_copy(receive);
             continue;
         }
-        op->over(op);
+        if (tell)
+            op->over(op);
         hw_op_put(op);
     }
 }
@@ -362,6 +394,10 @@ static int advance_op(struct hw_op *op)
             hw_op_sub_locked(op, 1); /* it is started */
         return rc;
     }
+    if (op->kind == HW_OP_WRITE && op->total && op->peer->deserted) {
+        hw_list_append(&op->peer->held, &op->queued);
+        return 0;
+    }
     for (; op->ready < op->n && op->kind != HW_OP_SERVE; op->ready++) {
         struct hw_import *i = op->span[op->ready].import;
         if (!i)
@@ -407,6 +443,7 @@ static int count_bytes(struct hw_op *op)
 {
     op->total = 0;
     for (uint32_t i = 0; i < op->n; i++) {
+        op->foreign |= op->kind == HW_OP_RECV && op->span[i].len && !op->span[i].space->direct;
         op->span[i].start = op->total;
         if (op->span[i].len >= HW_MSG_LANDING_MAX - 1 - op->total)
             return hw_fail(-E2BIG, "an operation of more than %llu bytes", HW_MSG_LANDING_MAX);
@@ -524,18 +561,9 @@ void hw_stops_send(struct hw_peer *p)
 
 static void end_let_go(struct hw_let_go *g)
 {
-    hw_op_sub(hw_container_of(g, struct hw_op, let_go), 1);
-}
-
-/* The operation was called off: from here on the peer has so much time to say what became of it. */
-static void await_answer(struct hw_op *op)
-{
-    atomic_store(&op->off, true);
-    untime_op(op);
-    if (op->peer->dead)
-        return;
-    op->deadline = 0;
-    time_op(op->peer, op);
+    struct hw_op *op = hw_container_of(g, struct hw_op, let_go);
+    op->let_go_over = true;
+    hw_op_sub(op, 1);
 }
 
 void hw_op_cancel_locked(struct hw_op *op, int why)
@@ -544,13 +572,16 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     if (!op->pending || atomic_load(&op->off) || op->message /* it is about to end */)
         return;
     hw_op_set_result(op, why);
+    if (op->is_fenced) { /* the refusals that the peer has announced may never come */
+        retire_op(op);
+        return;
+    }
     do
-        if (left == 0) { /* it ends, once control messages are read that the peer has announced */
-            await_answer(op);
-            return;
-        }
+        if (left == 0)
+            return; /* it ends */
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
-    await_answer(op);
+    atomic_store(&op->off, true);
+    untime_op(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
     if (op->kind == HW_OP_SERVE)
@@ -564,6 +595,10 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         over++;
     }
     hw_op_sub_locked(op, over);
+    if (!op->peer->dead) {
+        op->deadline = 0;
+        time_op(op->peer, op);
+    }
     op->let_go = (struct hw_let_go){.owner = op, .over = end_let_go};
     hw_session_let_go(&op->peer->session, &op->let_go);
 }
@@ -592,6 +627,7 @@ void hw_ops_init(struct hw_peer *p)
         hw_list_init(&p->deadlines.at[i]);
     hw_list_init(&p->all);
     hw_list_init(&p->bulk);
+    hw_list_init(&p->held);
     hw_list_init(&p->reads);
     hw_list_init(&p->notes);
     hw_list_init(&p->fenced);

@@ -54,6 +54,7 @@ int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t 
 int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in);
 void hw_counts_free(struct hw_peer *p);
 void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in);
+int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in);
 /* Cuts requests of reads. Under the lock. */
 void hw_requests_cut(struct hw_peer *p);
 /* The operation is to be cut by rails, or goes whole. Under the lock. */

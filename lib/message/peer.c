@@ -7,21 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-void hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
-                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
-                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING])
+int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
+                 struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING])
 {
     memset(p, 0, sizeof *p);
+    int rc = hw_session_init(&p->session, client, home, loop, n, &hw_peer_session_ops, io, p, limits);
+    if (rc < 0)
+        return rc;
     p->domain = domain;
     p->ops = ops;
     p->up = up;
     p->answer_in = 2 * limits->dead;
+    p->patience = HW_PATIENCE;
     memcpy(p->imports.binding, binding, HW_BINDING);
-    hw_session_init(&p->session, client, home, loop, n, &hw_peer_session_ops, io, p, limits);
     hw_ops_init(p);
     hw_control_init(p);
     hw_queues_init(&p->queues);
     pthread_mutex_init(&p->lock, NULL);
+    return 0;
 }
 
 void hw_peer_die(struct hw_peer *p, int why)

@@ -38,7 +38,8 @@
 #define HW_CHUNK          (256u << 10)
 #define HW_REQUEST        (64u << 20) /* bytes of one request of a read */
 #define HW_COUNT_BLOCK    256
-#define HW_TICK           (4 * HW_MS) /* deadlines are looked at so often */
+#define HW_TICK           (4 * HW_MS)   /* deadlines are looked at so often */
+#define HW_PATIENCE       (100 * HW_MS) /* as hw_peer.patience */
 #define HW_TICKS          256
 
 struct hw_peer;
@@ -100,7 +101,7 @@ struct hw_op {
     enum hw_op_kind kind;
     void (*over)(struct hw_op *op); /* once, from any thread: result is set, the memory is the caller's */
     void *user;                     /* the caller's */
-    uint64_t deadline;              /* ns of the home loop's clock, HW_NEVER: none */
+    uint64_t deadline;              /* ns of the home loop's clock, HW_NEVER: none; once it is off, the next look */
     struct hw_note *note;           /* write, notify: for the peer's application; NULL: none. The operation's */
     atomic_int result;              /* 0, or the first error */
     char *text;                     /* why; NULL: not known. The operation's */
@@ -121,12 +122,18 @@ struct hw_op {
     struct hw_parcel noted; /* HW_MSG_NOTED, of a write */
     struct hw_control last; /* ends something at the peer, so it may not fail for want of memory */
     struct hw_let_go let_go;
+    bool let_go_over;           /* no rail touches its memory any more; the home loop's */
+    bool told;                  /* over() was called; under the lock, as .. */
+    bool deserted;              /* .. this: it was, or is about to be, before the peer has said what became of it */
+    uint64_t answer_by;         /* once it is off: the peer dies if it has not said by then what became of it */
+    bool is_fenced;             /* it waits in the peer's list; under the lock */
     uint32_t fence;             /* this many control messages have to be read before it ends */
     struct hw_landing *landing; /* read: those that have not ended, under the lock */
     uint64_t serves;            /* serve, send: the peer's landing */
     uint64_t rest;              /* send: what the message leaves of it */
     enum hw_match match;        /* send, receive */
     uint64_t granted;           /* receive: number of the control message that told the peer */
+    bool foreign;               /* receive: the CPU cannot use some of its memory */
     struct hw_note *message;    /* receive: an eager one, to be copied */
     uint32_t ready;             /* spans, from the first one on, whose region is known */
     bool pending, started;      /* is in the peer's list; waits for nothing */
@@ -206,16 +213,19 @@ struct hw_peer {
     void *up;
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
 
-    pthread_mutex_t lock;             /* over what follows, but for atomics */
-    int dead;                         /* 0, or why */
-    uint64_t answer_in;               /* ns: the peer dies if it has not ended a cancelled operation by then */
-    struct hw_list all;               /* operations */
-    struct hw_list bulk;              /* rails cut chunks of these */
-    struct hw_list reads;             /* are cut into requests */
-    struct hw_list notes;             /* wait for room for their notifications at the peer */
-    struct hw_list fenced;            /* wait until control messages are read */
-    struct hw_list filling;           /* receives that have a message to be copied */
-    struct hw_list over;              /* over() is to be called */
+    pthread_mutex_t lock;   /* over what follows, but for atomics */
+    int dead;               /* 0, or why */
+    uint64_t answer_in;     /* ns: the peer dies if it has not ended a cancelled operation by then */
+    uint64_t patience;      /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
+    uint32_t deserted;      /* writes that the caller was told of, and frames of which may land still */
+    struct hw_list held;    /* writes that wait until there is none */
+    struct hw_list all;     /* operations */
+    struct hw_list bulk;    /* rails cut chunks of these */
+    struct hw_list reads;   /* are cut into requests */
+    struct hw_list notes;   /* wait for room for their notifications at the peer */
+    struct hw_list fenced;  /* wait until control messages are read */
+    struct hw_list filling; /* receives that have a message to be copied */
+    struct hw_list over;    /* over() is to be called */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
     struct op_slot {
         struct hw_op *op;
@@ -269,10 +279,10 @@ struct hw_peer {
 };
 
 /* Makes a peer over n rails that are down; the arguments are hw_session_init()'s. binding: bytes that both sides have
- * and that no other session has. */
-void hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
-                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
-                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
+ * and that no other session has. -ENOMEM. */
+int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
+                 struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
+                 void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
 /* Ends it: every operation ends, those with something left with this error. On the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
 /* True if no operation is under way. */

@@ -9,7 +9,8 @@
 
 /* A receive of the peer's that nothing was sent to yet. */
 struct hw_grant {
-    struct hw_list of_queue; /* oldest first */
+    struct hw_control refusal; /* what the grant becomes where its stream is closed: that needs no memory */
+    struct hw_list of_queue;   /* oldest first */
     struct hw_list in_chain;
     uint64_t landing, room;
     uint64_t number; /* of the control message */
@@ -17,7 +18,8 @@ struct hw_grant {
 
 /* An eager message of the peer's that no receive was posted for yet. */
 struct hw_held {
-    struct hw_list of_queue; /* oldest first */
+    struct hw_control refusal; /* likewise */
+    struct hw_list of_queue;   /* oldest first */
     struct hw_list in_chain;
     uint64_t queue;
     struct hw_note *note;
@@ -96,11 +98,16 @@ static void put_queue(struct hw_queues *t, struct hw_queue *q)
     free(q);
 }
 
-static void drop_grant(struct hw_queues *t, struct hw_grant *g)
+static void unlist_grant(struct hw_queues *t, struct hw_grant *g)
 {
     hw_list_remove(&g->of_queue);
     hw_list_remove(&g->in_chain);
     t->n_grants--;
+}
+
+static void drop_grant(struct hw_queues *t, struct hw_grant *g)
+{
+    unlist_grant(t, g);
     free(g);
 }
 
@@ -216,13 +223,25 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
 }
 
 /* The message of h, which is held no more. */
-static struct hw_note *take_held(struct hw_held *h)
+static struct hw_note *unlist_held(struct hw_held *h)
 {
-    struct hw_note *note = h->note;
     hw_list_remove(&h->of_queue);
     hw_list_remove(&h->in_chain);
+    return h->note;
+}
+
+static struct hw_note *take_held(struct hw_held *h)
+{
+    struct hw_note *note = unlist_held(h);
     free(h);
     return note;
+}
+
+static void drop_held(struct hw_peer *p, struct hw_held *held)
+{
+    struct hw_note *note = take_held(held);
+    hw_eager_give(p, note->len);
+    free(note);
 }
 
 static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note *note)
@@ -260,6 +279,33 @@ static int grant_receive(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
+/* Answers the peer's message of this operation: nobody has received it yet. error EAGAIN: it is to come once more, to
+ * this landing; else nobody will. */
+static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error, uint64_t landing)
+{
+    return hw_control_send_locked(
+        p,
+        &(struct hw_control){
+            .kind = HW_CONTROL_MATCHED, .a = op, .b = (uint64_t)len << 32 | (uint32_t)error, .c = queue, .d = landing});
+}
+
+/* A receive in memory that the CPU cannot use meets a message that is held. */
+static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held *h)
+{
+    struct hw_peer *p = op->peer;
+    int rc = grant_receive(q, op);
+    if (rc < 0)
+        return rc;
+    hw_list_remove(&op->queued); /* it is taken */
+    rc = answer_message(p, q->name, h->note->op, h->note->len, EAGAIN, op->landing->id);
+    if (rc < 0) { /* the receive ends, and leaves the message to the next one */
+        hw_op_cancel_locked(op, rc);
+        return 0;
+    }
+    drop_held(p, h);
+    return 0;
+}
+
 /* ---- the operation's life: under the lock ------------------------------------------------------------ */
 
 int hw_queue_post(struct hw_op *op)
@@ -278,7 +324,10 @@ int hw_queue_post(struct hw_op *op)
         hw_list_append(&q->sends, &op->queued);
         advance_sends(p, q);
     } else if ((h = hw_list_first(&q->held, struct hw_held, of_queue))) {
-        match_message(op, take_held(h), HW_MSG_NO_LANDING);
+        if (op->foreign)
+            rc = ask_for_message(q, op, h);
+        else
+            match_message(op, take_held(h), HW_MSG_NO_LANDING);
     } else if (there) {
         rc = hw_fail(-ESHUTDOWN, "the peer has closed stream %llu", (unsigned long long)(op->queue >> 32));
     } else {
@@ -336,15 +385,12 @@ void hw_queue_filled(struct hw_op *op)
 void hw_queue_copy(struct hw_op *op)
 {
     struct hw_note *note = op->message;
-    int rc = 0;
-    for (uint32_t i = 0; i < op->n && rc == 0; i++) {
+    for (uint32_t i = 0; i < op->n; i++) {
         const struct hw_span *s = &op->span[i];
         uint64_t len = s->start < note->len ? HW_MIN(s->len, note->len - s->start) : 0;
         if (len && note->len <= op->total)
-            rc = hw_store(s->space, s->ptr, note->data + s->start, len);
+            memcpy(s->ptr, note->data + s->start, len);
     }
-    if (rc < 0)
-        hw_op_set_result(op, rc);
     atomic_store(&op->got, note->len);
     free(note);
     hw_op_sub(op, 1);
@@ -378,16 +424,6 @@ static int refuse_receive(struct hw_peer *p, uint64_t landing)
 {
     return hw_control_send_locked(
         p, &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = landing, .b = (uint64_t)ESHUTDOWN});
-}
-
-/* Answers the peer's message of this operation: nobody has received it, and nobody will. */
-static int refuse_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error)
-{
-    return hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_MATCHED,
-                                                          .a = op,
-                                                          .b = (uint64_t)len << 32 | (uint32_t)error,
-                                                          .c = queue,
-                                                          .d = HW_MSG_NO_LANDING});
 }
 
 static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
@@ -457,7 +493,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
     struct hw_queue *q;
     struct hw_op *op;
     if (hw_stream_is_closed(&p->queues, h->c, true)) {
-        int sent = refuse_message(p, h->c, h->a, (*note)->len, ESHUTDOWN);
+        int sent = answer_message(p, h->c, h->a, (*note)->len, ESHUTDOWN, HW_MSG_NO_LANDING);
         if (sent == 0)
             hw_eager_give(p, (*note)->len); /* the caller frees it */
         return sent;
@@ -468,6 +504,15 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
     while ((op = hw_list_first(&q->receives, struct hw_op, queued)) && op->granted < h->b)
         hw_list_remove(&op->queued);
     (*note)->op = h->a;
+    if (op && op->foreign) {
+        rc = answer_message(p, h->c, h->a, (*note)->len, EAGAIN, op->landing->id);
+        if (rc < 0)
+            return rc;
+        hw_list_remove(&op->queued);    /* it is taken */
+        hw_eager_give(p, (*note)->len); /* the caller frees it */
+        put_queue(&p->queues, q);
+        return 0;
+    }
     if (op) {
         struct hw_landing *g = op->landing;
         uint64_t landing = g->id;
@@ -494,6 +539,18 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
     return rc;
 }
 
+/* The peer's receive wants the message once more, straight to its landing: EAGAIN. op: the send; NULL: it is off. */
+static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant *g)
+{
+    if (op) {
+        op->match = HW_MATCH_NONE;
+        send_direct(op, g);
+        return 0;
+    }
+    return hw_control_send_locked(
+        p, &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = g->landing, .b = (uint64_t)ECANCELED});
+}
+
 static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
@@ -504,14 +561,21 @@ static int take_answer(struct hw_peer *p, const struct hw_control_head *h)
     bool fits = h->d == HW_MSG_NO_LANDING || closed || (g && g->landing == h->d);
     if (!q || !q->unanswered || t->sent < cost || !fits)
         return hw_fail(-EPROTO, "the peer has received a message that was not sent");
+    int error = (int)(uint32_t)h->b;
+    struct hw_op *op = hw_op_find(p, h->a);
+    if (op && (op->kind != HW_OP_SEND || op->match != HW_MATCH_EAGER || op->queue != h->c))
+        op = NULL;
+    if (error == EAGAIN && h->d == HW_MSG_NO_LANDING)
+        return hw_fail(-EPROTO, "the peer wants a message again, and does not say where");
+    int rc = error == EAGAIN && !closed ? send_again(p, op, g) : 0;
+    if (rc < 0)
+        return rc; /* nothing was done */
     note_seen(p);
     q->unanswered--;
     t->sent -= cost;
     if (h->d != HW_MSG_NO_LANDING && !closed)
         drop_grant(t, g);
-    struct hw_op *op = hw_op_find(p, h->a);
-    if (op && op->kind == HW_OP_SEND && op->match == HW_MATCH_EAGER && op->queue == h->c) {
-        int error = (int)(uint32_t)h->b;
+    if (op && error != EAGAIN) {
         if (error)
             hw_op_set_result(op, hw_fail(-error, "the peer's receive does not take a message of %llu bytes",
                                          (unsigned long long)op->total));
@@ -532,46 +596,41 @@ int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h)
     return rc;
 }
 
-static void drop_held(struct hw_peer *p, struct hw_held *held)
+static void refuse_queue(struct hw_peer *p, struct hw_queue *q)
 {
-    struct hw_note *note = take_held(held);
-    hw_eager_give(p, note->len);
-    free(note);
-}
-
-static int refuse_queue(struct hw_peer *p, struct hw_queue *q)
-{
-    int rc = 0;
     hw_list_each(it, tmp, &q->grants)
     {
         struct hw_grant *g = hw_container_of(it, struct hw_grant, of_queue);
-        rc = rc < 0 ? rc : refuse_receive(p, g->landing);
-        if (rc == 0)
-            drop_grant(&p->queues, g);
+        unlist_grant(&p->queues, g);
+        g->refusal = (struct hw_control){.kind = HW_CONTROL_UNREAD, .a = g->landing, .b = (uint64_t)ESHUTDOWN};
+        hw_control_send_own(p, &g->refusal);
     }
     hw_list_each(it, tmp, &q->held)
     {
         struct hw_held *held = hw_container_of(it, struct hw_held, of_queue);
-        rc = rc < 0 ? rc : refuse_message(p, q->name, held->note->op, held->note->len, ESHUTDOWN);
-        if (rc == 0)
-            drop_held(p, held);
+        struct hw_note *note = unlist_held(held);
+        held->refusal = (struct hw_control){.kind = HW_CONTROL_MATCHED,
+                                            .a = note->op,
+                                            .b = (uint64_t)note->len << 32 | ESHUTDOWN,
+                                            .c = q->name,
+                                            .d = HW_MSG_NO_LANDING};
+        hw_eager_give(p, note->len);
+        free(note);
+        hw_control_send_own(p, &held->refusal);
     }
     put_queue(&p->queues, q);
-    return rc;
 }
 
-int hw_queues_refuse(struct hw_peer *p, uint32_t stream)
+void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
 {
     struct hw_queues *t = &p->queues;
-    int rc = 0;
-    for (int i = 0; i < HW_QUEUE_CHAINS && rc == 0; i++)
+    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
         hw_list_each(it, tmp, &t->queues[i])
         {
             struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
-            if (q->name >> 32 == stream && rc == 0)
-                rc = refuse_queue(p, q);
+            if (q->name >> 32 == stream)
+                refuse_queue(p, q);
         }
-    return rc;
 }
 
 static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
@@ -592,7 +651,7 @@ static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
     struct hw_held *held = find_held(&p->queues, h->c, h->a);
     if (!held)
         return 0;
-    int rc = refuse_message(p, h->c, h->a, held->note->len, ECANCELED);
+    int rc = answer_message(p, h->c, h->a, held->note->len, ECANCELED, HW_MSG_NO_LANDING);
     if (rc == 0)
         drop_held(p, held);
     put_queue(&p->queues, find_queue(&p->queues, h->c));

@@ -10,6 +10,8 @@
  *     peer; otherwise it waits, and those behind it. The receiver gives an eager message to the oldest receive that
  *     was posted and is not taken, or keeps it for the next one, and answers MATCHED. Until all eager messages of a
  *     queue are answered no grant of it is used, so both sides agree on who gets what.
+ *   - A receive in memory that the CPU cannot use takes no eager message: the receiver drops it and answers MATCHED
+ * with EAGAIN and the receive's landing, and the sender sends the message there.
  *   - The b of an EAGER says what "taken" means: all grants whose control message has a lower number are, as far as the
  *     sender knows, and none of the others.
  *
@@ -40,8 +42,8 @@ void hw_queue_copy(struct hw_op *op);
 int hw_stream_close(struct hw_peer *p, uint32_t stream);
 /* Is the stream of this queue closed by this side (here), or by the peer? Under the lock. */
 bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here);
-/* Refuses the receives and messages of the peer's that nothing here has met. Under the lock. -ENOMEM: not all. */
-int hw_queues_refuse(struct hw_peer *p, uint32_t stream);
+/* Refuses the receives and messages of the peer's that nothing here has met. Under the lock. */
+void hw_queues_refuse(struct hw_peer *p, uint32_t stream);
 void hw_streams_free(struct hw_queues *t);
 
 /* Control messages have come, on the home loop. -ENOMEM: nothing was done; -EPROTO. */

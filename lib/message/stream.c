@@ -89,15 +89,20 @@ static int close_here(struct hw_peer *p, uint32_t stream)
         return p->dead ? hw_fail(p->dead, "the peer is gone") : rc;
     if (c->here)
         return hw_fail(-EINVAL, "stream %u is closed already", stream);
+    struct hw_control *say = malloc(sizeof *say);
+    if (!say) {
+        if (!c->there)
+            put_closed(&p->queues, c);
+        return hw_no_memory("the end of stream %u", stream);
+    }
+    *say = (struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream};
     (void)hw_fail(-ECANCELED, "its stream is closed");
+    c->here = true; /* from here on all of it happens: the peer meets no stream that is half closed */
     cancel_stream(p, stream, true, -ECANCELED);
-    rc = hw_queues_refuse(p, stream);
-    if (rc == 0)
-        rc = hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_CLOSE, .a = stream});
-    c->here = rc == 0;
-    if (rc == 0 || !c->there)
-        put_closed(&p->queues, c);
-    return rc;
+    hw_queues_refuse(p, stream);
+    hw_control_send_own(p, say);
+    put_closed(&p->queues, c);
+    return 0;
 }
 
 int hw_stream_close(struct hw_peer *p, uint32_t stream)

@@ -2,7 +2,7 @@
 /*
  * Which NICs of two nodes to join: a pure function of both sides' addresses, of what the kernel says of its routes, of
  * names, and of what the user wants. What it gives are candidates, best first, and out of those that are not known to
- * fail the best assignment of NICs to NICs. Who calls it finds out which of them work (engine/probe.c).
+ * fail the best assignment of NICs to NICs. Who calls it finds out which of them work (transport/pairing.c).
  *
  * Equal subnets are not asked for: on Google's cloud each NIC has a /32 address and reaches its peers by routes, in
  * layer-3 fabrics a /31 (facts/clusters.md). A route by the NIC is what makes a candidate.

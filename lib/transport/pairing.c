@@ -3,7 +3,7 @@
 
 #include "net/rails.h"
 #include "net/route.h"
-#include "transport/tcp/tcp.h"
+#include "transport/handle.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static int read_entries(struct hw_pairing *g, const uint8_t *body, size_t len)
     for (uint16_t i = 0; i < g->setup.n; i++) {
         int rc = hw_setup_entry_decode(body, len, &at, &g->entry[i]);
         if (rc == 0)
-            rc = hw_tcp_handle_addr(g->entry[i].handle, g->entry[i].handle_len, &g->theirs[i].addr);
+            rc = hw_address_handle_decode(g->entry[i].handle, g->entry[i].handle_len, &g->theirs[i].addr);
         if (rc)
             return rc;
         memcpy(g->theirs[i].name, g->entry[i].nic, HAWSER_NIC_NAME);
@@ -82,7 +82,6 @@ void hw_pairing_free(struct hw_pairing *g)
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
-    struct hw_nic there = {.addr = d->remote};
     int at = (int)g->setup.via - 1;
     if (at < 0) {
         at = g->setup.n;
@@ -91,8 +90,7 @@ static void place_dialled(struct hw_pairing *g)
             if (hw_addr_same_host(&g->theirs[i].addr, &d->remote))
                 at = i;
     }
-    int n = d->tp->listen(d->env, &there, hw_addr_port(&d->remote), g->entry[at].handle);
-    g->entry[at].handle_len = (uint16_t)HW_MAX(n, 0);
+    g->entry[at].handle_len = hw_address_handle_encode(g->entry[at].handle, &d->remote, hw_addr_port(&d->remote));
     memcpy(g->entry[at].nic, g->theirs[at].name, HAWSER_NIC_NAME);
     g->theirs[at].addr = d->remote;
     g->in.dialled = at;
@@ -129,7 +127,7 @@ static void find_ways(struct hw_pairing *g)
             uint8_t *way = &g->way[(size_t)i * g->in.n_theirs + j];
             *way = dial && nic->loopback == loop ? hw_route_way(fd, nic, to) : HW_WAY_NEVER;
             if (*way != HW_WAY_NEVER && (int)j == g->in.dialled && hw_addr_same_host(&nic->addr, &d->local))
-                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the control connection goes there */
+                *way = (*way ? *way : HW_WAY_GATEWAY) | HW_WAY_NATURAL; /* the first connection goes there */
         }
     }
     hw_close(&fd);
@@ -140,14 +138,15 @@ static int refuse_self(const struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
     const char *self = d->env->knobs->same_machine;
-    const bool refuse = strcmp(self, "no") == 0 ? d->tp->caps.self != HW_SELF_WORKS : d->tp->caps.self == HW_SELF_NEVER;
+    const bool refuse =
+        strcmp(self, "no") == 0 ? d->env->caps.self != HW_SELF_WORKS : d->env->caps.self == HW_SELF_NEVER;
     if (!refuse || strcmp(self, "yes") == 0 || (!hw_addr_is_loopback(&d->remote) && !is_ours(g, &d->remote)))
         return 0;
     return hw_fail(
         -EHOSTUNREACH,
         "the peer is on this very machine: what never passes a NIC never lands in GPU memory, and %s %s; run "
         "the other end on another machine (or set knob same_machine)",
-        d->env->ident, d->tp->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
+        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "delivers nothing there" : "would fall back to tcp there");
 }
 
 static int list_candidates(struct hw_pairing *g)
@@ -234,7 +233,7 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         fail_try(t, rc);
         return;
     }
-    t->reached = t->hs->welcome.rx_offset <= g->setup.n ? (uint16_t)t->hs->welcome.rx_offset : 0;
+    t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
     end_try(t);
     t->state = HW_TRY_WORKS;
 }
@@ -365,7 +364,7 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
 }
 
 /* Nothing that could be bound to a NIC leads there (the same machine, an address translator that knows one way): the
- * path that the control connection took, which stands. */
+ * path that the first connection took, which stands. */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -510,7 +509,7 @@ struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n)
         memcpy(x->nic, g->pair[k].nic.name, HAWSER_NIC_NAME);
         memcpy(x->peer_nic, g->pair[k].peer_nic, HAWSER_NIC_NAME);
         hw_addr_text(&g->pair[k].nic.addr, x->local, sizeof(x->local));
-        if (hw_tcp_handle_addr(g->pair[k].handle, g->pair[k].handle_len, &to) == 0)
+        if (hw_address_handle_decode(g->pair[k].handle, g->pair[k].handle_len, &to) == 0)
             hw_addr_text(&to, x->remote, sizeof(x->remote));
         if (!g->pair[k].sure)
             snprintf(x->why, sizeof(x->why), "no answer yet: it is tried on");

@@ -36,7 +36,6 @@ struct hw_pair {
 
 /* What the client knows of a server that its first connection has reached. All of it outlives the pairing. */
 struct hw_dial {
-    const struct hw_transport *tp;
     const struct hw_tp_env *env;
     union hw_addr local, remote; /* of that connection */
     uint64_t session;

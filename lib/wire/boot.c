@@ -39,7 +39,6 @@ void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h)
     hw_put64(out + 8, h->session);
     hw_put32(out + 16, h->channel);
     hw_put32(out + 20, h->gen);
-    hw_put64(out + 24, h->rx_offset);
     memcpy(out + 32, h->nonce, HW_NONCE);
 }
 
@@ -56,8 +55,9 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     h->session = hw_get64(in + 8);
     h->channel = hw_get32(in + 16);
     h->gen = hw_get32(in + 20);
-    h->rx_offset = hw_get64(in + 24);
     memcpy(h->nonce, in + 32, HW_NONCE);
+    if (hw_get64(in + 24) != 0)
+        return hw_fail(-EPROTO, "a HELLO with reserved bytes that are not 0");
     if (h->kind < HW_BOOT_CONTROL || h->kind > HW_BOOT_PROBE)
         return hw_fail(-EPROTO, "a HELLO of unknown kind %u", h->kind);
     if ((h->kind == HW_BOOT_CONTROL) != (h->session == 0))
@@ -113,7 +113,7 @@ int hw_challenge_decode(const uint8_t in[HW_CHALLENGE_SIZE], struct hw_challenge
 void hw_welcome_encode(uint8_t out[HW_WELCOME_SIZE], const struct hw_welcome *w)
 {
     encode_boot_head(out, HW_WELCOME_SIZE, w->refusal, false);
-    hw_put64(out + 8, w->rx_offset);
+    hw_put16(out + 8, w->via);
 }
 
 int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w)
@@ -122,7 +122,7 @@ int hw_welcome_decode(const uint8_t in[HW_WELCOME_SIZE], struct hw_welcome *w)
     if (rc)
         return rc;
     w->refusal = in[6];
-    w->rx_offset = hw_get64(in + 8);
+    w->via = hw_get16(in + 8);
     if (w->refusal >= HW_REFUSE_COUNT)
         return hw_fail(-EPROTO, "the peer refused with unknown reason %u", w->refusal);
     return 0;

@@ -19,7 +19,7 @@ int hw_link_head_decode(const uint8_t in[HW_LINK_HEAD], struct hw_link_head *h)
         .type = in[2], .flags = in[3], .ext = hw_get32(in + 4), .pay = hw_get32(in + 8), .number = hw_get32(in + 12)};
     if (hw_get16(in) != HW_LINK_MAGIC)
         return hw_fail(-EPROTO, "a frame begins with 0x%04x, not with the magic number", hw_get16(in));
-    if (h->flags & ~(HW_LINK_UNCOUNTED | HW_LINK_PATIENT | HW_LINK_APART))
+    if (h->flags & ~(HW_LINK_UNCOUNTED | HW_LINK_PATIENT | HW_LINK_APART | HW_LINK_BULK))
         return hw_fail(-EPROTO, "a frame of type %u has unknown flags 0x%02x", h->type, h->flags);
     if (h->ext > HW_LINK_EXT_MAX)
         return hw_fail(-EPROTO, "a frame of type %u has an extension of %u bytes, more than %u", h->type, h->ext,

@@ -22,6 +22,7 @@
 #define HW_LINK_UNCOUNTED 1u /* not confirmed, not sent again where the link dies */
 #define HW_LINK_PATIENT   2u /* nobody waits for its confirmation, which may come with something else */
 #define HW_LINK_APART     4u /* the payload travels by the connection's other stream */
+#define HW_LINK_BULK      8u /* the payload counts as a transfer's, in statistics */
 
 struct hw_link_head {
     uint8_t type; /* the upper layer's */

@@ -50,14 +50,14 @@ static inline uint64_t hw_get64(const uint8_t *p)
  *   client -> server  HELLO      who I am and what for, a nonce
  *   server -> client  CHALLENGE  a nonce, and the proof that the server holds the key
  *   client -> server  PROOF      the proof that the client does
- *   server -> client  WELCOME    accepted (and, for a resumed control connection, where to go on), or refused
+ *   server -> client  WELCOME    accepted, or refused
  *
  * The key is the job key's hash for a new session (all zero where there is none), the session's secret for every
  * later connection of it. Both proofs cover HELLO and CHALLENGE whole, with different labels, so that neither a
  * replay nor a reflection passes.
  */
 #define HW_WIRE_MAGIC     0x52535748u /* "HWSR" */
-#define HW_WIRE_VERSION   1
+#define HW_WIRE_VERSION   2
 #define HW_NONCE          32
 #define HW_SECRET         32
 #define HW_HELLO_SIZE     64
@@ -66,11 +66,10 @@ static inline uint64_t hw_get64(const uint8_t *p)
 #define HW_WELCOME_SIZE   16
 
 enum hw_boot_kind {
-    HW_BOOT_CONTROL = 1, /* a new session's */
-    HW_BOOT_DATA = 2,    /* a channel's */
-    HW_BOOT_RESUME = 3,  /* a session's control connection, again */
-    HW_BOOT_SIDE = 4,    /* a second one of a channel's, for transports that want it */
-    HW_BOOT_PROBE = 5    /* does this path lead to the session's server? It ends with WELCOME */
+    HW_BOOT_CONTROL = 1, /* a new session's first */
+    HW_BOOT_DATA = 2,    /* a link of a rail's */
+    HW_BOOT_SIDE = 3,    /* a second one of a link's, for transports that want it */
+    HW_BOOT_PROBE = 4    /* does this path lead to the session's server? It ends with WELCOME */
 };
 
 enum hw_refusal {
@@ -91,7 +90,6 @@ struct hw_hello {
     bool keyed;       /* a job key is in use */
     uint64_t session; /* 0 for a new one */
     uint32_t channel, gen;
-    uint64_t rx_offset; /* RESUME: bytes of control stream the client has taken in */
     uint8_t nonce[HW_NONCE];
 };
 
@@ -105,7 +103,7 @@ struct hw_challenge {
 
 struct hw_welcome {
     uint8_t refusal;
-    uint64_t rx_offset; /* RESUME: bytes of control stream the server has taken in */
+    uint16_t via; /* PROBE: 1 + the entry of the server's SETUP by which it came in; 0: none of them */
 };
 
 /* Decoders return 0, or -EPROTO with the reason. hw_hello_decode gives -EPROTONOSUPPORT for another version. */
@@ -138,67 +136,13 @@ void hw_random(void *out, size_t len);
 int hw_crypto_init(void);
 const char *hw_refusal_text(unsigned refusal);
 
-/* ---- control frames --------------------------------------------------------------------------- */
+/* ---- SETUP: what the two sides of a new session say to each other over its first connection ------ */
 
-#define HW_FRAME_MAGIC 0x5748u
-#define HW_FRAME_HEAD  16
-#define HW_FRAME_MAX   (40ul * 1024) /* header and body */
-#define HW_INLINE_MAX  (16 * 1024)
-
-enum hw_frame_type {
-    HW_F_SETUP = 1, /* first frame each way: limits, then handles (server) or channels (client) */
-    HW_F_ACK,       /* id: control bytes taken in; body: u64 messages matched */
-    HW_F_CONFIRM,   /* id: chunks received on the channel; body: u32 channel, u32 generation */
-    HW_F_WRITE,     /* id: operation; body: u64 region, u64 secret, u64 offset, then the data */
-    HW_F_SEND,      /* id: operation; body: the data */
-    HW_F_RTS,       /* id: operation; body: u64 length; answered by CTS once a receive is posted */
-    HW_F_CTS,       /* id: the operation of the RTS */
-    HW_F_READ,      /* id: operation; flags HW_FF_MORE; body: n x {u64 region, u64 secret, u64 offset, u64 length} */
-    HW_F_READ_DATA, /* id: the operation of the READ; body: u64 offset in it, then the data */
-    HW_F_NOTIFY,    /* id: operation; body: the notification */
-    HW_F_ERROR,     /* id: an operation of the receiver of this frame; body: u32 errno, then text */
-    HW_F_CANCEL,    /* id: an operation of the sender of this frame (READ, RTS) that is off; body: u32 errno */
-    HW_F_CHAN_DOWN, /* id: chunks received on the channel, the last word on it; body: u32 channel, u32 generation */
-    HW_F_PING,      /* forces an ACK */
-    HW_F_BYE,       /* orderly end; body empty */
-    HW_F_MESSAGE,   /* id: operation; body: HW_STREAM_HEAD, then the data */
-    HW_F_ANNOUNCE,  /* id: operation; body: HW_STREAM_HEAD, u64 length; answered by GRANT, unless one is on its way */
-    HW_F_GRANT,     /* id: the receive; body: HW_STREAM_HEAD, u64 length of the receive */
-    HW_F_OFF,       /* id: operation; body: HW_STREAM_HEAD with an errno: this message will not come */
-    HW_F_REFUSE,    /* body: HW_STREAM_HEAD with an errno: the receive of this message is off */
-    HW_F_POSTED,    /* body: HW_STREAM_HEAD, whose number is that of receives posted so far */
-    HW_F_END,       /* body: HW_STREAM_HEAD: nothing more on this stream, either way */
-    HW_F_COUNT
-};
-
-#define HW_FF_MORE 1u /* HW_F_READ: the list goes on in the next frame */
-
-struct hw_frame {
-    uint8_t type, flags;
-    uint64_t id;
-    const uint8_t *body;
-    uint32_t body_len;
-};
-
-void hw_frame_head(uint8_t out[HW_FRAME_HEAD], uint8_t type, uint8_t flags, uint64_t id, uint32_t body_len);
-/* Finds the frame at the start of in. Returns its whole size; 0 if more bytes are needed; -EPROTO. Checks the header
- * and that the body's length is possible for the type; a body's fields are read by the functions below. */
-int64_t hw_frame_parse(const uint8_t *in, size_t n, struct hw_frame *f);
-
-#define HW_WRITE_HEAD 24 /* of HW_F_WRITE's body */
-
-/* In front of the bodies that concern a stream: u32 stream, u32 errno (OFF, REFUSE; else 0), u64 number of the message
- * in the stream, from 0 on (END: 0). */
-#define HW_STREAM_HEAD 16
-/* What a message or OFF that waits for its receive counts for, besides its bytes. */
-#define HW_MESSAGE_COST 256
-#define HW_READ_ENTRY   32
-
-/* SETUP's body: u32 unexpected, u32 max_ops, u16 n, then n entries, then items {u16 type, u16 size, bytes}: who does
- * not know a type passes over it, and older versions send none. */
+/* A SETUP: u16 n, u16 via, then n entries, then items {u16 type, u16 size, bytes}. A side that does not know an item's
+ * type passes over it, so later builds can add items. */
 #define HW_HANDLE_MAX 128
 #define HW_SETUP_MAX  256 /* entries */
-#define HW_SETUP_HEAD 12
+#define HW_SETUP_HEAD 4
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
@@ -208,9 +152,8 @@ struct hw_setup_entry {
 };
 
 struct hw_setup {
-    uint32_t unexpected, max_ops;
     uint16_t n;
-    uint16_t via; /* from the server: 1 + the entry that the control connection came in by; 0: none of them */
+    uint16_t via; /* from the server: 1 + the entry that the first connection came in by; 0: none of them */
 };
 
 /* Appends entry e at out (room HW_SETUP_ENTRY_MAX). Returns its size. */
@@ -254,27 +197,6 @@ void hw_plugin_greet_encode(uint8_t out[HW_PLUGIN_GREET], const struct hw_plugin
 int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD]);
 /* Of so many bytes. -EPROTO. */
 int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g);
-
-/* ---- chunks: the header in front of each payload on a data connection --------------------------- */
-
-#define HW_CHUNK_MAGIC 0x4b435748u /* "HWCK" */
-#define HW_CHUNK_HEAD  56
-#define HW_CHUNK_MAX   (64u << 20)
-
-enum hw_chunk_type { HW_C_WRITE = 1, HW_C_SEND = 2, HW_C_READ = 3, HW_C_STREAM = 4, HW_C_EAGER = 5, HW_C_COUNT };
-
-struct hw_chunk_head {
-    uint8_t type;
-    uint32_t len;
-    uint64_t op;     /* WRITE, SEND, EAGER: the sender's operation; READ, STREAM: the receiver's */
-    uint64_t seq;    /* 1, 2, .. on this connection */
-    uint64_t region; /* WRITE; STREAM: length of the message; EAGER: the stream */
-    uint64_t secret; /* WRITE; STREAM: the sender's operation; EAGER: number of the message */
-    uint64_t offset; /* WRITE: in the region; else in the operation */
-};
-
-void hw_chunk_encode(uint8_t out[HW_CHUNK_HEAD], const struct hw_chunk_head *c);
-int hw_chunk_decode(const uint8_t in[HW_CHUNK_HEAD], struct hw_chunk_head *c); /* -EPROTO */
 
 /* ---- the key of an exported region --------------------------------------------------------------- */
 

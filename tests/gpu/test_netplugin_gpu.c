@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "mem/cuda.h"
 #include "mem/fill.h"
-#include "tests/lib/engine/pairhelp.h"
+#include "tests/lib/context/pairhelp.h"
 #include "transport/netplugin/host/host.h"
 
 #include <libgen.h>

@@ -29,7 +29,7 @@ ok() { # WHAT COMMAND...
 
 ok "meson install into a staging folder" meson install -C "$build" --no-rebuild --destdir "$stage"
 files="include/hawser.h bin/hawser share/doc/hawser/LICENSE
-    $libdir/libhawser.so $libdir/libhawser.so.0 $libdir/libhawser.a $libdir/pkgconfig/hawser.pc"
+    $libdir/libhawser.so $libdir/libhawser.so.1 $libdir/libhawser.a $libdir/pkgconfig/hawser.pc"
 [ "$man" = yes ] && files="$files share/man/man1/hawser.1 share/man/man3/hawser.3 share/man/man7/hawser.7"
 files="$files $libdir/libnccl-net-hawser.so"
 for f in $files; do
@@ -45,7 +45,7 @@ ok "installing again keeps the operator's" \
 
 unset PKG_CONFIG_PATH
 export PKG_CONFIG_LIBDIR="$stage$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
-ok "pkg-config knows the version" pkg-config --exact-version=0.1.0 hawser
+ok "pkg-config knows the version" pkg-config --exact-version=1.0.0 hawser
 shared=$(pkg-config --cflags --libs hawser)
 # The static library by name, since a linker takes the shared one where both lie side by side.
 static=$(pkg-config --static --cflags --libs hawser | sed 's/-lhawser\b/-l:libhawser.a/; s/-lsodium\b/-l:libsodium.a/')
@@ -54,6 +54,9 @@ strict="-std=c99 -pedantic -Wall -Wextra -Werror"
 {
     ok "the example against the shared library" "$@" $strict "$source/examples/transfer.c" -o "$stage/shared" $shared
     ok "the example against the static library" "$@" $strict "$source/examples/transfer.c" -o "$stage/static" $static
+    for e in kv_push pingpong; do
+        ok "$e against the shared library" "$@" $strict "$source/examples/$e.c" -o "$stage/$e" $shared
+    done
 }
 ok "the shared example runs" env LD_LIBRARY_PATH="$stage$prefix/$libdir" "$stage/shared"
 ok "the static example runs" "$stage/static"

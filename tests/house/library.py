@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What libhawser.so shows and needs: its dynamic symbols are exactly the HAWSER_API functions of hawser.h, and it
-needs libc and its parts only, since it is loaded into strangers' processes (TAP).
+"""What libhawser.so shows and needs: its dynamic symbols are exactly the HAWSER_API functions of hawser.h, under the node
+and the soname of that header's version, and it needs libc and its parts only, since it is loaded into strangers'
+processes (TAP).
 Usage: library.py LIBHAWSER.SO HAWSER.H SANITIZERS"""
 import pathlib
 import re
@@ -10,7 +11,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from tap import done, ok  # noqa: E402
+from tap import done, ok, skip  # noqa: E402
 
 # glibc's own libraries; the dynamic linker is named where the compiler calls __tls_get_addr.
 ALLOWED = re.compile(r"^(libc|libm|libpthread|ld-linux[^.]*)\.so\.\d+$")
@@ -23,13 +24,23 @@ def api(header):
     return {re.search(r"\b(hawser_\w+)\s*\(", d)[1] for d in re.findall(r"\bHAWSER_API\b([^;]*;)", text)}
 
 
+def version(header):
+    """HAWSER_VERSION_MAJOR and _MINOR."""
+    with open(header, encoding="utf-8") as f:
+        text = f.read()
+    return [re.search(rf"#define HAWSER_VERSION_{x} (\d+)", text)[1] for x in ("MAJOR", "MINOR")]
+
+
 def run(*argv):
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 def main(lib, header, sanitizers):
     declared = api(header)
-    # Type A is the version node's own absolute symbol, HAWSER_0.
+    major, minor = version(header)
+    # The first minor version of a major one: what later ones add stands in nodes of their own, up to that of the header.
+    nodes = [f"HAWSER_{major}.{k}" for k in range(int(minor) + 1)]
+    # Type A is a version node's own absolute symbol.
     rows = [line.split() for line in run("nm", "-D", "--defined-only", lib).splitlines()]
     shown = {r[-1].split("@")[0] for r in rows if r[-2] != "A"}
     ok(len(declared) > 10, f"the header declares {len(declared)} functions")
@@ -37,15 +48,17 @@ def main(lib, header, sanitizers):
     ok(not missing, "every function of the header is exported", missing)
     ok(not extra, "nothing else is exported", extra)
     versions = {r[-1].split("@")[-1] for r in rows if r[-2] != "A"}
-    ok(versions == {"HAWSER_0"}, "every symbol carries the version HAWSER_0", sorted(versions))
+    ok(versions <= set(nodes), f"every symbol carries one of the versions {', '.join(nodes)}", sorted(versions))
+    ok(nodes[0] in versions, f"and some carry the first, {nodes[0]}", sorted(versions))
+    named = {r[-1].split("@")[0] for r in rows if r[-2] == "A"}
+    ok(named == set(nodes), "there are these nodes, and no others", sorted(named))
 
     dynamic = run("readelf", "-dW", lib)
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
     soname = re.findall(r"\(SONAME\).*\[(.+)\]", dynamic)
-    ok(soname == ["libhawser.so.0"], "soname is libhawser.so.0", soname)
+    ok(soname == [f"libhawser.so.{major}"], f"soname is libhawser.so.{major}", soname)
     if sanitizers != "none":
-        n += 1
-        print(f"ok {n} - needs libc and nothing else # SKIP built with {sanitizers}: the sanitizer's library is needed")
+        skip("needs libc and nothing else", f"built with {sanitizers}: the sanitizer's library is needed")
     else:
         bad = [x for x in needed if not ALLOWED.match(x)]
         ok(needed and not bad, "needs libc and nothing else", bad)

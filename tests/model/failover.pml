@@ -40,10 +40,10 @@
  * and that each rail can be connected again in the end. Two options take these assumptions away:
  *   MEETS  the server starts a rail some time after its answer, perhaps later than the client, or not at all
  *   CUTS   a rail may be cut for good, at the cost of one failure, while the other one works
- * lib/core fails with either. With REPAIRED the model has a change that lib/core does not have, and does not fail:
- *   SAYS_VOID     a side that gives up a generation which the peer may have started says "0 frames" as its last word on
- *                 it, by another rail; the server counts that generation as started and ended
- *   KEEPS_NEWEST  an older last word does not displace a newer one in `ahead`
+ * Both need two things of lib/core, and spin finds the fault where a DEFECT takes one of them away:
+ *   DEFECT_VOID_UNSAID      a side that gives up a generation which the peer may have started says "0 frames" as its last
+ *                           word on it, by another rail; the server counts it as started and ended (hw_session_give_up)
+ *   DEFECT_OLDER_DISPLACES  an older last word does not displace a newer one in `ahead`
  */
 #define CLIENT 0
 #define SERVER 1
@@ -55,10 +55,6 @@
 #endif
 #ifndef FRAMES
 #define FRAMES 2
-#endif
-#ifdef REPAIRED
-#define SAYS_VOID
-#define KEEPS_NEWEST
 #endif
 #define RECEIVER (1 - SENDER)
 #define GENS     (FAILURES + 1) /* each connection of a rail but the first follows a failure */
@@ -169,7 +165,7 @@ inline note_word(s, r, n)
 #ifdef DEFECT_NEW_WORD
     :: n > gen[AT(s, r)] && state[AT(s, r)] != DOWN -> peers[AT(s, r)] = gen[AT(s, r)]; truth[AT(s, r)] = n
     :: n > gen[AT(s, r)] && state[AT(s, r)] == DOWN -> ahead[AT(s, r)] = n
-#elif defined(KEEPS_NEWEST)
+#elif !defined(DEFECT_OLDER_DISPLACES)
     :: n > gen[AT(s, r)] && n > ahead[AT(s, r)] -> ahead[AT(s, r)] = n
 #else
     :: n > gen[AT(s, r)] -> ahead[AT(s, r)] = n
@@ -232,7 +228,7 @@ inline fail_start(s, r)
 inline drop_meeting(r)
 {
     meets[r] = 0;
-#ifdef SAYS_VOID
+#ifndef DEFECT_VOID_UNSAID
     gen[AT(SERVER, r)] = asked[AT(SERVER, r)];
     send_word(SERVER, r, gen[AT(SERVER, r)]);
     forget_stale(SERVER, r)
@@ -242,7 +238,7 @@ inline drop_meeting(r)
 inline give_up(r)
 {
     hand[r] = NONE;
-#ifdef SAYS_VOID
+#ifndef DEFECT_VOID_UNSAID
     send_word(CLIENT, r, asked[AT(CLIENT, r)])
 #endif
 }

@@ -334,7 +334,7 @@ static int watched(void)
     all_of_them();
     a_slow_one();
     dead("a NIC dies", "a", 1u << 1);
-    dead("the control connection's NIC dies at the other end", "b", 1u << 0);
+    dead("the first rail's NIC dies at the other end", "b", 1u << 0);
     none_left();
     return tap_done();
 }

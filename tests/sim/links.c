@@ -332,7 +332,8 @@ static void lost(void *up, struct hw_link *l, void *token)
         c->retry = true;
 }
 
-static const struct hw_link_ops link_ops = {pull, place, place_more, arrived, abandoned, confirmed, lost};
+/* All memory is the host's: load() is never called. */
+static const struct hw_link_ops link_ops = {pull, place, place_more, arrived, abandoned, confirmed, lost, NULL};
 
 /* ---- what happens ---------------------------------------------------------------------------------- */
 

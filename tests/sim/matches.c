@@ -271,7 +271,7 @@ static void close_stream(struct node *n, uint32_t stream)
     struct sim *s = n->w->s;
     if (n->closed[stream])
         return;
-    n->closing[stream] = true;
+    n->closing[stream] = n->closed[stream] = true; /* operations that end meanwhile come here again */
     int rc = hw_stream_close(&n->peer, stream);
     sim_say(s, "node %d closes stream %u: %d", n->side, stream, rc);
     n->closed[stream] = rc == 0;
@@ -454,15 +454,15 @@ static const char *find_left(const struct node *n)
         landings++;
     for (uint32_t i = p->slot_free; i != UINT32_MAX; i = p->slot[i].next_free)
         slots++;
-    return !hw_list_empty(&p->all)                             ? "an operation"
-           : slots != p->slots                                 ? "the number of an operation"
-           : landings != p->landings.blocks * HW_LANDING_BLOCK ? "a landing"
-           : p->queues.n_grants                                ? "a receive of the peer's"
-           : p->queues.sent                                    ? "an eager message's room"
-           : atomic_load(&p->queues.held)                      ? "an eager message"
-           : p->queues.n                                       ? "a queue"
-           : p->queues.n_closed != n->filled                   ? "a stream that both sides have closed"
-                                                               : NULL;
+    return !hw_list_empty(&p->all)                       ? "an operation"
+           : slots != p->slots                           ? "the number of an operation"
+           : landings != hw_landings_count(&p->landings) ? "a landing"
+           : p->queues.n_grants                          ? "a receive of the peer's"
+           : p->queues.sent                              ? "an eager message's room"
+           : atomic_load(&p->queues.held)                ? "an eager message"
+           : p->queues.n                                 ? "a queue"
+           : p->queues.n_closed != n->filled             ? "a stream that both sides have closed"
+                                                         : NULL;
 }
 
 /* From time to time. */
@@ -541,8 +541,9 @@ static void make_node(struct world *w, struct node node[2], int side)
     for (uint32_t i = 1; i < QUEUES && sim_has(w->s, SIM_CLOSE); i++)
         n->closes[i] = sim_chance(w->s, 2);
     hw_domain_init(&n->domain);
-    hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
-                 &world_io, n, &w->limits, binding);
+    if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
+                     &world_io, n, &w->limits, binding) < 0)
+        abort();
     n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;
 }

@@ -128,8 +128,7 @@ static void check_limits(struct node *n)
     hw_list_each(it, tmp, &n->peer.all) /* answers to the peer's requests, which the script does not know, count too */
     {
         const struct hw_op *op = hw_container_of(it, struct hw_op, all);
-        n->overdue |= op->kind == HW_OP_SERVE && atomic_load(&op->off) && op->deadline &&
-                      op->deadline <= n->peer.session.home->now + HW_MS / 10;
+        n->overdue |= bounds_is_overdue(op);
     }
     for (uint32_t i = 0; i < n->posted; i++) {
         struct action *a = &n->action[i];
@@ -157,9 +156,12 @@ static void note_down(void *up, unsigned rail)
 static void note_death(void *up, int why)
 {
     struct node *n = up;
-    bool overdue = n->overdue;
-    for (uint32_t i = 0; i < n->posted; i++)
-        overdue |= n->action[i].posted && !n->action[i].over && bounds_is_overdue(&n->action[i].watch, n->action[i].op);
+    /* where the clock has jumped, nobody may have looked since */
+    bool overdue = n->overdue || n->w->now - n->w->resumed < 2 * HW_TICK;
+    for (uint32_t i = 0; i < n->posted; i++) {
+        const struct action *a = &n->action[i];
+        overdue |= a->posted && (!a->over || msg_is_deserted(a)) && a->op && bounds_is_overdue(a->op);
+    }
     sim_say(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
     bool may = n->w->lies && (n->side == 1 || why == -EPROTO);
     if (!may && (!n->impatient || why != -ETIMEDOUT || !overdue))
@@ -188,6 +190,8 @@ static void take_step(struct world *w, struct node node[2])
     check_rooms(&node[0]);
     if (!w->lies)
         check_rooms(&node[1]);
+    msg_check_order(&node[0]);
+    msg_check_order(&node[1]);
     if (w->steps % 32 < 2)
         check_limits(&node[w->steps % 2]);
     if (world_is_still(w, n->side))
@@ -216,8 +220,10 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
     n->impatient = impatient;
     n->n = side == 0 || sim_has(w->s, SIM_BOTH) ? sim_pick_ops(w->s, OPS) : 0;
     hw_domain_init(&n->domain);
-    hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
-                 &world_io, n, &w->limits, binding);
+    if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
+                     &world_io, n, &w->limits, binding) < 0)
+        abort();
+    n->peer.patience = HW_TICK + sim_random(w->s, 4) * HW_MS;
     if (!n->impatient)
         n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;

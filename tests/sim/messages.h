@@ -46,6 +46,8 @@ struct action {
     struct bounds_op watch;
     bool orphaned;                       /* the peer was dead when it ended */
     bool missed;                         /* a write: a region was given back before all its bytes were there */
+    bool deserted;                       /* a write: it ended before the peer had said what became of it */
+    uint32_t behind;                     /* a write: those, as bits, that had ended so when it was posted */
     bool revoked_then;                   /* a region of its bytes was taken back when it was posted */
     int wrong, result;                   /* the error that it must end with, 0: none; how it ended */
     uint8_t of[LENGTH];                  /* the part that each byte is in */
@@ -99,6 +101,10 @@ void msg_check_failure(const struct action *a);
 void msg_check_note(struct node *n, struct action *a, const struct hw_note *note);
 /* The other node says that it closes. */
 void msg_check_bye(struct node *n);
+/* True for an operation whose caller was told that it is over before the peer has said so. */
+bool msg_is_deserted(const struct action *a);
+/* No write begins while frames of one that was given up before may land. */
+void msg_check_order(const struct node *n);
 /* Memory of operations that are over, and regions, are as they were left. */
 void msg_check_node(const struct node *n);
 /* True once the node has posted all, and all has ended. */

@@ -189,6 +189,22 @@ static void check_region(const struct region *r)
         }
 }
 
+bool msg_is_deserted(const struct action *a)
+{
+    return a->op && a->op->deserted && a->op->pending;
+}
+
+void msg_check_order(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted && n->peer.deserted; i++) {
+        const struct action *a = &n->action[i];
+        for (uint32_t k = 0; k < i && a->kind == HW_OP_WRITE && a->len && a->op && a->op->started && !a->over; k++)
+            if (a->behind >> k & 1 && n->action[k].kind == HW_OP_WRITE && msg_is_deserted(&n->action[k]))
+                sim_fail(n->w->s, "write %u of node %d begins, and frames of write %u, which was given up, may land", i,
+                         n->side, k);
+    }
+}
+
 void msg_check_node(const struct node *n)
 {
     struct sim *s = n->w->s;
@@ -199,7 +215,7 @@ void msg_check_node(const struct node *n)
         if (!a->posted || !a->over)
             continue;
         /* the other node may take some of it in yet */
-        bool unknown = (a->result && a->orphaned) || n->w->lies;
+        bool unknown = (a->result && a->orphaned) || (a->deserted && a->kind == HW_OP_WRITE) || n->w->lies;
         for (uint32_t k = 0; k < a->len; k++) {
             if (a->local[k] != (a->kind == HW_OP_WRITE ? POISON : AFTER))
                 sim_fail(s, "byte %u of the memory of operation %u of node %d is written after its end", k, i, n->side);
@@ -250,14 +266,14 @@ const char *msg_find_unsettled(const struct node *n)
         landings++;
     for (uint32_t i = p->slot_free; i != UINT32_MAX; i = p->slot[i].next_free)
         slots++;
-    return p->requests                                         ? "a request"
-           : atomic_load(&p->serves)                           ? "a serve"
-           : !hw_list_empty(&p->all)                           ? "an operation"
-           : slots != p->slots                                 ? "the number of an operation"
-           : p->n_stop                                         ? "a request to be stopped"
-           : landings != p->landings.blocks * HW_LANDING_BLOCK ? "a landing"
-           : p->out.next != atomic_load(&o->in.next)           ? "a control message"
-           : p->noted != o->took + untaken                     ? "a notification's room"
-           : atomic_load(&o->notes_held) != untaken            ? "a notification's room at the peer"
-                                                               : NULL;
+    return p->requests                                   ? "a request"
+           : atomic_load(&p->serves)                     ? "a serve"
+           : !hw_list_empty(&p->all)                     ? "an operation"
+           : slots != p->slots                           ? "the number of an operation"
+           : p->n_stop                                   ? "a request to be stopped"
+           : landings != hw_landings_count(&p->landings) ? "a landing"
+           : p->out.next != atomic_load(&o->in.next)     ? "a control message"
+           : p->noted != o->took + untaken               ? "a notification's room"
+           : atomic_load(&o->notes_held) != untaken      ? "a notification's room at the peer"
+                                                         : NULL;
 }

@@ -89,13 +89,14 @@ static void end_op(struct hw_op *op)
     a->over = true;
     a->result = atomic_load(&op->result);
     a->orphaned = n->peer.dead;
-    n->overdue |= bounds_is_overdue(&a->watch, op);
+    a->deserted = op->deserted;
+    n->overdue |= bounds_is_overdue(op);
     sim_say(s, "operation %u of node %d ends: %d", a->serial, n->side, a->result);
     msg_check_end(a);
     for (uint32_t i = 0; i < a->len; i++)
         a->left[i] = *msg_find_target(a, i);
     memset(a->local, a->kind == HW_OP_WRITE ? POISON : AFTER, sizeof a->local); /* the application's again */
-    if (sim_chance(s, 4))
+    if (sim_chance(s, 4) && !a->deserted)
         forget_op(a);
     msg_do_more(n);
 }
@@ -243,6 +244,8 @@ void msg_post_op(struct node *n)
         a->told |= (uint32_t)(b->kind == HW_OP_NOTIFY && b->over && b->result == 0) << i;
     }
     a->number = (uint32_t)n->peer.out.next;
+    for (uint32_t i = 0; i < a->serial; i++)
+        a->behind |= msg_is_deserted(&n->action[i]) ? 1u << i : 0;
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
     a->said = a->kind == HW_OP_BYE && rc == 0 && !(a->over && a->result == -ENOMEM);

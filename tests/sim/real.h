@@ -7,7 +7,7 @@
 #define HW_REAL_H
 
 #include "core/session.h"
-#include "transport/tcp/conn.h"
+#include "transport/tcp/tcp.h"
 
 #define REAL_LOOPS 2
 #define REAL_RAILS 2

@@ -315,8 +315,9 @@ static void make_node(struct world *w, struct node node[2], int side)
     n->other = &node[!side];
     n->n = side == 0 || sim_has(s, SIM_BOTH) ? sim_pick_ops(s, PARCELS) : 0;
     w->side[side].session = &n->session;
-    hw_session_init(&n->session, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops, &world_io,
-                    n, &w->limits);
+    if (hw_session_init(&n->session, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
+                        &world_io, n, &w->limits) < 0)
+        abort();
     for (uint32_t i = 0; i < n->n; i++) {
         struct parcel *q = &n->parcel[i];
         q->serial = i;

@@ -343,7 +343,9 @@ static void make_app(int side)
         loop[i] = &node[side].driver[i % REAL_LOOPS].loop;
     if (hw_export_add(&a->domain, &a->readable) < 0 || hw_export_add(&a->domain, &a->writable) < 0)
         abort();
-    hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, a, &limits, binding);
+    if (hw_peer_init(&a->peer, &a->domain, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, a, &limits,
+                     binding) < 0)
+        abort();
     node[side].session = &a->peer.session;
     node[side].rails = REAL_RAILS;
     node[side].links = 2;

@@ -235,7 +235,8 @@ int main(void)
         real[side].session = &n->session;
         real[side].rails = REAL_RAILS;
         real[side].links = LINKS;
-        hw_session_init(&n->session, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, n, &limits);
+        if (hw_session_init(&n->session, side == 0, loop[0], loop, REAL_RAILS, &ops, &hw_tcp_io, n, &limits) < 0)
+            abort();
     }
     real_start(real);
     for (int side = 0; side < 2; side++)

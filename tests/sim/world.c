@@ -10,6 +10,8 @@ struct hw_conn {
     struct pipes *pipes;
     int side;
     uint32_t poison; /* bytes of it that were written in a row */
+    uint8_t back[HW_LINK_BUF];
+    uint32_t back_at, back_end; /* of back: to be read once more */
 };
 
 struct pipes {
@@ -47,8 +49,27 @@ static int64_t write_conn(struct hw_conn *c, const struct hw_piece *piece, uint3
     return rc;
 }
 
+static int unread_conn(struct hw_conn *c, const uint8_t *data, uint32_t n)
+{
+    uint32_t left = c->back_end - c->back_at;
+    memmove(c->back + n, c->back + c->back_at, left);
+    memcpy(c->back, data, n);
+    c->back_at = 0;
+    c->back_end = n + left;
+    return 0;
+}
+
 static int64_t read_conn(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
+    while (n && piece->len == 0)
+        piece++, n--;
+    if (n && c->back_at < c->back_end) {
+        uint32_t some = (uint32_t)HW_MIN(piece->len, (uint64_t)(c->back_end - c->back_at));
+        some = sim_has(c->w->s, SIM_PARTIAL) ? 1 + (uint32_t)sim_random(c->w->s, some) : some;
+        memcpy(piece->ptr, c->back + c->back_at, some);
+        c->back_at += some;
+        return some;
+    }
     return sim_conn_move(c->w->s, &c->pipes->conn, c->side, piece, n, false);
 }
 
@@ -106,6 +127,7 @@ static int check_conn(struct hw_conn *c, uint64_t *window)
 const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .write = write_conn,
                                     .read = read_conn,
+                                    .unread = unread_conn,
                                     .close = close_conn,
                                     .check = check_conn,
                                     .apart = get_apart,
@@ -162,7 +184,16 @@ static void answer(struct world *w, unsigned rail)
     if (rc < 0 || !make_pipes(w, rail))
         return;
     w->broken[rail] = false;
-    start_rail(w, 1, rail, a->gen, NULL);
+    if (w->faults && sim_has(w->s, SIM_RESET) &&
+        sim_chance(w->s, 12)) { /* the transports do not meet, says this side */
+        w->faults--;
+        w->broken[rail] = true;
+        for (unsigned k = 0; k < w->links; k++)
+            close_conn(&w->pipes[rail][k]->end[1]);
+        hw_session_give_up(w->side[1].session, rail, a->gen);
+    } else {
+        start_rail(w, 1, rail, a->gen, NULL);
+    }
     a->at = WELCOME;
 }
 
@@ -205,6 +236,7 @@ static void step_handshake(struct world *w, unsigned rail)
             for (unsigned k = 0; k < w->links; k++)
                 w->pipes[rail][k]->conn.closed[0] = true;
         a->at = NONE;
+        hw_session_give_up(w->side[0].session, rail, a->gen);
         return;
     }
     switch (a->at) {

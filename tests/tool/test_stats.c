@@ -3,7 +3,7 @@
  * What a run says of its NICs and GPUs: rx_devmem_pkts is read where the transport can move it and nowhere else, with
  * its two ends; shares of the device path, staging and copies, and what --require-direct makes of them.
  */
-#include "tests/lib/engine/pairhelp.h"
+#include "tests/lib/context/pairhelp.h"
 
 #include "tool/load/stats.h"
 #include "tool/report/verdict.h"

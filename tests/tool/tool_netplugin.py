@@ -149,7 +149,7 @@ def on_gpus(tmp, tcpx):
 
     odd = {**env, "TCPXLIKE_FRAG": "1003", "TCPXLIKE_SEED": "7", "NCCL_NSOCKS_PERTHREAD": "3"}
     s = Serve(*by(TCPX), **odd)
-    r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--chunk", "512KiB", **odd)
+    r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--window", "512KiB", **odd)
     ok(r.returncode == 0 and "Success: 4 / 4\n" in r.stdout, "fragments of odd lengths over three sockets each", r)
     r = bench(s, TCPX, "1:0,0:1", "write", 3, **gpu, **tcpx)
     ok(r.returncode == 0 and r.stdout.count('"bad_bytes":0') >= 10, "other GPUs than the connections'", r)
@@ -219,8 +219,9 @@ def on_hosts(tmp, tcpx):
     for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin gave"):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
-    # The last of the eight chunks of a round fails when all are the plugin's: nothing more is to be sent that would tell.
-    r = run("validate", s, *by(TCPX), "--channels", 1, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT="error@8:send")
+    # The last of the eight pieces (of 256 KiB) of a round fails when all are the plugin's: nothing more is to be sent that would tell.
+    r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", **tcpx,
+            TCPXLIKE_FAULT="error@8:send")
     ok(r.returncode == 1 and "the plugin gave" in r.stderr and "channel 0 is up again" in r.stderr,
        "a send that fails as the last one: the channel is made anew", r)
     r = run("validate", s, *by(TCPX), "--channels", 2, **tcpx)
@@ -362,17 +363,17 @@ def traces(tmp, tcpx):
 
     s = Serve()
     out, page = tmp / "sweep.jsonl", tmp / "sweep.html"
-    r = run("bench", s, "--channels", "1,2,4", "--chunk", "256KiB,1MiB", "--window", "4,16", "--size", "64KiB,1MiB", "--iters", 5,
+    r = run("bench", s, "--channels", "1,2,4", "--window", "256KiB,16MiB", "--size", "64KiB,1MiB", "--iters", 5,
             "--json", out, "--report", page)
     rows = [json.loads(x) for x in out.read_text().splitlines()]
-    seen = [(x["channels"], x["chunk"], x["window"], x["size"]) for x in rows]
-    ok(r.returncode == 0 and seen == [(c, k, w, z) for c in (1, 2, 4) for k in (1 << 18, 1 << 20) for w in (4, 16)
-                                      for z in (1 << 16, 1 << 20)], "a sweep: a run for each combination, in one file", r)
+    seen = [(x["channels"], x["window_bytes"], x["size"]) for x in rows]
+    ok(r.returncode == 0 and seen == [(c, w, z) for c in (1, 2, 4) for w in (1 << 18, 1 << 24) for z in (1 << 16, 1 << 20)],
+       "a sweep: a run for each combination, in one file", r)
     ok(all(x["bad_bytes"] == 0 and x["verified_bytes"] == 5 * x["size"] for x in rows), "every byte verified", rows)
-    ok(len(re.findall(r"^ +[124] +(256KiB|1MiB) +(4|16) +(64KiB|1MiB) write ", r.stdout, re.M)) == 24 and
+    ok(len(re.findall(r"^ +[124] +(256KiB|16MiB) +(64KiB|1MiB) write ", r.stdout, re.M)) == 12 and
        len(re.findall(r"^# (64KiB|1MiB): best at channels", r.stdout, re.M)) == 2, "one table, with the best of each size", r)
     ok(page.exists() and page.stat().st_size > 10000, "one report")
-    for more in ["--channels", "1,,2"], ["--chunk", "1MiB,1GiB"], ["--window", "4,257"], ["--channels", "0,1"]:
+    for more in ["--channels", "1,,2"], ["--window", "1MiB,2GiB"], ["--window", "16"], ["--channels", "0,1"]:
         r = run("bench", s, *more)
         ok(r.returncode == 2 and not r.stdout, f"{' '.join(more)}: wrong usage", r)
     r = subprocess.run([HAWSER, "bench", "127.0.0.1:1", "--channels", "1,2"], capture_output=True, text=True)

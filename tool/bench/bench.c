@@ -68,7 +68,6 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
     *r = (struct row){.op = output_op_name(b->op),
                       .devmem = strcmp(b->knobs.transport, "devmem") == 0,
                       .size = plan->size,
-                      .chunk = b->knobs.chunk,
                       .window = b->knobs.window,
                       .depth = m->depth,
                       .raw_GBps = NAN,
@@ -141,9 +140,9 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
 
 void bench_print_knobs(const struct bench *b, FILE *out)
 {
-    char chunk[32];
-    fprintf(out, "# chunk %s, window %" PRIu64 ", depth %s", hw_format_size(b->knobs.chunk, chunk, sizeof chunk),
-            b->knobs.window, b->depth ? "" : "by size");
+    char window[32];
+    fprintf(out, "# window %s, depth %s", hw_format_size(b->knobs.window, window, sizeof window),
+            b->depth ? "" : "by size");
     if (b->depth)
         fprintf(out, "%" PRIu64, b->depth);
     fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",

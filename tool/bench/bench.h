@@ -15,7 +15,7 @@
 
 #define BENCH_LIST 16
 
-/* What --channels, --chunk and --window give. */
+/* What --channels and --window give. */
 struct bench_list {
     uint64_t v[BENCH_LIST];
     size_t n;
@@ -35,8 +35,8 @@ struct bench {
     const char *gpus_text, *map; /* gpus_text: NULL: host memory */
     struct gpus gpus;
     bool per_process;
-    struct bench_list channels_list, chunk_list, window_list;
-    const char *one;    /* "CHANNELS,CHUNK,WINDOW": this is a run of a sweep; 0: not said */
+    struct bench_list channels_list, window_list;
+    const char *one;    /* "CHANNELS,WINDOW": this is a run of a sweep; 0: not said */
     const char *worker; /* "FD,CROWD,GPU,PEER,NICS": this is a child of --per-process */
     int argc;           /* to start such children with */
     char **argv;
@@ -74,8 +74,8 @@ void bench_print_knobs(const struct bench *b, FILE *out);
 
 /* A list of numbers (sizes: like 512KiB). -EINVAL. */
 int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out);
-/* What --one has: channels, chunk, window. False: it is none. */
-bool bench_one(const char *text, uint64_t v[3]);
+/* What --one has: channels, window. False: it is none. */
+bool bench_one(const char *text, uint64_t v[2]);
 /* Does any of the lists have more than one value? */
 bool bench_sweeps(const struct bench *b);
 /* Then: a run for each combination. What failed of them was said: then b->failed. */

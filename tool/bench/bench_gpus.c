@@ -272,7 +272,6 @@ static bool sum_up(const struct bench *b, const struct crew *c, size_t size, str
             all->here.passed = all->there.passed = true;
         verdict_add(&all->here, &r->row.here);
         verdict_add(&all->there, &r->row.there);
-        all->chunk = r->row.chunk;
         all->window = r->row.window;
         all->depth += r->row.depth;
         all->channels = HW_MAX(all->channels, r->row.channels);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench with lists of channels, chunks or windows: a run for each combination, as a process of its own (knobs are a
+/* bench with lists of channels or windows: a run for each combination, as a process of its own (knobs are a
  * context's, and a plugin's process must be made before CUDA is used), and one table of all. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
@@ -28,12 +28,12 @@ struct sweep {
     size_t n_best;
 };
 
-bool bench_one(const char *text, uint64_t v[3])
+bool bench_one(const char *text, uint64_t v[2])
 {
     char *end;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         v[i] = strtoull(text, &end, 10);
-        if (end == text || *end != (i < 2 ? ',' : 0))
+        if (end == text || *end != (i < 1 ? ',' : 0))
             return false;
         text = end + 1;
     }
@@ -42,7 +42,7 @@ bool bench_one(const char *text, uint64_t v[3])
 
 bool bench_sweeps(const struct bench *b)
 {
-    return b->channels_list.n > 1 || b->chunk_list.n > 1 || b->window_list.n > 1;
+    return b->channels_list.n > 1 || b->window_list.n > 1;
 }
 
 int bench_list(const char *text, bool sizes, uint64_t least, uint64_t most, struct bench_list *out)
@@ -100,8 +100,8 @@ static void print_sweep_head(struct sweep *s)
 {
     fprintf(s->table, "# hawser %s, peer %s port %u, a run for each combination\n", hawser_version(), s->b->host,
             s->b->port);
-    fprintf(s->table, "%8s %10s %7s %10s %-9s %9s %9s %9s %9s %8s %8s %9s %5s\n", "channels", "chunk", "window", "size",
-            "op", "GPU", "GB/s", "p50 us", "p99 us", "CPU s/GB", "peer", "bad bytes", "lost");
+    fprintf(s->table, "%8s %10s %10s %-9s %9s %9s %9s %9s %8s %8s %9s %5s\n", "channels", "window", "size", "op", "GPU",
+            "GB/s", "p50 us", "p99 us", "CPU s/GB", "peer", "bad bytes", "lost");
 }
 
 static void print_sweep_number(FILE *out, int width, double v, int digits)
@@ -129,9 +129,9 @@ static void note_best(struct sweep *s, const struct rep_row *r, const char *what
 
 static void print_row(struct sweep *s, const struct rep_row *r, const char *what, bool one_gpu)
 {
-    char chunk[32], size[32];
-    fprintf(s->table, "%8.0f %10s %7.0f %10s %-9s %9s", r->num[REP_CHANNELS],
-            hw_format_size((uint64_t)r->num[REP_CHUNK], chunk, sizeof chunk), r->num[REP_WINDOW],
+    char window[32], size[32];
+    fprintf(s->table, "%8.0f %10s %10s %-9s %9s", r->num[REP_CHANNELS],
+            hw_format_size((uint64_t)r->num[REP_WINDOW], window, sizeof window),
             hw_format_size((uint64_t)r->num[REP_SIZE], size, sizeof size), r->op,
             r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4
             : r->sum                                  ? "all"
@@ -194,7 +194,7 @@ static int run_one(struct sweep *s, const char *one)
             (void)kill(pid, SIGINT);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         s->b->failed = true;
-        fprintf(s->table, "# channels,chunk,window %s: failed\n", one);
+        fprintf(s->table, "# channels,window %s: failed\n", one);
     }
     return lseek(fd, 0, SEEK_END) > 0 ? take_lines(s, fd, one) : 0;
 }
@@ -204,29 +204,25 @@ int bench_sweep(struct bench *b)
     struct sweep s = {.b = b, .table = bench_table(b)};
     const struct bench_list none = {.n = 1};
     const struct bench_list *c = b->channels_list.n ? &b->channels_list : &none;
-    const struct bench_list *k = b->chunk_list.n ? &b->chunk_list : &none;
     const struct bench_list *w = b->window_list.n ? &b->window_list : &none;
     int rc = 0;
     print_sweep_head(&s);
-    for (size_t i = 0; i < c->n * k->n * w->n && rc == 0 && !tool_stop; i++) {
+    for (size_t i = 0; i < c->n * w->n && rc == 0 && !tool_stop; i++) {
         char one[96];
-        snprintf(one, sizeof one, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, c->v[i / (k->n * w->n)], k->v[i / w->n % k->n],
-                 w->v[i % w->n]);
+        snprintf(one, sizeof one, "%" PRIu64 ",%" PRIu64, c->v[i / w->n], w->v[i % w->n]);
         rc = run_one(&s, one);
     }
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < s.n_best; i++) {
-        uint64_t v[3] = {0};
-        char size[32], chunk[32];
+        uint64_t v[2] = {0};
+        char size[32], window[32];
         (void)bench_one(s.best[i].what, v);
         fprintf(s.table, "# %s: best at", hw_format_size((uint64_t)s.best[i].size, size, sizeof size));
         if (v[0])
             fprintf(s.table, " channels %" PRIu64, v[0]);
         if (v[1])
-            fprintf(s.table, " chunk %s", hw_format_size(v[1], chunk, sizeof chunk));
-        if (v[2])
-            fprintf(s.table, " window %" PRIu64, v[2]);
+            fprintf(s.table, " window %s", hw_format_size(v[1], window, sizeof window));
         fprintf(s.table, ": %.3f GB/s\n", s.best[i].GBps);
     }
     return tool_stop ? hw_fail(-EINTR, "interrupted") : 0;

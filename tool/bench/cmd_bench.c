@@ -28,8 +28,8 @@ static int set_knob(struct bench *b, const char *name, const struct bench_list *
 /* What the lists say, or in a run of a sweep --one. */
 static int take_lists(struct bench *b)
 {
-    struct bench_list *lists[] = {&b->channels_list, &b->chunk_list, &b->window_list};
-    uint64_t v[3] = {0};
+    struct bench_list *lists[] = {&b->channels_list, &b->window_list};
+    uint64_t v[2] = {0};
     if (b->one && !bench_one(b->one, v))
         return hw_fail(-EINVAL, "--one is for the runs of `hawser bench` with lists alone");
     for (size_t i = 0; b->one && i < HW_ARRAY_LEN(lists); i++)
@@ -37,8 +37,7 @@ static int take_lists(struct bench *b)
     if (b->one)
         b->report = NULL; /* of all runs there is one */
     b->channels = b->channels_list.n == 1 ? b->channels_list.v[0] : 0;
-    int rc = set_knob(b, "chunk", &b->chunk_list);
-    return rc < 0 ? rc : set_knob(b, "window", &b->window_list);
+    return set_knob(b, "window", &b->window_list);
 }
 
 static int parse_op(void *args, const char *text)
@@ -73,16 +72,10 @@ static int parse_channels(void *args, const char *text)
     return bench_list(text, false, 1, 64, &b->channels_list);
 }
 
-static int parse_chunk(void *args, const char *text)
-{
-    struct bench *b = args;
-    return bench_list(text, true, 0, 0, &b->chunk_list);
-}
-
 static int parse_window(void *args, const char *text)
 {
     struct bench *b = args;
-    return bench_list(text, false, 1, 256, &b->window_list);
+    return bench_list(text, true, 0, 0, &b->window_list);
 }
 
 static int parse_bench_nics(void *args, const char *text)
@@ -134,9 +127,8 @@ static const struct opt rows[] = {
              "connections per NIC (default: the knob's, 4); a list: a run for each"),
     OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all by which a route leads to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
-    OPT_CALL("chunk", 0, "SIZE[,..]", parse_chunk, "largest chunk (knob chunk); a list: a run for each"),
-    OPT_CALL("window", 0, "N[,..]", parse_window,
-             "requests in flight per channel (knob window); a list: a run for each"),
+    OPT_CALL("window", 0, "SIZE[,..]", parse_window,
+             "bytes in flight per connection (knob window); a list: a run for each"),
     OPT_FLAG("no-verify", 0, struct bench, no_verify, "do not check what arrives"),
     OPT_FLAG("hot", 0, struct bench, hot,
              "one buffer for all operations, in cache; only a batch's last can be checked"),

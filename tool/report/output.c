@@ -290,8 +290,7 @@ int output_json(FILE *out, const struct row *r)
     }
     hw_json_u64(&j, "lost_channels", r->lost_channels);
     hw_json_u64(&j, "depth", r->depth);
-    hw_json_u64(&j, "chunk", r->chunk);
-    hw_json_u64(&j, "window", r->window);
+    hw_json_u64(&j, "window_bytes", r->window);
     hw_json_double(&j, "seconds", r->sum.seconds);
     if (r->raw_streams)
         hw_json_u64(&j, "raw_streams", r->raw_streams);

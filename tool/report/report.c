@@ -201,8 +201,7 @@ static const struct column columns[] = {
     {REP_ITERS, "Iters", rep_text_count},
     {REP_CHANNELS, "Channels<br>per NIC", rep_text_count},
     {REP_DEPTH, "Depth", rep_text_count},
-    {REP_CHUNK, "Chunk", rep_text_size},
-    {REP_WINDOW, "Window", rep_text_count},
+    {REP_WINDOW, "Window", rep_text_size},
     {REP_SECONDS, "Seconds", rep_text_num},
     {REP_GBPS, "GB/s", rep_text_num},
     {REP_RAW_GBPS, "Plain<br>GB/s", rep_text_num},
@@ -260,10 +259,8 @@ static bool all_same_text(const struct rep *r, bool nics)
 static void common_line(FILE *f, const struct rep *r, bool *show, bool *mem, bool *nics)
 {
     const char *between = "<p class=\"note\">Everywhere: ";
-    static const char *const word[] = {[REP_CHANNELS] = "channels per NIC",
-                                       [REP_DEPTH] = "in flight",
-                                       [REP_CHUNK] = "largest chunk",
-                                       [REP_WINDOW] = "requests a window"};
+    static const char *const word[] = {
+        [REP_CHANNELS] = "channels per NIC", [REP_DEPTH] = "in flight", [REP_WINDOW] = "window"};
     if (*mem && all_same_text(r, false)) {
         fprintf(f, "%s", between);
         svg_escape(f, r->row[0].mem, 40);

@@ -5,7 +5,7 @@
  *
  * One object a line, one measurement each. op and size must be there; every other key may be missing or null, and
  * unknown ones are passed over:
- *   op mem size iters depth channels chunk window seconds GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
+ *   op mem size iters depth channels window_bytes seconds GBps p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
  *   verified_bytes bad_bytes raw_GBps ratio_raw raw_cpu_s_per_GB raw_peer_cpu_s_per_GB
  *   lost_channels recovered_channels
  *   nics      "a,b" or ["a", "b"]

@@ -17,7 +17,6 @@ enum rep_num {
     REP_ITERS,
     REP_DEPTH,
     REP_CHANNELS,
-    REP_CHUNK,
     REP_WINDOW,
     REP_SECONDS,
     REP_GBPS,

@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 #define MAX_VALIDATE 64             /* channels */
-#define MAX_SLOTS    16384          /* operations of a round: the largest window times the most channels */
+#define MAX_SLOTS    16384          /* operations of a round, far fewer than a peer takes */
 #define MAX_BYTES    (512ull << 20) /* and their bytes, where one for each channel does not come to more */
 
 struct validate {
     struct common common;
     char host[256], nic[HAWSER_NIC_NAME];
     uint16_t port;
-    uint64_t channels, size, timeout_ms, chunk;
+    uint64_t channels, size, timeout_ms, window;
     int gpu;           /* or BUFFER_HOST */
     uint16_t peer_gpu; /* or TP_HOST */
     const char *gpus_text, *map;
@@ -465,8 +465,8 @@ static const struct opt rows[] = {
     OPT_CALL("nic", 'n', "NIC", parse_nic, "this node's NIC (default: the one that the route to HOST leaves by)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
              "bytes per channel and round, each way (default 16MiB)"),
-    OPT_SIZE("chunk", 0, "SIZE", struct validate, chunk, 0, UINT64_MAX,
-             "largest chunk (default: an eighth of --size, at least 4KiB)"),
+    OPT_SIZE("window", 0, "SIZE", struct validate, window, 0, UINT64_MAX,
+             "bytes in flight per connection (default: an eighth of --size, at least 64KiB)"),
     OPT_TIME("timeout", 't', "TIME", struct validate, timeout_ms, 100, 3600000, "all of it within (default 30s)"),
     OPT_CALL("gpus", 0, "LIST", parse_validate_gpus,
              "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; each pair over each of its NICs"),
@@ -498,9 +498,10 @@ static int parse_validate_args(struct validate *v, int argc, char **argv)
         return tool_usage("validate", "--map needs --gpus");
     if (opts_host(argv[optind], v->host, sizeof v->host, &v->port) < 0)
         return tool_usage("validate", "%s", hw_error());
-    char chunk[24];
-    snprintf(chunk, sizeof chunk, "%" PRIu64, v->chunk ? v->chunk : HW_MAX(v->size / 8, 4096u));
-    if (common_knob(&v->common, "chunk", chunk) < 0)
+    /* small, so that no channel takes all the work before the others have had some */
+    char window[24];
+    snprintf(window, sizeof window, "%" PRIu64, v->window ? v->window : HW_MAX(v->size / 8, 65536u));
+    if (common_knob(&v->common, "window", window) < 0)
         return tool_usage("validate", "%s", hw_error());
     return OPTS_GO;
 }

@@ -24,7 +24,7 @@ static int watch_plugin_fd(int set, int fd, uint32_t events)
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev);
 }
 
-void np_conn_free(struct hw_conn *c)
+void np_conn_free(struct np_conn *c)
 {
     hw_close(&c->set);
     hw_close(&c->event);
@@ -32,9 +32,9 @@ void np_conn_free(struct hw_conn *c)
     free(c);
 }
 
-int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out)
+int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_conn **out)
 {
-    struct hw_conn *c = calloc(1, sizeof(*c));
+    struct np_conn *c = calloc(1, sizeof(*c));
     if (!c)
         return hw_no_memory("a connection");
     c->env = env;
@@ -44,7 +44,7 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_
     c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->deadline = hw_deadline((int)(env->knobs->handshake_ms + np_info(c->host)->wait_ms));
     c->request_ms = env->knobs->peer_timeout_ms;
-    c->nslots = (uint32_t)HW_MIN(env->knobs->window, HW_MIN((uint64_t)NP_SLOTS, (uint64_t)np_info(c->host)->window));
+    c->nslots = HW_MIN((unsigned)NP_SLOTS, np_info(c->host)->window);
     const int dev = np_device_of(np_pool_first(env->state), nic, env->knobs->plugin_devices, env->log);
     if (dev < 0) {
         np_conn_free(c);
@@ -74,8 +74,8 @@ int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_
     return 0;
 }
 
-/* What the socket has to say once it has carried the greetings: nothing but heads, or that it is over. */
-static int socket_word(struct hw_conn *c)
+/* Has the peer left? What follows the greetings on the socket are heads of frames, which are not read here. */
+static int socket_word(struct np_conn *c)
 {
     uint8_t byte;
     if (!c->tcp_news)
@@ -83,19 +83,15 @@ static int socket_word(struct hw_conn *c)
     ssize_t n = recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
     if (n == 0)
         return hw_fail(-EPIPE, "the peer closed the connection");
-    if (n > 0 && c->heads_follow)
-        return 0;
     if (n > 0)
-        return hw_fail(-EPROTO, "the peer sent bytes beside its plugin");
+        return 0;
     if (errno != EAGAIN && errno != EINTR)
         return hw_fail(-errno, "receiving: %s", strerror(errno));
     c->tcp_news = false;
     return 0;
 }
 
-/* The receiving side alone does this: lib/engine tries it at every event, and what the sending side took note of would
- * be news to nobody else. */
-void np_conn_listen(struct hw_conn *c)
+void np_conn_listen(struct np_conn *c)
 {
     struct epoll_event ev[2];
     uint64_t rung;
@@ -108,13 +104,11 @@ void np_conn_listen(struct hw_conn *c)
     }
 }
 
-int np_conn_advance(struct hw_conn *c)
+int np_conn_advance(struct np_conn *c)
 {
     int rc = 0;
     if (c->state == READY)
         return socket_word(c);
-    if (c->state == TCP && (rc = hw_tcp.establish(c->tcp)) == 0)
-        c->state = GREET;
     if (c->state == GREET)
         rc = np_conn_greet(c);
     if (c->state == JOIN)
@@ -128,7 +122,7 @@ int np_conn_advance(struct hw_conn *c)
     return -EAGAIN;
 }
 
-int np_conn_reclaim(struct hw_conn *c)
+int np_conn_reclaim(struct np_conn *c)
 {
     struct np_result r;
     int rc = 0;
@@ -137,7 +131,7 @@ int np_conn_reclaim(struct hw_conn *c)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-int np_conn_collect(struct hw_conn *c)
+int np_conn_collect(struct np_conn *c)
 {
     int rc = -EAGAIN;
     while (c->state == READY && c->came - c->taken < c->nslots &&
@@ -147,7 +141,7 @@ int np_conn_collect(struct hw_conn *c)
     return c->came > c->taken ? 0 : rc;
 }
 
-void np_conn_close_plugin(struct hw_conn *c)
+void np_conn_close_plugin(struct np_conn *c)
 {
     if (c->tx)
         (void)np_comm_close(c->tx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection of the netplugin transport: meet.c makes the two plugins meet, netplugin.c drives it for lib/engine,
- * carrier.c under a rail. */
+/* The plugin's part of a connection of transport netplugin: meet.c makes the two plugins meet, netplugin.c moves
+ * payloads. */
 #ifndef HW_NETPLUGIN_CONN_H
 #define HW_NETPLUGIN_CONN_H
 
@@ -12,15 +12,13 @@
 
 #define NP_SLOT_MAX (4u << 20)
 
-struct hw_conn {
-    struct hw_conn *tcp; /* of the tcp transport: opaque here */
-    bool heads_follow;   /* carrier.c: what comes behind the greetings on tcp's socket are heads of frames */
+struct np_conn {
     struct np_host *host;
-    int fd;        /* tcp's */
-    int set;       /* epoll, for the engine */
+    int fd;        /* of the socket that carries the greetings, then heads of frames */
+    int set;       /* epoll, of both, while the two plugins meet */
     int event;     /* both comms ring it */
     bool tcp_news; /* something has happened on the socket */
-    enum { TCP, GREET, JOIN, READY } state;
+    enum { GREET, JOIN, READY } state;
     uint64_t deadline, request_ms;
     const struct hw_tp_env *env;
     bool server, unpacks; /* server: the client greets first, and says which GPUs the connection is for */
@@ -34,47 +32,32 @@ struct hw_conn {
     uint32_t slot, nslots; /* bytes of one; each way */
     struct np_slots slots;
 
-    /* Send ring, all counts ever: over at the plugin <= given to it <= filled <= posted by the engine; and what that
-     * has released. */
-    uint64_t posted, filled, given, over, released;
-    struct {
-        uint8_t head[HW_CHUNK_HEAD];
-        const struct hw_space *space;
-        const void *ptr;
-        uint32_t len;
-    } send[NP_SLOTS];
-    _Atomic uint64_t sent; /* given, for other threads */
-
-    /* Receive: the oldest slot. */
-    uint64_t came, taken; /* messages; slots given back */
+    uint64_t filled, given, over; /* messages sent: put into slots, given to the plugin, over there */
+    uint64_t came, taken;         /* messages received; slots given back */
     struct np_result result[NP_SLOTS];
-    enum { HEAD, HEAD_SEEN, BODY, BODY_DONE } rx_state;
-    uint32_t rx_at, rx_len; /* of the payload: copied so far; the piece that was posted */
-    const struct hw_space *rx_space;
-    void *rx_ptr; /* NULL: nowhere */
 };
 
 /* The longest message: whole pages, no more than the plugin takes. The pages of a slot that are not used cost nothing.
  */
 uint32_t np_conn_slot(const struct np_props *p);
-/* All but the tcp connection, over fd and from nic; fd stays the caller's. -errno. */
-int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct hw_conn **out);
+/* Over fd and from nic; fd stays the caller's. -errno. */
+int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_conn **out);
 /* Frees that, after np_conn_close_plugin() where it was READY or on the way there. */
-void np_conn_free(struct hw_conn *c);
-void np_conn_close_plugin(struct hw_conn *c);
+void np_conn_free(struct np_conn *c);
+void np_conn_close_plugin(struct np_conn *c);
 /* Takes note of what has happened at c->set. */
-void np_conn_listen(struct hw_conn *c);
+void np_conn_listen(struct np_conn *c);
 /* On towards READY: 0, -EAGAIN, else it is dead. */
-int np_conn_advance(struct hw_conn *c);
+int np_conn_advance(struct np_conn *c);
 /* Takes note of what the plugin has sent, whose slots are free. -errno: it is dead. */
-int np_conn_reclaim(struct hw_conn *c);
+int np_conn_reclaim(struct np_conn *c);
 /* Takes note of messages that have come: 0 there is one; -EAGAIN; else why there will be no more. */
-int np_conn_collect(struct hw_conn *c);
+int np_conn_collect(struct np_conn *c);
 
 /* Both greetings, the client's first, as far as the socket goes; then the plugin's connections are begun: 0, -EAGAIN,
  * or why not. */
-int np_conn_greet(struct hw_conn *c);
+int np_conn_greet(struct np_conn *c);
 /* 0 both connections of the plugin stand, and have their slots; -EAGAIN, or why not. */
-int np_conn_join(struct hw_conn *c);
+int np_conn_join(struct np_conn *c);
 
 #endif

@@ -9,7 +9,7 @@
 /* The GPU that the connection is for. A plugin that unpacks lands what it receives in memory of the one that was set
  * when the connection was made: where nobody says which, that is the one whose memory was registered first, or the
  * nearest. */
-static void choose_gpu(struct hw_conn *c)
+static void choose_gpu(struct np_conn *c)
 {
     const struct hw_space *seen = atomic_load(&c->env->gpu);
     if (!c->slots.cuda || (!c->unpacks && c->gpu < 0))
@@ -23,7 +23,7 @@ static void choose_gpu(struct hw_conn *c)
 }
 
 /* 0, or that its GPU's memory would go by way of the host's, which knob require_direct forbids. */
-static int refuse_staging(const struct hw_conn *c, bool direct)
+static int refuse_staging(const struct np_conn *c, bool direct)
 {
     if (!c->env->knobs->require_direct || c->gpu < 0 || direct)
         return 0;
@@ -32,7 +32,7 @@ static int refuse_staging(const struct hw_conn *c, bool direct)
 }
 
 /* Chooses the GPU, and listens: what this side has to say. */
-static int begin_greeting(struct hw_conn *c)
+static int begin_greeting(struct np_conn *c)
 {
     struct hw_plugin_greet g = {
         .longest = c->slot, .gpu = c->gpu, .peer_gpu = c->peer_gpu, .wait_ms = np_info(c->host)->wait_ms};
@@ -44,7 +44,7 @@ static int begin_greeting(struct hw_conn *c)
     return 0;
 }
 
-static int send_greeting(struct hw_conn *c)
+static int send_greeting(struct np_conn *c)
 {
     while (c->out_done < sizeof(c->out)) {
         ssize_t n = send(c->fd, c->out + c->out_done, sizeof(c->out) - c->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -58,7 +58,7 @@ static int send_greeting(struct hw_conn *c)
 }
 
 /* Reads what there is of it, and no byte beyond. */
-static int read_greeting(struct hw_conn *c)
+static int read_greeting(struct np_conn *c)
 {
     int want = c->in_have >= HW_PLUGIN_HEAD ? hw_plugin_greet_size(c->in) : HW_PLUGIN_HEAD;
     while (want >= 0 && c->in_have < (unsigned)want) {
@@ -76,7 +76,7 @@ static int read_greeting(struct hw_conn *c)
     return HW_MIN(want, 0);
 }
 
-static int take_greeting(struct hw_conn *c)
+static int take_greeting(struct np_conn *c)
 {
     int rc = read_greeting(c);
     if (rc || (rc = hw_plugin_greet_decode(c->in, c->in_have, &c->peer)))
@@ -96,7 +96,7 @@ static int take_greeting(struct hw_conn *c)
     return 0;
 }
 
-int np_conn_greet(struct hw_conn *c)
+int np_conn_greet(struct np_conn *c)
 {
     int rc = c->server && !c->greeted ? take_greeting(c) : 0;
     if (rc || (!c->listener && (rc = begin_greeting(c))))
@@ -111,7 +111,7 @@ int np_conn_greet(struct hw_conn *c)
     return 0;
 }
 
-int np_conn_join(struct hw_conn *c)
+int np_conn_join(struct np_conn *c)
 {
     int a = np_established(c->tx), b = np_established(c->rx);
     if (a && a != -EAGAIN)

@@ -1,35 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The netplugin transport: chunks over any libnccl-net-*.so, run in a child process (host/host.h).
- *
- * A channel is made as tcp's are, and so is authenticated as they are; its socket then carries one greeting each way,
- * with the handle of a listener of the plugin's, and after that nothing: that it stands shows that the peer does. Two
- * connections of the plugin, one each way, carry the chunks, header and payload as one message, from and into slots of
- * memory that the child shares (slots.h). So each byte is copied once more on each side than the plugin itself does;
- * the receiver's slots are posted ahead, and given back once the engine has what was in them.
- *
- * One descriptor for epoll: an epoll set with the socket and the eventfd of both connections.
- */
 #include "transport/netplugin/netplugin.h"
+
 #include "transport/netplugin/conn.h"
 #include "transport/netplugin/host/device.h"
 #include "transport/netplugin/host/pool.h"
 #include "transport/netplugin/table/abi.h"
+#include "transport/tcp/tcp.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#define ROOM NP_ROOM
+#define MAGIC 0x4c50574eu /* "NWPL" */
+#define PARTS 64          /* of one message */
+
+/* A connection under a rail. `np` is the plugin's, NULL where it carries small frames only. */
+struct hw_conn {
+    struct hw_conn *heads; /* tcp's: opaque here */
+    struct np_conn *np;
+    int fd;                  /* the heads' */
+    struct hw_source source; /* of the plugin's event */
+    struct hw_rail *rail;
+    uint32_t pending; /* bytes of a message in a slot that the plugin has not taken yet; not counted */
+    uint32_t len, at; /* of the oldest message that came: its payload, and how much of that was taken */
+    bool has_message;
+    struct hw_tp_counts *counts;
+    struct hw_conn_counts told;
+};
+
+/* ---- the context ---------------------------------------------------------------------------------------- */
 
 #define CALL_LEAST_MS 1000ull
 #define CALL_MOST_MS  15000ull
 
-/* ---- the context's ----------------------------------------------------------------------------------- */
-
-/* Can it carry chunks at all? *p: what its first device has. */
+/* Can it carry payloads at all? *p: what its first device has. */
 static int check_first_device(struct np_host *h, struct np_props *p)
 {
     if (np_info(h)->devices == 0)
@@ -45,7 +50,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
                : hw_fail(-EOPNOTSUPP, "the plugin %s takes no host memory", np_info(h)->table);
 }
 
-int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp)
+static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
     /* A call that hangs is told before the peer gives up waiting. */
@@ -73,13 +78,9 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
         np_pool_close(pool);
         return rc;
     }
-    *tp = hw_netplugin;
-    tp->caps.max_chunk = np_conn_slot(&p) - ROOM;
-    tp->caps.max_window = HW_MIN((uint32_t)NP_SLOTS, np_info(h)->window);
-    tp->caps.device_path = p.ptr_support & NCCL_PTR_CUDA;
-    tp->caps.nodev_final = true;
-    tp->caps.setup_ms = np_info(h)->wait_ms;
-    tp->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
+    env->caps.device_path = p.ptr_support & NCCL_PTR_CUDA;
+    env->caps.setup_ms = np_info(h)->wait_ms;
+    env->caps.self = np_info(h)->quirk->remote_only ? HW_SELF_NEVER : HW_SELF_WORKS;
     env->state = pool;
     snprintf(env->ident, sizeof(env->ident), "%s %s", hw_netplugin.name, np_info(h)->table);
     hw_log(env->log, HAWSER_LOG_INFO, "driving %s (v%u, %u devices, %s) in process %d", np_info(h)->table,
@@ -87,269 +88,328 @@ int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_trans
     return 0;
 }
 
-void hw_netplugin_close(struct hw_tp_env *env)
+static void close_netplugin(struct hw_tp_env *env)
 {
     np_pool_close(env->state);
     env->state = NULL;
 }
 
-static int netplugin_alive(const struct hw_tp_env *env)
+static int is_netplugin_alive(const struct hw_tp_env *env)
 {
     return np_pool_health(env->state);
 }
 
-/* ---- making a connection ------------------------------------------------------------------------------- */
+/* ---- making and meeting ------------------------------------------------------------------------------------ */
 
-static int netplugin_listen(const struct hw_tp_env *env, const struct hw_nic *nic, uint16_t port,
-                            uint8_t handle[HW_HANDLE_MAX])
+static struct hw_driver *get_driver(const struct hw_rail *r)
 {
-    return hw_tcp.listen(env, nic, port, handle);
+    return hw_container_of(r->loop, struct hw_driver, loop);
 }
 
-static int netplugin_connect(const struct hw_tp_env *env, const struct hw_nic *nic, const uint8_t *handle,
-                             size_t handle_len, const struct hw_conn_ident *ident, struct hw_conn **out)
+static void close_carried(struct hw_conn *c)
 {
-    struct hw_conn *tcp;
-    int rc = hw_tcp.connect(env, nic, handle, handle_len, ident, &tcp);
-    if (rc)
-        return rc;
-    if ((rc = np_conn_new(env, hw_tcp.fd(tcp), nic->name, out)) != 0) {
-        hw_tcp.close(tcp);
+    if (c->np && c->rail)
+        hw_driver_forget(get_driver(c->rail), c->np->event, &c->source);
+    if (c->np) {
+        np_conn_close_plugin(c->np);
+        np_conn_free(c->np);
+    }
+    hw_tcp_io.close(c->heads);
+    free(c);
+}
+
+static int make_carried(int fd, const struct hw_conn_args *a, struct hw_conn **out)
+{
+    struct hw_conn *c = calloc(1, sizeof *c);
+    struct hw_conn *heads = hw_tcp_new(fd, a->env->knobs, a->env->log);
+    char nic[HAWSER_NIC_NAME];
+    if (!c || !heads) {
+        if (heads)
+            hw_tcp_io.close(heads);
+        free(c);
+        return hw_no_memory("a connection");
+    }
+    c->heads = heads;
+    c->fd = fd;
+    c->counts = a->counts;
+    if (a->client)
+        memcpy(nic, a->from->name, sizeof nic);
+    else
+        hw_nic_of_socket(fd, nic);
+    int rc = a->small_only ? 0 : np_conn_new(a->env, fd, nic, &c->np);
+    if (rc < 0) {
+        c->np = NULL;
+        close_carried(c);
         return rc;
     }
-    (*out)->tcp = tcp;
-    (*out)->gpu = ident->gpu;
-    (*out)->peer_gpu = ident->peer_gpu;
+    if (c->np) {
+        c->np->server = !a->client;
+        c->np->state = GREET;
+        c->np->gpu = a->client ? a->id.gpu : -1;
+        c->np->peer_gpu = a->client ? a->id.peer_gpu : -1;
+    }
+    *out = c;
     return 0;
 }
 
-static int netplugin_accept(const struct hw_tp_env *env, int fd, struct hw_conn **out)
+static int meet_carried(struct hw_conn *c)
 {
-    char name[HAWSER_NIC_NAME];
-    hw_nic_of_socket(fd, name);
-    int rc = np_conn_new(env, fd, name, out);
-    if (rc)
+    if (!c->np || c->np->state == READY)
+        return 0;
+    np_conn_listen(c->np);
+    return np_conn_advance(c->np);
+}
+
+static int get_meeting_fd(const struct hw_conn *c)
+{
+    return c->np ? c->np->set : -1;
+}
+
+static void note_plugin_ready(struct hw_source *s, uint32_t events)
+{
+    (void)events;
+    hw_rail_ready(hw_container_of(s, struct hw_conn, source)->rail);
+}
+
+static int attach_carried(struct hw_conn *c, struct hw_rail *r)
+{
+    int rc = hw_tcp_io.attach(c->heads, r);
+    if (rc < 0 || !c->np)
         return rc;
-    if ((rc = hw_tcp.accept(env, fd, &(*out)->tcp)) != 0) {
-        np_conn_free(*out);
-        return rc;
-    }
-    (*out)->server = true;
-    (*out)->state = GREET;
-    return 0;
+    c->rail = r;
+    c->source.ready = note_plugin_ready;
+    return hw_driver_watch(get_driver(r), c->np->event, &c->source);
 }
 
-static int netplugin_establish(struct hw_conn *c)
+static struct hw_link_apart get_apart(const struct hw_conn *c)
 {
-    np_conn_listen(c);
-    return np_conn_advance(c);
+    return (struct hw_link_apart){.tx = c->np, .rx = c->np};
 }
 
-/* ---- sending --------------------------------------------------------------------------------------------- */
-
-static uint32_t netplugin_want(struct hw_conn *c)
+static void count_payload(struct hw_conn *c)
 {
-    return c->posted - c->released < c->nslots ? c->slot - ROOM : 0;
+    const struct np_slots *s = &c->np->slots;
+    hw_tp_count(c->counts, &c->told,
+                (struct hw_conn_counts){.rx_device = atomic_load_explicit(&s->rx_device, memory_order_relaxed),
+                                        .rx_copied = atomic_load_explicit(&s->rx_copied, memory_order_relaxed),
+                                        .tx_device = atomic_load_explicit(&s->tx_device, memory_order_relaxed)});
 }
 
-static int netplugin_post_send(struct hw_conn *c, const uint8_t header[HW_CHUNK_HEAD], const struct hw_space *space,
-                               const void *ptr, uint32_t len)
+/* ---- sending --------------------------------------------------------------------------------------------------- */
+
+static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    if (c->posted - c->released >= c->nslots)
-        return -EAGAIN;
-    if (len > c->slot - ROOM) /* devices of one plugin that differ */
-        return hw_fail(-EMSGSIZE, "a chunk of %u bytes where the plugin takes %u", len, c->slot - ROOM);
-    uint64_t i = c->posted++ % c->nslots;
-    memcpy(c->send[i].head, header, HW_CHUNK_HEAD);
-    c->send[i].space = space;
-    c->send[i].ptr = ptr;
-    c->send[i].len = len;
-    return 0;
+    return hw_tcp_io.write(c->heads, piece, n);
 }
 
-/* Into slots as far as there are any; what the CPU has to copy, one at a time, so that the plugin has the first one
- * meanwhile. */
-static int fill_send_slots(struct hw_conn *c)
+/* Begins to put the pieces, from byte `at` of the first one on, into the next slot: as many as are of one space and
+ * fit. 0 with c->pending; -EAGAIN: no slot is free, and the event is rung once one is. */
+static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
-    while (c->filled < c->posted && c->filled - c->over < c->nslots) {
-        const uint64_t i = c->filled % c->nslots;
-        if (c->send[i].space->direct && c->filled > c->given)
-            break;
-        int rc = np_slots_fill(&c->slots, c->filled, c->send[i].head, c->send[i].space, c->send[i].ptr, c->send[i].len);
-        if (rc)
-            return rc;
-        c->filled++;
-    }
-    return 0;
-}
-
-static int netplugin_test_send(struct hw_conn *c)
-{
-    int rc = np_conn_advance(c);
-    while (rc == 0) {
-        if ((rc = np_conn_reclaim(c)) || (rc = fill_send_slots(c)) || c->given == c->posted)
-            break;
-        rc = c->given == c->filled ? -EAGAIN /* its slot is the plugin's still */
-                                   : np_slots_send(&c->slots, c->given, c->send[c->given % c->nslots].len,
-                                                   hw_deadline((int)c->request_ms));
-        if (rc == -EAGAIN) {
-            if ((rc = np_arm(c->tx)) == 0)
-                continue;
-            break;
-        }
-        if (rc == 0)
-            atomic_store(&c->sent, ++c->given);
-    }
-    return rc;
-}
-
-static void netplugin_release_send(struct hw_conn *c, uint32_t n)
-{
-    c->released += n;
-}
-
-static uint64_t netplugin_sent(struct hw_conn *c)
-{
-    return atomic_load(&c->sent);
-}
-
-/* ---- receiving --------------------------------------------------------------------------------------------- */
-
-/* The same, and where there is none: what else has happened, and from now on an event. No system call is made where
- * there is one. */
-static int poll_or_arm_receive(struct hw_conn *c)
-{
+    struct np_conn *np = c->np;
+    struct np_part part[PARTS];
+    uint8_t head[NP_HEAD];
+    uint32_t parts = 0, len = 0, room = np->slot - NP_ROOM;
     int rc;
-    while ((rc = np_conn_collect(c)) == -EAGAIN) {
-        np_conn_listen(c);
-        int word = np_conn_advance(c);
-        if (word) /* what the peer had sent before it left comes first */
-            return word == -EPIPE && np_conn_collect(c) == 0 ? 0 : word;
-        if (np_arm(c->rx))
+    while ((rc = np_conn_reclaim(np)) == 0 && np->filled - np->over == np->nslots)
+        if ((rc = np_arm(np->tx)) < 0)
             return rc;
-    }
-    return rc;
-}
-
-static int header_of(struct hw_conn *c, const uint8_t **header)
-{
-    const struct np_result *r = &c->result[c->taken % c->nslots];
-    int rc = np_slots_head(&c->slots, c->taken, header);
-    if (rc)
+    if (rc < 0)
         return rc;
-    uint32_t len = hw_get32(*header + 8); /* of the payload, docs/wire.md; the engine looks at all of it */
-    if (len > c->slot - ROOM || (r->known && r->size != (size_t)ROOM + len))
-        return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for a chunk of %u", r->size, len);
-    c->rx_at = 0;
-    c->rx_state = HEAD_SEEN;
-    return HW_RX_HEADER;
-}
-
-static int netplugin_test_recv(struct hw_conn *c, const uint8_t **header, uint64_t *moved)
-{
-    int rc = c->rx_state == HEAD ? poll_or_arm_receive(c) : 0;
-    if (rc)
-        return rc;
-    switch (c->rx_state) {
-    case HEAD:
-        return header_of(c, header);
-    case BODY:
-        if (c->rx_ptr && (rc = np_slots_take(&c->slots, c->taken, c->rx_at, c->rx_space, c->rx_ptr, c->rx_len)))
-            return rc;
-        c->rx_at += c->rx_len;
-        *moved += c->rx_len;
-        c->rx_state = BODY_DONE;
-        return HW_RX_DONE;
-    default:
-        return hw_fail(-EINVAL, "test_recv while the engine owes an answer");
+    for (uint32_t i = 0; i < n && parts < PARTS && len < room; i++, at = 0) {
+        uint32_t some = (uint32_t)HW_MIN(piece[i].len - at, (uint64_t)(room - len));
+        if (some == 0)
+            continue;
+        if (parts && piece[i].space != part[0].space)
+            break;
+        part[parts++] = (struct np_part){piece[i].space, piece[i].ptr + at, some};
+        len += some;
     }
-}
-
-static int netplugin_post_recv(struct hw_conn *c, const struct hw_space *space, void *ptr, uint32_t len, bool more)
-{
-    (void)more;
-    if (len > c->slot - ROOM - c->rx_at)
-        return hw_fail(-EPROTO, "a chunk that is longer than its message");
-    c->rx_space = space;
-    c->rx_ptr = ptr;
-    c->rx_len = len;
-    c->rx_state = BODY;
+    hw_put32(head, MAGIC);
+    hw_put32(head + 4, len);
+    rc = np_slots_gather(&np->slots, np->filled, head, part, parts);
+    if (rc < 0)
+        return rc;
+    np->filled++;
+    c->pending = len;
     return 0;
 }
 
-static void netplugin_discard(struct hw_conn *c)
+/* Gives the message in its slot to the plugin. -EBUSY: the device has not put all of it there. */
+static int send_slot(struct hw_conn *c)
 {
-    (void)np_slots_cut(&c->slots);
-    c->rx_ptr = NULL;
+    struct np_conn *np = c->np;
+    for (;;) {
+        int rc = np_slots_send(&np->slots, np->given, c->pending, hw_deadline((int)np->request_ms));
+        if (rc == 0)
+            np->given++;
+        if (rc != -EAGAIN)
+            return rc;
+        rc = np_conn_reclaim(np);
+        if (rc == 0)
+            rc = np_arm(np->tx);
+        if (rc < 0)
+            return rc;
+    }
 }
 
-/* The slot goes back, to be filled again. What fails here shows at the next test. */
-static void netplugin_consumed(struct hw_conn *c)
+static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    if (np_consumed(c->rx) == 0)
-        (void)np_slots_post(&c->slots, c->taken);
-    c->taken++;
-    c->rx_state = HEAD;
+    int64_t sum = 0;
+    uint64_t at = 0; /* of the first piece, what was counted */
+    while (n) {
+        if (at == piece->len) {
+            piece++, n--;
+            at = 0;
+            continue;
+        }
+        int rc = c->pending ? 0 : fill_slot(c, piece, n, at);
+        if (rc == 0)
+            rc = send_slot(c);
+        if (rc < 0) {
+            bool later = rc == -EAGAIN || rc == -EBUSY;
+            return later && sum ? sum : rc;
+        }
+        count_payload(c);
+        sum += c->pending;
+        for (at += c->pending, c->pending = 0; n && at >= piece->len; piece++, n--)
+            at -= piece->len;
+    }
+    return sum;
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------ */
-
-static int netplugin_health(struct hw_conn *c)
+/* The slot has the bytes of what was not counted, wherever they are given from next. */
+static int stop_reading(struct hw_conn *c)
 {
-    int rc = np_health(c->host);
-    /* What failed after all was given to it rings for nobody: a send that is over is no news either. */
-    if (rc == 0 && c->state == READY)
-        rc = np_conn_reclaim(c);
-    if (rc)
+    return c->pending ? np_slots_settle(&c->np->slots) : 0;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
+
+static int64_t read_heads(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
+{
+    return hw_tcp_io.read(c->heads, piece, n);
+}
+
+/* The next message, and its length. -EAGAIN: the event is rung once it is there; -EBUSY. */
+static int get_message(struct hw_conn *c)
+{
+    struct np_conn *np = c->np;
+    const uint8_t *head;
+    int rc;
+    while ((rc = np_conn_collect(np)) == -EAGAIN) {
+        rc = np_arm(np->rx);
+        struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+        if (rc == -EAGAIN && poll(&p, 1, 0) > 0) /* nothing else would tell of it: heads are not read now */
+            return hw_fail(-ECONNRESET, "the peer closed the connection");
+        if (rc < 0)
+            return rc;
+    }
+    if (rc < 0 || (rc = np_slots_head(&np->slots, np->taken, &head)) < 0)
         return rc;
-    return c->state != READY && hw_now() >= c->deadline ? hw_fail(-ETIMEDOUT, "the two plugins did not connect in time")
-                                                        : 0;
+    const struct np_result *r = &np->result[np->taken % np->nslots];
+    c->len = hw_get32(head + 4);
+    c->at = 0;
+    if (hw_get32(head) != MAGIC || c->len == 0 || c->len > np->slot - NP_ROOM ||
+        (r->known && r->size != (size_t)NP_ROOM + c->len))
+        return hw_fail(-EPROTO, "a message of %zu bytes of the plugin's for %u of payload", r->size, c->len);
+    c->has_message = true;
+    return 0;
 }
 
-static int netplugin_fd(struct hw_conn *c)
+/* The slot goes back, to be filled again. */
+static int end_message(struct hw_conn *c)
 {
-    return c->set;
+    struct np_conn *np = c->np;
+    int rc = np_consumed(np->rx);
+    if (rc == 0)
+        rc = np_slots_post(&np->slots, np->taken);
+    np->taken++;
+    c->has_message = false;
+    return rc;
 }
 
-static void netplugin_count(struct hw_conn *c, struct hw_tp_counts *sum)
+static int64_t read_payload(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
-    sum->rx_device += atomic_load_explicit(&c->slots.rx_device, memory_order_relaxed);
-    sum->rx_copied += atomic_load_explicit(&c->slots.rx_copied, memory_order_relaxed);
-    sum->tx_device += atomic_load_explicit(&c->slots.tx_device, memory_order_relaxed);
+    struct np_conn *np = c->np;
+    int64_t sum = 0;
+    uint64_t at = 0; /* of the first piece */
+    while (n) {
+        if (at == piece->len) {
+            piece++, n--;
+            at = 0;
+            continue;
+        }
+        int rc = c->has_message ? 0 : get_message(c);
+        uint32_t some = (uint32_t)HW_MIN(piece->len - at, (uint64_t)(c->len - c->at));
+        if (rc == 0 && piece->ptr)
+            rc = np_slots_take(&np->slots, np->taken, c->at, piece->space, piece->ptr + at, some);
+        if (rc == 0) {
+            c->at += some;
+            at += some;
+            sum += some;
+            count_payload(c);
+            rc = c->at == c->len ? end_message(c) : 0;
+        }
+        if (rc < 0)
+            return (rc == -EAGAIN || rc == -EBUSY) && sum ? sum : rc;
+    }
+    return sum;
 }
 
-static void netplugin_ends(struct hw_conn *c, union hw_addr *local, union hw_addr *remote)
+static int discard_payload(struct hw_conn *c)
 {
-    hw_tcp.ends(c->tcp, local, remote);
+    return np_slots_cut(&c->np->slots);
 }
 
-static void netplugin_close(struct hw_conn *c)
+static int unread_heads(struct hw_conn *c, const uint8_t *data, uint32_t n)
 {
-    np_conn_close_plugin(c);
-    hw_tcp.close(c->tcp);
-    np_conn_free(c);
+    return hw_tcp_io.unread(c->heads, data, n);
 }
 
-const struct hw_transport hw_netplugin = {
-    .name = "netplugin",
-    .caps = {.max_chunk = NP_SLOT_MAX - ROOM, .max_window = NP_SLOTS, .header_in_band = true, .one_event = true},
-    .alive = netplugin_alive,
-    .listen = netplugin_listen,
-    .connect = netplugin_connect,
-    .accept = netplugin_accept,
-    .establish = netplugin_establish,
-    .want = netplugin_want,
-    .post_send = netplugin_post_send,
-    .test_send = netplugin_test_send,
-    .release_send = netplugin_release_send,
-    .sent = netplugin_sent,
-    .test_recv = netplugin_test_recv,
-    .post_recv = netplugin_post_recv,
-    .discard = netplugin_discard,
-    .consumed = netplugin_consumed,
-    .health = netplugin_health,
-    .fd = netplugin_fd,
-    .count = netplugin_count,
-    .ends = netplugin_ends,
-    .close = netplugin_close,
-};
+static int load_payload(struct hw_conn *c, const struct hw_piece *piece, uint8_t *to)
+{
+    return hw_tcp_io.load(c->heads, piece, to);
+}
+
+static int settle_heads(struct hw_conn *c)
+{
+    return hw_tcp_io.settle(c->heads);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------------------
+ */
+
+static int check_carried(struct hw_conn *c, uint64_t *window)
+{
+    int rc = c->np ? np_health(c->np->host) : 0;
+    /* what failed after all was given to the plugin rings for nobody */
+    if (rc == 0 && c->np)
+        rc = np_conn_reclaim(c->np);
+    uint64_t heads = UINT64_MAX;
+    return rc < 0 ? rc : hw_tcp_io.check(c->heads, c->np ? &heads : window);
+}
+
+static const struct hw_rail_io carried_io = {.attach = attach_carried,
+                                             .write = write_heads,
+                                             .read = read_heads,
+                                             .unread = unread_heads,
+                                             .load = load_payload,
+                                             .settle = settle_heads,
+                                             .close = close_carried,
+                                             .check = check_carried,
+                                             .apart = get_apart,
+                                             .write_apart = write_payload,
+                                             .read_apart = read_payload,
+                                             .discard = discard_payload,
+                                             .stop_reading = stop_reading};
+
+const struct hw_transport hw_netplugin = {.name = "netplugin",
+                                          .caps = {.nodev_final = true},
+                                          .io = &carried_io,
+                                          .open = open_netplugin,
+                                          .close = close_netplugin,
+                                          .alive = is_netplugin_alive,
+                                          .make = make_carried,
+                                          .meet = meet_carried,
+                                          .meeting_fd = get_meeting_fd};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport over other plugins: what the context does with it before and after all else. */
+/*
+ * Transport netplugin: any libnccl-net-*.so, in a child process (host/host.h). Heads and small payloads by a socket as
+ * transport tcp has it, large payloads by the plugin, as a stream of messages: u32 magic, u32 bytes, zeros to NP_ROOM
+ * bytes, and so many bytes of payload.
+ */
 #ifndef HW_NETPLUGIN_H
 #define HW_NETPLUGIN_H
 
 #include "transport/transport.h"
 
 extern const struct hw_transport hw_netplugin;
-
-/* Loads the plugin (a path or a name) into a child process, into env->state, and fills *tp with the transport, its
- * capabilities those of the plugin. As np_open(); -ENODEV, -EOPNOTSUPP where it is of no use here. */
-int hw_netplugin_open(const char *plugin, struct hw_tp_env *env, struct hw_transport *tp);
-void hw_netplugin_close(struct hw_tp_env *env); /* its connections are closed */
 
 #endif

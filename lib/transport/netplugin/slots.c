@@ -181,11 +181,11 @@ void np_slots_close(struct np_slots *s)
 
 /* ---- sending ---------------------------------------------------------------------------------------------- */
 
-static void write_slot_head(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], bool gpu)
+static void write_slot_head(struct np_slots *s, uint64_t i, const uint8_t head[NP_HEAD], bool gpu)
 {
     uint8_t *room = gpu ? head_of(s, false, i) : host_slot(s, false, i);
-    memset(room + HW_CHUNK_HEAD, 0, NP_ROOM - HW_CHUNK_HEAD);
-    memcpy(room, head, HW_CHUNK_HEAD);
+    memset(room + NP_HEAD, 0, NP_ROOM - NP_HEAD);
+    memcpy(room, head, NP_HEAD);
     s->send[i % s->n].gpu = gpu;
 }
 
@@ -198,22 +198,7 @@ static int copy_to_host_slot(uint8_t *to, const struct hw_space *space, const vo
     return 0;
 }
 
-int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
-                  const void *ptr, uint32_t len)
-{
-    const bool gpu = !space->direct && has_gpu_slots(s, space);
-    write_slot_head(s, i, head, gpu);
-    if (!gpu)
-        return copy_to_host_slot(host_slot(s, false, i) + NP_ROOM, space, ptr, len);
-    uint8_t *slot = gpu_slot(s, false, i);
-    int rc = start_slot_copy(s, &s->out, slot, head_of(s, false, i), NP_ROOM);
-    if (rc == 0)
-        rc = start_slot_copy(s, &s->out, slot + NP_ROOM, ptr, len);
-    s->send[i % s->n].ticket = s->out.started;
-    return rc;
-}
-
-/* The same, where as many copies as the queue takes may be under way: waits for one of them. */
+/* Starts a copy into a slot. Where as many as the queue takes are under way it waits for one of them. */
 static int start_copy_out(struct np_slots *s, void *to, const void *from, size_t len)
 {
     const uint64_t until = hw_deadline(SETTLE_MS);
@@ -226,8 +211,7 @@ static int start_copy_out(struct np_slots *s, void *to, const void *from, size_t
     return rc;
 }
 
-int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct np_part *part,
-                    uint32_t n)
+int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[NP_HEAD], const struct np_part *part, uint32_t n)
 {
     const bool gpu = !part->space->direct && has_gpu_slots(s, part->space);
     uint8_t *to = (gpu ? gpu_slot(s, false, i) : host_slot(s, false, i)) + NP_ROOM;

@@ -2,7 +2,7 @@
 /*
  * Where a connection's messages lie while the plugin has them: a ring of slots for each direction, in host memory that
  * the child shares, and, once GPU memory is seen to be moved and the plugin takes such, another in that GPU's memory.
- * A message is a chunk's header, zeros to NP_ROOM bytes, and its payload, in either. What is sent lies in the slot of
+ * A message is a header, zeros to NP_ROOM bytes, and its payload, in either. What is sent lies in the slot of
  * the kind that its payload is of; a receive is posted in the kind that the last payload was for. So neither side needs
  * to know what the other's memory is.
  *
@@ -19,7 +19,8 @@
 #include <stdatomic.h>
 
 enum {
-    NP_ROOM = 64, /* of a slot in front of the payload: the chunk's header */
+    NP_HEAD = 8,  /* a message's header, in front of its payload, and .. */
+    NP_ROOM = 64, /* .. what of a slot is the header's */
     NP_SLOTS = 8, /* each way, at most */
 };
 
@@ -79,13 +80,10 @@ void np_slots_close(struct np_slots *s);
 
 /* Begins to put n pieces of one space into a slot, len bytes in all, as a message with this header: np_slots_send()
  * waits for the copies, np_slots_settle() too. -ENXIO. */
-int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct np_part *part,
+int np_slots_gather(struct np_slots *s, uint64_t i, const uint8_t head[NP_HEAD], const struct np_part *part,
                     uint32_t n);
 /* What is being put into slots is read from its memory no more. -ENXIO. */
 int np_slots_settle(struct np_slots *s);
-/* Begins to put a chunk into its slot, which is for np_slots_send() to wait for. -ENXIO. */
-int np_slots_fill(struct np_slots *s, uint64_t i, const uint8_t head[HW_CHUNK_HEAD], const struct hw_space *space,
-                  const void *ptr, uint32_t len);
 /* Gives it to the plugin: -EBUSY; -EAGAIN: its window is full. */
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline);
 

@@ -196,10 +196,10 @@ int hw_hs_step(struct hw_hs *hs, int fd)
     }
 }
 
-int hw_hs_welcome(int fd, unsigned refusal, uint64_t rx_offset)
+int hw_hs_welcome(int fd, unsigned refusal, uint16_t via)
 {
     uint8_t raw[HW_WELCOME_SIZE];
-    hw_welcome_encode(raw, &(struct hw_welcome){.refusal = (uint8_t)refusal, .rx_offset = rx_offset});
+    hw_welcome_encode(raw, &(struct hw_welcome){.refusal = (uint8_t)refusal, .via = via});
     return send_bytes(fd, raw, sizeof(raw));
 }
 

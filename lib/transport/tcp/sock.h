@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP sockets as hawser wants them, and the bootstrap handshake on one. Used by the tcp transport and, for control
- * connections, by the engine. */
+/* TCP sockets as hawser wants them, and the bootstrap handshake on one. Used by the transports, and by lib/context for
+ * the first connection of a session and for probes. */
 #ifndef HW_SOCK_H
 #define HW_SOCK_H
 
@@ -60,10 +60,10 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
                   void *arg, uint64_t step_ms);
 
 /* Moves on as far as the socket allows. 0: done (the server has yet to send WELCOME, by hw_hs_welcome(), once the
- * engine has taken the connection). -EAGAIN: wait for the descriptor or hs->deadline. -ETIMEDOUT, -EACCES, -EPERM,
+ * context has taken the connection). -EAGAIN: wait for the descriptor or hs->deadline. -ETIMEDOUT, -EACCES, -EPERM,
  * -EPROTO, -ECONNRESET ...: over, with the reason; the caller closes. */
 int hw_hs_step(struct hw_hs *hs, int fd);
-int hw_hs_welcome(int fd, unsigned refusal, uint64_t rx_offset);
+int hw_hs_welcome(int fd, unsigned refusal, uint16_t via);
 
 /* The secret of the session begun; valid after hw_hs_step() gave 0 for HW_BOOT_CONTROL. */
 void hw_hs_secret(const struct hw_hs *hs, uint8_t out[HW_SECRET]);

@@ -4,6 +4,7 @@
 #include "transport/tcp/copies.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PAGE       4096u
 #define ALIGN      64u             /* of parts */
@@ -183,14 +184,14 @@ int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_
             return rc;
     }
     uint64_t done = s->out.bytes; /* of the pieces, those that are in the ring */
-    for (; n; piece++, n--) {
+    for (bool first = true; n; piece++, n--, first = false) {
         if (piece->space->direct)
             continue;
         uint64_t skip = HW_MIN(done, piece->len);
         done -= skip;
         int rc = skip < piece->len ? stage_bytes(s, piece->space, piece->ptr + skip, piece->len - skip) : 0;
-        if (rc < 0)
-            return rc == -EBUSY ? 0 : rc;
+        if (rc < 0) /* a later piece may be of a device that fails: it does once it is the first */
+            return rc == -EBUSY || !first || skip ? 0 : rc;
     }
     return 0;
 }
@@ -300,6 +301,44 @@ int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most)
     uint64_t n = HW_MIN(s->placed, most);
     s->placed -= n;
     return n ? (int64_t)n : rc;
+}
+
+void hw_staging_in_drop(struct hw_staging *s)
+{
+    s->placed += s->in.bytes + s->filling.len;
+    while (s->in.first < s->in.next)
+        drop_first_part(&s->in);
+    s->room = s->filling.len = 0;
+}
+
+/* The oldest part, once it is copied. */
+static int wait_for_part(struct hw_staging *s, const struct part *p)
+{
+    uint64_t until = hw_now() + HW_COPIES_WAIT_MS * HW_MS;
+    int rc;
+    while ((rc = hw_copy_test(s->copies, p->queue, p->ticket)) == -EBUSY)
+        if (hw_now() >= until)
+            return hw_fail(-ENXIO, "%s is stuck in a copy of memory that is to be given back", p->queue->space->name);
+    return rc;
+}
+
+int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to)
+{
+    struct way *w = &s->out;
+    int rc = 0;
+    for (uint64_t at = 0; at < piece->len && rc == 0;) {
+        uint64_t some = HW_MIN(piece->len - at, (uint64_t)get_part_most(s));
+        rc = stage_bytes(s, piece->space, piece->ptr + at, some);
+        while (w->first < w->next && (rc == 0 || rc == -EBUSY)) {
+            const struct part *p = &w->part[w->first % PARTS];
+            rc = wait_for_part(s, p);
+            if (rc == 0)
+                memcpy(to + at, get_host(s, w, p), p->len);
+            at += p->len;
+            drop_first_part(w);
+        }
+    }
+    return rc;
 }
 
 int hw_staging_settle(struct hw_staging *s)

@@ -5,9 +5,9 @@
  * receives another. Each direction passes over host memory once more than it does with memory that sockets can use
  * (docs/engine.md).
  *
- * Nothing here blocks, but for hw_staging_free() and hw_staging_settle(), which wait for copies under way and no longer
- * than HW_COPIES_WAIT_MS (copies.h): a device that does not answer for so long is stuck, and its ring is then left to
- * it until it does.
+ * Nothing here blocks, but for hw_staging_free(), hw_staging_settle() and hw_staging_load(), which wait for copies
+ * under way and no longer than HW_COPIES_WAIT_MS (copies.h): a device that does not answer for so long is stuck, and
+ * its ring is then left to it until it does.
  *
  * Errors: -EBUSY the device has not got there yet, ask again soon; -ENXIO the device failed, as the text says; -ENOMEM.
  */
@@ -46,8 +46,13 @@ int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
 bool hw_staging_in_owes(const struct hw_staging *s);
 /* Counts bytes that are in their place, up to `most`. 0: nothing is being copied; -EBUSY, -ENXIO. */
 int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most);
+/* The device has failed: what has come goes nowhere, and is still to be counted. */
+void hw_staging_in_drop(struct hw_staging *s);
 
 /* ---- both */
+
+/* Copies a piece to host memory, after hw_staging_settle(). -ENXIO, and where it takes too long. */
+int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
 /* What was put into the ring for sending is dropped: it is copied again if it is offered again. What has come is in its
  * place on return, and is still to be counted. The device touches no memory of the caller's any more. -ENXIO. */

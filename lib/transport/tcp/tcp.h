@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TCP connections under a rail: any stream socket does. A rail on them has to be on the loop of a driver. Memory that
+ * the CPU cannot use passes through rings of pinned memory (staging.h).
+ */
 #ifndef HW_TCP_H
 #define HW_TCP_H
 
-#include "net/nic.h"
+#include "base/knob.h"
+#include "core/driver.h"
+#include "transport/transport.h"
 
-/* The address in a handle of the tcp transport; -EPROTO. */
-int hw_tcp_handle_addr(const uint8_t *handle, size_t len, union hw_addr *out);
+extern const struct hw_rail_io hw_tcp_io;
+extern const struct hw_transport hw_tcp;
 
-struct hw_conn;
-
-/* From now on payloads, which are never empty, are sent without their headers: those travel elsewhere. */
-void hw_tcp_bare(struct hw_conn *c);
+/* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
+ * memory, and the descriptor is closed. k and log outlive it. */
+struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log);
 
 #endif

@@ -20,13 +20,10 @@ static void check_defaults(void)
     struct hw_knobs k = defaults();
 
     is_int(k.channels, 4, "channels");
-    is_int(k.chunk, 1048576, "chunk");
-    is_int(k.min_chunk, 131072, "min_chunk");
-    is_int(k.window, 16, "window");
+    is_int(k.window, 16777216, "window");
     is_int(k.threads, 0, "threads");
     is_int(k.pin, 1, "pin");
     is_int(k.spin_us, 50, "spin_us");
-    is_int(k.inline_max, 8192, "inline_max");
     is_int(k.sndbuf, 0, "sndbuf");
     is_int(k.rcvbuf, 0, "rcvbuf");
     is_int(k.splice, 1, "splice");
@@ -36,9 +33,6 @@ static void check_defaults(void)
     is_int(k.op_timeout_ms, 60000, "op_timeout_ms");
     is_int(k.keepalive_ms, 5000, "keepalive_ms");
     is_int(k.max_peers, 4096, "max_peers");
-    is_int(k.max_ops, 65536, "max_ops");
-    is_int(k.notify_queue, 1024, "notify_queue");
-    is_int(k.unexpected, 1048576, "unexpected");
     is_str(k.nics, "", "nics");
 }
 
@@ -85,22 +79,21 @@ static void bounds(void)
     bad("channels", " 4", "from 1 to 64");
     bad("channels", "18446744073709551620", "from 1 to 64");
     bad("channels", NULL, "from 1 to 64");
-    good("chunk", "4096", "4KiB");
-    good("chunk", "64MiB", "64MiB");
-    good("chunk", "5000", "5000B");
-    bad("chunk", "4095", "chunk='4095': want a size from 4KiB to 64MiB");
-    bad("chunk", "67108865", "from 4KiB to 64MiB");
-    bad("chunk", "1XB", "from 4KiB to 64MiB");
-    bad("chunk", "16777216TiB", "from 4KiB to 64MiB");
-    good("window", "256", "256");
-    bad("window", "257", "from 1 to 256");
+    good("window", "65536", "64KiB");
+    good("window", "1GiB", "1GiB");
+    good("window", "70000", "70000B");
+    bad("window", "65535", "window='65535': want a size from 64KiB to 1GiB");
+    bad("window", "1073741825", "from 64KiB to 1GiB");
+    bad("window", "1XB", "from 64KiB to 1GiB");
+    bad("window", "16777216TiB", "from 64KiB to 1GiB");
+    bad("window", "16", "from 64KiB to 1GiB"); /* it was a number of pieces once */
     good("threads", "64", "64");
     bad("threads", "65", "from 0 to 64");
     good("spin_us", "1000000", "1000000");
     bad("spin_us", "1000001", "(us)");
-    good("inline_max", "0", "0B");
-    good("inline_max", "16KiB", "16KiB");
-    bad("inline_max", "16385", "to 16KiB");
+    good("devmem_piece", "0", "0B");
+    good("devmem_piece", "2MiB", "2MiB");
+    bad("devmem_piece", "2097153", "to 2MiB");
     good("stall_ms", "50", "50");
     good("stall_ms", "60000", "60000");
     bad("stall_ms", "49", "(ms)");
@@ -130,9 +123,9 @@ static void unknown(void)
 {
     char text[3000];
 
-    bad("chunks", "1", "no knob 'chunks'; the nearest is 'chunk'");
+    bad("windows", "1", "no knob 'windows'; the nearest is 'window'");
     bad("chanels", "1", "'channels'");
-    bad("min-chunk", "1", "'min_chunk'");
+    bad("keepalive-ms", "1", "'keepalive_ms'");
     bad("STALL_MS", "1", "'stall_ms'");
     bad("spin", "1", "'spin_us'");
     bad("STALL", "1", "'stall_ms'");
@@ -145,6 +138,37 @@ static void unknown(void)
     bad(text, "1", "no knob 'xxx");
     text[32 - 2] = 0;
     bad(text, "1", "no knob 'xxx");
+}
+
+/* Whoever sets a knob that is gone hears what there is instead, however he sets it. */
+static void gone(void)
+{
+    static const struct {
+        const char *name, *env, *instead;
+    } was[] = {
+        {"chunk", "HAWSER_CHUNK", "knob window bounds the bytes in flight"},
+        {"min_chunk", "HAWSER_MIN_CHUNK", "pieces are cut by the engine"},
+        {"inline_max", "HAWSER_INLINE_MAX", "8 KiB"},
+        {"max_ops", "HAWSER_MAX_OPS", "65536 operations"},
+        {"notify_queue", "HAWSER_NOTIFY_QUEUE", "1 MiB of notifications"},
+        {"unexpected", "HAWSER_UNEXPECTED", "1 MiB of messages"},
+    };
+    struct hw_knobs k = defaults(), before = k;
+    char item[64];
+
+    for (size_t i = 0; i < HW_ARRAY_LEN(was); i++) {
+        bad(was[i].name, "65536", was[i].instead);
+        ok(strstr(hw_error(), "is gone"), "and says that it is gone");
+        snprintf(item, sizeof item, "%s=1", was[i].name);
+        is_int(hw_knobs_load(&k, (const char *const[]){item, NULL}), -EINVAL, item);
+        ok(strstr(hw_error(), was[i].instead), "in a list too: %s", hw_error());
+        setenv(was[i].env, "1", 1);
+        is_int(hw_knobs_load(&k, NULL), -EINVAL, was[i].env);
+        ok(strstr(hw_error(), was[i].env) && strstr(hw_error(), was[i].instead), "the variable too: %s", hw_error());
+        unsetenv(was[i].env);
+    }
+    bad("MAX-OPS", "1", "the knob 'max_ops' is gone");
+    ok(memcmp(&k, &before, sizeof(k)) == 0, "nothing has changed");
 }
 
 static void lists(void)
@@ -161,8 +185,6 @@ static void lists(void)
     is_int(k.channels, 4, "a load starts from the defaults");
     is_int(hw_knobs_load(&k, (const char *const[]){"nics=a=b", NULL}), 0, "the first '=' parts name and value");
     is_str(k.nics, "a=b", "the rest is the value");
-    is_int(hw_knobs_load(&k, (const char *const[]){"chunk=16KiB", NULL}), 0, "a small chunk alone is allowed");
-    is_int(k.min_chunk, 16384, "and takes min_chunk along");
 
     k = before;
     is_int(hw_knobs_load(&k, (const char *const[]){"channels=5", "channels", NULL}), -EINVAL, "no '='");
@@ -185,10 +207,10 @@ static void environment(void)
     setenv("HAWSER_CHANNELS", "9", 1);
     setenv("HAWSER_NCCL_SOMETHING", "whatever", 1);
     setenv("HAWSER_NO_SUCH_KNOB", "1", 1);
-    setenv("hawser_window", "3", 1);
+    setenv("hawser_window", "1MiB", 1);
     is_int(hw_knobs_load(&k, NULL), 0, "the environment loads, names of others and all");
     is_int(k.channels, 9, "HAWSER_CHANNELS counts");
-    is_int(k.window, 16, "hawser_window does not");
+    is_int(k.window, 16777216, "hawser_window does not");
     is_int(hw_knobs_load(&k, (const char *const[]){"channels=2", NULL}), 0, "with a list");
     is_int(k.channels, 2, "the list goes over the environment");
     setenv("HAWSER_PEER_TIMEOUT_MS", "soon", 1);
@@ -237,6 +259,7 @@ int main(void)
     check_defaults();
     bounds();
     unknown();
+    gone();
     lists();
     environment();
     k = defaults();
@@ -244,7 +267,7 @@ int main(void)
     size_t known = 0;
     while (hw_knob_text(&k, known, &name, buf, sizeof(buf)))
         known++;
-    ok(known >= 31, "%zu knobs", known);
+    ok(known >= 30, "%zu knobs", known);
     is_int(s.n, known, "hawser_knobs() shows every knob");
     is_int(s.wrong, 0, "with its own name, variable, default, unit and documentation");
     ok(!hw_knob_text(&k, SIZE_MAX, &name, buf, sizeof(buf)), "nor a last");

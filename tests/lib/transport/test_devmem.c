@@ -5,7 +5,7 @@
  * what goes wrong on the way. The true kernel is in tests/vm.
  */
 #include "tests/fakes/kernel/devmem_fake.h"
-#include "tests/lib/engine/pairhelp.h"
+#include "tests/lib/context/pairhelp.h"
 
 #include "base/pattern.h"
 #include "tests/fakes/cuda/fakecuda.h"
@@ -351,7 +351,7 @@ static void test_gpus_in_turns(void)
 /* A transfer with something happening in its middle; the bytes must be right at its end. */
 static void test_in_the_middle(const char *what, void (*happen)(void), void (*over)(void))
 {
-    static const char *const knobs[] = {"chunk=64KiB", "window=2", "stall_ms=1000", NULL};
+    static const char *const knobs[] = {"window=128KiB", "stall_ms=1000", NULL};
     struct pair p = open_pair(knobs);
     struct place a = place(p.a, HAWSER_MEM_CUDA, LEN), b = place(p.b, HAWSER_MEM_CUDA, LEN);
     step(what);
@@ -423,11 +423,10 @@ int main(void)
         hawser *h;
         is_rc(hawser_open(&o, &h), -EINVAL, knob);
     }
-    static const char *const eight[] = {"channels=8", "chunk=256KiB", NULL}, *const tiny[] = {"chunk=4KiB",
-                                                                                              "min_chunk=4KiB", NULL};
+    static const char *const eight[] = {"channels=8", "window=4MiB", NULL}, *const tiny[] = {"window=64KiB", NULL};
     test_device("GPU to GPU", NULL, true);
     test_device("eight channels", eight, true);
-    test_device("chunks of a page", tiny, true);
+    test_device("a window of one piece", tiny, true);
     df_faults.linear = 10;
     test_device("bytes left in header memory", NULL, false);
     df_well();

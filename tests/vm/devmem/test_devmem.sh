@@ -60,8 +60,8 @@ run() { # COMMAND OPTIONS
     [ $rc = 0 ] || sed 's/^/serve: /' /tmp/serve.log
     return $rc
 }
-bench() { # OPTIONS: two channels of 256 KiB chunks, 8 MB
-    run bench --gpus 0 --channels 2 --knob chunk=256KiB --size 512K --iters 8 --depth 4 "$@"
+bench() { # OPTIONS: two channels, 4 MB
+    run bench --gpus 0 --channels 2 --size 512K --iters 8 --depth 4 "$@"
 }
 # Of the last run: gigabytes as it counted them, as bytes.
 devmem_gb() { # here|there tx|rx|copied
@@ -77,7 +77,7 @@ all_of_it() { # BYTES in 1e3: received into device memory over there, and none o
     [ "$(devmem_gb there rx)" -ge "$1" ] && [ "$(devmem_gb there copied)" = 0 ]
 }
 two_gpus() { # OPTIONS
-    run bench --gpus 0:0,1:1 --require-devmem --channels 1 --knob chunk=256KiB --size 512K --iters 8 --depth 4 "$@"
+    run bench --gpus 0:0,1:1 --require-devmem --channels 1 --size 512K --iters 8 --depth 4 "$@"
 }
 straight() { # N: so many lines say that all of it was put into its GPU's memory by the NIC, and none says anything else
     [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
@@ -91,7 +91,7 @@ falls_back() { # WORDS: a transfer goes well all the same, and says this
 background() { # OPTIONS: a longer one, so that something can happen meanwhile
     : >/tmp/long.log
     ip netns exec n0 timeout 200 hawser bench 10.9.0.2 --transport devmem --knob devmem_socket=/tmp/hawserd0 --key-file $key -v \
-        --gpus 0 --channels 2 --knob chunk=64KiB --size 512K --iters "${iters-200}" --depth 4 >/tmp/long.log 2>&1 &
+        --gpus 0 --channels 2 --window 1MiB --size 512K --iters "${iters-200}" --depth 4 >/tmp/long.log 2>&1 &
     long=$!
     at=$(counter 1 'rx_devmem_pkts[3]')
     within 100 moved_since "$at"

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes send 8 bytes to and fro, and the one that connects says how long a message takes.
+ *     cc -o pingpong pingpong.c $(pkg-config --cflags --libs hawser)
+ *     ./pingpong              on the one machine: answers, and says on which port
+ *     ./pingpong HOST PORT    on the other: asks
+ * Between machines both need the same secret in JOB_KEY, 16 characters or more. */
+#define _POSIX_C_SOURCE 200112L
+#include <hawser.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WARM   200   /* rounds that do not count */
+#define ROUNDS 2000  /* that do */
+#define WAIT   10000 /* ms that one side waits for the other */
+
+static void must(int rc, const char *what) /* every call returns 0 or -errno; hawser_error() says it in words */
+{
+    if (rc < 0) {
+        fprintf(stderr, "%s: %s\n", what, hawser_error());
+        exit(1);
+    }
+}
+
+static double read_clock(void) /* us */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void finish(hawser_op *op, const char *what)
+{
+    must(hawser_wait(op, WAIT), what);
+    hawser_op_free(op);
+}
+
+/* One message out and one in, or in and out. Both sides use the stream and tag that they have agreed on; a message of
+ * another tag could not be taken for this one. */
+static void do_round(hawser_peer *p, hawser_mem *mem, const uint64_t *in, uint64_t number, int ask)
+{
+    struct hawser_op_options opts = {.size = sizeof(opts), .timeout_ms = WAIT, .stream = 1, .tag = 42};
+    struct hawser_vec from = {.data = &number, .length = sizeof(number)}; /* copied: no registered memory needed */
+    struct hawser_vec into = {.mem = mem, .length = sizeof(number)};
+    hawser_op *send, *recv;
+    must(hawser_recv(p, &into, 1, &opts, &recv), "receive");
+    if (!ask)
+        finish(recv, "receive");
+    must(hawser_send(p, &from, 1, &opts, &send), "send");
+    if (ask)
+        finish(recv, "receive");
+    finish(send, "send");
+    if (*in != number) {
+        fprintf(stderr, "round %lu has the bytes of another\n", (unsigned long)number);
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static uint64_t in;
+    static double took[WARM + ROUNDS];
+    const char *secret = getenv("JOB_KEY");
+    struct hawser_options opts = {.size = sizeof(opts), .key = secret, .key_len = secret ? strlen(secret) : 0};
+    int ask = argc == 3;
+    hawser *h;
+    hawser_peer *p;
+    hawser_mem *mem;
+    uint16_t port;
+    must(hawser_open(&opts, &h), "open");
+    must(hawser_mem_register(h, HAWSER_MEM_HOST, &in, sizeof(in), &mem), "register");
+    if (ask) {
+        must(hawser_connect(h, argv[1], (uint16_t)atoi(argv[2]), NULL, WAIT, &p), "connect");
+    } else {
+        must(hawser_listen(h, NULL, 0, &port), "listen");
+        printf("port %u\n", (unsigned)port);
+        fflush(stdout);
+        must(hawser_accept(h, WAIT, &p), "accept");
+    }
+    for (int i = 0; i < WARM + ROUNDS; i++) {
+        double began = read_clock();
+        do_round(p, mem, &in, (uint64_t)i, ask);
+        took[i] = (read_clock() - began) / 2;
+    }
+    qsort(took + WARM, ROUNDS, sizeof(took[0]), compare_times);
+    if (ask)
+        printf("8 bytes one way: %.1f us in the median of %d, %.1f at best\n", took[WARM + ROUNDS / 2], ROUNDS,
+               took[WARM]);
+    hawser_close(h); /* and with it its peers and memory */
+    return 0;
+}

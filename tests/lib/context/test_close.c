@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer that is closed: the other side confirms that it has heard so before it closes its connections. Else the side
+ * that closes takes them for broken, connects again, and is turned away. */
+#include "tests/lib/context/pairhelp.h"
+
+static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+int main(void)
+{
+    struct hawser_options o = {.size = sizeof o, .log = ph_logger, .log_arg = &heard};
+    hawser *a = ph_open(0, NULL), *b;
+    uint16_t port;
+    int died = 0;
+    watchdog(60);
+    must(hawser_open(&o, &b));
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    for (int i = 0; i < 10; i++) {
+        hawser_peer *ab, *ba;
+        hawser_op *op;
+        must(hawser_connect(a, "127.0.0.1", port, NULL, 10000, &ab));
+        must(hawser_accept(b, 10000, &ba));
+        must(hawser_notify(ab, "here", 4, NULL, &op));
+        must(hawser_wait(op, 10000));
+        hawser_op_free(op);
+        hawser_peer_close(ab);
+        for (int k = 0; k < 1000 && hawser_peer_state(ba) == 0; k++)
+            usleep(10000);
+        died += hawser_peer_state(ba) == -ESHUTDOWN;
+        hawser_peer_close(ba);
+    }
+    is_int(died, 10, "a peer that closes is told apart from one that died");
+    ok(!strstr(heard.text, "refused"), "and does not connect again for that: %s", heard.text);
+    hawser_close(a);
+    hawser_close(b);
+    return tap_done();
+}

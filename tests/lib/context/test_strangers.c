@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strangers who connect and say nothing, or almost nothing, keep nobody out: not who connects, nor who comes back. */
+#include "tests/lib/context/pairhelp.h"
+
+#include <arpa/inet.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define MOST 3000
+
+static int stranger[MOST];
+static unsigned strangers;
+
+/* Connects n strangers, each of which sends this many bytes. */
+static void come(uint16_t port, unsigned n, size_t bytes)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (unsigned i = 0; i < n && strangers < MOST; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+            bail("stranger %u: %s", strangers, strerror(errno));
+        (void)connect(fd, (struct sockaddr *)&to, sizeof to);
+        if (bytes)
+            (void)send(fd, "HWSR", bytes, MSG_NOSIGNAL);
+        stranger[strangers++] = fd;
+        if (i % 100 == 99)
+            usleep(2000);
+    }
+}
+
+static void leave(void)
+{
+    while (strangers)
+        close(stranger[--strangers]);
+}
+
+/* How long another peer takes to connect and be accepted, in ms; -1: it does not. */
+static int connect_one(hawser *a, hawser *b, uint16_t port)
+{
+    struct ph_join j = {.h = a, .port = port};
+    hawser_peer *ba = NULL;
+    pthread_t t;
+    uint64_t began = hw_now();
+    if (pthread_create(&t, NULL, ph_connector, &j))
+        bail("no thread");
+    int rc = hawser_accept(b, 10000, &ba);
+    pthread_join(t, NULL);
+    int ms = (int)((hw_now() - began) / HW_MS);
+    if (rc || j.rc)
+        diag("accept %d, connect %d", rc, j.rc);
+    hawser_peer_close(j.out);
+    hawser_peer_close(ba);
+    return rc || j.rc ? -1 : ms;
+}
+
+int main(void)
+{
+    struct rlimit limit;
+    unsigned n = MOST;
+    watchdog(100);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = HW_MIN(limit.rlim_max, (rlim_t)(MOST + 1000));
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        n = limit.rlim_cur > MOST + 600 ? MOST : (unsigned)limit.rlim_cur / 2;
+    }
+    struct pair p = ph_pair(0, NULL, 0, NULL);
+    struct ph_buf m = ph_buf(p.a, 4096, 0, 0, NULL), t = ph_buf(p.b, 4096, 0, HAWSER_REMOTE_WRITE, NULL);
+    step("silent");
+    come(p.port, n, 0);
+    int ms = connect_one(p.a, p.b, p.port);
+    ok(ms >= 0 && ms < 5000, "beside %u strangers who say nothing a peer connects within %d ms", n, ms);
+    is_rc(ph_one(hawser_write, p.ab, &m, 0, 4096, &t.region, 0), 0, "and those who are connected go on");
+    leave();
+    step("a byte");
+    come(p.port, n, 1);
+    ms = connect_one(p.a, p.b, p.port);
+    ok(ms >= 0 && ms < 5000, "beside %u who send a byte, too: %d ms", n, ms);
+    is_rc(ph_one(hawser_write, p.ab, &m, 0, 4096, &t.region, 0), 0, "and those who are connected go on");
+    leave();
+    ms = connect_one(p.a, p.b, p.port);
+    ok(ms >= 0 && ms < 5000, "and once they are gone: %d ms", ms);
+    ph_drop(&m);
+    ph_drop(&t);
+    ph_close(&p);
+    return tap_done();
+}
