@@ -57,7 +57,7 @@ int main(int argc, char **argv)
         hawser_peer *receiver;
         for (size_t i = 0; i < sizeof(cache); i++)
             cache[i] = (unsigned char)((i / BLOCK + i % BLOCK) % 251);
-        must(hawser_connect(h, argv[1], (uint16_t)atoi(argv[2]), NULL, WAIT, &receiver), "connect");
+        must(hawser_connect(h, argv[1], (uint16_t)strtol(argv[2], NULL, 10), NULL, WAIT, &receiver), "connect");
         struct hawser_completion key = await_event(h, HAWSER_NOTIFIED);
         must(key.length == HAWSER_KEY_SIZE ? hawser_import(key.data, &region) : -1, "import");
         hawser_data_free(key.data);

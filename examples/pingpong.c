@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     must(hawser_open(&opts, &h), "open");
     must(hawser_mem_register(h, HAWSER_MEM_HOST, &in, sizeof(in), &mem), "register");
     if (ask) {
-        must(hawser_connect(h, argv[1], (uint16_t)atoi(argv[2]), NULL, WAIT, &p), "connect");
+        must(hawser_connect(h, argv[1], (uint16_t)strtol(argv[2], NULL, 10), NULL, WAIT, &p), "connect");
     } else {
         must(hawser_listen(h, NULL, 0, &port), "listen");
         printf("port %u\n", (unsigned)port);
