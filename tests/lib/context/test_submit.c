@@ -90,6 +90,7 @@ static void keep_order(void)
 {
     struct ph_buf a = ph_buf(pr.a, MANY * SMALL, 0, 0, NULL), b = ph_buf(pr.b, MANY * SMALL, 0, 0, NULL);
     static hawser_op *recvs[MANY];
+    static unsigned said[MANY];
     size_t started = 0;
     int bad = 0;
     hw_pattern_fill(a.p, a.len, 3, 0);
@@ -101,13 +102,15 @@ static void keep_order(void)
     for (unsigned i = 0; i < MANY; i++) {
         vec[i] = (struct hawser_vec){.mem = a.mem, .offset = i * SMALL, .length = i % SMALL};
         req[i] = (struct hawser_request){.kind = HAWSER_SEND, .vecs = &vec[i], .n_vecs = 1, .op = &ops[i]};
+        said[i] = i;
         if (i % 10 == 9)
-            req[i] = (struct hawser_request){.kind = HAWSER_NOTIFY, .data = &i, .len = sizeof i, .op = &ops[i]};
+            req[i] = (struct hawser_request){
+                .kind = HAWSER_NOTIFY, .data = &said[i], .len = sizeof said[i], .op = &ops[i]};
     }
     int rc = 0;
     for (unsigned at = 0; at < MANY && rc == 0; at += 300)
         rc = hawser_submit(pr.ab, req + at, 300, &started);
-    /* the notifications' bytes were of a variable that has changed since */
+    memset(said, 0, sizeof said); /* submit() has taken the notifications' bytes */
     unsigned k = 0;
     for (unsigned i = 0; i < MANY; i++) {
         bad += ph_finish(ops[i]) != 0;
@@ -122,7 +125,7 @@ static void keep_order(void)
     for (unsigned i = 0; i < MANY / 10; i++) {
         size_t len;
         unsigned word = 0;
-        bad += hawser_notification(pr.ba, &word, sizeof word, &len) != 0;
+        bad += hawser_notification(pr.ba, &word, sizeof word, &len) != 0 || len != sizeof word || word != 10 * i + 9;
     }
     ok(rc == 0 && bad == 0, "%u messages and notifications keep their order (%d, %d wrong)", MANY, rc, bad);
     ph_drop(&a);
