@@ -170,11 +170,13 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     return done;
 }
 
+/* The first pieces that the CPU may write: one at least. */
 static size_t list_readable(const struct hw_piece *piece, uint32_t n, struct iovec *iov)
 {
     size_t k = 0;
-    for (; k < n && k < IOVECS && piece[k].space->direct; k++)
+    do
         iov[k] = (struct iovec){piece[k].ptr, piece[k].len};
+    while (++k < n && k < IOVECS && piece[k].space->direct);
     return k;
 }
 
