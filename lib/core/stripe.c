@@ -52,12 +52,9 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return mine <= all * (is_fast(s) ? LATE : EARLY);
 }
 
-uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
+/* What this rail should have of [least, most]; 0: nothing. */
+static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
-    if (s->left == 0 || budget == 0)
-        return 0;
-    uint64_t least = HW_MIN(s->min_chunk, s->left);
-    uint64_t most = HW_MIN(HW_MIN(s->max_chunk, s->left), budget);
     if (s->rails <= 1)
         return most;
     if (s->rate == 0) /* try it with a little, and learn */
@@ -70,4 +67,14 @@ uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
     while (take > least && !ends_in_time(s, take))
         take = HW_MAX(take / 2, least);
     return take;
+}
+
+uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
+{
+    uint64_t least = HW_MIN(s->min_chunk, s->left);
+    if (budget < least || budget == 0) /* rather than many small chunks, one once there is room */
+        return 0;
+    uint64_t take = get_share(s, least, HW_MIN(HW_MIN(s->max_chunk, s->left), budget));
+    uint64_t rest = s->left - take;
+    return take && rest && rest < least ? s->left / 2 : take;
 }

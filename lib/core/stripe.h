@@ -37,7 +37,9 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
-/* Bytes that the rail may take now, as one chunk: up to budget, left and max_chunk; 0: none. */
+/* Bytes that the rail may take now, as one chunk: up to budget, left and max_chunk; 0: none. Neither they nor what is
+ * then left are fewer than half of min_chunk, unless there were fewer to begin with: a payload of a few bytes goes with
+ * its head and not by a transport's own way, and costs as much as one of many. */
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget);
 
 #endif

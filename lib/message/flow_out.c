@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes out: operations are cut into chunks and requests, chunks become frames, frames end. */
+#include "core/stripe.h"
 #include "message/op.h"
 
 #include <stdlib.h>
@@ -70,14 +71,17 @@ void hw_serve_was_cut(struct hw_op *op)
         atomic_fetch_sub(&op->peer->serves, 1);
 }
 
-/* Cuts the next chunk of up to budget bytes. NULL: all is cut, or there is no memory now (*wait). */
-static struct hw_chunk *cut_chunk(struct hw_op *op, uint64_t budget, bool *wait)
+/* Cuts the next chunk, as large as the stripe has it of what is left (which is filled in here). NULL: all is cut, the
+ * budget is too small, or there is no memory now (*wait). */
+static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_t budget, bool *wait)
 {
     struct hw_chunk *c = NULL;
     uint64_t at = atomic_load(&op->cursor), n;
     *wait = false;
     do {
-        if (at == op->total) {
+        s->left = op->total - at;
+        n = hw_stripe_take(s, budget);
+        if (n == 0) {
             if (c)
                 free_chunk(c);
             return NULL;
@@ -89,7 +93,7 @@ static struct hw_chunk *cut_chunk(struct hw_op *op, uint64_t budget, bool *wait)
             return NULL;
         }
         c->op = op;
-        n = fit_into_spans(op, at, HW_MIN(op->total - at, budget), HW_MSG_VECS_MAX);
+        n = fit_into_spans(op, at, n, HW_MSG_VECS_MAX);
     } while (!atomic_compare_exchange_weak(&op->cursor, &at, at + n));
     c->parcel = (struct hw_parcel){.type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA};
     c->from = at;
@@ -119,16 +123,18 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
 {
     struct hw_peer *p = up;
     struct hw_op *op = p->current[rail];
-    uint64_t least = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4;
+    struct hw_stripe s = {.rails = 1,
+                          .min_chunk = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4,
+                          .max_chunk = HW_CHUNK};
     for (;;) {
         bool wait = false;
-        if (op && budget < HW_MIN(least, op->total - atomic_load(&op->cursor)))
-            return NULL; /* rather than many small chunks, one once there is room */
-        struct hw_chunk *c = op ? cut_chunk(op, HW_MIN(budget, HW_CHUNK), &wait) : NULL;
+        struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;
         if (c)
             return &c->parcel;
         if (wait)
             return NULL; /* a chunk of the operation is under way: its end wakes the rails */
+        if (op && s.left)
+            return NULL; /* there is too little room */
         op = move_rail_on(p, rail);
         if (!op)
             return NULL;
@@ -158,9 +164,10 @@ void hw_op_send(struct hw_op *op)
         wake_rails(p, op->total, more);
         return;
     }
+    struct hw_stripe whole = {.rails = 1, .max_chunk = op->total};
     struct hw_chunk *c = &op->first;
     if (op->total)
-        c = cut_chunk(op, op->total, &wait);
+        c = cut_chunk(op, &whole, op->total, &wait);
     else
         *c = (struct hw_chunk){.op = op, .parcel = {.type = HW_MSG_DATA}}; /* a message of no bytes */
     c->parcel.small = true;

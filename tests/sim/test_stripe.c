@@ -160,8 +160,19 @@ int main(void)
        "a NIC that falls to a tenth in the middle: %.3f of the time that its loss explains", (double)took / best);
 
     struct hw_stripe one = {.left = 10 << 20, .rails = 1, .min_chunk = 64 << 10, .max_chunk = 1 << 20};
-    is_int(hw_stripe_take(&one, 300), 300, "a chunk is no longer than the budget");
+    is_int(hw_stripe_take(&one, 70000), 70000, "a chunk is no longer than the budget");
+    is_int(hw_stripe_take(&one, 300), 0, "a small budget waits until it is larger");
     is_int(hw_stripe_take(&one, 0), 0, "nothing without a budget");
+    one.left = 300;
+    is_int(hw_stripe_take(&one, 300), 300, "the end of an operation may be short");
+    uint64_t least = UINT64_MAX;
+    for (one.left = 64 << 10; one.left < 1200 << 10; one.left += 511)
+        for (uint64_t budget = 64 << 10; budget < 1300 << 10; budget += 7919) {
+            uint64_t take = hw_stripe_take(&one, budget), rest = one.left - take;
+            least = HW_MIN(least, rest ? HW_MIN(take, rest) : take);
+        }
+    ok(least >= 32 << 10, "no chunk of a few bytes is cut or left, whatever the budget: %lu at least",
+           (unsigned long)least);
     one.left = 0;
     is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
     return tap_done();
