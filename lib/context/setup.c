@@ -114,6 +114,12 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
     memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
 }
 
+static void announce_nics(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways && p->h->tp->expect; i++)
+        p->h->tp->expect(&p->h->env, p->way[i].nic);
+}
+
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out)
 {
     unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* there is one at least */
@@ -150,6 +156,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
     for (unsigned i = 0; i < pairs; i++)
         p->n_sure += g->pair[i].sure;
     p->paths = hw_pairing_report(g, &p->n_paths);
+    announce_nics(p);
     return (int)len + 4;
 }
 
@@ -200,5 +207,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
                 w->pair = p->way[k].pair;
         p->n_pairs += w->pair == p->n_pairs;
     }
+    if (rc == 0)
+        announce_nics(p);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "transport/netplugin/table/abi.h"
 #include "transport/tcp/tcp.h"
 
+#include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,13 @@ static void close_netplugin(struct hw_tp_env *env)
 static int is_netplugin_alive(const struct hw_tp_env *env)
 {
     return np_pool_health(env->state);
+}
+
+/* The name may be of the peer's making. */
+static void expect_nic(const struct hw_tp_env *env, const char *nic)
+{
+    if (if_nametoindex(nic))
+        (void)np_device_of(np_pool_first(env->state), nic, env->knobs->plugin_devices, env->log);
 }
 
 /* ---- making and meeting ------------------------------------------------------------------------------------ */
@@ -410,6 +418,7 @@ const struct hw_transport hw_netplugin = {.name = "netplugin",
                                           .open = open_netplugin,
                                           .close = close_netplugin,
                                           .alive = is_netplugin_alive,
+                                          .expect = expect_nic,
                                           .make = make_carried,
                                           .meet = meet_carried,
                                           .meeting_fd = get_meeting_fd};

@@ -65,7 +65,7 @@ static int read_devices(struct np_host *h, const char *nic, struct list *l)
     return 0;
 }
 
-/* Nothing tells: the first device is that of the first NIC that asks, and of no other. */
+/* Nothing tells: the first device is that of the first NIC that is asked for, and of no other. */
 static int guess_plugin_device(struct np_host *h, const char *nic, const struct list *l, const struct hw_logger *log)
 {
     pthread_mutex_lock(&h->devices_lock);
