@@ -147,6 +147,7 @@ struct hw_way {
     unsigned links;
     atomic_bool up;
     atomic_uint lost; /* times that it ended */
+    int lost_level;   /* HAWSER_LOG_ level at which the log has it that it is lost, and will have it that it is up */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */

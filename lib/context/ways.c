@@ -396,8 +396,9 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
     if (atomic_exchange(&w->up, false)) {
         atomic_fetch_sub(&p->rails_up, 1);
         atomic_fetch_add(&w->lost, 1);
-        hw_log(&p->h->log, is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN,
-               "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic, hw_error());
+        w->lost_level = is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN;
+        hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic,
+               hw_error());
     }
     if (is_transport_dead(p))
         return;

@@ -39,7 +39,7 @@ struct validate {
     struct buffer out, in; /* a slot for each operation of a round: no two receive into the same bytes */
     struct hawser_region region;
     struct hawser_channel_stats ch[MAX_VALIDATE];
-    size_t n_ch;
+    size_t n_ch, n_open; /* open: not good yet, but may be after another round */
     uint64_t bad_out, bad_in;
     bool many;                                         /* NICs, to an address that leads to the first of them */
     struct tp_nic own[TP_MAX_NICS], peer[TP_MAX_NICS]; /* what they carried */
@@ -212,15 +212,19 @@ static const char *get_channel_fault(const struct hawser_channel_stats *c)
     return NULL;
 }
 
-static size_t good_channels(struct validate *v)
+static size_t count_good_channels(struct validate *v)
 {
     size_t good = 0;
+    v->n_open = 0;
     v->n_ch = MAX_VALIDATE;
     if (hawser_channel_stats(v->s.peer, v->ch, &v->n_ch) < 0)
         v->n_ch = 0;
     v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
-    for (size_t i = 0; i < v->n_ch; i++)
-        good += get_channel_fault(&v->ch[i]) == NULL;
+    for (size_t i = 0; i < v->n_ch; i++) {
+        const bool is_good = get_channel_fault(&v->ch[i]) == NULL;
+        good += is_good;
+        v->n_open += !is_good && v->ch[i].lost == 0;
+    }
     return good;
 }
 
@@ -247,8 +251,8 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
     while (rc == 0) {
         rc = round_trip(v, first, deadline);
         first += slots;
-        *good = good_channels(v);
-        if (rc < 0 || *good >= v->channels || hw_now() > deadline)
+        *good = count_good_channels(v);
+        if (rc < 0 || *good >= v->channels || !v->n_open || hw_now() > deadline)
             break;
         if (slots > most / 2)
             continue;
@@ -338,7 +342,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     char why[HW_ERR_TEXT > DETOUR_TEXT ? HW_ERR_TEXT : DETOUR_TEXT];
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     if (v->s.peer && v->n_ch == 0)
-        good = good_channels(v);
+        good = count_good_channels(v);
     print_validated_channels(v);
     if (rc < 0)
         good = 0; /* what went over which channel is not known, so none of them is proved */
@@ -358,6 +362,9 @@ static int run_nic_validation(struct validate *v, hawser *h)
         snprintf(why, sizeof why,
                  "GPU %d -> %d: not all of it went by the device path, which --require-direct asks for", v->gpu,
                  (int)v->peer_gpu);
+    else if (rc == 0 && good < v->channels && v->n_ch && !v->n_open)
+        snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were lost on the way", v->channels - good,
+                 v->channels);
     else if (rc == 0 && good < v->channels)
         snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
                  v->channels - good, v->channels, v->timeout_ms);
