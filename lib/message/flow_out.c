@@ -123,9 +123,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
 {
     struct hw_peer *p = up;
     struct hw_op *op = p->current[rail];
-    struct hw_stripe s = {.rails = 1,
-                          .min_chunk = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4,
-                          .max_chunk = HW_CHUNK};
+    struct hw_stripe s = {
+        .rails = 1, .min_chunk = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4, .max_chunk = HW_CHUNK};
     for (;;) {
         bool wait = false;
         struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;

@@ -280,6 +280,12 @@ static void free_node(struct node *n)
     hw_domain_free(&n->domain);
 }
 
+static bool keeps_own_ops(struct hw_peer *p)
+{
+    hw_list_each(it, tmp, &p->all) if (hw_container_of(it, struct hw_op, all)->kind != HW_OP_SERVE) return true;
+    return false;
+}
+
 /* Node 1's home stands still from some step on: nothing that it has to say comes, and its rails live. Or node 1 lies.
  * What node 0 then calls off ends all the same. */
 static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
@@ -297,6 +303,14 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
     }
     if (!s->failed[0] && !msg_has_ended(&node[0]))
         sim_fail(s, "operations of node 0 were called off, and have not ended");
+    /* what it could let nobody have back is not kept for ever: the peer answers within its time, or counts as dead */
+    bool kept = true;
+    for (end = s->step + STEPS; stuck && kept && s->step < end && !s->failed[0]; s->step++) {
+        take_step(w, node);
+        kept = !node[0].peer.dead && keeps_own_ops(&node[0].peer);
+    }
+    if (!s->failed[0] && stuck && kept)
+        sim_fail(s, "node 1 does not answer, and node 0 keeps operations for it");
 }
 
 void sim_run_messages(struct sim *s)

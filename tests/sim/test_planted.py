@@ -147,6 +147,7 @@ PLANTED = [
     ("a link that stands still is waited for for ever", RAIL, "    return still < r->limits.dead\n", "    return still < r->limits.dead * 1000\n"),
     ("a link that moves is taken for one that stands still", RAIL, "    if (progress != rl->progress || rl->link.in_flight == 0) {", "    if (rl->link.in_flight == 0) {"),
     ("deadlines that the clock jumped over are not looked at", OP, "p->deadlines.looked : tick - HW_TICKS + 1;", "p->deadlines.looked : tick;"),
+    ("a peer that does not answer is waited for for ever", OP, "    else if (now >= op->answer_by)\n        return true;\n", ""),
     ("a peer has no time to answer", OP, "        op->answer_by = now + op->peer->answer_in;", "        op->answer_by = now + 1;"),
     ("what was called off is put where nobody looks any more", OP, "HW_MAX(op->deadline / HW_TICK, p->deadlines.looked)", "op->deadline / HW_TICK"),
     ("an operation whose deadline is gone is still counted", OP, "    op->peer->deadlines.n--;\n", "    op->peer->deadlines.n -= op->kind != HW_OP_READ;\n"),
