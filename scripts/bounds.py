@@ -30,8 +30,8 @@ ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 TABLE = [
     ("A peer that has proved the key: what this side holds for it", [
         ("HW_CONTROL_WINDOW", PEER, "", "control messages that came and were not read", "the peer is dropped"),
-        ("REFUSALS_MAX", "lib/message/control.c", "", "control messages that wait to be sent, when a frame is refused",
-         "the rail ends"),
+        ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals, and what this side has to say",
+         "the peer is dropped"),
         ("HW_NOTES", PEER, "bytes", "notifications that the application has not taken", "the rail ends"),
         ("HW_NOTE_MAX", PEER, "bytes", "one notification", "the rail ends"),
         ("HW_NOTE_COST", PEER, "bytes", "what each notification or eager message counts besides its own bytes", ""),
@@ -42,6 +42,9 @@ TABLE = [
         ("HW_OPS", PEER, "", "receives of the peer's that nothing was sent to yet", "the peer is dropped"),
         ("HW_OPS", PEER, "", "counts of the peer's writes with a notification", "the rail ends"),
         ("HW_READS", PEER, "", "requests of the peer's of which not all was cut into frames", "the rail ends"),
+        ("HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT", PEER, "",
+         "requests of the peer's of which it has not confirmed the whole answer, with one rail; each further one allows as many "
+         "as its links may have in flight", "the rail ends"),
         ("HW_REQUEST", PEER, "bytes", "one request of a read", "the rail ends"),
         ("HW_MSG_VECS_MAX", "lib/wire/message.h", "", "descriptors of one request, or of one frame of a write",
          "the rail ends"),

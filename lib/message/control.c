@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFUSALS_MAX 65536      /* that wait: an honest peer reads */
-#define MARK_MAX     (1u << 30) /* messages after which a refusal is not waited for any more: long read */
+#define MARK_MAX (1u << 30) /* messages after which a refusal is not waited for any more: long read */
 
 /* ---- out: under the lock ------------------------------------------------------------------------ */
 
@@ -22,6 +21,12 @@ static void send_parcel(struct hw_peer *p, struct hw_parcel *parcel)
 static bool has_room(const struct hw_peer *p, uint32_t sequence)
 {
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
+}
+
+/* What this side has to say by itself is bounded; all else answers the peer. */
+static int check_waiting(const struct hw_peer *p)
+{
+    return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer reads nothing of what it is answered") : 0;
 }
 
 static void queue_control(struct hw_peer *p, struct hw_control *c)
@@ -93,8 +98,9 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
 {
     struct hw_control c = {.kind = kind, .a = a, .b = (uint64_t)-error};
     pthread_mutex_lock(&p->lock);
-    int rc = p->out.waiting > REFUSALS_MAX ? hw_fail(-EPROTO, "the peer does not read that what it sends is refused")
-                                           : hw_control_send_locked(p, &c);
+    int rc = check_waiting(p);
+    if (rc == 0)
+        rc = hw_control_send_locked(p, &c);
     if (rc == 0)
         atomic_store(&p->out.refused, (uint32_t)p->out.next);
     pthread_mutex_unlock(&p->lock);
@@ -232,6 +238,11 @@ static void read_control(struct hw_task *t)
         *at = NULL;
         atomic_fetch_add(&p->in.next, 1);
         free_control_in(c);
+    }
+    if (rc == 0) {
+        pthread_mutex_lock(&p->lock);
+        rc = check_waiting(p);
+        pthread_mutex_unlock(&p->lock);
     }
     if (rc < 0 && !p->session.dead) {
         hw_peer_die(p, rc);

@@ -251,13 +251,20 @@ static int place_data(struct hw_peer *p, unsigned rail, struct hw_link_in *in, s
 
 static void end_serve(struct hw_op *op)
 {
-    (void)op;
+    atomic_fetch_sub(&op->peer->answers, 1);
 }
 
 static void drop_serve(struct hw_op *op)
 {
     hw_serve_was_cut(op);
+    end_serve(op);
     hw_op_put(op);
+}
+
+/* Of a peer that keeps to HW_READS: those, and what has arrived there while the word on it is on its way. */
+static unsigned count_most_answers(const struct hw_peer *p)
+{
+    return HW_READS + p->session.rails * HW_RAIL_LINKS * HW_LINK_FLIGHT;
 }
 
 static int place_request(struct hw_peer *p, struct hw_link_in *in)
@@ -278,6 +285,7 @@ static int place_request(struct hw_peer *p, struct hw_link_in *in)
     op->serves = landing;
     op->over = end_serve;
     bool many = atomic_fetch_add(&p->serves, 1) >= HW_READS;
+    many |= atomic_fetch_add(&p->answers, 1) >= count_most_answers(p);
     if (many || in->pay || total == 0 || total > HW_REQUEST) {
         drop_serve(op);
         return hw_fail(-EPROTO, "a request for %llu bytes%s", (unsigned long long)total, many ? ", one too many" : "");

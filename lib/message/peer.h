@@ -26,6 +26,7 @@
 #define HW_CONTROL_WINDOW 1024           /* control messages that the peer has not read */
 #define HW_READS          256            /* requests of reads that the peer has not answered whole */
 #define HW_OPS            65536          /* under way */
+#define HW_CONTROLS       (4 * HW_OPS)   /* control messages that wait to be sent: more than a peer that reads can cause */
 #define HW_NOTES          (1u << 20)     /* bytes of notifications that the application has not taken */
 #define HW_NOTE_COST      128            /* of these, what one takes besides its own bytes */
 #define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
@@ -240,6 +241,7 @@ struct hw_peer {
     struct hw_control spare; /* says one of them where there is no memory */
     bool spare_is_out;
     atomic_uint serves;    /* operations for the peer's requests of which not all was cut, of HW_READS */
+    atomic_uint answers;   /* those of which the peer has not confirmed all; of how many: flow_in.c */
     uint64_t noted, taken; /* bytes of notifications: sent; and taken by the peer's application */
     struct hw_queues queues;
     struct hw_landings landings;

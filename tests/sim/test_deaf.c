@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer that asks, and neither reads nor confirms what it is answered: how much is kept for it. */
+#include "message/control.h"
+#include "message/op.h"
+#include "tests/tap.h"
+#include "wire/message.h"
+
+#include <stdlib.h>
+
+static struct hw_loop loop;
+static struct hw_domain domain;
+static struct hw_peer peer;
+static int died;
+
+static void wake(void *arg)
+{
+    (void)arg;
+}
+
+static void ignore_note(void *up, struct hw_note *note)
+{
+    (void)up;
+    hw_peer_took(&peer, note->len);
+    free(note);
+}
+
+static void ignore_rail(void *up, unsigned rail, int why)
+{
+    (void)up;
+    (void)rail;
+    (void)why;
+}
+
+static void ignore_down(void *up, unsigned rail)
+{
+    (void)up;
+    (void)rail;
+}
+
+static void note_death(void *up, int why)
+{
+    (void)up;
+    died = why;
+}
+
+static void ignore_bye(void *up)
+{
+    (void)up;
+}
+
+static const struct hw_peer_ops ops = {
+    .noted = ignore_note, .ended = ignore_rail, .down = ignore_down, .died = note_death, .bye = ignore_bye};
+
+static void run_loop(void)
+{
+    while (hw_loop_turn(&loop, 1, 1000, NULL, NULL))
+        ;
+}
+
+/* Its one rail stays down, as slow as a peer's can be. */
+static void make_peer(void)
+{
+    static const uint8_t binding[HW_BINDING] = "a session";
+    static const struct hw_rail_io io;
+    static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = HW_NEVER / 4, .dead = HW_NEVER / 4};
+    struct hw_loop *rail_loop = &loop;
+    hw_loop_init(&loop, wake, NULL);
+    hw_domain_init(&domain);
+    if (hw_peer_init(&peer, &domain, true, &loop, &rail_loop, 1, &ops, &io, NULL, &limits, binding) < 0)
+        exit(1);
+    died = 0;
+}
+
+static void drop_peer(void)
+{
+    hw_peer_die(&peer, -ESHUTDOWN);
+    run_loop();
+    ok(hw_peer_is_gone(&peer), "nothing of it stays once it is dead");
+    hw_peer_free(&peer);
+    hw_domain_free(&domain);
+}
+
+static void ask_to_stop(void)
+{
+    uint32_t n = 0;
+    make_peer();
+    for (; !died && n < 4 * HW_CONTROLS; n++) {
+        struct hw_control_in *c = calloc(1, sizeof *c);
+        if (!c)
+            exit(1);
+        c->head = (struct hw_control_head){.sequence = n, .kind = HW_CONTROL_STOP, .a = n};
+        hw_control_arrived(&peer, c);
+        run_loop();
+    }
+    ok(died == -EPROTO && n >= HW_CONTROLS && n <= HW_CONTROLS + 2 * HW_CONTROL_WINDOW,
+       "a peer that reads no answer has its session for %u of them (%d)", n, died);
+    drop_peer();
+}
+
+static void ask_for_bytes(void)
+{
+    const unsigned most = HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT;
+    unsigned n = 0;
+    int rc = 0;
+    make_peer();
+    for (; rc == 0 && n < 2 * most; n++) {
+        uint8_t ext[HW_LINK_EXT_MAX];
+        struct hw_piece piece[HW_LINK_PIECES];
+        uint32_t pieces = 0;
+        struct hw_link_in in = {.type = HW_MSG_READ, .ext = ext};
+        struct hw_msg_vec v = {.handle = 1, .offset = 0, .len = 64};
+        hw_msg_vecs_encode(ext, n, 0, 1);
+        hw_msg_vec_encode(ext, 0, &v);
+        in.ext_len = HW_MSG_VECS_HEAD + HW_MSG_VEC_SIZE;
+        rc = hw_peer_session_ops.place(&peer, 0, &in, piece, &pieces);
+        if (rc == 0)
+            rc = hw_peer_session_ops.arrived(&peer, 0, &in);
+        run_loop();
+    }
+    ok(rc == -EPROTO && n == most + 1, "a peer that confirms no answer has %u of its requests kept, of %u (%d)", n - 1,
+       most, rc);
+    drop_peer();
+}
+
+int main(void)
+{
+    ask_to_stop();
+    ask_for_bytes();
+    return tap_done();
+}
