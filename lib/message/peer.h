@@ -23,12 +23,12 @@
 
 #include <pthread.h>
 
-#define HW_CONTROL_WINDOW 1024           /* control messages that the peer has not read */
-#define HW_READS          256            /* requests of reads that the peer has not answered whole */
-#define HW_OPS            65536          /* under way */
-#define HW_CONTROLS       (4 * HW_OPS)   /* control messages that wait to be sent: more than a peer that reads can cause */
-#define HW_NOTES          (1u << 20)     /* bytes of notifications that the application has not taken */
-#define HW_NOTE_COST      128            /* of these, what one takes besides its own bytes */
+#define HW_CONTROL_WINDOW 1024         /* control messages that the peer has not read */
+#define HW_READS          256          /* requests of reads that the peer has not answered whole */
+#define HW_OPS            65536        /* under way */
+#define HW_CONTROLS       (4 * HW_OPS) /* control messages that wait to be sent: more than a peer that reads can cause */
+#define HW_NOTES          (1u << 20)   /* bytes of notifications that the application has not taken */
+#define HW_NOTE_COST      128          /* of these, what one takes besides its own bytes */
 #define HW_NOTE_MAX       (HW_NOTES / 4) /* the longest one */
 #define HW_NOTED_BYTES    (1ull << 38)   /* the longest write with a notification */
 #define HW_QUEUES         65536          /* in use, in either direction */
