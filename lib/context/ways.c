@@ -390,13 +390,19 @@ static bool is_of_the_path(int why)
            why == -ENETUNREACH || why == -EHOSTUNREACH;
 }
 
+/* This side closes, and the peer knows, or will by another rail: it closes rails, too, and would refuse new ones. */
+static bool is_leaving(const struct hawser_peer *p)
+{
+    return p->closing && (atomic_load(&p->said_bye) || atomic_load(&p->rails_up));
+}
+
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
 {
     struct hw_way *w = &p->way[rail];
     if (atomic_exchange(&w->up, false)) {
         atomic_fetch_sub(&p->rails_up, 1);
         atomic_fetch_add(&w->lost, 1);
-        w->lost_level = is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN;
+        w->lost_level = is_leaving(p) ? HAWSER_LOG_DEBUG : is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN;
         hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic,
                hw_error());
     }
@@ -405,7 +411,7 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
     if (p->heard_bye && !atomic_load(&p->rails_up))
         hw_peer_lose(p, why);
     watch_for_death(p, why);
-    if (p->client && atomic_load(&p->state) >= 0)
+    if (p->client && atomic_load(&p->state) >= 0 && !is_leaving(p))
         dial_later(w);
 }
 
