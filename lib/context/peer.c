@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BYE_MS   1000 /* how long a peer that is closed is waited for to hear of it */
-#define GRACE_MS 100  /* how long the last confirmations of a peer that has closed are waited for */
+#define GRACE_MS 100  /* how long a peer that has closed has time to close its connections */
 
 static void fire_dead(struct hw_timer *t);
 static void fire_bye(struct hw_timer *t);
@@ -105,14 +105,14 @@ static void note_death(void *up, int why)
     hw_peer_kill(up, why);
 }
 
-/* The peer closes: what it had confirmed before may come by another rail than its word of that. Not in this turn, whose
- * end confirms that word. */
+/* The peer closes: what it had confirmed before may come by another rail than its word of that. It closes its
+ * connections once it has heard that the word is here; to be first would look like a failure there. */
 static void note_bye(void *up)
 {
     struct hawser_peer *p = up;
     p->heard_bye = true;
     if (atomic_load(&p->state) >= 0)
-        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + (hw_peer_is_idle(&p->peer) ? 1 : GRACE_MS * HW_MS));
+        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + GRACE_MS * HW_MS);
 }
 
 static const struct hw_peer_ops peer_ops = {
@@ -142,6 +142,7 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
         p->way = NULL;
         return rc;
     }
+    p->peer.by_reference = h->k.splice;
     p->n_ways = n;
     p->has_rails = true;
     return 0;
@@ -222,6 +223,21 @@ static bool is_bye_over(void *arg)
     return atomic_load(&p->said_bye);
 }
 
+static bool is_memory_free(void *arg)
+{
+    struct hawser_peer *p = arg;
+    return atomic_load(&p->state) < 0 || hw_peer_is_quiet(&p->peer);
+}
+
+/* What was sent by reference is to be read before its memory is the application's again. */
+static void finish_sending(struct hawser_peer *p)
+{
+    hw_driver_enter(p->home);
+    hw_peer_call_off(&p->peer);
+    hw_driver_end(p->home);
+    (void)hw_driver_wait(p->home, is_memory_free, p, hw_deadline(BYE_MS));
+}
+
 /* Tells the peer, as far as it can be told. */
 static void say_bye(struct hawser_peer *p)
 {
@@ -276,6 +292,8 @@ void hawser_peer_close(hawser_peer *p)
     struct hawser *h = p->h;
     hw_connect_join(p);
     detach_peer(p); /* no listener finds it any more */
+    if (p->has_rails && atomic_load(&p->state) >= 0 && p->peer.by_reference)
+        finish_sending(p);
     if (p->has_rails && atomic_load(&p->state) >= 0)
         say_bye(p);
     hw_driver_enter(p->home);

@@ -117,6 +117,12 @@ static void untime_op(struct hw_op *op)
 
 /* The caller has its memory back, and waits no longer for what the peer says. Frames of a write may land still: later
  * writes wait until that is settled. */
+/* True if the kernel may read the operation's memory until the peer has confirmed what was sent of it. */
+static bool is_read_by_kernel(const struct hw_op *op)
+{
+    return op->peer->by_reference && (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND);
+}
+
 static void desert_op(struct hw_op *op)
 {
     op->deserted = true;
@@ -134,7 +140,7 @@ static bool is_overdue(struct hw_op *op, uint64_t now)
         op->answer_by = now + op->peer->answer_in;
     else if (now >= op->answer_by)
         return true;
-    else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE)
+    else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE && !is_read_by_kernel(op))
         desert_op(op);
     op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
     time_op(op->peer, op);

@@ -42,12 +42,31 @@ void hw_peer_die(struct hw_peer *p, int why)
     hw_control_die(p);
 }
 
-bool hw_peer_is_idle(struct hw_peer *p)
+static bool is_outgoing(const struct hw_op *op)
+{
+    return op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND || op->kind == HW_OP_SERVE;
+}
+
+void hw_peer_call_off(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool idle = hw_list_empty(&p->all);
+    hw_list_each(it, tmp, &p->all)
+    {
+        struct hw_op *op = hw_container_of(it, struct hw_op, all);
+        if (is_outgoing(op))
+            hw_op_cancel_locked(op, hw_fail(-ESHUTDOWN, "closed by this side"));
+    }
     pthread_mutex_unlock(&p->lock);
-    return idle;
+    hw_ops_flush(p);
+}
+
+bool hw_peer_is_quiet(struct hw_peer *p)
+{
+    bool quiet = true;
+    pthread_mutex_lock(&p->lock);
+    hw_list_each(it, tmp, &p->all) quiet &= !is_outgoing(hw_container_of(it, struct hw_op, all));
+    pthread_mutex_unlock(&p->lock);
+    return quiet;
 }
 
 bool hw_peer_is_gone(struct hw_peer *p)

@@ -214,19 +214,20 @@ struct hw_peer {
     void *up;
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
 
-    pthread_mutex_t lock;   /* over what follows, but for atomics */
-    int dead;               /* 0, or why */
-    uint64_t answer_in;     /* ns: the peer dies if it has not ended a cancelled operation by then */
-    uint64_t patience;      /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
-    uint32_t deserted;      /* writes that the caller was told of, and frames of which may land still */
-    struct hw_list held;    /* writes that wait until there is none */
-    struct hw_list all;     /* operations */
-    struct hw_list bulk;    /* rails cut chunks of these */
-    struct hw_list reads;   /* are cut into requests */
-    struct hw_list notes;   /* wait for room for their notifications at the peer */
-    struct hw_list fenced;  /* wait until control messages are read */
-    struct hw_list filling; /* receives that have a message to be copied */
-    struct hw_list over;    /* over() is to be called */
+    pthread_mutex_t lock;  /* over what follows, but for atomics */
+    int dead;              /* 0, or why */
+    uint64_t answer_in;    /* ns: the peer dies if it has not ended a cancelled operation by then */
+    uint64_t patience;     /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
+    bool by_reference;     /* memory may be sent so: of writes and sends the caller has to wait for the peer's answer */
+    uint32_t deserted;     /* writes that the caller was told of, and frames of which may land still */
+    struct hw_list held;   /* writes that wait until there is none */
+    struct hw_list all;    /* operations */
+    struct hw_list bulk;   /* rails cut chunks of these */
+    struct hw_list reads;  /* are cut into requests */
+    struct hw_list notes;  /* wait for room for their notifications at the peer */
+    struct hw_list fenced; /* wait until control messages are read */
+    struct hw_list filling;           /* receives that have a message to be copied */
+    struct hw_list over;              /* over() is to be called */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
     struct op_slot {
         struct hw_op *op;
@@ -287,8 +288,11 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
 /* Ends it: every operation ends, those with something left with this error. On the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
-/* True if no operation is under way. */
-bool hw_peer_is_idle(struct hw_peer *p);
+/* Calls off what reads this side's memory: before the peer dies, so that memory that was sent by reference is read no
+ * more by then. On the home loop. */
+void hw_peer_call_off(struct hw_peer *p);
+/* True if no operation reads this side's memory. */
+bool hw_peer_is_quiet(struct hw_peer *p);
 /* True once a dead peer has let go of everything. On the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
 /* Frees what a peer that is gone holds. On the home loop, once all tasks that were under way on others are through. */

@@ -94,9 +94,9 @@ struct hw_transport {
     /* [ptr, ptr+len) is registered no more. NULL: never told. */
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
-    /* Connections over nic will be made: called for the NICs of a session in the order that both sides have agreed on. A
-     * transport with fewer devices than NICs, which cannot tell whose they are, gives them to the first ones; connections
-     * come up in any order. NULL: it has no such choice. */
+    /* Connections over nic will be made: called for the NICs of a session in the order that both sides have agreed on.
+     * A transport with fewer devices than NICs, which cannot tell whose they are, gives them to the first ones;
+     * connections come up in any order. NULL: it has no such choice. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
     /* Makes a connection over fd, and takes it in any case. -errno. */
     int (*make)(int fd, const struct hw_conn_args *a, struct hw_conn **out);

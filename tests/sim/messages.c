@@ -224,6 +224,7 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
                      &world_io, n, &w->limits, binding) < 0)
         abort();
     n->peer.patience = HW_TICK + sim_random(w->s, 4) * HW_MS;
+    n->peer.by_reference = w->s->seed % 7 == 3;
     if (!n->impatient)
         n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
     w->side[side].session = &n->peer.session;

@@ -172,7 +172,7 @@ int main(void)
             least = HW_MIN(least, rest ? HW_MIN(take, rest) : take);
         }
     ok(least >= 32 << 10, "no chunk of a few bytes is cut or left, whatever the budget: %lu at least",
-           (unsigned long)least);
+       (unsigned long)least);
     one.left = 0;
     is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
     return tap_done();

@@ -205,11 +205,16 @@ uint64_t hw_sock_path_bytes(int fd)
     return ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
 }
 
+void hw_sock_reset_at_close(int fd)
+{
+    struct linger l = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
 void hw_sock_abort(int *fd)
 {
     if (*fd < 0)
         return;
-    struct linger l = {.l_onoff = 1, .l_linger = 0};
-    (void)setsockopt(*fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+    hw_sock_reset_at_close(*fd);
     hw_close(fd);
 }

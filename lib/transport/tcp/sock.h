@@ -29,7 +29,9 @@ int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms);
 /* Bytes that the connection's path holds: rate times round trip, as TCP has measured them. 0: not known. */
 uint64_t hw_sock_path_bytes(int fd);
 
-/* Closes with a reset: what is queued is dropped, pages held by reference are let go. */
+/* Closing it resets the connection: what is queued is dropped, pages held by reference are let go. */
+void hw_sock_reset_at_close(int fd);
+/* The same, and closes it. */
 void hw_sock_abort(int *fd);
 
 /* ---- handshake ------------------------------------------------------------------------------ */

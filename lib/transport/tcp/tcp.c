@@ -7,9 +7,11 @@
 #include "transport/tcp/staging.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@ struct hw_conn {
     bool drained, full; /* there is nothing to read, no room to write, until an event says so */
     bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
     struct hw_refer refer;
+    uint64_t sent, referred;  /* bytes so far; the last that went by reference */
     struct hw_staging *stage; /* for memory that the CPU cannot use; made at its first use */
     uint8_t *back;            /* bytes [back_at, back_end) are to be read once more; made at its first use */
     uint32_t back_at, back_end;
@@ -70,10 +73,19 @@ static int attach_socket(struct hw_conn *c, struct hw_rail *r)
     return hw_driver_watch(get_driver(r), c->fd, &c->source);
 }
 
+/* True if the peer's TCP has not acknowledged all memory that was sent by reference. */
+static bool is_memory_in_flight(const struct hw_conn *c)
+{
+    int left = 0;
+    return c->referred && ioctl(c->fd, SIOCOUTQ, &left) == 0 && c->sent - (uint64_t)left < c->referred;
+}
+
 static void close_socket(struct hw_conn *c)
 {
     if (c->rail)
         hw_driver_forget(get_driver(c->rail), c->fd, &c->source);
+    if (is_memory_in_flight(c)) /* which is about to be its owner's again: the kernel is not to send it later */
+        hw_sock_reset_at_close(c->fd);
     hw_fork_close(&c->fd);
     hw_refer_free(&c->refer);
     hw_staging_free(c->stage);
@@ -164,8 +176,12 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
         return -EAGAIN;
     if (!c->refer.held && is_referred(c, piece))
         done = hw_refer_fill(&c->refer, iov, list_iovecs(c, true, piece, n, iov));
+    bool refers = c->refer.held > 0;
     if (done >= 0)
-        done = c->refer.held ? hw_refer_drain(&c->refer, c->fd, false) : send_copy(c, piece, n);
+        done = refers ? hw_refer_drain(&c->refer, c->fd, false) : send_copy(c, piece, n);
+    c->sent += done > 0 ? (uint64_t)done : 0;
+    if (refers)
+        c->referred = c->sent;
     c->full = done == -EAGAIN;
     return done;
 }

@@ -104,8 +104,8 @@ static void keep_order(void)
         req[i] = (struct hawser_request){.kind = HAWSER_SEND, .vecs = &vec[i], .n_vecs = 1, .op = &ops[i]};
         said[i] = i;
         if (i % 10 == 9)
-            req[i] = (struct hawser_request){
-                .kind = HAWSER_NOTIFY, .data = &said[i], .len = sizeof said[i], .op = &ops[i]};
+            req[i] =
+                (struct hawser_request){.kind = HAWSER_NOTIFY, .data = &said[i], .len = sizeof said[i], .op = &ops[i]};
     }
     int rc = 0;
     for (unsigned at = 0; at < MANY && rc == 0; at += 300)
