@@ -2,8 +2,7 @@
 #include "core/stripe.h"
 
 #define INTERVAL (2 * HW_MS) /* a rate is taken over at least so long */
-#define EARLY    0.85 /* a slow rail ends so much before all others: what it overruns, all wait for, and rates are .. */
-#define LATE     1.05 /* .. estimates. A fast one may end a little after them */
+#define EARLY    0.85        /* a slow rail ends so much before all others: what it overruns, all wait for */
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
 {
@@ -48,22 +47,20 @@ static bool is_fast(const struct hw_stripe *s)
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
     double mine = (double)(s->in_flight + bytes) / (double)s->rate;
-    double all = (double)(s->left + s->all_in_flight) / (double)s->all_rates;
-    return mine <= all * (is_fast(s) ? LATE : EARLY);
+    double all = (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
+    return mine <= all * EARLY;
 }
 
 /* What this rail should have of [least, most]; 0: nothing. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
-    if (s->rails <= 1)
+    if (s->rails <= 1 || (s->rate && is_fast(s)))
         return most;
     if (s->rate == 0) /* try it with a little, and learn */
         return s->in_flight < 2 * s->min_chunk ? HW_MIN(least, most) : 0;
-    if (!(is_fast(s) && s->in_flight == 0) && !ends_in_time(s, least))
+    if (!ends_in_time(s, least))
         return 0;
-    /* the end is cut finer: half of this rail's share of what is left */
-    uint64_t share = (uint64_t)((double)s->left * (double)s->rate / (double)HW_MAX(s->all_rates, 1) / 2);
-    uint64_t take = HW_MIN(HW_MAX(share, least), most);
+    uint64_t take = most;
     while (take > least && !ends_in_time(s, take))
         take = HW_MAX(take / 2, least);
     return take;

@@ -32,7 +32,8 @@ struct hw_stripe {
     uint64_t best_rate;       /* of all rails that live */
     uint64_t all_rates;       /* sum */
     uint64_t all_in_flight;   /* sum, bytes */
-    uint64_t left;            /* bytes that no rail has taken yet */
+    uint64_t left;            /* bytes of the operation that no rail has taken yet */
+    uint64_t behind;          /* of all later ones */
     unsigned rails;           /* that live */
     uint64_t min_chunk, max_chunk;
 };

@@ -123,17 +123,25 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
 {
     struct hw_peer *p = up;
     struct hw_op *op = p->current[rail];
-    struct hw_stripe s = {
-        .rails = 1, .min_chunk = HW_MIN(p->session.rail[rail].rail.limits.window, HW_CHUNK) / 4, .max_chunk = HW_CHUNK};
+    struct hw_rail *r = &p->session.rail[rail].rail;
+    struct hw_stripe s = {.min_chunk = HW_MIN(r->limits.window, HW_CHUNK) / 4, .max_chunk = HW_CHUNK};
+    hw_pace_look(p->pace, p->session.rails, rail, r, &s);
     for (;;) {
         bool wait = false;
+        s.behind = op ? atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto : 0;
         struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;
-        if (c)
+        if (c) {
+            hw_pace_start(&p->pace[rail], r);
             return &c->parcel;
+        }
         if (wait)
-            return NULL; /* a chunk of the operation is under way: its end wakes the rails */
-        if (op && s.left)
-            return NULL; /* there is too little room */
+            return NULL;    /* a chunk of the operation is under way: its end wakes the rails */
+        if (op && s.left) { /* there is too little room, or others are done with it sooner: one of them is to know */
+            unsigned best = hw_pace_best(p->pace, p->session.rails, rail);
+            if (best != rail && budget >= HW_MIN(s.min_chunk, s.left))
+                hw_session_wake(&p->session, best);
+            return NULL;
+        }
         op = move_rail_on(p, rail);
         if (!op)
             return NULL;
@@ -160,10 +168,11 @@ void hw_op_send(struct hw_op *op)
     if (op->total && (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS)) {
         bool more = !hw_list_empty(&p->bulk);
         hw_list_append(&p->bulk, &op->queued);
+        op->queued_upto = atomic_fetch_add(&p->queued, op->total) + op->total;
         wake_rails(p, op->total, more);
         return;
     }
-    struct hw_stripe whole = {.rails = 1, .max_chunk = op->total};
+    struct hw_stripe whole = {.max_chunk = op->total};
     struct hw_chunk *c = &op->first;
     if (op->total)
         c = cut_chunk(op, &whole, op->total, &wait);
@@ -449,7 +458,10 @@ static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *
 
 static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
 {
-    (void)rail;
+    struct hw_peer *p = up;
+    if (!parcel->small)
+        hw_pace_confirm(&p->pace[rail], &p->session.rail[rail].rail,
+                        hw_container_of(parcel, struct hw_chunk, parcel)->len);
     end_parcel(up, parcel, true);
 }
 
@@ -490,6 +502,9 @@ static void take_refusal_mark(void *up, uint32_t mark)
 static void note_end(void *up, unsigned rail, int why)
 {
     struct hw_peer *p = up;
+    hw_pace_forget(&p->pace[rail]);
+    for (unsigned i = 0; i < p->session.rails; i++)
+        hw_session_wake(&p->session, i); /* slow ones may have left it everything */
     p->ops->ended(p->up, rail, why);
 }
 

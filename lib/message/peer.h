@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "core/session.h"
 #include "message/landing.h"
+#include "message/pace.h"
 #include "message/region.h"
 
 #include <pthread.h>
@@ -107,6 +108,7 @@ struct hw_op {
     atomic_int result;              /* 0, or the first error */
     char *text;                     /* why; NULL: not known. The operation's */
     uint64_t total;                 /* bytes; hw_op_post() sets it */
+    uint64_t queued_upto;           /* of hw_peer.queued, with its own */
     uint64_t queue;                 /* send, receive: which one */
     _Atomic uint64_t got;           /* receive: the message's bytes, once it has ended well */
     uint32_t n;
@@ -213,6 +215,8 @@ struct hw_peer {
     const struct hw_peer_ops *ops;
     void *up;
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
+    struct hw_pace pace[HW_SESSION_RAILS];
+    _Atomic uint64_t queued; /* bytes of all operations that rails were given to cut, ever */
 
     pthread_mutex_t lock;  /* over what follows, but for atomics */
     int dead;              /* 0, or why */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "message/pace.h"
+
+#define STALE (1000 * HW_MS) /* a rate that was not measured for so long is doubled: the NIC may be better by now */
+
+static uint64_t count_in_flight(const struct hw_rail *r)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < r->links; i++)
+        bytes += r->link[i].link.in_flight;
+    return bytes;
+}
+
+void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_rail *r, struct hw_stripe *s)
+{
+    struct hw_pace *mine = &all[own];
+    if (mine->gen != r->gen) {
+        mine->gen = r->gen;
+        mine->rate = (struct hw_rate){0};
+    }
+    s->in_flight = count_in_flight(r);
+    if (s->in_flight == 0 && mine->rate.value && r->loop->now - mine->seen >= STALE) {
+        mine->rate.value *= 2;
+        mine->seen = r->loop->now;
+        atomic_store_explicit(&mine->shown, mine->rate.value, memory_order_relaxed);
+    }
+    s->rate = mine->rate.value;
+    atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
+    s->rails = s->rate == 0;
+    s->all_rates = s->all_in_flight = s->best_rate = 0;
+    for (unsigned i = 0; i < rails; i++) {
+        uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
+        if (!rate)
+            continue;
+        s->rails++;
+        s->all_rates += rate;
+        s->all_in_flight += atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
+        s->best_rate = HW_MAX(s->best_rate, rate);
+    }
+}
+
+void hw_pace_start(struct hw_pace *p, const struct hw_rail *r)
+{
+    if (count_in_flight(r) == 0)
+        hw_rate_start(&p->rate, r->loop->now);
+}
+
+void hw_pace_confirm(struct hw_pace *p, const struct hw_rail *r, uint64_t bytes)
+{
+    if (r->state != HW_RAIL_UP || p->gen != r->gen)
+        return;
+    hw_rate_confirm(&p->rate, r->loop->now, bytes);
+    p->seen = r->loop->now;
+    atomic_store_explicit(&p->shown, p->rate.value, memory_order_relaxed);
+    atomic_store_explicit(&p->in_flight, count_in_flight(r), memory_order_relaxed);
+}
+
+void hw_pace_forget(struct hw_pace *p)
+{
+    atomic_store(&p->shown, 0);
+    atomic_store(&p->in_flight, 0);
+}
+
+unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own)
+{
+    uint64_t best = 0;
+    for (unsigned i = 0; i < rails; i++) {
+        uint64_t rate = atomic_load_explicit(&all[i].shown, memory_order_relaxed);
+        if (rate > best) {
+            best = rate;
+            own = i;
+        }
+    }
+    return own;
+}
