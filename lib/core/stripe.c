@@ -3,6 +3,7 @@
 
 #define INTERVAL (2 * HW_MS) /* a rate is taken over at least so long */
 #define EARLY    0.85        /* a slow rail ends so much before all others: what it overruns, all wait for */
+#define SOON     0.0005      /* s: nobody waits long for that, and the rates of rails with little to do are too low */
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
 {
@@ -51,6 +52,11 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return mine <= all * EARLY;
 }
 
+bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
+{
+    return (double)bytes <= (double)rate * SOON;
+}
+
 /* What this rail should have of [least, most]; 0: nothing. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
@@ -58,10 +64,10 @@ static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t mo
         return most;
     if (s->rate == 0) /* try it with a little, and learn */
         return s->in_flight < 2 * s->min_chunk ? HW_MIN(least, most) : 0;
-    if (!ends_in_time(s, least))
+    if (!hw_stripe_is_soon(s->rate, s->in_flight + least) && !ends_in_time(s, least))
         return 0;
     uint64_t take = most;
-    while (take > least && !ends_in_time(s, take))
+    while (take > least && !hw_stripe_is_soon(s->rate, s->in_flight + take) && !ends_in_time(s, take))
         take = HW_MAX(take / 2, least);
     return take;
 }

@@ -38,6 +38,9 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
+/* True if a rail of this rate is done with so many bytes soon enough, whatever others do. */
+bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
+
 /* Bytes that the rail may take now, as one chunk: up to budget, left and max_chunk; 0: none. Neither they nor what is
  * then left are fewer than half of min_chunk, unless there were fewer to begin with: a payload of a few bytes goes with
  * its head and not by a transport's own way, and costs as much as one of many. */

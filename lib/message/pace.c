@@ -25,6 +25,9 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         atomic_store_explicit(&mine->shown, mine->rate.value, memory_order_relaxed);
     }
     s->rate = mine->rate.value;
+    s->rails = 1;
+    if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
+        return; /* what others do is not asked: their caches have it */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;
     s->all_rates = s->all_in_flight = s->best_rate = 0;

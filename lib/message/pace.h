@@ -14,6 +14,7 @@ struct hw_pace {
     uint64_t seen;       /* .. when it was measured last, or doubled for want of that; ns of the loop's clock */
     /* As others see them; 0: the rail is down, or has no rate yet. */
     _Atomic uint64_t shown, in_flight;
+    char apart[64]; /* no cache line is the next one's, too */
 };
 
 /* Fills in what *s has of the rails: those with a rate, and this one. On this one's loop. */
