@@ -135,6 +135,8 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
     struct hw_rail *r = up;
     struct hw_parcel *p = NULL;
     bool express = find_link(r, l) == 0;
+    if (l->in_flight == 0) /* it has stood still for want of work until now */
+        hw_container_of(l, struct rail_link, link)->since = r->loop->now;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
     while (budget) {

@@ -53,6 +53,7 @@ struct node {
     uint32_t n, posted;
     bool closes[QUEUES];                  /* this side is to close the stream at some time */
     bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has closed it */
+    bool in_close;                        /* hw_stream_close() runs */
     uint32_t filled;                      /* streams that were closed by one side before the simulation began */
 };
 
@@ -238,7 +239,8 @@ static void post_op(struct node *n)
     a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
-    bool refused = n->closed[a->queue] && !n->other->closing[a->queue];
+    /* whether a stream is closed is not known yet while it is being closed */
+    bool refused = n->closed[a->queue] && !n->other->closing[a->queue] && !n->in_close;
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
     if (rc == 0 && refused)
@@ -272,7 +274,9 @@ static void close_stream(struct node *n, uint32_t stream)
     if (n->closed[stream])
         return;
     n->closing[stream] = n->closed[stream] = true; /* operations that end meanwhile come here again */
+    n->in_close = true;
     int rc = hw_stream_close(&n->peer, stream);
+    n->in_close = false;
     sim_say(s, "node %d closes stream %u: %d", n->side, stream, rc);
     n->closed[stream] = rc == 0;
     bool why = rc == 0 || (rc == -ENOMEM && sim_has(s, SIM_MEMORY)) || (n->peer.dead && rc == n->peer.dead) ||

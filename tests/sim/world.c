@@ -203,10 +203,11 @@ void world_note_down(struct world *w, int side, unsigned rail)
         answer(w, rail);
 }
 
-/* True if a frame may take longer, by one of the rail's connections, than a rail that stands still is waited for. */
+/* True if a frame may take longer, by one of the rail's connections, than a rail that stands still is waited for: the
+ * confirmations behind it do so, too. A payload that goes apart in small parts takes as long. */
 static bool is_narrow(const struct world *w, unsigned rail)
 {
-    bool narrow = false;
+    bool narrow = sim_has(w->s, SIM_APART) && sim_has(w->s, SIM_PARTIAL);
     for (unsigned k = 0; k < w->links; k++)
         narrow |= w->pipes[rail][k] && w->pipes[rail][k]->conn.room < SIM_PIPE;
     return narrow && w->limits.check;
