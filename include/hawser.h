@@ -65,9 +65,9 @@ typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 #define HAWSER_INSECURE        2u /* without a key, talk to any address and not only to loopback and lab ones */
 #define HAWSER_EVENTS          4u /* peers that arrive or die, and notifications, are completions, see hawser_poll() */
 /* Memory is sent by reference where that pays (knob splice): faster. A write or a send that is called off while it is
- * under way ends once the peer has said what became of it, or is dead for want of an answer. A peer that lies about what
- * it has read, or of which the operations end because it is dead, may see bytes that were written after an operation's
- * end. For both ends within one domain of trust. */
+ * under way ends once the peer has said what became of it, or, after a second without that, with the connections that
+ * may read it. A peer that lies about what it has read, or on the same host stands still for longer, may see bytes that
+ * were written after an operation's end. For both ends within one domain of trust. */
 #define HAWSER_TRUSTED 8u
 
 struct hawser_options {

@@ -297,7 +297,10 @@ ncclResult_t hn_dereg(void *comm, void *mh)
     int rc = hawser_mem_deregister(m->mem);
     if (rc == -EBUSY) { /* an abort: NCCL takes the memory back with requests in flight on it */
         for (unsigned i = 0; i < HN_REQUESTS; i++)
-            if (c->req[i].op && hawser_cancel(c->req[i].op) == 0)
+            if (c->req[i].op)
+                (void)hawser_cancel(c->req[i].op);
+        for (unsigned i = 0; i < HN_REQUESTS; i++)
+            if (c->req[i].op)
                 (void)hawser_wait(c->req[i].op, -1);
         rc = hawser_mem_deregister(m->mem);
     }

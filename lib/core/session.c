@@ -507,6 +507,14 @@ void hw_session_end_rail(struct hw_session *s, unsigned i)
         order_end(&s->rail[i]);
 }
 
+bool hw_session_has_rails(const struct hw_session *s)
+{
+    for (unsigned i = 0; i < s->rails; i++)
+        if (s->rail[i].state == RAIL_IS_UP)
+            return true;
+    return false;
+}
+
 /* ---- handshakes ------------------------------------------------------------------------------------ */
 
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen)

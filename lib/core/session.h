@@ -171,5 +171,7 @@ int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_c
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
 /* Ends rail i, if it is up: its path is dead. On the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);
+/* True if a rail's connections may stand. On the home loop. */
+bool hw_session_has_rails(const struct hw_session *s);
 
 #endif

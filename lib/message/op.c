@@ -117,10 +117,12 @@ static void untime_op(struct hw_op *op)
 
 /* The caller has its memory back, and waits no longer for what the peer says. Frames of a write may land still: later
  * writes wait until that is settled. */
-/* True if the kernel may read the operation's memory until the peer has confirmed what was sent of it. */
+/* True if the kernel may read the operation's memory until the peer has confirmed what was sent of it. On the home
+ * loop. */
 static bool is_read_by_kernel(const struct hw_op *op)
 {
-    return op->peer->by_reference && (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND);
+    return op->peer->by_reference && (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) && !op->cut_off &&
+           hw_session_has_rails(&op->peer->session);
 }
 
 static void desert_op(struct hw_op *op)
@@ -131,8 +133,8 @@ static void desert_op(struct hw_op *op)
 }
 
 /* An operation that was called off is due: at first at once, so that this loop's clock says how long the peer may take
- * to say what became of it. True: that has passed. */
-static bool is_overdue(struct hw_op *op, uint64_t now)
+ * to say what became of it. True: that has passed. *cut: rails are to end. */
+static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)
         return false;
@@ -142,6 +144,8 @@ static bool is_overdue(struct hw_op *op, uint64_t now)
         return true;
     else if (op->let_go_over && !op->deserted && op->kind != HW_OP_SERVE && !is_read_by_kernel(op))
         desert_op(op);
+    else if (is_read_by_kernel(op) && now + op->peer->answer_in >= op->answer_by + HW_CUT_OFF * op->peer->patience)
+        *cut = op->cut_off = true; /* the next look finds that nothing reads its memory any more */
     op->deadline = op->deserted ? op->answer_by : HW_MIN(now + op->peer->patience, op->answer_by);
     time_op(op->peer, op);
     return false;
@@ -177,7 +181,7 @@ static int say_late(const struct hw_op *op)
 static void look_at_deadlines(struct hw_peer *p)
 {
     uint64_t now = p->session.home->now;
-    bool overdue = false;
+    bool overdue = false, cut = false;
     struct hw_list due;
     struct hw_op *op;
     hw_list_init(&due);
@@ -186,7 +190,7 @@ static void look_at_deadlines(struct hw_peer *p)
     while ((op = hw_list_first(&due, struct hw_op, timed))) {
         untime_op(op);
         if (atomic_load(&op->off))
-            overdue |= is_overdue(op, now);
+            overdue |= is_overdue(op, now, &cut);
         else
             hw_op_cancel_locked(op, say_late(op));
     }
@@ -195,6 +199,8 @@ static void look_at_deadlines(struct hw_peer *p)
     if (next != HW_NEVER)
         hw_timer_set(p->session.home, &p->deadlines.timer, next);
     hw_ops_flush(p);
+    for (unsigned i = 0; cut && i < p->session.rails; i++)
+        hw_session_end_rail(&p->session, i);
     if (!overdue || p->session.dead)
         return;
     int rc = hw_fail(-ETIMEDOUT, "the peer did not say in %llu ms what became of an operation that was called off",

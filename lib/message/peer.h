@@ -42,6 +42,7 @@
 #define HW_COUNT_BLOCK    256
 #define HW_TICK           (4 * HW_MS)   /* deadlines are looked at so often */
 #define HW_PATIENCE       (100 * HW_MS) /* as hw_peer.patience */
+#define HW_CUT_OFF        10 /* times hw_peer.patience: after that rails that may read a cancelled operation's memory end */
 #define HW_TICKS          256
 
 struct hw_peer;
@@ -127,6 +128,7 @@ struct hw_op {
     struct hw_let_go let_go;
     bool let_go_over;           /* no rail touches its memory any more; the home loop's */
     bool told;                  /* over() was called; under the lock, as .. */
+    bool cut_off;               /* rails were ended so that nothing reads its memory; likewise, as .. */
     bool deserted;              /* .. this: it was, or is about to be, before the peer has said what became of it */
     uint64_t answer_by;         /* once it is off: the peer dies if it has not said by then what became of it */
     bool is_fenced;             /* it waits in the peer's list; under the lock */
@@ -218,18 +220,18 @@ struct hw_peer {
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* bytes of all operations that rails were given to cut, ever */
 
-    pthread_mutex_t lock;  /* over what follows, but for atomics */
-    int dead;              /* 0, or why */
-    uint64_t answer_in;    /* ns: the peer dies if it has not ended a cancelled operation by then */
-    uint64_t patience;     /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
-    bool by_reference;     /* memory may be sent so: of writes and sends the caller has to wait for the peer's answer */
-    uint32_t deserted;     /* writes that the caller was told of, and frames of which may land still */
-    struct hw_list held;   /* writes that wait until there is none */
-    struct hw_list all;    /* operations */
-    struct hw_list bulk;   /* rails cut chunks of these */
-    struct hw_list reads;  /* are cut into requests */
-    struct hw_list notes;  /* wait for room for their notifications at the peer */
-    struct hw_list fenced; /* wait until control messages are read */
+    pthread_mutex_t lock; /* over what follows, but for atomics */
+    int dead;             /* 0, or why */
+    uint64_t answer_in;   /* ns: the peer dies if it has not ended a cancelled operation by then */
+    uint64_t patience;    /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
+    bool by_reference;   /* memory may be sent so, and is read until the peer has confirmed it, or the rail has ended */
+    uint32_t deserted;   /* writes that the caller was told of, and frames of which may land still */
+    struct hw_list held; /* writes that wait until there is none */
+    struct hw_list all;  /* operations */
+    struct hw_list bulk; /* rails cut chunks of these */
+    struct hw_list reads;             /* are cut into requests */
+    struct hw_list notes;             /* wait for room for their notifications at the peer */
+    struct hw_list fenced;            /* wait until control messages are read */
     struct hw_list filling;           /* receives that have a message to be copied */
     struct hw_list over;              /* over() is to be called */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
