@@ -121,8 +121,8 @@ static void untime_op(struct hw_op *op)
  * loop. */
 static bool is_read_by_kernel(const struct hw_op *op)
 {
-    return op->peer->by_reference && (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) && !op->cut_off &&
-           hw_session_has_rails(&op->peer->session);
+    bool sends = op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND;
+    return sends && op->peer->by_reference && !op->cut_off && hw_session_has_rails(&op->peer->session);
 }
 
 static void desert_op(struct hw_op *op)

@@ -242,12 +242,14 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 
 /* ---- in --------------------------------------------------------------------------------------------- */
 
-/* Starts the copy of the bytes that the socket has put into the part. */
+/* Starts the copy of the bytes that the socket has put into the part. Where that fails they stay: the socket has them
+ * no more. */
 static int copy_filled(struct hw_staging *s)
 {
-    struct part p = s->filling;
-    s->room = s->filling.len = 0;
-    return p.len ? append_part(s, &s->in, &p, s->to, get_host(s, &s->in, &p)) : 0;
+    int rc = s->filling.len ? append_part(s, &s->in, &s->filling, s->to, get_host(s, &s->in, &s->filling)) : 0;
+    if (rc == 0)
+        s->room = s->filling.len = 0;
+    return rc;
 }
 
 /* Begins a part for the bytes that come next. */
@@ -269,7 +271,9 @@ static int begin_part(struct hw_staging *s, const struct hw_piece *piece, uint32
 
 int hw_staging_in_buffer(struct hw_staging *s, const struct hw_piece *piece, uint32_t n, uint8_t **host, uint32_t *len)
 {
-    int rc = s->room ? 0 : begin_part(s, piece, n);
+    int rc = s->room && s->filling.len == s->room ? copy_filled(s) : 0;
+    if (rc == 0 && !s->room)
+        rc = begin_part(s, piece, n);
     if (rc < 0)
         return rc;
     *host = get_host(s, &s->in, &s->filling) + s->filling.len;

@@ -372,6 +372,17 @@ static void stall(void)
     is_int(atomic_load(&dev_queues) + atomic_load(&dev_pins), 0, "what was left to it has come back");
 }
 
+static unsigned count_lost(hawser_peer *p)
+{
+    struct hawser_channel_stats c[HW_SESSION_RAILS];
+    size_t n = HW_SESSION_RAILS;
+    unsigned lost = 0;
+    must(hawser_channel_stats(p, c, &n));
+    for (size_t i = 0; i < n; i++)
+        lost += c[i].lost;
+    return lost;
+}
+
 static void failure(int op)
 {
     static const char *const ops[] = {"write", "read", "send"};
@@ -382,6 +393,7 @@ static void failure(int op)
             size_t len = big ? 4 << 20 : 100;
             struct ph_buf from = way == 0 ? dev_buf(ho, &dev, 0, HALF) : host_buf(ho, HALF);
             struct ph_buf to = way == 1 ? dev_buf(hi, &dev1, HALF, HALF) : host_buf(hi, HALF);
+            unsigned lost = count_lost(p.ab) + count_lost(p.ba);
             atomic_store(&dev_failing, 1);
             uint64_t t = hw_now();
             int rc;
@@ -407,6 +419,8 @@ static void failure(int op)
             for (int tries = 0; tries < 100 && (rc = transfer(&p, op, &from, &to, 0, len)) == -EAGAIN; tries++)
                 usleep(10000);
             is_rc(rc, 0, "and once it is well again the same works");
+            if (way == 1)
+                is_int(count_lost(p.ab) + count_lost(p.ba), lost, "no rail was lost: the bytes arrive, and go nowhere");
             must(hawser_mem_deregister(way ? to.mem : from.mem));
             if (way)
                 ph_drop(&from);
