@@ -78,6 +78,23 @@ static void forget_op(struct action *a)
     a->part[0].import = a->part[1].import = NULL;
 }
 
+/* True if a connection is about to read or write the operation's memory. */
+static bool is_touched(const struct node *n, const struct hw_op *op)
+{
+    bool touched = false;
+    for (unsigned i = 0; i < n->w->rails; i++) {
+        const struct hw_rail *r = &n->peer.session.rail[i].rail;
+        for (unsigned k = 0; k < r->links && r->state == HW_RAIL_UP; k++) {
+            const struct hw_link *l = &r->link[k].link;
+            for (uint32_t p = l->tx.piece_at; p < l->tx.n_pieces && !l->ended; p++)
+                touched |= l->tx.piece[p].owner == op && l->tx.piece[p].len;
+            for (uint32_t p = l->rx.piece_at; p < l->rx.n_pieces && !l->ended; p++)
+                touched |= l->rx.piece[p].owner == op && l->rx.piece[p].len && l->rx.piece[p].ptr;
+        }
+    }
+    return touched;
+}
+
 static void end_op(struct hw_op *op)
 {
     struct action *a = op->user;
@@ -86,6 +103,8 @@ static void end_op(struct hw_op *op)
     if (a->over || !a->posted)
         sim_fail(s, "operation %u of node %d ends twice, or was not posted", a->serial, n->side);
     msg_check_unlocked(n);
+    if (is_touched(n, op))
+        sim_fail(s, "operation %u of node %d ends, and a rail goes on with its memory", a->serial, n->side);
     a->over = true;
     a->result = atomic_load(&op->result);
     a->orphaned = n->peer.dead;

@@ -319,12 +319,17 @@ static void jump(struct world *w)
         return;
     w->faults--;
     uint64_t side = sim_random(s, 2), ns = 0;
-    switch (sim_random(s, 3)) {
+    switch (sim_random(s, 4)) {
     case 0:
         ns = sim_random(s, 3 * WORLD_DEAD);
         break;
     case 1:
         ns = sim_random(s, 1500 * HW_MS);
+        break;
+    case 2:
+        w->late = &w->side[side].loop[1 + sim_random(s, WORLD_LOOPS - 1)];
+        w->late_until = w->steps + sim_random(s, 4000);
+        sim_say(s, "a loop of node %d gets no CPU", (int)side);
         break;
     default:
         w->still[side] = w->steps + sim_random(s, 9000);
@@ -344,7 +349,7 @@ bool world_is_still(const struct world *w, int side)
 
 void world_calm(struct world *w)
 {
-    w->still[0] = w->still[1] = 0;
+    w->still[0] = w->still[1] = w->late_until = 0;
     w->stuck = false;
     for (unsigned i = 0; i < w->rails; i++)
         w->nic[i].is = NIC_WORKS;
@@ -375,7 +380,8 @@ void world_notice(struct world *w, int side)
 void world_turn(struct world *w, int side, unsigned budget)
 {
     struct hw_loop *loop = &w->side[side].loop[sim_random(w->s, WORLD_LOOPS)];
-    if (world_is_still(w, side) || (w->stuck && loop == &w->side[1].loop[0]))
+    bool late = loop == w->late && w->steps < w->late_until;
+    if (world_is_still(w, side) || late || (w->stuck && loop == &w->side[1].loop[0]))
         return;
     sim_fail_memory(w->faults ? w->s : NULL);
     hw_loop_turn(loop, w->now, budget, NULL, NULL);
@@ -387,13 +393,13 @@ void world_step(struct world *w)
     struct sim *s = w->s;
     int side = (int)sim_random(s, 2);
     unsigned rail = (unsigned)sim_random(s, w->rails), link = (unsigned)sim_random(s, w->links);
-    w->now += sim_random(s, 1000);
+    w->now += sim_random(s, w->steps < w->late_until ? 20000 : 1000);
     w->steps++;
     if (sim_has(s, SIM_JUMP) && sim_chance(s, 4096))
         jump(w);
     if (world_is_still(w, 0) || world_is_still(w, 1))
         w->resumed = w->now;
-    if (w->resumed == w->now || w->stuck)
+    if (w->resumed == w->now || w->stuck || w->steps < w->late_until)
         w->excused = w->now + 2 * WORLD_DEAD;
     if (sim_has(s, SIM_SLOW))
         step_nic(w, rail);

@@ -44,11 +44,13 @@ struct world {
         uint64_t until; /* step */
     } nic[WORLD_RAILS];
     uint64_t steps;
-    uint64_t still[2]; /* the node's process is suspended up to this step */
-    uint64_t resumed;  /* ns: the clock jumped, or somebody was suspended, last */
-    bool stuck;        /* node 1's home loop takes no turns */
-    bool lies;         /* node 1 says what is not so: only what it may not do to node 0 is checked */
-    uint64_t excused;  /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
+    uint64_t still[2];    /* the node's process is suspended up to this step */
+    uint64_t resumed;     /* ns: the clock jumped, or somebody was suspended, last */
+    struct hw_loop *late; /* takes no turns up to this step, while time goes on faster: a thread that gets no CPU */
+    uint64_t late_until;
+    bool stuck;       /* node 1's home loop takes no turns */
+    bool lies;        /* node 1 says what is not so: only what it may not do to node 0 is checked */
+    uint64_t excused; /* ns: up to then a rail that works may be given up, since somebody was suspended, or slow */
 };
 
 extern const struct hw_rail_io world_io;
