@@ -7,7 +7,7 @@
 uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
 {
     uint32_t h = (at * 0x9e3779b1u) ^ (serial * 0x85ebca77u) ^ ((uint32_t)side * 0xc2b2ae3du);
-    h = (h ^ h >> 15) * 0x2c1b3c6du; /* many bytes are made and compared: no better hash is needed */
+    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared: no better hash is needed */
     return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
 }
 
