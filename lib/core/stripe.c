@@ -44,17 +44,17 @@ static bool is_fast(const struct hw_stripe *s)
     return s->rate >= s->best_rate / 2;
 }
 
-/* True if the rail, with bytes more, is done no later than all rails together are with everything. */
+bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
+{
+    return (double)bytes <= (double)rate * SOON;
+}
+
+/* True if the rail, with bytes more, is done soon, or no later than all rails together are with everything. */
 static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 {
     double mine = (double)(s->in_flight + bytes) / (double)s->rate;
     double all = (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
-    return mine <= all * EARLY;
-}
-
-bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
-{
-    return (double)bytes <= (double)rate * SOON;
+    return hw_stripe_is_soon(s->rate, s->in_flight + bytes) || mine <= all * EARLY;
 }
 
 /* What this rail should have of [least, most]; 0: nothing. */
@@ -63,11 +63,11 @@ static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t mo
     if (s->rails <= 1 || (s->rate && is_fast(s)))
         return most;
     if (s->rate == 0) /* try it with a little, and learn */
-        return s->in_flight < 2 * s->min_chunk ? HW_MIN(least, most) : 0;
-    if (!hw_stripe_is_soon(s->rate, s->in_flight + least) && !ends_in_time(s, least))
+        return s->in_flight < 2 * s->min_chunk ? least : 0;
+    if (!ends_in_time(s, least))
         return 0;
     uint64_t take = most;
-    while (take > least && !hw_stripe_is_soon(s->rate, s->in_flight + take) && !ends_in_time(s, take))
+    while (take > least && !ends_in_time(s, take))
         take = HW_MAX(take / 2, least);
     return take;
 }
