@@ -242,7 +242,7 @@ static int forges_queues(void *arg)
     const struct forgery *f = arg;
     uint32_t number, token[2];
     int fd = app_open(0);
-    union app_uhw good = {.buf_addr = page(1), .db_addr = page(2)}, bad = {.buf_addr = page(1), .db_addr = page(2) + 8};
+    union app_uhw good = app_uhw_at(page(1), page(2)), bad = app_uhw_at(page(1), page(2) + 8);
     must(fd >= 0);
     if (f->late)
         must(app_queues[0].make(fd, -1, &good, &number, token) == 0 &&
@@ -293,7 +293,7 @@ static int loses_results(void *arg)
     const struct forgery *f = arg;
     struct ib_uverbs_reg_mr_resp r;
     uint32_t number, token[2];
-    union app_uhw u = {.buf_addr = page(1), .db_addr = page(2)};
+    union app_uhw u = app_uhw_at(page(1), page(2));
     int fd = app_open(0);
     must(fd >= 0);
     if (f->late)

@@ -40,8 +40,7 @@ static int one_of_each(void *arg)
     int fd = app_open(0), channel, foreign = eventfd(5, EFD_CLOEXEC);
     must(fd >= 0 && foreign >= 0 && (channel = app_channel(fd)) >= 0);
     for (const struct app_queue *q = app_queues; q < app_queues + APP_QUEUES; q++) {
-        union app_uhw u = {.buf_addr = page(1), .db_addr = page(2)},
-                      bad = {.buf_addr = page(1), .db_addr = page(2) + 8};
+        union app_uhw u = app_uhw_at(page(1), page(2)), bad = app_uhw_at(page(1), page(2) + 8);
         uint32_t number = 0, token[2] = {0};
         diag("%s", q->name);
         must(q->make(fd, -1, &u, &number, token) == 0);
@@ -171,7 +170,7 @@ static int stopped(void *arg)
     (void)arg;
     must(fd >= 0 && (channel = app_channel(fd)) >= 0);
     for (int i = 0; fake->number[0] == 0; i++) {
-        union app_uhw u = {.buf_addr = page(1), .db_addr = page(2)};
+        union app_uhw u = app_uhw_at(page(1), page(2));
         must(app_queues[0].make(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
         int rc = app_queue_destroy(fd, UVERBS_OBJECT_CQ, number);
         must(rc == 0 || rc == -ENOENT); /* see below */

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs_queues.h"
 
+#include <string.h>
+
 #define EX(c) (IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_##c)
+
+union app_uhw app_uhw_at(uint64_t buf_addr, uint64_t db_addr)
+{
+    union app_uhw u;
+    memset(&u, 0, sizeof u);
+    u.buf_addr = buf_addr;
+    u.db_addr = db_addr;
+    return u;
+}
 
 static int mlx5(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len,
                 const union app_uhw *uhw, size_t uhw_len, uint32_t *token)
@@ -124,7 +135,7 @@ int app_queue_resize(int fd, uint32_t number, uint64_t address)
 {
     struct ib_uverbs_resize_cq in = {.cq_handle = number, .cqe = 32};
     struct ib_uverbs_resize_cq_resp out = {0};
-    union app_uhw u = {.resize = {.buf_addr = address}};
+    union app_uhw u = app_uhw_at(address, 0);
     int rc = mlx5(fd, IB_USER_VERBS_CMD_RESIZE_CQ, &in, sizeof in, &out, sizeof out, &u, sizeof u.resize, NULL);
     return rc == 0 && out.cqe != 32 ? -EPROTO : rc;
 }

@@ -20,6 +20,9 @@ union app_uhw {
     struct mlx5_ib_create_wq wq;
 };
 
+/* With these addresses; an initializer would leave the longer members' ends as they are. */
+union app_uhw app_uhw_at(uint64_t buf_addr, uint64_t db_addr);
+
 /* What makes a queue: 0 and its number and the driver's token, or -errno. channel -1: none. */
 #define APP_QUEUES 7
 extern const struct app_queue {
