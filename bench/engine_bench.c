@@ -1,39 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library does between two processes, over loopback. bench/builds compares two builds of it.
+ * What the library does between two processes, over loopback. bench/builds compares two builds of it, bench/rows it and
+ * programs of their own sockets (socket_bench).
  *
- *     engine_bench CASE SECONDS      prints one figure: microseconds a turn (latency cases), or operations a second
+ *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
+ *
+ * BENCH_TRUSTED=1: with HAWSER_TRUSTED. A program for operations of one size keeps so many of them under way, and
+ * starts anew what has ended in one call (hawser_submit()).
  */
-#include "base/base.h"
 #include "hawser.h"
+#include "measure.h"
 
+#include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#define MEMORY (64u << 20)
-#define DEEP   64
+#define MEMORY (256u << 20)
+#define DEEP   1024
+#define VECS   8192
 
-enum what { WRITE, PINGPONG };
+enum what {
+    WRITE,      /* one after the other, each with its handle */
+    BATCH,      /* many under way, their ends are completions */
+    NOTIFY,     /* writes whose end the other side is told of */
+    PINGPONG,   /* a message each way */
+    BESIDE,     /* writes of 8 bytes beside a stream of 64 MiB writes to the same peer */
+    BESIDE_RAW, /* the same with a socket in the place of those writes */
+};
 
 static const struct bench_case {
     const char *name;
     enum what what;
     size_t bytes;
-    unsigned deep; /* operations under way at a time */
+    unsigned deep;   /* operations under way at a time */
+    unsigned pieces; /* of each; 0: one */
 } cases[] = {
-    {"write-8", WRITE, 8, 1},
-    {"pingpong-8", PINGPONG, 8, 1},
-    {"rate-8", WRITE, 8, 64},
-    {"write-4K-x16", WRITE, 4096, 16},
-    {"write-64K-x8", WRITE, 65536, 8},
-    {"write-1M-x4", WRITE, 1 << 20, 4},
-    {"write-16M-x2", WRITE, 16 << 20, 2},
+    {"write-8", WRITE, 8, 1, 0},
+    {"write-4K", WRITE, 4096, 1, 0},
+    {"write-64K", WRITE, 65536, 1, 0},
+    {"write-1M", WRITE, 1 << 20, 1, 0},
+    {"write-16M", WRITE, 16 << 20, 1, 0},
+    {"write-32M", WRITE, 32 << 20, 1, 0},
+    {"write-64M", WRITE, 64 << 20, 1, 0},
+    {"list-1024x64K", WRITE, 64 << 20, 1, 1024},
+    {"list-8192x4K", WRITE, 32 << 20, 1, 8192},
+    {"notify-8", NOTIFY, 8, 1, 0},
+    {"notify-64K", NOTIFY, 65536, 1, 0},
+    {"pingpong-8", PINGPONG, 8, 1, 0},
+    {"rate-8", BATCH, 8, 64, 0},
+    {"rate-8-x1024", BATCH, 8, 1024, 0},
+    {"write-4K-x16", BATCH, 4096, 16, 0},
+    {"write-64K-x8", BATCH, 65536, 8, 0},
+    {"write-1M-x4", BATCH, 1 << 20, 4, 0},
+    {"write-16M-x2", BATCH, 16 << 20, 2, 0},
+    {"stream-128K", BATCH, 128 << 10, 32, 0},
+    {"stream-1M", BATCH, 1 << 20, 16, 0},
+    {"stream-16M", BATCH, 16 << 20, 2, 0},
+    {"stream-64M", BATCH, 64 << 20, 2, 0},
+    {"beside-8", BESIDE, 8, 1, 0},
+    {"beside-8-raw", BESIDE_RAW, 8, 1, 0},
 };
 
 static void die(const char *what)
@@ -54,10 +83,10 @@ static void move_bytes(int fd, void *data, size_t len, bool out)
         die("the other process");
 }
 
-static hawser *open_context(hawser_mem **mem)
+static hawser *open_context(hawser_mem **mem, uint32_t flags)
 {
     struct hawser_options o = {.size = sizeof o};
-    o.flags = getenv("BENCH_TRUSTED") ? HAWSER_TRUSTED : 0;
+    o.flags = flags | (getenv("BENCH_TRUSTED") ? HAWSER_TRUSTED : 0);
     hawser *h;
     check(hawser_open(&o, &h), "opening");
     check(hawser_mem_alloc(h, HAWSER_MEM_HOST, -1, MEMORY, mem), "allocating");
@@ -85,11 +114,48 @@ static void bounce(hawser_peer *p, hawser_mem *mem, size_t bytes, bool first)
     wait_and_free(s);
 }
 
-static void serve(int fd, const struct bench_case *c)
+static void *echo(void *arg)
+{
+    char data[48];
+    for (;;) {
+        move_bytes(*(const int *)arg, data, sizeof data, false);
+        move_bytes(*(int *)arg, data, 24, true);
+    }
+    return NULL;
+}
+
+/* A connection to ourselves: one end of it will be the other process's. */
+static void connect_pair(int end[2])
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof to;
+    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    end[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l < 0 || end[0] < 0 || bind(l, (struct sockaddr *)&to, len) < 0 || listen(l, 1) < 0 ||
+        getsockname(l, (struct sockaddr *)&to, &len) < 0 || connect(end[0], (struct sockaddr *)&to, len) < 0 ||
+        (end[1] = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
+        die("a connection");
+    hw_close(&l);
+}
+
+/* Takes notifications, and sleeps between them. */
+static void take_notifications(hawser *h)
+{
+    for (;;) {
+        struct hawser_completion c[16];
+        int n = hawser_poll_wait(h, c, 16, -1);
+        check(n, "waiting for notifications");
+        for (int i = 0; i < n; i++)
+            hawser_data_free(c[i].data);
+    }
+}
+
+static void serve(int fd, int raw, const struct bench_case *c)
 {
     hawser_mem *mem;
-    hawser *h = open_context(&mem);
+    hawser *h = open_context(&mem, c->what == NOTIFY ? HAWSER_EVENTS : 0);
     hawser_peer *p;
+    pthread_t t;
     uint16_t port;
     uint8_t key[HAWSER_KEY_SIZE];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -97,7 +163,11 @@ static void serve(int fd, const struct bench_case *c)
     check(hawser_export(mem, 0, MEMORY, HAWSER_REMOTE_WRITE, NULL, key), "exporting");
     move_bytes(fd, &port, sizeof port, true);
     move_bytes(fd, key, sizeof key, true);
+    if (c->what == NOTIFY)
+        take_notifications(h); /* the peer's arrival is an event, too */
     check(hawser_accept(h, 10000, &p), "accepting");
+    if (c->what == BESIDE_RAW && pthread_create(&t, NULL, echo, &raw))
+        die("a thread");
     for (;;)
         if (c->what == PINGPONG)
             bounce(p, mem, c->bytes, false);
@@ -105,38 +175,118 @@ static void serve(int fd, const struct bench_case *c)
             pause();
 }
 
-static double run(hawser_peer *p, hawser_mem *mem, const struct hawser_region *region, const struct bench_case *c,
-                  double seconds)
+/* ---- this side ------------------------------------------------------------------------------------------ */
+
+struct run {
+    hawser *h;
+    hawser_peer *p;
+    hawser_mem *mem;
+    const struct hawser_region *region;
+    const struct bench_case *c;
+    int raw;
+    pid_t other;
+    struct measure m;
+};
+
+/* The k-th place of the memory: as many as there are, in turn. */
+static size_t lay_out(const struct run *r, unsigned k, size_t bytes, unsigned pieces, struct hawser_vec *v)
 {
-    hawser_op *op[DEEP] = {0};
-    uint64_t began = 0, now = 0, n = 0, end = hw_now() + (uint64_t)(seconds * 1e9);
-    for (uint64_t i = 0; now < end; i++) {
-        unsigned k = (unsigned)(i % c->deep);
-        if (c->what == PINGPONG) {
-            bounce(p, mem, c->bytes, true);
-        } else {
-            uint64_t at = k * c->bytes % (MEMORY / 2);
-            struct hawser_vec v = {.mem = mem, .offset = at, .length = c->bytes, .region = region, .remote_offset = at};
-            if (op[k])
-                wait_and_free(op[k]);
-            check(hawser_write(p, &v, 1, NULL, &op[k]), "writing");
-        }
-        now = hw_now();
-        if (i == 4 * c->deep) /* warm */
-            began = now, n = 0;
-        n++;
+    uint64_t at = (uint64_t)k * bytes % MEMORY;
+    size_t n = pieces ? pieces : 1, each = bytes / n;
+    for (size_t i = 0; i < n; i++) /* the pieces the other way round, so that they are not one after all */
+        v[i] = (struct hawser_vec){.mem = r->mem,
+                                   .offset = at + (n - 1 - i) * each,
+                                   .length = each,
+                                   .region = r->region,
+                                   .remote_offset = at + i * each};
+    return n;
+}
+
+static void do_one(struct run *r, unsigned k)
+{
+    static struct hawser_vec v[VECS];
+    const struct hawser_op_options told = {.size = sizeof told, .notify = "12345678", .notify_len = 8};
+    hawser_op *op;
+    if (r->c->what == PINGPONG) {
+        bounce(r->p, r->mem, r->c->bytes, true);
+        return;
     }
-    double took = (double)(hw_now() - began) / 1e9;
-    for (unsigned k = 0; k < c->deep; k++)
+    if (r->c->what == BESIDE_RAW) {
+        char data[48] = {0};
+        move_bytes(r->raw, data, sizeof data, true);
+        move_bytes(r->raw, data, 24, false);
+        return;
+    }
+    size_t n = lay_out(r, k, r->c->bytes, r->c->pieces, v);
+    check(hawser_write(r->p, v, n, r->c->what == NOTIFY ? &told : NULL, &op), "writing");
+    wait_and_free(op);
+}
+
+static void run_one_by_one(struct run *r, double seconds)
+{
+    uint64_t now = hw_now(), end = now + (uint64_t)(seconds * 1e9);
+    for (unsigned k = 0; now < end; k++) {
+        uint64_t start = now;
+        do_one(r, k);
+        now = hw_now();
+        if (k == 4) { /* warm */
+            begin_measure(&r->m, r->other);
+            now = hw_now();
+        }
+        if (k <= 4)
+            continue;
+        add_sample(&r->m, now - start);
+        r->m.ops++;
+        r->m.bytes += r->c->bytes;
+    }
+}
+
+static void run_batches(struct run *r, double seconds)
+{
+    static struct hawser_request req[DEEP];
+    static struct hawser_vec v[DEEP];
+    static struct hawser_completion c[DEEP];
+    uint64_t turn = 0, end = hw_now() + (uint64_t)(seconds * 1e9);
+    unsigned k = 0;
+    for (int more = (int)r->c->deep; hw_now() < end; turn += (unsigned)more) {
+        for (int i = 0; i < more; i++) {
+            (void)lay_out(r, k++ % (2 * r->c->deep), r->c->bytes, 0, &v[i]);
+            req[i] = (struct hawser_request){.kind = HAWSER_WRITE, .vecs = &v[i], .n_vecs = 1};
+        }
+        check(hawser_submit(r->p, req, (size_t)more, NULL), "submitting");
+        more = hawser_poll_wait(r->h, c, DEEP, 30000);
+        check(more, "waiting");
+        for (int i = 0; i < more; i++)
+            check(c[i].result, "an operation");
+        if (turn < 4 * r->c->deep && turn + (unsigned)more >= 4 * r->c->deep) /* warm */
+            begin_measure(&r->m, r->other);
+        else if (turn >= 4 * r->c->deep) {
+            r->m.ops += (unsigned)more;
+            r->m.bytes += (unsigned)more * r->c->bytes;
+        }
+    }
+}
+
+/* Two writes of 64 MiB are under way always; it works on the upper part of the memory. */
+static void *keep_writing(void *arg)
+{
+    struct run *r = arg;
+    hawser_op *op[2] = {0};
+    for (unsigned k = 0;; k ^= 1) {
+        uint64_t at = (uint64_t)(k + 1) * (64u << 20);
+        struct hawser_vec v = {
+            .mem = r->mem, .offset = at, .length = 64 << 20, .region = r->region, .remote_offset = at};
         if (op[k])
             wait_and_free(op[k]);
-    return c->deep == 1 ? took * 1e6 / (double)n : (double)n / took;
+        check(hawser_write(r->p, &v, 1, NULL, &op[k]), "writing");
+    }
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
     const struct bench_case *c = NULL;
-    int fd[2];
+    int fd[2], raw[2];
     for (size_t i = 0; argc > 2 && i < HW_ARRAY_LEN(cases); i++)
         if (strcmp(cases[i].name, argv[1]) == 0)
             c = &cases[i];
@@ -147,22 +297,27 @@ int main(int argc, char **argv)
         fprintf(stderr, "\n");
         return 1;
     }
+    connect_pair(raw);
     pid_t child = fork();
     if (child == 0)
-        serve(fd[1], c);
-    hawser_mem *mem;
-    hawser *h = open_context(&mem);
-    hawser_peer *p;
+        serve(fd[1], raw[1], c);
+    struct run r = {.c = c, .raw = raw[0], .other = child};
+    pthread_t t;
     uint16_t port;
     uint8_t key[HAWSER_KEY_SIZE];
     struct hawser_region region;
+    r.region = &region;
+    r.h = open_context(&r.mem, 0);
     move_bytes(fd[0], &port, sizeof port, false);
     move_bytes(fd[0], key, sizeof key, false);
     check(hawser_import(key, &region), "importing");
-    check(hawser_connect(h, "127.0.0.1", port, NULL, 10000, &p), "connecting");
-    printf("%.2f\n", run(p, mem, &region, c, strtod(argv[2], NULL)));
-    fflush(stdout);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    _exit(0);
+    check(hawser_connect(r.h, "127.0.0.1", port, NULL, 10000, &r.p), "connecting");
+    if ((c->what == BESIDE || c->what == BESIDE_RAW) && pthread_create(&t, NULL, keep_writing, &r))
+        die("a thread");
+    if (c->what == BATCH)
+        run_batches(&r, strtod(argv[2], NULL));
+    else
+        run_one_by_one(&r, strtod(argv[2], NULL));
+    print_measure(&r.m);
+    _exit(0); /* the child goes, too */
 }

@@ -232,6 +232,8 @@ struct hawser_peer {
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
 /* Gives it n rails, of which the ways are filled in by the caller next. -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
+/* The ways know their pairs: finds a rail to relieve the first one (struct hw_peer). */
+void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
 /* It is dead, for this reason: with the role of its home. */

@@ -153,6 +153,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
     len += hw_setup_versions_encode(out + 4 + len, p->version, p->version);
     hw_put32(out, (uint32_t)len);
     p->n_pairs = pairs;
+    hw_peer_share_path(p);
     for (unsigned i = 0; i < pairs; i++)
         p->n_sure += g->pair[i].sure;
     p->paths = hw_pairing_report(g, &p->n_paths);
@@ -207,7 +208,9 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
                 w->pair = p->way[k].pair;
         p->n_pairs += w->pair == p->n_pairs;
     }
-    if (rc == 0)
-        announce_nics(p);
-    return rc;
+    if (rc < 0)
+        return rc;
+    hw_peer_share_path(p);
+    announce_nics(p);
+    return 0;
 }

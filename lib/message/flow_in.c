@@ -453,7 +453,11 @@ int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piec
 int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in)
 {
     struct hw_peer *p = up;
+    const struct hw_control_in *c = in->cookie;
     (void)rail;
+    if (in->type == HW_MSG_CONTROL ? c->head.kind == HW_CONTROL_EAGER
+                                   : !in->bulk && (in->type == HW_MSG_WRITE || in->type == HW_MSG_DATA))
+        hw_peer_note_small(p);
     switch (in->type) {
     case HW_MSG_CONTROL:
         hw_control_arrived(p, in->cookie);

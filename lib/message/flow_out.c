@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 
+#define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one */
+#define FEW_CHUNKS 2            /* not worth another loop's thread */
+
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
 /* The span that holds byte `at`. */
@@ -119,6 +122,20 @@ static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
     return op;
 }
 
+/* Small messages go by the first rail, and wait for what its loop copies. While there are some, that rail leaves large
+ * operations to those of its path that are on other loops. */
+static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
+{
+    uint64_t left =
+        op->total - atomic_load(&op->cursor) + atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto;
+    if (atomic_load_explicit(&p->small_seen, memory_order_relaxed)) {
+        atomic_store_explicit(&p->small_seen, false, memory_order_relaxed);
+        p->small_until = r->loop->now + LATELY;
+    }
+    return r->loop->now < p->small_until && left > FEW_CHUNKS * HW_MIN(r->limits.window, HW_CHUNK) && p->relief &&
+           atomic_load(&p->session.rail[p->relief].live);
+}
+
 static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
 {
     struct hw_peer *p = up;
@@ -128,6 +145,11 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     hw_pace_look(p->pace, p->session.rails, rail, r, &s);
     for (;;) {
         bool wait = false;
+        if (op && rail == 0 && is_left_to_others(p, op, r)) {
+            hw_pace_forget(&p->pace[0]); /* slow ones are not to leave it to this one */
+            hw_session_wake(&p->session, p->relief);
+            return NULL;
+        }
         s.behind = op ? atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto : 0;
         struct hw_chunk *c = op ? cut_chunk(op, &s, budget, &wait) : NULL;
         if (c) {
@@ -423,12 +445,16 @@ static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *
     struct hw_chunk *c = hw_container_of(parcel, struct hw_chunk, parcel);
     int rc = 0;
     out->type = parcel->type;
+    if (parcel->small && (parcel->type == HW_MSG_WRITE || parcel->type == HW_MSG_DATA))
+        hw_peer_note_small(p);
     if (is_off(parcel)) {
         end_parcel(p, parcel, false);
         return false;
     }
     switch (parcel->type) {
     case HW_MSG_CONTROL:
+        if (hw_container_of(parcel, struct hw_control, parcel)->kind == HW_CONTROL_EAGER)
+            hw_peer_note_small(p);
         hw_control_fill(hw_container_of(parcel, struct hw_control, parcel), out);
         break;
     case HW_MSG_TAKEN:

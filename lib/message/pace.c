@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
-#define STALE (1000 * HW_MS) /* a rate that was not measured for so long is doubled: the NIC may be better by now */
+/* A rail that was too slow for so long is tried anew: its NIC may be better by now, or a thread had got no CPU when the
+ * rate was taken. */
+#define STALE (500 * HW_MS)
 
 static uint64_t count_in_flight(const struct hw_rail *r)
 {
@@ -19,11 +21,6 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         mine->rate = (struct hw_rate){0};
     }
     s->in_flight = count_in_flight(r);
-    if (s->in_flight == 0 && mine->rate.value && r->loop->now - mine->seen >= STALE) {
-        mine->rate.value *= 2;
-        mine->seen = r->loop->now;
-        atomic_store_explicit(&mine->shown, mine->rate.value, memory_order_relaxed);
-    }
     s->rate = mine->rate.value;
     s->rails = 1;
     if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
@@ -39,6 +36,11 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         s->all_rates += rate;
         s->all_in_flight += atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
         s->best_rate = HW_MAX(s->best_rate, rate);
+    }
+    if (s->rate < s->best_rate / 2 && s->in_flight == 0 && r->loop->now - mine->seen >= STALE) {
+        mine->rate = (struct hw_rate){0};
+        mine->seen = r->loop->now;
+        s->rate = 0;
     }
 }
 

@@ -11,7 +11,7 @@
 struct hw_pace {
     struct hw_rate rate; /* the rail's loop's, as .. */
     uint32_t gen;        /* .. the generation that it is of, and .. */
-    uint64_t seen;       /* .. when it was measured last, or doubled for want of that; ns of the loop's clock */
+    uint64_t seen;       /* .. when it was measured last, or given up; ns of the loop's clock */
     /* As others see them; 0: the rail is down, or has no rate yet. */
     _Atomic uint64_t shown, in_flight;
     char apart[64]; /* no cache line is the next one's, too */
@@ -23,7 +23,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
 void hw_pace_start(struct hw_pace *p, const struct hw_rail *r);
 /* The peer has confirmed so many bytes of bulk. On its loop. */
 void hw_pace_confirm(struct hw_pace *p, const struct hw_rail *r, uint64_t bytes);
-/* The rail has ended. */
+/* The rail has ended, or leaves bulk to others. */
 void hw_pace_forget(struct hw_pace *p);
 /* The rail with the highest rate; `own` where none has one. */
 unsigned hw_pace_best(const struct hw_pace *all, unsigned rails, unsigned own);

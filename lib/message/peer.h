@@ -219,6 +219,9 @@ struct hw_peer {
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* bytes of all operations that rails were given to cut, ever */
+    unsigned relief;         /* a rail of the first one's path on another loop, which the first leaves to; 0: none */
+    atomic_bool small_seen;  /* a small operation has come or gone since the first rail looked */
+    uint64_t small_until;    /* the first rail's: until then it leaves large operations to others */
 
     pthread_mutex_t lock; /* over what follows, but for atomics */
     int dead;             /* 0, or why */
@@ -299,6 +302,12 @@ void hw_peer_die(struct hw_peer *p, int why);
 void hw_peer_call_off(struct hw_peer *p);
 /* True if no operation reads this side's memory. */
 bool hw_peer_is_quiet(struct hw_peer *p);
+/* A small operation's data comes or goes. On a rail's loop. */
+static inline void hw_peer_note_small(struct hw_peer *p)
+{
+    if (!atomic_load_explicit(&p->small_seen, memory_order_relaxed))
+        atomic_store_explicit(&p->small_seen, true, memory_order_relaxed);
+}
 /* True once a dead peer has let go of everything. On the home loop. */
 bool hw_peer_is_gone(struct hw_peer *p);
 /* Frees what a peer that is gone holds. On the home loop, once all tasks that were under way on others are through. */

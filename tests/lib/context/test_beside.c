@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small writes beside large ones to the same peer: the rail that carries the small ones leaves the large ones to the
+ * others. */
+#include "context/context.h"
+#include "pairhelp.h"
+
+#define LARGE (32u << 20)
+#define SMALL 8
+
+static atomic_bool stop;
+static atomic_uint done; /* large writes */
+
+struct stream {
+    struct pair *p;
+    struct ph_buf *from, *to;
+    uint64_t at;
+};
+
+static void write_bytes(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t at, uint64_t len)
+{
+    must(ph_one(hawser_write, p->ab, from, at, len, &to->region, at));
+}
+
+/* Two threads do it: there is always one more. */
+static void *write_large(void *arg)
+{
+    struct stream *s = arg;
+    while (!atomic_load(&stop)) {
+        write_bytes(s->p, s->from, s->to, s->at, LARGE);
+        atomic_fetch_add(&done, 1);
+    }
+    return NULL;
+}
+
+/* Which part of the large writes' bytes the first rail has carried since *before. */
+static double get_share(const struct pair *p, uint64_t *before)
+{
+    uint64_t all = 0, first = 0;
+    for (unsigned i = 0; i < p->ab->n_ways; i++) {
+        uint64_t n = atomic_load(&p->ab->peer.session.rail[i].rail.counts.tx_bytes), part = n - before[i];
+        before[i] = n;
+        all += part;
+        first += i == 0 ? part : 0;
+    }
+    return all ? (double)first / (double)all : -1;
+}
+
+int main(void)
+{
+    static const char *const knobs[] = {"threads=4", "channels=4", NULL};
+    static uint64_t before[HW_SESSION_RAILS];
+    watchdog(100);
+    struct pair p = ph_pair(0, knobs, 0, knobs);
+    struct ph_buf from = ph_buf(p.a, 2 * LARGE + SMALL, 0, 0, NULL),
+                  to = ph_buf(p.b, 2 * LARGE + SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
+    struct stream s[2] = {{&p, &from, &to, SMALL}, {&p, &from, &to, SMALL + LARGE}};
+    pthread_t t[2];
+    for (int i = 0; i < 8; i++)
+        write_bytes(&p, &from, &to, SMALL, LARGE);
+    diag("of large writes alone %.3f go by the first rail", get_share(&p, before));
+
+    write_bytes(&p, &from, &to, 0, SMALL);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&t[i], NULL, write_large, &s[i]))
+            bail("no thread");
+    unsigned small = 0;
+    for (; small < 20 || atomic_load(&done) < 12; small++)
+        write_bytes(&p, &from, &to, 0, SMALL);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    double beside = get_share(&p, before);
+    ok(beside >= 0 && beside < 0.1, "beside %u small ones they leave it to the others: %.3f", small, beside);
+    ph_drop(&from);
+    ph_drop(&to);
+    ph_close(&p);
+    return tap_done();
+}
