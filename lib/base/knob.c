@@ -30,13 +30,14 @@ struct knob {
 
 /* clang-format off */
 static const struct knob table[] = {
-    {"channels", AT(channels), COUNT, "4", 1, 64, "connections",
-     "connections per pair of NICs, besides those that carry small messages alone"},
+    {"channels", AT(channels), COUNT, "0", 0, 64, "connections",
+     "connections per pair of NICs, besides those that carry small messages alone; 0: from 4 to 16, by what the NIC "
+     "carries, how many progress threads there are for each pair, and the limit of descriptors"},
     {"window", AT(window), SIZE, "16MiB", 64 * KIB, GIB, "bytes",
      "bytes that may be in flight on a connection before the peer has confirmed some; tcp takes less where the path "
      "holds less"},
     {"threads", AT(threads), COUNT, "0", 0, 64, "threads",
-     "progress threads; 0: half as many as the process may use CPUs, from 2 to 8; 1 on a single CPU"},
+     "progress threads; 0: half as many as the process may use CPUs, from 2 to 16; 1 on a single CPU"},
     {"pin", AT(pin), BOOL, "yes", 0, 0, "yes/no",
      "pin progress threads to the CPUs near their NIC"},
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",

@@ -8,8 +8,10 @@
 
 #include "base/base.h"
 
+#define HW_CHANNELS_LEAST 4 /* of a pair of NICs, where knob channels does not say */
+
 struct hw_knobs {
-    uint64_t channels;        /* connections per pair of NICs, besides those for small messages */
+    uint64_t channels;        /* connections per pair of NICs, besides those for small messages; 0: as it pays */
     uint64_t window;          /* bytes in flight on a connection that the peer has not confirmed */
     uint64_t threads;         /* progress threads; 0: by the CPUs */
     bool pin;                 /* pin progress threads near their NIC */
@@ -45,6 +47,12 @@ struct hw_knobs {
     uint64_t plugin_spin_us;  /* how long the plugin's process polls before it sleeps */
     bool plugin_threads;      /* connections of a plugin's are made in a thread each */
 };
+
+/* Knob channels, or the least that it stands for. */
+static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
+{
+    return k->channels ? k->channels : HW_CHANNELS_LEAST;
+}
 
 /* Fills k: defaults, then the environment, then list ("name=value", NULL-terminated, or NULL).
  * -EINVAL with the bad name or value, its bounds and unit in the text; *k is then as before. HAWSER_* names in the

@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 
 /* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
- * and eight at most, the application wants the rest. They sleep when there is nothing to do. */
+ * and sixteen at most, the application wants the rest. They sleep when there is nothing to do. */
 static unsigned count_drivers(const struct hawser *h)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -25,7 +25,7 @@ static unsigned count_drivers(const struct hawser *h)
         return (unsigned)HW_MIN(h->k.threads, (uint64_t)HW_LOOPS_MAX);
     cpu_set_t may;
     unsigned cpus = sched_getaffinity(0, sizeof may, &may) == 0 ? (unsigned)CPU_COUNT(&may) : 1;
-    return cpus < 2 ? 1 : HW_MAX(2u, HW_MIN(cpus / 2, 8u));
+    return cpus < 2 ? 1 : HW_MAX(2u, HW_MIN(cpus / 2, 16u));
 }
 
 static void stop_drivers(struct hawser *h)

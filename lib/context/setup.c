@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define RAILS_MAX HW_SESSION_RAILS
 
@@ -96,6 +97,25 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
     return 0;
 }
 
+#define CHANNELS_MAX 16
+#define CHANNEL_MBPS 25000 /* about what one thread moves (docs/results.md) */
+#define FILES_SHARE  128   /* of the descriptors that the process may have, a peer takes one in so many */
+
+/* What knob channels is where nobody says: a connection can keep a thread busy that copies. Transports whose payloads
+ * travel apart do not copy so. */
+static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
+{
+    struct rlimit files = {0};
+    uint64_t needed = 0, n = h->tp->io->apart ? 0 : h->n_drivers / pairs;
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    for (unsigned i = 0; i < pairs; i++) {
+        uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
+        needed = HW_MAX(needed, mbps ? mbps / CHANNEL_MBPS : CHANNELS_MAX);
+    }
+    n = HW_MIN(HW_MIN(n, needed), (uint64_t)files.rlim_cur / FILES_SHARE / pairs);
+    return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(n, CHANNELS_MAX));
+}
+
 /* A rail for each of the channels of a pair, as far as a session has rails; a rail takes several connections where more
  * were asked for. The first rail of a pair has one more, for small messages. */
 static void share_channels(unsigned pairs, uint64_t channels, unsigned *rails, unsigned *links)
@@ -123,6 +143,7 @@ static void announce_nics(struct hawser_peer *p)
 int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out)
 {
     unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* there is one at least */
+    channels = channels ? channels : count_channels(p->h, g, pairs);
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d",
                        (unsigned long long)channels, pairs, HW_SETUP_MAX);

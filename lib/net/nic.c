@@ -113,6 +113,16 @@ bool hw_nic_is_down(int fd, const char *name)
     return ioctl(fd, SIOCGIFFLAGS, &r) == 0 && (r.ifr_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING);
 }
 
+uint64_t hw_nic_mbps(const char *name)
+{
+    int64_t mbps = 0;
+    int root = hw_root_open("/");
+    if (root < 0 || hw_root_i64(root, &mbps, "sys/class/net/%s/speed", name) < 0 || mbps < 0) /* -1: unknown */
+        mbps = 0;
+    hw_close(&root);
+    return (uint64_t)mbps;
+}
+
 int hw_nic_cpus(const char *name, cpu_set_t *out)
 {
     char text[HW_ATTR_MAX];

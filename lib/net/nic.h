@@ -41,6 +41,9 @@ void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
  * not known by that name. */
 bool hw_nic_is_down(int fd, const char *name);
 
+/* Mb/s of NIC name, as its driver says; 0: it does not (loopback), or has no link. */
+uint64_t hw_nic_mbps(const char *name);
+
 /* The CPUs near NIC name (sysfs local_cpulist), cut to those this process may use. -ENOENT where the machine does not
  * say (virtual devices, one NUMA node): then nothing is worth pinning. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);

@@ -107,8 +107,10 @@ def wrong_nic(tcpx):
         answers(r, "WARN rdma.arp-ignore eth0, eth1, eth2, eth3: 0, so that it answers for its neighbours' addresses too",
                 "several NICs in one subnet, doctor", 0)
         answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so that it may ask with a neighbour's address", "doctor", 0)
-        # Which NIC answers first is chance: with the first half of the remedy only what is sent takes another way, each time.
-        lab.run("sh", "-c", "for n in all eth0 eth1 eth2 eth3; do echo 1 >/proc/sys/net/ipv4/conf/$n/arp_ignore; done; ip neigh flush all")
+        # Which NIC answers first, and asks with whose address, is chance: with the first half of the remedy only what is sent takes
+        # another way, each time. What the other node has said before that is forgotten.
+        lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
+        lab.run("ip", "neigh", "flush", "all")
         r = lab("validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
         answers(r, "that eth1 there sent its kernel counted 0.0 MB", "bytes by another NIC, validate")
         ok("a table of routes for " in r.stderr, "with the remedy", r)

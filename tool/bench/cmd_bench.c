@@ -124,7 +124,7 @@ static const struct opt rows[] = {
     OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
                "operations in flight (default 16MiB's worth, from 2 to 32)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
-             "connections per NIC (default: the knob's, 4); a list: a run for each"),
+             "connections per NIC (default: as knob channels has it); a list: a run for each"),
     OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all by which a route leads to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,

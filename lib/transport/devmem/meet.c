@@ -242,7 +242,7 @@ static uint64_t autotuned_most(void)
  */
 static void bound_buffer(const struct dm_meet *m)
 {
-    uint64_t sharers = HW_MAX((uint64_t)dm_claim_sharers(m->claim), m->a.env->knobs->channels);
+    uint64_t sharers = HW_MAX((uint64_t)dm_claim_sharers(m->claim), hw_knob_channels(m->a.env->knobs));
     uint64_t share = m->pool->buf.size / 2 / sharers;
     int half = (int)HW_MIN(HW_MAX(share / 2, (uint64_t)BUFFER_MIN), (uint64_t)INT_MAX / 2); /* the kernel doubles it */
     if (autotuned_most() > share)

@@ -68,7 +68,8 @@ static int open_netplugin(const char *plugin, struct hw_tp_env *env)
     /* A connect or accept that sleeps holds the loop that calls it. So where no thread is to call it, each connection
      * has a process: those of four NICs or peers, for it is not known how many there will be. They are there before
      * CUDA is used here. */
-    const unsigned processes = o.one_thread ? 4 * (unsigned)HW_MIN(env->knobs->channels, (uint64_t)NP_POOL_MOST) : 1;
+    const unsigned processes =
+        o.one_thread ? 4 * (unsigned)HW_MIN(hw_knob_channels(env->knobs), (uint64_t)NP_POOL_MOST) : 1;
     int rc = np_pool_open(plugin, &o, processes, &pool);
     if (rc)
         return rc;

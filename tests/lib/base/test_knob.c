@@ -19,7 +19,7 @@ static void check_defaults(void)
 {
     struct hw_knobs k = defaults();
 
-    is_int(k.channels, 4, "channels");
+    is_int(k.channels, 0, "channels");
     is_int(k.window, 16777216, "window");
     is_int(k.threads, 0, "threads");
     is_int(k.pin, 1, "pin");
@@ -70,15 +70,15 @@ static void bounds(void)
     static const char *const no[] = {"no", "0", "false", "off", "FALSE", "oFF"};
     char text[300];
 
-    good("channels", "1", "1");
+    good("channels", "0", "0");
     good("channels", "64", "64");
-    bad("channels", "0", "channels='0': want a whole number from 1 to 64 (connections)");
-    bad("channels", "65", "from 1 to 64");
-    bad("channels", "4K", "from 1 to 64");
-    bad("channels", "", "from 1 to 64");
-    bad("channels", " 4", "from 1 to 64");
-    bad("channels", "18446744073709551620", "from 1 to 64");
-    bad("channels", NULL, "from 1 to 64");
+    bad("channels", "-1", "channels='-1': want a whole number from 0 to 64 (connections)");
+    bad("channels", "65", "from 0 to 64");
+    bad("channels", "4K", "from 0 to 64");
+    bad("channels", "", "from 0 to 64");
+    bad("channels", " 4", "from 0 to 64");
+    bad("channels", "18446744073709551620", "from 0 to 64");
+    bad("channels", NULL, "from 0 to 64");
     good("window", "65536", "64KiB");
     good("window", "1GiB", "1GiB");
     good("window", "70000", "70000B");
@@ -182,7 +182,7 @@ static void lists(void)
     is_str(k.nics, "a,b", "text is taken");
     ok(!k.pin, "a bool is taken");
     is_int(hw_knobs_load(&k, (const char *const[]){"nics=", NULL}), 0, "an empty value is a value");
-    is_int(k.channels, 4, "a load starts from the defaults");
+    is_int(k.channels, 0, "a load starts from the defaults");
     is_int(hw_knobs_load(&k, (const char *const[]){"nics=a=b", NULL}), 0, "the first '=' parts name and value");
     is_str(k.nics, "a=b", "the rest is the value");
 

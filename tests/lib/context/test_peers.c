@@ -4,6 +4,7 @@
 #include "pairhelp.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 /* ---- many ------------------------------------------------------------------------------------ */
@@ -383,6 +384,38 @@ static void statistics(void)
     free(t.raw);
 }
 
+/* Connections to the loopback, whose speed nobody knows, where knob channels does not say. -1: none came to be. */
+static int count_default_channels(const char *threads, rlim_t files)
+{
+    char text[16];
+    const char *const knobs[] = {text, NULL};
+    struct rlimit before, limit;
+    snprintf(text, sizeof(text), "threads=%s", threads);
+    getrlimit(RLIMIT_NOFILE, &before);
+    limit = before;
+    limit.rlim_cur = HW_MIN(files, before.rlim_max);
+    struct pair p;
+    p.b = ph_open(0, NULL);
+    must(hawser_listen(p.b, "127.0.0.1", 0, &p.port));
+    p.a = ph_open(0, knobs);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    ph_connect(p.a, p.b, p.port, &p.ab, &p.ba);
+    setrlimit(RLIMIT_NOFILE, &before);
+    size_t n = 0;
+    must(hawser_channel_stats(p.ab, NULL, &n));
+    ph_close(&p);
+    return (int)n;
+}
+
+static void test_default_channels(void)
+{
+    if (getenv("HAWSER_TRANSPORT")) /* others than tcp do not copy by threads */
+        is_int(count_default_channels("16", 1024), 4, "a transport with device paths has four connections");
+    else
+        is_int(count_default_channels("16", 1024), 8, "1024 descriptors: a peer takes no more than one in 128");
+    is_int(count_default_channels("2", 1024), 4, "two threads: four connections all the same");
+}
+
 int main(void)
 {
     watchdog(110);
@@ -400,6 +433,7 @@ int main(void)
     keys(NULL, k1, -EACCES, "key", "key", "a key on the server only");
     keys(k1, NULL, -EACCES, "key", "key", "a key on the client only");
     statistics();
+    test_default_channels();
     self(0);
     self(HAWSER_CALLER_PROGRESS);
     for (int how = 0; how < HOWS; how++)
