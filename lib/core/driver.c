@@ -165,9 +165,21 @@ static int wait_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t 
     return epoll_wait(d->epoll, e, EVENTS, get_wait_ms(atomic_load(&d->loop.mailbox) ? 0 : until));
 }
 
+/* True if one of these is the driver's own descriptors'. */
+static bool has_own_event(const struct epoll_event *e, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (e[i].data.u64 == NO_WATCH)
+            return true;
+    return false;
+}
+
+/* done: the caller leads those who wait. */
 static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
+    if (done)
+        atomic_store(&d->leader_waits, true);
     atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
     if (atomic_load(&d->stop) || atomic_load(&d->left) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
@@ -175,6 +187,10 @@ static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (
         until = HW_NEVER; /* the alarm comes first. Waiting without a time costs the kernel less */
     int n = wait_for_events(d, e, until, until ? spin : 0);
     atomic_fetch_sub(&d->asleep, 1);
+    if (done)
+        atomic_store(&d->leader_waits, false);
+    else if (atomic_load(&d->leader_waits) && has_own_event(e, n))
+        write_wake(d); /* an event wakes one thread, and this one may have been the leader's */
     pthread_mutex_lock(&d->role);
     return work(d, e, n, done, arg);
 }

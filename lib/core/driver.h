@@ -30,10 +30,11 @@ struct hw_driver {
         uint32_t generation, next_free;
     } * watch; /* by number, which events carry */
     uint32_t watches, watch_free;
-    atomic_uint asleep;     /* threads that block in epoll_wait(), or are about to */
-    _Atomic uint64_t armed; /* when the alarm rings */
-    atomic_bool left;       /* there was more to do when the role was given up */
-    atomic_bool polled;     /* somebody has the descriptor */
+    atomic_uint asleep;       /* threads that block in epoll_wait(), or are about to */
+    atomic_bool leader_waits; /* one of them leads callers */
+    _Atomic uint64_t armed;   /* when the alarm rings */
+    atomic_bool left;         /* there was more to do when the role was given up */
+    atomic_bool polled;       /* somebody has the descriptor */
 
     pthread_mutex_t lead;    /* over led and napping */
     pthread_cond_t led, nap; /* followers; the thread */

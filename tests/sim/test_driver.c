@@ -109,6 +109,23 @@ static int run_alone(unsigned round)
     return late;
 }
 
+/* The thread sits in epoll_wait() when a caller comes, and he hears twice that he is done: the second word wakes the
+ * thread, which may get at the events before he does. */
+static bool run_beside_thread(unsigned round)
+{
+    struct waiter w = {0};
+    usleep(2000); /* the thread gives up that a caller comes */
+    uint64_t began = hw_now();
+    if (pthread_create(&w.thread, NULL, run_waiter, &w) != 0)
+        abort();
+    usleep(200 + round % 10 * 50);
+    atomic_store(&w.done, true);
+    hw_driver_notify(&driver);
+    hw_driver_notify(&driver);
+    pthread_join(w.thread, NULL);
+    return hw_now() - began > LIMIT / 2;
+}
+
 int main(void)
 {
     int late = 0;
@@ -128,6 +145,10 @@ int main(void)
     for (unsigned i = 0; i < ROUNDS; i++)
         late += run_alone(i);
     is_int(late, 0, "and what is posted when no caller waits runs soon");
+    bool slept = false;
+    for (unsigned i = 0; i < 3 * ROUNDS && !slept; i++)
+        slept = run_beside_thread(i);
+    ok(!slept, "a caller who sleeps beside the thread hears that he is done");
     hw_driver_stop(&driver);
     hw_driver_free(&driver);
     return tap_done();
