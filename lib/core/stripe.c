@@ -21,9 +21,10 @@ void hw_rate_start(struct hw_rate *r, uint64_t now)
 void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes)
 {
     if (!r->since) {
+        uint64_t seen = divide_rate(bytes, now - r->started);
         r->since = now;
-        if (!r->value) {
-            r->value = divide_rate(bytes, now - r->started);
+        if (!r->value || (r->provisional && seen > r->value)) {
+            r->value = seen;
             r->provisional = true;
         }
         return;

@@ -11,7 +11,8 @@
 
 /*
  * The rate of one rail: bytes confirmed between two confirmations while something was in flight throughout. The time
- * before the first confirmation is a round trip, and says nothing of the rate; it serves where nothing better is known.
+ * before the first confirmation is a round trip, and says little of the rate: a thread may have slept. The fastest
+ * serves where nothing better is known.
  */
 struct hw_rate {
     uint64_t value;   /* bytes/s; 0: not known yet */

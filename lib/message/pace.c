@@ -37,7 +37,11 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
         s->all_in_flight += atomic_load_explicit(&all[i].in_flight, memory_order_relaxed);
         s->best_rate = HW_MAX(s->best_rate, rate);
     }
-    if (s->rate < s->best_rate / 2 && s->in_flight == 0 && r->loop->now - mine->seen >= STALE) {
+    if (s->rate >= s->best_rate / 2)
+        return;
+    if (mine->rate.provisional) {
+        s->rate = 0; /* it is tried on */
+    } else if (s->in_flight == 0 && r->loop->now - mine->seen >= STALE) {
         mine->rate = (struct hw_rate){0};
         mine->seen = r->loop->now;
         s->rate = 0;

@@ -5,6 +5,7 @@
  * later.
  */
 #include "core/stripe.h"
+#include "message/pace.h"
 #include "tests/tap.h"
 
 #include "base/base.h"
@@ -134,6 +135,36 @@ static void check_rates(const char *what, unsigned n, const double *rate, uint64
     ok(part >= least, "%s: %.3f of the sum of the rates, at least %.2f", what, part, least);
 }
 
+/* What a rail that was slow is taken for, beside one of 3 GB/s. */
+static uint64_t look_at_rate(struct hw_pace *own, uint64_t now)
+{
+    static struct hw_pace all[2];
+    struct hw_loop loop = {.now = now};
+    struct hw_rail r = {.loop = &loop};
+    struct hw_stripe s = {.min_chunk = 64 << 10, .max_chunk = 256 << 10};
+    all[0] = *own;
+    all[1].shown = 3000000000;
+    hw_pace_look(all, 2, 0, &r, &s);
+    *own = all[0];
+    return s.rate;
+}
+
+/* A thread that got no CPU when a rate was taken must not keep its rail out. */
+static void test_slow_once(void)
+{
+    struct hw_rate r = {0};
+    hw_rate_start(&r, 1);
+    hw_rate_confirm(&r, 1 + HW_MS, 64 << 10);
+    hw_rate_start(&r, 2 * HW_MS);
+    hw_rate_confirm(&r, 2 * HW_MS + 20000, 64 << 10);
+    ok(r.value > 3000000000, "of two round trips the faster one counts: %llu bytes/s", (unsigned long long)r.value);
+    struct hw_pace p = {.rate = {.value = 60000000, .provisional = true}, .seen = HW_MS};
+    is_int(look_at_rate(&p, 2 * HW_MS), 0, "a rail that one round trip shows slow is tried on");
+    p.rate.provisional = false;
+    is_int(look_at_rate(&p, 2 * HW_MS), 60000000, "one that was measured is not");
+    is_int(look_at_rate(&p, 600 * HW_MS), 0, "but half a second later");
+}
+
 int main(void)
 {
     static const double even[] = {12.5e9, 12.5e9, 12.5e9, 12.5e9}, slow[] = {12.5e6, 12.5e6, 12.5e6, 3.1e6},
@@ -175,5 +206,6 @@ int main(void)
        (unsigned long)least);
     one.left = 0;
     is_int(hw_stripe_take(&one, 1 << 20), 0, "nothing where nothing is left");
+    test_slow_once();
     return tap_done();
 }
