@@ -127,6 +127,8 @@ static unsigned find_driver(const struct hawser *h, unsigned home, unsigned i)
 
 void hw_peer_share_path(struct hawser_peer *p)
 {
+    if (p->n_ways < 3) /* the other one would have to carry all */
+        return;
     for (unsigned i = p->n_ways; i-- > 1;)
         if (p->way[i].pair == p->way[0].pair && p->way[i].driver != p->home)
             p->peer.relief = i;
