@@ -118,20 +118,18 @@ static void note_bye(void *up)
 static const struct hw_peer_ops peer_ops = {
     .noted = take_note, .ended = note_end, .down = note_down, .died = note_death, .bye = note_bye};
 
-/* Of rail i: the first is at home, the others are on the other loops: what they copy holds up no small message. */
-static unsigned find_driver(const struct hawser *h, unsigned home, unsigned i)
-{
-    unsigned others = (unsigned)h->n_drivers - 1;
-    return i == 0 || others == 0 ? home : (home + 1 + (i - 1) % others) % (unsigned)h->n_drivers;
-}
-
 void hw_peer_share_path(struct hawser_peer *p)
 {
     if (p->n_ways < 3) /* the other one would have to carry all */
         return;
-    for (unsigned i = p->n_ways; i-- > 1;)
-        if (p->way[i].pair == p->way[0].pair && p->way[i].driver != p->home)
+    for (unsigned i = p->n_ways; i-- > 0;) {
+        if (p->way[i].pair != p->way[0].pair)
+            continue;
+        if (p->way[i].driver == p->home)
+            p->peer.relieved |= 1u << i;
+        else
             p->peer.relief = i;
+    }
 }
 
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
@@ -146,7 +144,7 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
         w->peer = p;
         w->index = i;
         w->links = 1;
-        w->driver = &h->driver[find_driver(h, (unsigned)(p->home - h->driver), i)];
+        w->driver = &h->driver[(size_t)(p->home - h->driver + i) % h->n_drivers];
         for (unsigned k = 0; k < HW_RAIL_LINKS; k++)
             w->in_fd[k] = -1;
         loop[i] = &w->driver->loop;

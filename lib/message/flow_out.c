@@ -122,8 +122,8 @@ static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
     return op;
 }
 
-/* Small messages go by the first rail, and wait for what its loop copies. While there are some, that rail leaves large
- * operations to those of its path that are on other loops. */
+/* Small messages go by the first rail, and wait for what its loop copies. While there are some, the rails of its path
+ * on that loop leave large operations to those on others. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
     uint64_t left =
@@ -145,8 +145,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     hw_pace_look(p->pace, p->session.rails, rail, r, &s);
     for (;;) {
         bool wait = false;
-        if (op && rail == 0 && is_left_to_others(p, op, r)) {
-            hw_pace_forget(&p->pace[0]); /* slow ones are not to leave it to this one */
+        if (op && p->relieved >> rail & 1 && is_left_to_others(p, op, r)) {
+            hw_pace_forget(&p->pace[rail]); /* slow ones are not to leave it to this one */
             hw_session_wake(&p->session, p->relief);
             return NULL;
         }

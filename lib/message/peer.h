@@ -219,9 +219,10 @@ struct hw_peer {
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* bytes of all operations that rails were given to cut, ever */
-    unsigned relief;         /* a rail of the first one's path on another loop, which the first leaves to; 0: none */
+    uint32_t relieved;       /* bits: rails of the first one's path on the home loop, which leave large operations .. */
+    unsigned relief;         /* .. to this one and others on other loops; 0: none */
     atomic_bool small_seen;  /* a small operation has come or gone since the first rail looked */
-    uint64_t small_until;    /* the first rail's: until then it leaves large operations to others */
+    uint64_t small_until;    /* the home loop's: until then its rails leave large operations to others */
 
     pthread_mutex_t lock; /* over what follows, but for atomics */
     int dead;             /* 0, or why */

@@ -225,6 +225,7 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
         abort();
     n->peer.patience = HW_TICK + sim_random(w->s, 4) * HW_MS;
     n->peer.by_reference = w->s->seed % 7 == 3;
+    n->peer.relieved = 1;
     n->peer.relief = n->peer.session.rails > 1 && w->s->seed % 3 == 1;
     if (!n->impatient)
         n->peer.answer_in = 100000 * HW_MS; /* the network of the simulator is no healthy one */
