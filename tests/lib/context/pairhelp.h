@@ -126,8 +126,8 @@ __attribute__((unused)) static hawser *ph_open(uint32_t flags, const char *const
     if (getenv("TEST_LOG")) /* for whoever looks into a failure */
         o.log = ph_print;
 #ifdef __SANITIZE_ADDRESS__
-    /* A plugin is put in a child by fork(). AddressSanitizer's allocator has no handler for that: where a thread is in it
-     * just then, as those that start are, the child waits for its lock for ever. */
+    /* A plugin is put in a child by fork(). AddressSanitizer's allocator has no handler for that: where a thread is in
+     * it just then, as those that start are, the child waits for its lock for ever. */
     proc_wait_idle();
 #endif
     must(hawser_open(&o, &h));
