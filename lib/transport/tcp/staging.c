@@ -345,6 +345,11 @@ int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t 
     return rc;
 }
 
+bool hw_staging_has_unsent(const struct hw_staging *s)
+{
+    return s->out.first < s->out.next;
+}
+
 int hw_staging_settle(struct hw_staging *s)
 {
     int rc = copy_filled(s);

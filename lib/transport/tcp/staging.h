@@ -42,6 +42,8 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 int hw_staging_in_buffer(struct hw_staging *s, const struct hw_piece *piece, uint32_t n, uint8_t **host, uint32_t *len);
 /* n bytes were put there. */
 int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
+/* Are there bytes in the ring that were not sent? */
+bool hw_staging_has_unsent(const struct hw_staging *s);
 /* True if something has come that is still to be counted. */
 bool hw_staging_in_owes(const struct hw_staging *s);
 /* Counts bytes that are in their place, up to `most`. 0: nothing is being copied; -EBUSY, -ENXIO. */

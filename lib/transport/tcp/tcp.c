@@ -292,6 +292,11 @@ static int settle_socket(struct hw_conn *c)
     return c->stage ? hw_staging_settle(c->stage) : 0;
 }
 
+int hw_tcp_drop_staged(struct hw_conn *c)
+{
+    return c->stage && hw_staging_has_unsent(c->stage) ? hw_staging_settle(c->stage) : 0;
+}
+
 static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t *to)
 {
     int rc = prepare_stage(c);
