@@ -5,16 +5,16 @@
  *
  *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * BENCH_TRUSTED=1: with HAWSER_TRUSTED. A program for operations of one size keeps so many of them under way, and
- * starts anew what has ended in one call (hawser_submit()).
+ * BENCH_TRUSTED=1: with HAWSER_TRUSTED. A case that keeps many operations under way starts as many as have ended, with
+ * one call of hawser_submit().
  */
 #include "hawser.h"
 #include "measure.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -119,23 +119,9 @@ static void *echo(void *arg)
     char data[48];
     for (;;) {
         move_bytes(*(const int *)arg, data, sizeof data, false);
-        move_bytes(*(int *)arg, data, 24, true);
+        move_bytes(*(const int *)arg, data, 24, true);
     }
     return NULL;
-}
-
-/* A connection to ourselves: one end of it will be the other process's. */
-static void connect_pair(int end[2])
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof to;
-    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    end[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (l < 0 || end[0] < 0 || bind(l, (struct sockaddr *)&to, len) < 0 || listen(l, 1) < 0 ||
-        getsockname(l, (struct sockaddr *)&to, &len) < 0 || connect(end[0], (struct sockaddr *)&to, len) < 0 ||
-        (end[1] = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
-        die("a connection");
-    hw_close(&l);
 }
 
 /* Takes notifications, and sleeps between them. */
@@ -235,7 +221,7 @@ static void run_one_by_one(struct run *r, double seconds)
         }
         if (k <= 4)
             continue;
-        add_sample(&r->m, now - start);
+        hw_hist_add(&r->m.took, now - start);
         r->m.ops++;
         r->m.bytes += r->c->bytes;
     }
@@ -301,7 +287,8 @@ int main(int argc, char **argv)
     pid_t child = fork();
     if (child == 0)
         serve(fd[1], raw[1], c);
-    struct run r = {.c = c, .raw = raw[0], .other = child};
+    static struct run r;
+    r = (struct run){.c = c, .raw = raw[0], .other = child};
     pthread_t t;
     uint16_t port;
     uint8_t key[HAWSER_KEY_SIZE];

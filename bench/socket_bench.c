@@ -7,27 +7,26 @@
  * write:    frames of a head and a payload; the receiver confirms with one frame all that it has found in its socket.
  * pingpong: a frame each way.
  * stream:   so many connections, a thread each on both sides, and no word from the receiver.
- * BENCH_CONGESTION: of its sockets. BENCH_SPIN=1: who waits polls.
+ * BENCH_CONGESTION names its congestion control. With BENCH_SPIN=1 a thread that waits polls.
  */
 #include "measure.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define MEMORY (256u << 20) /* gone through in turn, as engine_bench does */
-#define HEAD   40           /* the engine's: 16 of the link's and a write's 24 */
-#define ANSWER 24           /* a confirmation's */
-#define DEEP   1024
-#define CALL   (1u << 20) /* a stream's send and recv */
-
+#define MEMORY  (256u << 20) /* gone through in turn, as engine_bench does */
+#define HEAD    40           /* the engine's: 16 of the link's and a write's 24 */
+#define ANSWER  24           /* a confirmation's */
+#define DEEP    1024
+#define CALL    (1u << 20) /* a stream's send and recv */
 #define STREAMS 16
 
 enum what { WRITE, PINGPONG, STREAM };
@@ -57,15 +56,6 @@ static void die(const char *what)
 {
     fprintf(stderr, "socket_bench: %s: %s\n", what, strerror(errno));
     _exit(1);
-}
-
-static void set_up(int fd)
-{
-    const char *name = getenv("BENCH_CONGESTION");
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) < 0)
-        die("TCP_NODELAY");
-    if (name && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) < 0)
-        die(name);
 }
 
 /* At least one byte, up to cap. */
@@ -225,35 +215,16 @@ static void run_writes(struct measure *m, int fd, const struct bench_case *c, pi
             begin_measure(m, other);
         if (turn < 8)
             continue;
-        add_sample(m, now - start);
+        hw_hist_add(&m->took, now - start);
         m->ops += more;
         m->bytes += more * c->bytes;
     }
 }
 
-/* Connections to ourselves: one end of each is the child's. */
-static void connect_pair(int *a, int *b)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof to;
-    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    *a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (l < 0 || *a < 0)
-        die("socket");
-    set_up(l);
-    set_up(*a);
-    if (bind(l, (struct sockaddr *)&to, len) < 0 || listen(l, 1) < 0 ||
-        getsockname(l, (struct sockaddr *)&to, &len) < 0 || connect(*a, (struct sockaddr *)&to, len) < 0 ||
-        (*b = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
-        die("connecting");
-    set_up(*b);
-    hw_close(&l);
-}
-
 int main(int argc, char **argv)
 {
     const struct bench_case *c = NULL;
-    struct measure m = {0};
+    static struct measure m;
     int here[STREAMS], there[STREAMS];
     for (size_t i = 0; argc > 2 && i < HW_ARRAY_LEN(cases); i++)
         if (strcmp(cases[i].name, argv[1]) == 0)
@@ -267,8 +238,11 @@ int main(int argc, char **argv)
     }
     spin = getenv("BENCH_SPIN") != NULL;
     unsigned n = c->what == STREAM ? c->deep : 1;
-    for (unsigned i = 0; i < n; i++)
-        connect_pair(&here[i], &there[i]);
+    for (unsigned i = 0; i < n; i++) {
+        int end[2];
+        connect_pair(end);
+        here[i] = end[0], there[i] = end[1];
+    }
     pid_t child = fork();
     if (child == 0)
         serve(there, c);

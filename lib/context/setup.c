@@ -106,14 +106,16 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *g, unsigned pairs)
 {
     struct rlimit files = {0};
-    uint64_t needed = 0, n = h->tp->io->apart ? 0 : h->n_drivers / pairs;
+    uint64_t needed = 0, n = h->n_drivers / pairs;
     (void)getrlimit(RLIMIT_NOFILE, &files);
+    n = HW_MIN(n, (uint64_t)files.rlim_cur / FILES_SHARE / pairs);
+    if (h->tp->io->apart || n <= HW_CHANNELS_LEAST)
+        return HW_CHANNELS_LEAST;
     for (unsigned i = 0; i < pairs; i++) {
         uint64_t mbps = hw_nic_mbps(g->pair[i].nic.name);
         needed = HW_MAX(needed, mbps ? mbps / CHANNEL_MBPS : CHANNELS_MAX);
     }
-    n = HW_MIN(HW_MIN(n, needed), (uint64_t)files.rlim_cur / FILES_SHARE / pairs);
-    return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(n, CHANNELS_MAX));
+    return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
 /* A rail for each of the channels of a pair, as far as a session has rails; a rail takes several connections where more
@@ -134,8 +136,10 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
     memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
 }
 
-static void announce_nics(struct hawser_peer *p)
+/* All ways are filled in. */
+static void finish_ways(struct hawser_peer *p)
 {
+    hw_peer_share_path(p);
     for (unsigned i = 0; i < p->n_ways && p->h->tp->expect; i++)
         p->h->tp->expect(&p->h->env, p->way[i].nic);
 }
@@ -174,11 +178,10 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
     len += hw_setup_versions_encode(out + 4 + len, p->version, p->version);
     hw_put32(out, (uint32_t)len);
     p->n_pairs = pairs;
-    hw_peer_share_path(p);
     for (unsigned i = 0; i < pairs; i++)
         p->n_sure += g->pair[i].sure;
     p->paths = hw_pairing_report(g, &p->n_paths);
-    announce_nics(p);
+    finish_ways(p);
     return (int)len + 4;
 }
 
@@ -229,9 +232,7 @@ int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len)
                 w->pair = p->way[k].pair;
         p->n_pairs += w->pair == p->n_pairs;
     }
-    if (rc < 0)
-        return rc;
-    hw_peer_share_path(p);
-    announce_nics(p);
-    return 0;
+    if (rc == 0)
+        finish_ways(p);
+    return rc;
 }

@@ -195,7 +195,8 @@ def run_in(folder, cc, root, archives, link, row):
     if build.returncode:
         return "it does not compile: " + build.stderr.strip().splitlines()[0]
     try:
-        done = subprocess.run([sim, "--list", root / "tests/sim/seeds.txt", "--seeds", f"1:{SEEDS}"], capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run([sim, "--list", root / "tests/sim/seeds.txt", "--seeds", f"1:{SEEDS}"],
+                              capture_output=True, text=True, check=False, timeout=600)
     except subprocess.TimeoutExpired:
         return "600 s were not enough"
     return None if done.returncode else f"{SEEDS} seeds do not find it"

@@ -308,7 +308,7 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
         piece++, n--;
     bool device = !piece->space->direct &&
                   dm_source_find(c->args.env->state, c->nic, piece->space, piece->ptr, piece->len, &from);
-    /* What was staged before the memory was bound must not be sent later, when the same address has other bytes. */
+    /* Bytes that were staged before the memory was bound are old when the host path next sends this address. */
     int64_t done = device ? hw_tcp_drop_staged(c->side) : 0;
     if (done == 0)
         done = device ? send_from_device(c, piece, &from) : hw_tcp_io.write(c->side, piece, count_for_host(piece, n));

@@ -13,7 +13,8 @@
 extern const struct hw_rail_io hw_tcp_io;
 extern const struct hw_transport hw_tcp;
 
-/* What was staged and not sent is forgotten: those bytes go another way. 0, or -errno: the connection ends. */
+/* Drops bytes that were staged and not sent: the caller sends them another way. 0, or -errno, which ends the
+ * connection. */
 int hw_tcp_drop_staged(struct hw_conn *c);
 /* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
  * memory, and the descriptor is closed. k and log outlive it. */

@@ -384,7 +384,7 @@ static void statistics(void)
     free(t.raw);
 }
 
-/* Connections to the loopback, whose speed nobody knows, where knob channels does not say. -1: none came to be. */
+/* Connections to the loopback, whose speed nobody knows, where knob channels does not say. */
 static int count_default_channels(const char *threads, rlim_t files)
 {
     char text[16];
