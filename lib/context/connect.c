@@ -247,6 +247,26 @@ static bool are_rails_up(void *arg)
            (w->all ? atomic_load(&p->rails_up) == p->n_ways : atomic_load(&p->pairs_up) >= HW_MAX(p->n_sure, 1u));
 }
 
+/* A line that names the pairs of NICs without a rail. */
+static void log_missing(const struct hawser_peer *p)
+{
+    char pairs[400] = "";
+    for (unsigned i = 0; i < p->n_pairs; i++) {
+        const struct hw_way *of = NULL;
+        bool up = false;
+        for (unsigned k = 0; k < p->n_ways; k++)
+            if (p->way[k].pair == i) {
+                of = &p->way[k];
+                up |= atomic_load(&of->up);
+            }
+        size_t at = strlen(pairs);
+        if (of && !up)
+            snprintf(pairs + at, sizeof pairs - at, "%s%s to %s", at ? ", " : "", of->nic, of->peer_nic);
+    }
+    hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u rails; no connection came up from %s", p->name,
+           atomic_load(&p->rails_up), p->n_ways, *pairs ? pairs : "some NICs");
+}
+
 static int connect_rails(struct hw_connect *c)
 {
     struct hawser_peer *p = c->p;
@@ -270,8 +290,7 @@ static int connect_rails(struct hw_connect *c)
         return hw_fail(-ETIMEDOUT, "%s: the peer answers, but no connection to its NICs came up within %d ms", p->name,
                        c->timeout_ms);
     if (!all)
-        hw_log(&h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u rails", p->name, atomic_load(&p->rails_up),
-               p->n_ways);
+        log_missing(p);
     return 0;
 }
 

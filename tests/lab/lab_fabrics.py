@@ -83,6 +83,26 @@ def carries(r, pairs, what):
     ok(r.returncode == 0 and used(r) == pairs and verified(r), f"{what}: {pairs}, every byte verified", (used(r), r))
 
 
+def tcp_counts(lab, node):
+    """CurrEstab, OutRsts and the like of the node's kernel."""
+    names, counts = re.findall(r"^Tcp: (.*)$", lab.run("cat", "/proc/net/snmp", node=node).stdout, re.M)
+    return dict(zip(names.split(), map(int, counts.split())))
+
+
+def resets_nothing(lab, rails):
+    """A reset that answers what is under way leaves by the first route, and teaches neighbours a wrong address."""
+    bench = subprocess.Popen([HAWSER, "lab", "exec", "--name", lab.name, "a", "--", HAWSER, "bench", "198.18.0.2",
+                              "--iters", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and tcp_counts(lab, "b")["CurrEstab"] < rails and bench.poll() is None:
+        time.sleep(0.05)
+    counts = [tcp_counts(lab, n) for n in "ab"]
+    ok(counts[1]["CurrEstab"] >= rails and not any(c["OutRsts"] for c in counts),
+       "no connection is reset while a peer is set up", counts)
+    bench.send_signal(signal.SIGINT)
+    bench.wait(30)
+
+
 def requires(lab, to, n, there):
     good, bad = lab.bench(to, "--require-nics", n), lab.bench(to, "--require-nics", n + 1)
     ok(good.returncode == 0 and used(good).count("-") == n, f"--require-nics {n}", good)
@@ -97,6 +117,7 @@ def validates(lab, to, what, *argv):
 
 def subnet():
     with Lab("--nics", "4,3", "--names", "eth,enp") as lab:
+        resets_nothing(lab, 12)
         r = lab.bench("198.18.0.2")
         carries(r, "eth0-enp0 eth1-enp1 eth2-enp2", "a subnet a rail, 4 NICs and 3, other names")
         ok(idle(r) == ["eth3: no route leads by it to a NIC of the peer"], "eth3 has no rail there, and it is said", r)
