@@ -24,6 +24,21 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
+/* Drives only where no thread does: who waits for long, and leads, would take what others wait for, and each of them
+ * would have to be woken. */
+static bool wait_for_someone(struct hawser *h, uint64_t deadline)
+{
+    if (h->flags & HAWSER_CALLER_PROGRESS)
+        return hw_driver_wait(&h->driver[0], is_someone_there, h, deadline);
+    pthread_mutex_lock(&h->lock);
+    while (!is_someone_there(h) && hw_now() < deadline) {
+        struct timespec t = hw_timespec(deadline);
+        pthread_cond_timedwait(&h->someone, &h->lock, &t);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return is_someone_there(h);
+}
+
 static struct hawser_peer *take_first(struct hawser *h, struct hw_list *list, atomic_uint *n)
 {
     pthread_mutex_lock(&h->lock);
@@ -53,7 +68,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
         }
         if (timeout_ms == 0)
             hw_driver_poll(&h->driver[0], NULL, NULL);
-    } while (hw_driver_wait(&h->driver[0], is_someone_there, h, timeout_ms ? deadline : 0));
+    } while (wait_for_someone(h, timeout_ms ? deadline : 0));
     return hw_fail(-EAGAIN, "no peer has connected");
 }
 

@@ -2,6 +2,8 @@
 /* The context: its options, its loops, its end. */
 #include "context/context.h"
 
+#include "base/thread.h"
+
 #include "base/fork.h"
 #include "net/advertise.h"
 #include "net/rails.h"
@@ -148,6 +150,7 @@ static void free_context(struct hawser *h)
     hw_fork_close(&h->event_fd);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->queue_lock);
+    pthread_cond_destroy(&h->someone);
     free(h);
 }
 
@@ -179,6 +182,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         return hw_no_memory("a context");
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->queue_lock, NULL);
+    hw_cond_init(&h->someone);
     hw_list_init(&h->peers);
     hw_list_init(&h->accepts);
     hw_list_init(&h->graves);

@@ -59,6 +59,7 @@ struct hawser {
     struct hw_list mems;
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
+    pthread_cond_t someone; /* there is more in one of them */
     unsigned next_home;
 
     pthread_mutex_t queue_lock; /* over the queue */

@@ -232,6 +232,7 @@ static int finish_session(struct slot *s)
     if (!(h->flags & HAWSER_EVENTS)) {
         hw_list_append(&h->accepts, &p->in_accept);
         atomic_fetch_add(&h->n_accepts, 1);
+        pthread_cond_broadcast(&h->someone);
     }
     pthread_mutex_unlock(&h->lock);
     hw_log(&h->log, HAWSER_LOG_INFO, "%s: a peer has connected", p->name);

@@ -184,6 +184,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (!p->client && !p->known && hw_list_empty(&p->in_accept)) { /* nobody else will close it */
         hw_list_append(&h->graves, &p->in_accept);
         atomic_fetch_add(&h->n_graves, 1);
+        pthread_cond_broadcast(&h->someone);
     }
     pthread_mutex_unlock(&h->lock);
     hw_event_signal(h, p->home);

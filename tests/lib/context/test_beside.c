@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small writes beside large ones to the same peer: the rail that carries the small ones leaves the large ones to the
- * others. */
+ * others. And beside a thread that waits for new peers, which does not drive. */
 #include "context/context.h"
 #include "pairhelp.h"
 
+#include <sys/resource.h>
+
 #define LARGE (32u << 20)
 #define SMALL 8
+#define ALONE 400 /* small writes beside who accepts */
 
 static atomic_bool stop;
 static atomic_uint done; /* large writes */
@@ -45,9 +48,50 @@ static double get_share(const struct pair *p, uint64_t *before)
     return all ? (double)first / (double)all : -1;
 }
 
+/* How often this thread slept and was woken. */
+static long count_sleeps(void)
+{
+    struct rusage u;
+    must(getrusage(RUSAGE_THREAD, &u) < 0 ? -errno : 0);
+    return u.ru_nvcsw;
+}
+
+struct acceptor {
+    hawser *h;
+    long slept;
+};
+
+static void *accept_peers(void *arg)
+{
+    hawser_peer *none;
+    struct acceptor *a = arg;
+    long before = count_sleeps();
+    while (!atomic_load(&stop))
+        if (hawser_accept(a->h, 100, &none) == 0)
+            bail("a peer from nowhere");
+    a->slept = count_sleeps() - before;
+    return NULL;
+}
+
+/* Whoever accepts is not woken for what others wait for. Else each of them waits for two wake-ups. */
+static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *to)
+{
+    struct acceptor w = {.h = p->a};
+    pthread_t t;
+    atomic_store(&stop, false);
+    if (pthread_create(&t, NULL, accept_peers, &w))
+        bail("no thread");
+    usleep(20000);
+    for (int i = 0; i < ALONE; i++)
+        write_bytes(p, from, to, 0, SMALL);
+    atomic_store(&stop, true);
+    pthread_join(t, NULL);
+    ok(w.slept < ALONE / 4, "who accepts was woken %ld times during %d writes", w.slept, ALONE);
+}
+
 int main(void)
 {
-    static const char *const knobs[] = {"threads=4", "channels=4", NULL};
+    static const char *const knobs[] = {"threads=4", "channels=4", "spin_us=0", NULL};
     static uint64_t before[HW_SESSION_RAILS];
     watchdog(100);
     struct pair p = ph_pair(0, knobs, 0, knobs);
@@ -71,6 +115,7 @@ int main(void)
         pthread_join(t[i], NULL);
     double beside = get_share(&p, before);
     ok(beside >= 0 && beside < 0.1, "beside %u small ones they leave it to the others: %.3f", small, beside);
+    test_accepting(&p, &from, &to);
     ph_drop(&from);
     ph_drop(&to);
     ph_close(&p);
