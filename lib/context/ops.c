@@ -215,16 +215,20 @@ static int take_note_of(struct hw_op *o, const void *data, size_t len)
     return 0;
 }
 
-/* True if the operation waits for what the calling thread does next, a moment later, so that one message to the kernel
- * carries several: a short one behind others that are under way, and the announcement of a receive that is good for
- * short messages only, which come unasked. */
-static bool may_wait(const struct hawser_op *op)
+/* Some wait for what the calling thread does next, a moment later, so that one message to the kernel carries several: a
+ * short one behind others that are under way, and the announcement of a receive that is good for short messages only,
+ * which come unasked. */
+static enum hw_urgency get_urgency(const struct hawser_op *op)
 {
     const struct hw_op *o = op->op;
     uint64_t total = 0, most = o->kind == HW_OP_RECV ? HW_SMALL_OP : HW_CHUNK;
     for (uint32_t i = 0; i < o->n && total <= most; i++)
         total += o->span[i].len;
-    return total <= most && (o->kind == HW_OP_RECV || atomic_load(&op->peer->under_way) > 0);
+    if (total > most)
+        return HW_NOW;
+    if (o->kind == HW_OP_RECV)
+        return HW_LAZY;
+    return atomic_load(&op->peer->under_way) > 0 ? HW_SOON : HW_NOW;
 }
 
 /* A caller's visit to the peer's home loop: what he posts is sent by his own thread when he leaves, where nobody else
@@ -253,17 +257,17 @@ static void end_visit(struct visit *v)
 static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
 {
     struct hawser_peer *p = op->peer;
-    bool defer = may_wait(op);
+    enum hw_urgency urgency = get_urgency(op);
     hw_peer_ref(p);
     count_under_way(op, 1);
     if (rc == 0) {
-        if (!defer)
+        if (urgency == HW_NOW)
             begin_visit(v);
         if (out)
             *out = op;
-        hw_driver_defer(defer);
+        hw_driver_defer(v->home, urgency);
         rc = hw_op_post(op->op);
-        hw_driver_defer(false);
+        hw_driver_defer(v->home, HW_NOW);
         v->posted++;
     }
     if (rc == -ESTALE) { /* whether the peer's refusal is known already makes no difference to the caller */

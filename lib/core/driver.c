@@ -16,13 +16,17 @@
 #define TASKS  64 /* in a turn, before descriptors are looked at again */
 #define EVENTS 64 /* likewise */
 
-#define STAY_AWAY (1 * HW_MS) /* how long the thread leaves a loop to a caller who came */
-#define NAP       (HW_MS / 4) /* how often it looks meanwhile for what callers have left behind */
+#define STAY_AWAY (1 * HW_MS)  /* how long the thread leaves a loop to a caller who came */
+#define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind */
+#define LAZY      (HW_MS / 50) /* how long a caller who polls keeps what is not urgent */
+
+#define QUICK_LOOKS 16 /* at one source, before all are looked at */
+#define MISSES      4  /* of polling in a row, before it is left out now and then */
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
 static __thread const struct hw_driver *begun; /* this thread works, and looks at what it posts when it ends */
-static __thread bool deferring;                /* hw_driver_defer() */
+static __thread enum hw_urgency deferring;     /* hw_driver_defer() */
 
 static void write_wake(struct hw_driver *d)
 {
@@ -42,6 +46,9 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
+    /* what lies in the mailbox is at least so urgent; 0 if nothing of it is deferred, and most often if it is empty */
+    unsigned slow = atomic_load(&d->loop.slow);
+    atomic_store(&d->loop.slow, begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring);
     if (begun == d)
         return;
     if (atomic_load(&d->asleep) || atomic_load(&d->polled))
@@ -128,14 +135,22 @@ static void leave_role(struct hw_driver *d, uint64_t now)
         write_wake(d); /* others relied on the alarm, see take_turn() */
 }
 
-/* Tells the sources of these events. One that was forgotten since the kernel gave them is told nothing. */
+/* Where the event came. NULL: the driver's own descriptor, or one that was forgotten since the kernel gave it. */
+static struct hw_source *find_source(const struct hw_driver *d, const struct epoll_event *e)
+{
+    uint32_t place = (uint32_t)e->data.u64, generation = (uint32_t)(e->data.u64 >> 32);
+    return e->data.u64 == NO_WATCH || d->watch[place].generation != generation ? NULL : d->watch[place].source;
+}
+
+/* Tells the sources of these events. */
 static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++) {
-        uint32_t place = (uint32_t)e[i].data.u64, generation = (uint32_t)(e[i].data.u64 >> 32);
-        if (e[i].data.u64 == NO_WATCH || d->watch[place].generation != generation)
+        struct hw_source *s = find_source(d, &e[i]);
+        if (!s)
             continue;
-        struct hw_source *s = d->watch[place].source;
+        if (s->look && e[i].events & EPOLLIN)
+            d->quick = s;
         s->ready(s, e[i].events);
     }
 }
@@ -153,18 +168,6 @@ static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (
     return any;
 }
 
-/* Waits for events until that time. For up to `spin` it polls: what comes within that needs no wake-up. */
-static int wait_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t until, uint64_t spin)
-{
-    int n = epoll_wait(d->epoll, e, EVENTS, spin ? 0 : get_wait_ms(until));
-    if (!spin || n > 0)
-        return n;
-    for (uint64_t end = HW_MIN(until, hw_now() + spin); hw_now() < end && !atomic_load(&d->loop.mailbox);)
-        if ((n = epoll_wait(d->epoll, e, EVENTS, 0)) > 0)
-            return n;
-    return epoll_wait(d->epoll, e, EVENTS, get_wait_ms(atomic_load(&d->loop.mailbox) ? 0 : until));
-}
-
 /* True if one of these is the driver's own descriptors'. */
 static bool has_own_event(const struct epoll_event *e, int n)
 {
@@ -174,23 +177,90 @@ static bool has_own_event(const struct epoll_event *e, int n)
     return false;
 }
 
+static int take_events(struct hw_driver *d, struct epoll_event *e, int ms, bool leads)
+{
+    int n = epoll_wait(d->epoll, e, EVENTS, ms);
+    if (!leads && n > 0 && atomic_load(&d->leader_waits) && has_own_event(e, n))
+        write_wake(d); /* an event wakes one thread, and this one may have been the leader's */
+    return n;
+}
+
+static bool is_urgent(struct hw_driver *d)
+{
+    return atomic_load(&d->stop) || atomic_load(&d->left) ||
+           (atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) != HW_LAZY);
+}
+
+/* Looks without waiting, and does what there is. What comes next most often comes where something came last: to read
+ * there takes one system call, and none of the locks of epoll, which the kernel takes for every packet, too. With the
+ * role, which it gives up. True: there was something. */
+static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
+{
+    struct epoll_event e[EVENTS];
+    struct hw_source *quick = d->quick;
+    bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
+    int n = all ? take_events(d, e, 0, done) : 0;
+    d->loop.now = hw_now();
+    if (n == 1 && quick && find_source(d, e) == quick) { /* most often that of what was read already */
+        n = 0;
+        if (quick->look(quick, e->events))
+            return work(d, e, 0, done, arg);
+    } else if (!all && quick->look(quick, 0)) {
+        return work(d, e, 0, done, arg);
+    }
+    if (n > 0 || is_urgent(d))
+        return work(d, e, n, done, arg);
+    pthread_mutex_unlock(&d->role);
+    return false;
+}
+
+/* Polls for so long: what comes within that needs no wake-up, and takes what is not urgent along. True: something came.
+ */
+static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
+{
+    uint64_t now = hw_now(), lazy_until = now + LAZY;
+    for (; now < until; now = hw_now()) {
+        if (done && done(arg))
+            return true;
+        if (is_urgent(d) || (now >= lazy_until && atomic_load(&d->loop.mailbox)))
+            return false;
+        if (pthread_mutex_trylock(&d->role) == 0 && look(d, done, arg))
+            return true;
+    }
+    return false;
+}
+
+/* The same, for who leads. Where polling did not pay (the other side is slow, or wants this very CPU) it is left out
+ * for a while, longer each time. */
+static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
+{
+    if (d->skips) {
+        d->skips--;
+        return false;
+    }
+    bool came = poll_for_events(d, HW_MIN(until, hw_now() + d->spin), done, arg);
+    d->misses = came ? 0 : HW_MIN(d->misses + 1, 2u * MISSES);
+    d->skips = d->misses < MISSES ? 0 : 1u << (d->misses - MISSES);
+    return came;
+}
+
 /* done: the caller leads those who wait. */
 static bool take_turn(struct hw_driver *d, uint64_t until, uint64_t spin, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
+    if (spin && (done ? poll_as_leader(d, until, done, arg) : poll_for_events(d, hw_now() + spin, NULL, NULL)))
+        return true;
     if (done)
         atomic_store(&d->leader_waits, true);
     atomic_fetch_add(&d->asleep, 1); /* whoever posts, or says hw_driver_notify(), from here on writes */
-    if (atomic_load(&d->stop) || atomic_load(&d->left) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
+    if (is_urgent(d) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
     else if (atomic_load(&d->armed) <= until)
         until = HW_NEVER; /* the alarm comes first. Waiting without a time costs the kernel less */
-    int n = wait_for_events(d, e, until, until ? spin : 0);
+    int n = take_events(d, e, get_wait_ms(until), done);
     atomic_fetch_sub(&d->asleep, 1);
     if (done)
         atomic_store(&d->leader_waits, false);
-    else if (atomic_load(&d->leader_waits) && has_own_event(e, n))
-        write_wake(d); /* an event wakes one thread, and this one may have been the leader's */
     pthread_mutex_lock(&d->role);
     return work(d, e, n, done, arg);
 }
@@ -202,10 +272,13 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
 
 void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
 {
-    struct epoll_event e[EVENTS];
     atomic_fetch_add(&d->visits, 1);
-    if (!begun && pthread_mutex_trylock(&d->role) == 0)
-        (void)work(d, e, epoll_wait(d->epoll, e, EVENTS, 0), done, arg);
+    if (begun || pthread_mutex_trylock(&d->role) != 0)
+        return;
+    if (hw_loop_due(&d->loop) <= hw_now())
+        (void)work(d, NULL, 0, done, arg);
+    else
+        (void)look(d, done, arg);
 }
 
 static void begin_role(struct hw_driver *d)
@@ -236,9 +309,11 @@ void hw_driver_end(struct hw_driver *d)
     leave_role(d, 0);
 }
 
-void hw_driver_defer(bool on)
+void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency)
 {
-    deferring = on;
+    if (urgency && !atomic_load(&d->loop.slow))
+        atomic_store(&d->loop.slow, urgency); /* before it posts: whoever posts behind it wakes */
+    deferring = urgency;
 }
 
 int hw_driver_fd(struct hw_driver *d)
@@ -340,7 +415,8 @@ static void *drive(void *arg)
         seen = visits;
         if (here || now - last < STAY_AWAY) {
             nap(d, here && now - last >= STAY_AWAY);
-            if (has_work_left(d))
+            /* who came meanwhile comes again, most likely, and does it himself: he would have to wait for the role */
+            if (has_work_left(d) && atomic_load(&d->visits) == visits)
                 (void)hw_driver_turn(d, 0);
         } else {
             worked = take_turn(d, HW_NEVER, worked ? d->busy : 0, NULL, NULL);
@@ -430,6 +506,8 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
     if (!s->watched)
         return;
     s->watched = false;
+    if (d->quick == s)
+        d->quick = NULL;
     /* close() alone does not do where another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
     give_watch(d, s);

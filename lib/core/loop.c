@@ -18,7 +18,7 @@ void hw_loop_post(struct hw_loop *l, struct hw_task *t)
     do
         t->next = head;
     while (!atomic_compare_exchange_weak(&l->mailbox, &head, t));
-    if (!head)
+    if (!head || atomic_load(&l->slow))
         l->wake(l->wake_arg);
 }
 

@@ -20,6 +20,13 @@ struct hw_task {
     atomic_bool posted;
 };
 
+/* How urgent a task is that is posted. */
+enum hw_urgency {
+    HW_NOW,  /* somebody is woken for it */
+    HW_SOON, /* whoever turns next does it */
+    HW_LAZY  /* whoever has something to do does it, too */
+};
+
 /* Something to run at a time. */
 struct hw_timer {
     void (*fire)(struct hw_timer *t);
@@ -33,6 +40,9 @@ struct hw_timer {
 /* Who is told that a descriptor can be read or written, or has ended: what epoll says. */
 struct hw_source {
     void (*ready)(struct hw_source *s, uint32_t events);
+    /* Reads what there is, if anything; NULL: that takes more than a system call. events: what epoll says, or 0: it was
+     * not asked. True: there was something. */
+    bool (*look)(struct hw_source *s, uint32_t events);
     /* the driver's */
     bool watched;
     uint32_t place;
@@ -45,6 +55,7 @@ struct hw_loop {
 
     /* the loop's own */
     _Atomic(struct hw_task *) mailbox; /* newest first */
+    atomic_uint slow;                  /* enum hw_urgency of what nobody was woken for, if all of it is such */
     struct hw_task *first, **last;     /* taken from there, oldest first */
     struct hw_task *late, **last_late; /* for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap: this one is due first */

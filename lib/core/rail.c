@@ -388,6 +388,20 @@ static void watch_patience(struct hw_rail *r)
         hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.patience);
 }
 
+bool hw_rail_look(struct hw_rail *r)
+{
+    uint64_t before = r->heard;
+    bool more = false;
+    if (r->state != HW_RAIL_UP)
+        return false;
+    for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
+        more |= read_rail_link(r, i);
+    if (r->heard == before && r->state == HW_RAIL_UP && !more)
+        return false;
+    hw_loop_post(r->loop, &r->work);
+    return true;
+}
+
 static void flush_rail(struct hw_task *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, flush);

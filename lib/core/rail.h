@@ -198,5 +198,8 @@ void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);
 /* There may be new parcels to cut, or a connection can be read or written: the rail works in a task of its own. From
  * any thread. */
 void hw_rail_ready(struct hw_rail *r);
+/* Reads what there is to read, at once. True: there was something, of which the rail does the rest in a task of its
+ * own. On the rail's loop. */
+bool hw_rail_look(struct hw_rail *r);
 
 #endif

@@ -41,8 +41,41 @@ static void *post_all(void *arg)
     return NULL;
 }
 
+static void run_nothing(struct hw_task *t)
+{
+    (void)t;
+}
+
+struct waking {
+    struct hw_loop loop;
+    int wakes;
+};
+
+static void count_wake(void *arg)
+{
+    struct waking *w = arg;
+    w->wakes++;
+    atomic_store(&w->loop.slow, HW_NOW);
+}
+
+/* Nobody was woken for the first one, which had time: for the next one somebody is. */
+static void test_lazy(void)
+{
+    struct waking w = {0};
+    struct hw_task first = {.run = run_nothing}, next = {.run = run_nothing}, third = {.run = run_nothing};
+    hw_loop_init(&w.loop, count_wake, &w);
+    hw_loop_post(&w.loop, &first);
+    atomic_store(&w.loop.slow, HW_LAZY); /* as hw_driver_defer() does */
+    w.wakes = 0;
+    hw_loop_post(&w.loop, &next);
+    is_int(w.wakes, 1, "what is posted behind something lazy wakes");
+    hw_loop_post(&w.loop, &third);
+    is_int(w.wakes, 1, "what is posted behind that does not");
+}
+
 int main(void)
 {
+    test_lazy();
     static struct poster poster[THREADS];
     pthread_t thread[THREADS];
     struct hw_loop loop;

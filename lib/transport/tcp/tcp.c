@@ -66,10 +66,22 @@ static void note_socket_ready(struct hw_source *s, uint32_t events)
     hw_rail_ready(c->rail);
 }
 
+static bool look_at_socket(struct hw_source *s, uint32_t events)
+{
+    struct hw_conn *c = hw_container_of(s, struct hw_conn, source);
+    if ((events & EPOLLOUT && c->full) || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        note_socket_ready(s, events);
+        return true;
+    }
+    c->drained = false;
+    return hw_rail_look(c->rail);
+}
+
 static int attach_socket(struct hw_conn *c, struct hw_rail *r)
 {
     c->rail = r;
     c->source.ready = note_socket_ready;
+    c->source.look = look_at_socket;
     return hw_driver_watch(get_driver(r), c->fd, &c->source);
 }
 
