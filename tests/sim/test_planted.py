@@ -70,7 +70,7 @@ PLANTED = [
      "    atomic_store(&t->posted, false); /* from here on whoever posts it makes it run once more */\n    t->run(t);",
      "    t->run(t);\n    atomic_store(&t->posted, false);"),
     ("tasks run newest first", LOOP, "**end = t ? &t->next : NULL;\n    while (t) {\n        struct hw_task *next", "**end = t ? &t->next : NULL;\n    if (t)\n        end = &(oldest = t)->next;\n    while (end && *end)\n        end = &(*end)->next;\n    while (t && !oldest) {\n        struct hw_task *next"),
-    ("a loop is woken only for the second task", LOOP, "    if (!head)\n        l->wake", "    if (head)\n        l->wake"),
+    ("a loop is woken only for the second task", LOOP, "    if (!head || atomic_load(&l->slow))", "    if (head)"),
     ("what is below a timer is lost with it", LOOP, "    struct hw_timer *below = merge_siblings(t->child);", "    struct hw_timer *below = t->child ? merge_siblings(t->child->next) : NULL;"),
     ("of an odd number of timers the last one is lost", LOOP, "        struct hw_timer *pair = merge_heaps(t, other);", "        struct hw_timer *pair = merge_heaps(t, other);\n        if (!other && pairs)\n            break;"),
     ("a timer fires before its time", LOOP, "    if (!t || t->at > l->now)", "    if (!t || t->at > l->now + 5)"),
