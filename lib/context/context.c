@@ -148,6 +148,7 @@ static void free_context(struct hawser *h)
     hw_domain_free(&h->domain);
     close_transport(h);
     hw_fork_close(&h->event_fd);
+    hw_fork_close(&h->carrier_fd);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->queue_lock);
     pthread_cond_destroy(&h->someone);
@@ -194,7 +195,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->keyed = o.key != NULL;
     hw_boot_key(h->key, o.key, o.key ? o.key_len : 0);
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
-    h->event_fd = -1;
+    h->event_fd = h->carrier_fd = -1;
     rc = hw_knobs_load(&h->k, o.knobs);
     h->k.splice &= (o.flags & HAWSER_TRUSTED) != 0;
     if (rc == 0)
@@ -209,6 +210,8 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         set_limits(h);
         rc = start_drivers(h);
     }
+    if (rc == 0)
+        hw_nics_watch(h);
     if (rc < 0) {
         HW_KEEP_ERROR();
         free_context(h);

@@ -69,6 +69,8 @@ struct hawser {
     atomic_bool event_wanted;
 
     struct hw_listener *listener; /* the role of driver 0 */
+    struct hw_source carrier;     /* likewise: NICs that lose their link */
+    int carrier_fd;               /* -1: nobody tells */
 };
 
 /* Runs fn(arg) with the role of each driver, one after the other: what any of them was at is over then. */
@@ -147,8 +149,9 @@ struct hw_way {
     unsigned index, pair; /* the rail; which pair of NICs it belongs to */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost; /* times that it ended */
-    int lost_level;   /* HAWSER_LOG_ level at which the log has it that it is lost, and will have it that it is up */
+    atomic_uint lost;   /* times that it ended */
+    atomic_int carrier; /* what the kernel has said of its NIC since hw_nics_judge() */
+    int lost_level;     /* HAWSER_LOG_ level at which the log has it that it is lost, and will have it that it is up */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
@@ -222,6 +225,7 @@ struct hawser_peer {
     bool closing;          /* this side closes: the home's, as .. */
     bool heard_bye;        /* .. this: the peer does */
     atomic_bool said_bye;  /* the peer has heard that this side closes, or will not */
+    struct hw_task nics;   /* its rails' NICs have changed */
     struct hw_task arrive;
     struct hw_list arrivals; /* under the context's lock */
 
@@ -243,6 +247,13 @@ void hw_peer_kill(struct hawser_peer *p, int why);
 void hw_peer_lose(struct hawser_peer *p, int why);
 /* The session's peer, or NULL. Under the context's lock. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
+
+/* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
+
+/* From here on rails whose NIC loses its link end at once; nothing where the kernel does not tell. */
+void hw_nics_watch(struct hawser *h);
+/* Looks at what the kernel has told of the peer's NICs. On its home. */
+void hw_nics_judge(struct hw_task *t);
 
 /* ---- rails (ways.c): with the role of the peer's home ---------------------------------------------------- */
 

@@ -42,6 +42,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     p->dead.fire = fire_dead;
     p->bye.fire = fire_bye;
     p->arrive.run = hw_ways_arrive;
+    p->nics.run = hw_nics_judge;
     p->last_note = &p->note;
     pthread_mutex_init(&p->door, NULL);
     pthread_mutex_init(&p->note_lock, NULL);
@@ -274,7 +275,8 @@ static void say_bye(struct hawser_peer *p)
 static bool is_peer_gone(void *arg)
 {
     struct hawser_peer *p = arg;
-    return hw_ways_are_idle(p) && !atomic_load(&p->arrive.posted) && (!p->has_rails || hw_peer_is_gone(&p->peer));
+    return hw_ways_are_idle(p) && !atomic_load(&p->arrive.posted) && !atomic_load(&p->nics.posted) &&
+           (!p->has_rails || hw_peer_is_gone(&p->peer));
 }
 
 /* True once nothing of the peer runs any more. */

@@ -260,7 +260,7 @@ static void act_on_order(struct hw_task *t)
         post_report(sr, REPORT_DOWN | (rc < 0 ? REPORT_REFUSED : 0));
     }
     if (atomic_exchange(&sr->order_end, false))
-        hw_rail_end(&sr->rail, -ECONNABORTED);
+        hw_rail_end(&sr->rail, hw_fail(-ECONNABORTED, "this side or the peer has given it up"));
 }
 
 /* ---- the home loop -------------------------------------------------------------------------------- */

@@ -466,6 +466,27 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     all_up();
 }
 
+/* TCP may stand still for a minute: only the kernel's word that the link is gone ends the rails in time. The other side
+ * hears of it by the NICs that are left. */
+static void heard_of(enum f_op op, const char *node)
+{
+    struct client *c = &sh->cl;
+    if (!start_and_hit(op, node, 1u << 1, 60000, "stall_ms=60000", "peer_timeout_ms=3600000", "a link that is gone"))
+        return;
+    bool through = f_reaches(&c->state, 3, 15000);
+    ok(through && !atomic_load(&c->rc), "%s: a link of %s is gone: the kernel's word for it is enough: %d %s",
+       f_op_name(op), node, atomic_load(&c->rc), c->err);
+    all_up();
+    if (!through) {
+        abandon();
+        return;
+    }
+    unsigned mask = 1u << 1;
+    ok(f_until(all_back, &mask, BACK_MS), "and it is used again");
+    ok(finish(), "both end in order");
+    common_checks(op, "a link that is gone");
+}
+
 static void suite(unsigned ops)
 {
     bool all = getenv("HAWSER_TEST_LONG") != NULL;
@@ -477,6 +498,10 @@ static void suite(unsigned ops)
         for (size_t i = 0; i < HW_ARRAY_LEN(faults); i++)
             if (all || (only ? strcmp(faults[i].what, only) == 0 : faults[i].ops & 1u << op))
                 run_fault(op, &faults[i]);
+        if (!only) {
+            heard_of(op, "a");
+            heard_of(op, "b");
+        }
         if (all || op == F_WRITE)
             flapping(op);
         if (all || op == F_READ)
