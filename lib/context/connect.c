@@ -24,8 +24,8 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* Drives only where no thread does: who waits for long, and leads, would take what others wait for, and each of them
- * would have to be woken. */
+/* The caller drives only where no thread does. A caller who drives takes the events that other callers wait for, and
+ * has to wake each of them; a thread that accepts may wait for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NICs that lose their link. The kernel tells of it; the rails of such a NIC end at once, and what was on its way goes
- * by others. TCP would find out much later, by what is not acknowledged. When the link is back the client connects
- * again without waiting any longer.
+ * NICs that lose their link. The kernel reports it, and the rails of such a NIC end at once; their unconfirmed frames
+ * are sent again by other rails. TCP would notice much later, by missing acknowledgements. When the link is back the
+ * client connects the rails again without further delay.
  *
  * The socket is on loop 0. Rails belong to their peer's home, where a task of the peer's does the rest.
  */

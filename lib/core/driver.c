@@ -46,7 +46,7 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    /* what lies in the mailbox is at least so urgent; 0 if nothing of it is deferred, and most often if it is empty */
+    /* the tasks in the mailbox are at least so urgent; HW_NOW where none was deferred, and mostly where it is empty */
     unsigned slow = atomic_load(&d->loop.slow);
     atomic_store(&d->loop.slow, begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring);
     if (begun == d)
@@ -191,9 +191,9 @@ static bool is_urgent(struct hw_driver *d)
            (atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) != HW_LAZY);
 }
 
-/* Looks without waiting, and does what there is. What comes next most often comes where something came last: to read
- * there takes one system call, and none of the locks of epoll, which the kernel takes for every packet, too. With the
- * role, which it gives up. True: there was something. */
+/* Looks for events without waiting, and handles them. The next bytes most often arrive on the connection where bytes
+ * arrived last. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every
+ * packet as well. With the role, which it gives up. True: there was something. */
 static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -201,7 +201,7 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? take_events(d, e, 0, done) : 0;
     d->loop.now = hw_now();
-    if (n == 1 && quick && find_source(d, e) == quick) { /* most often that of what was read already */
+    if (n == 1 && quick && find_source(d, e) == quick) { /* most often its bytes were read already */
         n = 0;
         if (quick->look(quick, e->events))
             return work(d, e, 0, done, arg);
@@ -214,8 +214,8 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     return false;
 }
 
-/* Polls for so long: what comes within that needs no wake-up, and takes what is not urgent along. True: something came.
- */
+/* Polls until that time: events that arrive meanwhile need no wake-up, and tasks that are not urgent run with them.
+ * True: there was an event. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -230,8 +230,8 @@ static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(vo
     return false;
 }
 
-/* The same, for who leads. Where polling did not pay (the other side is slow, or wants this very CPU) it is left out
- * for a while, longer each time. */
+/* The same, for the caller in the lead. After polling in vain several times in a row (the other side is slow, or needs
+ * this very CPU) the next waits do without, more of them each time. */
 static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     if (d->skips) {
@@ -312,7 +312,7 @@ void hw_driver_end(struct hw_driver *d)
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency)
 {
     if (urgency && !atomic_load(&d->loop.slow))
-        atomic_store(&d->loop.slow, urgency); /* before it posts: whoever posts behind it wakes */
+        atomic_store(&d->loop.slow, urgency); /* before the post: the next thread that posts wakes the driver */
     deferring = urgency;
 }
 
@@ -415,7 +415,7 @@ static void *drive(void *arg)
         seen = visits;
         if (here || now - last < STAY_AWAY) {
             nap(d, here && now - last >= STAY_AWAY);
-            /* who came meanwhile comes again, most likely, and does it himself: he would have to wait for the role */
+            /* a caller who came meanwhile most likely comes again, and would have to wait for the role */
             if (has_work_left(d) && atomic_load(&d->visits) == visits)
                 (void)hw_driver_turn(d, 0);
         } else {

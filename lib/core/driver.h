@@ -32,7 +32,7 @@ struct hw_driver {
     uint32_t watches, watch_free;
     struct hw_source *quick;  /* where something came last, if it can be looked at */
     unsigned looks;           /* how often it was looked at */
-    unsigned misses, skips;   /* of who leads: polling that found nothing, and how often he sleeps at once for that */
+    unsigned misses, skips;   /* the leader's: polls in vain in a row; waits that are still to go without polling */
     atomic_uint asleep;       /* threads that block in epoll_wait(), or are about to */
     atomic_bool leader_waits; /* one of them leads callers */
     _Atomic uint64_t armed;   /* when the alarm rings */
@@ -81,9 +81,9 @@ void hw_driver_enter(struct hw_driver *d);
 /* The same, if nobody has it. False: nothing was taken, and hw_driver_end() is not called. */
 bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
-/* What this thread posts there from here on is so urgent. What is not HW_NOW wakes no thread that stays away from its
- * loop because callers come and go: the next caller does it (if it is HW_LAZY, once something comes or he stops
- * polling), or that thread, within half a millisecond. */
+/* Says how urgent the tasks are that this thread posts there from here on. If they are not HW_NOW, they do not wake a
+ * thread that stays away from its loop because callers come and go. The next caller runs them (HW_LAZY: once an event
+ * arrives or the caller stops polling), or else that thread, within half a millisecond. */
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. */
 int hw_driver_fd(struct hw_driver *d);

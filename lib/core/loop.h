@@ -22,9 +22,9 @@ struct hw_task {
 
 /* How urgent a task is that is posted. */
 enum hw_urgency {
-    HW_NOW,  /* somebody is woken for it */
-    HW_SOON, /* whoever turns next does it */
-    HW_LAZY  /* whoever has something to do does it, too */
+    HW_NOW,  /* a thread is woken for it */
+    HW_SOON, /* the next turn runs it */
+    HW_LAZY  /* the next turn that has an event to handle runs it, too */
 };
 
 /* Something to run at a time. */

@@ -234,8 +234,9 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         return;
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
-    /* In order: after a reset the kernel answers the FIN under way from the address by the first route, not by the NIC.
-     * Where ARP is lax that teaches the peer that the address is the first NIC's, and what it sends there is lost. */
+    /* Closed in order. After a reset the kernel answers the server's FIN with a reset of its own, by the first route
+     * and not by this NIC. Where ARP is lax, the peer learns from it that the address belongs to the first NIC, and
+     * packets to this one are lost. */
     hw_close(&t->fd);
     end_try(t);
     t->state = HW_TRY_WORKS;

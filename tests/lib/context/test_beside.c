@@ -8,7 +8,7 @@
 
 #define LARGE (32u << 20)
 #define SMALL 8
-#define ALONE 400 /* small writes beside who accepts */
+#define ALONE 400 /* small writes beside a thread that accepts */
 
 static atomic_bool stop;
 static atomic_uint done; /* large writes */
@@ -73,7 +73,7 @@ static void *accept_peers(void *arg)
     return NULL;
 }
 
-/* Whoever accepts is not woken for what others wait for. Else each of them waits for two wake-ups. */
+/* A thread that accepts is not woken when operations end. Otherwise each operation costs two wake-ups. */
 static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *to)
 {
     struct acceptor w = {.h = p->a};
@@ -86,7 +86,7 @@ static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *t
         write_bytes(p, from, to, 0, SMALL);
     atomic_store(&stop, true);
     pthread_join(t, NULL);
-    ok(w.slept < ALONE / 4, "who accepts was woken %ld times during %d writes", w.slept, ALONE);
+    ok(w.slept < ALONE / 4, "a thread that accepts was woken %ld times during %d writes", w.slept, ALONE);
 }
 
 int main(void)
