@@ -2,9 +2,8 @@
 /* The context: its options, its loops, its end. */
 #include "context/context.h"
 
-#include "base/thread.h"
-
 #include "base/fork.h"
+#include "base/thread.h"
 #include "net/advertise.h"
 #include "net/rails.h"
 #include "transport/devmem/devmem.h"

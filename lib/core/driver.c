@@ -18,7 +18,7 @@
 
 #define STAY_AWAY (1 * HW_MS)  /* how long the thread leaves a loop to a caller who came */
 #define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind */
-#define LAZY      (HW_MS / 50) /* how long a caller who polls keeps what is not urgent */
+#define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
 #define QUICK_LOOKS 16 /* at one source, before all are looked at */
 #define MISSES      4  /* of polling in a row, before it is left out now and then */

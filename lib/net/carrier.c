@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/carrier.h"
+#include "net/rtattr.h"
 
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +26,12 @@ static bool read_name(const struct nlmsghdr *h, char name[HAWSER_NIC_NAME])
 {
     const struct ifinfomsg *m = NLMSG_DATA(h);
     size_t len = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
-    for (const struct rtattr *a = IFLA_RTA(m); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-        if ((a->rta_type & NLA_TYPE_MASK) != IFLA_IFNAME)
-            continue;
-        size_t n = HW_MIN(RTA_PAYLOAD(a), (size_t)HAWSER_NIC_NAME - 1);
+    const struct rtattr *a = hw_rtattr_find(IFLA_RTA(m), len, IFLA_IFNAME);
+    size_t n = a ? HW_MIN(RTA_PAYLOAD(a), (size_t)HAWSER_NIC_NAME - 1) : 0;
+    if (n)
         memcpy(name, RTA_DATA(a), n);
-        name[n] = 0;
-        return *name;
-    }
-    return false;
+    name[n] = 0;
+    return *name;
 }
 
 static void tell_message(const struct nlmsghdr *h, void (*tell)(void *arg, const char *nic, bool up), void *arg)

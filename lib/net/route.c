@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/route.h"
 #include "net/paths.h"
+#include "net/rtattr.h"
 
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +37,6 @@ struct links {
     unsigned n;
 };
 
-static const struct rtattr *find_attr(const struct rtattr *a, size_t len, unsigned type)
-{
-    for (; RTA_OK(a, len); a = RTA_NEXT(a, len))
-        if ((a->rta_type & NLA_TYPE_MASK) == type)
-            return a;
-    return NULL;
-}
-
 static uint32_t attr_u32(const struct rtattr *a)
 {
     uint32_t v = 0;
@@ -59,14 +51,14 @@ static void take_link(const struct nlmsghdr *h, struct links *all)
     if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)) || all->n == LINKS_MAX)
         return;
     size_t len = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
-    const struct rtattr *first = IFLA_RTA(m), *info = find_attr(first, len, IFLA_LINKINFO), *kind = NULL;
+    const struct rtattr *first = IFLA_RTA(m), *info = hw_rtattr_find(first, len, IFLA_LINKINFO), *kind = NULL;
     struct link *l = &all->l[all->n++];
     *l = (struct link){.index = (unsigned)m->ifi_index,
-                       .lower = attr_u32(find_attr(first, len, IFLA_LINK)),
-                       .master = attr_u32(find_attr(first, len, IFLA_MASTER)),
-                       .far = find_attr(first, len, IFLA_LINK_NETNSID) != NULL};
+                       .lower = attr_u32(hw_rtattr_find(first, len, IFLA_LINK)),
+                       .master = attr_u32(hw_rtattr_find(first, len, IFLA_MASTER)),
+                       .far = hw_rtattr_find(first, len, IFLA_LINK_NETNSID) != NULL};
     if (info)
-        kind = find_attr(RTA_DATA(info), RTA_PAYLOAD(info), IFLA_INFO_KIND);
+        kind = hw_rtattr_find(RTA_DATA(info), RTA_PAYLOAD(info), IFLA_INFO_KIND);
     if (kind)
         memcpy(l->kind, RTA_DATA(kind), HW_MIN(RTA_PAYLOAD(kind), sizeof(l->kind) - 1));
     l->hardware = !kind && !(m->ifi_flags & IFF_LOOPBACK);
@@ -197,9 +189,9 @@ static void take_route(const struct nlmsghdr *h, void *arg)
     size_t len = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
     const struct rtattr *first = RTM_RTA(m);
     a->found = m->rtm_type == RTN_UNICAST;
-    a->link = !find_attr(first, len, RTA_GATEWAY) && !find_attr(first, len, RTA_VIA);
-    a->oif = attr_u32(find_attr(first, len, RTA_OIF));
-    if (find_attr(first, len, RTA_MULTIPATH)) {
+    a->link = !hw_rtattr_find(first, len, RTA_GATEWAY) && !hw_rtattr_find(first, len, RTA_VIA);
+    a->oif = attr_u32(hw_rtattr_find(first, len, RTA_OIF));
+    if (hw_rtattr_find(first, len, RTA_MULTIPATH)) {
         a->many = true;
         a->link = false;
     }
