@@ -17,7 +17,9 @@
 #define EVENTS 64 /* likewise */
 
 #define STAY_AWAY (1 * HW_MS)  /* how long the thread leaves a loop to a caller who came */
-#define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind */
+#define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind, at least */
+#define NAP_MOST  (2 * HW_MS)  /* and where callers have kept coming for long: looking takes a CPU from one who polls */
+#define NAP_SHARE 16           /* a nap, of the time for which they have */
 #define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
 #define QUICK_LOOKS 16 /* at one source, before all are looked at */
@@ -378,10 +380,12 @@ void hw_driver_notify(struct hw_driver *d)
 
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
-/* Leaves the loop to callers: for a moment, or, where the same ones have been there all along, until they go. */
-static void nap(struct hw_driver *d, bool deep)
+/* Leaves the loop to callers until that time, or, where the same ones have been there all along (HW_NEVER), until they
+ * go. */
+static void nap(struct hw_driver *d, uint64_t until)
 {
-    struct timespec t = hw_timespec(deep ? HW_NEVER : hw_now() + NAP);
+    struct timespec t = hw_timespec(until);
+    bool deep = until == HW_NEVER;
     pthread_mutex_lock(&d->lead);
     d->napping = true;
     atomic_store(&d->away, !deep);
@@ -403,22 +407,26 @@ static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
     unsigned seen = 0;
-    uint64_t last = 0; /* when somebody was seen to come */
+    uint64_t last = 0, since = 0; /* when somebody was seen to come, and since when, without a break */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
         unsigned visits = atomic_load(&d->visits);
         bool here = atomic_load(&d->callers) > 0;
         uint64_t now = hw_now();
-        if (visits != seen)
+        if (visits != seen) {
             last = now;
+            since = since ? since : now;
+        }
         seen = visits;
         if (here || now - last < STAY_AWAY) {
-            nap(d, here && now - last >= STAY_AWAY);
+            uint64_t length = HW_MAX(NAP, HW_MIN((last - since) / NAP_SHARE, NAP_MOST));
+            nap(d, here && now - last >= STAY_AWAY ? HW_NEVER : now + length);
             /* a caller who came meanwhile most likely comes again, and would have to wait for the role */
             if (has_work_left(d) && atomic_load(&d->visits) == visits)
                 (void)hw_driver_turn(d, 0);
         } else {
+            since = 0;
             worked = take_turn(d, HW_NEVER, worked ? d->busy : 0, NULL, NULL);
         }
     }

@@ -83,7 +83,7 @@ bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
 /* Says how urgent the tasks are that this thread posts there from here on. If they are not HW_NOW, they do not wake a
  * thread that stays away from its loop because callers come and go. The next caller runs them (HW_LAZY: once an event
- * arrives or the caller stops polling), or else that thread, within half a millisecond. */
+ * arrives or the caller stops polling), or else that thread when it looks next, within 250 us to 2 ms. */
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. */
 int hw_driver_fd(struct hw_driver *d);
