@@ -57,7 +57,8 @@ static const struct knob table[] = {
     {"stage", AT(stage), SIZE, "8MiB", 1 * MIB, GIB, "bytes",
      "pinned host memory that GPU memory passes through, per connection and direction; rounded up to 64 KiB"},
     {"stall_ms", AT(stall_ms), COUNT, "500", 50, MINUTES(1), "ms",
-     "a connection on which the peer's kernel acknowledges nothing is dead after this, and its rail with it"},
+     "a connection on which the peer's kernel acknowledges nothing is dead after this, and its rail with it; sooner where "
+     "the peer is heard by other rails"},
     {"peer_timeout_ms", AT(peer_timeout_ms), COUNT, "10000", 100, MINUTES(60), "ms",
      "a peer that was not heard for so long on any rail is dead; a rail on which it was not is connected again"},
     {"handshake_ms", AT(handshake_ms), COUNT, "5000", 50, MINUTES(10), "ms",

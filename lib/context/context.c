@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#define PATH_CHECK_MS 20 /* how often a path with something under way is looked at, at least */
+
 /* Two at least, since a receiver is busier than its sender and one loop is one CPU (docs/performance.md); half the CPUs
  * and sixteen at most, the application wants the rest. They sleep when there is nothing to do. */
 static unsigned count_drivers(const struct hawser *h)
@@ -159,7 +161,7 @@ static void set_limits(struct hawser *h)
 {
     h->limits = (struct hw_rail_limits){
         .window = h->k.window,
-        .check = h->k.stall_ms * HW_MS / 2,
+        .check = HW_MIN(h->k.stall_ms / 2, PATH_CHECK_MS) * HW_MS,
         .patience = 10 * HW_MS,
         .ping = HW_MIN(h->k.keepalive_ms, h->k.peer_timeout_ms / 4) * HW_MS,
         .dead = h->k.peer_timeout_ms * HW_MS,

@@ -74,12 +74,25 @@ void hw_rail_ready(struct hw_rail *r)
     hw_loop_post(r->loop, &r->work);
 }
 
-/* ---- what links ask ----------------------------------------------------------------------------- */
-
-static unsigned find_link(const struct hw_rail *r, const struct hw_link *l)
+void hw_rail_ask(struct hw_rail *r)
 {
-    return (unsigned)(hw_container_of(l, struct rail_link, link) - r->link);
+    atomic_store(&r->asked, true);
+    hw_loop_post(r->loop, &r->work);
 }
+
+/* ---- what the rail has heard ---------------------------------------------------------------------- */
+
+static uint64_t get_heard(const struct hw_rail *r)
+{
+    return atomic_load_explicit(&r->heard, memory_order_relaxed);
+}
+
+static void note_heard(struct hw_rail *r)
+{
+    atomic_store_explicit(&r->heard, r->loop->now, memory_order_relaxed);
+}
+
+/* ---- what links ask ----------------------------------------------------------------------------- */
 
 /* True if something arrived that the peer does not know of. all: and does not wait for. */
 static bool has_news(const struct hw_rail *r, bool all)
@@ -134,12 +147,13 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
 {
     struct hw_rail *r = up;
     struct hw_parcel *p = NULL;
-    bool express = find_link(r, l) == 0;
+    struct rail_link *rl = hw_container_of(l, struct rail_link, link);
+    bool express = rl == r->link;
     if (l->in_flight == 0) /* it has stood still for want of work until now */
-        hw_container_of(l, struct rail_link, link)->since = r->loop->now;
+        rl->since = rl->began = r->loop->now;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
-    while (budget) {
+    while (budget && !atomic_load_explicit(&r->suspect, memory_order_relaxed)) {
         p = express ? take_parcel(&r->small) : NULL;
         if (!p && (!express || r->links == 1))
             p = take_parcel(&r->bulk);
@@ -313,7 +327,7 @@ static bool write_link(struct hw_rail *r, unsigned i)
             return false;
         int64_t done = (hw_link_sends_apart(&rl->link) ? r->io->write_apart : r->io->write)(rl->conn, piece, n);
         if (done > 0 && rl->full)
-            r->heard = r->loop->now;
+            note_heard(r);
         rl->full = done == -EAGAIN;
         if (done == -EAGAIN || done == -EBUSY)
             return done == -EBUSY;
@@ -355,7 +369,8 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
         int64_t done = (hw_link_reads_apart(&rl->link) ? r->io->read_apart : r->io->read)(rl->conn, piece, n);
         if (done == -EAGAIN || done == -EBUSY)
             return done == -EBUSY;
-        r->heard = done > 0 ? r->loop->now : r->heard;
+        if (done > 0)
+            note_heard(r);
         int rc = done == -ENXIO ? refuse_payload(r, rl) : done < 0 ? (int)done : take_bytes(r, rl, (uint64_t)done);
         if (rc < 0) {
             hw_rail_end(r, rc);
@@ -390,13 +405,13 @@ static void watch_patience(struct hw_rail *r)
 
 bool hw_rail_look(struct hw_rail *r)
 {
-    uint64_t before = r->heard;
+    uint64_t before = get_heard(r);
     bool more = false;
     if (r->state != HW_RAIL_UP)
         return false;
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
         more |= read_rail_link(r, i);
-    if (r->heard == before && r->state == HW_RAIL_UP && !more)
+    if (get_heard(r) == before && r->state == HW_RAIL_UP && !more)
         return false;
     hw_loop_post(r->loop, &r->work);
     return true;
@@ -425,6 +440,8 @@ static void work_rail(struct hw_task *t)
         return;
     }
     empty_inbox(r);
+    if (atomic_load_explicit(&r->asked, memory_order_relaxed))
+        r->ping_due |= atomic_exchange(&r->asked, false);
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++)
         more |= read_rail_link(r, i);
     if (more)
@@ -447,23 +464,50 @@ static int watch_progress(const struct hw_rail *r, struct rail_link *rl)
                          (unsigned long long)rl->link.in_flight, (unsigned long long)(still / HW_MS));
 }
 
+/* From here on nothing new goes by this rail, or it does again. */
+static void set_suspect(struct hw_rail *r, bool is)
+{
+    if (atomic_exchange(&r->suspect, is) == is)
+        return;
+    if (is) {
+        r->ops->suspected(r->up, r);
+        give_back_queues(r);
+    }
+    hw_loop_post(r->loop, &r->work);
+}
+
+/* Asks the transport how each connection's path looks. False: the rail has ended. */
+static bool watch_path(struct hw_rail *r, uint64_t silent)
+{
+    bool suspect = false;
+    bool others = r->ops->heard(r->up, r, r->loop->now - r->limits.check, silent >= r->limits.check);
+    for (unsigned i = 0; i < r->links; i++) {
+        struct rail_link *rl = &r->link[i];
+        uint64_t window = r->limits.window, alone = rl->link.in_flight ? r->loop->now - rl->began : 0;
+        int rc = r->io->check(rl->conn, others ? alone : 0, &window);
+        suspect |= rc > 0;
+        if (rc >= 0)
+            rc = watch_progress(r, rl);
+        if (rc < 0) {
+            hw_rail_end(r, rc);
+            return false;
+        }
+        rl->link.window = window;
+    }
+    set_suspect(r, suspect);
+    return true;
+}
+
 /* Looks whether the peer is silent. */
 static void watch_peer(struct hw_timer *t)
 {
     struct hw_rail *r = hw_container_of(t, struct hw_rail, watch);
-    uint64_t silent = r->loop->now - r->heard;
+    uint64_t silent = r->loop->now - get_heard(r);
     bool busy = is_busy(r);
-    for (unsigned i = 0; i < r->links && busy; i++) {
-        uint64_t window = r->limits.window;
-        int rc = r->io->check(r->link[i].conn, &window);
-        if (rc == 0)
-            rc = watch_progress(r, &r->link[i]);
-        if (rc < 0) {
-            hw_rail_end(r, rc);
-            return;
-        }
-        r->link[i].link.window = window;
-    }
+    if (busy && !watch_path(r, silent))
+        return;
+    if (!busy)
+        set_suspect(r, false);
     if (silent >= r->limits.dead) {
         hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was silent for %llu ms", (unsigned long long)(silent / HW_MS)));
         return;
@@ -472,7 +516,7 @@ static void watch_peer(struct hw_timer *t)
     r->confirm_due |= has_news(r, true);
     if (r->ping_due || r->confirm_due)
         hw_loop_post(r->loop, &r->work);
-    uint64_t next = HW_MAX(r->heard, r->loop->now - r->limits.ping / 2) + r->limits.ping;
+    uint64_t next = HW_MAX(get_heard(r), r->loop->now - r->limits.ping / 2) + r->limits.ping;
     hw_timer_set(r->loop, t, busy ? HW_MIN(next, r->loop->now + r->limits.check) : next);
 }
 
@@ -533,8 +577,9 @@ int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, 
     r->gen = gen;
     r->state = HW_RAIL_UP;
     r->ping_due = r->answer_due = r->confirm_due = false;
-    r->heard = r->loop->now;
-    hw_timer_set(r->loop, &r->watch, r->heard + r->limits.ping);
+    atomic_store(&r->suspect, false);
+    note_heard(r);
+    hw_timer_set(r->loop, &r->watch, r->loop->now + r->limits.ping);
     hw_loop_post(r->loop, &r->work);
     return 0;
 }
@@ -546,6 +591,7 @@ void hw_rail_end(struct hw_rail *r, int why)
     const struct hw_error_kept text = hw_error_take(); /* for ended() */
     r->state = HW_RAIL_ENDED;
     r->why = why;
+    atomic_store(&r->suspect, false);
     hw_timer_stop(r->loop, &r->watch);
     for (unsigned i = 0; i < r->links; i++) {
         r->io->close(r->link[i].conn);

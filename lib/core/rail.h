@@ -2,7 +2,8 @@
 /*
  * A rail: one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which live and die together, on one loop:
  * link 0 (express) carries small parcels and the confirmations of all links of the rail; the others carry the rest.
- * Generations number the times that the rail was connected. A rail knows nothing of other rails.
+ * Generations number the times that the rail was connected. A rail knows nothing of other rails, but whether the peer
+ * is heard there: while it is, a rail whose path looks as if it might be dead is suspect, and takes nothing new.
  *
  *     down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -57,6 +58,11 @@ struct hw_rail_ops {
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* The rail went from up to ended: count[] is final; hw_error() is as it was at hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
+    /* True if the peer was heard on another rail since then (ns). ask: where it was not, the others ask it for a word.
+     */
+    bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
+    /* The rail has become suspect. Its parcels that wait go back after this. */
+    void (*suspected)(void *up, struct hw_rail *r);
     /* A device failed, as hw_error() says: it cannot take the rest of this frame's payload, which goes nowhere, while
      * the frame arrives like any other. 0, or -errno, which ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
@@ -85,9 +91,10 @@ struct hw_rail_io {
     /* At once: nothing that was not read will be, what the network has not taken is dropped, no memory that was handed
      * over is read or written any more. */
     void (*close)(struct hw_conn *c);
-    /* 0, or why the path looks dead, of a connection with something under way. Called each limits.check. Lowers *window
-     * to the bytes that it pays to have in flight, where it can tell. */
-    int (*check)(struct hw_conn *c, uint64_t *window);
+    /* 0, 1 (the path looks as if it might be dead), or why it looks dead, of a connection with something under way.
+     * Called each limits.check. alone: ns for which something has been under way, where the peer is heard on other
+     * rails; 0: it is not. Lowers *window to the bytes that it pays to have in flight, where it can tell. */
+    int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* How payloads travel, after attach(). */
     struct hw_link_apart (*apart)(const struct hw_conn *c);
@@ -141,8 +148,10 @@ struct hw_rail {
     void *up;
     struct hw_rail_limits limits;
     /* When the peer's last byte came, or a connection that was full took more, which shows that the peer's kernel has
-     * acknowledged some. ns of the loop's clock. */
-    uint64_t heard;
+     * acknowledged some. ns of the loop's clock; any thread reads it. */
+    _Atomic uint64_t heard;
+    atomic_bool suspect;       /* up, and perhaps dead, while the peer is heard elsewhere: nothing new goes this way */
+    atomic_bool asked;         /* hw_rail_ask() */
     bool ping_due, answer_due; /* frames to be sent */
     bool confirm_due;          /* all that arrived is confirmed, not only what the peer waits for */
     struct hw_timer watch;
@@ -154,6 +163,7 @@ struct hw_rail {
         bool full;           /* the connection took no more bytes */
         uint64_t progress;   /* bytes handed over and frames confirmed, when the rail last looked .. */
         uint64_t since;      /* .. and when it first saw that, ns */
+        uint64_t began;      /* when it last began to have something in flight, ns */
     } * link;                /* of this generation; NULL where down */
     struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {
@@ -198,6 +208,8 @@ void hw_rail_send(struct hw_rail *r, struct hw_parcel *p);
 /* There may be new parcels to cut, or a connection can be read or written: the rail works in a task of its own. From
  * any thread. */
 void hw_rail_ready(struct hw_rail *r);
+/* Asks the peer for a word by this rail, if it is up. From any thread. */
+void hw_rail_ask(struct hw_rail *r);
 /* Reads what there is to read, at once. True: there was something, of which the rail does the rest in a task of its
  * own. On the rail's loop. */
 bool hw_rail_look(struct hw_rail *r);

@@ -20,9 +20,14 @@ static void return_parcel(struct hw_session *s, struct hw_parcel *p)
     hw_loop_post(s->home, &s->sort);
 }
 
+bool hw_session_is_sound(const struct hw_session *s, unsigned i)
+{
+    return atomic_load(&s->rail[i].live) && !atomic_load(&s->rail[i].rail.suspect);
+}
+
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p)
 {
-    if (atomic_load(&s->rail[i].live))
+    if (hw_session_is_sound(s, i))
         hw_rail_send(&s->rail[i].rail, p);
     else
         return_parcel(s, p);
@@ -170,6 +175,26 @@ static void fault_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
         sr->session->ops->faulted(sr->session->up, sr->index, p);
 }
 
+static bool was_heard_elsewhere(void *up, struct hw_rail *r, uint64_t since, bool ask)
+{
+    struct session_rail *sr = up;
+    struct hw_session *s = sr->session;
+    bool heard = false;
+    for (unsigned i = 0; i < s->rails && !heard; i++)
+        heard = &s->rail[i].rail != r && atomic_load(&s->rail[i].live) && atomic_load(&s->rail[i].rail.heard) >= since;
+    for (unsigned i = 0; i < s->rails && !heard && ask; i++)
+        if (&s->rail[i].rail != r && atomic_load(&s->rail[i].live))
+            hw_rail_ask(&s->rail[i].rail);
+    return heard;
+}
+
+static void note_suspected(void *up, struct hw_rail *r)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    sr->session->ops->suspected(sr->session->up, sr->index);
+}
+
 static uint32_t get_mark(void *up)
 {
     struct session_rail *sr = up;
@@ -233,6 +258,8 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .arrived = deliver_session_frame,
                                             .abandoned = abandon_session_frame,
                                             .refused = refuse_session_frame,
+                                            .heard = was_heard_elsewhere,
+                                            .suspected = note_suspected,
                                             .faulted = fault_parcel,
                                             .mark = get_mark,
                                             .marked = take_mark,
@@ -267,9 +294,10 @@ static void act_on_order(struct hw_task *t)
 
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    for (unsigned k = 0; k < s->rails && !s->dead; k++) {
+    /* where none is sound, those that are suspect take it */
+    for (unsigned k = 0; k < 2 * s->rails && !s->dead; k++) {
         struct session_rail *sr = &s->rail[s->turn++ % s->rails];
-        if (atomic_load(&sr->live)) {
+        if (k < s->rails ? hw_session_is_sound(s, sr->index) : atomic_load(&sr->live)) {
             hw_rail_send(&sr->rail, p);
             return;
         }

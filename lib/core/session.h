@@ -36,6 +36,8 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
+    /* On the rail's loop: others are to take what this one does not. */
+    void (*suspected)(void *up, unsigned rail);
     /* On a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
     /* On the home loop: a rail is not up any more, why is in hw_error(): the client connects it again, when it likes.
@@ -148,6 +150,8 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 /* Takes the memory of g->owner back, from any thread: once g->over() runs, no rail reads or writes it
  * (hw_rail_let_go()). From before this call on, fill() and place() must not name that memory. */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
+/* True if rail i is up and not suspect: it is likely to deliver soon what it takes. From any thread. */
+bool hw_session_is_sound(const struct hw_session *s, unsigned i);
 /* There may be something to cut for rail i. From any thread. */
 void hw_session_wake(struct hw_session *s, unsigned i);
 

@@ -133,7 +133,7 @@ static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const s
         p->small_until = r->loop->now + LATELY;
     }
     return r->loop->now < p->small_until && left > FEW_CHUNKS * HW_MIN(r->limits.window, HW_CHUNK) && p->relief &&
-           atomic_load(&p->session.rail[p->relief].live);
+           hw_session_is_sound(&p->session, p->relief);
 }
 
 static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
@@ -525,12 +525,19 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-static void note_end(void *up, unsigned rail, int why)
+/* The rail sends nothing more for now: slow ones may have left it everything. */
+static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;
     hw_pace_forget(&p->pace[rail]);
     for (unsigned i = 0; i < p->session.rails; i++)
-        hw_session_wake(&p->session, i); /* slow ones may have left it everything */
+        hw_session_wake(&p->session, i);
+}
+
+static void note_end(void *up, unsigned rail, int why)
+{
+    struct hw_peer *p = up;
+    note_suspected(up, rail);
     p->ops->ended(p->up, rail, why);
 }
 
@@ -558,6 +565,7 @@ const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
                                                    .faulted = fault_chunk,
                                                    .mark = get_refusal_mark,
                                                    .marked = take_refusal_mark,
+                                                   .suspected = note_suspected,
                                                    .done = finish_parcel,
                                                    .ended = note_end,
                                                    .down = note_down,

@@ -195,6 +195,14 @@ static void note_death(void *up, int why)
     sim_fail(n->w->s, "node %d's session dies of %d: %s", n->side, why, hw_error());
 }
 
+static void note_suspected(void *up, unsigned rail)
+{
+    struct node *n = up;
+    (void)rail;
+    for (unsigned i = 0; i < n->session.rails; i++)
+        hw_session_wake(&n->session, i);
+}
+
 static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .cut = cut_parcel,
                                           .keep = keep_parcel,
@@ -204,6 +212,7 @@ static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .abandoned = abandon_parcel,
                                           .mark = get_mark,
                                           .marked = take_mark,
+                                          .suspected = note_suspected,
                                           .done = end_parcel,
                                           .ended = note_end,
                                           .down = note_down,

@@ -153,6 +153,14 @@ static void lose_parcel(void *up, struct hw_parcel *p)
     atomic_fetch_add(&self->wrong, 1);
 }
 
+static void note_suspected(void *up, unsigned rail)
+{
+    struct node *self = up;
+    (void)rail;
+    for (unsigned i = 0; i < REAL_RAILS; i++)
+        hw_session_wake(&self->session, i);
+}
+
 static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .cut = cut_parcel,
                                           .keep = keep_parcel,
@@ -162,6 +170,7 @@ static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .abandoned = abandon_parcel,
                                           .mark = get_mark,
                                           .marked = take_mark,
+                                          .suspected = note_suspected,
                                           .done = end_parcel,
                                           .ended = note_end,
                                           .down = note_down,

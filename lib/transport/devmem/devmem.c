@@ -370,7 +370,7 @@ static int settle_devmem(struct hw_conn *c)
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-static int check_devmem(struct hw_conn *c, uint64_t *window)
+static int check_devmem(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     uint64_t heads = UINT64_MAX;
     int rc = c->claim ? dm_claim_health(c->claim) : 0;
@@ -378,8 +378,9 @@ static int check_devmem(struct hw_conn *c, uint64_t *window)
         rc =
             hw_fail(-ENOLINK, "payload has begun to come as ordinary data: the flow rule for it on %s is gone", c->nic);
     if (rc == 0)
-        rc = hw_tcp_io.check(c->heads, &heads);
-    return rc == 0 && c->side ? hw_tcp_io.check(c->side, window) : rc;
+        rc = hw_tcp_io.check(c->heads, alone, &heads);
+    int side = rc >= 0 && c->side ? hw_tcp_io.check(c->side, alone, window) : 0;
+    return side ? side : rc;
 }
 
 static const struct hw_rail_io devmem_io = {.attach = attach_devmem,

@@ -389,14 +389,14 @@ static int settle_heads(struct hw_conn *c)
 /* ---- the rest ------------------------------------------------------------------------------------------------------
  */
 
-static int check_carried(struct hw_conn *c, uint64_t *window)
+static int check_carried(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = c->np ? np_health(c->np->host) : 0;
     /* what failed after all was given to the plugin rings for nobody */
     if (rc == 0 && c->np)
         rc = np_conn_reclaim(c->np);
     uint64_t heads = UINT64_MAX;
-    return rc < 0 ? rc : hw_tcp_io.check(c->heads, c->np ? &heads : window);
+    return rc < 0 ? rc : hw_tcp_io.check(c->heads, alone, c->np ? &heads : window);
 }
 
 static const struct hw_rail_io carried_io = {.attach = attach_carried,

@@ -7,7 +7,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NEAR_US 2000u /* a site's round trips are far below, those of a wide area network above */
+#define NEAR_US     2000u  /* a site's round trips are far below, those of a wide area network above */
+#define NEAR_RTO_US 100000 /* of a site's connections: the least time until what was sent last is sent again */
+
+#ifndef TCP_RTO_MIN_US /* Linux 6.15, include/uapi/linux/tcp.h */
+#define TCP_RTO_MIN_US 45
+#endif
+
+/* An acknowledgement usually comes within so many round trips, and no later than a receiver puts one off that it could
+ * send with data (TCP_ATO_MIN of Linux's include/net/tcp.h). */
+#define ACK_TRIPS 4u
+#define ACK_MS    40u
+#define LOOK_MS   100u /* between two looks; what was not seen for longer counts from now on */
+#define ALONE_MS  200u /* without one, and a retransmission in vain: dead where the peer is heard elsewhere */
 
 static void set_int(int fd, int level, int name, int value)
 {
@@ -88,7 +100,10 @@ static void choose_congestion(int fd, const struct hw_knobs *k)
 
 void hw_sock_settled(int fd, const struct hw_knobs *k)
 {
-    if (strcmp(k->congestion, "auto") != 0 || is_near(fd))
+    bool near = is_near(fd);
+    if (near) /* within a site nobody puts an acknowledgement off for the 200 ms that Linux waits by default */
+        set_int(fd, IPPROTO_TCP, TCP_RTO_MIN_US, NEAR_RTO_US);
+    if (near || strcmp(k->congestion, "auto") != 0)
         return;
     int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* what the system would have given it */
     if (plain >= 0 && is_bbr(plain))
@@ -170,29 +185,46 @@ static void want_user_timeout(int fd, uint64_t ms)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
-int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms)
+/* For how long the peer's TCP has acknowledged nothing new of what is under way, ms. */
+static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
+{
+    uint64_t acked = ti->tcpi_bytes_acked + ti->tcpi_delivered, now = hw_now();
+    bool late = now - w->looked > LOOK_MS * HW_MS; /* nothing was under way, or this side had no CPU itself */
+    if (acked != w->acked || ti->tcpi_unacked == 0 || late)
+        w->since = now;
+    w->acked = acked;
+    w->looked = now;
+    return (now - w->since) / HW_MS;
+}
+
+int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms)
 {
     struct tcp_info ti;
     socklen_t len = sizeof(ti);
     memset(&ti, 0, sizeof(ti));
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
         return 0;
-    /* tcpi_last_ack_recv counts from the last acknowledgement of any kind, so a stream that has just begun to send
-     * after an idle hour looks stalled at once: ask also that a retransmission has already gone unanswered. */
-    if (ti.tcpi_unacked > 0 && ti.tcpi_last_ack_recv > stall_ms && ti.tcpi_last_data_sent < 60000 &&
-        ti.tcpi_retransmits > 0)
-        return hw_fail(-ETIMEDOUT, "nothing acknowledged for %u ms (%u segments outstanding, %u retransmissions)",
-                       ti.tcpi_last_ack_recv, ti.tcpi_unacked, ti.tcpi_retransmits);
-    /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, and
-     * the kernel probes it. TCP_USER_TIMEOUT would end such a connection although every probe is answered
-     * (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended for the while; probes that go unanswered count
-     * here: tcpi_probes is those since the last answer. */
+    /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, or
+     * this side's own queue drops all; and the kernel probes. TCP_USER_TIMEOUT would end such a connection although
+     * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended for the while; probes that go
+     * unanswered count here: tcpi_probes is those since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
-    if (closed && ti.tcpi_probes > 1 && ti.tcpi_last_ack_recv > stall_ms)
-        return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not answered for %u ms", ti.tcpi_probes,
-                       ti.tcpi_last_ack_recv);
-    return 0;
+    uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);
+    uint64_t quiet = watch_acks(w, &ti);
+    if (closed)
+        quiet = ti.tcpi_probes ? ti.tcpi_last_ack_recv : 0;
+    uint64_t alone = HW_MIN(alone_ms, quiet);
+    /* what was sent again, or probed for, has had its time as well */
+    bool in_vain = closed ? ti.tcpi_probes > 1 : ti.tcpi_retransmits > 0;
+    bool dead = quiet > stall_ms || (alone > HW_MAX(ALONE_MS, usual) && ti.tcpi_last_data_sent > usual / 2);
+    if (in_vain && dead && closed)
+        return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not answered for %llu ms", ti.tcpi_probes,
+                       (unsigned long long)quiet);
+    if (in_vain && dead)
+        return hw_fail(-ETIMEDOUT, "nothing acknowledged for %llu ms (%u segments outstanding, %u retransmissions)",
+                       (unsigned long long)quiet, ti.tcpi_unacked, ti.tcpi_retransmits);
+    return alone > usual;
 }
 
 uint64_t hw_sock_path_bytes(int fd)

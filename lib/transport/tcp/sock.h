@@ -23,9 +23,19 @@ void hw_sock_buffers(int fd, const struct hw_knobs *k);
 /* Non-blocking listener on addr. Returns the descriptor or -errno. */
 int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k);
 
-/* 0, or -ETIMEDOUT when the path looks dead: data unacknowledged and nothing heard for stall_ms. A receiver that merely
- * does not read (zero window) is not dead. */
-int hw_sock_health(int fd, uint64_t stall_ms, uint64_t peer_timeout_ms);
+/* What was seen of a connection when it was looked at last. All zero before. */
+struct hw_sock_watch {
+    uint64_t looked; /* when, ns */
+    uint64_t acked;  /* what its peer had acknowledged, in bytes and segments .. */
+    uint64_t since;  /* .. and the last time at which that was more than before, or all there was; ns */
+};
+
+/* Looks at a connection with something under way, each 20 ms. 0; 1: no acknowledgement has come for longer than is
+ * usual, while the peer is heard elsewhere; or -ETIMEDOUT when the path looks dead: data was sent again, and nothing
+ * new was acknowledged for stall_ms, or for some 200 ms where the peer is heard elsewhere. alone_ms: for so long
+ * something has been under way here, where the peer is heard elsewhere; 0: it is not. A receiver that merely does not
+ * read (zero window) is neither silent nor dead. */
+int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 /* Bytes that the connection's path holds: rate times round trip, as TCP has measured them. 0: not known. */
 uint64_t hw_sock_path_bytes(int fd);
 

@@ -30,6 +30,7 @@ struct hw_conn {
     bool drained, full; /* there is nothing to read, no room to write, until an event says so */
     bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
     struct hw_refer refer;
+    struct hw_sock_watch watch;
     uint64_t sent, referred;  /* bytes so far; the last that went by reference */
     struct hw_staging *stage; /* for memory that the CPU cannot use; made at its first use */
     uint8_t *back;            /* bytes [back_at, back_end) are to be read once more; made at its first use */
@@ -316,12 +317,12 @@ static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t 
 }
 
 /* What is in flight beyond what the path holds waits in buffers, and leaves the CPU's caches meanwhile. */
-static int check_socket(struct hw_conn *c, uint64_t *window)
+static int check_socket(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     uint64_t path = hw_sock_path_bytes(c->fd);
     if (path)
         *window = HW_MIN(*window, HW_MAX(LEAST_WINDOW, PATHS_IN_FLIGHT * path));
-    return hw_sock_health(c->fd, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
+    return hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
 }
 
 const struct hw_rail_io hw_tcp_io = {.attach = attach_socket,

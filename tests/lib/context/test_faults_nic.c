@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NICS      4
@@ -152,6 +153,26 @@ static void links(const char *node, unsigned mask, bool up)
     for (unsigned i = 0; i < NICS; i++)
         if (mask & 1u << i && hw_lab_link(lab, node, i, up))
             diag("link %s eth%u: %s", node, i, hw_error());
+}
+
+/* What the node sends by these NICs goes to an Ethernet address that nobody has: it is lost, and the kernel says
+ * nothing of it. */
+static void heard(const char *node, unsigned mask, bool is)
+{
+    for (unsigned i = 0; i < NICS; i++) {
+        char script[256];
+        int status = 0;
+        pid_t pid;
+        snprintf(script, sizeof script,
+                 "for to in $(ip neigh show dev eth%u | cut -d' ' -f1); do ip neigh %s $to dev eth%u %s; done", i,
+                 is ? "del" : "replace", i, is ? "" : "lladdr 02:00:00:00:00:01 nud permanent");
+        const char *argv[] = {"sh", "-c", script, NULL};
+        if (!(mask & 1u << i))
+            continue;
+        if (hw_lab_spawn(lab, node, (char *const *)(uintptr_t)argv, -1, &pid) || waitpid(pid, &status, 0) != pid ||
+            status)
+            diag("%s eth%u, heard: %d: status %d %s", node, i, is, status, hw_error());
+    }
 }
 
 static void all_up(void)
@@ -320,7 +341,7 @@ static void common_checks(enum f_op op, const char *what)
 
 /* A transfer, and in its middle the NICs of node go down. False, and said so, where that cannot be had. */
 static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_ms, const char *knob1,
-                          const char *knob2, const char *what)
+                          const char *knob2, void (*set)(const char *node, unsigned mask, bool works), const char *what)
 {
     for (int attempt = 0; attempt < 3; attempt++) {
         if (!ok(start(op, SIZE, op_ms, knob1, knob2), "%s: %s: a server and a client", f_op_name(op), what)) {
@@ -329,12 +350,12 @@ static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_
         }
         atomic_store(&sh->cl.go, 1);
         f_until(moved_enough, NULL, 20000);
-        links(node, mask, false);
+        set(node, mask, false);
         if (atomic_load(&sh->cl.state) == 2)
             return true;
         /* a busy machine let this process sleep through the whole transfer */
         diag("the transfer was over before the fault: once more");
-        all_up();
+        set(node, mask, true);
         ok(finish(), "both end in order");
     }
     return ok(false, "%s: %s: the fault came in the middle", f_op_name(op), what);
@@ -345,7 +366,7 @@ static void run_fault(enum f_op op, const struct fault *f)
     struct client *c = &sh->cl;
     unsigned lost, n, alive = NICS - (unsigned)__builtin_popcount(f->mask);
     uint64_t bytes;
-    if (!start_and_hit(op, f->node, f->mask, 0, NULL, NULL, f->what))
+    if (!start_and_hit(op, f->node, f->mask, 0, NULL, NULL, links, f->what))
         return;
     if (f->down_ms) {
         f_sleep_ms(f->down_ms);
@@ -438,7 +459,7 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;
     if (!start_and_hit(op, node, ALL, op_ms ? op_ms : 60000, op_ms ? NULL : "peer_timeout_ms=2000", "keepalive_ms=1000",
-                       "all NICs for good"))
+                       links, "all NICs for good"))
         return;
     uint64_t down = hw_now();
     f_reaches(&sh->cl.state, 3, 30000);
@@ -466,17 +487,17 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     all_up();
 }
 
-/* TCP may stand still for a minute: only the kernel's word that the link is gone ends the rails in time. The other side
- * hears of it by the NICs that are left. */
-static void heard_of(enum f_op op, const char *node)
+/* TCP may stand still for a minute: only the kernel's word that the link is gone (links()), or that the peer is heard
+ * by the other NICs (heard()), ends the rails in time. The other side hears of it by the NICs that are left. */
+static void found_out(enum f_op op, const char *node, void (*set)(const char *, unsigned, bool), const char *what)
 {
     struct client *c = &sh->cl;
-    if (!start_and_hit(op, node, 1u << 1, 60000, "stall_ms=60000", "peer_timeout_ms=3600000", "a link that is gone"))
+    if (!start_and_hit(op, node, 1u << 1, 60000, "stall_ms=60000", "peer_timeout_ms=3600000", set, what))
         return;
     bool through = f_reaches(&c->state, 3, 15000);
-    ok(through && !atomic_load(&c->rc), "%s: a link of %s is gone: the kernel's word for it is enough: %d %s",
-       f_op_name(op), node, atomic_load(&c->rc), c->err);
-    all_up();
+    ok(through && !atomic_load(&c->rc), "%s: %s, of %s: that is found out in time: %d %s", f_op_name(op), what, node,
+       atomic_load(&c->rc), c->err);
+    set(node, 1u << 1, true);
     if (!through) {
         abandon();
         return;
@@ -484,7 +505,7 @@ static void heard_of(enum f_op op, const char *node)
     unsigned mask = 1u << 1;
     ok(f_until(all_back, &mask, BACK_MS), "and it is used again");
     ok(finish(), "both end in order");
-    common_checks(op, "a link that is gone");
+    common_checks(op, what);
 }
 
 static void suite(unsigned ops)
@@ -499,8 +520,10 @@ static void suite(unsigned ops)
             if (all || (only ? strcmp(faults[i].what, only) == 0 : faults[i].ops & 1u << op))
                 run_fault(op, &faults[i]);
         if (!only) {
-            heard_of(op, "a");
-            heard_of(op, "b");
+            found_out(op, "a", links, "a link that is gone");
+            found_out(op, "b", links, "a link that is gone");
+            found_out(op, "a", heard, "a NIC that is not heard");
+            found_out(op, "b", heard, "a NIC that is not heard");
         }
         if (all || op == F_WRITE)
             flapping(op);
