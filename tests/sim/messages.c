@@ -119,17 +119,22 @@ static void check_rooms(const struct node *n)
         sim_fail(s, "node %d has a read that waits for room that is there", n->side);
 }
 
+/* Before each step: answers to the peer's requests, which the script does not know, may be overdue in it. */
+static void note_overdue(struct node *n)
+{
+    hw_list_each(it, tmp, &n->peer.all)
+    {
+        const struct hw_op *op = hw_container_of(it, struct hw_op, all);
+        n->overdue |= atomic_load(&op->off) && op->answer_by && n->w->now + HW_MS / 10 >= op->answer_by;
+    }
+}
+
 /* From time to time. */
 static void check_limits(struct node *n)
 {
     if (n->w->lies && n->side == 1)
         return;
     bounds_check(n->w, n->side, &n->peer);
-    hw_list_each(it, tmp, &n->peer.all) /* answers to the peer's requests, which the script does not know, count too */
-    {
-        const struct hw_op *op = hw_container_of(it, struct hw_op, all);
-        n->overdue |= bounds_is_overdue(op);
-    }
     for (uint32_t i = 0; i < n->posted; i++) {
         struct action *a = &n->action[i];
         if (a->posted && !a->over)
@@ -186,6 +191,8 @@ static void take_step(struct world *w, struct node node[2])
     struct sim *s = w->s;
     struct node *n = &node[sim_random(s, 2)];
     bool active = n->side == 0 || sim_has(s, SIM_BOTH);
+    note_overdue(&node[0]);
+    note_overdue(&node[1]);
     world_step(w);
     check_rooms(&node[0]);
     if (!w->lies)
