@@ -152,9 +152,9 @@ struct hw_rail {
     _Atomic uint64_t heard;
     atomic_bool suspect;       /* up, and perhaps dead, while the peer is heard elsewhere: nothing new goes this way */
     atomic_bool asked;         /* hw_rail_ask() */
+    struct hw_timer watch;     /* the flags below share no word with those above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool confirm_due;          /* all that arrived is confirmed, not only what the peer waits for */
-    struct hw_timer watch;
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
