@@ -19,7 +19,7 @@
 #define STAY_AWAY (1 * HW_MS)  /* how long the thread leaves a loop to a caller who came */
 #define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind, at least */
 #define NAP_MOST  (2 * HW_MS)  /* and where callers have kept coming for long: looking takes a CPU from one who polls */
-#define NAP_SHARE 16           /* a nap, of the time for which they have */
+#define NAP_SHARE 16           /* the time for which they have, in naps */
 #define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
 #define QUICK_LOOKS 16 /* at one source, before all are looked at */

@@ -19,6 +19,6 @@ struct bounds_op {
 /* An operation is called off soon after its deadline, and ends in the time that its peer has to answer. */
 void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct hw_op *op);
 /* True if the peer has not answered in time. */
-bool bounds_is_overdue(const struct hw_op *op);
+bool bounds_is_overdue(const struct hw_op *op, uint64_t now);
 
 #endif

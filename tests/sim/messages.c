@@ -125,7 +125,7 @@ static void note_overdue(struct node *n)
     hw_list_each(it, tmp, &n->peer.all)
     {
         const struct hw_op *op = hw_container_of(it, struct hw_op, all);
-        n->overdue |= atomic_load(&op->off) && op->answer_by && n->w->now + HW_MS / 10 >= op->answer_by;
+        n->overdue |= bounds_is_overdue(op, n->w->now);
     }
 }
 
@@ -165,7 +165,8 @@ static void note_death(void *up, int why)
     bool overdue = n->overdue || n->w->now - n->w->resumed < 2 * HW_TICK;
     for (uint32_t i = 0; i < n->posted; i++) {
         const struct action *a = &n->action[i];
-        overdue |= a->posted && (!a->over || msg_is_deserted(a)) && a->op && bounds_is_overdue(a->op);
+        overdue |= a->posted && (!a->over || msg_is_deserted(a)) && a->op &&
+                   bounds_is_overdue(a->op, n->peer.session.home->now);
     }
     sim_say(n->w->s, "node %d's peer dies of %d: %s", n->side, why, hw_error());
     bool may = n->w->lies && (n->side == 1 || why == -EPROTO);

@@ -109,7 +109,7 @@ static void end_op(struct hw_op *op)
     a->result = atomic_load(&op->result);
     a->orphaned = n->peer.dead;
     a->deserted = op->deserted;
-    n->overdue |= bounds_is_overdue(op);
+    n->overdue |= bounds_is_overdue(op, n->peer.session.home->now);
     sim_say(s, "operation %u of node %d ends: %d", a->serial, n->side, a->result);
     msg_check_end(a);
     for (uint32_t i = 0; i < a->len; i++)

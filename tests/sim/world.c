@@ -113,8 +113,7 @@ static uint64_t get_released(struct hw_conn *c)
     return c->pipes->conn.apart[c->side].released;
 }
 
-/* The network looks dead, in time, to who has sent something; and it says how much pays. What is suspect need not be.
- */
+/* A dead network looks dead, in time, to who has sent something; it says how much pays; and any may be suspected. */
 static int check_conn(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     struct sim *s = c->w->s;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define NEAR_US     2000u  /* a site's round trips are far below, those of a wide area network above */
-#define NEAR_RTO_US 100000 /* of a site's connections: the least time until what was sent last is sent again */
+#define NEAR_RTO_US 100000 /* the kernel sends again after this at the earliest, on connections within a site */
 
 #ifndef TCP_RTO_MIN_US /* Linux 6.15, include/uapi/linux/tcp.h */
 #define TCP_RTO_MIN_US 45
@@ -18,7 +18,7 @@
  * send with data (TCP_ATO_MIN of Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* between two looks; what was not seen for longer counts from now on */
+#define LOOK_MS   100u /* a connection that was not looked at for longer is taken for one that was acknowledged now */
 #define ALONE_MS  200u /* without one, and a retransmission in vain: dead where the peer is heard elsewhere */
 
 static void set_int(int fd, int level, int name, int value)
@@ -204,6 +204,7 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     memset(&ti, 0, sizeof(ti));
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
         return 0;
+    w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
     /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, or
      * this side's own queue drops all; and the kernel probes. TCP_USER_TIMEOUT would end such a connection although
      * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended for the while; probes that go
@@ -215,7 +216,7 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     if (closed)
         quiet = ti.tcpi_probes ? ti.tcpi_last_ack_recv : 0;
     uint64_t alone = HW_MIN(alone_ms, quiet);
-    /* what was sent again, or probed for, has had its time as well */
+    /* the kernel has sent something again, or probed, and had no answer */
     bool in_vain = closed ? ti.tcpi_probes > 1 : ti.tcpi_retransmits > 0;
     bool dead = quiet > stall_ms || (alone > HW_MAX(ALONE_MS, usual) && ti.tcpi_last_data_sent > usual / 2);
     if (in_vain && dead && closed)
@@ -225,16 +226,6 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
         return hw_fail(-ETIMEDOUT, "nothing acknowledged for %llu ms (%u segments outstanding, %u retransmissions)",
                        (unsigned long long)quiet, ti.tcpi_unacked, ti.tcpi_retransmits);
     return alone > usual;
-}
-
-uint64_t hw_sock_path_bytes(int fd)
-{
-    struct tcp_info ti;
-    socklen_t len = sizeof(ti);
-    memset(&ti, 0, sizeof(ti));
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
-        return 0;
-    return ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
 }
 
 void hw_sock_reset_at_close(int fd)

@@ -23,8 +23,9 @@ void hw_sock_buffers(int fd, const struct hw_knobs *k);
 /* Non-blocking listener on addr. Returns the descriptor or -errno. */
 int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k);
 
-/* What was seen of a connection when it was looked at last. All zero before. */
+/* What hw_sock_health() saw of a connection last. All zero before. */
 struct hw_sock_watch {
+    uint64_t path;   /* bytes that its path holds: rate times round trip, as TCP has measured them; 0: not known */
     uint64_t looked; /* when, ns */
     uint64_t acked;  /* what its peer had acknowledged, in bytes and segments .. */
     uint64_t since;  /* .. and the last time at which that was more than before, or all there was; ns */
@@ -36,8 +37,6 @@ struct hw_sock_watch {
  * something has been under way here, where the peer is heard elsewhere; 0: it is not. A receiver that merely does not
  * read (zero window) is neither silent nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
-/* Bytes that the connection's path holds: rate times round trip, as TCP has measured them. 0: not known. */
-uint64_t hw_sock_path_bytes(int fd);
 
 /* Closing it resets the connection: what is queued is dropped, pages held by reference are let go. */
 void hw_sock_reset_at_close(int fd);

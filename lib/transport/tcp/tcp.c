@@ -319,10 +319,10 @@ static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t 
 /* What is in flight beyond what the path holds waits in buffers, and leaves the CPU's caches meanwhile. */
 static int check_socket(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
-    uint64_t path = hw_sock_path_bytes(c->fd);
-    if (path)
-        *window = HW_MIN(*window, HW_MAX(LEAST_WINDOW, PATHS_IN_FLIGHT * path));
-    return hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
+    int rc = hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
+    if (c->watch.path)
+        *window = HW_MIN(*window, HW_MAX(LEAST_WINDOW, PATHS_IN_FLIGHT * c->watch.path));
+    return rc;
 }
 
 const struct hw_rail_io hw_tcp_io = {.attach = attach_socket,
