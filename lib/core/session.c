@@ -292,17 +292,26 @@ static void act_on_order(struct hw_task *t)
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
 
+/* The next rail, in turn, that is sound, or where none is, one that is suspect. NULL: none is up. */
+static struct session_rail *choose_rail(struct hw_session *s)
+{
+    struct session_rail *suspect = NULL;
+    for (unsigned k = 0; k < s->rails; k++) {
+        struct session_rail *sr = &s->rail[s->turn++ % s->rails];
+        if (hw_session_is_sound(s, sr->index))
+            return sr;
+        if (atomic_load(&sr->live))
+            suspect = sr;
+    }
+    return suspect;
+}
+
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    /* where none is sound, those that are suspect take it */
-    for (unsigned k = 0; k < 2 * s->rails && !s->dead; k++) {
-        struct session_rail *sr = &s->rail[s->turn++ % s->rails];
-        if (k < s->rails ? hw_session_is_sound(s, sr->index) : atomic_load(&sr->live)) {
-            hw_rail_send(&sr->rail, p);
-            return;
-        }
-    }
-    if (!s->dead) {
+    struct session_rail *sr = s->dead ? NULL : choose_rail(s);
+    if (sr) {
+        hw_rail_send(&sr->rail, p);
+    } else if (!s->dead) {
         p->next = s->waiting;
         s->waiting = p;
     } else if (p->session) {
