@@ -51,7 +51,7 @@ static int start_drivers(struct hawser *h)
     if (!h->driver)
         return hw_no_memory("%u loops", n);
     for (; h->n_drivers < n; h->n_drivers++) {
-        int rc = hw_driver_init(&h->driver[h->n_drivers]);
+        int rc = hw_driver_init(&h->driver[h->n_drivers], h->driver, n);
         if (rc < 0)
             return rc;
         h->driver[h->n_drivers].spin = h->k.spin_us * 1000;

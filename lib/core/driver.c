@@ -22,12 +22,18 @@
 #define NAP_SHARE 16           /* the time for which they have, in naps */
 #define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
+#define BULK (32u << 10) /* so many bytes in a turn are better moved by each loop's own thread than by one caller .. \
+                          */
+#define BULK_TIME (1 * HW_MS) /* .. who polls them all, and more of them are likely for so long */
+
 #define QUICK_LOOKS 16 /* at one source, before all are looked at */
+#define LOOK_AT_ALL 16 /* likewise at one driver by a caller who polls */
 #define MISSES      4  /* of polling in a row, before it is left out now and then */
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
-static __thread const struct hw_driver *begun; /* this thread works, and looks at what it posts when it ends */
+static __thread const struct hw_driver *begun; /* this thread has the role, and runs what it posts before it leaves */
+static __thread struct hw_driver *visited;     /* where this thread came last, as a caller; it may be gone */
 static __thread enum hw_urgency deferring;     /* hw_driver_defer() */
 
 static void write_wake(struct hw_driver *d)
@@ -60,9 +66,11 @@ static void wake_driver(void *arg)
         end_nap(d);
 }
 
-int hw_driver_init(struct hw_driver *d)
+int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
 {
-    *d = (struct hw_driver){.epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
+    *d = (struct hw_driver){.all = all,
+                            .n_all = n_all,
+                            .epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
     /* by edges: nobody has to read it */
@@ -122,8 +130,8 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
 }
 
 /* Gives the role up. now: the alarm is moved on if it has rung by then; otherwise it is only ever made to ring sooner.
- */
-static void leave_role(struct hw_driver *d, uint64_t now)
+ * stays: a caller has what he came for, and most likely does the rest with what he does next. */
+static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
     bool rang = atomic_load(&d->armed) <= now;
@@ -131,7 +139,7 @@ static void leave_role(struct hw_driver *d, uint64_t now)
         set_alarm(d, due ? due : HW_NEVER);
     atomic_store(&d->left, due == 0);
     pthread_mutex_unlock(&d->role);
-    if (due == 0)
+    if (due == 0 && !(stays && atomic_load(&d->away)))
         wake_driver(d);
     else if (rang && atomic_load(&d->asleep))
         write_wake(d); /* others relied on the alarm, see take_turn() */
@@ -162,11 +170,15 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
  * there was something. */
 static bool work(struct hw_driver *d, const struct epoll_event *e, int n, bool (*done)(void *arg), void *arg)
 {
-    uint64_t now = hw_now();
+    uint64_t now = hw_now(), moved = d->loop.moved;
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
+    begun = d;
     tell_sources(d, e, n);
     hw_loop_turn(&d->loop, now, TASKS, atomic_load(&d->has_thread) ? done : NULL, arg);
-    leave_role(d, now);
+    begun = NULL;
+    if (d->loop.moved - moved >= BULK)
+        atomic_store(&d->bulk_until, now + BULK_TIME);
+    leave_role(d, now, done && done(arg));
     return any;
 }
 
@@ -201,15 +213,17 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     struct epoll_event e[EVENTS];
     struct hw_source *quick = d->quick;
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
-    int n = all ? take_events(d, e, 0, done) : 0;
+    int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
+    if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
+        write_wake(d); /* whoever sleeps was woken for it, and sleeps on where the event is gone by then */
     d->loop.now = hw_now();
-    if (n == 1 && quick && find_source(d, e) == quick) { /* most often its bytes were read already */
-        n = 0;
-        if (quick->look(quick, e->events))
-            return work(d, e, 0, done, arg);
-    } else if (!all && quick->look(quick, 0)) {
+    bool same = n == 1 && quick && find_source(d, e) == quick; /* most often its bytes were read already */
+    begun = d;
+    bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
+    begun = NULL;
+    n = same ? 0 : n;
+    if (found)
         return work(d, e, 0, done, arg);
-    }
     if (n > 0 || is_urgent(d))
         return work(d, e, n, done, arg);
     pthread_mutex_unlock(&d->role);
@@ -272,15 +286,69 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until)
     return take_turn(d, until, 0, NULL, NULL);
 }
 
-void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
+/* The thread need not stay away for the calling thread. */
+static void call_thread(struct hw_driver *d)
 {
-    atomic_fetch_add(&d->visits, 1);
+    atomic_store(&d->wanted, true);
+    if (atomic_load(&d->away))
+        end_nap(d);
+}
+
+/* True if a caller who polls had better not do the work himself. The thread is at it then. */
+static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
+{
+    if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
+        return false;
+    call_thread(d);
+    if (d->busy && atomic_load(&d->asleep))
+        write_wake(d);
+    return true;
+}
+
+/* Does what is ready, where nobody else is at it. */
+static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
+{
     if (begun || pthread_mutex_trylock(&d->role) != 0)
         return;
-    if (hw_loop_due(&d->loop) <= hw_now())
+    if (hw_loop_due(&d->loop) <= now)
         (void)work(d, NULL, 0, done, arg);
     else
         (void)look(d, done, arg);
+}
+
+/* A caller comes. Returns the driver that he came from; NULL: he was here, or nowhere. */
+static struct hw_driver *note_visit(struct hw_driver *d)
+{
+    struct hw_driver *was = visited;
+    atomic_fetch_add(&d->visits, 1);
+    visited = d;
+    for (unsigned i = 0; i < d->n_all && was != d; i++)
+        if (was == &d->all[i])
+            return was;
+    return NULL;
+}
+
+/* What a caller has left undone at the driver that he came from, he does now. */
+static void finish_visit(struct hw_driver *was, uint64_t now)
+{
+    if (atomic_load(&was->left))
+        look_once(was, now, NULL, NULL);
+}
+
+void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg)
+{
+    uint64_t now = hw_now();
+    if (is_left_to_thread(d, now))
+        return;
+    struct hw_driver *was = note_visit(d);
+    if (was)
+        finish_visit(was, now);
+    look_once(d, now, done, arg);
+    if (atomic_load(&d->visits) % LOOK_AT_ALL)
+        return;
+    for (unsigned i = 0; i < d->n_all; i++)
+        if (atomic_load(&d->all[i].away))
+            look_once(&d->all[i], now, NULL, NULL);
 }
 
 static void begin_role(struct hw_driver *d)
@@ -308,7 +376,7 @@ void hw_driver_end(struct hw_driver *d)
 {
     hw_loop_turn(&d->loop, hw_now(), TASKS, NULL, NULL);
     begun = NULL;
-    leave_role(d, 0);
+    leave_role(d, 0, false);
 }
 
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency)
@@ -335,7 +403,11 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
         return true;
     atomic_fetch_add(&d->inside, 1);
     atomic_fetch_add(&d->callers, 1);
-    atomic_fetch_add(&d->visits, 1);
+    struct hw_driver *was = note_visit(d);
+    if (was) {
+        finish_visit(was, hw_now());
+        call_thread(was);
+    }
     pthread_mutex_lock(&d->lead);
     atomic_fetch_add(&d->followers, 1); /* from here on whoever makes it true says so */
     while (!(is = done(arg)) && hw_now() < until) {
@@ -389,7 +461,7 @@ static void nap(struct hw_driver *d, uint64_t until)
     pthread_mutex_lock(&d->lead);
     d->napping = true;
     atomic_store(&d->away, !deep);
-    bool stay = deep ? atomic_load(&d->callers) > 0 : atomic_load(&d->loop.mailbox) == NULL;
+    bool stay = deep ? atomic_load(&d->callers) > 0 : !atomic_load(&d->loop.mailbox) && !atomic_load(&d->wanted);
     if (stay && !atomic_load(&d->stop))
         pthread_cond_timedwait(&d->nap, &d->lead, &t);
     d->napping = false;
@@ -419,7 +491,8 @@ static void *drive(void *arg)
             since = since ? since : now;
         }
         seen = visits;
-        if (here || now - last < STAY_AWAY) {
+        bool wanted = atomic_exchange(&d->wanted, false);
+        if (here || (now - last < STAY_AWAY && !wanted)) {
             uint64_t length = HW_MAX(NAP, HW_MIN((last - since) / NAP_SHARE, NAP_MOST));
             nap(d, here && now - last >= STAY_AWAY ? HW_NEVER : now + length);
             /* a caller who came meanwhile most likely comes again, and would have to wait for the role */
@@ -427,7 +500,7 @@ static void *drive(void *arg)
                 (void)hw_driver_turn(d, 0);
         } else {
             since = 0;
-            worked = take_turn(d, HW_NEVER, worked ? d->busy : 0, NULL, NULL);
+            worked = take_turn(d, HW_NEVER, worked || wanted ? d->busy : 0, NULL, NULL);
         }
     }
     return NULL;

@@ -19,6 +19,8 @@
 
 struct hw_driver {
     struct hw_loop loop;
+    struct hw_driver *all; /* those that the same callers go to: n_all in an array, of which this is one */
+    unsigned n_all;
     uint64_t spin; /* ns that a caller who waits polls before he sleeps */
     uint64_t busy; /* ns that the thread polls for more work before it sleeps */
 
@@ -46,6 +48,8 @@ struct hw_driver {
     atomic_uint visits;             /* how often somebody came */
     atomic_uint inside;             /* who has not left hw_driver_wait() yet: the driver is not freed before */
     atomic_bool away;               /* the thread is napping */
+    atomic_bool wanted;             /* it need not: callers have gone to another driver, or leave the work to it */
+    _Atomic uint64_t bulk_until;    /* as they do while much is copied, so long */
 
     atomic_bool stop;
     atomic_bool has_thread;
@@ -53,8 +57,9 @@ struct hw_driver {
     pthread_t thread;
 };
 
-/* Makes a driver, with its loop. -errno. */
-int hw_driver_init(struct hw_driver *d);
+/* Makes a driver, with its loop: one of the n_all at `all` that the same callers go to. The others may be made later,
+ * and are zeros until then. -errno. */
+int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all);
 /* Frees it. Nobody drives any more: tasks that were posted do not run. */
 void hw_driver_free(struct hw_driver *d);
 
@@ -72,8 +77,9 @@ bool hw_driver_turn(struct hw_driver *d, uint64_t until);
  * hw_driver_notify() after that. */
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
 void hw_driver_notify(struct hw_driver *d);
-/* Does the work that is ready, where nobody else is at it. done(arg): as of hw_driver_wait(), what the caller looks
- * for. */
+/* Does the work that is ready, where nobody else is at it, and now and then that of other drivers whose threads stay
+ * away because of callers. Bulk, and all work where the thread polls (busy), is left to the thread. done(arg): as of
+ * hw_driver_wait(), what the caller looks for. */
 void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role: the calling thread may use what is on the loop, and what it posts wakes no other. hw_driver_end()
  * does that work, and gives the role up. A thread has one role at a time. */

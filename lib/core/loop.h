@@ -51,7 +51,8 @@ struct hw_source {
 struct hw_loop {
     void (*wake)(void *arg); /* makes the driver call hw_loop_turn() soon; from any thread */
     void *wake_arg;
-    uint64_t now; /* of the turn that is under way */
+    uint64_t now;   /* of the turn that is under way */
+    uint64_t moved; /* bytes that what is on it has read and written */
 
     /* the loop's own */
     _Atomic(struct hw_task *) mailbox; /* newest first */

@@ -338,6 +338,7 @@ static bool write_link(struct hw_rail *r, unsigned i)
             hw_rail_end(r, (int)done);
             return false;
         }
+        r->loop->moved += (uint64_t)done;
         hw_link_sent(&rl->link, (uint64_t)done);
     }
     return true;
@@ -369,8 +370,10 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
         int64_t done = (hw_link_reads_apart(&rl->link) ? r->io->read_apart : r->io->read)(rl->conn, piece, n);
         if (done == -EAGAIN || done == -EBUSY)
             return done == -EBUSY;
-        if (done > 0)
+        if (done > 0) {
             note_heard(r);
+            r->loop->moved += (uint64_t)done;
+        }
         int rc = done == -ENXIO ? refuse_payload(r, rl) : done < 0 ? (int)done : take_bytes(r, rl, (uint64_t)done);
         if (rc < 0) {
             hw_rail_end(r, rc);

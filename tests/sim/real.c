@@ -39,7 +39,7 @@ void real_init(struct real_node node[2])
 {
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < REAL_LOOPS; k++)
-            if (hw_driver_init(&node[side].driver[k]) < 0)
+            if (hw_driver_init(&node[side].driver[k], node[side].driver, REAL_LOOPS) < 0)
                 abort();
 }
 

@@ -4,6 +4,8 @@
 #include "core/driver.h"
 #include "tests/tap.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,10 +131,166 @@ static bool run_beside_thread(unsigned round)
     return hw_now() - began > LIMIT / 2;
 }
 
+/* ---- callers who poll --------------------------------------------------------------------------------- */
+
+#define POLLS 1000
+
+static struct hw_driver two[2];
+
+/* A task of a caller who polls. */
+static struct poll {
+    struct hw_task task, next, more;
+    struct hw_driver *driver;
+    pthread_t by;
+    size_t bytes;
+    atomic_bool done, all_done;
+} poll;
+
+static void set_poll_done(struct hw_task *t)
+{
+    struct poll *p = hw_container_of(t, struct poll, task);
+    p->by = pthread_self();
+    p->driver->loop.moved += p->bytes;
+    hw_loop_post(&p->driver->loop, &p->next);
+    hw_loop_post_late(&p->driver->loop, &p->more);
+    atomic_store(&p->done, true);
+}
+
+static void do_nothing(struct hw_task *t)
+{
+    (void)t;
+}
+
+static void set_all_done(struct hw_task *t)
+{
+    atomic_store(&hw_container_of(t, struct poll, more)->all_done, true);
+}
+
+static bool is_poll_done(void *arg)
+{
+    return atomic_load(&((struct poll *)arg)->done);
+}
+
+/* Posts a task that nobody is woken for, and polls until it has run. */
+static void poll_once(struct hw_driver *d, size_t bytes)
+{
+    hw_driver_poll(d, NULL, NULL); /* the one before has run whole */
+    poll.task.run = set_poll_done;
+    poll.next.run = do_nothing;
+    poll.more.run = set_all_done;
+    poll.driver = d;
+    poll.bytes = bytes;
+    atomic_store(&poll.done, false);
+    atomic_store(&poll.all_done, false);
+    hw_driver_defer(d, HW_SOON);
+    hw_loop_post(&d->loop, &poll.task);
+    hw_driver_defer(d, HW_NOW);
+    for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.done) && hw_now() < end;)
+        hw_driver_poll(d, is_poll_done, &poll);
+    if (!atomic_load(&poll.done))
+        abort(); /* nobody has run it */
+}
+
+static void poll_until_all_done(void)
+{
+    for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
+        hw_driver_poll(poll.driver, NULL, NULL);
+}
+
+/* How often the thread of this process with that name has slept; -1: there is none. */
+static long count_sleeps(const char *name)
+{
+    char path[300], line[100];
+    long n = -1;
+    DIR *dir = opendir("/proc/self/task");
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *f = fopen(path, "r");
+        bool is = f && fgets(line, sizeof line, f) && strstr(line, name);
+        while (is && fgets(line, sizeof line, f))
+            (void)sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+        if (f)
+            fclose(f);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* What a task posts that runs in a caller's own turn runs there, and wakes nobody. */
+static bool wakes_no_thread(void)
+{
+    for (int i = 0; i < 100; i++)
+        poll_once(&two[0], 0);
+    long before = count_sleeps("poll/0");
+    uint64_t began = hw_now();
+    for (int i = 0; i < POLLS; i++) {
+        poll_once(&two[0], 0);
+        for (uint64_t end = hw_now() + HW_MS / 20;
+             hw_now() < end;) /* the thread has time to wake, and to sleep again */
+            hw_driver_poll(&two[0], NULL, NULL);
+    }
+    long slept = count_sleeps("poll/0") - before, naps = (long)((hw_now() - began) / (HW_MS / 4));
+    if (slept > POLLS / 10 + 2 * naps)
+        diag("the thread slept %ld times, and has %ld naps", slept, naps);
+    return before >= 0 && slept <= POLLS / 10 + 2 * naps;
+}
+
+/* A caller has what he came for, and goes to another driver: what he has not waited for he does from there. */
+static int count_left_behind(void)
+{
+    int left = 0;
+    for (int i = 0; i < POLLS; i++) {
+        poll_once(&two[0], 0);
+        hw_driver_poll(&two[1], NULL, NULL);
+        left += !atomic_load(&poll.all_done);
+        poll_until_all_done();
+    }
+    return left;
+}
+
+/* How many of the polls' tasks this thread has run itself. */
+static int count_own(struct hw_driver *d, size_t bytes)
+{
+    int own = 0;
+    for (int i = 0; i < POLLS; i++) {
+        poll_once(d, bytes);
+        own += pthread_equal(poll.by, pthread_self()) != 0;
+    }
+    poll_until_all_done();
+    return own;
+}
+
+static void test_polling(void)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (hw_driver_init(&two[i], two, 2) < 0 || hw_driver_start(&two[i], i ? "poll/1" : "poll/0") < 0)
+            abort();
+    ok(wakes_no_thread(), "a caller who polls does what comes of it, too, without the thread");
+    int left = count_left_behind();
+    if (left > POLLS / 10)
+        diag("%d of %d were left behind", left, POLLS);
+    ok(left <= POLLS / 10, "what he leaves behind he does from the next driver that he goes to");
+    ok(count_own(&two[0], 0) > POLLS / 2, "he runs what is short himself");
+    int own = count_own(&two[0], 1 << 20);
+    if (own > POLLS / 2)
+        diag("%d of %d were the caller's", own, POLLS);
+    ok(own <= POLLS / 2, "and leaves bulk to the thread");
+    for (unsigned i = 0; i < 2; i++)
+        hw_driver_stop(&two[i]);
+    two[0].busy = 10000 * HW_MS;
+    if (hw_driver_start(&two[0], "poll/0") < 0)
+        abort();
+    is_int(count_own(&two[0], 0), 0, "where the thread polls, all is left to it");
+    hw_driver_stop(&two[0]);
+    for (unsigned i = 0; i < 2; i++)
+        hw_driver_free(&two[i]);
+}
+
 int main(void)
 {
     int late = 0;
-    if (hw_driver_init(&driver) < 0)
+    if (hw_driver_init(&driver, &driver, 1) < 0)
         abort();
     ok(pass_lead_on(), "a caller who goes instead of leading passes the lead on");
     for (unsigned i = 0; i < ROUNDS && !late; i++)
@@ -154,5 +312,6 @@ int main(void)
     ok(!slept, "a caller who sleeps beside the thread hears that he is done");
     hw_driver_stop(&driver);
     hw_driver_free(&driver);
+    test_polling();
     return tap_done();
 }
