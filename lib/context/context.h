@@ -96,7 +96,8 @@ void hw_memory_free_all(struct hawser *h);
 
 struct hawser_op {
     struct hawser_peer *peer; /* a reference */
-    struct hw_op *op;         /* a reference */
+    struct hw_op *op;         /* a reference; this is part of it */
+    uint8_t *data;            /* of the request's descriptors */
     struct hw_event event;
     bool has_handle;
     atomic_bool over;

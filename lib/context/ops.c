@@ -12,8 +12,7 @@
 static void unref_op(struct hawser_op *op)
 {
     struct hawser_peer *p = op->peer;
-    hw_op_put(op->op);
-    free(op);
+    hw_op_put(op->op); /* op is part of it */
     hw_peer_unref(p);
 }
 
@@ -133,23 +132,17 @@ static uint32_t count_mems(const struct hawser_vec *vecs, size_t n)
     return mems;
 }
 
-/* Where the operation keeps a copy of the caller's data: behind its spans, so that the bytes live as long as any rail
- * may read them, which may be longer than the handle does. */
-static uint8_t *get_inline_room(struct hw_op *o)
+/* The room of so many spans. */
+static uint32_t count_spans(uint64_t bytes)
 {
-    return (uint8_t *)&o->span[o->n];
-}
-
-static uint32_t count_inline_spans(uint64_t inlined)
-{
-    return (uint32_t)((inlined + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));
+    return (uint32_t)((bytes + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));
 }
 
 /* Fills in the descriptors, and copies their data. On failure those so far hold their imports. */
 static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_t n)
 {
     struct hw_op *o = op->op;
-    uint8_t *room = get_inline_room(o);
+    uint8_t *room = op->data;
     const struct hawser_mem *last = NULL;
     const struct hawser_region *region = NULL;
     struct hw_import *import = NULL;
@@ -180,18 +173,19 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
     return 0;
 }
 
-/* An operation of the request's descriptors, not started. inlined: bytes of data in them. NULL: no memory. */
+/* An operation of the request's descriptors, not started. inlined: bytes of data in them, of which it keeps a copy.
+ * Handle and copy lie behind the spans: the bytes live as long as any rail may read them. NULL: no memory. */
 static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
                                  uint64_t inlined, const struct hawser_op_options *o)
 {
-    struct hawser_op *op = calloc(1, sizeof *op + count_mems(r->vecs, r->n_vecs) * sizeof op->mem[0]);
-    struct hw_op *inner = op ? hw_op_new(&p->peer, kind, (uint32_t)r->n_vecs + count_inline_spans(inlined)) : NULL;
-    if (!inner) {
-        free(op);
+    size_t own = sizeof(struct hawser_op) + count_mems(r->vecs, r->n_vecs) * sizeof(struct hawser_mem *);
+    struct hw_op *inner = hw_op_new(&p->peer, kind, (uint32_t)r->n_vecs + count_spans(own + inlined));
+    if (!inner)
         return NULL;
-    }
+    struct hawser_op *op = (struct hawser_op *)&inner->span[r->n_vecs];
     inner->n = (uint32_t)r->n_vecs;
     op->op = inner;
+    op->data = (uint8_t *)op + own;
     op->peer = p;
     op->event.kind = HAWSER_ENDED;
     hw_list_init(&op->event.in_queue);

@@ -127,17 +127,19 @@ void hw_control_fill(const struct hw_control *c, struct hw_link_out *out)
 
 void hw_control_done(struct hw_peer *p, struct hw_control *c)
 {
-    bool spare = c == &p->spare;
-    pthread_mutex_lock(&p->lock);
-    if (c->op) {
-        c->op->control = NULL;
-        hw_op_sub_locked(c->op, 1);
+    bool spare = c == &p->spare, carries = c->kind == HW_CONTROL_NOTE || c->kind == HW_CONTROL_BYE;
+    if (spare || carries) {
+        pthread_mutex_lock(&p->lock);
+        if (c->op) {
+            c->op->control = NULL;
+            hw_op_sub_locked(c->op, 1);
+        }
+        if (spare) {
+            p->spare_is_out = false;
+            hw_stops_send(p);
+        }
+        pthread_mutex_unlock(&p->lock);
     }
-    if (spare) {
-        p->spare_is_out = false;
-        hw_stops_send(p);
-    }
-    pthread_mutex_unlock(&p->lock);
     if (spare)
         return;
     free(c->note);
@@ -221,6 +223,16 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
+/* Tells the peer what was read and taken here, once that is much. Under the lock. */
+static void tell_taken(struct hw_peer *p)
+{
+    bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
+    if (tell && !p->in.telling && !p->dead) {
+        p->in.telling = true;
+        send_parcel(p, &p->in.taken);
+    }
+}
+
 static void read_control(struct hw_task *t)
 {
     struct hw_peer *p = hw_container_of(t, struct hw_peer, in.read);
@@ -239,17 +251,17 @@ static void read_control(struct hw_task *t)
         atomic_fetch_add(&p->in.next, 1);
         free_control_in(c);
     }
-    if (rc == 0) {
-        pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->lock);
+    if (rc == 0)
         rc = check_waiting(p);
-        pthread_mutex_unlock(&p->lock);
-    }
+    hw_ops_unfence(p);
+    tell_taken(p);
+    pthread_mutex_unlock(&p->lock);
     if (rc < 0 && !p->session.dead) {
         hw_peer_die(p, rc);
         p->ops->died(p->up, rc);
     }
-    hw_ops_unfence(p);
-    hw_taken_tell(p);
+    hw_ops_flush(p);
 }
 
 /* ---- what was taken ------------------------------------------------------------------------------- */
@@ -257,11 +269,7 @@ static void read_control(struct hw_task *t)
 void hw_taken_tell(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
-    bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
-    if (tell && !p->in.telling && !p->dead) {
-        p->in.telling = true;
-        send_parcel(p, &p->in.taken);
-    }
+    tell_taken(p);
     pthread_mutex_unlock(&p->lock);
 }
 

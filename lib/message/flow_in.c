@@ -308,7 +308,7 @@ static int take_request(struct hw_op *op)
 
 static int place_control(struct hw_peer *p, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
 {
-    struct hw_control_in *c = calloc(1, sizeof *c);
+    struct hw_control_in *c = hw_zalloc(sizeof *c);
     if (!c)
         return hw_no_memory("a control message");
     int rc = hw_control_decode(in->ext, in->ext_len, &c->head);

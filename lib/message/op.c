@@ -11,7 +11,7 @@
 
 struct hw_note *hw_note_new(uint32_t len)
 {
-    struct hw_note *note = len <= HW_NOTE_MAX ? calloc(1, sizeof *note + len) : NULL;
+    struct hw_note *note = len <= HW_NOTE_MAX ? hw_zalloc(sizeof *note + len) : NULL;
     if (note)
         note->len = len;
     return note;
@@ -19,7 +19,7 @@ struct hw_note *hw_note_new(uint32_t len)
 
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
 {
-    struct hw_op *op = calloc(1, sizeof *op + n * sizeof op->span[0]);
+    struct hw_op *op = hw_zalloc(sizeof *op + n * sizeof op->span[0]);
     if (!op)
         return NULL;
     op->peer = p;
@@ -130,6 +130,7 @@ static void desert_op(struct hw_op *op)
     op->deserted = true;
     op->peer->deserted += op->kind == HW_OP_WRITE;
     hw_list_append(&op->peer->over, &op->queued);
+    atomic_store(&op->peer->unflushed, true);
 }
 
 /* An operation that was called off is due: at first at once, so that this loop's clock says how long the peer may take
@@ -250,6 +251,7 @@ static void retire_op(struct hw_op *op)
     hw_list_remove(&op->serve_at);
     hw_list_remove(&op->queued);
     hw_list_append(&p->over, &op->queued);
+    atomic_store(&p->unflushed, true);
     if (op->deserted && op->kind == HW_OP_WRITE && --p->deserted == 0)
         hw_ops_resume(p, &p->held);
 }
@@ -286,7 +288,7 @@ void hw_op_sub(struct hw_op *op, uint64_t n)
 
 void hw_ops_flush(struct hw_peer *p)
 {
-    for (;;) {
+    while (atomic_load(&p->unflushed)) {
         pthread_mutex_lock(&p->lock);
         hw_notes_resume(p); /* the first one may have been called off */
         struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
@@ -298,6 +300,7 @@ void hw_ops_flush(struct hw_peer *p)
             op->told = true;
             atomic_fetch_add(&op->refs, !last);
         }
+        atomic_store(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over));
         pthread_mutex_unlock(&p->lock);
         if (!op)
             return;
@@ -313,12 +316,9 @@ void hw_ops_flush(struct hw_peer *p)
 
 void hw_ops_unfence(struct hw_peer *p)
 {
-    pthread_mutex_lock(&p->lock);
     struct hw_op *op;
     while ((op = hw_list_first(&p->fenced, struct hw_op, queued)) && (!is_fenced(op) || p->dead))
         retire_op(op); /* those behind wait for as much, or more */
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
 }
 
 static bool is_two_sided(const struct hw_op *op)
@@ -593,6 +593,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
             return; /* it ends */
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
     atomic_store(&op->off, true);
+    atomic_store(&op->peer->unflushed, true); /* others may have waited behind it */
     untime_op(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
@@ -629,8 +630,9 @@ void hw_ops_die(struct hw_peer *p)
 {
     pthread_mutex_lock(&p->lock);
     hw_list_each(it, tmp, &p->all) hw_op_cancel_locked(hw_container_of(it, struct hw_op, all), p->dead);
-    pthread_mutex_unlock(&p->lock);
     hw_ops_unfence(p);
+    pthread_mutex_unlock(&p->lock);
+    hw_ops_flush(p);
 }
 
 void hw_ops_init(struct hw_peer *p)

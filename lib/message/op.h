@@ -18,7 +18,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why);
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for room for their notification. Under the lock. */
 void hw_notes_resume(struct hw_peer *p);
-/* Ends operations that waited for control messages. Not under the lock. */
+/* Ends operations that waited for control messages. Under the lock. */
 void hw_ops_unfence(struct hw_peer *p);
 /* Calls over() of those that have ended. After each time that the lock was held for something of this file. */
 void hw_ops_flush(struct hw_peer *p);

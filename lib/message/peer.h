@@ -203,6 +203,8 @@ struct hw_queues {
     struct hw_list directs[HW_QUEUE_CHAINS];  /* .. sends that go to a landing, by that */
     struct hw_list messages[HW_QUEUE_CHAINS]; /* .. eager messages that are held, by operation */
     struct hw_list closed[HW_QUEUE_CHAINS];   /* .. streams that one side has closed, by number */
+    struct hw_queue *recent;                  /* that was found last; NULL: none, or it has gone */
+    struct hw_queue *spare;                   /* memory for the next one; NULL: none */
     uint8_t secret[16];                       /* of the hash */
     uint32_t n, n_grants, n_closed;
     uint32_t n_closed_first; /* of closed, those that this side closed first */
@@ -238,6 +240,7 @@ struct hw_peer {
     struct hw_list fenced;            /* wait until control messages are read */
     struct hw_list filling;           /* receives that have a message to be copied */
     struct hw_list over;              /* over() is to be called */
+    atomic_bool unflushed;            /* hw_ops_flush() may find something; set under the lock */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
     struct op_slot {
         struct hw_op *op;

@@ -53,41 +53,53 @@ static struct hw_list *find_chain(struct hw_queues *t, struct hw_list *chains, u
     return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
 }
 
-static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
+/* NULL: there is none. *chain: where it would be, NULL where nobody has looked there. */
+static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
 {
-    const struct hw_list *chain = find_chain(t, t->queues, name);
-    hw_list_each(it, tmp, chain)
+    *chain = NULL;
+    if (t->recent && t->recent->name == name)
+        return t->recent;
+    *chain = find_chain(t, t->queues, name);
+    hw_list_each(it, tmp, *chain)
     {
         struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
         if (q->name == name)
-            return q;
+            return t->recent = q;
     }
     return NULL;
+}
+
+static struct hw_queue *find_queue(struct hw_queues *t, uint64_t name)
+{
+    struct hw_list *chain;
+    return find_queue_in(t, name, &chain);
 }
 
 /* The queue with this name, which is made where there is none. */
 static int get_queue(struct hw_queues *t, uint64_t name, struct hw_queue **out)
 {
-    struct hw_queue *q = *out = find_queue(t, name);
+    struct hw_list *chain;
+    struct hw_queue *q = *out = find_queue_in(t, name, &chain);
     if (q)
         return 0;
     if (t->n == HW_QUEUES)
         return hw_fail(-EAGAIN, "%d queues are in use", HW_QUEUES);
-    q = calloc(1, sizeof *q);
+    q = t->spare ? t->spare : malloc(sizeof *q);
     if (!q)
         return hw_no_memory("a queue");
-    q->name = name;
+    t->spare = NULL;
+    *q = (struct hw_queue){.name = name};
     hw_list_init(&q->sends);
     hw_list_init(&q->grants);
     hw_list_init(&q->receives);
     hw_list_init(&q->held);
-    hw_list_append(find_chain(t, t->queues, name), &q->in_chain);
+    hw_list_append(chain, &q->in_chain);
     t->n++;
-    *out = q;
+    *out = t->recent = q;
     return 0;
 }
 
-/* Frees the queue where nothing of it is under way. */
+/* The queue goes where nothing of it is under way. The memory of the last one that did is kept for the next one. */
 static void put_queue(struct hw_queues *t, struct hw_queue *q)
 {
     if (!q || !hw_list_empty(&q->sends) || !hw_list_empty(&q->grants) || q->unanswered ||
@@ -95,7 +107,9 @@ static void put_queue(struct hw_queues *t, struct hw_queue *q)
         return;
     hw_list_remove(&q->in_chain);
     t->n--;
-    free(q);
+    t->recent = NULL;
+    free(t->spare);
+    t->spare = q;
 }
 
 static void unlist_grant(struct hw_queues *t, struct hw_grant *g)
@@ -220,6 +234,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
                                                     .d = landing});
     hw_list_remove(&op->queued);
     hw_list_append(&p->filling, &op->queued);
+    atomic_store(&p->unflushed, true);
 }
 
 /* The message of h, which is held no more. */
@@ -693,4 +708,5 @@ void hw_queues_free(struct hw_queues *t)
     hw_streams_free(t);
     for (int i = 0; i < HW_QUEUE_CHAINS; i++)
         hw_list_each(it, tmp, &t->queues[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
+    free(t->spare);
 }

@@ -93,7 +93,7 @@ PLANTED = [
     ("a handshake begins while a connection is about to start", SESSION, " || sr->start.is || s->dead)\n        return 0;", " || s->dead)\n        return 0;"),
     ("a ping is not answered", RAIL, "        r->answer_due |= in->type == HW_RAIL_PING;", ""),
     ("a rail stays suspect once nothing is under way", RAIL, "    if (!busy)\n        set_suspect(r, false);\n", ""),
-    ("nobody takes what only suspect rails could", SESSION, "k < 2 * s->rails && !s->dead", "k < s->rails && !s->dead"),
+    ("nobody takes what only suspect rails could", SESSION, "            suspect = sr;\n    }\n    return suspect;", "            suspect = sr;\n    }\n    return NULL;"),
     ("a new connection is as silent as the last one", RAIL, "    note_heard(r);\n    hw_timer_set", "    hw_timer_set"),
     ("a silent peer is waited for for ever", RAIL, "    if (silent >= r->limits.dead) {", "    if (silent >= r->limits.dead * 100) {"),
     ("a rail goes on with memory that its owner took back", RAIL, "            rc = hw_link_let_go(&rl->link, owner);", "            rc = hw_link_let_go(&r->link[0].link, owner);"),
