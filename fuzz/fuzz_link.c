@@ -68,20 +68,14 @@ static void abandon_frame(void *up, struct hw_link *l, const struct hw_link_in *
     FUZZ_CHECK(r->placing-- == 1);
 }
 
-static void end_token(void *up, struct hw_link *l, void *token)
+static void end_token(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
-    (void)up, (void)l, (void)token;
+    (void)up, (void)l, (void)token, (void)pay;
     abort(); /* nothing was sent */
 }
 
-static void end_confirmed(void *up, struct hw_link *l, void *token, uint32_t pay)
-{
-    (void)pay;
-    end_token(up, l, token);
-}
-
-static const struct hw_link_ops ops = {pull_nothing,  place_frame,   place_rest, take_frame,
-                                       abandon_frame, end_confirmed, end_token,  NULL /* all memory is the host's */};
+static const struct hw_link_ops ops = {pull_nothing,  place_frame, place_rest, take_frame,
+                                       abandon_frame, end_token,   end_token,  NULL /* all memory is the host's */};
 
 /* Fills what is to come by the other stream. Returns how many bytes. */
 static uint64_t feed_apart(const struct hw_piece *piece, uint32_t n, size_t most)

@@ -356,11 +356,12 @@ struct hawser_channel_stats {
     uint32_t index;                                         /* of the channel within its peer */
     uint32_t up;                                            /* 1: connected now */
     uint32_t lost;                                          /* times it died */
-    uint32_t reserved;
+    uint32_t suspect;  /* 1: the peer's kernel has not acknowledged anything for a while; it is given nothing new */
     uint64_t tx_bytes; /* payload confirmed by the peer */
     uint64_t rx_bytes; /* payload that arrived whole */
     uint64_t tx_chunks, rx_chunks;
-    uint64_t retaken_chunks; /* chunks of this channel that others had to take up */
+    uint64_t retaken_chunks; /* chunks of this channel that others had to take up when it died */
+    uint64_t retaken_bytes;  /* their payload: these bytes are sent again */
     /* Transports devmem and netplugin, payload: put into device memory by the NIC or the plugin; copied by this
      * process, where it might have been; taken from device memory by the NIC or the plugin. */
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
@@ -369,8 +370,9 @@ struct hawser_channel_stats {
 struct hawser_nic_stats {
     char nic[HAWSER_NIC_NAME];
     uint32_t channels, channels_up, lost; /* lost: deaths of channels so far */
-    uint32_t reserved;
+    uint32_t suspect;                     /* channels that are */
     uint64_t tx_bytes, rx_bytes;
+    uint64_t retaken_bytes;
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 

@@ -472,11 +472,13 @@ int hawser_channel_stats(hawser_peer *p, struct hawser_channel_stats *out, size_
         out[i] = (struct hawser_channel_stats){.index = i,
                                                .up = atomic_load(&w->up),
                                                .lost = atomic_load(&w->lost),
+                                               .suspect = atomic_load(&p->peer.session.rail[i].rail.suspect),
                                                .tx_bytes = atomic_load(&c->tx_bytes),
                                                .rx_bytes = atomic_load(&c->rx_bytes),
                                                .tx_chunks = atomic_load(&c->tx_frames),
                                                .rx_chunks = atomic_load(&c->rx_frames),
                                                .retaken_chunks = atomic_load(&c->lost),
+                                               .retaken_bytes = atomic_load(&c->lost_bytes),
                                                .rx_device_bytes = atomic_load(&w->counts.rx_device),
                                                .rx_copied_bytes = atomic_load(&w->counts.rx_copied),
                                                .tx_device_bytes = atomic_load(&w->counts.tx_device)};
@@ -507,6 +509,8 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
         all[k].channels++;
         all[k].channels_up += c[i].up;
         all[k].lost += c[i].lost;
+        all[k].suspect += c[i].suspect;
+        all[k].retaken_bytes += c[i].retaken_bytes;
         all[k].tx_bytes += c[i].tx_bytes;
         all[k].rx_bytes += c[i].rx_bytes;
         all[k].rx_device_bytes += c[i].rx_device_bytes;

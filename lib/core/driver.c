@@ -22,9 +22,9 @@
 #define NAP_SHARE 16           /* the time for which they have, in naps */
 #define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
-#define BULK (32u << 10) /* so many bytes in a turn are better moved by each loop's own thread than by one caller .. \
-                          */
-#define BULK_TIME (1 * HW_MS) /* .. who polls them all, and more of them are likely for so long */
+/* So many bytes in a turn are better moved by each loop's own thread than by one caller who polls them all, .. */
+#define BULK      (32u << 10)
+#define BULK_TIME (1 * HW_MS) /* .. and more of them are likely for so long */
 
 #define QUICK_LOOKS 16 /* at one source, before all are looked at */
 #define LOOK_AT_ALL 16 /* likewise at one driver by a caller who polls */

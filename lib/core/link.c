@@ -567,7 +567,7 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
             (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
-        l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token);
+        l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token, l->tx.flight[n % l->tx.ring].pay);
     l->started = count;
     l->in_flight = 0;
     return 0;

@@ -90,8 +90,9 @@ struct hw_link_ops {
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* The peer has the frame of this token, and its payload of so many bytes is in place there. */
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
-    /* The peer does not have the frame of this token and never will by this link (hw_link_settle). In order. */
-    void (*lost)(void *up, struct hw_link *l, void *token);
+    /* The peer does not have the frame of this token, with a payload of so many bytes, and never will by this link
+     * (hw_link_settle). In order. */
+    void (*lost)(void *up, struct hw_link *l, void *token, uint32_t pay);
     /* Copies a piece that the CPU cannot use to host memory. -errno. */
     int (*load)(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to);
 };

@@ -252,12 +252,13 @@ static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_
     r->ops->done(r->up, r, p);
 }
 
-static void keep_parcel(void *up, struct hw_link *l, void *token)
+static void keep_parcel(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
     struct hw_rail *r = up;
     struct hw_parcel *p = token;
     (void)l;
     atomic_fetch_add(&r->counts.lost, 1);
+    atomic_fetch_add(&r->counts.lost_bytes, pay);
     append_parcel(p->small ? &r->small : &r->bulk, p);
 }
 

@@ -129,7 +129,7 @@ enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* that the peer has */
     _Atomic uint64_t rx_bytes, rx_frames; /* that are in place here */
-    _Atomic uint64_t lost;                /* frames that the peer did not have when the rail ended */
+    _Atomic uint64_t lost, lost_bytes;    /* that the peer did not have when the rail ended: frames, payload */
 };
 
 struct hw_rail {

@@ -321,11 +321,11 @@ static void confirmed(void *up, struct hw_link *l, void *token, uint32_t pay)
     end_chunk(n, c);
 }
 
-static void lost(void *up, struct hw_link *l, void *token)
+static void lost(void *up, struct hw_link *l, void *token, uint32_t pay)
 {
     struct node *n = up;
     struct chunk *c = token;
-    (void)l;
+    (void)l, (void)pay;
     if (c->op->off)
         end_chunk(n, c);
     else

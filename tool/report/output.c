@@ -167,6 +167,8 @@ void output_json_channels(struct hw_json *j, hawser_peer *peer)
         hw_json_str(j, "remote", c->remote);
         hw_json_bool(j, "up", c->up);
         hw_json_u64(j, "lost", c->lost);
+        hw_json_bool(j, "suspect", c->suspect);
+        hw_json_u64(j, "retaken_bytes", c->retaken_bytes);
         hw_json_u64(j, "tx_bytes", c->tx_bytes);
         hw_json_u64(j, "rx_bytes", c->rx_bytes);
         hw_json_u64(j, "tx_chunks", c->tx_chunks);

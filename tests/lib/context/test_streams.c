@@ -211,12 +211,13 @@ static void under_fire(void)
     pthread_join(t, NULL);
     struct hawser_channel_stats st[64] = {0};
     size_t n = HW_ARRAY_LEN(st);
-    uint64_t retaken = 0;
+    uint64_t retaken = 0, bytes = 0;
     must(hawser_channel_stats(pr.ab, st, &n));
     for (size_t i = 0; i < n; i++)
-        retaken += st[i].retaken_chunks;
-    ok(cuts > 0, "while %u channels were reset, %llu chunks of which others took up", cuts,
-       (unsigned long long)retaken);
+        retaken += st[i].retaken_chunks, bytes += st[i].retaken_bytes;
+    ok(cuts > 0 && (bytes == 0 || retaken > 0),
+       "while %u channels were reset, %llu chunks of which others took up, %llu bytes", cuts,
+       (unsigned long long)retaken, (unsigned long long)bytes);
 }
 
 /* ---- one stream does not hold up another ---------------------------------------------------------------- */
