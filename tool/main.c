@@ -24,6 +24,7 @@ static const struct command {
     {"oci-hook", cmd_oci_hook, "what an OCI runtime calls: NICs into a container, and back"},
     {"devmem", cmd_devmem, "NIC queues bound to device memory: what there is, what would be, what was left"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
+    {"drill", cmd_drill, "take a NIC away under load, and say what that cost"},
     {"demo", cmd_demo, "a lab, a benchmark and a NIC that fails in the middle, with a report"},
     {"help", cmd_help, "this list, `help COMMAND`, or `help knobs`"},
 };

@@ -22,6 +22,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_devmem(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_drill(int argc, char **argv);
 int cmd_nccl(int argc, char **argv);
 int cmd_sandbox(int argc, char **argv);
 int cmd_oci_hook(int argc, char **argv);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rtnetlink of neighbours: which Ethernet address the kernel sends to for an IP address on a link. */
+#ifndef HW_SYS_RTNL_NEIGH_H
+#define HW_SYS_RTNL_NEIGH_H
+
+#include "sys/netlink.h"
+
+struct hw_rtnl_neigh {
+    int index;      /* the link */
+    uint8_t family; /* AF_INET, AF_INET6 */
+    uint8_t ip[16]; /* network order */
+    uint8_t mac[6];
+    uint16_t state; /* NUD_* of linux/neighbour.h */
+};
+
+/* Fills up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r: a
+ * socket of NETLINK_ROUTE. Returns how many there are (perhaps more than cap), or -errno. */
+int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *out, size_t cap);
+/* Makes the entry so, whatever it was. -errno. */
+int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n);
+
+#endif

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser drill: what a NIC that goes away costs transfers that are under way. */
+#include "base/size.h"
+#include "sys/json.h"
+#include "tool/drill/drill.h"
+#include "tool/load/stats.h"
+#include "tool/opts.h"
+#include "tool/report/output.h"
+#include "tool/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define SETTLE_MS   1500 /* before the first fault, after the last one, and at least between two */
+#define TAKE_MAX    TP_MAX_NICS
+#define JSON_POINTS 5000 /* of the timeline, each NIC */
+
+static const char *const how_names[] = {[DRILL_HOLE] = "hole", [DRILL_DOWN] = "down", NULL};
+
+struct drill {
+    struct common common;
+    char host[256];
+    uint16_t port;
+    const char *nics, *peer_nics, *take, *faults_file, *json, *report;
+    enum drill_how how;
+    uint64_t faults, off_ms, duration_ms, size, depth;
+    /* running */
+    hawser *h;
+    struct session s;
+    struct measure m;
+    struct drill_load load;
+    struct drill_child child;
+    char victim[TAKE_MAX][HAWSER_NIC_NAME];
+    size_t n_victims;
+    uint64_t taken, next; /* faults so far, and when something is to be done */
+    bool away;
+    uint64_t bad, checked;
+    double seconds;
+};
+
+/* ---- the command line -------------------------------------------------------------------------------------- */
+
+static int parse_drill_nics(void *args, const char *text)
+{
+    return opts_nics(((struct drill *)args)->nics = text);
+}
+
+static int parse_drill_peer_nics(void *args, const char *text)
+{
+    return opts_nics(((struct drill *)args)->peer_nics = text);
+}
+
+static int parse_take(void *args, const char *text)
+{
+    return opts_nics(((struct drill *)args)->take = text);
+}
+
+static const struct opt rows[] = {
+    OPT_CALL("take", 0, "A,B", parse_take,
+             "take these NICs of this node away, one after the other; all: those in use (root)"),
+    OPT_ENUM("how", 0, "HOW", struct drill, how, how_names, DRILL_HOLE,
+             "hole: what is sent by it is lost, and nobody is told; down: its link goes down (default hole)"),
+    OPT_NUMBER("faults", 'n', "N", struct drill, faults, 1, DRILL_FAULTS, "with --take: how often (default 5)"),
+    OPT_TIME("off", 0, "TIME", struct drill, off_ms, 100, 60000, "with --take: for how long (default 1s)"),
+    OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
+             "without --take: how long to watch (default 30s)"),
+    OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
+             "without --take: faults that something else makes, lines SECONDS NIC TEXT (of CLOCK_MONOTONIC)"),
+    OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "bytes of a write (default 128KiB)"),
+    OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes under way (default 64)"),
+    OPT_CALL("nics", 0, "A,B", parse_drill_nics, "this node's NICs (default: all by which a route leads to the peer)"),
+    OPT_CALL("peer-nics", 0, "A,B", parse_drill_peer_nics, "the peer's, paired in order with --nics"),
+    OPT_TEXT("json", 'j', "FILE", struct drill, json, "one line; - for standard output"),
+    OPT_TEXT("report", 0, "FILE", struct drill, report, "one HTML file with the goodput of each NIC over time"),
+    OPT_GROUP(common_opts, struct drill, common),
+    {0},
+};
+
+/* OPTS_GO, or the exit status. */
+static int parse_drill_args(struct drill *d, int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = "drill",
+        .args = "HOST[:PORT] [OPTION...]",
+        .about = "Keeps writes under way to a node that runs `hawser serve` and says what each NIC that goes\n"
+                 "away costs them: how long until goodput is at 90 % of what the other NICs carried, how long\n"
+                 "the longest write took, how many bytes were sent again. It takes NICs away itself (--take)\n"
+                 "or watches while you do.\n"
+                 "Exit: 0 all well, 1 a write failed, goodput did not come back or bytes are wrong, 2 wrong usage.",
+        .rows = rows,
+        .least = 1,
+        .most = 1,
+        .too_few = "which host? It is what `hawser serve` prints on the other node"};
+    int rc = opts_parse(&o, d, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    d->port = HAWSER_DEFAULT_PORT;
+    if (opts_host(argv[optind], d->host, sizeof d->host, &d->port) < 0)
+        return tool_usage("drill", "%s", hw_error());
+    if (d->peer_nics && !d->nics)
+        return tool_usage("drill", "--peer-nics needs --nics to be paired with");
+    if (d->take && (d->duration_ms || d->faults_file))
+        return tool_usage("drill", "--duration and --marks are for faults that something else makes, not for --take");
+    if (!d->take && (d->faults || d->off_ms))
+        return tool_usage("drill", "--faults and --off need --take");
+    if (d->json && strcmp(d->json, "-") == 0 && d->report)
+        return tool_usage("drill", "--report is made from the file of --json, so that cannot be -");
+    d->faults = d->faults ? d->faults : 5;
+    d->off_ms = d->off_ms ? d->off_ms : 1000;
+    d->duration_ms = d->duration_ms ? d->duration_ms : 30000;
+    d->size = d->size ? d->size : 128 << 10;
+    d->depth = d->depth ? d->depth : 64;
+    return OPTS_GO;
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------- */
+
+static bool is_used(const struct drill_load *l, const char *nic)
+{
+    for (size_t i = 0; i < l->n_nics; i++)
+        if (strcmp(l->nic[i], nic) == 0)
+            return true;
+    return false;
+}
+
+static int choose_victims(struct drill *d)
+{
+    const struct drill_load *l = &d->load;
+    if (l->n_nics < 2)
+        return hw_fail(-EINVAL, "%s is the only NIC to that peer: without it nothing is left to go on with",
+                       l->n_nics ? l->nic[0] : "none");
+    if (strcmp(d->take, "all") == 0) {
+        memcpy(d->victim, l->nic, sizeof d->victim);
+        d->n_victims = l->n_nics;
+        return 0;
+    }
+    for (const char *at = d->take; *at && d->n_victims < TAKE_MAX; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        char *nic = d->victim[d->n_victims++];
+        snprintf(nic, HAWSER_NIC_NAME, "%.*s", (int)n, at);
+        if (!is_used(l, nic))
+            return hw_fail(-EINVAL, "%s carries nothing to that peer, so that taking it away would show nothing", nic);
+        at += n;
+    }
+    return 0;
+}
+
+/* Takes the next NIC away, or gives it back, when it is due. 1: all is done. */
+static int step_faults(struct drill *d, uint64_t now)
+{
+    const char *nic = d->n_victims ? d->victim[d->taken % d->n_victims] : NULL;
+    uint64_t at;
+    int rc;
+    if (!nic)
+        return choose_victims(d);
+    if (now < d->next)
+        return 0;
+    if (!d->away && d->taken == d->faults)
+        return 1;
+    rc = drill_child_do(&d->child, nic, d->how, !d->away, &at);
+    if (rc < 0)
+        return rc;
+    if (!d->away)
+        (void)drill_add_fault(&d->load, nic, how_names[d->how], at);
+    else
+        d->load.fault[d->load.n_faults - 1].until = at;
+    d->taken += d->away;
+    d->next = at + (d->away ? SETTLE_MS : d->off_ms) * HW_MS;
+    d->away = !d->away;
+    return 0;
+}
+
+static int tick(void *arg, uint64_t now)
+{
+    struct drill *d = arg;
+    double passed = (double)(now - d->load.start) / 1e9;
+    if (d->take) {
+        output_progress("%" PRIu64 " of %" PRIu64 " faults, %.1f s", d->taken, d->faults, passed);
+        return step_faults(d, now);
+    }
+    output_progress("%.1f of %.1f s", passed, (double)d->duration_ms / 1e3);
+    return now >= d->load.start + d->duration_ms * HW_MS;
+}
+
+/* ---- what comes of it ------------------------------------------------------------------------------------------ */
+
+static FILE *get_table(const struct drill *d)
+{
+    return d->json && strcmp(d->json, "-") == 0 ? stderr : stdout;
+}
+
+static void print_head(const struct drill *d)
+{
+    char size[32];
+    struct session_path path[TP_MAX_PATHS];
+    struct session *s = (struct session *)&d->s;
+    size_t n = session_paths(s, path, HW_ARRAY_LEN(path));
+    FILE *out = get_table(d);
+    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(d->s.peer));
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "# %s %s -> %s %s, %u channels\n", path[i].nic, path[i].local, path[i].remote, path[i].peer_nic,
+                path[i].channels);
+    session_print_idle(s, out);
+    fprintf(out, "# %" PRIu64 " writes of %s under way\n", d->depth, hw_format_size(d->size, size, sizeof size));
+    fflush(out);
+}
+
+static void print_fault(FILE *out, const struct drill_load *l, const struct drill_fault *f)
+{
+    char again[32], back[32] = "not within 1 s";
+    if (f->judged && !isnan(f->back_ms))
+        snprintf(back, sizeof back, "%.0f", f->back_ms);
+    fprintf(out, "%8.2f  %-15s %-16s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9, f->nic, f->text);
+    if (f->judged)
+        fprintf(out, " %15s %18.1f %12s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
+    else
+        fprintf(out, " too near to the beginning or the end to be judged\n");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Median and 99th percentile of what the judged faults have. n: how many; those that are NAN count as INFINITY. */
+struct share {
+    size_t n;
+    double p50, p99;
+};
+
+static struct share share_of(const struct drill_load *l, size_t field)
+{
+    struct share s = {0};
+    double *v = calloc(l->n_faults + 1, sizeof *v);
+    for (size_t i = 0; v && i < l->n_faults; i++) {
+        const struct drill_fault *f = &l->fault[i];
+        double x = *(const double *)((const char *)f + field);
+        if (f->judged)
+            v[s.n++] = isnan(x) ? INFINITY : x;
+    }
+    if (s.n) {
+        qsort(v, s.n, sizeof *v, by_value);
+        s.p50 = v[s.n / 2];
+        s.p99 = v[HW_MIN(s.n - 1, s.n * 99 / 100)];
+    }
+    free(v);
+    return s;
+}
+
+static uint64_t count_again(const struct drill_load *l)
+{
+    return l->n_win ? l->win[l->n_win - 1].again : 0;
+}
+
+static void print_results(const struct drill *d)
+{
+    const struct drill_load *l = &d->load;
+    FILE *out = get_table(d);
+    char again[32];
+    struct share back = share_of(l, offsetof(struct drill_fault, back_ms));
+    struct share longest = share_of(l, offsetof(struct drill_fault, longest_ms));
+    if (l->n_faults)
+        fprintf(out, "%8s  %-15s %-16s %15s %18s %12s\n", "at s", "NIC", "what", "goodput back ms", "longest write ms",
+                "sent again");
+    for (size_t i = 0; i < l->n_faults; i++)
+        print_fault(out, l, &l->fault[i]);
+    if (!l->n_faults)
+        fprintf(out, "no NIC went away\n");
+    if (back.n)
+        fprintf(
+            out,
+            "of %zu: goodput back after %.0f ms (p99 %.0f), longest write %.1f ms (p99 %.1f); %s sent again in all\n",
+            back.n, back.p50, back.p99, longest.p50, longest.p99, hw_format_size(count_again(l), again, sizeof again));
+    fprintf(out,
+            "%.3f GB/s over %.1f s; writes: p50 %.2f ms, p99 %.2f ms; %" PRIu64 " bytes checked, %" PRIu64
+            " of them wrong\n",
+            (double)(l->ops * l->size) / 1e9 / d->seconds, d->seconds, (double)hw_hist_quantile(l->hist, 0.5) / 1e6,
+            (double)hw_hist_quantile(l->hist, 0.99) / 1e6, d->checked, d->bad);
+}
+
+/* What each NIC carried, by windows that are so wide that they are not too many. */
+static void write_timeline(struct hw_json *j, const struct drill_load *l)
+{
+    size_t step = l->n_win / JSON_POINTS + 1;
+    hw_json_array(j, "timeline");
+    for (size_t i = step; i < l->n_win; i += step) {
+        for (size_t k = 0; k < l->n_nics; k++) {
+            hw_json_object(j, NULL);
+            hw_json_double(j, "t_s", (double)(i * DRILL_WINDOW) / 1e9);
+            hw_json_str(j, "nic", l->nic[k]);
+            hw_json_double(j, "GBps",
+                           (double)(l->win[i].nic[k] - l->win[i - step].nic[k]) / (double)(step * DRILL_WINDOW));
+            hw_json_end(j);
+        }
+    }
+    hw_json_end(j);
+}
+
+/* As marks of the report's plot. */
+static void write_marks(struct hw_json *j, const struct drill_load *l)
+{
+    char text[160];
+    hw_json_array(j, "faults");
+    for (size_t i = 0; i < l->n_faults; i++) {
+        const struct drill_fault *f = &l->fault[i];
+        hw_json_object(j, NULL);
+        hw_json_double(j, "t_s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9);
+        snprintf(text, sizeof text, "%s: %s", f->nic, f->text);
+        if (f->judged && !isnan(f->back_ms))
+            snprintf(text, sizeof text, "%s: %s, goodput back after %.0f ms", f->nic, f->text, f->back_ms);
+        hw_json_str(j, "text", text);
+        hw_json_end(j);
+        if (!f->until)
+            continue;
+        hw_json_object(j, NULL);
+        hw_json_double(j, "t_s", (double)(f->until - HW_MIN(f->until, l->start)) / 1e9);
+        snprintf(text, sizeof text, "%s: back up", f->nic);
+        hw_json_str(j, "text", text);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+}
+
+static void write_drill_faults(struct hw_json *j, const struct drill_load *l)
+{
+    hw_json_array(j, "drill");
+    for (size_t i = 0; i < l->n_faults; i++) {
+        const struct drill_fault *f = &l->fault[i];
+        hw_json_object(j, NULL);
+        hw_json_str(j, "nic", f->nic);
+        hw_json_str(j, "what", f->text);
+        hw_json_double(j, "t_s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9);
+        hw_json_bool(j, "judged", f->judged);
+        hw_json_double(j, "back_ms", f->judged ? f->back_ms : NAN);
+        hw_json_double(j, "longest_ms", f->judged ? f->longest_ms : NAN);
+        hw_json_u64(j, "retaken_bytes", f->again);
+        hw_json_end(j);
+    }
+    hw_json_end(j);
+}
+
+/* A line that the report reads as one of `hawser bench`. */
+static int write_json(const struct drill *d, FILE *out)
+{
+    const struct drill_load *l = &d->load;
+    struct hw_json j;
+    hw_json_init(&j, out);
+    hw_json_object(&j, NULL);
+    hw_json_str(&j, "schema", "hawser-drill-1");
+    hw_json_str(&j, "op", "write");
+    hw_json_str(&j, "mem", "host");
+    hw_json_u64(&j, "size", l->size);
+    hw_json_u64(&j, "iters", l->ops);
+    hw_json_u64(&j, "depth", l->depth);
+    hw_json_double(&j, "seconds", d->seconds);
+    hw_json_double(&j, "GBps", (double)(l->ops * l->size) / 1e9 / d->seconds);
+    hw_json_double(&j, "p50_us", (double)hw_hist_quantile(l->hist, 0.5) / 1e3);
+    hw_json_double(&j, "p99_us", (double)hw_hist_quantile(l->hist, 0.99) / 1e3);
+    hw_json_double(&j, "p999_us", (double)hw_hist_quantile(l->hist, 0.999) / 1e3);
+    hw_json_u64(&j, "verified_bytes", d->checked);
+    hw_json_u64(&j, "bad_bytes", d->bad);
+    hw_json_u64(&j, "retaken_bytes", count_again(l));
+    write_drill_faults(&j, l);
+    write_timeline(&j, l);
+    write_marks(&j, l);
+    output_json_channels(&j, d->s.peer);
+    hw_json_end(&j);
+    int rc = hw_json_finish(&j);
+    return rc < 0 ? hw_wrap(rc, "writing the JSON line") : 0;
+}
+
+static int write_files(const struct drill *d)
+{
+    if (d->json && strcmp(d->json, "-") == 0)
+        return write_json(d, stdout);
+    if (!d->json && !d->report)
+        return 0;
+    HW_AUTO_FREE char *beside = NULL; /* the report's folder can be written, or there is none */
+    if (!d->json && asprintf(&beside, "%s.jsonl", d->report) < 0)
+        return hw_no_memory("a file name");
+    const char *path = d->json ? d->json : beside;
+    FILE *f = fopen(path, "we");
+    if (!f)
+        return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    int rc = write_json(d, f);
+    if (fclose(f) != 0 && rc == 0)
+        rc = hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    return rc == 0 && d->report ? report_html(path, d->report) : rc;
+}
+
+/* ---- the run --------------------------------------------------------------------------------------------------- */
+
+static int run_load(struct drill *d)
+{
+    struct tp_request q = {.type = TP_BEGIN, .first = 0, .count = (uint32_t)d->depth};
+    HW_AUTO_FREE struct tp_reply *r = calloc(1, sizeof *r);
+    int patience = session_patience_ms(d->size * d->depth);
+    if (!r)
+        return hw_no_memory("messages");
+    int rc = buffer_fill(&d->m.buf, 0, (uint32_t)d->depth);
+    if (rc == 0)
+        rc = session_call(&d->s, &q, r, patience);
+    if (rc < 0)
+        return rc;
+    d->load = (struct drill_load){.s = &d->s,
+                                  .m = &d->m,
+                                  .size = d->size,
+                                  .depth = (uint32_t)d->depth,
+                                  .watch = !d->take && !d->faults_file,
+                                  .tick = tick,
+                                  .arg = d};
+    uint64_t start = hw_now();
+    d->next = start + SETTLE_MS * HW_MS;
+    d->m.broken = true; /* until all writes have ended, the server may not listen to requests */
+    rc = drill_load_run(&d->load);
+    d->seconds = (double)(hw_now() - start) / 1e9;
+    if (rc < 0)
+        return rc;
+    d->m.broken = false;
+    q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
+    rc = session_call(&d->s, &q, r, patience);
+    d->bad = r->bad;
+    d->checked = r->checked;
+    return rc;
+}
+
+static int run_session(struct drill *d)
+{
+    const struct hawser_connect_options o = {.size = sizeof o, .nics = d->nics, .peer_nics = d->peer_nics};
+    struct measure_plan plan = {.op = TP_WRITE,
+                                .size = d->size,
+                                .gpu = BUFFER_HOST,
+                                .peer_gpu = TP_HOST,
+                                .depth = (uint32_t)d->depth,
+                                .depth_given = true,
+                                .verify = true};
+    if (getrandom(&plan.seed, sizeof plan.seed, 0) != (ssize_t)sizeof plan.seed)
+        return hw_fail(-EIO, "the kernel gives no random bytes");
+    int rc = common_open(&d->common, &d->h);
+    if (rc == 0)
+        rc = session_open(&d->s, d->h, d->host, d->port, &o);
+    if (rc == 0)
+        rc = measure_open(&d->m, &d->s, &plan);
+    if (rc < 0)
+        return rc;
+    print_head(d);
+    rc = run_load(d);
+    output_progress(NULL);
+    if (rc == 0 && d->faults_file)
+        rc = drill_read_faults(&d->load, d->faults_file);
+    if (rc == 0) {
+        drill_judge(&d->load);
+        print_results(d);
+        rc = write_files(d);
+    }
+    HW_KEEP_ERROR();
+    measure_close(&d->m);
+    return rc;
+}
+
+/* Did goodput come back every time? */
+static bool came_back(const struct drill_load *l)
+{
+    for (size_t i = 0; i < l->n_faults; i++)
+        if (l->fault[i].judged && isnan(l->fault[i].back_ms))
+            return false;
+    return true;
+}
+
+static int run_drill(struct drill *d)
+{
+    int rc = d->take ? drill_child_start(&d->child) : 0, code = TOOL_OK;
+    if (rc == 0)
+        rc = run_session(d);
+    output_progress(NULL);
+    if (rc < 0)
+        code = tool_fail("drill", "%s", hw_error());
+    else if (d->bad)
+        code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
+    else if (!came_back(&d->load))
+        code = tool_fail("drill", "goodput did not come back within 1 s");
+    drill_child_end(&d->child); /* first: what is away comes back */
+    session_close(&d->s);
+    hawser_close(d->h);
+    drill_load_free(&d->load);
+    return code;
+}
+
+int cmd_drill(int argc, char **argv)
+{
+    struct drill *d = calloc(1, sizeof *d);
+    if (!d)
+        return tool_fail("drill", "out of memory");
+    int rc = parse_drill_args(d, argc, argv);
+    if (rc == OPTS_GO) {
+        tool_catch_signals();
+        rc = run_drill(d);
+    }
+    common_free(&d->common);
+    free(d);
+    return rc;
+}
