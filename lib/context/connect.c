@@ -12,6 +12,9 @@
 #include <sys/socket.h>
 
 #define STRAGGLERS_MS 200 /* what the rails of a NIC that is up get on top */
+#define GREETINGS     16  /* to a server that hangs up on the first words: it is crowded, by strangers or clients */
+#define PAUSE_MS      10  /* after the first one, about; doubled after each up to .. */
+#define PAUSE_MOST_MS 320 /* .. so many */
 
 int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 {
@@ -311,13 +314,36 @@ static int connect_rails(struct hw_connect *c)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
+/* Half to one and a half times as long: those who were sent away together are not to come back together. */
+static void pause_greeting(const struct hw_connect *c, unsigned tries)
+{
+    uint32_t random;
+    hw_random(&random, sizeof random);
+    uint64_t ms = HW_MIN((uint64_t)PAUSE_MS << tries, PAUSE_MOST_MS), until = hw_now() + (ms / 2 + random % ms) * HW_MS;
+    while (hw_now() < HW_MIN(until, c->deadline))
+        wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
+}
+
+/* Reaches the first of the n addresses that answers. */
+static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
+{
+    int rc = -EHOSTUNREACH;
+    for (unsigned tries = 0; tries < GREETINGS; tries++) {
+        for (int i = 0; i < n && rc < 0; i++)
+            rc = greet(c, &to[i]);
+        if (rc != -ECONNRESET || hw_now() >= c->deadline)
+            break;
+        HW_KEEP_ERROR();
+        pause_greeting(c, tries);
+    }
+    return rc;
+}
+
 static int run_connect(struct hw_connect *c)
 {
     union hw_addr to[8];
     int n = hw_lookup(c->host, c->port, c->deadline, to, HW_ARRAY_LEN(to));
-    int rc = n < 0 ? n : -EHOSTUNREACH;
-    for (int i = 0; i < n && rc < 0; i++)
-        rc = greet(c, &to[i]);
+    int rc = n < 0 ? n : greet_any(c, to, n);
     if (rc == 0)
         rc = set_up(c);
     hw_fork_close(&c->fd);

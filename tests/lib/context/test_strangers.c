@@ -54,6 +54,47 @@ static int connect_one(hawser *a, hawser *b, uint16_t port)
     return rc || j.rc ? -1 : ms;
 }
 
+#define CROWD 300 /* more than the listener has places for */
+
+static hawser_peer *accepted[CROWD];
+
+static void *accept_crowd(void *arg)
+{
+    for (unsigned n = 0; n < CROWD && hawser_accept(arg, 30000, &accepted[n]) == 0; n++)
+        ;
+    return NULL;
+}
+
+/* Peers that connect all at once, and crowd each other out. Returns how many are connected in the end. */
+static unsigned connect_crowd(hawser *a, hawser *b, uint16_t port)
+{
+    static hawser_peer *p[CROWD];
+    unsigned ended = 0, well = 0;
+    pthread_t t;
+    if (pthread_create(&t, NULL, accept_crowd, b))
+        bail("no thread");
+    for (unsigned i = 0; i < CROWD; i++)
+        must(hawser_connect_start(a, "127.0.0.1", port, NULL, 30000, 0, &p[i]));
+    while (ended < CROWD) {
+        struct hawser_completion c[16];
+        int n = hawser_poll_wait(a, c, 16, 40000);
+        if (n <= 0)
+            break;
+        for (int i = 0; i < n; i++) {
+            ended += c[i].event == HAWSER_CONNECTED;
+            if (c[i].event == HAWSER_CONNECTED && c[i].result < 0)
+                diag("%s", hawser_peer_state(c[i].peer) < 0 ? hawser_error() : strerror(-c[i].result));
+            well += c[i].event == HAWSER_CONNECTED && c[i].result == 0;
+        }
+    }
+    pthread_join(t, NULL);
+    for (unsigned i = 0; i < CROWD; i++) {
+        hawser_peer_close(p[i]);
+        hawser_peer_close(accepted[i]);
+    }
+    return well;
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -80,6 +121,11 @@ int main(void)
     leave();
     ms = connect_one(p.a, p.b, p.port);
     ok(ms >= 0 && ms < 5000, "and once they are gone: %d ms", ms);
+    step("peers");
+    unsigned well = connect_crowd(p.a, p.b, p.port);
+    if (well < CROWD)
+        diag("%u of %u have connected", well, CROWD);
+    ok(well == CROWD, "of %u peers that come at once each is connected", CROWD);
     ph_drop(&m);
     ph_drop(&t);
     ph_close(&p);
