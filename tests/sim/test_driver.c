@@ -171,13 +171,17 @@ static bool is_poll_done(void *arg)
     return atomic_load(&((struct poll *)arg)->done);
 }
 
+/* Until the last one's tasks have all run: from then on nobody else looks at them. */
+static void poll_until_all_done(void)
+{
+    for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
+        hw_driver_poll(poll.driver, NULL, NULL);
+}
+
 /* Posts a task that nobody is woken for, and polls until it has run. */
 static void poll_once(struct hw_driver *d, size_t bytes)
 {
-    hw_driver_poll(d, NULL, NULL); /* the one before has run whole */
-    poll.task.run = set_poll_done;
-    poll.next.run = do_nothing;
-    poll.more.run = set_all_done;
+    poll_until_all_done();
     poll.driver = d;
     poll.bytes = bytes;
     atomic_store(&poll.done, false);
@@ -189,12 +193,6 @@ static void poll_once(struct hw_driver *d, size_t bytes)
         hw_driver_poll(d, is_poll_done, &poll);
     if (!atomic_load(&poll.done))
         abort(); /* nobody has run it */
-}
-
-static void poll_until_all_done(void)
-{
-    for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
-        hw_driver_poll(poll.driver, NULL, NULL);
 }
 
 /* How often the thread of this process with that name has slept; -1: there is none. */
@@ -263,6 +261,10 @@ static int count_own(struct hw_driver *d, size_t bytes)
 
 static void test_polling(void)
 {
+    poll.task.run = set_poll_done;
+    poll.next.run = do_nothing;
+    poll.more.run = set_all_done;
+    atomic_store(&poll.all_done, true);
     for (unsigned i = 0; i < 2; i++)
         if (hw_driver_init(&two[i], two, 2) < 0 || hw_driver_start(&two[i], i ? "poll/1" : "poll/0") < 0)
             abort();
