@@ -36,7 +36,7 @@
 static char *memory;
 static uint64_t moved, until;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "uring_bench: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -105,10 +105,9 @@ static void make_ring(void)
 
 static struct io_uring_cqe *take_completion(void)
 {
-    struct io_uring_cqe *c;
+    struct io_uring_cqe *c = NULL;
     int rc = io_uring_submit_and_wait(&ring, 1);
-    if (rc >= 0)
-        rc = io_uring_wait_cqe(&ring, &c);
+    rc = rc < 0 ? rc : io_uring_wait_cqe(&ring, &c);
     if (rc < 0) {
         errno = -rc;
         die("waiting for io_uring");
@@ -194,7 +193,7 @@ static void recv_multishot(int fd)
             io_uring_prep_recv_multishot(s, fd, NULL, 0, 0);
             s->flags |= IOSQE_BUFFER_SELECT;
         }
-        struct io_uring_cqe *c;
+        struct io_uring_cqe *c = NULL;
         int rc = io_uring_submit_and_wait(&ring, 1);
         if (rc < 0 || io_uring_wait_cqe(&ring, &c) < 0)
             die("waiting for io_uring");

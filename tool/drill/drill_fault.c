@@ -83,8 +83,9 @@ static int take_away(struct away *a, const struct order *o)
 {
     struct hw_rtnl_link link;
     int rc = give_back(a);
-    if (rc == 0)
-        rc = hw_rtnl_link_get(&a->rt, o->nic, &link);
+    if (rc < 0)
+        return rc;
+    rc = hw_rtnl_link_get(&a->rt, o->nic, &link);
     if (rc < 0)
         return rc;
     a->index = link.index;

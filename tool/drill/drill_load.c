@@ -203,8 +203,9 @@ struct drill_fault *drill_add_fault(struct drill_load *l, const char *nic, const
 static void read_fault(struct drill_load *l, const char *line)
 {
     char nic[HAWSER_NIC_NAME], text[64];
-    double t;
-    if (sscanf(line, "%lf %15s %63[^\n]", &t, nic, text) != 3 || !(t >= 0 && t < FILE_MAX))
+    char *rest;
+    double t = strtod(line, &rest);
+    if (rest == line || sscanf(rest, " %15s %63[^\n]", nic, text) != 2 || !(t >= 0 && t < FILE_MAX))
         return;
     uint64_t at = (uint64_t)(t * 1e9);
     size_t len = strlen(text);
