@@ -110,6 +110,9 @@ def measurements(tmp):
     r = run("bench", s.host, "--size", "1MiB", "--iters", "64", "--compare-raw", "--json", "-")
     row = json.loads(r.stdout) if r.returncode == 0 else {}
     ok(row.get("raw_GBps", 0) > 0 and row["ratio_raw"] > 0 and row["iters"] == 3 * 64, "beside plain sockets", r)
+    ok(row.get("raw_congestion") not in (None, "bbr"), "which have hawser's congestion control", row.get("raw_congestion"))
+    r = run("bench", s.host, "--size", "1MiB", "--iters", "8", "--compare-raw", "-K", "congestion=reno")
+    ok("plain sockets: reno" in r.stdout, "the one that knob congestion names", r)
     r = run("bench", s.host, "--op", "pingpong", "--iters", "300", "--compare-raw", "--json", "-")
     row = json.loads(r.stdout) if r.returncode == 0 else {}
     ok(row.get("raw_pingpong_spin_us", 0) > 0 and row["raw_pingpong_block_us"] > 0, "ping-pong beside plain sockets", r)

@@ -44,6 +44,7 @@ struct bench {
     hawser *h;
     struct session s;
     struct rival rival;
+    char raw_congestion[16]; /* of plain sockets; "": none were measured, or the kernel does not say */
     FILE *json_out;
     char *json_tmp; /* a report without --json still needs the lines */
     uint64_t bad;

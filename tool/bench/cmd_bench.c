@@ -233,6 +233,7 @@ static int run_rival_round(struct bench *b, struct measure *m, uint64_t iters, u
     }
     struct rival_result got = {0};
     int rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
+    memcpy(b->raw_congestion, got.congestion, sizeof b->raw_congestion);
     all->raw[n] = got.GBps;
     all->raw_cpu[n] = got.cpu_s_per_GB;
     all->raw_peer[n] = got.peer_cpu_s_per_GB;
@@ -287,10 +288,14 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     if (rc < 0)
         return rc;
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
+    memcpy(r->raw_congestion, b->raw_congestion, sizeof r->raw_congestion);
     output_table_row(table, r);
     if (b->op == TP_PINGPONG && b->compare_raw && m->plan.size > 0)
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
+    if (last && *b->raw_congestion)
+        fprintf(table, "# congestion control of the plain sockets: %s, by knob congestion as hawser's\n",
+                b->raw_congestion);
     if (last)
         output_nics(table, r);
     char detour[DETOUR_TEXT];
@@ -351,7 +356,7 @@ static int run_host_sizes(struct bench *b)
     if (rc < 0)
         return rc;
     rc = session_open(&b->s, b->h, b->host, b->port, &o);
-    if (rc < 0 || (rc = rival_open(&b->rival, &b->s)) < 0)
+    if (rc < 0 || (rc = rival_open(&b->rival, &b->s, &b->knobs)) < 0)
         return rc;
     print_host_bench_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)

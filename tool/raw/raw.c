@@ -2,6 +2,8 @@
 #include "tool/raw/raw.h"
 #include "tool/raw/raw_sock.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -357,7 +359,7 @@ static int connect_raw_streams(const struct raw_plan *plan, const struct raw_pat
     int rc;
     for (uint32_t k = 0; k < plan->streams; k++)
         for (size_t i = 0; i < n_paths; i++, ++*n)
-            if ((rc = raw_connect(&paths[i], plan->token, deadline, &fds[*n])))
+            if ((rc = raw_connect(&paths[i], plan->token, plan->knobs, deadline, &fds[*n])))
                 return rc;
     for (size_t i = 0; i < *n; i++)
         if ((rc = raw_wait_go(fds[i], deadline)))
@@ -378,6 +380,8 @@ int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, si
         struct run r;
         run_init(&r, plan, plan->dir == RAW_CLIENT_SENDS, buf, len);
         rc = run_streams(&r, fds, n, deadline, out);
+        socklen_t size = sizeof out->congestion - 1;
+        (void)getsockopt(fds[0], IPPROTO_TCP, TCP_CONGESTION, out->congestion, &size);
         run_destroy(&r);
     }
     for (size_t i = 0; i < n; i++)
@@ -404,7 +408,8 @@ static void *server_main(void *arg)
     struct raw_server *s = arg;
     int fds[RAW_MAX_STREAMS];
     size_t n = s->n_paths * s->run.plan.streams;
-    int rc = raw_accept(s->listeners, s->n_paths, s->run.plan.streams, s->run.plan.token, s->stop_fd, s->deadline, fds);
+    int rc = raw_accept(s->listeners, s->n_paths, s->run.plan.streams, s->run.plan.token, s->run.plan.knobs, s->stop_fd,
+                        s->deadline, fds);
     for (size_t i = 0; i < s->n_paths; i++)
         hw_close(&s->listeners[i]);
     if (!rc) {
@@ -433,7 +438,7 @@ static int start_raw_server(struct raw_server *s, const char *const *addrs, size
     if (s->stop_fd < 0)
         return hw_fail(-errno, "plain sockets: eventfd: %s", strerror(errno));
     for (; s->n_paths < n_addrs; s->n_paths++) {
-        int rc = raw_listen(addrs[s->n_paths], &s->listeners[s->n_paths], &ports[s->n_paths]);
+        int rc = raw_listen(addrs[s->n_paths], s->run.plan.knobs, &s->listeners[s->n_paths], &ports[s->n_paths]);
         if (rc)
             return rc;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What plain TCP sockets reach over the same path, channel count and memory: the honest rival of hawser.
- * One blocking thread per stream and side, send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY; the
- * streams pull their next piece from one shared counter, so that a slow NIC carries less and does not set the pace.
+ * One blocking thread per stream and side, send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY, hawser's
+ * congestion control; the streams pull their next piece from one shared counter, so that a slow NIC carries less and
+ * does not set the pace.
  *
  * Both halves must hold the same plan and token; the caller carries them, and the ports, from one to the other:
  *   serve:  raw_server_start() -> ports -> (told to the client) ... raw_server_finish()
@@ -12,7 +13,7 @@
 #ifndef HW_TOOL_RAW_H
 #define HW_TOOL_RAW_H
 
-#include "base/base.h"
+#include "base/knob.h"
 #include "tool/report/hist.h"
 
 #define RAW_TOKEN_SIZE  16
@@ -33,12 +34,14 @@ struct raw_plan {
     uint64_t total;                /* bytes to move, all streams together; 0: go by duration_ms */
     uint64_t duration_ms;          /* how long to send when total is 0 */
     uint64_t warmup;               /* bytes moved per stream before the clocks start (windows, page faults); may be 0 */
+    const struct hw_knobs *knobs;  /* knob congestion is theirs, too; NULL: the system's algorithm. It lives on */
 };
 
 struct raw_result {
     uint64_t bytes; /* sent and acknowledged, or received: without the warm-up */
     double seconds; /* sender: first send to the last stream's acknowledgement. Receiver: its own view of the same */
-    double cpu_seconds; /* user + system of this side's stream threads, over the same time */
+    double cpu_seconds;  /* user + system of this side's stream threads, over the same time */
+    char congestion[16]; /* algorithm of the first stream; "" where the kernel does not say */
 };
 /* The number to report is bytes / seconds of the sending side. */
 
@@ -75,10 +78,11 @@ int raw_client_run(const struct raw_plan *plan, const struct raw_path *paths, si
 
 struct raw_pingpong {
     uint8_t token[RAW_TOKEN_SIZE];
-    uint32_t size;   /* bytes each way, 1 to RAW_MESSAGE */
-    uint32_t iters;  /* round trips that count, at least 1 */
-    uint32_t warmup; /* round trips before them */
-    bool spin;       /* both sides poll by MSG_DONTWAIT; else both block in recv() */
+    uint32_t size;                /* bytes each way, 1 to RAW_MESSAGE */
+    uint32_t iters;               /* round trips that count, at least 1 */
+    uint32_t warmup;              /* round trips before them */
+    bool spin;                    /* both sides poll by MSG_DONTWAIT; else both block in recv() */
+    const struct hw_knobs *knobs; /* as of struct raw_plan */
 };
 
 struct raw_latency {

@@ -73,7 +73,7 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
     HW_AUTO_FREE struct hw_hist *h = malloc(sizeof(*h));
     if (!buf || !h)
         return hw_no_memory("%u bytes of the plain ping-pong", pp->size);
-    rc = raw_connect(path, pp->token, deadline, &fd);
+    rc = raw_connect(path, pp->token, pp->knobs, deadline, &fd);
     if (rc || (rc = raw_wait_go(fd, deadline)) || (rc = pp_limit(fd, deadline)))
         return rc;
     hw_hist_reset(h);
@@ -118,7 +118,7 @@ static int pp_serve(struct raw_pp_server *s, uint8_t *buf)
 {
     const struct raw_pingpong *pp = &s->pp;
     int fd;
-    int rc = raw_accept(&s->listener, 1, 1, pp->token, s->stop_fd, s->deadline, &fd);
+    int rc = raw_accept(&s->listener, 1, 1, pp->token, pp->knobs, s->stop_fd, s->deadline, &fd);
     if (rc)
         return rc;
     pthread_mutex_lock(&s->lock);
@@ -170,7 +170,7 @@ static int start_pp_server(struct raw_pp_server *s, const char *addr, uint16_t *
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->stop_fd < 0)
         return hw_fail(-errno, "plain ping-pong: eventfd: %s", strerror(errno));
-    int rc = raw_listen(addr, &s->listener, port);
+    int rc = raw_listen(addr, s->pp.knobs, &s->listener, port);
     if (rc)
         return rc;
     int err = pthread_create(&s->thread, NULL, pp_main, s);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/raw/raw_sock.h"
 
+#include "net/congestion.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
@@ -55,7 +57,7 @@ static int parse_numeric_address(const char *addr, uint16_t port, struct sockadd
     return 0;
 }
 
-int raw_listen(const char *addr, int *fd_out, uint16_t *port)
+int raw_listen(const char *addr, const struct hw_knobs *k, int *fd_out, uint16_t *port)
 {
     struct sockaddr_storage sa;
     socklen_t len;
@@ -65,6 +67,8 @@ int raw_listen(const char *addr, int *fd_out, uint16_t *port)
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return hw_fail(-errno, "plain sockets: socket() for %s: %s", addr, strerror(errno));
+    if (k)
+        hw_congestion_choose(fd, k);
     if (bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, SOMAXCONN) != 0 ||
         (len = sizeof(sa), getsockname(fd, (struct sockaddr *)&sa, &len)) != 0) {
         rc = -errno;
@@ -77,12 +81,14 @@ int raw_listen(const char *addr, int *fd_out, uint16_t *port)
     return 0;
 }
 
-static int make_data_socket(int fd)
+static int make_data_socket(int fd, const struct hw_knobs *k)
 {
     int one = 1, fl = fcntl(fd, F_GETFL);
     if (fl < 0 || fcntl(fd, F_SETFL, fl & ~O_NONBLOCK) != 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0)
         return hw_fail(-errno, "plain sockets: preparing a connection: %s", strerror(errno));
+    if (k)
+        hw_congestion_settle(fd, hw_path_is_near(fd), k);
     return 0;
 }
 
@@ -95,6 +101,7 @@ struct pending {
 
 struct taker {
     const uint8_t *want;
+    const struct hw_knobs *knobs;
     size_t need;
     int *fds;
     size_t *taken; /* per listener */
@@ -138,7 +145,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
         pending_drop(t, i);
         return true;
     }
-    *rc = make_data_socket(p->fd);
+    *rc = make_data_socket(p->fd, t->knobs);
     if (*rc) {
         pending_drop(t, i);
         return true;
@@ -194,8 +201,8 @@ static int take_step(struct taker *t, const int *listeners, size_t n, int stop_f
     return 0;
 }
 
-int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[RAW_TOKEN_SIZE], int stop_fd,
-               uint64_t deadline, int *fds)
+int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[RAW_TOKEN_SIZE],
+               const struct hw_knobs *k, int stop_fd, uint64_t deadline, int *fds)
 {
     size_t taken[RAW_MAX_PATHS] = {0}, done = 0;
     struct taker *t = calloc(1, sizeof(*t));
@@ -205,6 +212,7 @@ int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[
     if (!t)
         return hw_no_memory("the connections of plain sockets");
     t->want = token;
+    t->knobs = k;
     t->need = need;
     t->fds = fds;
     t->taken = taken;
@@ -265,7 +273,8 @@ static int connect_fd(int fd, const struct raw_path *path, const struct sockaddr
     return hw_fail(-err, "plain sockets: connecting to %s port %u: %s", path->addr, path->port, strerror(err));
 }
 
-int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE], uint64_t deadline, int *fd_out)
+int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE], const struct hw_knobs *k,
+                uint64_t deadline, int *fd_out)
 {
     struct sockaddr_storage sa;
     socklen_t len;
@@ -275,9 +284,11 @@ int raw_connect(const struct raw_path *path, const uint8_t token[RAW_TOKEN_SIZE]
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return hw_fail(-errno, "plain sockets: socket() for %s: %s", path->addr, strerror(errno));
+    if (k)
+        hw_congestion_choose(fd, k);
     rc = connect_fd(fd, path, &sa, len, deadline);
     if (!rc)
-        rc = make_data_socket(fd);
+        rc = make_data_socket(fd, k);
     /* 16 bytes always fit a fresh socket's buffer */
     if (!rc && send(fd, token, RAW_TOKEN_SIZE, MSG_NOSIGNAL) != RAW_TOKEN_SIZE)
         rc = hw_fail(-errno, "plain sockets: showing the token to %s port %u: %s", path->addr, path->port,

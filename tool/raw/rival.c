@@ -11,9 +11,9 @@
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
-int rival_open(struct rival *v, struct session *s)
+int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
 {
-    *v = (struct rival){.s = s};
+    *v = (struct rival){.s = s, .knobs = knobs};
     v->n_paths = session_paths(s, v->path, TP_MAX_PATHS);
     return v->n_paths ? 0
                       : hw_fail(-ENODEV, "no channel to %s says which addresses it uses", hawser_peer_name(s->peer));
@@ -59,7 +59,8 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
     struct raw_plan plan = {.dir = down ? RAW_SERVER_SENDS : RAW_CLIENT_SENDS,
                             .streams = streams,
                             .message = HW_MIN(m->plan.size, (uint64_t)RAW_MESSAGE),
-                            .duration_ms = duration_ms};
+                            .duration_ms = duration_ms,
+                            .knobs = v->knobs};
     if (m->plan.size == 0)
         return hw_fail(-EINVAL, "plain sockets cannot carry messages of 0 bytes");
     if (!duration_ms)
@@ -87,7 +88,8 @@ int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t ite
     double bytes = (double)(down ? r.raw_bytes : own.bytes), seconds = down ? r.raw_seconds : own.seconds;
     if (bytes <= 0 || seconds <= 0)
         return hw_fail(-EIO, "plain sockets moved nothing");
-    *out = (struct rival_result){bytes / 1e9 / seconds, own.cpu_seconds / (bytes / 1e9), r.raw_cpu / (bytes / 1e9)};
+    *out = (struct rival_result){bytes / 1e9 / seconds, own.cpu_seconds / (bytes / 1e9), r.raw_cpu / (bytes / 1e9), ""};
+    memcpy(out->congestion, own.congestion, sizeof out->congestion);
     return 0;
 }
 
@@ -115,7 +117,8 @@ int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin
     struct raw_pingpong pp = {.size = (uint32_t)m->plan.size,
                               .iters = (uint32_t)HW_MIN(iters, (uint64_t)INT32_MAX),
                               .warmup = (uint32_t)HW_MIN(warmup, (uint64_t)INT32_MAX),
-                              .spin = spin};
+                              .spin = spin,
+                              .knobs = v->knobs};
     struct tp_request q = {.raw = {.kind = spin ? TP_RAW_SPIN : TP_RAW_BLOCK,
                                    .streams = 1,
                                    .timeout_ms = RUN_MS,

@@ -9,14 +9,16 @@ struct rival {
     struct session *s;
     struct session_path path[TP_MAX_PATHS];
     size_t n_paths;
+    const struct hw_knobs *knobs; /* whose congestion control they have, too */
 };
 
 struct rival_result {
     double GBps, cpu_s_per_GB, peer_cpu_s_per_GB;
+    char congestion[16]; /* of this side's sockets */
 };
 
-/* Learns the paths from the session's channels. -ENODEV where there are none. */
-int rival_open(struct rival *v, struct session *s);
+/* Learns the paths from the session's channels. knobs: the session's, which live on. -ENODEV where there are none. */
+int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs);
 /* One run of `streams` streams a path over m's memory: as many bytes as iters operations move, or for duration_ms. */
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,
               struct rival_result *out);

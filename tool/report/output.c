@@ -298,6 +298,7 @@ int output_json(FILE *out, const struct row *r)
         hw_json_u64(&j, "raw_streams", r->raw_streams);
     else
         hw_json_null(&j, "raw_streams");
+    hw_json_str(&j, "raw_congestion", *r->raw_congestion ? r->raw_congestion : NULL);
     hw_json_double(&j, "raw_cpu_s_per_GB", r->raw_cpu_s_per_GB);
     hw_json_double(&j, "raw_peer_cpu_s_per_GB", r->raw_peer_cpu_s_per_GB);
     hw_json_double(&j, "raw_pingpong_spin_us", r->raw_spin_us);

@@ -24,7 +24,8 @@ struct row {
     double cpu_s_per_GB, peer_cpu_s_per_GB;
     double raw_GBps, ratio_raw, raw_cpu_s_per_GB, raw_peer_cpu_s_per_GB, raw_spin_us, raw_block_us;
     uint32_t raw_streams;
-    uint64_t window; /* bytes */
+    char raw_congestion[16]; /* "": not known */
+    uint64_t window;         /* bytes */
     uint64_t lost_channels;
     bool devmem;                /* the transport is devmem */
     struct verdict here, there; /* of GPUs: how what they received came; nothing: none */

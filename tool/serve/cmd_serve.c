@@ -112,6 +112,7 @@ static int listen_and_serve(struct common *c, const char *bind_addr, uint16_t po
     if (rc < 0 || (rc = common_open(c, h)) < 0)
         return rc;
     with.devmem = stats_has_devmem(knobs.transport);
+    with.knobs = &knobs;
     rc = hawser_listen(*h, bind_addr, port, &port);
     if (rc < 0)
         return rc;

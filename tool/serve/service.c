@@ -302,7 +302,8 @@ static int raw_begin(struct client *c, const struct tp_request *q, struct tp_rep
         struct raw_pingpong pp = {.size = (uint32_t)q->raw.message,
                                   .iters = (uint32_t)HW_MIN(q->raw.total, (uint64_t)INT32_MAX),
                                   .warmup = (uint32_t)HW_MIN(q->raw.warmup, (uint64_t)INT32_MAX),
-                                  .spin = q->raw.kind == TP_RAW_SPIN};
+                                  .spin = q->raw.kind == TP_RAW_SPIN,
+                                  .knobs = c->s->o.knobs};
         memcpy(pp.token, q->raw.token, sizeof pp.token);
         return raw_pp_server_start(&pp, q->raw.addr[0], deadline, &c->raw_pp, &r->port[0]);
     }
@@ -311,7 +312,8 @@ static int raw_begin(struct client *c, const struct tp_request *q, struct tp_rep
                             .message = q->raw.message,
                             .total = q->raw.total,
                             .duration_ms = q->raw.duration_ms,
-                            .warmup = q->raw.warmup};
+                            .warmup = q->raw.warmup,
+                            .knobs = c->s->o.knobs};
     memcpy(plan.token, q->raw.token, sizeof plan.token);
     const char *addr[TP_MAX_PATHS];
     for (uint32_t i = 0; i < q->raw.n_addrs; i++)

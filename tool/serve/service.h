@@ -7,13 +7,15 @@
 #ifndef HW_TOOL_SERVICE_H
 #define HW_TOOL_SERVICE_H
 
+#include "base/knob.h"
 #include "tool/tool.h"
 
 struct service_options {
-    uint64_t max_memory; /* bytes, for all clients together */
-    bool once;           /* end when the first client has left */
-    bool quiet;          /* no line per client */
-    bool devmem;         /* NICs' own rx_devmem_pkts are read for clients */
+    uint64_t max_memory;          /* bytes, for all clients together */
+    bool once;                    /* end when the first client has left */
+    bool quiet;                   /* no line per client */
+    bool devmem;                  /* NICs' own rx_devmem_pkts are read for clients */
+    const struct hw_knobs *knobs; /* the context's, for plain sockets beside it */
 };
 
 struct service_summary {

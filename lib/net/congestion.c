@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/congestion.h"
+
+#include "net/nic.h"
+
+#include <linux/tcp.h> /* struct tcp_info with tcpi_min_rtt; glibc's copy is older */
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define NEAR_US 2000u /* a site's round trips are far below, those of a wide area network above */
+
+static bool set_congestion(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+/* The algorithm that fd has, or would get. */
+static bool is_bbr(int fd)
+{
+    char now[16] = "";
+    socklen_t len = sizeof(now) - 1;
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 && strncmp(now, "bbr", 3) == 0;
+}
+
+/* Does addr share a subnet with us? */
+static bool on_link(const union hw_addr *addr)
+{
+    struct hw_nic nics[HW_NIC_MAX];
+    int n = hw_nics_list(nics, HW_NIC_MAX, addr->sa.sa_family == AF_INET6);
+    for (int i = 0; i < n; i++)
+        if (hw_nic_reaches(&nics[i], addr))
+            return true;
+    return false;
+}
+
+/* Do only switches and routers of one site lie between? On Google's cloud and in layer-3 fabrics no two NICs share a
+ * subnet (facts/clusters.md), but their answer comes soon. */
+bool hw_path_is_near(int fd)
+{
+    union hw_addr peer;
+    struct tcp_info i;
+    socklen_t len = sizeof(i);
+    memset(&i, 0, sizeof(i));
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) == 0 && i.tcpi_rtt &&
+        HW_MIN(i.tcpi_rtt, i.tcpi_min_rtt) < NEAR_US)
+        return true;
+    memset(&peer, 0, sizeof(peer));
+    len = sizeof(peer);
+    if (getpeername(fd, &peer.sa, &len) < 0)
+        return true;
+    hw_addr_unmap(&peer);
+    return on_link(&peer);
+}
+
+/*
+ * Knob congestion. BBR paces every burst by a timer (net/ipv4/tcp_output.c, tcp_pacing_check), which where no fq qdisc
+ * does it costs more than all else together: docs/performance.md. It is meant for long paths; within a site the classic
+ * ones do as well. It must never have run on the socket: once it has asked for pacing, no other algorithm takes that
+ * back (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So this comes before connect() and, for accepted sockets, on
+ * the listener; whoever turns out to be far gets the system's BBR after all.
+ */
+void hw_congestion_choose(int fd, const struct hw_knobs *k)
+{
+    if (strcmp(k->congestion, "system") == 0)
+        return;
+    if (strcmp(k->congestion, "auto") != 0)
+        (void)set_congestion(fd, k->congestion); /* one that is not there, or not allowed: the system's stays */
+    else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
+        (void)set_congestion(fd, "reno"); /* always there, and allowed to everyone */
+}
+
+void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k)
+{
+    if (near || strcmp(k->congestion, "auto") != 0)
+        return;
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* what the system would have given it */
+    if (plain >= 0 && is_bbr(plain))
+        (void)set_congestion(fd, "bbr");
+    hw_close(&plain);
+}
