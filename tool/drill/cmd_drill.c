@@ -193,18 +193,17 @@ static FILE *get_table(const struct drill *d)
     return d->json && strcmp(d->json, "-") == 0 ? stderr : stdout;
 }
 
-static void print_head(const struct drill *d)
+static void print_head(struct drill *d)
 {
     char size[32];
     struct session_path path[TP_MAX_PATHS];
-    struct session *s = (struct session *)&d->s;
-    size_t n = session_paths(s, path, HW_ARRAY_LEN(path));
+    size_t n = session_paths(&d->s, path, HW_ARRAY_LEN(path));
     FILE *out = get_table(d);
     fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(d->s.peer));
     for (size_t i = 0; i < n; i++)
         fprintf(out, "# %s %s -> %s %s, %u channels\n", path[i].nic, path[i].local, path[i].remote, path[i].peer_nic,
                 path[i].channels);
-    session_print_idle(s, out);
+    session_print_idle(&d->s, out);
     fprintf(out, "# %" PRIu64 " writes of %s under way\n", d->depth, hw_format_size(d->size, size, sizeof size));
     fflush(out);
 }
@@ -219,12 +218,6 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
         fprintf(out, " %15s %18.1f %12s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
         fprintf(out, " too near to the beginning or the end to be judged\n");
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* Median and 99th percentile of what the judged faults have. n: how many; those that are NAN count as INFINITY. */
@@ -244,8 +237,7 @@ static struct share share_of(const struct drill_load *l, size_t field)
             v[s.n++] = isnan(x) ? INFINITY : x;
     }
     if (s.n) {
-        qsort(v, s.n, sizeof *v, by_value);
-        s.p50 = v[s.n / 2];
+        s.p50 = stats_median(v, s.n); /* which sorts them */
         s.p99 = v[HW_MIN(s.n - 1, s.n * 99 / 100)];
     }
     free(v);
