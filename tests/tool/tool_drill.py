@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,20 @@ def watches(folder):
     ok([(f["nic"], f["what"]) for f in read(folder / "b")["drill"]] == [("eth2", "lost")], "and sees which NIC went")
 
 
+def is_interrupted():
+    p = start("--duration", "60s")
+    time.sleep(3)
+    p.send_signal(signal.SIGINT)
+    result = finish(p)
+    ok(result[2] == 0 and "GB/s over" in result[0], "interrupted while it watches, it says what it has seen", *result)
+    p = start("--take", "eth1", "--off", "60s")
+    time.sleep(3)
+    p.send_signal(signal.SIGINT)
+    result = finish(p)
+    ok(result[2] == 1 and "interrupted after 0 of 5 faults" in result[1] and NOBODY not in neighbours("eth1"),
+       "and while a NIC is away, that it was", *result)
+
+
 def reads_marks(folder):
     with open(folder / "marks", "w", encoding="ascii") as f:
         p = start("--duration", "6s", "--marks", folder / "marks", "--json", "-")
@@ -151,6 +166,7 @@ def main():
             takes_link()
             watches(folder)
             reads_marks(folder)
+        is_interrupted()
         gives_back()
         refuses()
         loses_peer(serve)

@@ -414,6 +414,8 @@ static int run_load(struct drill *d)
     if (rc < 0)
         return rc;
     d->m.broken = false;
+    if (session_stopped(&d->s)) /* what was seen until then is told, and the bytes are not checked */
+        return 0;
     q = (struct tp_request){.type = TP_END, .first = 0, .count = (uint32_t)d->depth};
     rc = session_call(&d->s, &q, r, patience);
     d->bad = r->bad;
@@ -472,6 +474,8 @@ static int run_drill(struct drill *d)
     output_progress(NULL);
     if (rc < 0)
         code = tool_fail("drill", "%s", hw_error());
+    else if (d->take && d->taken < d->faults)
+        code = tool_fail("drill", "interrupted after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
     else if (d->bad)
         code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
     else if (!came_back(&d->load))

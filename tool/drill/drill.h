@@ -57,8 +57,8 @@ struct drill_load {
     void *arg;
 };
 
-/* Runs until tick() ends it, and waits for what is under way. m is open, its memory filled. -errno: an operation
- * failed, or a signal came (-EINTR). */
+/* Runs until tick() ends it, or a signal, and waits for what is under way. m is open, its memory filled. -errno: an
+ * operation failed. */
 int drill_load_run(struct drill_load *l);
 void drill_load_free(struct drill_load *l);
 /* Notes a fault. NULL: there are DRILL_FAULTS. */

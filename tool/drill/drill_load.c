@@ -142,10 +142,8 @@ static int go_on(struct drill_load *l, uint32_t *under_way)
         if (now >= next) {
             next += ((now - next) / DRILL_WINDOW + 1) * DRILL_WINDOW;
             rc = note_nics(l, now);
-            if (rc == 0 && session_stopped(l->s))
-                rc = hw_fail(-EINTR, "interrupted");
             if (rc == 0)
-                rc = l->tick(l->arg, now);
+                rc = session_stopped(l->s) ? 1 : l->tick(l->arg, now);
             continue;
         }
         rc = take_ended(l, (int)((next - now + HW_MS - 1) / HW_MS), true, under_way);
