@@ -57,8 +57,8 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* calloc() of n bytes, but quick: that of glibc before 2.41 goes past the thread's own cache. The caller frees it.
- * NULL: no memory. */
+/* n bytes of zeros, which the caller frees. Faster than calloc(), which does not use the thread's cache in glibc before
+ * 2.41. NULL: no memory. */
 static inline void *hw_zalloc(size_t n)
 {
     enum { CACHED = 1032 }; /* glibc's cache has no larger ones */

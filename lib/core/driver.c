@@ -215,7 +215,7 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
-        write_wake(d); /* whoever sleeps was woken for it, and sleeps on where the event is gone by then */
+        write_wake(d); /* the sleeping thread was woken for this event, and may not find it any more */
     d->loop.now = hw_now();
     bool same = n == 1 && quick && find_source(d, e) == quick; /* most often its bytes were read already */
     begun = d;
