@@ -16,7 +16,7 @@ struct hw_rtnl_neigh {
 /* Fills up to cap neighbours of this link that have an Ethernet address and are neither broadcast nor multicast. r: a
  * socket of NETLINK_ROUTE. Returns how many there are (perhaps more than cap), or -errno. */
 int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *out, size_t cap);
-/* Makes the entry so, whatever it was. -errno. */
+/* Adds the entry, or replaces the one of that address. -errno. */
 int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n);
 
 #endif

@@ -328,15 +328,13 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;
-    for (unsigned tries = 0; tries < GREETINGS; tries++) {
+    for (unsigned tries = 0;; tries++) {
         for (int i = 0; i < n && rc < 0; i++)
             rc = greet(c, &to[i]);
-        if (rc != -ECONNRESET || hw_now() >= c->deadline)
-            break;
-        HW_KEEP_ERROR();
+        if (rc != -ECONNRESET || tries + 1 == GREETINGS || hw_now() >= c->deadline)
+            return rc;
         pause_greeting(c, tries);
     }
-    return rc;
 }
 
 static int run_connect(struct hw_connect *c)

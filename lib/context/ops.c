@@ -132,7 +132,7 @@ static uint32_t count_mems(const struct hawser_vec *vecs, size_t n)
     return mems;
 }
 
-/* The room of so many spans. */
+/* How many spans take as much memory. */
 static uint32_t count_spans(uint64_t bytes)
 {
     return (uint32_t)((bytes + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));

@@ -32,7 +32,7 @@
 
 #define NO_WATCH UINT64_MAX /* the driver's own descriptors */
 
-static __thread const struct hw_driver *begun; /* this thread has the role, and runs what it posts before it leaves */
+static __thread const struct hw_driver *begun; /* this thread has the role: it runs the tasks that it posts */
 static __thread struct hw_driver *visited;     /* where this thread came last, as a caller; it may be gone */
 static __thread enum hw_urgency deferring;     /* hw_driver_defer() */
 

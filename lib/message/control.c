@@ -223,7 +223,7 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Tells the peer what was read and taken here, once that is much. Under the lock. */
+/* Tells the peer what has been read and taken here, if that is a quarter of a window or more. Under the lock. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;

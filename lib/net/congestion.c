@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NEAR_US 2000u /* a site's round trips are far below, those of a wide area network above */
+#define NEAR_US 2000u /* round trips within a site are much shorter; those of a wide area network are longer */
 
 static bool set_congestion(int fd, const char *name)
 {
@@ -59,7 +59,7 @@ bool hw_path_is_near(int fd)
  * does it costs more than all else together: docs/performance.md. It is meant for long paths; within a site the classic
  * ones do as well. It must never have run on the socket: once it has asked for pacing, no other algorithm takes that
  * back (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). So this comes before connect() and, for accepted sockets, on
- * the listener; whoever turns out to be far gets the system's BBR after all.
+ * the listener; a connection to another site gets the system's BBR back.
  */
 void hw_congestion_choose(int fd, const struct hw_knobs *k)
 {

@@ -268,7 +268,7 @@ static void test_polling(void)
     for (unsigned i = 0; i < 2; i++)
         if (hw_driver_init(&two[i], two, 2) < 0 || hw_driver_start(&two[i], i ? "poll/1" : "poll/0") < 0)
             abort();
-    ok(wakes_no_thread(), "a caller who polls does what comes of it, too, without the thread");
+    ok(wakes_no_thread(), "a caller who polls also runs the tasks that follow, and does not wake the thread");
     int left = count_left_behind();
     if (left > POLLS / 10)
         diag("%d of %d were left behind", left, POLLS);

@@ -207,12 +207,7 @@ static void show_bench_progress(void *arg, uint64_t done, uint64_t of, double se
 static void print_host_bench_head(struct bench *b)
 {
     FILE *out = bench_table(b);
-    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(b->s.peer));
-    for (size_t i = 0; i < b->rival.n_paths; i++) {
-        const struct session_path *p = &b->rival.path[i];
-        fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
-    }
-    session_print_idle(&b->s, out);
+    session_print_head(&b->s, out);
     bench_print_knobs(b, out);
     output_table_head(out);
 }

@@ -196,16 +196,16 @@ static FILE *get_table(const struct drill *d)
 static void print_head(struct drill *d)
 {
     char size[32];
-    struct session_path path[TP_MAX_PATHS];
-    size_t n = session_paths(&d->s, path, HW_ARRAY_LEN(path));
     FILE *out = get_table(d);
-    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(d->s.peer));
-    for (size_t i = 0; i < n; i++)
-        fprintf(out, "# %s %s -> %s %s, %u channels\n", path[i].nic, path[i].local, path[i].remote, path[i].peer_nic,
-                path[i].channels);
-    session_print_idle(&d->s, out);
+    session_print_head(&d->s, out);
     fprintf(out, "# %" PRIu64 " writes of %s under way\n", d->depth, hw_format_size(d->size, size, sizeof size));
     fflush(out);
+}
+
+/* Seconds from the beginning of the load to that time. */
+static double get_seconds(const struct drill_load *l, uint64_t at)
+{
+    return (double)(at - HW_MIN(at, l->start)) / 1e9;
 }
 
 static void print_fault(FILE *out, const struct drill_load *l, const struct drill_fault *f)
@@ -213,7 +213,7 @@ static void print_fault(FILE *out, const struct drill_load *l, const struct dril
     char again[32], back[32] = "not within 1 s";
     if (f->judged && !isnan(f->back_ms))
         snprintf(back, sizeof back, "%.0f", f->back_ms);
-    fprintf(out, "%8.2f  %-15s %-16s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9, f->nic, f->text);
+    fprintf(out, "%8.2f  %-15s %-16s", get_seconds(l, f->at), f->nic, f->text);
     if (f->judged)
         fprintf(out, " %15s %18.1f %12s\n", back, f->longest_ms, hw_format_size(f->again, again, sizeof again));
     else
@@ -301,7 +301,7 @@ static void write_marks(struct hw_json *j, const struct drill_load *l)
     for (size_t i = 0; i < l->n_faults; i++) {
         const struct drill_fault *f = &l->fault[i];
         hw_json_object(j, NULL);
-        hw_json_double(j, "t_s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9);
+        hw_json_double(j, "t_s", get_seconds(l, f->at));
         snprintf(text, sizeof text, "%s: %s", f->nic, f->text);
         if (f->judged && !isnan(f->back_ms))
             snprintf(text, sizeof text, "%s: %s, goodput back after %.0f ms", f->nic, f->text, f->back_ms);
@@ -310,7 +310,7 @@ static void write_marks(struct hw_json *j, const struct drill_load *l)
         if (!f->until)
             continue;
         hw_json_object(j, NULL);
-        hw_json_double(j, "t_s", (double)(f->until - HW_MIN(f->until, l->start)) / 1e9);
+        hw_json_double(j, "t_s", get_seconds(l, f->until));
         snprintf(text, sizeof text, "%s: back up", f->nic);
         hw_json_str(j, "text", text);
         hw_json_end(j);
@@ -326,7 +326,7 @@ static void write_drill_faults(struct hw_json *j, const struct drill_load *l)
         hw_json_object(j, NULL);
         hw_json_str(j, "nic", f->nic);
         hw_json_str(j, "what", f->text);
-        hw_json_double(j, "t_s", (double)(f->at - HW_MIN(f->at, l->start)) / 1e9);
+        hw_json_double(j, "t_s", get_seconds(l, f->at));
         hw_json_bool(j, "judged", f->judged);
         hw_json_double(j, "back_ms", f->judged ? f->back_ms : NAN);
         hw_json_double(j, "longest_ms", f->judged ? f->longest_ms : NAN);

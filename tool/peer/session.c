@@ -156,7 +156,8 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     return n;
 }
 
-void session_print_idle(struct session *s, FILE *out)
+/* A line for each NIC that carries nothing, with the reason. */
+static void print_idle_nics(struct session *s, FILE *out)
 {
     HW_AUTO_FREE struct hawser_path *path = calloc(MAX_CHANNELS, sizeof *path);
     size_t n = MAX_CHANNELS;
@@ -172,4 +173,16 @@ void session_print_idle(struct session *s, FILE *out)
             fprintf(out, "%s %s%s%s", *p->nic ? " to" : "", p->peer_nic, *p->remote ? " " : "", p->remote);
         fprintf(out, ": %s\n", p->why);
     }
+}
+
+void session_print_head(struct session *s, FILE *out)
+{
+    struct session_path path[TP_MAX_PATHS];
+    size_t n = session_paths(s, path, HW_ARRAY_LEN(path));
+    fprintf(out, "# hawser %s, peer %s\n", hawser_version(), hawser_peer_name(s->peer));
+    for (size_t i = 0; i < n; i++) {
+        const struct session_path *p = &path[i];
+        fprintf(out, "# %s %s -> %s %s, %u channels\n", p->nic, p->local, p->remote, p->peer_nic, p->channels);
+    }
+    print_idle_nics(s, out);
 }

@@ -42,8 +42,8 @@ struct session_path {
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     uint32_t channels;
 };
-/* A line for each NIC that carries nothing, with the reason. */
-void session_print_idle(struct session *s, FILE *out);
 size_t session_paths(struct session *s, struct session_path *out, size_t cap);
+/* Versions, the peer, a line for each path, and one with the reason for each NIC that carries nothing. */
+void session_print_head(struct session *s, FILE *out);
 
 #endif
