@@ -121,6 +121,17 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return rc;
 }
 
+/* NCCL closes what it was told is sent: its peer receives it first. */
+static void linger(const struct hn_comm *c)
+{
+    uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;
+    for (unsigned i = 0; i < HN_REQUESTS && !c->failed; i++)
+        if (c->req[i].told) {
+            uint64_t now = hw_now();
+            (void)hawser_wait(c->req[i].op, now < until ? (int)((until - now) / HW_MS) : 0);
+        }
+}
+
 static void free_comm(struct hn_comm *c)
 {
     /* Its peer may be dead: then that has ended what is pending; or have never been. */
@@ -236,6 +247,7 @@ ncclResult_t hn_close_send(void *sc)
 {
     if (!sc)
         return ncclSuccess;
+    linger(sc);
     pthread_mutex_lock(&hn_g.mu);
     free_comm(sc);
     hn_drop();
@@ -253,6 +265,7 @@ ncclResult_t hn_close_recv(void *rc)
 struct mem {
     hawser_mem *mem;
     uint8_t *ptr;
+    bool host;
 };
 
 ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
@@ -272,6 +285,7 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
         return hn_error(rc, "regMr");
     }
     m->ptr = data;
+    m->host = type == NCCL_PTR_HOST;
     *mh = m;
     return ncclSuccess;
 }
@@ -315,20 +329,54 @@ ncclResult_t hn_dereg(void *comm, void *mh)
 typedef int (*post_fn)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
                        hawser_op **op);
 
+static ncclResult_t say_failed(struct hn_comm *c, int rc)
+{
+    if (c->failed)
+        return ncclRemoteError;
+    c->failed = true;
+    return hn_error(rc, c->out ? "sending" : "receiving");
+}
+
+/* The operation is over. */
+static void free_request(struct hn_req *r)
+{
+    hawser_op_free(r->op);
+    r->op = NULL;
+    r->copied = r->told = false;
+}
+
+/* A free request. *r NULL: none is, for now. */
+static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
+{
+    *r = NULL;
+    for (unsigned i = 0; i < HN_REQUESTS && !*r; i++) {
+        struct hn_req *at = &c->req[(c->at + i) % HN_REQUESTS];
+        int rc = at->op && at->told ? hawser_test(at->op) : -EAGAIN;
+        if (rc != -EAGAIN)
+            free_request(at);
+        if (rc < 0 && rc != -EAGAIN)
+            return say_failed(c, rc);
+        if (!at->op)
+            *r = at;
+    }
+    return ncclSuccess;
+}
+
 static ncclResult_t post_nccl_request(struct hn_comm *c, post_fn fn, void *data, size_t size, const struct mem *m,
                                       void *phandle, void **req, const char *what)
 {
-    struct hn_req *r = NULL;
-    for (unsigned i = 0; i < HN_REQUESTS && !r; i++)
-        if (!c->req[(c->at + i) % HN_REQUESTS].op)
-            r = &c->req[(c->at + i) % HN_REQUESTS];
+    struct hn_req *r;
+    ncclResult_t failed = find_free_request(c, &r);
     if (!r)
-        return ncclSuccess; /* later */
+        return failed; /* ncclSuccess: later */
     if (size && !m)
         return hn_error(hw_fail(-EINVAL, "%zu bytes of memory that is not registered", size), what);
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
     if (size)
         v.offset = (uint64_t)((uint8_t *)data - m->ptr);
+    r->copied = fn == hawser_send && size <= HAWSER_INLINE_MAX && (!size || m->host);
+    if (size && r->copied)
+        v = (struct hawser_vec){.data = data, .length = size};
     struct hawser_op_options o = {.size = sizeof(o), .stream = c->stream, .timeout_ms = -1};
     int rc = fn(c->link->peer, &v, 1, &o, &r->op);
     if (rc == -EAGAIN)
@@ -380,21 +428,22 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
     struct hn_comm *c = r->comm;
     *done = 0;
     int rc = hawser_test(r->op);
-    if (rc == -EAGAIN)
+    if (rc == -EAGAIN && !r->copied)
         return ncclSuccess;
+    bool goes_on = rc == -EAGAIN;
+    rc = goes_on ? 0 : rc;
     if (rc) {
         if (r->event)
             hn_event_lost(r);
-        if (c->failed)
-            return ncclRemoteError;
-        c->failed = true;
-        return hn_error(rc, c->out ? "sending" : "receiving");
+        return say_failed(c, rc);
     }
     uint64_t len = hawser_op_length(r->op);
     if (r->event)
         hn_event_done(r, len);
-    hawser_op_free(r->op);
-    r->op = NULL;
+    if (goes_on)
+        r->told = true;
+    else
+        free_request(r);
     if (sizes)
         sizes[0] = (int)len;
     *done = 1;

@@ -31,6 +31,7 @@
 #define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */
 #define HN_CONNECT_MS 30000 /* until a process that does not answer is given up */
 #define HN_REFUSED_MS 3000  /* likewise one that refuses: its handle says that it listened */
+#define HN_LINGER_MS  1000  /* at most until the peer has received what NCCL was told is sent, before it is closed */
 #define HN_ATTEND_MS  500   /* how often somebody looks for who has come, where NCCL does not ask */
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
@@ -105,6 +106,8 @@ struct hn_comm;
 struct hn_req {
     struct hn_comm *comm;
     hawser_op *op; /* NULL: free */
+    bool copied;   /* a send of which libhawser has a copy: NCCL has its memory back at once .. */
+    bool told;     /* .. and has been told; the operation goes on */
     void *event;   /* the profiler's; NULL: it has none */
 };
 

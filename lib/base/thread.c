@@ -14,6 +14,15 @@ int hw_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg, const
     return rc ? hw_fail(-rc, "starting %s: %s", what, strerror(rc)) : 0;
 }
 
+void hw_lock_init(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t brief;
+    pthread_mutexattr_init(&brief);
+    pthread_mutexattr_settype(&brief, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &brief);
+    pthread_mutexattr_destroy(&brief);
+}
+
 void hw_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t monotonic;

@@ -183,7 +183,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     if (!h)
         return hw_no_memory("a context");
     pthread_mutex_init(&h->lock, NULL);
-    pthread_mutex_init(&h->queue_lock, NULL);
+    hw_lock_init(&h->queue_lock);
     hw_cond_init(&h->someone);
     hw_list_init(&h->peers);
     hw_list_init(&h->accepts);

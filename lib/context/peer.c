@@ -2,6 +2,8 @@
 /* Peers: birth, what the message layer tells of them, death. */
 #include "context/context.h"
 
+#include "base/thread.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +47,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     p->nics.run = hw_nics_judge;
     p->last_note = &p->note;
     pthread_mutex_init(&p->door, NULL);
-    pthread_mutex_init(&p->note_lock, NULL);
+    hw_lock_init(&p->note_lock);
     return p;
 }
 

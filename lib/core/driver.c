@@ -138,6 +138,7 @@ static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
     if (rang || (due && due < atomic_load(&d->armed)))
         set_alarm(d, due ? due : HW_NEVER);
     atomic_store(&d->left, due == 0);
+    d->held_since = due ? 0 : d->held_since ? d->held_since : d->loop.now;
     pthread_mutex_unlock(&d->role);
     if (due == 0 && !(stays && atomic_load(&d->away)))
         wake_driver(d);
@@ -205,6 +206,19 @@ static bool is_urgent(struct hw_driver *d)
            (atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) != HW_LAZY);
 }
 
+/* True if what is left to do waits for what callers do next, or for what arrives, so that one message to the kernel
+ * carries it all. Where the thread sees to it once they have gone. With the role. */
+static bool can_wait(struct hw_driver *d, uint64_t now)
+{
+    const struct hw_loop *l = &d->loop;
+    bool urgent = l->first || (l->timers && l->timers->at <= now) ||
+                  (atomic_load(&l->mailbox) && atomic_load(&l->slow) != HW_LAZY);
+    if (urgent || atomic_load(&d->polled) || !atomic_load(&d->has_thread))
+        return false;
+    d->held_since = d->held_since ? d->held_since : now;
+    return now - d->held_since < LAZY;
+}
+
 /* Looks for events without waiting, and handles them. The next bytes most often arrive on the connection where bytes
  * arrived last. Reading that one takes a single system call and none of epoll's locks, which the kernel takes for every
  * packet as well. With the role, which it gives up. True: there was something. */
@@ -224,7 +238,7 @@ static bool look(struct hw_driver *d, bool (*done)(void *arg), void *arg)
     n = same ? 0 : n;
     if (found)
         return work(d, e, 0, done, arg);
-    if (n > 0 || is_urgent(d))
+    if (n > 0 || (is_urgent(d) && !can_wait(d, d->loop.now)))
         return work(d, e, n, done, arg);
     pthread_mutex_unlock(&d->role);
     return false;
@@ -310,7 +324,7 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
         return;
-    if (hw_loop_due(&d->loop) <= now)
+    if (hw_loop_due(&d->loop) <= now && !can_wait(d, now))
         (void)work(d, NULL, 0, done, arg);
     else
         (void)look(d, done, arg);

@@ -39,6 +39,7 @@ struct hw_driver {
     atomic_bool leader_waits; /* one of them leads callers */
     _Atomic uint64_t armed;   /* when the alarm rings */
     atomic_bool left;         /* there was more to do when the role was given up */
+    uint64_t held_since;      /* since when something is, that is not urgent; 0: nothing is. With the role */
     atomic_bool polled;       /* somebody has the descriptor */
 
     pthread_mutex_t lead;    /* over led and napping */
@@ -89,7 +90,8 @@ bool hw_driver_begin(struct hw_driver *d);
 void hw_driver_end(struct hw_driver *d);
 /* Says how urgent the tasks are that this thread posts there from here on. If they are not HW_NOW, they do not wake a
  * thread that stays away from its loop because callers come and go. The next caller runs them (HW_LAZY: once an event
- * arrives or the caller stops polling), or else that thread when it looks next, within 250 us to 2 ms. */
+ * arrives, the caller stops polling, or 20 us have passed), or else that thread when it looks next, within 250 us to
+ * 2 ms. */
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);
 /* A descriptor that can be read while hw_driver_turn() has something to do and nobody drives; the driver's. */
 int hw_driver_fd(struct hw_driver *d);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/peer.h"
 
+#include "base/thread.h"
 #include "message/op.h"
 #include "message/queue.h"
 
@@ -24,7 +25,7 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
     hw_ops_init(p);
     hw_control_init(p);
     hw_queues_init(&p->queues);
-    pthread_mutex_init(&p->lock, NULL);
+    hw_lock_init(&p->lock);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/region.h"
 
+#include "base/thread.h"
 #include "message/control.h"
 #include "message/op.h"
 #include "message/peer.h"
@@ -17,7 +18,7 @@
 void hw_domain_init(struct hw_domain *d)
 {
     *d = (struct hw_domain){.free = NO_SLOT};
-    pthread_mutex_init(&d->lock, NULL);
+    hw_lock_init(&d->lock);
 }
 
 void hw_domain_free(struct hw_domain *d)

@@ -42,11 +42,11 @@ int step_after(struct rank *r)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* The sender closes as soon as its sends are done, and may unload the plugin too: its application has ended. The
- * receiver takes its time, and gets all there is. */
-static int leave_early(struct rank *r, bool unload)
+/* The sender closes as soon as its sends, of up to max bytes, are done, and may unload the plugin too: its application
+ * has ended. The receiver takes its time, and gets all there is. */
+static int leave_early(struct rank *r, size_t max, bool unload)
 {
-    struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = 100000};
+    struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = max};
     struct wait w = wait_for(s.what);
     struct comm *c;
     struct flow f;
@@ -76,12 +76,13 @@ static int leave_early(struct rank *r, bool unload)
 
 int step_close_late(struct rank *r)
 {
-    return leave_early(r, false);
+    int rc = leave_early(r, 100000, false);
+    return rc ? rc : leave_early(r, 1000, false);
 }
 
 int step_unload_late(struct rank *r)
 {
-    return leave_early(r, true);
+    return leave_early(r, 1000, true);
 }
 
 int step_abort_both(struct rank *r)
