@@ -132,6 +132,7 @@ void hw_peer_share_path(struct hawser_peer *p)
             p->peer.relieved |= 1u << i;
         else
             p->peer.relief = i;
+        p->peer.relief_loops += i > 0 && i < p->h->n_drivers;
     }
 }
 

@@ -174,8 +174,7 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
         send_waiting(p);
         hw_notes_resume(p);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return can_be ? 0
                   : hw_fail(-EPROTO,
                             "the peer has read control message %u, and taken %llu bytes of notifications, "

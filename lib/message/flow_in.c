@@ -200,8 +200,7 @@ static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_e
         hw_request_ended(p);
         hw_op_sub_locked(op, bytes);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 /* Bytes of a landing that was given up go nowhere. */
@@ -341,8 +340,7 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
                                         !g                       ? "a write to its region"
                                         : op->kind == HW_OP_RECV ? "to send the message on"
                                                                  : "to read from its region"));
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 /* The peer does not want the bytes of this landing any more. */
@@ -356,8 +354,7 @@ static int take_stop(struct hw_peer *p, uint64_t landing)
         if (rc == 0 && op->serves == landing)
             hw_op_cancel_locked(op, -ECANCELED);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
@@ -369,8 +366,7 @@ static int take_stopped(struct hw_peer *p)
         p->n_stopping--;
         hw_request_ended(p);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return any ? 0 : hw_fail(-EPROTO, "the peer stops a request that it was not told to stop");
 }
 
@@ -529,8 +525,7 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
     const struct hw_landing *g = in->cookie;
     if (hw_landing_is_live(g))
         hw_op_cancel_locked(g->op, -EIO); /* hw_error() is the device's */
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return 0;
 }
 

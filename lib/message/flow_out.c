@@ -7,6 +7,8 @@
 
 #define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one */
 #define FEW_CHUNKS 2            /* not worth another loop's thread */
+#define MANY_OPS   4            /* large ones under way: whoever posts them has more to post, and copies none himself .. */
+#define MANY_LOOPS 4            /* .. where there are so many others for that */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
@@ -101,31 +103,49 @@ static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_
     c->parcel = (struct hw_parcel){.type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA};
     c->from = at;
     c->len = n;
+    if (op->queued_upto)
+        atomic_fetch_sub_explicit(&op->peer->uncut, n, memory_order_relaxed);
     if (op->kind == HW_OP_SERVE && at + n == op->total)
         hw_serve_was_cut(op);
     return c;
 }
 
-/* Moves a rail on to the first operation of which something is to be cut. */
-static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
+/* The first operation of which something is to be cut, with a reference. */
+static struct hw_op *get_uncut(struct hw_peer *p)
 {
-    struct hw_op *was = p->current[rail], *op;
+    struct hw_op *op;
     pthread_mutex_lock(&p->lock);
     while ((op = hw_list_first(&p->bulk, struct hw_op, queued)) && atomic_load(&op->cursor) == op->total)
         hw_list_remove(&op->queued);
     if (op)
         atomic_fetch_add(&op->refs, 1);
     pthread_mutex_unlock(&p->lock);
+    return op;
+}
+
+/* Moves a rail on to that operation. Most often there is none, and all rails look. */
+static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
+{
+    struct hw_op *was = p->current[rail], *op = atomic_load(&p->uncut) ? get_uncut(p) : NULL;
     p->current[rail] = op;
     if (was)
         hw_op_put(was);
     return op;
 }
 
+/* True if many large operations are under way, and rails on many other loops than the home loop can carry them. */
+static bool is_streaming(const struct hw_peer *p)
+{
+    return p->relief_loops >= MANY_LOOPS && atomic_load_explicit(&p->large, memory_order_relaxed) >= MANY_OPS &&
+           hw_session_is_sound(&p->session, p->relief);
+}
+
 /* Small messages go by the first rail, and wait for what its loop copies. While there are some, the rails of its path
- * on that loop leave large operations to those on others. */
+ * on that loop leave large operations to those on others. So they do while a caller drives that loop who has many. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
+    if (!hw_own_thread && is_streaming(p))
+        return true;
     uint64_t left =
         op->total - atomic_load(&op->cursor) + atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto;
     if (atomic_load_explicit(&p->small_seen, memory_order_relaxed)) {
@@ -170,17 +190,30 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
+/* Wakes the rail whose turn it is. others: of those that the home loop's leave operations to. */
+static void wake_in_turn(struct hw_peer *p, bool others)
+{
+    for (unsigned k = 0; k < p->session.rails; k++) {
+        p->turn = p->turn + 1 < p->session.rails ? p->turn + 1 : 0;
+        if (!others || (!(p->relieved >> p->turn & 1) && hw_session_is_sound(&p->session, p->turn)))
+            break;
+    }
+    hw_session_wake(&p->session, p->turn);
+}
+
 /* Wakes as many rails as the operation has work for, the first one first: it is on the home loop, where whoever posts
  * and whoever waits drive. more: earlier operations wait to be cut, so that one is not enough. */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
+    bool streaming = is_streaming(p);
     for (unsigned i = 0; i < n; i++)
-        hw_session_wake(&p->session, i);
-    if (!more)
-        return;
-    p->turn = p->turn + 1 < p->session.rails ? p->turn + 1 : 0;
-    hw_session_wake(&p->session, p->turn);
+        if (streaming)
+            wake_in_turn(p, true);
+        else
+            hw_session_wake(&p->session, i);
+    if (more && !streaming)
+        wake_in_turn(p, false);
 }
 
 void hw_op_send(struct hw_op *op)
@@ -188,9 +221,10 @@ void hw_op_send(struct hw_op *op)
     struct hw_peer *p = op->peer;
     bool wait;
     if (op->total && (op->total > HW_SMALL_OP || op->n > HW_SMALL_SPANS)) {
-        bool more = !hw_list_empty(&p->bulk);
+        bool more = atomic_fetch_add(&p->uncut, op->total) > 0;
         hw_list_append(&p->bulk, &op->queued);
         op->queued_upto = atomic_fetch_add(&p->queued, op->total) + op->total;
+        atomic_fetch_add_explicit(&p->large, 1, memory_order_relaxed);
         wake_rails(p, op->total, more);
         return;
     }
@@ -266,8 +300,7 @@ static void end_request(struct hw_chunk *c, bool sent)
     free_chunk(c);
     hw_requests_cut(p);
     hw_op_sub_locked(op, 1);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 /* ---- frames --------------------------------------------------------------------------------------- */
@@ -358,8 +391,7 @@ static void end_noted(struct hw_op *op, bool sent)
         hw_notes_resume(p);
     }
     hw_op_sub_locked(op, 1);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 /* The parcel's way is over. sent: the peer has it. */
@@ -435,8 +467,7 @@ static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
     /* where there is no memory to say so, the chunk comes back, and meets the fault again */
     if (op->kind != HW_OP_SERVE || atomic_load(&op->off) || p->dead || hw_control_send_locked(p, &c) == 0)
         hw_op_cancel_locked(op, -EIO);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *out)

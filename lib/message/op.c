@@ -262,6 +262,8 @@ static void end_op(struct hw_op *op)
     struct hw_peer *p = op->peer;
     op->fence = atomic_load(&p->in.told);
     hw_list_remove(&op->queued);
+    if (op->queued_upto)
+        atomic_fetch_sub_explicit(&p->large, 1, memory_order_relaxed);
     op->is_fenced = is_fenced(op) && !p->dead && !atomic_load(&op->off); /* off: a refusal would change nothing */
     if (op->is_fenced)
         hw_list_append(&p->fenced, &op->queued);
@@ -282,36 +284,50 @@ void hw_op_sub(struct hw_op *op, uint64_t n)
         return;
     pthread_mutex_lock(&p->lock);
     end_op(op);
+    hw_ops_unlock(p);
+}
+
+/* Calls over() of an operation that has ended, or copies a receive's message. Under the lock, which it gives up. */
+static void flush_one(struct hw_peer *p)
+{
+    hw_notes_resume(p); /* the first one may have been called off */
+    struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
+    struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
+    bool tell = op && !op->told, last = op && !op->pending;
+    if (op)
+        hw_list_remove(&op->queued);
+    if (op && !receive) {
+        op->told = true;
+        atomic_fetch_add(&op->refs, !last);
+    }
+    atomic_store(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over));
     pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    if (receive)
+        hw_queue_copy(receive);
+    if (!op || receive)
+        return;
+    if (tell)
+        op->over(op);
+    hw_op_put(op);
+}
+
+void hw_ops_unlock(struct hw_peer *p)
+{
+    while (atomic_load(&p->unflushed)) {
+        flush_one(p);
+        if (!atomic_load(&p->unflushed))
+            return;
+        pthread_mutex_lock(&p->lock);
+    }
+    pthread_mutex_unlock(&p->lock);
 }
 
 void hw_ops_flush(struct hw_peer *p)
 {
-    while (atomic_load(&p->unflushed)) {
-        pthread_mutex_lock(&p->lock);
-        hw_notes_resume(p); /* the first one may have been called off */
-        struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
-        struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
-        bool tell = op && !op->told, last = op && !op->pending;
-        if (op)
-            hw_list_remove(&op->queued);
-        if (op && !receive) {
-            op->told = true;
-            atomic_fetch_add(&op->refs, !last);
-        }
-        atomic_store(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over));
-        pthread_mutex_unlock(&p->lock);
-        if (!op)
-            return;
-        if (receive) {
-            hw_queue_copy(receive);
-            continue;
-        }
-        if (tell)
-            op->over(op);
-        hw_op_put(op);
-    }
+    if (!atomic_load(&p->unflushed))
+        return;
+    pthread_mutex_lock(&p->lock);
+    hw_ops_unlock(p);
 }
 
 void hw_ops_unfence(struct hw_peer *p)
@@ -508,8 +524,7 @@ int hw_op_post(struct hw_op *op)
     } else if (op->pending && !atomic_load(&op->off)) {
         time_op(p, op);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
@@ -597,6 +612,8 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
     untime_op(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);
+    if (op->queued_upto)
+        atomic_fetch_sub(&op->peer->uncut, over);
     if (op->kind == HW_OP_SERVE)
         hw_serve_was_cut(op);
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
@@ -620,8 +637,7 @@ void hw_op_cancel(struct hw_op *op, int why)
 {
     pthread_mutex_lock(&op->peer->lock);
     hw_op_cancel_locked(op, why);
-    pthread_mutex_unlock(&op->peer->lock);
-    hw_ops_flush(op->peer);
+    hw_ops_unlock(op->peer);
 }
 
 /* ---- the peer's life -------------------------------------------------------------------------------- */
@@ -631,8 +647,7 @@ void hw_ops_die(struct hw_peer *p)
     pthread_mutex_lock(&p->lock);
     hw_list_each(it, tmp, &p->all) hw_op_cancel_locked(hw_container_of(it, struct hw_op, all), p->dead);
     hw_ops_unfence(p);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 void hw_ops_init(struct hw_peer *p)

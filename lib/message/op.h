@@ -20,7 +20,9 @@ void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited for control messages. Under the lock. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Calls over() of those that have ended. After each time that the lock was held for something of this file. */
+/* Gives up the lock, and calls over() of those that have ended: wherever it was held for something of this file. */
+void hw_ops_unlock(struct hw_peer *p);
+/* Calls over() of those, where the lock was given up otherwise. */
 void hw_ops_flush(struct hw_peer *p);
 /* The operation with this number, or NULL. Under the lock. */
 struct hw_op *hw_op_find(struct hw_peer *p, uint64_t id);

@@ -57,8 +57,7 @@ void hw_peer_call_off(struct hw_peer *p)
         if (is_outgoing(op))
             hw_op_cancel_locked(op, hw_fail(-ESHUTDOWN, "closed by this side"));
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
 }
 
 bool hw_peer_is_quiet(struct hw_peer *p)

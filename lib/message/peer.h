@@ -109,7 +109,7 @@ struct hw_op {
     atomic_int result;              /* 0, or the first error */
     char *text;                     /* why; NULL: not known. The operation's */
     uint64_t total;                 /* bytes; hw_op_post() sets it */
-    uint64_t queued_upto;           /* of hw_peer.queued, with its own */
+    uint64_t queued_upto;           /* of hw_peer.queued, with its own; 0: it is not large */
     uint64_t queue;                 /* send, receive: which one */
     _Atomic uint64_t got;           /* receive: the message's bytes, once it has ended well */
     uint32_t n;
@@ -221,8 +221,11 @@ struct hw_peer {
     struct hw_op *current[HW_SESSION_RAILS]; /* each rail's: what it cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
     _Atomic uint64_t queued; /* bytes of all operations that rails were given to cut, ever */
+    _Atomic uint64_t uncut;  /* of these bytes, those that are still to be cut */
+    atomic_uint large;       /* of these operations, those that have not ended */
     uint32_t relieved;       /* bits: rails of the first one's path on the home loop, which leave large operations .. */
     unsigned relief;         /* .. to this one and others on other loops; 0: none */
+    unsigned relief_loops;   /* how many those are */
     atomic_bool small_seen;  /* a small operation has come or gone since the first rail looked */
     uint64_t small_until;    /* the home loop's: until then its rails leave large operations to others */
 
@@ -240,7 +243,7 @@ struct hw_peer {
     struct hw_list fenced;            /* wait until control messages are read */
     struct hw_list filling;           /* receives that have a message to be copied */
     struct hw_list over;              /* over() is to be called */
-    atomic_bool unflushed;            /* hw_ops_flush() may find something; set under the lock */
+    atomic_bool unflushed;            /* an operation has ended, or a receive has its message; set under the lock */
     struct hw_list serving[HW_READS]; /* serves, by the peer's landing */
     struct op_slot {
         struct hw_op *op;

@@ -473,8 +473,7 @@ int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
     int rc = add_grant(p, h);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
@@ -497,8 +496,7 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
             hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer has called off the receive of this message"));
     }
     put_queue(t, find_queue(t, h->c));
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return 0;
 }
 
@@ -549,8 +547,7 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
 {
     pthread_mutex_lock(&p->lock);
     int rc = place_message(p, h, note);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
@@ -606,8 +603,7 @@ int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
     int rc = take_answer(p, h);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 

@@ -349,8 +349,7 @@ int hw_import_answer(struct hw_peer *p, const struct hw_control_head *h)
         hw_ops_resume(p, &i->ops);
         forget_import(&p->imports, i);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return i ? 0 : hw_fail(-EPROTO, "the peer gives a handle to a region that it was not asked for");
 }
 

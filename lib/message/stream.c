@@ -109,8 +109,7 @@ int hw_stream_close(struct hw_peer *p, uint32_t stream)
 {
     pthread_mutex_lock(&p->lock);
     int rc = close_here(p, stream);
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
@@ -128,8 +127,7 @@ int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
         c->there = true;
         put_closed(&p->queues, c);
     }
-    pthread_mutex_unlock(&p->lock);
-    hw_ops_flush(p);
+    hw_ops_unlock(p);
     return rc;
 }
 
