@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-#define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one */
+#define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one, .. */
+#define OFTEN      (2 * HW_MS)  /* .. if the one before it was so near: a single one waits for a chunk at most */
 #define FEW_CHUNKS 2            /* not worth another loop's thread */
 #define MANY_OPS   4            /* large ones under way: whoever posts them has more to post, and copies none himself .. */
 #define MANY_LOOPS 4            /* .. where there are so many others for that */
@@ -150,7 +151,9 @@ static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const s
         op->total - atomic_load(&op->cursor) + atomic_load_explicit(&p->queued, memory_order_relaxed) - op->queued_upto;
     if (atomic_load_explicit(&p->small_seen, memory_order_relaxed)) {
         atomic_store_explicit(&p->small_seen, false, memory_order_relaxed);
-        p->small_until = r->loop->now + LATELY;
+        if (r->loop->now - p->small_last < OFTEN)
+            p->small_until = r->loop->now + LATELY;
+        p->small_last = r->loop->now;
     }
     return r->loop->now < p->small_until && left > FEW_CHUNKS * HW_MIN(r->limits.window, HW_CHUNK) && p->relief &&
            hw_session_is_sound(&p->session, p->relief);

@@ -227,7 +227,8 @@ struct hw_peer {
     unsigned relief;         /* .. to this one and others on other loops; 0: none */
     unsigned relief_loops;   /* how many those are */
     atomic_bool small_seen;  /* a small operation has come or gone since the first rail looked */
-    uint64_t small_until;    /* the home loop's: until then its rails leave large operations to others */
+    uint64_t small_until;    /* the home loop's: until then its rails leave large operations to others .. */
+    uint64_t small_last;     /* .. because of one that was seen then, and others before */
 
     pthread_mutex_t lock; /* over what follows, but for atomics */
     int dead;             /* 0, or why */
