@@ -15,10 +15,10 @@ sources() {
 }
 
 echo "lint: clang-format"
-sources '*.c' '*.h' | xargs clang-format --dry-run -Werror || failed=1
+sources '*.c' '*.cc' '*.h' | xargs clang-format --dry-run -Werror || failed=1
 
 echo "lint: licence lines"
-for f in $(sources '*.c' '*.h' '*.sh' '*.py'); do
+for f in $(sources '*.c' '*.cc' '*.h' '*.sh' '*.py'); do
     case $f in lab/dmnic/*) licence=GPL-2.0 ;; *) licence=Apache-2.0 ;; esac # a kernel module has the kernel's licence
     head -n 2 "$f" | grep -q "SPDX-License-Identifier: $licence" || { echo "$f: no SPDX line at the top"; failed=1; }
 done

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nixl/agent.h"
+#include "nixl/xfer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace hx
+{
+
+constexpr int attend_ms = 200;  /* how often peers that have come or gone are looked for */
+constexpr int busy_ms = 10;     /* likewise while connections are made */
+constexpr int linger_ms = 1000; /* at most, until notifications are with their peers, before the context is closed */
+
+uint64_t now_ms()
+{
+    using namespace std::chrono;
+    return static_cast<uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
+}
+
+void append_log(const std::string &line)
+{
+    const char *path = getenv("HAWSER_NIXL_LOG");
+    int fd = path && *path ? ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+    if (fd < 0)
+        return;
+    std::string text = "NIXL/hawser: " + line + "\n";
+    (void)!write(fd, text.data(), text.size());
+    ::close(fd);
+}
+
+static void on_log(void *, int, const char *line)
+{
+    append_log(line);
+}
+
+void Agent::log(const std::string &line)
+{
+    append_log(name_ + ": " + line);
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------------- */
+
+Agent::Agent(const std::string &name, const Options &options)
+    : name_(name), options_(options), buffer_(HAWSER_NOTIFY_MAX)
+{
+}
+
+static std::string setting(const std::string &option, const char *variable)
+{
+    const char *env = getenv(variable);
+    return !option.empty() ? option : env ? env : "";
+}
+
+std::string Agent::open()
+{
+    if (name_.size() > HX_NAME_MAX)
+        return "the agent's name has more than " + std::to_string(HX_NAME_MAX) + " bytes";
+    std::string why = list_addresses(setting(options_.advertise, "HAWSER_ADVERTISE"),
+                                     setting(options_.nics, "HAWSER_NICS"), info_.addr);
+    if (!why.empty())
+        return why;
+    if (getrandom(info_.key, sizeof(info_.key), 0) != sizeof(info_.key) ||
+        getrandom(&info_.process, sizeof(info_.process), 0) != sizeof(info_.process))
+        return "the kernel has no random bytes for a key";
+    info_.host = host_id();
+
+    std::vector<std::string> knobs;
+    if (!options_.nics.empty())
+        knobs.push_back("nics=" + options_.nics);
+    if (!options_.rails.empty())
+        knobs.push_back("rails=" + options_.rails);
+    if (!options_.advertise.empty())
+        knobs.push_back("advertise=" + options_.advertise);
+    std::vector<const char *> list;
+    for (const std::string &k : knobs)
+        list.push_back(k.c_str());
+    list.push_back(nullptr);
+    hawser_options o = {};
+    o.size = sizeof(o);
+    o.flags = options_.trusted ? HAWSER_TRUSTED : 0;
+    o.log = on_log;
+    o.key = info_.key;
+    o.key_len = sizeof(info_.key);
+    o.knobs = list.data();
+    if (hawser_open(&o, &h_) || hawser_listen(h_, nullptr, 0, &info_.port))
+        return hawser_error();
+    remotes_[name_] = info_; /* for transfers within the agent */
+    thread_ = std::thread(&Agent::run, this);
+    return "";
+}
+
+Agent::~Agent()
+{
+    if (thread_.joinable()) {
+        {
+            std::unique_lock lock(wake_mu_);
+            stop_ = true;
+        }
+        wake_.notify_all();
+        thread_.join();
+    }
+    if (h_) {
+        (void)flush_links();
+        wait_for_kept(linger_ms);
+    }
+    for (auto &[name, link] : links_)
+        link->close();
+    links_.clear();
+    hawser_close(h_);
+    for (hawser_op *op : kept_)
+        hawser_op_free(op);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------------------------- */
+
+void Agent::wake()
+{
+    {
+        std::unique_lock lock(wake_mu_);
+        woken_ = true;
+    }
+    wake_.notify_all();
+}
+
+void Agent::count_connecting(int more)
+{
+    connecting_ += more;
+    if (more > 0)
+        wake();
+}
+
+/* Sleeps until there is something to do. Returns whether the thread goes on. */
+bool Agent::wait_for_work(bool busy)
+{
+    std::unique_lock lock(wake_mu_);
+    if (connecting_ == 0)
+        wake_.wait_for(lock, std::chrono::milliseconds(busy ? busy_ms : attend_ms), [this] { return stop_ || woken_; });
+    woken_ = false;
+    return !stop_;
+}
+
+void Agent::run()
+{
+    bool busy = false;
+    while (wait_for_work(busy)) {
+        take_connected();
+        busy = flush_links();
+        take_in();
+        sweep_dead();
+        reap_kept();
+    }
+}
+
+std::shared_ptr<Link> Agent::link_of(uint64_t id)
+{
+    std::unique_lock lock(mu_);
+    for (auto &[name, link] : links_)
+        if (link->id == id)
+            return link;
+    return nullptr;
+}
+
+void Agent::take_connected()
+{
+    hawser_completion c[16];
+    int n = hawser_poll_wait(h_, c, 16, connecting_ ? busy_ms : 0);
+    for (int i = 0; i < n; i++) {
+        hawser_data_free(c[i].data);
+        std::shared_ptr<Link> link = c[i].event == HAWSER_CONNECTED ? link_of(c[i].user) : nullptr;
+        if (link)
+            link->finish_attempt(c[i].result);
+    }
+}
+
+/* Returns whether notifications are left that cannot be sent yet. */
+bool Agent::flush_links()
+{
+    std::vector<std::shared_ptr<Link>> all;
+    {
+        std::unique_lock lock(mu_);
+        for (auto &[name, link] : links_)
+            all.push_back(link);
+    }
+    bool left = false;
+    for (auto &link : all)
+        left |= link->flush();
+    return left;
+}
+
+/* ---- links ------------------------------------------------------------------------------------------------------ */
+
+nixl_status_t Agent::add_remote(const std::string &remote, const std::string &blob)
+{
+    hx_info info;
+    if (hx_info_decode(reinterpret_cast<const uint8_t *>(blob.data()), blob.size(), &info)) {
+        log(remote + ": " + hawser_error());
+        return NIXL_ERR_INVALID_PARAM;
+    }
+    std::shared_ptr<Link> old;
+    std::unique_lock lock(mu_);
+    auto known = remotes_.find(remote);
+    if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
+        old = links_[remote]; /* the agent has come again: its old process is gone */
+        links_.erase(remote);
+    }
+    remotes_[remote] = info;
+    lock.unlock();
+    if (old)
+        old->close();
+    return NIXL_SUCCESS;
+}
+
+void Agent::remove_remote(const std::string &remote)
+{
+    std::shared_ptr<Link> old;
+    {
+        std::unique_lock lock(mu_);
+        auto it = links_.find(remote);
+        if (it != links_.end()) {
+            old = it->second;
+            links_.erase(it);
+        }
+        if (remote != name_)
+            remotes_.erase(remote);
+    }
+    if (old)
+        old->close();
+}
+
+nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> &out)
+{
+    std::shared_ptr<Link> old;
+    std::unique_lock lock(mu_);
+    auto info = remotes_.find(remote);
+    if (info == remotes_.end()) {
+        log(remote + ": no metadata of this agent is loaded");
+        return NIXL_ERR_NOT_FOUND;
+    }
+    std::shared_ptr<Link> &link = links_[remote];
+    if (link && !link->is_over()) {
+        out = link;
+        return NIXL_SUCCESS;
+    }
+    old = link; /* closed once mu_ is free, where nobody else has it */
+    link = std::make_shared<Link>(*this, ++next_link_, info->second);
+    link->start();
+    out = link;
+    lock.unlock();
+    return NIXL_SUCCESS;
+}
+
+/* ---- operations that nobody waits for ------------------------------------------------------------------------------
+ */
+
+void Agent::keep_op(hawser_op *op)
+{
+    std::unique_lock lock(kept_mu_);
+    kept_.push_back(op);
+}
+
+void Agent::reap_kept()
+{
+    std::unique_lock lock(kept_mu_);
+    auto over = [](hawser_op *op) {
+        if (hawser_test(op) == -EAGAIN)
+            return false;
+        hawser_op_free(op);
+        return true;
+    };
+    kept_.erase(std::remove_if(kept_.begin(), kept_.end(), over), kept_.end());
+}
+
+void Agent::wait_for_kept(int ms)
+{
+    std::vector<hawser_op *> ops;
+    {
+        std::unique_lock lock(kept_mu_);
+        ops.swap(kept_);
+    }
+    uint64_t deadline = now_ms() + static_cast<uint64_t>(ms);
+    for (hawser_op *op : ops) {
+        uint64_t now = now_ms();
+        if (hawser_wait(op, now < deadline ? static_cast<int>(deadline - now) : 0) == -EAGAIN)
+            keep_op(op);
+        else
+            hawser_op_free(op);
+    }
+}
+
+/* ---- notifications
+ * ---------------------------------------------------------------------------------------------------- */
+
+std::vector<std::string> Agent::make_pieces(const std::string &message)
+{
+    std::vector<std::string> all;
+    size_t head = HX_NOTE + name_.size(), room = HAWSER_NOTIFY_MAX - head, at = 0;
+    hx_note note = {};
+    note.id = ++next_note_;
+    note.total = static_cast<uint32_t>(message.size());
+    note.name = name_.data();
+    note.name_len = static_cast<uint32_t>(name_.size());
+    do {
+        size_t n = std::min(room, message.size() - at);
+        std::string piece(head, '\0');
+        note.offset = static_cast<uint32_t>(at);
+        hx_note_encode(reinterpret_cast<uint8_t *>(&piece[0]), &note);
+        piece.append(message, at, n);
+        all.push_back(std::move(piece));
+        at += n;
+    } while (at < message.size());
+    return all;
+}
+
+/* Takes the peers in that have connected. */
+void Agent::take_in()
+{
+    std::unique_lock lock(in_mu_);
+    hawser_peer *p = nullptr;
+    while (hawser_accept(h_, 0, &p) == 0)
+        incoming_.push_back(Incoming{p, {}, 0});
+}
+
+/* Puts a piece to the others of its notification. Returns whether the peer keeps to the protocol. */
+bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
+{
+    hx_note note;
+    if (hx_note_decode(data, len, &note)) {
+        log(std::string(hawser_peer_name(in.peer)) + ": " + hawser_error());
+        return false;
+    }
+    std::string &text = in.partial[note.id];
+    in.partial_bytes += note.len;
+    if (note.offset != text.size() || in.partial_bytes > HX_NOTE_MAX || in.partial.size() > 64) {
+        log(std::string(hawser_peer_name(in.peer)) + ": pieces of notifications out of order, or too many");
+        return false;
+    }
+    text.append(reinterpret_cast<const char *>(note.data), note.len);
+    if (text.size() == note.total) {
+        in.partial_bytes -= text.size();
+        ready_.emplace_back(std::string(note.name, note.name_len), std::move(text));
+        in.partial.erase(note.id);
+    }
+    return true;
+}
+
+/* Takes all notifications that the peer has delivered. Returns whether the peer is to be kept. */
+bool Agent::drain(Incoming &in)
+{
+    bool alive = hawser_peer_state(in.peer) == 0; /* before: what a dead peer has delivered is taken first */
+    size_t len = 0;
+    while (hawser_notification(in.peer, buffer_.data(), buffer_.size(), &len) == 0)
+        if (!take_piece(in, buffer_.data(), len))
+            return false;
+    return alive;
+}
+
+/* Dead peers are closed, with what they have delivered kept for take_notes(). */
+void Agent::sweep_dead()
+{
+    std::unique_lock lock(in_mu_);
+    auto gone = [this](Incoming &in) {
+        if (hawser_peer_state(in.peer) == 0 || drain(in))
+            return false;
+        hawser_peer_close(in.peer);
+        return true;
+    };
+    incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
+}
+
+nixl_status_t Agent::take_notes(notif_list_t &out)
+{
+    take_in();
+    std::unique_lock lock(in_mu_);
+    auto gone = [this](Incoming &in) {
+        if (drain(in))
+            return false;
+        hawser_peer_close(in.peer);
+        return true;
+    };
+    incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
+    for (auto &note : ready_)
+        out.push_back(std::move(note));
+    ready_.clear();
+    return NIXL_SUCCESS;
+}
+
+} // namespace hx

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one engine of NIXL's has: a context of libhawser with a random key of its own, the links to remote agents, and
+ * the peers that have connected, which bring the notifications. One thread of its own per engine makes connections and
+ * takes peers in; transfers are driven by NIXL's calls and by libhawser's threads.
+ */
+#ifndef HX_AGENT_H
+#define HX_AGENT_H
+
+#include "nixl/link.h"
+#include "nixl/options.h"
+
+#include <condition_variable>
+#include <map>
+#include <thread>
+
+namespace hx
+{
+
+uint64_t now_ms();
+
+class Agent
+{
+  public:
+    Agent(const std::string &name, const Options &options);
+    ~Agent();
+
+    /* Opens the context and listens. Returns "" or why not. */
+    std::string open();
+
+    hawser *context() const
+    {
+        return h_;
+    }
+    const Options &options() const
+    {
+        return options_;
+    }
+    const hx_info &info() const
+    {
+        return info_;
+    }
+
+    nixl_status_t add_remote(const std::string &remote, const std::string &blob);
+    void remove_remote(const std::string &remote);
+    /* Gives the link to a remote agent; starts one where there is none. */
+    nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
+
+    /* Splits a notification into what libhawser carries. */
+    std::vector<std::string> make_pieces(const std::string &message);
+    nixl_status_t take_notes(notif_list_t &out);
+
+    /* Takes an operation that nobody waits for. */
+    void keep_op(hawser_op *op);
+    /* Waits for the kept operations, up to `ms` in all. */
+    void wait_for_kept(int ms);
+
+    void count_connecting(int more);
+    void wake();
+    /* Appends a line to the file that HAWSER_NIXL_LOG names, if it does. */
+    void log(const std::string &line);
+
+  private:
+    struct Incoming {
+        hawser_peer *peer;
+        std::map<uint64_t, std::string> partial; /* notifications of which pieces are missing */
+        size_t partial_bytes = 0;
+    };
+
+    void run();
+    bool wait_for_work(bool busy);
+    void take_connected();
+    bool flush_links();
+    std::shared_ptr<Link> link_of(uint64_t id);
+    void reap_kept();
+    void take_in();
+    void sweep_dead();
+    bool drain(Incoming &in);
+    bool take_piece(Incoming &in, const uint8_t *data, size_t len);
+
+    const std::string name_;
+    const Options options_;
+    hawser *h_ = nullptr;
+    hx_info info_ = {};
+    std::thread thread_;
+
+    std::mutex wake_mu_;
+    std::condition_variable wake_;
+    bool stop_ = false, woken_ = false;
+
+    std::mutex mu_; /* links */
+    std::map<std::string, hx_info> remotes_;
+    std::map<std::string, std::shared_ptr<Link>> links_;
+    uint64_t next_link_ = 0;
+    std::atomic<int> connecting_{0};
+
+    std::mutex kept_mu_;
+    std::vector<hawser_op *> kept_;
+
+    std::mutex in_mu_; /* what has arrived */
+    std::vector<Incoming> incoming_;
+    notif_list_t ready_;
+    std::vector<uint8_t> buffer_;
+
+    std::atomic<uint64_t> next_note_{0};
+};
+
+/* Fills the addresses by which this node is reached: `advertise` where it is not empty, else those of its NICs, or of
+ * `nics` where that is not empty. Returns "" or why not. */
+std::string list_addresses(const std::string &advertise, const std::string &nics, hx_addr out[HX_ADDRS]);
+/* Returns a number that two processes have in common where the loopback joins them. */
+uint64_t host_id();
+void append_log(const std::string &line);
+
+} // namespace hx
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nixl/link.h"
+#include "nixl/agent.h"
+#include "nixl/xfer.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <mutex>
+
+namespace hx
+{
+
+nixl_status_t status_of(int rc)
+{
+    switch (rc) {
+    case 0:
+        return NIXL_SUCCESS;
+    case -EAGAIN:
+        return NIXL_IN_PROG;
+    case -ECONNRESET:
+    case -ESHUTDOWN:
+    case -ECONNREFUSED:
+    case -EHOSTUNREACH:
+        return NIXL_ERR_REMOTE_DISCONNECT;
+    case -ECANCELED:
+        return NIXL_ERR_CANCELED;
+    case -EINVAL:
+    case -EFAULT:
+    case -E2BIG:
+        return NIXL_ERR_INVALID_PARAM;
+    case -EACCES:
+    case -EPERM:
+        return NIXL_ERR_NOT_ALLOWED;
+    case -ESTALE:
+        return NIXL_ERR_NOT_FOUND;
+    case -EOPNOTSUPP:
+    case -ENODEV:
+        return NIXL_ERR_NOT_SUPPORTED;
+    default:
+        return NIXL_ERR_BACKEND;
+    }
+}
+
+Link::Link(Agent &a, uint64_t number, const hx_info &to)
+    : agent(a), id(number), to_(to), here_(to.host == a.info().host)
+{
+}
+
+Link::~Link()
+{
+    close();
+}
+
+void Link::start()
+{
+    std::unique_lock lock(mu);
+    deadline_ = now_ms() + static_cast<uint64_t>(agent.options().connect_ms);
+    agent.count_connecting(1);
+    try_next_address();
+}
+
+/* Fills host and port with the next address to try. A process of the same kernel and network namespace is reached by
+ * the loopback alone. */
+bool Link::next_host(std::string &host, uint16_t &port)
+{
+    if (here_) {
+        host = "127.0.0.1";
+        port = to_.port;
+        return turn_++ == 0;
+    }
+    while (turn_ < HX_ADDRS) {
+        const hx_addr &a = to_.addr[turn_++];
+        char text[INET6_ADDRSTRLEN];
+        if (a.family == 0 || !inet_ntop(a.family == 6 ? AF_INET6 : AF_INET, a.ip, text, sizeof(text)))
+            continue;
+        host = text;
+        port = a.port ? a.port : to_.port;
+        return true;
+    }
+    return false;
+}
+
+/* Counts the addresses from the next one on; each gets its part of the time that is left. */
+static unsigned addresses_left(const hx_info &to, unsigned turn)
+{
+    unsigned n = 0;
+    for (; turn < HX_ADDRS; turn++)
+        n += to.addr[turn].family != 0;
+    return n ? n : 1;
+}
+
+void Link::try_next_address()
+{
+    std::string host;
+    uint16_t port = 0;
+    nixl_status_t last = why != NIXL_SUCCESS ? why : NIXL_ERR_REMOTE_DISCONNECT;
+    hawser_connect_options o = {};
+    o.size = sizeof(o);
+    o.key = to_.key;
+    o.key_len = HX_KEY;
+    o.gpu = agent.options().device < 0 ? 0 : HAWSER_GPU(agent.options().device);
+    for (unsigned left = addresses_left(to_, turn_); next_host(host, port); left = addresses_left(to_, turn_)) {
+        uint64_t now = now_ms();
+        if (now >= deadline_)
+            break;
+        uint64_t ms = (deadline_ - now) / (here_ ? 1 : left) + 1;
+        int rc = hawser_connect_start(agent.context(), host.c_str(), port, &o, static_cast<int>(ms), id, &peer);
+        if (rc == 0)
+            return;
+        peer = nullptr;
+        last = status_of(rc);
+    }
+    fail(last);
+}
+
+void Link::finish_attempt(int rc)
+{
+    std::unique_lock lock(mu);
+    if (state != State::connecting || !peer)
+        return;
+    if (rc) {
+        agent.log(std::string("connecting: ") + hawser_error());
+        hawser_peer_close(peer);
+        peer = nullptr;
+        /* A peer that does not answer within connect_ms is gone as well. */
+        why = rc == -ETIMEDOUT ? NIXL_ERR_REMOTE_DISCONNECT : status_of(rc);
+        try_next_address();
+        return;
+    }
+    state = State::up;
+    why = NIXL_SUCCESS;
+    agent.count_connecting(-1);
+    for (Request *r : waiting)
+        r->begin();
+    waiting.clear();
+    flush_locked();
+}
+
+void Link::fail(nixl_status_t status)
+{
+    if (state == State::connecting)
+        agent.count_connecting(-1);
+    state = State::dead;
+    why = status;
+    for (Request *r : waiting)
+        r->give_up(status);
+    waiting.clear();
+    pieces_.clear();
+}
+
+void Link::close()
+{
+    std::unique_lock lock(mu);
+    fail(NIXL_ERR_REMOTE_DISCONNECT);
+    hawser_peer_close(peer);
+    peer = nullptr;
+}
+
+bool Link::is_over()
+{
+    std::unique_lock lock(mu);
+    if (state == State::up && hawser_peer_state(peer) < 0)
+        fail(NIXL_ERR_REMOTE_DISCONNECT);
+    if (state != State::dead)
+        return false;
+    bool before = told_;
+    told_ = true;
+    return before;
+}
+
+nixl_status_t Link::send_pieces(std::vector<std::string> pieces)
+{
+    std::unique_lock lock(mu);
+    if (state == State::dead)
+        return why;
+    for (std::string &p : pieces)
+        pieces_.push_back(std::move(p));
+    if (flush_locked())
+        agent.wake();
+    return state == State::dead ? why : NIXL_SUCCESS;
+}
+
+bool Link::flush()
+{
+    std::unique_lock lock(mu);
+    return flush_locked();
+}
+
+bool Link::flush_locked()
+{
+    while (state == State::up && !pieces_.empty()) {
+        const std::string &p = pieces_.front();
+        hawser_op *op = nullptr;
+        int rc = hawser_notify(peer, p.data(), p.size(), nullptr, &op);
+        if (rc == -EAGAIN)
+            return true;
+        if (rc) {
+            agent.log(std::string("a notification: ") + hawser_error());
+            if (status_of(rc) == NIXL_ERR_REMOTE_DISCONNECT)
+                fail(NIXL_ERR_REMOTE_DISCONNECT);
+            else
+                pieces_.pop_front();
+            continue;
+        }
+        agent.keep_op(op);
+        pieces_.pop_front();
+    }
+    return false;
+}
+
+} // namespace hx

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NIXL's two entry points, and the table behind them. */
+#include "nixl/engine.h"
+#include "nixl/version.h"
+
+namespace hx
+{
+
+namespace
+{
+
+std::mutex mu;
+std::string refusal;    /* why no engine can be made with this NIXL; "" */
+std::string last_error; /* why the last engine could not be made; "" */
+
+nixlBackendEngine *fail(const std::string &why)
+{
+    append_log(why);
+    std::unique_lock lock(mu);
+    last_error = why;
+    return nullptr;
+}
+
+nixlBackendEngine *create_engine(const nixlBackendInitParams *params)
+{
+    try {
+        Options options;
+        if (!refusal.empty())
+            return fail(refusal);
+        std::string why = read_options(*params->customParams, options);
+        if (!why.empty())
+            return fail(why);
+        auto engine = std::make_unique<Engine>(params, options);
+        why = engine->open();
+        if (!why.empty())
+            return fail(why);
+        return engine.release();
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void destroy_engine(nixlBackendEngine *engine)
+{
+    delete engine;
+}
+
+const char *plugin_name()
+{
+    return "HAWSER";
+}
+
+const char *plugin_version()
+{
+    return hawser_version();
+}
+
+/* The parameters with their defaults; "error" says why the last create_backend() failed, since NIXL gives its user a
+ * status only. */
+nixl_b_params_t backend_options()
+{
+    nixl_b_params_t all = default_options();
+    std::unique_lock lock(mu);
+    std::string error = !refusal.empty() ? refusal : last_error;
+    if (!error.empty())
+        all["error"] = error;
+    return all;
+}
+
+nixlBackendPlugin table = {NIXL_PLUGIN_API_VERSION, create_engine,   destroy_engine, plugin_name,
+                           plugin_version,          backend_options, supported_mems};
+
+} // namespace
+
+} // namespace hx
+
+nixlBackendPlugin *nixl_plugin_init()
+{
+    try {
+        hx::refusal = hx::check_nixl_version(__builtin_return_address(0));
+        return &hx::table;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void nixl_plugin_fini()
+{
+}

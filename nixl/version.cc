@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which NIXL has loaded the backend. libnixl exports no version; a wheel keeps the version in the name of the folder
+ * nixl_cu12-1.5.1.dist-info beside the folder .nixl_cu12.mesonpy.libs, in which libnixl.so lies. */
+#include "nixl/version.h"
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <dlfcn.h>
+
+namespace hx
+{
+
+namespace
+{
+
+/* Each is loaded by tests/nixl/test_nixl.py. */
+const char *const tried[] = {"1.0.0", "1.0.1", "1.1.0", "1.2.0", "1.3.0", "1.3.1",
+                             "1.3.2", "1.4.0", "1.4.1", "1.5.0", "1.5.1"};
+
+const char any_version[] = "HAWSER_NIXL_ANY_VERSION";
+
+std::string parent_folder(const std::string &path)
+{
+    size_t at = path.rfind('/');
+    return at == std::string::npos ? "" : path.substr(0, at);
+}
+
+/* Returns "nixl_cu12" for ".../.nixl_cu12.mesonpy.libs", else "". */
+std::string wheel_name(const std::string &folder)
+{
+    static const char tail[] = ".mesonpy.libs";
+    std::string name = folder.substr(folder.rfind('/') + 1);
+    size_t at = name.find(tail);
+    return name.size() > 1 && name[0] == '.' && at != std::string::npos ? name.substr(1, at - 1) : "";
+}
+
+/* Returns VERSION of the folder NAME-VERSION.dist-info in `site`, else "". */
+std::string read_dist_info(const std::string &site, const std::string &name)
+{
+    static const char tail[] = ".dist-info";
+    std::string version, head = name + "-";
+    DIR *dir = opendir(site.c_str());
+    if (!dir)
+        return "";
+    while (const dirent *e = readdir(dir)) {
+        std::string entry = e->d_name;
+        size_t at = entry.rfind(tail);
+        if (entry.compare(0, head.size(), head) == 0 && at != std::string::npos && at > head.size() &&
+            at + strlen(tail) == entry.size())
+            version = entry.substr(head.size(), at - head.size());
+    }
+    closedir(dir);
+    return version;
+}
+
+std::string list_tried()
+{
+    std::string all;
+    for (const char *v : tried)
+        all += (all.empty() ? "" : ", ") + std::string(v);
+    return all;
+}
+
+std::string refuse(const std::string &what)
+{
+    return what + "; backend HAWSER was tried with NIXL " + list_tried() + ": install one of these, or set " +
+           any_version + "=1 to go on at your own risk";
+}
+
+} // namespace
+
+std::string check_nixl_version(const void *caller)
+{
+    const char *any = getenv(any_version);
+    if (any && strcmp(any, "1") == 0)
+        return "";
+    Dl_info info;
+    char real[PATH_MAX];
+    if (!dladdr(caller, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
+        return refuse("the library that has loaded the backend is unknown");
+    std::string folder = parent_folder(real), name = wheel_name(folder);
+    std::string version = name.empty() ? "" : read_dist_info(parent_folder(folder), name);
+    if (version.empty())
+        return refuse(std::string(real) + " is not from a wheel of NIXL, so that its version is unknown");
+    for (const char *v : tried)
+        if (version == v)
+            return "";
+    return refuse("NIXL " + version + " was not tried");
+}
+
+} // namespace hx

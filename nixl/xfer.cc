@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nixl/xfer.h"
+#include "nixl/agent.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace hx
+{
+
+Request::~Request()
+{
+    abandon();
+}
+
+/* ---- preparing ------------------------------------------------------------------------------------------ */
+
+nixl_status_t Request::add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote)
+{
+    const auto *l = static_cast<const LocalMD *>(local.metadataP);
+    const auto *r = static_cast<const RemoteMD *>(remote.metadataP);
+    if (!l || !r)
+        return NIXL_ERR_NOT_FOUND;
+    if (local.len != remote.len)
+        return NIXL_ERR_MISMATCH;
+    /* Subtractions only: addresses and lengths are what the application and the remote agent say. */
+    if (local.addr < l->base || local.addr - l->base > l->len || local.len > l->len - (local.addr - l->base) ||
+        remote.addr < r->base || remote.addr - r->base > r->region.length ||
+        remote.len > r->region.length - (remote.addr - r->base))
+        return NIXL_ERR_INVALID_PARAM;
+    hawser_vec v = {};
+    v.mem = l->mem;
+    v.offset = local.addr - l->base;
+    v.length = local.len;
+    v.region = &r->region;
+    v.remote_offset = remote.addr - r->base;
+    vecs_.push_back(v);
+    return NIXL_SUCCESS;
+}
+
+nixl_status_t Request::resolve(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote)
+{
+    if (local.size() != remote.size())
+        return NIXL_ERR_MISMATCH;
+    vecs_.reserve(local.size());
+    for (size_t i = 0; i < local.size(); i++) {
+        nixl_status_t rc = add_pair(local[i], remote[i]);
+        if (rc != NIXL_SUCCESS)
+            return rc;
+    }
+    return NIXL_SUCCESS;
+}
+
+/* ---- posting -------------------------------------------------------------------------------------------- */
+
+nixl_status_t Request::post(std::shared_ptr<Link> link, std::vector<std::string> pieces)
+{
+    if (state_ == State::waiting || state_ == State::moving)
+        return NIXL_ERR_REPOST_ACTIVE;
+    std::unique_lock link_lock(link->mu);
+    std::unique_lock lock(mu_);
+    if (link->state == Link::State::dead)
+        return link->why;
+    link_ = std::move(link);
+    pieces_ = std::move(pieces);
+    next_vec_ = next_piece_ = 0;
+    result_ = NIXL_SUCCESS;
+    if (link_->state == Link::State::connecting) {
+        link_->waiting.push_back(this);
+        state_ = State::waiting;
+        return NIXL_IN_PROG;
+    }
+    state_ = State::moving;
+    advance();
+    return state_ == State::done ? result_ : NIXL_IN_PROG;
+}
+
+void Request::begin()
+{
+    std::unique_lock lock(mu_);
+    state_ = State::moving;
+    advance();
+}
+
+void Request::give_up(nixl_status_t status)
+{
+    std::unique_lock lock(mu_);
+    result_ = status;
+    state_ = State::done;
+}
+
+void Request::fail(nixl_status_t status)
+{
+    if (result_ == NIXL_SUCCESS) {
+        result_ = status;
+        agent_.log(std::string("a transfer: ") + hawser_error());
+    }
+    next_vec_ = vecs_.size();
+    next_piece_ = pieces_.size();
+    for (hawser_op *op : ops_)
+        (void)hawser_cancel(op);
+}
+
+bool Request::fits_one_operation() const
+{
+    return write_ && pieces_.size() == 1 && vecs_.size() <= HAWSER_MAX_VECS;
+}
+
+void Request::post_vecs()
+{
+    while (next_vec_ < vecs_.size()) {
+        hawser_op_options o = {};
+        o.size = sizeof(o);
+        o.timeout_ms = agent_.options().timeout_ms;
+        if (fits_one_operation()) {
+            o.notify = pieces_[0].data();
+            o.notify_len = pieces_[0].size();
+        }
+        size_t n = std::min<size_t>(vecs_.size() - next_vec_, HAWSER_MAX_VECS);
+        hawser_op *op = nullptr;
+        int rc = (write_ ? hawser_write : hawser_read)(link_->peer, &vecs_[next_vec_], n, &o, &op);
+        if (rc == -EAGAIN)
+            return;
+        if (rc)
+            return fail(status_of(rc));
+        next_vec_ += n;
+        if (o.notify)
+            next_piece_ = 1;
+        ops_.push_back(op);
+    }
+}
+
+/* The data of all operations is in place: the notification may follow. */
+void Request::post_pieces()
+{
+    while (next_piece_ < pieces_.size()) {
+        hawser_op_options o = {};
+        o.size = sizeof(o);
+        o.timeout_ms = agent_.options().timeout_ms;
+        hawser_op *op = nullptr;
+        const std::string &p = pieces_[next_piece_];
+        int rc = hawser_notify(link_->peer, p.data(), p.size(), &o, &op);
+        if (rc == -EAGAIN)
+            return;
+        if (rc)
+            return fail(status_of(rc));
+        next_piece_++;
+        ops_.push_back(op);
+    }
+}
+
+/* Frees the operations that have ended. */
+void Request::reap()
+{
+    size_t ended = 0;
+    for (; ended < ops_.size(); ended++) {
+        int rc = hawser_test(ops_[ended]);
+        if (rc == -EAGAIN)
+            break;
+        if (rc)
+            fail(status_of(rc));
+        hawser_op_free(ops_[ended]);
+        ops_[ended] = nullptr;
+    }
+    ops_.erase(ops_.begin(), ops_.begin() + static_cast<std::ptrdiff_t>(ended));
+}
+
+/* Does what can be done without waiting. Link::mu and mu_ are held. */
+void Request::advance()
+{
+    reap();
+    if (!link_->peer && result_ == NIXL_SUCCESS && (next_vec_ < vecs_.size() || next_piece_ < pieces_.size()))
+        fail(NIXL_ERR_REMOTE_DISCONNECT);
+    post_vecs();
+    if (ops_.empty() && next_vec_ == vecs_.size())
+        post_pieces();
+    if (ops_.empty() && next_vec_ == vecs_.size() && next_piece_ == pieces_.size())
+        state_ = State::done;
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------------------- */
+
+nixl_status_t Request::check()
+{
+    switch (state_.load()) {
+    case State::idle:
+        return NIXL_ERR_NOT_POSTED;
+    case State::waiting:
+        return NIXL_IN_PROG;
+    case State::done:
+        return result_;
+    default:
+        break;
+    }
+    std::shared_lock link_lock(link_->mu);
+    std::unique_lock lock(mu_);
+    if (state_ == State::moving)
+        advance();
+    return state_ == State::done ? result_ : NIXL_IN_PROG;
+}
+
+void Request::abandon()
+{
+    if (!link_)
+        return;
+    std::unique_lock link_lock(link_->mu);
+    auto &w = link_->waiting;
+    w.erase(std::remove(w.begin(), w.end(), this), w.end());
+    std::unique_lock lock(mu_);
+    for (hawser_op *op : ops_) {
+        (void)hawser_cancel(op);
+        agent_.keep_op(op);
+    }
+    ops_.clear();
+    result_ = NIXL_ERR_CANCELED;
+    state_ = State::done;
+}
+
+} // namespace hx

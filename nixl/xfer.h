@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request is a transfer that NIXL prepared: its descriptors resolved once, posted as often as NIXL says. A list above
+ * libhawser's limit is several operations. A notification goes with the operation of a write where it fits, else behind
+ * the end of all operations.
+ */
+#ifndef HX_XFER_H
+#define HX_XFER_H
+
+#include "nixl/link.h"
+
+namespace hx
+{
+
+/* Registered memory, and what NIXL carries of it to the others. */
+struct LocalMD : nixlBackendMD {
+    LocalMD() : nixlBackendMD(true)
+    {
+    }
+    hawser_mem *mem = nullptr;
+    uintptr_t base = 0;
+    size_t len = 0;
+    uint8_t key[HAWSER_KEY_SIZE] = {};
+};
+
+/* Memory of a remote agent, or of this agent as a target. */
+struct RemoteMD : nixlBackendMD {
+    RemoteMD() : nixlBackendMD(false)
+    {
+    }
+    hawser_region region = {};
+    uintptr_t base = 0;
+};
+
+class Request : public nixlBackendReqH
+{
+  public:
+    Request(Agent &agent, nixl_xfer_op_t op) : agent_(agent), write_(op == NIXL_WRITE)
+    {
+    }
+    ~Request() override;
+
+    /* Resolves the descriptors. */
+    nixl_status_t resolve(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote);
+    /* Starts the transfer by the link, or has it wait there. pieces: the notification, none where it is empty. */
+    nixl_status_t post(std::shared_ptr<Link> link, std::vector<std::string> pieces);
+    nixl_status_t check();
+    /* Asks for the end of a transfer that is under way, without waiting. */
+    void abandon();
+
+    /* Called by the link, with Link::mu held. */
+    void begin();
+    void give_up(nixl_status_t status);
+
+  private:
+    enum class State { idle, waiting, moving, done };
+
+    nixl_status_t add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote);
+    void advance();
+    void post_vecs();
+    void post_pieces();
+    void reap();
+    void fail(nixl_status_t status);
+    bool fits_one_operation() const;
+
+    Agent &agent_;
+    const bool write_;
+    std::vector<hawser_vec> vecs_;
+    std::shared_ptr<Link> link_;
+    std::mutex mu_; /* guards the rest, within Link::mu */
+    std::atomic<State> state_{State::idle};
+    nixl_status_t result_ = NIXL_SUCCESS;
+    size_t next_vec_ = 0, next_piece_ = 0;
+    std::vector<hawser_op *> ops_; /* under way, oldest first */
+    std::vector<std::string> pieces_;
+};
+
+} // namespace hx
+
+#endif
