@@ -16,6 +16,8 @@ namespace hx
 constexpr int attend_ms = 200;  /* how often peers that have come or gone are looked for */
 constexpr int busy_ms = 10;     /* likewise while connections are made */
 constexpr int linger_ms = 1000; /* at most, until notifications are with their peers, before the context is closed */
+constexpr size_t ready_max = 64 << 20; /* bytes of notifications that are taken ahead of getNotifs() */
+constexpr size_t partial_max = 64;     /* notifications of one peer of which pieces are missing */
 
 uint64_t now_ms()
 {
@@ -152,7 +154,7 @@ void Agent::run()
         take_connected();
         busy = flush_links();
         take_in();
-        sweep_dead();
+        busy |= take_ahead();
         reap_kept();
     }
 }
@@ -326,6 +328,15 @@ void Agent::take_in()
         incoming_.push_back(Incoming{p, {}, 0});
 }
 
+/* Forgets the oldest notification of which pieces are missing: its sender has cancelled it, or sends too many at once.
+ */
+void Agent::forget_oldest(Incoming &in)
+{
+    in.partial_bytes -= in.partial.begin()->second.size();
+    in.partial.erase(in.partial.begin());
+    log(std::string(hawser_peer_name(in.peer)) + ": a notification came in part only, and is dropped");
+}
+
 /* Puts a piece to the others of its notification. Returns whether the peer keeps to the protocol. */
 bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
 {
@@ -334,18 +345,20 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
         log(std::string(hawser_peer_name(in.peer)) + ": " + hawser_error());
         return false;
     }
+    auto at = in.partial.find(note.id);
+    if (note.offset != (at == in.partial.end() ? 0 : at->second.size()))
+        return true; /* the rest of a notification that was dropped */
     std::string &text = in.partial[note.id];
-    in.partial_bytes += note.len;
-    if (note.offset != text.size() || in.partial_bytes > HX_NOTE_MAX || in.partial.size() > 64) {
-        log(std::string(hawser_peer_name(in.peer)) + ": pieces of notifications out of order, or too many");
-        return false;
-    }
     text.append(reinterpret_cast<const char *>(note.data), note.len);
+    in.partial_bytes += note.len;
     if (text.size() == note.total) {
         in.partial_bytes -= text.size();
+        ready_bytes_ += text.size();
         ready_.emplace_back(std::string(note.name, note.name_len), std::move(text));
         in.partial.erase(note.id);
     }
+    while (in.partial.size() > partial_max || in.partial_bytes > HX_NOTE_MAX)
+        forget_oldest(in);
     return true;
 }
 
@@ -360,23 +373,9 @@ bool Agent::drain(Incoming &in)
     return alive;
 }
 
-/* Dead peers are closed, with what they have delivered kept for take_notes(). */
-void Agent::sweep_dead()
+/* Takes what all peers have delivered, and closes those that are dead. */
+void Agent::drain_all()
 {
-    std::unique_lock lock(in_mu_);
-    auto gone = [this](Incoming &in) {
-        if (hawser_peer_state(in.peer) == 0 || drain(in))
-            return false;
-        hawser_peer_close(in.peer);
-        return true;
-    };
-    incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
-}
-
-nixl_status_t Agent::take_notes(notif_list_t &out)
-{
-    take_in();
-    std::unique_lock lock(in_mu_);
     auto gone = [this](Incoming &in) {
         if (drain(in))
             return false;
@@ -384,9 +383,31 @@ nixl_status_t Agent::take_notes(notif_list_t &out)
         return true;
     };
     incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
+}
+
+/* Takes notifications ahead of take_notes(), so that a long one needs no call of the application's to go on, up to a
+ * bound; behind that libhawser makes the sender wait. Returns whether one is under way. */
+bool Agent::take_ahead()
+{
+    std::unique_lock lock(in_mu_);
+    if (ready_bytes_ >= ready_max)
+        return false;
+    drain_all();
+    for (const Incoming &in : incoming_)
+        if (!in.partial.empty())
+            return true;
+    return false;
+}
+
+nixl_status_t Agent::take_notes(notif_list_t &out)
+{
+    take_in();
+    std::unique_lock lock(in_mu_);
+    drain_all();
     for (auto &note : ready_)
         out.push_back(std::move(note));
     ready_.clear();
+    ready_bytes_ = 0;
     return NIXL_SUCCESS;
 }
 

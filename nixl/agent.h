@@ -74,7 +74,9 @@ class Agent
     std::shared_ptr<Link> link_of(uint64_t id);
     void reap_kept();
     void take_in();
-    void sweep_dead();
+    bool take_ahead();
+    void drain_all();
+    void forget_oldest(Incoming &in);
     bool drain(Incoming &in);
     bool take_piece(Incoming &in, const uint8_t *data, size_t len);
 
@@ -100,6 +102,7 @@ class Agent
     std::mutex in_mu_; /* what has arrived */
     std::vector<Incoming> incoming_;
     notif_list_t ready_;
+    size_t ready_bytes_ = 0;
     std::vector<uint8_t> buffer_;
 
     std::atomic<uint64_t> next_note_{0};

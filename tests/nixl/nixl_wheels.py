@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NIXL's wheels for the tests: installed without what they depend on (several GB) into a folder for each version, by a
+virtual environment of the tests' own. HAWSER_TEST_NIXL_WHEELS names a folder that is kept between builds."""
+import fcntl
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+NEWEST = "1.5.1"
+# The list of nixl/version.cc.
+VERSIONS = ["1.0.0", "1.0.1", "1.1.0", "1.2.0", "1.3.0", "1.3.1", "1.3.2", "1.4.0", "1.4.1", "1.5.0", NEWEST]
+
+
+class Missing(Exception):
+    """Why a wheel cannot be had."""
+
+
+def run(*argv, until):
+    """Runs a command that must end by the time `until`; Missing with the last line of what it printed."""
+    try:
+        r = subprocess.run(argv, capture_output=True, text=True, timeout=max(until - time.monotonic(), 1), check=False)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise Missing(f"{argv[1:4]}: {type(e).__name__}") from e
+    if r.returncode:
+        lines = (r.stderr + r.stdout).strip().splitlines() or ["no output"]
+        raise Missing(f"{' '.join(argv[1:4])}: {lines[-1]}")
+
+
+class Wheels:
+    def __init__(self, cache):
+        self.cache = pathlib.Path(os.environ.get("HAWSER_TEST_NIXL_WHEELS") or cache)
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self.python = self.cache / "venv/bin/python"
+        # One test at a time installs; the lock ends with the process.
+        self.lock = open(self.cache / "lock", "w", encoding="utf-8")
+
+    def install(self, folder, what, until):
+        """Installs into a folder that appears whole or not at all."""
+        if folder.exists():
+            return folder
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        try:
+            if not folder.exists():
+                half = folder.with_name(folder.name + ".half")
+                shutil.rmtree(half, ignore_errors=True)
+                run(self.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile",
+                    "--only-binary=:all:", "--retries=0", "--timeout=10", "--target", str(half), what, until=until)
+                half.rename(folder)
+        finally:
+            fcntl.flock(self.lock, fcntl.LOCK_UN)
+        return folder
+
+    def prepare(self, until):
+        """The virtual environment, and numpy, which NIXL's Python imports."""
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        try:
+            if not self.python.exists():
+                shutil.rmtree(self.cache / "venv", ignore_errors=True)
+                run(sys.executable, "-m", "venv", str(self.cache / "venv"), until=until)
+        finally:
+            fcntl.flock(self.lock, fcntl.LOCK_UN)
+        return self.install(self.cache / "numpy", "numpy", until)
+
+    def get(self, version, until):
+        """The folder of a version, to put into PYTHONPATH. Missing where it cannot be had."""
+        return self.install(self.cache / version, f"nixl-cu12=={version}", until)
+
+    def environment(self, wheel, plugin):
+        """What a program that uses this wheel and the plugin needs."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("HAWSER_", "NIXL_"))}
+        here = pathlib.Path(__file__).resolve()
+        env["PYTHONPATH"] = os.pathsep.join(map(str, (wheel, self.cache / "numpy", here.parent, here.parents[1])))
+        return env | {"NIXL_PLUGIN_DIR": str(pathlib.Path(plugin).parent), "PYTHONDONTWRITEBYTECODE": "1",
+                      "NIXL_LOG_LEVEL": "FATAL", "PYTHON": str(self.python)}
