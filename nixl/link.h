@@ -55,6 +55,7 @@ class Link
     std::vector<Request *> waiting;
     Agent &agent;
     const uint64_t id;
+    std::atomic<uint64_t> driven_ns{0}; /* when a check last looked at the connection; not guarded */
 
   private:
     void try_next_address();

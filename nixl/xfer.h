@@ -56,6 +56,7 @@ class Request : public nixlBackendReqH
     enum class State { idle, waiting, moving, done };
 
     nixl_status_t add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote);
+    bool may_skip(uint64_t now);
     void advance();
     void post_vecs();
     void post_pieces();
@@ -70,6 +71,7 @@ class Request : public nixlBackendReqH
     std::mutex mu_; /* guards the rest, within Link::mu */
     std::atomic<State> state_{State::idle};
     nixl_status_t result_ = NIXL_SUCCESS;
+    uint64_t looked_ns_ = 0;
     size_t next_vec_ = 0, next_piece_ = 0;
     std::vector<hawser_op *> ops_; /* under way, oldest first */
     std::vector<std::string> pieces_;
