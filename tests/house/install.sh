@@ -32,6 +32,7 @@ files="include/hawser.h bin/hawser share/doc/hawser/LICENSE
     $libdir/libhawser.so $libdir/libhawser.so.1 $libdir/libhawser.a $libdir/pkgconfig/hawser.pc"
 [ "$man" = yes ] && files="$files share/man/man1/hawser.1 share/man/man3/hawser.3 share/man/man7/hawser.7"
 files="$files $libdir/libnccl-net-hawser.so"
+[ -e "$build/nixl/libplugin_HAWSER.so" ] && files="$files $libdir/nixl/libplugin_HAWSER.so"
 for f in $files; do
     ok "installed $f" test -s "$stage$prefix/$f"
 done
