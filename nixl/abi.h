@@ -77,7 +77,8 @@ struct nixlMetaDesc : nixlBasicDesc {
  * for the destructor, which gives the object its pointer to a virtual table. */
 template <class T> class nixlDescList
 {
-    nixl_mem_t type;
+  protected:
+    nixl_mem_t type = DRAM_SEG;
     std::vector<T> descs;
 
   public:

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NIXL backend by its ABI alone: the test plays NIXL's part, with no NIXL in the process. Two engines, one of them
+// in a child process, which can be stopped and killed. Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO
+#include "nixl/abi.h"
+#include "nixl/blob.h"
+#include "tests/tap.h"
+
+#include <chrono>
+#include <csignal>
+#include <dlfcn.h>
+#include <memory>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+
+constexpr size_t size = 16 << 20;
+constexpr int wait_ms = 10000;
+
+struct List : nixl_meta_dlist_t {
+    void add(uintptr_t addr, size_t len, nixlBackendMD *md)
+    {
+        nixlMetaDesc d = {};
+        d.addr = addr;
+        d.len = len;
+        d.metadataP = md;
+        descs.push_back(d);
+    }
+};
+
+struct Card { /* what an engine tells the other: as NIXL's metadata */
+    char info[HX_INFO];
+    char key[64];
+    uintptr_t base;
+};
+
+uint64_t now_us()
+{
+    using namespace std::chrono;
+    return static_cast<uint64_t>(duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count());
+}
+
+nixlBackendEngine *make_engine(nixlBackendPlugin *plugin, const char *name, nixl_b_params_t params)
+{
+    nixlBackendInitParams p = {};
+    p.localAgent = name;
+    p.type = "HAWSER";
+    p.customParams = &params;
+    return plugin->create_engine(&p);
+}
+
+nixl_status_t register_memory(nixlBackendEngine *e, void *ptr, size_t len, nixl_mem_t type, nixlBackendMD *&md)
+{
+    nixlBlobDesc d = {};
+    d.addr = reinterpret_cast<uintptr_t>(ptr);
+    d.len = len;
+    return e->registerMem(d, type, md);
+}
+
+nixl_status_t finish(nixlBackendEngine *e, nixlBackendReqH *r)
+{
+    nixl_status_t rc = NIXL_IN_PROG;
+    for (uint64_t end = now_us() + wait_ms * 1000; rc == NIXL_IN_PROG && now_us() < end;)
+        rc = e->checkXfer(r);
+    return rc;
+}
+
+/* The engine of the child process: registers memory, tells the card, and answers nothing but by its threads. */
+[[noreturn]] void run_child(nixlBackendPlugin *plugin, int out)
+{
+    static char memory[size];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    nixlBackendEngine *e = make_engine(plugin, "b", {});
+    nixlBackendMD *md = nullptr;
+    std::string info, key;
+    Card card = {};
+    if (e && register_memory(e, memory, size, DRAM_SEG, md) == NIXL_SUCCESS && e->getConnInfo(info) == NIXL_SUCCESS &&
+        e->getPublicData(md, key) == NIXL_SUCCESS && info.size() == sizeof(card.info) &&
+        key.size() == sizeof(card.key)) {
+        memcpy(card.info, info.data(), info.size());
+        memcpy(card.key, key.data(), key.size());
+        card.base = reinterpret_cast<uintptr_t>(memory);
+        (void)!write(out, &card, sizeof(card));
+    }
+    for (;;)
+        pause();
+}
+
+void check_refusals(nixlBackendPlugin *plugin, nixlBackendPlugin *(*init)())
+{
+    nixl_b_params_t none;
+    ok(make_engine(plugin, "a", none) == nullptr, "a caller that is no wheel of NIXL's gets no engine");
+    std::string why = plugin->get_backend_options()["error"];
+    ok(why.find("version is unknown") != std::string::npos, "and the reason: %s", why.c_str());
+    setenv("HAWSER_NIXL_ANY_VERSION", "1", 1);
+    ok(init() == plugin, "the plugin is told to go on all the same");
+    ok(make_engine(plugin, "a", {{"nisc", "eth0"}}) == nullptr, "an unknown parameter is refused");
+    ok(make_engine(plugin, std::string(5000, 'n').c_str(), none) == nullptr,
+       "an agent's name of 5000 bytes is refused");
+}
+
+void check_memory(nixlBackendEngine *e)
+{
+    nixlBackendMD *md = nullptr;
+    char some[64];
+    is_int(register_memory(e, some, sizeof(some), FILE_SEG, md), NIXL_ERR_NOT_SUPPORTED, "files are not supported");
+    nixl_status_t rc = register_memory(e, some, sizeof(some), VRAM_SEG, md);
+    ok(rc < 0 && !md, "host memory is no GPU memory: %d", rc);
+    is_int(register_memory(e, nullptr, 8, DRAM_SEG, md), NIXL_ERR_INVALID_PARAM, "NULL is no memory");
+    ok(!md, "and nothing was registered");
+}
+
+struct Pair {
+    nixlBackendEngine *e;
+    nixlBackendMD *local, *remote;
+    uintptr_t base, far;
+};
+
+nixl_status_t prepare(const Pair &p, size_t at, size_t len, size_t far_len, nixlBackendReqH *&r)
+{
+    List local, remote;
+    local.add(p.base + at, len, p.local);
+    remote.add(p.far + at, far_len, p.remote);
+    return p.e->prepXfer(NIXL_WRITE, local, remote, "b", r, nullptr);
+}
+
+nixl_status_t post(const Pair &p, nixlBackendReqH *&r, const std::string *note = nullptr, const char *to = "b")
+{
+    List none;
+    nixl_opt_b_args_t args = {};
+    args.hasNotif = note;
+    args.notifMsg = note ? *note : "";
+    return p.e->postXfer(NIXL_WRITE, none, none, to, r, &args);
+}
+
+void check_requests(const Pair &p)
+{
+    nixlBackendReqH *r = nullptr;
+    is_int(prepare(p, 0, 8, 16, r), NIXL_ERR_MISMATCH, "descriptors of two lengths");
+    is_int(prepare(p, size - 4, 8, 8, r), NIXL_ERR_INVALID_PARAM, "a descriptor beyond the registration");
+    is_int(prepare(p, static_cast<size_t>(-4), 8, 8, r), NIXL_ERR_INVALID_PARAM, "one in front of the registration");
+    is_int(prepare(p, 0, 8, 8, r), NIXL_SUCCESS, "a request is prepared");
+    is_int(p.e->checkXfer(r), NIXL_ERR_NOT_POSTED, "and not posted yet");
+    is_int(post(p, r, nullptr, "c"), NIXL_ERR_NOT_FOUND, "an agent that nobody has told of");
+    nixl_status_t rc = post(p, r);
+    ok(rc >= 0 && (rc == NIXL_SUCCESS || finish(p.e, r) == NIXL_SUCCESS), "the request ends well");
+    rc = post(p, r);
+    ok(rc >= 0 && (rc == NIXL_SUCCESS || finish(p.e, r) == NIXL_SUCCESS), "and again");
+    p.e->releaseReqH(r);
+}
+
+void check_stopped(const Pair &p, pid_t child)
+{
+    nixlBackendReqH *r = nullptr;
+    kill(child, SIGSTOP);
+    waitpid(child, nullptr, WUNTRACED);
+    ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) == NIXL_IN_PROG,
+       "a transfer to a peer that stands still");
+    is_int(post(p, r), NIXL_ERR_REPOST_ACTIVE, "is not posted twice");
+    constexpr int n = 200000;
+    uint64_t start = now_us();
+    int odd = 0;
+    for (int i = 0; i < n; i++)
+        odd += p.e->checkXfer(r) != NIXL_IN_PROG;
+    uint64_t ns = (now_us() - start) * 1000 / n;
+    ok(odd == 0 && ns < 1000, "a check where nothing happens takes nanoseconds: %llu",
+       static_cast<unsigned long long>(ns));
+    start = now_us();
+    nixlBackendReqH *other = nullptr;
+    ok(prepare(p, 0, size, size, other) == NIXL_SUCCESS && post(p, other) == NIXL_IN_PROG, "a second one");
+    is_int(p.e->releaseReqH(other), NIXL_SUCCESS, "is released while in progress");
+    ok(now_us() - start < 100000, "post and release do not wait: %llu us",
+       static_cast<unsigned long long>(now_us() - start));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    start = now_us();
+    is_int(finish(p.e, r), NIXL_ERR_REMOTE_DISCONNECT, "the peer is killed");
+    ok(now_us() - start < 200000, "which is known within 100 ms: %llu us",
+       static_cast<unsigned long long>(now_us() - start));
+    p.e->releaseReqH(r);
+    std::string text(1000, 'x');
+    is_int(p.e->genNotif("b", text), NIXL_ERR_REMOTE_DISCONNECT, "a notification to a dead peer");
+}
+
+void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
+{
+    auto memory = std::make_unique<char[]>(size);
+    Pair p = {};
+    p.e = make_engine(plugin, "a", {});
+    if (!ok(p.e != nullptr, "an engine is made"))
+        return;
+    check_memory(p.e);
+    p.base = reinterpret_cast<uintptr_t>(memory.get());
+    p.far = card.base;
+    is_int(register_memory(p.e, memory.get(), size, DRAM_SEG, p.local), NIXL_SUCCESS, "memory is registered");
+    std::string info(card.info, sizeof(card.info)), shorter(card.info, sizeof(card.info) - 1);
+    is_int(p.e->loadRemoteConnInfo("b", shorter), NIXL_ERR_INVALID_PARAM, "connection information that is cut");
+    is_int(p.e->loadRemoteConnInfo("b", info), NIXL_SUCCESS, "whole connection information");
+    nixlBlobDesc d = {};
+    d.addr = card.base;
+    d.len = size;
+    d.metaInfo = "short";
+    is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_ERR_INVALID_PARAM, "a region's key that is none");
+    d.metaInfo.assign(card.key, sizeof(card.key));
+    is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
+    check_requests(p);
+    check_stopped(p, child);
+    is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");
+    is_int(p.e->unloadMD(p.remote), NIXL_SUCCESS, "and its memory");
+    is_int(p.e->deregisterMem(p.local), NIXL_SUCCESS, "memory is deregistered");
+    plugin->destroy_engine(p.e);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : nullptr;
+    auto init = lib ? reinterpret_cast<nixlBackendPlugin *(*)()>(dlsym(lib, "nixl_plugin_init")) : nullptr;
+    if (!ok(init != nullptr, "the plugin is loaded"))
+        return tap_done();
+    unsetenv("HAWSER_NIXL_ANY_VERSION");
+    nixlBackendPlugin *plugin = init();
+    is_str(plugin->get_plugin_name(), "HAWSER", "its name");
+    is_int(plugin->api_version, NIXL_PLUGIN_API_VERSION, "its version of the API");
+    is_int(plugin->get_backend_mems().size(), 2, "its kinds of memory");
+    check_refusals(plugin, init);
+
+    int fds[2];
+    Card card = {};
+    if (!ok(pipe(fds) == 0, "a pipe"))
+        return tap_done();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        run_child(plugin, fds[1]);
+    close(fds[1]);
+    if (ok(read(fds[0], &card, sizeof(card)) == sizeof(card), "an engine in another process"))
+        check_pair(plugin, child, card);
+    kill(child, SIGKILL);
+    return tap_done();
+}
