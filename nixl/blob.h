@@ -13,10 +13,10 @@ extern "C" {
 
 #define HX_ADDRS    16 /* addresses in the connection information */
 #define HX_KEY      32
-#define HX_INFO     368        /* bytes of the connection information */
-#define HX_NAME_MAX 1024       /* bytes of an agent's name */
-#define HX_NOTE_MAX (1u << 28) /* bytes of a NIXL notification */
-#define HX_NOTE     32         /* bytes in front of the name in a piece */
+#define HX_INFO     368         /* bytes of the connection information */
+#define HX_NAME_MAX 1024        /* bytes of an agent's name */
+#define HX_NOTE_MAX (256 << 20) /* bytes of a NIXL notification */
+#define HX_NOTE     32          /* bytes in front of the name in a piece */
 
 struct hx_addr {
     uint8_t family; /* 4, 6; 0: none */

@@ -7,7 +7,7 @@
     scripts/bounds.py --print    prints it
 
 A row names constants and never has a value of its own. An expression may use the names that its file defines, those of
-all headers in lib/, and knob.NAME for a knob's default. A pattern in its place finds the expression in the file's code."""
+all headers in lib/ and nixl/blob.h, and knob.NAME for a knob's default. A pattern in its place finds the expression in the file's code."""
 import ast
 import difflib
 import operator
@@ -24,6 +24,8 @@ CONTEXT, LISTENER, WAYS = "lib/context/context.c", "lib/context/listener.c", "li
 
 WINDOW = re.compile(r"\.window = ([^,]+),")
 DEAD = re.compile(r"\.dead = ([^,]+),")
+PARTIAL = re.compile(r"partial_max = ([^;]+);")
+READY = re.compile(r"ready_max = ([^;]+);")
 ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 
 # Part, rows of: expression or pattern, file, unit, what it bounds, what happens beyond it.
@@ -59,6 +61,13 @@ TABLE = [
          "the rail ends"),
         ("HW_LINK_FLIGHT", LINK, "", "frames of this side's in flight on a link", "no more is sent"),
         (WINDOW, CONTEXT, "bytes", "bytes of this side's in flight on a link", "no more is sent"),
+    ]),
+    ("A NIXL agent that has the key: what the backend holds for it", [
+        ("HX_NOTE_MAX", "nixl/blob.h", "bytes", "notifications of which pieces are missing", "the oldest is dropped"),
+        (PARTIAL, "nixl/agent.cc", "", "such notifications", "the oldest is dropped"),
+        (READY, "nixl/agent.cc", "bytes", "notifications of all agents that are taken ahead of the application's call",
+         "no more is taken: senders wait"),
+        ("HX_NAME_MAX", "nixl/blob.h", "bytes", "an agent's name", "the connection is closed"),
     ]),
     ("This side's own use of a peer", [
         ("HW_OPS", PEER, "", "operations under way", "-EAGAIN"),
@@ -125,7 +134,7 @@ class Source:
     def __init__(self, root):
         self.root = root
         self.shared = {}
-        for header in sorted(root.glob("lib/**/*.h")) + [root / "include/hawser.h"]:
+        for header in sorted(root.glob("lib/**/*.h")) + [root / "nixl/blob.h", root / "include/hawser.h"]:
             self.shared.update(read_defines(header))
         self.knobs = {m[1]: m[3] for m in KNOB.finditer((root / "lib/base/knob.c").read_text(encoding="utf-8"))}
 
