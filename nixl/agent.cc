@@ -17,6 +17,7 @@ constexpr int attend_ms = 200;  /* how often peers that have come or gone are lo
 constexpr int busy_ms = 10;     /* likewise while connections are made */
 constexpr int linger_ms = 1000; /* at most, until notifications are with their peers, before the context is closed */
 constexpr size_t ready_max = 64 << 20; /* bytes of notifications that are taken ahead of getNotifs() */
+constexpr size_t note_cost = 128;      /* what each counts besides */
 constexpr size_t partial_max = 64;     /* notifications of one peer of which pieces are missing */
 
 uint64_t now_ms()
@@ -353,7 +354,7 @@ bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
     in.partial_bytes += note.len;
     if (text.size() == note.total) {
         in.partial_bytes -= text.size();
-        ready_bytes_ += text.size();
+        ready_bytes_ += text.size() + note.name_len + note_cost;
         ready_.emplace_back(std::string(note.name, note.name_len), std::move(text));
         in.partial.erase(note.id);
     }
