@@ -5,6 +5,7 @@
 #include "nixl/blob.h"
 #include "tests/tap.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <dlfcn.h>
@@ -18,6 +19,11 @@ namespace
 
 constexpr size_t size = 16 << 20;
 constexpr int wait_ms = 10000;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t check_ns = 20000;
+#else
+constexpr uint64_t check_ns = 1000;
+#endif
 
 struct List : nixl_meta_dlist_t {
     void add(uintptr_t addr, size_t len, nixlBackendMD *md)
@@ -152,6 +158,20 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
+/* Returns the nanoseconds of a check, on average over the best of ten rounds: the machine may be busy. */
+uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
+{
+    constexpr int n = 20000;
+    uint64_t best = UINT64_MAX;
+    for (int round = 0; round < 10; round++) {
+        uint64_t start = now_us();
+        for (int i = 0; i < n; i++)
+            odd += e->checkXfer(r) != NIXL_IN_PROG;
+        best = std::min(best, (now_us() - start) * 1000 / n);
+    }
+    return best;
+}
+
 void check_stopped(const Pair &p, pid_t child)
 {
     nixlBackendReqH *r = nullptr;
@@ -160,15 +180,11 @@ void check_stopped(const Pair &p, pid_t child)
     ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) == NIXL_IN_PROG,
        "a transfer to a peer that stands still");
     is_int(post(p, r), NIXL_ERR_REPOST_ACTIVE, "is not posted twice");
-    constexpr int n = 200000;
-    uint64_t start = now_us();
     int odd = 0;
-    for (int i = 0; i < n; i++)
-        odd += p.e->checkXfer(r) != NIXL_IN_PROG;
-    uint64_t ns = (now_us() - start) * 1000 / n;
-    ok(odd == 0 && ns < 1000, "a check where nothing happens takes nanoseconds: %llu",
+    uint64_t ns = time_checks(p.e, r, odd);
+    ok(odd == 0 && ns < check_ns, "a check where nothing happens takes nanoseconds: %llu",
        static_cast<unsigned long long>(ns));
-    start = now_us();
+    uint64_t start = now_us();
     nixlBackendReqH *other = nullptr;
     ok(prepare(p, 0, size, size, other) == NIXL_SUCCESS && post(p, other) == NIXL_IN_PROG, "a second one");
     is_int(p.e->releaseReqH(other), NIXL_SUCCESS, "is released while in progress");
