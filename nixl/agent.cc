@@ -108,9 +108,12 @@ Agent::~Agent()
         wake_.notify_all();
         thread_.join();
     }
-    if (h_) {
-        (void)flush_links();
-        wait_for_kept(linger_ms);
+    try {
+        if (h_) {
+            (void)flush_links();
+            wait_for_kept(linger_ms);
+        }
+    } catch (...) { /* out of memory: notifications that are under way are lost */
     }
     for (auto &[name, link] : links_)
         link->close();
@@ -148,15 +151,26 @@ bool Agent::wait_for_work(bool busy)
     return !stop_;
 }
 
+/* Returns whether something is left to do soon. */
+bool Agent::do_work()
+{
+    take_connected();
+    bool busy = flush_links();
+    take_in();
+    busy |= take_ahead();
+    reap_kept();
+    return busy;
+}
+
 void Agent::run()
 {
     bool busy = false;
     while (wait_for_work(busy)) {
-        take_connected();
-        busy = flush_links();
-        take_in();
-        busy |= take_ahead();
-        reap_kept();
+        try {
+            busy = do_work();
+        } catch (...) { /* out of memory: later */
+            busy = true;
+        }
     }
 }
 

@@ -69,6 +69,7 @@ class Agent
 
     void run();
     bool wait_for_work(bool busy);
+    bool do_work();
     void take_connected();
     bool flush_links();
     std::shared_ptr<Link> link_of(uint64_t id);

@@ -119,6 +119,7 @@ void Link::finish_attempt(int rc)
     if (state != State::connecting || !peer)
         return;
     if (rc) {
+        (void)hawser_peer_state(peer); /* sets the text */
         agent.log(std::string("connecting: ") + hawser_error());
         hawser_peer_close(peer);
         peer = nullptr;

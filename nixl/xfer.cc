@@ -16,9 +16,13 @@ static uint64_t now_ns()
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
+/* Out of memory, the operations end without anybody who frees them. */
 Request::~Request()
 {
-    abandon();
+    try {
+        abandon();
+    } catch (...) {
+    }
 }
 
 /* ---- preparing ------------------------------------------------------------------------------------------ */
