@@ -102,6 +102,35 @@ def check_repost(a, b):
     ok(b.ask("sum")["sum"] == zlib.crc32(a.buf), "and the last one's bytes are there")
 
 
+def check_prepped(a, b):
+    """As vLLM does: lists prepared once, transfers of some of their descriptors."""
+    n, k = 64, 4096
+    a.agent.make_connection("b")
+    blocks = [(i * k, k) for i in range(n)]
+    own = a.agent.prep_xfer_dlist("NIXL_INIT_AGENT", a.descs(a.buf.ctypes.data, blocks))
+    far = a.agent.prep_xfer_dlist("b", a.descs(b.card[1], blocks))
+    a.buf[:] = 0
+    b.ask("fill", byte=3)
+    take, give = list(range(0, n, 2)), list(range(1, n, 2))
+    handle = a.agent.make_prepped_xfer("READ", own, take, far, give, b"blocks")
+    state = a.agent.transfer(handle)
+    state = a.finish(handle) if state == "PROC" else state
+    rows = a.buf[:n * k].reshape(n, k)
+    ok(state == "DONE" and (rows[::2] == 3).all() and (rows[1::2] == 0).all(), "a read of every other prepared block", state)
+    ok(b.ask("notes", of="a", n=1)["notes"] == [b"blocks".hex()], "its notification comes")
+    a.agent.release_xfer_handle(handle)
+    a.agent.release_dlist_handle(own)
+    a.agent.release_dlist_handle(far)
+
+
+def check_partial_metadata():
+    a, b = Agent("partial"), Agent("whole")
+    name = a.agent.add_remote_agent(b.agent.get_partial_agent_metadata(b.reg, True, ["HAWSER"])).decode()
+    a.buf[:64] = 6
+    state = a.move("WRITE", name, b.buf.ctypes.data, [(0, 64)], [(128, 64)])
+    ok(state == "DONE" and (b.buf[128:192] == 6).all(), "metadata of one registration is enough", state)
+
+
 def check_one_process():
     agents = [Agent(f"p{i}") for i in range(4)]
     cards = [x.card() for x in agents]
@@ -203,7 +232,9 @@ def main():
     check_long_list(a, b)
     check_notes(a, b)
     check_repost(a, b)
+    check_prepped(a, b)
     check_one_process()
+    check_partial_metadata()
     check_within_agent()
     check_coming_and_going(b)
     check_remove_and_add(a, b)
