@@ -217,7 +217,7 @@ def check_telemetry():
 
 def check_parameters(b):
     a = Agent("chosen", params={"nics": "lo", "trusted": "yes", "timeout_ms": "5000", "advertise": "127.0.0.1",
-                                "device": "0", "connect_ms": "3000"})
+                                "device": "0", "connect_ms": "3000", "rails": "127.0.0.0/8"})
     a.add(b.card)
     a.buf[:] = 77
     state = a.move("WRITE", "b", b.card[1], [(0, MIB)], [(0, MIB)])

@@ -48,6 +48,8 @@ class Wheels:
                 shutil.rmtree(half, ignore_errors=True)
                 run(self.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile",
                     "--only-binary=:all:", "--retries=0", "--timeout=10", "--target", str(half), what, until=until)
+                for unused in [*half.glob("nixl_ep_*"), *half.glob("include")]:  # half of the bytes
+                    shutil.rmtree(unused)
                 half.rename(folder)
         finally:
             fcntl.flock(self.lock, fcntl.LOCK_UN)
