@@ -42,6 +42,13 @@ def check_death(a, b):
     state = error_of(lambda: a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)]) == "DONE" or 1 / 0)
     ok(state != "", "and so does the next one", state)
     a.agent.release_xfer_handle(handle)
+    error_of(lambda: a.agent.remove_remote_agent("b"))
+    b = Peer("b", 16 * MIB)
+    a.add(b.card)
+    state = a.move("WRITE", "b", b.card[1], WHOLE, WHOLE, notif=b"back")
+    ok(state == "DONE", "an agent of the same name that comes again is written to", state)
+    ok(b.ask("notes", of="a", n=1)["notes"] == [b"back".hex()], "and gets notifications")
+    b.end()
 
 
 def check_idle_death():

@@ -102,6 +102,23 @@ def check_repost(a, b):
     ok(b.ask("sum")["sum"] == zlib.crc32(a.buf), "and the last one's bytes are there")
 
 
+def check_many(a, b):
+    """As many transfers at once as fill the buffer, checked in turn."""
+    k = 2048
+    n = a.buf.size // k
+    for i in range(n):
+        a.buf[i * k:(i + 1) * k] = i % 253
+    pending = {i: a.prepare("WRITE", "b", b.card[1], [(i * k, k)], [(i * k, k)], b"%d" % i) for i in range(n)}
+    states = [a.agent.transfer(h) for h in pending.values()]
+    states = [a.finish(h) for h in pending.values()]
+    ok(states == ["DONE"] * n, f"{n} transfers at once", set(states))
+    ok(b.ask("sum")["sum"] == zlib.crc32(a.buf), "every byte is in its place")
+    got = sorted(int(bytes.fromhex(x)) for x in b.ask("notes", of="a", n=n)["notes"])
+    ok(got == list(range(n)), "and every notification comes once")
+    for h in pending.values():
+        a.agent.release_xfer_handle(h)
+
+
 def check_prepped(a, b):
     """As vLLM does: lists prepared once, transfers of some of their descriptors."""
     n, k = 64, 4096
@@ -232,6 +249,7 @@ def main():
     check_long_list(a, b)
     check_notes(a, b)
     check_repost(a, b)
+    check_many(a, b)
     check_prepped(a, b)
     check_one_process()
     check_partial_metadata()
