@@ -2,7 +2,7 @@
 /*
  * The part of NIXL's plugin ABI that a backend needs, written from the facts: names, the order of the virtual
  * functions, and the order and types of the members that NIXL reads by inlined functions. Checked against the virtual
- * tables of the plugins in the wheels 1.0.0 to 1.5.1, which are alike (tests/nixl/test_nixl.py loads each).
+ * tables of the plugins in the wheels 1.0.0 to 1.5.1, which are alike (test nixl_versions loads each).
  *
  * NIXL_PLUGIN_API_VERSION did not change when virtual functions were removed before 1.0.0. version.cc therefore refuses
  * a NIXL that was not tried.

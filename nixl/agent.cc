@@ -272,8 +272,7 @@ nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> 
     return NIXL_SUCCESS;
 }
 
-/* ---- operations that nobody waits for ------------------------------------------------------------------------------
- */
+/* ---- operations that nobody waits for ------------------------------------------------------------------- */
 
 void Agent::keep_op(hawser_op *op)
 {
@@ -310,8 +309,7 @@ void Agent::wait_for_kept(int ms)
     }
 }
 
-/* ---- notifications
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- notifications ------------------------------------------------------------------------------------ */
 
 std::vector<std::string> Agent::make_pieces(const std::string &message)
 {

@@ -8,8 +8,8 @@
 #define LATELY     (20 * HW_MS) /* so long small messages count as there after the last one, .. */
 #define OFTEN      (2 * HW_MS)  /* .. if the one before it was so near: a single one waits for a chunk at most */
 #define FEW_CHUNKS 2            /* not worth another loop's thread */
-#define MANY_OPS   4            /* large ones under way: whoever posts them has more to post, and copies none himself .. */
-#define MANY_LOOPS 4            /* .. where there are so many others for that */
+#define MANY_OPS   4            /* large ones under way: who posts them has more to post, and copies none himself, .. */
+#define MANY_LOOPS 4            /* .. where so many other loops can do that */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
