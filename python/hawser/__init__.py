@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hawser: verified transfers between the memory of two machines, host and GPU, over many TCP connections and NICs.
+
+Sizes and offsets are bytes, times are seconds. Every call may be made from any thread and releases the GIL while it is
+in the library. docs/python.md has an introduction; include/hawser.h says what each operation promises."""
+from ._context import Completion, Context, Event
+from ._library import knobs, version
+from ._memory import Memory, Region
+from ._operation import Notify, Operation, Read, Recv, Request, Send, Vec, Write
+from ._peer import Peer
+from .errors import (AccessError, AddressError, AddressInUseError, ArgumentError, BoundsError, BusyError, CanceledError,
+                     ClosedError, DeadlineError, DeviceFailedError, ForkedError, HawserError, MessageSizeError,
+                     NoDescriptorsError, NoDeviceError, NoKeyError, NoMemoryError, NotReadyError, PeerClosedError,
+                     PeerDiedError, ProtocolError, RefusedError, StaleRegionError, TooManyError, UnreachableError,
+                     UnsupportedError)
+
+__all__ = [
+    "AccessError", "AddressError", "AddressInUseError", "ArgumentError", "BoundsError", "BusyError", "CanceledError",
+    "ClosedError", "Completion", "Context", "DeadlineError", "DeviceFailedError", "Event", "ForkedError", "HawserError",
+    "Memory", "MessageSizeError", "NoDescriptorsError", "NoDeviceError", "NoKeyError", "NoMemoryError", "NotReadyError",
+    "Notify", "Operation", "Peer", "PeerClosedError", "PeerDiedError", "ProtocolError", "Read", "Recv", "RefusedError",
+    "Region", "Request", "Send", "StaleRegionError", "TooManyError", "UnreachableError", "UnsupportedError", "Vec",
+    "Write", "knobs", "version",
+]

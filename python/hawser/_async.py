@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""asyncio: wakes what awaits, by the context's descriptor."""
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from ._library import check, lib
+from .errors import ClosedError
+
+if TYPE_CHECKING:
+    from ._context import Context
+    from ._operation import Operation
+
+CALLER_PERIOD = 0.01  # s; with caller_progress, calls outside of asyncio may end what is awaited without a sign
+
+
+class Hub:
+    """The futures of one context. Belongs to one event loop at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fd = -1  # a duplicate: the context's close must not take the descriptor away from under the loop
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None: for any event
+        self._ticking = False
+
+    def attach(self) -> asyncio.AbstractEventLoop:
+        """Watches the context's descriptor from the running loop. The library signals nothing before the first time: so this
+        comes before the first look at what is waited for."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return loop
+        if self._loop is not None and not self._loop.is_closed():
+            if self._waiting:
+                raise RuntimeError("another event loop awaits operations of this context; use a context for each loop")
+            self._detach()
+        self._waiting.clear()
+        if self._fd < 0:
+            with self._context._use() as handle:
+                self._fd = os.dup(check(lib.hawser_eventfd(handle)))
+        loop.add_reader(self._fd, self._wake)
+        self._loop = loop
+        return loop
+
+    def _detach(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(self._fd)
+
+    async def _wait(self, operation: Operation | None) -> None:
+        loop = self.attach()
+        future = loop.create_future()
+        self._waiting[future] = operation
+        try:
+            # The descriptor was perhaps not watched when the end came.
+            if operation is None or not operation.done():
+                if self._context._caller_progress:
+                    self._tick()
+                await future
+        finally:
+            self._waiting.pop(future, None)
+
+    async def wait_operation(self, operation: Operation) -> None:
+        """Returns once operation has ended. Cancelling the wait leaves the operation under way."""
+        while not operation.done():
+            await self._wait(operation)
+
+    async def wait_event(self) -> None:
+        """Returns once something may have happened in the context."""
+        await self._wait(None)
+
+    def _tick(self) -> None:
+        if not self._ticking and self._loop is not None:
+            self._ticking = True
+            self._loop.call_later(CALLER_PERIOD, self._end_tick)
+
+    def _end_tick(self) -> None:
+        self._ticking = False
+        self._wake()
+        if self._waiting:
+            self._tick()
+
+    def _wake(self) -> None:
+        context = self._context
+        if context._caller_progress:
+            try:
+                with context._use() as handle:
+                    lib.hawser_progress(handle, 0)
+            except ClosedError:
+                pass
+        else:
+            try:
+                os.read(self._fd, 8)
+            except BlockingIOError:
+                pass
+        for future, operation in list(self._waiting.items()):
+            if operation is None or operation.done():
+                self._waiting.pop(future, None)
+                if not future.done():
+                    future.set_result(None)
+        if context._closed:
+            self._release()
+
+    def _release(self) -> None:
+        self._detach()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def end(self) -> None:
+        """The context is closed: wakes all that wait, in their loop's thread."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            self._loop = None
+            self._release()
+            return
+        try:
+            loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # closed meanwhile
+            self._release()

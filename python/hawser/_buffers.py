@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the bytes of a Python object lie: the buffer protocol, __cuda_array_interface__, DLPack."""
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+from typing import Any, NamedTuple
+
+from ._library import address_of, ffi, invalid
+from .errors import UnsupportedError
+
+HOST, CUDA = 0, 1  # enum hawser_mem_kind
+DLPACK_KINDS = {1: HOST, 2: CUDA, 3: HOST}  # kDLCPU, kDLCUDA, kDLCUDAHost
+DLPACK_NAMES = {4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 11: "ROCm host", 13: "CUDA managed", 14: "oneAPI"}
+
+ffi.cdef("""
+struct dl_tensor { void *data; int32_t device_type, device_id; int32_t ndim; uint8_t code, bits; uint16_t lanes;
+                   int64_t *shape; int64_t *strides; uint64_t byte_offset; };
+""")
+
+
+class Span(NamedTuple):
+    """Bytes of an object. `keep` holds what keeps them where they are."""
+
+    kind: int
+    address: int
+    length: int
+    readonly: bool
+    keep: Any
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
+    """Says whether strides, in the unit of itemsize, are those of an array in C order."""
+    if strides is None or 0 in shape:
+        return True
+    step = itemsize
+    for n, stride in zip(reversed(shape), reversed(strides)):
+        if n != 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
+def refuse_strides(obj: object) -> Exception:
+    return invalid(f"{type(obj).__name__}: not contiguous in C order; register a contiguous copy")
+
+
+def find_cuda_array(obj: Any) -> Span:
+    about = obj.__cuda_array_interface__
+    shape = tuple(about["shape"])
+    itemsize = int(about["typestr"][2:])
+    if about.get("mask") is not None:
+        raise invalid(f"{type(obj).__name__}: arrays with a mask cannot be registered")
+    if not is_contiguous(shape, about.get("strides"), itemsize):
+        raise refuse_strides(obj)
+    address, readonly = about["data"]
+    return Span(CUDA, int(address or 0), math.prod(shape) * itemsize, bool(readonly), obj)
+
+
+def find_buffer(obj: Any) -> Span:
+    view = memoryview(obj)
+    if not view.c_contiguous:
+        raise refuse_strides(obj)
+    data = ffi.from_buffer("char[]", view)
+    return Span(HOST, address_of(data), view.nbytes, view.readonly, (data, obj))
+
+
+def open_capsule(capsule: object) -> Any:
+    """Returns the DLTensor at the head of a capsule's DLManagedTensor. The capsule keeps and frees it."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ffi.cast("struct dl_tensor *", get(capsule, b"dltensor"))
+
+
+def find_dlpack(obj: Any) -> Span:
+    device, index = (int(x) for x in obj.__dlpack_device__())
+    if device not in DLPACK_KINDS:
+        name = DLPACK_NAMES.get(device, "unknown")
+        raise UnsupportedError(errno.EOPNOTSUPP, f"{type(obj).__name__}: memory of DLPack device {device} ({name}), "
+                               f"number {index}: hawser moves host and CUDA memory")
+    # -1: no synchronization. To register memory reads none of it.
+    capsule = obj.__dlpack__(stream=-1) if device == 2 else obj.__dlpack__()
+    t = open_capsule(capsule)
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
+    if not is_contiguous(shape, strides, 1):
+        raise refuse_strides(obj)
+    length = (math.prod(shape) * t.bits * t.lanes + 7) // 8
+    return Span(DLPACK_KINDS[device], address_of(t.data) + t.byte_offset, length, False, (capsule, obj))
+
+
+def find_span(obj: Any) -> Span:
+    """Returns where obj's bytes lie. ArgumentError: not contiguous, or no such protocol. UnsupportedError: a device that
+    hawser has no driver for."""
+    if hasattr(obj, "__cuda_array_interface__"):
+        return find_cuda_array(obj)
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        pass
+    else:
+        return find_buffer(obj)
+    if hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__"):
+        return find_dlpack(obj)
+    raise invalid(f"{type(obj).__name__} has neither the buffer protocol, nor __cuda_array_interface__, nor DLPack")

@@ -1,0 +1,551 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts: peers, memory and completions of one program."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import enum
+import errno
+import mmap
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import get_ident
+from types import TracebackType
+from typing import Any
+
+from . import _memory
+from ._async import Hub
+from ._gate import Gate
+from ._library import SLICE_MS, check, fail, ffi, invalid, last_error, lib, milliseconds
+from ._memory import Memory
+from ._operation import NULL
+from ._peer import Peer
+from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyError, make_error
+
+CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
+ONLY_DIALLED = 1
+EXIT_S = 3.0  # how long the interpreter's exit waits for calls of other threads
+
+
+class Event(enum.IntEnum):
+    """What a Completion tells of."""
+
+    ENDED = 1
+    ARRIVED = 3
+    DIED = 4
+    NOTIFIED = 5
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Something that has happened, from Context.poll(), wait() or completions().
+
+    event: ENDED: an operation of post(), or of submit() with `user`, has ended. With events=True also ARRIVED: peer has
+    connected; DIED: peer died, close it; NOTIFIED: data is a notification of peer's. error: why the operation failed or
+    the peer died; None: all is well. user: the operation's number. length: bytes of the operation, of a receive of its
+    message, of a notification."""
+
+    event: Event
+    peer: Peer
+    error: HawserError | None = None
+    user: int = 0
+    length: int = 0
+    data: bytes = b""
+
+
+class Context:
+    """A context of libhawser: its threads, listener, peers and memory. All methods may be called from any thread.
+
+    key: the job key that both sides hold, 16 to 4096 bytes; None: none. events: arrivals, deaths and notifications are
+    completions. caller_progress: no threads; progress(), waits and asyncio do the work. insecure: without a key, talk to
+    any address. trusted: see HAWSER_TRUSTED in hawser.h. log: called with a level (0 error to 3 debug) and a line, from any
+    thread; must not call into hawser. knobs: by name, as `window=1 << 20`, over the environment; hawser.knobs() lists them.
+
+    Raises ArgumentError for a wrong key or knob, NoMemoryError, NoDescriptorsError. Close a context by close() or `with`."""
+
+    def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
+                 insecure: bool = False, trusted: bool = False, log: Callable[[int, str], None] | None = None,
+                 **knobs: object) -> None:
+        self._closed = self._closing = self._forked = False
+        self._handle: Any = NULL
+        self._caller_progress = caller_progress
+        self._events = events
+        self._calls = Gate()  # short calls, of all that belongs to the context
+        self._waits = Gate()  # calls that block, of the context and of operations
+        self._close_lock = threading.RLock()
+        self._peers: dict[Any, Peer] = {}  # by handle; closed ones too, as completions of theirs may still come
+        self._peers_lock = threading.RLock()
+        self._memories: set[Memory] = set()
+        self._orphans: deque[Any] = deque()  # handles of operations that are under way and that nobody holds
+        self._unclaimed: deque[Peer] = deque()  # accepted, but Ctrl-C came before accept() returned
+        self._taken: deque[Completion] = deque()  # likewise of poll() and wait()
+        self._hub = Hub(self)
+        flags = CALLER_PROGRESS * caller_progress | INSECURE * insecure | EVENTS * events | TRUSTED * trusted
+        out = ffi.new("hawser **")
+        options, self._keep = make_options(flags, key, log, knobs)
+        check(lib.hawser_open(options, out))
+        self._handle = out[0]
+        _contexts.add(self)
+
+    # ---- use of handles
+
+    def _check_fork(self) -> None:
+        if self._forked:
+            raise ForkedError(errno.EBADF, "the context belongs to the process that this one was forked from; "
+                              "make a context after the fork")
+
+    def _closed_error(self, what: str) -> ClosedError:
+        try:
+            self._check_fork()
+        except ForkedError as e:
+            return e
+        return ClosedError(errno.EBADF, f"{what} is closed")
+
+    @contextmanager
+    def _use(self, gate: Gate | None = None) -> Iterator[Any]:
+        """Keeps the handle valid within the block."""
+        calls, token = (gate or self._calls).calls, object()
+        calls[token] = get_ident()
+        try:
+            if self._closing or self._forked:
+                raise self._closed_error("the context")
+            yield self._handle
+        finally:
+            del calls[token]
+
+    def _slices(self, timeout: float | None) -> Iterator[tuple[Any, int]]:
+        """Yields the handle and how many ms to block, until timeout seconds have passed."""
+        ms = SLICE_MS if timeout is None else milliseconds(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._use(self._waits) as handle:
+                yield handle, min(ms, SLICE_MS)
+            if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+                return
+
+    def _adopt_peer(self, handle: Any, arrived: bool = True) -> Peer:
+        """Returns the Peer of a handle. arrived: the handle comes as that of a new peer."""
+        with self._peers_lock:
+            peer = self._peers.get(handle)
+            if peer is None or (arrived and peer._closed and not peer._unannounced):
+                peer = self._peers[handle] = Peer(self, handle, unannounced=not arrived)
+            if arrived:
+                peer._unannounced = False
+            return peer
+
+    def _free_orphans(self, ended: bool = False) -> None:
+        """Frees the handles of operations that have ended and that nobody holds. ended: all of them have."""
+        token = object()
+        self._waits.calls[token] = get_ident()
+        try:
+            for _ in range(len(self._orphans)):
+                handle = self._orphans.popleft()
+                if ended or lib.hawser_test(handle) != -errno.EAGAIN:
+                    lib.hawser_op_free(handle)
+                else:
+                    self._orphans.append(handle)
+        except IndexError:  # another thread was faster
+            pass
+        finally:
+            del self._waits.calls[token]
+
+    # ---- peers
+
+    def listen(self, address: str | None = None, port: int = 0) -> int:
+        """Listens on one TCP port, 0: any free one, and returns the port. address: numeric, None: all addresses.
+        BusyError: the context listens already. AddressInUseError, AddressError, ArgumentError."""
+        bound = ffi.new("uint16_t *")
+        if not 0 <= port < 65536:
+            raise invalid(f"port {port}; ports are 0 to 65535")
+        with self._use() as handle:
+            check(lib.hawser_listen(handle, NULL if address is None else address.encode(), port, bound))
+        return int(bound[0])
+
+    def accept(self, timeout: float | None = None) -> Peer:
+        """Takes the next peer that has connected. NotReadyError: none came within timeout seconds (None: waits without
+        end). The context owns the peer: open until Peer.close() or close(). ArgumentError: a context with events=True,
+        whose arrivals are completions."""
+        if self._events:
+            raise invalid("the context has events: a peer that connects is a completion, see Context.wait()")
+        for handle, ms in self._slices(timeout):
+            if self._unclaimed:
+                return self._unclaimed.popleft()
+            out, peer = ffi.new("hawser_peer **"), None
+            try:
+                rc = lib.hawser_accept(handle, ms, out)
+                error = None if rc == 0 else fail(rc)
+                if error is None:
+                    peer = self._adopt_peer(out[0])
+                    return peer
+            except BaseException:
+                if out[0]:
+                    self._unclaimed.append(peer or self._adopt_peer(out[0]))
+                raise
+            if rc != -errno.EAGAIN:
+                raise error
+        raise NotReadyError(errno.EAGAIN, f"no peer has connected within {timeout} s")
+
+    async def accept_async(self) -> Peer:
+        """Takes the next peer that has connected, within asyncio. See accept()."""
+        self._hub.attach()
+        while True:
+            try:
+                return self.accept(0)
+            except NotReadyError:
+                await self._hub.wait_event()
+
+    def connect(self, host: str, port: int, *, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
+                channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
+                peer_gpu: int | None = None) -> Peer:
+        """Connects to a listening context. host: name or numeric address. timeout: seconds, for all of it.
+
+        nics, peer_nics: "eth1,eth2", empty: by the knobs. channels: data connections per NIC, 0: the knob's value. key: the
+        peer's job key, where it is not the context's own. gpu, peer_gpu: the CUDA devices whose memory the connections
+        carry. Raises RefusedError, DeadlineError, UnreachableError, AccessError (key), NoKeyError, NoDeviceError,
+        TooManyError, ProtocolError. Ctrl-C ends the wait; a connection that comes about after that is closed."""
+        options, keep = make_connect_options(nics, peer_nics, channels, only_dialled, key, gpu, peer_gpu)
+        if not 0 <= port < 65536:
+            raise invalid(f"port {port}; ports are 0 to 65535")
+        call = _Connect(self, host.encode(), port, options, keep, milliseconds(timeout))
+        return call.run()
+
+    async def connect_async(self, host: str, port: int, **options: Any) -> Peer:
+        """Connects within asyncio. Arguments and errors as connect()."""
+        import asyncio
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: self.connect(host, port, **options))
+
+    def _close_peer(self, peer: Peer) -> None:
+        with self._close_lock:
+            if peer._freed or self._closed or self._forked:
+                return
+            self._calls.refuse_own()
+            peer._closed = True
+            self._calls.drain()
+            self._free_peer(peer)
+            self._free_orphans()
+
+    def _free_peer(self, peer: Peer) -> None:
+        if not peer._freed:
+            peer._freed = True
+            lib.hawser_peer_close(peer._handle)
+
+    # ---- memory
+
+    def register(self, obj: Any) -> Memory:
+        """Registers the bytes of obj where they lie, without a copy: an object with the buffer protocol (bytearray, mmap,
+        numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). Contiguous in C order, of any shape.
+
+        The registration keeps obj alive, until Memory.close() or the context's close(). Work that a GPU has still to do on
+        obj is the caller's to wait for. Raises ArgumentError: not contiguous, no bytes, no such protocol;
+        UnsupportedError: memory of another kind of device; NoDeviceError: GPU memory, and no driver."""
+        with self._use() as handle:
+            return self._add_memory(_memory.register(self, obj, handle))
+
+    def alloc(self, length: int, kind: str = "host", device: int = 0) -> Memory:
+        """Allocates length bytes, aligned to pages, and registers them. kind: "host", or "cuda" of GPU number `device`.
+        Memory.view gives access to host memory. Freed by Memory.close() or close().
+        Raises ArgumentError, NoMemoryError, NoDeviceError."""
+        with self._use() as handle:
+            return self._add_memory(_memory.allocate(self, length, kind, device, handle))
+
+    def _add_memory(self, memory: Memory) -> Memory:
+        self._memories.add(memory)
+        return memory
+
+    def _close_memory(self, memory: Memory) -> None:
+        with self._close_lock:
+            if memory._address == 0 or self._forked:
+                return
+            self._free_orphans()
+            self._calls.refuse_own()
+            address, memory._address = memory._address, 0
+            try:
+                self._calls.drain()
+            except BaseException:
+                memory._address = address
+                raise
+            try:
+                check(lib.hawser_mem_deregister(memory._handle))
+            except BusyError:
+                memory._address = address
+                raise
+            memory._keep = _keep_view(memory._keep)
+            self._memories.discard(memory)
+
+    def revoke(self, key: bytes) -> None:
+        """Takes an export back. Once revoke() returns, no byte of a peer's lands in or leaves the region.
+        StaleRegionError: there is no such export. ArgumentError: not a key."""
+        if len(key) != _memory.KEY_SIZE:
+            raise invalid(f"a key of {len(key)} bytes; the key of a region has {_memory.KEY_SIZE}")
+        with self._use() as handle:
+            check(lib.hawser_revoke(handle, ffi.from_buffer("uint8_t[]", key)))
+
+    # ---- completions and progress
+
+    def poll(self, most: int = 64) -> list[Completion]:
+        """Takes up to `most` completions, oldest first, without blocking; an empty list if there are none."""
+        with self._use(self._waits) as handle:
+            return self._take(handle, 0, most)
+
+    def wait(self, timeout: float | None = None, most: int = 64) -> list[Completion]:
+        """As poll(), but waits up to timeout seconds (None: without end) for the first one. An empty list: none came.
+        KeyboardInterrupt (Ctrl-C) loses no completion."""
+        for handle, ms in self._slices(timeout):
+            if got := self._take(handle, ms, most):
+                return got
+        return []
+
+    async def completions(self) -> AsyncIterator[Completion]:
+        """Iterates over the completions within asyncio, until the context is closed (ClosedError)."""
+        self._hub.attach()
+        while True:
+            got = self.poll(1)
+            if got:
+                yield got[0]
+            else:
+                await self._hub.wait_event()
+
+    def progress(self, timeout: float = 0) -> bool:
+        """Does the work that is ready, waiting up to timeout seconds (at most 0.1 at once) for some. Needed only with
+        caller_progress. False: nothing happened."""
+        with self._use(self._waits) as handle:
+            return bool(lib.hawser_progress(handle, min(milliseconds(timeout), SLICE_MS)) == 0)
+
+    def _take(self, handle: Any, ms: int, most: int) -> list[Completion]:
+        """One at a time: the thread's error line is that of the last one."""
+        if most < 1:
+            raise invalid(f"room for {most} completions")
+        got: list[Completion] = []
+        out = ffi.new("struct hawser_completion *")
+        try:
+            while len(got) < most:
+                if self._taken:
+                    got.append(self._taken.popleft())
+                    continue
+                if got or ms == 0:
+                    n = lib.hawser_poll(handle, out, 1)
+                else:
+                    n = lib.hawser_poll_wait(handle, out, 1, ms)
+                if check(n) == 0:
+                    break
+                self._convert(out, got)
+            return got
+        except BaseException:
+            if out.event:
+                self._convert(out, got)
+            self._taken.extendleft(reversed(got))
+            raise
+
+    def _convert(self, out: Any, got: list[Completion]) -> None:
+        """Appends the completion in out, once: where Ctrl-C has come in between, the second call finds what is done."""
+        text = last_error() if out.result < 0 else ""
+        peer = self._adopt_peer(out.peer, out.event == Event.ARRIVED)
+        if out.event == Event.DIED:
+            try:
+                text = str(peer.error or text)
+            except ClosedError:
+                pass
+        data = bytes(ffi.buffer(out.data, out.length)) if out.data else b""
+        error = make_error(out.result, text) if out.result < 0 else None
+        completion = Completion(Event(out.event), peer, error, out.user, out.length, data)
+        length = len(got)
+        try:
+            got.append(completion)
+        finally:
+            if len(got) > length:
+                out.event = 0
+        block, out.data = out.data, NULL
+        lib.hawser_data_free(block)
+
+    # ---- the end
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+        return self._closing
+
+    def close(self) -> None:
+        """Closes every peer, fails what is pending with PeerClosedError, and forgets all memory. Waits for the calls of
+        other threads, which then raise. Closing twice is allowed."""
+        with self._close_lock:
+            if not self._closed and not self._forked:
+                self._calls.refuse_own()
+                self._waits.refuse_own()
+                self._close(None)
+
+    def _close(self, patience: float | None) -> None:
+        """patience: seconds to wait for calls of other threads; with some left the library is left alone. Where Ctrl-C
+        interrupts the wait, another call goes on with it."""
+        self._closing = True
+        for peer in list(self._peers.values()):
+            peer._closed = True
+        for memory in list(self._memories):
+            memory._address = 0
+        if not self._calls.drain(patience):
+            return
+        for peer in list(self._peers.values()):
+            self._free_peer(peer)  # wakes whoever waits for its operations
+        if not self._waits.drain(patience):
+            return
+        handle, self._handle = self._handle, NULL
+        lib.hawser_close(handle)
+        self._closed = True
+        _contexts.discard(self)
+        for memory in list(self._memories):
+            memory._keep = _keep_view(memory._keep)
+        self._memories.clear()
+        self._free_orphans(ended=True)
+        self._hub.end()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", NULL) and not self._closed and not self._forked:
+            warnings.warn("a hawser.Context was not closed", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<hawser.Context{', closed' if self._closing else ''}>"
+
+
+class _Connect:
+    """A connect by a thread of its own, as the library's call cannot be interrupted."""
+
+    def __init__(self, context: Context, host: bytes, port: int, options: Any, keep: Any, ms: int) -> None:
+        self.context, self.keep = context, keep
+        self.arguments = (host, port, options, ms)
+        self.lock = threading.Lock()
+        self.over = threading.Event()
+        self.given_up = False
+        self.peer: Peer | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> Peer:
+        threading.Thread(target=self._work, name="hawser connect", daemon=True).start()
+        try:
+            while not self.over.wait(SLICE_MS / 1000):
+                pass
+            if self.error is not None:
+                raise self.error
+            assert self.peer is not None
+            return self.peer
+        except KeyboardInterrupt:
+            with self.lock:
+                self.given_up = True
+            if self.peer is not None:
+                self.peer.close()
+            raise
+
+    def _work(self) -> None:
+        try:
+            host, port, options, ms = self.arguments
+            out = ffi.new("hawser_peer **")
+            with self.context._use(self.context._waits) as handle:
+                check(lib.hawser_connect(handle, host, port, options, ms, out))
+                peer = self.context._adopt_peer(out[0])
+            with self.lock:
+                self.peer = peer
+                given_up = self.given_up
+            if given_up:
+                peer.close()
+        except BaseException as e:
+            self.error = e
+        finally:
+            self.over.set()
+
+
+def _keep_view(keep: Any) -> Any:
+    """What closed memory keeps: of alloc() its bytes, for Memory.view."""
+    return (keep[-1],) if isinstance(keep, tuple) and isinstance(keep[-1], mmap.mmap) else None
+
+
+def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] | None,
+                 knobs: dict[str, object]) -> tuple[Any, Any]:
+    """Returns struct hawser_options and what it points to, which the context keeps."""
+    texts = [ffi.new("char[]", f"{name}={int(v) if isinstance(v, bool) else v}".encode()) for name, v in knobs.items()]
+    options = ffi.new("struct hawser_options *")
+    options.size = ffi.sizeof("struct hawser_options")
+    options.flags = flags
+    keep: list[Any] = [texts]
+    if texts:
+        options.knobs = names = ffi.new("char *[]", texts + [NULL])
+        keep.append(names)
+    if key is not None:
+        options.key = data = ffi.from_buffer(key)
+        options.key_len = len(data)
+        keep.append(data)
+    if log is not None:
+        function = log
+
+        def take(_arg: Any, level: int, line: Any) -> None:
+            function(level, ffi.string(line).decode("utf-8", "replace"))
+
+        options.log = callback = ffi.callback("void(void *, int, const char *)", take)
+        keep.append(callback)
+    return options, keep
+
+
+def make_connect_options(nics: str, peer_nics: str, channels: int, only_dialled: bool, key: bytes | None,
+                         gpu: int | None, peer_gpu: int | None) -> tuple[Any, Any]:
+    """Returns struct hawser_connect_options and what it points to."""
+    options = ffi.new("struct hawser_connect_options *")
+    keep: list[Any] = [options]
+    options.size = ffi.sizeof("struct hawser_connect_options")
+    for field, text in (("nics", nics), ("peer_nics", peer_nics)):
+        if text:
+            keep.append(ffi.new("char[]", text.encode()))
+            setattr(options, field, keep[-1])
+    if key is not None:
+        keep.append(ffi.from_buffer(key))
+        options.key, options.key_len = keep[-1], len(keep[-1])
+    try:
+        options.channels = channels
+        options.flags = ONLY_DIALLED * only_dialled
+        options.gpu = 0 if gpu is None else gpu + 1
+        options.peer_gpu = 0 if peer_gpu is None else peer_gpu + 1
+    except OverflowError as e:
+        raise invalid(f"channels {channels}, gpu {gpu}, peer_gpu {peer_gpu}: {e}") from None
+    return options, keep
+
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """The interpreter exits: ends the library's threads while Python can still be called by them."""
+    for context in list(_contexts):
+        if context._close_lock.acquire(timeout=EXIT_S):
+            try:
+                if not context._closed and not context._forked:
+                    context._close(EXIT_S)
+            finally:
+                context._close_lock.release()
+        if not context._closed:  # its threads run on: the memory must outlive them
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object([m._keep for m in context._memories]))
+
+
+def _forget_all() -> None:
+    """The child of a fork has the handles and none of the threads: nothing of its parent's may be used or freed there."""
+    for context in list(_contexts):
+        context._forked = context._closing = True
+        context._close_lock, context._peers_lock = threading.RLock(), threading.RLock()  # a thread of the parent's has them
+        for peer in context._peers.values():
+            peer._closed = True
+        for memory in context._memories:
+            memory._address = 0
+        _contexts.discard(context)
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads libhawser.so.1, and turns its return codes into exceptions.
+
+cffi releases the GIL around every call into the library. The library keeps its error line for each thread, so that
+last_error() must be called by the thread of the failed call, and before any other call."""
+from __future__ import annotations
+
+import errno
+import importlib
+import math
+import os
+from typing import Any
+
+from ._cdef import CDEF
+from .errors import ArgumentError, HawserError, make_error
+
+NAME = "libhawser.so.1"
+SLICE_MS = 100  # longest that one call into the library blocks: Ctrl-C and close() are answered between two of them
+
+ffi: Any = importlib.import_module("cffi").FFI()  # by name: cffi has no type annotations
+ffi.cdef(CDEF)
+
+
+def find_library() -> str:
+    """Returns the library to load: HAWSER_LIBRARY, else the one beside this package, else the loader's own choice."""
+    named = os.environ.get("HAWSER_LIBRARY")
+    if named:
+        return named
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), NAME)
+    return beside if os.path.exists(beside) else NAME
+
+
+def load_library() -> Any:
+    path = find_library()
+    try:
+        return ffi.dlopen(path)
+    except OSError as e:
+        raise ImportError(f"cannot load {path}: {e}; set HAWSER_LIBRARY to the path of {NAME}") from None
+
+
+lib: Any = load_library()
+
+
+def last_error() -> str:
+    """Returns the calling thread's last error line."""
+    return str(ffi.string(lib.hawser_error()).decode("utf-8", "replace"))
+
+
+def fail(rc: int) -> HawserError:
+    """Returns the exception for a call that has just returned rc, below 0."""
+    return make_error(rc, last_error())
+
+
+def check(rc: int) -> int:
+    """Returns rc, or raises where it is below 0."""
+    if rc < 0:
+        raise fail(rc)
+    return rc
+
+
+def invalid(text: str) -> ArgumentError:
+    """Returns the exception for an argument that the binding itself refuses."""
+    return ArgumentError(errno.EINVAL, text)
+
+
+def address_of(pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+def milliseconds(seconds: float) -> int:
+    """Returns whole milliseconds, rounded up, at most what the library's int takes."""
+    if not seconds >= 0:
+        raise invalid(f"a timeout of {seconds} s; use 0 or more, or None")
+    return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)
+
+
+def operation_ms(seconds: float | None) -> int:
+    """Returns timeout_ms of an operation. None: 0, the knob's value. math.inf: -1, no deadline."""
+    if seconds is None:
+        return 0
+    return -1 if seconds == math.inf else max(1, milliseconds(seconds))
+
+
+def version() -> str:
+    """Returns the version of the library, as "1.0.0"."""
+    return str(ffi.string(lib.hawser_version()).decode())
+
+
+def knobs() -> dict[str, tuple[str, str, str, str]]:
+    """Returns each knob's (environment variable, default, unit, one line on what it does), by the knob's name."""
+    found: dict[str, tuple[str, str, str, str]] = {}
+
+    def take(_arg: Any, *words: Any) -> None:
+        name, env, default, unit, doc = (ffi.string(w).decode() if w else "" for w in words)
+        found[name] = (env, default, unit, doc)
+
+    callback = ffi.callback("void(void *, const char *, const char *, const char *, const char *, const char *)", take)
+    lib.hawser_knobs(callback, ffi.NULL)
+    return found

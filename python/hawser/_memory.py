@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registered memory, and regions of a peer's memory."""
+from __future__ import annotations
+
+import mmap
+from contextlib import contextmanager
+from threading import get_ident
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterator
+
+from ._buffers import CUDA, HOST, find_buffer, find_span
+from ._library import address_of, check, ffi, invalid, lib
+
+if TYPE_CHECKING:
+    from ._context import Context
+    from ._peer import Peer
+
+KEY_SIZE = 64  # HAWSER_KEY_SIZE
+KINDS = {"host": HOST, "cuda": CUDA}
+REMOTE_READ, REMOTE_WRITE = 1, 2
+
+
+class Region:
+    """Memory of a peer's, as imported from a key. Plain data: a region owns nothing and belongs to no context.
+
+    length: bytes. readable, writable: what the exporting side allows. ArgumentError: key is not one of 64 bytes that
+    Memory.export() returned."""
+
+    __slots__ = ("_data", "_address", "length", "readable", "writable")
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_SIZE:
+            raise invalid(f"a key of {len(key)} bytes; the key of a region has {KEY_SIZE}")
+        data = ffi.new("struct hawser_region *")
+        check(lib.hawser_import(ffi.from_buffer("uint8_t[]", key), data))
+        self._data = data
+        self._address = address_of(data)
+        self.length = int(data.length)
+        self.readable = bool(data.rights & REMOTE_READ)
+        self.writable = bool(data.rights & REMOTE_WRITE)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Region of {self.length} bytes>"
+
+
+class Memory:
+    """Memory that is registered with a context, from Context.register() or Context.alloc().
+
+    Stays registered until close() or the context's close(), also where the program keeps no reference. The registration
+    keeps the registered object alive, and a buffer such as bytearray cannot be resized meanwhile.
+
+    kind: "host" or "cuda". address: of the first byte, the GPU's where it is GPU memory. length: bytes.
+    readonly: True for objects such as bytes, which nothing may be read or received into."""
+
+    __slots__ = ("_context", "_handle", "_address", "_keep", "_readonly", "kind", "address", "length", "__weakref__")
+
+    def __init__(self, context: Context, handle: Any, kind: str, address: int, length: int, readonly: bool,
+                 keep: Any) -> None:
+        self._context = context
+        self._handle = handle
+        self._address = address_of(handle)  # of the handle; 0: closed
+        self._keep = keep
+        self._readonly = readonly
+        self.kind = kind
+        self.address = address
+        self.length = length
+
+    @property
+    def readonly(self) -> bool:
+        return self._readonly
+
+    @property
+    def closed(self) -> bool:
+        """True after close(), and after the context's."""
+        return self._address == 0
+
+    @property
+    def view(self) -> memoryview:
+        """Returns the bytes of memory that Context.alloc() made of the host's, without a copy. The view stays valid after
+        close(). ArgumentError: registered or GPU memory; use the object itself."""
+        if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
+            raise invalid("only host memory from alloc() has a view; of registered memory, use the object itself")
+        return memoryview(self._keep[-1])
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Describes GPU memory as an array of bytes, for cupy, torch and numba. The array must not be used after close()."""
+        if self.kind != "cuda":
+            raise AttributeError("host memory has no __cuda_array_interface__")
+        return {"shape": (self.length,), "typestr": "|u1", "data": (self.address, self._readonly), "version": 3}
+
+    def export(self, offset: int = 0, length: int | None = None, *, read: bool = False, write: bool = False,
+               peer: Peer | None = None) -> bytes:
+        """Lets a peer read and/or write [offset, offset + length) bytes, length None: to the end.
+
+        peer: only this one may; None: any peer of the context that shows the key. Returns the key of 64 bytes, for the
+        other side's Region(). BoundsError: outside of the memory. ArgumentError: neither read nor write, or write of
+        memory that is readonly."""
+        if write and self._readonly:
+            raise invalid("a peer may not write into an object that is read-only")
+        length = self.length - offset if length is None else length
+        if offset < 0 or length < 0:
+            raise invalid(f"exporting {length} bytes at offset {offset}; neither may be below 0")
+        key = ffi.new("uint8_t[]", KEY_SIZE)
+        rights = REMOTE_READ * read | REMOTE_WRITE * write
+        with use_memory(self):
+            whom = ffi.NULL if peer is None else peer._use()
+            check(lib.hawser_export(self._handle, offset, length, rights, whom, key))
+        return bytes(ffi.buffer(key))
+
+    def load(self, offset: int = 0, length: int | None = None) -> bytes:
+        """Returns a copy of length bytes from offset, length None: to the end. For checks, not for speed.
+        BoundsError: outside of the memory. DeviceFailedError: the GPU failed."""
+        length = self.length - offset if length is None else length
+        if offset < 0 or length < 0:
+            raise invalid(f"loading {length} bytes at offset {offset}; neither may be below 0")
+        if length > self.length:
+            raise invalid(f"loading {length} bytes of memory of {self.length}")
+        data = bytearray(length)
+        with use_memory(self):
+            check(lib.hawser_mem_load(self._handle, offset, ffi.from_buffer(data), length))
+        return bytes(data)
+
+    def store(self, data: Any, offset: int = 0) -> None:
+        """Copies data, an object with the buffer protocol, to offset. For set-up, not for speed.
+        BoundsError: outside of the memory. ArgumentError: readonly. DeviceFailedError: the GPU failed."""
+        if self._readonly or offset < 0:
+            raise invalid("the memory is read-only" if self._readonly else f"storing at offset {offset}")
+        span = find_buffer(data)
+        with use_memory(self):
+            check(lib.hawser_mem_store(self._handle, offset, span.keep[0], span.length))
+
+    def close(self) -> None:
+        """Revokes the memory's exports, and forgets the registration. Once close() returns, no peer touches the memory.
+        BusyError: operations still use the memory, which stays registered. Closing twice is allowed."""
+        self._context._close_memory(self)
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<hawser.Memory of {self.length} bytes, {'closed' if self.closed else self.kind}>"
+
+
+@contextmanager
+def use_memory(memory: Memory) -> Iterator[None]:
+    """Keeps the memory's handle valid within the block. ClosedError."""
+    context, token = memory._context, object()
+    context._calls.calls[token] = get_ident()
+    try:
+        if memory._address == 0:
+            raise context._closed_error("the memory")
+        yield
+    finally:
+        del context._calls.calls[token]
+
+
+def register(context: Context, obj: Any, handle: Any) -> Memory:
+    """Registers obj with the context, whose handle is in use meanwhile."""
+    span = find_span(obj)
+    if span.length == 0:
+        raise invalid(f"{type(obj).__name__} has no bytes to register")
+    out = ffi.new("hawser_mem **")
+    pointer = ffi.cast("void *", span.address)
+    check(lib.hawser_mem_register(handle, span.kind, pointer, span.length, out))
+    return Memory(context, out[0], "cuda" if span.kind == CUDA else "host", span.address, span.length, span.readonly,
+                  span.keep)
+
+
+def allocate(context: Context, length: int, kind: str, device: int, handle: Any) -> Memory:
+    """Allocates memory of the context, whose handle is in use meanwhile."""
+    if length < 1:
+        raise invalid(f"allocating {length} bytes")
+    if kind not in KINDS:
+        raise invalid(f"memory of kind {kind!r}; use \"host\" or \"cuda\"")
+    if kind == "host":  # Python's own, so that a view outlives the registration
+        return register(context, mmap.mmap(-1, length), handle)
+    out = ffi.new("hawser_mem **")
+    check(lib.hawser_mem_alloc(handle, CUDA, device, length, out))
+    return Memory(context, out[0], kind, address_of(lib.hawser_mem_ptr(out[0])), length, False, None)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations under way, and what starts one."""
+from __future__ import annotations
+
+import errno
+import struct
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
+
+from ._library import SLICE_MS, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
+from ._memory import Memory, Region
+from .errors import HawserError, make_error
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+VEC = struct.Struct("@PQQPQP")  # struct hawser_vec: packed by one call in place of six assignments
+OPTIONS = struct.Struct("@NiPNIIQ")  # struct hawser_op_options
+ROOM = 64  # descriptors that new scratch has room for
+NULL = ffi.NULL
+
+
+class Vec(NamedTuple):
+    """One descriptor of an operation: bytes here, and for write and read where they are at the peer.
+
+    memory: Memory, or for write and send an object with the buffer protocol whose bytes are copied before the call
+    returns (at most 4096 in all of an operation; offset is 0). offset, length: bytes, length None: to the end of
+    memory. region, remote_offset: the peer's region and the offset in bytes in it. A plain tuple does as well."""
+
+    memory: Any
+    offset: int = 0
+    length: int | None = None
+    region: Region | None = None
+    remote_offset: int = 0
+
+
+Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One operation of Peer.submit() or Peer.post(); use Write, Read, Send, Recv or Notify.
+
+    vecs: descriptors. timeout: seconds, see Peer.write(). user: a number of 64 bits; with one the operation has no
+    handle, and its end is a Completion with this number."""
+
+    kind: ClassVar[int] = 0
+    vecs: Vecs = ()
+    timeout: float | None = None
+    user: int | None = None
+
+
+@dataclass(frozen=True)
+class Write(Request):
+    """See Peer.write()."""
+
+    kind: ClassVar[int] = 1
+    notification: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Read(Request):
+    """See Peer.read()."""
+
+    kind: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class Send(Request):
+    """See Peer.send()."""
+
+    kind: ClassVar[int] = 3
+    stream: int = 0
+    tag: int = 0
+
+
+@dataclass(frozen=True)
+class Recv(Request):
+    """See Peer.recv()."""
+
+    kind: ClassVar[int] = 4
+    stream: int = 0
+    tag: int = 0
+
+
+@dataclass(frozen=True)
+class Notify(Request):
+    """See Peer.notify(). vecs stays empty."""
+
+    kind: ClassVar[int] = 5
+    data: bytes = b""
+
+
+class Scratch:
+    """Arguments of a call, used again by later calls. Taken from a pool and not kept for each thread: a signal handler may
+    start an operation while its thread is about to start another."""
+
+    __slots__ = ("room", "bytes", "vecs", "option_bytes", "options", "cell", "keep")
+
+    def __init__(self) -> None:
+        self.room = 0
+        self.grow(ROOM)
+        self.option_bytes = bytearray(OPTIONS.size)
+        self.options = ffi.cast("struct hawser_op_options *", ffi.from_buffer(self.option_bytes))
+        self.cell = ffi.new("hawser_op **")
+        self.keep: list[Any] = []  # what the descriptors and options point to
+
+    def grow(self, n: int) -> None:
+        self.room = n
+        self.bytes = bytearray(n * VEC.size)
+        self.vecs = ffi.cast("struct hawser_vec *", ffi.from_buffer(self.bytes))
+
+    def pack_vecs(self, vecs: Vecs, fills: bool, first: int = 0) -> int:
+        """Writes the descriptors from entry `first` on, and returns how many. fills: bytes land in the memory."""
+        at = first * VEC.size
+        if first + len(vecs) > self.room:
+            self.grow(2 * (first + len(vecs)))
+        for v in vecs:
+            memory, offset, length, region, remote_offset = v if len(v) == 5 else Vec(*v)
+            data = 0
+            if type(memory) is Memory:
+                handle = memory._address
+                if handle == 0:
+                    raise memory._context._closed_error("the memory")
+                if fills and memory._readonly:
+                    raise invalid("the memory is read-only: nothing can be read or received into it")
+                if length is None:
+                    length = memory.length - offset
+            else:
+                handle, data, length = self.pack_data(memory, length)
+            try:
+                VEC.pack_into(self.bytes, at, handle, offset, length, region._address if region is not None else 0,
+                              remote_offset, data)
+            except (struct.error, AttributeError) as e:
+                raise invalid(f"descriptor {offset}, {length}, {region!r}, {remote_offset}: {e}") from None
+            at += VEC.size
+        return len(vecs)
+
+    def pack_data(self, data: Any, length: int | None) -> tuple[int, int, int]:
+        """Returns handle, address and length of bytes that the library copies."""
+        if data is None:
+            return 0, 0, length or 0
+        view = memoryview(data)
+        if not view.c_contiguous:
+            raise invalid("data that is not contiguous")
+        if length is not None and not 0 <= length <= view.nbytes:
+            raise invalid(f"a length of {length}; the data has {view.nbytes} bytes")
+        pointer = ffi.from_buffer(view)
+        self.keep.append(pointer)
+        return 0, address_of(pointer), view.nbytes if length is None else length
+
+    def pack_options(self, timeout: float | None, notification: Any, stream: int, tag: int, user: int) -> Any:
+        """Returns the options, or NULL where all of them are the defaults."""
+        if timeout is None and notification is None and not stream and not tag and not user:
+            return NULL
+        address = length = 0
+        if notification is not None:
+            pointer = ffi.from_buffer(notification)
+            self.keep.append(pointer)
+            # An empty one is a notification too: the library wants an address then.
+            address, length = address_of(pointer) or address_of(self.cell), len(pointer)
+        try:
+            OPTIONS.pack_into(self.option_bytes, 0, OPTIONS.size, operation_ms(timeout), address, length, stream, tag, user)
+        except struct.error as e:
+            raise invalid(f"stream {stream}, tag {tag}, user {user}: {e}") from None
+        return self.options
+
+
+_pool: list[Scratch] = []
+
+
+def take_scratch() -> Scratch:
+    try:
+        return _pool.pop()
+    except IndexError:
+        return Scratch()
+
+
+def give_scratch(scratch: Scratch) -> None:
+    if scratch.keep:
+        scratch.keep.clear()
+    if scratch.room <= 16 * ROOM:
+        _pool.append(scratch)
+
+
+class Operation:
+    """An operation under way, from Peer.write(), read(), send(), recv(), notify() or submit().
+
+    Registered memory of the operation belongs to the library until the operation ends. An operation whose handle the
+    program drops goes on to its end. `await operation` waits within asyncio, and returns as result() does."""
+
+    __slots__ = ("_context", "_handle", "_rc", "_text", "__weakref__")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rc = 1  # 1: under way, as far as is known
+        self._text = ""
+        self._handle: Any = None  # set last, by start()
+
+    def _note(self, rc: int) -> bool:
+        """Takes what test or wait returned. False: still under way."""
+        if rc == 0:
+            self._rc = 0
+            return True
+        if rc == -errno.EAGAIN:
+            return False
+        self._text = last_error()
+        self._rc = rc
+        return True
+
+    def _raise(self) -> None:
+        if self._rc < 0:
+            raise make_error(self._rc, self._text)
+
+    def done(self) -> bool:
+        """Says whether the operation has ended, well or not. Does the work that is ready, and never blocks."""
+        if self._rc <= 0:
+            return True
+        context, token = self._context, object()
+        context._waits.calls[token] = get_ident()
+        try:
+            context._check_fork()
+            return self._note(lib.hawser_test(self._handle))
+        finally:
+            del context._waits.calls[token]
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits up to timeout seconds, None: until the operation's own deadline. Raises why the operation failed.
+        NotReadyError: still under way. KeyboardInterrupt (Ctrl-C) leaves the operation under way; wait again."""
+        if self._rc > 0:
+            self._wait(timeout)
+        if self._rc < 0:
+            self._raise()
+
+    def _wait(self, timeout: float | None) -> None:
+        context, handle = self._context, self._handle
+        ms = SLICE_MS if timeout is None else milliseconds(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            token = object()
+            context._waits.calls[token] = get_ident()
+            try:
+                if context._forked:
+                    context._check_fork()
+                rc = lib.hawser_wait(handle, ms if ms < SLICE_MS else SLICE_MS)
+                if rc == 0:
+                    self._rc = 0
+                    return
+                if self._note(rc):
+                    return
+                if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+                    raise make_error(rc, f"the operation did not end within {timeout} s")
+            finally:
+                del context._waits.calls[token]
+
+    def result(self, timeout: float | None = None) -> int:
+        """Waits as wait() does, and returns the operation's length in bytes: of a receive that of its message."""
+        self.wait(timeout)
+        return int(lib.hawser_op_length(self._handle))
+
+    def cancel(self) -> None:
+        """Asks for the end: the operation ends soon, with CanceledError or as it had ended already. Wait for the end before
+        the memory is used again. Bytes of a write may have landed at the peer."""
+        if self._rc <= 0:
+            return
+        context, token = self._context, object()
+        context._waits.calls[token] = get_ident()
+        try:
+            context._check_fork()
+            lib.hawser_cancel(self._handle)
+        finally:
+            del context._waits.calls[token]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes confirmed (write, send) or arrived (read, recv) so far."""
+        self._context._check_fork()
+        return int(lib.hawser_op_bytes(self._handle))
+
+    @property
+    def error(self) -> HawserError | None:
+        """Why the operation failed; None: it ended well, or is under way."""
+        return make_error(self._rc, self._text) if self.done() and self._rc < 0 else None
+
+    def __await__(self) -> Generator[Any, None, int]:
+        if not self.done():
+            yield from self._context._hub.wait_operation(self).__await__()
+        return self.result(0)
+
+    def __del__(self) -> None:
+        handle = self._handle
+        if handle is not None and not self._context._forked:
+            if self._rc <= 0 or self._context._closed:
+                lib.hawser_op_free(handle)
+            else:
+                self._context._orphans.append(handle)
+
+    def __repr__(self) -> str:
+        state = "under way" if self._rc > 0 else "ended" if self._rc == 0 else f"failed: {self._text}"
+        return f"<hawser.Operation, {state}>"

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other end of a connection, and the operations with it."""
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from threading import get_ident
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._library import check, fail, ffi, invalid, last_error, lib
+from ._operation import (NULL, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch,
+                         take_scratch)
+from .errors import HawserError, make_error
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+FIRST_ROOM = 4096  # bytes of a notification that are taken without a second call
+PATH_STATES = {1: "used", 2: "awaited", 3: "unused"}
+
+
+class Peer:
+    """The other end, from Context.connect(), Context.accept() or a completion. Open until close() or the context's close().
+
+    name: "198.18.0.2:20000". user: any object of the program's, None at first."""
+
+    def __init__(self, context: Context, handle: Any, unannounced: bool = False) -> None:
+        self._context = context
+        self._handle = handle
+        self._closed = False
+        self._freed = False
+        self._unannounced = unannounced  # another thread has taken the completion of the arrival, and not yet told
+        self.user: Any = None
+        self.name = ffi.string(lib.hawser_peer_name(handle)).decode()
+
+    def _use(self) -> Any:
+        """Returns the handle, for a call that has its token. ClosedError."""
+        if self._closed:
+            raise self._context._closed_error(f"the peer {self.name}")
+        return self._handle
+
+    # ---- operations
+
+    def write(self, vecs: Vecs, *, timeout: float | None = None, notification: Any = None) -> Operation:
+        """Starts moving the descriptors to the peer's regions, as one operation.
+
+        Ends when the peer has confirmed that every byte is in place. vecs: a list of Vec or tuples (memory, offset, length,
+        region, remote_offset), in bytes. notification: bytes, up to 262,144, that the peer's program gets once all data is
+        in place; copied. timeout: seconds until the operation fails; None: knob op_timeout_ms; math.inf: none.
+        Raises at once BoundsError, AccessError, ArgumentError, TooManyError, NotReadyError (too many pending), ClosedError,
+        or what the peer died of; later, from the Operation, the same and DeadlineError, StaleRegionError."""
+        return self._start(lib.hawser_write, vecs, timeout, notification)
+
+    def read(self, vecs: Vecs, *, timeout: float | None = None) -> Operation:
+        """Starts moving bytes from the peer's regions into the descriptors' memory. Arguments and errors as write()."""
+        return self._start(lib.hawser_read, vecs, timeout, None, fills=True)
+
+    def send(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
+        """Starts sending the descriptors' bytes as one message, which the peer's receive of the same stream and tag takes.
+
+        Messages of one stream and tag meet receives in order. Ends when the message is in the receiver's memory.
+        MessageSizeError, from the Operation: the receive was too short."""
+        return self._start(lib.hawser_send, vecs, timeout, None, stream, tag)
+
+    def recv(self, vecs: Vecs, *, timeout: float | None = None, stream: int = 0, tag: int = 0) -> Operation:
+        """Starts receiving one message into the descriptors' memory; Operation.result() gives the message's length in bytes.
+        timeout None: no deadline. MessageSizeError, from the Operation: the message is longer than the descriptors."""
+        return self._start(lib.hawser_recv, vecs, timeout, None, stream, tag, fills=True)
+
+    def notify(self, data: Any, *, timeout: float | None = None) -> Operation:
+        """Starts delivering data, bytes up to 262,144, to the peer's program; data is copied. Notifications come in the order
+        in which they were started."""
+        return self.submit([Notify(timeout=timeout, data=data)])[0]  # type: ignore[return-value]
+
+    def _start(self, function: Any, vecs: Vecs, timeout: float | None, notification: Any, stream: int = 0, tag: int = 0,
+               fills: bool = False) -> Operation:
+        context, token, scratch = self._context, object(), take_scratch()
+        op, cell = Operation(context), scratch.cell
+        calls = context._calls.calls
+        calls[token] = get_ident()
+        try:
+            if self._closed:
+                self._use()
+            n = scratch.pack_vecs(vecs, fills)
+            options = NULL
+            if timeout is not None or notification is not None or stream or tag:
+                options = scratch.pack_options(timeout, notification, stream, tag, 0)
+            rc = function(self._handle, scratch.vecs, n, options, cell)
+            if rc < 0:
+                raise fail(rc)
+            op._handle = cell[0]
+            cell[0] = NULL
+        finally:
+            if op._handle is None and cell[0]:  # Ctrl-C came in between: the operation goes on
+                op._handle = cell[0]
+                cell[0] = NULL
+            del calls[token]
+            give_scratch(scratch)
+        if context._orphans:
+            context._free_orphans()
+        return op
+
+    def submit(self, requests: Iterable[Request]) -> list[Operation | None]:
+        """Starts the requests in their order by one call, so that small ones go to the kernel together.
+
+        Returns an Operation for each, None for those with a `user` number, whose end is a Completion. Where one fails at
+        once, that error is raised, and its `started` has the results of those in front, which go on."""
+        batch = list(requests)
+        context, token, scratch = self._context, object(), take_scratch()
+        cells = ffi.new("hawser_op *[]", len(batch))
+        ops = [None if r.user is not None else Operation(context) for r in batch]
+        started = ffi.new("size_t *")
+        context._calls.calls[token] = get_ident()
+        try:
+            handle = self._use()
+            keep: list[Any] = []
+            reqs = pack_requests(batch, scratch, cells, keep)
+            rc = lib.hawser_submit(handle, reqs, len(batch), started)
+            error = fail(rc) if rc < 0 else None
+        finally:
+            for op, k in zip(ops, range(len(batch))):
+                if op is not None and cells[k]:
+                    op._handle = cells[k]
+            del context._calls.calls[token]
+            give_scratch(scratch)
+        context._free_orphans()
+        if error is not None:
+            error.started = ops[:started[0]]
+            raise error
+        return ops
+
+    def post(self, request: Request, user: int = 0) -> None:
+        """Starts one request without a handle: its end is a Completion with the number user (64 bits)."""
+        context, token, scratch = self._context, object(), take_scratch()
+        context._calls.calls[token] = get_ident()
+        try:
+            handle = self._use()
+            keep: list[Any] = []
+            reqs = pack_requests([request], scratch, None, keep, user)
+            check(lib.hawser_submit(handle, reqs, 1, NULL))
+        finally:
+            del context._calls.calls[token]
+            give_scratch(scratch)
+
+    # ---- what the peer says
+
+    def notification(self) -> bytes | None:
+        """Takes the peer's oldest notification, None: there is none. For contexts without events; with events=True,
+        notifications are completions. Raises what the peer died of once all are taken."""
+        context, token = self._context, object()
+        length, room = ffi.new("size_t *"), FIRST_ROOM
+        context._calls.calls[token] = get_ident()
+        try:
+            handle = self._use()
+            while True:
+                data = ffi.new("char[]", room)
+                rc = lib.hawser_notification(handle, data, room, length)
+                if rc == 0:
+                    return bytes(ffi.buffer(data, length[0]))
+                if rc == -errno.EAGAIN:
+                    return None
+                if rc != -errno.EMSGSIZE:
+                    raise fail(rc)
+                room = length[0]
+        finally:
+            del context._calls.calls[token]
+
+    async def wait_notification(self) -> bytes:
+        """Waits within asyncio for the peer's next notification. Raises what the peer died of. See notification()."""
+        self._context._hub.attach()
+        while (data := self.notification()) is None:
+            await self._context._hub.wait_event()
+        return data
+
+    @property
+    def error(self) -> HawserError | None:
+        """What the peer died of; None: the peer lives."""
+        context, token = self._context, object()
+        context._calls.calls[token] = get_ident()
+        try:
+            rc = lib.hawser_peer_state(self._use())
+            return make_error(rc, last_error()) if rc < 0 else None
+        finally:
+            del context._calls.calls[token]
+
+    def close_stream(self, stream: int) -> None:
+        """Ends this side's use of a stream, which must not be 0 and not be used again with this peer. Pending operations
+        of the stream end with CanceledError here, and with PeerClosedError at the peer."""
+        context, token = self._context, object()
+        if not 0 <= stream < 2**32:
+            raise invalid(f"stream {stream}; streams are numbers of 32 bits")
+        context._calls.calls[token] = get_ident()
+        try:
+            check(lib.hawser_stream_close(self._use(), stream))
+        finally:
+            del context._calls.calls[token]
+
+    def channels(self) -> list[dict[str, Any]]:
+        """Returns the statistics of each channel: the fields of struct hawser_channel_stats by name."""
+        return self._list(lib.hawser_channel_stats, "struct hawser_channel_stats")
+
+    def paths(self) -> list[dict[str, Any]]:
+        """Returns the NICs that join the two machines, then the others with the reason: the fields of struct hawser_path
+        by name, state as "used", "awaited" or "unused"."""
+        rows = self._list(lib.hawser_paths, "struct hawser_path")
+        return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
+
+    def _list(self, function: Any, kind: str) -> list[dict[str, Any]]:
+        context, token, room = self._context, object(), 64
+        context._calls.calls[token] = get_ident()
+        try:
+            handle = self._use()
+            while True:
+                rows, n = ffi.new(kind + "[]", room), ffi.new("size_t *", room)
+                check(function(handle, rows, n))
+                if n[0] <= room:
+                    break
+                room = n[0]
+        finally:
+            del context._calls.calls[token]
+        fields = [(name, field.type.kind) for name, field in ffi.typeof(kind).fields if name != "reserved"]
+        return [{name: ffi.string(getattr(rows[i], name)).decode() if type_kind == "array" else getattr(rows[i], name)
+                 for name, type_kind in fields} for i in range(n[0])]
+
+    # ---- the end
+
+    @property
+    def closed(self) -> bool:
+        """True after close(), and after the context's."""
+        return self._closed
+
+    def close(self) -> None:
+        """Tells the peer, and fails pending operations with PeerClosedError. Closing twice is allowed."""
+        self._context._close_peer(self)
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<hawser.Peer {self.name}{', closed' if self._closed else ''}>"
+
+
+def pack_requests(batch: list[Request], scratch: Scratch, cells: Any, keep: list[Any], user: int | None = None) -> Any:
+    """Returns the array of struct hawser_request. keep: what the array points to. user: of all of them; None: their own."""
+    reqs = ffi.new("struct hawser_request[]", len(batch))
+    total = sum(len(r.vecs) for r in batch)
+    if total > scratch.room:
+        scratch.grow(total)
+    first = 0
+    for k, (r, req) in enumerate(zip(batch, reqs)):
+        number = r.user if user is None else user
+        req.kind = r.kind
+        if isinstance(r, Notify):
+            data = ffi.from_buffer(r.data)
+            keep.append(data)
+            req.data, req.len = data, len(data)
+        else:
+            req.vecs = scratch.vecs + first
+            req.n_vecs = scratch.pack_vecs(r.vecs, r.kind in (2, 4), first)
+            first += len(r.vecs)
+        message = isinstance(r, (Send, Recv))
+        options = scratch.pack_options(r.timeout, r.notification if isinstance(r, Write) else None,
+                                       getattr(r, "stream", 0) if message else 0,
+                                       getattr(r, "tag", 0) if message else 0, number or 0)
+        if options:
+            copy = ffi.new("struct hawser_op_options *", options[0])
+            keep.append(copy)
+            req.opts = copy
+        if number is None:
+            req.op = cells + k
+    return reqs
