@@ -185,7 +185,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);
-    if (!p->client && !p->known && hw_list_empty(&p->in_accept)) { /* nobody else will close it */
+    if (!p->client && !p->known && !p->closing && hw_list_empty(&p->in_accept)) { /* nobody else will close it */
         hw_list_append(&h->graves, &p->in_accept);
         atomic_fetch_add(&h->n_graves, 1);
         pthread_cond_broadcast(&h->someone);
@@ -317,7 +317,8 @@ void hawser_peer_close(hawser_peer *p)
     if (p->has_rails && atomic_load(&p->state) >= 0)
         say_bye(p);
     hw_driver_enter(p->home);
-    p->known = false; /* its death is no news */
+    p->known = false;  /* its death is no news */
+    p->closing = true; /* and hawser_accept() of another thread must not close it too */
     if (atomic_load(&p->state) >= 0)
         hw_peer_kill(p, hw_fail(-ESHUTDOWN, "closed by this side"));
     hw_driver_end(p->home);
