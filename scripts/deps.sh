@@ -7,9 +7,9 @@
 set -eu
 
 # locales: a test wants a locale with a decimal comma. hwloc-nox, ibverbs-*: other readers of
-# the sandbox's sysfs. crun, runc, iproute2: its containers. spin: the model of failover. python3-venv: NIXL's
-# wheels.
-packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin"
+# the sandbox's sysfs. crun, runc, iproute2: its containers. spin: the model of failover.
+# python3-cffi, -pytest, -numpy: the Python binding and its tests; python3-venv: NIXL's wheels.
+packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy"
 case "${1-}" in
 "") ;;
 ci) packages="$packages git zsh fish clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv" ;;

@@ -31,7 +31,7 @@ from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyEr
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
-EXIT_S = 3.0  # how long the interpreter's exit waits for calls of other threads
+EXIT_S = 1.0  # how long the interpreter's exit waits for calls of other threads
 
 
 class Event(enum.IntEnum):

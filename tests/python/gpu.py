@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of a GPU, in a process of its own as the driver (here tests/fakes/cuda) is loaded once: alloc(), its
+__cuda_array_interface__, a copy from one GPU's memory to another's. Prints "right"."""
+import hawser
+from hawser import Region, Vec
+
+LIMIT = 50
+
+
+class Array:
+    """As an array of cupy over somebody's memory."""
+
+    def __init__(self, about):
+        self.__cuda_array_interface__ = about
+
+
+with hawser.Context() as a, hawser.Context() as b:
+    to_a = b.connect("127.0.0.1", a.listen("127.0.0.1"), timeout=LIMIT)
+    source, target = b.alloc(1 << 16, "cuda", 0), a.alloc(1 << 16, "cuda", 0)
+    data = bytes(k * 13 % 256 for k in range(1 << 16))
+    source.store(data)
+    again = b.register(Array(dict(source.__cuda_array_interface__, shape=(1 << 14,), typestr="<f4", strides=(4,))))
+    assert again.kind == "cuda" and again.address == source.address and again.length == 1 << 16
+    to_a.write([Vec(again, region=Region(target.export(write=True)))]).wait(LIMIT)
+    assert target.load() == data
+    try:
+        b.alloc(4096, "cuda", 4000)
+    except hawser.NoDeviceError as e:
+        print("right:", e)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""asyncio: operations, completions, arrivals and notifications are awaited, in both kinds of progress."""
+import asyncio
+
+import pytest
+
+import hawser
+from conftest import LIMIT
+from hawser import Event, Region, Vec
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main, LIMIT))
+
+
+@pytest.mark.parametrize("caller_progress", [False, True])
+def test_await_operations(caller_progress):
+    async def main():
+        with hawser.Context() as a, hawser.Context(caller_progress=caller_progress) as b:
+            port = a.listen("127.0.0.1")
+            to_a, to_b = await asyncio.gather(b.connect_async("127.0.0.1", port, timeout=LIMIT), a.accept_async())
+            mine, theirs = b.alloc(1 << 20), a.alloc(1 << 20)
+            mine.view[:4] = b"data"
+            region = Region(theirs.export(read=True, write=True))
+            assert await to_a.write([Vec(mine, region=region)]) == 1 << 20
+            assert theirs.load(0, 4) == b"data"
+            ops = [to_a.write([(mine, k, 1, region, 4 * k)], notification=bytes([k])) for k in range(200)]
+            assert await asyncio.gather(*ops) == [1] * 200
+            assert sorted([(await to_b.wait_notification())[0] for _ in range(200)]) == list(range(200))
+            receive = to_b.recv([Vec(theirs)])
+            waiting = asyncio.ensure_future(asyncio.wait_for(receive, LIMIT))
+            await asyncio.sleep(0)
+            await to_a.send([Vec(mine, 0, 77)])
+            assert await waiting == 77
+            assert await receive == 77  # a second time
+
+    run(main())
+
+
+def test_failures_are_raised_where_they_are_awaited(pair):
+    async def main():
+        receive = pair.to_b.recv([Vec(pair.a.alloc(8))])
+        waiting = [asyncio.ensure_future(asyncio.wait_for(receive, LIMIT)) for _ in range(3)]
+        await asyncio.sleep(0)
+        receive.cancel()
+        for w in waiting:
+            with pytest.raises(hawser.CanceledError):
+                await w
+        receive = pair.to_b.recv([Vec(pair.a.alloc(8))], timeout=0.02)
+        with pytest.raises(hawser.DeadlineError):
+            await receive
+
+    run(main())
+
+
+def test_cancelling_a_wait_leaves_the_operation(pair):
+    async def main():
+        receive = pair.to_b.recv([Vec(pair.a.alloc(8))])
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(receive, 0.02)
+        assert not receive.done()
+        await pair.to_a.send([Vec(b"12345678")])
+        assert await receive == 8
+
+    run(main())
+
+
+def test_completions_are_iterated():
+    async def main():
+        with hawser.Context(events=True) as a, hawser.Context(events=True) as b:
+            to_a = await b.connect_async("127.0.0.1", a.listen("127.0.0.1"), timeout=LIMIT)
+            seen = []
+
+            async def serve():
+                async for c in a.completions():
+                    seen.append(c.event)
+                    if c.event == Event.NOTIFIED:
+                        c.peer.post(hawser.Notify(data=c.data.upper()), user=len(c.data))
+                    if c.event == Event.DIED:
+                        return
+
+            task = asyncio.ensure_future(serve())
+            answers = []
+            for word in (b"one", b"three"):
+                to_a.notify(word)
+                async for c in b.completions():
+                    assert c.event == Event.NOTIFIED
+                    answers.append(c.data)
+                    break
+            to_a.close()
+            await task
+            assert answers == [b"ONE", b"THREE"]
+            assert seen[0] == Event.ARRIVED and seen[-1] == Event.DIED and seen.count(Event.ENDED) == 2
+
+    run(main())
+
+
+def test_close_wakes_what_is_awaited():
+    async def main():
+        a, b = hawser.Context(), hawser.Context()
+        to_a, to_b = await asyncio.gather(b.connect_async("127.0.0.1", a.listen("127.0.0.1"), timeout=LIMIT),
+                                          a.accept_async())
+
+        async def iterate():
+            async for _ in a.completions():
+                pass
+
+        async def receive():
+            await to_b.recv([Vec(a.alloc(8))])
+
+        tasks = [asyncio.ensure_future(x) for x in (iterate(), receive(), to_b.wait_notification())]
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, a.close)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(e) for e in ends] == [hawser.ClosedError, hawser.PeerClosedError, hawser.ClosedError]
+        b.close()
+
+    run(main())
+
+
+def test_one_loop_after_the_other(pair):
+    async def main():
+        await pair.to_a.notify(b"x")
+        return await pair.to_b.wait_notification()
+
+    assert [run(main()) for _ in range(3)] == [b"x"] * 3
+
+
+def test_two_loops_at_once_are_refused(pair):
+    async def inner():
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await pair.to_b.wait_notification()
+
+    async def main():
+        waiting = asyncio.ensure_future(pair.to_b.wait_notification())
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(inner()))
+        await pair.to_a.notify(b"y")
+        assert await waiting == b"y"
+
+    run(main())

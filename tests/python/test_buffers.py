@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be registered: buffers, arrays of numpy, GPU pointers, DLPack; and what is refused."""
+import array
+import gc
+import mmap
+import os
+import weakref
+
+import pytest
+
+import hawser
+from conftest import LIMIT, start_python
+from hawser import Region, Vec
+
+numpy = pytest.importorskip("numpy", reason="numpy is not installed (Debian: python3-numpy)")
+
+
+@pytest.mark.parametrize("make", [
+    lambda: bytearray(range(64)), lambda: memoryview(bytearray(range(64)))[8:24], lambda: array.array("d", [1.5, -2]),
+    lambda: mmap.mmap(-1, 4096), lambda: numpy.arange(24, dtype="f4").reshape(2, 3, 4),
+    lambda: numpy.arange(100)[10:20], lambda: numpy.arange(12).reshape(3, 4)[1:2], lambda: numpy.float32(7).reshape(1)])
+def test_registers_the_bytes_where_they_lie(pair, make):
+    source = make()
+    size = memoryview(source).nbytes
+    mine, theirs = pair.b.register(source), pair.a.alloc(size)
+    assert mine.length == size and mine.kind == "host"
+    pair.to_a.write([Vec(mine, region=Region(theirs.export(write=True)))]).wait(LIMIT)
+    assert theirs.load() == memoryview(source).tobytes()
+
+
+def test_array_of_numpy_is_read_into(pair):
+    into, theirs = numpy.zeros((4, 8), dtype="i2"), pair.a.register(numpy.arange(32, dtype="i2"))
+    pair.to_a.read([Vec(pair.b.register(into), region=Region(theirs.export(read=True)))]).wait(LIMIT)
+    assert (into == numpy.arange(32).reshape(4, 8)).all()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: numpy.zeros((4, 4))[:, 1], lambda: numpy.zeros(16)[::2], lambda: numpy.zeros((3, 4)).T,
+    lambda: numpy.zeros(8)[::-1], lambda: memoryview(bytearray(8))[::2]])
+def test_refuses_what_is_not_contiguous(context, make):
+    with pytest.raises(hawser.ArgumentError, match="not contiguous in C order"):
+        context.register(make())
+
+
+@pytest.mark.parametrize("obj", [None, 7, "text", [1, 2], object()])
+def test_refuses_what_has_no_bytes_to_show(context, obj):
+    with pytest.raises(hawser.ArgumentError, match="neither the buffer protocol"):
+        context.register(obj)
+    with pytest.raises(hawser.ArgumentError, match="no bytes"):
+        context.register(b"")
+
+
+def test_bytes_are_sent_and_never_written(pair):
+    mine, theirs = pair.b.register(b"immutable"), pair.a.alloc(9)
+    region = Region(theirs.export(read=True, write=True))
+    pair.to_a.write([Vec(mine, region=region)]).wait(LIMIT)
+    assert theirs.load() == b"immutable" and mine.readonly
+    for call in (lambda: pair.to_a.read([Vec(mine, region=region)]), lambda: pair.to_a.recv([Vec(mine)]),
+                 lambda: mine.store(b"x"), lambda: mine.export(write=True),
+                 lambda: pair.to_a.submit([hawser.Recv([Vec(mine)])])):
+        with pytest.raises(hawser.ArgumentError, match="read-only"):
+            call()
+    array_of = numpy.arange(3)
+    array_of.flags.writeable = False
+    assert pair.b.register(array_of).readonly
+
+
+def test_registration_keeps_the_object(context):
+    class Kept(bytearray):
+        pass
+
+    obj = Kept(64)
+    seen = weakref.ref(obj)
+    memory = context.register(obj)
+    with pytest.raises(BufferError):
+        obj.extend(b"more")
+    del obj
+    gc.collect()
+    assert seen() is not None
+    memory.close()
+    gc.collect()
+    assert seen() is None
+
+
+def test_resize_is_allowed_again_after_close(context):
+    data = bytearray(8)
+    with context.register(data):
+        with pytest.raises(BufferError):
+            data.append(1)
+    data.append(1)
+
+
+def test_view_outlives_its_memory(context):
+    memory = context.alloc(4096)
+    view = memory.view
+    view[:4] = b"kept"
+    memory.close()
+    assert bytes(view[:4]) == b"kept" and bytes(memory.view[:4]) == b"kept"
+    context.close()
+    assert bytes(view[:4]) == b"kept"
+    with pytest.raises(hawser.ClosedError):
+        memory.load()
+
+
+class DLPackOnly:
+    """As a tensor of torch in host memory: DLPack and no buffer protocol."""
+
+    def __init__(self, obj, device=(1, 0)):
+        self.obj, self.device = obj, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, stream=None):
+        return self.obj.__dlpack__()
+
+
+def test_dlpack_tensor_in_host_memory(pair):
+    source = numpy.arange(1000, dtype="f8")[100:900].reshape(20, 40)
+    mine, theirs = pair.b.register(DLPackOnly(source)), pair.a.alloc(6400)
+    assert mine.length == 6400 and mine.address == source.ctypes.data
+    pair.to_a.write([Vec(mine, region=Region(theirs.export(write=True)))]).wait(LIMIT)
+    assert theirs.load() == source.tobytes()
+
+
+def test_dlpack_refusals(context):
+    with pytest.raises(hawser.ArgumentError, match="not contiguous"):
+        context.register(DLPackOnly(numpy.zeros((4, 6)).T))
+    with pytest.raises(hawser.UnsupportedError, match="ROCm"):
+        context.register(DLPackOnly(numpy.zeros(4), (10, 0)))
+    with pytest.raises(hawser.UnsupportedError, match="device 99"):
+        context.register(DLPackOnly(numpy.zeros(4), (99, 0)))
+
+
+class Cuda:
+    """As an array of cupy."""
+
+    def __init__(self, address, shape, strides=None, typestr="<f4", mask=None):
+        self.__cuda_array_interface__ = {"shape": shape, "typestr": typestr, "data": (address, False), "version": 3,
+                                         "strides": strides, "mask": mask}
+
+
+def test_gpu_pointer_without_a_driver():
+    code = ("import hawser, test_buffers\nwith hawser.Context() as c:\n try: c.register(test_buffers.Cuda(1 << 40, (4, 4)))\n"
+            " except hawser.NoDeviceError as e: print('refused:', e)")
+    child = start_python("-c", code, env={**os.environ, "HAWSER_CUDA_LIBRARY": "/nonexistent/libcuda.so.1"})
+    said, _ = child.communicate(timeout=LIMIT)
+    assert child.returncode == 0 and said.startswith("refused: ") and "/nonexistent/libcuda.so.1" in said
+
+
+@pytest.mark.skipif("HAWSER_TEST_CUDA" not in os.environ, reason="HAWSER_TEST_CUDA names no driver to test with")
+def test_gpu_memory_by_a_driver():
+    child = start_python("gpu.py", env={**os.environ, "HAWSER_CUDA_LIBRARY": os.environ["HAWSER_TEST_CUDA"]})
+    said, _ = child.communicate(timeout=LIMIT)
+    assert child.returncode == 0 and said.startswith("right: ")
+
+
+def test_gpu_refusals(context):
+    for wrong in (Cuda(4096, (4, 4), (4, 16)), Cuda(4096, (8,), (8,)), Cuda(4096, (4,), mask=object()), Cuda(0, (0,))):
+        with pytest.raises(hawser.ArgumentError):
+            context.register(wrong)
