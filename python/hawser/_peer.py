@@ -71,7 +71,9 @@ class Peer:
     def notify(self, data: Any, *, timeout: float | None = None) -> Operation:
         """Starts delivering data, bytes up to 262,144, to the peer's program; data is copied. Notifications come in the order
         in which they were started."""
-        return self.submit([Notify(timeout=timeout, data=data)])[0]  # type: ignore[return-value]
+        op, = self.submit([Notify(timeout=timeout, data=data)])
+        assert op is not None
+        return op
 
     def _start(self, function: Any, vecs: Vecs, timeout: float | None, notification: Any, stream: int = 0, tag: int = 0,
                fills: bool = False) -> Operation:

@@ -24,13 +24,18 @@ def pytest_runtest_logreport(report):
         reports.append(report)
 
 
+def pytest_collectreport(report):
+    if report.outcome != "passed":
+        reports.append(report)
+
+
 def pytest_unconfigure(config):
     if not os.environ.get("HAWSER_TAP"):
         return
     print()
     for n, r in enumerate(reports, 1):
         reason = r.longrepr[2] if r.skipped and isinstance(r.longrepr, tuple) else ""
-        name = r.nodeid.replace("#", " ")
+        name = r.nodeid.replace("#", " ").replace("\n", " ")
         print(f"{'not ' if r.failed else ''}ok {n} - {name}{f' # SKIP {reason}' if r.skipped else ''}")
     print(f"1..{len(reports)}", flush=True)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+NO_TESTS = 5  # pytest's exit status where a whole file is skipped
 NEEDED = "import sys, cffi, pytest; sys.exit(sys.version_info < (3, 10))"
 
 
@@ -37,8 +38,9 @@ def main(library, sanitizers, cuda, cc, *tests):
                    "HAWSER_TEST_CC": cc, "HAWSER_TAP": "1", "PYTHONDONTWRITEBYTECODE": "1",
                    "PYTHONPATH": str(HERE.parents[1] / "python")}
     # -c: no configuration of a folder above counts.
-    return subprocess.run([python, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider",
-                           *(HERE / t for t in tests)], env=environment, cwd=HERE).returncode
+    status = subprocess.run([python, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider",
+                             *(HERE / t for t in tests)], env=environment, cwd=HERE).returncode
+    return 77 if status == NO_TESTS else status
 
 
 if __name__ == "__main__":

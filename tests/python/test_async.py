@@ -118,6 +118,23 @@ def test_close_wakes_what_is_awaited():
     run(main())
 
 
+def test_close_ends_an_iteration_without_any_event():
+    async def main():
+        context = hawser.Context()
+
+        async def iterate():
+            async for _ in context.completions():
+                pass
+
+        task = asyncio.ensure_future(iterate())
+        await asyncio.sleep(0)
+        context.close()
+        with pytest.raises(hawser.ClosedError):
+            await task
+
+    run(main())
+
+
 def test_one_loop_after_the_other(pair):
     async def main():
         await pair.to_a.notify(b"x")

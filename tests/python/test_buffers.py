@@ -11,6 +11,7 @@ import pytest
 import hawser
 from conftest import LIMIT, start_python
 from hawser import Region, Vec
+from hawser._buffers import is_contiguous
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed (Debian: python3-numpy)")
 
@@ -40,6 +41,13 @@ def test_array_of_numpy_is_read_into(pair):
 def test_refuses_what_is_not_contiguous(context, make):
     with pytest.raises(hawser.ArgumentError, match="not contiguous in C order"):
         context.register(make())
+
+
+@pytest.mark.parametrize("shape, strides, expected", [
+    ((2, 3, 4), (48, 16, 4), True), ((2, 3, 4), (16, 48, 4), False), ((2, 1, 4), (16, 999, 4), True), ((5,), (-4,), False),
+    ((0, 3), (1, 1), True), ((), (), True), ((4,), None, True), ((2, 2), (8, 8), False)])
+def test_strides_in_c_order(shape, strides, expected):
+    assert is_contiguous(shape, strides, 4) is expected
 
 
 @pytest.mark.parametrize("obj", [None, 7, "text", [1, 2], object()])

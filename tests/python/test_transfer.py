@@ -160,6 +160,8 @@ def test_events_tell_of_arrival_notification_and_death():
 
 def test_operation_that_is_dropped_goes_on(pair):
     mine, region, theirs = pair.memory(1 << 20)
+    pair.to_b.recv([Vec(theirs)])
+    assert pair.to_a.send([Vec(b"received", 0)]).result(LIMIT) == 8 and theirs.load(0, 8) == b"received"
     mine.view[:] = random.Random(5).randbytes(1 << 20)
     for _ in range(20):
         pair.to_a.write([Vec(mine, region=region)], notification=b"end")
