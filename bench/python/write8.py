@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the Python binding costs: microseconds for a write of 8 bytes, one after the other, by Python and by the C API
-(engine_bench write-8), in turns on this machine over loopback. Also a list of 1,024 descriptors, and a batch of 64 writes.
+(engine_bench write-8), in turns on this machine over loopback; and by the same calls without the classes. Also a list of
+1,024 descriptors, and a batch of 64 writes.
     PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 bench/python/write8.py [ENGINE_BENCH [SECONDS [ROUNDS]]]"""
 import json
 import os
@@ -13,6 +14,7 @@ import time
 
 import hawser
 from hawser import Event, Region, Vec, Write
+from hawser._library import ffi, lib
 
 LIMIT = 30
 
@@ -38,11 +40,24 @@ def measure(call, seconds):
     return sorted(times)
 
 
+def make_bare_write(peer, memory, region):
+    """The same calls with arguments that were made before: what is left is cffi and the library."""
+    vec = ffi.new("struct hawser_vec *", {"mem": memory._handle, "length": 8, "region": region._data})
+    cell, handle = ffi.new("hawser_op **"), peer._handle
+
+    def write():
+        if lib.hawser_write(handle, vec, 1, ffi.NULL, cell) or lib.hawser_wait(cell[0], 1000):
+            sys.exit("a write failed")
+        lib.hawser_op_free(cell[0])
+    return write
+
+
 def measure_python(peer, memory, region, seconds):
     vecs = [(memory, 0, 8, region, 0)]
     blocks = [(memory, k * 8, 8, region, k * 8) for k in range(1024)]
     batch = [Write([Vec(memory, k * 8, 8, region, k * 8)]) for k in range(64)]
     return {"one": measure(lambda: peer.write(vecs).wait(), seconds),
+            "one by bare cffi": measure(make_bare_write(peer, memory, region), seconds),
             "list of 1024": measure(lambda: peer.write(blocks).wait(), seconds / 4),
             "batch of 64": measure(lambda: [op.wait() for op in peer.submit(batch)], seconds / 4)}
 

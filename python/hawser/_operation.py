@@ -230,31 +230,33 @@ class Operation:
     def wait(self, timeout: float | None = None) -> None:
         """Waits up to timeout seconds, None: until the operation's own deadline. Raises why the operation failed.
         NotReadyError: still under way. KeyboardInterrupt (Ctrl-C) leaves the operation under way; wait again."""
-        if self._rc > 0:
+        if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:
             self._raise()
 
+    def _wait_slice(self, ms: int) -> bool:
+        """Waits up to ms. False: still under way."""
+        context, token = self._context, object()
+        calls = context._waits.calls
+        calls[token] = get_ident()
+        try:
+            if context._forked:
+                context._check_fork()
+            rc = lib.hawser_wait(self._handle, ms)
+            if rc == 0:
+                self._rc = 0
+                return True
+            return self._note(rc)
+        finally:
+            del calls[token]
+
     def _wait(self, timeout: float | None) -> None:
-        context, handle = self._context, self._handle
         ms = SLICE_MS if timeout is None else milliseconds(timeout)
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            token = object()
-            context._waits.calls[token] = get_ident()
-            try:
-                if context._forked:
-                    context._check_fork()
-                rc = lib.hawser_wait(handle, ms if ms < SLICE_MS else SLICE_MS)
-                if rc == 0:
-                    self._rc = 0
-                    return
-                if self._note(rc):
-                    return
-                if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
-                    raise make_error(rc, f"the operation did not end within {timeout} s")
-            finally:
-                del context._waits.calls[token]
+        while not self._wait_slice(min(ms, SLICE_MS)):
+            if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+                raise make_error(-errno.EAGAIN, f"the operation did not end within {timeout} s")
 
     def result(self, timeout: float | None = None) -> int:
         """Waits as wait() does, and returns the operation's length in bytes: of a receive that of its message."""
