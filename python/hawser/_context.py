@@ -440,7 +440,7 @@ class _Connect:
                 raise self.error
             assert self.peer is not None
             return self.peer
-        except KeyboardInterrupt:
+        except BaseException:  # Ctrl-C, or what another signal handler raises
             with self.lock:
                 self.given_up = True
             if self.peer is not None:
