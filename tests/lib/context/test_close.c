@@ -5,6 +5,31 @@
 
 static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
+static void *accept_nobody(void *arg)
+{
+    hawser_peer *p;
+    return hawser_accept(arg, 50, &p) == -EAGAIN ? arg : NULL;
+}
+
+/* A thread waits for the next peer while this one closes a peer that lives: nobody else may close that. */
+static void close_beside_accept(hawser *a, hawser *b, uint16_t port)
+{
+    int well = 0;
+    for (int i = 0; i < 20; i++) {
+        hawser_peer *ab, *ba;
+        pthread_t thread;
+        void *got;
+        must(hawser_connect(a, "127.0.0.1", port, NULL, 10000, &ab));
+        must(hawser_accept(b, 10000, &ba));
+        must(-pthread_create(&thread, NULL, accept_nobody, b));
+        hawser_peer_close(ba);
+        must(-pthread_join(thread, &got));
+        well += got == b;
+        hawser_peer_close(ab);
+    }
+    is_int(well, 20, "a peer is closed beside a thread that accepts, and that gets no peer");
+}
+
 int main(void)
 {
     struct hawser_options o = {.size = sizeof o, .log = ph_logger, .log_arg = &heard};
@@ -30,6 +55,7 @@ int main(void)
     }
     is_int(died, 10, "a peer that closes is told apart from one that died");
     ok(!strstr(heard.text, "refused"), "and does not connect again for that: %s", heard.text);
+    close_beside_accept(a, b, port);
     hawser_close(a);
     hawser_close(b);
     return tap_done();
