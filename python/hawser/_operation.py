@@ -169,12 +169,12 @@ class Scratch:
         return self.options
 
 
-_pool: list[Scratch] = []
+pool: list[Scratch] = []
 
 
 def take_scratch() -> Scratch:
     try:
-        return _pool.pop()
+        return pool.pop()
     except IndexError:
         return Scratch()
 
@@ -183,7 +183,7 @@ def give_scratch(scratch: Scratch) -> None:
     if scratch.keep:
         scratch.keep.clear()
     if scratch.room <= 16 * ROOM:
-        _pool.append(scratch)
+        pool.append(scratch)
 
 
 class Operation:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._library import check, fail, ffi, invalid, last_error, lib
-from ._operation import (NULL, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch,
+from ._operation import (NULL, ROOM, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch, pool,
                          take_scratch)
 from .errors import HawserError, make_error
 
@@ -77,7 +77,11 @@ class Peer:
 
     def _start(self, function: Any, vecs: Vecs, timeout: float | None, notification: Any, stream: int = 0, tag: int = 0,
                fills: bool = False) -> Operation:
-        context, token, scratch = self._context, object(), take_scratch()
+        context, token = self._context, object()
+        try:
+            scratch = pool.pop()  # as take_scratch(), without a call
+        except IndexError:
+            scratch = take_scratch()
         op, cell = Operation(context), scratch.cell
         calls = context._calls.calls
         calls[token] = get_ident()
@@ -98,7 +102,10 @@ class Peer:
                 op._handle = cell[0]
                 cell[0] = NULL
             del calls[token]
-            give_scratch(scratch)
+            if scratch.keep or scratch.room != ROOM:
+                give_scratch(scratch)
+            else:
+                pool.append(scratch)
         if context._orphans:
             context._free_orphans()
         return op
