@@ -130,7 +130,7 @@ PLANTED = [
     ("a mark says too little", CONTROL, "        atomic_store(&p->out.refused, (uint32_t)p->out.next);", "        atomic_store(&p->out.refused, (uint32_t)p->out.next - 1);"),
     ("a control message that met a lack of memory is dropped", CONTROL, "            rc = 0;\n            break;\n", "            rc = 0;\n"),
     ("a rail that cannot start leaves a last word without a mark", SESSION, ".gen = sr->order_gen, .mark = get_mark(sr)};", ".gen = sr->order_gen, .mark = 0};"),
-    ("a notification behind one that was called off waits for ever", OP, "        hw_notes_resume(p); /*", "        /*"),
+    ("a notification behind one that was called off waits for ever", OP, "    hw_notes_resume(p); /* the first", "    /* the first"),
     ("a notification that lost its write stays", OP, "    if (op->noted_sent && atomic_load(&op->result))", "    if (false)"),
     ("a write whose memory was taken back half-way counts", FLOW_IN, "        if (in->dropped)\n", "        if (in->dropped && in->pay == 7)\n"),
     ("an eager message goes to a receive that data is on its way to", QUEUE, "op->granted < h->b)", "op->granted + 99999 < h->b)"),

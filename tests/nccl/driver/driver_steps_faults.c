@@ -82,7 +82,7 @@ int step_close_late(struct rank *r)
 
 int step_unload_late(struct rank *r)
 {
-    return leave_early(r, 1000, true);
+    return leave_early(r, 100000, true);
 }
 
 int step_abort_both(struct rank *r)
