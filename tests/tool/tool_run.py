@@ -28,8 +28,9 @@ class Serve:
     """`hawser serve` on a port of its own; .host is what its own line says to type."""
 
     def __init__(self, *argv):
+        self.errors = tempfile.TemporaryFile("w+")  # for alive(): a sanitizer's report is here
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
-                                  stderr=subprocess.DEVNULL)
+                                  stderr=self.errors)
         self.said = ""
         self.host = None
         while self.host is None:
@@ -54,8 +55,11 @@ class Serve:
         return self.p.returncode
 
     def alive(self):
-        """What to say beside a failure: whether serve is still there."""
-        return f"serve: {'runs' if self.p.poll() is None else f'ended, {self.p.returncode}'}"
+        """What to say beside a failure: whether serve is still there, and if not, what it said last."""
+        if self.p.poll() is None:
+            return "serve: runs"
+        self.errors.seek(0)
+        return f"serve: ended, {self.p.returncode}: {self.errors.read()[-4000:]}"
 
     def fds(self):
         return len(os.listdir(f"/proc/{self.p.pid}/fd"))
