@@ -2,17 +2,16 @@
 /* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
 #include "base/size.h"
 #include "inner.h"
+#include "net/host.h"
 #include "net/nic.h"
 #include "wire/wire.h"
 
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -158,23 +157,6 @@ static void survey_usable_nics(void)
 
 /* ---- the context ------------------------------------------------------------------------------------------ */
 
-/* Two processes that have this in common reach each other by the loopback. */
-static uint64_t host_id(void)
-{
-    char boot[64] = "";
-    struct stat st = {0};
-    uint64_t id = 1469598103934665603ull; /* FNV-1a */
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0 || stat("/proc/self/ns/net", &st))
-        hw_random(&id, sizeof(id)); /* like no other: then by the NICs */
-    for (ssize_t i = 0; i < n; i++)
-        id = (id ^ (uint8_t)boot[i]) * 1099511628211ull;
-    return (id ^ st.st_ino) * 1099511628211ull;
-}
-
 static void reset_nccl_after_fork(void)
 {
     /* The child has none of the threads, and must not touch the connections, which are the parent's still. */
@@ -238,7 +220,7 @@ int hn_open(void)
     hw_list_init(&hn_g.links);
     hw_list_init(&hn_g.listens);
     hw_list_init(&hn_g.attempts);
-    hn_g.host = host_id();
+    hn_g.host = hw_host_id();
     hn_g.lanes = lanes_wanted();
     int rc = hawser_open(&o, &hn_g.h);
     if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nixl/agent.h"
+#include "net/host.h"
 #include "nixl/xfer.h"
 
 #include <algorithm>
@@ -64,14 +65,13 @@ std::string Agent::open()
 {
     if (name_.size() > HX_NAME_MAX)
         return "the agent's name has more than " + std::to_string(HX_NAME_MAX) + " bytes";
-    std::string why = list_addresses(setting(options_.advertise, "HAWSER_ADVERTISE"),
-                                     setting(options_.nics, "HAWSER_NICS"), info_.addr);
-    if (!why.empty())
-        return why;
+    if (hx_list_addresses(setting(options_.advertise, "HAWSER_ADVERTISE").c_str(),
+                          setting(options_.nics, "HAWSER_NICS").c_str(), info_.addr))
+        return hawser_error();
     if (getrandom(info_.key, sizeof(info_.key), 0) != sizeof(info_.key) ||
         getrandom(&info_.process, sizeof(info_.process), 0) != sizeof(info_.process))
         return "the kernel has no random bytes for a key";
-    info_.host = host_id();
+    info_.host = hw_host_id();
 
     std::vector<std::string> knobs;
     if (!options_.nics.empty())

@@ -109,11 +109,6 @@ class Agent
     std::atomic<uint64_t> next_note_{0};
 };
 
-/* Fills the addresses by which this node is reached: `advertise` where it is not empty, else those of its NICs, or of
- * `nics` where that is not empty. Returns "" or why not. */
-std::string list_addresses(const std::string &advertise, const std::string &nics, hx_addr out[HX_ADDRS]);
-/* Returns a number that two processes have in common where the loopback joins them. */
-uint64_t host_id();
 void append_log(const std::string &line);
 
 } // namespace hx

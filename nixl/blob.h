@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What crosses the network for the NIXL backend: the connection information, which NIXL's metadata carries, and the
- * notifications of libhawser, each a piece of a NIXL notification. Pure functions; C, so that fuzz/ can take them. */
+ * notifications of libhawser, each a piece of a NIXL notification. Pure functions but for
+ * hx_list_addresses(); C, so that fuzz/ can take them. */
 #ifndef HX_BLOB_H
 #define HX_BLOB_H
 
@@ -41,6 +42,10 @@ struct hx_note {
     const uint8_t *data;
     uint32_t len;
 };
+
+/* Fills in the addresses by which this node is reached: those of the knob `advertise`, where it is not empty, else
+ * those of its NICs, or of `nics` (comma-separated) where that is not empty. -EINVAL (address.c). */
+int hx_list_addresses(const char *advertise, const char *nics, struct hx_addr out[HX_ADDRS]);
 
 void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info);
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info); /* -EPROTO */

@@ -220,8 +220,7 @@ nixl_status_t Engine::releaseReqH(nixlBackendReqH *handle) const
     });
 }
 
-/* ---- notifications ------------------------------------------------------------------------------------------------
- */
+/* ---- notifications ----------------------------------------------------------------------------------------- */
 
 nixl_status_t Engine::getNotifs(notif_list_t &out)
 {

@@ -38,6 +38,18 @@ static bool parse_address(const char *text, union hw_addr *out)
     return true;
 }
 
+/* The NIC is "" where none is named. */
+static bool read_part(const char *part, char nic[HAWSER_NIC_NAME], union hw_addr *a)
+{
+    const char *eq = strchr(part, '=');
+    size_t n = eq ? (size_t)(eq - part) : 0;
+    if ((eq && n == 0) || n >= HAWSER_NIC_NAME || !parse_address(eq ? eq + 1 : part, a))
+        return false;
+    memcpy(nic, part, n);
+    nic[n] = 0;
+    return true;
+}
+
 /* The part at *p, *p behind it: the NIC ("" where none is named) and the address. 1; 0 at the end; -EINVAL. */
 static int next_part(const char **p, char nic[HAWSER_NIC_NAME], union hw_addr *a)
 {
@@ -50,16 +62,17 @@ static int next_part(const char **p, char nic[HAWSER_NIC_NAME], union hw_addr *a
     if (len < sizeof(part)) {
         memcpy(part, text, len);
         part[len] = 0;
-        char *eq = strchr(part, '=');
-        size_t n = eq ? (size_t)(eq - part) : 0;
-        if ((!eq || n > 0) && n < HAWSER_NIC_NAME && parse_address(eq ? eq + 1 : part, a)) {
-            memcpy(nic, part, n);
-            nic[n] = 0;
+        if (read_part(part, nic, a))
             return 1;
-        }
     }
     return hw_fail(-EINVAL, "\"%.*s\" is not [NIC=]ADDRESS[:PORT], as eth1=203.0.113.5", (int)HW_MIN(len, (size_t)80),
                    text);
+}
+
+bool hw_advertise_read(const char *part, union hw_addr *out)
+{
+    char nic[HAWSER_NIC_NAME];
+    return read_part(part, nic, out);
 }
 
 int hw_advertise_check(const char *text)

@@ -10,6 +10,9 @@
  * peer's first connection came in by. 0 or -EINVAL with the bad part. */
 int hw_advertise_check(const char *text);
 
+/* Reads one part of it, with port 0 where it has none. False: it is none. */
+bool hw_advertise_read(const char *part, union hw_addr *out);
+
 /* The address for this NIC into *out, with `port` where the text has none; false: its own. first: the connection came
  * in by this one. */
 bool hw_advertise_find(const char *text, const char *nic, bool first, uint16_t port, union hw_addr *out);

@@ -25,7 +25,7 @@ RULES = {
     "lib/core": MID,
     "lib/message": MID + ["lib/core"],
     "lib/context": MID + ["lib/core", "lib/message", "lib/transport"],
-    "nixl": LOW + ["lib/wire"],  # on hawser.h; blob.c packs bytes as wire does
+    "nixl": LOW + ["lib/net", "lib/wire"],  # on hawser.h; blob.c packs bytes as wire does
     "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # on hawser.h; it shares NCCL's ABI with the loader of plugins
     "sys": LOW,
     "lab": LOW + ["sys"],
