@@ -428,11 +428,10 @@ ncclResult_t hn_test(void *req, int *done, int *sizes)
     struct hn_comm *c = r->comm;
     *done = 0;
     int rc = hawser_test(r->op);
-    if (rc == -EAGAIN && !r->copied)
-        return ncclSuccess;
     bool goes_on = rc == -EAGAIN;
-    rc = goes_on ? 0 : rc;
-    if (rc) {
+    if (goes_on && !r->copied)
+        return ncclSuccess;
+    if (rc && !goes_on) {
         if (r->event)
             hn_event_lost(r);
         return say_failed(c, rc);

@@ -200,10 +200,14 @@ static int take_events(struct hw_driver *d, struct epoll_event *e, int ms, bool 
     return n;
 }
 
-static bool is_urgent(struct hw_driver *d)
+static bool has_urgent_task(const struct hw_driver *d)
 {
-    return atomic_load(&d->stop) || atomic_load(&d->left) ||
-           (atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) != HW_LAZY);
+    return atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) != HW_LAZY;
+}
+
+static bool is_urgent(const struct hw_driver *d)
+{
+    return atomic_load(&d->stop) || atomic_load(&d->left) || has_urgent_task(d);
 }
 
 /* True if what is left to do waits for what callers do next, or for what arrives, so that one message to the kernel
@@ -211,8 +215,7 @@ static bool is_urgent(struct hw_driver *d)
 static bool can_wait(struct hw_driver *d, uint64_t now)
 {
     const struct hw_loop *l = &d->loop;
-    bool urgent = l->first || (l->timers && l->timers->at <= now) ||
-                  (atomic_load(&l->mailbox) && atomic_load(&l->slow) != HW_LAZY);
+    bool urgent = l->first || (l->timers && l->timers->at <= now) || has_urgent_task(d);
     if (urgent || atomic_load(&d->polled) || !atomic_load(&d->has_thread))
         return false;
     d->held_since = d->held_since ? d->held_since : now;
