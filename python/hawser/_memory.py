@@ -104,7 +104,7 @@ class Memory:
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
         with use_memory(self):
-            whom = ffi.NULL if peer is None else peer._use()
+            whom = ffi.NULL if peer is None else peer._get_handle()
             check(lib.hawser_export(self._handle, offset, length, rights, whom, key))
         return bytes(ffi.buffer(key))
 

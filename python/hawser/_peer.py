@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,21 @@ class Peer:
         self.user: Any = None
         self.name = ffi.string(lib.hawser_peer_name(handle)).decode()
 
-    def _use(self) -> Any:
+    def _get_handle(self) -> Any:
         """Returns the handle, for a call that has its token. ClosedError."""
         if self._closed:
             raise self._context._closed_error(f"the peer {self.name}")
         return self._handle
+
+    @contextmanager
+    def _use(self) -> Iterator[Any]:
+        """Keeps the handle valid within the block. ClosedError."""
+        calls, token = self._context._calls.calls, object()
+        calls[token] = get_ident()
+        try:
+            yield self._get_handle()
+        finally:
+            del calls[token]
 
     # ---- operations
 
@@ -87,7 +98,7 @@ class Peer:
         calls[token] = get_ident()
         try:
             if self._closed:
-                self._use()
+                self._get_handle()
             n = scratch.pack_vecs(vecs, fills)
             options = NULL
             if timeout is not None or notification is not None or stream or tag:
@@ -116,22 +127,22 @@ class Peer:
         Returns an Operation for each, None for those with a `user` number, whose end is a Completion. Where one fails at
         once, that error is raised, and its `started` has the results of those in front, which go on."""
         batch = list(requests)
-        context, token, scratch = self._context, object(), take_scratch()
+        context, scratch = self._context, take_scratch()
         cells = ffi.new("hawser_op *[]", len(batch))
         ops = [None if r.user is not None else Operation(context) for r in batch]
         started = ffi.new("size_t *")
-        context._calls.calls[token] = get_ident()
         try:
-            handle = self._use()
-            keep: list[Any] = []
-            reqs = pack_requests(batch, scratch, cells, keep)
-            rc = lib.hawser_submit(handle, reqs, len(batch), started)
-            error = fail(rc) if rc < 0 else None
+            with self._use() as handle:
+                try:
+                    keep: list[Any] = []
+                    reqs = pack_requests(batch, scratch, cells, keep)
+                    rc = lib.hawser_submit(handle, reqs, len(batch), started)
+                    error = fail(rc) if rc < 0 else None
+                finally:
+                    for op, k in zip(ops, range(len(batch))):
+                        if op is not None and cells[k]:
+                            op._handle = cells[k]
         finally:
-            for op, k in zip(ops, range(len(batch))):
-                if op is not None and cells[k]:
-                    op._handle = cells[k]
-            del context._calls.calls[token]
             give_scratch(scratch)
         context._free_orphans()
         if error is not None:
@@ -141,15 +152,13 @@ class Peer:
 
     def post(self, request: Request, user: int = 0) -> None:
         """Starts one request without a handle: its end is a Completion with the number user (64 bits)."""
-        context, token, scratch = self._context, object(), take_scratch()
-        context._calls.calls[token] = get_ident()
+        scratch = take_scratch()
         try:
-            handle = self._use()
-            keep: list[Any] = []
-            reqs = pack_requests([request], scratch, None, keep, user)
-            check(lib.hawser_submit(handle, reqs, 1, NULL))
+            with self._use() as handle:
+                keep: list[Any] = []
+                reqs = pack_requests([request], scratch, None, keep, user)
+                check(lib.hawser_submit(handle, reqs, 1, NULL))
         finally:
-            del context._calls.calls[token]
             give_scratch(scratch)
 
     # ---- what the peer says
@@ -157,11 +166,8 @@ class Peer:
     def notification(self) -> bytes | None:
         """Takes the peer's oldest notification, None: there is none. For contexts without events; with events=True,
         notifications are completions. Raises what the peer died of once all are taken."""
-        context, token = self._context, object()
         length, room = ffi.new("size_t *"), FIRST_ROOM
-        context._calls.calls[token] = get_ident()
-        try:
-            handle = self._use()
+        with self._use() as handle:
             while True:
                 data = ffi.new("char[]", room)
                 rc = lib.hawser_notification(handle, data, room, length)
@@ -172,8 +178,6 @@ class Peer:
                 if rc != -errno.EMSGSIZE:
                     raise fail(rc)
                 room = length[0]
-        finally:
-            del context._calls.calls[token]
 
     async def wait_notification(self) -> bytes:
         """Waits within asyncio for the peer's next notification. Raises what the peer died of. See notification()."""
@@ -185,25 +189,17 @@ class Peer:
     @property
     def error(self) -> HawserError | None:
         """What the peer died of; None: the peer lives."""
-        context, token = self._context, object()
-        context._calls.calls[token] = get_ident()
-        try:
-            rc = lib.hawser_peer_state(self._use())
+        with self._use() as handle:
+            rc = lib.hawser_peer_state(handle)
             return make_error(rc, last_error()) if rc < 0 else None
-        finally:
-            del context._calls.calls[token]
 
     def close_stream(self, stream: int) -> None:
         """Ends this side's use of a stream, which must not be 0 and not be used again with this peer. Pending operations
         of the stream end with CanceledError here, and with PeerClosedError at the peer."""
-        context, token = self._context, object()
         if not 0 <= stream < 2**32:
             raise invalid(f"stream {stream}; streams are numbers of 32 bits")
-        context._calls.calls[token] = get_ident()
-        try:
-            check(lib.hawser_stream_close(self._use(), stream))
-        finally:
-            del context._calls.calls[token]
+        with self._use() as handle:
+            check(lib.hawser_stream_close(handle, stream))
 
     def channels(self) -> list[dict[str, Any]]:
         """Returns the statistics of each channel: the fields of struct hawser_channel_stats by name."""
@@ -216,18 +212,14 @@ class Peer:
         return [{**row, "state": PATH_STATES.get(row["state"], row["state"])} for row in rows]
 
     def _list(self, function: Any, kind: str) -> list[dict[str, Any]]:
-        context, token, room = self._context, object(), 64
-        context._calls.calls[token] = get_ident()
-        try:
-            handle = self._use()
+        room = 64
+        with self._use() as handle:
             while True:
                 rows, n = ffi.new(kind + "[]", room), ffi.new("size_t *", room)
                 check(function(handle, rows, n))
                 if n[0] <= room:
                     break
                 room = n[0]
-        finally:
-            del context._calls.calls[token]
         fields = [(name, field.type.kind) for name, field in ffi.typeof(kind).fields if name != "reserved"]
         return [{name: ffi.string(getattr(rows[i], name)).decode() if type_kind == "array" else getattr(rows[i], name)
                  for name, type_kind in fields} for i in range(n[0])]
