@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the NIXL backend takes from other agents: the connection information, which NIXL's metadata carries, and pieces
- * of notifications. What is taken encodes to what it was, but for the bytes that mean nothing. */
+ * of notifications. What was decoded encodes to the same bytes, but for reserved ones. */
 #include "base/base.h"
 #include "fuzz.h"
 #include "nixl/blob.h"

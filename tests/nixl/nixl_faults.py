@@ -92,13 +92,18 @@ def check_unanswered():
     b.end()
 
 
+def release_at_once(a, b):
+    """Posts a long transfer and releases it; the error, and how long that took."""
+    handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
+    a.agent.transfer(handle)
+    return timed(lambda: error_of(lambda: a.agent.release_xfer_handle(handle)))
+
+
 def check_cancel():
     a, b = pair("hasty")
     a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
     b.signal(signal.SIGSTOP)
-    handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
-    a.agent.transfer(handle)
-    error, took = timed(lambda: error_of(lambda: a.agent.release_xfer_handle(handle)))
+    error, took = release_at_once(a, b)
     ok(error == "" and took < SOON_S, "a transfer under way is released at once", error, took)
     b.signal(signal.SIGCONT)
     a.buf[:] = 4
@@ -112,9 +117,7 @@ def check_cancel():
 def check_cancel_waiting():
     a, b = pair("early")
     b.signal(signal.SIGSTOP)
-    handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
-    a.agent.transfer(handle)
-    error, took = timed(lambda: error_of(lambda: a.agent.release_xfer_handle(handle)))
+    error, took = release_at_once(a, b)
     ok(error == "" and took < SOON_S, "a transfer that waits for the connection is released at once", error, took)
     b.signal(signal.SIGCONT)
     state = a.move("WRITE", "b", b.card[1], WHOLE, WHOLE)
