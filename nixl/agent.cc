@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -26,6 +27,27 @@ uint64_t now_ms()
     using namespace std::chrono;
     return static_cast<uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
+
+/* While it lives, threads that are started take no signals: those are the application's business. */
+class SignalsBlocked
+{
+  public:
+    SignalsBlocked()
+    {
+        sigset_t all;
+        sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked()
+    {
+        (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    SignalsBlocked(const SignalsBlocked &) = delete;
+    SignalsBlocked &operator=(const SignalsBlocked &) = delete;
+
+  private:
+    sigset_t before_;
+};
 
 void append_log(const std::string &line)
 {
@@ -94,6 +116,7 @@ std::string Agent::open()
     if (hawser_open(&o, &h_) || hawser_listen(h_, nullptr, 0, &info_.port))
         return hawser_error();
     remotes_[name_] = info_; /* for transfers within the agent */
+    const SignalsBlocked blocked;
     thread_ = std::thread(&Agent::run, this);
     return "";
 }

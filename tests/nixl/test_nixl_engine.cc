@@ -9,6 +9,8 @@
 #include <chrono>
 #include <csignal>
 #include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -210,6 +212,19 @@ std::string move_away(std::string info)
     return info.replace(64, sizeof(addresses), reinterpret_cast<const char *>(addresses), sizeof(addresses));
 }
 
+// Threads other than this one that would take a signal meant for the program.
+int count_open_threads()
+{
+    int n = 0;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(task.path() / "status");
+        for (std::string line; std::getline(status, line);)
+            if (line.rfind("SigBlk:", 0) == 0 && task.path().filename() != std::to_string(getpid()))
+                n += !(std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1);
+    }
+    return n;
+}
+
 void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
 {
     auto memory = std::make_unique<char[]>(size);
@@ -232,6 +247,9 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they have threads of their own
+    is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
+#endif
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");
     is_int(p.e->unloadMD(p.remote), NIXL_SUCCESS, "and its memory");
