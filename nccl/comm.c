@@ -78,7 +78,7 @@ static int start_connect_attempt(const struct hn_handle *h, void *handle, struct
     int rc = a ? hn_open() : hw_no_memory("a connection");
     if (rc == 0)
         rc = hn_link_get(h, &l);
-    if (rc == 0 && !(a->comm = create_nccl_comm(l, l->next_stream, true))) {
+    if (rc == 0 && !(a->comm = create_nccl_comm(l, hn_link_stream(l), true))) {
         hn_link_put(l);
         rc = hw_no_memory("a connection");
     }
@@ -86,7 +86,6 @@ static int start_connect_attempt(const struct hn_handle *h, void *handle, struct
         free(a);
         return rc;
     }
-    l->next_stream++;
     while ((a->id = ++hn_g.next_attempt) == 0)
         ;
     hn_handle_note(handle, a->id);
@@ -95,19 +94,34 @@ static int start_connect_attempt(const struct hn_handle *h, void *handle, struct
     return 0;
 }
 
+void hn_attempts_move(struct hn_link *from, struct hn_link *to)
+{
+    hw_list_each(it, tmp, &hn_g.attempts)
+    {
+        struct hn_comm *c = hw_container_of(it, struct attempt, all)->comm;
+        if (c->link != from)
+            continue;
+        hn_link_put(from);
+        to->refs++;
+        c->link = to;
+        c->stream = hn_link_stream(to);
+    }
+}
+
 /* 0: connected; -EAGAIN: not yet. */
 static int go_on(struct attempt *a, const struct hn_handle *h)
 {
     struct hn_comm *c = a->comm;
     struct hn_link *l = c->link;
-    int state = atomic_load(&l->state);
-    if (state == HN_CONNECTING)
+    if (l->state == HN_WAITING || l->state == HN_DIALLING)
         return -EAGAIN;
-    if (state == HN_DEAD)
+    if (l->state == HN_DEAD)
         return hw_fail(l->rc, "%s", l->err);
     if (!c->hello) {
         uint8_t hello[HN_HELLO];
-        hn_hello_encode(hello, &(struct hn_hello){.listen = h->listen, .stream = c->stream, .secret = h->secret});
+        hn_hello_encode(
+            hello,
+            &(struct hn_hello){.listen = h->listen, .stream = c->stream, .secret = h->secret, .process = hn_g.process});
         int rc = hawser_notify(l->peer, hello, sizeof(hello), NULL, &c->hello);
         if (rc)
             return rc;

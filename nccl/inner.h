@@ -2,10 +2,10 @@
 /*
  * Inside the NCCL plugin: one context of the process, the links of that context, and the communicators on them.
  *
- * A *link* is a peer of libhawser between two processes, in one direction: the process that connects sends on it, the
- * other receives. Up to `lanes` of them go from one process to another, whatever the number of communicators: each
- * communicator is a stream on one of them, dealt in turn. A link has one connection per pair of NICs, so a communicator
- * has all NICs, and what libhawser does about a slow one or a dead one.
+ * A *link* is a peer of libhawser, between two processes. Each communicator is a stream on one of them, whatever their
+ * numbers. A process that has few others connects up to `lanes` links to each, and sends on them. One that has many
+ * connects fewer, and takes one that the other has connected where there is such (hn_link_get()). A link has one
+ * connection per pair of NICs, so a communicator has all NICs, and what libhawser does about a slow one or a dead one.
  *
  * g.mu guards all of it but what only one thread of NCCL's touches: a communicator's requests are its progress
  * thread's.
@@ -22,6 +22,8 @@
 #include <stdatomic.h>
 
 #define HN_LANES      6  /* links from one process to another: docs/performance.md has the measurement */
+#define HN_LINKS      48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
+#define HN_DIALLERS   8  /* threads that connect */
 #define HN_THREADS    12 /* a thread for each link out and in */
 #define HN_MANY_CPUS  24 /* from which on there is room for so many */
 #define HN_LANES_MAX  64
@@ -29,10 +31,11 @@
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
 #define HN_NICS_MAX   32
 #define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */
-#define HN_CONNECT_MS 30000 /* until a process that does not answer is given up */
+#define HN_CONNECT_MS 30000 /* from the first try on, until a process that does not answer is given up */
 #define HN_REFUSED_MS 3000  /* likewise one that refuses: its handle says that it listened */
 #define HN_LINGER_MS  1000  /* at most until the peer has received what NCCL was told is sent, before it is closed */
 #define HN_ATTEND_MS  500   /* how often somebody looks for who has come, where NCCL does not ask */
+#define HN_SERVE_US   50    /* no more often than that where NCCL does: it asks for each of its connections */
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
@@ -58,8 +61,8 @@ struct hn_handle {
 
 /* The first word on a stream, as a notification: it belongs to that listen. */
 struct hn_hello {
-    uint32_t listen, stream;
-    uint64_t secret;
+    uint32_t listen, stream;  /* stream: odd where the process that connected the link opens it, else even */
+    uint64_t secret, process; /* of who says hello */
 };
 
 void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h);
@@ -70,34 +73,58 @@ int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPRO
 
 /* ---- links (links.c) ------------------------------------------------------------------------------------ */
 
-enum hn_link_state { HN_CONNECTING, HN_UP, HN_DEAD };
+enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
+
+/* Another process, as long as there is a link to it. */
+struct hn_process {
+    struct hw_list all; /* in g.processes */
+    uint64_t id;
+    struct hw_list links;
+};
 
 struct hn_link {
-    struct hw_list all; /* in g.links */
-    bool out;           /* this side connected, and sends */
-    struct hn_handle to;
-    unsigned number; /* of those that this process has made */
+    struct hw_list all;         /* in g.links */
+    struct hw_list of;          /* in its process's */
+    struct hw_list wait;        /* in g.waiting */
+    struct hn_process *process; /* NULL: nothing was heard of it yet */
+    bool out;                   /* this side connected */
+    unsigned number;            /* of those that this process has made */
     hawser_peer *peer;
     unsigned refs; /* communicators */
     uint32_t next_stream;
-    atomic_int state; /* enum hn_link_state */
-    int rc;           /* once dead before it was up */
+    enum hn_link_state state;
+    int rc; /* once dead before it was up */
     char err[256];
-    bool has_thread;
-    pthread_t thread;
+    /* while it is being connected (dial.c) */
+    struct hn_handle to;
+    unsigned turn;                         /* tries so far */
+    uint64_t give_up, refused, not_before; /* times; 0: not tried yet; never refused */
 };
 
-/* Under g.mu. The link that a new communicator to that process is to use, being made where there is none yet; -errno.
- */
+/* Under g.mu. The link that a new communicator to that process is to use, counted in its refs. Where there is none it
+ * is being connected; -ENOMEM, -EAGAIN: no thread for that. */
 int hn_link_get(const struct hn_handle *to, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
+uint32_t hn_link_stream(struct hn_link *l); /* one that nobody has used */
+bool hn_link_is_dead(struct hn_link *l);
+/* Under g.mu. Its communicators, none of which has said hello yet, go to another link of the same process. False: there
+ * is none. */
+bool hn_link_yield(struct hn_link *l);
 /* Takes in who has connected and what they say; frees links that are dead and unused. */
 void hn_links_serve(void);
-void hn_links_close(void); /* all; they must be unused */
+void hn_links_close(void); /* all; they must be unused, and nobody connects any more */
 /* The thread that does hn_links_serve() now and then; it must be gone before the context is closed, and g.mu is let go
  * of meanwhile. */
 int hn_attend(void);
 void hn_attend_no_more(void);
+
+/* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
+
+/* Under g.mu. l is HN_WAITING; it will be HN_UP or HN_DEAD, with rc and err. -EAGAIN: no thread could be started. */
+int hn_dial(struct hn_link *l);
+/* Under g.mu, which is let go of meanwhile. Links that nobody waits for are not connected any more, and the threads
+ * end. */
+void hn_dial_no_more(void);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
 
@@ -135,6 +162,8 @@ struct hn_arrival {
 
 /* Under g.mu: a hello has come by l. */
 void hn_arrived(struct hn_link *l, const struct hn_hello *h);
+/* Under g.mu. The communicators of a link that is not up go to another. */
+void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 /* ---- the profiler (event.c): only where there is one to be told, hn_g.profiler or r->event ------------------------
  */
@@ -162,12 +191,20 @@ struct hn_global {
     struct hn_addr addr[HN_ADDRS];
     char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* "eth0,eth1" */
     char name[HN_DEVICES][32], pci[HN_DEVICES][256];
-    struct hw_list links, listens, attempts;
+    struct hw_list links, listens, attempts, processes;
     uint32_t next_listen, next_attempt;
-    unsigned next_link;
+    unsigned next_link, links_max; /* links_max: that this process connects to all others before it is sparing */
+    uint64_t served;
     pthread_t attendant;
     pthread_cond_t leave;
     bool leaving;
+    struct hw_list waiting; /* links to be connected */
+    pthread_cond_t dial;    /* there is one more, or no more will come */
+    struct hn_dialler {
+        pthread_t thread;
+        bool started, ended;
+    } dialler[HN_DIALLERS];
+    bool hanging_up;
 };
 
 extern struct hn_global hn_g;

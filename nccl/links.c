@@ -1,137 +1,145 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: peers of libhawser, pooled by the process they lead to. Connecting takes round trips, and NCCL's thread may
- * not wait: each link is made by a thread of its own, which ends once it is up. */
+/* Links: peers of libhawser, pooled by the process they lead to. */
+#include "base/thread.h"
 #include "inner.h"
 
-#include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int connect_link_host(struct hn_link *l, const char *host, int ms)
+bool hn_link_is_dead(struct hn_link *l)
 {
-    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
-    return hawser_connect(hn_g.h, host, l->to.port, &o, ms, &l->peer);
+    return l->state == HN_DEAD || (l->state == HN_UP && hawser_peer_state(l->peer) < 0);
 }
 
-/* Its addresses in turn, again until the time is up: the other process may be slow to take connections in. */
-static int try_link_addresses(struct hn_link *l)
+uint32_t hn_link_stream(struct hn_link *l)
 {
-    uint64_t deadline = hw_deadline(HN_CONNECT_MS), refused = 0;
-    bool here = l->to.host == hn_g.host;
-    int rc = -EHOSTUNREACH;
-    for (unsigned turn = 0; turn == 0 || hw_now() < deadline; turn++) {
-        const struct hn_addr *a = &l->to.addr[turn % HN_ADDRS];
-        char host[INET6_ADDRSTRLEN] = "127.0.0.1";
-        if (!here && (!a->family || !inet_ntop(a->family == 6 ? AF_INET6 : AF_INET, a->ip, host, sizeof(host))))
-            continue;
-        uint64_t now = hw_now();
-        int ms = now >= deadline ? 1 : (int)HW_MIN((deadline - now) / HW_MS + 1, 10000ull);
-        rc = connect_link_host(l, host, ms);
-        if (rc == -ECONNREFUSED && !refused)
-            refused = hw_deadline(HN_REFUSED_MS);
-        if (rc == 0 || (refused && hw_now() >= refused) || rc == -EACCES || rc == -EPERM || rc == -EPROTO ||
-            rc == -ENOMEM || rc == -EMFILE)
-            break;
-        struct timespec nap = {.tv_nsec = 50 * 1000000L};
-        nanosleep(&nap, NULL);
-    }
-    return rc;
+    uint32_t stream = l->next_stream;
+    l->next_stream += 2;
+    return stream;
 }
 
-#define PATHS_SHOWN 64
+/* ---- processes ---------------------------------------------------------------------------------------------- */
 
-/* What joins the two nodes, and what does not, for who reads NCCL's log. */
-static void say_paths(const struct hn_link *l)
+static struct hn_process *find_process(uint64_t id)
 {
-    struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
-    size_t n = PATHS_SHOWN;
-    if (!path || hawser_paths(l->peer, path, &n) < 0)
-        n = 0;
-    for (size_t i = 0; i < HW_MIN(n, (size_t)PATHS_SHOWN); i++) {
-        const struct hawser_path *p = &path[i];
-        if (p->state == HAWSER_PATH_USED)
-            hn_say(NCCL_LOG_INFO, "%s: %s %s to %s %s", hawser_peer_name(l->peer), p->nic, p->local, p->peer_nic,
-                   p->remote);
-        else
-            hn_say(NCCL_LOG_INFO, "%s: not used: %s%s%s: %s", hawser_peer_name(l->peer), p->nic,
-                   *p->nic && *p->peer_nic ? " to " : "", p->peer_nic, p->why);
+    hw_list_each(it, tmp, &hn_g.processes)
+    {
+        struct hn_process *p = hw_container_of(it, struct hn_process, all);
+        if (p->id == id)
+            return p;
     }
-    free(path);
-}
-
-static void *run_link_connector(void *arg)
-{
-    struct hn_link *l = arg;
-    int rc = try_link_addresses(l);
-    if (rc == 0)
-        say_paths(l);
-    if (rc) {
-        l->rc = rc;
-        snprintf(l->err, sizeof(l->err), "%s", hawser_error());
-    }
-    atomic_store(&l->state, rc ? HN_DEAD : HN_UP);
     return NULL;
 }
 
-static bool is_dead(struct hn_link *l)
+static struct hn_process *get_process(uint64_t id)
 {
-    int state = atomic_load(&l->state);
-    return state == HN_DEAD || (state == HN_UP && hawser_peer_state(l->peer) < 0);
+    struct hn_process *p = find_process(id);
+    if (p || !(p = calloc(1, sizeof(*p))))
+        return p;
+    p->id = id;
+    hw_list_init(&p->links);
+    hw_list_append(&hn_g.processes, &p->all);
+    return p;
 }
 
-static void free_link(struct hn_link *l)
+static void leave_process(struct hn_link *l)
 {
-    if (l->has_thread)
-        (void)pthread_join(l->thread, NULL);
-    hawser_peer_close(l->peer);
-    hw_list_remove(&l->all);
-    free(l);
+    struct hn_process *p = l->process;
+    hw_list_remove(&l->of);
+    l->process = NULL;
+    if (p && hw_list_empty(&p->links)) {
+        hw_list_remove(&p->all);
+        free(p);
+    }
 }
 
-static struct hn_link *new_link(void)
+/* How many links this process connects to each other one. */
+static unsigned count_wanted_links(void)
+{
+    unsigned processes = 0;
+    hw_list_each(it, tmp, &hn_g.processes)
+    {
+        processes++;
+    }
+    unsigned each = hn_g.links_max / HW_MAX(processes, 1u);
+    return HW_MAX(HW_MIN(each, hn_g.lanes), 1u);
+}
+
+/* ---- links -------------------------------------------------------------------------------------------------- */
+
+static struct hn_link *new_link(bool out)
 {
     struct hn_link *l = calloc(1, sizeof(*l));
     if (!l) {
         (void)hw_no_memory("a link");
         return NULL;
     }
-    l->next_stream = 1;
+    l->out = out;
+    l->next_stream = out ? 1 : 2;
     l->number = hn_g.next_link++;
+    hw_list_init(&l->of);
+    hw_list_init(&l->wait);
     hw_list_append(&hn_g.links, &l->all);
     return l;
 }
 
-int hn_link_get(const struct hn_handle *to, struct hn_link **out)
+static void free_link(struct hn_link *l)
+{
+    hawser_peer_close(l->peer);
+    hw_list_remove(&l->all);
+    hw_list_remove(&l->wait);
+    leave_process(l);
+    free(l);
+}
+
+/* The one with the fewest communicators; NULL: there is none. */
+static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned *n)
 {
     struct hn_link *least = NULL;
-    unsigned lanes = 0;
-    hw_list_each(it, tmp, &hn_g.links)
+    *n = 0;
+    hw_list_each(it, tmp, &p->links)
     {
-        struct hn_link *l = hw_container_of(it, struct hn_link, all);
-        if (!l->out || l->to.process != to->process || is_dead(l))
+        struct hn_link *l = hw_container_of(it, struct hn_link, of);
+        if (l->out != out || hn_link_is_dead(l))
             continue;
-        lanes++;
+        (*n)++;
         if (!least || l->refs < least->refs)
             least = l;
     }
-    if (least && (least->refs == 0 || lanes >= hn_g.lanes)) {
-        least->refs++;
-        *out = least;
-        return 0;
+    return least;
+}
+
+/* Those that this process has connected are dealt in turn. With one link to each process, that may as well be one which
+ * the other has connected. */
+int hn_link_get(const struct hn_handle *to, struct hn_link **out)
+{
+    struct hn_process *p = get_process(to->process);
+    unsigned lanes, theirs;
+    if (!p)
+        return hw_no_memory("a link");
+    unsigned wanted = count_wanted_links();
+    struct hn_link *l = choose_link(p, true, &lanes);
+    if (!l && wanted == 1)
+        l = choose_link(p, false, &theirs);
+    if (!l || (l->refs && lanes < wanted && l->out)) {
+        l = new_link(true);
+        if (!l) {
+            if (hw_list_empty(&p->links)) {
+                hw_list_remove(&p->all);
+                free(p);
+            }
+            return -ENOMEM;
+        }
+        l->process = p;
+        hw_list_append(&p->links, &l->of);
+        l->to = *to;
+        int rc = hn_dial(l);
+        if (rc) {
+            free_link(l);
+            return rc;
+        }
     }
-    struct hn_link *l = new_link();
-    if (!l)
-        return -ENOMEM;
-    l->out = true;
-    l->to = *to;
-    l->refs = 1;
-    int rc = pthread_create(&l->thread, NULL, run_link_connector, l);
-    if (rc) {
-        free_link(l);
-        return hw_fail(-rc, "starting a thread to connect: %s", strerror(rc));
-    }
-    l->has_thread = true;
+    l->refs++;
     *out = l;
     return 0;
 }
@@ -141,37 +149,88 @@ void hn_link_put(struct hn_link *l)
     l->refs--;
 }
 
-/* Who has connected, shown as a link in. */
-static void take_in(void)
+bool hn_link_yield(struct hn_link *l)
 {
-    hawser_peer *p;
-    while (hawser_accept(hn_g.h, 0, &p) == 0) {
-        struct hn_link *l = new_link();
-        if (!l) {
-            hawser_peer_close(p);
-            return;
+    hw_list_each(it, tmp, &l->process->links)
+    {
+        struct hn_link *other = hw_container_of(it, struct hn_link, of);
+        if (other != l && other->state == HN_UP && !hn_link_is_dead(other)) {
+            hn_attempts_move(l, other);
+            return true;
         }
-        l->peer = p;
-        atomic_store(&l->state, HN_UP);
     }
+    return false;
+}
+
+/* Whose link in it is. Where one link is enough for both directions, one that waits to be connected is not needed any
+ * more. */
+static void greet(struct hn_link *l, uint64_t process)
+{
+    if (l->process || !(l->process = get_process(process)))
+        return;
+    hw_list_append(&l->process->links, &l->of);
+    if (count_wanted_links() > 1)
+        return;
+    hw_list_each(it, tmp, &l->process->links)
+    {
+        struct hn_link *w = hw_container_of(it, struct hn_link, of);
+        if (w->state == HN_WAITING) {
+            hn_attempts_move(w, l);
+            free_link(w);
+        }
+    }
+}
+
+/* ---- who connects, and what they say -------------------------------------------------------------------------- */
+
+static void take_in(hawser_peer *peer)
+{
+    struct hn_link *l = new_link(false);
+    if (!l) {
+        hawser_peer_close(peer);
+        return;
+    }
+    l->peer = peer;
+    l->state = HN_UP;
+    hawser_peer_set_user(peer, l);
+}
+
+static void take_hello(struct hn_link *l, const struct hawser_completion *c)
+{
+    struct hn_hello hello;
+    if (!l)
+        return; /* still being connected: nobody was asked to say hello by it */
+    int rc = hn_hello_decode(c->data, c->length, &hello);
+    if (rc == 0 && hello.stream % 2 == (l->out ? 1 : 0))
+        rc = hw_fail(-EPROTO, "a hello for stream %u, which is this side's", hello.stream);
+    if (rc) {
+        hn_say(NCCL_LOG_WARN, "from %s: %s", hawser_peer_name(l->peer), hawser_error());
+        return;
+    }
+    greet(l, hello.process);
+    hn_arrived(l, &hello);
 }
 
 void hn_links_serve(void)
 {
-    take_in();
+    struct hawser_completion c[16];
+    int n;
+    uint64_t now = hw_now();
+    if (now < hn_g.served + HN_SERVE_US * 1000ull)
+        return;
+    hn_g.served = now;
+    while ((n = hawser_poll(hn_g.h, c, HW_ARRAY_LEN(c))) > 0)
+        for (int i = 0; i < n; i++) {
+            if (c[i].event == HAWSER_ARRIVED)
+                take_in(c[i].peer);
+            else if (c[i].event == HAWSER_NOTIFIED)
+                take_hello(hawser_peer_user(c[i].peer), &c[i]);
+            hawser_data_free(c[i].data);
+        }
     hw_list_each(it, tmp, &hn_g.links)
     {
         struct hn_link *l = hw_container_of(it, struct hn_link, all);
-        uint8_t buf[HAWSER_NOTIFY_MAX];
-        size_t len;
-        while (!l->out && hawser_notification(l->peer, buf, sizeof(buf), &len) == 0) {
-            struct hn_hello hello;
-            if (hn_hello_decode(buf, len, &hello))
-                hn_say(NCCL_LOG_WARN, "from %s: %s", hawser_peer_name(l->peer), hawser_error());
-            else
-                hn_arrived(l, &hello);
-        }
-        if (l->refs == 0 && is_dead(l))
+        if (l->refs == 0 && hn_link_is_dead(l))
             free_link(l);
     }
 }
@@ -180,14 +239,10 @@ void hn_links_serve(void)
  * same. */
 static void *run_link_attendant(void *arg)
 {
-    struct timespec until;
     (void)arg;
     pthread_mutex_lock(&hn_g.mu);
     while (!hn_g.leaving) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += HN_ATTEND_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        struct timespec until = hw_timespec(hw_deadline(HN_ATTEND_MS));
         if (pthread_cond_timedwait(&hn_g.leave, &hn_g.mu, &until) == ETIMEDOUT && !hn_g.leaving)
             hn_links_serve();
     }
@@ -197,16 +252,12 @@ static void *run_link_attendant(void *arg)
 
 int hn_attend(void)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&hn_g.leave, &attr);
-    pthread_condattr_destroy(&attr);
+    hw_cond_init(&hn_g.leave);
     hn_g.leaving = false;
-    int rc = pthread_create(&hn_g.attendant, NULL, run_link_attendant, NULL);
+    int rc = hw_thread_start(&hn_g.attendant, run_link_attendant, NULL, "a thread for who connects");
     if (rc)
         pthread_cond_destroy(&hn_g.leave);
-    return rc ? hw_fail(-rc, "starting a thread: %s", strerror(rc)) : 0;
+    return rc;
 }
 
 void hn_attend_no_more(void)

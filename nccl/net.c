@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
 #include "base/size.h"
+#include "base/thread.h"
 #include "inner.h"
 #include "net/host.h"
 #include "net/nic.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -181,6 +183,28 @@ static unsigned lanes_wanted(void)
     return HN_LANES;
 }
 
+/* NCCL raises the limit of descriptors in one of its processes (bootstrap.cc); connections want it in all. */
+static uint64_t raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return 1024;
+    if (limit.rlim_cur < limit.rlim_max) {
+        struct rlimit most = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &most) == 0)
+            return most.rlim_cur;
+    }
+    return limit.rlim_cur;
+}
+
+/* Half of the descriptors may be links', half of these links out. A connection has a pipe, too (HAWSER_TRUSTED). */
+static unsigned choose_links_max(uint64_t descriptors)
+{
+    unsigned each = (unsigned)hn_g.nnics * (hn_g.nnics > 1 ? 2 : 3) * 3;
+    uint64_t most = HW_MAX(descriptors / 4 / each, 1ull);
+    return (unsigned)HW_MIN(most, getenv("HAWSER_NCCL_LANES") ? (uint64_t)UINT_MAX : HN_LINKS);
+}
+
 int hn_open(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -215,13 +239,21 @@ int hn_open(void)
     hw_random(hn_g.key, sizeof(hn_g.key));
     hw_random(&hn_g.process, sizeof(hn_g.process));
     /* the ranks of a job trust each other */
-    struct hawser_options o = {
-        .size = sizeof(o), .flags = HAWSER_TRUSTED, .log = on_log, .key = hn_g.key, .key_len = HN_KEY, .knobs = knobs};
+    struct hawser_options o = {.size = sizeof(o),
+                               .flags = HAWSER_TRUSTED | HAWSER_EVENTS,
+                               .log = on_log,
+                               .key = hn_g.key,
+                               .key_len = HN_KEY,
+                               .knobs = knobs};
     hw_list_init(&hn_g.links);
     hw_list_init(&hn_g.listens);
     hw_list_init(&hn_g.attempts);
+    hw_list_init(&hn_g.processes);
+    hw_list_init(&hn_g.waiting);
+    hw_cond_init(&hn_g.dial);
     hn_g.host = hw_host_id();
     hn_g.lanes = lanes_wanted();
+    hn_g.links_max = choose_links_max(raise_descriptor_limit());
     int rc = hawser_open(&o, &hn_g.h);
     if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {
         hawser_close(hn_g.h);
@@ -238,6 +270,7 @@ static void close_if_over(void)
     if (hn_g.leaving)
         return; /* another thread is at it */
     hn_attend_no_more();
+    hn_dial_no_more();
     if (hn_g.inits || hn_g.comms) { /* somebody came meanwhile: it goes on, if it can be attended to */
         if (hn_attend())
             hn_say(NCCL_LOG_WARN, "%s", hawser_error());

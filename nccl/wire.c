@@ -5,7 +5,7 @@
 
 #define HANDLE_MAGIC 0x434e5748u /* "HWNC" */
 #define HELLO_MAGIC  0x484e5748u /* "HWNH" */
-#define VERSION      1
+#define VERSION      2
 #define AT_ADDR      72
 #define AT_ATTEMPT   124
 
@@ -56,7 +56,7 @@ int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle
     return h->port ? 0 : hw_fail(-EPROTO, "the handle has no port");
 }
 
-/* 0 magic, 4 version, 8 listen, 12 stream, 16 secret, 24 zero */
+/* 0 magic, 4 version, 8 listen, 12 stream, 16 secret, 24 process */
 void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
 {
     memset(out, 0, HN_HELLO);
@@ -65,14 +65,16 @@ void hn_hello_encode(uint8_t out[HN_HELLO], const struct hn_hello *h)
     hw_put32(out + 8, h->listen);
     hw_put32(out + 12, h->stream);
     hw_put64(out + 16, h->secret);
+    hw_put64(out + 24, h->process);
 }
 
 int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h)
 {
-    if (len != HN_HELLO || hw_get32(in) != HELLO_MAGIC || hw_get32(in + 4) != VERSION || hw_get64(in + 24) != 0)
+    if (len != HN_HELLO || hw_get32(in) != HELLO_MAGIC || hw_get32(in + 4) != VERSION)
         return hw_fail(-EPROTO, "a notification of %zu bytes that is no hello", len);
     h->listen = hw_get32(in + 8);
     h->stream = hw_get32(in + 12);
     h->secret = hw_get64(in + 16);
+    h->process = hw_get64(in + 24);
     return h->stream ? 0 : hw_fail(-EPROTO, "a hello for stream 0");
 }

@@ -20,6 +20,7 @@ struct options opt = {
     .comms = 1,
     .depth = 8,
     .threads = 1,
+    .ranks = 16,
     .ms = 2000,
 };
 
@@ -62,6 +63,7 @@ static const struct row {
     {"size", SIZE, &opt.size, 1, 1u << 30, "bench: of a message (1MiB)"},
     {"comms", NUMBER, &opt.comms, 1, 32, "bench: connections (1)"},
     {"depth", NUMBER, &opt.depth, 1, FLOW_DEPTH, "bench: in flight on each (8)"},
+    {"ranks", NUMBER, &opt.ranks, 2, CROWD_MAX, "crowd: processes (16)"},
     {"threads", NUMBER, &opt.threads, 1, 64, "bench: threads of each rank that drive them (1, as NCCL)"},
     {"seconds", MILLISECONDS, &opt.ms, 100, 3600000, "bench: how long (2)"},
     {"bidir", FLAG, &opt.bidir, 0, 0, "bench: as many connections the other way"},
@@ -73,6 +75,8 @@ static void usage(FILE *f)
 {
     fputs("Usage: driver all PLUGIN [options]     every step of the suite, as TAP\n"
           "       driver bench PLUGIN [options]   goodput between two processes, or latency\n"
+          "       driver crowd PLUGIN [options]   many processes connect to each other, and exchange messages (--size, "
+          "--comms)\n"
           "PLUGIN is a path, or the NAME of libnccl-net-NAME.so.\n",
           f);
     for (size_t i = 0; i < HW_ARRAY_LEN(rows); i++)
@@ -144,7 +148,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!rc && argc - optind != 2)
-        rc = hw_fail(-EINVAL, "wanted: all or bench, and a plugin; see --help");
+        rc = hw_fail(-EINVAL, "wanted: all, bench or crowd, and a plugin; see --help");
     if (rc) {
         fprintf(stderr, "driver: %s\n", hw_error());
         return 2;
@@ -155,6 +159,8 @@ int main(int argc, char **argv)
         return run_suite(steps, n_steps);
     if (strcmp(argv[optind], "bench") == 0)
         return run_bench(&bench_step);
-    fprintf(stderr, "driver: '%s' is neither all nor bench\n", argv[optind]);
+    if (strcmp(argv[optind], "crowd") == 0)
+        return run_crowd();
+    fprintf(stderr, "driver: '%s' is none of all, bench and crowd\n", argv[optind]);
     return 2;
 }

@@ -27,7 +27,7 @@ struct options {
     uint64_t version;    /* 0: the newest that the plugin has */
     uint64_t deadline;   /* seconds for every wait */
     uint64_t dev, depth_max, comms_max, churn, max_size, align, slow_ms, repeat;
-    uint64_t size, comms, depth, threads, ms; /* bench */
+    uint64_t size, comms, depth, threads, ranks, ms; /* bench, crowd */
     bool list, verbose, strict, bidir, latency;
     bool no_sizes;     /* test never writes the size */
     bool consumed;     /* irecvConsumed after each receive */
@@ -264,5 +264,9 @@ int step_dead_many(struct rank *r);
 
 /* driver_bench.c */
 extern const struct step bench_step;
+
+#define CROWD_MAX 1024 /* ranks */
+/* driver_crowd.c: a line of JSON; 0, or 1 where a rank failed. */
+int run_crowd(void);
 
 #endif

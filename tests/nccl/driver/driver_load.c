@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Entries of the same type at every version. */
 static struct lib {
@@ -68,8 +69,8 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
         pthread_mutex_unlock(&mu);
     }
     if (opt.verbose)
-        fprintf(stderr, "# %d log level %d flags %#lx %s:%d: %s\n", lib.who, (int)level, flags, file ? file : "?", line,
-                text);
+        fprintf(stderr, "# %d of %d at %.3f s: log level %d flags %#lx %s:%d: %s\n", lib.who, (int)getpid(),
+                (double)hw_now() / 1e9, (int)level, flags, file ? file : "?", line, text);
 }
 
 /* As NCCL names libraries: as given; then libnccl-net-NAME.so, unless it is a path or says lib itself. */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting links. It takes round trips, and NCCL's thread may not wait: a few threads do it, which take links from a
+ * queue and end where it is empty. A link gets one try at a time and then goes to the end of the queue, so that a
+ * process that does not answer keeps nobody from the others. */
+#include "base/thread.h"
+#include "inner.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_MS    50    /* from one try to the next */
+#define TRY_MS      10000 /* of one try: on a machine where all others connect, too, an answer takes seconds */
+#define PATHS_SHOWN 64
+
+/* What joins the two nodes, and what does not, for who reads NCCL's log. */
+static void say_paths(hawser_peer *peer)
+{
+    struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
+    size_t n = PATHS_SHOWN;
+    if (!path || hawser_paths(peer, path, &n) < 0)
+        n = 0;
+    for (size_t i = 0; i < HW_MIN(n, (size_t)PATHS_SHOWN); i++) {
+        const struct hawser_path *p = &path[i];
+        if (p->state == HAWSER_PATH_USED)
+            hn_say(NCCL_LOG_INFO, "%s: %s %s to %s %s", hawser_peer_name(peer), p->nic, p->local, p->peer_nic,
+                   p->remote);
+        else
+            hn_say(NCCL_LOG_INFO, "%s: not used: %s%s%s: %s", hawser_peer_name(peer), p->nic,
+                   *p->nic && *p->peer_nic ? " to " : "", p->peer_nic, p->why);
+    }
+    free(path);
+}
+
+/* The next address in turn; false: there is none. */
+static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
+{
+    if (l->to.host == hn_g.host) {
+        snprintf(host, INET6_ADDRSTRLEN, "127.0.0.1");
+        return true;
+    }
+    for (unsigned i = 0; i < HN_ADDRS; i++) {
+        const struct hn_addr *a = &l->to.addr[l->turn++ % HN_ADDRS];
+        if (a->family && inet_ntop(a->family == 6 ? AF_INET6 : AF_INET, a->ip, host, INET6_ADDRSTRLEN))
+            return true;
+    }
+    return false;
+}
+
+/* g.mu is let go of while it waits. */
+static int try_once(struct hn_link *l)
+{
+    char host[INET6_ADDRSTRLEN];
+    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
+    if (!next_address(l, host))
+        return hw_fail(-EHOSTUNREACH, "the handle names no address");
+    hawser_peer *peer;
+    pthread_mutex_unlock(&hn_g.mu);
+    int rc = hawser_connect(hn_g.h, host, l->to.port, &o, TRY_MS, &peer);
+    if (rc == 0)
+        say_paths(peer);
+    pthread_mutex_lock(&hn_g.mu);
+    if (rc == 0)
+        l->peer = peer;
+    return rc;
+}
+
+static bool is_final(struct hn_link *l, int rc)
+{
+    uint64_t now = hw_now();
+    if (rc == -ECONNREFUSED && !l->refused)
+        l->refused = now;
+    return now >= l->give_up || (l->refused && now >= l->refused + HN_REFUSED_MS * HW_MS) || rc == -EACCES ||
+           rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
+}
+
+static void try_link(struct hn_link *l)
+{
+    l->state = HN_DIALLING;
+    if (!l->give_up)
+        l->give_up = hw_now() + HN_CONNECT_MS * HW_MS;
+    int rc = try_once(l);
+    if (rc == 0) {
+        hawser_peer_set_user(l->peer, l);
+        l->state = HN_UP;
+    } else if (!is_final(l, rc)) {
+        l->state = HN_WAITING;
+        l->not_before = hw_now() + AGAIN_MS * HW_MS;
+        hw_list_append(&hn_g.waiting, &l->wait);
+    } else {
+        l->state = HN_DEAD;
+        l->rc = rc;
+        snprintf(l->err, sizeof(l->err), "%s", hawser_error());
+        (void)hn_link_yield(l);
+    }
+}
+
+/* The first one whose time has come, out of the queue; else NULL, and when that of the first will come, ~0: never. */
+static struct hn_link *take_waiting(uint64_t *when)
+{
+    uint64_t now = hw_now();
+    *when = UINT64_MAX;
+    hw_list_each(it, tmp, &hn_g.waiting)
+    {
+        struct hn_link *l = hw_container_of(it, struct hn_link, wait);
+        if (l->not_before <= now) {
+            hw_list_remove(&l->wait);
+            return l;
+        }
+        *when = HW_MIN(*when, l->not_before);
+    }
+    return NULL;
+}
+
+static void *run_dialler(void *arg)
+{
+    struct hn_dialler *self = arg;
+    uint64_t when;
+    pthread_mutex_lock(&hn_g.mu);
+    for (;;) {
+        struct hn_link *l = take_waiting(&when);
+        if (l) {
+            try_link(l);
+        } else if (when != UINT64_MAX) {
+            struct timespec until = hw_timespec(when);
+            (void)pthread_cond_timedwait(&hn_g.dial, &hn_g.mu, &until);
+        } else {
+            break;
+        }
+    }
+    self->ended = true;
+    pthread_mutex_unlock(&hn_g.mu);
+    return NULL;
+}
+
+/* One thread more, if there may be. -EAGAIN: none runs, and none could be started. */
+static int add_dialler(void)
+{
+    bool any = false;
+    for (size_t i = 0; i < HN_DIALLERS; i++) {
+        struct hn_dialler *d = &hn_g.dialler[i];
+        if (d->started && d->ended) {
+            (void)pthread_join(d->thread, NULL); /* it has let go of g.mu, or is about to */
+            d->started = d->ended = false;
+        }
+        any |= d->started;
+        if (d->started)
+            continue;
+        int rc = hw_thread_start(&d->thread, run_dialler, d, "a thread to connect");
+        d->started = rc == 0;
+        return any ? 0 : rc;
+    }
+    return 0;
+}
+
+int hn_dial(struct hn_link *l)
+{
+    l->state = HN_WAITING;
+    hw_list_append(&hn_g.waiting, &l->wait);
+    pthread_cond_signal(&hn_g.dial);
+    return hn_g.hanging_up ? 0 : add_dialler();
+}
+
+static void drop_unwanted(void)
+{
+    hw_list_each(it, tmp, &hn_g.waiting)
+    {
+        struct hn_link *l = hw_container_of(it, struct hn_link, wait);
+        if (l->refs == 0) {
+            hw_list_remove(&l->wait);
+            l->state = HN_DEAD;
+        }
+    }
+}
+
+void hn_dial_no_more(void)
+{
+    hn_g.hanging_up = true;
+    drop_unwanted();
+    pthread_cond_broadcast(&hn_g.dial);
+    for (size_t i = 0; i < HN_DIALLERS; i++) {
+        struct hn_dialler *d = &hn_g.dialler[i];
+        if (!d->started)
+            continue;
+        pthread_mutex_unlock(&hn_g.mu);
+        (void)pthread_join(d->thread, NULL);
+        pthread_mutex_lock(&hn_g.mu);
+        d->started = d->ended = false;
+    }
+    hn_g.hanging_up = false;
+    if (!hw_list_empty(&hn_g.waiting) && add_dialler()) /* somebody came meanwhile */
+        hn_say(NCCL_LOG_WARN, "%s", hawser_error());
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Many ranks connect to each other through the plugin and exchange messages (TAP): what that costs each of them in
+descriptors and threads, and what it does where descriptors are few.
+Usage: crowd_test.py DRIVER HAWSER.SO PLAIN.SO SANITIZERS"""
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from tap import done, ok  # noqa: E402
+
+driver, hawser, plain, sanitizers = sys.argv[1:]
+BASE = 30  # descriptors of a process without a link: of libhawser's loops and listener, of the test's
+LINK = 3   # of a link over one NIC; and two more for each connection that carried large messages (a pipe)
+
+
+def crowd(plugin, ranks, comms, limit=None, size="4KiB"):
+    def limited():
+        if limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    r = subprocess.run([driver, "crowd", plugin, "--ranks", str(ranks), "--comms", str(comms), "--size", size,
+                        "--deadline", "60"], capture_output=True, text=True, timeout=100, preexec_fn=limited)
+    return r, json.loads(r.stdout) if r.returncode == 0 else {}
+
+
+r, c = crowd(plain, 4, 2)
+ok(r.returncode == 0 and c["ranks"] == 4 and c["connect_ms"] > 0, "a plugin of the tests'", r.stdout, r.stderr)
+
+# Two processes have six links each way at most, for however many communicators.
+r, c = crowd(hawser, 2, 16, size="64KiB")
+ok(r.returncode == 0 and c["descriptors"] <= BASE + 12 * (LINK + 4), "two ranks, 16 communicators each way", r.stdout, r.stderr)
+
+few = 24 if sanitizers == "none" else 8
+r, c = crowd(hawser, few, 1)
+ok(r.returncode == 0 and c["descriptors"] <= BASE + 2 * 6 * LINK * (few - 1), f"{few} ranks, one communicator each way",
+   r.stdout, r.stderr)
+# Those of the loops (2 here), one that looks for who connects, eight that connect; a sanitizer's own.
+ok(r.returncode == 0 and c["threads"] <= (os.cpu_count() or 1) + 12, "no thread for each link", r.stdout)
+ok(r.returncode == 0 and (c["open_threads"] == 0 or sanitizers != "none"), "and none takes the program's signals", r.stdout)
+
+# 24 processes with six links each way would want 23 * 12 * 3 descriptors.
+ranks = 24 if sanitizers == "none" else 12
+r, c = crowd(hawser, ranks, 8)
+ok(r.returncode == 0 and c["descriptors"] <= BASE + 48 * 2 * 2 * LINK, f"{ranks} ranks, eight communicators each way",
+   r.stdout, r.stderr)
+r, c = crowd(hawser, ranks, 8, limit=(256, 256))
+ok(r.returncode == 0, "the same with 256 descriptors", r.stdout, r.stderr)
+r, c = crowd(hawser, ranks, 2, limit=(64, 1024))
+ok(r.returncode == 0 and c["descriptors"] > 64, "a soft limit is raised to the hard one", r.stdout, r.stderr)
+r, c = crowd(hawser, 16, 1, limit=(48, 48))
+ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an error that says so", r.stdout, r.stderr)
+
+done()
