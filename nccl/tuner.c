@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols from
- * operations above LL_MAX. Their flags (half of LL's bytes, a sixteenth of LL128's) and small steps cost more over TCP,
- * where each step is a message, than NCCL's model of them knows. Where each node has one GPU it also asks for few
- * channels: there they serve the network alone, and fewer of them make larger messages (docs/performance.md has the
- * figures).
- * Everything else stays NCCL's.
+ * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols where
+ * the network carries more than STEP_MAX in one step of an algorithm. Their flags (half of LL's bytes, a sixteenth of
+ * LL128's) and small steps cost more over TCP, where each step is a message, than NCCL's model of them knows. Where
+ * each node has one GPU it also asks for few channels: there they serve the network alone, and fewer of them make
+ * larger messages (docs/performance.md has the figures). Everything else stays NCCL's. All ranks must choose alike:
+ * what is chosen depends on the operation, its bytes and the numbers of ranks and nodes, and on nothing of this
+ * machine.
  */
+#include "base/base.h"
 #include "params.h"
 
 #include <stdlib.h>
 
-#define LL_MAX         ((size_t)256 * 1024) /* a constant: every rank must choose alike */
-#define CHANNELS       4                    /* likewise */
-#define LARGE          ((size_t)8 << 20)    /* from which on there are more: one for each link of a process (inner.h) */
+#define STEP_MAX       ((size_t)128 * 1024)
+#define CHANNELS       4
+#define LARGE          ((size_t)8 << 20) /* from which on there are more: one for each link of a process (inner.h) */
 #define CHANNELS_LARGE 6
 #define EXPORTED       __attribute__((visibility("default")))
 
 extern const ncclTuner_v4_t ncclTunerPlugin_v4;
 extern const ncclTuner_v5_t ncclTunerPlugin_v5;
 
-/* A communicator's context is one of these. */
+/* A communicator's. */
 struct context {
+    size_t ranks;
     bool protocols, channels; /* what to have a say in */
 };
-
-static struct context contexts[2][2] = {{{false, false}, {false, true}}, {{true, false}, {true, true}}};
 
 static bool any_set(const char *const *names)
 {
@@ -34,7 +35,7 @@ static bool any_set(const char *const *names)
     return *names != NULL;
 }
 
-static void *choose_tuner_context(size_t ranks, size_t nodes, ncclDebugLogger_t logger)
+static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
 {
     /* Who names protocols, or numbers of channels, has chosen them. */
     static const char *const users[] = {"NCCL_MIN_NCHANNELS",
@@ -44,13 +45,14 @@ static void *choose_tuner_context(size_t ranks, size_t nodes, ncclDebugLogger_t 
                                         "NCCL_MIN_CTAS",
                                         "NCCL_MAX_CTAS",
                                         NULL};
+    struct context *c = calloc(1, sizeof(*c));
+    if (!c)
+        return ncclSystemError;
     bool tune = nodes > 1 && hn_tune(logger);
-    return &contexts[tune && !getenv("NCCL_PROTO")][tune && ranks == nodes && !any_set(users)];
-}
-
-static ncclResult_t init_v4(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void **ctx)
-{
-    *ctx = choose_tuner_context(ranks, nodes, logger);
+    c->ranks = ranks;
+    c->protocols = tune && !getenv("NCCL_PROTO");
+    c->channels = tune && ranks == nodes && !any_set(users);
+    *ctx = c;
     return ncclSuccess;
 }
 
@@ -63,29 +65,38 @@ static ncclResult_t init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t n
     return init_v4(ranks, nodes, logger, ctx);
 }
 
+/* Bytes that one step carries from a rank to the next one, over all channels. A ring takes these operations apart into
+ * as many pieces as there are ranks, and each step carries one. NCCL's trees are two, with half of the data each. */
+static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
+{
+    bool in_pieces = func == ncclFuncAllReduce || func == ncclFuncAllGather || func == ncclFuncReduceScatter;
+    if (algo == NCCL_ALGO_RING)
+        return in_pieces ? bytes / HW_MAX(ranks, (size_t)1) : bytes;
+    return bytes / 2;
+}
+
 static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int pipe_ops, float **table, int algos,
                                   int protos, int reg_buff, int *channels)
 {
     float *cost = (float *)(void *)table; /* [algos][protos] in truth */
     const struct context *c = ctx;
 
-    (void)func;
     (void)pipe_ops;
     (void)reg_buff;
     if (c->channels)
         *channels = bytes < LARGE ? CHANNELS : CHANNELS_LARGE; /* it was 0: NCCL's choice */
-    if (!c->protocols || bytes <= LL_MAX || protos <= NCCL_PROTO_SIMPLE)
+    if (!c->protocols || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)
         /* Never the last protocol that an algorithm has: the user may have struck the others. */
-        if (cost[NCCL_PROTO_SIMPLE] >= 0)
+        if (step_bytes(func, a, bytes, c->ranks) > STEP_MAX && cost[NCCL_PROTO_SIMPLE] >= 0)
             cost[NCCL_PROTO_LL] = cost[NCCL_PROTO_LL128] = NCCL_ALGO_PROTO_IGNORE;
     return ncclSuccess;
 }
 
 static ncclResult_t destroy_tuner_context(void *ctx)
 {
-    (void)ctx;
+    free(ctx);
     return ncclSuccess;
 }
 

@@ -265,6 +265,11 @@ static const float after[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {N, N, 30}, {N, N, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
 };
 
+/* The same where a ring's steps are still small. */
+static const float after_but_ring[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
+    {N, N, 30}, {N, 20, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {N, N, 0}, {10, 20, N},
+};
+
 typedef ncclResult_t (*coll_info)(void *, ncclFunc_t, size_t, int, float **, int, int, int, int *);
 
 /* Whether the table of an operation of so many bytes becomes `want`, and nothing else changes. */
@@ -313,16 +318,52 @@ static bool forbids(void)
                 ncclTunerPlugin_v5.init(&two, 2, 16, 2, logger, &nvl, &constants) == ncclSuccess &&
                 memcmp(&constants, &same, sizeof(same)) == 0;
 
-    good = good && becomes(v5, two, 256 * 1024 + 1, after) && becomes(v5, two, (size_t)1 << 40, after);
+    good = good && becomes(v5, two, 256 * 1024 + 2, after_but_ring) && becomes(v5, two, 2 << 20, after_but_ring);
+    good = good && becomes(v5, two, (2 << 20) + 16, after) && becomes(v5, two, (size_t)1 << 40, after);
     good = good && becomes(v5, two, 256 * 1024, before) && becomes(v5, two, 0, before);
     good = good && becomes(v5, one, (size_t)1 << 30, before); /* one node: no network */
     good = good && ncclTunerPlugin_v5.finalize(one) == ncclSuccess && ncclTunerPlugin_v5.finalize(two) == ncclSuccess;
 
     good = good && ncclTunerPlugin_v4.init(8, 1, logger, &one) == ncclSuccess;
     good = good && ncclTunerPlugin_v4.init(16, 2, logger, &two) == ncclSuccess;
-    good =
-        good && becomes(v4, two, 1 << 20, after) && becomes(v4, two, 4096, before) && becomes(v4, one, 1 << 20, before);
+    good = good && becomes(v4, two, 1 << 20, after_but_ring) && becomes(v4, two, 4 << 20, after);
+    good = good && becomes(v4, two, 4096, before) && becomes(v4, one, 4 << 20, before);
     return good && ncclTunerPlugin_v4.destroy(one) == ncclSuccess && ncclTunerPlugin_v4.destroy(two) == ncclSuccess;
+}
+
+/* From how many bytes on a ring of so many ranks loses its low-latency protocol, in steps of a factor of two. */
+static size_t ring_limit(ncclFunc_t func, size_t ranks)
+{
+    size_t bytes = 1024;
+    void *ctx = NULL;
+    if (ncclTunerPlugin_v5.init(&ctx, 1, ranks, ranks / 2, logger, NULL, NULL) != ncclSuccess)
+        return 0;
+    for (; bytes < (size_t)1 << 40; bytes *= 2) {
+        float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
+        int channels = 0;
+        memcpy(cost, before, sizeof(cost));
+        if (ncclTunerPlugin_v5.getCollInfo(ctx, func, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
+                                           NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
+            return 0;
+        if (cost[NCCL_ALGO_RING][NCCL_PROTO_LL128] < 0)
+            break;
+    }
+    (void)ncclTunerPlugin_v5.finalize(ctx);
+    return bytes;
+}
+
+/* What counts is what a step carries, 128 KiB at most. */
+static bool grows_with_ranks(void)
+{
+    const ncclFunc_t pieces[] = {ncclFuncAllReduce, ncclFuncAllGather, ncclFuncReduceScatter};
+    bool good = true;
+    for (size_t ranks = 4; ranks <= 1024; ranks *= 2) {
+        for (size_t i = 0; i < HW_ARRAY_LEN(pieces); i++)
+            good = good && ring_limit(pieces[i], ranks) == ranks * (256 << 10);
+        good =
+            good && ring_limit(ncclFuncBroadcast, ranks) == 256 << 10 && ring_limit(ncclFuncReduce, ranks) == 256 << 10;
+    }
+    return good;
 }
 
 /* The channels asked for: of ranks on nodes, for an operation of so many bytes. */
@@ -337,6 +378,7 @@ static int channels_of(size_t ranks, size_t nodes, size_t bytes)
         ncclTunerPlugin_v5.getCollInfo(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
                                        NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
         return -1;
+    (void)ncclTunerPlugin_v5.finalize(ctx);
     return channels;
 }
 
@@ -355,7 +397,9 @@ static void tuner(void)
 {
     is_str(ncclTunerPlugin_v4.name, "hawser", "the tuner's name, v4");
     is_str(ncclTunerPlugin_v5.name, "hawser", "and v5");
-    ok(in_child(forbids, NULL), "between nodes, above 256 KiB, only the simple protocol is left where there is it");
+    ok(in_child(forbids, NULL),
+       "between nodes, where steps are large, only the simple protocol is left if there is it");
+    ok(in_child(grows_with_ranks, NULL), "a ring's steps are the smaller the more ranks there are");
     ok(in_child(narrow_table, NULL), "a table without the simple protocol is left alone");
     ok(in_child(leaves_all_alone, VARS("HAWSER_NCCL_TUNE", "0")), "HAWSER_NCCL_TUNE=0: nothing is touched");
     ok(in_child(leaves_all_alone, VARS("NCCL_PROTO", "LL,Simple")), "nor where the user chose protocols");
