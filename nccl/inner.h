@@ -24,8 +24,6 @@
 #define HN_LANES      6  /* links from one process to another: docs/performance.md has the measurement */
 #define HN_LINKS      48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
 #define HN_DIALLERS   8  /* threads that connect */
-#define HN_THREADS    12 /* a thread for each link out and in */
-#define HN_MANY_CPUS  24 /* from which on there is room for so many */
 #define HN_LANES_MAX  64
 #define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
@@ -172,6 +170,21 @@ void hn_event_start(struct hn_req *r, void *phandle, uint64_t room);
 void hn_event_done(struct hn_req *r, uint64_t length);
 void hn_event_lost(struct hn_req *r); /* it failed, or was given up */
 
+/* ---- CPUs (cpus.c) -------------------------------------------------------------------------------------------- */
+
+struct hn_threads {
+    unsigned loops;
+    bool poll; /* for a while after they had work */
+};
+
+/* Under g.mu. Shows other processes that this one is there, or not any more. */
+void hn_cpus_begin(void);
+void hn_cpus_end(void);
+/* For so many CPUs and processes that share them. */
+struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes);
+/* Under g.mu. For those that there are now. */
+struct hn_threads hn_threads_wanted(void);
+
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */
 
 struct hn_global {
@@ -184,6 +197,9 @@ struct hn_global {
     uint8_t key[HN_KEY];
     uint64_t host, process;
     unsigned lanes;
+    int presence; /* the socket that shows this process to others; -1: none */
+    unsigned cpus;
+    uint64_t cpu_set;
     bool surveyed; /* the next group is known */
     bool gpu;      /* GPU memory is taken, too */
     int nnics;

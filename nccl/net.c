@@ -9,14 +9,13 @@
 
 #include <fnmatch.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER};
+struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
 
 /* ---- the log ------------------------------------------------------------------------------------------- */
 
@@ -162,7 +161,8 @@ static void survey_usable_nics(void)
 static void reset_nccl_after_fork(void)
 {
     /* The child has none of the threads, and must not touch the connections, which are the parent's still. */
-    struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
+    hn_cpus_end();
     hn_g = fresh;
 }
 
@@ -207,10 +207,8 @@ static unsigned choose_links_max(uint64_t descriptors)
 
 int hn_open(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (hn_g.h)
         return 0;
-    (void)pthread_once(&once, at_fork);
     /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
@@ -224,13 +222,12 @@ int hn_open(void)
             knobs[n++] = ours[i][1];
     /* NCCL waits by polling, and what it waits for comes in bursts: where there are CPUs for it our threads do so too,
      * for as long as a burst lasts. */
-    cpu_set_t may;
-    int cpus = sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : 1;
+    struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
-    if (cpus >= 8 && !getenv("HAWSER_BUSY_US"))
+    if (wanted.poll && !getenv("HAWSER_BUSY_US"))
         knobs[n++] = "busy_us=100";
-    if (cpus >= HN_MANY_CPUS && !getenv("HAWSER_THREADS")) {
-        snprintf(threads, sizeof(threads), "threads=%d", HN_THREADS);
+    if (!getenv("HAWSER_THREADS")) {
+        snprintf(threads, sizeof(threads), "threads=%u", wanted.loops);
         knobs[n++] = threads;
     }
     snprintf(nics, sizeof(nics), "nics=%s", hn_g.nics);
@@ -264,7 +261,10 @@ int hn_open(void)
 
 static void close_if_over(void)
 {
-    if (hn_g.inits || hn_g.comms || !hn_g.h)
+    if (hn_g.inits || hn_g.comms)
+        return;
+    hn_cpus_end();
+    if (!hn_g.h)
         return;
     hawser *h = hn_g.h;
     if (hn_g.leaving)
@@ -290,7 +290,10 @@ void hn_drop(void)
 
 ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, at_fork);
     pthread_mutex_lock(&hn_g.mu);
+    hn_cpus_begin();
     if (!hn_g.logger)
         hn_g.logger = logger;
     if (!hn_g.profiler)

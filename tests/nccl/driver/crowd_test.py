@@ -6,9 +6,11 @@ Usage: crowd_test.py DRIVER HAWSER.SO PLAIN.SO SANITIZERS"""
 import json
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -19,13 +21,20 @@ BASE = 30  # descriptors of a process without a link: of libhawser's loops and l
 LINK = 3   # of a link over one NIC; and two more for each connection that carried large messages (a pipe)
 
 
-def crowd(plugin, ranks, comms, limit=None, size="4KiB"):
+def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
     def limited():
         if limit:
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
     r = subprocess.run([driver, "crowd", plugin, "--ranks", str(ranks), "--comms", str(comms), "--size", size,
-                        "--deadline", "60"], capture_output=True, text=True, timeout=100, preexec_fn=limited)
+                        "--deadline", "60", *args], capture_output=True, text=True, timeout=100, preexec_fn=limited)
     return r, json.loads(r.stdout) if r.returncode == 0 else {}
+
+
+def shares(r):
+    """The lines in which the ranks say how many CPUs they share with how many."""
+    return re.findall(r"(\d+) CPUs for (\d+) process", r.stderr)
 
 
 r, c = crowd(plain, 4, 2)
@@ -54,5 +63,18 @@ r, c = crowd(hawser, ranks, 2, limit=(64, 1024))
 ok(r.returncode == 0 and c["descriptors"] > 64, "a soft limit is raised to the hard one", r.stdout, r.stderr)
 r, c = crowd(hawser, 16, 1, limit=(48, 48))
 ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an error that says so", r.stdout, r.stderr)
+
+# Each rank sees the others that may run on the same CPUs, and none that may not.
+r, c = crowd(hawser, 5, 1, "--verbose")
+all_cpus = str(len(os.sched_getaffinity(0)))
+seen = shares(r) # other tests may be running
+ok(r.returncode == 0 and len(seen) == 5 and all(c == all_cpus and int(n) >= 5 for c, n in seen),
+   "five ranks share the CPUs", seen, r.stderr[-2000:])
+one = min(os.sched_getaffinity(0))
+with subprocess.Popen([driver, "bench", hawser, "--seconds", "3"], stdout=subprocess.DEVNULL) as other:
+    time.sleep(0.5)
+    r, c = crowd(hawser, 3, 1, "--verbose", cpus={one})
+    ok(r.returncode == 0 and shares(r) == [("1", "3")] * 3, "three have a CPU for themselves that two others may run on too", shares(r), r.stderr[-2000:])
+    ok(other.wait() == 0, "those two are well")
 
 done()

@@ -242,6 +242,7 @@ static int run_steps(struct crowd_self *s, struct crowd_rank *out)
         rc = net_fail(net_devices(&s->r, &devices), "devices");
     if (!rc && devices < 1)
         rc = hw_fail(-ENODEV, "the plugin has no device");
+    meet(s->all); /* NCCL's ranks tell each other of their devices before they listen */
     if (!rc)
         rc = listen_to_all(s);
     meet(s->all);
