@@ -67,7 +67,7 @@ ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an er
 # Each rank sees the others that may run on the same CPUs, and none that may not.
 r, c = crowd(hawser, 5, 1, "--verbose")
 all_cpus = str(len(os.sched_getaffinity(0)))
-seen = shares(r) # other tests may be running
+seen = shares(r)  # other tests may be running
 ok(r.returncode == 0 and len(seen) == 5 and all(c == all_cpus and int(n) >= 5 for c, n in seen),
    "five ranks share the CPUs", seen, r.stderr[-2000:])
 one = min(os.sched_getaffinity(0))

@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!rc && argc - optind != 2)
-        rc = hw_fail(-EINVAL, "wanted: all, bench or crowd, and a plugin; see --help");
+        rc = hw_fail(-EINVAL, "wanted: all, bench, crowd or facts, and a plugin; see --help");
     if (rc) {
         fprintf(stderr, "driver: %s\n", hw_error());
         return 2;
@@ -161,6 +161,8 @@ int main(int argc, char **argv)
         return run_bench(&bench_step);
     if (strcmp(argv[optind], "crowd") == 0)
         return run_crowd();
-    fprintf(stderr, "driver: '%s' is none of all, bench and crowd\n", argv[optind]);
+    if (strcmp(argv[optind], "facts") == 0)
+        return run_facts();
+    fprintf(stderr, "driver: '%s' is none of all, bench, crowd and facts\n", argv[optind]);
     return 2;
 }

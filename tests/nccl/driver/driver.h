@@ -269,4 +269,7 @@ extern const struct step bench_step;
 /* driver_crowd.c: a line of JSON; 0, or 1 where a rank failed. */
 int run_crowd(void);
 
+/* driver_facts.c: likewise. */
+int run_facts(void);
+
 #endif

@@ -111,7 +111,7 @@ for args in ([], ["--latency"], ["--bidir", "--comms", "2", "--threads", "2", "-
 for args, words in [
     ([], "see --help"),
     (["all"], "see --help"),
-    (["some", plain], "'some' is none of all, bench and crowd"),
+    (["some", plain], "'some' is none of all, bench, crowd and facts"),
     (["all", plain, "--version", "13"], "--version"),
     (["all", plain, "--modes", "both"], "processes or threads"),
     (["bench", plain, "--size", "0"], "--size"),

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL takes from each rank and must find equal on all of them is equal (TAP), whatever NICs, CPUs and descriptors
+a rank has. Usage: facts_test.py DRIVER HAWSER.SO"""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from tap import done, ok  # noqa: E402
+
+driver, hawser = sys.argv[1], os.path.abspath(sys.argv[2])
+CPUS = os.sched_getaffinity(0)
+
+
+def facts(*before, cpus=None, files=None, **env):
+    def limited():
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        if files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    r = subprocess.run([*before, driver, "facts", hawser], capture_output=True, text=True, timeout=60, preexec_fn=limited,
+                       env={**os.environ, **env})
+    return (json.loads(r.stdout) if r.returncode == 0 else None), r.stderr
+
+
+first, err = facts()
+ok(first and len(first["devices"]) > 0 and len(first["parameters"]) > 0 and len(first["tuner"]) > 100, "a rank's facts",
+   first, err)
+
+RANKS = {"one CPU": dict(cpus={min(CPUS)}), "the loopback alone": dict(HAWSER_NICS="lo"),
+         "64 descriptors": dict(files=64), "two threads": dict(HAWSER_THREADS="2")}
+for name, how in RANKS.items():
+    other, err = facts(**how)
+    ok(other == first, f"a rank with {name}: the same", other, err)
+
+# In a network namespace of its own: 1, 3 and 8 NICs.
+script = """ip link set lo up
+for i in $(seq $1); do
+    ip link add n$i type veth peer name p$i && ip addr add 198.18.$i.1/24 dev n$i && ip link set n$i up && ip link set p$i up
+done
+shift
+exec "$@" """
+can = os.geteuid() == 0 and shutil.which("unshare") and subprocess.run(
+    ["unshare", "--net", "ip", "link", "add", "n0", "type", "veth"], capture_output=True).returncode == 0
+for n in (1, 3, 8):
+    if not can:
+        ok(True, f"{n} NICs # SKIP no network namespaces here")
+        continue
+    other, err = facts("unshare", "--net", "sh", "-ec", script, "sh", str(n))
+    ok(other == first, f"a rank with {n} NICs: the same", other, err)
+
+different, err = facts(HAWSER_NCCL_TUNE="0")
+ok(different and different != first, "and this test sees a difference where there is one", err)
+done()
