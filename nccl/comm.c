@@ -113,9 +113,10 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
 {
     struct hn_comm *c = a->comm;
     struct hn_link *l = c->link;
-    if (l->state == HN_WAITING || l->state == HN_DIALLING)
+    int state = atomic_load(&l->state);
+    if (state == HN_WAITING || state == HN_DIALLING)
         return -EAGAIN;
-    if (l->state == HN_DEAD)
+    if (state == HN_DEAD)
         return hw_fail(l->rc, "%s", l->err);
     if (!c->hello) {
         uint8_t hello[HN_HELLO];

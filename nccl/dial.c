@@ -48,22 +48,20 @@ static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
     return false;
 }
 
-/* g.mu is let go of while it waits. */
 static int try_once(struct hn_link *l)
 {
     char host[INET6_ADDRSTRLEN];
     struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
+    hawser_peer *peer;
     if (!next_address(l, host))
         return hw_fail(-EHOSTUNREACH, "the handle names no address");
-    hawser_peer *peer;
-    pthread_mutex_unlock(&hn_g.mu);
     int rc = hawser_connect(hn_g.h, host, l->to.port, &o, TRY_MS, &peer);
-    if (rc == 0)
-        say_paths(peer);
-    pthread_mutex_lock(&hn_g.mu);
-    if (rc == 0)
-        l->peer = peer;
-    return rc;
+    if (rc)
+        return rc;
+    say_paths(peer);
+    hawser_peer_set_user(peer, l);
+    l->peer = peer;
+    return 0;
 }
 
 static bool is_final(struct hn_link *l, int rc)
@@ -75,25 +73,36 @@ static bool is_final(struct hn_link *l, int rc)
            rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
 }
 
+static void queue_link(struct hn_link *l)
+{
+    pthread_mutex_lock(&hn_g.dial.mu);
+    atomic_store(&l->state, HN_WAITING);
+    hw_list_append(&hn_g.dial.waiting, &l->wait);
+    pthread_cond_signal(&hn_g.dial.more);
+    pthread_mutex_unlock(&hn_g.dial.mu);
+}
+
+/* NCCL's threads ask under g.mu whether it is up, again and again: who had to lock it to say so would wait for long. */
 static void try_link(struct hn_link *l)
 {
-    l->state = HN_DIALLING;
     if (!l->give_up)
         l->give_up = hw_now() + HN_CONNECT_MS * HW_MS;
     int rc = try_once(l);
     if (rc == 0) {
-        hawser_peer_set_user(l->peer, l);
-        l->state = HN_UP;
-    } else if (!is_final(l, rc)) {
-        l->state = HN_WAITING;
+        atomic_store(&l->state, HN_UP);
+        return;
+    }
+    pthread_mutex_lock(&hn_g.mu);
+    if (!is_final(l, rc) && (l->refs || !hn_g.dial.hanging_up)) {
         l->not_before = hw_now() + AGAIN_MS * HW_MS;
-        hw_list_append(&hn_g.waiting, &l->wait);
+        queue_link(l);
     } else {
-        l->state = HN_DEAD;
         l->rc = rc;
         snprintf(l->err, sizeof(l->err), "%s", hawser_error());
-        (void)hn_link_yield(l);
+        atomic_store(&l->state, HN_DEAD);
+        hn_link_yield(l);
     }
+    pthread_mutex_unlock(&hn_g.mu);
 }
 
 /* The first one whose time has come, out of the queue; else NULL, and when that of the first will come, ~0: never. */
@@ -101,11 +110,12 @@ static struct hn_link *take_waiting(uint64_t *when)
 {
     uint64_t now = hw_now();
     *when = UINT64_MAX;
-    hw_list_each(it, tmp, &hn_g.waiting)
+    hw_list_each(it, tmp, &hn_g.dial.waiting)
     {
         struct hn_link *l = hw_container_of(it, struct hn_link, wait);
         if (l->not_before <= now) {
             hw_list_remove(&l->wait);
+            atomic_store(&l->state, HN_DIALLING);
             return l;
         }
         *when = HW_MIN(*when, l->not_before);
@@ -117,78 +127,95 @@ static void *run_dialler(void *arg)
 {
     struct hn_dialler *self = arg;
     uint64_t when;
-    pthread_mutex_lock(&hn_g.mu);
+    pthread_mutex_lock(&hn_g.dial.mu);
     for (;;) {
         struct hn_link *l = take_waiting(&when);
         if (l) {
+            pthread_mutex_unlock(&hn_g.dial.mu);
             try_link(l);
+            pthread_mutex_lock(&hn_g.dial.mu);
         } else if (when != UINT64_MAX) {
             struct timespec until = hw_timespec(when);
-            (void)pthread_cond_timedwait(&hn_g.dial, &hn_g.mu, &until);
+            (void)pthread_cond_timedwait(&hn_g.dial.more, &hn_g.dial.mu, &until);
         } else {
             break;
         }
     }
     self->ended = true;
-    pthread_mutex_unlock(&hn_g.mu);
+    pthread_mutex_unlock(&hn_g.dial.mu);
     return NULL;
 }
 
 /* One thread more, if there may be. -EAGAIN: none runs, and none could be started. */
 static int add_dialler(void)
 {
+    int rc = 0;
     bool any = false;
+    pthread_mutex_lock(&hn_g.dial.mu);
     for (size_t i = 0; i < HN_DIALLERS; i++) {
-        struct hn_dialler *d = &hn_g.dialler[i];
+        struct hn_dialler *d = &hn_g.dial.thread[i];
         if (d->started && d->ended) {
-            (void)pthread_join(d->thread, NULL); /* it has let go of g.mu, or is about to */
+            (void)pthread_join(d->id, NULL); /* it has let go of the lock, or is about to */
             d->started = d->ended = false;
         }
         any |= d->started;
         if (d->started)
             continue;
-        int rc = hw_thread_start(&d->thread, run_dialler, d, "a thread to connect");
+        rc = hw_thread_start(&d->id, run_dialler, d, "a thread to connect");
         d->started = rc == 0;
-        return any ? 0 : rc;
+        break;
     }
-    return 0;
+    pthread_mutex_unlock(&hn_g.dial.mu);
+    return any ? 0 : rc;
+}
+
+void hn_dial_begin(void)
+{
+    pthread_mutex_init(&hn_g.dial.mu, NULL);
+    hw_cond_init(&hn_g.dial.more);
+    hw_list_init(&hn_g.dial.waiting);
 }
 
 int hn_dial(struct hn_link *l)
 {
-    l->state = HN_WAITING;
-    hw_list_append(&hn_g.waiting, &l->wait);
-    pthread_cond_signal(&hn_g.dial);
-    return hn_g.hanging_up ? 0 : add_dialler();
+    queue_link(l);
+    int rc = hn_g.dial.hanging_up ? 0 : add_dialler();
+    if (rc)
+        (void)hn_dial_cancel(l);
+    return rc;
 }
 
-static void drop_unwanted(void)
+bool hn_dial_cancel(struct hn_link *l)
 {
-    hw_list_each(it, tmp, &hn_g.waiting)
-    {
-        struct hn_link *l = hw_container_of(it, struct hn_link, wait);
-        if (l->refs == 0) {
-            hw_list_remove(&l->wait);
-            l->state = HN_DEAD;
-        }
+    pthread_mutex_lock(&hn_g.dial.mu);
+    bool waited = atomic_load(&l->state) == HN_WAITING;
+    if (waited) {
+        hw_list_remove(&l->wait);
+        atomic_store(&l->state, HN_DEAD);
     }
+    pthread_mutex_unlock(&hn_g.dial.mu);
+    return waited;
 }
 
-void hn_dial_no_more(void)
+void hn_dial_end(void)
 {
-    hn_g.hanging_up = true;
-    drop_unwanted();
-    pthread_cond_broadcast(&hn_g.dial);
+    hn_g.dial.hanging_up = true;
+    hw_list_each(it, tmp, &hn_g.links)
+    {
+        struct hn_link *l = hw_container_of(it, struct hn_link, all);
+        if (l->refs == 0)
+            (void)hn_dial_cancel(l);
+    }
     for (size_t i = 0; i < HN_DIALLERS; i++) {
-        struct hn_dialler *d = &hn_g.dialler[i];
+        struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started)
             continue;
         pthread_mutex_unlock(&hn_g.mu);
-        (void)pthread_join(d->thread, NULL);
+        (void)pthread_join(d->id, NULL);
         pthread_mutex_lock(&hn_g.mu);
         d->started = d->ended = false;
     }
-    hn_g.hanging_up = false;
-    if (!hw_list_empty(&hn_g.waiting) && add_dialler()) /* somebody came meanwhile */
+    hn_g.dial.hanging_up = false;
+    if (!hw_list_empty(&hn_g.dial.waiting) && add_dialler()) /* somebody came meanwhile */
         hn_say(NCCL_LOG_WARN, "%s", hawser_error());
 }

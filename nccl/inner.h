@@ -83,15 +83,15 @@ struct hn_process {
 struct hn_link {
     struct hw_list all;         /* in g.links */
     struct hw_list of;          /* in its process's */
-    struct hw_list wait;        /* in g.waiting */
+    struct hw_list wait;        /* in g.dial.waiting */
     struct hn_process *process; /* NULL: nothing was heard of it yet */
     bool out;                   /* this side connected */
     unsigned number;            /* of those that this process has made */
     hawser_peer *peer;
     unsigned refs; /* communicators */
     uint32_t next_stream;
-    enum hn_link_state state;
-    int rc; /* once dead before it was up */
+    atomic_int state; /* enum hn_link_state */
+    int rc;           /* once dead before it was up */
     char err[256];
     /* while it is being connected (dial.c) */
     struct hn_handle to;
@@ -105,9 +105,9 @@ int hn_link_get(const struct hn_handle *to, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* one that nobody has used */
 bool hn_link_is_dead(struct hn_link *l);
-/* Under g.mu. Its communicators, none of which has said hello yet, go to another link of the same process. False: there
- * is none. */
-bool hn_link_yield(struct hn_link *l);
+/* Under g.mu. Its communicators, none of which has said hello yet, go to another link of the same process, if there is
+ * one. */
+void hn_link_yield(struct hn_link *l);
 /* Takes in who has connected and what they say; frees links that are dead and unused. */
 void hn_links_serve(void);
 void hn_links_close(void); /* all; they must be unused, and nobody connects any more */
@@ -118,11 +118,14 @@ void hn_attend_no_more(void);
 
 /* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
 
-/* Under g.mu. l is HN_WAITING; it will be HN_UP or HN_DEAD, with rc and err. -EAGAIN: no thread could be started. */
+void hn_dial_begin(void);
+/* Under g.mu. l will be HN_UP, or HN_DEAD with rc and err. -EAGAIN: no thread could be started. */
 int hn_dial(struct hn_link *l);
+/* Under g.mu. False: it is too late. Else l is HN_DEAD. */
+bool hn_dial_cancel(struct hn_link *l);
 /* Under g.mu, which is let go of meanwhile. Links that nobody waits for are not connected any more, and the threads
  * end. */
-void hn_dial_no_more(void);
+void hn_dial_end(void);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
 
@@ -214,13 +217,16 @@ struct hn_global {
     pthread_t attendant;
     pthread_cond_t leave;
     bool leaving;
-    struct hw_list waiting; /* links to be connected */
-    pthread_cond_t dial;    /* there is one more, or no more will come */
-    struct hn_dialler {
-        pthread_t thread;
-        bool started, ended;
-    } dialler[HN_DIALLERS];
-    bool hanging_up;
+    struct {
+        pthread_mutex_t mu;     /* after g.mu; over waiting, the states of its links, and the threads' */
+        pthread_cond_t more;    /* a link waits */
+        struct hw_list waiting; /* links to be connected */
+        struct hn_dialler {
+            pthread_t id;
+            bool started, ended;
+        } thread[HN_DIALLERS];
+        bool hanging_up; /* under g.mu */
+    } dial;
 };
 
 extern struct hn_global hn_g;

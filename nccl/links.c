@@ -8,7 +8,8 @@
 
 bool hn_link_is_dead(struct hn_link *l)
 {
-    return l->state == HN_DEAD || (l->state == HN_UP && hawser_peer_state(l->peer) < 0);
+    int state = atomic_load(&l->state);
+    return state == HN_DEAD || (state == HN_UP && hawser_peer_state(l->peer) < 0);
 }
 
 uint32_t hn_link_stream(struct hn_link *l)
@@ -149,17 +150,16 @@ void hn_link_put(struct hn_link *l)
     l->refs--;
 }
 
-bool hn_link_yield(struct hn_link *l)
+void hn_link_yield(struct hn_link *l)
 {
     hw_list_each(it, tmp, &l->process->links)
     {
         struct hn_link *other = hw_container_of(it, struct hn_link, of);
-        if (other != l && other->state == HN_UP && !hn_link_is_dead(other)) {
+        if (other != l && atomic_load(&other->state) == HN_UP && !hn_link_is_dead(other)) {
             hn_attempts_move(l, other);
-            return true;
+            return;
         }
     }
-    return false;
 }
 
 /* Whose link in it is. Where one link is enough for both directions, one that waits to be connected is not needed any
@@ -174,7 +174,7 @@ static void greet(struct hn_link *l, uint64_t process)
     hw_list_each(it, tmp, &l->process->links)
     {
         struct hn_link *w = hw_container_of(it, struct hn_link, of);
-        if (w->state == HN_WAITING) {
+        if (hn_dial_cancel(w)) {
             hn_attempts_move(w, l);
             free_link(w);
         }
@@ -191,7 +191,7 @@ static void take_in(hawser_peer *peer)
         return;
     }
     l->peer = peer;
-    l->state = HN_UP;
+    atomic_store(&l->state, HN_UP);
     hawser_peer_set_user(peer, l);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context of the process: made with the first connection, closed after the last; its NICs; what NCCL is told. */
 #include "base/size.h"
-#include "base/thread.h"
 #include "inner.h"
 #include "net/host.h"
 #include "net/nic.h"
@@ -246,8 +245,7 @@ int hn_open(void)
     hw_list_init(&hn_g.listens);
     hw_list_init(&hn_g.attempts);
     hw_list_init(&hn_g.processes);
-    hw_list_init(&hn_g.waiting);
-    hw_cond_init(&hn_g.dial);
+    hn_dial_begin();
     hn_g.host = hw_host_id();
     hn_g.lanes = lanes_wanted();
     hn_g.links_max = choose_links_max(raise_descriptor_limit());
@@ -270,7 +268,7 @@ static void close_if_over(void)
     if (hn_g.leaving)
         return; /* another thread is at it */
     hn_attend_no_more();
-    hn_dial_no_more();
+    hn_dial_end();
     if (hn_g.inits || hn_g.comms) { /* somebody came meanwhile: it goes on, if it can be attended to */
         if (hn_attend())
             hn_say(NCCL_LOG_WARN, "%s", hawser_error());
