@@ -103,11 +103,12 @@ static int dump_tc_objects(const struct sb_attr *a, const struct sb_dev *d, uint
 /* Walks the messages in a value: the next one after h, or the first. NULL at the end. */
 static const struct nlmsghdr *get_next_tc_message(const struct sb_blob *b, const struct nlmsghdr *h)
 {
+    if (!b->p)
+        return NULL;
     const uint8_t *at = h ? (const uint8_t *)h + h->nlmsg_len : b->p, *end = b->p + b->n;
     const struct nlmsghdr *n = (const void *)at;
-    if (!b->p || (size_t)(end - at) < sizeof(*n) + sizeof(struct tcmsg) ||
-        n->nlmsg_len < sizeof(*n) + sizeof(struct tcmsg) || n->nlmsg_len > (size_t)(end - at) ||
-        n->nlmsg_len % MNL_ALIGNTO)
+    if ((size_t)(end - at) < sizeof(*n) + sizeof(struct tcmsg) || n->nlmsg_len < sizeof(*n) + sizeof(struct tcmsg) ||
+        n->nlmsg_len > (size_t)(end - at) || n->nlmsg_len % MNL_ALIGNTO)
         return NULL;
     return n;
 }
