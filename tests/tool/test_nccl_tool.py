@@ -276,6 +276,8 @@ def part_bench(tmp):
        abs(ours["ratio_default"] - by["socket"]["time_us"] / ours["time_us"]) < 1e-6 and
        ours["ratio_tuned"] <= min(by[c]["time_us"] for c in by if "ch" in c) / ours["time_us"] + 1e-6 and
        ours["tuned_best"] in ("socket-1x1-16ch", "socket-4x4-8ch") and ours["cpu_s_per_GB"] > 0, "how many times as fast", ours)
+    ok(all(x["first_ms"] > 0 for x in by.values()) and r.stdout.count("# the first all_reduce of a communicator: hawser ") == 1,
+       "how long the first operation took", r.stdout)
     raw = [x for x in j if x["op"] == "raw"]
     ok([x["streams"] for x in raw] == [1, 2] and all(x["wire_GBps"] > 0 for x in raw) and
        abs(ours["of_raw"] - ours["wire_GBps"] / max(x["wire_GBps"] for x in raw)) < 1e-9 and "plain sockets, 2 streams" in r.stdout,

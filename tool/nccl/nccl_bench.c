@@ -128,6 +128,7 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
         const struct nb_reply *p = &crew->m[i].reply;
         s.us = fmax(s.us, p->seconds * 1e6 / r->iters);
         s.cpu += p->cpu / r->iters;
+        s.first = fmax(s.first, p->first_op * 1e6);
         cell->checked += p->checked;
         if (p->bad && !cell->bad)
             tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements are wrong, the first is element %llu",

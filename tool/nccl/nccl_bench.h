@@ -45,7 +45,8 @@ struct nb_order {
 struct nb_reply {
     int32_t rc; /* 0, or -errno and text says why */
     int32_t version;
-    double seconds, cpu;          /* of all iterations; cpu of the whole process, over the same time */
+    double seconds, cpu; /* of all iterations; cpu of the whole process, over the same time */
+    double first_op;     /* seconds of the communicator's first operation of this kind; 0: it was not this one */
     uint64_t checked, bad, first; /* elements; first: the index of the first bad one */
     uint8_t uid[NB_UID];
     char text[HW_ERR_TEXT];
@@ -121,6 +122,7 @@ int nb_crew_end(struct nb_crew *c, int rc);
 
 struct nb_sample {
     double us, cpu; /* of one iteration */
+    double first;   /* us of the first of its kind, in which NCCL connects; 0: it was not this one */
 };
 
 struct nb_cell {
@@ -173,6 +175,7 @@ int nb_raw_run(uint32_t streams, double *GBps);
 /* Medians over the rounds; NAN where nothing was measured. */
 double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
+double nb_first_ms(const struct nb_cell *c); /* NAN also where another row has it */
 void nb_print(FILE *out, const struct nb_table *t);
 /* A line for each operation, size and configuration, and one for each kind of plain sockets; schema
  * hawser-nccl-bench-1. -EIO. */

@@ -56,6 +56,16 @@ double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size)
     return compute_median(v, c->n);
 }
 
+double nb_first_ms(const struct nb_cell *c)
+{
+    double v[NB_ROUNDS];
+    unsigned n = 0;
+    for (unsigned i = 0; i < c->n; i++)
+        if (c->sample[i].first > 0)
+            v[n++] = c->sample[i].first / 1e3;
+    return compute_median(v, n);
+}
+
 static double raw_GBps(const struct nb_raw *r)
 {
     double v[NB_ROUNDS];
@@ -157,6 +167,26 @@ static void print_measured_rows(FILE *out, const struct nb_table *t)
     print_own_rows(out, t);
 }
 
+/* How long the first operation of each kind took, in which NCCL makes its connections. */
+static void print_first_operations(FILE *out, const struct nb_table *t)
+{
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct nb_row *r = &t->row[i];
+        bool any = false;
+        for (size_t k = 0; k < t->n_configs; k++) {
+            double ms = nb_first_ms(&r->cell[k]);
+            if (isnan(ms))
+                continue;
+            if (!any)
+                fprintf(out, "# the first %s of a communicator:", nb_op_name(r->op));
+            fprintf(out, "%s %s %.1f ms", any ? "," : "", t->config[k].name, ms);
+            any = true;
+        }
+        if (any)
+            fputc('\n', out);
+    }
+}
+
 static void print_nccl_comparison(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
@@ -191,6 +221,7 @@ void nb_print(FILE *out, const struct nb_table *t)
     for (size_t i = 0; i < t->n_configs; i++)
         rivals = rivals || t->config[i].socket;
     print_measured_rows(out, t);
+    print_first_operations(out, t);
     for (size_t i = 0; i < t->n_raw; i++) {
         fprintf(out, "%s# plain sockets, %u streams over loopback:", i ? "" : "\n", t->raw[i].streams);
         print_column_number(out, 0, raw_GBps(&t->raw[i]));
@@ -221,6 +252,7 @@ static int json_cell(struct hw_json *j, const struct nb_table *t, const struct n
     hw_json_double(j, "busbw_GBps", compute_algbw(r, us) * nb_bus_factor(r->op, t->ranks));
     hw_json_double(j, "wire_GBps", compute_wire_speed(t, r, us));
     hw_json_double(j, "cpu_s_per_GB", nb_cpu_per_GB(c, r->size));
+    hw_json_double(j, "first_ms", nb_first_ms(c));
     hw_json_u64(j, "checked", c->checked);
     hw_json_u64(j, "errors", c->bad);
     hw_json_double(j, "ratio_default", g->socket ? NAN : of.standard / us);
