@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawserd: binds queues and steers flows for programs that have no privilege; see hawserd(8) and docs/hawserd.md. */
+#include "base/sanitizers.h"
 #include "helper/daemon.h"
 #include "helper/guard.h"
 
@@ -19,16 +20,7 @@
 
 #define RECOVER_MS 5000 /* for the sockets of the last hawserd to be closed */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true /* whose own system calls would end it */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
+#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end it */
 
 struct args {
     const char *socket, *state, *policy, *user;

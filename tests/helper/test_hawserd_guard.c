@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hawserd gives up, as somebody who has taken it over would find it: each thing tried in a process that has. */
+#include "base/sanitizers.h"
 #include "helper/guard.h"
 #include "tests/tap.h"
 
@@ -23,16 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true /* whose own system calls would end it */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
+#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end it */
 
 static char dir[40], state[64], path[64], sock[64];
 static int listener = -1, tcp = -1, unix_fd = -1; /* opened before */

@@ -3,6 +3,7 @@
  * The node lab by its C interface: once as root, where this is root, and once as a user without any right. The program
  * starts itself in the nodes ("--serve", "--connect") to see that traffic flows.
  */
+#include "base/sanitizers.h"
 #include "lab/lab.h"
 #include "sys/netns.h"
 #include "tests/proc.h"
@@ -647,19 +648,8 @@ int main(int argc, char **argv)
             return tap_done();
         }
     }
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-#ifdef UNDER_TSAN
     /* unshare(2): CLONE_NEWUSER is EINVAL in a process with threads, and ThreadSanitizer gives every process one */
-    bool threads = true;
-#else
-    bool threads = false;
-#endif
+    const bool threads = HW_TSAN;
     if (threads) {
         tap_skip("the suite as an unprivileged user", "ThreadSanitizer's own thread forbids a user namespace");
     } else if (access(self, X_OK) < 0) {

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/pattern.h"
+#include "base/sanitizers.h"
 #include "hawser.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -18,16 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PH_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PH_SANITIZED 1
-#endif
-#endif
-#ifndef PH_SANITIZED
-#define PH_SANITIZED 0
-#endif
+#define PH_SANITIZED (HW_ASAN || HW_TSAN)
 
 static const char *volatile ph_step = "start";
 

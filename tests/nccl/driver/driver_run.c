@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The overseer: makes the ranks, tells them which step to run, and notices which of them fail, hang or die. It never
  * loads the plugin. */
+#include "base/sanitizers.h"
 #include "driver.h"
 
 #include "tests/tap.h"
@@ -78,7 +79,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-#ifdef __SANITIZE_THREAD__
+#if HW_TSAN
 static void *nothing(void *arg)
 {
     return arg;
@@ -95,7 +96,7 @@ static void rank_process(int first, int n, const int *ctl)
     rank_out = fdopen(dup(STDOUT_FILENO), "w");
     if (!rank_out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(6);
-#ifdef __SANITIZE_THREAD__
+#if HW_TSAN
     /* The sanitizer makes a thread of its own with the first that is made. */
     if (!pthread_create(&t, NULL, nothing, NULL) && !pthread_join(t, NULL))
         nap_ms(50);

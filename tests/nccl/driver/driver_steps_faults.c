@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong, and must not take the rest with it: aborts, deaths, forks, strangers, a thousand connections,
  * unloading. */
+#include "base/sanitizers.h"
 #include "driver.h"
 
 #include <arpa/inet.h>
@@ -270,14 +271,6 @@ int step_dead_idle(struct rank *r)
 
 enum { CHILD_EXITS, CHILD_EXECS, CHILD_EXITS_WELL };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 static int fork_one(int kind)
 {
     static const char *const words[] = {"calls _exit()", "executes another program", "calls exit()"};
@@ -325,7 +318,7 @@ int step_fork(struct rank *r)
     struct flow f[2] = {{0}};
     int rc = 0, before, kinds = CHILD_EXITS_WELL;
 
-#ifdef SANITIZED
+#if HW_ASAN || HW_TSAN
     kinds = CHILD_EXECS; /* the sanitizers' own exit handlers do not stand it */
 #endif
     if (opt.no_fork)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lives that begin and end: communicators again and again, a child's own ones, a peer that stands still or dies before
  * it is known, one that dies with much under way. */
+#include "base/sanitizers.h"
 #include "driver.h"
 
 #include <signal.h>
@@ -65,14 +66,6 @@ int step_recreate(struct rank *r)
 /* ---- a child that goes on with the plugin -------------------------------------------------------------------------
  */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 /* In the child: a communicator of its own, with itself. */
 static int alone(struct rank *r)
 {
@@ -117,7 +110,7 @@ int step_fork_uses(struct rank *r)
     int rc = 0, st = 0;
     pid_t pid, got;
 
-#ifdef SANITIZED
+#if HW_ASAN || HW_TSAN
     return SKIP("the sanitizers do not stand threads in a child");
 #endif
     if (opt.no_fork || !opt.strict || net_version() < 11)

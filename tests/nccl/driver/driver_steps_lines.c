@@ -9,6 +9,7 @@
  * recv(), watched by another thread, in a few lines of a million. A plugin that splits lines breaks hundreds of times
  * as many.
  */
+#include "base/sanitizers.h"
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -86,7 +87,7 @@ int step_lines(struct rank *r)
     void *mh = NULL;
     int rc;
 
-#ifdef __SANITIZE_THREAD__
+#if HW_TSAN
     free(l.got);
     free(l.want);
     return SKIP("watching memory that fills is a data race");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An agent's life: whose word counts on what a container may do, policies that are read again, agents that leave their
  * brokers to themselves, and a thousand containers that come and go. */
+#include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"
 #include "verbs/stub/guard.h"
@@ -282,18 +283,7 @@ static void tells_refusals(struct vb_audit *audit, const char *what)
 #define TOGETHER 8
 /* What the allocator may keep; AddressSanitizer keeps all that was freed for a while. A leak of 100 bytes a life shows.
  */
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define GROWS_KIB 65536
-#endif
-#endif
-#ifndef GROWS_KIB
-#ifdef __SANITIZE_ADDRESS__
-#define GROWS_KIB 65536
-#else
-#define GROWS_KIB 96
-#endif
-#endif
+#define GROWS_KIB (HW_ASAN ? 65536 : 96)
 
 static int life(void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verbs broker against programs that mean it harm, and those that die. The RDMA kernel is verbs_fake.c. */
+#include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 
@@ -13,18 +14,7 @@
 #include <unistd.h>
 
 /* What the allocator may keep; AddressSanitizer keeps all that was freed for a while. */
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define GROWS_KIB 65536
-#endif
-#endif
-#ifndef GROWS_KIB
-#ifdef __SANITIZE_ADDRESS__
-#define GROWS_KIB 65536
-#else
-#define GROWS_KIB 256
-#endif
-#endif
+#define GROWS_KIB (HW_ASAN ? 65536 : 256)
 
 #define ALL "[default]\ndevices = *\n"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brokers, and programs under the filter. */
+#include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -25,19 +26,7 @@
 
 #define DEADLINE_MS 60000
 
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) && !defined(SANITIZED)
-#define SANITIZED
-#endif
-#ifdef SANITIZED
-bool world_guarded = false;
-#else
-bool world_guarded = true;
-#endif
+bool world_guarded = !HW_ASAN;
 
 static char dir[] = "/tmp/hawser-verbs-XXXXXX";
 static char nodes[64], state[64], audit_path[64];

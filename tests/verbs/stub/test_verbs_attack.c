@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program against its own stub: during the injection, and behind it. Each attack that must fail on the window is made
  * on memory without its defence, too, where it must land: it is none else. */
+#include "base/sanitizers.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -471,7 +472,7 @@ static void app_scrambled(void)
 
 static void test_chance(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(ADDRESS_SANITIZER)
+#if HW_ASAN
     tap_skip("a program that unmaps where windows may be", "AddressSanitizer maps and unmaps there, too");
     return;
 #endif

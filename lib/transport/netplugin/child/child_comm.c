@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listeners, connections, memory and registrations, in the child. */
+#include "base/sanitizers.h"
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
 
@@ -72,7 +73,7 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
 {
     pthread_attr_t attr;
     pthread_attr_init(&attr);
-#ifdef __SANITIZE_THREAD__
+#if HW_TSAN
     /* TSan believes that the parent's threads live on after the fork, and a thread on one's stack has its number. */
     (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
 #endif
