@@ -1,54 +1,87 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One process pushes 1,024 blocks of a KV cache into the memory of another by one write, whose notification tells the
-receiver that all of them are in place.
-    kv_push.py              on one machine: receives, and prints its port
-    kv_push.py HOST PORT    on the other: sends
-Between machines both need the same secret: Context(key=...)."""
+"""A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode
+process. Each request is one write, whose notification tells the decode process that all blocks are in place.
+    kv_push.py                       both processes on this machine
+    kv_push.py decode                on one machine: prints its port
+    kv_push.py prefill HOST PORT     on the other machine
+Between machines both need the same secret: KEY_FILE names a file of it (head -c 32 /dev/urandom >FILE)."""
+import os
+import pathlib
+import random
+import struct
+import subprocess
 import sys
+import time
 
 import hawser
 from hawser import Event
 
-BLOCKS, BLOCK, WAIT = 1024, 64 << 10, 30  # blocks; bytes of each; seconds that one side waits for the other
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes of a block; s that one side waits
 
 
-def content(block):
-    return bytes([block % 251]) * BLOCK
+def block_content(request, k):
+    return struct.pack("<II", request, k) * (BLOCK // 8)
+
+
+def open_context():
+    path = os.environ.get("KEY_FILE")
+    return hawser.Context(events=True, key=pathlib.Path(path).read_bytes() if path else None)
 
 
 def await_event(context, kind):
-    """The next event of this kind; others are passed over."""
+    """Returns the next event of this kind, and passes over others."""
     while events := context.wait(WAIT, most=1):
         if events[0].event == kind:
             return events[0]
     sys.exit("nothing comes from the other process")
 
 
-def receive(context, cache):
-    print("port", context.listen(), flush=True)
-    sender = await_event(context, Event.ARRIVED).peer
-    sender.notify(cache.export(write=True, peer=sender))
-    done = await_event(context, Event.NOTIFIED)  # every byte is in place
-    for k in range(BLOCKS):
-        assert cache.view[k * BLOCK:(k + 1) * BLOCK] == content(BLOCKS - 1 - k), f"block {k} is wrong"
-    print(f"{done.data.decode()}: {BLOCKS} blocks of {BLOCK} bytes, all of them right")
-    await_event(context, Event.DIED)  # the sender knows, and has closed
+def run_decode():
+    with open_context() as context, context.alloc(max(REQUESTS) * BLOCK) as cache:
+        print("port", context.listen(), flush=True)
+        prefill = await_event(context, Event.ARRIVED).peer
+        prefill.notify(cache.export(write=True, peer=prefill)).wait()
+        for request, count in enumerate(REQUESTS):
+            free = random.sample(range(max(REQUESTS)), count)  # the blocks of the cache that this request gets
+            prefill.notify(struct.pack(f"<{count}I", *free)).wait()
+            done = await_event(context, Event.NOTIFIED)  # every byte is in place
+            for k, slot in enumerate(free):
+                at = slot * BLOCK
+                assert bytes(cache.view[at:at + BLOCK]) == block_content(request, k), f"block {k} is wrong"
+            print(f"{done.data.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
+        await_event(context, Event.DIED)  # the prefill process knows, and has closed
 
 
-def send(context, cache, host, port):
-    for k in range(BLOCKS):
-        cache.view[k * BLOCK:(k + 1) * BLOCK] = content(k)
-    receiver = context.connect(host, port, timeout=WAIT)
-    region = hawser.Region(await_event(context, Event.NOTIFIED).data)
-    # Which block goes where: here, in the reverse order.
-    blocks = [(cache, k * BLOCK, BLOCK, region, (BLOCKS - 1 - k) * BLOCK) for k in range(BLOCKS)]
-    receiver.write(blocks, notification=b"request 7", timeout=WAIT).wait()
+def run_prefill(host, port):
+    with open_context() as context, context.alloc(max(REQUESTS) * BLOCK) as cache:
+        decode = context.connect(host, int(port), timeout=WAIT)
+        region = hawser.Region(await_event(context, Event.NOTIFIED).data)
+        for request, count in enumerate(REQUESTS):
+            for k in range(count):  # as the model would
+                cache.view[k * BLOCK:(k + 1) * BLOCK] = block_content(request, k)
+            slots = struct.unpack(f"<{count}I", await_event(context, Event.NOTIFIED).data)
+            blocks = [(cache, k * BLOCK, BLOCK, region, slot * BLOCK) for k, slot in enumerate(slots)]
+            begun = time.perf_counter()
+            decode.write(blocks, notification=f"request {request}".encode(), timeout=WAIT).wait()
+            took = time.perf_counter() - begun
+            print(f"request {request}: {count} blocks pushed in {took * 1e3:.1f} ms, {count * BLOCK / took / 1e9:.2f} GB/s", flush=True)
 
 
-with hawser.Context(events=True) as context:
-    cache = context.alloc(BLOCKS * BLOCK)
-    if len(sys.argv) < 3:
-        receive(context, cache)
+def run_both():
+    with subprocess.Popen([sys.executable, __file__, "decode"], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            run_prefill("127.0.0.1", other.stdout.readline().split()[1])
+            print(other.stdout.read(), end="")
+        finally:
+            other.terminate()
+    sys.exit(other.returncode)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["prefill"]:
+        run_prefill(*sys.argv[2:4])
+    elif sys.argv[1:] == ["decode"]:
+        run_decode()
     else:
-        send(context, cache, sys.argv[1], int(sys.argv[2]))
+        run_both()
