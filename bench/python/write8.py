@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python binding costs: microseconds for a write of 8 bytes, one after the other, by Python and by the C API
-(engine_bench write-8), in turns on this machine over loopback; and by the same calls without the classes. Also a list of
-1,024 descriptors, and a batch of 64 writes.
-    PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 bench/python/write8.py [ENGINE_BENCH [SECONDS [ROUNDS]]]"""
-import json
+"""What the Python binding costs: microseconds for a write of 8 bytes to another process of this machine, one after the
+other, by Python, by the same calls of cffi without the classes, and by C (write8.c). All three take turns with one peer
+in one process, so that they meet the same connection, CPUs and neighbours: the overhead is the median of the
+differences within a turn. Also a list of 1,024 descriptors, and a batch of 64 writes by Python alone.
+    PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 bench/python/write8.py [LIBWRITE8.SO [TURNS]]"""
+import functools
 import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from itertools import repeat
 
 import hawser
 from hawser import Event, Region, Vec, Write
 from hawser._library import ffi, lib
 
 LIMIT = 30
+LIST, BATCH = 1024, 64
+
+ffi.cdef("double write8_repeat(hawser_peer *peer, const struct hawser_vec *vecs, size_t n, unsigned times);")
 
 
 def serve():
@@ -31,52 +36,73 @@ def serve():
                 event.peer.notify(memory.export(write=True))
 
 
-def measure(call, seconds):
-    """Seconds of each call, sorted."""
-    times, end = [], time.perf_counter() + seconds
-    while (begun := time.perf_counter()) < end:
+def time_calls(call, times):
+    """Returns seconds for so many calls."""
+    begun = time.perf_counter()
+    for _ in repeat(None, times):
         call()
-        times.append(time.perf_counter() - begun)
-    return sorted(times)
+    return time.perf_counter() - begun
 
 
-def make_bare_write(peer, memory, region):
+def make_vecs(memory, region, n):
+    vecs = ffi.new("struct hawser_vec[]", n)
+    for k, v in enumerate(vecs):
+        v.mem, v.offset, v.length, v.region, v.remote_offset = memory._handle, k * 8, 8, region._data, k * 8
+    return vecs
+
+
+def make_bare_write(peer, vecs, n):
     """The same calls with arguments that were made before: what is left is cffi and the library."""
-    vec = ffi.new("struct hawser_vec *", {"mem": memory._handle, "length": 8, "region": region._data})
     cell, handle = ffi.new("hawser_op **"), peer._handle
 
     def write():
-        if lib.hawser_write(handle, vec, 1, ffi.NULL, cell) or lib.hawser_wait(cell[0], 1000):
+        if lib.hawser_write(handle, vecs, n, ffi.NULL, cell) or lib.hawser_wait(cell[0], 1000 * LIMIT):
             sys.exit("a write failed")
         lib.hawser_op_free(cell[0])
     return write
 
 
-def measure_python(peer, memory, region, seconds):
-    vecs = [(memory, 0, 8, region, 0)]
-    blocks = [(memory, k * 8, 8, region, k * 8) for k in range(1024)]
-    batch = [Write([Vec(memory, k * 8, 8, region, k * 8)]) for k in range(64)]
-    return {"one": measure(lambda: peer.write(vecs).wait(), seconds),
-            "one by bare cffi": measure(make_bare_write(peer, memory, region), seconds),
-            "list of 1024": measure(lambda: peer.write(blocks).wait(), seconds / 4),
-            "batch of 64": measure(lambda: [op.wait() for op in peer.submit(batch)], seconds / 4)}
+def compare(ways, turns, times):
+    """Each way by its name is called `times` times in each turn, in another order each time. Prints microseconds for a
+    call, and what each way takes beyond the last one in the same turn."""
+    names, found = list(ways), []
+    for turn in range(turns):
+        took = {}
+        for k in range(len(names)):
+            name = names[(turn + k) % len(names)]
+            took[name] = ways[name](times) / times * 1e6
+        found.append(took)
+    for name in names:
+        row = sorted(took[name] for took in found)
+        beyond = sorted(took[name] - took[names[-1]] for took in found)
+        tenth = turns // 10
+        text = f"; beyond {names[-1]}: median {statistics.median(beyond):.2f} us, 10th to 90th percentile " \
+               f"{beyond[tenth]:.2f} to {beyond[-1 - tenth]:.2f}"
+        print(f"{name}: median {statistics.median(row):.2f} us, 10th to 90th percentile {row[tenth]:.2f} to "
+              f"{row[-1 - tenth]:.2f}{text if name != names[-1] else ''}")
 
 
-def main(bench="build/bench/engine_bench", seconds=2.0, rounds=3):
+def compare_writes(peer, memory, region, library, turns):
+    for n, times in ((1, 200), (LIST, 10)):
+        print(f"one descriptor, {turns} turns of {times} writes" if n == 1 else f"{n} descriptors, {turns} turns of {times}")
+        vecs, blocks = make_vecs(memory, region, n), [(memory, k * 8, 8, region, k * 8) for k in range(n)]
+        bare = make_bare_write(peer, vecs, n)
+        compare({"python": functools.partial(time_calls, lambda: peer.write(blocks).wait()),
+                 "cffi": functools.partial(time_calls, bare),
+                 "C": lambda times: library.write8_repeat(peer._handle, vecs, n, times)}, turns, times)
+    batch = [Write([Vec(memory, k * 8, 8, region, k * 8)]) for k in range(BATCH)]
+    took = sorted(time_calls(lambda: [op.wait() for op in peer.submit(batch)], 1) for _ in range(turns))
+    print(f"one submit() of {BATCH} writes: median {statistics.median(took) * 1e6:.0f} us")
+
+
+def main(library="build/bench/libwrite8.so", turns=300):
     server = subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     with hawser.Context() as context:
         peer = context.connect("127.0.0.1", int(server.stdout.readline()), timeout=LIMIT)
         while (key := peer.notification()) is None:
             time.sleep(0.001)
         memory, region = context.alloc(1 << 20), Region(key)
-        for n in range(int(rounds)):
-            found = measure_python(peer, memory, region, float(seconds))
-            for name, times in found.items():
-                print(f"python {name}: median {statistics.median(times) * 1e6:.1f} us, mean {statistics.mean(times) * 1e6:.1f} us, "
-                      f"p99 {times[len(times) * 99 // 100] * 1e6:.1f} us")
-            if os.path.exists(bench):
-                row = json.loads(subprocess.run([bench, "write-8", str(seconds)], check=True, capture_output=True, text=True).stdout)
-                print(f"C one: median {row['p50']:.1f} us, mean {row['us']:.1f} us, p99 {row['p99']:.1f} us")
+        compare_writes(peer, memory, region, ffi.dlopen(library), int(turns))
     server.stdin.close()
 
 
