@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process,
+by NIXL's Python API and backend HAWSER. Each request is one transfer, whose notification tells the decode process that all
+blocks are in place. Needs nixl and numpy; NIXL_PLUGIN_DIR names the folder of libplugin_HAWSER.so.
+    kv_push.py                       both processes on this machine
+    kv_push.py decode PORT           on one machine: PORT is where its agent listens for NIXL's metadata
+    kv_push.py prefill HOST PORT     on the other machine
+BACKEND=UCX in the environment takes another backend, where NIXL finds its plugin."""
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+try:
+    from nixl._api import nixl_agent, nixl_agent_config
+except ImportError:  # a wheel for one version of CUDA, without the package that chooses among them
+    from nixl_cu12._api import nixl_agent, nixl_agent_config
+
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes of a block; s that one side waits
+
+
+def wait_for(poll, what):
+    """Polls until there is something, and returns it."""
+    end = time.monotonic() + WAIT
+    while not (found := poll()):
+        if time.monotonic() > end:
+            sys.exit(f"not within {WAIT} s: {what}")
+    return found
+
+
+class Agent:
+    """An agent of NIXL, with a cache that is registered."""
+
+    def __init__(self, name, port):
+        self.agent = nixl_agent(name, nixl_agent_config(enable_listen_thread=True, listen_port=port, backends=[]))
+        self.agent.create_backend(os.environ.get("BACKEND", "HAWSER"))
+        self.cache = np.zeros((max(REQUESTS), BLOCK // 8, 2), np.uint32)
+        self.early = []  # notifications that have come before they were asked for
+        self.registered = self.agent.register_memory([(self.cache.ctypes.data, self.cache.nbytes, 0, "")], "DRAM")
+
+    def describe_blocks(self):
+        """Returns address, length and device of each block, as NIXL takes them."""
+        return [(self.cache.ctypes.data + k * BLOCK, BLOCK, 0) for k in range(len(self.cache))]
+
+    def meet(self, other, host, port):
+        """Asks for the metadata of another agent, and says whether the metadata has come. NIXL does not ask a second time
+        where nobody listens yet."""
+        self.agent.fetch_remote_metadata(other, host, port)
+        time.sleep(0.2)
+        return self.agent.check_remote_metadata(other)
+
+    def take_notification(self, other):
+        got = self.agent.get_new_notifs().get(other, [])
+        self.early.extend(got)
+        return self.early.pop(0) if self.early else None
+
+
+def run_decode(port):
+    me = Agent("decode", int(port))
+    wait_for(lambda: me.agent.check_remote_metadata("prefill"), "the metadata of the prefill process")
+    blocks = me.agent.get_xfer_descs(me.describe_blocks(), "DRAM")
+    me.agent.send_notif("prefill", me.agent.get_serialized_descs(blocks))
+    for request, count in enumerate(REQUESTS):
+        free = np.random.permutation(len(me.cache))[:count].astype(np.int32)  # the blocks that this request gets
+        me.agent.send_notif("prefill", free.tobytes())
+        done = wait_for(lambda: me.take_notification("prefill"), "a request")  # every byte is in place
+        assert (me.cache[free, :, 0] == request).all(), "blocks of another request"
+        assert (me.cache[free, :, 1] == np.arange(count)[:, None]).all(), "blocks that are wrong"
+        print(f"{done.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
+    me.agent.send_notif("prefill", b"verified")
+    time.sleep(0.2)  # the notification leaves before the agent does
+
+
+def run_prefill(host, port):
+    me = Agent("prefill", 0)
+    wait_for(lambda: me.meet("decode", host, int(port)), "the metadata of the decode process")
+    me.agent.send_local_metadata(host, int(port))
+    theirs = me.agent.deserialize_descs(wait_for(lambda: me.take_notification("decode"), "the cache of the decode process"))
+    from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
+    to_there = me.agent.prep_xfer_dlist("decode", theirs)
+    for request, count in enumerate(REQUESTS):
+        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # as the model would
+        slots = np.frombuffer(wait_for(lambda: me.take_notification("decode"), "the blocks for the request"), np.int32)
+        begun = time.perf_counter()
+        transfer = me.agent.make_prepped_xfer("WRITE", from_here, np.arange(count, dtype=np.int32), to_there, slots,
+                                              f"request {request}".encode())
+        state = me.agent.transfer(transfer)
+        while state == "PROC":
+            state = me.agent.check_xfer_state(transfer)  # an exception where the transfer has failed
+        took = time.perf_counter() - begun
+        me.agent.release_xfer_handle(transfer)
+        print(f"request {request}: {count} blocks pushed in {took * 1e3:.1f} ms, {count * BLOCK / took / 1e9:.2f} GB/s", flush=True)
+    wait_for(lambda: me.take_notification("decode") == b"verified", "the word of the decode process")
+
+
+def run_both():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    with subprocess.Popen([sys.executable, __file__, "decode", port]) as other:
+        try:
+            run_prefill("127.0.0.1", port)
+            other.wait(WAIT)
+        finally:
+            other.kill()
+    sys.exit(other.returncode)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["prefill"]:
+        run_prefill(*sys.argv[2:4])
+    elif sys.argv[1:2] == ["decode"]:
+        run_decode(sys.argv[2])
+    else:
+        run_both()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of examples/nixl, as their first lines say to start them (TAP). Run by nixl_run.py."""
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+from tap import done, ok
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples/nixl"
+LIMIT_S = 40
+SAYS = ["request 0: 1024 blocks pushed", "request 1: 8192 blocks pushed",
+        "request 0: 1024 blocks of 65536 bytes, all of them verified",
+        "request 1: 8192 blocks of 65536 bytes, all of them verified"]
+
+
+def start(*argv):
+    return subprocess.Popen([os.environ["PYTHON"], EXAMPLES / "kv_push.py", *argv], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def check(what, *processes):
+    """All processes must end well, and say all that is in SAYS."""
+    said = ""
+    try:
+        for p in processes:
+            said += p.communicate(timeout=LIMIT_S)[0]
+    except subprocess.TimeoutExpired:
+        said += f"\nnot done within {LIMIT_S} s"
+    finally:
+        for p in processes:
+            p.kill()
+            p.wait()
+    ok(all(p.returncode == 0 for p in processes) and all(words in said for words in SAYS), what, said)
+    print("".join(f"# {line}\n" for line in said.splitlines() if re.match("request", line)), end="")
+
+
+def main():
+    check("kv_push.py starts both processes, and all blocks are verified", start())
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    check("each process is started by hand", start("prefill", "127.0.0.1", port), start("decode", port))
+    return done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
