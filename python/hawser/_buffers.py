@@ -46,6 +46,13 @@ def refuse_strides(obj: object) -> Exception:
     return invalid(f"{type(obj).__name__}: not contiguous in C order; register a contiguous copy")
 
 
+def has_cuda_array(obj: Any) -> bool:
+    try:
+        return hasattr(obj, "__cuda_array_interface__")
+    except KeyError:  # torch, for a type that the interface has no name for, such as float8: DLPack has one
+        return False
+
+
 def find_cuda_array(obj: Any) -> Span:
     about = obj.__cuda_array_interface__
     shape = tuple(about["shape"])
@@ -93,7 +100,7 @@ def find_dlpack(obj: Any) -> Span:
 def find_span(obj: Any) -> Span:
     """Returns where obj's bytes lie. ArgumentError: not contiguous, or no such protocol. UnsupportedError: a device that
     hawser has no driver for."""
-    if hasattr(obj, "__cuda_array_interface__"):
+    if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:
         memoryview(obj).release()

@@ -131,6 +131,18 @@ def test_dlpack_tensor_in_host_memory(pair):
     assert theirs.load() == source.tobytes()
 
 
+def test_dlpack_serves_a_type_that_cuda_arrays_have_no_name_for(context):
+    class Float8(DLPackOnly):
+        """As a tensor of torch."""
+
+        @property
+        def __cuda_array_interface__(self):
+            return {}["float8"]
+
+    source = numpy.arange(64, dtype="u1")
+    assert context.register(Float8(source)).address == source.ctypes.data
+
+
 def test_dlpack_refusals(context):
     with pytest.raises(hawser.ArgumentError, match="not contiguous"):
         context.register(DLPackOnly(numpy.zeros((4, 6)).T))

@@ -10,7 +10,7 @@ EXAMPLES = ROOT / "examples/python"
 
 
 # The lines bound what a reader has to take in.
-LINES = {"kv_push.py": 90, "transfer.py": 30, "weights.py": 110}
+LINES = {"kv_push.py": 90, "torch_gpu.py": 110, "transfer.py": 30, "weights.py": 110}
 BOTH = [r"request 0: 1024 blocks pushed", r"request 1: 8192 blocks pushed",
         r"request 0: 1024 blocks of 65536 bytes, all of them verified",
         r"request 1: 8192 blocks of 65536 bytes, all of them verified"]
@@ -67,6 +67,12 @@ def test_weights(fault, verified):
     if fault == "slow":  # nine pauses of 0.1 s; the others do not wait for them
         times = sorted(float(seconds) for _, seconds in lines)
         assert times[2] > 0.9 and times[2] > times[1] + 0.2, said
+
+
+def test_torch_without_a_gpu():
+    pytest.importorskip("torch", reason="PyTorch is not installed; tests/gpu/run python runs the example on GPUs")
+    said, status = run_example(EXAMPLES / "torch_gpu.py", "cpu")
+    assert status == 0 and said.count(", verified") == 3, said
 
 
 def test_readme_shows_the_short_example():
