@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process,
 by NIXL's Python API and backend HAWSER. Each request is one transfer, whose notification tells the decode process that all
-blocks are in place. Needs nixl and numpy; NIXL_PLUGIN_DIR names the folder of libplugin_HAWSER.so.
+blocks are in place; the first one connects the two. Needs nixl and numpy; NIXL_PLUGIN_DIR: the folder of libplugin_HAWSER.so.
     kv_push.py                       both processes on this machine
     kv_push.py decode PORT           on one machine: PORT is where its agent listens for NIXL's metadata
     kv_push.py prefill HOST PORT     on the other machine
@@ -29,6 +29,7 @@ def wait_for(poll, what):
     while not (found := poll()):
         if time.monotonic() > end:
             sys.exit(f"not within {WAIT} s: {what}")
+        time.sleep(0.0001)  # NIXL's own thread needs the agent, too
     return found
 
 
@@ -46,12 +47,13 @@ class Agent:
         """Returns address, length and device of each block, as NIXL takes them."""
         return [(self.cache.ctypes.data + k * BLOCK, BLOCK, 0) for k in range(len(self.cache))]
 
-    def meet(self, other, host, port):
-        """Asks for the metadata of another agent, and says whether the metadata has come. NIXL does not ask a second time
-        where nobody listens yet."""
-        self.agent.fetch_remote_metadata(other, host, port)
-        time.sleep(0.2)
-        return self.agent.check_remote_metadata(other)
+    def meet(self, other, host, port, blocks=None):
+        """Asks for the metadata of another agent. Says whether the metadata has come, and has the blocks. NIXL asks once: the
+        other agent may not listen yet, and answers before its memory is registered."""
+        if not self.agent.check_remote_metadata(other, blocks):
+            self.agent.fetch_remote_metadata(other, host, port)
+            time.sleep(0.2)
+        return self.agent.check_remote_metadata(other, blocks)
 
     def take_notification(self, other):
         got = self.agent.get_new_notifs().get(other, [])
@@ -80,6 +82,7 @@ def run_prefill(host, port):
     wait_for(lambda: me.meet("decode", host, int(port)), "the metadata of the decode process")
     me.agent.send_local_metadata(host, int(port))
     theirs = me.agent.deserialize_descs(wait_for(lambda: me.take_notification("decode"), "the cache of the decode process"))
+    wait_for(lambda: me.meet("decode", host, int(port), theirs), "the registration of the cache")
     from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
     to_there = me.agent.prep_xfer_dlist("decode", theirs)
     for request, count in enumerate(REQUESTS):

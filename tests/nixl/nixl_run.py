@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs a test of the NIXL backend (TAP): one that needs the newest wheel with that, nixl_versions.py with all.
-Usage: nixl_run.py LIBPLUGIN_HAWSER.SO CACHE SCRIPT SANITIZERS"""
+Usage: nixl_run.py LIBPLUGIN_HAWSER.SO CACHE SCRIPT SANITIZERS [CUDA]
+CUDA: the driver that the test loads in place of the machine's."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,10 +17,13 @@ INSTALL_S = 60  # for what a test needs; the rest is skipped
 RUN_S = 50
 
 
-def start(wheels, wheel, plugin, *argv):
+def start(wheels, wheel, plugin, *argv, cuda=""):
     """Runs a script under a wheel; its exit status and output."""
+    env = wheels.environment(wheel, plugin)
+    if cuda:
+        env["HAWSER_CUDA_LIBRARY"] = os.path.abspath(cuda)
     try:
-        r = subprocess.run([wheels.python, *argv], env=wheels.environment(wheel, plugin), stdout=subprocess.PIPE,
+        r = subprocess.run([wheels.python, *argv], env=env, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, timeout=RUN_S, check=False)
     except subprocess.TimeoutExpired as e:
         return 1, (e.stdout or b"").decode() + f"\nnot done within {RUN_S} s"
@@ -48,7 +53,7 @@ def run_versions(wheels, plugin, script, until):
     ok(rc == 0, "a NIXL that was not tried is refused with the reason", text)
 
 
-def main(plugin, cache, script, sanitizers):
+def main(plugin, cache, script, sanitizers, cuda=""):
     if sanitizers != "none":
         print(f"1..0 # SKIP built with {sanitizers}: Python is not")
         return 77
@@ -62,10 +67,10 @@ def main(plugin, cache, script, sanitizers):
     if pathlib.Path(script).name == "nixl_versions.py":
         run_versions(wheels, plugin, script, until)
         return done()
-    rc, text = start(wheels, wheel, plugin, script)
+    rc, text = start(wheels, wheel, plugin, script, cuda=cuda)
     print(text, end="")
     return rc
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5]))
+    sys.exit(main(*sys.argv[1:6]))
