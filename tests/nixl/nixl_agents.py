@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents of NIXL with backend HAWSER, for the tests; run under a wheel by nixl_run.py."""
+import importlib.util
 import json
 import os
 import pathlib
@@ -10,9 +11,9 @@ import time
 import types
 
 # Versions before 1.4.0 import torch, which these tests do without.
-torch = types.ModuleType("torch")
-torch.Tensor = type("Tensor", (), {})
-sys.modules.setdefault("torch", torch)
+if importlib.util.find_spec("torch") is None:
+    sys.modules["torch"] = types.ModuleType("torch")
+    sys.modules["torch"].Tensor = type("Tensor", (), {})
 import numpy as np  # noqa: E402
 
 try:
