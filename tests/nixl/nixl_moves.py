@@ -6,7 +6,7 @@ import sys
 import time
 import zlib
 
-from nixl_agents import WAIT_S, Agent, Peer, error_of
+from nixl_agents import WAIT_S, Agent, Peer, error_of, np
 from tap import done, ok
 
 MIB = 1 << 20
@@ -148,6 +148,25 @@ def check_partial_metadata():
     ok(state == "DONE" and (b.buf[128:192] == 6).all(), "metadata of one registration is enough", state)
 
 
+def check_strided(a, b):
+    """Blocks that NIXL takes as address, length, device, stride and count, as vLLM and SGLang give them."""
+    def prepare(agent, base):
+        return a.agent.prep_xfer_dlist(agent, np.array([[base, 512, 0, 1024, 1000]], np.uint64), "DRAM")
+
+    a.buf[:] = 0
+    for i in range(1000):
+        a.buf[i * 1024:i * 1024 + 512] = i % 251
+    b.ask("fill", byte=0)
+    mine, theirs = prepare("NIXL_INIT_AGENT", a.buf.ctypes.data), prepare("b", b.card[1])
+    numbers = np.arange(1000, dtype=np.int32)
+    handle = a.agent.make_prepped_xfer("WRITE", mine, numbers, theirs, numbers, b"strided")
+    a.agent.transfer(handle)
+    state = a.finish(handle)
+    ok(state == "DONE" and b.ask("sum")["sum"] == zlib.crc32(a.buf), "1000 blocks that are one strided list are written", state)
+    ok(b.ask("notes", of="a", n=1)["notes"] == [b"strided".hex()], "their notification comes")
+    a.agent.release_xfer_handle(handle)
+
+
 def check_one_process():
     agents = [Agent(f"p{i}") for i in range(4)]
     cards = [x.card() for x in agents]
@@ -251,6 +270,7 @@ def main():
     check_repost(a, b)
     check_many(a, b)
     check_prepped(a, b)
+    check_strided(a, b)
     check_one_process()
     check_partial_metadata()
     check_within_agent()
