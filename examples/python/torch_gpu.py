@@ -73,18 +73,21 @@ def run_sender(host, port, device):
         keys = json.loads(await_event(context, Event.NOTIFIED).data)
         tensors = {name: make_content(name).to(device) for name in SHAPES}
         synchronize(device)  # or the write may be earlier than the content
-        vecs = [(context.register(tensor), 0, tensor.nbytes, hawser.Region(bytes.fromhex(keys[name])), 0) for name, tensor in tensors.items()]
+        vecs = [(context.register(tensor), 0, tensor.nbytes, hawser.Region(bytes.fromhex(keys[name])), 0)
+                for name, tensor in tensors.items()]
         begun = time.perf_counter()
         receiver.write(vecs, notification=b"sent", timeout=WAIT).wait()
         took, moved = time.perf_counter() - begun, sum(tensor.nbytes for tensor in tensors.values())
-        print(f"{len(tensors)} tensors, {moved} bytes from {device} in {took * 1e3:.1f} ms, {moved / took / 1e9:.2f} GB/s", flush=True)
+        speed = moved / took / 1e9
+        print(f"{len(tensors)} tensors, {moved} bytes from {device} in {took * 1e3:.1f} ms, {speed:.2f} GB/s", flush=True)
 
 
 def run_both(device=""):
     last = torch.cuda.device_count() - 1
     if last < 0 and not device:
         sys.exit("torch finds no GPU here; torch_gpu.py cpu tries the program without one")
-    with subprocess.Popen([sys.executable, __file__, "receive", device or f"cuda:{last}"], stdout=subprocess.PIPE, text=True) as other:
+    receive = [sys.executable, __file__, "receive", device or f"cuda:{last}"]
+    with subprocess.Popen(receive, stdout=subprocess.PIPE, text=True) as other:
         try:
             run_sender("127.0.0.1", other.stdout.readline().split()[1], device or "cuda:0")
             print(other.stdout.read(), end="")

@@ -42,7 +42,7 @@ def run_receiver(fault=""):
             elif event.event == Event.DIED:  # the trainer has closed
                 return
             if fault == "slow":
-                time.sleep(0.1)
+                time.sleep(0.3)
         sys.exit("nothing comes from the trainer")
 
 
@@ -69,7 +69,8 @@ async def send_to_all(addresses):
                 said = await send_to(context, address, weights, digest)
             except (hawser.HawserError, asyncio.TimeoutError) as e:
                 said = f"failed, {type(e).__name__}: {e}"
-            print(f"{address}: {TENSORS} tensors, {weights.length} bytes, {said}, after {time.perf_counter() - begun:.2f} s", flush=True)
+            took = time.perf_counter() - begun
+            print(f"{address}: {TENSORS} tensors, {weights.length} bytes, {said}, after {took:.2f} s", flush=True)
             return said == "verified"
         return (await asyncio.gather(*map(send_and_tell, addresses))).count(False)
 

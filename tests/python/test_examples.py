@@ -64,9 +64,9 @@ def test_weights(fault, verified):
     assert status == 0 and len(lines) == 3 and [word for word, _ in lines].count("verified") == verified, said
     if fault == "dies":
         assert "PeerDiedError" in said
-    if fault == "slow":  # nine pauses of 0.1 s; the others do not wait for them
+    if fault == "slow":  # nine pauses of 0.3 s; the others do not wait for them
         times = sorted(float(seconds) for _, seconds in lines)
-        assert times[2] > 0.9 and times[2] > times[1] + 0.2, said
+        assert times[2] > 2.7 and times[2] > times[1], said
 
 
 def test_torch_without_a_gpu():
