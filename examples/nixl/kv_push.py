@@ -41,14 +41,14 @@ class Agent:
         self.agent.create_backend(os.environ.get("BACKEND", "HAWSER"))
         # Filled, so that the kernel gives all of its memory now and not within the first transfer.
         self.cache = np.full((max(REQUESTS), BLOCK // 8, 2), 0xffffffff, np.uint32)
-        self.early = []  # notifications that have come before they were asked for
+        self.kept_notifications = []  # notifications that have come before they were asked for
         self.registered = self.agent.register_memory([(self.cache.ctypes.data, self.cache.nbytes, 0, "")], "DRAM")
 
     def describe_blocks(self):
         """Returns address, length and device of each block, as NIXL takes them."""
         return [(self.cache.ctypes.data + k * BLOCK, BLOCK, 0) for k in range(len(self.cache))]
 
-    def meet(self, other, host, port, blocks=None):
+    def fetch_metadata(self, other, host, port, blocks=None):
         """Asks for the metadata of another agent. Says whether the metadata has come, and has the blocks. NIXL asks once: the
         other agent may not listen yet, and answers before its memory is registered."""
         if not self.agent.check_remote_metadata(other, blocks):
@@ -58,8 +58,8 @@ class Agent:
 
     def take_notification(self, other):
         got = self.agent.get_new_notifs().get(other, [])
-        self.early.extend(got)
-        return self.early.pop(0) if self.early else None
+        self.kept_notifications.extend(got)
+        return self.kept_notifications.pop(0) if self.kept_notifications else None
 
 
 def run_decode(port):
@@ -80,10 +80,10 @@ def run_decode(port):
 
 def run_prefill(host, port):
     me = Agent("prefill", 0)
-    wait_for(lambda: me.meet("decode", host, int(port)), "the metadata of the decode process")
+    wait_for(lambda: me.fetch_metadata("decode", host, int(port)), "the metadata of the decode process")
     me.agent.send_local_metadata(host, int(port))
     theirs = me.agent.deserialize_descs(wait_for(lambda: me.take_notification("decode"), "the cache of the decode process"))
-    wait_for(lambda: me.meet("decode", host, int(port), theirs), "the registration of the cache")
+    wait_for(lambda: me.fetch_metadata("decode", host, int(port), theirs), "the registration of the cache")
     from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
     to_there = me.agent.prep_xfer_dlist("decode", theirs)
     for request, count in enumerate(REQUESTS):
@@ -100,7 +100,7 @@ def run_prefill(host, port):
         me.agent.release_xfer_handle(transfer)
         speed = count * BLOCK / took / 1e9
         print(f"request {request}: {count} blocks pushed in {took * 1e3:.1f} ms, {speed:.2f} GB/s", flush=True)
-    wait_for(lambda: me.take_notification("decode") == b"verified", "the word of the decode process")
+    wait_for(lambda: me.take_notification("decode") == b"verified", "the confirmation of the decode process")
 
 
 def run_both():

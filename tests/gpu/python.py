@@ -28,7 +28,7 @@ def skip(name, reason):
     print(f"skipped: {name}: {reason}", flush=True)
 
 
-def note(good, name, reason=""):
+def count_check(good, name, reason=""):
     global passed, failed
     passed += good
     failed += not good
@@ -60,11 +60,11 @@ def run_tap(name, env, *argv):
     for x in left:
         skip(name, x.split(" - ", 1)[1].replace(" # SKIP ", ": "))
     for _ in range(good):
-        note(True, name)
+        count_check(True, name)
     for _ in range(bad):
-        note(False, name, "see above")
+        count_check(False, name, "see above")
     if bad == 0 and (status or f"1..{good + len(left)}" not in lines):
-        note(False, name, f"exit status {status} after {good + len(left)} checks")
+        count_check(False, name, f"exit status {status} after {good + len(left)} checks")
     return None
 
 
@@ -108,7 +108,7 @@ def run_binding(env):
     if why := find_missing(env, "cffi", "hawser"):
         return skip("binding", why)
     status, text = run("binding", env, ROOT / "tests/python/gpu.py")
-    return note(status == 0 and "right:" in text, "binding", f"exit status {status}")
+    return count_check(status == 0 and "right:" in text, "binding", f"exit status {status}")
 
 
 def run_torch(env):
@@ -123,7 +123,7 @@ def run_example(env):
     if why := find_missing(env, "cffi", "hawser", "torch") or (r.stderr.strip() if r.returncode else ""):
         return skip("example", why)
     status, text = run("example", env, ROOT / "examples/python/torch_gpu.py")
-    return note(status == 0 and text.count(", verified") == 3, "example", f"exit status {status}")
+    return count_check(status == 0 and text.count(", verified") == 3, "example", f"exit status {status}")
 
 
 def run_nixl(env):

@@ -21,7 +21,7 @@ def start(*argv):
                             stderr=subprocess.STDOUT, text=True)
 
 
-def check(what, *processes):
+def check_processes(what, *processes):
     """All processes must end well, and say all that is in SAYS."""
     said = ""
     try:
@@ -38,11 +38,11 @@ def check(what, *processes):
 
 
 def main():
-    check("kv_push.py starts both processes, and all blocks are verified", start())
+    check_processes("kv_push.py starts both processes, and all blocks are verified", start())
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = str(s.getsockname()[1])
-    check("each process is started by hand", start("prefill", "127.0.0.1", port), start("decode", port))
+    check_processes("each process is started by hand", start("prefill", "127.0.0.1", port), start("decode", port))
     return done()
 
 

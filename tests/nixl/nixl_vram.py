@@ -89,7 +89,7 @@ def make_content(seed):
     return np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
 
 
-def serve(gpu):
+def serve_agent(gpu):
     """The other process: does what lines of JSON say."""
     me = Agent("far", gpu)
     print(json.dumps({"metadata": me.agent.get_agent_metadata().hex(), "base": me.base}), flush=True)
@@ -125,7 +125,7 @@ class Far:
         return self.read()
 
 
-def move(near, far, operation, here, there, slots, note):
+def move_blocks(near, far, operation, here, there, slots, note):
     """Moves all blocks, of which block k is slot slots[k] of the other side. Returns the last state, seconds."""
     base, remote = near.base[here], far.answer["base"][there]
     mine = [(base + k * BLOCK, BLOCK, near.gpu if here == "VRAM" else 0) for k in range(BLOCKS)]
@@ -148,14 +148,14 @@ def check_moves(near, far):
     slots = [int(k) for k in np.random.default_rng(1).permutation(BLOCKS)]
     for seed, (here, there) in enumerate((("VRAM", "VRAM"), ("DRAM", "VRAM"), ("VRAM", "DRAM")), 10):
         near.store(here, make_content(seed))
-        state, took = move(near, far, "WRITE", here, there, slots, b"written")
+        state, took = move_blocks(near, far, "WRITE", here, there, slots, b"written")
         notes = far.ask("notes")["notes"]
         same = far.ask("same", kind=there, seed=seed, slots=slots)["same"]
         ok(state == "DONE" and notes == ["written"] and same,
            f"{BLOCKS} blocks of {BLOCK} bytes are written from {here} to {there}, with a notification", state, notes, same)
         print(f"# {took * 1e3:.1f} ms, {SIZE / took / 1e9:.2f} GB/s", flush=True)
         far.ask("store", kind=there, seed=seed + 10)
-        state, took = move(near, far, "READ", here, there, range(BLOCKS), b"read")
+        state, took = move_blocks(near, far, "READ", here, there, range(BLOCKS), b"read")
         notes = far.ask("notes")["notes"]
         same = bool((near.load(here) == make_content(seed + 10)).all())
         ok(state == "DONE" and notes == ["read"] and same, f"and are read from {there} to {here}", state, notes, same)
@@ -202,4 +202,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(serve(int(sys.argv[2])) if sys.argv[1:2] == ["--peer"] else main())
+    sys.exit(serve_agent(int(sys.argv[2])) if sys.argv[1:2] == ["--peer"] else main())
