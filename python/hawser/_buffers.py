@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
+import sys
 from typing import Any, NamedTuple
 
 from ._library import address_of, ffi, invalid
@@ -80,14 +81,28 @@ def open_capsule(capsule: object) -> Any:
     return ffi.cast("struct dl_tensor *", get(capsule, b"dltensor"))
 
 
+def export_dlpack(obj: Any, device: int, index: int) -> Any:
+    if device != 2:
+        return obj.__dlpack__()
+    # -1: no synchronization. To register memory reads none of it.
+    try:
+        return obj.__dlpack__(stream=-1)
+    except BufferError:
+        # torch exports tensors of its current device only
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not isinstance(obj, torch.Tensor):
+            raise
+        with torch.cuda.device(index):
+            return obj.__dlpack__(stream=-1)
+
+
 def find_dlpack(obj: Any) -> Span:
     device, index = (int(x) for x in obj.__dlpack_device__())
     if device not in DLPACK_KINDS:
         name = DLPACK_NAMES.get(device, "unknown")
         raise UnsupportedError(errno.EOPNOTSUPP, f"{type(obj).__name__}: memory of DLPack device {device} ({name}), "
                                f"number {index}: hawser moves host and CUDA memory")
-    # -1: no synchronization. To register memory reads none of it.
-    capsule = obj.__dlpack__(stream=-1) if device == 2 else obj.__dlpack__()
+    capsule = export_dlpack(obj, device, index)
     t = open_capsule(capsule)
     shape = tuple(t.shape[i] for i in range(t.ndim))
     strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be registered: buffers, arrays of numpy, GPU pointers, DLPack; and what is refused."""
 import array
+import contextlib
 import gc
 import mmap
 import os
+import sys
+import types
 import weakref
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import hawser
 from conftest import LIMIT, start_python
 from hawser import Region, Vec
-from hawser._buffers import is_contiguous
+from hawser._buffers import find_dlpack, is_contiguous
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed (Debian: python3-numpy)")
 
@@ -141,6 +144,29 @@ def test_dlpack_serves_a_type_that_cuda_arrays_have_no_name_for(context):
 
     source = numpy.arange(64, dtype="u1")
     assert context.register(Float8(source)).address == source.ctypes.data
+
+
+def test_dlpack_of_another_device_than_torchs_current_one(monkeypatch):
+    current = [0]
+
+    class Tensor(DLPackOnly):
+        def __dlpack__(self, stream=None):
+            if current[0] != self.device[1]:
+                raise BufferError("Can't export tensors on a different CUDA device index")
+            return super().__dlpack__()
+
+    @contextlib.contextmanager
+    def device(index):
+        before, current[0] = current[0], index
+        yield
+        current[0] = before
+
+    tensor = Tensor(numpy.zeros(8, "u1"), (2, 1))
+    with pytest.raises(BufferError):
+        find_dlpack(tensor)  # of no library that we know
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(device=device)))
+    span = find_dlpack(tensor)
+    assert span.length == 8 and current == [0]
 
 
 def test_dlpack_refusals(context):
