@@ -3,6 +3,8 @@
  * nixl_cu12-1.5.1.dist-info beside the folder .nixl_cu12.mesonpy.libs, in which libnixl.so lies. */
 #include "nixl/version.h"
 
+#include "nixl/tried.h"
+
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -15,9 +17,7 @@ namespace hx
 namespace
 {
 
-/* Test nixl_versions loads each. */
-const char *const tried[] = {"1.0.0", "1.0.1", "1.1.0", "1.2.0", "1.3.0", "1.3.1",
-                             "1.3.2", "1.4.0", "1.4.1", "1.5.0", "1.5.1"};
+const char *const tried[] = {HX_TRIED_VERSIONS};
 
 const char any_version[] = "HAWSER_NIXL_ANY_VERSION";
 

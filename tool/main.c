@@ -19,6 +19,7 @@ static const struct command {
     {"topo", cmd_topo, "show GPUs, NICs and the ways between them, and plan which NICs serve which GPU"},
     {"doctor", cmd_doctor, "look over this machine, or a pair of them, and say what mends what is wrong"},
     {"nccl", cmd_nccl, "what NCCL needs to run over hawser, whether it does, and how fast that is"},
+    {"nixl", cmd_nixl, "whether NIXL would find and accept the backend HAWSER, and why not"},
     {"sandbox", cmd_sandbox, "give a container NICs, a true sysfs and NCCL's environment, and take it all back"},
     {"verbs", cmd_verbs, "RDMA verbs for programs that are not trusted, through a broker"},
     {"oci-hook", cmd_oci_hook, "what an OCI runtime calls: NICs into a container, and back"},

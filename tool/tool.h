@@ -24,6 +24,7 @@ int cmd_lab(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_drill(int argc, char **argv);
 int cmd_nccl(int argc, char **argv);
+int cmd_nixl(int argc, char **argv);
 int cmd_sandbox(int argc, char **argv);
 int cmd_oci_hook(int argc, char **argv);
 int cmd_verbs(int argc, char **argv);

@@ -33,7 +33,7 @@ RULES = {
     "sandbox": LOW + ["sys", "node", "lib/net"],
     "oci": LOW + ["sys", "sandbox", "node", "lib/net"],
     "verbs": LOW + ["sys"],
-    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "lib/transport/netplugin/table/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
+    "tool": LOW + ["sys", "lab", "helper", "sandbox", "oci", "verbs", "node", "lib/net", "lib/mem", "nccl/params.h", "nixl/tried.h", "lib/transport/netplugin/table/abi.h", "lib/transport/devmem/helper.h", "lib/wire"],
     "helper": LOW + ["sys", "lib/net", "lib/wire", "helper"],
     "helper/kernel": LOW + ["sys", "lib/net"],
     "helper/child": LOW + ["sys", "lib/wire", "helper/kernel"],

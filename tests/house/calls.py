@@ -12,7 +12,8 @@ sys.dont_write_bytecode = True
 import arrows  # noqa: E402  of this folder
 
 # Folders that call each other, and why.
-TOGETHER = {("tool/doctor", "tool/nccl"): "the checks of NCCL use what `hawser nccl` finds, `hawser nccl check` is a group of checks"}
+TOGETHER = {("tool/doctor", "tool/nccl", "tool/nixl"): "the checks of NCCL and NIXL use what `hawser nccl` and `hawser nixl` find, whose "
+            "action check is a group of checks"}
 LINE = re.compile(r"^.*?:(?P<object>.*\.c\.o): *[0-9a-f]* +(?P<kind>\w) (?P<symbol>\S+)$")
 
 

@@ -4,14 +4,15 @@ virtual environment of the tests' own. HAWSER_TEST_NIXL_WHEELS names a folder th
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import time
 
-NEWEST = "1.5.1"
-# The list of nixl/version.cc.
-VERSIONS = ["1.0.0", "1.0.1", "1.1.0", "1.2.0", "1.3.0", "1.3.1", "1.3.2", "1.4.0", "1.4.1", "1.5.0", NEWEST]
+TRIED = pathlib.Path(__file__).resolve().parents[2] / "nixl/tried.h"
+VERSIONS = re.findall(r'"([0-9.]+)"', TRIED.read_text(encoding="utf-8"))
+NEWEST = VERSIONS[-1]
 
 
 class Missing(Exception):

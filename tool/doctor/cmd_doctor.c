@@ -3,6 +3,7 @@
 #include "net/sysfs.h"
 #include "tool/doctor/doctor_pair.h"
 #include "tool/nccl/nccl_look.h"
+#include "tool/nixl/nixl_look.h"
 #include "tool/opts.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct doctor {
     struct dr_machine m;
     struct dr_pair pair;
     struct nccl_look nccl;
+    struct nixl_look nixl;
 };
 
 /* "nic,gpu": bits. */
@@ -33,7 +35,7 @@ static int parse_groups(void *args, const char *text)
             g++;
         if (g == DR_GROUPS)
             return hw_fail(-EINVAL,
-                           "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl",
+                           "there is no group '%.*s'; there are kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl",
                            (int)HW_MIN(n, (size_t)40), p);
         d->groups |= 1u << g;
         p += n + (p[n] == ',');
@@ -79,9 +81,12 @@ static int run_doctor(struct doctor *d)
     int rc = root;
     if (rc >= 0 && d->groups & 1u << DR_NCCL)
         rc = nccl_look(&d->nccl, NULL); /* first: its children must not have CUDA from us */
+    if (rc >= 0 && d->groups & 1u << DR_NIXL)
+        rc = nixl_look(&d->nixl, NULL, NULL);
     if (rc >= 0) {
         dr_probe(&d->m, root, d->groups & 1u << DR_GPU);
         d->m.nccl = d->groups & 1u << DR_NCCL ? &d->nccl : NULL;
+        d->m.nixl = d->groups & 1u << DR_NIXL ? &d->nixl : NULL;
         rc = pair ? ask_peer(d, root) : 0;
     }
     if (rc >= 0)
@@ -95,14 +100,16 @@ static int run_doctor(struct doctor *d)
                                                 : TOOL_OK;
     dr_free(&report);
     nccl_look_free(&d->nccl);
+    nixl_look_free(&d->nixl);
     hw_close(&root);
     return exit;
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("only", 0, "GROUP[,..]", parse_groups,
-             "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl (default: pair with HOST, else all but pair "
-             "and nccl)"),
+    OPT_CALL(
+        "only", 0, "GROUP[,..]", parse_groups,
+        "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, else all but "
+        "pair, nccl and nixl)"),
     OPT_FLAG("json", 'j', struct doctor, json, "one JSON object instead of lines"),
     OPT_FLAG("why", 0, struct doctor, why, "say why of every check, not only of what is wrong"),
     OPT_FLAG("list", 0, struct doctor, list, "list the checks, and do nothing"),

@@ -122,6 +122,15 @@ const struct dr_check dr_checks[] = {
      dr_nccl_env_plugin},
     {"nccl.environment", DR_NCCL, "variables",
      "some keep the plugin out, others take part of what it sets and leave the rest", dr_nccl_environment},
+    {"nixl.wheel", DR_NIXL, "NIXL", "the backend is for the NIXL that your program's Python has", dr_nixl_wheel},
+    {"nixl.version", DR_NIXL, "NIXL's version",
+     "NIXL has changed its virtual functions once without another API version, so the backend refuses what was not "
+     "tried",
+     dr_nixl_version},
+    {"nixl.backend", DR_NIXL, "backend HAWSER",
+     "NIXL looks for backends in one folder: NIXL_PLUGIN_DIR, or where that is not set, its own", dr_nixl_backend},
+    {"nixl.load", DR_NIXL, "loading the backend", "NIXL loads it by dlopen, when create_backend(\"HAWSER\") is called",
+     dr_nixl_load},
 };
 const size_t dr_n_checks = HW_ARRAY_LEN(dr_checks);
 
@@ -132,7 +141,7 @@ int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair
         d->now = &dr_checks[i];
         size_t before = d->n;
         if (!(groups & 1u << d->now->group) || (d->now->group == DR_PAIR && !pair) ||
-            (d->now->group == DR_NCCL && !m->nccl))
+            (d->now->group == DR_NCCL && !m->nccl) || (d->now->group == DR_NIXL && !m->nixl))
             continue;
         d->now->run(d);
         if (d->n == before)

@@ -22,7 +22,7 @@
 #define DR_TEXT      400
 
 enum dr_outcome { DR_PASS, DR_WARN, DR_FAIL, DR_SKIP, DR_OUTCOMES };
-enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR, DR_NCCL, DR_GROUPS };
+enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR, DR_NCCL, DR_NIXL, DR_GROUPS };
 
 /* What ETHTOOL_A_RINGS_TCP_DATA_SPLIT says (linux/ethtool.h). */
 enum dr_split { DR_SPLIT_UNKNOWN, DR_SPLIT_OFF, DR_SPLIT_ON };
@@ -66,6 +66,7 @@ struct dr_machine {
     int n_gpus;                   /* as the CUDA driver counts, or -errno */
     unsigned moment_ms;           /* between the two readings of devmem_pkts */
     const struct nccl_look *nccl; /* for group nccl; NULL: not looked */
+    const struct nixl_look *nixl; /* for group nixl; NULL: not looked */
 };
 
 /* Both sides of a session, for the checks of group pair. */
@@ -122,8 +123,8 @@ extern const size_t dr_n_checks;
 const char *dr_group_name(enum dr_group g);
 const char *dr_outcome_name(enum dr_outcome o);
 
-/* Runs the checks of the groups (bit i: enum dr_group i) over m and, for DR_PAIR, pair; DR_NCCL wants m->nccl. -ENOMEM.
- * Freed by dr_free(). */
+/* Runs the checks of the groups (bit i: enum dr_group i) over m and, for DR_PAIR, pair; DR_NCCL wants m->nccl, DR_NIXL
+ * m->nixl. -ENOMEM. Freed by dr_free(). */
 int dr_run(struct dr_report *d, const struct dr_machine *m, const struct dr_pair *pair, unsigned groups);
 void dr_free(struct dr_report *d);
 size_t dr_count(const struct dr_report *d, enum dr_outcome o);
@@ -222,5 +223,9 @@ void dr_nccl_link(struct dr_report *d);
 void dr_nccl_tuner(struct dr_report *d);
 void dr_nccl_env_plugin(struct dr_report *d);
 void dr_nccl_environment(struct dr_report *d);
+void dr_nixl_wheel(struct dr_report *d);
+void dr_nixl_version(struct dr_report *d);
+void dr_nixl_backend(struct dr_report *d);
+void dr_nixl_load(struct dr_report *d);
 
 #endif

@@ -10,8 +10,8 @@
 const char *dr_group_name(enum dr_group g)
 {
     static const char *const name[DR_GROUPS] = {
-        [DR_KERNEL] = "kernel", [DR_NIC] = "nic",   [DR_GPU] = "gpu",   [DR_LIMITS] = "limits",
-        [DR_TCPX] = "tcpx",     [DR_RDMA] = "rdma", [DR_PAIR] = "pair", [DR_NCCL] = "nccl"};
+        [DR_KERNEL] = "kernel", [DR_NIC] = "nic",   [DR_GPU] = "gpu",   [DR_LIMITS] = "limits", [DR_TCPX] = "tcpx",
+        [DR_RDMA] = "rdma",     [DR_PAIR] = "pair", [DR_NCCL] = "nccl", [DR_NIXL] = "nixl"};
     return g < DR_GROUPS ? name[g] : "?";
 }
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser nixl: check. */
+#include "tool/nixl/nixl.h"
+#include "tool/tool.h"
+
+static const struct tool_action actions[] = {
+    {"check", nixl_check_main, "whether NIXL would find and accept the backend HAWSER, and why not"},
+    {0},
+};
+
+int cmd_nixl(int argc, char **argv)
+{
+    static const struct tool_actions t = {
+        .cmd = "nixl",
+        .about = "NIXL over hawser: an agent's create_backend(\"HAWSER\") loads libplugin_HAWSER.so.",
+        .action = actions};
+    return tool_act(&t, argc, argv);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser nixl check: doctor's checks of the group nixl, by themselves. */
+#include "tool/doctor/doctor.h"
+#include "tool/nixl/nixl.h"
+#include "tool/nixl/nixl_look.h"
+#include "tool/opts.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CMD "nixl check"
+
+struct check_args {
+    const char *python, *dir;
+    bool json, why;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("python", 'p', "FILE", struct check_args, python,
+             "the Python whose NIXL is meant (default: that of this program's package, of VIRTUAL_ENV, or python3)"),
+    OPT_TEXT("dir", 'd', "DIR", struct check_args, dir, "the folder that NIXL is installed in; no Python is asked"),
+    OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
+    OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),
+    {0},
+};
+
+int nixl_check_main(int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = CMD,
+        .args = "[OPTION...]",
+        .about =
+            "Finds the NIXL that a Python has, and the backend HAWSER where that NIXL looks, loads the backend in a\n"
+            "child process, and says whether NIXL would use it. Exit status 1 if not.",
+        .rows = rows,
+        .too_many = "check takes options only"};
+    struct check_args a = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    if (a.python && a.dir)
+        return tool_usage(CMD, "--python and --dir: which of the two?");
+    struct nixl_look *look = calloc(1, sizeof *look);
+    struct dr_machine *m = calloc(1, sizeof *m);
+    struct dr_report d = {0};
+    if (!m || !look) {
+        free(m);
+        free(look);
+        return tool_fail(CMD, "out of memory");
+    }
+    rc = nixl_look(look, a.python, a.dir);
+    if (rc == 0) {
+        m->root = -1;
+        m->nixl = look;
+        rc = dr_run(&d, m, NULL, 1u << DR_NIXL);
+    }
+    if (rc == 0 && a.json)
+        rc = dr_print_json(stdout, &d);
+    else if (rc == 0)
+        dr_print(stdout, &d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), a.why);
+    int exit = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : dr_count(&d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
+    dr_free(&d);
+    nixl_look_free(look);
+    free(look);
+    free(m);
+    return exit;
+}
