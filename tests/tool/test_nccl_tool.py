@@ -214,6 +214,9 @@ def part_check(tmp):
        "v8 alone, whose speed lies elsewhere", f)
 
     place(lib, MINI, "libnccl-net-hawser.so")
+    place(lib, MINI, "libnccl-net.so")
+    r, f = check(tmp, **good)
+    ok(r.returncode == 0 and has(f, "nccl.link", "PASS", "is ours"), "a libnccl-net.so beside our plugin that is no link, as in the Python wheel", f)
     (lib / "libnccl-net.so").unlink()
     r, f = check(tmp, **good)
     ok(r.returncode == 0 and has(f, "nccl.link", "WARN", "not there") and "ln -s" in f["nccl.link"][0]["mend"], "no libnccl-net.so", f)

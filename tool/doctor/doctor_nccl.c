@@ -211,7 +211,9 @@ void dr_nccl_link(struct dr_report *d)
     int v = l->lib->version;
     char real[NCCL_PATH];
     const char *base = *l->link->path && realpath(l->link->path, real) ? strrchr(real, '/') : NULL;
-    bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
+    /* a link to our plugin, or what the Python wheel, which has no links, has beside our plugin */
+    bool ours = base && (strcmp(base + 1, NCCL_PLUGIN_FILE) == 0 ||
+                         (strlen(l->dir) == (size_t)(base - real) && strncmp(real, l->dir, strlen(l->dir)) == 0));
     if (v && (v < FORGETS_FROM || v > FORGETS_TO))
         dr_say(d, DR_SKIP, NULL, "NCCL %d.%d.%d does not need it", v / 10000, v / 100 % 100, v % 100);
     else if (ours)
