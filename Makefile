@@ -4,6 +4,7 @@
 #   make check    install, build, test       make tsan    ThreadSanitizer, clang: build-tsan/, tests
 #   make demo     install, build, show       make lint    clang-format, clang-tidy
 #   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
+#   make wheel    install, build: the Python wheel in dist/ (x86-64; fetches build tools from the package index)
 #   make sim      SEED=, SEEDS=: so many schedules of the simulator, from seed SEED on
 #   make check-vm tests in guests with newer kernels (QEMU without KVM; fetches Debian's kernels at the first time)
 BUILD ?= build
@@ -67,7 +68,11 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
-clean:
-	rm -rf build build-*/
+wheel:
+	@scripts/deps.sh wheel
+	@scripts/wheel.py build-wheel dist
 
-.PHONY: all deps check vm-deps check-vm demo asan tsan lint sim fuzz install clean
+clean:
+	rm -rf build build-*/ dist
+
+.PHONY: all deps check vm-deps check-vm demo asan tsan lint sim fuzz install wheel clean

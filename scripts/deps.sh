@@ -3,6 +3,7 @@
 # Installs what building and testing need, on Debian 12. Says what it installs; does nothing where all is there.
 #   scripts/deps.sh        to build, test and run the demo
 #   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the test of completion need
+#   scripts/deps.sh wheel  also what the Python wheel needs: make wheel
 #   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
 set -eu
 
@@ -13,9 +14,10 @@ packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libm
 case "${1-}" in
 "") ;;
 ci) packages="$packages git zsh fish clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv" ;;
+wheel) packages="$packages python3 python3-venv" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
-    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|vm]" >&2
+    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|wheel|vm]" >&2
     exit 2
     ;;
 esac

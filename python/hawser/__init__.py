@@ -7,6 +7,7 @@ from ._context import Completion, Context, Event
 from ._library import knobs, version
 from ._memory import Memory, Region
 from ._operation import Notify, Operation, Read, Recv, Request, Send, Vec, Write
+from ._paths import nccl_plugin_path, nixl_plugin_dir
 from ._peer import Peer
 from .errors import (AccessError, AddressError, AddressInUseError, ArgumentError, BoundsError, BusyError, CanceledError,
                      ClosedError, DeadlineError, DeviceFailedError, ForkedError, HawserError, MessageSizeError,
@@ -20,5 +21,5 @@ __all__ = [
     "Memory", "MessageSizeError", "NoDescriptorsError", "NoDeviceError", "NoKeyError", "NoMemoryError", "NotReadyError",
     "Notify", "Operation", "Peer", "PeerClosedError", "PeerDiedError", "ProtocolError", "Read", "Recv", "RefusedError",
     "Region", "Request", "Send", "StaleRegionError", "TooManyError", "UnreachableError", "UnsupportedError", "Vec",
-    "Write", "knobs", "version",
+    "Write", "knobs", "nccl_plugin_path", "nixl_plugin_dir", "version",
 ]

@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 from ._cdef import CDEF
+from ._paths import NATIVE
 from .errors import ArgumentError, HawserError, make_error
 
 NAME = "libhawser.so.1"
@@ -22,12 +23,12 @@ ffi.cdef(CDEF)
 
 
 def find_library() -> str:
-    """Returns the library to load: HAWSER_LIBRARY, else the one beside this package, else the loader's own choice."""
+    """Returns the library to load: HAWSER_LIBRARY, else the one in the wheel, else the loader's own choice."""
     named = os.environ.get("HAWSER_LIBRARY")
     if named:
         return named
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), NAME)
-    return beside if os.path.exists(beside) else NAME
+    own = NATIVE / NAME
+    return str(own) if own.exists() else NAME
 
 
 def load_library() -> Any:

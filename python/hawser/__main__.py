@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m hawser: where the files of the wheel lie, and the NIXL backend put beside NIXL's own."""
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ._library import find_library
+from ._nixl import NixlError, find_nixl, install_backend, remove_backend
+from ._paths import NCCL_PLUGIN, NIXL_PLUGIN, PROGRAM, native_file
+
+
+def show_paths() -> int:
+    """Prints a line for each part of hawser: its path, or that this installation has none."""
+    print(f"library       {find_library()}")
+    for what, name in (("program", PROGRAM), ("NCCL plugin", NCCL_PLUGIN), ("NIXL backend", NIXL_PLUGIN)):
+        try:
+            print(f"{what:13} {native_file(name, what)}")
+        except FileNotFoundError:
+            print(f"{what:13} not in this installation")
+    return 0
+
+
+def change_nixl(folder: str | None, remove: bool) -> int:
+    """Installs or removes the backend in each NIXL; returns 1 where one of them failed."""
+    status = 0
+    try:
+        for nixl in find_nixl(folder):
+            try:
+                print((remove_backend if remove else install_backend)(nixl))
+            except NixlError as e:
+                print(f"hawser nixl-install: {e}", file=sys.stderr)
+                status = 1
+    except (NixlError, FileNotFoundError) as e:
+        print(f"hawser nixl-install: {e}", file=sys.stderr)
+        status = 1
+    return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hawser", description="The parts of hawser that this Python has.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("paths", help="print where the library, the program, the NCCL plugin and the NIXL backend lie")
+    nixl = commands.add_parser(
+        "nixl-install", help="put the NIXL backend beside those of the installed NIXL, or take it away",
+        description="Copies libplugin_HAWSER.so into the plugin folder of the installed NIXL, where agents find it beside "
+                    "NIXL's own backends. Remove it before NIXL is uninstalled, or pip leaves the folder behind.")
+    nixl.add_argument("--remove", action="store_true", help="take the backend away")
+    nixl.add_argument("--dir", metavar="DIR",
+                      help="the folder that NIXL is installed in (as of `pip install --target DIR`), in place of this Python's")
+    args = parser.parse_args(argv)
+    return show_paths() if args.command == "paths" else change_nixl(args.dir, args.remove)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the NIXL backend into the plugin folder of an installed NIXL, and takes it away again."""
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import sys
+import tempfile
+from typing import NamedTuple
+
+from ._paths import NIXL_PLUGIN, NIXL_VERSIONS, native_file
+
+ANY_VERSION = "HAWSER_NIXL_ANY_VERSION"  # also what tells hawser's backend from another file: each release has this name in it
+PLUGIN = pathlib.PurePath(NIXL_PLUGIN).name
+
+
+class NixlError(Exception):
+    """What could not be done, and what to do."""
+
+
+class Nixl(NamedTuple):
+    """An installed NIXL: the wheels nixl-cu12 and nixl-cu13 differ in name only."""
+    name: str
+    version: str
+    plugins: pathlib.Path
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+def find_nixl(folder: str | None) -> list[Nixl]:
+    """Returns each NIXL that this Python finds, or that is installed in `folder`; NixlError where there is none."""
+    found: dict[str, Nixl] = {}
+    for dist in importlib.metadata.distributions(path=sys.path if folder is None else [folder]):
+        name = (dist.metadata["Name"] or "").lower().replace("_", "-")
+        if not re.fullmatch(r"nixl-cu\d+", name) or name in found:
+            continue
+        plugins = pathlib.Path(str(dist.locate_file(f".{name.replace('-', '_')}.mesonpy.libs/plugins")))
+        if plugins.is_dir():
+            found[name] = Nixl(name, dist.version, plugins)
+    if not found:
+        where = f"in {folder}" if folder is not None else f"among the packages of {sys.executable}"
+        raise NixlError(f"no wheel of NIXL {where}: `pip install nixl-cu12` or nixl-cu13 first, or name the folder that it "
+                        "is installed in by --dir")
+    return list(found.values())
+
+
+def check_version(nixl: Nixl) -> None:
+    """Raises NixlError where the backend would refuse this NIXL."""
+    tried = native_file(NIXL_VERSIONS, "list of NIXL's versions").read_text(encoding="utf-8").split()
+    if nixl.version not in tried and os.environ.get(ANY_VERSION) != "1":
+        raise NixlError(f"{nixl} was not tried, and the backend would refuse it; tried are {', '.join(tried)}. "
+                        f"{ANY_VERSION}=1, here and where NIXL runs, goes on at your own risk")
+
+
+def is_ours(path: pathlib.Path) -> bool:
+    """Returns whether the file is a release of hawser's backend."""
+    return path.is_file() and ANY_VERSION.encode() in path.read_bytes()
+
+
+def refuse_foreign(path: pathlib.Path) -> None:
+    """Raises NixlError where the path is taken by something else than hawser's backend."""
+    if os.path.lexists(path) and not is_ours(path):
+        raise NixlError(f"{path} is not hawser's (a backend of hawser's has the name {ANY_VERSION} in it): it stays as it is")
+
+
+def install_backend(nixl: Nixl) -> str:
+    """Copies the backend beside the others; returns a line that says what was done."""
+    source = native_file(NIXL_PLUGIN, "NIXL backend")
+    target = nixl.plugins / PLUGIN
+    check_version(nixl)
+    refuse_foreign(target)
+    if target.exists() and target.read_bytes() == source.read_bytes():
+        return f"{nixl}: {target} is there already"
+    try:
+        # Whole or not at all: a NIXL that starts meanwhile finds the old file or the new one.
+        fd, half = tempfile.mkstemp(prefix=".hawser-", dir=nixl.plugins)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(source.read_bytes())
+            os.chmod(half, 0o644)
+            os.replace(half, target)
+        except BaseException:
+            os.unlink(half)
+            raise
+    except OSError as e:
+        raise NixlError(f"cannot write {target}: {e.strerror}; run this as the user who installed {nixl.name}") from None
+    return f"{nixl}: installed {target}"
+
+
+def remove_backend(nixl: Nixl) -> str:
+    """Takes the backend away; returns a line that says what was done."""
+    target = nixl.plugins / PLUGIN
+    refuse_foreign(target)
+    if not target.exists():
+        return f"{nixl}: there is no {target}"
+    try:
+        target.unlink()
+    except OSError as e:
+        raise NixlError(f"cannot remove {target}: {e.strerror}; run this as the user who installed {nixl.name}") from None
+    return f"{nixl}: removed {target}"

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the files lie that the wheel brings for other programs: the folder `native`, laid out as a build folder."""
+from __future__ import annotations
+
+import pathlib
+
+NATIVE = pathlib.Path(__file__).resolve().parent / "native"
+PROGRAM = "hawser"
+NCCL_PLUGIN = "nccl/libnccl-net-hawser.so"
+NIXL_PLUGIN = "nixl/libplugin_HAWSER.so"
+NIXL_VERSIONS = "nixl/versions"
+
+
+def native_file(name: str, what: str) -> pathlib.Path:
+    """Returns the path of a file of the wheel; FileNotFoundError where this installation has none."""
+    path = NATIVE / name
+    if not path.is_file():
+        raise FileNotFoundError(f"this installation of hawser has no {what} ({path}): install the wheel hawser-transfer, "
+                                "as `make wheel` builds it")
+    return path
+
+
+def nccl_plugin_path() -> str:
+    """Returns the path of the NCCL plugin, as NCCL_NET_PLUGIN takes it.
+
+    NCCL 2.27.3 to 2.29.7 also need libnccl-net.so on the loader's path: `hawser nccl env` prints all that is to be set.
+    Raises FileNotFoundError where the installation has no plugin, as one that is not from the wheel."""
+    return str(native_file(NCCL_PLUGIN, "NCCL plugin"))
+
+
+def nixl_plugin_dir() -> str:
+    """Returns the folder that has the NIXL backend, libplugin_HAWSER.so, and nothing else that NIXL would load.
+
+    As NIXL_PLUGIN_DIR the folder hides the backends that NIXL has itself: `python -m hawser nixl-install` puts hawser's
+    beside those. Raises FileNotFoundError where the installation has no backend, as one that is not from the wheel."""
+    return str(native_file(NIXL_PLUGIN, "NIXL backend").parent)

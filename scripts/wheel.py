@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the Python wheel hawser-transfer for manylinux_2_28 on x86-64: the package, and in its folder `native` libhawser,
+the NCCL plugin, the NIXL backend and the program `hawser`. One wheel serves each Python, since there is no extension module.
+
+The compiler is this machine's gcc. What it links is glibc 2.28, of which PyPI's `ziglang` makes libraries with the symbols
+and no code: a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
+Usage: wheel.py BUILD DIST    (BUILD: a folder of its own, kept for the next time)"""
+import base64
+import hashlib
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+GLIBC = "2.28"
+TAG = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
+TOOLS = ["ziglang==0.17.1", "auditwheel==6.8.2"]
+PROJECT = tomllib.loads((ROOT / "python/pyproject.toml").read_text(encoding="utf-8"))["project"]
+# Files of the build folder -> their places in `native`.
+NATIVE = {f"libhawser.so.{PROJECT['version']}": "libhawser.so.1", "hawser": "hawser", "nccl/libnccl-net-hawser.so": "nccl/libnccl-net-hawser.so",
+          "nixl/libplugin_HAWSER.so": "nixl/libplugin_HAWSER.so"}
+MNL = "libmnl.so.0"  # Debian has no static libmnl
+# Debian packages whose code goes along, for their licences.
+PARTS = ["libsodium-dev", "libjansson-dev", "libfuse3-dev", "libseccomp-dev", "libinih-dev", "zlib1g-dev", "libmnl-dev"]
+
+
+def run(*argv, **more):
+    """Runs a command; its output is shown only where it fails, which ends this program."""
+    r = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    if r.returncode:
+        lines = r.stdout.strip().splitlines()
+        sys.exit("\n".join([*lines[-30:], f"wheel: {' '.join(str(a) for a in argv[:4])} ... failed with status {r.returncode}"]))
+    return r.stdout
+
+
+def make_tools(folder):
+    """Returns the Python of a virtual environment that has TOOLS."""
+    python, stamp = folder / "bin/python", folder / "tools"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(TOOLS):
+        shutil.rmtree(folder, ignore_errors=True)
+        run(sys.executable, "-m", "venv", folder)
+        run(python, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", *TOOLS)
+        stamp.write_text("\n".join(TOOLS), encoding="utf-8")
+    return python
+
+
+def make_glibc(python, folder):
+    """Makes the libraries to link with, and the start files: ziglang leaves them in its cache once it has linked a program."""
+    if (folder / "libc.so").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    cache = folder / "cache"
+    cache.mkdir(parents=True)
+    (folder / "empty.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
+    run(python, "-m", "ziglang", "cc", "-target", f"x86_64-linux-gnu.{GLIBC}", "-fPIE", "-pie", folder / "empty.c", "-o", folder / "empty",
+        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)})
+    names = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libld.so.2", "libc_nonshared.a", "Scrt1.o"]
+    for name in names:
+        found = list(cache.glob(f"o/*/{name}"))
+        if len(found) != 1:
+            sys.exit(f"wheel: ziglang has made {len(found)} files {name}, not one")
+        shutil.copy(found[0], folder / name)
+        link = folder / name.partition(".so")[0]
+        if ".so" in name and link.name != "libc":
+            link.with_suffix(".so").symlink_to(name)
+    shutil.rmtree(cache)
+    shared = " ".join(f'"{folder / name}"' for name in names[2:6])
+    # Before 2.34 these were libraries of their own; -lc finds what is used of them.
+    (folder / "libc.so").write_text(f'GROUP ("{folder}/libc.so.6" "{folder}/libc_nonshared.a" AS_NEEDED ({shared}))\n', encoding="utf-8")
+
+
+def compile_native(glibc, build):
+    """Builds the libraries and the program; all that Debian has as a static library goes in statically."""
+    if not (build / "build.ninja").exists():
+        native = glibc / "native.ini"
+        # $ORIGIN: for libmnl, which lies beside the program.
+        flags = f"['-B{glibc}', '-Wl,-rpath,$ORIGIN']"
+        native.write_text(f"[binaries]\nc = 'gcc'\ncpp = 'g++'\n[built-in options]\nc_link_args = {flags}\ncpp_link_args = {flags}\n",
+                          encoding="utf-8")
+        run("meson", "setup", "--native-file", native, "--buildtype", "release", "-Dprefer_static=true", build, ROOT)
+    run("ninja", "-C", build, *NATIVE)
+
+
+def collect_native(glibc, build):
+    """Returns place -> bytes of the folder `native`, stripped."""
+    files = {}
+    out = build / "wheel-native"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    mnl = run("gcc", f"-print-file-name={MNL}").strip()
+    sources = {**{str(build / k): v for k, v in NATIVE.items()}, mnl: MNL, str(make_by_name(glibc, build)): "nccl/libnccl-net.so"}
+    for source, place in sources.items():
+        run("strip", "--strip-unneeded", "-o", out / "stripped", source)
+        files[place] = (out / "stripped").read_bytes()
+    tried = re.findall(r'"([0-9.]+)"', (ROOT / "nixl/tried.h").read_text(encoding="utf-8"))
+    files["nixl/versions"] = ("\n".join(tried) + "\n").encode()
+    return files
+
+
+def make_by_name(glibc, build):
+    """Makes libnccl-net.so, which is nothing but a need of the plugin beside it: a wheel holds no links, and a second copy of
+    the plugin would be a second plugin."""
+    made = build / "libnccl-net.so"
+    run("gcc", f"-B{glibc}", "-shared", "-nostdlib", "-o", made, "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-Wl,-soname,libnccl-net.so",
+        f"-L{build / 'nccl'}", "-l:libnccl-net-hawser.so")
+    return made
+
+
+def read_licences():
+    """Returns place -> bytes of the licences: ours, and those of what is linked in."""
+    files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
+    for name in PARTS:
+        files[f"third-party/{name.removesuffix('-dev')}"] = pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes()
+    return files
+
+
+def write_metadata():
+    """Returns METADATA, of which pyproject.toml is the source, with README.md as the description."""
+    head = ["Metadata-Version: 2.1", f"Name: {PROJECT['name']}", f"Version: {PROJECT['version']}", f"Summary: {PROJECT['description']}",
+            f"License: {PROJECT['license']['text']}", f"Requires-Python: {PROJECT['requires-python']}",
+            *(f"Requires-Dist: {d}" for d in PROJECT["dependencies"]), "Description-Content-Type: text/markdown"]
+    return ("\n".join(head) + "\n\n" + (ROOT / "README.md").read_text(encoding="utf-8")).encode()
+
+
+def collect(native):
+    """Returns (file name of the wheel, path in it -> bytes)."""
+    stem = f"{PROJECT['name'].replace('-', '_')}-{PROJECT['version']}"
+    files = {f"hawser/{f.name}": f.read_bytes() for f in sorted((ROOT / "python/hawser").iterdir()) if f.suffix in (".py", ".typed")}
+    files |= {f"hawser/native/{place}": data for place, data in native.items()}
+    script = (ROOT / "python/bin/hawser").read_bytes()
+    files[f"{stem}.data/scripts/hawser"] = b"#!python\n" + script.partition(b"\n")[2]  # pip puts the Python's path there
+    info = f"{stem}.dist-info"
+    files |= {f"{info}/licenses/{place}": data for place, data in read_licences().items()}
+    files[f"{info}/METADATA"] = write_metadata()
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: hawser\nRoot-Is-Purelib: false\nTag: py3-none-{TAG}\n".encode()
+    rows = [f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
+            for path, data in files.items()]
+    files[f"{info}/RECORD"] = ("\n".join([*rows, f"{info}/RECORD,,"]) + "\n").encode()
+    return f"{stem}-py3-none-{TAG}.whl", files
+
+
+def write_wheel(path, files):
+    """Writes the zip file: the same bytes for the same files."""
+    half = path.with_name(path.name + ".half")
+    with zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as z:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            program = name.endswith(("native/hawser", "scripts/hawser")) or ".so" in name
+            entry.external_attr = (0o100755 if program else 0o100644) << 16
+            z.writestr(entry, data)
+    half.replace(path)
+
+
+def check_wheel(python, path):
+    """Ends this program where auditwheel finds what a machine with glibc 2.28 would not have."""
+    said = run(python, "-m", "auditwheel", "show", path)
+    tag = re.search(r'platform tag:\s+"manylinux_(\d+)_(\d+)_x86_64"', said)
+    if not tag or (int(tag[1]), int(tag[2])) > tuple(map(int, GLIBC.split("."))):
+        sys.exit(f"{said}\nwheel: auditwheel does not find that {path.name} is {TAG}")
+    print(f"wheel: {path} ({path.stat().st_size >> 10} KiB), by auditwheel manylinux_{tag[1]}_{tag[2]}")
+
+
+def main(build, dist):
+    if platform.machine() != "x86_64":
+        sys.exit(f"wheel: this is {platform.machine()}: the wheel is built on x86-64 only")
+    build, dist = pathlib.Path(build).resolve(), pathlib.Path(dist).resolve()
+    python = make_tools(build / "tools")
+    make_glibc(python, build / f"glibc-{GLIBC}")
+    compile_native(build / f"glibc-{GLIBC}", build / "native")
+    name, files = collect(collect_native(build / f"glibc-{GLIBC}", build / "native"))
+    dist.mkdir(parents=True, exist_ok=True)
+    write_wheel(dist / name, files)
+    check_wheel(python, dist / name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
