@@ -5,7 +5,8 @@ the NCCL plugin, the NIXL backend and the program `hawser`. One wheel serves eac
 
 The compiler is this machine's gcc. What it links is glibc 2.28, of which PyPI's `ziglang` makes libraries with the symbols
 and no code: a function that glibc 2.28 lacks fails to link. auditwheel checks the result.
-Usage: wheel.py BUILD DIST    (BUILD: a folder of its own, kept for the next time)"""
+Usage: wheel.py BUILD DIST    (BUILD: a folder of its own, kept for the next time)
+Exit status 77: the tools cannot be had, as where no package index is reached."""
 import base64
 import hashlib
 import os
@@ -22,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 GLIBC = "2.28"
 TAG = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
 TOOLS = ["ziglang==0.17.1", "auditwheel==6.8.2"]
+NO_TOOLS = 77
 PROJECT = tomllib.loads((ROOT / "python/pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Files of the build folder -> their places in `native`.
 NATIVE = {f"libhawser.so.{PROJECT['version']}": "libhawser.so.1", "hawser": "hawser", "nccl/libnccl-net-hawser.so": "nccl/libnccl-net-hawser.so",
@@ -31,12 +33,14 @@ MNL = "libmnl.so.0"  # Debian has no static libmnl
 PARTS = ["libsodium-dev", "libjansson-dev", "libfuse3-dev", "libseccomp-dev", "libinih-dev", "zlib1g-dev", "libmnl-dev"]
 
 
-def run(*argv, **more):
-    """Runs a command; its output is shown only where it fails, which ends this program."""
-    r = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+def run(*argv, status=1, **more):
+    """Runs a command; where it fails, shows the end of its output and ends this program with that exit status."""
+    argv = [str(a) for a in argv]
+    r = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
     if r.returncode:
-        lines = r.stdout.strip().splitlines()
-        sys.exit("\n".join([*lines[-30:], f"wheel: {' '.join(str(a) for a in argv[:4])} ... failed with status {r.returncode}"]))
+        print(*r.stdout.strip().splitlines()[-30:], f"wheel: failed with status {r.returncode}: {' '.join(argv)[:200]}", sep="\n",
+              file=sys.stderr)
+        sys.exit(status)
     return r.stdout
 
 
@@ -45,8 +49,8 @@ def make_tools(folder):
     python, stamp = folder / "bin/python", folder / "tools"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(TOOLS):
         shutil.rmtree(folder, ignore_errors=True)
-        run(sys.executable, "-m", "venv", folder)
-        run(python, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", *TOOLS)
+        run(sys.executable, "-m", "venv", folder, status=NO_TOOLS)
+        run(python, "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", *TOOLS, status=NO_TOOLS)
         stamp.write_text("\n".join(TOOLS), encoding="utf-8")
     return python
 

@@ -17,8 +17,7 @@ static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
     else if (*l->own)
         dr_mend(d, "cp %.180s %.200s", l->own, w->backend->path);
     else
-        dr_mend(d,
-                "pip install hawser-transfer && python3 -m hawser nixl-install   # this hawser was built without it");
+        dr_mend(d, "make wheel   # then install it: this hawser was built without the backend");
 }
 
 void dr_nixl_wheel(struct dr_report *d)
