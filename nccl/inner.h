@@ -21,12 +21,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES     6  /* links from one process to another: docs/performance.md has the measurement */
-#define HN_LINKS     48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
-#define HN_DIALLERS  8  /* threads that connect */
-#define HN_LANES_MAX 64
-#define HN_DEVICES \
-    4 /* that NCCL is shown, all with all NICs: it gives each of its channels one, and makes two for each */
+#define HN_LANES      6  /* links from one process to another: docs/performance.md has the measurement */
+#define HN_LINKS      48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
+#define HN_DIALLERS   8  /* threads that connect */
+#define HN_LANES_MAX  64
+#define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
 #define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
 #define HN_NICS_MAX   32
 #define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */

@@ -19,7 +19,8 @@ class DLPackOnly:
         return self.tensor.__dlpack_device__()
 
     def __dlpack__(self, stream=None):
-        return self.tensor.__dlpack__(stream=stream)
+        with sys.modules["torch"].cuda.device(self.tensor.device):  # torch exports tensors of the current device only
+            return self.tensor.__dlpack__(stream=stream)
 
 
 class Pair:
