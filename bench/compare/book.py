@@ -13,23 +13,31 @@ class Book:
     """Values by name and round; None where a round has none."""
 
     def __init__(self):
-        self.values, self.unit = {}, {}
+        self.values, self.unit, self.fixed = {}, {}, {}
 
     def put(self, name, unit, rnd, value):
         if value is not None:
             self.values.setdefault(name, {})[rnd] = value
             self.unit[name] = unit
 
+    def fix(self, name, rnd, value):
+        """A value to compare with that is not shown among the measurements."""
+        self.fixed.setdefault(name, {})[rnd] = value
+
+    def of(self, name):
+        """Values by round, measured or fixed."""
+        return self.values.get(name) or self.fixed.get(name, {})
+
     def median(self, name):
-        v = self.values.get(name)
+        v = self.of(name)
         return statistics.median(v.values()) if v else None
 
     def ratio(self, name, over):
         """Median of the ratios of the rounds that have both; over may be several names, of which each round's largest
         counts."""
         ratios = []
-        for rnd, v in self.values.get(name, {}).items():
-            rivals = [self.values[o][rnd] for o in over if rnd in self.values.get(o, {})]
+        for rnd, v in self.of(name).items():
+            rivals = [self.of(o)[rnd] for o in over if rnd in self.of(o)]
             if rivals and max(rivals) > 0:
                 ratios.append(v / max(rivals))
         return (statistics.median(ratios), len(ratios)) if ratios else (None, 0)
@@ -84,10 +92,10 @@ def show_book(book, targets):
     def num(v, digits=3):
         return "-" if v is None else f"{v:.{digits}f}"
 
-    print(f"\n{'measurement':<24} {'median':>9} {'least':>9} {'most':>9}  unit  rounds")
+    print(f"\n{'measurement':<40} {'median':>9} {'least':>9} {'most':>9}  unit  rounds")
     for name, values in sorted(book.values.items()):
         v = list(values.values())
-        print(f"{name:<24} {num(statistics.median(v)):>9} {num(min(v)):>9} {num(max(v)):>9}  {book.unit[name]:<5} "
+        print(f"{name:<40} {num(statistics.median(v)):>9} {num(min(v)):>9} {num(max(v)):>9}  {book.unit[name]:<5} "
               f"{len(v)}")
     print(f"\n{'hawser against':<54} {'hawser':>8} {'rival':>8}  {'unit':<5} {'ratio':>6}  target")
     for t in targets:

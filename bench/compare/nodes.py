@@ -18,7 +18,7 @@ class Nodes:
 
     def __init__(self, run, hawser, nics, rates=None, congestion=None):
         self.run, self.nics, self.hawser = run, nics, hawser
-        self.name = f"peers{os.getpid()}-{nics}{'r' if rates else ''}"
+        self.name = f"peers{os.getpid()}-{len(run.undo)}"
         self.how = "hawser lab"
         try:
             if not hawser:

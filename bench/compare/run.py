@@ -49,10 +49,14 @@ class Run:
             raise Failure(f"{lines[-1]} (exit {child.returncode} of {' '.join(argv)})")
         return out
 
-    def spawn(self, argv, env=None):
+    def spawn(self, argv, env=None, talk=False):
+        """A process that goes on until stop() or close(); its log has what it prints. talk: with pipes for stdin and
+        stdout, and with env as its whole environment."""
         log = tempfile.TemporaryFile(mode="w+")
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True,
-                                 env=dict(os.environ, **(env or {})), start_new_session=True)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": env} if talk else \
+            {"stdin": subprocess.DEVNULL, "stdout": log, "env": dict(os.environ, **(env or {}))}
+        child = subprocess.Popen(argv, stderr=log, bufsize=0, start_new_session=True,
+                                 **pipes)
         child.log = log
         self.children.append(child)
         return child
@@ -69,7 +73,9 @@ class Run:
     def stop(self, child):
         self.kill(child)
         self.children.remove(child)
-        child.log.close()
+        for f in (child.log, child.stdin, child.stdout):
+            if f:
+                f.close()
 
     def close(self):
         for child in list(self.children):

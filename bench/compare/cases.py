@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written: so many pieces of so many bytes in a request, the requests in turn from different places, so that no
+request finds its memory in the CPU's caches."""
+from compare.memory import make_pattern
+
+BUFFER = 128 << 20
+CASES = {  # pieces, bytes of each, requests until the first place comes again
+    "1024x64K": {"pieces": 1024, "size": 64 << 10, "slots": 2},
+    "8192x4K": {"pieces": 8192, "size": 4 << 10, "slots": 4},
+    "64K": {"pieces": 1, "size": 64 << 10, "slots": 64},
+    "1M": {"pieces": 1, "size": 1 << 20, "slots": 64},
+    "16M": {"pieces": 1, "size": 16 << 20, "slots": 8},
+    "64M": {"pieces": 1, "size": 64 << 20, "slots": 2},
+}
+
+
+def lay_out(pieces, size, slots):
+    """Returns each slot's pieces as (local offset, remote offset, bytes). They lie the other way round at the receiver,
+    so that no two of them are one piece after all."""
+    whole = pieces * size
+    return [[(k * whole + i * size, k * whole + (pieces - 1 - i) * size, size) for i in range(pieces)]
+            for k in range(slots)]
+
+
+def make_expected(seed, case):
+    """Returns what the sender has, and what the receiver has to have once every slot is written."""
+    sent = make_pattern(seed, case["pieces"] * case["size"] * case["slots"])
+    if case["pieces"] == 1:
+        return sent, sent
+    expected = bytearray(len(sent))
+    for slot in lay_out(**case):
+        for at, to, n in slot:
+            expected[to:to + n] = sent[at:at + n]
+    return sent, expected

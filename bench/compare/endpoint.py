@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One end of a transfer of bench/rivals: a process that does what lines of JSON on stdin say, and answers with lines of
+JSON on stdout. Usage: endpoint.py CONFIG, which has what movers.py reads and the mover's name."""
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from compare.cases import lay_out
+from compare.movers import MOVERS
+
+
+def answer(**words):
+    os.write(1, (json.dumps(words) + "\n").encode())
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def read_lines(mover):
+    """Yields the lines of stdin. Between them a mover that attends does so, as long as attend() returns True."""
+    data, again = b"", True
+    while True:
+        ready, _, _ = select.select([0], [], [], 0 if again else None)
+        if ready:
+            more = os.read(0, 1 << 16)
+            if not more:
+                return
+            data += more
+            while b"\n" in data:
+                line, data = data.split(b"\n", 1)
+                yield json.loads(line)
+        again = mover.attending and mover.attend()
+
+
+def open_agents(mover, count=1):
+    begun = time.perf_counter()
+    for k in range(count):
+        mover.open(f"agent{os.getpid()}-{k}")
+    return {"seconds": time.perf_counter() - begun}
+
+
+def connect_agents(mover, card):
+    """Each agent of this process connects to the other end, and writes 8 bytes."""
+    begun = time.perf_counter()
+    for agent in mover.agents:
+        mover.agent, mover.slots = agent, []
+        mover.add(card)
+        mover.prepare([[(0, 0, 8)]])
+        state = move(mover, 0)["state"]
+        if state != "done":
+            raise RuntimeError(state)
+    return {"seconds": time.perf_counter() - begun}
+
+
+def move(mover, seconds, least=1, depth=1, stall_s=5.0):
+    """Moves the slots in turn, depth of them under way, for so many seconds, and at least so many of them. Ends early
+    where one is not over after stall_s, or fails. Returns when each ended, and how long each took."""
+    slots, begun, took, ends, state = len(mover.slots), time.monotonic(), [], [], "done"
+    started, posted = {}, 0
+    try:
+        while True:
+            now = time.monotonic()
+            if len(started) < depth and (posted < least or now - begun < seconds):
+                started[posted] = now
+                mover.start(posted % slots)
+                posted += 1
+                continue
+            if not started:
+                break
+            first = min(started)
+            if not mover.finish(first % slots, started[first] + stall_s):
+                state = "stalled"
+                break
+            ends.append(time.monotonic())
+            took.append(ends[-1] - started.pop(first))
+    except Exception as e:  # whatever a contender raises is its answer
+        state = f"{type(e).__name__}: {e}"
+    return {"state": state, "begun": begun, "over": time.monotonic(), "ends": ends, "took": took}
+
+
+def fork_target(mover):
+    """A copy of this process opens an agent, says where it is, and attends until it is killed."""
+    if os.fork():
+        return
+    die_with_parent()
+    try:
+        mover.open("target")
+        answer(pid=os.getpid(), card=mover.card())
+        while mover.attend():
+            pass
+        signal.pause()
+    finally:
+        os._exit(1)
+
+
+def write_until_error(mover, card, case):
+    """Connects, says so, and writes until that fails. Returns what was raised, and when."""
+    try:
+        mover.add(card)
+        mover.prepare(lay_out(**case))
+        first = move(mover, 0)
+        answer(**first)
+        got = move(mover, 60) if first["state"] == "done" else first
+    except Exception as e:
+        got = {"state": f"{type(e).__name__}: {e}", "over": time.monotonic(), "ends": []}
+    mover.forget()
+    return got
+
+
+def obey(mover, do, words):
+    if do == "open":
+        return open_agents(mover, **words)
+    if do == "connect":
+        return connect_agents(mover, **words)
+    if do == "card":
+        return {"card": mover.card()}
+    if do == "add":
+        mover.add(**words)
+    elif do == "prepare":
+        begun = time.perf_counter()
+        mover.prepare(lay_out(**words))
+        return {"seconds": time.perf_counter() - begun}
+    elif do == "move":
+        return move(mover, **words)
+    elif do == "write until error":
+        return write_until_error(mover, **words)
+    return {}
+
+
+def main(config):
+    die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # targets that are killed leave nothing behind
+    config = json.loads(config)
+    mover = MOVERS[config["mover"]](config)
+    answer(pid=os.getpid(), base=mover.buffer.base)
+    for words in read_lines(mover):
+        do = words.pop("do")
+        try:
+            if do == "fork":
+                fork_target(mover)
+                continue
+            mover.attending = do == "attend"
+            answer(**obey(mover, do, words))
+        except Exception as e:  # the harness says which contender it was
+            answer(error=f"{type(e).__name__}: {e}")
+    os._exit(0)  # two UCX agents in one process end with a segmentation fault at the interpreter's exit
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two processes of one contender, one in each node; the first writes to the second's memory, where the harness reads
+what has come."""
+import json
+import os
+import select
+import statistics
+import sys
+import time
+
+from compare.cases import BUFFER, make_expected
+from compare.memory import find_difference, measure_process, read_memory, write_memory
+from compare.run import Failure
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "endpoint.py")
+OPEN_S, ANSWER_S, STALL_S = 60, 20, 10
+GUARD = 4096  # bytes behind those that are written, which must stay as they are
+
+
+class Endpoint:
+    def __init__(self, run, nodes, node, contender, size=BUFFER):
+        self.run, self.name, self.text = run, contender.name, b""
+        hosts = nodes.address(node), nodes.address("ba"["ab".index(node)])
+        config = contender.config | {"host": hosts[0], "peer_host": hosts[1], "size": size + GUARD}
+        argv = [contender.python or sys.executable, SCRIPT, json.dumps(config)]
+        self.child = run.spawn(nodes.on(node, argv), env=contender.environment(nodes), talk=True)
+        try:
+            hello = self.read(OPEN_S)
+        except Failure:
+            self.close()
+            raise
+        self.pid, self.base = hello["pid"], hello["base"]
+
+    def tell(self, do, **words):
+        self.child.stdin.write((json.dumps({"do": do} | words) + "\n").encode())
+
+    def read(self, within):
+        """The next answer. Failure where none comes in time."""
+        end = time.monotonic() + within
+        while b"\n" not in self.text:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.child.stdout], [], [], left)[0]:
+                raise Failure(f"{self.name} did not answer in {within:.0f} s")
+            more = os.read(self.child.stdout.fileno(), 1 << 20)
+            if not more:
+                self.child.log.seek(0)
+                raise Failure(f"{self.name} ended with {self.child.wait()}: {self.child.log.read().strip()[-300:]}")
+            self.text += more
+        line, self.text = self.text.split(b"\n", 1)
+        words = json.loads(line)
+        if "error" in words:
+            raise Failure(f"{self.name}: {words['error']}")
+        return words
+
+    def ask(self, do, within=ANSWER_S, **words):
+        self.tell(do, **words)
+        return self.read(within)
+
+    def close(self):
+        self.run.stop(self.child)
+
+
+class Pair:
+    """Both ends, opened and connected. plant: damages a byte that has come before the receiver's memory is read."""
+
+    def __init__(self, run, nodes, contender, plant=False):
+        self.contender, self.plant, self.ends, self.usable = contender, plant, [], True
+        try:
+            for node in "ab":
+                self.ends.append(Endpoint(run, nodes, node, contender))
+            self.a, self.b = self.ends
+            for end in self.ends:
+                end.ask("open", OPEN_S)
+            self.a.ask("add", card=self.b.ask("card")["card"])
+            self.b.ask("attend")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for end in self.ends:
+            end.close()
+
+    def is_alive(self):
+        """Whether another case can be tried: after a request that did not end, nothing can."""
+        return self.usable and all(end.child.poll() is None for end in self.ends)
+
+    def begin(self, case, seed):
+        """Lays the sender's bytes, clears the receiver's memory, makes the requests, and moves each once."""
+        sent, self.expected = make_expected(seed, case)
+        write_memory(self.a.pid, self.a.base, sent)
+        self.a.ask("prepare", **case)
+        self.checked_move(0, case["slots"])
+        write_memory(self.b.pid, self.b.base, bytes(len(sent) + GUARD))
+
+    def checked_move(self, seconds, least, depth=1):
+        got = self.a.ask("move", seconds + ANSWER_S + STALL_S, seconds=seconds, least=least, depth=depth,
+                         stall_s=STALL_S)
+        if got["state"] == "stalled":
+            self.usable = False
+            raise Failure(f"a transfer did not end in {STALL_S} s")
+        if got["state"] != "done":
+            raise Failure(got["state"])
+        return got
+
+    def verify(self):
+        """Failure where the receiver's memory is not what it must be. Returns the bytes that were compared."""
+        size = len(self.expected)
+        if self.plant:
+            byte = read_memory(self.b.pid, self.b.base + size // 2, 1)
+            write_memory(self.b.pid, self.b.base + size // 2, bytes([byte[0] ^ 1]))
+        got = read_memory(self.b.pid, self.b.base, size + GUARD)
+        pages, first = find_difference(got, bytes(self.expected) + bytes(GUARD))
+        if pages:
+            raise Failure(f"wrong bytes in {pages} pages, the first at {first} of {size}")
+        return size
+
+    def measure(self, case, seed, seconds, depth=1):
+        """Moves a case's slots for so long, and verifies every slot's bytes. Returns GB/s of the whole time, and of the
+        median request, which other work on the machine changes less; and both processes' CPU seconds for each GB."""
+        self.begin(case, seed)
+        before = sum(measure_process(e.pid)["cpu_s"] for e in self.ends)
+        got = self.checked_move(seconds, case["slots"], depth)
+        cpu = sum(measure_process(e.pid)["cpu_s"] for e in self.ends) - before
+        self.verify()
+        each = case["pieces"] * case["size"] / 1e9
+        moved = each * len(got["ends"])
+        return {"whole": moved / (got["ends"][-1] - got["begun"]), "median": each / statistics.median(got["took"]),
+                "cpu": cpu / moved}
