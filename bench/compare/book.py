@@ -53,8 +53,8 @@ def run_rounds(run, steps, first, count, reserve):
         start = time.monotonic()
         k = rnd % len(steps)
         for name, step in steps[k:] + steps[:k]:
-            if failed.get(name, 0) >= 2:
-                continue  # said so at its second failure
+            if failed.get(name, 0) >= 2 or run.left() < 0:
+                continue  # said so at its second failure; the time is over
             if sys.stderr.isatty():
                 print(f"\r\033[K# round {rnd + 1 - first} of {count}: {name}", end="", file=sys.stderr, flush=True)
             try:

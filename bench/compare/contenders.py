@@ -18,7 +18,7 @@ MOONCAKE = "mooncake-transfer-engine-non-cuda"
 PACKAGES = {"numpy": "numpy", "nixl": f"nixl-cu12=={NEWEST}", "cffi": "cffi", "pycparser": "pycparser",
             "mooncake": MOONCAKE}
 UCX = {"UCX_TLS": "tcp"}
-MOONCAKE_LISTS = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}  # with its default, a list of 8192 pieces fails
+DEEP_QUEUE = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}  # with the default, a list of 8192 pieces fails
 RAILS = {"UCX_MAX_RMA_RAILS": "4", "UCX_MAX_RNDV_RAILS": "4", "UCX_MAX_EAGER_RAILS": "4"}  # where there are four NICs
 # No contender chooses another congestion control than the system's, which is set for all of them.
 ALIKE = {"HAWSER_CONGESTION": "system"}
@@ -32,6 +32,7 @@ class Contender:
     config: dict
     packages: tuple
     settings: dict
+    only_lists: bool = False
     python: str = ""
     folders: tuple = ()
 
@@ -58,7 +59,9 @@ def list_contenders(build):
         Contender("c-api", "hawser.h's calls, each waits", {"mover": "c-api"}, ("cffi", "pycparser"),
                   {"HAWSER_LIBRARY": str(build / "libhawser.so.1")}),
         Contender("mooncake", "Mooncake's transfer engine, protocol tcp, looks every 50 us",
-                  {"mover": "mooncake"} | POLITE, ("mooncake",), MOONCAKE_LISTS),
+                  {"mover": "mooncake"} | POLITE, ("mooncake",), {}),
+        Contender("mooncake-deep", "the same with a longer queue, for lists alone", {"mover": "mooncake"} | POLITE,
+                  ("mooncake",), DEEP_QUEUE, only_lists=True),
     ]
 
 

@@ -38,15 +38,18 @@ class Bench:
                 self.nodes[key] = Nodes(self.run, self.hawser, nics, words, self.args.congestion)
         return self.nodes[key]
 
+    def all_but_lists(self):
+        return [c for c in self.contenders if not c.only_lists]
+
     def politely(self):
         """Those that do not spin: where the NICs are the limit or nothing is moved, spinning is no other case."""
-        return [c for c in self.contenders if not c.name.endswith("-spin")]
+        return [c for c in self.all_but_lists() if not c.name.endswith("-spin")]
 
     def seed(self, rnd):
         return 1 + rnd
 
 
-def measure_cases(bench, names):
+def measure_cases(bench, contenders, names):
     nodes, failed = bench.make_nodes(), set()
 
     def measure_case(pair, label, case, rnd):
@@ -70,15 +73,15 @@ def measure_cases(bench, names):
                     if label not in failed:
                         measure_case(pair, label, CASES[name], rnd)
         return f"{contender.name} {', '.join(names)}", step
-    return [make_step(c) for c in bench.contenders]
+    return [make_step(c) for c in contenders]
 
 
 def measure_lists(bench):
-    return measure_cases(bench, ["1024x64K", "8192x4K"])
+    return measure_cases(bench, bench.contenders, ["1024x64K", "8192x4K"])
 
 
 def measure_single(bench):
-    return measure_cases(bench, ["64K", "1M", "16M", "64M"])
+    return measure_cases(bench, bench.all_but_lists(), ["64K", "1M", "16M", "64M"])
 
 
 def measure_nics(bench):
