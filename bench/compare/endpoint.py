@@ -12,6 +12,9 @@ import time
 from compare.cases import lay_out
 from compare.movers import MOVERS
 
+CONNECT_S = 60  # for an agent's first write
+WRITE_S = 60    # a peer that is to be killed is killed before
+
 
 def answer(**words):
     os.write(1, (json.dumps(words) + "\n").encode())
@@ -51,13 +54,13 @@ def connect_agents(mover, card):
         mover.agent, mover.slots = agent, []
         mover.add(card)
         mover.prepare([[(0, 0, 8)]])
-        state = move(mover, 0)["state"]
+        state = move(mover, 0, CONNECT_S)["state"]
         if state != "done":
             raise RuntimeError(state)
     return {"seconds": time.perf_counter() - begun}
 
 
-def move(mover, seconds, least=1, depth=1, stall_s=5.0):
+def move(mover, seconds, stall_s, least=1, depth=1):
     """Moves the slots in turn, depth of them under way, for so many seconds, and at least so many of them. Ends early
     where one is not over after stall_s, or fails. Returns when each ended, and how long each took."""
     slots, begun, took, ends, state = len(mover.slots), time.monotonic(), [], [], "done"
@@ -98,14 +101,14 @@ def fork_target(mover):
         os._exit(1)
 
 
-def write_until_error(mover, card, case):
+def write_until_error(mover, card, case, stall_s):
     """Connects, says so, and writes until that fails. Returns what was raised, and when."""
     try:
         mover.add(card)
         mover.prepare(lay_out(**case))
-        first = move(mover, 0)
+        first = move(mover, 0, stall_s)
         answer(**first)
-        got = move(mover, 60) if first["state"] == "done" else first
+        got = move(mover, WRITE_S, stall_s) if first["state"] == "done" else first
     except Exception as e:
         got = {"state": f"{type(e).__name__}: {e}", "over": time.monotonic(), "ends": []}
     mover.forget()
@@ -122,9 +125,7 @@ def obey(mover, do, words):
     if do == "add":
         mover.add(**words)
     elif do == "prepare":
-        begun = time.perf_counter()
         mover.prepare(lay_out(**words))
-        return {"seconds": time.perf_counter() - begun}
     elif do == "move":
         return move(mover, **words)
     elif do == "write until error":

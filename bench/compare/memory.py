@@ -63,6 +63,6 @@ def measure_process(pid):
         status = dict(line.split(":", 1) for line in f)
     with open(f"/proc/{pid}/stat", encoding="ascii") as f:
         ticks = f.read().rpartition(")")[2].split()[11:13]
-    return {"bytes": int(status["RssAnon"].split()[0]) * 1024, "threads": int(status["Threads"]),
+    return {"memory": int(status["RssAnon"].split()[0]) * 1024, "threads": int(status["Threads"]),
             "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
             "cpu_s": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")}

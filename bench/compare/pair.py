@@ -92,7 +92,7 @@ class Pair:
         return self.usable and all(end.child.poll() is None for end in self.ends)
 
     def begin(self, case, seed):
-        """Lays the sender's bytes, clears the receiver's memory, makes the requests, and moves each once."""
+        """Writes the sender's bytes, clears the receiver's memory, makes the requests, and moves each once."""
         sent, self.expected = make_expected(seed, case)
         write_memory(self.a.pid, self.a.base, sent)
         self.a.ask("prepare", **case)

@@ -17,6 +17,7 @@ DOWN_RATES, DOWN_NIC = [400] * 4, "eth1"
 DOWN_AFTER_S, DOWN_FOR_S = 1.5, 4.5
 MANY = 64
 TYPED = ("nixlRemoteDisconnectError", "PeerDiedError")  # NIXL's and hawser's word for it
+HELD = (("memory", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1))  # of measure_process(): unit, scale
 SMALL = {"pieces": 1, "size": 4 << 20, "slots": 2}
 
 
@@ -157,9 +158,8 @@ def measure_agents(bench):
     nodes = bench.make_nodes()
 
     def put_held(name, rnd, first, last, count):
-        for key, unit, scale in (("bytes", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1)):
-            what = "memory" if key == "bytes" else key
-            bench.book.put(f"{name}: {what} each", unit, rnd, (last[key] - first[key]) / scale / count)
+        for what, unit, scale in HELD:
+            bench.book.put(f"{name}: {what} each", unit, rnd, (last[what] - first[what]) / scale / count)
 
     def make_step(contender):
         def step(rnd):
@@ -194,7 +194,7 @@ def kill_target(a, b):
     """A target is killed while it is written to. Returns the error, and how long after that it came."""
     b.tell("fork")
     target = b.read(OPEN_S)
-    a.tell("write until error", card=target["card"], case=SMALL)
+    a.tell("write until error", card=target["card"], case=SMALL, stall_s=STALL_S)
     first = a.read(OPEN_S)
     if first["state"] != "done":
         raise Failure(f"the first write: {first['state']}")
@@ -202,6 +202,8 @@ def kill_target(a, b):
     at = time.monotonic()
     os.kill(target["pid"], signal.SIGKILL)
     got = a.read(ANSWER_S + STALL_S)
+    if got["state"] == "stalled":
+        raise Failure(f"the write did not end in {STALL_S} s")
     return got["state"], got["over"] - at
 
 
@@ -215,9 +217,8 @@ def measure_killed(bench):
         bench.book.put(f"{name}: typed errors", "", rnd, 1 - len(other) / len(states))
         bench.book.put(f"{name}: p50", "ms", rnd, 1e3 * took[len(took) // 2])
         bench.book.put(f"{name}: longest", "ms", rnd, 1e3 * took[-1])
-        for key, unit, scale in (("bytes", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1)):
-            what = "memory" if key == "bytes" else key
-            bench.book.put(f"{name}: {what} grown", unit, rnd, (held[-1][key] - held[0][key]) / scale)
+        for what, unit, scale in HELD:
+            bench.book.put(f"{name}: {what} grown", unit, rnd, (held[-1][what] - held[0][what]) / scale)
         if other:
             raise Failure(f"other errors: {sorted(set(other))[:3]}")
 
@@ -235,8 +236,6 @@ def measure_killed(bench):
                     took.append(seconds)
                     if k == count // 10:
                         held.append(measure_process(a.pid))
-                    if state == "stalled":
-                        raise Failure(f"kill {k + 1} of {count}: the write did not end in {STALL_S} s")
                 time.sleep(0.5)
                 held.append(measure_process(a.pid))
             except Failure as e:
