@@ -17,7 +17,20 @@ POLITE = {"poll_s": 50e-6}
 MOONCAKE = "mooncake-transfer-engine-non-cuda"
 PACKAGES = {"numpy": "numpy", "nixl": f"nixl-cu12=={NEWEST}", "cffi": "cffi", "pycparser": "pycparser",
             "mooncake": MOONCAKE}
-UCX = {"UCX_TLS": "tcp"}
+
+
+def has_nvidia_gpu():
+    """Whether NIXL's UCX sees one; then it refuses UCX_TLS without cuda_copy."""
+    def read(path):
+        try:
+            return path.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+    return any(read(d / "vendor") == "0x10de" and read(d / "class").startswith("0x03")
+               for d in pathlib.Path("/sys/bus/pci/devices").glob("*"))
+
+
+UCX = {"UCX_TLS": "tcp,cuda_copy" if has_nvidia_gpu() else "tcp"}
 DEEP_QUEUE = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}  # with the default, a list of 8192 pieces fails
 RAILS = {"UCX_MAX_RMA_RAILS": "4", "UCX_MAX_RNDV_RAILS": "4", "UCX_MAX_EAGER_RAILS": "4"}  # where there are four NICs
 # No contender chooses another congestion control than the system's, which is set for all of them.
