@@ -194,7 +194,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     return rc && rc != -EAGAIN ? hn_error(rc, "connect") : ncclSuccess;
 }
 
-void hn_arrived(struct hn_link *l, const struct hn_hello *h)
+bool hn_arrived(struct hn_link *l, const struct hn_hello *h)
 {
     struct hn_listen *to = NULL;
     hw_list_each(it, tmp, &hn_g.listens)
@@ -212,10 +212,11 @@ void hn_arrived(struct hn_link *l, const struct hn_hello *h)
         hn_say(NCCL_LOG_WARN, "from %s: a connection to %s: dropped", hawser_peer_name(l->peer),
                to ? "which there is no memory for" : "nobody who listens, or with the wrong secret");
         (void)hawser_stream_close(l->peer, h->stream);
-        return;
+        return false;
     }
     l->refs++;
     hw_list_append(&to->arrived, &a->link);
+    return true;
 }
 
 static struct hn_comm *first_arrival(struct hn_listen *l)

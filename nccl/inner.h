@@ -161,8 +161,8 @@ struct hn_arrival {
     struct hn_comm *comm;
 };
 
-/* Under g.mu: a hello has come by l. */
-void hn_arrived(struct hn_link *l, const struct hn_hello *h);
+/* Under g.mu: a hello has come by l. False: nobody waits for it, or it does not show the secret. */
+bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
 /* Under g.mu. The communicators of a link that is not up go to another. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 

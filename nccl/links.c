@@ -207,8 +207,8 @@ static void take_hello(struct hn_link *l, const struct hawser_completion *c)
         hn_say(NCCL_LOG_WARN, "from %s: %s", hawser_peer_name(l->peer), hawser_error());
         return;
     }
-    greet(l, hello.process);
-    hn_arrived(l, &hello);
+    if (hn_arrived(l, &hello)) /* only now its word counts on who it is */
+        greet(l, hello.process);
 }
 
 void hn_links_serve(void)
