@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many CPUs there are for this process: those that it may run on, divided among the processes with this plugin that
- * may run on the same ones. Each shows itself by an abstract UNIX socket with a name, which the kernel lists to all of
- * the network namespace, and takes away with the process. NCCL's ranks wait for each other between init and the first
- * connection, so that all of a node are there when they are counted. */
+/* How many CPUs there are for this process: those that it may keep busy, divided among the processes with this plugin
+ * that share them. Each shows itself by an abstract UNIX socket with a name, which the kernel lists to
+ * all of the network namespace, and takes away with the process. NCCL's ranks wait for each other between init and the
+ * first connection, so that all of a node are there when they are counted. */
+#include "net/cpus.h"
 #include "base/size.h"
 #include "inner.h"
 #include "wire/wire.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,36 +21,16 @@
 #define THREADS   12
 #define POLL_CPUS 8 /* from which on threads poll after they had work */
 
-struct share {
-    unsigned cpus;  /* that the process may run on */
-    uint64_t which; /* a hash of their set */
-};
-
-static struct share get_cpus(void)
-{
-    cpu_set_t set;
-    struct share s = {.cpus = 1, .which = 0xcbf29ce484222325ull}; /* FNV-1a */
-    if (sched_getaffinity(getpid(), sizeof(set), &set))
-        return s;
-    s.cpus = (unsigned)CPU_COUNT(&set);
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &set))
-            s.which = (s.which ^ (uint64_t)i) * 0x100000001b3ull;
-    return s;
-}
-
 void hn_cpus_begin(void)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct share s = get_cpus();
     uint64_t mine;
     if (hn_g.presence >= 0)
         return;
-    hn_g.cpus = s.cpus;
-    hn_g.cpu_set = s.which;
+    hn_g.cpus = hw_cpus_read(getpid());
     hw_random(&mine, sizeof(mine));
-    int len = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, NAME "%016llx/%016llx", (unsigned long long)s.which,
-                       (unsigned long long)mine);
+    int len = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, NAME "%016llx/%016llx",
+                       (unsigned long long)hn_g.cpus.shared, (unsigned long long)mine);
     hn_g.presence = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (hn_g.presence >= 0 && bind(hn_g.presence, (const struct sockaddr *)&a,
                                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)))
@@ -71,7 +50,7 @@ static unsigned count_processes(void)
     char name[64], *line = NULL;
     size_t cap = 0;
     unsigned n = 0;
-    snprintf(name, sizeof(name), "@" NAME "%016llx/", (unsigned long long)hn_g.cpu_set);
+    snprintf(name, sizeof(name), "@" NAME "%016llx/", (unsigned long long)hn_g.cpus.shared);
     FILE *f = fopen("/proc/net/unix", "re");
     while (f && getline(&line, &cap, f) > 0)
         n += strstr(line, name) != NULL;
@@ -91,8 +70,8 @@ struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes)
 struct hn_threads hn_threads_wanted(void)
 {
     unsigned processes = count_processes();
-    struct hn_threads t = hn_choose_threads(hn_g.cpus, processes);
-    hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin: %u threads%s", hn_g.cpus, processes,
+    struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes);
+    hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin: %u threads%s", hn_g.cpus.n, processes,
            processes == 1 ? "" : "es", t.loops, t.poll ? ", which poll" : "");
     return t;
 }

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "hawser.h"
 #include "net.h"
+#include "net/cpus.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -201,8 +202,7 @@ struct hn_global {
     uint64_t host, process;
     unsigned lanes;
     int presence; /* the socket that shows this process to others; -1: none */
-    unsigned cpus;
-    uint64_t cpu_set;
+    struct hw_cpus cpus;
     bool surveyed; /* the next group is known */
     bool gpu;      /* GPU memory is taken, too */
     int nnics;

@@ -5,6 +5,7 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "net/advertise.h"
+#include "net/cpus.h"
 #include "net/rails.h"
 #include "transport/devmem/devmem.h"
 #include "transport/netplugin/netplugin.h"
@@ -26,8 +27,7 @@ static unsigned count_drivers(const struct hawser *h)
         return 1;
     if (h->k.threads)
         return (unsigned)HW_MIN(h->k.threads, (uint64_t)HW_LOOPS_MAX);
-    cpu_set_t may;
-    unsigned cpus = sched_getaffinity(0, sizeof may, &may) == 0 ? (unsigned)CPU_COUNT(&may) : 1;
+    unsigned cpus = hw_cpus_read(0).n;
     return cpus < 2 ? 1 : HW_MAX(2u, HW_MIN(cpus / 2, 16u));
 }
 

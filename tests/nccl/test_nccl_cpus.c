@@ -28,9 +28,9 @@ int main(void)
         ok(t.loops <= 2 || t.loops * rows[i].processes <= rows[i].cpus, "and no more threads than CPUs");
     }
     hn_cpus_begin();
-    ok(hn_g.presence >= 0 && hn_g.cpus > 0, "this process shows itself");
+    ok(hn_g.presence >= 0 && hn_g.cpus.n > 0, "this process shows itself");
     struct hn_threads t = hn_threads_wanted();
-    ok(t.loops == hn_choose_threads(hn_g.cpus, 1).loops, "alone it has all CPUs");
+    ok(t.loops == hn_choose_threads(hn_g.cpus.n, 1).loops, "alone it has all CPUs");
     hn_cpus_end();
     ok(hn_g.presence < 0, "and not any more");
     hn_cpus_end();

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/cpus.h"
+#include "net/sysfs.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where distributions and container runtimes mount them. */
+static const char *const mounts_v2[] = {"sys/fs/cgroup", "sys/fs/cgroup/unified"};
+static const char *const mounts_v1[] = {"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"};
+
+/* A quota and the period that it is of, in microseconds. False: there is none. */
+typedef bool (*read_fn)(int root, const char *group, uint64_t *quota, uint64_t *period);
+
+static bool read_v2(int root, const char *group, uint64_t *quota, uint64_t *period)
+{
+    char text[128];
+    if (hw_root_text(root, text, sizeof text, "%s/cpu.max", group) < 0)
+        return false;
+    char *blank = strchr(text, ' ');
+    if (!blank)
+        return false;
+    *blank = 0;
+    return hw_text_u64(text, quota) == 0 && hw_text_u64(blank + 1, period) == 0; /* no quota: "max" */
+}
+
+static bool read_v1(int root, const char *group, uint64_t *quota, uint64_t *period)
+{
+    /* no quota: -1 */
+    return hw_root_u64(root, quota, "%s/cpu.cfs_quota_us", group) == 0 &&
+           hw_root_u64(root, period, "%s/cpu.cfs_period_us", group) == 0;
+}
+
+/* Of a group and of all above it: the smallest becomes *least. In a container the path is often the host's, of which
+ * the mount shows the end only: what is not there is passed over. */
+static void look_at_groups(int root, const char *mount, const char *path, read_fn read, uint64_t *least)
+{
+    char group[4096];
+    size_t top = strlen(mount);
+    if (snprintf(group, sizeof group, "%s%s", mount, path) >= (int)sizeof group)
+        return;
+    for (;;) {
+        uint64_t quota, period;
+        if (read(root, group, &quota, &period) && quota && period)
+            *least = HW_MIN(*least, HW_MAX(quota / period, 1ull));
+        char *slash = strrchr(group, '/');
+        if (!slash || (size_t)(slash - group) < top)
+            return;
+        *slash = 0;
+    }
+}
+
+/* Is "cpu" in this comma list? */
+static bool has_cpu(const char *controllers)
+{
+    for (size_t n; *controllers; controllers += n + (controllers[n] == ',')) {
+        n = strcspn(controllers, ",");
+        if (n == 3 && strncmp(controllers, "cpu", 3) == 0)
+            return true;
+    }
+    return false;
+}
+
+unsigned hw_cpu_quota(int root)
+{
+    char text[HW_ATTR_MAX], *rest = text, *line;
+    uint64_t least = UINT64_MAX;
+    if (hw_root_text(root, text, sizeof text, "proc/self/cgroup") < 0)
+        return 0;
+    while ((line = strsep(&rest, "\n"))) { /* ID:CONTROLLERS:PATH; version 2 is "0::PATH" */
+        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        controllers++;
+        for (size_t i = 0; i < HW_ARRAY_LEN(mounts_v2) && !*controllers; i++)
+            look_at_groups(root, mounts_v2[i], path, read_v2, &least);
+        for (size_t i = 0; i < HW_ARRAY_LEN(mounts_v1) && has_cpu(controllers); i++)
+            look_at_groups(root, mounts_v1[i], path, read_v1, &least);
+    }
+    return least == UINT64_MAX ? 0 : (unsigned)HW_MIN(least, (uint64_t)UINT32_MAX);
+}
+
+/* FNV-1a, from where it stood. */
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
+{
+    for (const uint8_t *p = data; n--; p++)
+        h = (h ^ *p) * 0x100000001b3ull;
+    return h;
+}
+
+/* Which control groups this process is in: their paths mean something within a namespace only. */
+static uint64_t hash_groups(uint64_t h, int root)
+{
+    char text[HW_ATTR_MAX];
+    int n = hw_root_link(root, text, sizeof text, "proc/self/ns/cgroup");
+    h = n > 0 ? hash_bytes(h, text, (size_t)n) : h;
+    n = hw_root_text(root, text, sizeof text, "proc/self/cgroup");
+    return n > 0 ? hash_bytes(h, text, (size_t)n) : h;
+}
+
+struct hw_cpus hw_cpus_read(pid_t thread)
+{
+    cpu_set_t set;
+    struct hw_cpus c = {.shared = 0xcbf29ce484222325ull};
+    CPU_ZERO(&set);
+    if (sched_getaffinity(thread, sizeof set, &set) == 0) {
+        c.n = (unsigned)CPU_COUNT(&set);
+        c.shared = hash_bytes(c.shared, &set, sizeof set);
+    } else { /* more CPUs than a set holds */
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        c.n = online > 0 ? (unsigned)online : 1;
+    }
+    int root = hw_root_open("/");
+    unsigned quota = root < 0 ? 0 : hw_cpu_quota(root);
+    if (quota && quota < c.n) {
+        c.n = quota;
+        c.shared = hash_groups(c.shared, root);
+    }
+    hw_close(&root);
+    c.n = HW_MAX(c.n, 1u);
+    return c;
+}
