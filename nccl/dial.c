@@ -93,7 +93,7 @@ static void try_link(struct hn_link *l)
         return;
     }
     pthread_mutex_lock(&hn_g.mu);
-    if (!is_final(l, rc) && (l->refs || !hn_g.dial.hanging_up)) {
+    if (!is_final(l, rc) && (l->refs || !hn_g.dial.ending)) {
         l->not_before = hw_now() + AGAIN_MS * HW_MS;
         queue_link(l);
     } else {
@@ -179,7 +179,7 @@ void hn_dial_begin(void)
 int hn_dial(struct hn_link *l)
 {
     queue_link(l);
-    int rc = hn_g.dial.hanging_up ? 0 : add_dialler();
+    int rc = hn_g.dial.ending ? 0 : add_dialler();
     if (rc)
         (void)hn_dial_cancel(l);
     return rc;
@@ -199,7 +199,7 @@ bool hn_dial_cancel(struct hn_link *l)
 
 void hn_dial_end(void)
 {
-    hn_g.dial.hanging_up = true;
+    hn_g.dial.ending = true;
     hw_list_each(it, tmp, &hn_g.links)
     {
         struct hn_link *l = hw_container_of(it, struct hn_link, all);
@@ -215,7 +215,7 @@ void hn_dial_end(void)
         pthread_mutex_lock(&hn_g.mu);
         d->started = d->ended = false;
     }
-    hn_g.dial.hanging_up = false;
+    hn_g.dial.ending = false;
     if (!hw_list_empty(&hn_g.dial.waiting) && add_dialler()) /* somebody came meanwhile */
         hn_say(NCCL_LOG_WARN, "%s", hawser_error());
 }

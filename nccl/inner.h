@@ -225,7 +225,7 @@ struct hn_global {
             pthread_t id;
             bool started, ended;
         } thread[HN_DIALLERS];
-        bool hanging_up; /* under g.mu */
+        bool ending; /* under g.mu */
     } dial;
 };
 

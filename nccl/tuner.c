@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner, which NCCL finds in the net plugin's library: between nodes it strikes the low-latency protocols where
+ * The tuner, which NCCL finds in the net plugin's library: between nodes it disables the low-latency protocols where
  * the network carries more than STEP_MAX in one step of an algorithm. Their flags (half of LL's bytes, a sixteenth of
  * LL128's) and small steps cost more over TCP, where each step is a message, than NCCL's model of them knows. Where
  * each node has one GPU it also asks for few channels: there they serve the network alone, and fewer of them make
@@ -88,7 +88,7 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     if (!c->protocols || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)
-        /* Never the last protocol that an algorithm has: the user may have struck the others. */
+        /* Never the last protocol that an algorithm has: the user may have disabled the others. */
         if (step_bytes(func, a, bytes, c->ranks) > STEP_MAX && cost[NCCL_PROTO_SIMPLE] >= 0)
             cost[NCCL_PROTO_LL] = cost[NCCL_PROTO_LL128] = NCCL_ALGO_PROTO_IGNORE;
     return ncclSuccess;
