@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Thin: meson does the work. `make demo` and `make check` also install what they need (Debian 12, as root).
 #   make          build into build/          make asan    ASan and UBSan: build-asan/, tests
-#   make check    install, build, test       make tsan    ThreadSanitizer, clang: build-tsan/, tests
+#   make check    install, build, test       make tsan    ThreadSanitizer: build-tsan/, tests
 #   make demo     install, build, show       make lint    clang-format, clang-tidy
 #   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
 #   make wheel    install, build: the Python wheel in dist/ (x86-64; fetches build tools from the package index)
@@ -47,9 +47,8 @@ asan: deps
 	@$(MAKE) --no-print-directory BUILD=build-asan MESONFLAGS="-Db_sanitize=address,undefined" all
 	@WITHOUT='$(NOT_ASAN)' scripts/run-tests.sh build-asan -t 4
 
-tsan:
-	@scripts/deps.sh ci
-	@CC=clang CXX=clang++ $(MAKE) --no-print-directory BUILD=build-tsan MESONFLAGS="-Db_sanitize=thread -Db_lundef=false -Dwerror=true" all
+tsan: deps
+	@$(MAKE) --no-print-directory BUILD=build-tsan MESONFLAGS="-Db_sanitize=thread" all
 	@WITHOUT='$(NOT_TSAN)' scripts/run-tests.sh build-tsan -t 6
 
 lint:
