@@ -84,32 +84,24 @@ unsigned hw_cpu_quota(int root)
     return least == UINT64_MAX ? 0 : (unsigned)HW_MIN(least, (uint64_t)UINT32_MAX);
 }
 
-/* FNV-1a, from where it stood. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
-{
-    for (const uint8_t *p = data; n--; p++)
-        h = (h ^ *p) * 0x100000001b3ull;
-    return h;
-}
-
 /* Which control groups this process is in: their paths mean something within a namespace only. */
 static uint64_t hash_groups(uint64_t h, int root)
 {
     char text[HW_ATTR_MAX];
     int n = hw_root_link(root, text, sizeof text, "proc/self/ns/cgroup");
-    h = n > 0 ? hash_bytes(h, text, (size_t)n) : h;
+    h = n > 0 ? hw_hash(h, text, (size_t)n) : h;
     n = hw_root_text(root, text, sizeof text, "proc/self/cgroup");
-    return n > 0 ? hash_bytes(h, text, (size_t)n) : h;
+    return n > 0 ? hw_hash(h, text, (size_t)n) : h;
 }
 
 struct hw_cpus hw_cpus_read(pid_t thread)
 {
     cpu_set_t set;
-    struct hw_cpus c = {.shared = 0xcbf29ce484222325ull};
+    struct hw_cpus c = {.shared = HW_HASH_START};
     CPU_ZERO(&set);
     if (sched_getaffinity(thread, sizeof set, &set) == 0) {
         c.n = (unsigned)CPU_COUNT(&set);
-        c.shared = hash_bytes(c.shared, &set, sizeof set);
+        c.shared = hw_hash(c.shared, &set, sizeof set);
     } else { /* more CPUs than a set holds */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         c.n = online > 0 ? (unsigned)online : 1;

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct doctor {
     struct common common;
@@ -91,14 +90,7 @@ static int run_doctor(struct doctor *d)
     }
     if (rc >= 0)
         rc = dr_run(&report, &d->m, pair ? &d->pair : NULL, d->groups);
-    if (rc >= 0 && d->json)
-        rc = dr_print_json(stdout, &report);
-    else if (rc >= 0)
-        dr_print(stdout, &report, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), d->why);
-    int exit = rc < 0                           ? tool_fail("doctor", "%s", hawser_error())
-               : dr_count(&report, DR_FAIL) > 0 ? TOOL_FAILED
-                                                : TOOL_OK;
-    dr_free(&report);
+    int exit = dr_finish(&report, rc, "doctor", d->json, d->why);
     nccl_look_free(&d->nccl);
     nixl_look_free(&d->nixl);
     hw_close(&root);

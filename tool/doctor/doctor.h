@@ -132,6 +132,9 @@ size_t dr_count(const struct dr_report *d, enum dr_outcome o);
 void dr_print(FILE *out, const struct dr_report *d, bool color, bool why);
 /* One object, schema hawser-doctor-1. -EIO. */
 int dr_print_json(FILE *out, const struct dr_report *d);
+/* How a command ends: prints the report to stdout where rc is not negative (json: as an object), else why the command
+ * cmd failed (hw_error()). Frees the report. The exit status: TOOL_FAILED where a check failed. */
+int dr_finish(struct dr_report *d, int rc, const char *cmd, bool json, bool why);
 
 /* For checks: a result about subject (NULL: the machine). */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);

@@ -3,9 +3,11 @@
 #include "tool/doctor/doctor.h"
 
 #include "sys/json.h"
+#include "tool/tool.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *dr_group_name(enum dr_group g)
 {
@@ -158,4 +160,15 @@ int dr_print_json(FILE *out, const struct dr_report *d)
     hw_json_end(&j);
     int rc = hw_json_finish(&j);
     return rc < 0 ? hw_wrap(rc, "writing the JSON") : 0;
+}
+
+int dr_finish(struct dr_report *d, int rc, const char *cmd, bool json, bool why)
+{
+    if (rc >= 0 && json)
+        rc = dr_print_json(stdout, d);
+    else if (rc >= 0)
+        dr_print(stdout, d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), why);
+    int exit = rc < 0 ? tool_fail(cmd, "%s", hw_error()) : dr_count(d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
+    dr_free(d);
+    return exit;
 }

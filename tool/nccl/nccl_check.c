@@ -6,7 +6,6 @@
 #include "tool/opts.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define CMD "nccl check"
 
@@ -47,12 +46,7 @@ int nccl_check_main(int argc, char **argv)
         m->nccl = &look;
         rc = dr_run(&d, m, NULL, 1u << DR_NCCL);
     }
-    if (rc == 0 && a.json)
-        rc = dr_print_json(stdout, &d);
-    else if (rc == 0)
-        dr_print(stdout, &d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), a.why);
-    int exit = rc < 0 ? tool_fail(CMD, "%s", hw_error()) : dr_count(&d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
-    dr_free(&d);
+    int exit = dr_finish(&d, rc, CMD, a.json, a.why);
     nccl_look_free(&look);
     free(m);
     return exit;
