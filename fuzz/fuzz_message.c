@@ -70,7 +70,8 @@ static void note_bye(void *up)
     (void)up;
 }
 
-static const struct hw_peer_ops ops = {take_note, note_rail, note_down, note_death, note_bye};
+static const struct hw_peer_ops ops = {
+    .noted = take_note, .ended = note_rail, .down = note_down, .died = note_death, .bye = note_bye};
 static const struct hw_rail_io io = {0}; /* no rail is ever up */
 static const struct hw_rail_limits limits = {.window = 1 << 20, .ping = (1000 * HW_MS), .dead = 2 * (1000 * HW_MS)};
 static const uint8_t binding[HW_BINDING] = "of this session";

@@ -160,6 +160,8 @@ struct hawser_connect_options {
     uint32_t gpu;          /* HAWSER_GPU(n): these connections carry memory of this process's CUDA device n. A transport
                             * that lands data in one GPU's memory lands it in that one's. 0: not said. */
     uint32_t peer_gpu;     /* the same of the peer's */
+    const char *prefer;    /* "eth1,eth2": of the local NICs those that are to carry; the others (eight of them at most)
+                            * are connected while none of these works. NULL or "", or none has a path: all carry. */
 };
 #define HAWSER_GPU(n) ((uint32_t)(n) + 1)
 
@@ -168,9 +170,9 @@ struct hawser_connect_options {
  * does not answer is waited for no longer than knob path_ms. Returns once at least one channel on each
  * pair that works stands; where timeout_ms passes first, with what there is, if that is one channel at
  * least. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no such name, no route), -EACCES (key), -EPERM (no key, and an
- * address that is neither loopback nor a lab's), -ENODEV (unknown NIC; fewer pairs than knob require_nics), -E2BIG
- * (more than 256 channels in all), -EPROTO (not hawser, or another version). What a transport is known to sleep while
- * it makes a connection (GPUDirect-TCPX: 5 s) comes on top of timeout_ms. */
+ * address that is neither loopback nor a lab's), -ENODEV (unknown NIC, also in prefer; fewer pairs than knob
+ * require_nics), -E2BIG (more than 256 channels in all), -EPROTO (not hawser, or another version). What a transport is
+ * known to sleep while it makes a connection (GPUDirect-TCPX: 5 s) comes on top of timeout_ms. */
 HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                               int timeout_ms, hawser_peer **out);
 
@@ -384,6 +386,7 @@ enum hawser_path_state {
     HAWSER_PATH_USED = 1,
     HAWSER_PATH_AWAITED = 2, /* it did not answer in time; its channels are tried on, and it is used once they stand */
     HAWSER_PATH_UNUSED = 3,
+    HAWSER_PATH_SPARE = 4, /* it was shown to work, and is used while no preferred NIC works */
 };
 
 struct hawser_path {

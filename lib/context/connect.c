@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #define STRAGGLERS_MS 200 /* what the rails of a NIC that is up get on top */
+#define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16  /* to a server that hangs up on the first words: it is crowded, by strangers or clients */
 #define PAUSE_MS      10  /* after the first one, about; doubled after each up to .. */
 #define PAUSE_MOST_MS 320 /* .. so many */
@@ -80,7 +81,7 @@ int hawser_accept(hawser *h, int timeout_ms, hawser_peer **out)
 struct hw_connect {
     struct hawser_peer *p;
     struct hawser_connect_options o;
-    char *nics, *peer_nics, *host;
+    char *nics, *peer_nics, *prefer, *host;
     uint16_t port;
     uint8_t key[HW_SECRET];
     uint64_t deadline;
@@ -178,16 +179,18 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 static void log_paths(struct hawser_peer *p, int possible)
 {
     char why[400] = "";
+    int used = 0;
     for (uint32_t i = 0; i < p->n_paths; i++) {
         const struct hawser_path *x = &p->paths[i];
         size_t at = strlen(why);
+        used += x->state == HAWSER_PATH_USED || x->state == HAWSER_PATH_SPARE;
         hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: path %s %s to %s %s: %s", p->name, x->nic, x->local, x->peer_nic,
                x->remote, x->state == HAWSER_PATH_USED ? "used" : x->why);
-        if (x->state != HAWSER_PATH_USED && *x->nic)
+        if (x->state != HAWSER_PATH_USED && x->state != HAWSER_PATH_SPARE && *x->nic)
             snprintf(why + at, sizeof why - at, "%s%s: %s", at ? "; " : "", x->nic, x->why);
     }
-    if ((int)p->n_sure < possible)
-        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: %u of %d NICs carry: %s", p->name, p->n_sure, possible, why);
+    if (used < possible)
+        hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: %d of %d NICs carry: %s", p->name, used, possible, why);
 }
 
 /* Finds the pairs of NICs, and agrees with the server on rails. */
@@ -220,7 +223,12 @@ static int agree_on_rails(struct hw_connect *c, const uint8_t *offer, size_t len
     if (rc == 0)
         rc = hw_pairing_run(g, c->deadline);
     if (rc == 0)
-        rc = hw_setup_choose(p, g, c->o.channels ? c->o.channels : h->k.channels, out);
+        rc = hw_pairing_prefer(g, c->prefer);
+    if (rc >= 0) {
+        unsigned spares = (unsigned)HW_MIN(rc, SPARES_MAX);
+        g->n_pairs -= (unsigned)rc - spares;
+        rc = hw_setup_choose(p, g, spares, c->o.channels ? c->o.channels : h->k.channels, out);
+    }
     if (rc > 0 && g)
         log_paths(p, g->possible);
     hw_pairing_free(g);
@@ -261,8 +269,8 @@ static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;
     const struct hawser_peer *p = w->p;
-    return atomic_load(&p->state) < 0 ||
-           (w->all ? atomic_load(&p->rails_up) == p->n_ways : atomic_load(&p->pairs_up) >= HW_MAX(p->n_sure, 1u));
+    return atomic_load(&p->state) < 0 || (w->all ? atomic_load(&p->rails_up) == p->n_ways - p->n_spare
+                                                 : atomic_load(&p->pairs_up) >= HW_MAX(p->n_sure, 1u));
 }
 
 /* A line that names the pairs of NICs without a rail. */
@@ -278,11 +286,11 @@ static void log_missing(const struct hawser_peer *p)
                 up |= atomic_load(&of->up);
             }
         size_t at = strlen(pairs);
-        if (of && !up)
+        if (of && !up && !of->spare)
             snprintf(pairs + at, sizeof pairs - at, "%s%s to %s", at ? ", " : "", of->nic, of->peer_nic);
     }
     hw_log(&p->h->log, HAWSER_LOG_WARN, "%s: going on with %u of %u rails; no connection came up from %s", p->name,
-           atomic_load(&p->rails_up), p->n_ways, *pairs ? pairs : "some NICs");
+           atomic_load(&p->rails_up), p->n_ways - p->n_spare, *pairs ? pairs : "some NICs");
 }
 
 static int connect_rails(struct hw_connect *c)
@@ -371,6 +379,7 @@ static void free_connect(struct hw_connect *c)
         return;
     free(c->nics);
     free(c->peer_nics);
+    free(c->prefer);
     free(c->host);
     free(c);
 }
@@ -390,8 +399,9 @@ static int make_connect(struct hawser *h, const char *host, uint16_t port, const
         c->fd = -1;
         c->nics = strdup(c->o.nics && *c->o.nics ? c->o.nics : h->k.nics);
         c->peer_nics = strdup(c->o.peer_nics ? c->o.peer_nics : "");
+        c->prefer = strdup(c->o.prefer ? c->o.prefer : "");
         c->host = strdup(host);
-        c->p = c->nics && c->peer_nics && c->host ? hw_peer_new(h, true) : NULL;
+        c->p = c->nics && c->peer_nics && c->prefer && c->host ? hw_peer_new(h, true) : NULL;
         if (!c->p)
             rc = hw_no_memory("a peer");
     }

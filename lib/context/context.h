@@ -168,6 +168,7 @@ struct hw_way {
     struct hw_timer timer;      /* the next attempt, or the end of this one */
     bool dialling, refused;     /* refused: nobody listened there at the last attempt */
     bool hopeless;              /* the transport has no device for the NIC */
+    bool spare;                 /* connected only while no rail of the others is sound */
     unsigned failures;          /* in a row */
 
     /* server: connections of generation in_gen, until all are there and the rail is down */
@@ -209,7 +210,9 @@ struct hawser_peer {
 
     /* set once the rails are agreed on */
     bool has_rails;
-    unsigned n_ways, n_pairs, n_sure; /* rails; pairs of NICs; of these, those that were shown to work */
+    unsigned n_ways, n_pairs,
+        n_sure;       /* rails; pairs of NICs; of these, those that were shown to work and are not spare */
+    unsigned n_spare; /* client: rails that are; the last ones */
     struct hw_way *way;
     struct hw_peer peer;
     struct hawser_path *paths; /* client: the report */
@@ -227,6 +230,11 @@ struct hawser_peer {
     bool heard_bye;        /* .. this: the peer does */
     atomic_bool said_bye;  /* the peer has heard that this side closes, or will not */
     struct hw_task nics;   /* its rails' NICs have changed */
+    struct {
+        struct hw_task call;  /* .. because one that is up may be dead */
+        struct hw_timer rest; /* looks whether they are needed still */
+        bool called;          /* spare rails are connected: the home's */
+    } spares;
     struct hw_task arrive;
     struct hw_list arrivals; /* under the context's lock */
 
@@ -268,6 +276,9 @@ void hw_ways_free(struct hawser_peer *p);
 /* Of struct hw_peer_ops. */
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
 void hw_way_down(struct hawser_peer *p, unsigned rail);
+/* Tasks and timers of hawser_peer.spares. */
+void hw_ways_call_spares(struct hw_task *t);
+void hw_ways_rest_spares(struct hw_timer *t);
 /* Takes what the listener has let in. */
 void hw_ways_arrive(struct hw_task *t);
 /* The rail's connections, whose transport was to meet the peer's, are dead. */
@@ -298,8 +309,9 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 int hw_setup_refuse(const struct hawser *h, uint8_t *out);
 /* Reads the client's choice, and makes the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Makes the client's rails of what the pairing found, and writes its choice likewise. */
-int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out);
+/* Makes the client's rails of what the pairing found, and writes its choice likewise. The last `spares` pairs are. */
+int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels,
+                    uint8_t *out);
 
 /* ---- listener.c ---------------------------------------------------------------------------------------------- */
 

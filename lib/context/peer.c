@@ -45,6 +45,8 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client)
     p->bye.fire = fire_bye;
     p->arrive.run = hw_ways_arrive;
     p->nics.run = hw_nics_judge;
+    p->spares.call.run = hw_ways_call_spares;
+    p->spares.rest.fire = hw_ways_rest_spares;
     p->last_note = &p->note;
     pthread_mutex_init(&p->door, NULL);
     hw_lock_init(&p->note_lock);
@@ -118,14 +120,27 @@ static void note_bye(void *up)
         hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + GRACE_MS * HW_MS);
 }
 
-static const struct hw_peer_ops peer_ops = {
-    .noted = take_note, .ended = note_end, .down = note_down, .died = note_death, .bye = note_bye};
+/* On a rail's loop. */
+static void note_doubt(void *up, unsigned rail)
+{
+    struct hawser_peer *p = up;
+    (void)rail;
+    hw_loop_post(&p->home->loop, &p->spares.call);
+}
+
+static const struct hw_peer_ops peer_ops = {.noted = take_note,
+                                            .ended = note_end,
+                                            .down = note_down,
+                                            .died = note_death,
+                                            .doubted = note_doubt,
+                                            .bye = note_bye};
 
 void hw_peer_share_path(struct hawser_peer *p)
 {
-    if (p->n_ways < 3) /* the other one would have to carry all */
+    unsigned n = p->n_ways - p->n_spare;
+    if (n < 3) /* the other one would have to carry all */
         return;
-    for (unsigned i = p->n_ways; i-- > 0;) {
+    for (unsigned i = n; i-- > 0;) {
         if (p->way[i].pair != p->way[0].pair)
             continue;
         if (p->way[i].driver == p->home)
@@ -279,7 +294,7 @@ static bool is_peer_gone(void *arg)
 {
     struct hawser_peer *p = arg;
     return hw_ways_are_idle(p) && !atomic_load(&p->arrive.posted) && !atomic_load(&p->nics.posted) &&
-           (!p->has_rails || hw_peer_is_gone(&p->peer));
+           !atomic_load(&p->spares.call.posted) && (!p->has_rails || hw_peer_is_gone(&p->peer));
 }
 
 /* True once nothing of the peer runs any more. */

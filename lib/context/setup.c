@@ -7,6 +7,7 @@
 #include "net/route.h"
 #include "transport/handle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -118,11 +119,11 @@ static uint64_t count_channels(const struct hawser *h, const struct hw_pairing *
     return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
-/* A rail for each of the channels of a pair, as far as a session has rails; a rail takes several connections where more
+/* A rail for each of the channels of a pair, as far as there may be rails; a rail takes several connections where more
  * were asked for. The first rail of a pair has one more, for small messages. */
-static void share_channels(unsigned pairs, uint64_t channels, unsigned *rails, unsigned *links)
+static void share_channels(unsigned pairs, unsigned most, uint64_t channels, unsigned *rails, unsigned *links)
 {
-    *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)RAILS_MAX / pairs), 1ull);
+    *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)most / pairs), 1ull);
     *links = (unsigned)HW_MIN((channels + *rails - 1) / *rails, (uint64_t)HW_RAIL_LINKS - 1);
 }
 
@@ -144,22 +145,30 @@ static void finish_ways(struct hawser_peer *p)
         p->h->tp->expect(&p->h->env, p->way[i].nic);
 }
 
-int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t channels, uint8_t *out)
+int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned spares, uint64_t channels, uint8_t *out)
 {
     unsigned pairs = HW_MAX(HW_MIN(g->n_pairs, (uint32_t)RAILS_MAX), 1u), rails, links; /* there is one at least */
-    channels = channels ? channels : count_channels(p->h, g, pairs);
+    unsigned kept = pairs - spares, n;
+    channels = channels ? channels : count_channels(p->h, g, kept);
     if (channels > HW_SETUP_MAX / pairs)
         return hw_fail(-E2BIG, "%llu channels on each of %u NIC pairs: a peer can have %d",
                        (unsigned long long)channels, pairs, HW_SETUP_MAX);
-    share_channels(pairs, channels, &rails, &links);
-    int rc = hw_peer_set_rails(p, pairs * rails);
-    struct hw_setup s = {.n = (uint16_t)(pairs * rails)};
+    share_channels(kept, RAILS_MAX - spares, channels, &rails, &links);
+    n = kept * rails + spares;
+    int rc = hw_peer_set_rails(p, n);
+    struct hw_setup s = {.n = (uint16_t)n};
     size_t len = HW_SETUP_HEAD;
-    for (unsigned i = 0; i < pairs * rails && rc == 0; i++) {
+    p->n_spare = spares;
+    for (unsigned i = 0; i < n && rc == 0; i++) {
         struct hw_way *w = &p->way[i];
         /* the k-th rails of all pairs one after the other: neighbours are on different loops */
-        const struct hw_pair *pair = &g->pair[i % pairs];
-        describe_way(w, pair, i % pairs, i / pairs, links);
+        unsigned which = i < kept * rails ? i % kept : kept + (i - kept * rails);
+        const struct hw_pair *pair = &g->pair[which];
+        w->spare = which >= kept;
+        if (w->spare)
+            describe_way(w, pair, which, 0, (unsigned)HW_MIN(channels, HW_RAIL_LINKS - 1ull));
+        else
+            describe_way(w, pair, which, i / kept, links);
         rc = hw_address_handle_decode(pair->handle, pair->handle_len, &w->to);
         w->attempt = calloc(w->links, sizeof *w->attempt);
         if (!w->attempt)
@@ -178,9 +187,13 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, uint64_t 
     len += hw_setup_versions_encode(out + 4 + len, p->version, p->version);
     hw_put32(out, (uint32_t)len);
     p->n_pairs = pairs;
-    for (unsigned i = 0; i < pairs; i++)
+    for (unsigned i = 0; i < kept; i++)
         p->n_sure += g->pair[i].sure;
     p->paths = hw_pairing_report(g, &p->n_paths);
+    for (unsigned i = kept; i < pairs && p->paths; i++) {
+        p->paths[i].state = HAWSER_PATH_SPARE;
+        snprintf(p->paths[i].why, sizeof p->paths[i].why, "used while no preferred NIC works");
+    }
     finish_ways(p);
     return (int)len + 4;
 }

@@ -18,6 +18,7 @@
 
 #define BACKOFF_MIN (20 * HW_MS)
 #define BACKOFF_MAX (1000 * HW_MS)
+#define REST        (5000 * HW_MS) /* spare rails stay so long at least: a NIC that flaps is not to call them each time */
 #define GONE_MS     2000 /* a server whose client closed all connections, and makes no new ones, has lost it */
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
@@ -41,6 +42,12 @@ static void watch_for_death(struct hawser_peer *p, int why)
         hw_timer_set(&p->home->loop, &p->dead, find_death(p, why));
 }
 
+/* This side closes, and the peer knows, or will by another rail: it closes rails, too, and would refuse new ones. */
+static bool is_leaving(const struct hawser_peer *p)
+{
+    return p->closing && (atomic_load(&p->said_bye) || atomic_load(&p->rails_up));
+}
+
 /* ---- client -------------------------------------------------------------------------------------------------- */
 
 static void close_attempt(struct hw_attempt *a)
@@ -59,8 +66,15 @@ static void stop_dialling(struct hw_way *w)
     hw_timer_stop(&w->peer->home->loop, &w->timer);
 }
 
+static bool is_resting(const struct hw_way *w)
+{
+    return w->spare && !w->peer->spares.called;
+}
+
 static void dial_later(struct hw_way *w)
 {
+    if (is_resting(w))
+        return;
     uint64_t wait = BACKOFF_MIN << HW_MIN(w->failures, 8u);
     w->failures++;
     if (atomic_load(&w->peer->state) >= 0)
@@ -122,10 +136,12 @@ static void give_up(struct hw_way *w, int why)
         hw_peer_kill(p, why);
         return;
     }
-    if (is_peer_over(p))
+    if (is_peer_over(p)) {
         hw_peer_lose(p, hw_wrap(-ECONNRESET, "connecting again"));
-    else
-        dial_later(w);
+        return;
+    }
+    dial_later(w);
+    hw_ways_call_spares(&p->spares.call);
 }
 
 void hw_way_failed(struct hw_way *w, int why)
@@ -260,6 +276,8 @@ static void fire_way(struct hw_timer *t)
 
 void hw_ways_dial(struct hawser_peer *p)
 {
+    if (p->n_spare)
+        hw_session_spare(&p->peer.session);
     for (unsigned i = 0; i < p->n_ways; i++) {
         struct hw_way *w = &p->way[i];
         w->timer.fire = fire_way;
@@ -270,9 +288,53 @@ void hw_ways_dial(struct hawser_peer *p)
             a->task.run = run_attempt;
             a->source.ready = note_attempt_ready;
         }
-        dial(w);
+        if (!w->spare)
+            dial(w);
     }
     watch_for_death(p, 0);
+}
+
+/* ---- client: spare rails -------------------------------------------------------------------------------------- */
+
+/* True if a rail that is not spare is likely to deliver what it takes. */
+static bool has_sound_rail(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways - p->n_spare; i++)
+        if (atomic_load(&p->way[i].up) && hw_session_is_sound(&p->peer.session, i))
+            return true;
+    return false;
+}
+
+/* Connects the spare rails. A rail that is doubted is not suspect yet, as nothing else hears the peer: the caller
+ * knows. */
+void hw_ways_call_spares(struct hw_task *t)
+{
+    struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);
+    if (!p->n_spare || p->spares.called || atomic_load(&p->state) < 0 || is_leaving(p))
+        return;
+    p->spares.called = true;
+    hw_log(&p->h->log, HAWSER_LOG_INFO, "%s: no preferred NIC works: connecting by the others", p->name);
+    hw_timer_set(&p->home->loop, &p->spares.rest, p->home->loop.now + REST);
+    for (unsigned i = p->n_ways - p->n_spare; i < p->n_ways; i++) {
+        p->way[i].failures = 0;
+        if (!p->way[i].dialling)
+            dial(&p->way[i]);
+    }
+}
+
+/* Ends the spare rails if they are not needed any more. */
+void hw_ways_rest_spares(struct hw_timer *t)
+{
+    struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.rest);
+    if (!has_sound_rail(p)) {
+        hw_timer_set(&p->home->loop, t, p->home->loop.now + REST);
+        return;
+    }
+    p->spares.called = false;
+    for (unsigned i = p->n_ways - p->n_spare; i < p->n_ways; i++) {
+        stop_dialling(&p->way[i]);
+        hw_session_end_rail(&p->peer.session, i);
+    }
 }
 
 /* ---- server ---------------------------------------------------------------------------------------------------- */
@@ -390,19 +452,16 @@ static bool is_of_the_path(int why)
            why == -ENETUNREACH || why == -EHOSTUNREACH;
 }
 
-/* This side closes, and the peer knows, or will by another rail: it closes rails, too, and would refuse new ones. */
-static bool is_leaving(const struct hawser_peer *p)
-{
-    return p->closing && (atomic_load(&p->said_bye) || atomic_load(&p->rails_up));
-}
-
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
 {
     struct hw_way *w = &p->way[rail];
     if (atomic_exchange(&w->up, false)) {
         atomic_fetch_sub(&p->rails_up, 1);
-        atomic_fetch_add(&w->lost, 1);
-        w->lost_level = is_leaving(p) ? HAWSER_LOG_DEBUG : is_of_the_path(why) ? HAWSER_LOG_INFO : HAWSER_LOG_WARN;
+        if (!is_resting(w))
+            atomic_fetch_add(&w->lost, 1);
+        w->lost_level = is_leaving(p) || is_resting(w) ? HAWSER_LOG_DEBUG
+                        : is_of_the_path(why)          ? HAWSER_LOG_INFO
+                                                       : HAWSER_LOG_WARN;
         hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) is lost: %s", p->name, rail, w->nic, w->peer_nic,
                hw_error());
     }
@@ -411,8 +470,11 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
     if (p->heard_bye && !atomic_load(&p->rails_up))
         hw_peer_lose(p, why);
     watch_for_death(p, why);
-    if (p->client && atomic_load(&p->state) >= 0 && !is_leaving(p))
-        dial_later(w);
+    if (!p->client || atomic_load(&p->state) < 0 || is_leaving(p))
+        return;
+    dial_later(w);
+    if (!has_sound_rail(p))
+        hw_ways_call_spares(&p->spares.call);
 }
 
 void hw_way_down(struct hawser_peer *p, unsigned rail)
@@ -426,6 +488,7 @@ void hw_way_down(struct hawser_peer *p, unsigned rail)
 
 void hw_ways_stop(struct hawser_peer *p)
 {
+    hw_timer_stop(&p->home->loop, &p->spares.rest);
     for (unsigned i = 0; i < p->n_ways; i++) {
         stop_dialling(&p->way[i]);
         hw_meeting_stop(&p->way[i]);

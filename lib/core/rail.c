@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-#define TURN_STEPS  8 /* reads and writes of one link in a turn: other rails of the loop wait no longer */
+#define DOUBT       (150 * HW_MS) /* a transport takes no path for dead that is alone for less */
+#define TURN_STEPS  8             /* reads and writes of one link in a turn: other rails of the loop wait no longer */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link of which it need not be told until then */
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
@@ -483,13 +484,15 @@ static void set_suspect(struct hw_rail *r, bool is)
 /* Asks the transport how each connection's path looks. False: the rail has ended. */
 static bool watch_path(struct hw_rail *r, uint64_t silent)
 {
-    bool suspect = false;
+    bool suspect = false, doubt = false;
     bool others = r->ops->heard(r->up, r, r->loop->now - r->limits.check, silent >= r->limits.check);
     for (unsigned i = 0; i < r->links; i++) {
         struct rail_link *rl = &r->link[i];
         uint64_t window = r->limits.window, alone = rl->link.in_flight ? r->loop->now - rl->began : 0;
-        int rc = r->io->check(rl->conn, others ? alone : 0, &window);
-        suspect |= rc > 0;
+        uint64_t counted = others ? alone : r->spared ? HW_MIN(alone, DOUBT) : 0;
+        int rc = r->io->check(rl->conn, counted, &window);
+        suspect |= rc > 0 && others;
+        doubt |= rc > 0 && !others;
         if (rc >= 0)
             rc = watch_progress(r, rl);
         if (rc < 0) {
@@ -499,6 +502,8 @@ static bool watch_path(struct hw_rail *r, uint64_t silent)
         rl->link.window = window;
     }
     set_suspect(r, suspect);
+    if (doubt)
+        r->ops->doubted(r->up, r);
     return true;
 }
 

@@ -63,6 +63,9 @@ struct hw_rail_ops {
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* The rail has become suspect. Its parcels that wait go back after this. */
     void (*suspected)(void *up, struct hw_rail *r);
+    /* The path looks as if it might be dead, and no other rail hears the peer: called every limits.check while that
+     * lasts, where hw_rail.spared is set. */
+    void (*doubted)(void *up, struct hw_rail *r);
     /* A device failed, as hw_error() says: it cannot take the rest of this frame's payload, which goes nowhere, while
      * the frame arrives like any other. 0, or -errno, which ends the rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
@@ -150,6 +153,7 @@ struct hw_rail {
     /* When the peer's last byte came, or a connection that was full took more, which shows that the peer's kernel has
      * acknowledged some. ns of the loop's clock; any thread reads it. */
     _Atomic uint64_t heard;
+    bool spared;               /* set before the rail starts: rails that are down can be called in (ops.doubted) */
     atomic_bool suspect;       /* up, and perhaps dead, while the peer is heard elsewhere: nothing new goes this way */
     atomic_bool asked;         /* hw_rail_ask() */
     struct hw_timer watch;     /* the flags below share no word with those above, which other threads write */

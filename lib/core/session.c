@@ -20,6 +20,12 @@ static void return_parcel(struct hw_session *s, struct hw_parcel *p)
     hw_loop_post(s->home, &s->sort);
 }
 
+void hw_session_spare(struct hw_session *s)
+{
+    for (unsigned i = 0; i < s->rails; i++)
+        s->rail[i].rail.spared = true;
+}
+
 bool hw_session_is_sound(const struct hw_session *s, unsigned i)
 {
     return atomic_load(&s->rail[i].live) && !atomic_load(&s->rail[i].rail.suspect);
@@ -35,8 +41,13 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p)
 
 void hw_session_wake(struct hw_session *s, unsigned i)
 {
-    if (atomic_load(&s->rail[i].live))
-        hw_rail_ready(&s->rail[i].rail);
+    unsigned at = i;
+    while (!hw_session_is_sound(s, at)) {
+        at = at + 1 < s->rails ? at + 1 : 0;
+        if (at == i)
+            return;
+    }
+    hw_rail_ready(&s->rail[at].rail);
 }
 
 static void let_go_by_rail(struct hw_task *t)
@@ -195,6 +206,13 @@ static void note_suspected(void *up, struct hw_rail *r)
     sr->session->ops->suspected(sr->session->up, sr->index);
 }
 
+static void note_doubted(void *up, struct hw_rail *r)
+{
+    struct session_rail *sr = up;
+    (void)r;
+    sr->session->ops->doubted(sr->session->up, sr->index);
+}
+
 static uint32_t get_mark(void *up)
 {
     struct session_rail *sr = up;
@@ -260,6 +278,7 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .refused = refuse_session_frame,
                                             .heard = was_heard_elsewhere,
                                             .suspected = note_suspected,
+                                            .doubted = note_doubted,
                                             .faulted = fault_parcel,
                                             .mark = get_mark,
                                             .marked = take_mark,

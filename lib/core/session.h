@@ -38,6 +38,8 @@ struct hw_session_ops {
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* On the rail's loop: others are to take what this one does not. */
     void (*suspected)(void *up, unsigned rail);
+    /* On the rail's loop, where hw_session_spare() was called: the rail's path may be dead, and no other is up. */
+    void (*doubted)(void *up, unsigned rail);
     /* On a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
     /* On the home loop: a rail is not up any more, why is in hw_error(): the client connects it again, when it likes.
@@ -145,6 +147,10 @@ void hw_session_die(struct hw_session *s, int why);
 /* True once a dead session has let go of everything: no task of it runs any more. */
 bool hw_session_is_gone(const struct hw_session *s);
 
+/* The caller can start rails that are down when the others look dead: ops.doubted() asks for that. Before any starts.
+ */
+void hw_session_spare(struct hw_session *s);
+
 /* Hands a parcel over: from any thread, to rail i (another takes it where that one is down). */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 /* Takes the memory of g->owner back, from any thread: once g->over() runs, no rail reads or writes it
@@ -152,7 +158,8 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
 /* True if rail i is up and not suspect: it is likely to deliver soon what it takes. From any thread. */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);
-/* There may be something to cut for rail i. From any thread. */
+/* There may be something to cut for rail i, or, where that takes nothing now, for another that does. From any thread.
+ */
 void hw_session_wake(struct hw_session *s, unsigned i);
 
 /* ---- handshakes: on the home loop ------------------------------------------------------------- */

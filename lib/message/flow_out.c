@@ -568,6 +568,12 @@ static void note_suspected(void *up, unsigned rail)
         hw_session_wake(&p->session, i);
 }
 
+static void note_doubted(void *up, unsigned rail)
+{
+    struct hw_peer *p = up;
+    p->ops->doubted(p->up, rail);
+}
+
 static void note_end(void *up, unsigned rail, int why)
 {
     struct hw_peer *p = up;
@@ -600,6 +606,7 @@ const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
                                                    .mark = get_refusal_mark,
                                                    .marked = take_refusal_mark,
                                                    .suspected = note_suspected,
+                                                   .doubted = note_doubted,
                                                    .done = finish_parcel,
                                                    .ended = note_end,
                                                    .down = note_down,

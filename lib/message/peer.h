@@ -185,6 +185,8 @@ struct hw_peer_ops {
     void (*ended)(void *up, unsigned rail, int why);
     void (*down)(void *up, unsigned rail);
     void (*died)(void *up, int why);
+    /* On a rail's loop, as that of struct hw_session_ops. */
+    void (*doubted)(void *up, unsigned rail);
     /* On the home loop: the peer closes. What it has confirmed may come later, by another rail. */
     void (*bye)(void *up);
 };

@@ -75,6 +75,10 @@ void hw_pairing_free(struct hw_pairing *g);
  * is no NIC, fewer than knob require_nics. */
 int hw_pairing_run(struct hw_pairing *g, uint64_t deadline);
 
+/* Moves the pairs of these NICs of ours, comma-separated, to the front. Returns how many pairs are not of them; 0 too
+ * where none is of them. -ENODEV: a name that is no NIC. */
+int hw_pairing_prefer(struct hw_pairing *g, const char *nics);
+
 /* What hawser_paths() is to say of it: allocated, *n entries. NULL: no memory. */
 struct hawser_path *hw_pairing_report(const struct hw_pairing *g, uint32_t *n);
 

@@ -50,6 +50,7 @@ struct hawser_connect_options {
     size_t key_len;
     uint32_t gpu;
     uint32_t peer_gpu;
+    const char *prefer;
 };
 int hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                    int timeout_ms, hawser_peer **out);

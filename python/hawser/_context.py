@@ -203,14 +203,15 @@ class Context:
 
     def connect(self, host: str, port: int, *, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
                 channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
-                peer_gpu: int | None = None) -> Peer:
+                peer_gpu: int | None = None, prefer: str = "") -> Peer:
         """Connects to a listening context. host: name or numeric address. timeout: seconds, for all of it.
 
-        nics, peer_nics: "eth1,eth2", empty: by the knobs. channels: data connections per NIC, 0: the knob's value. key: the
+        nics, peer_nics: "eth1,eth2", empty: by the knobs. prefer: of these the local NICs that carry while one of them works,
+        empty: all. channels: data connections per NIC, 0: the knob's value. key: the
         peer's job key, where it is not the context's own. gpu, peer_gpu: the CUDA devices whose memory the connections
         carry. Raises RefusedError, DeadlineError, UnreachableError, AccessError (key), NoKeyError, NoDeviceError,
         TooManyError, ProtocolError. Ctrl-C ends the wait; a connection that comes about after that is closed."""
-        options, keep = make_connect_options(nics, peer_nics, channels, only_dialled, key, gpu, peer_gpu)
+        options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
             raise invalid(f"port {port}; ports are 0 to 65535")
         call = _Connect(self, host.encode(), port, options, keep, milliseconds(timeout))
@@ -496,13 +497,13 @@ def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] 
     return options, keep
 
 
-def make_connect_options(nics: str, peer_nics: str, channels: int, only_dialled: bool, key: bytes | None,
+def make_connect_options(nics: str, peer_nics: str, prefer: str, channels: int, only_dialled: bool, key: bytes | None,
                          gpu: int | None, peer_gpu: int | None) -> tuple[Any, Any]:
     """Returns struct hawser_connect_options and what it points to."""
     options = ffi.new("struct hawser_connect_options *")
     keep: list[Any] = [options]
     options.size = ffi.sizeof("struct hawser_connect_options")
-    for field, text in (("nics", nics), ("peer_nics", peer_nics)):
+    for field, text in (("nics", nics), ("peer_nics", peer_nics), ("prefer", prefer)):
         if text:
             keep.append(ffi.new("char[]", text.encode()))
             setattr(options, field, keep[-1])

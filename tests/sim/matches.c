@@ -342,7 +342,8 @@ static void note_bye(void *up)
     (void)up;
 }
 
-static const struct hw_peer_ops ops = {refuse_note, note_end, note_down, note_death, note_bye};
+static const struct hw_peer_ops ops = {
+    .noted = refuse_note, .ended = note_end, .down = note_down, .died = note_death, .bye = note_bye};
 
 /* ---- schedules ---------------------------------------------------------------------------------------------- */
 

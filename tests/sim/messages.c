@@ -183,7 +183,8 @@ static void note_bye(void *up)
     msg_do_more(n);
 }
 
-static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death, note_bye};
+static const struct hw_peer_ops ops = {
+    .noted = take_note, .ended = note_end, .down = note_down, .died = note_death, .bye = note_bye};
 
 /* ---- schedules -------------------------------------------------------------------------------------- */
 

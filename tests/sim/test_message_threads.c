@@ -113,7 +113,8 @@ static void note_bye(void *up)
     (void)up;
 }
 
-static const struct hw_peer_ops ops = {take_note, note_end, note_down, note_death, note_bye};
+static const struct hw_peer_ops ops = {
+    .noted = take_note, .ended = note_end, .down = note_down, .died = note_death, .bye = note_bye};
 
 static void end_export(struct hw_export *x)
 {

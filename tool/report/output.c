@@ -204,8 +204,10 @@ static void write_row_nics(struct hw_json *j, const struct row *r)
 /* What joins the two nodes, and what does not. */
 static void json_paths(struct hw_json *j, hawser_peer *peer)
 {
-    static const char *const state[] = {
-        [HAWSER_PATH_USED] = "used", [HAWSER_PATH_AWAITED] = "awaited", [HAWSER_PATH_UNUSED] = "unused"};
+    static const char *const state[] = {[HAWSER_PATH_USED] = "used",
+                                        [HAWSER_PATH_AWAITED] = "awaited",
+                                        [HAWSER_PATH_UNUSED] = "unused",
+                                        [HAWSER_PATH_SPARE] = "spare"};
     struct hawser_path path[2 * TP_MAX_NICS];
     size_t n = HW_ARRAY_LEN(path);
     if (hawser_paths(peer, path, &n) < 0)
