@@ -11,7 +11,7 @@
 ncclResult_t hn_listen(int dev, void *handle, void **lc)
 {
     *lc = NULL;
-    if (dev < 0 || dev >= HN_DEVICES)
+    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
         return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "listen");
     struct hn_listen *l = calloc(1, sizeof(*l));
     if (!l)
@@ -27,7 +27,7 @@ ncclResult_t hn_listen(int dev, void *handle, void **lc)
         struct hn_handle h = {
             .port = hn_g.port, .host = hn_g.host, .process = hn_g.process, .listen = l->id, .secret = l->secret};
         memcpy(h.key, hn_g.key, HN_KEY);
-        memcpy(h.addr, hn_g.addr, sizeof(h.addr));
+        hn_group_addresses(hn_group_of(dev), h.addr);
         hn_handle_encode(handle, &h);
     }
     pthread_mutex_unlock(&hn_g.mu);
@@ -71,13 +71,13 @@ static struct attempt *find_attempt(uint32_t id)
     return NULL;
 }
 
-static int start_connect_attempt(const struct hn_handle *h, void *handle, struct attempt **out)
+static int start_connect_attempt(int dev, const struct hn_handle *h, void *handle, struct attempt **out)
 {
     struct hn_link *l;
     struct attempt *a = calloc(1, sizeof(*a));
     int rc = a ? hn_open() : hw_no_memory("a connection");
     if (rc == 0)
-        rc = hn_link_get(h, &l);
+        rc = hn_link_get(h, hn_group_of(dev), &l);
     if (rc == 0 && !(a->comm = create_nccl_comm(l, hn_link_stream(l), true))) {
         hn_link_put(l);
         rc = hw_no_memory("a connection");
@@ -167,7 +167,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     struct hn_handle h;
     struct attempt *a = NULL;
     *sc = NULL;
-    if (dev < 0 || dev >= HN_DEVICES)
+    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
         return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "connect");
     int rc = hn_handle_decode(handle, &h);
     if (rc)
@@ -176,7 +176,7 @@ ncclResult_t hn_connect(int dev, void *handle, void **sc)
     if (h.attempt && hn_g.h)
         a = find_attempt(h.attempt);
     if (!a)
-        rc = start_connect_attempt(&h, handle, &a);
+        rc = start_connect_attempt(dev, &h, handle, &a);
     if (rc == 0)
         rc = go_on(a, &h);
     if (a && rc != -EAGAIN) {

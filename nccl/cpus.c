@@ -44,13 +44,11 @@ void hn_cpus_end(void)
     hn_g.presence = -1;
 }
 
-/* Processes that may run on the same CPUs, this one too. */
-static unsigned count_processes(void)
+static unsigned count_names(const char *name)
 {
-    char name[64], *line = NULL;
+    char *line = NULL;
     size_t cap = 0;
     unsigned n = 0;
-    snprintf(name, sizeof(name), "@" NAME "%016llx/", (unsigned long long)hn_g.cpus.shared);
     FILE *f = fopen("/proc/net/unix", "re");
     while (f && getline(&line, &cap, f) > 0)
         n += strstr(line, name) != NULL;
@@ -58,6 +56,19 @@ static unsigned count_processes(void)
     if (f)
         (void)fclose(f);
     return HW_MAX(n, 1u);
+}
+
+/* Processes that may run on the same CPUs, this one too. */
+static unsigned count_sharing(void)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "@" NAME "%016llx/", (unsigned long long)hn_g.cpus.shared);
+    return count_names(name);
+}
+
+unsigned hn_count_processes(void)
+{
+    return count_names("@" NAME);
 }
 
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes)
@@ -69,7 +80,7 @@ struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes)
 
 struct hn_threads hn_threads_wanted(void)
 {
-    unsigned processes = count_processes();
+    unsigned processes = count_sharing();
     struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes);
     hn_say(NCCL_LOG_INFO, "%u CPUs for %u process%s with this plugin: %u threads%s", hn_g.cpus.n, processes,
            processes == 1 ? "" : "es", t.loops, t.poll ? ", which poll" : "");

@@ -23,9 +23,9 @@ static void say_paths(hawser_peer *peer)
         n = 0;
     for (size_t i = 0; i < HW_MIN(n, (size_t)PATHS_SHOWN); i++) {
         const struct hawser_path *p = &path[i];
-        if (p->state == HAWSER_PATH_USED)
-            hn_say(NCCL_LOG_INFO, "%s: %s %s to %s %s", hawser_peer_name(peer), p->nic, p->local, p->peer_nic,
-                   p->remote);
+        if (p->state == HAWSER_PATH_USED || p->state == HAWSER_PATH_SPARE)
+            hn_say(NCCL_LOG_INFO, "%s: %s %s to %s %s%s", hawser_peer_name(peer), p->nic, p->local, p->peer_nic,
+                   p->remote, p->state == HAWSER_PATH_SPARE ? ", spare" : "");
         else
             hn_say(NCCL_LOG_INFO, "%s: not used: %s%s%s: %s", hawser_peer_name(peer), p->nic,
                    *p->nic && *p->peer_nic ? " to " : "", p->peer_nic, p->why);
@@ -50,11 +50,12 @@ static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 
 static int try_once(struct hn_link *l)
 {
-    char host[INET6_ADDRSTRLEN];
-    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY};
+    char host[INET6_ADDRSTRLEN], prefer[sizeof(hn_g.nics)];
+    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .prefer = prefer};
     hawser_peer *peer;
     if (!next_address(l, host))
         return hw_fail(-EHOSTUNREACH, "the handle names no address");
+    hn_group_names(l->group, prefer);
     int rc = hawser_connect(hn_g.h, host, l->to.port, &o, TRY_MS, &peer);
     if (rc)
         return rc;

@@ -5,7 +5,8 @@
  * A *link* is a peer of libhawser, between two processes. Each communicator is a stream on one of them, whatever their
  * numbers. A process that has few others connects up to `lanes` links to each, and sends on them. One that has many
  * connects fewer, and takes one that the other has connected where there is such (hn_link_get()). A link has one
- * connection per pair of NICs, so a communicator has all NICs, and what libhawser does about a slow one or a dead one.
+ * connection per pair of NICs, of its group or of all (devices.h), and what libhawser does about a slow NIC or a dead
+ * one.
  *
  * g.mu guards all of it but what only one thread of NCCL's touches: a communicator's requests are its progress
  * thread's.
@@ -15,6 +16,7 @@
 
 #include "base/base.h"
 #include "base/list.h"
+#include "devices.h"
 #include "hawser.h"
 #include "net.h"
 #include "net/cpus.h"
@@ -26,9 +28,7 @@
 #define HN_LINKS      48 /* that a process connects before it is sparing with them: HN_LANES to each of eight */
 #define HN_DIALLERS   8  /* threads that connect */
 #define HN_LANES_MAX  64
-#define HN_DEVICES    8     /* that NCCL is shown, all with all NICs: it gives each of its channels one */
-#define HN_SPEED      24000 /* Mbit/s of each, a constant: the same on every rank */
-#define HN_NICS_MAX   32
+#define HN_SPEED      24000 /* Mbit/s of each device, a constant, for an NCCL whose ranks do not agree on channels */
 #define HN_REQUESTS   64    /* of a communicator: twice what NCCL posts */
 #define HN_CONNECT_MS 30000 /* from the first try on, until a process that does not answer is given up */
 #define HN_REFUSED_MS 3000  /* likewise one that refuses: its handle says that it listened */
@@ -87,6 +87,7 @@ struct hn_link {
     struct hw_list wait;        /* in g.dial.waiting */
     struct hn_process *process; /* NULL: nothing was heard of it yet */
     bool out;                   /* this side connected */
+    unsigned group;             /* of NICs that it prefers, where out */
     unsigned number;            /* of those that this process has made */
     hawser_peer *peer;
     unsigned refs; /* communicators */
@@ -100,9 +101,9 @@ struct hn_link {
     uint64_t give_up, refused, not_before; /* times; 0: not tried yet; never refused */
 };
 
-/* Under g.mu. The link that a new communicator to that process is to use, counted in its refs. Where there is none it
- * is being connected; -ENOMEM, -EAGAIN: no thread for that. */
-int hn_link_get(const struct hn_handle *to, struct hn_link **out);
+/* Under g.mu. The link that a new communicator to that process is to use, by NICs of that group, counted in its refs.
+ * Where there is none it is being connected; -ENOMEM, -EAGAIN: no thread for that. */
+int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* one that nobody has used */
 bool hn_link_is_dead(struct hn_link *l);
@@ -186,6 +187,8 @@ void hn_cpus_begin(void);
 void hn_cpus_end(void);
 /* For so many CPUs and processes that share them. */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes);
+/* Under g.mu. Processes with this plugin in this network namespace, this one too. */
+unsigned hn_count_processes(void);
 /* Under g.mu. For those that there are now. */
 struct hn_threads hn_threads_wanted(void);
 
@@ -205,11 +208,13 @@ struct hn_global {
     struct hw_cpus cpus;
     bool surveyed; /* the next group is known */
     bool gpu;      /* GPU memory is taken, too */
-    int nnics;
-    char nic[HN_NICS_MAX][HAWSER_NIC_NAME];
-    struct hn_addr addr[HN_ADDRS];
+    unsigned nnics, ndevices;
+    struct hn_nic nic[HN_NICS_MAX];
     char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* "eth0,eth1" */
-    char name[HN_DEVICES][32], pci[HN_DEVICES][256];
+    struct hn_device device[HN_NICS_MAX];
+    uint8_t group[HN_NICS_MAX]; /* of each NIC */
+    unsigned groups;            /* with a GPU */
+    bool near;                  /* a device sends by the NICs of its group; else by all. Set by hn_open() */
     struct hw_list links, listens, attempts, processes;
     uint32_t next_listen, next_attempt;
     unsigned next_link, links_max; /* links_max: that this process connects to all others before it is sparing */
@@ -233,6 +238,12 @@ extern struct hn_global hn_g;
 
 /* Under g.mu. Opens the context, if it is not; 0 or -errno. */
 int hn_open(void);
+/* Once it is open: the group of a device, 0 where all devices send by all NICs; the names of a group's NICs
+ * ("eth0,eth1";
+ * "": all); addresses at which other nodes reach this one, those of the group first. */
+unsigned hn_group_of(int dev);
+void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
+void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
 /* Under g.mu. One communicator or listen less; the last one after the last finalize closes the context. */
 void hn_drop(void);
 void hn_say(ncclDebugLogLevel level, const char *fmt, ...) HW_PRINTF(2, 3);

@@ -54,7 +54,7 @@ static void leave_process(struct hn_link *l)
     }
 }
 
-/* How many links this process connects to each other one. */
+/* How many links this process connects to each other one, all groups of NICs together. */
 static unsigned count_wanted_links(void)
 {
     unsigned processes = 0;
@@ -66,9 +66,21 @@ static unsigned count_wanted_links(void)
     return HW_MAX(HW_MIN(each, hn_g.lanes), 1u);
 }
 
+/* Groups by which this process has links to that one, with this group. */
+static unsigned count_groups(struct hn_process *p, unsigned group)
+{
+    uint32_t seen = 1u << group;
+    hw_list_each(it, tmp, &p->links)
+    {
+        const struct hn_link *l = hw_container_of(it, struct hn_link, of);
+        seen |= l->out ? 1u << l->group : 0;
+    }
+    return (unsigned)__builtin_popcount(seen);
+}
+
 /* ---- links -------------------------------------------------------------------------------------------------- */
 
-static struct hn_link *new_link(bool out)
+static struct hn_link *new_link(bool out, unsigned group)
 {
     struct hn_link *l = calloc(1, sizeof(*l));
     if (!l) {
@@ -76,6 +88,7 @@ static struct hn_link *new_link(bool out)
         return NULL;
     }
     l->out = out;
+    l->group = group;
     l->next_stream = out ? 1 : 2;
     l->number = hn_g.next_link++;
     hw_list_init(&l->of);
@@ -93,15 +106,16 @@ static void free_link(struct hn_link *l)
     free(l);
 }
 
-/* The one with the fewest communicators; NULL: there is none. */
-static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned *n)
+/* The one with the fewest communicators, of those that this side has connected by NICs of that group, or that the other
+ * side has; NULL: there is none. */
+static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned group, unsigned *n)
 {
     struct hn_link *least = NULL;
     *n = 0;
     hw_list_each(it, tmp, &p->links)
     {
         struct hn_link *l = hw_container_of(it, struct hn_link, of);
-        if (l->out != out || hn_link_is_dead(l))
+        if (l->out != out || (out && l->group != group) || hn_link_is_dead(l))
             continue;
         (*n)++;
         if (!least || l->refs < least->refs)
@@ -112,18 +126,18 @@ static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned *n)
 
 /* Those that this process has connected are dealt in turn. With one link to each process, that may as well be one which
  * the other has connected. */
-int hn_link_get(const struct hn_handle *to, struct hn_link **out)
+int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out)
 {
     struct hn_process *p = get_process(to->process);
     unsigned lanes, theirs;
     if (!p)
         return hw_no_memory("a link");
     unsigned wanted = count_wanted_links();
-    struct hn_link *l = choose_link(p, true, &lanes);
+    struct hn_link *l = choose_link(p, true, group, &lanes);
     if (!l && wanted == 1)
-        l = choose_link(p, false, &theirs);
-    if (!l || (l->refs && lanes < wanted && l->out)) {
-        l = new_link(true);
+        l = choose_link(p, false, group, &theirs);
+    if (!l || (l->refs && lanes < wanted / count_groups(p, group) && l->out)) {
+        l = new_link(true, group);
         if (!l) {
             if (hw_list_empty(&p->links)) {
                 hw_list_remove(&p->all);
@@ -185,7 +199,7 @@ static void greet(struct hn_link *l, uint64_t process)
 
 static void take_in(hawser_peer *peer)
 {
-    struct hn_link *l = new_link(false);
+    struct hn_link *l = new_link(false, 0);
     if (!l) {
         hawser_peer_close(peer);
         return;

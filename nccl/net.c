@@ -4,6 +4,8 @@
 #include "inner.h"
 #include "net/host.h"
 #include "net/nic.h"
+#include "net/rails.h"
+#include "net/sysfs.h"
 #include "wire/wire.h"
 
 #include <fnmatch.h>
@@ -97,52 +99,63 @@ static bool is_usable_nic(const struct hw_nic *n, int pass)
     return pass == 0 ? !odd : odd;
 }
 
-static void add_nic(const struct hw_nic *n, unsigned *naddrs)
+static void add_nic(const struct hw_nic *n)
 {
-    bool known = false;
-    for (int i = 0; i < hn_g.nnics; i++)
-        known |= strcmp(hn_g.nic[i], n->name) == 0;
-    if (*naddrs < HN_ADDRS && (!known || *naddrs == 0)) {
-        struct hn_addr *a = &hn_g.addr[(*naddrs)++];
-        a->family = n->addr.sa.sa_family == AF_INET6 ? 6 : 4;
-        if (a->family == 4)
-            memcpy(a->ip, &n->addr.in.sin_addr, 4);
-        else
-            memcpy(a->ip, &n->addr.in6.sin6_addr, 16);
-    }
-    if (known || hn_g.nnics == HN_NICS_MAX)
+    for (unsigned i = 0; i < hn_g.nnics; i++)
+        if (strcmp(hn_g.nic[i].name, n->name) == 0)
+            return;
+    if (hn_g.nnics == HN_NICS_MAX)
         return;
-    memcpy(hn_g.nic[hn_g.nnics], n->name, HAWSER_NIC_NAME);
+    struct hn_nic *nic = &hn_g.nic[hn_g.nnics++];
+    memcpy(nic->name, n->name, sizeof(nic->name));
+    nic->ip = n->addr;
     size_t len = strlen(hn_g.nics);
     snprintf(hn_g.nics + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", n->name);
-    hn_g.nnics++;
 }
 
-/* Where in the PCI tree a NIC is, as the kernel names it: what NCCL takes for its topology. */
-static void pci_path(const char *nic, char *out, size_t cap)
+/* HAWSER_NCCL_NEAR, for measurements: 0: one group of all NICs; 1: each NIC is one of its own. */
+static void group_nics(int root)
 {
-    char path[64], real[PATH_MAX];
-    snprintf(path, sizeof(path), "/sys/class/net/%s/device", nic);
-    if (realpath(path, real) && strlen(real) < cap)
-        memcpy(out, real, strlen(real) + 1);
+    const char *text = getenv("HAWSER_NCCL_NEAR");
+    uint64_t near;
+    if (!text || !*text) {
+        hn_g.groups = root < 0 ? 0 : hn_group_nics(root, hn_g.nic, hn_g.nnics, hn_g.group);
+        return;
+    }
+    if (hw_parse_u64(text, 0, 1, &near)) {
+        hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_NEAR: %s; taken as 0", hw_error());
+        near = 0;
+    }
+    for (unsigned i = 0; i < hn_g.nnics; i++)
+        hn_g.group[i] = near ? (uint8_t)i : 0;
+    hn_g.groups = near ? hn_g.nnics : 1;
+}
+
+static void place_nics(void)
+{
+    const char *knob = getenv("HAWSER_RAILS");
+    HW_AUTO_FREE char *rails = NULL;
+    int root = hw_root_open("/");
+    if (root >= 0)
+        hn_find_places(root, hn_g.nic, hn_g.nnics);
+    group_nics(root);
+    hw_close(&root);
+    if (knob && *knob)
+        (void)hw_rails_read(knob, &rails); /* hawser_open() says what is wrong with it */
+    hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, rails ? rails : "", hn_g.device);
 }
 
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
-    unsigned naddrs = 0;
     int n = hw_nics_list(nic, HW_NIC_MAX, false);
     if (n == 0)
         n = hw_nics_list(nic, HW_NIC_MAX, true);
     for (int pass = 0; pass < 2 && hn_g.nnics == 0; pass++)
         for (int i = 0; i < n; i++)
             if (is_usable_nic(&nic[i], pass))
-                add_nic(&nic[i], &naddrs);
-    for (int i = 0; i < HN_DEVICES && hn_g.nnics; i++) {
-        const char *on = hn_g.nic[i % hn_g.nnics];
-        snprintf(hn_g.name[i], sizeof(hn_g.name[i]), "%s/%d", on, i);
-        pci_path(on, hn_g.pci[i], sizeof(hn_g.pci[i]));
-    }
+                add_nic(&nic[i]);
+    place_nics();
     /* Transport tcp would take GPU memory as well, but by way of the host, and NCCL's own copies there are faster. */
     const char *transport = getenv("HAWSER_TRANSPORT");
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
@@ -153,6 +166,52 @@ static void survey_usable_nics(void)
         hn_say(NCCL_LOG_WARN, "no usable NIC: none is up with an address%s; see `hawser nccl check`",
                getenv("HAWSER_NICS") || getenv("NCCL_SOCKET_IFNAME") ? " and named by HAWSER_NICS or NCCL_SOCKET_IFNAME"
                                                                      : "");
+}
+
+/* NCCL's ranks wait for each other between init and the first connection: all processes of the node are there. */
+static void choose_near(void)
+{
+    char names[sizeof(hn_g.nics)];
+    unsigned processes = hn_count_processes();
+    hn_g.near = hn_g.groups > 1 && (processes >= hn_g.groups || getenv("HAWSER_NCCL_NEAR"));
+    for (unsigned g = 0; hn_g.near && g < HN_NICS_MAX; g++) {
+        hn_group_names(g, names);
+        if (*names)
+            hn_say(NCCL_LOG_INFO, "devices near %s send by %s as long as it works", names,
+                   strchr(names, ',') ? "these" : "this");
+    }
+}
+
+unsigned hn_group_of(int dev)
+{
+    return hn_g.near ? hn_g.group[hn_g.device[dev].nic] : 0;
+}
+
+void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME])
+{
+    size_t len = 0;
+    *out = 0;
+    for (unsigned i = 0; hn_g.near && i < hn_g.nnics; i++)
+        if (hn_g.group[i] == group)
+            len += (size_t)snprintf(out + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", hn_g.nic[i].name);
+}
+
+static void encode_address(struct hn_addr *a, const union hw_addr *ip)
+{
+    a->family = ip->sa.sa_family == AF_INET6 ? 6 : 4;
+    if (a->family == 4)
+        memcpy(a->ip, &ip->in.sin_addr, 4);
+    else
+        memcpy(a->ip, &ip->in6.sin6_addr, 16);
+}
+
+void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
+{
+    unsigned n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
+            if ((hn_g.near && hn_g.group[i] != group) == pass)
+                encode_address(&out[n++], &hn_g.nic[i].ip);
 }
 
 /* ---- the context ------------------------------------------------------------------------------------------ */
@@ -196,10 +255,23 @@ static uint64_t raise_descriptor_limit(void)
     return limit.rlim_cur;
 }
 
+/* NICs that carry a link: of the largest group. */
+static unsigned count_preferred(void)
+{
+    unsigned most = 1;
+    for (unsigned i = 0; i < hn_g.nnics; i++) {
+        unsigned n = 0;
+        for (unsigned k = 0; k < hn_g.nnics; k++)
+            n += !hn_g.near || hn_g.group[k] == hn_g.group[i];
+        most = HW_MAX(most, n);
+    }
+    return most;
+}
+
 /* Half of the descriptors may be links', half of these links out. A connection has a pipe, too (HAWSER_TRUSTED). */
 static unsigned choose_links_max(uint64_t descriptors)
 {
-    unsigned each = (unsigned)hn_g.nnics * (hn_g.nnics > 1 ? 2 : 3) * 3;
+    unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
     uint64_t most = HW_MAX(descriptors / 4 / each, 1ull);
     return (unsigned)HW_MIN(most, getenv("HAWSER_NCCL_LANES") ? (uint64_t)UINT_MAX : HN_LINKS);
 }
@@ -208,11 +280,12 @@ int hn_open(void)
 {
     if (hn_g.h)
         return 0;
+    choose_near();
     /* What NCCL does takes as long as it takes: no deadline but the peer's life. The user's own settings come first. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
         /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
-        {"HAWSER_CHANNELS", hn_g.nnics > 1 ? "channels=1" : "channels=2"}};
+        {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 4];
     char nics[sizeof(hn_g.nics) + 8];
     size_t n = 0;
@@ -316,20 +389,23 @@ ncclResult_t hn_finalize(void)
 ncclResult_t hn_devices(int *n)
 {
     pthread_mutex_lock(&hn_g.mu);
-    *n = hn_g.nnics ? HN_DEVICES : 0;
+    *n = (int)hn_g.ndevices;
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;
 }
 
 ncclResult_t hn_properties(int dev, struct hn_props *p)
 {
-    if (dev < 0 || dev >= HN_DEVICES || !hn_g.nnics)
+    if (dev < 0 || (unsigned)dev >= hn_g.ndevices)
         return hn_error(hw_fail(-EINVAL, "there is no device %d", dev), "properties");
-    *p = (struct hn_props){.name = hn_g.name[dev],
-                           .pci_path = hn_g.pci[dev][0] ? hn_g.pci[dev] : NULL,
+    struct hn_device *d = &hn_g.device[dev];
+    *p = (struct hn_props){.name = d->name,
+                           .pci_path = *d->pci ? d->pci : NULL,
                            .guid = (uint64_t)dev + 1, /* distinct: NCCL takes devices of one guid for one NIC's ports */
                            .ptr_support = NCCL_PTR_HOST | (hn_g.gpu ? NCCL_PTR_CUDA : 0),
                            .speed = HN_SPEED,
+                           .real_speed = d->mbps,
+                           .rail = d->rail,
                            .max_comms = 65536,
                            .max_p2p_bytes = NCCL_MAX_NET_SIZE_BYTES,
                            .max_coll_bytes = NCCL_MAX_NET_SIZE_BYTES};

@@ -20,7 +20,9 @@ struct hn_props {
     char *pci_path; /* likewise; NULL: none */
     uint64_t guid;
     int ptr_support; /* NCCL_PTR_* */
-    int speed;       /* Mbit/s */
+    int speed;       /* Mbit/s, a constant: NCCL up to 2.29 does not agree on what follows from it */
+    int real_speed;  /* Mbit/s of its NIC that are this device's */
+    int rail;        /* NCCL_NET_ID_UNDEF: not known */
     int port;
     float latency; /* us */
     int max_comms;

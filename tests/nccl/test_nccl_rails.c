@@ -272,6 +272,17 @@ static void a_slow_one(void)
     (void)hw_lab_rate(lab, "a", 3, RATE);
 }
 
+/* Each NIC is a group of its own (HAWSER_NCCL_NEAR): the ranks' device is of eth0, and so are the bytes. */
+static void near_one(void)
+{
+    unsigned share[NICS];
+    if (start("the NIC of a device", MESSAGES / 2, false) && finish("the NIC of a device")) {
+        shares("the NIC of a device", share);
+        ok(share[0] > 900, "it carries all");
+    }
+    reap();
+}
+
 /* Those of mask go down with a third of the messages through. */
 static void dead(const char *what, const char *node, unsigned mask)
 {
@@ -336,6 +347,10 @@ static int watched(void)
     dead("a NIC dies", "a", 1u << 1);
     dead("the first rail's NIC dies at the other end", "b", 1u << 0);
     none_left();
+    setenv("HAWSER_NCCL_NEAR", "1", 1);
+    near_one();
+    dead("the NIC of the device dies", "a", 1u << 0);
+    dead("the NIC of the device dies at the other end", "b", 1u << 0);
     return tap_done();
 }
 

@@ -74,6 +74,8 @@ ncclResult_t hn_properties(int dev, struct hn_props *p)
                                .guid = 0x1122334455667788,
                                .ptr_support = NCCL_PTR_HOST | NCCL_PTR_DMABUF,
                                .speed = 24000,
+                               .real_speed = 50000,
+                               .rail = 5,
                                .port = 7,
                                .latency = 12.5f,
                                .max_comms = 65536,
@@ -483,8 +485,9 @@ static void properties(void)
 
     put_common(&img, 36);
     put_vprops(&img, 8);
+    PUT(&img, 36, int32_t, 50000); /* what NCCL 2.30 and later agree on */
     PUT(&img, 120, int32_t, 1);
-    PUT(&img, 124, int16_t, -1);
+    PUT(&img, 124, int16_t, 5);
     PUT(&img, 126, int16_t, -1);
     PROPERTIES(12, ncclNetProperties_v12_t, &ncclNetPlugin_v12, &img, 4);
 }

@@ -18,13 +18,14 @@ driver, hawser = sys.argv[1], os.path.abspath(sys.argv[2])
 CPUS = os.sched_getaffinity(0)
 
 
-def facts(*before, cpus=None, files=None, **env):
+# NCCL with table v12 agrees on what follows from the speed of devices, and is told the real one.
+def facts(*before, cpus=None, files=None, version="11", **env):
     def limited():
         if cpus:
             os.sched_setaffinity(0, cpus)
         if files:
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    r = subprocess.run([*before, driver, "facts", hawser], capture_output=True, text=True, timeout=60, preexec_fn=limited,
+    r = subprocess.run([*before, driver, "facts", "--version", version, hawser], capture_output=True, text=True, timeout=60, preexec_fn=limited,
                        env={**os.environ, **env})
     return (json.loads(r.stdout) if r.returncode == 0 else None), r.stderr
 
@@ -40,20 +41,26 @@ for name, how in RANKS.items():
     ok(other == first, f"a rank with {name}: the same", other, err)
 
 # In a network namespace of its own: 1, 3 and 8 NICs.
-script = """ip link set lo up
+script = """mount -t sysfs sysfs /sys && ip link set lo up
 for i in $(seq $1); do
     ip link add n$i type veth peer name p$i && ip addr add 198.18.$i.1/24 dev n$i && ip link set n$i up && ip link set p$i up
 done
 shift
 exec "$@" """
 can = os.geteuid() == 0 and shutil.which("unshare") and subprocess.run(
-    ["unshare", "--net", "ip", "link", "add", "n0", "type", "veth"], capture_output=True).returncode == 0
+    ["unshare", "--net", "--mount", "ip", "link", "add", "n0", "type", "veth"], capture_output=True).returncode == 0
 for n in (1, 3, 8):
     if not can:
         ok(True, f"{n} NICs # SKIP no network namespaces here")
         continue
-    other, err = facts("unshare", "--net", "sh", "-ec", script, "sh", str(n))
+    node = ["unshare", "--net", "--mount", "sh", "-ec", script, "sh", str(n)]
+    other, err = facts(*node)
     ok(other == first, f"a rank with {n} NICs: the same", other, err)
+    real, err = facts(*node, version="12")
+    speeds = [d[1] for d in real["devices"]] if real else []
+    nics = [speeds[k::n] for k in range(n)]  # a veth has 10 Gb/s to its kernel
+    ok(len(speeds) == 8 and all(v == 10000 // len(of) for of in nics for v in of),
+       "to NCCL with table v12 they have what their NIC has", speeds, err)
 
 different, err = facts(HAWSER_NCCL_TUNE="0")
 ok(different and different != first, "and this test sees a difference where there is one", err)

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NCCL is shown of the NICs: where they are in the machine, how fast they are, and which belong together. */
+#include "devices.h"
+#include "net/rails.h"
+#include "net/sysfs.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PCI_DEVICES  "sys/bus/pci/devices"
+#define NVIDIA       0x10de
+#define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
+#define GPUS_MAX     64
+#define VIRTUAL_MBPS 24000 /* of a device of a NIC that has no speed: eight make a GPU's PCIe link to NCCL */
+#define LEAST_MBPS   1000  /* NCCL finds no path for much less (its search's table of speeds ends at 0.12 GB/s) */
+
+void hn_find_places(int root, struct hn_nic *nic, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        char link[PATH_MAX];
+        int64_t value;
+        nic[i].numa = -1;
+        nic[i].pci.depth = 0;
+        nic[i].mbps = 0;
+        if (hw_root_link(root, link, sizeof(link), "sys/class/net/%s", nic[i].name) < 0 ||
+            hw_pci_path_parse(link, &nic[i].pci) < 0)
+            nic[i].pci.depth = 0;
+        if (hw_root_i64(root, &value, "sys/class/net/%s/device/numa_node", nic[i].name) == 0)
+            nic[i].numa = (int)value;
+        if (hw_root_i64(root, &value, "sys/class/net/%s/speed", nic[i].name) == 0 && value > 0) /* -1: unknown */
+            nic[i].mbps = (uint64_t)value;
+    }
+}
+
+struct gpu {
+    struct hw_pci_path pci;
+    int numa;
+};
+
+static unsigned find_gpus(int root, struct gpu *gpu)
+{
+    struct hw_names l;
+    unsigned n = 0;
+    if (hw_root_list(root, &l, PCI_DEVICES) < 0) {
+        hw_names_free(&l);
+        return 0;
+    }
+    for (size_t i = 0; i < l.n && n < GPUS_MAX; i++) {
+        char link[PATH_MAX];
+        uint64_t vendor, class;
+        int64_t numa;
+        if (hw_root_u64(root, &vendor, PCI_DEVICES "/%s/vendor", l.name[i]) < 0 || vendor != NVIDIA ||
+            hw_root_u64(root, &class, PCI_DEVICES "/%s/class", l.name[i]) < 0 || class >> 16 != DISPLAY ||
+            hw_root_link(root, link, sizeof(link), PCI_DEVICES "/%s", l.name[i]) < 0 ||
+            hw_pci_path_parse(link, &gpu[n].pci) < 0)
+            continue;
+        gpu[n].numa = hw_root_i64(root, &numa, PCI_DEVICES "/%s/numa_node", l.name[i]) == 0 ? (int)numa : -1;
+        n++;
+    }
+    hw_names_free(&l);
+    return n;
+}
+
+/* True if both are below one root port, and so share its link to the CPU: a switch is there. */
+static bool share_root_port(const struct hw_pci_path *a, const struct hw_pci_path *b)
+{
+    return a->depth > 1 && b->depth > 1 && strcmp(a->root, b->root) == 0 && hw_bdf_cmp(a->at[0], b->at[0]) == 0;
+}
+
+static bool is_with_gpu(const struct hn_nic *nic, const struct gpu *gpu, unsigned n, bool by_switch)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (by_switch ? share_root_port(&nic->pci, &gpu[i].pci) : nic->pci.depth && nic->numa == gpu[i].numa)
+            return true;
+    return false;
+}
+
+unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group)
+{
+    struct gpu gpu[GPUS_MAX];
+    bool by_switch[HN_NICS_MAX];
+    unsigned gpus = find_gpus(root, gpu), groups = 0, switches = 0, nodes = 0;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned k = 0;
+        by_switch[i] = is_with_gpu(&nic[i], gpu, gpus, true);
+        for (; k < i; k++)
+            if (by_switch[i] == by_switch[k] &&
+                (by_switch[i] ? share_root_port(&nic[i].pci, &nic[k].pci)
+                              : nic[i].numa == nic[k].numa && !nic[i].pci.depth == !nic[k].pci.depth))
+                break;
+        if (k < i) {
+            group[i] = group[k];
+            continue;
+        }
+        group[i] = (uint8_t)groups++;
+        switches += by_switch[i];
+        nodes += !by_switch[i] && is_with_gpu(&nic[i], gpu, gpus, false);
+    }
+    return switches ? switches : nodes;
+}
+
+/* The first NIC that is on the same rail, by the map; NCCL_NET_ID_UNDEF: it is on none. */
+static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, unsigned i)
+{
+    struct hw_path_end end[2] = {{.addr = nic[i].ip}};
+    memcpy(end[0].name, nic[i].name, sizeof(end[0].name));
+    for (unsigned k = 0; k < n; k++) {
+        end[1] = (struct hw_path_end){.addr = nic[k].ip};
+        memcpy(end[1].name, nic[k].name, sizeof(end[1].name));
+        if (hw_rails_join(rails, &end[0], &end[1]))
+            return (int)k;
+    }
+    return HN_NO_RAIL;
+}
+
+/* As the kernel names it, what NCCL takes for its topology. */
+static void find_pci_path(const char *nic, char *out, size_t cap)
+{
+    char path[64], real[PATH_MAX];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device", nic);
+    if (realpath(path, real) && strlen(real) < cap)
+        memcpy(out, real, strlen(real) + 1);
+}
+
+unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, const char *rails, struct hn_device *out)
+{
+    unsigned devices = n ? HW_MAX(n, (unsigned)HN_DEVICES) : 0;
+    for (unsigned d = 0; d < devices; d++) {
+        const struct hn_nic *on = &nic[d % n];
+        unsigned shared = devices / n + (d % n < devices % n); /* devices of this NIC */
+        out[d] = (struct hn_device){.nic = d % n, .rail = find_rail(rails, nic, n, d % n)};
+        out[d].mbps =
+            on->mbps ? (int)HW_MAX(HW_MIN(on->mbps / shared, (uint64_t)INT_MAX), (uint64_t)LEAST_MBPS) : VIRTUAL_MBPS;
+        snprintf(out[d].name, sizeof(out[d].name), "%s/%d", on->name, (int)d);
+        find_pci_path(on->name, out[d].pci, sizeof(out[d].pci));
+    }
+    return devices;
+}

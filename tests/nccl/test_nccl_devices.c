@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices that NCCL is shown, and which NICs belong together, of nodes that are fixtures (tests/data/nodes). */
+#include "nccl/devices.h"
+#include "net/sysfs.h"
+#include "tests/tap.h"
+
+#include <arpa/inet.h>
+
+static struct hn_nic nic[HN_NICS_MAX];
+static uint8_t group[HN_NICS_MAX];
+static struct hn_device device[HN_NICS_MAX];
+
+static unsigned name_nics(const char *names)
+{
+    unsigned n = 0;
+    memset(nic, 0, sizeof nic);
+    for (; *names; names += strcspn(names, " "), names += strspn(names, " "), n++) {
+        snprintf(nic[n].name, sizeof nic[n].name, "%.*s", (int)strcspn(names, " "), names);
+        nic[n].ip.in = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x0a000001 + (n << 8))};
+    }
+    return n;
+}
+
+/* groups: a digit for each NIC. */
+static void check_groups(const char *node, const char *names, unsigned with_gpu, const char *groups)
+{
+    char dir[512], got[HN_NICS_MAX + 1] = "";
+    unsigned n = name_nics(names);
+    snprintf(dir, sizeof dir, TEST_DATA "/nodes/%s", node);
+    int root = hw_root_open(dir);
+    hn_find_places(root, nic, n);
+    unsigned used = hn_group_nics(root, nic, n, group);
+    hw_close(&root);
+    for (unsigned i = 0; i < n; i++)
+        got[i] = (char)('0' + group[i]);
+    ok(used == with_gpu && strcmp(got, groups) == 0, "%s: %s are groups %s, %u with a GPU (%s, %u)", node, names,
+       groups, with_gpu, got, used);
+}
+
+/* rates: of the devices that are each NIC's, "NIC number:Mb/s". */
+static void check_devices(const char *what, unsigned n, const char *want)
+{
+    char got[1024] = "";
+    bool distinct = true;
+    unsigned devices = hn_make_devices(nic, n, "", device);
+    for (unsigned d = 0; d < devices; d++) {
+        size_t len = strlen(got);
+        snprintf(got + len, sizeof got - len, "%s%u:%d", d ? " " : "", device[d].nic, device[d].mbps);
+        for (unsigned k = 0; k < d; k++)
+            distinct = distinct && strcmp(device[k].name, device[d].name) != 0;
+        distinct = distinct && device[d].rail == HN_NO_RAIL;
+    }
+    ok(strcmp(got, want) == 0 && distinct, "%s: %s", what, want);
+    if (strcmp(got, want) != 0)
+        diag("got %s", got);
+}
+
+int main(void)
+{
+    /* each NIC of a3-high has two GPUs behind its switch; eth0, for management, is on the root bus */
+    check_groups("a3-high", "eth0 eth1 eth2 eth3 eth4", 4, "01234");
+    check_groups("a3-high", "eth1 eth2", 2, "01");
+    check_groups("hca8", "bond0 rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", 8, "012345678");
+    check_groups("hca8", "eth0 eth1", 1, "00");         /* two ports of one card, on a NUMA node with GPUs */
+    check_groups("flat-vm", "ens16 ens17", 1, "00");    /* one root bus: nothing is nearer */
+    check_groups("laptop", "enp0s31f6 wlan0", 1, "00"); /* the GPU behind another root port */
+    check_groups("laptop", "lo veth0", 0, "00");        /* nothing is known of them */
+    check_groups("laptop", "", 0, "");
+
+    unsigned n = name_nics("eth0");
+    check_devices("a NIC without a rate", n, "0:24000 0:24000 0:24000 0:24000 0:24000 0:24000 0:24000 0:24000");
+    nic[0].mbps = 400000;
+    check_devices("one of 400 Gb/s", n, "0:50000 0:50000 0:50000 0:50000 0:50000 0:50000 0:50000 0:50000");
+    nic[0].mbps = 10000;
+    check_devices("one of 10 Gb/s", n, "0:1250 0:1250 0:1250 0:1250 0:1250 0:1250 0:1250 0:1250");
+    nic[0].mbps = 1000;
+    check_devices("one of 1 Gb/s: no less than NCCL takes", n,
+                  "0:1000 0:1000 0:1000 0:1000 0:1000 0:1000 0:1000 0:1000");
+    n = name_nics("eth0 eth1 eth2");
+    for (unsigned i = 0; i < n; i++)
+        nic[i].mbps = 100000 * (i + 1);
+    check_devices("three NICs", n, "0:33333 1:66666 2:150000 0:33333 1:66666 2:150000 0:33333 1:66666");
+    n = name_nics("a b c d e f g h i");
+    for (unsigned i = 0; i < n; i++)
+        nic[i].mbps = 400000;
+    check_devices("nine NICs", n, "0:400000 1:400000 2:400000 3:400000 4:400000 5:400000 6:400000 7:400000 8:400000");
+    is_int(hn_make_devices(nic, 0, "", device), 0, "no NIC, no device");
+
+    n = name_nics("eth0 eth1 eth2 eth3");
+    is_int(hn_make_devices(nic, n, "eth0, eth2; 10.0.1.0/24, eth7", device), 8, "four NICs and a map of rails");
+    ok(device[0].rail == 0 && device[2].rail == 0 && device[6].rail == 0, "eth0 and eth2 are on one");
+    ok(device[1].rail == 1 && device[3].rail == HN_NO_RAIL, "eth1 is on another by its address, eth3 on none");
+    return tap_done();
+}
