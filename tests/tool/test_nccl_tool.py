@@ -245,15 +245,16 @@ def rows(r):
 
 def part_bench(tmp):
     told = tmp / "report"
-    r = bench(tmp, "--op", "all_reduce,sendrecv,alltoall", "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
+    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}  # parts of two ranks
+    r = bench(tmp, "--op", ",".join(ops), "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
               NCCL_DEBUG_FILE="/dev/null", NCCL_NET="Nonsense")
     lines = [x.split() for x in r.stdout.splitlines() if x and not x.startswith("#")]
     ok(r.returncode == 0 and not r.stderr and [(x[0], x[2]) for x in lines] ==
-       [(s, op) for op in ("all_reduce", "sendrecv", "alltoall") for s in ("8", "100" if op != "alltoall" else "96", "100000")],
+       [(s, op) for op, parts in ops.items() for s in ("8", "100" if parts == 1 else "96", "100000")],
        "bench: a line for each operation and size", r)
     ok(all(x[7] == "0" and float(x[4]) > 0 for x in lines), "no errors, some time", r.stdout)
-    ok(all(abs(float(x[6]) - float(x[5]) * (0.5 if x[2] == "alltoall" else 1)) < 0.01 for x in lines),
-       "busbw of two ranks: algbw, and half of it for alltoall", r.stdout)
+    ok(all(abs(float(x[6]) - float(x[5]) * 1 / ops[x[2]]) < 0.01 for x in lines),
+       "busbw of two ranks: algbw, and half of it where each rank has a part", r.stdout)
     ok("NCCL 2.28.9" in r.stdout and "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1" in r.stdout and "NCCL_HOSTID=hawser-bench-1" in r.stdout and
        "# hawser: network hawser; NCCL_NET_PLUGIN=hawser" in r.stdout, "what was set is said", r.stdout)
     seen = [dict(w.split("=", 1) for w in x.split(" ") if "=" in w) for x in told.read_text().splitlines()]
@@ -304,6 +305,15 @@ def part_bench(tmp):
             (["stray"], "options only"), (["--lab", "x", "--raw", "1"], "loopback"), (["--rank", "nonsense"], ""):
         r = bench(tmp, *argv)
         ok(r.returncode == 2 and said in r.stderr and not r.stdout, f"`nccl bench {' '.join(argv)}`: exit 2", r)
+    r = bench(tmp, "--op", "all_reduce", "--size", "8", "--json", "-", "--sockets", "NCCL_NSOCKS_PERTHREAD=2,NCCL_MIN_NCHANNELS=8",
+              "--sockets", "default", FAKENCCL_REPORT=tmp / "report2")
+    seen = [dict(w.split("=", 1) for w in x.split(" ") if "=" in w) for x in (tmp / "report2").read_text().splitlines()]
+    tuned = [x for x in seen if x.get("NCCL_NSOCKS_PERTHREAD") == "2" and x.get("NCCL_MIN_NCHANNELS") == "8"]
+    ok(r.returncode == 0 and [x["config"] for x in rows(r)] == ["hawser", "sockets-1", "sockets-2"] and len(seen) == 6 and
+       len(tuned) == 2 and all(x["NCCL_NET"] == "Socket" for x in tuned), "--sockets: NCCL's own with these variables", r, seen)
+    for word in ("X", "=1", "default,"):
+        r = bench(tmp, "--sockets", word)
+        ok(r.returncode == 2 and "NAME=VALUE" in r.stderr, f"--sockets {word}: exit 2", r)
     r = bench(tmp, "--op", "alltoall", "--size", "4")
     ok(r.returncode == 1 and "takes 8 bytes at least" in r.stderr, "too small to be dealt out", r)
 
@@ -458,7 +468,7 @@ def part_hosts(tmp):
        "dies as it was told" in r.stderr and not alive(tmp), "a rank that dies: named with its host, and its last words", r)
     r = bench(tmp, *reach, *quick, FAKENCCL_FAULT="crash:0:3", FAKENCCL_FAULT_NET="hawser", **one)
     ok(r.returncode == 1 and "rank 0 (host node1, GPU 0) ended with status 134" in r.stderr and "killed by signal 6" in r.stderr and
-       re.search(r"all_reduce socket", r.stdout) and "hawser bench" in r.stdout, "one that crashes; the others go on", r)
+       re.search(r"all_reduce +socket", r.stdout) and "hawser bench" in r.stdout, "one that crashes; the others go on", r)
     start = time.monotonic()
     r = bench(tmp, *reach, *quick, "--timeout", "2s", FAKENCCL_FAULT="hang:1:3", **one)
     ok(r.returncode == 1 and "no answer from rank 0 (host node1, GPU 0), 1 (host node2, GPU 0) within 2 s" in r.stderr and

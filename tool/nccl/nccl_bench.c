@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define CMD        "nccl bench"
+#define OPS        "all_reduce, sendrecv, alltoall, all_gather, reduce_scatter, broadcast"
 #define BYTES      (1ull << 30) /* that the iterations of a size move by default */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
@@ -87,7 +88,8 @@ static const struct nb_var common_hosts[] = {
     {0},
 };
 
-#define SETS 32
+#define SETS    32
+#define SOCKETS 32
 
 struct bench_args {
     bool op[NB_OPS], vs;
@@ -98,6 +100,9 @@ struct bench_args {
     struct nb_var set[SETS + 1];
     char *set_text[SETS];
     size_t n_set;
+    struct nb_config sockets[SOCKETS];
+    char *sockets_text[SOCKETS], sockets_name[SOCKETS][16];
+    size_t n_sockets;
     uint32_t raw[NB_RAWS];
     size_t n_raw;
 };
@@ -109,8 +114,8 @@ struct bench_run {
     struct nb_table t;
     struct nb_start start;
     struct nb_hosts hosts;
-    struct nb_config config[CONFIGS]; /* those that are measured */
-    bool failed[CONFIGS], own_failed;
+    struct nb_config config[CONFIGS + SOCKETS]; /* those that are measured */
+    bool failed[CONFIGS + SOCKETS], own_failed;
     bool left_badly; /* ranks of some round did not end in good order */
     int version;
     uint64_t most;
@@ -269,7 +274,7 @@ static int make_rows(struct bench_run *b)
             uint64_t size = nb_fit(op, t->ranks, a->size[i]);
             if (size == 0)
                 return hw_fail(-EINVAL, "%s among %u ranks takes %llu bytes at least, not %llu", nb_op_name(op),
-                               t->ranks, op == NB_ALLTOALL ? 4ull * t->ranks : 4ull, (unsigned long long)a->size[i]);
+                               t->ranks, 4ull * nb_parts(op, t->ranks), (unsigned long long)a->size[i]);
             uint64_t iters = a->iters ? a->iters : HW_MIN(HW_MAX(BYTES / size, ITERS_MIN), ITERS_MAX);
             uint64_t warmup = a->warmup != UINT64_MAX ? a->warmup : HW_MAX(iters / 10, WARMUP_MIN);
             *r = (struct nb_row){.op = op, .size = size, .iters = (uint32_t)iters, .warmup = (uint32_t)warmup};
@@ -315,6 +320,8 @@ static void choose_configs(struct bench_run *b)
             b->config[n].set[0].value = b->hosts.tcpx;
         n++;
     }
+    memcpy(&b->config[n], a->sockets, a->n_sockets * sizeof a->sockets[0]);
+    n += a->n_sockets;
     b->t.config = b->config;
     b->t.n_configs = n;
 }
@@ -405,8 +412,7 @@ static int parse_ops(void *args, const char *text)
         while (op < NB_OPS && (strlen(nb_op_name(op)) != n || strncmp(nb_op_name(op), p, n) != 0))
             op++;
         if (op == NB_OPS)
-            return hw_fail(-EINVAL, "there is no operation '%.*s'; there are all_reduce, sendrecv, alltoall",
-                           (int)HW_MIN(n, (size_t)40), p);
+            return hw_fail(-EINVAL, "there is no operation '%.*s'; there are " OPS, (int)HW_MIN(n, (size_t)40), p);
         ops[op] = true;
         p += n + (p[n] == ',');
     } while (*p || p[-1] == ',');
@@ -450,6 +456,37 @@ static int parse_set(void *args, const char *text)
     return 0;
 }
 
+/* "NAME=VALUE[,..]", or "default". */
+static int parse_sockets(void *args, const char *text)
+{
+    struct bench_args *a = args;
+    if (a->n_sockets == SOCKETS)
+        return hw_fail(-E2BIG, "more than %d times --sockets", SOCKETS);
+    size_t i = a->n_sockets, n = 2;
+    struct nb_config *c = &a->sockets[i];
+    *c = (struct nb_config){.name = a->sockets_name[i],
+                            .about = "",
+                            .socket = true,
+                            .tuned = true,
+                            .set = {{"NCCL_NET", "Socket"}, {"NCCL_NET_PLUGIN", "none"}}};
+    snprintf(a->sockets_name[i], sizeof a->sockets_name[i], "sockets-%zu", i + 1);
+    char *rest = a->sockets_text[i] = strdup(strcmp(text, "default") == 0 ? "" : text);
+    if (!rest)
+        return hw_no_memory("'%s'", text);
+    a->n_sockets++;
+    for (char *word; rest && *rest;) {
+        word = strsep(&rest, ",");
+        char *eq = strchr(word, '=');
+        if (!eq || eq == word)
+            return hw_fail(-EINVAL, "it takes NAME=VALUE[,..] or 'default', not '%s'", text);
+        if (n == NB_SET - 1)
+            return hw_fail(-E2BIG, "'%s' is more than %d variables", text, NB_SET - 3);
+        *eq = 0;
+        c->set[n++] = (struct nb_var){word, eq + 1};
+    }
+    return 0;
+}
+
 static int parse_nccl_sizes(void *args, const char *text)
 {
     struct bench_args *a = args;
@@ -457,7 +494,7 @@ static int parse_nccl_sizes(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("op", 0, "OP[,..]", parse_ops, "all_reduce, sendrecv, alltoall (default: the first two)"),
+    OPT_CALL("op", 0, "OP[,..]", parse_ops, OPS " (default: the first two)"),
     OPT_CALL("size", 0, "SIZE[,..]", parse_nccl_sizes,
              "sizes, or a range that doubles: 8:256MiB (default: 8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB)"),
     OPT_NUMBER("gpus", 'g', "N", struct bench_args, gpus, 1, NB_RANKS,
@@ -472,6 +509,8 @@ static const struct opt rows[] = {
              "the TCPX plugin on the hosts (default: /usr/local/tcpx/lib64/libnccl-net.so)"),
     OPT_FLAG("vs-socket", 0, struct bench_args, vs,
              "measure NCCL's own sockets in turns with ours: their default, and two tuned settings"),
+    OPT_CALL("sockets", 0, "NAME=VALUE[,..]", parse_sockets,
+             "measure NCCL's own sockets with these variables, in the same turns; 'default': without; may be repeated"),
     OPT_CALL("raw", 0, "N[,..]", parse_raw, "measure N plain sockets over loopback too, in the same turns"),
     OPT_NUMBER("rounds", 0, "N", struct bench_args, rounds, 1, NB_ROUNDS,
                "turns, whose medians are printed (default: 1; 3 with --vs-socket or --hosts)"),
@@ -550,6 +589,8 @@ int nccl_bench_main(int argc, char **argv)
     int rc = parse_and_bench(a, argc, argv);
     for (size_t i = 0; i < a->n_set; i++)
         free(a->set_text[i]);
+    for (size_t i = 0; i < a->n_sockets; i++)
+        free(a->sockets_text[i]);
     free(a);
     return rc;
 }

@@ -24,12 +24,15 @@
 #define NB_LEAVE   10000
 #define NB_ROUNDS  99
 
-enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_OPS };
+enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_ALL_GATHER, NB_REDUCE_SCATTER, NB_BROADCAST, NB_OPS };
 
 const char *nb_op_name(enum nb_op op);
-/* What of `size` bytes an operation among n ranks moves, as nccl-tests count: busbw = algbw times this. */
+/* What of `size` bytes an operation among n ranks moves, as nccl-tests count: busbw = algbw times this. The size of an
+ * all_gather is that of its output, of a reduce_scatter that of its input. */
 double nb_bus_factor(enum nb_op op, unsigned n);
-/* The size as it is moved: whole floats, and for alltoall as many for each rank. 0: too small. */
+/* The floats of which a size must be a multiple: n where each rank has a part of its own, else 1. */
+unsigned nb_parts(enum nb_op op, unsigned n);
+/* The size as it is moved: whole floats, as many for each rank. 0: too small. */
 uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
 
 /* ---- orders and replies --------------------------------------------------------------------- */

@@ -31,6 +31,9 @@ enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
     X(GroupStart, (void))                                                                                   \
     X(GroupEnd, (void))                                                                                     \
     X(AllReduce, (const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream)) \
+    X(AllGather, (const void *in, void *out, size_t n, int type, ncclComm_t comm, CUstream stream))         \
+    X(ReduceScatter, (const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream s))  \
+    X(Broadcast, (const void *in, void *out, size_t n, int type, int root, ncclComm_t comm, CUstream s))    \
     X(Send, (const void *from, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))             \
     X(Recv, (void *to, size_t n, int type, int peer, ncclComm_t comm, CUstream stream))
 
@@ -149,21 +152,32 @@ static inline float compute_expected_value(const struct rank *k, enum nb_op op, 
                                            uint32_t seed)
 {
     const unsigned n = (unsigned)k->n, me = (unsigned)k->rank;
-    if (op == NB_SENDRECV)
+    const uint64_t part = count / n;
+    switch (op) {
+    case NB_SENDRECV:
         return compute_input_value(i, seed, (me + n - 1) % n);
-    if (op == NB_ALLTOALL) {
-        uint64_t part = count / n;
+    case NB_BROADCAST:
+        return compute_input_value(i, seed, 0);
+    case NB_ALLTOALL:
         return compute_input_value(me * part + i % part, seed, (unsigned)(i / part));
+    case NB_ALL_GATHER:
+        return compute_input_value(i % part, seed, (unsigned)(i / part));
+    case NB_REDUCE_SCATTER:
+        i += me * part;
+        break;
+    default:
+        break;
     }
-    /* all_reduce: the sum of r * r is a number */
+    /* a sum: that of r * r is a number */
     const unsigned squares = (n - 1) * n * (2 * n - 1) / 6;
     return (float)n * compute_input_value(i, seed, 0) + (float)squares;
 }
 
 static int check_gpu_output(struct rank *k, enum nb_op op, uint64_t len, uint32_t seed, struct nb_reply *r)
 {
-    for (uint64_t at = 0; at < len; at += STAGE) {
-        size_t n = HW_MIN(STAGE, len - at);
+    const uint64_t out = op == NB_REDUCE_SCATTER ? len / (unsigned)k->n : len;
+    for (uint64_t at = 0; at < out; at += STAGE) {
+        size_t n = HW_MIN(STAGE, out - at);
         CUresult e = k->cu->MemcpyDtoHAsync(k->stage, (uintptr_t)k->out + at, n, k->stream);
         if (!e)
             e = k->cu->StreamSynchronize(k->stream);
@@ -183,15 +197,9 @@ static int check_gpu_output(struct rank *k, enum nb_op op, uint64_t len, uint32_
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static int start_op(struct rank *k, enum nb_op op, uint64_t len)
+static int start_messages(struct rank *k, enum nb_op op, size_t count, size_t part)
 {
-    const size_t count = len / 4, part = count / (size_t)k->n;
-    int rc = NCCL_SUCCESS;
-    if (op == NB_ALL_REDUCE) {
-        rc = k->AllReduce(k->in, k->out, count, NCCL_FLOAT32, NCCL_SUM, k->comm, k->stream);
-        return rc ? nccl_fail(k, rc, "ncclAllReduce") : 0;
-    }
-    rc = k->GroupStart();
+    int rc = k->GroupStart();
     if (op == NB_SENDRECV) {
         rc = rc ? rc : k->Send(k->in, count, NCCL_FLOAT32, (k->rank + 1) % k->n, k->comm, k->stream);
         rc = rc ? rc : k->Recv(k->out, count, NCCL_FLOAT32, (k->rank + k->n - 1) % k->n, k->comm, k->stream);
@@ -200,9 +208,33 @@ static int start_op(struct rank *k, enum nb_op op, uint64_t len)
             rc = k->Send((float *)k->in + part * (size_t)p, part, NCCL_FLOAT32, p, k->comm, k->stream);
             rc = rc ? rc : k->Recv((float *)k->out + part * (size_t)p, part, NCCL_FLOAT32, p, k->comm, k->stream);
         }
-    rc = rc ? rc : k->GroupEnd();
-    return rc ? nccl_fail(k, rc, op == NB_SENDRECV ? "ncclSend and ncclRecv" : "ncclSend and ncclRecv of an alltoall")
-              : 0;
+    return rc ? rc : k->GroupEnd();
+}
+
+static int start_op(struct rank *k, enum nb_op op, uint64_t len)
+{
+    static const char *const what[NB_OPS] = {
+        "ncclAllReduce", "ncclSend and ncclRecv", "ncclSend and ncclRecv of an alltoall",
+        "ncclAllGather", "ncclReduceScatter",     "ncclBroadcast"};
+    const size_t count = len / 4, part = count / (size_t)k->n;
+    int rc;
+    switch (op) {
+    case NB_ALL_REDUCE:
+        rc = k->AllReduce(k->in, k->out, count, NCCL_FLOAT32, NCCL_SUM, k->comm, k->stream);
+        break;
+    case NB_ALL_GATHER:
+        rc = k->AllGather(k->in, k->out, part, NCCL_FLOAT32, k->comm, k->stream);
+        break;
+    case NB_REDUCE_SCATTER:
+        rc = k->ReduceScatter(k->in, k->out, part, NCCL_FLOAT32, NCCL_SUM, k->comm, k->stream);
+        break;
+    case NB_BROADCAST:
+        rc = k->Broadcast(k->in, k->out, count, NCCL_FLOAT32, 0, k->comm, k->stream);
+        break;
+    default:
+        rc = start_messages(k, op, count, part);
+    }
+    return rc ? nccl_fail(k, rc, what[op]) : 0;
 }
 
 /* Sleeps between looks: a waiter that spins would count as NCCL's CPU time. The time is taken by the GPU's events. */

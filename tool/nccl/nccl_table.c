@@ -11,18 +11,24 @@
 
 const char *nb_op_name(enum nb_op op)
 {
-    static const char *const name[NB_OPS] = {"all_reduce", "sendrecv", "alltoall"};
+    static const char *const name[NB_OPS] = {"all_reduce", "sendrecv",       "alltoall",
+                                             "all_gather", "reduce_scatter", "broadcast"};
     return op < NB_OPS ? name[op] : "?";
+}
+
+unsigned nb_parts(enum nb_op op, unsigned n)
+{
+    return op == NB_ALLTOALL || op == NB_ALL_GATHER || op == NB_REDUCE_SCATTER ? n : 1;
 }
 
 double nb_bus_factor(enum nb_op op, unsigned n)
 {
-    return op == NB_ALL_REDUCE ? 2.0 * (n - 1) / n : op == NB_ALLTOALL ? (double)(n - 1) / n : 1.0;
+    return op == NB_ALL_REDUCE ? 2.0 * (n - 1) / n : nb_parts(op, n) > 1 ? (double)(n - 1) / n : 1.0;
 }
 
 uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size)
 {
-    uint64_t whole = op == NB_ALLTOALL ? 4ull * n : 4;
+    uint64_t whole = 4ull * nb_parts(op, n);
     return size / whole * whole;
 }
 
@@ -134,7 +140,7 @@ static void print_own_rows(FILE *out, const struct nb_table *t)
         double GBps = own_GBps(r);
         if (isnan(GBps))
             continue;
-        fprintf(out, "%10" PRIu64 " %10s %-10s %-16s", r->size, "-", "write", "hawser bench");
+        fprintf(out, "%10" PRIu64 " %10s %-14s %-16s", r->size, "-", "write", "hawser bench");
         print_column_number(out, 10, NAN);
         print_column_number(out, 10, GBps);
         print_column_number(out, 8, NAN);
@@ -146,16 +152,17 @@ static void print_own_rows(FILE *out, const struct nb_table *t)
 
 static void print_measured_rows(FILE *out, const struct nb_table *t)
 {
-    fprintf(out,
-            "\n#     size      count op         network               time      algbw    busbw    errors   cpu"
-            "\n#      (B) (elements)                                  (us)      (GB/s)  (GB/s)            (s/GB)\n");
+    fprintf(
+        out,
+        "\n#     size      count op             network               time      algbw    busbw    errors   cpu"
+        "\n#      (B) (elements)                                      (us)      (GB/s)  (GB/s)            (s/GB)\n");
     for (size_t i = 0; i < t->n_rows; i++)
         for (size_t k = 0; k < t->n_configs; k++) {
             const struct nb_row *r = &t->row[i];
             double us = nb_us(&r->cell[k]);
             if (isnan(us))
                 continue;
-            fprintf(out, "%10" PRIu64 " %10" PRIu64 " %-10s %-16s", r->size, r->size / 4, nb_op_name(r->op),
+            fprintf(out, "%10" PRIu64 " %10" PRIu64 " %-14s %-16s", r->size, r->size / 4, nb_op_name(r->op),
                     t->config[k].name);
             print_column_number(out, 10, us);
             print_column_number(out, 10, compute_algbw(r, us));
@@ -191,14 +198,14 @@ static void print_nccl_comparison(FILE *out, const struct nb_table *t)
 {
     fprintf(out,
             "\n# %s against NET/Socket: how many times as fast (time of theirs / time of ours)"
-            "\n#   op             size   ours us   GB/s   default us   GB/s  ours/default"
+            "\n#   op                 size   ours us   GB/s   default us   GB/s  ours/default"
             "   best tuned us   GB/s  ours/tuned   of plain sockets\n",
             t->config[0].name);
     for (size_t i = 0; i < t->n_rows; i++) {
         const struct nb_row *r = &t->row[i];
         struct compared c = compare_configs(t, r);
         char size[32];
-        fprintf(out, "  %-10s %10s", nb_op_name(r->op), hw_format_size(r->size, size, sizeof size));
+        fprintf(out, "  %-14s %10s", nb_op_name(r->op), hw_format_size(r->size, size, sizeof size));
         print_column_number(out, 9, c.ours);
         print_column_number(out, 6, compute_algbw(r, c.ours));
         print_column_number(out, 12, c.standard);

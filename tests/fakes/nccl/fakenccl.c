@@ -74,6 +74,9 @@ API int ncclCommGetAsyncError(ncclComm_t comm, int *rc);
 API int ncclGroupStart(void);
 API int ncclGroupEnd(void);
 API int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream);
+API int ncclAllGather(const void *in, void *out, size_t n, int type, ncclComm_t comm, CUstream stream);
+API int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream);
+API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
 API int ncclSend(const void *from, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
 API int ncclRecv(void *to, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
 API const char *ncclGetErrorString(int rc);
@@ -350,30 +353,92 @@ int ncclGroupEnd(void)
     return slow(c);
 }
 
+/* What one rank sends to each, and has of each: those lengths; NULL: nothing. */
+struct exchange {
+    const char *to[RANKS];
+    char *from[RANKS];
+    size_t send, receive;
+};
+
+static int exchange(ncclComm_t c, const struct exchange *x)
+{
+    c->ops++;
+    int rc = suffer(c);
+    for (int p = 0; p < c->n && !rc; p++) {
+        if (x->to[p])
+            group[n_group++] = (struct op){c, true, p, (char *)(uintptr_t)x->to[p], x->send};
+        if (x->from[p])
+            group[n_group++] = (struct op){c, false, p, x->from[p], x->receive};
+    }
+    if (!rc)
+        run_group();
+    return rc;
+}
+
+/* Sums of n floats, of which each rank p has what is at in + p * step. */
+static int sum(const void *in, void *out, size_t n, size_t step, int type, int op, ncclComm_t comm)
+{
+    const float *mine = fakecuda_alias((uintptr_t)in, (n + step * (size_t)(comm->n - 1)) * 4);
+    float *to = fakecuda_alias((uintptr_t)out, n * 4), *theirs = calloc((size_t)comm->n * n, 4);
+    struct exchange x = {.send = n * 4, .receive = n * 4};
+    if (type != FLOAT || op != 0 || !mine || !to || !theirs || depth)
+        return fail(USAGE, "sums of floats in the GPU's memory only, outside of groups");
+    for (int p = 0; p < comm->n; p++) {
+        x.to[p] = (const char *)(mine + (size_t)p * step);
+        x.from[p] = (char *)(theirs + (size_t)p * n);
+    }
+    int rc = exchange(comm, &x);
+    for (size_t i = 0; i < n && !rc; i++) {
+        to[i] = 0;
+        for (int p = 0; p < comm->n; p++)
+            to[i] += theirs[(size_t)p * n + i];
+    }
+    free(theirs);
+    if (rc)
+        return rc;
+    spoil(comm, (char *)to, n * 4);
+    return slow(comm);
+}
+
 int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream)
 {
     (void)stream;
+    return sum(in, out, n, 0, type, op, comm);
+}
+
+int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, ncclComm_t comm, CUstream stream)
+{
+    (void)stream;
+    return sum(in, out, n, n, type, op, comm);
+}
+
+static int copy(const void *in, void *out, size_t n, int type, int root, ncclComm_t comm)
+{
     const size_t len = n * 4;
-    const float *mine = fakecuda_alias((uintptr_t)in, len);
-    float *sum = fakecuda_alias((uintptr_t)out, len), *theirs = calloc((size_t)comm->n * n, 4);
-    if (type != FLOAT || op != 0 || !mine || !sum || !theirs || depth)
-        return fail(USAGE, "sums of floats in the GPU's memory only, outside of groups");
-    comm->ops++;
-    int rc = suffer(comm);
-    if (rc) {
-        free(theirs);
-        return rc;
-    }
+    const char *mine = fakecuda_alias((uintptr_t)in, len);
+    char *to = fakecuda_alias((uintptr_t)out, root < 0 ? len * (size_t)comm->n : len);
+    struct exchange x = {.send = len, .receive = len};
+    if (type != FLOAT || !mine || !to || depth)
+        return fail(USAGE, "floats in the GPU's memory only, outside of groups");
     for (int p = 0; p < comm->n; p++) {
-        group[n_group++] = (struct op){comm, true, p, (char *)(uintptr_t)mine, len};
-        group[n_group++] = (struct op){comm, false, p, (char *)(theirs + (size_t)p * n), len};
+        x.to[p] = root < 0 || root == comm->rank ? mine : NULL;
+        x.from[p] = root < 0 ? to + (size_t)p * len : root == p ? to : NULL;
     }
-    run_group();
-    memset(sum, 0, len);
-    for (int p = 0; p < comm->n; p++)
-        for (size_t i = 0; i < n; i++)
-            sum[i] += theirs[(size_t)p * n + i];
-    free(theirs);
-    spoil(comm, (char *)sum, len);
+    int rc = exchange(comm, &x);
+    if (rc)
+        return rc;
+    spoil(comm, to, len);
     return slow(comm);
+}
+
+int ncclAllGather(const void *in, void *out, size_t n, int type, ncclComm_t comm, CUstream stream)
+{
+    (void)stream;
+    return copy(in, out, n, type, -1, comm);
+}
+
+int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
+{
+    (void)stream;
+    return copy(in, out, n, type, root, comm);
 }
