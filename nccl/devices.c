@@ -13,7 +13,7 @@
 #define NVIDIA       0x10de
 #define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
 #define GPUS_MAX     64
-#define VIRTUAL_MBPS 24000 /* of a device of a NIC that has no speed: eight make a GPU's PCIe link to NCCL */
+#define VIRTUAL_MBPS 24000 /* of a device of a NIC that has no speed */
 #define LEAST_MBPS   1000  /* NCCL finds no path for much less (its search's table of speeds ends at 0.12 GB/s) */
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)
@@ -124,15 +124,28 @@ static void find_pci_path(const char *nic, char *out, size_t cap)
         memcpy(out, real, strlen(real) + 1);
 }
 
-unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, const char *rails, struct hn_device *out)
+/* Mb/s of one of so many devices that share n NICs. */
+static int share_speed(const struct hn_nic *nic, unsigned n, unsigned shared)
 {
-    unsigned devices = n ? HW_MAX(n, (unsigned)HN_DEVICES) : 0;
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (!nic[i].mbps)
+            return VIRTUAL_MBPS;
+        sum += nic[i].mbps;
+    }
+    return (int)HW_MAX(HW_MIN(sum / shared, (uint64_t)INT_MAX), (uint64_t)LEAST_MBPS);
+}
+
+unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out)
+{
+    unsigned devices = n == 0 ? 0 : apart ? HW_MAX(n, (unsigned)HN_DEVICES) : HN_DEVICES;
     for (unsigned d = 0; d < devices; d++) {
         const struct hn_nic *on = &nic[d % n];
         unsigned shared = devices / n + (d % n < devices % n); /* devices of this NIC */
-        out[d] = (struct hn_device){.nic = d % n, .rail = find_rail(rails, nic, n, d % n)};
-        out[d].mbps =
-            on->mbps ? (int)HW_MAX(HW_MIN(on->mbps / shared, (uint64_t)INT_MAX), (uint64_t)LEAST_MBPS) : VIRTUAL_MBPS;
+        out[d] = (struct hn_device){.nic = d % n, .rail = HN_NO_RAIL};
+        out[d].mbps = apart ? share_speed(on, 1, shared) : share_speed(nic, n, devices);
+        if (apart || n == 1)
+            out[d].rail = find_rail(rails, nic, n, d % n);
         snprintf(out[d].name, sizeof(out[d].name), "%s/%d", on->name, (int)d);
         find_pci_path(on->name, out[d].pci, sizeof(out[d].pci));
     }

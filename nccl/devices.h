@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices that NCCL is shown. There are eight at least, dealt to the NICs in turn, because NCCL spreads its
- * channels over devices; each has the place of its NIC in the machine, so that NCCL gives a GPU the devices near it.
+ * The devices that NCCL is shown. NCCL spreads its channels over devices, two for each, so that there are four at
+ * least, dealt to the NICs in turn. Each has the place of its NIC in the machine, so that NCCL gives a GPU the devices
+ * near it.
  *
  * NICs that are near the same GPUs are a group. Where each group has a GPU, and there are as many processes as groups,
  * what NCCL sends by a device goes by the NICs of its group, and by the others where none of these works
@@ -13,7 +14,7 @@
 #include "net/nic.h"
 #include "net/pci.h"
 
-#define HN_DEVICES  8
+#define HN_DEVICES  5
 #define HN_NICS_MAX 32
 #define HN_NO_RAIL  (-1) /* NCCL_NET_ID_UNDEF */
 
@@ -41,8 +42,10 @@ void hn_find_places(int root, struct hn_nic *nic, unsigned n);
  * below the same root port, or, where there is none of these, on the same NUMA node. */
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
-/* Fills out (HN_NICS_MAX at least) and returns how many there are: max(n, HN_DEVICES), or 0 where n is. rails: a map
- * of rails (net/paths.h), "": none. */
-unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, const char *rails, struct hn_device *out);
+/* Fills out (HN_NICS_MAX at least) and returns how many there are; 0 where n is. apart: there are several groups of
+ * NICs: each NIC has a device at least, at its place and with its rate. Else there are HN_DEVICES, whatever the NICs,
+ * that share the rate of all: NCCL before 2.29.2 hangs where ranks count devices differently. rails: a map of rails
+ * (net/paths.h), "": none. */
+unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out);
 
 #endif

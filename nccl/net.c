@@ -142,7 +142,7 @@ static void place_nics(void)
     hw_close(&root);
     if (knob && *knob)
         (void)hw_rails_read(knob, &rails); /* hawser_open() says what is wrong with it */
-    hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, rails ? rails : "", hn_g.device);
+    hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, hn_g.groups > 1, rails ? rails : "", hn_g.device);
 }
 
 static void survey_usable_nics(void)
@@ -297,7 +297,7 @@ int hn_open(void)
     struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))
-        knobs[n++] = "busy_us=100";
+        knobs[n++] = "busy_us=300";
     if (!getenv("HAWSER_THREADS")) {
         snprintf(threads, sizeof(threads), "threads=%u", wanted.loops);
         knobs[n++] = threads;

@@ -43,7 +43,8 @@ static const struct knob table[] = {
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
      "how long a caller who waits polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
-     "how long a progress thread polls for more work before it sleeps; a CPU each, meanwhile"},
+     "how long a progress thread polls for more work before it sleeps, at most: as long as work has come in a row before, and a "
+     "tenth of this at least; a CPU each, meanwhile"},
     /* The kernel takes an int and cuts it to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf), and to net.core.*mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_SNDBUF of a connection; 0: the kernel's autotuning"},

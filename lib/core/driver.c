@@ -16,11 +16,13 @@
 #define TASKS  64 /* in a turn, before descriptors are looked at again */
 #define EVENTS 64 /* likewise */
 
-#define STAY_AWAY (1 * HW_MS)  /* how long the thread leaves a loop to a caller who came */
-#define NAP       (HW_MS / 4)  /* how often it looks meanwhile for what callers have left behind, at least */
-#define NAP_MOST  (2 * HW_MS)  /* and where callers have kept coming for long: looking takes a CPU from one who polls */
-#define NAP_SHARE 16           /* the time for which they have, in naps */
-#define LAZY      (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
+#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller who came */
+#define BUSY_PART  10          /* a thread polls for one part in so many of busy at least */
+#define BURST_TURN HW_MS       /* what a turn takes in which much is copied, about */
+#define NAP        (HW_MS / 4) /* how often it looks meanwhile for what callers have left behind, at least */
+#define NAP_MOST   (2 * HW_MS) /* and where callers have kept coming for long: looking takes a CPU from one who polls */
+#define NAP_SHARE  16          /* the time for which they have, in naps */
+#define LAZY       (HW_MS / 50) /* how long a caller who polls holds tasks back that are not urgent */
 
 /* So many bytes in a turn are better moved by each loop's own thread than by one caller who polls them all, .. */
 #define BULK      (32u << 10)
@@ -492,11 +494,20 @@ static bool has_work_left(const struct hw_driver *d)
     return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
+/* How long to poll after work: as long as the burst of it has lasted, so that polling in vain costs no more CPU time
+ * than the work did, and no less than a part of busy. */
+static uint64_t choose_polling(const struct hw_driver *d, uint64_t burst)
+{
+    return HW_MIN(HW_MAX(burst, d->busy / BUSY_PART), d->busy);
+}
+
 static void *drive(void *arg)
 {
     struct hw_driver *d = arg;
     unsigned seen = 0;
     uint64_t last = 0, since = 0; /* when somebody was seen to come, and since when, without a break */
+    uint64_t began = 0,
+             burst = 0; /* when the last turn began; since when work comes without a longer break than busy */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
@@ -517,7 +528,10 @@ static void *drive(void *arg)
                 (void)hw_driver_turn(d, 0);
         } else {
             since = 0;
-            worked = take_turn(d, HW_NEVER, worked || wanted ? d->busy : 0, NULL, NULL);
+            if (now - began > d->busy + BURST_TURN)
+                burst = now;
+            began = now;
+            worked = take_turn(d, HW_NEVER, worked || wanted ? choose_polling(d, now - burst) : 0, NULL, NULL);
         }
     }
     return NULL;

@@ -22,7 +22,7 @@ struct hw_driver {
     struct hw_driver *all; /* those that the same callers go to: n_all in an array, of which this is one */
     unsigned n_all;
     uint64_t spin; /* ns that a caller who waits polls before he sleeps */
-    uint64_t busy; /* ns that the thread polls for more work before it sleeps */
+    uint64_t busy; /* ns that the thread polls for more work before it sleeps, at most */
 
     /* the driver's own */
     int epoll, wake, alarm; /* wake and alarm are in epoll */

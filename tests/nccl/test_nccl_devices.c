@@ -38,11 +38,11 @@ static void check_groups(const char *node, const char *names, unsigned with_gpu,
 }
 
 /* rates: of the devices that are each NIC's, "NIC number:Mb/s". */
-static void check_devices(const char *what, unsigned n, const char *want)
+static void check_devices(const char *what, unsigned n, bool apart, const char *want)
 {
     char got[1024] = "";
     bool distinct = true;
-    unsigned devices = hn_make_devices(nic, n, "", device);
+    unsigned devices = hn_make_devices(nic, n, apart, "", device);
     for (unsigned d = 0; d < devices; d++) {
         size_t len = strlen(got);
         snprintf(got + len, sizeof got - len, "%s%u:%d", d ? " " : "", device[d].nic, device[d].mbps);
@@ -68,27 +68,28 @@ int main(void)
     check_groups("laptop", "", 0, "");
 
     unsigned n = name_nics("eth0");
-    check_devices("a NIC without a rate", n, "0:24000 0:24000 0:24000 0:24000 0:24000 0:24000 0:24000 0:24000");
+    check_devices("a NIC without a rate", n, false, "0:24000 0:24000 0:24000 0:24000 0:24000");
     nic[0].mbps = 400000;
-    check_devices("one of 400 Gb/s", n, "0:50000 0:50000 0:50000 0:50000 0:50000 0:50000 0:50000 0:50000");
+    check_devices("one of 400 Gb/s", n, false, "0:80000 0:80000 0:80000 0:80000 0:80000");
     nic[0].mbps = 10000;
-    check_devices("one of 10 Gb/s", n, "0:1250 0:1250 0:1250 0:1250 0:1250 0:1250 0:1250 0:1250");
-    nic[0].mbps = 1000;
-    check_devices("one of 1 Gb/s: no less than NCCL takes", n,
-                  "0:1000 0:1000 0:1000 0:1000 0:1000 0:1000 0:1000 0:1000");
+    check_devices("one of 10 Gb/s", n, false, "0:2000 0:2000 0:2000 0:2000 0:2000");
+    nic[0].mbps = 1000 * 3;
+    check_devices("one of 3 Gb/s: no less than NCCL takes", n, false, "0:1000 0:1000 0:1000 0:1000 0:1000");
     n = name_nics("eth0 eth1 eth2");
     for (unsigned i = 0; i < n; i++)
         nic[i].mbps = 100000 * (i + 1);
-    check_devices("three NICs", n, "0:33333 1:66666 2:150000 0:33333 1:66666 2:150000 0:33333 1:66666");
+    check_devices("three NICs", n, true, "0:50000 1:100000 2:300000 0:50000 1:100000");
+    check_devices("three NICs of one group", n, false, "0:120000 1:120000 2:120000 0:120000 1:120000");
     n = name_nics("a b c d e f g h i");
     for (unsigned i = 0; i < n; i++)
         nic[i].mbps = 400000;
-    check_devices("nine NICs", n, "0:400000 1:400000 2:400000 3:400000 4:400000 5:400000 6:400000 7:400000 8:400000");
-    is_int(hn_make_devices(nic, 0, "", device), 0, "no NIC, no device");
+    check_devices("nine NICs", n, true,
+                  "0:400000 1:400000 2:400000 3:400000 4:400000 5:400000 6:400000 7:400000 8:400000");
+    is_int(hn_make_devices(nic, 0, false, "", device), 0, "no NIC, no device");
 
     n = name_nics("eth0 eth1 eth2 eth3");
-    is_int(hn_make_devices(nic, n, "eth0, eth2; 10.0.1.0/24, eth7", device), 8, "four NICs and a map of rails");
-    ok(device[0].rail == 0 && device[2].rail == 0 && device[6].rail == 0, "eth0 and eth2 are on one");
+    is_int(hn_make_devices(nic, n, true, "eth0, eth2; 10.0.1.0/24, eth7", device), 5, "four NICs and a map of rails");
+    ok(device[0].rail == 0 && device[2].rail == 0, "eth0 and eth2 are on one");
     ok(device[1].rail == 1 && device[3].rail == HN_NO_RAIL, "eth1 is on another by its address, eth3 on none");
     return tap_done();
 }

@@ -313,6 +313,10 @@ static void test_polling(void)
     if (hw_driver_start(&two[0], "poll/0") < 0)
         abort();
     is_int(count_own(&two[0], 0), 0, "where the thread polls, all is left to it");
+    bool sleeps = false;
+    for (unsigned ms = 0; ms < 8000 && !sleeps; ms += 10, usleep(10000))
+        sleeps = atomic_load(&two[0].asleep) > 0;
+    ok(sleeps, "after a little work it polls for a part of the time that it may");
     hw_driver_stop(&two[0]);
     for (unsigned i = 0; i < 2; i++)
         hw_driver_free(&two[i]);
