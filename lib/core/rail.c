@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-#define DOUBT       (150 * HW_MS) /* a transport takes no path for dead that is alone for less */
+#define DOUBT       (120 * HW_MS) /* a transport takes no path for dead that is alone for less */
 #define TURN_STEPS  8             /* reads and writes of one link in a turn: other rails of the loop wait no longer */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4) /* frames of a link of which it need not be told until then */
 

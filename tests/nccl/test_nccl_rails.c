@@ -2,8 +2,10 @@
 /*
  * The NCCL plugin over several NICs: two ranks in a node lab of two nodes with four NICs each, who do what the driver's
  * ranks do (tests/fakes/plugins), every byte checked. One communicator has all NICs; a slow one carries less and sets
- * no pace; one that goes down in the middle is done without; with none left there is an error in time. test_nccl_rails
- * PLUGIN
+ * no pace; one that goes down in the middle is done without; with none left there is an error in time.
+ *   test_nccl_rails PLUGIN
+ *   test_nccl_rails PLUGIN N    a measurement (bench/nccl_faults): N faults of each kind while messages go both ways,
+ * and for how long none arrived. HAWSER_NCCL_NEAR=1: over the NIC of a device
  */
 #include "tests/nccl/driver/driver.h"
 
@@ -124,7 +126,7 @@ static int rank_main(char **argv)
     if (w == MAP_FAILED)
         return 2;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(LIMIT_S);
+    alarm(w->messages > 100000 ? 0 : LIMIT_S);
     r.sh = &w->sh;
     opt.plugin = argv[5];
     opt.verbose = getenv("RAILS_LOG") != NULL;
@@ -324,11 +326,105 @@ static void none_left(void)
     links("a", (1u << NICS) - 1, true);
 }
 
-static int watched(void)
+/* ---- faults, one after the other -----------------------------------------------------------------------------------
+ */
+
+#define FAULT_MS 300 /* a NIC is away for so long, and back for as long before the next one */
+
+/* What the node sends by this NIC is lost, and the kernel says nothing of it. */
+static void lose_packets(const char *node, unsigned nic, bool lose)
+{
+    char script[256];
+    int st;
+    pid_t pid_sh;
+    snprintf(script, sizeof(script),
+             "for to in $(ip neigh show dev eth%u | cut -d' ' -f1); do ip neigh %s $to dev eth%u %s; done", nic,
+             lose ? "replace" : "del", nic, lose ? "lladdr 02:00:00:00:00:01 nud permanent" : "");
+    const char *argv[] = {"sh", "-c", script, NULL};
+    if (hw_lab_spawn(lab, node, (char *const *)(uintptr_t)argv, -1, &pid_sh) || waitpid(pid_sh, &st, 0) != pid_sh || st)
+        diag("%s eth%u: losing packets: %d: %s", node, nic, lose, hw_error());
+}
+
+static void take_link_down(const char *node, unsigned nic, bool down)
+{
+    links(node, 1u << nic, !down);
+}
+
+/* The longest time of the next `ms` in which no message arrived at one of the ranks. */
+static unsigned watch_gap(unsigned ms)
+{
+    uint64_t last[2], longest = 0, end = hw_now() + ms * HW_MS;
+    unsigned done[2];
+    for (int i = 0; i < 2; i++) {
+        last[i] = hw_now();
+        done[i] = atomic_load(&w->rank[i].done);
+    }
+    for (uint64_t now = hw_now(); now < end; nap(1), now = hw_now())
+        for (int i = 0; i < 2; i++) {
+            unsigned n = atomic_load(&w->rank[i].done);
+            if (n != done[i])
+                last[i] = now;
+            done[i] = n;
+            longest = HW_MAX(longest, now - last[i]);
+        }
+    return (unsigned)(longest / HW_MS);
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+    return (int)*(const unsigned *)a - (int)*(const unsigned *)b;
+}
+
+static bool is_running(void)
+{
+    return atomic_load(&w->rank[0].state) == 1 && atomic_load(&w->rank[1].state) == 1;
+}
+
+static void measure_faults(unsigned n)
+{
+    static const struct {
+        const char *what, *node;
+        void (*set)(const char *node, unsigned nic, bool broken);
+    } kinds[] = {{"no fault", "a", NULL},
+                 {"link down at the sender of rank 0", "a", take_link_down},
+                 {"link down at its receiver", "b", take_link_down},
+                 {"packets lost from node a", "a", lose_packets},
+                 {"packets lost from node b", "b", lose_packets}};
+    unsigned *gap = calloc(n, sizeof(*gap));
+    bool near = getenv("HAWSER_NCCL_NEAR") && strcmp(getenv("HAWSER_NCCL_NEAR"), "1") == 0;
+    for (size_t k = 0; k < HW_ARRAY_LEN(kinds) && gap; k++) {
+        unsigned i = 0;
+        if (start(kinds[k].what, 1000000, false))
+            for (; i < n && is_running(); i++) {
+                unsigned nic = near ? 0 : i % NICS;
+                if (kinds[k].set)
+                    kinds[k].set(kinds[k].node, nic, true);
+                gap[i] = watch_gap(FAULT_MS);
+                if (kinds[k].set)
+                    kinds[k].set(kinds[k].node, nic, false);
+                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS : FAULT_MS)); /* spare NICs are let go, too */
+            }
+        bool good = i == n && is_running();
+        for (int r = 0; r < 2 && !good; r++)
+            diag("rank %d: %d after %u messages: %s", r, atomic_load(&w->rank[r].rc), atomic_load(&w->rank[r].done),
+                 w->rank[r].why);
+        qsort(gap, i, sizeof(*gap), compare_gaps);
+        ok(good, "%s: %u times, %u messages of 1 MiB, every byte right; longest pause: median %u, p99 %u, most %u ms",
+           kinds[k].what, i, atomic_load(&w->rank[0].done) + atomic_load(&w->rank[1].done), i ? gap[i / 2] : 0,
+           i ? gap[(i - 1) * 99 / 100] : 0, i ? gap[i - 1] : 0);
+        for (int r = 0; r < 2; r++)
+            if (pid[r])
+                (void)kill(pid[r], SIGKILL);
+        reap();
+    }
+    free(gap);
+}
+
+static int watched(unsigned faults)
 {
     struct hw_lab_spec s = {.name = lab, .nodes = 2, .nics = NICS};
     for (unsigned i = 0; i < NICS; i++)
-        s.rate[i] = RATE;
+        s.rate[i] = faults ? 0 : RATE; /* a full queue makes round trips long, and what is judged by them late */
     int rc = hw_lab_up(&s);
     if (rc == -EPERM || rc == -EACCES)
         tap_skip_all("no lab is possible here: %s", hw_error());
@@ -342,6 +438,10 @@ static int watched(void)
     w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED, w_fd, 0);
     if (w == MAP_FAILED)
         return 1;
+    if (faults) {
+        measure_faults(faults);
+        return tap_done();
+    }
     all_of_them();
     a_slow_one();
     dead("a NIC dies", "a", 1u << 1);
@@ -359,16 +459,17 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "--rank") == 0)
         return rank_main(argv);
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (argc != 2 || n < 0)
+    if (argc < 2 || argc > 3 || n < 0)
         return 2;
     plugin = argv[1];
+    unsigned faults = argc == 3 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
     snprintf(lab, sizeof(lab), "tn%d", (int)getpid());
     /* A process of its own, so that the lab is taken away whatever becomes of it. */
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm(LIMIT_S);
-        exit(watched());
+        alarm(faults ? LIMIT_S + faults * 60 : LIMIT_S);
+        exit(watched(faults));
     }
     int st = -1;
     while (child > 0 && waitpid(child, &st, 0) < 0 && errno == EINTR)

@@ -33,7 +33,7 @@ struct hw_sock_watch {
 
 /* Looks at a connection with something under way, each 20 ms. 0; 1: no acknowledgement has come for longer than is
  * usual, while the peer is heard elsewhere; or -ETIMEDOUT when the path looks dead: data was sent again, and nothing
- * new was acknowledged for stall_ms, or for some 200 ms where the peer is heard elsewhere. alone_ms: for so long
+ * new was acknowledged for stall_ms, or for some 130 ms where the peer is heard elsewhere. alone_ms: for so long
  * something has been under way here, where the peer is heard elsewhere; 0: it is not. A receiver that merely does not
  * read (zero window) is neither silent nor dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
