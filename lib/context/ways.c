@@ -117,6 +117,15 @@ static bool is_hopeless(const struct hawser_peer *p)
     return all;
 }
 
+/* True if a rail that is not spare is likely to deliver what it takes. */
+static bool has_sound_rail(struct hawser_peer *p)
+{
+    for (unsigned i = 0; i < p->n_ways - p->n_spare; i++)
+        if (atomic_load(&p->way[i].up) && hw_session_is_sound(&p->peer.session, i))
+            return true;
+    return false;
+}
+
 /* An attempt has failed. */
 static void give_up(struct hw_way *w, int why)
 {
@@ -141,7 +150,8 @@ static void give_up(struct hw_way *w, int why)
         return;
     }
     dial_later(w);
-    hw_ways_call_spares(&p->spares.call);
+    if (!has_sound_rail(p))
+        hw_ways_call_spares(&p->spares.call);
 }
 
 void hw_way_failed(struct hw_way *w, int why)
@@ -295,15 +305,6 @@ void hw_ways_dial(struct hawser_peer *p)
 }
 
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
-
-/* True if a rail that is not spare is likely to deliver what it takes. */
-static bool has_sound_rail(struct hawser_peer *p)
-{
-    for (unsigned i = 0; i < p->n_ways - p->n_spare; i++)
-        if (atomic_load(&p->way[i].up) && hw_session_is_sound(&p->peer.session, i))
-            return true;
-    return false;
-}
 
 /* Connects the spare rails. A rail that is doubted is not suspect yet, as nothing else hears the peer: the caller
  * knows. */
