@@ -12,13 +12,15 @@ PREFIX ?= /usr/local
 FUZZ_RUNS ?= 100000
 SEED ?= 1
 SEEDS ?= 100000
+# A compiler's warning is an error for those who change the sources, who have them by git, and not for those who build them.
+WERROR ?= $(if $(wildcard .git),true,false)
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
 $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || { echo "make: there is no meson here: run 'make deps' as root first" >&2; exit 1; }
-	@meson setup --prefix $(PREFIX) $(BUILD) $(MESONFLAGS)
+	@meson setup --prefix $(PREFIX) -Dwerror=$(WERROR) -Dtests=enabled $(BUILD) $(MESONFLAGS)
 
 deps:
 	@scripts/deps.sh

@@ -24,7 +24,7 @@ for f in $(sources '*.c' '*.cc' '*.h' '*.sh' '*.py'); do
 done
 
 echo "lint: clang-tidy"
-[ -f "$build/build.ninja" ] || CC=clang meson setup -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
+[ -f "$build/build.ninja" ] || CC=clang meson setup -Dtests=enabled -Dfuzz=true -Db_lundef=false "$build" >/dev/null || exit 1
 ninja -C "$build" build.ninja >/dev/null || exit 1
 # Only what the build knows how to compile can be parsed; a source that no build has is itself a fault. The kernel
 # module's are compiled by kbuild, with warnings as errors (lab/vm/build-module).
