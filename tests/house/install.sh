@@ -36,8 +36,16 @@ files="$files $libdir/libnccl-net-hawser.so"
 for f in $files; do
     ok "installed $f" test -s "$stage$prefix/$f"
 done
-ok "libnccl-net.so is a link to the plugin beside it" \
-    test "$(readlink "$stage$prefix/$libdir/libnccl-net.so")" = libnccl-net-hawser.so
+private=$stage$prefix/$libdir/hawser/nccl
+for f in libnccl-net.so libnccl-net-hawser.so; do
+    ok "$f in a folder of its own is the plugin" test "$private/$f" -ef "$stage$prefix/$libdir/libnccl-net-hawser.so"
+done
+ok "no libnccl-net.so where the loader finds it unasked" test ! -e "$stage$prefix/$libdir/libnccl-net.so"
+exported() { # LD_LIBRARY_PATH: as `hawser nccl env` exports it where it is this already
+    env -u NCCL_NET_PLUGIN LD_LIBRARY_PATH="$1" "$stage$prefix/bin/hawser" nccl env | sed -n "s/^export LD_LIBRARY_PATH='\(.*\)'.*/\1/p"
+}
+ok "hawser nccl env adds that folder" test "$(exported "$stage$prefix/$libdir")" = "$(realpath "$private")"
+ok "and once only" test -z "$(exported "$private")"
 conf=$(find "$stage" -path '*/hawser/verbs.conf')
 ok "a policy for hawser verbs" cmp "$conf" "$source/verbs/policy/policy.ini"
 echo "# the operator's" >>"$conf"

@@ -36,13 +36,16 @@ def run(tmp, *argv, tool=HAWSER, timeout=100, **more):
     return subprocess.run([tool, "nccl", *map(str, argv)], capture_output=True, text=True, timeout=timeout, env=env(tmp, **more))
 
 
+LIB = "lib/hawser/nccl"  # the plugin's folder below the prefix
+
+
 def installed(tmp, plugin):
     """A copy of the program as `make install` leaves it, with that plugin, and libnccl-net.so."""
     (tmp / "bin").mkdir(exist_ok=True)
-    (tmp / "lib").mkdir(exist_ok=True)
+    (tmp / LIB).mkdir(parents=True, exist_ok=True)
     shutil.copy(HAWSER, tmp / "bin/hawser")
-    place(tmp / "lib", plugin, "libnccl-net-hawser.so")
-    link = tmp / "lib/libnccl-net.so"
+    place(tmp / LIB, plugin, "libnccl-net-hawser.so")
+    link = tmp / LIB / "libnccl-net.so"
     link.unlink(missing_ok=True)
     link.symlink_to("libnccl-net-hawser.so")
     return tmp / "bin/hawser"
@@ -61,11 +64,11 @@ def part_env(tmp):
     tool = installed(tmp, MINI)
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 0 and not r.stderr and re.search(r"^export NCCL_NET_PLUGIN='hawser'$", r.stdout, re.M), "env: the plugin's name", r)
-    ok(f"export LD_LIBRARY_PATH='{tmp}/lib'" in r.stdout, "and the folder that it was installed to", r)
+    ok(f"export LD_LIBRARY_PATH='{tmp}/{LIB}'" in r.stdout, "and the folder that it was installed to", r)
     ok("export NCCL_NET=" not in r.stdout and "NCCL_NTHREADS=512" in r.stdout, "no more than is needed, and what the plugin sets", r)
     bad = [x for x in r.stdout.splitlines() if not x.startswith(("#", "export "))]
     ok(not bad, "each line is a comment or an export", bad)
-    r = run(tmp, "env", tool=tool, LD_LIBRARY_PATH=tmp / "lib")
+    r = run(tmp, "env", tool=tool, LD_LIBRARY_PATH=tmp / LIB)
     ok("export LD_LIBRARY_PATH" not in r.stdout, "no folder where the loader finds it", r)
     r = run(tmp, "env", tool=tool, NCCL_NET="Socket", NCCL_NET_PLUGIN="none", NCCL_BUFFSIZE="4194304", NCCL_TUNER_PLUGIN="a\nb'c")
     ok("export NCCL_NET='hawser'" in r.stdout and re.search(r"NCCL_BUFFSIZE=8388608\n.*\n.*not set: NCCL_BUFFSIZE is yours", r.stdout),
@@ -75,11 +78,11 @@ def part_env(tmp):
     shell = 'eval "$("$0" nccl env)"; printf "%s|%s|%s" "$NCCL_NET_PLUGIN" "$NCCL_NET" "$LD_LIBRARY_PATH"'
     e = env(tmp, LD_LIBRARY_PATH="/a b:/c", NCCL_NET="IB")
     r = subprocess.run(["sh", "-c", shell, tool], capture_output=True, text=True, env=e, timeout=30)
-    ok(r.stdout == f"hawser|hawser|{tmp}/lib:/a b:/c" and not r.stderr, "eval takes it", r)
+    ok(r.stdout == f"hawser|hawser|{tmp}/{LIB}:/a b:/c" and not r.stderr, "eval takes it", r)
     quoted = tmp / "it's $HOME"
     quoted.mkdir()
     r = subprocess.run(["sh", "-c", shell, installed(quoted, MINI)], capture_output=True, text=True, env=env(tmp), timeout=30)
-    ok(r.stdout == f"hawser||{quoted}/lib" and not r.stderr, "from a folder with quotes in its name too", r)
+    ok(r.stdout == f"hawser||{quoted}/{LIB}" and not r.stderr, "from a folder with quotes in its name too", r)
 
     r = run(tmp, "env", "--json", tool=tool, NCCL_MAX_NCHANNELS="4", NCCL_NCHANNELS_PER_NET_PEER="4", NCCL_NSOCKS_PERTHREAD="4", NCCL_P2P_NET_CHUNKSIZE="2097152")
     j = json.loads(r.stdout)
@@ -104,7 +107,7 @@ def part_env(tmp):
     ok([x["name"] for x in j["conflicts"]] == ["NCCL_PROTO"], "NCCL_CONF_FILE in its place", j)
     (tmp / ".nccl.conf").unlink()
 
-    (tmp / "lib/libnccl-net-hawser.so").unlink()
+    (tmp / LIB / "libnccl-net-hawser.so").unlink()
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 1 and "no libnccl-net-hawser.so beside" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
     for argv, said in ([], "which of env, check, bench?"), (["nope"], "there is no 'nope'"), (["env", "x"], "takes options only"), \
@@ -135,7 +138,7 @@ def has(found, what, outcome, text="", subject=None):
 
 def part_check(tmp):
     tool = installed(tmp, MINI)
-    lib = tmp / "lib"
+    lib = tmp / LIB
     good = {"tool": tool, "LD_LIBRARY_PATH": lib, "NCCL_NET_PLUGIN": "hawser"}
     r, f = check(tmp, **good)
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, by table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
@@ -297,7 +300,7 @@ def part_bench(tmp):
     tool = installed(tmp, MINI)
     told.unlink()
     r = bench(tmp, "--size", 8, "--iters", 1, "--op", "sendrecv", tool=tool, FAKENCCL_REPORT=told, LD_LIBRARY_PATH="/nowhere")
-    ok(r.returncode == 0 and f"LD_LIBRARY_PATH={tmp}/lib:/nowhere" in told.read_text(), "the plugin beside this program is measured", told.read_text())
+    ok(r.returncode == 0 and f"LD_LIBRARY_PATH={tmp}/{LIB}:/nowhere" in told.read_text(), "the plugin beside this program is measured", told.read_text())
     ok(not list(tmp.glob("fakenccl-*")), "no communicator is left")
 
     for argv, said in (["--op", "bogus"], "no operation 'bogus'"), (["--size", "x"], "'x'"), (["--gpus", "1"], "'1'"), \

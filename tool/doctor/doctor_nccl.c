@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* From 2.27.3 to 2.29.7 NCCL forgets the plugin's name once the last communicator dies; from 2.28.7 on it loads
  * libnccl-env.so before it reads any parameter. */
@@ -221,7 +222,11 @@ void dr_nccl_link(struct dr_report *d)
     else {
         dr_say(d, DR_WARN, NULL, "libnccl-net.so is %s: a second communicator may silently run over NCCL's own sockets",
                *l->link->path ? l->link->path : "not there");
-        dr_mend(d, "ln -s " NCCL_PLUGIN_FILE " %.250s/libnccl-net.so", *l->dir ? l->dir : "DIR");
+        snprintf(real, sizeof real, "%.250s/" NCCL_ANY_FILE, l->dir);
+        if (*l->dir && access(real, R_OK) == 0)
+            dr_mend(d, "eval \"$(hawser nccl env)\"");
+        else
+            dr_mend(d, "ln -s " NCCL_PLUGIN_FILE " %.250s/" NCCL_ANY_FILE, *l->dir ? l->dir : "DIR");
     }
 }
 

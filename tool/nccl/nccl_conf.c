@@ -69,12 +69,14 @@ const char *nccl_conf_where(const char *name)
 
 /* ---- our plugin ------------------------------------------------------------------------------- */
 
+#define PRIVATE_DIR "hawser/nccl"
+
 int nccl_plugin_dir(char *out, size_t cap)
 {
-    /* beside this program: in its build folder, or where both were installed; HW_LIBDIR is where meson puts libraries
-     */
-    static const char *const near[] = {"nccl", "../lib", "../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu",
-                                       "../lib64"};
+    /* Beside this program: in its build folder, or where both were installed. HW_LIBDIR is where meson puts libraries.
+     * The folder hawser/nccl has the plugin by both names that NCCL looks for. */
+    static const char *const near[] = {"nccl", "../lib/" PRIVATE_DIR, "../lib/x86_64-linux-gnu/" PRIVATE_DIR,
+                                       "../lib/aarch64-linux-gnu/" PRIVATE_DIR, "../lib64/" PRIVATE_DIR};
     char exe[NCCL_PATH], try[NCCL_PATH + 64];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[n > 0 ? n : 0] = 0;
@@ -86,7 +88,7 @@ int nccl_plugin_dir(char *out, size_t cap)
         if (i < HW_ARRAY_LEN(near))
             snprintf(try, sizeof try, "%s/%s", exe, near[i]);
         else
-            snprintf(try, sizeof try, "%s", HW_LIBDIR);
+            snprintf(try, sizeof try, "%s", HW_LIBDIR "/" PRIVATE_DIR);
         if (!realpath(try, real) || strlen(real) >= cap)
             continue;
         snprintf(try, sizeof try, "%s/%s", real, NCCL_PLUGIN_FILE);
@@ -95,7 +97,7 @@ int nccl_plugin_dir(char *out, size_t cap)
             return 0;
         }
     }
-    return hw_fail(-ENOENT, "no %s beside %.120s nor in " HW_LIBDIR, NCCL_PLUGIN_FILE, exe);
+    return hw_fail(-ENOENT, "no %s beside %.120s nor in " HW_LIBDIR "/" PRIVATE_DIR, NCCL_PLUGIN_FILE, exe);
 }
 
 /* ---- conflicts -------------------------------------------------------------------------------- */

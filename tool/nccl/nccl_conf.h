@@ -7,8 +7,10 @@
 
 #define NCCL_PATH        4096
 #define NCCL_PLUGIN_FILE "libnccl-net-hawser.so"
-#define NCCL_OUR_NAME    "hawser"
-#define NCCL_CONFLICTS   32
+#define NCCL_ANY_FILE \
+    "libnccl-net.so" /* what NCCL loads where NCCL_NET_PLUGIN is not set, and some versions after it */
+#define NCCL_OUR_NAME  "hawser"
+#define NCCL_CONFLICTS 32
 
 /* Reads NCCL's configuration files into the environment, as NCCL does: NCCL_CONF_FILE or ~/.nccl.conf, then
  * /etc/nccl.conf, never over what is set. Once. */

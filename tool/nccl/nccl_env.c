@@ -87,6 +87,25 @@ static void add_nics_export(struct env *v)
     hw_close(&root);
 }
 
+/* The loader must find the plugin in dir, by the name libnccl-net.so too where dir has that name. */
+static void add_path_export(struct env *v, const char *dir)
+{
+    char found[NCCL_PATH], want[NCCL_PATH], file[NCCL_PATH + 64];
+    const char *name = NCCL_ANY_FILE;
+    snprintf(file, sizeof file, "%s/%s", dir, name);
+    if (access(file, R_OK) != 0) {
+        name = NCCL_PLUGIN_FILE;
+        snprintf(file, sizeof file, "%s/%s", dir, name);
+    }
+    struct nccl_extra *x = nccl_find(name);
+    if (!x || !*x->path || !realpath(x->path, found) || !realpath(file, want) || strcmp(found, want) != 0) {
+        struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
+        WHY(e, "%s is there, which is not where the loader looks first", name);
+        e->front = true;
+    }
+    nccl_unshare(x, sizeof *x);
+}
+
 /* ---- what to export --------------------------------------------------------------------------- */
 
 static void make_env(struct env *v)
@@ -102,17 +121,8 @@ static void make_env(struct env *v)
                 "it is %.60s (%.80s), and NCCL would use no other network", v->c[i].value, nccl_conf_where("NCCL_NET"));
     if (nccl_plugin_dir(dir, sizeof dir) < 0)
         snprintf(v->missing, sizeof v->missing, "%s", hw_error());
-    else {
-        struct nccl_extra *x = nccl_find(NCCL_PLUGIN_FILE);
-        char found[NCCL_PATH], want[NCCL_PATH + 64];
-        snprintf(want, sizeof want, "%s/" NCCL_PLUGIN_FILE, dir);
-        if (!x || !*x->path || !realpath(x->path, found) || strcmp(found, want) != 0) {
-            struct export *e = add_env_export(v, "LD_LIBRARY_PATH", dir);
-            WHY(e, "the plugin is there, which is not where the loader looks first");
-            e->front = true;
-        }
-        nccl_unshare(x, sizeof *x);
-    }
+    else
+        add_path_export(v, dir);
     /* both are the user's word on NICs, and the plugin follows either */
     if (!getenv("HAWSER_NICS") && !getenv("NCCL_SOCKET_IFNAME"))
         add_nics_export(v);

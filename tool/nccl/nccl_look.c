@@ -238,7 +238,7 @@ static int try_net_plugins(struct nccl_look *l)
     l->asked = list && *list;
     l->none = l->asked && strcmp(list, "none") == 0;
     if (!l->asked)
-        rc = add_net_plugin(l, "libnccl-net.so", 14, true);
+        rc = add_net_plugin(l, NCCL_ANY_FILE, strlen(NCCL_ANY_FILE), true);
     for (const char *p = list; l->asked && !l->none && *p && rc == 0 && l->n < NCCL_LIST;) {
         size_t n = strcspn(p, ",");
         if (n)
@@ -267,7 +267,7 @@ int nccl_look(struct nccl_look *l, const char *nccl)
     if (nccl_plugin_dir(l->dir, sizeof l->dir) < 0)
         l->dir[0] = 0;
     int rc = try_net_plugins(l);
-    l->link = nccl_find("libnccl-net.so");
+    l->link = nccl_find(NCCL_ANY_FILE);
     l->tuner = nccl_find(tuner && *tuner ? tuner : "libnccl-tuner.so");
     l->env = nccl_find("libnccl-env.so");
     if (rc == 0 && !(l->link && l->tuner && l->env))
