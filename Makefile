@@ -5,6 +5,7 @@
 #   make demo     install, build, show       make lint    clang-format, clang-tidy
 #   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
 #   make wheel    install, build: the Python wheel in dist/ (x86-64; fetches build tools from the package index)
+#   make deb      install, build: Debian packages in dist/
 #   make sim      SEED=, SEEDS=: so many schedules of the simulator, from seed SEED on
 #   make check-vm tests in guests with newer kernels (QEMU without KVM; fetches Debian's kernels at the first time)
 BUILD ?= build
@@ -73,7 +74,11 @@ wheel:
 	@scripts/deps.sh wheel
 	@scripts/wheel.py build-wheel dist
 
+deb:
+	@scripts/deps.sh deb
+	@scripts/deb.sh build-deb dist
+
 clean:
 	rm -rf build build-*/ dist
 
-.PHONY: all deps check vm-deps check-vm demo asan tsan lint sim fuzz install wheel clean
+.PHONY: all deps check vm-deps check-vm demo asan tsan lint sim fuzz install wheel deb clean

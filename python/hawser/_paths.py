@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the files lie that the wheel brings for other programs: the folder `native`, laid out as a build folder."""
+"""Where the files lie that hawser has for other programs: the wheel's folder `native`, laid out as a build folder, else the
+folder of the system's packages hawser-nccl and hawser-nixl."""
 from __future__ import annotations
 
 import pathlib
+import sysconfig
 
 NATIVE = pathlib.Path(__file__).resolve().parent / "native"
+SYSTEM = pathlib.Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "", "hawser")
 PROGRAM = "hawser"
 NCCL_PLUGIN = "nccl/libnccl-net-hawser.so"
 NIXL_PLUGIN = "nixl/libplugin_HAWSER.so"
@@ -12,12 +15,12 @@ NIXL_VERSIONS = "nixl/versions"
 
 
 def native_file(name: str, what: str) -> pathlib.Path:
-    """Returns the path of a file of the wheel; FileNotFoundError where this installation has none."""
-    path = NATIVE / name
-    if not path.is_file():
-        raise FileNotFoundError(f"this installation of hawser has no {what} ({path}): install the wheel hawser-transfer, "
-                                "as `make wheel` builds it")
-    return path
+    """Returns the path of a file of the wheel, or of the system's packages; FileNotFoundError where neither has the file."""
+    for path in (NATIVE / name, SYSTEM / name):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"this installation of hawser has no {what} ({NATIVE / name}): install the wheel hawser-transfer, "
+                            "as `make wheel` builds it, or Debian's packages of `make deb`")
 
 
 def nccl_plugin_path() -> str:

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the Debian packages from this folder's sources and looks at them with lintian.
+#   scripts/deb.sh BUILD DIST [VERSION]
+# BUILD: a folder of its own; DIST: where the packages go. VERSION: in place of that of debian/changelog, for tests of upgrades.
+set -euo pipefail
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS=noautodbgsym
+build=$1 dist=$2 version=${3-}
+cd "$(dirname "$0")/.."
+mkdir -p "$build" "$dist"
+build=$(cd "$build" && pwd) dist=$(cd "$dist" && pwd)
+log=$build/log
+
+# The same folder each time: what ccache remembers depends on its name.
+rm -rf "$build"/hawser "$build"/*.deb "$build"/*.changes
+mkdir "$build/hawser"
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files -coz --exclude-standard | tar -c --null -T - --ignore-failed-read 2>/dev/null
+else
+    tar -c --exclude='./build*' --exclude=./dist --exclude=./.cache .
+fi | tar -x -C "$build/hawser"
+cd "$build/hawser"
+if [ -n "$version" ]; then
+    sed -i "1s/(.*)/($version)/" debian/changelog
+fi
+
+if ! dpkg-buildpackage --build=binary --no-sign -j"$(nproc)" >"$log" 2>&1 </dev/null; then
+    tail -n 40 "$log" | cut -c 1-200 >&2
+    echo "deb: dpkg-buildpackage failed; the whole log is $log" >&2
+    exit 1
+fi
+if ! lintian --fail-on error,warning --info --tag-display-limit 0 ../*.changes >"$log.lintian" 2>&1; then
+    cat "$log.lintian" >&2
+    echo "deb: lintian finds faults in the packages" >&2
+    exit 1
+fi
+rm -f "$dist"/*.deb
+mv ../*.deb "$dist"
+for deb in "$dist"/*.deb; do
+    echo "deb: ${deb##*/} ($(($(stat -c %s "$deb") >> 10)) KiB)"
+done
