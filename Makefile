@@ -30,6 +30,11 @@ check: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/run-tests.sh $(BUILD)
 
+check-packages:
+	@scripts/deps.sh deb
+	@$(MAKE) --no-print-directory all
+	@tests/packages/run $(BUILD) $(SUITES)
+
 vm-deps:
 	@scripts/deps.sh vm
 

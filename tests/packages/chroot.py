@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian trees for the tests of packages: made by mmdebstrap and kept as archives, unpacked, entered, and booted with systemd."""
+import hashlib
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("HAWSER_PACKAGES_CACHE") or ROOT / ".cache/packages")
+LIMIT = 300  # seconds of one command
+DEVICES = "null zero full random urandom tty"
+# New namespaces of mounts, processes and network: nothing that a package starts lives on, and nothing is fetched.
+ENTER = f"""
+ip link set lo up
+root=$1; shift
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount -t tmpfs tmpfs "$root/dev"
+mkdir "$root/dev/shm" "$root/dev/pts"
+mount -t tmpfs tmpfs "$root/dev/shm"
+for d in {DEVICES}; do : >"$root/dev/$d"; mount --bind /dev/$d "$root/dev/$d"; done
+ln -s /proc/self/fd "$root/dev/fd"
+if [ -n "$CCACHE" ]; then mkdir -p "$root/ccache"; mount --bind "$CCACHE" "$root/ccache"; fi
+exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive CCACHE_DIR=/ccache "$@"
+"""
+# The container gets cgroups by version 2 whatever this machine has, in a cgroup of its own.
+BOOT = """
+umount -R /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mkdir "/sys/fs/cgroup/$2"
+echo 0 >"/sys/fs/cgroup/$2/cgroup.procs"
+systemd-nspawn --quiet --register=no --keep-unit --private-network --resolv-conf=off --timezone=off --console=pipe -D "$1" --boot || rc=$?
+echo 0 >/sys/fs/cgroup/cgroup.procs
+find "/sys/fs/cgroup/$2" -depth -type d -exec rmdir {} +
+exit ${rc:-0}
+"""
+
+
+class Missing(Exception):
+    """What this machine or its network lacks."""
+
+
+def run(argv, limit=LIMIT, cwd=None, stdin=subprocess.DEVNULL, **env):
+    """Runs a command; its exit status, and stdout and stderr as one text."""
+    try:
+        r = subprocess.run([str(a) for a in argv], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, cwd=cwd, check=False,
+                           env={**os.environ, **env})
+    except subprocess.TimeoutExpired as e:
+        return 124, (e.stdout or b"").decode(errors="replace") + f"\nstopped after {limit} s"
+    return r.returncode, r.stdout.decode(errors="replace")
+
+
+def find_mirror():
+    """Returns the Debian mirror of this system's apt sources."""
+    text = run(["apt-get", "update", "--print-uris"])[1]
+    found = re.search(r"^'(.*)/dists/[a-z]+/(?:In)?Release' ", text, re.M)
+    if not found:
+        raise Missing("the system's apt sources name no Debian mirror")
+    return found[1]
+
+
+def make_archive(suite, what, contents, hooks, files):
+    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Made anew where contents differ from
+    those of the last time. files: what the hooks find in /work of the tree, which is removed then."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
+    want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
+    if archive.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == want:
+        return archive
+    half = CACHE / f"{suite}-{what}.half"
+    copy = f'mkdir "$1/work" && cp -r {" ".join(shlex.quote(str(f)) for f in files)} "$1/work"' if files else "true"
+    status, text = run(["mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", "--skip=cleanup/apt", f"--customize-hook={copy}",
+                        *(f"--customize-hook={h}" for h in hooks), '--customize-hook=rm -rf "$1/work"', suite, half, find_mirror()], limit=580)
+    if status:
+        half.unlink(missing_ok=True)
+        raise Missing(f"mmdebstrap {suite}: {(text.strip().splitlines() or ['no output'])[-1]}")
+    half.replace(archive)
+    stamp.write_text(want, encoding="utf-8")
+    return archive
+
+
+class Tree:
+    """A Debian tree below a folder; leaves nothing mounted."""
+
+    def __init__(self, folder, archive):
+        self.root = pathlib.Path(folder)
+        self.root.mkdir(parents=True)
+        status, text = run(["tar", "-x", "-f", archive, "-C", self.root, "--numeric-owner"])
+        if status:
+            raise Missing(text)
+
+    def run(self, *argv, limit=LIMIT, ccache=""):
+        """Runs a command in the tree, in namespaces of its own with a loopback and no other network."""
+        return run(["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec", ENTER, "enter", self.root, *argv], limit=limit,
+                   CCACHE=str(ccache))
+
+    def shell(self, script, *argv, **more):
+        return self.run("sh", "-c", script, "sh", *argv, **more)
+
+    def boot(self, script, limit=LIMIT):
+        """Boots the tree's systemd, which runs the script as a unit and ends; returns the exit status and what the script printed."""
+        shutil.copy(script, self.root / "boot.sh")
+        unit = self.root / "etc/systemd/system/hawser-test.service"
+        # IgnoreOnIsolate=, no ordering: the script starts and stops other units.
+        unit.write_text("[Unit]\nAfter=basic.target\n[Service]\nType=oneshot\nStandardOutput=file:/boot.out\nStandardError=inherit\n"
+                        f"TimeoutStartSec={limit}\nEnvironment=HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8\n"
+                        "ExecStart=/bin/sh /boot.sh\nExecStopPost=/bin/systemctl --no-block exit 0\n[Install]\nWantedBy=multi-user.target\n",
+                        encoding="utf-8")
+        wants = self.root / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / unit.name).symlink_to(f"../{unit.name}")
+        status, text = run(["unshare", "--mount", "sh", "-ec", BOOT, "boot", self.root, f"hawser-test-{os.getpid()}"], limit=limit + 30)
+        out = self.root / "boot.out"
+        return status, (out.read_text(encoding="utf-8", errors="replace") if out.exists() else "") + ("" if status == 0 else text)
