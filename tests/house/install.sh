@@ -54,7 +54,7 @@ ok "installing again keeps the operator's" \
 
 unset PKG_CONFIG_PATH
 export PKG_CONFIG_LIBDIR="$stage$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
-ok "pkg-config knows the version" pkg-config --exact-version=1.0.0 hawser
+ok "pkg-config knows the version" pkg-config --exact-version="$(sed -n "s/.*version: .\(.*\).,/\1/p" "$source/meson.build" | head -n 1)" hawser
 shared=$(pkg-config --cflags --libs hawser)
 # The static library by name, since a linker takes the shared one where both lie side by side.
 static=$(pkg-config --static --cflags --libs hawser | sed 's/-lhawser\b/-l:libhawser.a/; s/-lsodium\b/-l:libsodium.a/')
