@@ -5,7 +5,8 @@
 #   make demo     install, build, show       make lint    clang-format, clang-tidy
 #   make install  PREFIX=, DESTDIR=          make fuzz    each fuzz target for FUZZ_RUNS runs
 #   make wheel    install, build: the Python wheel in dist/ (x86-64; fetches build tools from the package index)
-#   make deb      install, build: Debian packages in dist/
+#   make deb      install, build: Debian packages in dist/    make image    a container image of them in dist/image
+#   make check-packages tests of both: in a clean Debian, under systemd and crun; SUITES="bookworm trixie"
 #   make sim      SEED=, SEEDS=: so many schedules of the simulator, from seed SEED on
 #   make check-vm tests in guests with newer kernels (QEMU without KVM; fetches Debian's kernels at the first time)
 BUILD ?= build
@@ -83,7 +84,10 @@ deb:
 	@scripts/deps.sh deb
 	@scripts/deb.sh build-deb dist
 
+image: deb
+	@scripts/image.sh dist dist/image
+
 clean:
 	rm -rf build build-*/ dist
 
-.PHONY: all deps check vm-deps check-vm demo asan tsan lint sim fuzz install wheel deb clean
+.PHONY: all deps check vm-deps check-vm check-packages demo asan tsan lint sim fuzz install wheel deb image clean

@@ -15,7 +15,7 @@ case "${1-}" in
 "") ;;
 ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv" ;;
 wheel) packages="$packages python3 python3-venv" ;;
-deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container" ;;
+deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container crun umoci iproute2 ccache" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
     echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|wheel|vm]" >&2

@@ -12,6 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 from sandbox_help import Tool, done, full, ok, scratch  # noqa: E402
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIG = 18446744073709551615
 CONFIG = {
     "ociVersion": "1.0.2",
@@ -143,6 +144,14 @@ def cdi(t, node, tmp):
        all(h["args"] == ["hawser", "oci-hook", h["hookName"], "nics=rdma0", "sysfs=no"] for h in e["hooks"]), "its edits", e)
     r = t("cdi", "--sysfs", node, "--nics", "rdma0", "--no-sysfs", "--no-env")
     ok(set(json.loads(r.stdout)["devices"][0]["containerEdits"]) == {"hooks"}, "without sysfs and environment", r)
+    r = t("cdi", "--sysfs", ROOT / "tests/data/nodes/a3-high")
+    c, example = json.loads(r.stdout), json.loads((ROOT / "examples/containers/cdi.json").read_text())
+    for h in c["devices"][0]["containerEdits"]["hooks"]:
+        h["path"] = "/usr/bin/hawser"
+    ok(c == example, "examples/containers/cdi.json is what it writes of that node", c)
+    e = example["devices"][0]["containerEdits"]
+    ok([m["containerPath"] for m in e["mounts"]] == ["/sys"] and not [v for v in e["env"] if v.startswith("LD_")],
+       "and shadows no library of the container's", e)
     for name in ("a/b", "", "-a", "a b"):
         r = t("cdi", "--sysfs", node, "--no-sysfs", "--name", name)
         ok(r.returncode != 0 and not r.stdout, f"the name '{name}' is refused", r)

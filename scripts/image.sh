@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a container image of the Debian packages: an OCI layout, which skopeo, umoci, podman and buildah read.
+#   scripts/image.sh DIST OUT     DIST: folder of the packages, of this system's own Debian; OUT: folder of the layout, made anew
+# The image is named by the version of the packages. It has the command, the NCCL plugin and the NIXL backend; examples/containers
+# has what to do with it. Needs root, mmdebstrap, umoci and a Debian mirror.
+set -euo pipefail
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
+dist=$1 out=$2
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+mirror=$(apt-get update --print-uris | sed -n "s,^'\(.*\)/dists/[a-z]*/\(In\)\?Release' .*,\1,p" | head -n 1)
+[ -n "$mirror" ] || { echo "image: the system's apt sources name no Debian mirror" >&2; exit 1; }
+debs=()
+for name in libhawser1 hawser hawser-nccl hawser-nixl; do
+    deb=$(find "$dist" -name "${name}_*.deb")
+    [ -f "$deb" ] || { echo "image: $dist has not exactly one package $name: make deb" >&2; exit 1; }
+    debs+=("$deb")
+done
+version=$(dpkg-deb -f "${debs[0]}" Version)
+work=$(mktemp -d -p /var/tmp hawser-image.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+# No documents and translations. What only one installation has, such as machine-id, mmdebstrap leaves out.
+if ! mmdebstrap --variant=minbase --format=tar --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+    --customize-hook='mkdir "$1/work"' --customize-hook="copy-in ${debs[*]} /work" \
+    --customize-hook='chroot "$1" sh -c "apt-get -q -y --no-install-recommends install /work/*.deb"' --customize-hook='rm -r "$1/work"' \
+    "$suite" "$work/root.tar" "$mirror" >"$work/log" 2>&1 </dev/null; then
+    tail -n 20 "$work/log" >&2
+    echo "image: mmdebstrap failed" >&2
+    exit 1
+fi
+rm -rf "$out"
+umoci init --layout "$out"
+umoci new --image "$out:$version"
+umoci raw add-layer --image "$out:$version" "$work/root.tar"
+umoci config --image "$out:$version" --config.entrypoint hawser --config.cmd help --config.user 65534:65534 \
+    --config.env PATH=/usr/sbin:/usr/bin:/sbin:/bin --config.env LC_ALL=C.UTF-8 \
+    --config.label org.opencontainers.image.title=hawser --config.label "org.opencontainers.image.version=$version" \
+    --config.label org.opencontainers.image.licenses=Apache-2.0
+umoci gc --layout "$out"
+echo "image: $out:$version ($(($(du -s "$out" | cut -f 1) >> 10)) MiB)"
