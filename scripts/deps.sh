@@ -4,6 +4,7 @@
 #   scripts/deps.sh        to build, test and run the demo
 #   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the test of completion need
 #   scripts/deps.sh wheel  also what the Python wheel needs: make wheel
+#   scripts/deps.sh deb    also what the Debian packages and their tests need: make deb, make check-packages
 #   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
 set -eu
 
@@ -15,10 +16,10 @@ case "${1-}" in
 "") ;;
 ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv" ;;
 wheel) packages="$packages python3 python3-venv" ;;
-deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container crun umoci iproute2 ccache" ;;
+deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
 *)
-    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|wheel|vm]" >&2
+    echo "deps.sh: '$1' is not a set of packages; usage: scripts/deps.sh [ci|wheel|deb|vm]" >&2
     exit 2
     ;;
 esac
