@@ -72,7 +72,7 @@ def make_archive(suite, what, contents, hooks, files):
         return archive
     half = CACHE / f"{suite}-{what}.half"
     copy = f'mkdir "$1/work" && cp -r {" ".join(shlex.quote(str(f)) for f in files)} "$1/work"' if files else "true"
-    status, text = run(["mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", "--skip=cleanup/apt", f"--customize-hook={copy}",
+    status, text = run(["mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", "--skip=cleanup/apt", "--dpkgopt=force-unsafe-io", f"--customize-hook={copy}",
                         *(f"--customize-hook={h}" for h in hooks), '--customize-hook=rm -rf "$1/work"', suite, half, find_mirror()], limit=580)
     if status:
         half.unlink(missing_ok=True)
