@@ -17,7 +17,8 @@ static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
     else if (*l->own)
         dr_mend(d, "cp %.180s %.200s", l->own, w->backend->path);
     else
-        dr_mend(d, "make wheel   # then install it: this hawser was built without the backend");
+        dr_mend(d,
+                "make deb && apt install ./dist/hawser-nixl_*.deb   # or the Python wheel: this hawser has no backend");
 }
 
 void dr_nixl_wheel(struct dr_report *d)

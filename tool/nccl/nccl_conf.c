@@ -97,7 +97,9 @@ int nccl_plugin_dir(char *out, size_t cap)
             return 0;
         }
     }
-    return hw_fail(-ENOENT, "no %s beside %.120s nor in " HW_LIBDIR "/" PRIVATE_DIR, NCCL_PLUGIN_FILE, exe);
+    return hw_fail(-ENOENT,
+                   "no %s beside %.120s nor in " HW_LIBDIR "/" PRIVATE_DIR ": install hawser-nccl, or the Python wheel",
+                   NCCL_PLUGIN_FILE, exe);
 }
 
 /* ---- conflicts -------------------------------------------------------------------------------- */
