@@ -5,6 +5,7 @@
 # BUILD: a folder of its own; DIST: where the packages go. VERSION: in place of that of debian/changelog, for tests of upgrades.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS=noautodbgsym
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES # BUILD= and its like of a make that called this are not for debian/rules
 build=$1 dist=$2 version=${3-}
 cd "$(dirname "$0")/.."
 mkdir -p "$build" "$dist"
