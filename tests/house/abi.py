@@ -39,6 +39,9 @@ def main(library, source, sanitizers):
     with tempfile.TemporaryDirectory() as name:
         now = pathlib.Path(name) / "now.abi"
         status, text = write_dump(library, root, now)
+        if status == 0 and "<class-decl" not in now.read_text(encoding="utf-8"):
+            print("1..0 # SKIP built without debug information")
+            return 77
         ok(status == 0 and now.stat().st_size < 100000, "the library's ABI can be written, and is small", text)
         status, text = compare(root, now)
         ok(status == 0, "programs that were linked to the last release run with this library", text)
