@@ -18,7 +18,7 @@ mkdir "$build/hawser"
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files -coz --exclude-standard | tar -c --null -T - --ignore-failed-read 2>/dev/null
 else
-    tar -c --exclude='./build*' --exclude=./dist --exclude=./.cache .
+    tar -c --exclude='./build*' --exclude=./dist --exclude='./.*' .
 fi | tar -x -C "$build/hawser"
 cd "$build/hawser"
 if [ -n "$version" ]; then

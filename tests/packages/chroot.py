@@ -23,7 +23,7 @@ mkdir "$root/dev/shm" "$root/dev/pts"
 mount -t tmpfs tmpfs "$root/dev/shm"
 for d in {DEVICES}; do : >"$root/dev/$d"; mount --bind /dev/$d "$root/dev/$d"; done
 ln -s /proc/self/fd "$root/dev/fd"
-if [ -n "$CCACHE" ]; then mkdir -p "$root/ccache"; mount --bind "$CCACHE" "$root/ccache"; fi
+printf %s "$BINDS" | while IFS='|' read -r to from; do mkdir -p "$root/$to"; mount --bind "$from" "$root/$to"; done
 exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive CCACHE_DIR=/ccache "$@"
 """
 # The container gets cgroups by version 2 whatever this machine has, in a cgroup of its own.
@@ -92,10 +92,11 @@ class Tree:
         if status:
             raise Missing(text)
 
-    def run(self, *argv, limit=LIMIT, ccache=""):
-        """Runs a command in the tree, in namespaces of its own with a loopback and no other network."""
+    def run(self, *argv, limit=LIMIT, binds=None):
+        """Runs a command in the tree, in namespaces of its own with a loopback and no other network. binds: name in the tree's root ->
+        folder of this machine that lies there meanwhile."""
         return run(["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec", ENTER, "enter", self.root, *argv], limit=limit,
-                   CCACHE=str(ccache))
+                   BINDS="".join(f"{to}|{source}\n" for to, source in (binds or {}).items()))
 
     def shell(self, script, *argv, **more):
         return self.run("sh", "-c", script, "sh", *argv, **more)
