@@ -147,9 +147,23 @@ def run_nccl(bundle, version, folder, nccl):
        "nccl.yaml: the container's own NCCL is used, and uses the plugin by both names", status, text)
 
 
-def try_image(dist, folder, nccl):
+def run_spec(bundle, folder, build):
+    """The image's config.json with what `hawser sandbox spec` adds of a node with GPUs and NICs."""
+    config = folder / "spec.json"
+    config.write_text(json.dumps(bundle.config), encoding="utf-8")
+    status, text = run([build / "hawser", "sandbox", "spec", config, "--sysfs", ROOT / "tests/data/nodes/a3-high", "--sysfs-out", folder / "spec.sys"])
+    c = json.loads(config.read_text(encoding="utf-8"))
+    added = [m["destination"] for m in c["mounts"] if m not in bundle.config["mounts"]]
+    variables = set(c["process"]["env"]) - set(bundle.config["process"]["env"])
+    ok(status == 0 and added == ["/sys"] and "NCCL_NET_PLUGIN=hawser" in variables and not [v for v in variables if v.startswith("LD_")],
+       "image: hawser sandbox spec mounts /sys alone, and asks NCCL for the plugin by its name", text, added, variables)
+
+
+def try_image(dist, folder, build):
     folder.mkdir()
+    nccl = build / "tests/fakes/nccl/libfakenccl.so"
     bundle, version = make_bundle(dist, folder)
     use_image(bundle, version)
+    run_spec(bundle, folder, build)
     run_daemonset(bundle, version, folder)
     run_nccl(bundle, version, folder, nccl)

@@ -40,7 +40,10 @@ ok "hawserd's user is there" getent passwd hawserd
 ok "hawserd runs as that user" is "$(ps -o user= -p "$(pid hawserd)")" hawserd
 ok "hawserd has CAP_NET_ADMIN alone" grep -q '^CapEff:\s*0000000000001000$' "/proc/$(pid hawserd)/status"
 ok "hawserd's socket is there" test -S /run/hawser/hawserd.sock
-ok "hawserd answers" hawser devmem status
+ok "hawserd is seen by the command" sh -c 'hawser devmem status | grep "^hawserd: process"'
+# What is no dma-buf: the answer is an error, and comes from hawserd.
+ok "hawserd answers root" says "is no dma-buf" /work/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
+ok "hawserd refuses others, who are not in its policy" says "policy" setpriv --reuid=65534 --regid=65534 --clear-groups /work/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 before=$(pid hawserd)
 ok "hawserd restarts" systemctl restart hawserd
 ok "as another process" fails is "$(pid hawserd)" "$before"
