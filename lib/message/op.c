@@ -287,6 +287,19 @@ void hw_op_sub(struct hw_op *op, uint64_t n)
     hw_ops_unlock(p);
 }
 
+/* Under the lock. */
+static void count_end(struct hw_peer *p, const struct hw_op *op)
+{
+    if (op->kind >= HW_OP_BYE)
+        return;
+    struct hw_op_counts *c = &p->counts[op->kind];
+    bool failed = atomic_load_explicit(&op->result, memory_order_relaxed) != 0;
+    c->ended++;
+    c->failed += failed;
+    if (!failed)
+        c->bytes += op->kind == HW_OP_RECV ? atomic_load_explicit(&op->got, memory_order_relaxed) : op->total;
+}
+
 /* Calls over() of an operation that has ended, or copies a receive's message. Under the lock, which it gives up. */
 static void flush_one(struct hw_peer *p)
 {
@@ -297,6 +310,8 @@ static void flush_one(struct hw_peer *p)
     if (op)
         hw_list_remove(&op->queued);
     if (op && !receive) {
+        if (tell)
+            count_end(p, op);
         op->told = true;
         atomic_fetch_add(&op->refs, !last);
     }
@@ -524,6 +539,7 @@ int hw_op_post(struct hw_op *op)
     } else if (op->pending && !atomic_load(&op->off)) {
         time_op(p, op);
     }
+    p->started += rc >= 0 && op->kind < HW_OP_BYE;
     hw_ops_unlock(p);
     return rc;
 }

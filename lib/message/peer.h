@@ -197,6 +197,11 @@ struct hw_count {
     struct hw_note *note;   /* under the lock */
 };
 
+/* Operations of one kind that have ended: how many, of these failed, and the bytes of the others. */
+struct hw_op_counts {
+    uint64_t ended, failed, bytes;
+};
+
 /* Queues: under the peer's lock, but for held. */
 struct hw_queues {
     /* chains by hash, of .. */
@@ -236,11 +241,13 @@ struct hw_peer {
     int dead;             /* 0, or why */
     uint64_t answer_in;   /* ns: the peer dies if it has not ended a cancelled operation by then */
     uint64_t patience;    /* ns: the caller of a cancelled operation waits no longer for the peer's answer */
-    bool by_reference;   /* memory may be sent so, and is read until the peer has confirmed it, or the rail has ended */
-    uint32_t deserted;   /* writes that the caller was told of, and frames of which may land still */
-    struct hw_list held; /* writes that wait until there is none */
-    struct hw_list all;  /* operations */
-    struct hw_list bulk; /* rails cut chunks of these */
+    bool by_reference; /* memory may be sent so, and is read until the peer has confirmed it, or the rail has ended */
+    uint64_t started;  /* operations below HW_OP_BYE */
+    struct hw_op_counts counts[HW_OP_BYE];
+    uint32_t deserted;                /* writes that the caller was told of, and frames of which may land still */
+    struct hw_list held;              /* writes that wait until there is none */
+    struct hw_list all;               /* operations */
+    struct hw_list bulk;              /* rails cut chunks of these */
     struct hw_list reads;             /* are cut into requests */
     struct hw_list notes;             /* wait for room for their notifications at the peer */
     struct hw_list fenced;            /* wait until control messages are read */

@@ -52,7 +52,18 @@ struct hw_tp_counts {
     _Atomic uint64_t rx_device; /* that the NIC put into device memory */
     _Atomic uint64_t rx_copied; /* that a CPU of ours copied, where they might have been put there */
     _Atomic uint64_t tx_device; /* that the NIC took from device memory */
+    /* Written on the rail's loop only. */
+    _Atomic uint64_t rx_staged, tx_staged; /* of memory that the CPU cannot use, through host memory */
+    _Atomic uint64_t tx_referenced;        /* sent without a copy */
+    _Atomic uint64_t retransmits;          /* not payload: TCP segments that the kernel sent again */
+    _Atomic uint64_t rtt_us;               /* not payload: of the connection that was looked at last; 0: of none */
 };
+
+/* Adds to one of the counts that only the rail's loop writes. */
+static inline void hw_tp_add(_Atomic uint64_t *count, uint64_t n)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
 
 /* One connection's, of which the rail's counts have been told. */
 struct hw_conn_counts {

@@ -137,6 +137,7 @@ static int make_devmem(int fd, const struct hw_conn_args *a, struct hw_conn **ou
     }
     c->args = *a;
     c->heads = heads;
+    hw_tcp_count(heads, a->counts);
     c->fd = fd;
     c->side_fd = c->set = c->event = -1;
     if (a->client)
@@ -170,7 +171,9 @@ static int apply_agreement(struct hw_conn *c, const struct dm_met *a)
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_BINDTODEVICE, c->nic, (socklen_t)strlen(c->nic));
     (void)setsockopt(c->side_fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
     c->side = hw_tcp_new(c->side_fd, c->args.env->knobs, c->args.env->log);
-    if (!c->side)
+    if (c->side)
+        hw_tcp_count(c->side, c->args.counts);
+    else
         c->side_fd = -1;
     return c->side ? 0 : -ENOMEM;
 }

@@ -139,6 +139,7 @@ static int make_carried(int fd, const struct hw_conn_args *a, struct hw_conn **o
         return hw_no_memory("a connection");
     }
     c->heads = heads;
+    hw_tcp_count(heads, a->counts);
     c->fd = fd;
     c->counts = a->counts;
     if (a->client)

@@ -135,12 +135,27 @@ static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
     return (now - w->since) / HW_MS;
 }
 
+static bool read_tcp_info(int fd, struct tcp_info *ti, struct hw_sock_watch *w)
+{
+    socklen_t len = sizeof(*ti);
+    memset(ti, 0, sizeof(*ti));
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, ti, &len) < 0)
+        return false;
+    w->rtt_us = ti->tcpi_rtt;
+    w->again = ti->tcpi_total_retrans;
+    return true;
+}
+
+void hw_sock_look(int fd, struct hw_sock_watch *w)
+{
+    struct tcp_info ti;
+    (void)read_tcp_info(fd, &ti, w);
+}
+
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms)
 {
     struct tcp_info ti;
-    socklen_t len = sizeof(ti);
-    memset(&ti, 0, sizeof(ti));
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
+    if (!read_tcp_info(fd, &ti, w))
         return 0;
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
     /* Bytes wait and none is outstanding: the receiver takes nothing in (its window is closed), stopped perhaps, or

@@ -29,7 +29,12 @@ struct hw_sock_watch {
     uint64_t looked; /* when, ns */
     uint64_t acked;  /* what its peer had acknowledged, in bytes and segments .. */
     uint64_t since;  /* .. and the last time at which that was more than before, or all there was; ns */
+    uint64_t rtt_us; /* the round trip as TCP has it */
+    uint64_t again;  /* segments that were sent again, in all */
 };
+
+/* Fills in w->rtt_us and w->again, as hw_sock_health() does too. */
+void hw_sock_look(int fd, struct hw_sock_watch *w);
 
 /* Looks at a connection with something under way, each 20 ms. 0; 1: no acknowledgement has come for longer than is
  * usual, while the peer is heard elsewhere; or -ETIMEDOUT when the path looks dead: data was sent again, and nothing

@@ -31,9 +31,11 @@ struct hw_conn {
     bool ends;          /* the peer has closed its side, or TCP has failed: reading finds out */
     struct hw_refer refer;
     struct hw_sock_watch watch;
-    uint64_t sent, referred;  /* bytes so far; the last that went by reference */
-    struct hw_staging *stage; /* for memory that the CPU cannot use; made at its first use */
-    uint8_t *back;            /* bytes [back_at, back_end) are to be read once more; made at its first use */
+    struct hw_tp_counts *counts; /* NULL: nobody counts */
+    uint64_t again_told;         /* of watch.again */
+    uint64_t sent, referred;     /* bytes so far; the last that went by reference */
+    struct hw_staging *stage;    /* for memory that the CPU cannot use; made at its first use */
+    uint8_t *back;               /* bytes [back_at, back_end) are to be read once more; made at its first use */
     uint32_t back_at, back_end;
 };
 
@@ -51,6 +53,22 @@ struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_log
     hw_refer_init(&c->refer);
     c->refer.off = !k->splice;
     return c;
+}
+
+void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts)
+{
+    c->counts = counts;
+}
+
+/* Passes on what hw_sock_look() saw. */
+static void count_path(struct hw_conn *c)
+{
+    if (!c->counts)
+        return;
+    hw_tp_add(&c->counts->retransmits, c->watch.again - c->again_told);
+    c->again_told = c->watch.again;
+    if (c->watch.rtt_us)
+        atomic_store_explicit(&c->counts->rtt_us, c->watch.rtt_us, memory_order_relaxed);
 }
 
 static struct hw_driver *get_driver(const struct hw_rail *r)
@@ -83,6 +101,8 @@ static int attach_socket(struct hw_conn *c, struct hw_rail *r)
     c->rail = r;
     c->source.ready = note_socket_ready;
     c->source.look = look_at_socket;
+    hw_sock_look(c->fd, &c->watch);
+    count_path(c);
     return hw_driver_watch(get_driver(r), c->fd, &c->source);
 }
 
@@ -95,8 +115,11 @@ static bool is_memory_in_flight(const struct hw_conn *c)
 
 static void close_socket(struct hw_conn *c)
 {
-    if (c->rail)
+    if (c->rail) {
         hw_driver_forget(get_driver(c->rail), c->fd, &c->source);
+        hw_sock_look(c->fd, &c->watch);
+        count_path(c);
+    }
     if (is_memory_in_flight(c)) /* which is about to be its owner's again: the kernel is not to send it later */
         hw_sock_reset_at_close(c->fd);
     hw_fork_close(&c->fd);
@@ -175,8 +198,11 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     while (done < 0 && errno == EINTR);
     if (done < 0)
         return explain_error("sending");
-    if (staged)
+    if (staged) {
         hw_staging_sent(c->stage, piece, (uint64_t)done);
+        if (c->counts)
+            hw_tp_add(&c->counts->tx_staged, (uint64_t)done);
+    }
     return done;
 }
 
@@ -195,6 +221,8 @@ static int64_t write_socket(struct hw_conn *c, const struct hw_piece *piece, uin
     c->sent += done > 0 ? (uint64_t)done : 0;
     if (refers)
         c->referred = c->sent;
+    if (refers && done > 0 && c->counts)
+        hw_tp_add(&c->counts->tx_referenced, (uint64_t)done);
     c->full = done == -EAGAIN;
     return done;
 }
@@ -285,6 +313,8 @@ static int64_t move_staged(struct hw_conn *c, const struct hw_piece *piece, uint
 static int64_t read_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     int64_t done = move_staged(c, piece, n);
+    if (done > 0 && c->counts)
+        hw_tp_add(&c->counts->rx_staged, (uint64_t)done);
     if (done != -ENXIO)
         return done;
     hw_log(c->log, HAWSER_LOG_WARN, "bytes of a transfer are dropped: %s", hw_error());
@@ -320,6 +350,7 @@ static int load_staged(struct hw_conn *c, const struct hw_piece *piece, uint8_t 
 static int check_socket(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     int rc = hw_sock_health(c->fd, &c->watch, alone / HW_MS, c->knobs->stall_ms, c->knobs->peer_timeout_ms);
+    count_path(c);
     if (c->watch.path)
         *window = HW_MIN(*window, HW_MAX(LEAST_WINDOW, PATHS_IN_FLIGHT * c->watch.path));
     return rc;
@@ -337,6 +368,8 @@ const struct hw_rail_io hw_tcp_io = {.attach = attach_socket,
 static int make_socket(int fd, const struct hw_conn_args *a, struct hw_conn **out)
 {
     *out = hw_tcp_new(fd, a->env->knobs, a->env->log);
+    if (*out)
+        hw_tcp_count(*out, a->counts);
     return *out ? 0 : -ENOMEM;
 }
 

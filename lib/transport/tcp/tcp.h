@@ -19,5 +19,7 @@ int hw_tcp_drop_staged(struct hw_conn *c);
 /* A connection for hw_session_start() over a socket that is connected; the descriptor is the connection's. NULL: no
  * memory, and the descriptor is closed. k and log outlive it. */
 struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log);
+/* From here on what the connection does is counted there, too. */
+void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts);
 
 #endif
