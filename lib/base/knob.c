@@ -121,6 +121,14 @@ static const struct knob table[] = {
      "fail to connect where fewer pairs of NICs work; 0: one is enough, and fewer than could carry are a warning"},
     {"path_ms", AT(path_ms), COUNT, "2000", 10, 60000, "ms",
      "how long the paths to a peer are tried; those that answer are not kept waiting for the others"},
+    {"metrics", AT(metrics), BOOL, "yes", 0, 0, "yes/no",
+     "answer hawser top and hawser metrics on a local socket of mode 0600; no: there is no socket"},
+    {"metrics_dir", AT(metrics_dir), TEXT, "", 0, sizeof(((struct hw_knobs *)0)->metrics_dir) - 1, "path",
+     "the folder for that socket; empty: the first that works of /run/hawser-metrics, $XDG_RUNTIME_DIR/hawser-metrics and "
+     "/tmp/hawser-metrics-UID"},
+    {"metrics_kind", AT(metrics_kind), TEXT, "library", 0, sizeof(((struct hw_knobs *)0)->metrics_kind) - 1, "name",
+     "the label kind of the process's metrics; hawser serve, the NCCL plugin and the NIXL backend set it to serve, nccl and "
+     "nixl"},
 };
 /* clang-format on */
 

@@ -46,6 +46,9 @@ struct hw_knobs {
     char plugin_unpack[8];    /* "kernel", "d2d", "host" */
     uint64_t plugin_spin_us;  /* how long the plugin's process polls before it sleeps */
     bool plugin_threads;      /* connections of a plugin's are made in a thread each */
+    bool metrics;             /* answer on a local socket what was counted */
+    char metrics_dir[200];    /* the folder for it; empty: the first of hw_rundir_path() */
+    char metrics_kind[16];    /* what the context is for, as metrics show it */
 };
 
 /* Knob channels, or the least that it stands for. */

@@ -196,7 +196,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
     h->keyed = o.key != NULL;
     hw_boot_key(h->key, o.key, o.key ? o.key_len : 0);
     h->env = (struct hw_tp_env){.knobs = &h->k, .log = &h->log};
-    h->event_fd = h->carrier_fd = -1;
+    h->event_fd = h->carrier_fd = h->metrics.fd = h->metrics.reader.fd = -1;
     rc = hw_knobs_load(&h->k, o.knobs);
     h->k.splice &= (o.flags & HAWSER_TRUSTED) != 0;
     if (rc == 0)
@@ -211,8 +211,10 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         set_limits(h);
         rc = start_drivers(h);
     }
-    if (rc == 0)
+    if (rc == 0) {
         hw_nics_watch(h);
+        hw_metrics_start(h);
+    }
     if (rc < 0) {
         HW_KEEP_ERROR();
         free_context(h);
@@ -236,6 +238,7 @@ void hawser_close(hawser *h)
         return;
     hw_driver_enter(&h->driver[0]);
     hw_listener_stop(h); /* nobody new */
+    hw_metrics_stop(h);
     hw_driver_end(&h->driver[0]);
     for (;;) {
         pthread_mutex_lock(&h->lock);

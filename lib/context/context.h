@@ -11,6 +11,7 @@
 #define HW_CONTEXT_H
 
 #include "base/list.h"
+#include "context/metrics.h"
 #include "core/driver.h"
 #include "message/op.h"
 #include "message/queue.h"
@@ -71,6 +72,7 @@ struct hawser {
     struct hw_listener *listener; /* the role of driver 0 */
     struct hw_source carrier;     /* likewise: NICs that lose their link */
     int carrier_fd;               /* -1: nobody tells */
+    struct hw_metrics metrics;
 };
 
 /* Runs fn(arg) with the role of each driver, one after the other: what any of them was at is over then. */
@@ -158,6 +160,7 @@ struct hw_way {
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */
     struct hw_meeting meeting;
     struct hw_tp_counts counts;
+    struct hw_rail_totals folded; /* hw_metrics_fold() has it; context's lock */
 
     /* client */
     struct hw_nic from;
@@ -199,6 +202,9 @@ struct hawser_peer {
     atomic_uint refs;     /* the application's, operations', arrivals' */
     atomic_int under_way; /* operations, without receives */
     struct hw_list in_context, in_accept;
+    unsigned
+        metrics_place; /* 0: no reader has seen it; up to HW_METRICS_PEERS: its number + 1; else one of the others */
+    struct hw_op_totals folded;
     pthread_mutex_t door; /* over closed: operations' handles may outlive what the peer was made of */
     bool closed;
 

@@ -35,6 +35,7 @@ int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t 
     }
     pthread_mutex_lock(&h->lock);
     hw_list_append(&h->mems, &m->in_context);
+    h->metrics.registered[!space->direct] += len;
     pthread_mutex_unlock(&h->lock);
     *out = m;
     return 0;
@@ -211,6 +212,7 @@ int hawser_mem_deregister(hawser_mem *m)
         m->h->tp->forget(&m->h->env, m->space, m->ptr, m->len);
     pthread_mutex_lock(&m->h->lock);
     hw_list_remove(&m->in_context);
+    m->h->metrics.registered[!m->space->direct] -= m->len;
     pthread_mutex_unlock(&m->h->lock);
     free_memory(m);
     return 0;

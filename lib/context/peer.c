@@ -186,6 +186,7 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n)
 void hw_peer_kill(struct hawser_peer *p, int why)
 {
     struct hawser *h = p->h;
+    bool lived = atomic_load(&p->state) == HW_PEER_LIVES;
     if (atomic_load(&p->state) < 0)
         return;
     memcpy(p->why, hw_error(), strlen(hw_error()) + 1);
@@ -200,6 +201,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);
+    h->metrics.lost += lived && why != -ESHUTDOWN;
     if (!p->client && !p->known && !p->closing && hw_list_empty(&p->in_accept)) { /* nobody else will close it */
         hw_list_append(&h->graves, &p->in_accept);
         atomic_fetch_add(&h->n_graves, 1);
@@ -241,6 +243,7 @@ static void detach_peer(struct hawser_peer *p)
         hw_list_remove(&p->in_context);
         h->n_peers--;
     }
+    hw_metrics_fold(p);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -347,6 +350,9 @@ void hawser_peer_close(hawser_peer *p)
         pthread_mutex_lock(&p->door);
         p->closed = true;
         pthread_mutex_unlock(&p->door);
+        pthread_mutex_lock(&h->lock);
+        hw_metrics_fold(p); /* what has ended since */
+        pthread_mutex_unlock(&h->lock);
         hw_driver_enter(p->home);
         hw_peer_free(&p->peer);
         hw_driver_end(p->home);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of metrics: what a context writes to its local socket, what `hawser metrics` passes on, and what
+ * docs/metrics.md lists. Names follow Prometheus's conventions: base units, counters end in _total. */
+#ifndef HW_METRIC_H
+#define HW_METRIC_H
+
+#include "base/base.h"
+
+enum hw_metric {
+    HW_METRIC_INFO,
+    HW_METRIC_START,
+    HW_METRIC_CPU,
+    HW_METRIC_THREADS,
+    HW_METRIC_PEERS,
+    HW_METRIC_PEERS_LOST,
+    HW_METRIC_REGISTERED,
+    HW_METRIC_OPS,
+    HW_METRIC_OPS_FAILED,
+    HW_METRIC_OPS_BYTES,
+    HW_METRIC_OPS_IN_FLIGHT,
+    HW_METRIC_PATH_BYTES,
+    HW_METRIC_SENT,
+    HW_METRIC_RECEIVED,
+    HW_METRIC_RESENT,
+    HW_METRIC_FAILOVERS,
+    HW_METRIC_RAILS,
+    HW_METRIC_RAILS_UP,
+    HW_METRIC_RAILS_SUSPECT,
+    HW_METRIC_RETRANSMITS,
+    HW_METRIC_RTT,
+    HW_METRICS
+};
+
+struct hw_metric_info {
+    const char *name;
+    bool counter;       /* else a gauge */
+    const char *labels; /* comma-separated, as a context writes them; "": none */
+    const char *help;   /* a sentence without quotes and backslashes */
+};
+extern const struct hw_metric_info hw_metrics[HW_METRICS];
+
+#define HW_METRICS_END "# EOF\n" /* the last line: without it the text was cut */
+
+#endif

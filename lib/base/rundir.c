@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rundir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKETS_PER_PROCESS 4096
+#define YOUNG_SECONDS       10 /* a socket that refuses may be about to listen */
+
+bool hw_rundir_path(unsigned i, const char *knob, char path[HW_RUNDIR_PATH])
+{
+    bool chosen = knob && *knob;
+    const char *session = secure_getenv("XDG_RUNTIME_DIR");
+    int n = 0;
+    *path = 0;
+    if (chosen && i == 0)
+        n = snprintf(path, HW_RUNDIR_PATH, "%s", knob);
+    else if (i == 0)
+        n = snprintf(path, HW_RUNDIR_PATH, HW_RUNDIR_SYSTEM);
+    else if (i == 1 && session && *session == '/')
+        n = snprintf(path, HW_RUNDIR_PATH, "%s/hawser-metrics", session);
+    else if (i == 2)
+        n = snprintf(path, HW_RUNDIR_PATH, "/tmp/hawser-metrics-%u", geteuid());
+    if (n >= HW_RUNDIR_PATH) /* hw_rundir_open() refuses it */
+        *path = 0;
+    return i < (chosen ? 1 : 3);
+}
+
+int hw_rundir_open(const char *path, bool make, uid_t also)
+{
+    struct stat st;
+    if (*path != '/')
+        return hw_fail(-EINVAL, "'%s' is not the absolute path of a folder", path);
+    if (make)
+        (void)mkdir(path, 0700); /* if that was in vain, open() says so */
+    HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
+    if (st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != also)
+        return hw_fail(-EPERM, "%s belongs to user %u", path, st.st_uid);
+    if (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX))
+        return hw_fail(-EPERM, "others may replace files in %s: its mode is 0%o", path, st.st_mode & 07777);
+    return hw_take_fd(&fd);
+}
+
+/* The name of something in a folder that is open, short enough for a socket's address whatever the folder's path is. */
+static void fill_address(struct sockaddr_un *a, int dir, const char *name)
+{
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d%s%s", dir, *name ? "/" : "", name);
+}
+
+int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME])
+{
+    struct sockaddr_un a;
+    int rc = -1;
+    HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    /* The kernel gives the new name the mode that the socket has (net/unix/af_unix.c, unix_bind_bsd()): at no time can
+     * others connect, and the process's umask, which all its threads share, stays as it is. */
+    if (fd < 0 || fchmod(fd, 0600) < 0)
+        return hw_fail(-errno, "making a local socket: %s", strerror(errno));
+    for (unsigned i = 0; i < SOCKETS_PER_PROCESS && rc < 0; i++) {
+        snprintf(name, HW_RUNDIR_NAME, "%d.%u", getpid(), i);
+        fill_address(&a, dir, name);
+        rc = bind(fd, (struct sockaddr *)&a, sizeof a);
+        if (rc < 0 && errno != EADDRINUSE)
+            break;
+    }
+    if (rc < 0)
+        return hw_fail(-errno, "naming a local socket: %s", strerror(errno));
+    if (listen(fd, backlog) < 0) {
+        rc = hw_fail(-errno, "listening on a local socket: %s", strerror(errno));
+        (void)unlinkat(dir, name, 0);
+        return rc;
+    }
+    return hw_take_fd(&fd);
+}
+
+int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid)
+{
+    struct sockaddr_un a;
+    struct stat st;
+    struct ucred who;
+    socklen_t len = sizeof who;
+    HW_AUTO_CLOSE int at = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (at < 0 || fstat(at, &st) < 0)
+        return hw_fail(-errno, "opening %s: %s", name, strerror(errno));
+    if (!S_ISSOCK(st.st_mode))
+        return hw_fail(-EPERM, "%s is no socket", name);
+    HW_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    fill_address(&a, at, "");
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
+        return hw_fail(-errno, "connecting to %s: %s", name, strerror(errno));
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+        return hw_fail(-errno, "asking who opened %s: %s", name, strerror(errno));
+    if (who.uid != st.st_uid || (geteuid() != 0 && who.uid != geteuid()))
+        return hw_fail(-EPERM, "%s belongs to user %u and was opened by %u", name, st.st_uid, who.uid);
+    *owner = who.uid;
+    if (pid)
+        *pid = who.pid;
+    return hw_take_fd(&fd);
+}
+
+/* True for "123.4". */
+static bool read_name(const char *name, pid_t *pid, unsigned *number)
+{
+    unsigned long part[2] = {0, 0};
+    const char *c = name;
+    for (int i = 0; i < 2; i++) {
+        const char *start = c;
+        for (; *c >= '0' && *c <= '9' && c - start < 9; c++)
+            part[i] = part[i] * 10 + (unsigned long)(*c - '0');
+        if (c == start || *c != (i ? 0 : '.'))
+            return false;
+        c += !i;
+    }
+    *pid = (pid_t)part[0];
+    *number = (unsigned)part[1];
+    return true;
+}
+
+void hw_rundir_each(int dir, void (*fn)(void *arg, const char *name, pid_t pid, unsigned number), void *arg)
+{
+    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = again < 0 ? NULL : fdopendir(again);
+    if (!d) {
+        hw_close(&again);
+        return;
+    }
+    const struct dirent *e;
+    for (unsigned i = 0; i < HW_RUNDIR_ENTRIES && (e = readdir(d)); i++) {
+        pid_t pid;
+        unsigned number;
+        if (read_name(e->d_name, &pid, &number))
+            fn(arg, e->d_name, pid, number);
+    }
+    closedir(d);
+}
+
+void hw_rundir_remove(int dir, const char *name, ino_t ino)
+{
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == ino)
+        (void)unlinkat(dir, name, 0);
+}
+
+static void sweep_one(void *arg, const char *name, pid_t pid, unsigned number)
+{
+    const int *dir = arg;
+    struct stat st;
+    uid_t owner;
+    (void)number;
+    if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
+        return;
+    if (fstatat(*dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
+        return;
+    if ((geteuid() != 0 && st.st_uid != geteuid()) || time(NULL) - st.st_mtime < YOUNG_SECONDS)
+        return;
+    /* the process may live in another PID namespace */
+    int fd = hw_rundir_connect(*dir, name, &owner, NULL);
+    if (fd == -ECONNREFUSED)
+        hw_rundir_remove(*dir, name, st.st_ino);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+void hw_rundir_sweep(int dir)
+{
+    HW_KEEP_ERROR();
+    hw_rundir_each(dir, sweep_one, &dir);
+}
