@@ -286,7 +286,7 @@ int hn_open(void)
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
         /* per pair of NICs: of a link's two connections one is idle more often, of many NICs' more so */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
-    const char *knobs[HW_ARRAY_LEN(ours) + 4];
+    const char *knobs[HW_ARRAY_LEN(ours) + 5];
     char nics[sizeof(hn_g.nics) + 8];
     size_t n = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
@@ -304,6 +304,7 @@ int hn_open(void)
     }
     snprintf(nics, sizeof(nics), "nics=%s", hn_g.nics);
     knobs[n++] = nics;
+    knobs[n++] = "metrics_kind=nccl";
     knobs[n] = NULL;
     hw_random(hn_g.key, sizeof(hn_g.key));
     hw_random(&hn_g.process, sizeof(hn_g.process));

@@ -95,7 +95,7 @@ std::string Agent::open()
         return "the kernel has no random bytes for a key";
     info_.host = hw_host_id();
 
-    std::vector<std::string> knobs;
+    std::vector<std::string> knobs = {"metrics_kind=nixl"};
     if (!options_.nics.empty())
         knobs.push_back("nics=" + options_.nics);
     if (!options_.rails.empty())

@@ -18,6 +18,8 @@ static const struct command {
     {"trace", cmd_trace, "every call into a net plugin, with times and its log; and in what two runs differ"},
     {"topo", cmd_topo, "show GPUs, NICs and the ways between them, and plan which NICs serve which GPU"},
     {"doctor", cmd_doctor, "look over this machine, or a pair of them, and say what mends what is wrong"},
+    {"top", cmd_top, "which processes move what over which NICs, once a second"},
+    {"metrics", cmd_metrics, "what processes have counted, for Prometheus"},
     {"nccl", cmd_nccl, "what NCCL needs to run over hawser, whether it does, and how fast that is"},
     {"nixl", cmd_nixl, "whether NIXL would find and accept the backend HAWSER, and why not"},
     {"sandbox", cmd_sandbox, "give a container NICs, a true sysfs and NCCL's environment, and take it all back"},

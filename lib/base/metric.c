@@ -7,6 +7,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
     [HW_METRIC_INFO] = {"hawser_info", false, "version,transport,process,kind", "What the context is: always 1."},
     [HW_METRIC_START] = {"hawser_start_time_seconds", false, "", "When the context was opened, seconds since 1970."},
     [HW_METRIC_CPU] = {"hawser_cpu_seconds_total", true, "", "CPU time of the context's progress threads."},
+    [HW_METRIC_PROCESS_CPU] =
+        {"hawser_process_cpu_seconds_total", true, "",
+         "CPU time of the whole process: callers who wait do the work of the threads themselves."},
     [HW_METRIC_THREADS] = {"hawser_threads", false, "", "Progress threads."},
     [HW_METRIC_PEERS] = {"hawser_peers", false, "", "Peers that are connected."},
     [HW_METRIC_PEERS_LOST] = {"hawser_peers_lost_total", true, "",

@@ -150,24 +150,26 @@ void hw_rundir_remove(int dir, const char *name, ino_t ino)
         (void)unlinkat(dir, name, 0);
 }
 
-static void sweep_one(void *arg, const char *name, pid_t pid, unsigned number)
+void hw_rundir_remove_stale(int dir, const char *name)
 {
-    const int *dir = arg;
     struct stat st;
     uid_t owner;
-    (void)number;
-    if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
-        return;
-    if (fstatat(*dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
         return;
     if ((geteuid() != 0 && st.st_uid != geteuid()) || time(NULL) - st.st_mtime < YOUNG_SECONDS)
         return;
-    /* the process may live in another PID namespace */
-    int fd = hw_rundir_connect(*dir, name, &owner, NULL);
+    HW_AUTO_CLOSE int fd = hw_rundir_connect(dir, name, &owner, NULL);
     if (fd == -ECONNREFUSED)
-        hw_rundir_remove(*dir, name, st.st_ino);
-    if (fd >= 0)
-        (void)close(fd);
+        hw_rundir_remove(dir, name, st.st_ino);
+}
+
+/* The process may live in another PID namespace: that is for hw_rundir_remove_stale() to find. */
+static void sweep_one(void *arg, const char *name, pid_t pid, unsigned number)
+{
+    const int *dir = arg;
+    (void)number;
+    if (pid > 0 && kill(pid, 0) < 0 && errno == ESRCH)
+        hw_rundir_remove_stale(*dir, name);
 }
 
 void hw_rundir_sweep(int dir)

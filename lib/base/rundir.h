@@ -35,7 +35,9 @@ int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid);
 void hw_rundir_each(int dir, void (*fn)(void *arg, const char *name, pid_t pid, unsigned number), void *arg);
 /* Removes the socket of that name, if it still is inode ino. */
 void hw_rundir_remove(int dir, const char *name, ino_t ino);
-/* Removes sockets of processes that are gone, as far as this user may. */
+/* Removes the socket of that name if nobody listens there any more and this user may. */
+void hw_rundir_remove_stale(int dir, const char *name);
+/* Does that for all sockets of processes that are gone. */
 void hw_rundir_sweep(int dir);
 
 #endif

@@ -271,18 +271,31 @@ static void write_seconds(FILE *f, uint64_t n, uint64_t parts, int digits)
     fprintf(f, "%llu.%0*llu\n", (unsigned long long)(n / parts), digits, (unsigned long long)(n % parts));
 }
 
+static void write_cpu(FILE *f, enum hw_metric m, uint64_t ns)
+{
+    write_head(f, m);
+    fprintf(f, "%s ", hw_metrics[m].name);
+    write_seconds(f, ns, 1000000000, 9);
+}
+
+/* ns; 0 where it cannot be read. */
+static uint64_t read_clock(clockid_t clock)
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
+}
+
 /* CPU time of the threads, ns. */
 static uint64_t read_cpu_time(const struct hawser *h, unsigned *threads)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < h->n_drivers; i++) {
         clockid_t clock;
-        struct timespec t;
         if (!atomic_load(&h->driver[i].has_thread))
             continue;
         ++*threads;
-        if (pthread_getcpuclockid(h->driver[i].thread, &clock) == 0 && clock_gettime(clock, &t) == 0)
-            sum += (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+        if (pthread_getcpuclockid(h->driver[i].thread, &clock) == 0)
+            sum += read_clock(clock);
     }
     return sum;
 }
@@ -299,9 +312,8 @@ static void write_context(FILE *f, const struct hawser *h, const struct view *v)
     fprintf(f, "%s{version=\"%s\",transport=\"%s\",process=\"%s\",kind=\"%s\"} 1\n", hw_metrics[HW_METRIC_INFO].name,
             hawser_version(), ident, process, kind);
     write_one(f, HW_METRIC_START, h->metrics.opened);
-    write_head(f, HW_METRIC_CPU);
-    fprintf(f, "%s ", hw_metrics[HW_METRIC_CPU].name);
-    write_seconds(f, cpu, 1000000000, 9);
+    write_cpu(f, HW_METRIC_CPU, cpu);
+    write_cpu(f, HW_METRIC_PROCESS_CPU, read_clock(CLOCK_PROCESS_CPUTIME_ID));
     write_one(f, HW_METRIC_THREADS, threads);
     write_one(f, HW_METRIC_PEERS, v->peers);
     write_one(f, HW_METRIC_PEERS_LOST, v->lost);

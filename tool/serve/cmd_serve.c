@@ -186,7 +186,10 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
         .too_many = "an address to listen on goes to --bind"};
     a->options.max_memory = 8ull << 30;
     a->port = HAWSER_DEFAULT_PORT;
-    int rc = opts_parse(&o, a, argc, argv);
+    int rc = common_knob(&a->common, "metrics_kind", "serve"); /* first: --knob may say otherwise */
+    if (rc < 0)
+        return tool_fail("serve", "%s", hawser_error());
+    rc = opts_parse(&o, a, argc, argv);
     if (rc != OPTS_GO)
         return rc;
     tool_catch_signals();

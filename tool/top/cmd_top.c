@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser top: who moves what, over which NICs, once a second. */
+#include "tool/opts.h"
+#include "tool/top/top.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define ANSWER_MS   500 /* for contexts to answer */
+#define LINES_LEAST 8
+
+struct top_args {
+    const char *dir;
+    bool once, json;
+    uint64_t interval_ms;
+};
+
+static const struct opt rows[] = {
+    OPT_TIME("interval", 'i', "TIME", struct top_args, interval_ms, 100, 3600000, "how often (default 1s)"),
+    OPT_FLAG("once", '1', struct top_args, once, "end after one interval"),
+    OPT_FLAG("json", 'j', struct top_args, json, "a line of JSON per interval"),
+    OPT_TEXT("dir", 'd', "FOLDER", struct top_args, dir,
+             "look for sockets in this folder alone (knob metrics_dir of the processes)"),
+    {0},
+};
+
+struct screen {
+    bool is;   /* the output is a terminal that is drawn over */
+    bool keys; /* the input is one, too */
+    struct termios was;
+};
+
+static bool is_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+static void begin_screen(struct screen *s, const struct top_args *a)
+{
+    struct termios t;
+    s->is = !a->once && !a->json && is_terminal();
+    if (!s->is)
+        return;
+    s->keys = tcgetattr(STDIN_FILENO, &s->was) == 0;
+    if (s->keys) {
+        t = s->was;
+        t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    }
+    fputs("\033[?1049h\033[?25l", stdout); /* another screen, no cursor */
+    fflush(stdout);
+}
+
+static void end_screen(const struct screen *s)
+{
+    if (!s->is)
+        return;
+    fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    if (s->keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->was);
+}
+
+static unsigned count_lines(void)
+{
+    struct winsize w;
+    unsigned n = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_row ? w.ws_row : 24;
+    return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* the last line would scroll */
+}
+
+/* Until that time, a signal or the key q. */
+static void wait_for(const struct screen *s, uint64_t until)
+{
+    for (uint64_t now; !tool_stop && (now = hw_now()) < until;) {
+        struct pollfd p = {.fd = s->keys ? STDIN_FILENO : -1, .events = POLLIN};
+        char c = 0;
+        if (poll(&p, 1, (int)HW_MIN((until - now) / HW_MS + 1, 250ull)) <= 0 || !p.revents)
+            continue;
+        if (read(STDIN_FILENO, &c, 1) != 1 || c == 'q' || c == 'Q')
+            tool_stop = 1;
+    }
+}
+
+/* 0, or -EIO: nobody reads any more. */
+static int show_view(const struct screen *s, const struct top_args *a, const struct top_view *v)
+{
+    if (a->json)
+        return top_json(stdout, v);
+    if (s->is)
+        fputs("\033[H", stdout);
+    top_show(stdout, v, s->is ? count_lines() : UINT_MAX, s->is ? "\033[K\n" : "\n");
+    fputs(s->is ? "\033[J" : a->once ? "" : "\n", stdout);
+    return fflush(stdout) != 0 ? hw_fail(-EIO, "writing: %s", strerror(errno)) : 0;
+}
+
+static int show_until_stopped(const struct screen *s, const struct top_args *a)
+{
+    struct gather before = {0}, now = {0};
+    bool first = true;
+    int rc = 0;
+    while (!tool_stop && rc == 0) {
+        struct top_view v = {0};
+        uint64_t next = hw_deadline((int)a->interval_ms);
+        rc = gather_all(a->dir, ANSWER_MS, &now);
+        if (rc == 0)
+            rc = top_compare(first ? NULL : &before, &now, &v);
+        if (rc == 0 && (!first || s->is)) /* a terminal shows at once what there is */
+            rc = show_view(s, a, &v);
+        top_free(&v);
+        gather_free(&before);
+        before = now;
+        now = (struct gather){0};
+        if (a->once && !first)
+            break;
+        first = false;
+        if (rc == 0)
+            wait_for(s, next);
+    }
+    gather_free(&before);
+    gather_free(&now);
+    return rc;
+}
+
+int cmd_top(int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = "top",
+        .args = "[OPTION...]",
+        .about = "Shows what the contexts of this machine's processes move, over which NICs, and what that costs:\n"
+                 "those of this user, for root of all users. The key q or Ctrl-C ends it.",
+        .rows = rows,
+        .too_many = "processes are found by themselves"};
+    struct top_args a = {.interval_ms = 1000};
+    struct screen s = {0};
+    int rc = opts_parse(&o, &a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    tool_catch_signals();
+    begin_screen(&s, &a);
+    rc = show_until_stopped(&s, &a);
+    end_screen(&s);
+    return rc < 0 ? tool_fail("top", "%s", hw_error()) : TOOL_OK;
+}
