@@ -20,6 +20,7 @@ PAGE = ROOT / "docs/security.md"
 BEGIN, END = "<!-- bounds: scripts/bounds.py writes what follows -->", "<!-- bounds: end -->"
 
 PEER, LINK = "lib/message/peer.h", "lib/core/link.h"
+METRICS = "lib/context/metrics.h"
 CONTEXT, LISTENER, WAYS = "lib/context/context.c", "lib/context/listener.c", "lib/context/ways.c"
 
 WINDOW = re.compile(r"\.window = ([^,]+),")
@@ -83,6 +84,14 @@ TABLE = [
         ("HW_SETUP_MAX", "lib/wire/wire.h", "", "NICs that a server may name", "the client leaves"),
         ("LOGS_PER_SECOND", LISTENER, "", "lines a second on refused connections", "they are counted"),
         ("knob.max_peers", LISTENER, "", "peers of a context (knob `max_peers`)", "refused"),
+    ]),
+    ("Readers of the local socket for metrics: the same user, or root", [
+        ("BACKLOG", "lib/context/metrics.c", "", "readers that wait", "they cannot connect"),
+        ("HW_METRICS_APART_MS", METRICS, "ms", "from one reader to the next, at least", "they wait"),
+        ("HW_METRICS_READ_MS", METRICS, "ms", "a reader that does not read, which others wait for", "the reader is dropped"),
+        ("HW_METRICS_PEERS", METRICS, "", "peers that are listed", "they are summed up as one"),
+        ("HW_METRICS_ROWS", METRICS, "", "pairs of NICs of these", "likewise"),
+        ("HW_METRICS_NICS", METRICS, "", "local NICs of the peer that stands for the others", "the last one has the rest"),
     ]),
     ("CPU time: one turn of a loop", [
         ("TASKS", "lib/core/driver.c", "", "tasks and timers", "they wait for the next turn"),

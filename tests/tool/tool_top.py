@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`hawser top` and `hawser metrics` (TAP): of a serve and a bench, of the NCCL plugin and the NIXL backend, of processes that
-lie, stream without end or say nothing; by HTTP and as a file. In a lab: a NIC that goes.
-Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN] [NIXL-TEST BACKEND]; PART: works, hostile, http, plugins, lab"""
+lie, stream without end or say nothing; by HTTP and as a file. In a lab: a NIC that goes. Debian's Prometheus scrapes it, and
+answers every query of the dashboard; what docs/metrics.md says of the metrics is so.
+Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN] [NIXL-TEST BACKEND]; PART: works, hostile, http, plugins, prometheus, docs,
+lab"""
 import contextlib
 import http.client
 import json
@@ -11,6 +13,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import stat
@@ -19,12 +22,14 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok, skip  # noqa: E402
 
 PART, HAWSER = sys.argv[1], sys.argv[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="hawser-top."))
 SOCKETS = FOLDER / "s"
 ENV = {**os.environ, "HAWSER_METRICS_DIR": str(SOCKETS), "LC_ALL": "C", "TERM": "xterm"}
@@ -323,6 +328,90 @@ def plugins():
         skip("so is the NIXL backend", "it is not built: no C++ compiler")
 
 
+# ---- Prometheus ------------------------------------------------------------------------------------------------
+
+
+def dashboard():
+    """[(panel, query)] of examples/grafana/hawser.json, with what Grafana puts in place of its variables."""
+    board = json.loads((ROOT / "examples/grafana/hawser.json").read_text(encoding="utf-8"))
+    values = {"$instance": ".*", "$process": ".*", "$__rate_interval": "10s"}
+    found = []
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            query = re.sub(r"\$\w+", lambda m: values[m[0]], target["expr"])
+            found.append((panel["title"], query))
+    return found
+
+
+def ask(port, query):
+    status, body, _ = get(port, path="/api/v1/query?" + urllib.parse.urlencode({"query": query}))
+    return json.loads(body)["data"]["result"] if status == 200 else None
+
+
+def prometheus():
+    if not shutil.which("prometheus") or not shutil.which("promtool"):
+        skip("Prometheus scrapes the metrics", "there is no prometheus: apt-get install prometheus")
+        return
+    page, port, node = free_port(), free_port(), free_port()
+    textfiles = FOLDER / "text"
+    textfiles.mkdir()
+    config = FOLDER / "prometheus.yml"
+    targets = {"hawser": page, **({"node": node} if shutil.which("prometheus-node-exporter") else {})}
+    config.write_text("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n" + "".join(
+        f"  - {{job_name: {name}, static_configs: [{{targets: ['127.0.0.1:{p}']}}]}}\n" for name, p in targets.items()), encoding="ascii")
+    programs = [[HAWSER, "metrics", "--listen", f"127.0.0.1:{page}", "--textfile", str(textfiles / "hawser.prom"), "--interval", "1s"],
+                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={FOLDER}/tsdb", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]]
+    if "node" in targets:
+        programs.append(["prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={textfiles}",
+                         f"--web.listen-address=127.0.0.1:{node}"])
+    with pair() as (_, load):
+        wait_until(moving, "bytes that move")
+        with open(FOLDER / "log", "wb") as log:
+            running = [subprocess.Popen(p, env=ENV, stdout=log, stderr=log) for p in programs]
+        try:
+            def scraped(query):
+                def test():
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        return ask(port, query)
+                    return None
+                return wait_until(test, query)
+            rate = scraped('sum by (kind) (rate(hawser_sent_bytes_total{job="hawser"}[10s])) > 0')
+            ok([r["metric"] for r in rate] == [{"kind": "library"}], "Prometheus has the bytes that the bench sends", rate)
+            ok(scraped(f'hawser_info{{job="hawser",pid="{load.pid}"}}'), "and knows the process")
+            for panel, query in dashboard():
+                result = scraped(query)
+                ok(result, f"the dashboard's {panel!r} has something to show: {query}", result)
+            if "node" in targets:
+                ok(scraped('hawser_sent_bytes_total{job="node",kind="library"} > 0'), "node_exporter passes the file on")
+                ok(ask(port, 'node_textfile_scrape_error{job="node"} == 0'), "without an error")
+            else:
+                skip("node_exporter passes the file on", "there is no prometheus-node-exporter")
+            text = run("metrics").stdout
+        finally:
+            for p in running:
+                stop(p)
+    lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ok(lint.returncode == 0 and lint.stderr == "", "promtool finds nothing to say", lint)
+
+
+def docs():
+    SOCKETS.mkdir(mode=0o700)
+    text = run("metrics").stdout
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))
+    helps = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M))
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", page, re.M)
+    listed = {name: (kind, labels, text.strip()) for name, kind, labels, text in rows}
+    ok(len(kinds) > 20 and set(listed) == set(kinds), "docs/metrics.md lists every metric, and no other", set(listed) ^ set(kinds))
+    ok({n: r[0] for n, r in listed.items()} == kinds, "with its type", listed)
+    wrong = [(n, r[2], helps[n]) for n, r in listed.items() if r[2] != helps.get(n)]
+    ok(not wrong, "and what it is", wrong)
+    used = {m for _, query in dashboard() for m in re.findall(r"\bhawser_\w+", query)}
+    ok(len(used) > 15 and used <= set(kinds), "the dashboard asks for no other", used - set(kinds))
+    unused = set(kinds) - used - {"hawser_info", "hawser_start_time_seconds"}
+    ok(not unused, "and shows all of them", unused)
+
+
 def lab():
     name = f"top{os.getpid()}"
     if run("lab", "up", "--name", name, "--nics", "2").returncode:
@@ -347,7 +436,7 @@ def lab():
 
 
 def main():
-    part = {"works": works, "hostile": hostile, "http": by_http, "plugins": plugins, "lab": lab}[PART]
+    part = {"works": works, "hostile": hostile, "http": by_http, "plugins": plugins, "prometheus": prometheus, "docs": docs, "lab": lab}[PART]
     try:
         rc = part()
     finally:
