@@ -3,7 +3,7 @@
 """`hawser top` and `hawser metrics` (TAP): of a serve and a bench, of the NCCL plugin and the NIXL backend, of processes that
 lie, stream without end or say nothing; by HTTP and as a file. In a lab: a NIC that goes. Debian's Prometheus scrapes it, and
 answers every query of the dashboard; what docs/metrics.md says of the metrics is so.
-Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN] [NIXL-TEST BACKEND]; PART: works, hostile, http, plugins, prometheus, docs,
+Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins, prometheus, docs,
 lab"""
 import contextlib
 import http.client
@@ -299,33 +299,50 @@ def by_http():
         ok(r.returncode == 1 and "No such file" in r.stderr, "where it cannot be, that is said at once", r)
 
 
-def watch(argv, kind):
-    """Runs a program; True if a context of that kind with bytes was seen meanwhile."""
+def paths(**labels):
+    """Bytes by (direction, path) of the contexts with these labels."""
+    found = {}
+    for name, of, value in samples(run("metrics").stdout):
+        if name == "hawser_path_bytes_total" and labels.items() <= of.items():
+            way = of["direction"], of["path"]
+            found[way] = found.get(way, 0) + value
+    return found
+
+
+def watch(argv, kind, also=lambda: True):
+    """Runs a program; True if a context of that kind with operations was seen meanwhile, and the other thing too."""
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENV)
-    found = False
+    found = []
     reader = threading.Thread(target=p.stdout.read, daemon=True)
     reader.start()
     try:
-        wait_until(lambda: p.poll() is not None or found_kind(kind), kind)
-        found = found_kind(kind) or p.poll() is None
+        wait_until(lambda: (found_kind(kind) and also() and found.append(kind) is None) or p.poll() is not None, kind)
     finally:
         p.kill()
         p.wait()
         reader.join()
-    return found
+    return bool(found)
 
 
 def found_kind(kind):
-    return [x for n, labels, x in samples(run("metrics").stdout) if n == "hawser_operations_total" and labels["kind"] == kind and x > 0]
+    return any(n == "hawser_operations_total" and labels["kind"] == kind and v > 0 for n, labels, v in samples(run("metrics").stdout))
 
 
 def plugins():
-    driver, plugin = sys.argv[3:5]
-    ok(watch([driver, "bench", plugin, "--seconds", "50"], "nccl"), "the NCCL plugin is seen at work")
-    if len(sys.argv) > 5:
-        ok(watch(sys.argv[5:7], "nixl"), "so is the NIXL backend")
+    driver, plugin, fakecuda = sys.argv[3:6]
+    ok(watch([driver, "bench", plugin, "--seconds", "50"], "nccl", lambda: paths(kind="nccl")["sent", "reference"] > 0),
+       "the NCCL plugin is seen at work, and that it sends without a copy")
+    if len(sys.argv) > 6:
+        again = ["sh", "-c", 'while "$0" "$1" >/dev/null; do :; done']  # one run takes a tenth of a second
+        ok(watch([*again, *sys.argv[6:8]], "nixl"), "so is the NIXL backend")
     else:
         skip("so is the NIXL backend", "it is not built: no C++ compiler")
+    ENV.update({"HAWSER_CUDA_LIBRARY": fakecuda, "FAKECUDA_GPUS": "1"})
+    with pair("--gpus", "0"):
+        wait_until(moving, "bytes that move")
+        ok(wait_until(lambda: paths(kind="serve").get(("received", "staged"), 0) > 0 and paths(kind="library").get(("sent", "staged"), 0) > 0, "staged bytes"),
+           "GPU memory goes through pinned host memory")
+        ok(sum(v for n, labels, v in samples(run("metrics").stdout) if n == "hawser_registered_bytes" and labels["memory"] == "cuda") > 0, "and is registered")
 
 
 # ---- Prometheus ------------------------------------------------------------------------------------------------
@@ -414,13 +431,14 @@ def docs():
 
 def lab():
     name = f"top{os.getpid()}"
-    if run("lab", "up", "--name", name, "--nics", "2").returncode:
+    if run("lab", "up", "--name", name, "--nics", "2", "--loss", "0.5%").returncode:
         print("1..0 # SKIP no lab here")
         return 77
     try:
         with pair(node=lambda n, argv: [HAWSER, "lab", "exec", f"{name}/{n}", "--", *argv], host="198.18.0.1"):
             both = wait_until(moving, "bytes that move")
             ok(len({r["nic"] for c in both for r in c["rails"]}) == 2, "a row for each NIC", both)
+            ok(wait_until(lambda: sum(r["tcp_retransmits"] for c in view() for r in c["rails"]) > 0, "a segment that was lost"), "what TCP sent again is counted")
             nics = sorted({r["nic"] for c in both for r in c["rails"]})
             run("lab", "link", "--name", name, "a", nics[-1], "down")
 
