@@ -152,7 +152,8 @@ struct hw_way {
     unsigned index, pair; /* the rail; which pair of NICs it belongs to */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost;   /* times that it ended */
+    atomic_uint lost;   /* times that it ended .. */
+    atomic_uint failed; /* .. and neither side was closing the peer */
     atomic_int carrier; /* what the kernel has said of its NIC since hw_nics_judge() */
     int lost_level;     /* HAWSER_LOG_ level at which the log has it that it is lost, and will have it that it is up */
     struct hw_driver *driver;

@@ -33,7 +33,7 @@ struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail
         .sent = atomic_load(&c->tx_bytes),
         .received = atomic_load(&c->rx_bytes),
         .resent = atomic_load(&c->lost_bytes),
-        .failovers = atomic_load(&w->lost),
+        .failovers = atomic_load(&w->failed),
         .retransmits = atomic_load(&w->counts.retransmits),
         .device_in = atomic_load(&w->counts.rx_device),
         .device_out = atomic_load(&w->counts.tx_device),

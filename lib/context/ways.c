@@ -458,8 +458,10 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
     struct hw_way *w = &p->way[rail];
     if (atomic_exchange(&w->up, false)) {
         atomic_fetch_sub(&p->rails_up, 1);
-        if (!is_resting(w))
+        if (!is_resting(w)) {
             atomic_fetch_add(&w->lost, 1);
+            atomic_fetch_add(&w->failed, !p->closing && !p->heard_bye);
+        }
         w->lost_level = is_leaving(p) || is_resting(w) ? HAWSER_LOG_DEBUG
                         : is_of_the_path(why)          ? HAWSER_LOG_INFO
                                                        : HAWSER_LOG_WARN;

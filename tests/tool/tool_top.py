@@ -122,6 +122,8 @@ def works():
         stop(load, signal.SIGKILL)
         wait_until(lambda: len(view()) == 1, "a killed process that is gone")
         ok(True, "a killed process is gone from the table")
+        ok(wait_until(lambda: [v for n, _, v in samples(run("metrics").stdout) if n == "hawser_peers_lost_total" and v == 1], "a lost peer"),
+           "and to the other side a peer that was lost")
         ok(any(SOCKETS.glob(f"{load.pid}.*")), "its socket is still there: it may be about to listen")
         for s in SOCKETS.glob(f"{load.pid}.*"):
             os.utime(s, (1, 1), follow_symlinks=False)

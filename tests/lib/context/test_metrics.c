@@ -179,6 +179,11 @@ static void test_counts(void)
     hawser_close(p.b);
     while (hawser_peer_state(p.ab) == 0)
         usleep(1000);
+    text = read_name(name_of);
+    ok(sum_of(text, "hawser_rails", "") >= 1, "a dead peer is there until it is closed");
+    is_int(sum_of(text, "hawser_rails_up", ""), 0, "without a rail");
+    is_int(sum_of(text, "hawser_failovers_total", ""), 0, "rails that end because a peer closes are no failovers");
+    free(text);
     hawser_peer_close(p.ab);
     ph_drop(&from);
     text = read_name(name_of);
