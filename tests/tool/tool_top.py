@@ -40,6 +40,16 @@ def run(*argv, **options):
     return subprocess.run([HAWSER, *map(str, argv)], capture_output=True, text=True, timeout=PATIENCE, check=False, env=ENV, **options)
 
 
+STARTED: list[subprocess.Popen] = []
+
+
+def start(argv, **options):
+    """A program that main() ends if nobody else does."""
+    p = subprocess.Popen(argv, env=ENV, **options)
+    STARTED.append(p)
+    return p
+
+
 def wait_until(test, what):
     end = time.monotonic() + PATIENCE
     while not (result := test()):
@@ -64,10 +74,10 @@ def stop(p, sig=signal.SIGTERM):
 def pair(*bench, node=lambda name, argv: argv, host="127.0.0.1", port=None):
     """A serve, and a bench that goes on."""
     port = port or free_port()
-    serve = subprocess.Popen(node("a", [HAWSER, "serve", "--port", str(port)]), stdout=subprocess.PIPE, text=True, env=ENV)
+    serve = start(node("a", [HAWSER, "serve", "--port", str(port)]), stdout=subprocess.PIPE, text=True)
     serve.stdout.readline()
-    load = subprocess.Popen(node("b", [HAWSER, "bench", f"{host}:{port}", "--duration", "300s", "--size", "1MiB", *bench]), stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, env=ENV)
+    load = start(node("b", [HAWSER, "bench", f"{host}:{port}", "--duration", "300s", "--size", "1MiB", *bench]), stdout=subprocess.DEVNULL,
+                 stderr=subprocess.DEVNULL)
     try:
         yield serve, load
     finally:
@@ -104,7 +114,7 @@ def works():
         r = run("top", "--once")
         ok(r.returncode == 0 and re.search(rf"^ *{serve.pid} hawser +serve ", r.stdout, re.M), "a table has them", r.stdout)
         ok(max(map(len, r.stdout.splitlines())) <= 80 and "\033" not in r.stdout, "of 80 columns, without escapes where it is no terminal", r.stdout)
-        p = subprocess.Popen([HAWSER, "top", "-i", "200ms"], stdout=subprocess.PIPE, text=True, env=ENV)
+        p = start([HAWSER, "top", "-i", "200ms"], stdout=subprocess.PIPE, text=True)
         heads = 0
         for line in p.stdout:
             heads += line.startswith("hawser top")
@@ -130,7 +140,7 @@ def works():
         run("metrics")
         ok(not list(SOCKETS.glob(f"{load.pid}.*")), "an old one is removed by whoever looks")
     ok(not list(SOCKETS.iterdir()), "nothing is left", list(SOCKETS.iterdir()))
-    quiet = subprocess.Popen([HAWSER, "serve", "--port", str(free_port()), "--knob", "metrics=no"], stdout=subprocess.PIPE, text=True, env=ENV)
+    quiet = start([HAWSER, "serve", "--port", str(free_port()), "--knob", "metrics=no"], stdout=subprocess.PIPE, text=True)
     quiet.stdout.readline()
     ok(not list(SOCKETS.iterdir()), "knob metrics=no: no socket")
     stop(quiet)
@@ -260,7 +270,7 @@ def by_http():
         ok(r.returncode in (1, 2) and word in r.stderr, f"--listen {addr} is refused", r)
     with pair():
         wait_until(moving, "bytes that move")
-        p = subprocess.Popen([HAWSER, "metrics", "--listen", f"127.0.0.1:{port}"], env=ENV)
+        p = start([HAWSER, "metrics", "--listen", f"127.0.0.1:{port}"])
 
         def is_there():
             with contextlib.suppress(OSError):
@@ -293,7 +303,7 @@ def by_http():
         text = (out / "hawser.prom").read_text(encoding="ascii")
         ok(r.returncode == 0 and samples(text), "a file for node_exporter", r)
         ok(stat.S_IMODE((out / "hawser.prom").stat().st_mode) == 0o644 and len(list(out.iterdir())) == 1, "that others may read, and nothing beside it", list(out.iterdir()))
-        p = subprocess.Popen([HAWSER, "metrics", "--textfile", out / "hawser.prom", "--interval", "1s"], env=ENV)
+        p = start([HAWSER, "metrics", "--textfile", out / "hawser.prom", "--interval", "1s"])
         first = (out / "hawser.prom").stat().st_ino
         wait_until(lambda: (out / "hawser.prom").stat().st_ino != first, "a new file")
         ok(stop(p) == 0 and len(list(out.iterdir())) == 1, "is renewed", list(out.iterdir()))
@@ -313,7 +323,7 @@ def paths(**labels):
 
 def watch(argv, kind, also=lambda: True):
     """Runs a program; True if a context of that kind with operations was seen meanwhile, and the other thing too."""
-    p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENV)
+    p = start(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = []
     reader = threading.Thread(target=p.stdout.read, daemon=True)
     reader.start()
@@ -386,7 +396,7 @@ def prometheus():
     with pair() as (_, load):
         wait_until(moving, "bytes that move")
         with open(FOLDER / "log", "wb") as log:
-            running = [subprocess.Popen(p, env=ENV, stdout=log, stderr=log) for p in programs]
+            running = [start(p, stdout=log, stderr=log) for p in programs]
         try:
             def scraped(query):
                 def test():
@@ -460,6 +470,8 @@ def main():
     try:
         rc = part()
     finally:
+        for p in STARTED:
+            p.kill()
         subprocess.run(["rm", "-rf", FOLDER], check=True)
     return rc if PART == "lab" else done()
 
