@@ -35,8 +35,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
                             "Payload of operations above 8 KiB that arrived whole."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
                           "Payload that another rail sent again because this one was lost."},
-    [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL, "Times that a rail was lost while neither side was closing the connection."},
-    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs."},
+    [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
+                             "Times that a rail was lost while neither side was closing the connection."},
+    [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, without spare ones that rest."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =
         {"hawser_rails_suspect", false, RAIL,

@@ -171,6 +171,14 @@ static struct row *find_row(struct view *v, int id, const char *nic, const char 
     return r;
 }
 
+/* True unless the rail is a spare one that rests. The server does not know which are: there a rail counts once it was
+ * up.
+ */
+static bool is_wanted(const struct hw_way *w)
+{
+    return atomic_load(&w->up) || (w->peer->client ? !w->spare : *w->remote != 0);
+}
+
 static void look_at_rails(struct view *v, const struct hawser_peer *p, bool other)
 {
     for (unsigned i = 0; i < p->n_ways; i++) {
@@ -179,7 +187,8 @@ static void look_at_rails(struct view *v, const struct hawser_peer *p, bool othe
         char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME] = "";
         if (!other)
             hw_metrics_add_rail(&v->all, &now, NULL);
-        if (other == is_listed(p))
+        bool wanted = is_wanted(w);
+        if (other == is_listed(p) || (!wanted && now.sent + now.received == 0))
             continue;
         copy_label(nic, sizeof nic, other ? hw_metrics_other(&p->h->metrics, w->nic)->nic : w->nic);
         if (!other)
@@ -192,7 +201,7 @@ static void look_at_rails(struct view *v, const struct hawser_peer *p, bool othe
         if (!*r->peer)
             name_peer(p, r->peer, sizeof r->peer);
         bool up = atomic_load(&w->up);
-        r->rails++;
+        r->rails += wanted;
         r->up += up;
         r->suspect += up && atomic_load(&p->peer.session.rail[i].rail.suspect);
         r->rtt_us = HW_MAX(r->rtt_us, (uint64_t)atomic_load(&w->counts.rtt_us));
