@@ -1,111 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/peer/proto.h"
 
+#include "tool/peer/cursor.h"
+
 #include <string.h>
 
 #define MAGIC_REQUEST 0x51545748u /* "HWTQ" */
 #define MAGIC_REPLY   0x52545748u /* "HWTR" */
-
-/* A cursor over the message; `bad` is sticky. One description of the fields serves both directions, so that encode and
- * decode cannot drift apart. */
-struct cursor {
-    uint8_t *at, *end;
-    bool decode, bad;
-};
-
-static void convert_number(struct cursor *c, void *field, size_t width)
-{
-    if ((size_t)(c->end - c->at) < width) {
-        c->bad = true;
-        return;
-    }
-    uint64_t v = 0;
-    if (c->decode) {
-        for (size_t i = 0; i < width; i++)
-            v |= (uint64_t)c->at[i] << (8 * i);
-        switch (width) {
-        case 1:
-            *(uint8_t *)field = (uint8_t)v;
-            break;
-        case 2:
-            *(uint16_t *)field = (uint16_t)v;
-            break;
-        case 4:
-            memcpy(field, &(uint32_t){(uint32_t)v}, 4); /* enums and int32_t pass here too */
-            break;
-        default:
-            *(uint64_t *)field = v;
-        }
-    } else {
-        switch (width) {
-        case 1:
-            v = *(const uint8_t *)field;
-            break;
-        case 2:
-            v = *(const uint16_t *)field;
-            break;
-        case 4: {
-            uint32_t w;
-            memcpy(&w, field, 4);
-            v = w;
-            break;
-        }
-        default:
-            v = *(const uint64_t *)field;
-        }
-        for (size_t i = 0; i < width; i++)
-            c->at[i] = (uint8_t)(v >> (8 * i));
-    }
-    c->at += width;
-}
-
-static void convert_bytes(struct cursor *c, void *field, size_t n)
-{
-    if ((size_t)(c->end - c->at) < n) {
-        c->bad = true;
-        return;
-    }
-    if (c->decode)
-        memcpy(field, c->at, n);
-    else
-        memcpy(c->at, field, n);
-    c->at += n;
-}
-
-/* Text in a field of n bytes: ended by a zero, nothing but zeros after it, no control characters. */
-static void convert_text(struct cursor *c, char *field, size_t n)
-{
-    if (!c->decode) {
-        size_t len = strnlen(field, n - 1);
-        if ((size_t)(c->end - c->at) < n) {
-            c->bad = true;
-            return;
-        }
-        memset(c->at, 0, n);
-        memcpy(c->at, field, len);
-        c->at += n;
-        return;
-    }
-    convert_bytes(c, field, n);
-    size_t len = strnlen(field, n);
-    if (len == n)
-        c->bad = true;
-    for (size_t i = 0; i < n && !c->bad; i++)
-        if (i < len ? (unsigned char)field[i] < 0x20 || field[i] == 0x7f : field[i] != 0)
-            c->bad = true;
-    field[n - 1] = 0;
-}
-
-/* The rest of the message is zero. */
-static void convert_padding(struct cursor *c)
-{
-    for (; c->at < c->end; c->at++) {
-        if (!c->decode)
-            *c->at = 0;
-        else if (*c->at)
-            c->bad = true;
-    }
-}
 
 static void convert_header(struct cursor *c, uint32_t magic)
 {
@@ -113,16 +14,6 @@ static void convert_header(struct cursor *c, uint32_t magic)
     convert_number(c, &m, 4);
     convert_number(c, &v, 4);
     if (m != magic || v != TP_VERSION)
-        c->bad = true;
-}
-
-static void convert_double(struct cursor *c, double *field)
-{
-    uint64_t bits;
-    memcpy(&bits, field, 8);
-    convert_number(c, &bits, 8);
-    memcpy(field, &bits, 8);
-    if (!(*field >= 0 && *field <= 1e15)) /* NaN too */
         c->bad = true;
 }
 
