@@ -203,7 +203,7 @@ int common_open(struct common *c, hawser **out)
     }
     const struct hawser_options o = {
         .size = sizeof o,
-        .flags = c->insecure ? HAWSER_INSECURE : 0,
+        .flags = c->flags | (c->insecure ? HAWSER_INSECURE : 0),
         .log = log_to_stderr,
         .log_arg = c,
         .key = c->key_len ? c->key : NULL,

@@ -18,7 +18,8 @@ int opts_nics(const char *text);
 struct common {
     const char *key_file;
     bool insecure;
-    int verbose;
+    int verbose;    /* -1: errors only */
+    uint32_t flags; /* of struct hawser_options, besides */
     size_t n_knobs;
     char *knobs[COMMON_MAX_KNOBS + 1];
     uint8_t key[4096];
@@ -27,7 +28,7 @@ struct common {
 
 /* Adds knob name with value as --knob would (value NULL: name is "NAME=VALUE"). -EINVAL, -E2BIG, -ENOMEM. */
 int common_knob(struct common *c, const char *name, const char *value);
-/* Reads the key file and opens a context. 0 or -errno with hw_error(). */
+/* Reads the key file, or where there is none takes the key that is there, and opens a context. 0 or -errno. */
 int common_open(struct common *c, hawser **out);
 /* Forgets the key, frees the knobs. */
 void common_free(struct common *c);

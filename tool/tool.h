@@ -16,6 +16,7 @@ enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
+int cmd_mesh(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

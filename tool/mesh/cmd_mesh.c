@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hawser mesh: is this cluster well? Options, the key, and which process does what. */
+#include "tool/mesh/mesh_hosts.h"
+#include "tool/mesh/mesh_json.h"
+#include "tool/mesh/mesh_out.h"
+#include "tool/mesh/mesh_run.h"
+#include "tool/opts.h"
+
+#include "net/nic.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KEY_VARIABLE "HAWSER_MESH_KEY"
+#define KEY_LEAST    16
+#define LOOK_MS      60000
+#define HOSTS_WAIT   15000 /* of those that --hosts has started, the last one comes soon */
+
+struct mesh_args {
+    struct mesh_options o;
+    struct mesh_hosts hosts;
+    const char *meet, *json, *report, *baseline, *read;
+    bool agent;
+};
+
+static const struct opt rows[] = {
+    OPT_TEXT("hosts", 0, "FILE", struct mesh_args, hosts.file,
+             "start it on these hosts by ssh: a name a line, and behind it, if known, its rack"),
+    OPT_TEXT("ssh", 0, "COMMAND", struct mesh_args, hosts.ssh,
+             "reach a host by this, with {} for its name (default \"ssh -oBatchMode=yes {}\")"),
+    OPT_TEXT("remote", 0, "PATH", struct mesh_args, hosts.remote, "of hawser on the hosts (default: as here)"),
+    OPT_TEXT("meet", 0, "HOST[:PORT]", struct mesh_args, meet, "where rank 0 is, if the launcher does not say it"),
+    OPT_FLAG("each-rail", 0, struct mesh_args, o.rails,
+             "measure each rail alone between all pairs (default: in two rounds)"),
+    OPT_FLAG("load", 0, struct mesh_args, o.load, "then all nodes at once: across the middle, and all to all"),
+    OPT_FLAG("quick", 0, struct mesh_args, o.quick, "leave out both ways at once"),
+    OPT_TIME("time", 0, "TIME", struct mesh_args, o.budget_ms, 1000, 86400000,
+             "stop after the round that ends before that, 5m say (default: all rounds)"),
+    OPT_TIME("duration", 'd', "TIME", struct mesh_args, o.duration_ms, 10, 60000,
+             "of one measurement each way (default 250ms)"),
+    OPT_SIZE("size", 0, "SIZE", struct mesh_args, o.size, 1, 1u << 30, "of one transfer (default 1MiB)"),
+    OPT_NUMBER("depth", 0, "COUNT", struct mesh_args, o.depth, 1, TP_MAX_DEPTH, "transfers in flight (default 16)"),
+    OPT_NUMBER("pings", 0, "COUNT", struct mesh_args, o.pings, 1, MESH_PINGS, "round trips of a latency (default 200)"),
+    OPT_NUMBER("gpu", 0, "N", struct mesh_args, o.gpu, 0, 63,
+               "from and to memory of this GPU on every node, not the host's"),
+    OPT_TIME("wait", 0, "TIME", struct mesh_args, o.wait_ms, 1000, 3600000, "for all ranks to come (default 60s)"),
+    OPT_TIME("deadline", 0, "TIME", struct mesh_args, o.deadline_ms, 500, 600000,
+             "a rank that is silent for so long is out (default 10s)"),
+    OPT_TEXT("json", 'j', "FILE", struct mesh_args, json, "write JSON lines (rank 0); - is standard output"),
+    OPT_TEXT("report", 'r', "FILE", struct mesh_args, report, "write an HTML page with a heat map (rank 0)"),
+    OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline, "compare with the JSON lines of another run"),
+    OPT_TEXT("read", 0, "FILE", struct mesh_args, read, "measure nothing: judge the JSON lines of a run anew"),
+    OPT_FLAG("agent", 0, struct mesh_args, agent, NULL),
+    OPT_GROUP(common_opts, struct mesh_args, o.common),
+    {0},
+};
+
+/* ---- results ------------------------------------------------------------------------------------- */
+
+static int write_file(const struct mesh *m, const struct mesh_findings *f, const char *path)
+{
+    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    if (!out)
+        return hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    int rc = mesh_write(m, f, out);
+    if (out != stdout && fclose(out) != 0 && rc == 0)
+        rc = hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    return rc;
+}
+
+static int read_mesh(const char *path, struct mesh *m)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    if (!in)
+        return hw_fail(-errno, "opening %s: %s", path, strerror(errno));
+    int rc = mesh_read(in, path, m);
+    if (in != stdin)
+        fclose(in);
+    return rc;
+}
+
+static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f)
+{
+    struct mesh was;
+    int rc = read_mesh(path, &was);
+    if (rc == 0)
+        rc = mesh_compare(m, &was, f);
+    HW_KEEP_ERROR();
+    mesh_free(&was);
+    return rc;
+}
+
+/* Prints and writes all that is wanted; an agent only what its starter reads. The exit code. */
+static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_findings *f)
+{
+    if (a->agent)
+        return write_file(m, f, "-") < 0 ? TOOL_USAGE : TOOL_OK;
+    int rc = a->baseline ? compare_with(a->baseline, m, f) : 0, code = f->n ? TOOL_FAILED : TOOL_OK;
+    if (rc < 0)
+        code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
+    mesh_print(m, f, a->json && strcmp(a->json, "-") == 0 ? stderr : stdout);
+    if (a->json && write_file(m, f, a->json) < 0)
+        code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
+    if (a->report && mesh_html(m, f, a->report) < 0)
+        code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
+    return code;
+}
+
+/* The options as agents get them. */
+static int run_hosts(const struct mesh_args *a, struct mesh *m)
+{
+    const struct mesh_options *p = &a->o;
+    const struct {
+        const char *name, *unit;
+        uint64_t value;
+    } number[] = {{"--duration", "ms", p->duration_ms},
+                  {"--deadline", "ms", p->deadline_ms},
+                  {"--time", "ms", p->budget_ms},
+                  {"--size", "", p->size},
+                  {"--depth", "", p->depth},
+                  {"--pings", "", p->pings},
+                  {"--gpu", "", p->has_gpu ? p->gpu + 1 : 0},
+                  {"--wait", "ms", HW_MIN(p->wait_ms, (uint64_t)HOSTS_WAIT)}};
+    char text[HW_ARRAY_LEN(number)][32];
+    const char *args[2 * (HW_ARRAY_LEN(number) + COMMON_MAX_KNOBS) + 8];
+    size_t n = 0;
+    for (size_t i = 0; i < HW_ARRAY_LEN(number); i++) {
+        if (!number[i].value)
+            continue;
+        const bool gpu = strcmp(number[i].name, "--gpu") == 0;
+        snprintf(text[i], sizeof text[i], "%llu%s", (unsigned long long)number[i].value - gpu, number[i].unit);
+        args[n++] = number[i].name;
+        args[n++] = text[i];
+    }
+    for (size_t i = 0; i < p->common.n_knobs; i++) {
+        args[n++] = "--knob";
+        args[n++] = p->common.knobs[i];
+    }
+    if (p->rails)
+        args[n++] = "--each-rail";
+    if (p->load)
+        args[n++] = "--load";
+    if (p->quick)
+        args[n++] = "--quick";
+    args[n] = NULL;
+    return mesh_hosts_run(&a->hosts, args, m);
+}
+
+/* Results that others have measured: of a file, or of hosts. */
+static int judge_others(const struct mesh_args *a)
+{
+    struct mesh m;
+    struct mesh_findings f = {0};
+    int rc = a->read ? read_mesh(a->read, &m) : run_hosts(a, &m), code = TOOL_USAGE;
+    if (rc == 0)
+        rc = mesh_judge(&m, &f);
+    if (rc < 0)
+        (void)tool_fail("mesh", "%s", hw_error());
+    else
+        code = show(a, &m, &f);
+    mesh_findings_free(&f);
+    mesh_free(&m);
+    return code;
+}
+
+/* ---- the key ---------------------------------------------------------------------------------------- */
+
+static int take_key(struct mesh_args *a)
+{
+    struct common *c = &a->o.common;
+    char *text = getenv(KEY_VARIABLE);
+    if (c->key_file)
+        return common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
+    if (!text)
+        return 0;
+    size_t n = strlen(text);
+    if (n < KEY_LEAST || n > sizeof c->key)
+        return hw_fail(-EINVAL,
+                       "the key in " KEY_VARIABLE
+                       " is %zu bytes; %d to %zu are needed (head -c 32 /dev/urandom | base64)",
+                       n, KEY_LEAST, sizeof c->key);
+    memcpy(c->key, text, n);
+    c->key_len = n;
+    explicit_bzero(text, n); /* what is shown of it in /proc, too */
+    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "the environment: %s", strerror(errno)) : 0;
+}
+
+/* ---- rank 0: the lead, and a rank beside it --------------------------------------------------------- */
+
+/* Rank 0's rank, in a process of its own, once the lead listens at the port that comes by the pipe. */
+static void become_rank(const struct mesh_args *a, const struct mesh_seat *seat, pid_t parent, int from)
+{
+    struct mesh_place place = {.n = 1, .ports = 1};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent ||
+        read(from, &place.port, sizeof place.port) != sizeof place.port)
+        _exit(TOOL_USAGE);
+    close(from);
+    snprintf(place.host[0], sizeof place.host[0], "127.0.0.1");
+    exit(mesh_rank(&a->o, seat, &place));
+}
+
+/* "20100 198.18.0.1 10.0.0.1": for PMIx. */
+static int publish(struct mesh_pmix *pmix, uint16_t port)
+{
+    struct hw_nic nic[HW_NIC_MAX];
+    char text[2048], addr[HAWSER_ADDR_TEXT + 8];
+    int n = hw_nics_list(nic, HW_NIC_MAX, true), at = snprintf(text, sizeof text, "%u", port);
+    if (n < 0)
+        return n;
+    for (int i = 0, k = 0; i < n && k < MESH_PLACES; i++)
+        if (!nic[i].loopback) {
+            at += snprintf(text + at, sizeof text - (size_t)at, " %s", hw_addr_text(&nic[i].addr, addr, sizeof addr));
+            k++;
+        }
+    return mesh_pmix_put(pmix, text);
+}
+
+static int lead(const struct mesh_args *a, struct mesh_seat *seat, const struct mesh_place *place, int to,
+                struct mesh *m, struct mesh_findings *f)
+{
+    struct common own;
+    struct mesh_pmix *pmix = NULL;
+    hawser *h = NULL;
+    uint16_t port = 0;
+    uint32_t rank, size = 0;
+    int rc = mesh_open_control(&a->o, &own, &h);
+    if (rc == 0)
+        rc = mesh_listen(h, place, &port);
+    if (rc == 0 && !place->n) {
+        rc = mesh_pmix_open(&pmix, &rank, &size);
+        if (rc == 0)
+            rc = publish(pmix, port);
+        seat->size = seat->size ? seat->size : size;
+    }
+    if (rc == 0 && write(to, &port, sizeof port) != sizeof port)
+        rc = hw_fail(-EPIPE, "rank 0's other process is gone");
+    close(to);
+    if (rc == 0)
+        rc = mesh_lead(&a->o, seat, h, pmix, m, f);
+    HW_KEEP_ERROR();
+    mesh_pmix_close(pmix);
+    hawser_close(h);
+    common_free(&own);
+    return rc;
+}
+
+static void describe_run(const struct mesh_args *a, const struct mesh_seat *seat, struct mesh *m)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(m->date, sizeof m->date, "%Y-%m-%d %H:%M UTC", &tm);
+    snprintf(m->what, sizeof m->what, "started by %s, %llu ms each way, %s memory%s", seat->launcher,
+             (unsigned long long)a->o.duration_ms, a->o.has_gpu ? "GPU" : "host",
+             a->o.budget_ms ? ", in limited time" : "");
+}
+
+static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const struct mesh_place *place)
+{
+    struct mesh m = {0};
+    struct mesh_findings f = {0};
+    int pipes[2], code = TOOL_USAGE, rc;
+    pid_t parent = getpid(), pid;
+    if (pipe(pipes) < 0 || (pid = fork()) < 0)
+        return tool_fail("mesh", "a process for rank 0: %s", strerror(errno)), TOOL_USAGE;
+    if (pid == 0) {
+        close(pipes[1]);
+        become_rank(a, seat, parent, pipes[0]);
+    }
+    close(pipes[0]);
+    if (a->agent)
+        mesh_follow_starter();
+    rc = lead(a, seat, place, pipes[1], &m, &f);
+    kill(pid, rc < 0 ? SIGTERM : 0);
+    waitpid(pid, NULL, 0);
+    describe_run(a, seat, &m);
+    if (rc < 0)
+        (void)tool_fail("mesh", "%s", hw_error());
+    else
+        code = show(a, &m, &f);
+    mesh_findings_free(&f);
+    mesh_free(&m);
+    return code;
+}
+
+/* ---- other ranks --------------------------------------------------------------------------------------- */
+
+static int look_up_place(const struct mesh_args *a, struct mesh_seat *seat, struct mesh_place *place)
+{
+    struct mesh_pmix *pmix;
+    char text[2048] = "", *at = text, *word;
+    uint32_t rank, size = 0;
+    int rc = mesh_pmix_open(&pmix, &rank, &size);
+    if (rc < 0)
+        return rc;
+    rc = mesh_pmix_get(pmix, text, sizeof text, (int)HW_MIN(a->o.wait_ms, (uint64_t)LOOK_MS));
+    HW_KEEP_ERROR();
+    mesh_pmix_close(pmix);
+    seat->size = seat->size ? seat->size : size;
+    if (rc == 0)
+        place->port = (uint16_t)strtoul(strsep(&at, " "), NULL, 10);
+    place->ports = 1;
+    while (rc == 0 && (word = strsep(&at, " ")) && place->n < MESH_PLACES)
+        snprintf(place->host[place->n++], MESH_HOST, "%s", word);
+    return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 says by PMIx that it has no address") : rc;
+}
+
+static int run_other_rank(const struct mesh_args *a, struct mesh_seat *seat, struct mesh_place *place)
+{
+    if (!place->n && look_up_place(a, seat, place) < 0)
+        return tool_fail("mesh", "%s", hw_error()), TOOL_USAGE;
+    if (a->agent)
+        mesh_follow_starter();
+    return mesh_rank(&a->o, seat, place);
+}
+
+extern char **environ;
+
+static int run_seated(struct mesh_args *a)
+{
+    struct mesh_seat seat;
+    struct mesh_place place = {.ports = MESH_PORTS};
+    int rc = a->agent ? mesh_take_orders() : 0;
+    if (rc == 0)
+        rc = take_key(a);
+    if (rc < 0)
+        return tool_fail("mesh", "%s", hw_error()), TOOL_USAGE;
+    rc = mesh_env((const char *const *)environ, &seat);
+    if (rc == 0 && a->meet)
+        rc = opts_host(a->meet, seat.meet, sizeof seat.meet, &seat.port);
+    int code = TOOL_USAGE;
+    place.port = seat.port;
+    if (seat.meet[0])
+        snprintf(place.host[place.n++], MESH_HOST, "%s", seat.meet);
+    if (rc == -ENOENT)
+        code = tool_usage("mesh", "%s", hw_error());
+    else if (rc < 0)
+        (void)tool_fail("mesh", "%s", hw_error());
+    else
+        code = seat.rank == 0 ? run_rank_0(a, &seat, &place) : run_other_rank(a, &seat, &place);
+    mesh_seat_free(&seat);
+    return code;
+}
+
+static int parse_args(struct mesh_args *a, int argc, char **argv)
+{
+    static const struct opts o = {
+        .cmd = "mesh",
+        .args = "[OPTION...]",
+        .about =
+            "Measures every pair of a cluster's nodes and names the node, NIC, rail or path that stands out. Start it "
+            "on\n"
+            "every node by mpirun, srun or torchrun --no-python, or give --hosts. The key comes from --key-file or\n"
+            "HAWSER_MESH_KEY. Exit status: 0 all is well, 1 there are findings, 2 it could not run.",
+        .rows = rows};
+    a->o.gpu = UINT32_MAX;
+    int rc = opts_parse(&o, a, argc, argv);
+    if (rc != OPTS_GO)
+        return rc;
+    if (a->hosts.file && (a->read || a->meet || a->o.common.key_file))
+        return tool_usage("mesh", "--hosts does not go with --%s",
+                          a->read   ? "read"
+                          : a->meet ? "meet"
+                                    : "key-file: it makes a key of its own, and brings it by ssh");
+    struct mesh_options *p = &a->o;
+    p->has_gpu = p->gpu != UINT32_MAX;
+    p->wait_ms = p->wait_ms ? p->wait_ms : 60000;
+    p->deadline_ms = p->deadline_ms ? p->deadline_ms : 10000;
+    p->duration_ms = p->duration_ms ? p->duration_ms : 250;
+    p->size = p->size ? p->size : 1 << 20;
+    p->depth = p->depth ? p->depth : 16;
+    p->pings = p->pings ? p->pings : 200;
+    return OPTS_GO;
+}
+
+int cmd_mesh(int argc, char **argv)
+{
+    struct mesh_args *a = calloc(1, sizeof *a);
+    if (!a)
+        return tool_fail("mesh", "out of memory");
+    int rc = parse_args(a, argc, argv);
+    if (rc == OPTS_GO) {
+        tool_catch_signals();
+        rc = a->read || a->hosts.file ? judge_others(a) : run_seated(a);
+    }
+    common_free(&a->o.common);
+    free(a);
+    return rc;
+}

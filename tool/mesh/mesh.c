@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/mesh/mesh.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROOM 1024 /* at first */
+
+int mesh_init(struct mesh *m, uint32_t n)
+{
+    *m = (struct mesh){.n = n};
+    m->node = calloc(n ? n : 1, sizeof *m->node);
+    return m->node ? 0 : hw_no_memory("%u nodes", n);
+}
+
+void mesh_free(struct mesh *m)
+{
+    free(m->node);
+    free(m->sample);
+    free(m->again);
+    free(m->fault);
+    *m = (struct mesh){0};
+}
+
+static int add_sample(struct mesh_sample **list, size_t *n, size_t *cap, const struct mesh_sample *s)
+{
+    if (*n == *cap) {
+        size_t more = HW_MAX(2 * *cap, (size_t)ROOM);
+        if (*n >= MESH_SAMPLES)
+            return hw_fail(-E2BIG, "more than %d results", MESH_SAMPLES);
+        struct mesh_sample *at = realloc(*list, more * sizeof *at);
+        if (!at)
+            return hw_no_memory("%zu results", more);
+        *list = at;
+        *cap = more;
+    }
+    (*list)[(*n)++] = *s;
+    return 0;
+}
+
+int mesh_add(struct mesh *m, const struct mesh_sample *s)
+{
+    return add_sample(&m->sample, &m->n_samples, &m->cap_samples, s);
+}
+
+int mesh_add_again(struct mesh *m, const struct mesh_sample *s)
+{
+    return add_sample(&m->again, &m->n_again, &m->cap_again, s);
+}
+
+int mesh_add_fault(struct mesh *m, uint16_t from, uint16_t to, uint64_t bad, const char *text)
+{
+    if (m->n_faults == m->cap_faults) {
+        size_t cap = HW_MAX(2 * m->cap_faults, (size_t)64);
+        struct mesh_fault *more = realloc(m->fault, cap * sizeof *more);
+        if (!more)
+            return hw_no_memory("%zu failures", cap);
+        m->fault = more;
+        m->cap_faults = cap;
+    }
+    struct mesh_fault *f = &m->fault[m->n_faults++];
+    *f = (struct mesh_fault){.from = from, .to = to, .bad = bad};
+    snprintf(f->text, sizeof f->text, "%s", text);
+    return 0;
+}
+
+uint8_t mesh_nic(struct mesh_node *node, const char *name)
+{
+    for (uint32_t i = 0; i < node->n_nics; i++)
+        if (strcmp(node->nic[i].name, name) == 0)
+            return (uint8_t)i;
+    if (node->n_nics == TP_MAX_NICS)
+        return MESH_ALL;
+    struct mesh_nic_facts *f = &node->nic[node->n_nics];
+    *f = (struct mesh_nic_facts){0};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    return (uint8_t)node->n_nics++;
+}
+
+const char *mesh_kind_name(enum mesh_kind kind)
+{
+    static const char *const names[MESH_KINDS] = {[MESH_K_LATENCY] = "latency",
+                                                  [MESH_K_WAY] = "one way",
+                                                  [MESH_K_BOTH] = "both ways",
+                                                  [MESH_K_RAIL] = "rail",
+                                                  [MESH_K_LOAD] = "all to all"};
+    return kind < MESH_KINDS && names[kind] ? names[kind] : "?";
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/mesh/mesh_env.h"
+
+#include "base/size.h"
+#include "tool/common.h"
+
+#include <string.h>
+
+/* ---- lists of hosts --------------------------------------------------------------------------- */
+
+struct list {
+    char **name;
+    uint32_t n;
+};
+
+static int add_name(struct list *l, const char *name)
+{
+    if (l->n == MESH_RANKS)
+        return hw_fail(-E2BIG, "more than %d hosts", MESH_RANKS);
+    if (!*name || strlen(name) >= MESH_NAME)
+        return hw_fail(-EINVAL, "'%s' is no name of a host", name);
+    char **more = realloc(l->name, (l->n + 1) * sizeof *more);
+    if (!more)
+        return hw_no_memory("names of hosts");
+    l->name = more;
+    l->name[l->n] = strdup(name);
+    return l->name[l->n] ? (l->n++, 0) : hw_no_memory("names of hosts");
+}
+
+/* One number or range of those between brackets, of len characters. *width: digits, with leading zeros. */
+static int parse_range(const char *text, size_t len, uint64_t *first, uint64_t *last, int *width)
+{
+    char word[64];
+    if (len >= sizeof word || len == 0)
+        return hw_fail(-EINVAL, "'%.*s' is no range of hosts", (int)len, text);
+    memcpy(word, text, len);
+    word[len] = 0;
+    char *dash = strchr(word, '-');
+    if (dash)
+        *dash++ = 0;
+    *width = (int)strlen(word);
+    int rc = hw_parse_u64(word, 0, UINT32_MAX, first);
+    *last = *first;
+    if (rc == 0 && dash)
+        rc = hw_parse_u64(dash, 0, UINT32_MAX, last);
+    return rc == 0 && *first > *last ? hw_fail(-EINVAL, "the range %s-%s goes down", word, dash) : rc;
+}
+
+/* Adds the names of one item: done is what stands before text, in which brackets may follow. */
+static int expand_item(struct list *l, const char *done, const char *text)
+{
+    char name[2 * MESH_NAME];
+    const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
+    if (!open) {
+        int k = snprintf(name, sizeof name, "%s%s", done, text);
+        return k >= (int)sizeof name ? hw_fail(-EINVAL, "'%s%s' is no name of a host", done, text) : add_name(l, name);
+    }
+    if (!close)
+        return hw_fail(-EINVAL, "a bracket is open in '%s'", text);
+    for (const char *at = open + 1; at < close; at++) {
+        size_t len = strcspn(at, ",]");
+        uint64_t first, last;
+        int width = 1, rc = parse_range(at, len, &first, &last, &width);
+        for (uint64_t v = first; rc == 0 && v <= last; v++) {
+            int k = snprintf(name, sizeof name, "%s%.*s%0*llu", done, (int)(open - text), text, width,
+                             (unsigned long long)v);
+            rc = k >= MESH_NAME ? hw_fail(-EINVAL, "'%s' is no name of a host", name) : expand_item(l, name, close + 1);
+        }
+        if (rc < 0)
+            return rc;
+        at += len;
+    }
+    return 0;
+}
+
+int mesh_nodelist(const char *text, char ***names, uint32_t *n)
+{
+    struct list l = {0};
+    HW_AUTO_FREE char *copy = strdup(text);
+    int rc = copy ? 0 : hw_no_memory("names of hosts");
+    for (char *at = copy, *item = copy; rc == 0 && item; item = at) {
+        bool inside = false;
+        for (at = item; *at && (inside || *at != ','); at++)
+            inside = *at == '[' || (inside && *at != ']');
+        bool more = *at == ',';
+        *at = 0;
+        rc = expand_item(&l, "", item);
+        at = more ? at + 1 : NULL;
+    }
+    if (rc < 0) {
+        HW_KEEP_ERROR();
+        mesh_names_free(l.name, l.n);
+        return rc;
+    }
+    *names = l.name;
+    *n = l.n;
+    return 0;
+}
+
+void mesh_names_free(char **names, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* ---- variables -------------------------------------------------------------------------------- */
+
+static const char *get(const char *const *vars, const char *name)
+{
+    size_t len = strlen(name);
+    for (; *vars; vars++)
+        if (strncmp(*vars, name, len) == 0 && (*vars)[len] == '=' && (*vars)[len + 1])
+            return *vars + len + 1;
+    return NULL;
+}
+
+static int get_number(const char *const *vars, const char *name, uint64_t min, uint64_t max, uint32_t *out)
+{
+    uint64_t v;
+    const char *text = get(vars, name);
+    if (!text)
+        return hw_fail(-EINVAL, "the launcher has not set %s", name);
+    int rc = hw_parse_u64(text, min, max, &v);
+    if (rc < 0)
+        return hw_wrap(rc, "%s", name);
+    *out = (uint32_t)v;
+    return 0;
+}
+
+static int get_rank(const char *const *vars, const char *rank, const char *size, struct mesh_seat *out)
+{
+    int rc = get_number(vars, size, 1, MESH_RANKS, &out->size);
+    return rc < 0 ? rc : get_number(vars, rank, 0, out->size - 1, &out->rank);
+}
+
+/* Jobs meet at ports of their own, as far as names differ. */
+static uint16_t choose_port(const char *job, const char *step)
+{
+    uint64_t h = hw_hash(HW_HASH_START, job, strlen(job));
+    h = hw_hash(h, step, strlen(step));
+    return (uint16_t)(MESH_PORT + h % 512 * MESH_PORTS);
+}
+
+static void copy_text(char *to, size_t cap, const char *text)
+{
+    snprintf(to, cap, "%s", text ? text : "");
+}
+
+static int read_own(const char *const *vars, struct mesh_seat *out)
+{
+    const char *meet = get(vars, "HAWSER_MESH_MEET");
+    out->launcher = "hawser";
+    int rc = get_rank(vars, "HAWSER_MESH_RANK", "HAWSER_MESH_SIZE", out);
+    if (rc < 0)
+        return rc;
+    const char *names = get(vars, "HAWSER_MESH_NAMES");
+    rc = names ? mesh_nodelist(names, &out->names, &out->n_names) : 0;
+    if (rc < 0 || (names && out->n_names != out->size))
+        return hw_fail(-EINVAL, "HAWSER_MESH_NAMES has not a name for each of %u ranks", out->size);
+    return meet ? 0 : hw_fail(-EINVAL, "HAWSER_MESH_RANK is set, but HAWSER_MESH_MEET (HOST[:PORT] of rank 0) is not");
+}
+
+static int read_openmpi(const char *const *vars, struct mesh_seat *out)
+{
+    const char *job = get(vars, "PMIX_NAMESPACE"), *local = get(vars, "OMPI_COMM_WORLD_LOCAL_SIZE");
+    const char *size = get(vars, "OMPI_COMM_WORLD_SIZE");
+    out->launcher = "openmpi";
+    if (job)
+        out->port = choose_port(job, "");
+    if (local && size && strcmp(local, size) == 0)
+        copy_text(out->meet, sizeof out->meet, "127.0.0.1"); /* all of them are on this host */
+    return get_rank(vars, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out);
+}
+
+static int read_torchrun(const char *const *vars, struct mesh_seat *out)
+{
+    const char *host = get(vars, "MASTER_ADDR"), *job = get(vars, "TORCHELASTIC_RUN_ID"),
+               *port = get(vars, "MASTER_PORT");
+    out->launcher = "torchrun";
+    copy_text(out->meet, sizeof out->meet, host);
+    out->port = choose_port(job ? job : "", port ? port : ""); /* MASTER_PORT itself is torch's store */
+    return get_rank(vars, "RANK", "WORLD_SIZE", out);
+}
+
+/* SLURM_TOPOLOGY_ADDR is "spine0.leaf3.node12" where a plugin knows the network, and else the node alone. */
+static void read_slurm_rack(const char *const *vars, struct mesh_seat *out)
+{
+    const char *addr = get(vars, "SLURM_TOPOLOGY_ADDR"), *dot = addr ? strrchr(addr, '.') : NULL;
+    if (dot && dot - addr < MESH_NAME)
+        snprintf(out->rack, sizeof out->rack, "%.*s", (int)(dot - addr), addr);
+}
+
+static int read_slurm(const char *const *vars, struct mesh_seat *out)
+{
+    const char *job = get(vars, "SLURM_JOB_ID"), *step = get(vars, "SLURM_STEP_ID");
+    const char *list = get(vars, "SLURM_STEP_NODELIST");
+    out->launcher = "slurm";
+    if (!list)
+        list = get(vars, "SLURM_JOB_NODELIST");
+    if (!list)
+        return hw_fail(-EINVAL, "SLURM_PROCID is set, but no SLURM_JOB_NODELIST: start it by srun");
+    int rc = get_rank(vars, "SLURM_PROCID", get(vars, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+                      out);
+    if (rc < 0)
+        return rc;
+    rc = mesh_nodelist(list, &out->names, &out->n_names);
+    if (rc < 0)
+        return hw_wrap(rc, "SLURM's list of nodes");
+    copy_text(out->meet, sizeof out->meet, out->names[0]);
+    copy_text(out->name, sizeof out->name, get(vars, "SLURMD_NODENAME"));
+    out->port = choose_port(job ? job : "", step ? step : "");
+    read_slurm_rack(vars, out);
+    if (out->n_names != out->size) { /* several ranks on a node: which is where is not said */
+        mesh_names_free(out->names, out->n_names);
+        out->names = NULL;
+        out->n_names = 0;
+    }
+    return 0;
+}
+
+static int read_pmix(const char *const *vars, struct mesh_seat *out)
+{
+    out->launcher = "pmix";
+    out->port = choose_port(get(vars, "PMIX_NAMESPACE"), "");
+    out->size = 0; /* PMIx knows it */
+    return get_number(vars, "PMIX_RANK", 0, MESH_RANKS - 1, &out->rank);
+}
+
+static int read_launcher(const char *const *vars, struct mesh_seat *out)
+{
+    if (get(vars, "HAWSER_MESH_RANK"))
+        return read_own(vars, out);
+    if (get(vars, "OMPI_COMM_WORLD_RANK"))
+        return read_openmpi(vars, out);
+    if (get(vars, "RANK") && get(vars, "WORLD_SIZE") && get(vars, "MASTER_ADDR"))
+        return read_torchrun(vars, out);
+    if (get(vars, "SLURM_PROCID"))
+        return read_slurm(vars, out);
+    if (get(vars, "PMIX_RANK") && get(vars, "PMIX_NAMESPACE"))
+        return read_pmix(vars, out);
+    return hw_fail(-ENOENT, "no launcher has started this: start it by mpirun, srun or torchrun on every node, or give "
+                            "--hosts FILE");
+}
+
+int mesh_env(const char *const *vars, struct mesh_seat *out)
+{
+    const char *meet = get(vars, "HAWSER_MESH_MEET"), *name = get(vars, "HAWSER_MESH_NAME");
+    const char *rack = get(vars, "HAWSER_MESH_RACK");
+    *out = (struct mesh_seat){.port = MESH_PORT};
+    int rc = read_launcher(vars, out);
+    if (rc == 0 && meet)
+        rc = opts_host(meet, out->meet, sizeof out->meet, &out->port);
+    if (name)
+        copy_text(out->name, sizeof out->name, name);
+    if (rack)
+        copy_text(out->rack, sizeof out->rack, rack);
+    return rc;
+}
+
+void mesh_seat_free(struct mesh_seat *s)
+{
+    mesh_names_free(s->names, s->n_names);
+    *s = (struct mesh_seat){0};
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/mesh/mesh_hosts.h"
+
+#include "tool/child.h"
+#include "tool/mesh/mesh_env.h"
+#include "tool/mesh/mesh_json.h"
+#include "tool/report/output.h"
+#include "tool/tool.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define SSH      "ssh -oBatchMode=yes {}"
+#define GREETING "hawser-mesh-agent"
+#define GREET_MS 30000
+#define END_MS   10000
+#define WORDS    64
+#define LINE     4096
+#define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
+
+struct host {
+    char *name, *rack, *addr; /* name as ssh takes it; rack, addr: NULL where not said */
+    pid_t pid;
+    int in, out; /* its standard input and output; -1: closed */
+    bool greeted;
+    char tail[64]; /* of what it printed before the greeting */
+    size_t n_tail;
+};
+
+struct starter {
+    const struct mesh_hosts *o;
+    char remote[LINE];
+    struct host *host;
+    uint32_t n;
+    uint32_t *seat; /* hosts by rank */
+};
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+/* No shell on the way changes it. */
+static bool is_plain(const char *word)
+{
+    return *word && *word != '-' && strspn(word, PLAIN) == strlen(word);
+}
+
+static int read_host(struct starter *s, char *line)
+{
+    struct host h = {.in = -1, .out = -1};
+    for (char *at = line, *word; (word = strsep(&at, " \t\r\n"));) {
+        if (!*word)
+            continue;
+        if (*word == '#')
+            break;
+        if (!is_plain(word))
+            return hw_fail(-EINVAL, "'%s' is no plain word", word);
+        char **to = !h.name                          ? &h.name
+                    : strncmp(word, "rack=", 5) == 0 ? &h.rack
+                    : strncmp(word, "addr=", 5) == 0 ? &h.addr
+                                                     : NULL;
+        if (!to)
+            return hw_fail(-EINVAL, "'%s' is neither rack=NAME nor addr=ADDRESS", word);
+        *to = strdup(to == &h.name ? word : word + 5);
+    }
+    if (!h.name)
+        return 0;
+    struct host *more = s->n < MESH_RANKS ? realloc(s->host, (s->n + 1) * sizeof *more) : NULL;
+    if (!more)
+        return hw_fail(-E2BIG, "more than %d hosts", MESH_RANKS);
+    s->host = more;
+    s->host[s->n++] = h;
+    return 0;
+}
+
+static int read_hosts(struct starter *s)
+{
+    FILE *f = fopen(s->o->file, "re");
+    char line[LINE];
+    unsigned n = 0;
+    int rc = 0;
+    if (!f)
+        return hw_fail(-errno, "opening %s: %s", s->o->file, strerror(errno));
+    while (rc == 0 && fgets(line, sizeof line, f)) {
+        n++;
+        rc = read_host(s, line);
+    }
+    fclose(f);
+    if (rc < 0)
+        return hw_wrap(rc, "%s, line %u", s->o->file, n);
+    return s->n < 2
+               ? hw_fail(-EINVAL, "%s has %u host%s, two at least are needed", s->o->file, s->n, s->n == 1 ? "" : "s")
+               : 0;
+}
+
+/* The host's name without the user that ssh takes before it. */
+static const char *get_bare_name(const struct host *h)
+{
+    const char *at = strchr(h->name, '@');
+    return at ? at + 1 : h->name;
+}
+
+/* ---- agents ------------------------------------------------------------------------------------- */
+
+/* The command line: words of --ssh with {} replaced, the program, its options. All of it is allocated. */
+static int make_command(const struct starter *s, const struct host *h, const char *const *args, char *argv[WORDS])
+{
+    HW_AUTO_FREE char *text = strdup(s->o->ssh ? s->o->ssh : SSH);
+    size_t n = 0;
+    bool full = !text;
+    for (char *at = text, *word; !full && (word = strsep(&at, " "));) {
+        const char *place = strstr(word, "{}");
+        if (!*word)
+            continue;
+        full = n == WORDS - 1 || (place ? asprintf(&argv[n], "%.*s%s%s", (int)(place - word), word, h->name, place + 2)
+                                        : asprintf(&argv[n], "%s", word)) < 0;
+        n += !full;
+    }
+    const char *const own[] = {s->remote, "mesh", "--agent", NULL};
+    for (unsigned k = 0; k < 2 && !full; k++)
+        for (const char *const *a = k ? args : own; *a && !full; a++) {
+            full = n == WORDS - 1 || !(argv[n] = strdup(*a));
+            n += !full;
+        }
+    argv[n] = NULL;
+    return full ? hw_fail(-E2BIG, "the command for %s has too many words", h->name) : 0;
+}
+
+static void become_agent(char **argv, pid_t parent, int in, int out)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent || dup2(in, 0) < 0 || dup2(out, 1) < 0)
+        _exit(127);
+    execvp(argv[0], argv);
+    dprintf(2, "%s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+static int start_agent(const struct starter *s, struct host *h, const char *const *args)
+{
+    char *argv[WORDS] = {0};
+    int in[2] = {-1, -1}, out[2] = {-1, -1};
+    const pid_t parent = getpid();
+    int rc = make_command(s, h, args, argv);
+    if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0))
+        rc = hw_fail(-errno, "pipes for %s: %s", h->name, strerror(errno));
+    fflush(NULL);
+    h->pid = rc == 0 ? fork() : 0;
+    if (rc == 0 && h->pid == 0)
+        become_agent(argv, parent, in[0], out[1]);
+    if (rc == 0 && h->pid < 0)
+        rc = hw_fail(-errno, "a process for %s: %s", h->name, strerror(errno));
+    for (size_t i = 0; argv[i]; i++)
+        free(argv[i]);
+    hw_close(&in[0]);
+    hw_close(&out[1]);
+    h->in = in[1];
+    h->out = out[0];
+    return rc;
+}
+
+/* Reads up to the greeting, and not a byte beyond it. False: the agent ended. */
+static bool hear_greeting(struct host *h)
+{
+    static const char want[] = GREETING "\n";
+    char c;
+    ssize_t k = read(h->out, &c, 1);
+    if (k < 0 && errno == EINTR)
+        return true;
+    if (k <= 0)
+        return false;
+    if (h->n_tail == sizeof want - 1) {
+        memmove(h->tail, h->tail + 1, h->n_tail - 1);
+        h->n_tail--;
+    }
+    h->tail[h->n_tail++] = c;
+    h->greeted = h->n_tail == sizeof want - 1 && memcmp(h->tail, want, sizeof want - 1) == 0;
+    return true;
+}
+
+/* Waits for all greetings. Returns how many came. */
+static uint32_t hear_greetings(struct starter *s)
+{
+    const uint64_t end = hw_deadline(GREET_MS);
+    HW_AUTO_FREE struct pollfd *p = calloc(s->n, sizeof *p);
+    uint32_t came = 0, open = s->n;
+    while (p && open > 0 && hw_now() < end && !tool_stop) {
+        open = came = 0;
+        for (uint32_t i = 0; i < s->n; i++) {
+            struct host *h = &s->host[i];
+            p[i] = (struct pollfd){.fd = h->greeted ? -1 : h->out, .events = POLLIN};
+            open += p[i].fd >= 0;
+            came += h->greeted;
+        }
+        output_progress("%u of %u hosts are started", came, s->n);
+        if (open && poll(p, s->n, 200) <= 0)
+            continue;
+        for (uint32_t i = 0; i < s->n; i++)
+            if (p[i].fd >= 0 && p[i].revents && !hear_greeting(&s->host[i]))
+                hw_close(&s->host[i].out);
+    }
+    output_progress(NULL);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!s->host[i].greeted)
+            tool_fail("mesh", "%s was not started: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
+                      s->host[i].out < 0 ? "ended before hawser said a word" : "brought no word of hawser in time");
+    return came;
+}
+
+/* ---- seats ---------------------------------------------------------------------------------------- */
+
+static int write_orders(const struct starter *s, uint32_t rank, const char *key, uint16_t port, const char *names)
+{
+    const struct host *h = &s->host[s->seat[rank]], *first = &s->host[s->seat[0]];
+    HW_AUTO_FREE char *text = NULL;
+    int n = asprintf(&text,
+                     "HAWSER_MESH_KEY=%s\nHAWSER_MESH_RANK=%u\nHAWSER_MESH_SIZE=%u\nHAWSER_MESH_MEET=%s:%u\n"
+                     "HAWSER_MESH_NAME=%s\nHAWSER_MESH_RACK=%s\nHAWSER_MESH_NAMES=%s\n\n",
+                     key, rank, s->n, first->addr ? first->addr : get_bare_name(first), port, get_bare_name(h),
+                     h->rack ? h->rack : "", names);
+    if (n < 0)
+        return hw_no_memory("orders");
+    for (ssize_t k = 0, at = 0; at < n; at += k) {
+        k = write(h->in, text + at, (size_t)(n - at));
+        if (k < 0)
+            return errno == EPIPE ? 0
+                                  : hw_fail(-errno, "telling %s: %s", h->name, strerror(errno)); /* it never comes */
+    }
+    explicit_bzero(text, (size_t)n);
+    return 0;
+}
+
+/* Those that have greeted come first; the lead names the others. */
+static int seat_hosts(struct starter *s)
+{
+    uint8_t random[32];
+    char key[2 * sizeof random + 1];
+    HW_AUTO_FREE char *names = calloc(s->n, MESH_NAME + 1);
+    uint32_t rank = 0;
+    int rc = 0;
+    if (!names || getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return hw_fail(-EIO, "no random key");
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(key + 2 * i, 3, "%02x", random[i]);
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < s->n; i++)
+            if (s->host[i].greeted == !pass)
+                s->seat[rank++] = i;
+    for (uint32_t i = 0; i < s->n; i++)
+        snprintf(names + strlen(names), MESH_NAME + 1, "%s%s", i ? "," : "", get_bare_name(&s->host[s->seat[i]]));
+    const uint16_t port = (uint16_t)(MESH_PORT + random[0] * 2 * MESH_PORTS);
+    for (uint32_t i = 0; i < s->n && rc == 0 && s->host[s->seat[i]].greeted; i++)
+        rc = write_orders(s, i, key, port, names);
+    explicit_bzero(key, sizeof key);
+    return rc;
+}
+
+/* ---- the run ---------------------------------------------------------------------------------------- */
+
+static void *end_at_signal(void *arg)
+{
+    struct host *first = arg;
+    while (!tool_stop)
+        usleep(100000);
+    hw_close(&first->in); /* rank 0 ends early, and tells what it has */
+    return NULL;
+}
+
+static int read_results(struct starter *s, struct mesh *m)
+{
+    struct host *first = &s->host[s->seat[0]];
+    pthread_t watch;
+    FILE *f = fdopen(first->out, "r");
+    if (!f)
+        return hw_fail(-errno, "rank 0's output: %s", strerror(errno));
+    int e = pthread_create(&watch, NULL, end_at_signal, first);
+    int rc = mesh_read(f, "rank 0's output", m);
+    fclose(f);
+    first->out = -1;
+    if (e == 0) {
+        tool_stop = 1;
+        pthread_join(watch, NULL);
+    }
+    return m->n == 0 ? hw_fail(-EIO, "rank 0, on %s, ended without results", first->name) : rc;
+}
+
+static void end_agents(struct starter *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        hw_close(&s->host[i].in);
+    const uint64_t end = hw_deadline(END_MS);
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint64_t now = hw_now();
+        if (s->host[i].pid > 0 && now > end)
+            kill(s->host[i].pid, SIGTERM);
+        (void)child_reap(&s->host[i].pid, now > end ? 1000 : (int)((end - now) / HW_MS));
+        hw_close(&s->host[i].out);
+        free(s->host[i].name);
+        free(s->host[i].rack);
+        free(s->host[i].addr);
+    }
+    free(s->host);
+    free(s->seat);
+}
+
+static int start_all(struct starter *s, const char *const *args)
+{
+    ssize_t k = readlink("/proc/self/exe", s->remote, sizeof s->remote - 1);
+    s->remote[k > 0 ? k : 0] = 0;
+    if (s->o->remote)
+        snprintf(s->remote, sizeof s->remote, "%s", s->o->remote);
+    if (!is_plain(s->remote))
+        return hw_fail(-EINVAL, "'%s' is no path that a shell leaves as it is: name another one by --remote",
+                       s->remote);
+    for (const char *const *a = args; *a; a++)
+        if (strspn(*a, PLAIN) != strlen(*a))
+            return hw_fail(-EINVAL, "'%s' would not pass a shell unchanged", *a);
+    int rc = read_hosts(s);
+    s->seat = calloc(s->n + 1, sizeof *s->seat);
+    if (!s->seat)
+        return hw_no_memory("%u hosts", s->n);
+    for (uint32_t i = 0; i < s->n && rc == 0; i++)
+        rc = start_agent(s, &s->host[i], args);
+    return rc;
+}
+
+int mesh_hosts_run(const struct mesh_hosts *o, const char *const *args, struct mesh *m)
+{
+    struct starter s = {.o = o};
+    *m = (struct mesh){0};
+    int rc = start_all(&s, args);
+    if (rc == 0 && hear_greetings(&s) < 2)
+        rc = hw_fail(-ENODEV, "fewer than two hosts could be started");
+    if (rc == 0)
+        rc = seat_hosts(&s);
+    if (rc == 0)
+        rc = read_results(&s, m);
+    HW_KEEP_ERROR();
+    end_agents(&s);
+    return rc;
+}
+
+/* ---- the agent's end --------------------------------------------------------------------------------- */
+
+int mesh_take_orders(void)
+{
+    char line[2 * LINE * 16];
+    size_t n = 0;
+    if (write(STDOUT_FILENO, GREETING "\n", strlen(GREETING) + 1) < 0)
+        return hw_fail(-EPIPE, "the starter is gone");
+    for (;;) {
+        ssize_t k = read(STDIN_FILENO, line + n, 1);
+        if (k < 0 && errno == EINTR && !tool_stop)
+            continue;
+        if (k <= 0 || n == sizeof line - 1)
+            return hw_fail(-EPIPE, "the starter is gone before it said what to do");
+        if (line[n] != '\n') {
+            n++;
+            continue;
+        }
+        line[n] = 0;
+        char *value = strchr(line, '=');
+        if (n == 0)
+            return 0;
+        if (!value || strncmp(line, "HAWSER_MESH_", 12) != 0)
+            return hw_fail(-EPROTO, "the starter says '%s'", line);
+        *value++ = 0;
+        if (setenv(line, value, 1) < 0)
+            return hw_no_memory("the environment");
+        explicit_bzero(line, sizeof line);
+        n = 0;
+    }
+}
+
+static void *follow(void *arg)
+{
+    char c;
+    ssize_t k;
+    (void)arg;
+    do
+        k = read(STDIN_FILENO, &c, 1);
+    while (k > 0 || (k < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
+void mesh_follow_starter(void)
+{
+    pthread_t t;
+    if (pthread_create(&t, NULL, follow, NULL) == 0)
+        pthread_detach(t);
+}

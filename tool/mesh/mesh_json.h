@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mesh as JSON lines, schema hawser-mesh-1 (docs/mesh.md), and back. */
+#ifndef HW_MESH_JSON_H
+#define HW_MESH_JSON_H
+
+#include "tool/mesh/mesh_judge.h"
+
+/* -errno of opening or writing. */
+int mesh_write(const struct mesh *m, const struct mesh_findings *f, FILE *out);
+/* Reads what mesh_write() wrote, without the findings: these are judged anew. Nothing in the file is believed: numbers
+ * of nodes and NICs are within m. m is to be freed also after a failure. path: for the error, which has the line's
+ * number. -EINVAL, -E2BIG, -ENOMEM, -errno. */
+int mesh_read(FILE *in, const char *path, struct mesh *m);
+
+#endif

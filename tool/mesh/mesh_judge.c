@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/mesh/mesh_judge.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CORRUPT 3 /* nodes with which a node must have got wrong bytes to be named for it */
+
+int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)
+{
+    if (out->n == out->cap) {
+        size_t cap = HW_MAX(2 * out->cap, (size_t)16);
+        struct mesh_finding *more = realloc(out->f, cap * sizeof *more);
+        if (!more)
+            return hw_no_memory("%zu findings", cap);
+        out->f = more;
+        out->cap = cap;
+    }
+    out->f[out->n++] = *f;
+    return 0;
+}
+
+int mesh_suspect(struct mesh_findings *out, enum mesh_kind kind, uint32_t from, uint32_t to)
+{
+    if (out->n_suspects == out->cap_suspects) {
+        size_t cap = HW_MAX(2 * out->cap_suspects, (size_t)64);
+        struct mesh_suspect *more = realloc(out->suspect, cap * sizeof *more);
+        if (!more)
+            return hw_no_memory("%zu pairs", cap);
+        out->suspect = more;
+        out->cap_suspects = cap;
+    }
+    out->suspect[out->n_suspects++] = (struct mesh_suspect){kind, (uint16_t)from, (uint16_t)to};
+    return 0;
+}
+
+void mesh_findings_free(struct mesh_findings *f)
+{
+    free(f->f);
+    free(f->suspect);
+    *f = (struct mesh_findings){0};
+}
+
+bool mesh_is_in(const struct mesh *m, uint32_t node)
+{
+    return node < m->n && m->node[node].state == MESH_WELL;
+}
+
+/* ---- states and failures ------------------------------------------------------------------------ */
+
+static struct mesh_finding about_node(enum mesh_fault_kind what, uint32_t node, int nic)
+{
+    return (struct mesh_finding){.what = what, .node = (int)node, .nic = nic, .peer = -1, .peer_nic = -1};
+}
+
+static int judge_states(const struct mesh *m, struct mesh_findings *out)
+{
+    static const enum mesh_fault_kind of[] = {[MESH_ABSENT] = MESH_F_ABSENT,
+                                              [MESH_LATE] = MESH_F_ABSENT,
+                                              [MESH_DIED] = MESH_F_DIED,
+                                              [MESH_SILENT] = MESH_F_SILENT};
+    int rc = 0;
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        if (m->node[i].state == MESH_WELL)
+            continue;
+        struct mesh_finding f = about_node(of[m->node[i].state], i, -1);
+        f.text = m->node[i].why;
+        rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+/* Nodes with which every pair has failed; then pairs, unless one of the two is such a node. */
+static int judge_failures(const struct mesh *m, struct mesh_findings *out)
+{
+    HW_AUTO_FREE uint32_t *bad = calloc(m->n + 1, sizeof *bad);
+    HW_AUTO_FREE uint32_t *good = calloc(m->n + 1, sizeof *good);
+    HW_AUTO_FREE bool *cut = calloc(m->n + 1, sizeof *cut);
+    int rc = bad && good && cut ? 0 : hw_no_memory("%u nodes", m->n);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < m->n_samples; i++) {
+        const struct mesh_sample *s = &m->sample[i];
+        if (s->value > 0 && mesh_is_in(m, s->from) && mesh_is_in(m, s->to)) {
+            good[s->from]++;
+            good[s->to]++;
+        }
+    }
+    for (size_t i = 0; i < m->n_faults; i++)
+        if (m->fault[i].bad == 0 && mesh_is_in(m, m->fault[i].from) && mesh_is_in(m, m->fault[i].to)) {
+            bad[m->fault[i].from]++;
+            bad[m->fault[i].to]++;
+        }
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        cut[i] = bad[i] > 1 && !good[i] && mesh_is_in(m, i);
+        struct mesh_finding f = about_node(MESH_F_CUT, i, -1);
+        f.count = bad[i];
+        for (size_t k = 0; k < m->n_faults && !f.text; k++)
+            if (m->fault[k].from == i || m->fault[k].to == i)
+                f.text = m->fault[k].text;
+        if (cut[i])
+            rc = mesh_find(out, &f);
+    }
+    for (size_t i = 0; i < m->n_faults && rc == 0; i++) {
+        const struct mesh_fault *at = &m->fault[i];
+        bool told = false;
+        for (size_t k = 0; k < i; k++)
+            told |= m->fault[k].bad == 0 && ((m->fault[k].from == at->from && m->fault[k].to == at->to) ||
+                                             (m->fault[k].from == at->to && m->fault[k].to == at->from));
+        if (at->bad || told || cut[at->from] || cut[at->to] || !mesh_is_in(m, at->from) || !mesh_is_in(m, at->to))
+            continue;
+        struct mesh_finding f = about_node(MESH_F_BROKEN, at->from, -1);
+        f.peer = at->to;
+        f.text = at->text;
+        rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+static int judge_bytes(const struct mesh *m, struct mesh_findings *out)
+{
+    HW_AUTO_FREE uint32_t *count = calloc(m->n + 1, sizeof *count);
+    HW_AUTO_FREE uint64_t *bytes = calloc(m->n + 1, sizeof *bytes);
+    int rc = count && bytes ? 0 : hw_no_memory("%u nodes", m->n);
+    for (size_t i = 0; i < m->n_faults && rc == 0; i++)
+        if (m->fault[i].bad) {
+            const uint16_t end[] = {m->fault[i].from, m->fault[i].to};
+            for (unsigned k = 0; k < 2; k++) {
+                count[end[k]]++;
+                bytes[end[k]] += m->fault[i].bad;
+            }
+        }
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        struct mesh_finding f = about_node(MESH_F_CORRUPT, i, -1);
+        f.count = count[i];
+        f.number = bytes[i];
+        if (count[i] >= CORRUPT)
+            rc = mesh_find(out, &f);
+    }
+    for (size_t i = 0; i < m->n_faults && rc == 0; i++) {
+        const struct mesh_fault *at = &m->fault[i];
+        struct mesh_finding f = about_node(MESH_F_WRONG, at->from, -1);
+        f.peer = at->to;
+        f.number = at->bad;
+        if (at->bad && count[at->from] < CORRUPT && count[at->to] < CORRUPT)
+            rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+/* ---- facts ---------------------------------------------------------------------------------------- */
+
+static const struct mesh_nic_facts *get_nic(const struct mesh *m, uint32_t node, const char *name)
+{
+    for (uint32_t k = 0; mesh_is_in(m, node) && k < m->node[node].n_nics; k++)
+        if (strcmp(m->node[node].nic[k].name, name) == 0)
+            return &m->node[node].nic[k];
+    return NULL;
+}
+
+static uint64_t get_fact(const struct mesh_nic_facts *n, enum mesh_fault_kind what)
+{
+    return what == MESH_F_SPEED ? n->speed : n->mtu;
+}
+
+/* What most nodes' NICs of that name have; 0: nothing that more than half have. */
+static uint64_t find_usual(const struct mesh *m, const char *name, enum mesh_fault_kind what)
+{
+    uint64_t usual = 0;
+    size_t lead = 0, with = 0, all = 0;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < m->n; i++) {
+            const struct mesh_nic_facts *n = get_nic(m, i, name);
+            if (!n)
+                continue;
+            if (pass) {
+                all++;
+                with += get_fact(n, what) == usual;
+            } else if (lead == 0) {
+                usual = get_fact(n, what);
+                lead = 1;
+            } else
+                lead = get_fact(n, what) == usual ? lead + 1 : lead - 1;
+        }
+    return all > 2 && 2 * with > all ? usual : 0;
+}
+
+/* Does the NIC have any sample that is not nothing? */
+static void count_use(const struct mesh *m, uint32_t *use)
+{
+    for (size_t i = 0; i < m->n_samples; i++) {
+        const struct mesh_sample *s = &m->sample[i];
+        if (s->kind != MESH_K_WAY || s->nic == MESH_ALL || !(s->value > 0) || s->to_nic == MESH_ALL)
+            continue;
+        use[s->from * TP_MAX_NICS + s->nic]++;
+        use[s->to * TP_MAX_NICS + s->to_nic]++;
+    }
+}
+
+/* Do three of four other nodes that have a NIC of that name use it? */
+static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint32_t *use)
+{
+    size_t with = 0, all = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct mesh_nic_facts *n = get_nic(m, i, name);
+        if (!mesh_is_in(m, i))
+            continue;
+        all++;
+        with += n && use[i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)] > 0;
+    }
+    return all > 2 && 4 * with >= 3 * (all - 1);
+}
+
+/* A NIC's name that stands in the list of an earlier node was looked at with that. */
+static bool is_first(const struct mesh *m, uint32_t node, const char *name)
+{
+    for (uint32_t i = 0; i < node; i++)
+        if (get_nic(m, i, name))
+            return false;
+    return true;
+}
+
+static int judge_fact(const struct mesh *m, const char *name, enum mesh_fault_kind what, struct mesh_findings *out)
+{
+    const uint64_t usual = find_usual(m, name, what);
+    int rc = 0;
+    for (uint32_t i = 0; i < m->n && usual && rc == 0; i++) {
+        const struct mesh_nic_facts *n = get_nic(m, i, name);
+        if (!n || get_fact(n, what) == usual || get_fact(n, what) == 0)
+            continue;
+        struct mesh_finding f = about_node(what, i, (int)(n - m->node[i].nic));
+        f.number = get_fact(n, what);
+        f.usual = usual;
+        rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+static int judge_idle(const struct mesh *m, const char *name, const uint32_t *use, struct mesh_findings *out)
+{
+    int rc = 0;
+    if (!is_used_elsewhere(m, name, use))
+        return 0;
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        const struct mesh_nic_facts *n = get_nic(m, i, name);
+        bool some = false; /* a node that carries nothing at all is named for that */
+        for (uint32_t k = 0; k < m->node[i].n_nics; k++)
+            some |= use[i * TP_MAX_NICS + k] > 0;
+        if (!mesh_is_in(m, i) || !some || (n && use[i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
+            continue;
+        struct mesh_finding f = about_node(MESH_F_IDLE, i, n ? (int)(n - m->node[i].nic) : -1);
+        f.text = name;
+        rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+/* Errors that a driver counted, where it counted more than ten times the others' and more than ten. */
+static int judge_errors(const struct mesh *m, const char *name, struct mesh_findings *out)
+{
+    uint64_t sum = 0;
+    size_t all = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct mesh_nic_facts *n = get_nic(m, i, name);
+        sum += n ? n->rx_errors + n->tx_errors : 0;
+        all += n != NULL;
+    }
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        const struct mesh_nic_facts *n = get_nic(m, i, name);
+        uint64_t own = n ? n->rx_errors + n->tx_errors : 0;
+        if (!n || own <= 10 || all < 2 || own <= 10 * ((sum - own) / (all - 1)))
+            continue;
+        struct mesh_finding f = about_node(MESH_F_ERRORS, i, (int)(n - m->node[i].nic));
+        f.number = own;
+        rc = mesh_find(out, &f);
+    }
+    return rc;
+}
+
+static int judge_versions(const struct mesh *m, struct mesh_findings *out)
+{
+    const struct mesh_node *first = NULL;
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (!mesh_is_in(m, i) || !m->node[i].version[0])
+            continue;
+        if (!first)
+            first = &m->node[i];
+        if (strcmp(first->version, m->node[i].version) == 0)
+            continue;
+        struct mesh_finding f = about_node(MESH_F_VERSION, i, -1);
+        f.peer = (int)(first - m->node);
+        return mesh_find(out, &f);
+    }
+    return 0;
+}
+
+int mesh_judge_facts(const struct mesh *m, struct mesh_findings *out)
+{
+    HW_AUTO_FREE uint32_t *use = calloc((size_t)m->n * TP_MAX_NICS + 1, sizeof *use);
+    int rc = use ? judge_states(m, out) : hw_no_memory("%u nodes", m->n);
+    if (rc == 0)
+        rc = judge_failures(m, out);
+    if (rc == 0)
+        rc = judge_bytes(m, out);
+    if (rc == 0)
+        rc = judge_versions(m, out);
+    if (rc < 0)
+        return rc;
+    count_use(m, use);
+    for (uint32_t i = 0; i < m->n && rc == 0; i++)
+        for (uint32_t k = 0; mesh_is_in(m, i) && k < m->node[i].n_nics && rc == 0; k++) {
+            const char *name = m->node[i].nic[k].name;
+            if (!is_first(m, i, name))
+                continue;
+            rc = judge_fact(m, name, MESH_F_SPEED, out);
+            if (rc == 0)
+                rc = judge_fact(m, name, MESH_F_MTU, out);
+            if (rc == 0)
+                rc = judge_idle(m, name, use, out);
+            if (rc == 0)
+                rc = judge_errors(m, name, out);
+        }
+    return rc;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------- */
+
+/* Is what f is about named already, of those before end? */
+static bool is_told(const struct mesh_findings *all, size_t end, const struct mesh_finding *f)
+{
+    for (size_t i = 0; i < end; i++) {
+        const struct mesh_finding *o = &all->f[i];
+        bool whole = o->what == MESH_F_NODE || o->what == MESH_F_SPEED || o->what == MESH_F_SENDS ||
+                     o->what == MESH_F_RECEIVES || o->what == MESH_F_PORT;
+        if (f->what != MESH_F_PATH && whole && o->node == f->node && (o->nic < 0 || f->nic < 0 || o->nic == f->nic))
+            return true;
+        if (f->what == MESH_F_PATH && o->what == MESH_F_PATH &&
+            ((o->node == f->node && o->peer == f->peer) || (o->node == f->peer && o->peer == f->node)))
+            return true;
+        if (f->what == MESH_F_PATH && whole && (o->node == f->node || o->node == f->peer))
+            return true;
+    }
+    return false;
+}
+
+/* Drops those from `from` on that say again what stands before. */
+static void drop_told(struct mesh_findings *all, size_t from)
+{
+    size_t left = from;
+    for (size_t i = from; i < all->n; i++)
+        if (!is_told(all, from, &all->f[i]))
+            all->f[left++] = all->f[i];
+    all->n = left;
+}
+
+static size_t count_samples(const struct mesh *m, enum mesh_kind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_samples; i++)
+        n += m->sample[i].kind == kind && m->sample[i].nic != MESH_ALL;
+    return n;
+}
+
+int mesh_judge(const struct mesh *m, struct mesh_findings *out)
+{
+    /* where every pair's rails were measured alone, they say more than shares of transfers over all of them */
+    const size_t ways = count_samples(m, MESH_K_WAY);
+    const bool alone = ways > 0 && 10 * count_samples(m, MESH_K_RAIL) >= 9 * ways;
+    *out = (struct mesh_findings){0};
+    int rc = mesh_judge_facts(m, out);
+    if (rc == 0)
+        rc = mesh_judge_rails(m, out);
+    size_t told = out->n;
+    if (rc == 0)
+        rc = mesh_judge_series(m, alone ? MESH_K_RAIL : MESH_K_WAY, true, out);
+    drop_told(out, told);
+    told = out->n;
+    if (rc == 0)
+        rc = mesh_judge_series(m, MESH_K_BOTH, false, out);
+    drop_told(out, told);
+    told = out->n;
+    if (rc == 0)
+        rc = mesh_judge_series(m, MESH_K_LOAD, false, out);
+    drop_told(out, told);
+    if (rc == 0) /* of another kind: said also of what is slow */
+        rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
+    if (rc < 0)
+        mesh_findings_free(out);
+    return rc;
+}

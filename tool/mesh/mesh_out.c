@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/mesh/mesh_out.h"
+
+#include "tool/load/stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+bool mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_figures *out)
+{
+    double *v = calloc(m->n_samples + 1, sizeof *v);
+    *out = (struct mesh_figures){.least = INFINITY};
+    for (size_t i = 0; v && i < m->n_samples; i++) {
+        const struct mesh_sample *s = &m->sample[i];
+        if (s->kind != kind || (s->nic != MESH_ALL) != nics || !(s->value > 0))
+            continue;
+        v[out->n++] = s->value;
+        if (s->value < out->least) {
+            out->least = s->value;
+            out->at_least = *s;
+        }
+        if (s->value > out->most) {
+            out->most = s->value;
+            out->at_most = *s;
+        }
+    }
+    if (out->n)
+        out->median = stats_median(v, out->n);
+    free(v);
+    return out->n > 0;
+}
+
+static void print_kind(FILE *out, const struct mesh *m, enum mesh_kind kind, bool nics, const char *what)
+{
+    struct mesh_figures f;
+    char pair[2 * MESH_NAME + 16];
+    if (!mesh_figures(m, kind, nics, &f))
+        return;
+    const struct mesh_sample *worst = kind == MESH_K_LATENCY ? &f.at_most : &f.at_least;
+    snprintf(pair, sizeof pair, "%s to %s%s%s", m->node[worst->from].name, m->node[worst->to].name, nics ? ", " : "",
+             nics ? m->node[worst->from].nic[worst->nic].name : "");
+    fprintf(out, "%-24s %10.4g %10.4g %10.4g  %s\n", what, f.median, f.least, f.most, pair);
+}
+
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out)
+{
+    uint32_t well = 0;
+    char text[512];
+    for (uint32_t i = 0; i < m->n; i++)
+        well += m->node[i].state == MESH_WELL;
+    fprintf(out, "# hawser %s mesh, %s: %u of %u nodes, %u of %u rounds in %.1f s, %.3f GB checked\n", hawser_version(),
+            m->what, well, m->n, m->rounds, m->of_rounds, m->seconds, (double)m->checked / 1e9);
+    fprintf(out, "%-24s %10s %10s %10s  %s\n", "", "median", "least", "most", "worst pair");
+    print_kind(out, m, MESH_K_WAY, false, "GB/s one way");
+    print_kind(out, m, MESH_K_BOTH, false, "GB/s each of both ways");
+    print_kind(out, m, MESH_K_RAIL, true, "GB/s of one rail alone");
+    print_kind(out, m, MESH_K_LATENCY, false, "us for 8 bytes");
+    if (m->bisection_GBps > 0)
+        fprintf(out, "%-24s %10.4g\n", "GB/s across the middle", m->bisection_GBps);
+    if (m->all_GBps > 0)
+        fprintf(out, "%-24s %10.4g\n", "GB/s all to all", m->all_GBps);
+    for (size_t i = 0; i < f->n; i++) {
+        mesh_say(m, &f->f[i], text, sizeof text);
+        fprintf(out, "finding: %s\n", text);
+    }
+    if (f->n)
+        fprintf(out, "%zu finding%s\n", f->n, plural(f->n));
+    else
+        fprintf(out, "no findings: no node, NIC, rail or path stands out\n");
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the ranks of `hawser mesh` and their lead say to each other, as notifications of hawser's own connections, which
+ * both sides have proved the key on. Pure encode and decode; decode trusts nothing.
+ *
+ *   HELLO   rank to lead: who I am, where my service listens, which NICs I have
+ *   ORDER   lead to rank: measure this with that rank, or with several at once
+ *   ANSWER  rank to lead: what came of it
+ *   BYE     lead to rank: all is measured
+ *   FINAL   rank to lead: what my NICs counted meanwhile; the rank ends
+ */
+#ifndef HW_MESH_PROTO_H
+#define HW_MESH_PROTO_H
+
+#include "tool/peer/proto.h"
+
+#define MESH_VERSION 1
+#define MESH_MESSAGE 4096   /* bytes of a message, at most */
+#define MESH_RANKS   4096   /* at most */
+#define MESH_NAME    64     /* of a node or rack, with the NUL */
+#define MESH_TARGETS 16     /* ranks that one order measures with */
+#define MESH_LONGEST 600000 /* ms that an order may measure, at most */
+#define MESH_PINGS   1000000
+
+enum mesh_type { MESH_HELLO = 1, MESH_ORDER, MESH_ANSWER, MESH_BYE, MESH_FINAL, MESH_TYPES };
+
+enum mesh_what {
+    MESH_LATENCY = 1, /* 8 bytes to and fro, one at a time */
+    MESH_ONE_WAY,     /* there, then back */
+    MESH_BOTH_WAYS,   /* there and back at once */
+    MESH_RAILS,       /* as one way, by each pair of NICs alone */
+    MESH_ALL_TO_ALL,  /* to all targets at once */
+    MESH_WHATS
+};
+
+struct mesh_nic_facts {
+    char name[HAWSER_NIC_NAME];
+    uint32_t speed, mtu;           /* Mbit/s, bytes; 0: not known */
+    uint64_t rx_errors, tx_errors; /* FINAL: since HELLO */
+};
+
+struct mesh_hello {
+    uint32_t rank, size;
+    char name[MESH_NAME], rack[MESH_NAME]; /* rack "": not known */
+    char version[16];
+    uint8_t boot[TP_HASH];       /* the same on ranks that share a kernel */
+    uint64_t netns;              /* and the same where they share a network namespace too */
+    char addr[HAWSER_ADDR_TEXT]; /* by which it has come, without a port */
+    uint16_t port;               /* of its service */
+    uint32_t n_nics;
+    struct mesh_nic_facts nic[TP_MAX_NICS];
+};
+
+struct mesh_target {
+    char addr[HAWSER_ADDR_TEXT];
+    uint16_t port;
+};
+
+struct mesh_order {
+    uint32_t seq; /* echoed in the answer */
+    enum mesh_what what;
+    uint64_t size; /* bytes of a transfer */
+    uint32_t depth;
+    uint32_t duration_ms, warmup_ms; /* each way */
+    uint32_t pings;                  /* LATENCY: round trips */
+    uint16_t gpu;                    /* whose memory, on both sides; TP_HOST: the host's */
+    uint32_t n_targets;
+    struct mesh_target target[MESH_TARGETS];
+};
+
+struct mesh_answer {
+    uint32_t seq;
+    int32_t status; /* 0 or -errno */
+    char text[TP_TEXT];
+    double out_GBps, in_GBps; /* 0: not measured */
+    double p50_us, p99_us;    /* LATENCY: half a round trip */
+    uint64_t bad, checked;    /* bytes */
+    uint32_t n_nics;
+    struct mesh_share {
+        char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
+        double out_GBps, in_GBps;
+    } nic[TP_MAX_NICS];
+};
+
+struct mesh_message {
+    enum mesh_type type;
+    struct mesh_hello hello; /* FINAL: its NICs */
+    struct mesh_order order;
+    struct mesh_answer answer;
+};
+
+/* Writes the message to buf. Its length, or -EINVAL: a caller's bug. */
+int mesh_encode(const struct mesh_message *m, uint8_t buf[MESH_MESSAGE]);
+/* Reads a message of len bytes. -EPROTO with hw_error() for anything that mesh_encode() does not write. */
+int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the lead has the ranks measure: rounds, loads, and once more what stood out. */
+#include "tool/mesh/mesh_lead.h"
+#include "tool/report/output.h"
+#include "tool/tool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define RAIL_ROUNDS 2 /* in which rails are measured alone, unless all are wanted */
+#define AGAIN       2 /* times that what stood out is measured again */
+#define LOAD_TIMES  4 /* a load lasts that many times as long as a pair's measurement */
+
+static int measure_round(struct lead *l, const struct mesh_pair *pair, size_t n, bool rails)
+{
+    memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
+    int rc = lead_phase(l, pair, n, MESH_LATENCY, l->o->duration_ms);
+    if (rc == 0)
+        rc = lead_phase(l, pair, n, MESH_ONE_WAY, l->o->duration_ms);
+    if (rc == 0 && !l->o->quick)
+        rc = lead_phase(l, pair, n, MESH_BOTH_WAYS, l->o->duration_ms);
+    if (rc == 0 && rails)
+        rc = lead_phase(l, pair, n, MESH_RAILS, l->o->duration_ms);
+    return rc;
+}
+
+static void show_progress(const struct lead *l, uint32_t round, uint64_t start)
+{
+    uint32_t out = 0;
+    char left[32] = "";
+    for (uint32_t i = 0; i < l->m->n; i++)
+        out += !lead_has(l, i);
+    double passed = (double)(hw_now() - start) / 1e9;
+    if (round > 0)
+        snprintf(left, sizeof left, ", %.0f s left", passed / round * (l->m->of_rounds - round));
+    output_progress("round %u of %u, %u of %u nodes are out%s", round + 1, l->m->of_rounds, out, l->m->n, left);
+}
+
+static int measure_rounds(struct lead *l, struct mesh_pair *pair)
+{
+    const uint32_t rounds = mesh_rounds(l->m->n);
+    const uint64_t start = hw_now();
+    int rc = 0;
+    l->m->of_rounds = rounds;
+    for (uint32_t r = 0; r < rounds && rc == 0; r++) {
+        uint64_t passed = (hw_now() - start) / HW_MS;
+        if (l->o->budget_ms && r > 0 && passed + passed / r > l->o->budget_ms)
+            break;
+        show_progress(l, r, start);
+        rc = measure_round(l, pair, mesh_round(l->m->n, r, pair), l->o->rails || r < RAIL_ROUNDS);
+        l->m->rounds += rc == 0;
+    }
+    return rc;
+}
+
+/* All of one half with all of the other at once, both ways; then each node with several at once. */
+static int measure_loads(struct lead *l, struct mesh_pair *pair)
+{
+    const uint32_t half = l->m->n / 2;
+    for (uint32_t i = 0; i < half; i++)
+        pair[i] = (struct mesh_pair){i, half + i};
+    memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
+    l->keep = LEAD_ASIDE; /* another condition than that of the rounds: not to be compared with these */
+    output_progress("bisection");
+    l->sum_GBps = 0;
+    int rc = lead_phase(l, pair, half, MESH_BOTH_WAYS, LOAD_TIMES * l->o->duration_ms);
+    l->m->bisection_GBps = l->sum_GBps;
+    output_progress("all to all");
+    if (rc == 0)
+        rc = lead_all_to_all(l, LOAD_TIMES * l->o->duration_ms);
+    l->keep = LEAD_KEEP;
+    return rc;
+}
+
+/* ---- once more -------------------------------------------------------------------------------------- */
+
+static enum mesh_what get_order_kind(enum mesh_kind kind)
+{
+    return kind == MESH_K_LATENCY ? MESH_LATENCY
+           : kind == MESH_K_BOTH  ? MESH_BOTH_WAYS
+           : kind == MESH_K_RAIL  ? MESH_RAILS
+                                  : MESH_ONE_WAY;
+}
+
+static int by_pair(const void *a, const void *b)
+{
+    const struct mesh_pair *x = a, *y = b;
+    return x->a != y->a ? (x->a < y->a ? -1 : 1) : x->b != y->b ? (x->b < y->b ? -1 : 1) : 0;
+}
+
+/* The pairs of the suspects of that kind, each once. Returns how many. */
+static size_t list_suspects(const struct lead *l, const struct mesh_findings *found, enum mesh_kind kind,
+                            struct mesh_pair *todo)
+{
+    size_t n = 0, left = 0;
+    for (size_t i = 0; i < found->n_suspects; i++) {
+        const struct mesh_suspect *s = &found->suspect[i];
+        if (s->kind == kind && lead_has(l, s->from) && lead_has(l, s->to))
+            todo[n++] = (struct mesh_pair){HW_MIN(s->from, s->to), HW_MAX(s->from, s->to)};
+    }
+    qsort(todo, n, sizeof *todo, by_pair);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || by_pair(&todo[i], &todo[i - 1]) != 0)
+            todo[left++] = todo[i];
+    return left;
+}
+
+static int measure_again(struct lead *l, const struct mesh_findings *found, struct mesh_pair *pair)
+{
+    static const enum mesh_kind kinds[] = {MESH_K_WAY, MESH_K_RAIL, MESH_K_BOTH, MESH_K_LATENCY};
+    HW_AUTO_FREE struct mesh_pair *todo = calloc(found->n_suspects, sizeof *todo);
+    int rc = todo ? 0 : hw_no_memory("%zu pairs", found->n_suspects);
+    l->keep = LEAD_AGAIN;
+    for (size_t k = 0; k < HW_ARRAY_LEN(kinds) && rc == 0; k++) {
+        size_t n = list_suspects(l, found, kinds[k], todo);
+        while (n > 0 && rc == 0) {
+            output_progress("once more: %zu pairs that stood out", n);
+            memset(l->failed_now, 0, l->size * sizeof *l->failed_now);
+            int taken = mesh_take_disjoint(todo, &n, l->m->n, pair, l->m->n / 2);
+            rc = taken < 0 ? taken : lead_phase(l, pair, (size_t)taken, get_order_kind(kinds[k]), l->o->duration_ms);
+        }
+    }
+    l->keep = LEAD_KEEP;
+    return rc;
+}
+
+/* Judges, and has what stands out measured again, until it is confirmed or gone. */
+static int judge_twice(struct lead *l, struct mesh_pair *pair)
+{
+    struct mesh_findings found;
+    int rc = mesh_judge(l->m, &found);
+    for (unsigned k = 0; k < AGAIN && rc == 0 && found.n_suspects > 0; k++) {
+        rc = measure_again(l, &found, pair);
+        mesh_findings_free(&found);
+        if (rc == 0)
+            rc = mesh_judge(l->m, &found);
+    }
+    if (rc == 0)
+        mesh_findings_free(&found);
+    return rc;
+}
+
+int lead_measure(struct lead *l)
+{
+    HW_AUTO_FREE struct mesh_pair *pair = calloc(l->m->n / 2 + 1, sizeof *pair);
+    if (!pair)
+        return hw_no_memory("%u pairs", l->m->n / 2);
+    int rc = measure_rounds(l, pair);
+    if (rc == 0)
+        rc = judge_twice(l, pair);
+    if (rc == 0 && l->o->load)
+        rc = measure_loads(l, pair);
+    return rc;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Findings as sentences. */
+#include "tool/mesh/mesh_judge.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct text {
+    char *at;
+    size_t left;
+};
+
+static void add_text(struct text *t, const char *fmt, ...) HW_PRINTF(2, 3);
+static void add_text(struct text *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(t->at, t->left, fmt, ap);
+    va_end(ap);
+    size_t k = n < 0 || t->left == 0 ? 0 : HW_MIN((size_t)n, t->left - 1);
+    t->at += k;
+    t->left -= k;
+}
+
+static const char *get_nic_name(const struct mesh *m, int node, int nic)
+{
+    return nic >= 0 && nic < (int)m->node[node].n_nics ? m->node[node].nic[nic].name : "";
+}
+
+/* "node7 eth2" */
+static void add_place(struct text *t, const struct mesh *m, int node, int nic)
+{
+    const char *name = get_nic_name(m, node, nic);
+    add_text(t, "%s%s%s", m->node[node].name, *name ? " " : "", name);
+}
+
+/* "41 % of the median" or "3.1 times the median latency" */
+static void add_ratio(struct text *t, const struct mesh_finding *f)
+{
+    if (f->kind == MESH_K_LATENCY)
+        add_text(t, "%.1f times the median latency", f->ratio);
+    else
+        add_text(t, "%.0f %% of the median", 100 * f->ratio);
+}
+
+static void add_when(struct text *t, const struct mesh_finding *f)
+{
+    if (f->kind == MESH_K_BOTH)
+        add_text(t, " while both directions are in use");
+    else if (f->kind == MESH_K_LOAD)
+        add_text(t, " while every node works with several at once");
+}
+
+static void say_state(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    static const char *const what[] = {[MESH_F_ABSENT] = "never came",
+                                       [MESH_F_DIED] = "died: its process ended",
+                                       [MESH_F_SILENT] = "stopped answering: it hangs, or is cut off from the network"};
+    add_place(t, m, f->node, -1);
+    add_text(t, " %s", what[f->what]);
+    if (f->text && *f->text)
+        add_text(t, " (%s)", f->text);
+}
+
+static void say_port(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    const bool latency = f->kind == MESH_K_LATENCY;
+    add_place(t, m, f->node, f->nic);
+    if (latency) {
+        add_text(t, " has ");
+        add_ratio(t, f);
+        add_text(t, ", with every peer: its CPU, power management, NIC or cable");
+        return;
+    }
+    add_text(t, f->what == MESH_F_PORT    ? " sends and receives at "
+                : f->what == MESH_F_SENDS ? " sends at "
+                                          : " receives at ");
+    add_ratio(t, f);
+    add_when(t, f);
+    add_text(t, f->what == MESH_F_SENDS  ? ", to every peer: "
+                : f->what == MESH_F_PORT ? ", with every peer: "
+                                         : ", from every peer: ");
+    add_text(t, f->kind == MESH_K_WAY || f->kind == MESH_K_RAIL ? "its NIC, cable or port"
+                                                                : "the machine, or its NICs, cables and ports");
+}
+
+static void say_some(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    add_place(t, m, f->node, f->nic);
+    if (f->kind == MESH_K_LATENCY)
+        add_text(t, " has ");
+    else
+        add_text(t, f->mutual ? " receives at " : " sends at ");
+    add_ratio(t, f);
+    add_when(t, f);
+    add_text(t, ", with %u of %u peers only: the paths to these, or what else was running there", f->count, f->of);
+}
+
+static void say_path(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    add_place(t, m, f->node, f->nic);
+    add_text(t, f->mutual || f->kind == MESH_K_LATENCY ? " and " : " to ");
+    add_place(t, m, f->peer, f->peer_nic);
+    add_text(t, " only: ");
+    add_ratio(t, f);
+    add_when(t, f);
+    add_text(t, ": the path between them");
+}
+
+static void say_rail(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    add_text(t, "%s everywhere at %.0f %% of the other rails: the rail's switches, or a setting of all these NICs",
+             get_nic_name(m, f->node, f->nic), 100 * f->ratio);
+}
+
+static void say_fact(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    add_place(t, m, f->node, f->nic);
+    if (f->what == MESH_F_SPEED)
+        add_text(t, " runs at %" PRIu64 " Mbit/s, the others' at %" PRIu64 ": its port, cable or autonegotiation",
+                 f->number, f->usual);
+    else if (f->what == MESH_F_MTU)
+        add_text(t, " has an MTU of %" PRIu64 ", the others' %" PRIu64, f->number, f->usual);
+    else if (f->what == MESH_F_ERRORS)
+        add_text(t, " counted %" PRIu64 " errors during the test: its cable, transceiver or port", f->number);
+    else if (f->nic < 0)
+        add_text(t, " has no %s that is up with an address, as the others have", f->text);
+    else
+        add_text(t, " carries nothing, where the others' %s does: its link, address or routes", f->text);
+}
+
+static void say_changed(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    if (f->node < 0)
+        add_text(t, "the median of %s", mesh_kind_name(f->kind));
+    else
+        add_place(t, m, f->node, f->nic);
+    if (f->node >= 0)
+        add_text(t, ", %s,", mesh_kind_name(f->kind));
+    if (f->kind == MESH_K_LATENCY)
+        add_text(t, " is at %.1f times what it was in the baseline", f->ratio);
+    else
+        add_text(t, " is at %.0f %% of what it was in the baseline", 100 * f->ratio);
+}
+
+static void say_pair(struct text *t, const struct mesh *m, const struct mesh_finding *f)
+{
+    add_place(t, m, f->node, -1);
+    if (f->what == MESH_F_VERSION) {
+        add_text(t, " has hawser %s, %s has %s: compare the same version", m->node[f->node].version,
+                 m->node[f->peer].name, m->node[f->peer].version);
+        return;
+    }
+    add_text(t, " and %s", m->node[f->peer].name);
+    if (f->what == MESH_F_WRONG)
+        add_text(t, ": %" PRIu64 " bytes arrived wrong: memory, or a NIC that computes wrong checksums", f->number);
+    else
+        add_text(t, " cannot transfer to each other: %s", f->text ? f->text : "");
+}
+
+void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, size_t cap)
+{
+    struct text t = {buf, cap};
+    switch (f->what) {
+    case MESH_F_ABSENT:
+    case MESH_F_DIED:
+    case MESH_F_SILENT:
+        say_state(&t, m, f);
+        break;
+    case MESH_F_CUT:
+        add_place(&t, m, f->node, -1);
+        add_text(&t, " is there, but no transfer with it worked: %s", f->text ? f->text : "");
+        break;
+    case MESH_F_CORRUPT:
+        add_place(&t, m, f->node, -1);
+        add_text(&t,
+                 ": %" PRIu64 " bytes to or from it arrived wrong, with %u nodes: its memory, or a NIC that computes "
+                 "wrong checksums",
+                 f->number, f->count);
+        break;
+    case MESH_F_NODE:
+        add_place(&t, m, f->node, -1);
+        add_text(&t, " is at ");
+        add_ratio(&t, f);
+        add_text(&t, " on every NIC: the machine (CPU, memory, PCIe, power), not a cable");
+        break;
+    case MESH_F_SENDS:
+    case MESH_F_RECEIVES:
+    case MESH_F_PORT:
+        say_port(&t, m, f);
+        break;
+    case MESH_F_SOME:
+        say_some(&t, m, f);
+        break;
+    case MESH_F_PATH:
+        say_path(&t, m, f);
+        break;
+    case MESH_F_RAIL:
+        say_rail(&t, m, f);
+        break;
+    case MESH_F_MANY:
+        add_text(&t, "%u of %u paths stand out (%s): groups of nodes differ, see the heat map", f->count, f->of,
+                 mesh_kind_name(f->kind));
+        break;
+    case MESH_F_CHANGED:
+        say_changed(&t, m, f);
+        break;
+    case MESH_F_BROKEN:
+    case MESH_F_WRONG:
+    case MESH_F_VERSION:
+        say_pair(&t, m, f);
+        break;
+    default:
+        say_fact(&t, m, f);
+        break;
+    }
+}
+
+const char *mesh_fault_name(enum mesh_fault_kind what)
+{
+    static const char *const names[MESH_FAULTS] = {
+        [MESH_F_ABSENT] = "absent", [MESH_F_DIED] = "died",         [MESH_F_SILENT] = "silent",
+        [MESH_F_CUT] = "cut-off",   [MESH_F_CORRUPT] = "corrupt",   [MESH_F_NODE] = "node",
+        [MESH_F_SENDS] = "sends",   [MESH_F_RECEIVES] = "receives", [MESH_F_PORT] = "port",
+        [MESH_F_IDLE] = "idle",     [MESH_F_SOME] = "some",         [MESH_F_SPEED] = "speed",
+        [MESH_F_MTU] = "mtu",       [MESH_F_ERRORS] = "errors",     [MESH_F_RAIL] = "rail",
+        [MESH_F_PATH] = "path",     [MESH_F_BROKEN] = "broken",     [MESH_F_WRONG] = "wrong",
+        [MESH_F_MANY] = "groups",   [MESH_F_VERSION] = "version",   [MESH_F_CHANGED] = "changed"};
+    return what < MESH_FAULTS && names[what] ? names[what] : "?";
+}
