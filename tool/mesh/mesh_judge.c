@@ -354,6 +354,21 @@ static void drop_told(struct mesh_findings *all, size_t from)
     all->n = left;
 }
 
+/* Drops slow paths of nodes that are slow as a whole. */
+static void drop_explained(struct mesh_findings *all)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const struct mesh_finding *f = &all->f[i];
+        bool explained = false;
+        for (size_t k = 0; k < all->n && f->what == MESH_F_PATH && f->kind != MESH_K_LATENCY; k++)
+            explained |= all->f[k].what == MESH_F_NODE && (all->f[k].node == f->node || all->f[k].node == f->peer);
+        if (!explained)
+            all->f[left++] = *f;
+    }
+    all->n = left;
+}
+
 static size_t count_samples(const struct mesh *m, enum mesh_kind kind)
 {
     size_t n = 0;
@@ -364,16 +379,18 @@ static size_t count_samples(const struct mesh *m, enum mesh_kind kind)
 
 int mesh_judge(const struct mesh *m, struct mesh_findings *out)
 {
-    /* where every pair's rails were measured alone, they say more than shares of transfers over all of them */
-    const size_t ways = count_samples(m, MESH_K_WAY);
-    const bool alone = ways > 0 && 10 * count_samples(m, MESH_K_RAIL) >= 9 * ways;
     *out = (struct mesh_findings){0};
     int rc = mesh_judge_facts(m, out);
     if (rc == 0)
         rc = mesh_judge_rails(m, out);
     size_t told = out->n;
-    if (rc == 0)
-        rc = mesh_judge_series(m, alone ? MESH_K_RAIL : MESH_K_WAY, true, out);
+    if (rc == 0) /* which other traffic of the node does not disturb: these come first */
+        rc = mesh_judge_series(m, MESH_K_RAIL, true, out);
+    drop_told(out, told);
+    told = out->n;
+    /* where every pair's rails were measured alone, shares of transfers over all of them say nothing more */
+    if (rc == 0 && 10 * count_samples(m, MESH_K_RAIL) < 9 * count_samples(m, MESH_K_WAY))
+        rc = mesh_judge_series(m, MESH_K_WAY, true, out);
     drop_told(out, told);
     told = out->n;
     if (rc == 0)
@@ -385,6 +402,7 @@ int mesh_judge(const struct mesh *m, struct mesh_findings *out)
     drop_told(out, told);
     if (rc == 0) /* of another kind: said also of what is slow */
         rc = mesh_judge_series(m, MESH_K_LATENCY, false, out);
+    drop_explained(out);
     if (rc < 0)
         mesh_findings_free(out);
     return rc;

@@ -8,9 +8,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <netdb.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define POLL_MS  200
+#define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* for a rank's last word */
 #define SLACK_MS 20000 /* beyond what an order should take, before a rank that answers nothing is given up */
@@ -47,13 +51,44 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
             state == MESH_DIED ? "died" : "stopped answering");
 }
 
-static void note_death(struct lead *l, hawser_peer *p, int result)
+/* Does the kernel of a lost rank's node still answer for it? 0: its service listens, so that the process is there;
+ * -ECONNREFUSED: it has ended; else nothing answers. */
+static int knock(const struct mesh_hello *h)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *to = NULL;
+    char port[8];
+    int result = -EHOSTUNREACH, err;
+    snprintf(port, sizeof port, "%u", h->port);
+    if (getaddrinfo(h->addr, port, &hints, &to) != 0)
+        return result;
+    HW_AUTO_CLOSE int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    socklen_t len = sizeof err;
+    if (fd >= 0 && (connect(fd, to->ai_addr, to->ai_addrlen) == 0 || errno == EINPROGRESS) &&
+        poll(&p, 1, KNOCK_MS) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0)
+        result = -err;
+    freeaddrinfo(to);
+    return result;
+}
+
+static void note_death(struct lead *l, hawser_peer *p)
 {
     struct lead_rank *r = find_rank(l, p);
-    if (!r)
+    if (!r) {
         hawser_peer_close(p); /* it never said who it is */
-    else
-        lose_rank(l, r, result == -ETIMEDOUT ? MESH_SILENT : MESH_DIED, "");
+        return;
+    }
+    switch (knock(&r->hello)) {
+    case 0:
+        lose_rank(l, r, MESH_SILENT, "its process is there and does not answer");
+        break;
+    case -ECONNREFUSED:
+        lose_rank(l, r, MESH_DIED, "");
+        break;
+    default:
+        lose_rank(l, r, MESH_SILENT, "nothing answers at its address");
+    }
 }
 
 static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *h)
@@ -117,7 +152,7 @@ static int hear(struct lead *l, int ms)
             note_message(l, &c[i]);
             hawser_data_free(c[i].data);
         } else if (c[i].event == HAWSER_DIED) {
-            note_death(l, c[i].peer, c[i].result);
+            note_death(l, c[i].peer);
             l->busy -= was_busy;
             l->here -= was_here && !l->closed;
             l->leaving -= was_here && l->closed && l->leaving > 0;
@@ -315,7 +350,9 @@ bool lead_has(const struct lead *l, uint32_t node)
 
 int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh_what what, uint64_t duration_ms)
 {
+    static const char *const names[] = {"latency", "one way", "both ways", "rails", "all to all"};
     struct mesh_order o = make_order(l, what, duration_ms);
+    const uint64_t start = hw_now();
     for (size_t i = 0; i < n; i++) {
         struct mesh_order one = o;
         if (!lead_has(l, pair[i].a) || !lead_has(l, pair[i].b) || l->failed_now[pair[i].a])
@@ -323,7 +360,13 @@ int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh
         add_target(l, pair[i].b, &one);
         give_order(l, pair[i].a, &one, pair[i].b);
     }
-    return await_answers(l, &o);
+    int rc = await_answers(l, &o);
+    if (l->o->common.verbose > 0) {
+        output_progress(NULL);
+        fprintf(stderr, "hawser mesh: %s: %zu pairs in %.2f s\n", names[what - MESH_LATENCY], n,
+                (double)(hw_now() - start) / 1e9);
+    }
+    return rc;
 }
 
 int lead_all_to_all(struct lead *l, uint64_t duration_ms)

@@ -55,7 +55,7 @@ static void say_state(struct text *t, const struct mesh *m, const struct mesh_fi
 {
     static const char *const what[] = {[MESH_F_ABSENT] = "never came",
                                        [MESH_F_DIED] = "died: its process ended",
-                                       [MESH_F_SILENT] = "stopped answering: it hangs, or is cut off from the network"};
+                                       [MESH_F_SILENT] = "stopped answering: it hangs, or is cut off"};
     add_place(t, m, f->node, -1);
     add_text(t, " %s", what[f->what]);
     if (f->text && *f->text)

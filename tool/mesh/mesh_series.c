@@ -97,10 +97,10 @@ static uint32_t get_port(uint32_t node, uint8_t nic)
     return node * PORTS + HW_MIN(nic, (uint8_t)TP_MAX_NICS);
 }
 
+/* Those of nodes that were lost later, too: they tell of the others. */
 static bool is_of_series(const struct series *s, const struct mesh_sample *sample)
 {
-    return sample->kind == s->kind && (sample->nic != MESH_ALL) == s->nics && sample->value > 0 &&
-           mesh_is_in(s->m, sample->from) && mesh_is_in(s->m, sample->to);
+    return sample->kind == s->kind && (sample->nic != MESH_ALL) == s->nics && sample->value > 0;
 }
 
 static double get_log(enum mesh_kind kind, double value)
@@ -179,7 +179,7 @@ static int open_series(struct series *s)
     const struct mesh *m = s->m;
     s->n_ports = (size_t)m->n * PORTS;
     s->p = calloc(m->n_samples + 1, sizeof *s->p);
-    s->room = calloc(m->n_samples + s->n_ports * SIDES + 1, sizeof *s->room);
+    s->room = calloc(m->n_samples + m->n_again + s->n_ports * SIDES + 1, sizeof *s->room);
     s->group = calloc(GROUPS, sizeof *s->group);
     bool full = s->p && s->room && s->group;
     for (unsigned k = 0; k < SIDES; k++) {
@@ -231,28 +231,35 @@ static void compute_groups(struct series *s)
         s->p[i].rest = s->p[i].y - s->group[s->p[i].group].median;
 }
 
-/* What each port adds, as a sender or a receiver: the median with those of the others that are not named. */
+/* What each port adds, as a sender or a receiver: the median with those of the others that are not named; where all
+ * are, with all. */
 static int compute_effects(struct series *s, unsigned side)
 {
     const unsigned other = side == SENDS ? RECEIVES : SENDS;
     uint32_t *count = s->count[side];
     HW_AUTO_FREE size_t *start = calloc(s->n_ports + 1, sizeof *start);
-    if (!start)
+    HW_AUTO_FREE uint32_t *good = calloc(s->n_ports + 1, sizeof *good);
+    if (!start || !good)
         return hw_no_memory("%zu NICs", s->n_ports);
     memset(count, 0, s->n_ports * sizeof *count);
-    for (size_t i = 0; i < s->n; i++)
-        if (!s->named[other][s->p[i].port[other]])
-            count[s->p[i].port[side]]++;
-    for (size_t k = 0; k < s->n_ports; k++)
-        start[k + 1] = start[k] + count[k];
-    memset(count, 0, s->n_ports * sizeof *count);
     for (size_t i = 0; i < s->n; i++) {
-        uint32_t port = s->p[i].port[side];
-        if (!s->named[other][s->p[i].port[other]])
-            s->room[start[port] + count[port]++] = s->p[i].rest;
+        count[s->p[i].port[side]]++;
+        good[s->p[i].port[side]] += !s->named[other][s->p[i].port[other]];
+    }
+    for (size_t k = 0; k < s->n_ports; k++) {
+        start[k + 1] = start[k] + (good[k] ? good[k] : count[k]);
+        good[k] = good[k] ? 0 : UINT32_MAX;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        const uint32_t port = s->p[i].port[side];
+        const bool all = good[port] == UINT32_MAX;
+        if (all)
+            good[port] = 0;
+        if (all || start[port + 1] - start[port] == count[port] || !s->named[other][s->p[i].port[other]])
+            s->room[start[port] + good[port]++] = s->p[i].rest;
     }
     for (size_t k = 0; k < s->n_ports; k++)
-        s->effect[side][k] = count[k] ? take_median(s->room + start[k], count[k]) : NAN;
+        s->effect[side][k] = count[k] ? take_median(s->room + start[k], start[k + 1] - start[k]) : NAN;
     return 0;
 }
 
@@ -325,10 +332,16 @@ static int fit(struct series *s)
         compute_limits(s);
         for (unsigned side = 0; side < SIDES; side++)
             for (size_t k = 0; k < s->n_ports; k++)
-                s->named[side][k] = s->effect[side][k] < s->port_limit;
+                /* a single sample tells no NIC from a path */
+                s->named[side][k] = s->count[side][k] > 1 && s->effect[side][k] < s->port_limit;
         mark_slow(s);
     }
     return rc;
+}
+
+static double get_ratio(const struct series *s, double effect)
+{
+    return exp(s->kind == MESH_K_LATENCY ? -effect : effect);
 }
 
 /* ---- measured again ------------------------------------------------------------------------------ */
@@ -340,18 +353,35 @@ static bool is_about(const struct mesh_finding *f, const struct mesh_sample *s)
     return f->what == MESH_F_SENDS ? out : f->what == MESH_F_RECEIVES ? in : out || in;
 }
 
-/* Does what was measured again of a node or NIC say the same? Also where nothing was. */
+/* Collects what samples of that list say about f. best: of those measured several times the best. */
+static size_t collect(struct series *s, const struct mesh_sample *list, size_t n, const struct mesh_finding *f,
+                      bool best, double *room)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        int g = is_of_series(s, &list[i]) && is_about(f, &list[i]) ? find_group(s, &list[i]) : -1;
+        if (g >= 0)
+            room[k++] =
+                (best ? find_retry(s, get_key(&list[i]))->y : get_log(s->kind, list[i].value)) - s->group[g].median;
+    }
+    return k;
+}
+
+/* Does what was measured again of a node or NIC say the same? Also where nothing was. Then its ratio is of all samples
+ * together. */
 static bool is_confirmed(struct series *s, struct mesh_finding *f)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < s->m->n_again; i++) {
-        const struct mesh_sample *sample = &s->m->again[i];
-        int g = is_of_series(s, sample) && is_about(f, sample) ? find_group(s, sample) : -1;
-        if (g >= 0)
-            s->room[n++] = find_retry(s, get_key(sample))->y - s->group[g].median;
-    }
-    f->confirmed = n > 0 && take_median(s->room, n) < CONFIRMS * f->limit;
-    return n == 0 || f->confirmed;
+    const struct mesh *m = s->m;
+    size_t n = collect(s, m->again, m->n_again, f, true, s->room);
+    if (n == 0)
+        return true;
+    f->confirmed = take_median(s->room, n) < CONFIRMS * f->limit;
+    if (!f->confirmed)
+        return false;
+    n = collect(s, m->again, m->n_again, f, false, s->room);
+    n += collect(s, m->sample, m->n_samples, f, false, s->room + n);
+    f->ratio = get_ratio(s, take_median(s->room, n));
+    return true;
 }
 
 /* The same of a path. *again: it was measured again. */
@@ -392,14 +422,10 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
     return rc < 0 ? rc : suspect_node(s, f, out);
 }
 
-static double get_ratio(const struct series *s, double effect)
-{
-    return exp(s->kind == MESH_K_LATENCY ? -effect : effect);
-}
-
 /* ---- findings -------------------------------------------------------------------------------------- */
 
-/* A node all of whose NICs, more than one, are named. *effect: of the best of them. */
+/* A node all of whose NICs, more than one, are slow: one is named at least, and the others are half as slow as they
+ * must be to be named alone. *effect: of the best of them. */
 static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
 {
     unsigned there = 0, named = 0;
@@ -412,7 +438,7 @@ static bool is_whole_node(const struct series *s, uint32_t node, double *effect)
         named += s->named[SENDS][port] || s->named[RECEIVES][port];
         *effect = fmax(*effect, fmin(s->effect[SENDS][port], s->effect[RECEIVES][port]));
     }
-    return there > 1 && named == there;
+    return there > 1 && named > 0 && *effect < s->port_limit / 2;
 }
 
 static int find_port(struct series *s, uint32_t node, uint8_t nic, struct mesh_findings *out)
@@ -442,6 +468,8 @@ static int find_ports(struct series *s, struct mesh_findings *out)
     int rc = 0;
     for (uint32_t node = 0; node < s->m->n && rc == 0; node++) {
         double effect;
+        if (!mesh_is_in(s->m, node))
+            continue;
         if (s->nics && is_whole_node(s, node, &effect)) {
             struct mesh_finding f = {.what = MESH_F_NODE,
                                      .node = (int)node,
@@ -451,6 +479,8 @@ static int find_ports(struct series *s, struct mesh_findings *out)
                                      .limit = s->port_limit,
                                      .ratio = get_ratio(s, effect)};
             rc = add_suspicion(s, &f, out);
+            for (uint8_t nic = 0; nic < PORTS; nic++) /* explains all its paths */
+                s->named[SENDS][get_port(node, nic)] = s->named[RECEIVES][get_port(node, nic)] = true;
             continue;
         }
         for (uint8_t nic = 0; nic < PORTS && rc == 0; nic++)
@@ -537,7 +567,8 @@ static int list_slow(const struct series *s, struct point **slow, size_t *n, str
     for (size_t i = 0; i < s->n && rc == 0; i++) {
         struct point *p = &s->p[i];
         bool again;
-        if (p->slow || get_rest(s, p) >= s->path_limit || !is_path_confirmed(s, p, &again))
+        if (p->slow || !mesh_is_in(s->m, p->port[SENDS] / PORTS) || !mesh_is_in(s->m, p->port[RECEIVES] / PORTS) ||
+            get_rest(s, p) >= s->path_limit || !is_path_confirmed(s, p, &again))
             continue;
         slow[(*n)++] = p;
         if (out->n_suspects < most)
@@ -580,6 +611,7 @@ int mesh_judge_series(const struct mesh *m, enum mesh_kind kind, bool nics, stru
         rc = fit(&s);
     if (rc == 0 && s.n > 0)
         rc = find_ports(&s, out);
+    mark_slow(&s);
     if (rc == 0 && s.n > 0)
         rc = find_paths(&s, out);
     close_series(&s);

@@ -150,7 +150,8 @@ static void measure_pair(struct cluster *c, struct mesh_pair p, uint64_t try, bo
 static void measure_again(struct cluster *c, const struct mesh_findings *f, uint64_t try)
 {
     for (size_t i = 0; i < f->n_suspects; i++)
-        measure_pair(c, (struct mesh_pair){f->suspect[i].from, f->suspect[i].to}, try, false);
+        measure_pair(c, (struct mesh_pair){f->suspect[i].from, f->suspect[i].to}, try,
+                     f->suspect[i].kind == MESH_K_RAIL);
 }
 
 static void measure_cluster(struct cluster *c, struct mesh_findings *f)
