@@ -17,6 +17,7 @@
 #define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* for a rank's last word */
+#define HURRY_MS 300   /* the same, interrupted: a launcher that ends a job soon kills it */
 #define SLACK_MS 20000 /* beyond what an order should take, before a rank that answers nothing is given up */
 #define HOPELESS 3     /* pairs that failed, with different nodes, and none that worked: a node is left out then */
 
@@ -476,7 +477,7 @@ void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *
 static void dismiss(struct lead *l)
 {
     const struct mesh_message bye = {.type = MESH_BYE};
-    const uint64_t end = hw_deadline(LEAVE_MS);
+    const uint64_t end = hw_deadline(tool_stop ? HURRY_MS : LEAVE_MS);
     for (uint32_t i = 0; i < l->size; i++)
         if (l->rank[i].peer && l->rank[i].node >= 0 && mesh_tell(l->rank[i].peer, &bye, 0) == 0)
             l->leaving++;

@@ -8,9 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-#define RAIL_ROUNDS 2 /* in which rails are measured alone, unless all are wanted */
-#define AGAIN       2 /* times that what stood out is measured again */
-#define LOAD_TIMES  4 /* a load lasts that many times as long as a pair's measurement */
+#define RAIL_ROUNDS \
+    2                /* in which rails are measured alone, unless all are wanted; of an odd number of nodes, one more */
+#define AGAIN      3 /* times that what stood out is measured again */
+#define LOAD_TIMES 4 /* a load lasts that many times as long as a pair's measurement */
 
 static int measure_round(struct lead *l, const struct mesh_pair *pair, size_t n, bool rails)
 {
@@ -48,7 +49,7 @@ static int measure_rounds(struct lead *l, struct mesh_pair *pair)
         if (l->o->budget_ms && r > 0 && passed + passed / r > l->o->budget_ms)
             break;
         show_progress(l, r, start);
-        rc = measure_round(l, pair, mesh_round(l->m->n, r, pair), l->o->rails || r < RAIL_ROUNDS);
+        rc = measure_round(l, pair, mesh_round(l->m->n, r, pair), l->o->rails || r < RAIL_ROUNDS + l->m->n % 2);
         l->m->rounds += rc == 0;
     }
     return rc;

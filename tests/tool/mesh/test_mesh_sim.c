@@ -21,7 +21,7 @@
 #define PATH_SD  0.03  /* of each path: its jitter */
 #define NOISE_SD 0.04  /* of each measurement */
 #define MOMENTS  0.002 /* of measurements fall into a slow moment */
-#define AGAIN    2
+#define AGAIN      3
 
 enum plant { HEALTHY, RECEIVES, SENDS, PORT, NODE, RAIL, PATH, DEAD, LATE_NODE, LATE_PAIR, PLANTS };
 static const char *const plant_name[] = {"healthy",
@@ -172,7 +172,7 @@ static void measure_cluster(struct cluster *c, struct mesh_findings *f)
             c->m.node[c->bad].state = MESH_DIED;
         size_t n = mesh_round(c->n, r, pair);
         for (size_t i = 0; i < n; i++)
-            measure_pair(c, pair[i], 0, r < 2);
+            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* as the lead has it */
     }
     free(pair);
     for (uint64_t try = 1; try <= AGAIN; try++) {

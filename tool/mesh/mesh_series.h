@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The judge's statistics (mesh_series.c), for what makes findings of them (mesh_outlier.c). */
+#ifndef HW_MESH_SERIES_H
+#define HW_MESH_SERIES_H
+
+#include "tool/mesh/mesh_judge.h"
+
+#define SERIES_PORTS  (TP_MAX_NICS + 1) /* of a node; the last one: all NICs together */
+#define SERIES_GROUPS 512
+
+enum { SENDS, RECEIVES, SIDES };
+
+struct point {
+    uint32_t port[SIDES]; /* the sender's, the receiver's */
+    uint16_t group;
+    bool slow;      /* named, or explained by one that is */
+    double y, rest; /* the logarithm; without the rail's median */
+};
+
+struct group {
+    uint32_t from, to; /* hashes of NICs' names */
+    bool same_rack;
+    double median;
+    double usual; /* of samples of the series' proof */
+};
+
+struct series {
+    const struct mesh *m;
+    enum mesh_kind kind;
+    /* The kind that a suspicion is measured again by: shares of transfers over all NICs scatter with what else the node
+     * does, so that a NIC that stands out in these is measured alone. */
+    enum mesh_kind proof;
+    bool nics;
+    struct point *p;
+    size_t n;
+    struct group *group;
+    size_t n_groups;
+    size_t n_ports;
+    double *effect[SIDES]; /* of each port; NAN: no sample */
+    bool *named[SIDES];
+    uint32_t *count[SIDES];
+    double *room; /* for medians: as many as there are points */
+    struct retry {
+        uint64_t key;            /* 0: free */
+        struct mesh_sample best; /* of several */
+        double y;                /* its logarithm */
+    } * retry;                   /* what was measured again, by nodes and NICs */
+    size_t mask;
+    double port_limit, path_limit;
+    bool few; /* too few samples to tell what is a port's and what a path's */
+};
+
+/* Reads the samples of s->kind, and those that prove. s: m, kind, proof and nics are set. To be closed also after a
+ * failure. -ENOMEM. */
+int series_open(struct series *s);
+void series_close(struct series *s);
+/* Estimates the medians, what ports add, and the limits; names ports. -ENOMEM. */
+int series_fit(struct series *s);
+/* The rails' medians by what proves. */
+void series_prove(struct series *s);
+/* Marks the points that named ports explain. */
+void series_mark(struct series *s);
+/* What is left of a point without its rail and ports. */
+double series_rest(const struct series *s, const struct point *p);
+
+/* The place of a port: of a node's NIC, or MESH_ALL. */
+uint32_t series_port(uint32_t node, uint8_t nic);
+/* The place of a sample's rail. -1: there are too many. */
+int series_group(struct series *s, const struct mesh_sample *sample);
+uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic);
+bool series_is_proof(const struct series *s, const struct mesh_sample *sample);
+double series_log(enum mesh_kind kind, double value);
+/* What was measured again of a sample's nodes and NICs; its key is 0 where nothing was. */
+uint64_t series_key(const struct mesh_sample *sample);
+struct retry *series_retry(const struct series *s, uint64_t key);
+/* The median of v[0..n), n above 0, of an even number the larger one of the two in the middle; and what stands at place
+ * k in order. v is changed. */
+double series_median(double *v, size_t n);
+double series_select(double *v, size_t n, size_t k);
+
+#endif
