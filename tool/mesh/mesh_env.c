@@ -57,10 +57,11 @@ static int expand_item(struct list *l, const char *done, const char *text)
     }
     if (!close)
         return hw_fail(-EINVAL, "a bracket is open in '%s'", text);
-    for (const char *at = open + 1; at < close; at++) {
-        size_t len = strcspn(at, ",]");
+    for (const char *at = open + 1, *end; at <= close; at = end + 1) {
         uint64_t first, last;
-        int width = 1, rc = parse_range(at, len, &first, &last, &width);
+        int width = 1, rc;
+        end = at + strcspn(at, ",]");
+        rc = parse_range(at, (size_t)(end - at), &first, &last, &width);
         for (uint64_t v = first; rc == 0 && v <= last; v++) {
             int k = snprintf(name, sizeof name, "%s%.*s%0*llu", done, (int)(open - text), text, width,
                              (unsigned long long)v);
@@ -68,7 +69,6 @@ static int expand_item(struct list *l, const char *done, const char *text)
         }
         if (rc < 0)
             return rc;
-        at += len;
     }
     return 0;
 }

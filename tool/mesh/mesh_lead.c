@@ -202,7 +202,7 @@ static void copy_node(struct lead *l, uint32_t rank, struct mesh_node *node)
     node->rank = rank;
     if (!r->peer) {
         node->state = MESH_ABSENT;
-        snprintf(node->why, sizeof node->why, "rank %u, within %" PRIu64 " s", rank, l->o->wait_ms / 1000);
+        snprintf(node->why, sizeof node->why, "waited for %" PRIu64 " s", l->o->wait_ms / 1000);
         name_absent(l, rank, node);
         return;
     }

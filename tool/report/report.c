@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char style[] =
+const char report_style[] =
     ":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2430;--soft:#5b6675;--rule:#dfe3e8;--grid:#e8ebef;"
     "--good:#12743f;--bad:#b3261e;--mark:#b3261e;--k0:#2563c9;--k1:#d9730d;--k2:#0f8a76;--k3:#8b3fc4;--k4:#b8336a;"
     "--k5:#6b7d10;--k6:#0e7fa8;--k7:#8a5a2b}\n"
@@ -388,7 +388,7 @@ static int write_page(FILE *f, const struct rep *r)
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
           f);
     svg_escape(f, title, 120);
-    fprintf(f, "</title>\n<style>\n%s", style);
+    fprintf(f, "</title>\n<style>\n%s", report_style);
     for (int i = 0; i < SVG_COLOURS; i++)
         fprintf(f, ".c%d{--c:var(--k%d)}", i, i);
     fputs("\n.card dd.n{font-size:inherit;font-weight:inherit}</style></head>\n<body><main>\n<h1>", f);

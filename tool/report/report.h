@@ -25,4 +25,7 @@
  * the file; -E2BIG more than a report can show; -ENOMEM, or what opening, reading or writing failed with. */
 int report_html(const char *jsonl_path, const char *html_path);
 
+/* The stylesheet of all reports: light, dark and printed. */
+extern const char report_style[];
+
 #endif

@@ -306,21 +306,46 @@ def try_fault(launcher, fault):
 
 def more_by_hand(launcher):
     """What is the same under every launcher."""
-    launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "8s"]
-    lettered = LETTERS[:]
-    every = [p for p, n in zip(launcher.start(), lettered) if n != "d" or p.kill() or True]
-    signal_ranks("d", signal.SIGKILL)
+    launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "15s"]
+    launcher.json.unlink(missing_ok=True)
+    every = launcher.start()
+    every[LETTERS.index("d")].kill()
     text = every[0].communicate(timeout=120)[0].decode()
     for p in every[1:]:
         p.communicate(timeout=60)
     said = [f["text"] for f in read(launcher.json) if f["type"] == "finding"]
-    ok(every[0].returncode == 1 and len(said) == 1 and "never came" in said[0] and "rank 3" in said[0], "a rank that never comes is named", text, said)
+    ok(every[0].returncode == 1 and said == ["rank 3 never came (waited for 15 s)"], "a rank that never comes is named", text, said)
     page = (launcher.folder / "report.html").read_text(encoding="utf-8")
     ok("never came" in page and "<svg" in page and "<script" not in page, "the report has the finding and a heat map, and no script")
     ok("across the middle" in text and "all to all" in text, "loads of all nodes at once are measured", text)
     again = subprocess.run([HAWSER, "mesh", "--read", launcher.json, "--baseline", launcher.json], capture_output=True, text=True, timeout=60, check=False)
     ok(again.returncode == 1 and "1 finding\n" in again.stdout, "a saved run is judged to the same, and differs from itself in nothing", again.stdout, again.stderr)
     launcher.extra = []
+    every = launcher.start()
+    time.sleep(6)
+    signal_ranks("a", signal.SIGINT)
+    text = every[0].communicate(timeout=120)[0].decode()
+    ok("interrupted" in text and "# hawser" in text, "interrupted, it tells what it has", text)
+    for n in LETTERS:
+        signal_ranks(n, signal.SIGKILL)
+    for p in every[1:]:
+        p.communicate(timeout=60)
+
+
+def refuses(folder):
+    """What is said before anything is measured."""
+    none = {k: v for k, v in os.environ.items() if not k.startswith(("HAWSER_MESH", "SLURM", "OMPI", "PMIX", "RANK", "WORLD_SIZE"))}
+    own = {"HAWSER_MESH_RANK": "1", "HAWSER_MESH_SIZE": "2", "HAWSER_MESH_MEET": "198.18.0.77"}
+    (folder / "one").write_text("a\n")
+    (folder / "bad").write_text("a\nb nonsense\n")
+    (folder / "no.json").write_text("{}\n")
+    for env, argv, code, why in (({}, [], 2, "no launcher"), ({"HAWSER_MESH_RANK": "1"}, [], 2, "HAWSER_MESH_SIZE"),
+                                 ({**own, "HAWSER_MESH_KEY": "short"}, [], 2, "16 to 4096 are needed"), ({**own, "HAWSER_MESH_SIZE": "x"}, [], 2, "HAWSER_MESH_SIZE"),
+                                 (own, ["--wait", "1s"], 2, "was not found at 198.18.0.77"), ({"SLURM_PROCID": "0"}, [], 2, "start it by srun"),
+                                 ({}, ["--hosts", folder / "one"], 2, "two at least"), ({}, ["--hosts", folder / "bad"], 2, "line 2"),
+                                 ({}, ["--read", folder / "no.json"], 2, "line 1"), ({}, ["--read", folder / "none"], 2, "No such file")):
+        p = subprocess.run([HAWSER, "mesh", *map(str, argv)], env={**none, **env}, capture_output=True, text=True, timeout=60, check=False)
+        ok(p.returncode == code and why in p.stderr, f"refused: {why}", p.returncode, p.stderr)
 
 
 def main():
@@ -338,6 +363,7 @@ def main():
                     try_fault(launcher, fault)
                 if LAUNCHER == "hand":
                     more_by_hand(launcher)
+                    refuses(pathlib.Path(d))
             finally:
                 launcher.stop()
     finally:

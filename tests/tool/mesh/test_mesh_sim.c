@@ -21,7 +21,7 @@
 #define PATH_SD  0.03  /* of each path: its jitter */
 #define NOISE_SD 0.04  /* of each measurement */
 #define MOMENTS  0.002 /* of measurements fall into a slow moment */
-#define AGAIN      3
+#define AGAIN    3
 
 enum plant { HEALTHY, RECEIVES, SENDS, PORT, NODE, RAIL, PATH, DEAD, LATE_NODE, LATE_PAIR, PLANTS };
 static const char *const plant_name[] = {"healthy",

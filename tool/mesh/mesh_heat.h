@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A heat map of all pairs of a mesh, as inline SVG. */
+#ifndef HW_MESH_HEAT_H
+#define HW_MESH_HEAT_H
+
+#include "tool/mesh/mesh_judge.h"
+
+enum heat_order { HEAT_BY_NAME, HEAT_BY_RACK, HEAT_BY_RESULT, HEAT_ORDERS };
+
+/* Medians of each node, NAN where there is none, and the nodes in each order. */
+struct heat_nodes {
+    double *sends, *receives, *latency; /* GB/s, GB/s, us */
+    uint32_t *order[HEAT_ORDERS];
+};
+/* -ENOMEM; to be freed in any case. */
+int heat_nodes(const struct mesh *m, struct heat_nodes *out);
+void heat_nodes_free(struct heat_nodes *h);
+
+/* Draws one. Of more than 128 nodes a cell stands for several pairs, and shows the worst of them. -ENOMEM. */
+int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, enum mesh_kind kind,
+              enum heat_order order);
+
+#endif
