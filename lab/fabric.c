@@ -118,14 +118,21 @@ static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return rc;
 }
 
+/* "b3": of a node's NIC in the switch; end: "", or of a relay's links "n" and "r". */
+static void name_port(char out[IFNAMSIZ], unsigned node, unsigned nic, const char *end)
+{
+    char name[LAB_NODE_NAME];
+    snprintf(out, IFNAMSIZ, "%.2s%u%.1s", lab_node_name(node, name), (unsigned)(uint8_t)nic, end);
+}
+
 /* Between the node's NIC and the switch's port: two more links, which relay.c joins. */
 static int build_relayed(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic,
                          const struct hw_rtnl_end *here)
 {
     char near[IFNAMSIZ], far[IFNAMSIZ], port[IFNAMSIZ];
-    snprintf(near, sizeof(near), "%c%un", 'a' + (int)node, nic);
-    snprintf(far, sizeof(far), "%c%ur", 'a' + (int)node, nic);
-    snprintf(port, sizeof(port), "%c%u", 'a' + (int)node, nic);
+    name_port(near, node, nic, "n");
+    name_port(far, node, nic, "r");
+    name_port(port, node, nic, "");
     struct hw_rtnl_end n = {near, lab_index(node, nic, LAB_END_NEAR), l->sw.ns};
     struct hw_rtnl_end f = {far, lab_index(node, nic, LAB_END_FAR), -1};
     struct hw_rtnl_end p = {port, lab_index(node, nic, LAB_END_PORT), -1};
@@ -148,7 +155,7 @@ static int build_port(struct lab *l, const struct hw_lab_spec *spec, unsigned no
     char name[IFNAMSIZ], port[IFNAMSIZ];
     int index = lab_index(node, nic, LAB_END_PORT);
     lab_nic_name(spec, node, nic, name);
-    snprintf(port, sizeof(port), "%c%u", 'a' + (int)node, nic);
+    name_port(port, node, nic, "");
     struct hw_rtnl_end here = {name, lab_index(node, nic, LAB_END_NODE), -1}, there = {port, index, l->sw.ns};
     int rc = lab_is_relayed(spec, nic) ? build_relayed(l, spec, node, nic, &here)
                                        : hw_rtnl_veth_add(&l->node[node].rt, &here, &there, spec->mtu);
@@ -240,7 +247,7 @@ static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     bool first = true;
     for (unsigned k = 0; k < node; k++)
         first = first && nic >= lab_nics_of(spec, k);
-    snprintf(name, sizeof(name), "%c%u", 'a' + (int)node, nic);
+    name_port(name, node, nic, "");
     int rc;
     if ((rc = hw_rtnl_addr_add(&l->sw.rt, port, gateway, 32)) < 0)
         return rc;

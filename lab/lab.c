@@ -69,28 +69,59 @@ static bool split_lab_ns_name(const char *file, char lab[HW_LAB_NAME_MAX + 1], c
         return false;
     *node = dash + 1;
     snprintf(lab, HW_LAB_NAME_MAX + 1, "%.*s", (int)(dash - file), file);
-    return strcmp(*node, LAB_SWITCH) == 0 || ((*node)[0] >= 'a' && (*node)[0] <= 'z' && (*node)[1] == 0);
+    unsigned k;
+    return strcmp(*node, LAB_SWITCH) == 0 || lab_parse_node(*node, &k);
+}
+
+char *lab_node_name(unsigned node, char name[LAB_NODE_NAME])
+{
+    enum { LETTERS = 26 };
+    if (node < LETTERS)
+        snprintf(name, LAB_NODE_NAME, "%c", 'a' + (int)node);
+    else
+        snprintf(name, LAB_NODE_NAME, "%c%c", 'a' + (int)(node / LETTERS - 1), 'a' + (int)(node % LETTERS));
+    return name;
+}
+
+bool lab_parse_node(const char *text, unsigned *node)
+{
+    char name[LAB_NODE_NAME];
+    for (*node = 0; *node < HW_LAB_MAX_NODES; ++*node)
+        if (strcmp(text, lab_node_name(*node, name)) == 0)
+            return true;
+    return false;
 }
 
 void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap)
 {
+    char name[LAB_NODE_NAME];
     if (node == HW_LAB_MAX_NODES)
         snprintf(out, cap, PREFIX "%s-" LAB_SWITCH, lab);
     else
-        snprintf(out, cap, PREFIX "%s-%c", lab, 'a' + (int)node);
+        snprintf(out, cap, PREFIX "%s-%s", lab, lab_node_name(node, name));
 }
 
-/* Bits 0 to 25: node a to z has a file in HW_NETNS_DIR, bit 26: the switch. */
-static uint32_t find_kept_namespaces(const char *name)
+/* Which namespaces of a lab have a file in HW_NETNS_DIR; the last one is the switch. */
+struct kept {
+    bool has[HW_LAB_MAX_NODES + 1];
+    unsigned n;
+};
+
+static struct kept find_kept_namespaces(const char *name)
 {
-    uint32_t found = 0;
+    struct kept found = {0};
     DIR *d = opendir(HW_NETNS_DIR);
     const struct dirent *e;
     while (d && (e = readdir(d)) != NULL) {
         char lab[HW_LAB_NAME_MAX + 1];
         const char *node;
-        if (split_lab_ns_name(e->d_name, lab, &node) && strcmp(lab, name) == 0)
-            found |= 1u << (node[1] ? HW_LAB_MAX_NODES : node[0] - 'a');
+        if (split_lab_ns_name(e->d_name, lab, &node) && strcmp(lab, name) == 0) {
+            unsigned k;
+            if (!lab_parse_node(node, &k))
+                k = HW_LAB_MAX_NODES;
+            found.has[k] = true;
+            found.n++;
+        }
     }
     if (d)
         closedir(d);
@@ -101,6 +132,7 @@ static uint32_t find_kept_namespaces(const char *name)
 
 static int check_spec(struct hw_lab_spec *s)
 {
+    char node[LAB_NODE_NAME];
     int rc = check_name(&s->name);
     if (rc < 0)
         return rc;
@@ -110,7 +142,7 @@ static int check_spec(struct hw_lab_spec *s)
         return hw_fail(-EINVAL, "a node has 1 to %d NICs, not %u", HW_LAB_MAX_NICS, s->nics);
     for (unsigned k = 0; k < s->nodes; k++)
         if (s->node_nics[k] > s->nics)
-            return hw_fail(-EINVAL, "node %c has %u NICs, more than the %u there are rails for", 'a' + (int)k,
+            return hw_fail(-EINVAL, "node %s has %u NICs, more than the %u there are rails for", lab_node_name(k, node),
                            s->node_nics[k], s->nics);
     if (s->mtu == 0)
         s->mtu = 1500;
@@ -119,13 +151,13 @@ static int check_spec(struct hw_lab_spec *s)
     return 0;
 }
 
-static int remove_kept(const char *name, uint32_t which)
+static int remove_kept(const char *name, const struct kept *which)
 {
     int rc = 0;
     for (unsigned k = 0; k <= HW_LAB_MAX_NODES; k++) {
         char ns[64];
         lab_ns_name(name, k, ns, sizeof(ns));
-        int one = which & 1u << k ? hw_netns_remove(ns) : 0;
+        int one = which->has[k] ? hw_netns_remove(ns) : 0;
         if (one < 0 && rc == 0)
             rc = one;
     }
@@ -133,7 +165,7 @@ static int remove_kept(const char *name, uint32_t which)
 }
 
 /* *made: the namespaces that are kept by then, as find_kept_namespaces() says it. */
-static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, uint32_t *made)
+static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, struct kept *made)
 {
     char ns[64];
     int rc = hw_netns_prepare();
@@ -143,13 +175,13 @@ static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, uint32_t
         lab_ns_name(spec->name, k, ns, sizeof(ns));
         if ((rc = hw_netns_create(ns, &l->node[k].ns, &l->node[k].rt)) < 0)
             return rc;
-        *made |= 1u << k;
+        made->has[k] = true;
     }
     if (lab_has_switch(spec)) {
         lab_ns_name(spec->name, HW_LAB_MAX_NODES, ns, sizeof(ns));
         if ((rc = hw_netns_create(ns, &l->sw.ns, &l->sw.rt)) < 0)
             return rc;
-        *made |= 1u << HW_LAB_MAX_NODES;
+        made->has[HW_LAB_MAX_NODES] = true;
     }
     if ((rc = lab_build(l, spec)) < 0)
         return rc;
@@ -159,13 +191,13 @@ static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, uint32_t
 static int up_kept(const struct hw_lab_spec *spec)
 {
     struct lab l;
-    uint32_t made = 0;
+    struct kept made = {0};
     lab_init(&l);
     int rc = make_kept_lab(spec, &l, &made);
     lab_close(&l);
     if (rc < 0) {
         HW_KEEP_ERROR();
-        (void)remove_kept(spec->name, made);
+        (void)remove_kept(spec->name, &made);
     }
     return rc;
 }
@@ -184,7 +216,7 @@ int hw_lab_up(const struct hw_lab_spec *asked)
                        spec.name, spec.name);
     if (rc < 0)
         return rc;
-    if (find_kept_namespaces(spec.name))
+    if (find_kept_namespaces(spec.name).n)
         return hw_fail(-EEXIST,
                        "there is a lab '%s' already, or what is left of one; `hawser lab down --name %s` takes it away",
                        spec.name, spec.name);
@@ -195,14 +227,14 @@ int hw_lab_up(const struct hw_lab_spec *asked)
 /* Opens what namespaces there are of a lab that root keeps; with holes, where a crash left holes. */
 static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 {
-    uint32_t which = find_kept_namespaces(name);
+    const struct kept which = find_kept_namespaces(name);
     unsigned n = 0;
     *denied = false;
     for (unsigned k = 0; k <= HW_LAB_MAX_NODES; k++) {
         struct lab_ns *to = k == HW_LAB_MAX_NODES ? &l->sw : &l->node[k];
         char ns[64];
         lab_ns_name(name, k, ns, sizeof(ns));
-        if (!(which & 1u << k) || hw_netns_open(ns, &to->ns) < 0)
+        if (!which.has[k] || hw_netns_open(ns, &to->ns) < 0)
             continue;
         if (hw_netns_rtnl(to->ns, &to->rt) < 0) {
             *denied = true;
@@ -270,7 +302,7 @@ static int end_lab_holder(const char *name, int *lock)
     }
 }
 
-static int remove_root_lab(const char *name, uint32_t which)
+static int remove_root_lab(const char *name, const struct kept *which)
 {
     struct lab l;
     bool denied;
@@ -298,8 +330,8 @@ int hw_lab_down(const char *name)
     int rc = check_name(&name);
     if (rc < 0 || (rc = end_lab_holder(name, &lock)) < 0)
         return rc;
-    uint32_t which = find_kept_namespaces(name);
-    return which ? remove_root_lab(name, which) : kill_marked_programs(name);
+    const struct kept which = find_kept_namespaces(name);
+    return which.n ? remove_root_lab(name, &which) : kill_marked_programs(name);
 }
 
 /* ---- what there is -------------------------------------------------------------------------- */
@@ -308,7 +340,7 @@ static int lab_open(const char *name, struct lab *l)
 {
     bool denied;
     lab_init(l);
-    if (!find_kept_namespaces(name))
+    if (!find_kept_namespaces(name).n)
         return holder_open(name, l);
     unsigned n = open_kept(name, l, &denied);
     if (denied) {
@@ -326,13 +358,11 @@ static int lab_open(const char *name, struct lab *l)
 
 static int find_node(const char *name, const struct lab *l, const char *node, unsigned *k)
 {
-    if (node && node[0] >= 'a' && node[0] <= 'z' && node[1] == 0) {
-        *k = (unsigned)(node[0] - 'a');
-        if (*k < l->nodes && l->node[*k].ns >= 0)
-            return 0;
-    }
-    return hw_fail(-ENOENT, "the lab '%s' has no node '%s', only a to %c", name, node ? node : "",
-                   'a' + (int)l->nodes - 1);
+    char last[LAB_NODE_NAME];
+    if (node && lab_parse_node(node, k) && *k < l->nodes && l->node[*k].ns >= 0)
+        return 0;
+    return hw_fail(-ENOENT, "the lab '%s' has no node '%s', only a to %s", name, node ? node : "",
+                   lab_node_name(l->nodes ? l->nodes - 1 : 0, last));
 }
 
 int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *k)
@@ -467,7 +497,7 @@ int hw_lab_info(const char *name, struct hw_lab_info *out)
         if (l.node[k].ns < 0)
             continue;
         struct hw_lab_node *to = &out->node[out->nodes++];
-        snprintf(to->name, sizeof(to->name), "%c", 'a' + (int)k);
+        lab_node_name(k, to->name);
         rc = node_info(&l.node[k].rt, k, to);
     }
     lab_close(&l);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node lab: a cluster out of one machine. Nodes are network namespaces named a, b, c, ... with n veth NICs each,
- * eth0 to eth<n-1>; the NICs of one number make a rail. How they are joined is the fabric: see enum hw_lab_fabric. A
- * hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with as many NICs, a rail
- * is one veth pair, and there is no switch. All addresses of NICs are within 198.18.0.0/15 (RFC 2544's range for
- * benchmarks, never routed).
+ * The node lab: a cluster out of one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n
+ * veth NICs each, eth0 to eth<n-1>; the NICs of one number make a rail. How they are joined is the fabric: see enum
+ * hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router; in the simplest lab, two nodes with as
+ * many NICs, a rail is one veth pair, and there is no switch. All addresses of NICs are within 198.18.0.0/15 (RFC
+ * 2544's range for benchmarks, never routed).
  *
  * Nothing is written down: a lab is what the kernel has. Where the caller may (CAP_SYS_ADMIN), its namespaces are kept
  * as `ip netns` keeps them, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Elsewhere a process of the
@@ -22,7 +22,7 @@
 #define HW_LAB_DEFAULT   "lab"
 #define HW_LAB_NAME_MAX  32
 #define HW_LAB_MIN_NODES 2
-#define HW_LAB_MAX_NODES 26 /* a to z */
+#define HW_LAB_MAX_NODES 64 /* a to z, aa to bl */
 #define HW_LAB_MAX_NICS  32
 #define HW_LAB_PREFIX    12 /* of a NIC's name; with the number it is shorter than IFNAMSIZ */
 

@@ -24,6 +24,11 @@ struct lab {
 void lab_init(struct lab *l);
 void lab_close(struct lab *l);
 
+/* "a" to "z", "aa" to "bl". lab_node_name() returns name; lab_parse_node() says whether text is one. */
+#define LAB_NODE_NAME 8
+char *lab_node_name(unsigned node, char name[LAB_NODE_NAME]);
+bool lab_parse_node(const char *text, unsigned *node);
+
 /* hawser-<lab>-<node>; node HW_LAB_MAX_NODES is the switch. */
 void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap);
 

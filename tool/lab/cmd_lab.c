@@ -63,7 +63,7 @@ static int parse_fabric(void *args, const char *text)
 static const struct opt up_opts[] = {
     OPT_TEXT("name", 'n', "LAB", struct up_args, spec.name, "the lab's name; default \"lab\""),
     OPT_NUMBER("nodes", 'N', "COUNT", struct up_args, spec.nodes, HW_LAB_MIN_NODES, HW_LAB_MAX_NODES,
-               "nodes a, b, c, ...; 2 to 26, default 2"),
+               "nodes a, b, c, ..., z, aa, ...; 2 to 64, default 2"),
     OPT_TEXT("nics", 'i', "COUNT[,..]", struct up_args, list[0],
              "NICs eth0, eth1, ...; for all nodes, or one for each: 4,3; 1 to 32, default 4"),
     OPT_CALL("fabric", 'f', "FABRIC", parse_fabric,

@@ -31,7 +31,7 @@ struct mesh_node {
 
 /* What a sample is of. */
 enum mesh_kind {
-    MESH_K_LATENCY = 1, /* us, half a round trip */
+    MESH_K_LATENCY = 1, /* us, half a round trip: the 10th percentile, which what else a CPU does disturbs least */
     MESH_K_WAY,         /* GB/s one way */
     MESH_K_BOTH,        /* GB/s one way, while the other way was in use too */
     MESH_K_RAIL,        /* GB/s one way, by one pair of NICs alone */

@@ -70,6 +70,18 @@ static int judge_states(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
+/* Has a pair that failed worked when it was measured again? */
+static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
+{
+    for (size_t i = 0; i < m->n_again; i++) {
+        const struct mesh_sample *s = &m->again[i];
+        if (s->kind == MESH_K_WAY && s->value > 0 &&
+            ((s->from == f->from && s->to == f->to) || (s->from == f->to && s->to == f->from)))
+            return true;
+    }
+    return false;
+}
+
 /* Nodes with which every pair has failed; then pairs, unless one of the two is such a node. */
 static int judge_failures(const struct mesh *m, struct mesh_findings *out)
 {
@@ -112,7 +124,11 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
         struct mesh_finding f = about_node(MESH_F_BROKEN, at->from, -1);
         f.peer = at->to;
         f.text = at->text;
-        rc = mesh_find(out, &f);
+        if (has_worked_since(m, at))
+            continue;
+        rc = mesh_suspect(out, MESH_K_WAY, at->from, at->to);
+        if (rc == 0)
+            rc = mesh_find(out, &f);
     }
     return rc;
 }

@@ -458,8 +458,8 @@ void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *
     }
     l->failures[from] = l->failures[to] = 0;
     if (r->order.what == MESH_LATENCY) {
-        keep_sample(l, from, to, MESH_K_LATENCY, MESH_ALL, MESH_ALL, a->p50_us);
-        keep_sample(l, to, from, MESH_K_LATENCY, MESH_ALL, MESH_ALL, a->p50_us);
+        keep_sample(l, from, to, MESH_K_LATENCY, MESH_ALL, MESH_ALL, a->low_us);
+        keep_sample(l, to, from, MESH_K_LATENCY, MESH_ALL, MESH_ALL, a->low_us);
         return;
     }
     if (r->order.what != MESH_RAILS) {

@@ -70,8 +70,8 @@ static void answer_fields(struct cursor *c, struct mesh_answer *a)
     convert_text(c, a->text, sizeof a->text);
     convert_double(c, &a->out_GBps);
     convert_double(c, &a->in_GBps);
+    convert_double(c, &a->low_us);
     convert_double(c, &a->p50_us);
-    convert_double(c, &a->p99_us);
     convert_number(c, &a->bad, 8);
     convert_number(c, &a->checked, 8);
     convert_number(c, &a->n_nics, 4);

@@ -73,7 +73,7 @@ struct mesh_answer {
     int32_t status; /* 0 or -errno */
     char text[TP_TEXT];
     double out_GBps, in_GBps; /* 0: not measured */
-    double p50_us, p99_us;    /* LATENCY: half a round trip */
+    double low_us, p50_us;    /* LATENCY: half a round trip, its 10th percentile and median */
     uint64_t bad, checked;    /* bytes */
     uint32_t n_nics;
     struct mesh_share {

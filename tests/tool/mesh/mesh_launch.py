@@ -214,7 +214,7 @@ KillWait=5
 
     def start(self):
         env = {**os.environ, "HAWSER_MESH_KEY": self.key}
-        return [subprocess.Popen(self.inside("a", "srun", "-N", NODES, "--wait", "10", *self.mesh()), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)]
+        return [subprocess.Popen(self.inside("a", "srun", "-N", NODES, *self.mesh()), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)]
 
     def stop(self):
         for p in reversed(self.daemons):

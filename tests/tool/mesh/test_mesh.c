@@ -360,7 +360,10 @@ static void test_facts(void)
     (void)mesh_add_fault(&m, 1, 2, 0, "no route");
     (void)mesh_add_fault(&m, 2, 1, 0, "no route");
     expect(&m, "node1 and node2 cannot transfer to each other: no route", "a pair that fails");
-    m.n_faults = 0;
+    const struct mesh_sample worked = {2, 1, MESH_K_WAY, MESH_ALL, MESH_ALL, 3};
+    (void)mesh_add_again(&m, &worked);
+    expect(&m, "", "one that failed once only");
+    m.n_faults = m.n_again = 0;
     m.node[1].state = MESH_ABSENT;
     expect(&m, "node1 never came", "a node that never came");
     m.node[1].state = MESH_WELL;
