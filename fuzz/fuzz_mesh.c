@@ -27,7 +27,7 @@ static void read_list(const char *text)
     uint32_t n = 0;
     int rc = mesh_nodelist(text, &names, &n);
     FUZZ_CHECK(rc == 0 ? n >= 1 && n <= MESH_RANKS : *hw_error() != 0 && names == NULL);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; names && i < n; i++)
         FUZZ_CHECK(*names[i] && strlen(names[i]) < MESH_NAME);
     mesh_names_free(names, n);
 }

@@ -78,7 +78,7 @@ int mesh_nodelist(const char *text, char ***names, uint32_t *n)
     struct list l = {0};
     HW_AUTO_FREE char *copy = strdup(text);
     int rc = copy ? 0 : hw_no_memory("names of hosts");
-    for (char *at = copy, *item = copy; rc == 0 && item; item = at) {
+    for (char *at, *item = copy; rc == 0 && item; item = at) {
         bool inside = false;
         for (at = item; *at && (inside || *at != ','); at++)
             inside = *at == '[' || (inside && *at != ']');
@@ -207,7 +207,7 @@ static int read_slurm(const char *const *vars, struct mesh_seat *out)
     rc = mesh_nodelist(list, &out->names, &out->n_names);
     if (rc < 0)
         return hw_wrap(rc, "SLURM's list of nodes");
-    copy_text(out->meet, sizeof out->meet, out->names[0]);
+    copy_text(out->meet, sizeof out->meet, out->n_names ? out->names[0] : NULL);
     copy_text(out->name, sizeof out->name, get(vars, "SLURMD_NODENAME"));
     out->port = choose_port(job ? job : "", step ? step : "");
     read_slurm_rack(vars, out);

@@ -178,9 +178,10 @@ static void write_cell(const struct heat *h, uint32_t row, uint32_t column, doub
 /* The name of a row and column; of a cell that stands for several nodes, that of one that is named in a finding. */
 static void write_label(const struct heat *h, uint32_t row, double side)
 {
-    uint32_t node = h->order[row * h->per];
+    const uint32_t first = row * h->per;
+    uint32_t node = h->order[first];
     bool named = false;
-    for (uint32_t i = row * h->per; i < HW_MIN((row + 1) * h->per, h->m->n) && !named; i++)
+    for (uint32_t i = first; i < HW_MIN(first + h->per, h->m->n) && !named; i++)
         if (h->named[h->order[i]]) {
             node = h->order[i];
             named = true;
@@ -226,7 +227,7 @@ int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, 
                      .m = m,
                      .kind = kind,
                      .median = figures.median,
-                     .per = (m->n + CELLS - 1) / CELLS,
+                     .per = 1 + m->n / (CELLS + 1),
                      .order = nodes.order[order]};
     h.n = (m->n + h.per - 1) / h.per;
     h.place = calloc(m->n + 1, sizeof *h.place);

@@ -222,7 +222,7 @@ static bool is_used_elsewhere(const struct mesh *m, const char *name, const uint
         if (!mesh_is_in(m, i))
             continue;
         all++;
-        with += n && use[i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)] > 0;
+        with += n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)] > 0;
     }
     return all > 2 && 4 * with >= 3 * (all - 1);
 }
@@ -261,8 +261,8 @@ static int judge_idle(const struct mesh *m, const char *name, const uint32_t *us
         const struct mesh_nic_facts *n = get_nic(m, i, name);
         bool some = false; /* a node that carries nothing at all is named for that */
         for (uint32_t k = 0; k < m->node[i].n_nics; k++)
-            some |= use[i * TP_MAX_NICS + k] > 0;
-        if (!mesh_is_in(m, i) || !some || (n && use[i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
+            some |= use[(size_t)i * TP_MAX_NICS + k] > 0;
+        if (!mesh_is_in(m, i) || !some || (n && use[(size_t)i * TP_MAX_NICS + (size_t)(n - m->node[i].nic)]))
             continue;
         struct mesh_finding f = about_node(MESH_F_IDLE, i, n ? (int)(n - m->node[i].nic) : -1);
         f.text = name;

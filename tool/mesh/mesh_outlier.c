@@ -188,7 +188,7 @@ static int find_some(struct series *s, struct point **slow, size_t n, struct mes
         if (count[most] < SOME)
             return 0;
         const unsigned side = most >= s->n_ports;
-        const uint32_t port = (uint32_t)(most % s->n_ports);
+        const uint32_t port = (uint32_t)(side ? most - s->n_ports : most);
         struct mesh_finding f = {.what = MESH_F_SOME,
                                  .kind = s->kind,
                                  .node = (int)(port / SERIES_PORTS),

@@ -412,13 +412,13 @@ static void test_files(void)
     ok(mesh_compare(&got, &m, &changed) == 0 && changed.n == 0, "it is as its baseline");
     for (size_t i = 0; i < got.n_samples; i++)
         if (got.sample[i].kind == MESH_K_WAY && (got.sample[i].from == 4 || got.sample[i].to == 4))
-            got.sample[i].value /= 2;
+            got.sample[i].value /= 2.0f;
     ok(mesh_compare(&got, &m, &changed) == 0 && changed.n == 1 && changed.f[0].node == 4 &&
            fabs(changed.f[0].ratio - 0.5) < 0.01,
        "a node that is slower than it was");
     mesh_findings_free(&changed);
     for (size_t i = 0; i < got.n_samples; i++)
-        got.sample[i].value = m.sample[i].value * (got.sample[i].kind == MESH_K_LATENCY ? 2 : 1);
+        got.sample[i].value = m.sample[i].value * (got.sample[i].kind == MESH_K_LATENCY ? 2.0f : 1.0f);
     ok(mesh_compare(&got, &m, &changed) == 0 && changed.n == 1 && changed.f[0].node < 0,
        "all latencies longer than they were");
     mesh_findings_free(&changed);
