@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing need, on Debian 12. Says what it installs; does nothing where all is there.
 #   scripts/deps.sh        to build, test and run the demo
-#   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the tests of completion and metrics need
+#   scripts/deps.sh ci     also what lint, fuzzing, the clang builds and the tests of completion, metrics and mesh's launchers need
 #   scripts/deps.sh wheel  also what the Python wheel needs: make wheel
 #   scripts/deps.sh deb    also what the Debian packages and their tests need: make deb, make check-packages
 #   scripts/deps.sh vm     also what the VM lab needs: lab/vm, make check-vm
@@ -14,7 +14,7 @@ set -eu
 packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy"
 case "${1-}" in
 "") ;;
-ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv prometheus prometheus-node-exporter" ;;
+ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl python3-venv prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
 wheel) packages="$packages python3 python3-venv" ;;
 deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
 vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;

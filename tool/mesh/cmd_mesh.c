@@ -354,7 +354,7 @@ static int parse_args(struct mesh_args *a, int argc, char **argv)
         .about =
             "Measures every pair of a cluster's nodes and names the node, NIC, rail or path that stands out. Start it "
             "on\n"
-            "every node by mpirun, srun or torchrun --no-python, or give --hosts. The key comes from --key-file or\n"
+            "every node by mpirun, srun or torchrun --no_python, or give --hosts. The key comes from --key-file or\n"
             "HAWSER_MESH_KEY. Exit status: 0 all is well, 1 there are findings, 2 it could not run.",
         .rows = rows};
     a->o.gpu = UINT32_MAX;
