@@ -187,7 +187,7 @@ bool hw_netns_same(int a, int b)
 
 /* Which processes: those in one of the namespaces, or those with a mark. */
 struct those {
-    struct stat ns[64];
+    struct stat ns[128];
     size_t n;
     const char *mark; /* NULL: by namespace */
 };

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#define HW_PASS_MAX 64 /* descriptors in one message */
+#define HW_PASS_MAX 192 /* descriptors in one message; the kernel takes 253 (SCM_MAX_FD) */
 
 struct sockaddr_un;
 

@@ -596,6 +596,18 @@ static void test_keeper(struct hw_lab_info *info)
     is_int(hw_lab_down(one), 0, "down");
 }
 
+static void test_most_nodes(struct hw_lab_info *info)
+{
+    is_int(up(one, HW_LAB_MAX_NODES, 1), 0, "a lab of as many nodes as there may be");
+    is_int(hw_lab_info(one, info), 0, "info");
+    ok(info->nodes == HW_LAB_MAX_NODES && strcmp(info->node[25].name, "z") == 0 &&
+           strcmp(info->node[26].name, "aa") == 0 && strcmp(info->node[63].name, "bl") == 0,
+       "they are called a to z, and aa to bl");
+    pid_t server = start_server(one, "a");
+    ok(server > 0 && talks(one, "bl", "198.18.0.1"), "the last one talks to the first one");
+    is_int(hw_lab_down(one), 0, "down, with what runs in it");
+}
+
 static void suite(void)
 {
     struct hw_lab_info *info = malloc(sizeof(*info));
@@ -603,6 +615,7 @@ static void suite(void)
     test_refusals();
     test_two_nodes(info);
     test_two_labs(info);
+    test_most_nodes(info);
     test_relay();
     test_killed();
     test_race();

@@ -263,9 +263,13 @@ static int seat_nodes(struct lead *l)
     if (rc < 0)
         return rc;
     make_names_differ(l->m);
-    if (well < 2)
-        return hw_fail(-ENODEV, "%u of %u ranks came, on %u node%s: there is nothing to measure between", l->here,
-                       l->size, well, well == 1 ? "" : "s");
+    if (well < 2) {
+        const char *missing = NULL;
+        for (uint32_t i = 0; i < l->m->n && !missing; i++)
+            missing = l->m->node[i].state == MESH_ABSENT ? l->m->node[i].name : NULL;
+        return hw_fail(-ENODEV, "%u of %u ranks came, on %u node%s%s%s: there is nothing to measure between", l->here,
+                       l->size, well, well == 1 ? "" : "s", missing ? "; missing is " : "", missing ? missing : "");
+    }
     return 0;
 }
 
