@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser mesh: is this cluster well? Options, the key, and which process does what. */
+#include "tool/child.h"
 #include "tool/mesh/mesh_hosts.h"
 #include "tool/mesh/mesh_json.h"
 #include "tool/mesh/mesh_out.h"
@@ -12,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define KEY_VARIABLE "HAWSER_MESH_KEY"
 #define KEY_LEAST    16
 #define LOOK_MS      60000
+#define RANK_MS      10000 /* for rank 0's own rank to end */
 #define HOSTS_WAIT   15000 /* of those that --hosts has started, the last one comes soon */
 
 struct mesh_args {
@@ -276,7 +277,7 @@ static int run_rank_0(const struct mesh_args *a, struct mesh_seat *seat, const s
         mesh_follow_starter();
     rc = lead(a, seat, place, pipes[1], &m, &f);
     kill(pid, rc < 0 ? SIGTERM : 0);
-    waitpid(pid, NULL, 0);
+    (void)child_reap(&pid, RANK_MS);
     describe_run(a, seat, &m);
     if (rc < 0)
         (void)tool_fail("mesh", "%s", hw_error());

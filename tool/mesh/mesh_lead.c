@@ -33,7 +33,7 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    return r->node >= 0 ? &l->m->node[r->node] : NULL;
+    return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL; /* none before all have met */
 }
 
 /* A rank that is lost: nothing is waited for from it any more. */
