@@ -86,7 +86,7 @@ static int read_mesh(const char *path, struct mesh *m)
 
 static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f)
 {
-    struct mesh was;
+    struct mesh was = {0};
     int rc = read_mesh(path, &was);
     if (rc == 0)
         rc = mesh_compare(m, &was, f);
@@ -154,7 +154,7 @@ static int run_hosts(const struct mesh_args *a, struct mesh *m)
 /* Results that others have measured: of a file, or of hosts. */
 static int judge_others(const struct mesh_args *a)
 {
-    struct mesh m;
+    struct mesh m = {0};
     struct mesh_findings f = {0};
     int rc = a->read ? read_mesh(a->read, &m) : run_hosts(a, &m), code = TOOL_USAGE;
     if (rc == 0)

@@ -318,7 +318,7 @@ def try_fault(launcher, fault):
 
 def more_by_hand(launcher):
     """What is the same under every launcher."""
-    launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "15s"]
+    launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "10s"]
     launcher.json.unlink(missing_ok=True)
     every = launcher.start()
     every[LETTERS.index("d")].kill()
@@ -326,7 +326,7 @@ def more_by_hand(launcher):
     for p in every[1:]:
         p.communicate(timeout=60)
     said = [f["text"] for f in read(launcher.json) if f["type"] == "finding"]
-    ok(every[0].returncode == 1 and said == ["rank 3 never came (waited for 15 s)"], "a rank that never comes is named", text, said)
+    ok(every[0].returncode == 1 and said == ["rank 3 never came (waited for 10 s)"], "a rank that never comes is named", text, said)
     page = (launcher.folder / "report.html").read_text(encoding="utf-8")
     ok("never came" in page and "<svg" in page and "<script" not in page, "the report has the finding and a heat map, and no script")
     ok("across the middle" in text and "all to all" in text, "loads of all nodes at once are measured", text)
