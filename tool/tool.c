@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/tool.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,10 +10,14 @@ volatile sig_atomic_t tool_stop;
 /* timeout(1) signals its child and then the group, so that one wish to end comes twice; who insists is let go. */
 #define PATIENCE 4
 
+static atomic_uint_fast64_t stopped_at; /* hw_now() of the first signal */
+
 static void on_signal(int sig)
 {
     static volatile sig_atomic_t times;
-    tool_stop = 1;
+    if (!tool_stop)
+        atomic_store(&stopped_at, hw_now());
+    tool_stop = sig;
     times = times + 1;
     if (times == PATIENCE)
         signal(sig, SIG_DFL);
@@ -25,6 +30,11 @@ void tool_catch_signals(void)
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+uint64_t tool_stopped_ms(void)
+{
+    return tool_stop ? (hw_now() - atomic_load(&stopped_at)) / HW_MS : 0;
 }
 
 static void print_line(const char *cmd, const char *fmt, va_list ap)
@@ -53,6 +63,22 @@ int tool_fail(const char *cmd, const char *fmt, ...)
     print_line(cmd, fmt, ap);
     va_end(ap);
     return TOOL_FAILED;
+}
+
+int tool_interrupted(const char *cmd, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tool_fail(cmd, "interrupted%s%s", *text ? ": " : "", text);
+    return 128 + tool_stop;
+}
+
+int tool_failed(const char *cmd, int rc)
+{
+    return rc == -EINTR && tool_stop ? tool_interrupted(cmd, "%s", "") : tool_fail(cmd, "%s", hw_error());
 }
 
 /* Edits (insert, delete, replace) that turn a into b; both short. */

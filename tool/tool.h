@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* A subcommand's result is the process's exit code. */
+/* A subcommand's result is the process's exit code; 128 + the signal's number where one ended it (tool_interrupted). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 /* argv[0] is the subcommand's name. Each one prints its help to stdout on --help and returns TOOL_OK;
@@ -36,6 +36,13 @@ int cmd_verbs(int argc, char **argv);
 int tool_usage(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
 /* "hawser bench: <text>" on stderr. Returns TOOL_FAILED. */
 int tool_fail(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
+
+/* "hawser bench: interrupted: <text>" on stderr, after the results so far; "": no text. Returns 128 + tool_stop, as
+ * shells have it. */
+int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
+
+/* Says hw_error(), for a command that failed with rc: -EINTR after a signal is tool_interrupted(). */
+int tool_failed(const char *cmd, int rc);
 
 /* Which of the candidates was meant by word: start with {.word = word}, give each one; near is NULL where none is
  * within two edits. */
@@ -70,8 +77,11 @@ extern struct tool_completion tool_completion;
 /* Prints dashes and candidate as one word, a tab and the text, if the word that is completed may become it. */
 void tool_complete(const char *dashes, const char *candidate, const char *text);
 
-/* SIGINT or SIGTERM arrived since tool_catch_signals(); the fifth kills at once. SIGPIPE is ignored from then on. */
+/* SIGINT or SIGTERM, whichever arrived last since tool_catch_signals(), or 0; the fifth kills at once. SIGPIPE is
+ * ignored from then on. */
 extern volatile sig_atomic_t tool_stop;
+/* Milliseconds since the first of them; 0: none came. */
+uint64_t tool_stopped_ms(void);
 void tool_catch_signals(void);
 
 #endif

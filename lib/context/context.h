@@ -155,7 +155,7 @@ struct hw_way {
     atomic_uint lost;   /* times that it ended .. */
     atomic_uint failed; /* .. and neither side was closing the peer */
     atomic_int carrier; /* what the kernel has said of its NIC since hw_nics_judge() */
-    int lost_level;     /* HAWSER_LOG_ level at which the log has it that it is lost, and will have it that it is up */
+    int lost_level;     /* HAWSER_LOG_ level at which the log has it that it is lost */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT]; /* of its first bulk link, once it was up; context's lock */

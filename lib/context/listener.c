@@ -50,6 +50,7 @@ struct hw_listener {
     union hw_addr bound;
     uint64_t log_second;
     unsigned logged, suppressed;
+    int suppressed_level; /* the most important one's */
     struct slot slot[SLOTS];
 };
 
@@ -72,21 +73,23 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
 }
 
 /* A flood of strangers must not become a flood of lines. */
-static void log_refusal(struct hw_listener *l, const union hw_addr *from, const char *why)
+static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
     char text[HAWSER_ADDR_TEXT + 8];
     uint64_t second = hw_now() / 1000000000u;
     if (second != l->log_second) {
         if (l->suppressed)
-            hw_log(&l->h->log, HAWSER_LOG_WARN, "%u more refused connections were not logged", l->suppressed);
+            hw_log(&l->h->log, l->suppressed_level, "%u more refused connections were not logged", l->suppressed);
         l->log_second = second;
         l->logged = l->suppressed = 0;
+        l->suppressed_level = HAWSER_LOG_DEBUG;
     }
-    if (l->logged++ < LOGS_PER_SECOND)
-        hw_log(&l->h->log, HAWSER_LOG_WARN, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text),
-               why);
-    else
+    if (l->logged++ < LOGS_PER_SECOND) {
+        hw_log(&l->h->log, level, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text), why);
+    } else {
         l->suppressed++;
+        l->suppressed_level = HW_MIN(l->suppressed_level, level);
+    }
 }
 
 /* ---- slots ------------------------------------------------------------------------------------------------ */
@@ -106,10 +109,12 @@ static void free_slot(struct slot *s)
 }
 
 /* The connection failed. */
-static void refuse_slot(struct slot *s)
+static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;
-    log_refusal(s->l, &s->from, hw_error());
+    /* `hawser doctor`, health checks and load balancers connect, say nothing and leave: nothing was refused to them */
+    const bool knock = rc == -ECONNRESET && s->stage == AT_GREETING && !s->hs.hello.kind && !s->hs.have;
+    log_refusal(s->l, knock ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, &s->from, hw_error());
     if (p && !p->known) { /* a session that never began */
         atomic_store(&p->abandoned, true);
         hw_loop_post(&p->home->loop, &p->arrive);
@@ -348,7 +353,7 @@ static void run_slot(struct hw_task *t)
     if (rc == -EAGAIN)
         return;
     if (rc < 0)
-        refuse_slot(s);
+        refuse_slot(s, rc);
     else
         free_slot(s);
     hw_loop_post(get_loop(s->l), &s->l->task); /* others may wait for a slot */
@@ -368,7 +373,7 @@ static void fire_slot(struct hw_timer *t)
         (void)hw_fail(-ETIMEDOUT, "it did not say who it is in time: %u of %u bytes came", s->hs.have, s->hs.want);
     else
         (void)hw_fail(-ETIMEDOUT, "it did not set up its session in time");
-    refuse_slot(s);
+    refuse_slot(s, -ETIMEDOUT);
     hw_loop_post(get_loop(s->l), &s->l->task);
 }
 
@@ -417,7 +422,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
     hw_hs_server(&s->hs, l->h->keyed, admit, s, l->h->k.handshake_ms);
     int rc = hw_driver_watch(&l->h->driver[0], fd, &s->source);
     if (rc < 0) {
-        refuse_slot(s);
+        refuse_slot(s, rc);
         return;
     }
     hw_timer_set(get_loop(l), &s->timer, s->began + l->h->k.handshake_ms * HW_MS);
@@ -439,15 +444,14 @@ static void accept_connections(struct hw_task *t)
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0 && errno != EAGAIN) { /* out of descriptors or memory */
-            log_refusal(l, &from, strerror(errno));
+            log_refusal(l, HAWSER_LOG_WARN, &from, strerror(errno));
             hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
         }
         if (fd < 0)
             return;
         hw_addr_unmap(&from);
         if (s->fd >= 0) {
-            (void)hw_fail(-ETIMEDOUT, "others waited for its place, and its address had %u", s->same);
-            refuse_slot(s);
+            refuse_slot(s, hw_fail(-ETIMEDOUT, "others waited for its place, and its address had %u", s->same));
         }
         take_connection(l, s, fd, &from);
     }

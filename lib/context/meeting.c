@@ -39,7 +39,8 @@ static void note_up(struct hw_way *w)
     for (unsigned i = 0; i < p->n_ways; i++)
         first &= p->way[i].pair != w->pair || !*p->way[i].remote || &p->way[i] == w;
     if (atomic_load(&w->lost))
-        hw_log(&p->h->log, w->lost_level, "%s: rail %u (%s to %s) is up again", p->name, w->index, w->nic, w->peer_nic);
+        hw_log(&p->h->log, HW_MAX(w->lost_level, HAWSER_LOG_INFO), "%s: rail %u (%s to %s) is up again", p->name,
+               w->index, w->nic, w->peer_nic);
     atomic_store(&w->up, true);
     w->refused = false;
     w->failures = 0;

@@ -197,7 +197,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (p->has_rails)
         hw_peer_die(&p->peer, why);
     if (why != -ESHUTDOWN)
-        hw_log(&h->log, HAWSER_LOG_WARN, "%s: the peer is dead: %s", p->name, p->why);
+        hw_log(&h->log, HAWSER_LOG_INFO, "%s: the peer is dead: %s", p->name, p->why); /* callers get it as an error */
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);

@@ -146,7 +146,7 @@ static void give_up(struct hw_way *w, int why)
         return;
     }
     if (is_peer_over(p)) {
-        hw_peer_lose(p, hw_wrap(-ECONNRESET, "connecting again"));
+        hw_peer_lose(p, hw_wrap(-ECONNRESET, "the peer is lost, and refuses new connections"));
         return;
     }
     dial_later(w);

@@ -95,7 +95,7 @@ def is_interrupted():
     time.sleep(3)
     p.send_signal(signal.SIGINT)
     result = finish(p)
-    ok(result[2] == 1 and "interrupted after 0 of 5 faults" in result[1] and NOBODY not in neighbours("eth1"),
+    ok(result[2] == 130 and "interrupted: after 0 of 5 faults" in result[1] and NOBODY not in neighbours("eth1"),
        "and while a NIC is away, that it was", *result)
 
 

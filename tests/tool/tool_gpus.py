@@ -162,7 +162,7 @@ def killed(s):
     p.send_signal(signal.SIGINT)
     err = p.communicate(timeout=30)[1]
     left = gone(kids)
-    ok(p.returncode == 1 and not left and "interrupted" in err, "an interrupt ends all", (err, left))
+    ok(p.returncode == 130 and not left and "interrupted" in err, "an interrupt ends all", (err, left))
     p, kids = started(s, 2)
     p.kill()
     p.communicate()

@@ -220,7 +220,7 @@ def on_hosts(tmp, tcpx):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
     # The last of the eight pieces (of 256 KiB) of a round fails when all are the plugin's: nothing more is to be sent that would tell.
-    r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", **tcpx,
+    r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", "-v", **tcpx,
             TCPXLIKE_FAULT="error@8:send")
     ok(r.returncode == 1 and "the plugin gave" in r.stderr and "rail 0 (lo to lo) is up again" in r.stderr and r.seconds < 8,
        "a send that fails as the last one: the rail is made anew, and no round is run that could prove nothing", r)

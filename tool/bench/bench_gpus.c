@@ -77,14 +77,17 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
     r->gpu = p->gpu;
     r->peer_gpu = p->peer;
     rc = measure_run(m, iters, b->duration_ms, &r->sum);
-    if (rc == 0) {
+    if (rc == 0 || (rc == -EINTR && r->sum.iters > 0)) {
+        if (rc < 0)
+            snprintf(r->early, sizeof r->early, "%s", hw_error());
         bench_finish(b, m, a->path, a->n_paths, r);
         r->GBps = r->sum.seconds > 0 ? (double)r->sum.bytes / 1e9 / r->sum.seconds : 0;
         if (!a->w->own_cpu && a->w->crowd > 1)
             r->cpu_s_per_GB = NAN; /* threads share the process's clock; all of them together is in the last line */
         if (a->w->crowd > 1)
             r->peer_cpu_s_per_GB = NAN;
-        rc = send_worker_result(a, r, m);
+        const int sent = send_worker_result(a, r, m);
+        rc = rc < 0 ? hw_fail(rc, "interrupted") : sent;
     }
     HW_KEEP_ERROR();
     measure_close(m);
@@ -272,6 +275,8 @@ static bool sum_up(const struct bench *b, const struct crew *c, size_t size, str
             all->here.passed = all->there.passed = true;
         verdict_add(&all->here, &r->row.here);
         verdict_add(&all->there, &r->row.there);
+        if (*r->row.early)
+            memcpy(all->early, r->row.early, sizeof all->early);
         all->window = r->row.window;
         all->depth += r->row.depth;
         all->channels = HW_MAX(all->channels, r->row.channels);

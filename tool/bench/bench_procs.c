@@ -133,6 +133,13 @@ static void kill_child(void *arg, size_t i)
         kill(c->pid, SIGKILL);
 }
 
+static void interrupt_child(void *arg, size_t i)
+{
+    const struct bench_child *c = (struct bench_child *)arg + i;
+    if (c->pid > 0)
+        kill(c->pid, SIGINT);
+}
+
 static void child_ended(void *arg, size_t i, char *why, size_t cap)
 {
     int status = child_reap(&((struct bench_child *)arg)[i].pid, REAP_MS);
@@ -148,6 +155,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
 {
     c->arg = child;
     c->give_up = kill_child;
+    c->interrupt = interrupt_child;
     c->ended = child_ended;
     int rc = 0;
     fflush(NULL); /* else each child would have what is not written yet */

@@ -192,7 +192,7 @@ static int run_one(struct sweep *s, const char *one)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         if (tool_stop)
             (void)kill(pid, SIGINT);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    if ((!WIFEXITED(status) || WEXITSTATUS(status) != 0) && !tool_stop) {
         s->b->failed = true;
         fprintf(s->table, "# channels,window %s: failed\n", one);
     }
@@ -212,9 +212,7 @@ int bench_sweep(struct bench *b)
         snprintf(one, sizeof one, "%" PRIu64 ",%" PRIu64, c->v[i / w->n], w->v[i % w->n]);
         rc = run_one(&s, one);
     }
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < s.n_best; i++) {
+    for (size_t i = 0; i < s.n_best && rc == 0; i++) {
         uint64_t v[2] = {0};
         char size[32], window[32];
         (void)bench_one(s.best[i].what, v);
@@ -225,5 +223,5 @@ int bench_sweep(struct bench *b)
             fprintf(s.table, " window %s", hw_format_size(v[1], window, sizeof window));
         fprintf(s.table, ": %.3f GB/s\n", s.best[i].GBps);
     }
-    return tool_stop ? hw_fail(-EINTR, "interrupted") : 0;
+    return tool_stop && rc == 0 ? hw_fail(-EINTR, "interrupted") : rc;
 }

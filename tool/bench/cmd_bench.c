@@ -242,37 +242,41 @@ static int run_size_rounds(struct bench *b, struct measure *m, uint64_t iters, s
     struct rounds all;
     bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
     uint32_t streams = (uint32_t)b->raw_streams;
-    size_t n = 0;
+    size_t n = 0, n_own = 0, n_raw = 0;
     int rc = 0;
     if (!streams)
         streams = HW_MIN(HW_MAX(b->rival.path[0].channels, 1u), (uint32_t)TP_MAX_STREAM);
     if (rival && !ping && b->raw_best)
         rc = rival_best(&b->rival, m, iters, &streams);
+    if (rc < 0)
+        return hw_wrap(rc, "plain sockets");
     for (; n < b->rounds && rc == 0; n++) {
         uint64_t bytes = r->sum.bytes;
         double seconds = r->sum.seconds;
         rc = measure_run(m, iters, b->duration_ms, &r->sum);
-        if (rc < 0)
-            return rc;
+        if (rc < 0 && r->sum.bytes == bytes)
+            break;
         seconds = r->sum.seconds - seconds;
         all.own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
-        if (rival)
-            rc = run_rival_round(b, m, iters, streams, &all, n);
+        n_own++;
+        if (rival && rc == 0 && (rc = run_rival_round(b, m, iters, streams, &all, n)) < 0)
+            (void)hw_wrap(rc, "plain sockets");
+        n_raw += rival && rc == 0;
     }
-    if (rc < 0)
-        return hw_wrap(rc, "plain sockets");
-    r->GBps = stats_median(all.own, n);
-    if (rival && ping) {
-        r->raw_spin_us = stats_median(all.spin, n);
-        r->raw_block_us = stats_median(all.block, n);
-    } else if (rival) {
-        r->raw_GBps = stats_median(all.raw, n);
-        r->ratio_raw = stats_median(all.ratio, n);
-        r->raw_cpu_s_per_GB = stats_median(all.raw_cpu, n);
-        r->raw_peer_cpu_s_per_GB = stats_median(all.raw_peer, n);
+    r->GBps = stats_median(all.own, n_own);
+    if (n_raw == 0)
+        return rc;
+    if (ping) {
+        r->raw_spin_us = stats_median(all.spin, n_raw);
+        r->raw_block_us = stats_median(all.block, n_raw);
+    } else {
+        r->raw_GBps = stats_median(all.raw, n_raw);
+        r->ratio_raw = stats_median(all.ratio, n_raw);
+        r->raw_cpu_s_per_GB = stats_median(all.raw_cpu, n_raw);
+        r->raw_peer_cpu_s_per_GB = stats_median(all.raw_peer, n_raw);
         r->raw_streams = streams;
     }
-    return 0;
+    return rc;
 }
 
 static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, bool last, struct row *r)
@@ -280,14 +284,18 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     FILE *table = bench_table(b);
     int rc = run_size_rounds(b, m, iters, r);
     output_progress(NULL);
-    if (rc < 0)
+    if (rc < 0 && r->sum.iters == 0)
         return rc;
+    char why[HW_ERR_TEXT];
+    snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
+    snprintf(r->early, sizeof r->early, "%.*s", (int)sizeof r->early - 1, why);
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
     memcpy(r->raw_congestion, b->raw_congestion, sizeof r->raw_congestion);
     output_table_row(table, r);
     if (b->op == TP_PINGPONG && b->compare_raw && m->plan.size > 0)
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
+    last |= rc < 0;
     if (last && *b->raw_congestion)
         fprintf(table, "# congestion control of the plain sockets: %s, by knob congestion as hawser's\n",
                 b->raw_congestion);
@@ -297,7 +305,8 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     if (detour_find(r->sum.own, r->sum.n_own, r->sum.peer, r->sum.n_peer, detour, sizeof detour))
         tool_fail("bench", "warning: %s", detour);
     b->bad += r->sum.bad;
-    return b->json_out ? output_json(b->json_out, r) : 0;
+    const int wrote = b->json_out ? output_json(b->json_out, r) : 0;
+    return rc < 0 ? hw_fail(rc, "%s", why) : wrote;
 }
 
 static int run_host_size(struct bench *b, uint64_t size, bool last)
@@ -379,28 +388,43 @@ static int run_any_bench(struct bench *b)
     return b->gpus_text ? bench_gpus(b) : run_host_bench(b);
 }
 
+/* The files of --json and --report, of all that was measured. */
+static int close_bench_files(struct bench *b)
+{
+    const char *path = b->json_tmp ? b->json_tmp : b->json;
+    const bool file = b->json_out && b->json_out != stdout;
+    const bool some = file && ftell(b->json_out) > 0;
+    int rc = 0;
+    if (file && fclose(b->json_out) != 0)
+        rc = hw_fail(-errno, "writing %s: %s", path, strerror(errno));
+    if (b->report && rc == 0 && some)
+        rc = report_html(path, b->report);
+    free(b->json_tmp);
+    return rc;
+}
+
 static int run_bench_command(struct bench *b)
 {
     if (b->worker)
         return bench_child(b) < 0 ? TOOL_FAILED : TOOL_OK;
     int rc = run_any_bench(b);
     output_progress(NULL);
-    if (rc < 0)
+    const bool interrupted = rc == -EINTR;
+    if (rc < 0 && !interrupted)
         tool_fail("bench", "%s", hw_error());
-
-    const char *path = b->json_tmp ? b->json_tmp : b->json;
-    bool file = b->json_out && b->json_out != stdout;
-    if (file && fclose(b->json_out) != 0 && rc == 0)
-        rc = tool_fail("bench", "writing %s: %s", path, strerror(errno));
-    if (b->report && rc == 0 && (rc = report_html(path, b->report)) < 0)
-        tool_fail("bench", "%s", hw_error());
-    free(b->json_tmp);
+    const int closed = close_bench_files(b);
+    if (closed < 0)
+        rc = tool_fail("bench", "%s", hw_error());
     if (b->abandoned) {
         fflush(NULL);
         _exit(TOOL_FAILED);
     }
     if (b->bad)
         return tool_fail("bench", "%" PRIu64 " bytes arrived wrong", b->bad);
+    if (interrupted && b->one)
+        return TOOL_FAILED; /* the sweep says so */
+    if (interrupted)
+        return tool_interrupted("bench", "what is above was measured until then");
     return rc == 0 && !b->failed ? TOOL_OK : TOOL_FAILED;
 }
 

@@ -343,6 +343,21 @@ static bool is_size_done(const struct crew *c, size_t k)
     return true;
 }
 
+static void interrupt_members(struct crew *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (c->interrupt && is_member_working(c, &c->m[i]))
+            c->interrupt(c->arg, i);
+}
+
+static bool has_result(const struct crew *c, size_t size)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (size < c->n_sizes && c->m[i].result[size])
+            return true;
+    return false;
+}
+
 int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
@@ -370,17 +385,18 @@ int crew_run(struct crew *c)
                 read_member_stderr(c, &c->m[i]);
             if (p[2 * i].revents)
                 read_member_messages(c, i);
-            if (c->m[i].failed && (c->m[i].err < 0 || c->m[i].gone))
+            if (c->m[i].failed && !stopped && (c->m[i].err < 0 || c->m[i].gone))
                 print_member_failure(&c->m[i], c->verbose);
         }
-        if (tool_stop && !stopped) {
-            stopped = true;
-            for (size_t i = 0; i < c->n; i++)
-                if (is_member_working(c, &c->m[i]))
-                    give_up_member(c, i, "interrupted");
-        }
+        if (tool_stop && !stopped)
+            interrupt_members(c);
+        stopped = stopped || tool_stop;
+        for (size_t i = 0; i < c->n && tool_stopped_ms() > SESSION_FINISH_MS + 2 * POLL_MS; i++)
+            if (is_member_working(c, &c->m[i]))
+                give_up_member(c, i, "interrupted");
         look_at_clocks(c);
-        open_gate(c);
+        if (!stopped)
+            open_gate(c);
         uint64_t moved = 0;
         for (size_t i = 0; i < c->n; i++)
             moved += c->m[i].beat.moved;
@@ -389,8 +405,10 @@ int crew_run(struct crew *c)
             c->sized(c->table, done);
     }
     free(p);
+    if (stopped && has_result(c, done))
+        c->sized(c->table, done);
     for (size_t i = 0; i < c->n; i++) {
-        if (c->m[i].failed)
+        if (c->m[i].failed && !stopped)
             print_member_failure(&c->m[i], c->verbose);
         n_failed += c->m[i].failed;
     }

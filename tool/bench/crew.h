@@ -61,12 +61,15 @@ struct crew {
     struct crew_member *m;
     size_t n, n_sizes;
     bool verbose; /* standard error of workers is passed on */
+    /* A signal came: the worker is to say what it has, within SESSION_FINISH_MS. NULL: it has seen the signal itself.
+     */
+    void (*interrupt)(void *arg, size_t i);
     /* The worker is to end: it is not heard any more. */
     void (*give_up)(void *arg, size_t i);
     /* Its socket is closed. Where why is "", no reason for a failure is known: may be set to one. */
     void (*ended)(void *arg, size_t i, char *why, size_t cap);
     void *arg;
-    /* All that still work have been through this size. */
+    /* All that still work have been through this size; after a signal, some have. */
     void (*sized)(void *table, size_t size);
     void *table;
 };

@@ -168,7 +168,7 @@ int dr_finish(struct dr_report *d, int rc, const char *cmd, bool json, bool why)
         rc = dr_print_json(stdout, d);
     else if (rc >= 0)
         dr_print(stdout, d, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), why);
-    int exit = rc < 0 ? tool_fail(cmd, "%s", hw_error()) : dr_count(d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
+    int exit = rc < 0 ? tool_failed(cmd, rc) : dr_count(d, DR_FAIL) > 0 ? TOOL_FAILED : TOOL_OK;
     dr_free(d);
     return exit;
 }

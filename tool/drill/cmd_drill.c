@@ -475,7 +475,7 @@ static int run_drill(struct drill *d)
     if (rc < 0)
         code = tool_fail("drill", "%s", hw_error());
     else if (d->take && d->taken < d->faults)
-        code = tool_fail("drill", "interrupted after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
+        code = tool_interrupted("drill", "after %" PRIu64 " of %" PRIu64 " faults", d->taken, d->faults);
     else if (d->bad)
         code = tool_fail("drill", "%" PRIu64 " bytes arrived wrong", d->bad);
     else if (!came_back(&d->load))

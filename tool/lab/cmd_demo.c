@@ -381,22 +381,22 @@ static int run_demo(const char *dir)
     snprintf(d->faults, sizeof d->faults, "%s/faults.txt", dir);
     tool_catch_signals();
     uint64_t start = hw_now();
-    int rc = run_demo_benchmarks(d);
+    int exit = TOOL_OK, rc = run_demo_benchmarks(d);
     if (rc < 0)
-        tool_fail("demo", "%s", hw_error());
+        exit = tool_failed("demo", rc);
     end_child(&d->bench, SIGTERM);
     end_child(&d->serve, SIGTERM);
     hw_close(&d->serve_out);
     if (d->up && hw_lab_down(d->lab) < 0)
-        rc = -tool_fail("demo", "%s", hw_error());
+        rc = -(exit = tool_fail("demo", "%s", hw_error()));
     if (rc == 0 && ((rc = check_demo_results(d)) < 0 || (rc = append_fault_results(d)) < 0 ||
                     (rc = report_html(d->result, d->report)) < 0))
-        tool_fail("demo", "%s", hw_error());
+        exit = tool_fail("demo", "%s", hw_error());
     if (rc == 0)
         printf("  Results: %s\n  Report:  %s\n  (%.0f s; the lab is gone)\n", d->result, d->report,
                (double)(hw_now() - start) / 1e9);
     free(d);
-    return rc == 0 ? TOOL_OK : TOOL_FAILED;
+    return exit;
 }
 
 struct demo_args {

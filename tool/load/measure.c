@@ -236,7 +236,9 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
             next_sample = t.now + MEASURE_SAMPLE * HW_MS;
         }
         send_due_heartbeat(m, &next_beat);
-        if (rc == 0 && session_stopped(m->s))
+        if (rc == 0 && session_stopped(m->s) && m->plan.op != TP_SEND)
+            t.count = t.posted; /* what flies is waited for; of sends the server awaits as many as it was told */
+        if (rc == 0 && session_expired(m->s))
             rc = hw_fail(-EINTR, "interrupted");
     }
     *span = (struct span){start, t.now, m->clocked};
@@ -260,7 +262,7 @@ static int send_ping(struct measure *m, uint64_t iteration, hawser_op **send, ha
     rc = hawser_send(m->s->peer, &out, 1, &o, send);
     if (rc < 0)
         return rc;
-    while ((rc = hawser_wait(*recv, MEASURE_SAMPLE)) == -EAGAIN && !session_stopped(m->s))
+    while ((rc = hawser_wait(*recv, MEASURE_SAMPLE)) == -EAGAIN && !session_expired(m->s))
         send_due_heartbeat(m, next_beat);
     if (rc == -EAGAIN)
         return hw_fail(-EINTR, "interrupted");
@@ -281,7 +283,7 @@ static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count,
         rc = send_ping(m, first + i, &send, &recv, &next_beat, &ns);
         session_drop(recv);
         if (rc == 0)
-            rc = session_await(send, op_timeout(m));
+            rc = session_await(m->s, send, op_timeout(m));
         else
             session_drop(send);
         if (rc < 0)
@@ -313,6 +315,21 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
+/* What a batch moved under its clock. */
+static int add_batch(struct measure *m, const struct span *span, uint32_t done, double seconds, uint64_t cpu_us,
+                     struct measure_sum *sum)
+{
+    sum->iters += done;
+    sum->bytes += done * m->plan.size * (m->plan.op == TP_PINGPONG ? 2 : 1);
+    sum->seconds += seconds;
+    sum->cpu_us += cpu_us;
+    m->next += done;
+    int rc = m->record ? keep_span(m, span) : 0;
+    if (rc == 0 && m->record)
+        m->clocked += seconds;
+    return rc;
+}
+
 static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, struct measure_sum *sum, uint32_t *done)
 {
     bool verify = m->plan.verify, read = m->plan.op == TP_READ, ping = m->plan.op == TP_PINGPONG;
@@ -342,11 +359,14 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     cpu = stats_cpu_us() - cpu;
     if (m->beat)
         m->beat(m->progress_arg, false);
-    if (rc < 0)
-        return rc;
-    m->broken = false;
     if (!ping)
         seconds = SECONDS(span.end - span.start);
+    if (rc < 0) { /* what has ended counts, unchecked: the server is not asked any more */
+        HW_KEEP_ERROR();
+        (void)add_batch(m, &span, *done, seconds, cpu, sum);
+        return rc;
+    }
+    m->broken = false;
     q = (struct tp_request){.type = TP_END, .first = first, .count = *done};
     rc = session_call(m->s, &q, ended, patience);
     if (rc < 0)
@@ -361,19 +381,11 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
         sum->bad += bad;
         sum->verified += checked;
     }
-    sum->iters += *done;
-    sum->bytes += *done * m->plan.size * (ping ? 2 : 1);
-    sum->seconds += seconds;
-    sum->cpu_us += cpu;
     sum->peer_cpu_us += ended->cpu_us - begun->cpu_us;
     stats_add(sum->own, &sum->n_own, TP_MAX_NICS, own[0], n[0], own[1], n[1]);
     stats_add(sum->peer, &sum->n_peer, TP_MAX_NICS, begun->nic, begun->n_nics, ended->nic, ended->n_nics);
-    if (m->record && rc == 0) {
-        rc = keep_span(m, &span);
-        m->clocked += seconds;
-    }
-    m->next += *done;
-    return rc;
+    const int kept = add_batch(m, &span, *done, seconds, cpu, sum);
+    return rc < 0 ? rc : kept;
 }
 
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum)
@@ -387,6 +399,8 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
         /* what is to be checked must not be overwritten before; where nothing is, only a signal wants to be seen */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
+        if (session_stopped(m->s))
+            return hw_fail(-EINTR, "interrupted");
         if (!duration_ms)
             count = HW_MIN(count, iters - done);
         else if (ping || m->plan.op == TP_SEND) /* cannot be cut short, so keep them short */

@@ -93,7 +93,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
 void measure_close(struct measure *m);
 
 /* Runs iters operations or, with duration_ms, as many as start within so much clocked time; adds to *sum.
- * Bad bytes are no error here; a failed operation is, with its reason. */
+ * Bad bytes are no error here; a failed operation is, with its reason, and -EINTR after a signal;
+ * then too *sum has what had ended. */
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
 
 /* Deaths of channels since measure_open(). */

@@ -135,10 +135,11 @@ int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms)
 {
     uint8_t buf[MESH_MESSAGE];
     hawser_op *op = NULL;
+    const struct session none = {0}; /* a signal ends the wait */
     const struct hawser_op_options opts = {.size = sizeof opts, .timeout_ms = wait_ms ? wait_ms : TELL_MS};
     int len = mesh_encode(m, buf);
     int rc = len < 0 ? len : hawser_notify(p, buf, (size_t)len, &opts, wait_ms ? &op : NULL);
-    return rc < 0 || !wait_ms ? rc : session_await(op, wait_ms);
+    return rc < 0 || !wait_ms ? rc : session_await(&none, op, wait_ms);
 }
 
 /* ---- meeting -------------------------------------------------------------------------------------- */

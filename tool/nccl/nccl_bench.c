@@ -386,16 +386,18 @@ static int measure_all(struct bench_run *b)
     int rc = make_rows(b);
     if (rc == 0)
         rc = measure_rounds(b);
-    if (rc < 0)
+    if (rc < 0 && rc != -EINTR)
         return tool_fail(CMD, "%s", hw_error());
     /* where no communicator was made all has been said */
-    bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
+    const bool table = b->version && (!a->json || strcmp(a->json, "-") != 0);
     if (table) {
         print_nccl_bench_head(stdout, b);
         nb_print(stdout, &b->t);
     }
     if (a->json && write_nccl_bench_json(&b->t, a->json) < 0)
         return tool_fail(CMD, "%s", hw_error());
+    if (rc == -EINTR)
+        return tool_interrupted(CMD, "what is above was measured until then");
     return all_well(b) ? TOOL_OK : TOOL_FAILED;
 }
 

@@ -37,18 +37,23 @@ bool session_stopped(const struct session *s)
     return tool_stop || (s->stop && __atomic_load_n(s->stop, __ATOMIC_RELAXED));
 }
 
+bool session_expired(const struct session *s)
+{
+    return tool_stopped_ms() > SESSION_FINISH_MS || (s->stop && __atomic_load_n(s->stop, __ATOMIC_RELAXED));
+}
+
 void session_drop(hawser_op *op)
 {
     HW_KEEP_ERROR();
     hawser_op_free(op);
 }
 
-int session_await(hawser_op *op, int timeout_ms)
+int session_await(const struct session *s, hawser_op *op, int timeout_ms)
 {
     uint64_t deadline = hw_deadline(timeout_ms);
     int rc;
     while ((rc = hawser_wait(op, HW_MIN(STEP_MS, timeout_ms))) == -EAGAIN) {
-        if (tool_stop)
+        if (session_expired(s))
             rc = hw_fail(-EINTR, "interrupted");
         else if (hw_now() > deadline)
             rc = hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
@@ -80,18 +85,18 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
         session_drop(recv);
         return rc;
     }
-    rc = session_await(send, timeout_ms);
+    rc = session_await(s, send, timeout_ms);
     if (rc < 0) {
         session_drop(recv);
         return rc;
     }
     /* as session_await(), which frees before the length could be asked */
     uint64_t deadline = hw_deadline(timeout_ms);
-    while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !session_stopped(s) && hw_now() < deadline)
+    while ((rc = hawser_wait(recv, STEP_MS)) == -EAGAIN && !session_expired(s) && hw_now() < deadline)
         ;
     uint64_t len = hawser_op_length(recv);
     if (rc == -EAGAIN)
-        rc = session_stopped(s) ? hw_fail(-EINTR, "interrupted")
+        rc = session_expired(s) ? hw_fail(-EINTR, "interrupted")
                                 : hw_fail(-ETIMEDOUT, "the serving node did not answer within %d ms", timeout_ms);
     session_drop(recv);
     if (rc == 0)

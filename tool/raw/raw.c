@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/raw/raw.h"
 #include "tool/raw/raw_sock.h"
+#include "tool/tool.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define ACK_WARM ((uint8_t)0x57) /* the receiver has the warm-up */
+#define LOOK_MS  200             /* between two looks at whether a signal came */
 #define ACK_DONE ((uint8_t)0x44) /* the receiver has the last byte */
 
 struct run;
@@ -271,6 +273,26 @@ static int streams_make(struct run *r, const int *fds, size_t n)
     return rc;
 }
 
+/* Waits until all streams have ended: true; or the deadline, or a signal. */
+static bool await_streams(struct run *r, uint64_t deadline)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->running) {
+        const uint64_t now = hw_now(), next = HW_MIN(deadline, now + LOOK_MS * HW_MS);
+        const struct timespec until = {.tv_sec = (time_t)(next / 1000000000u), .tv_nsec = (long)(next % 1000000000u)};
+        if (r->rc) { /* after a failure everything is shut down: they end by themselves */
+            pthread_cond_wait(&r->cond, &r->lock);
+            continue;
+        }
+        if (tool_stop || now >= deadline)
+            break;
+        (void)pthread_cond_timedwait(&r->cond, &r->lock, &until);
+    }
+    const bool ended = !r->running;
+    pthread_mutex_unlock(&r->lock);
+    return ended;
+}
+
 /* Runs the plan over n connected descriptors, which stay the caller's. */
 static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadline, struct raw_result *out)
 {
@@ -291,17 +313,10 @@ static int run_streams(struct run *r, const int *fds, size_t n, uint64_t deadlin
     }
     if (rc)
         run_fail(r, rc);
-    struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u)};
-    bool late = false;
-    pthread_mutex_lock(&r->lock);
-    while (r->running && !late) {
-        if (deadline == HW_NEVER || r->rc) /* after a failure everything is shut down: they end by themselves */
-            pthread_cond_wait(&r->cond, &r->lock);
-        else
-            late = pthread_cond_timedwait(&r->cond, &r->lock, &until) == ETIMEDOUT && r->running;
-    }
-    pthread_mutex_unlock(&r->lock);
-    if (late)
+    const bool ended = await_streams(r, deadline);
+    if (!ended && tool_stop)
+        run_fail(r, hw_fail(-EINTR, "interrupted"));
+    else if (!ended)
         run_fail(r, hw_fail(-ETIMEDOUT, "plain sockets: the %s streams were not done at the deadline",
                             r->sender ? "sending" : "receiving"));
     for (size_t i = 0; r->streams && i < n; i++)

@@ -2,6 +2,7 @@
 /* The plain-socket ping-pong, both halves. */
 #include "tool/raw/raw.h"
 #include "tool/raw/raw_sock.h"
+#include "tool/tool.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -87,6 +88,8 @@ int raw_pp_client_run(const struct raw_pingpong *pp, const struct raw_path *path
         uint64_t now = hw_now();
         if (i >= pp->warmup)
             hw_hist_add(h, (now - t) / 2);
+        if (tool_stop)
+            return hw_fail(-EINTR, "interrupted");
         if (now >= deadline)
             return hw_fail(-ETIMEDOUT, "plain ping-pong: %llu of %llu round trips before the deadline",
                            (unsigned long long)i + 1, (unsigned long long)trips);

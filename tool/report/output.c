@@ -305,6 +305,7 @@ int output_json(FILE *out, const struct row *r)
     hw_json_double(&j, "raw_peer_cpu_s_per_GB", r->raw_peer_cpu_s_per_GB);
     hw_json_double(&j, "raw_pingpong_spin_us", r->raw_spin_us);
     hw_json_double(&j, "raw_pingpong_block_us", r->raw_block_us);
+    hw_json_str(&j, "ended_early", *r->early ? r->early : NULL);
     json_hist(&j, r->m->hist);
     hw_json_array(&j, "timeline");
     for (size_t i = 0; i < r->m->n_points; i++) {

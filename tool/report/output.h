@@ -33,6 +33,7 @@ struct row {
     char peer_nic[TP_MAX_NICS][HAWSER_NIC_NAME]; /* beside sum.own */
     uint64_t lost[TP_MAX_NICS];                  /* beside sum.own */
     uint32_t nic_channels[TP_MAX_NICS];
+    char early[160];         /* why it ended before its time; "": it did not */
     const struct measure *m; /* histogram, timeline and faults */
 };
 

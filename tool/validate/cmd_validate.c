@@ -143,7 +143,7 @@ static int transfer_slots(struct validate *v, bool back, uint64_t first, uint64_
     }
     for (uint64_t i = 0; i < n; i++) {
         if (rc == 0)
-            rc = session_await(op[i], ms + 1000);
+            rc = session_await(&v->s, op[i], ms + 1000);
         else
             session_drop(op[i]);
     }
@@ -249,9 +249,12 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
+        if (session_stopped(&v->s))
+            return hw_fail(-EINTR, "interrupted"); /* the channels of whole rounds are proved */
         rc = round_trip(v, first, deadline);
         first += slots;
-        *good = count_good_channels(v);
+        const size_t proved = count_good_channels(v);
+        *good = rc == -EINTR ? *good : proved;
         if (rc < 0 || *good >= v->channels || !v->n_open || hw_now() > deadline)
             break;
         if (slots > most / 2)
@@ -319,7 +322,11 @@ static void print_validated_channels(const struct validate *v)
                 "channel %-2u %s %s -> %s %s  sent %" PRIu64 " bytes in %" PRIu64 " chunks, received %" PRIu64
                 " in %" PRIu64 "  %s%s\n",
                 c->index, c->nic, c->local, c->remote, c->peer_nic, c->tx_bytes, c->tx_chunks, c->rx_bytes,
-                c->rx_chunks, f ? "FAILED: it " : "OK", f ? f : "");
+                c->rx_chunks,
+                !f          ? "OK"
+                : tool_stop ? "not proved: it "
+                            : "FAILED: it ",
+                f ? f : "");
     }
 }
 
@@ -344,7 +351,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     if (v->s.peer && v->n_ch == 0)
         good = count_good_channels(v);
     print_validated_channels(v);
-    if (rc < 0)
+    if (rc < 0 && rc != -EINTR)
         good = 0; /* what went over which channel is not known, so none of them is proved */
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
@@ -368,7 +375,7 @@ static int run_nic_validation(struct validate *v, hawser *h)
     else if (rc == 0 && good < v->channels)
         snprintf(why, sizeof why, "%" PRIu64 " of %" PRIu64 " channels were not proved within %" PRIu64 " ms",
                  v->channels - good, v->channels, v->timeout_ms);
-    if (*why)
+    if (*why && rc != -EINTR)
         tool_fail("validate", "%s", why);
     const int wrote = write_validate_json(v, good, why);
     if (wrote < 0)
@@ -405,7 +412,7 @@ static int validate_gpus(struct validate *v, hawser *h, const char *route)
         }
     }
     fprintf(v->text, "GPUs and NICs: %zu of %zu\n", good, n);
-    return good == n && !tool_stop ? TOOL_OK : TOOL_FAILED;
+    return good == n ? TOOL_OK : TOOL_FAILED;
 }
 
 static int open_validate_json(struct validate *v)
@@ -445,7 +452,7 @@ static int run_validate_command(struct validate *v)
     hawser_close(h);
     if (v->json_out && v->json_out != stdout && fclose(v->json_out) != 0)
         rc = tool_fail("validate", "writing %s: %s", v->json, strerror(errno));
-    return rc;
+    return tool_stop ? tool_interrupted("validate", "what whole rounds proved until then is above") : rc;
 }
 
 static int parse_nic(void *args, const char *text)

@@ -47,7 +47,7 @@ int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t nu
         q->waiting_since = 0;
         if (q->named) {
             q->named = false;
-            hw_log(c->log, HAWSER_LOG_WARN, "%s copies again", q->space->name);
+            hw_log(c->log, HAWSER_LOG_INFO, "%s copies again", q->space->name);
         }
     }
     return q->over >= number ? 0 : not_yet(c, q);

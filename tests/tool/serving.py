@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hawser serve` on loopback, and the command as it is run against it, for tests of the tool. argv[1]: hawser."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+HAWSER = sys.argv[1]
+
+
+def run(*argv, timeout=60):
+    return subprocess.run([HAWSER, *map(str, argv)], capture_output=True, text=True, timeout=timeout)
+
+
+class Serve:
+    """`hawser serve` on a port of its own; .host is what its own line says to type."""
+
+    def __init__(self, *argv):
+        self.errors = tempfile.TemporaryFile("w+")  # for alive(): a sanitizer's report is here
+        self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
+                                  stderr=self.errors)
+        self.said = ""
+        self.host = None
+        while self.host is None:
+            line = self.p.stdout.readline()
+            self.said += line
+            if not line:
+                raise SystemExit(f"Bail out! serve ended: {self.said}")
+            m = re.match(r"  hawser bench (127\.0\.0\.1:\d+)(.*)", line)
+            if m:
+                self.host, self.rest = m[1], m[2].split()
+
+    def stop(self):
+        self.p.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self):
+        try:
+            self.said += self.p.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.said += self.p.communicate()[0] + "\n(killed by the test)"
+        return self.p.returncode
+
+    def alive(self):
+        """What to say beside a failure: whether serve is still there, and if not, what it said last."""
+        if self.p.poll() is None:
+            return "serve: runs"
+        self.errors.seek(0)
+        return f"serve: ended, {self.p.returncode}: {self.errors.read()[-4000:]}"
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.p.pid}/fd"))
