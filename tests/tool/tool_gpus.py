@@ -71,7 +71,7 @@ def usage():
         r = subprocess.run([HAWSER, "bench", "--gpus", text, "127.0.0.1:1"], capture_output=True, text=True)
         ok(r.returncode == 2 and "GPU" in r.stderr and not r.stdout, f"--gpus '{text}': exit 2 and why", r)
     for argv, said in (["--gpu", "0-1"], "--gpu"), (["--gpus", "0", "--gpu", "1"], "both"), (["--map", "0=lo"], "--gpus"), \
-            (["--per-process"], "--gpus"), (["--gpus", "0", "--compare-raw"], "--compare-raw"):
+            (["--per-process"], "--gpus"), (["--gpus", "0", "--nics", "lo", "--peer-nics", "lo"], "--peer-nics"):
         r = subprocess.run([HAWSER, "bench", *argv, "127.0.0.1:1"], capture_output=True, text=True)
         ok(r.returncode == 2 and said in r.stderr, f"`bench {' '.join(argv)}`: exit 2, says {said}", r)
 
@@ -90,7 +90,7 @@ def one_process(s, tmp):
        abs(whole["GBps"] * whole["seconds"] - 96 * 300001 / 1e9) < 1e-6,
        "the last line of a size: bytes of all over the time in which any clock ran", lines)
     ok(whole["cpu_s_per_GB"] > 0 and lines[5]["cpu_s_per_GB"] is None, "threads' CPU time is told for all together", lines)
-    ok(len(re.findall(r"^GPU \d -> \d +\S+ write ", r.stdout, re.M)) == 8 and len(re.findall(r"^4 GPUs ", r.stdout, re.M)) == 2,
+    ok(len(re.findall(r"^GPU \d -> \d +\d+B +24 ", r.stdout, re.M)) == 8 and len(re.findall(r"^all 4 +\d+B +96 ", r.stdout, re.M)) == 2,
        "the same as a table", r)
     told = report.read_text() if report.exists() else ""
     ok(" misuse=0 " in told + " " and " allocations=0 " in told + " ", "CUDA is not misused, and all its memory given back", told)
@@ -104,6 +104,16 @@ def one_process(s, tmp):
     r = bench(s, "--gpus", "0,1", "--size", "256KiB", "--duration", "400ms", "--json", "-")
     ok(r.returncode == 0 and len(rows(r)) == 3 and all(0.3 < x["seconds"] < 6 and x["bad_bytes"] == 0 for x in rows(r)),
        "for a duration", r)
+    for op in "write", "pingpong":
+        r = bench(s, "--gpus", "0:1,2", "--op", op, "--size", "64KiB", "--iters", 12, "--compare-raw", "--rounds", 3, "--json", "-")
+        raw = "raw_GBps" if op == "write" else "raw_pingpong_spin_us"
+        ok(r.returncode == 0 and verified(rows(r), 36) and len(rows(r)) == 3 and all(x[raw] > 0 for x in rows(r)[:2]) and
+           (op == "pingpong" or rows(r)[2]["ratio_raw"] > 0), f"{op} in turns with plain sockets, three rounds", r)
+        ok("plain sockets move host memory" in r.stderr and all(len(x) <= 80 for x in r.stderr.splitlines()),
+           "which is said, within 80 columns", r)
+    r = bench(s, "--gpus", "0,1", "--bidir", "--size", "64KiB", "--iters", 12, "--json", "-")
+    ok(r.returncode == 0 and [x["op"] for x in rows(r)] == ["write", "read"] * 2 + ["bidir"] and
+       all(x["bad_bytes"] == 0 and x["verified_bytes"] == x["iters"] * 65536 for x in rows(r)), "both directions at once", r)
     r = bench(s, "--gpus", "all", "--size", "64KiB", "--iters", 8, "--json", "-", gpus=6)
     ok(r.returncode == 0 and pairs(rows(r)) == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (5, 1)] and
        "start again from 0" in r.stderr, "six here, four there: the numbers start again from 0, said so", r)
@@ -119,7 +129,8 @@ def per_process(s):
     lines = rows(r)
     ok(r.returncode == 0 and verified(lines, 16) and pairs(lines) == [(0, 1), (1, 0), (2, 2)] * 2, "--per-process, one JSON", r)
     ok(lines and all(x["cpu_s_per_GB"] > 0 for x in lines), "each process's CPU time, and their sum", lines)
-    ok(len(re.findall(r"^GPU \d -> \d +\S+ write ", r.stderr, re.M)) == 6 and len(re.findall(r"^3 GPUs ", r.stderr, re.M)) == 2,
+    table = r.stderr.partition("\nTime from")[0]
+    ok(len(re.findall(r"^GPU \d -> \d +\S+ +16 ", table, re.M)) == 6 and len(re.findall(r"^all 3 +\S+ +48 ", table, re.M)) == 2,
        "one table", r)
     r = bench(s, "--gpus", "0,1", "--per-process", "--size", "64KiB", FAKECUDA_FAIL="cuMemAlloc_v2:1:2")
     ok(r.returncode == 1 and r.stderr.count("CUDA_ERROR_OUT_OF_MEMORY") >= 2, "children say why they failed", r)

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -22,6 +21,19 @@ def start(*argv):
     return subprocess.Popen([HAWSER, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def interrupt(p, when, number=signal.SIGINT):
+    """Signals the process once a line of its standard output begins so. What it said."""
+    text = ""
+    while not re.search(when, text, re.M):
+        line = p.stdout.readline()
+        text += line
+        if not line:
+            break
+    p.send_signal(number)
+    out, err = p.communicate(timeout=30)
+    return text + out, err
+
+
 def errors_of(s):
     s.errors.seek(0)
     return s.errors.read()
@@ -29,14 +41,15 @@ def errors_of(s):
 
 def peer_dies(tmp):
     s, out = Serve(), tmp / "killed.jsonl"
-    p = start("bench", s.host, "--size", "1MiB", "--duration", "60s", "--json", out)
-    time.sleep(2)
+    p = start("bench", s.host, "--size", "1MiB", "--duration", "60s", "--json", out, "-i", "100ms")
+    while "0.00 to" not in p.stdout.readline():
+        pass
     s.p.kill()
-    said = p.communicate(timeout=30)
+    said = p.communicate(timeout=60)
     lines = said[1].splitlines()
     ok(p.returncode == 1 and len(lines) == 1 and "lost" in lines[0], "a server that is killed: one line", said)
     row = json.loads(out.read_text())
-    ok(row["iters"] > 0 and row["ended_early"] and "1MiB write" in said[0], "and what was measured before", (row, said))
+    ok(row["iters"] > 0 and row["ended_early"] and re.search("^ +1MiB ", said[0], re.M), "and what was measured before", (row, said))
 
 
 def strangers():
@@ -53,39 +66,93 @@ def interrupted(tmp):
     s = Serve()
     for op in "write", "read", "send", "pingpong":
         out = tmp / f"{op}.jsonl"
-        p = start("bench", s.host, "--op", op, "--size", "64KiB", "--duration", "60s", "--json", out, "--report", tmp / "r.html")
-        time.sleep(1.5)
-        p.send_signal(signal.SIGINT)
-        said = p.communicate(timeout=30)
+        p = start("bench", s.host, "--op", op, "--size", "64KiB", "--duration", "60s", "--json", out, "--report", tmp / "r.html",
+                  "-i", "100ms")
+        said = interrupt(p, "^# +0.00 to")
         row = json.loads(out.read_text())
-        ok(p.returncode == 130 and re.search(rf"^ +64KiB {op} ", said[0], re.M) and
+        ok(p.returncode == 130 and re.search("^ +64KiB +[0-9]", said[0], re.M) and
            re.fullmatch("hawser bench: interrupted: .*\n", said[1]), f"{op}, interrupted: the row, one line, status 130", said)
         ok(0 < row["iters"] and row["verified_bytes"] == row["iters"] * row["size"] and row["bad_bytes"] == 0 and
            row["ended_early"] == "interrupted" and "<svg" in (tmp / "r.html").read_text(),
            "all of it checked, in the JSON line and the report", row)
-    p = start("bench", s.host, "--size", "1MiB", "--duration", "60s", "--compare-raw")
-    time.sleep(1.5)
-    p.send_signal(signal.SIGTERM)
-    said = p.communicate(timeout=30)
-    ok(p.returncode == 143 and "1MiB write" in said[0], "SIGTERM beside plain sockets: the row, status 143", said)
+    p = start("bench", s.host, "--size", "1MiB", "--duration", "60s", "--compare-raw", "-i", "100ms")
+    said = interrupt(p, "^# +0.00 to", signal.SIGTERM)
+    ok(p.returncode == 143 and re.search("^ +1MiB ", said[0], re.M), "SIGTERM beside plain sockets: the row, status 143", said)
     out = tmp / "sweep.jsonl"
     p = start("bench", s.host, "--size", "64KiB", "--duration", "1s", "--channels", ",".join("1234" * 4), "--json", out)
-    time.sleep(3)
-    p.send_signal(signal.SIGINT)
-    said = p.communicate(timeout=30)
+    said = interrupt(p, "^ +1 .* 64KiB")
     ok(p.returncode == 130 and "# 64KiB: best at" in said[0] and said[1].count("\n") == 1 and out.read_text(),
        "a sweep, interrupted: the combinations so far", said)
     p = start("validate", s.host, "--size", "256MiB", "--channels", "8", "--timeout", "300s")
-    time.sleep(0.7)
-    p.send_signal(signal.SIGINT)
-    said = p.communicate(timeout=30)
+    said = interrupt(p, "^# 8 channels")
     ok(p.returncode == 130 and re.search("^Success: [0-8] / 8$", said[0], re.M) and "FAILED" not in said[0] and
        re.fullmatch("hawser validate: interrupted: .*\n", said[1]), "validate, interrupted: what rounds proved", said)
     ok(s.stop() == 0 and "lost: " not in s.said, "no client was lost by that", s.said)
+
+
+def list_tables():
+    """Each command, or command and action, with its --help."""
+    for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
+        if command == "help":
+            continue
+        text = run("help", command).stdout
+        actions = re.findall(r"^  ([a-z]+) +\S", text.partition("\nActions:\n")[2], re.M)
+        for a in actions:
+            yield f"{command} {a}", run(command, a, "--help").stdout
+        if not actions:
+            yield command, text
+
+
+def letters():
+    meanings = {}
+    for where, text in list_tables():
+        for letter, name, value in re.findall(r"^  -(\w), --([a-z-]+)( \S+)?  ", text, re.M):
+            meanings.setdefault(letter, {}).setdefault((name, bool(value)), []).append(where)
+    ok(len(meanings) > 20, "the tables' short options are found", meanings)
+    wrong = {k: v for k, v in meanings.items() if len(v) > 1}
+    ok(not wrong, "a short option is one and the same option in every command", wrong)
+
+
+def measures(tmp):
+    s, out = Serve(), tmp / "m.jsonl"
+
+    def bench(*argv):
+        r = run("bench", s.host, *argv, "--json", out)
+        ok(r.returncode == 0 and r.stdout and all(len(x) <= 80 for x in r.stdout.splitlines()),
+           f"{' '.join(map(str, argv))}: within 80 columns", r)
+        return r.stdout, [json.loads(x) for x in out.read_text().splitlines()]
+
+    text, lines = bench("--size", "8,1MiB", "--iters", 50, "--compare-raw")
+    ok(re.search(r"^ +size +ops +GB/s +Gbit/s +ops/s +raw GB/s +ratio", text, re.M) and "waiting behind the others" in text and
+       all(abs(x["Gbps"] - 8 * x["GBps"]) < 1e-9 and x["ops_per_s"] > 0 and 0 < x["mean_us"] <= x["p999_us"] for x in lines),
+       "Gbit/s, messages a second, the mean; and what times in flight are", (text, lines))
+    text, lines = bench("--size", "64KiB", "--depth", 1)
+    ok("waiting behind" not in text and lines[0]["depth"] == 1, "one operation at a time waits for no other", text)
+    text, lines = bench("--op", "pingpong", "--iters", 100)
+    ok("CPU" not in text and lines[0]["cpu_s_per_GB"] is None and lines[0]["peer_cpu_s_per_GB"] is None and
+       re.search(r"^ +size +echoes +echo/s +mean us", text, re.M), "no CPU time per GB of a ping-pong", text)
+    for op in "write", "read", "send":
+        text, lines = bench("--op", op, "--blocks", "256x4KiB,7x1001", "--iters", 20)
+        ok([(x["blocks"], x["size"], x["bad_bytes"], x["verified_bytes"]) for x in lines] ==
+           [(256, 1 << 20, 0, 20 << 20), (7, 7007, 0, 140140)] and " 256x4KiB " in text, f"{op} of lists, every byte checked", lines)
+    text, lines = bench("--size", "64KiB", "--duration", "1500ms", "--interval", "500ms")
+    ticks = re.findall(r"^# +([0-9.]+) to +([0-9.]+) s +\S+ GB/s +\S+ Gbit/s +\S+ ops/s$", text, re.M)
+    ok(len(ticks) in (2, 3) and ticks[0][0] == "0.00" and ticks[1][0] == ticks[0][1], "a line each half second", text)
+    text, lines = bench("--size", "64KiB", "--duration", "1s", "--interval", "500ms", "--bidir")
+    ok([x["op"] for x in lines] == ["write", "read", "bidir"] and lines[2]["sum"] is True and
+       all(x["bad_bytes"] == 0 and x["verified_bytes"] == x["iters"] * x["size"] for x in lines) and
+       re.search("^both +64KiB ", text, re.M) and "# write" in text, "both directions at once", (text, lines))
+    for argv, said in (["--bidir", "--op", "read"], "--op"), (["--blocks", "4"], "1024x64KiB"), (["--blocks", "2x1", "--size", "1"], "--size"), \
+            (["--blocks", "2x8", "--op", "pingpong"], "--blocks"):
+        r = run("bench", s.host, *argv)
+        ok(r.returncode == 2 and said in r.stderr, f"{' '.join(argv)}: wrong usage", r)
+    s.stop()
 
 
 with tempfile.TemporaryDirectory() as d:
     peer_dies(pathlib.Path(d))
     strangers()
     interrupted(pathlib.Path(d))
+    letters()
+    measures(pathlib.Path(d))
 sys.exit(done())

@@ -39,10 +39,12 @@ uint32_t bench_depth(const struct bench *b, uint64_t size)
     return b->depth ? (uint32_t)b->depth : (uint32_t)HW_MIN(HW_MAX(depth, 2u), 32u);
 }
 
-int bench_plan(const struct bench *b, uint64_t size, struct measure_plan *out)
+int bench_plan(const struct bench *b, size_t i, struct measure_plan *out)
 {
+    const uint64_t size = b->sizes[i];
     *out = (struct measure_plan){.op = b->op,
                                  .size = size,
+                                 .blocks = b->blocks[i],
                                  .gpu = BUFFER_HOST,
                                  .peer_gpu = TP_HOST,
                                  .depth = bench_depth(b, size),
@@ -64,12 +66,16 @@ int bench_start(const struct bench *b, struct session *s, const struct measure_p
         return rc;
     m->progress = hooks.progress;
     m->beat = hooks.beat;
+    m->interval = hooks.interval;
+    m->interval_s = (double)b->interval_ms / 1e3;
     m->progress_arg = hooks.progress_arg;
-    *r = (struct row){.op = output_op_name(b->op),
+    *r = (struct row){.op = output_op_name(plan->op),
                       .devmem = strcmp(b->knobs.transport, "devmem") == 0,
                       .size = plan->size,
                       .window = b->knobs.window,
                       .depth = m->depth,
+                      .blocks = plan->blocks,
+                      .mean_us = NAN,
                       .raw_GBps = NAN,
                       .ratio_raw = NAN,
                       .raw_cpu_s_per_GB = NAN,
@@ -123,17 +129,19 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
     if (b->faults && measure_read_faults(m, b->faults) < 0)
         tool_fail("bench", "%s", hw_error()); /* the measurement stands all the same */
     r->iters = r->sum.iters;
+    if (m->hist->n)
+        r->mean_us = m->hist->sum / (double)m->hist->n / 1e3;
     r->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
     r->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
     r->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
-    r->cpu_s_per_GB = bench_per_GB(r->sum.cpu_us, r->sum.bytes);
-    r->peer_cpu_s_per_GB = bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
+    const bool ping = m->plan.op == TP_PINGPONG; /* it waits most of the time: CPU time per byte says nothing of it */
+    r->cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.cpu_us, r->sum.bytes);
+    r->peer_cpu_s_per_GB = ping ? NAN : bench_per_GB(r->sum.peer_cpu_us, r->sum.bytes);
     r->lost_channels = measure_lost(m);
-    const bool ping = b->op == TP_PINGPONG;
     const uint64_t moved = r->sum.bytes / (ping ? 2 : 1);
-    if (r->of != ROW_HOST) {
-        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || b->op == TP_READ ? moved : 0);
-        r->there = verdict_of(r->sum.peer, r->sum.n_peer, b->op == TP_READ ? 0 : moved);
+    if (r->of == ROW_GPU || r->of == ROW_GPUS) {
+        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || m->plan.op == TP_READ ? moved : 0);
+        r->there = verdict_of(r->sum.peer, r->sum.n_peer, m->plan.op == TP_READ ? 0 : moved);
     }
     fill_nics(m->s, path, n_paths, r);
 }
@@ -141,10 +149,10 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
 void bench_print_knobs(const struct bench *b, FILE *out)
 {
     char window[32];
-    fprintf(out, "# window %s, depth %s", hw_format_size(b->knobs.window, window, sizeof window),
-            b->depth ? "" : "by size");
+    fprintf(out, "# %s, window %s, depth %s", b->both ? "write and read at once" : output_op_name(b->op),
+            hw_format_size(b->knobs.window, window, sizeof window), b->depth ? "" : "by size");
     if (b->depth)
         fprintf(out, "%" PRIu64, b->depth);
     fprintf(out, ", verify %s%s, %" PRIu64 " round%s%s\n", b->no_verify ? "off" : "on", b->hot ? ", hot buffer" : "",
-            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? " in turns with plain sockets" : "");
+            b->rounds, b->rounds == 1 ? "" : "s", b->compare_raw ? ",\n#   plain sockets in turns with it" : "");
 }

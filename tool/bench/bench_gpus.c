@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --gpus: a worker for each pair of GPUs, here as threads of this process; what they measured as one table. */
+/* bench --gpus and --bidir: a worker for each pair of GPUs and direction, here as threads of this process; what they
+ * measured as one table. */
 #include "tool/bench/bench.h"
 
 #include "base/size.h"
@@ -13,6 +14,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+const struct gpu_pair *bench_worker_pair(const struct bench *b, size_t i)
+{
+    return &b->gpus.pair[b->both ? i / 2 : i];
+}
+
+enum tp_op bench_worker_op(const struct bench *b, size_t i)
+{
+    return !b->both ? b->op : i % 2 ? TP_READ : TP_WRITE;
+}
+
 /* ---- a worker ------------------------------------------------------------------------------- */
 
 struct at_work {
@@ -21,12 +32,65 @@ struct at_work {
     struct session_path path[TP_MAX_NICS];
     size_t n_paths;
     uint32_t size; /* its index */
+    uint32_t turn; /* 0: not yet under the clock; then hawser's and plain sockets' in turns */
+    const struct measure *m;
+    struct rival rival;
+    struct session plain;   /* GPUs: a second session, for the host memory that plain sockets move */
+    struct measure *memory; /* that memory */
 };
 
 static int wait_for_crew_gate(void *arg)
 {
     struct at_work *a = arg;
-    return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, 1});
+    return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, a->turn});
+}
+
+/* Nobody's plain sockets run while another's hawser is measured. */
+static int begin_worker_turn(void *arg, size_t turn)
+{
+    struct at_work *a = arg;
+    a->turn = (uint32_t)turn + 1;
+    return turn % 2 ? wait_for_crew_gate(a) : 0; /* hawser's own waits before each batch */
+}
+
+/* What plain sockets need: the worker's own session and memory where that is the host's, else a session beside it. */
+static int prepare_worker_rival(struct at_work *a, struct measure *m)
+{
+    const struct bench_work *w = a->w;
+    const bool host = w->pair->gpu == BUFFER_HOST;
+    const struct hawser_connect_options o = {
+        .size = sizeof o, .nics = w->pair->nics[0] ? w->pair->nics : NULL, .channels = (uint32_t)w->b->channels};
+    struct measure_plan plan;
+    int rc = 0;
+    a->memory = m;
+    if (!host && !a->plain.peer)
+        rc = session_open(&a->plain, w->h, w->b->host, w->b->port, &o);
+    if (!a->rival.s && rc == 0)
+        rc = rival_open(&a->rival, host ? &a->s : &a->plain, &w->b->knobs);
+    if (host || rc < 0)
+        return rc;
+    a->plain.stop = w->stop;
+    a->memory = calloc(1, sizeof *a->memory);
+    rc = a->memory ? bench_plan(w->b, a->size, &plan) : hw_no_memory("the memory of plain sockets");
+    plan.op = w->op;
+    plan.blocks = 0;
+    return rc < 0 ? rc : measure_open(a->memory, &a->plain, &plan);
+}
+
+static void end_worker_rival(struct at_work *a, const struct measure *m)
+{
+    if (a->memory && a->memory != m) {
+        measure_close(a->memory);
+        free(a->memory);
+    }
+    a->memory = NULL;
+}
+
+static void send_worker_interval(void *arg, const struct measure_mark *from, const struct measure_mark *to)
+{
+    const struct at_work *a = arg;
+    const struct crew_interval v = {*from, *to};
+    (void)crew_say(a->w->fd, CREW_INTERVAL, &v, sizeof v);
 }
 
 static void send_worker_heartbeat(void *arg, bool flying)
@@ -34,7 +98,7 @@ static void send_worker_heartbeat(void *arg, bool flying)
     struct at_work *a = arg;
     struct hawser_nic_stats st[TP_MAX_NICS];
     size_t n = TP_MAX_NICS;
-    struct crew_beat b = {.flying = flying};
+    struct crew_beat b = {.flying = flying, .ops = a->m ? a->m->ops : 0};
     if (hawser_nic_stats(a->s.peer, st, &n) == 0)
         for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
             b.moved += st[i].tx_bytes + st[i].rx_bytes;
@@ -60,28 +124,37 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
     const struct gpu_pair *p = a->w->pair;
     struct measure_plan plan;
     uint64_t size = b->sizes[a->size], iters = bench_iters(b, size);
-    int rc = crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, 0});
+    a->turn = 0;
+    int rc = wait_for_crew_gate(a);
     if (rc == 0)
-        rc = bench_plan(b, size, &plan);
+        rc = bench_plan(b, a->size, &plan);
     if (rc < 0)
         return rc;
+    plan.op = a->w->op;
     plan.gpu = p->gpu;
     plan.peer_gpu = (uint16_t)p->peer;
     m->beat = send_worker_heartbeat;
+    m->interval = send_worker_interval;
+    a->m = m;
     m->gate = wait_for_crew_gate;
     m->progress_arg = a;
     rc = bench_start(b, &a->s, &plan, bench_warmup(b, iters), m, r);
     if (rc < 0)
         return rc;
-    r->of = ROW_GPU;
+    r->of = p->gpu == BUFFER_HOST ? ROW_HOST : ROW_GPU;
     r->gpu = p->gpu;
     r->peer_gpu = p->peer;
-    rc = measure_run(m, iters, b->duration_ms, &r->sum);
+    const bool rival = b->compare_raw && size > 0;
+    if (rival)
+        rc = prepare_worker_rival(a, m);
+    const struct bench_turns turns = {
+        .m = m, .rival = rival ? &a->rival : NULL, .raw = a->memory, .before = begin_worker_turn, .arg = a};
+    if (rc == 0)
+        rc = bench_rounds(b, &turns, iters, r);
     if (rc == 0 || (rc == -EINTR && r->sum.iters > 0)) {
         if (rc < 0)
             snprintf(r->early, sizeof r->early, "%s", hw_error());
         bench_finish(b, m, a->path, a->n_paths, r);
-        r->GBps = r->sum.seconds > 0 ? (double)r->sum.bytes / 1e9 / r->sum.seconds : 0;
         if (!a->w->own_cpu && a->w->crowd > 1)
             r->cpu_s_per_GB = NAN; /* threads share the process's clock; all of them together is in the last line */
         if (a->w->crowd > 1)
@@ -90,6 +163,7 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
         rc = rc < 0 ? hw_fail(rc, "interrupted") : sent;
     }
     HW_KEEP_ERROR();
+    end_worker_rival(a, m);
     measure_close(m);
     return HW_MIN(rc, 0);
 }
@@ -97,11 +171,12 @@ static int run_worker_size(struct at_work *a, struct measure *m, struct row *r)
 static int connect_and_measure(struct at_work *a)
 {
     const struct bench_work *w = a->w;
+    const bool host = w->pair->gpu == BUFFER_HOST;
     const struct hawser_connect_options o = {.size = sizeof o,
                                              .nics = w->pair->nics,
                                              .channels = (uint32_t)w->b->channels,
-                                             .gpu = HAWSER_GPU(w->pair->gpu),
-                                             .peer_gpu = HAWSER_GPU(w->pair->peer)};
+                                             .gpu = host ? 0 : HAWSER_GPU(w->pair->gpu),
+                                             .peer_gpu = host ? 0 : HAWSER_GPU(w->pair->peer)};
     HW_AUTO_FREE struct measure *m = calloc(1, sizeof *m);
     HW_AUTO_FREE struct row *r = calloc(1, sizeof *r);
     if (!m || !r)
@@ -124,6 +199,7 @@ int bench_work(const struct bench_work *w)
         const char *why = hw_error();
         (void)crew_say(w->fd, CREW_ERROR, why, strlen(why));
     }
+    session_close(&a.plain);
     session_close(&a.s);
     return rc;
 }
@@ -159,8 +235,13 @@ static int start_threads(struct bench *b, struct crew *c, struct thread *t)
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
             return hw_fail(-errno, "a socket for a worker: %s", strerror(errno));
         c->m[i].fd = fd[0];
-        t[i].w = (struct bench_work){
-            .b = b, .pair = &b->gpus.pair[i], .h = b->h, .fd = fd[1], .crowd = c->n, .stop = &t[i].stop};
+        t[i].w = (struct bench_work){.b = b,
+                                     .pair = bench_worker_pair(b, i),
+                                     .op = bench_worker_op(b, i),
+                                     .h = b->h,
+                                     .fd = fd[1],
+                                     .crowd = c->n,
+                                     .stop = &t[i].stop};
         int e = pthread_create(&t[i].id, NULL, thread_main, &t[i]);
         if (e) {
             hw_close(&t[i].w.fd);
@@ -194,121 +275,7 @@ static bool end_threads(struct thread *t, size_t n)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-static int by_start(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Seconds in which any of the clocks ran; NAN: no memory. */
-static double compute_clocked_seconds(const struct crew *c, size_t size)
-{
-    size_t n = 0;
-    uint64_t ns = 0, upto = 0;
-    for (size_t i = 0; i < c->n; i++)
-        n += c->m[i].result[size] ? c->m[i].result[size]->n_spans : 0;
-    HW_AUTO_FREE uint64_t(*v)[2] = calloc(HW_MAX(n, (size_t)1), sizeof *v);
-    if (!v)
-        return NAN;
-    n = 0;
-    for (size_t i = 0; i < c->n; i++)
-        for (size_t k = 0; c->m[i].result[size] && k < c->m[i].result[size]->n_spans; k++)
-            memcpy(v[n++], c->m[i].result[size]->span[k], sizeof *v);
-    qsort(v, n, sizeof *v, by_start);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t from = HW_MAX(v[i][0], upto);
-        ns += v[i][1] > from ? v[i][1] - from : 0;
-        upto = HW_MAX(upto, v[i][1]);
-    }
-    return (double)ns / 1e9;
-}
-
-/* Payload adds up; the kernel counts each NIC once for all who share it, so the largest window is the nearest. */
-static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, size_t n_from)
-{
-    for (size_t i = 0; i < n_from; i++) {
-        size_t k = 0;
-        while (k < *n && strcmp(into[k].nic, from[i].nic) != 0)
-            k++;
-        if (k == TP_MAX_NICS)
-            continue;
-        if (k == *n) {
-            into[(*n)++] = from[i];
-            continue;
-        }
-        into[k].tx_bytes += from[i].tx_bytes;
-        into[k].rx_bytes += from[i].rx_bytes;
-        into[k].tx_device_bytes += from[i].tx_device_bytes;
-        into[k].rx_device_bytes += from[i].rx_device_bytes;
-        into[k].rx_copied_bytes += from[i].rx_copied_bytes;
-        into[k].kernel_tx_bytes = HW_MAX(into[k].kernel_tx_bytes, from[i].kernel_tx_bytes);
-        into[k].kernel_rx_bytes = HW_MAX(into[k].kernel_rx_bytes, from[i].kernel_rx_bytes);
-        into[k].devmem_pkts = HW_MAX(into[k].devmem_pkts, from[i].devmem_pkts);
-        into[k].has_devmem_pkts &= from[i].has_devmem_pkts;
-        into[k].devmem_before = HW_MIN(into[k].devmem_before, from[i].devmem_before);
-        into[k].devmem_after = HW_MAX(into[k].devmem_after, from[i].devmem_after);
-    }
-}
-
-/* All of a size's results as one row: what they moved, over the time in which any clock ran. */
-static bool sum_up(const struct bench *b, const struct crew *c, size_t size, struct row *all, struct measure *m)
-{
-    *all = (struct row){.of = ROW_GPUS,
-                        .op = output_op_name(b->op),
-                        .devmem = strcmp(b->knobs.transport, "devmem") == 0,
-                        .size = b->sizes[size],
-                        .raw_GBps = NAN,
-                        .ratio_raw = NAN,
-                        .raw_cpu_s_per_GB = NAN,
-                        .raw_peer_cpu_s_per_GB = NAN,
-                        .raw_spin_us = NAN,
-                        .raw_block_us = NAN,
-                        .m = m};
-    uint64_t longest = 0, added = 0, peer = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        const struct crew_result *r = c->m[i].result[size];
-        if (!r) {
-            all->failed++;
-            continue;
-        }
-        if (all->gpus++ == 0)
-            all->here.passed = all->there.passed = true;
-        verdict_add(&all->here, &r->row.here);
-        verdict_add(&all->there, &r->row.there);
-        if (*r->row.early)
-            memcpy(all->early, r->row.early, sizeof all->early);
-        all->window = r->row.window;
-        all->depth += r->row.depth;
-        all->channels = HW_MAX(all->channels, r->row.channels);
-        all->iters += r->row.iters;
-        all->lost_channels += r->row.lost_channels;
-        all->sum.bytes += r->row.sum.bytes;
-        all->sum.iters += r->row.sum.iters;
-        all->sum.verified += r->row.sum.verified;
-        all->sum.bad += r->row.sum.bad;
-        longest = HW_MAX(longest, r->row.sum.cpu_us);
-        added += r->row.sum.cpu_us;
-        peer = HW_MAX(peer, r->row.sum.peer_cpu_us); /* one process there */
-        size_t had = all->sum.n_own;
-        add_nics(all->sum.own, &all->sum.n_own, r->row.sum.own, r->row.sum.n_own);
-        add_nics(all->sum.peer, &all->sum.n_peer, r->row.sum.peer, r->row.sum.n_peer);
-        for (; had < all->sum.n_own; had++) {
-            size_t at = strlen(all->nics);
-            snprintf(all->nics + at, sizeof all->nics - at, "%s%s", at ? "," : "", all->sum.own[had].nic);
-        }
-        hw_hist_merge(m->hist, &r->hist);
-    }
-    all->sum.seconds = compute_clocked_seconds(c, size);
-    all->GBps = all->sum.seconds > 0 ? (double)all->sum.bytes / 1e9 / all->sum.seconds : 0;
-    all->p50_us = (double)hw_hist_quantile(m->hist, 0.5) / 1e3;
-    all->p99_us = (double)hw_hist_quantile(m->hist, 0.99) / 1e3;
-    all->p999_us = (double)hw_hist_quantile(m->hist, 0.999) / 1e3;
-    all->cpu_s_per_GB = bench_per_GB(b->per_process ? added : longest, all->sum.bytes);
-    all->peer_cpu_s_per_GB = bench_per_GB(peer, all->sum.bytes);
-    return all->gpus > 0;
-}
-
-struct table {
+struct gpu_table {
     struct bench *b;
     struct crew *c;
     struct thread *thread;
@@ -317,21 +284,14 @@ struct table {
     int rc;
 };
 
-static void print_gpu_row(FILE *out, const char *who, const struct row *r)
-{
-    fprintf(out, "%-14s", who);
-    output_table_row(out, r);
-}
-
 /* How each GPU's data came to it, after the last size; what is required and is not so, after each. */
-static void print_verdicts(struct table *t, size_t size, bool last)
+static void print_verdicts(struct gpu_table *t, size_t size, bool last)
 {
     struct bench *b = t->b;
     FILE *out = bench_table(b);
     if (last)
-        fprintf(out,
-                "\nHow received bytes came into GPU memory: by the NIC (device path), through host memory (staged), "
-                "by a CPU (copied)\n");
+        fprintf(out, "\nHow received bytes came into GPU memory: by the NIC (device path), through host\n"
+                     "memory (staged), by a CPU (copied)\n");
     for (size_t i = 0; i < t->c->n; i++) {
         const struct crew_result *r = t->c->m[i].result[size];
         if (r && last)
@@ -346,10 +306,16 @@ static void print_verdicts(struct table *t, size_t size, bool last)
     fflush(out);
 }
 
+/* Without what the column says of itself, where both directions have a row. */
+static const char *get_row_name(const char *name)
+{
+    return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
+}
+
 /* A size is through. */
 static void print_size(void *arg, size_t size)
 {
-    struct table *t = arg;
+    struct gpu_table *t = arg;
     struct bench *b = t->b;
     FILE *out = bench_table(b);
     HW_AUTO_FREE struct row *all = calloc(1, sizeof *all);
@@ -365,32 +331,41 @@ static void print_size(void *arg, size_t size)
         struct crew_result *r = t->c->m[i].result[size];
         if (!r)
             continue;
-        r->row.op = output_op_name(b->op);
-        print_gpu_row(out, t->c->m[i].name, &r->row);
+        r->row.op = output_op_name(bench_worker_op(b, i));
+        table_row(&b->table, get_row_name(t->c->m[i].name), &r->row);
         b->bad += r->row.sum.bad;
         if (b->json_out && fputs(r->json, b->json_out) < 0)
             t->rc = hw_fail(-EIO, "writing the JSON line: %s", strerror(errno));
     }
-    if (!sum_up(b, t->c, size, all, m))
+    if (!bench_sum_up(b, t->c, size, all, m))
         return;
     char who[40];
-    snprintf(who, sizeof who, all->failed ? "%u of %u GPUs" : "%u GPUs", all->gpus, all->gpus + all->failed);
-    print_gpu_row(out, who, all);
+    snprintf(who, sizeof who,
+             all->failed           ? "%u of %u"
+             : all->of == ROW_BOTH ? "both"
+                                   : "all %u",
+             all->gpus, all->gpus + all->failed);
+    table_row(&b->table, who, all);
     if (b->json_out && output_json(b->json_out, all) < 0)
         t->rc = -EIO;
-    if (size + 1 == b->n_sizes)
+    const bool last = size + 1 == b->n_sizes || tool_stop;
+    if (last) {
+        table_end(&b->table);
+        bench_print_congestion(out, all);
         output_nics(out, all);
-    print_verdicts(t, size, size + 1 == b->n_sizes);
+    }
+    if (all->of == ROW_GPUS)
+        print_verdicts(t, size, last);
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
-static void print_gpu_bench_head(const struct bench *b, bool wrapped, int there)
+static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
 {
     FILE *out = bench_table(b);
-    fprintf(out, "# hawser %s, peer %s port %u, GPU memory, %s\n", hawser_version(), b->host, b->port,
-            b->per_process ? "a process for each GPU" : "one process");
-    for (size_t i = 0; i < b->gpus.n; i++) {
+    fprintf(out, "# hawser %s, peer %s port %u, %s%s\n", hawser_version(), b->host, b->port,
+            b->gpus_text ? "GPU memory, " : "host memory, ", b->per_process ? "a process for each" : "one process");
+    for (size_t i = 0; i < b->gpus.n && b->gpus_text; i++) {
         const struct gpu_pair *p = &b->gpus.pair[i];
         fprintf(out, "# GPU %d -> %d on %s", p->gpu, p->peer, p->nics[0] ? p->nics : "every NIC that reaches the peer");
         if (p->numa >= 0)
@@ -401,15 +376,30 @@ static void print_gpu_bench_head(const struct bench *b, bool wrapped, int there)
         fprintf(out, "# the serving node has %d GPU%s: beyond these its numbers start again from 0\n", there,
                 there == 1 ? "" : "s");
     bench_print_knobs(b, out);
-    fprintf(out, "%-14s", "GPU");
-    output_table_head(out);
+    if (b->compare_raw && b->gpus_text)
+        fprintf(out, "# plain sockets move host memory\n");
+    table_begin(&b->table, out, b->op == TP_PINGPONG, b->compare_raw, true);
 }
 
-static int run_gpu_workers(struct bench *b, struct table *t)
+static void print_crew_interval(void *table, const char *name, const struct crew_interval *v)
+{
+    const struct gpu_table *t = table;
+    output_progress(NULL);
+    table_interval(bench_table(t->b), name, &v->from, &v->to);
+}
+
+static int run_gpu_workers(struct bench *b, struct gpu_table *t)
 {
     struct crew *c = t->c;
-    for (size_t i = 0; i < c->n; i++)
-        snprintf(c->m[i].name, sizeof c->m[i].name, "GPU %d -> %d", b->gpus.pair[i].gpu, b->gpus.pair[i].peer);
+    for (size_t i = 0; i < c->n; i++) {
+        const struct gpu_pair *p = bench_worker_pair(b, i);
+        const char *op = b->both ? output_op_name(bench_worker_op(b, i)) : "";
+        if (p->gpu == BUFFER_HOST)
+            snprintf(c->m[i].name, sizeof c->m[i].name, "%s", op);
+        else
+            snprintf(c->m[i].name, sizeof c->m[i].name, "GPU %d -> %d%s%s", p->gpu, p->peer, *op ? " " : "", op);
+    }
+    c->interval = print_crew_interval;
     c->verbose = b->common.verbose > 0;
     c->sized = print_size;
     c->table = t;
@@ -429,8 +419,12 @@ static int open_gpu_bench(struct bench *b)
 {
     bool wrapped = false;
     int there = 0, rc = common_open(&b->common, &b->h);
-    if (rc == 0)
+    if (rc == 0 && b->gpus_text)
         rc = gpus_fit(&b->gpus, b->h, b->host, b->port, b->nics, b->map, &there, &wrapped);
+    if (!b->gpus_text) {
+        b->gpus = (struct gpus){.pair = {{.gpu = BUFFER_HOST, .peer = TP_HOST, .numa = -1}}, .n = 1};
+        snprintf(b->gpus.pair[0].nics, sizeof b->gpus.pair[0].nics, "%s", b->nics ? b->nics : "");
+    }
     if (b->per_process) { /* a process for each: nothing of hawser's in this one */
         hawser_close(b->h);
         b->h = NULL;
@@ -440,11 +434,11 @@ static int open_gpu_bench(struct bench *b)
     return rc;
 }
 
-static int run_gpu_bench(struct bench *b, struct table *t)
+static int run_gpu_bench(struct bench *b, struct gpu_table *t)
 {
     struct crew *c = t->c;
     int rc = open_gpu_bench(b);
-    if (rc < 0 || (rc = crew_open(c, b->gpus.n, b->n_sizes)) < 0)
+    if (rc < 0 || (rc = crew_open(c, b->gpus.n * (b->both ? 2 : 1), b->n_sizes)) < 0)
         return rc;
     t->thread = calloc(c->n, sizeof *t->thread);
     t->child = calloc(c->n, sizeof *t->child);
@@ -456,7 +450,7 @@ static int run_gpu_bench(struct bench *b, struct table *t)
 int bench_gpus(struct bench *b)
 {
     struct crew c = {0};
-    struct table t = {.b = b, .c = &c};
+    struct gpu_table t = {.b = b, .c = &c};
     int rc = run_gpu_bench(b, &t);
     if (b->abandoned)
         return rc; /* its memory is still in use */

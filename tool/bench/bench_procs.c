@@ -24,10 +24,10 @@
 
 /* ---- a child -------------------------------------------------------------------------------- */
 
-/* What start_bench_child() has written: "FD,CROWD,GPU,PEER,NICS". */
+/* What start_bench_child() has written: "FD,CROWD,GPU,PEER,OP,NICS". */
 static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair *p)
 {
-    uint64_t v[4];
+    uint64_t v[5];
     HW_AUTO_FREE char *copy = strdup(text);
     char *at = copy;
     for (size_t i = 0; i < HW_ARRAY_LEN(v); i++) {
@@ -41,6 +41,7 @@ static bool parse_worker(const char *text, struct bench_work *w, struct gpu_pair
     w->crowd = v[1];
     p->gpu = (int)v[2];
     p->peer = (int)v[3];
+    w->op = (enum tp_op)v[4];
     snprintf(p->nics, sizeof p->nics, "%s", at);
     return true;
 }
@@ -89,21 +90,24 @@ static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const s
     _exit(127);
 }
 
-static int start_bench_child(const struct bench *b, struct crew_member *m, const struct gpu_pair *p, size_t crowd,
-                             pid_t *out)
+static int start_bench_child(const struct bench *b, struct crew *c, size_t i, pid_t *out)
 {
+    struct crew_member *m = &c->m[i];
+    const struct gpu_pair *p = bench_worker_pair(b, i);
+    const enum tp_op op = bench_worker_op(b, i);
+    const size_t crowd = c->n;
     int talk[2] = {-1, -1}, err[2] = {-1, -1};
     char worker[sizeof p->nics + 80];
     static char self[] = "hawser", cmd[] = "bench";
     HW_AUTO_FREE char **argv = calloc((size_t)b->argc + 3, sizeof(char *));
     if (!argv)
         return hw_no_memory("a command line");
-    snprintf(worker, sizeof worker, "--worker=%d,%zu,%d,%d,%s", WORKER_FD, crowd, p->gpu, p->peer, p->nics);
+    snprintf(worker, sizeof worker, "--worker=%d,%zu,%d,%d,%d,%s", WORKER_FD, crowd, p->gpu, p->peer, (int)op, p->nics);
     argv[0] = self;
     argv[1] = cmd;
     argv[2] = worker;
-    for (int i = 1; i < b->argc; i++)
-        argv[i + 2] = b->argv[i];
+    for (int k = 1; k < b->argc; k++)
+        argv[k + 2] = b->argv[k];
     int rc = child_ends(SOCK_STREAM, WORKER_FD, "a child", talk, err);
     pid_t parent = getpid();
     pid_t pid = rc == 0 ? fork() : -1;
@@ -160,7 +164,7 @@ int bench_children_start(const struct bench *b, struct crew *c, struct bench_chi
     int rc = 0;
     fflush(NULL); /* else each child would have what is not written yet */
     for (size_t i = 0; i < c->n && rc == 0; i++)
-        rc = start_bench_child(b, &c->m[i], &b->gpus.pair[i], c->n, &child[i].pid);
+        rc = start_bench_child(b, c, i, &child[i].pid);
     return rc;
 }
 

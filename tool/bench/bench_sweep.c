@@ -98,10 +98,11 @@ static int start_one(const struct bench *b, int json, const char *one, pid_t *pi
 
 static void print_sweep_head(struct sweep *s)
 {
-    fprintf(s->table, "# hawser %s, peer %s port %u, a run for each combination\n", hawser_version(), s->b->host,
-            s->b->port);
-    fprintf(s->table, "%8s %10s %10s %-9s %9s %9s %9s %9s %8s %8s %9s %5s\n", "channels", "window", "size", "op", "GPU",
-            "GB/s", "p50 us", "p99 us", "CPU s/GB", "peer", "bad bytes", "lost");
+    const bool who = s->b->gpus_text || s->b->both;
+    fprintf(s->table, "# hawser %s, peer %s port %u, %s, a run for each combination\n", hawser_version(), s->b->host,
+            s->b->port, s->b->both ? "write and read at once" : output_op_name(s->b->op));
+    fprintf(s->table, "chan. %8s %10s%s %7s %7s %9s %8s %8s %5s %4s\n", "window", "size", who ? "    GPU/op" : "",
+            "GB/s", "Gbit/s", "p50 us", "CPU s/GB", "there", "bad B", "lost");
 }
 
 static void print_sweep_number(FILE *out, int width, double v, int digits)
@@ -130,19 +131,18 @@ static void note_best(struct sweep *s, const struct rep_row *r, const char *what
 static void print_row(struct sweep *s, const struct rep_row *r, const char *what, bool one_gpu)
 {
     char window[32], size[32];
-    fprintf(s->table, "%8.0f %10s %10s %-9s %9s", r->num[REP_CHANNELS],
+    fprintf(s->table, "%5.0f %8s %10s", r->num[REP_CHANNELS],
             hw_format_size((uint64_t)r->num[REP_WINDOW], window, sizeof window),
-            hw_format_size((uint64_t)r->num[REP_SIZE], size, sizeof size), r->op,
-            r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4
-            : r->sum                                  ? "all"
-                                                      : "-");
-    print_sweep_number(s->table, 9, r->num[REP_GBPS], 3);
+            hw_format_size((uint64_t)r->num[REP_SIZE], size, sizeof size));
+    if (s->b->gpus_text || s->b->both)
+        fprintf(s->table, " %9s", r->sum ? "all" : r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4 : r->op);
+    print_sweep_number(s->table, 7, r->num[REP_GBPS], 3);
+    print_sweep_number(s->table, 7, 8 * r->num[REP_GBPS], 2);
     print_sweep_number(s->table, 9, r->num[REP_P50], 1);
-    print_sweep_number(s->table, 9, r->num[REP_P99], 1);
     print_sweep_number(s->table, 8, r->num[REP_CPU], 3);
     print_sweep_number(s->table, 8, r->num[REP_PEER_CPU], 3);
-    print_sweep_number(s->table, 9, r->num[REP_BAD], 0);
-    print_sweep_number(s->table, 5, r->num[REP_LOST], 0);
+    print_sweep_number(s->table, 5, r->num[REP_BAD], 0);
+    print_sweep_number(s->table, 4, r->num[REP_LOST], 0);
     fputc('\n', s->table);
     fflush(s->table);
     if (r->num[REP_BAD] > 0 && (r->sum || one_gpu))

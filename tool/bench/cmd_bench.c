@@ -59,6 +59,36 @@ static int parse_bench_sizes(void *args, const char *text)
     return opts_sizes(b->sizes_text = text, b->sizes, BENCH_SIZES, &b->n_sizes);
 }
 
+/* "1024x64KiB[,..]" */
+static int parse_blocks(void *args, const char *text)
+{
+    struct bench *b = args;
+    b->blocks_text = text;
+    b->n_sizes = 0;
+    for (const char *p = text;; p++) {
+        char word[64];
+        uint64_t n, size;
+        const size_t len = strcspn(p, ",");
+        if (len >= sizeof word || b->n_sizes == BENCH_SIZES)
+            return hw_fail(-E2BIG, "'%s' has more than %d lists", text, BENCH_SIZES);
+        snprintf(word, sizeof word, "%.*s", (int)len, p);
+        char *x = strchr(word, 'x');
+        if (!x)
+            return hw_fail(-EINVAL, "it takes NxSIZE, N pieces of so many bytes as 1024x64KiB, not '%s'", word);
+        *x = 0;
+        int rc = hw_parse_u64(word, 1, HAWSER_MAX_VECS, &n);
+        if (rc < 0 || (rc = hw_parse_size(x + 1, &size)) < 0)
+            return rc;
+        if (size < 1 || size > (1ull << 40) / n)
+            return hw_fail(-EINVAL, "%sx%s is no list of 1 byte to 1TiB", word, x + 1);
+        b->blocks[b->n_sizes] = (uint32_t)n;
+        b->sizes[b->n_sizes++] = n * size;
+        p += len;
+        if (!*p)
+            return 0;
+    }
+}
+
 static int parse_warmup(void *args, const char *text)
 {
     struct bench *b = args;
@@ -113,19 +143,25 @@ static int parse_gpu(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_CALL("op", 'o', "OP", parse_op, "write, read, send, or pingpong (default write)"),
+    OPT_CALL("op", 0, "OP", parse_op, "write, read, send, or pingpong (default write)"),
     OPT_CALL("size", 's', "SIZE[,..]", parse_bench_sizes,
              "sizes, or a range 1KiB:64MiB that doubles (default 64MiB; pingpong 8)"),
-    OPT_NUMBER("iters", 'n', "N", struct bench, iters, 1, 1000000000,
+    OPT_CALL("blocks", 0, "NxSIZE[,..]", parse_blocks,
+             "instead of --size: operations that are lists of N scattered pieces, as 1024x64KiB"),
+    OPT_FLAG("bidir", 0, struct bench, both, "both directions at once: writes and, by connections of their own, reads"),
+    OPT_NUMBER("iters", 0, "N", struct bench, iters, 1, 1000000000,
                "operations (default 20 from 1MiB on, 200 below, 2000 for pingpong)"),
     OPT_CALL("warmup", 0, "N", parse_warmup, "operations before the clock counts (default a tenth, at least 2)"),
     OPT_TIME("duration", 't', "TIME", struct bench, duration_ms, 10, TP_RAW_MS / 2,
              "instead of --iters: so much time under the clock, 10s, 500ms"),
+    OPT_TIME("interval", 'i', "TIME", struct bench, interval_ms, 100, TP_RAW_MS / 2,
+             "a line with the rates each so often, 1s"),
     OPT_NUMBER("depth", 'd', "N", struct bench, depth, 1, TP_MAX_DEPTH,
                "operations in flight (default 16MiB's worth, from 2 to 32)"),
     OPT_CALL("channels", 'c', "N[,..]", parse_channels,
              "connections per NIC (default: as knob channels has it); a list: a run for each"),
-    OPT_CALL("nics", 0, "A,B", parse_bench_nics, "this node's NICs (default: all by which a route leads to the peer)"),
+    OPT_CALL("nics", 'n', "A,B", parse_bench_nics,
+             "this node's NICs (default: all by which a route leads to the peer)"),
     OPT_CALL("peer-nics", 0, "A,B", parse_peer_nics, "the peer's, paired in order with --nics"),
     OPT_CALL("window", 0, "SIZE[,..]", parse_window,
              "bytes in flight per connection (knob window); a list: a run for each"),
@@ -138,15 +174,16 @@ static const struct opt rows[] = {
              "plain sockets per path, 1 to 16 (default: as --channels); best tries 1 to 8"),
     OPT_NUMBER("rounds", 0, "N", struct bench, rounds, 1, BENCH_ROUNDS,
                "turns whose medians are reported (default 1; 3 with --compare-raw)"),
-    OPT_TEXT("json", 'j', "FILE", struct bench, json, "one line per measurement; - for standard output"),
+    OPT_TEXT("json", 0, "FILE", struct bench, json, "one line per measurement; - for standard output"),
     OPT_TEXT("report", 0, "FILE", struct bench, report, "one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
              "lines SECONDS TEXT (of CLOCK_MONOTONIC) to mark in the timeline"),
-    OPT_CALL("gpus", 0, "LIST", parse_bench_gpus,
+    OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
              "GPU memory: all, 0-3, 0,2, or here:there as 0:5,1:4; all at once, each on its own NICs"),
     OPT_CALL("gpu", 0, "N[:M]", parse_gpu, "one of them alone, GPU N here with M there (default: the same number)"),
     OPT_FLAG("per-process", 0, struct bench, per_process, "with --gpus: a process for each, on its GPU's NUMA node"),
-    OPT_TEXT("map", 0, "MAP", struct bench, map, "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
+    OPT_TEXT("map", 'm', "MAP", struct bench, map,
+             "with --gpus: these NICs for these GPUs, \"0,1=eth1;2-3=eth2,eth4\""),
     OPT_TEXT("worker", 0, "", struct bench, worker, NULL),
     OPT_TEXT("one", 0, "", struct bench, one, NULL),
     OPT_GROUP(common_opts, struct bench, common),
@@ -177,8 +214,14 @@ static int parse_bench_args(struct bench *b, int argc, char **argv)
         return tool_usage("bench", "--peer-nics needs --nics to be paired with");
     if (!b->gpus_text && (b->map || b->per_process))
         return tool_usage("bench", "--map and --per-process need --gpus");
-    if (b->gpus_text && (b->compare_raw || b->rounds > 1 || b->peer_nics))
-        return tool_usage("bench", "--compare-raw, --rounds and --peer-nics do not go with GPU memory");
+    if ((b->gpus_text || b->both) && b->peer_nics)
+        return tool_usage("bench", "--peer-nics goes with neither --gpus nor --bidir");
+    if (b->both && b->op_name)
+        return tool_usage("bench", "--bidir writes and reads, so --op does not go with it");
+    if (b->blocks_text && b->sizes_text)
+        return tool_usage("bench", "--size and --blocks exclude each other");
+    if (b->blocks_text && b->op == TP_PINGPONG)
+        return tool_usage("bench", "--blocks is for write, read and send");
     if (b->duration_ms && b->iters)
         return tool_usage("bench", "--duration and --iters exclude each other");
     if ((b->raw_streams || b->raw_best) && !b->compare_raw)
@@ -209,80 +252,31 @@ static void print_host_bench_head(struct bench *b)
     FILE *out = bench_table(b);
     session_print_head(&b->s, out);
     bench_print_knobs(b, out);
-    output_table_head(out);
+    table_begin(&b->table, out, b->op == TP_PINGPONG, b->compare_raw, false);
 }
 
-struct rounds {
-    double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS], raw_cpu[BENCH_ROUNDS], raw_peer[BENCH_ROUNDS];
-    double spin[BENCH_ROUNDS], block[BENCH_ROUNDS];
-};
-
-/* Plain sockets' turn of round n. */
-static int run_rival_round(struct bench *b, struct measure *m, uint64_t iters, uint32_t streams, struct rounds *all,
-                           size_t n)
+static void print_interval(void *arg, const struct measure_mark *from, const struct measure_mark *to)
 {
-    output_progress("%s: plain sockets", b->what);
-    if (b->op == TP_PINGPONG) {
-        int rc = rival_pingpong(&b->rival, m, iters, true, &all->spin[n]);
-        return rc < 0 ? rc : rival_pingpong(&b->rival, m, iters, false, &all->block[n]);
-    }
-    struct rival_result got = {0};
-    int rc = rival_run(&b->rival, m, streams, iters, b->duration_ms, &got);
-    memcpy(b->raw_congestion, got.congestion, sizeof b->raw_congestion);
-    all->raw[n] = got.GBps;
-    all->raw_cpu[n] = got.cpu_s_per_GB;
-    all->raw_peer[n] = got.peer_cpu_s_per_GB;
-    all->ratio[n] = got.GBps > 0 ? all->own[n] / got.GBps : 0;
-    return rc;
+    struct bench *b = arg;
+    output_progress(NULL);
+    table_interval(bench_table(b), "", from, to);
 }
 
-/* The rounds of one size, hawser and (when asked) plain sockets in turns, and their medians. */
-static int run_size_rounds(struct bench *b, struct measure *m, uint64_t iters, struct row *r)
+static int show_rival_progress(void *arg, size_t turn)
 {
-    struct rounds all;
-    bool ping = b->op == TP_PINGPONG, rival = b->compare_raw && m->plan.size > 0;
-    uint32_t streams = (uint32_t)b->raw_streams;
-    size_t n = 0, n_own = 0, n_raw = 0;
-    int rc = 0;
-    if (!streams)
-        streams = HW_MIN(HW_MAX(b->rival.path[0].channels, 1u), (uint32_t)TP_MAX_STREAM);
-    if (rival && !ping && b->raw_best)
-        rc = rival_best(&b->rival, m, iters, &streams);
-    if (rc < 0)
-        return hw_wrap(rc, "plain sockets");
-    for (; n < b->rounds && rc == 0; n++) {
-        uint64_t bytes = r->sum.bytes;
-        double seconds = r->sum.seconds;
-        rc = measure_run(m, iters, b->duration_ms, &r->sum);
-        if (rc < 0 && r->sum.bytes == bytes)
-            break;
-        seconds = r->sum.seconds - seconds;
-        all.own[n] = seconds > 0 ? (double)(r->sum.bytes - bytes) / 1e9 / seconds : 0;
-        n_own++;
-        if (rival && rc == 0 && (rc = run_rival_round(b, m, iters, streams, &all, n)) < 0)
-            (void)hw_wrap(rc, "plain sockets");
-        n_raw += rival && rc == 0;
-    }
-    r->GBps = stats_median(all.own, n_own);
-    if (n_raw == 0)
-        return rc;
-    if (ping) {
-        r->raw_spin_us = stats_median(all.spin, n_raw);
-        r->raw_block_us = stats_median(all.block, n_raw);
-    } else {
-        r->raw_GBps = stats_median(all.raw, n_raw);
-        r->ratio_raw = stats_median(all.ratio, n_raw);
-        r->raw_cpu_s_per_GB = stats_median(all.raw_cpu, n_raw);
-        r->raw_peer_cpu_s_per_GB = stats_median(all.raw_peer, n_raw);
-        r->raw_streams = streams;
-    }
-    return rc;
+    const struct bench *b = arg;
+    if (turn % 2)
+        output_progress("%s: plain sockets", b->what);
+    return 0;
 }
 
 static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, bool last, struct row *r)
 {
     FILE *table = bench_table(b);
-    int rc = run_size_rounds(b, m, iters, r);
+    const bool rival = b->compare_raw && m->plan.size > 0;
+    const struct bench_turns turns = {
+        .m = m, .rival = rival ? &b->rival : NULL, .raw = m, .before = show_rival_progress, .arg = b};
+    int rc = bench_rounds(b, &turns, iters, r);
     output_progress(NULL);
     if (rc < 0 && r->sum.iters == 0)
         return rc;
@@ -290,15 +284,15 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     snprintf(why, sizeof why, "%s", rc < 0 ? hw_error() : "");
     snprintf(r->early, sizeof r->early, "%.*s", (int)sizeof r->early - 1, why);
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
-    memcpy(r->raw_congestion, b->raw_congestion, sizeof r->raw_congestion);
-    output_table_row(table, r);
-    if (b->op == TP_PINGPONG && b->compare_raw && m->plan.size > 0)
+    table_row(&b->table, NULL, r);
+    if (b->op == TP_PINGPONG && rival)
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
     last |= rc < 0;
-    if (last && *b->raw_congestion)
-        fprintf(table, "# congestion control of the plain sockets: %s, by knob congestion as hawser's\n",
-                b->raw_congestion);
+    if (last)
+        table_end(&b->table);
+    if (last)
+        bench_print_congestion(table, r);
     if (last)
         output_nics(table, r);
     char detour[DETOUR_TEXT];
@@ -309,8 +303,9 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     return rc < 0 ? hw_fail(rc, "%s", why) : wrote;
 }
 
-static int run_host_size(struct bench *b, uint64_t size, bool last)
+static int run_host_size(struct bench *b, size_t i, bool last)
 {
+    const uint64_t size = b->sizes[i];
     char what[64], text[32];
     snprintf(what, sizeof what, "%s %s", output_op_name(b->op), hw_format_size(size, text, sizeof text));
     b->what = what;
@@ -318,10 +313,11 @@ static int run_host_size(struct bench *b, uint64_t size, bool last)
     uint64_t iters = bench_iters(b, size);
     HW_AUTO_FREE struct measure *m = calloc(1, sizeof *m);
     HW_AUTO_FREE struct row *r = calloc(1, sizeof *r);
-    int rc = m && r ? bench_plan(b, size, &plan) : hw_no_memory("the results");
+    int rc = m && r ? bench_plan(b, i, &plan) : hw_no_memory("the results");
     if (rc < 0)
         return rc;
     m->progress = show_bench_progress;
+    m->interval = print_interval;
     m->progress_arg = b;
     rc = bench_start(b, &b->s, &plan, bench_warmup(b, iters), m, r);
     if (rc == 0) {
@@ -364,7 +360,7 @@ static int run_host_sizes(struct bench *b)
         return rc;
     print_host_bench_head(b);
     for (size_t i = 0; i < b->n_sizes && rc == 0; i++)
-        rc = run_host_size(b, b->sizes[i], i + 1 == b->n_sizes);
+        rc = run_host_size(b, i, i + 1 == b->n_sizes);
     return rc;
 }
 
@@ -373,6 +369,7 @@ static int run_host_bench(struct bench *b)
 {
     int rc = run_host_sizes(b);
     HW_KEEP_ERROR();
+    table_end(&b->table);
     session_close(&b->s);
     hawser_close(b->h);
     return HW_MIN(rc, 0);
@@ -385,7 +382,7 @@ static int run_any_bench(struct bench *b)
         return rc;
     if (bench_sweeps(b))
         return bench_sweep(b);
-    return b->gpus_text ? bench_gpus(b) : run_host_bench(b);
+    return b->gpus_text || b->both ? bench_gpus(b) : run_host_bench(b);
 }
 
 /* The files of --json and --report, of all that was measured. */

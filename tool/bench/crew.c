@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define POLL_MS 200
+#define PACE_MS 500 /* the progress line's rate is of so long */
 
 struct head {
     uint32_t type, len;
@@ -173,6 +174,7 @@ bad:
 static bool handle_member_message(struct crew *c, struct crew_member *m, uint32_t type, const uint8_t *at, size_t len)
 {
     struct crew_beat b;
+    struct crew_interval v;
     switch (type) {
     case CREW_READY:
         if (len != sizeof m->at)
@@ -185,11 +187,17 @@ static bool handle_member_message(struct crew *c, struct crew_member *m, uint32_
         if (len != sizeof b)
             return false;
         memcpy(&b, at, len);
-        if (b.flying != m->beat.flying || b.moved != m->beat.moved) {
+        if (b.flying != m->beat.flying || b.moved != m->beat.moved || b.ops != m->beat.ops) {
             m->heard = hw_now();
             m->still = false;
         }
         m->beat = b;
+        return true;
+    case CREW_INTERVAL:
+        if (len != sizeof v)
+            return false;
+        memcpy(&v, at, len);
+        c->interval(c->table, m->name, &v);
         return true;
     case CREW_RESULT:
         m->heard = hw_now();
@@ -286,15 +294,15 @@ static bool is_member_working(const struct crew *c, const struct crew_member *m)
     return !m->gone && !m->failed && m->at.size < c->n_sizes;
 }
 
-static uint32_t get_gate_position(const struct crew_ready *at)
+static uint64_t get_gate_position(const struct crew_ready *at)
 {
-    return 2 * at->size + (at->clocked != 0);
+    return (uint64_t)at->size << 32 | at->turn;
 }
 
 /* Lets go those who are furthest behind, once all of these are ready. */
 static void open_gate(struct crew *c)
 {
-    uint32_t least = UINT32_MAX;
+    uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < c->n; i++)
         if (is_member_working(c, &c->m[i]))
             least = HW_MIN(least, get_gate_position(&c->m[i].at));
@@ -358,12 +366,35 @@ static bool has_result(const struct crew *c, size_t size)
     return false;
 }
 
+/* What was moved until when: to tell how fast that goes. */
+struct pace {
+    uint64_t at, moved;
+    double GBps;
+};
+
+static void tell_crew_progress(struct crew *c, struct pace *p)
+{
+    const uint64_t now = hw_now();
+    uint64_t moved = 0;
+    for (size_t i = 0; i < c->n; i++)
+        moved += c->m[i].beat.moved;
+    if (!p->at || moved < p->moved) { /* a size ago */
+        *p = (struct pace){.at = now, .moved = moved};
+    } else if (now - p->at >= PACE_MS * HW_MS) {
+        p->GBps = (double)(moved - p->moved) / (double)(now - p->at);
+        p->at = now;
+        p->moved = moved;
+    }
+    output_progress("%zu workers, %.3f GB so far, %.2f GB/s", c->n, (double)moved / 1e9, p->GBps);
+}
+
 int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
     uint64_t last = HW_NEVER; /* until when those given up are waited for */
     bool stopped = false;
+    struct pace pace = {0};
     if (!p)
         return hw_no_memory("%zu workers", c->n);
     for (;;) {
@@ -397,10 +428,7 @@ int crew_run(struct crew *c)
         look_at_clocks(c);
         if (!stopped)
             open_gate(c);
-        uint64_t moved = 0;
-        for (size_t i = 0; i < c->n; i++)
-            moved += c->m[i].beat.moved;
-        output_progress("%zu GPUs, %.3f GB so far", c->n, (double)moved / 1e9);
+        tell_crew_progress(c, &pace);
         for (; !stopped && done < c->n_sizes && is_size_done(c, done); done++)
             c->sized(c->table, done);
     }

@@ -22,13 +22,17 @@
 #define CREW_TAIL     2048 /* of a child's standard error */
 #define CREW_PATIENCE 8000 /* ms for those given up to end */
 
-enum crew_type { CREW_READY = 1, CREW_BEAT, CREW_RESULT, CREW_ERROR };
+enum crew_type { CREW_READY = 1, CREW_BEAT, CREW_RESULT, CREW_ERROR, CREW_INTERVAL };
 
 struct crew_ready {
-    uint32_t size, clocked; /* clocked: the next thing is a batch's clock */
+    uint32_t size, turn; /* turn: 0, setting up; from 1 on hawser's and plain sockets' in turns, under the clock */
 };
 struct crew_beat {
-    uint64_t flying, moved; /* moved: bytes so far, in and out */
+    uint64_t flying, moved, ops; /* moved: bytes so far, in and out, of which small operations have none; that ended */
+};
+
+struct crew_interval {
+    struct measure_mark from, to;
 };
 
 /* Of one worker and size; on the wire the row, the histogram, n_spans pairs of hw_now(), and json up to the end. */
@@ -71,6 +75,8 @@ struct crew {
     void *arg;
     /* All that still work have been through this size; after a signal, some have. */
     void (*sized)(void *table, size_t size);
+    /* What a worker's --interval tells. */
+    void (*interval)(void *table, const char *name, const struct crew_interval *v);
     void *table;
 };
 

@@ -15,7 +15,7 @@ struct devmem_args {
 };
 
 static const struct opt state_opts[] = {
-    OPT_TEXT("state", 's', "FILE", struct devmem_args, state, "hawserd's journal; default /run/hawser/hawserd.state"),
+    OPT_TEXT("state", 0, "FILE", struct devmem_args, state, "hawserd's journal; default /run/hawser/hawserd.state"),
     {0},
 };
 
@@ -229,7 +229,7 @@ static int devmem_plan(int argc, char **argv)
     static const struct opt rows[] = {
         OPT_NUMBER("queues", 'q', "COUNT", struct devmem_args, queues, 1, HW_HELPER_QUEUES,
                    "of one binding, 1 to 16; default 1"),
-        OPT_TEXT("policy", 'p', "FILE", struct devmem_args, policy,
+        OPT_TEXT("policy", 'P', "FILE", struct devmem_args, policy,
                  "hawserd's policy; default /etc/hawser/hawserd.conf, and without it root's rights"),
         OPT_ROWS(state_opts),
         {0},

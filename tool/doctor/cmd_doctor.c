@@ -103,7 +103,7 @@ static const struct opt rows[] = {
         "only these: kernel, nic, gpu, limits, tcpx, rdma, pair, nccl, nixl (default: pair with HOST, else all but "
         "pair, nccl and nixl)"),
     OPT_FLAG("json", 'j', struct doctor, json, "one JSON object instead of lines"),
-    OPT_FLAG("why", 0, struct doctor, why, "say why of every check, not only of what is wrong"),
+    OPT_FLAG("why", 'w', struct doctor, why, "say why of every check, not only of what is wrong"),
     OPT_FLAG("list", 0, struct doctor, list, "list the checks, and do nothing"),
     OPT_NUMBER("reverse-port", 0, "PORT", struct doctor, reverse_port, 1024, 65535,
                "the peer connects back to this port (default: any)"),

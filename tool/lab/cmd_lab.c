@@ -17,7 +17,7 @@ struct lab_args {
 };
 
 static const struct opt name_opts[] = {
-    OPT_TEXT("name", 'n', "LAB", struct lab_args, name, "the lab's name; default \"lab\""),
+    OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "the lab's name; default \"lab\""),
     {0},
 };
 
@@ -61,22 +61,22 @@ static int parse_fabric(void *args, const char *text)
 }
 
 static const struct opt up_opts[] = {
-    OPT_TEXT("name", 'n', "LAB", struct up_args, spec.name, "the lab's name; default \"lab\""),
+    OPT_TEXT("name", 'l', "LAB", struct up_args, spec.name, "the lab's name; default \"lab\""),
     OPT_NUMBER("nodes", 'N', "COUNT", struct up_args, spec.nodes, HW_LAB_MIN_NODES, HW_LAB_MAX_NODES,
                "nodes a, b, c, ..., z, aa, ...; 2 to 64, default 2"),
-    OPT_TEXT("nics", 'i', "COUNT[,..]", struct up_args, list[0],
+    OPT_TEXT("nics", 0, "COUNT[,..]", struct up_args, list[0],
              "NICs eth0, eth1, ...; for all nodes, or one for each: 4,3; 1 to 32, default 4"),
-    OPT_CALL("fabric", 'f', "FABRIC", parse_fabric,
+    OPT_CALL("fabric", 0, "FABRIC", parse_fabric,
              "how they are joined: subnet (the default), routed, gcp, shared-subnet or bridge; see hawser(1)"),
     OPT_TEXT("names", 'x', "NAME[,..]", struct up_args, list[1],
              "of the NICs, without the number; for all nodes, or one for each: eth,enp"),
     OPT_TEXT("rate", 'r', "RATE[,..]", struct up_args, list[2],
              "one for all NICs, or one for each: 1gbit,1gbit,250mbit,none; default none"),
-    OPT_TEXT("delay", 'd', "TIME[,..]", struct up_args, list[3],
+    OPT_TEXT("delay", 0, "TIME[,..]", struct up_args, list[3],
              "what a packet takes from node to node; for all NICs, or one for each: 10ms,0"),
-    OPT_TEXT("loss", 'l', "PERCENT[,..]", struct up_args, list[4],
+    OPT_TEXT("loss", 0, "PERCENT[,..]", struct up_args, list[4],
              "packets lost on the way from node to node, alike: 0.1%"),
-    OPT_NUMBER("mtu", 'm', "BYTES", struct up_args, mtu, 576, 65535, "576 to 65535, default 1500"),
+    OPT_NUMBER("mtu", 0, "BYTES", struct up_args, mtu, 576, 65535, "576 to 65535, default 1500"),
     {0},
 };
 
@@ -176,7 +176,7 @@ static void list_json(struct hw_json *j, const struct hw_lab_info *l)
 static int lab_list(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_TEXT("name", 'n', "LAB", struct lab_args, name, "this lab only"),
+        OPT_TEXT("name", 'l', "LAB", struct lab_args, name, "this lab only"),
         OPT_FLAG("json", 'j', struct lab_args, json,
                  "an array of labs, with nodes and NICs; rates in bits a second, null without a limit"),
         {0},

@@ -54,6 +54,31 @@ static void nic_state(struct measure *m, double t)
     m->sampled_at = t;
 }
 
+/* Payload that the NICs have carried so far, in the direction that counts. */
+static double count_nic_bytes(const struct measure *m)
+{
+    struct hawser_nic_stats st[TP_MAX_NICS];
+    size_t n = TP_MAX_NICS;
+    double bytes = 0;
+    if (hawser_nic_stats(m->s->peer, st, &n) < 0)
+        n = 0;
+    for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
+        bytes += (double)(m->plan.op == TP_READ       ? st[i].rx_bytes
+                          : m->plan.op == TP_PINGPONG ? st[i].rx_bytes + st[i].tx_bytes
+                                                      : st[i].tx_bytes);
+    return bytes;
+}
+
+/* Tells of the interval that is over at t seconds under the clock, if one is. */
+static void tell_interval(struct measure *m, double t)
+{
+    if (!m->interval || !m->record || m->interval_s <= 0 || t < m->mark.t_s + m->interval_s)
+        return;
+    const struct measure_mark to = {.t_s = t, .bytes = count_nic_bytes(m), .ops = m->ops};
+    m->interval(m->progress_arg, &m->mark, &to);
+    m->mark = to;
+}
+
 uint64_t measure_lost(struct measure *m)
 {
     struct hawser_nic_stats st[TP_MAX_NICS];
@@ -101,6 +126,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
         return hw_fail(-ENOMEM, "no machine has %llu bytes", (unsigned long long)plan->size);
     stride = HW_MAX(stride / align * align, align);
     m->depth = plan->depth;
+    if (plan->blocks > 1 && !(m->vec = calloc(plan->blocks, sizeof *m->vec)))
+        return hw_no_memory("a list of %u pieces", plan->blocks);
     /* enough slots for fresh memory, not more than the limit allows, and at least what is in flight at once */
     uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
     slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
@@ -129,22 +156,41 @@ void measure_close(struct measure *m)
     free(m->hist);
     free(m->points);
     free(m->spans);
+    free(m->vec);
     *m = (struct measure){0};
+}
+
+/* The pieces of the operation at `at`: each lies at the same place on both sides, and no piece follows its neighbour in
+ * memory, so that neighbours cannot be joined. A message's pieces arrive in their order, and so stand in it. */
+static void list_blocks(struct measure *m, uint64_t at)
+{
+    const uint32_t n = m->plan.blocks, half = (n + 1) / 2;
+    const uint64_t len = m->plan.size / n;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t k = m->plan.op == TP_SEND ? i : i % 2 ? half + i / 2 : i / 2;
+        const uint64_t to = at + k * len;
+        m->vec[i] = (struct hawser_vec){
+            .mem = m->buf.mem, .offset = to, .length = len, .region = &m->region, .remote_offset = to};
+    }
 }
 
 static int post_measured_op(struct measure *m, uint64_t iteration, hawser_op **op)
 {
     const struct hawser_op_options o = {.size = sizeof o, .timeout_ms = op_timeout(m)};
     uint64_t at = buffer_offset(&m->buf, iteration);
-    const struct hawser_vec v = {
+    const struct hawser_vec whole = {
         .mem = m->buf.mem, .offset = at, .length = m->plan.size, .region = &m->region, .remote_offset = at};
+    const struct hawser_vec *v = m->vec ? m->vec : &whole;
+    const size_t n = m->vec ? m->plan.blocks : 1;
+    if (m->vec)
+        list_blocks(m, at);
     switch (m->plan.op) {
     case TP_WRITE:
-        return hawser_write(m->s->peer, &v, 1, &o, op);
+        return hawser_write(m->s->peer, v, n, &o, op);
     case TP_READ:
-        return hawser_read(m->s->peer, &v, 1, &o, op);
+        return hawser_read(m->s->peer, v, n, &o, op);
     default:
-        return hawser_send(m->s->peer, &v, 1, &o, op);
+        return hawser_send(m->s->peer, v, n, &o, op);
     }
 }
 
@@ -205,6 +251,7 @@ static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
         if (t->m->record)
             hw_hist_add(t->m->hist, t->now - t->fl[i].posted);
         hawser_op_free(t->fl[i].op);
+        t->m->ops += t->m->record;
         ++*done;
     }
     t->n = left;
@@ -235,6 +282,7 @@ static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, doub
             nic_state(m, m->clocked + SECONDS(t.now - start));
             next_sample = t.now + MEASURE_SAMPLE * HW_MS;
         }
+        tell_interval(m, m->clocked + SECONDS(t.now - start));
         send_due_heartbeat(m, &next_beat);
         if (rc == 0 && session_stopped(m->s) && m->plan.op != TP_SEND)
             t.count = t.posted; /* what flies is waited for; of sends the server awaits as many as it was told */
@@ -291,6 +339,8 @@ static int run_timed_pingpong(struct measure *m, uint64_t first, uint32_t count,
         clock_ns += ns;
         if (m->record)
             hw_hist_add(m->hist, ns / 2);
+        m->ops += m->record;
+        tell_interval(m, m->clocked + SECONDS(clock_ns));
         if (m->plan.verify) {
             uint64_t bad, checked, at_byte;
             rc = buffer_check(&m->back, first + i, 1, &bad, &checked, &at_byte);
@@ -394,8 +444,10 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
     double start = m->clocked, limit = duration_ms ? (double)duration_ms / 1e3 : 0;
     uint64_t done = 0;
     double before = sum->seconds;
-    if (m->record && m->n_names == 0)
+    if (m->record && m->n_names == 0) {
         nic_state(m, m->clocked); /* the first look has no rate yet */
+        m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
+    }
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
         /* what is to be checked must not be overwritten before; where nothing is, only a signal wants to be seen */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;

@@ -24,6 +24,7 @@ struct measure_plan {
     uint16_t peer_gpu; /* of the serving node, or TP_HOST */
     uint32_t depth;    /* operations in flight */
     bool depth_given;
+    uint32_t blocks; /* an operation is a list of so many pieces, size / blocks bytes each; 0, 1: one piece */
     bool verify, hot;
     bool devmem; /* NICs' own rx_devmem_pkts are read */
     uint64_t seed;
@@ -64,6 +65,15 @@ struct measure {
     struct hw_hist *hist; /* nanoseconds, all recorded runs */
     double clocked;       /* seconds, recorded runs */
 
+    struct hawser_vec *vec; /* of plan.blocks entries */
+
+    double interval_s; /* of the hook; 0: none */
+    struct measure_mark {
+        double t_s, bytes;
+        uint64_t ops;
+    } mark;       /* the start of the interval under way */
+    uint64_t ops; /* that ended, recorded runs */
+
     struct timeline_point *points;
     size_t n_points;
     char names[TP_MAX_NICS][HAWSER_NIC_NAME];
@@ -80,8 +90,10 @@ struct measure {
     } * spans;               /* where the clock ran: from the machine's time to the measurement's */
     size_t n_spans;
 
-    /* Hooks, any of them may be NULL. gate: called before each batch's clock starts, returns when it may; beat: at
-     * least every MEASURE_SAMPLE ms while operations are in flight (flying), and at their end (not flying). */
+    /* Hooks, any of them may be NULL. interval: each interval_s seconds under the clock; gate: called before each
+     * batch's clock starts, returns when it may; beat: at least every MEASURE_SAMPLE ms while operations are in flight
+     * (flying), and at their end (not flying). */
+    void (*interval)(void *arg, const struct measure_mark *from, const struct measure_mark *to);
     void (*progress)(void *arg, uint64_t done, uint64_t of, double seconds, uint64_t bytes);
     int (*gate)(void *arg);
     void (*beat)(void *arg, bool flying);

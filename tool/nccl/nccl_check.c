@@ -15,7 +15,7 @@ struct check_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("nccl", 'n', "FILE", struct check_args, nccl,
+    OPT_TEXT("nccl", 0, "FILE", struct check_args, nccl,
              "NCCL's library, as your program loads it (default: libnccl.so.2)"),
     OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
     OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),

@@ -15,9 +15,9 @@ struct check_args {
 };
 
 static const struct opt rows[] = {
-    OPT_TEXT("python", 'p', "FILE", struct check_args, python,
+    OPT_TEXT("python", 0, "FILE", struct check_args, python,
              "the Python whose NIXL is meant (default: that of this program's package, of VIRTUAL_ENV, or python3)"),
-    OPT_TEXT("dir", 'd', "DIR", struct check_args, dir, "the folder that NIXL is installed in; no Python is asked"),
+    OPT_TEXT("dir", 0, "DIR", struct check_args, dir, "the folder that NIXL is installed in; no Python is asked"),
     OPT_FLAG("json", 'j', struct check_args, json, "one JSON object instead of lines"),
     OPT_FLAG("why", 'w', struct check_args, why, "say why of every check, not only of what is wrong"),
     {0},

@@ -50,42 +50,13 @@ const char *output_op_name(enum tp_op op)
     return op > 0 && op < TP_OPS ? name[op] : "?";
 }
 
-/* A number with a fitting count of decimals, or "-". */
-static const char *format_table_number(double v, int decimals, char *buf, size_t cap)
-{
-    if (isnan(v))
-        snprintf(buf, cap, "-");
-    else
-        snprintf(buf, cap, "%.*f", v >= 10000 ? 0 : v > 0 && v < 0.01 ? decimals + 3 : decimals, v);
-    return buf;
-}
-
-void output_table_head(FILE *out)
-{
-    fprintf(out, "%10s %-8s %7s %9s %9s %9s %9s %8s %8s %8s %6s %9s %5s\n", "size", "op", "iters", "GB/s", "p50 us",
-            "p99 us", "p99.9 us", "CPU s/GB", "peer", "raw GB/s", "ratio", "bad bytes", "lost");
-    fflush(out);
-}
-
-void output_table_row(FILE *out, const struct row *r)
-{
-    char size[32], b[9][32];
-    fprintf(out, "%10s %-8s %7" PRIu64 " %9s %9s %9s %9s %8s %8s %8s %6s %9" PRIu64 " %5" PRIu64 "\n",
-            hw_format_size(r->size, size, sizeof size), r->op, r->iters, format_table_number(r->GBps, 3, b[0], 32),
-            format_table_number(r->p50_us, 1, b[1], 32), format_table_number(r->p99_us, 1, b[2], 32),
-            format_table_number(r->p999_us, 1, b[3], 32), format_table_number(r->cpu_s_per_GB, 3, b[4], 32),
-            format_table_number(r->peer_cpu_s_per_GB, 3, b[5], 32), format_table_number(r->raw_GBps, 3, b[6], 32),
-            format_table_number(r->ratio_raw, 2, b[7], 32), r->sum.bad, r->lost_channels);
-    fflush(out);
-}
-
 void output_own_count(FILE *out, const struct tp_nic *n)
 {
     if (n->has_devmem_pkts)
         fprintf(out,
-                "%22s  the NIC's own count: %" PRIu64 " packets into device memory (rx_devmem_pkts: %" PRIu64
+                "%11s the NIC's own count, rx_devmem_pkts: %" PRIu64 " packets into device memory\n%13s(%" PRIu64
                 " before, %" PRIu64 " after)\n",
-                "", n->devmem_pkts, n->devmem_before, n->devmem_after);
+                "", n->devmem_pkts, "", n->devmem_before, n->devmem_after);
 }
 
 void output_verdict(FILE *out, const char *who, const struct row *r)
@@ -98,37 +69,38 @@ void output_verdict(FILE *out, const char *who, const struct row *r)
 static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
 {
     char why[256];
-    fprintf(out, "%22s  devmem: tx %.6f GB from device memory, rx %.6f GB into it, %.6f GB copied by a CPU\n", "",
-            (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, (double)n->rx_copied_bytes / 1e9);
+    fprintf(out, "%11s devmem: %.6f GB from device memory, %.6f GB into it,\n%13s%.6f GB copied by a CPU\n", "",
+            (double)n->tx_device_bytes / 1e9, (double)n->rx_device_bytes / 1e9, "", (double)n->rx_copied_bytes / 1e9);
     output_own_count(out, n);
     if (output_devmem_differs(n, devmem, why, sizeof why))
-        fprintf(out, "%22s  WARNING: %s\n", "", why);
+        fprintf(out, "%11s WARNING: %s\n", "", why);
 }
 
-static void nic_line(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
+/* A line for each direction in which there was payload; one at least. */
+static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
 {
     const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};
-    fprintf(out, "%6s %-15s", side, n->nic);
     for (int d = 0; d < 2; d++) {
-        fprintf(out, "  %s %12.6f GB, kernel %12.6f GB", d ? "rx" : "tx", (double)ours[d] / 1e9,
+        if (!ours[d] && (ours[!d] || d))
+            continue;
+        fprintf(out, "%6s %-15s %s %13.6f GB  kernel %13.6f GB", side, n->nic, d ? "in " : "out", (double)ours[d] / 1e9,
                 (double)kernel[d] / 1e9);
         if (ours[d] > 1000000) /* below that acknowledgements and headers are all there is to compare */
-            fprintf(out, " (%+6.2f %%)", 100 * ((double)kernel[d] - (double)ours[d]) / (double)ours[d]);
-        else
-            fprintf(out, " %10s", "");
+            fprintf(out, " (%+.2f %%)", 100 * ((double)kernel[d] - (double)ours[d]) / (double)ours[d]);
+        fputc('\n', out);
     }
-    fputc('\n', out);
     if (devmem || n->rx_device_bytes || n->rx_copied_bytes || n->tx_device_bytes)
         devmem_lines(out, n, devmem);
 }
 
 void output_nics(FILE *out, const struct row *r)
 {
-    fprintf(out, "\nBytes per NIC: payload as hawser counts it; frames as the kernel counts them, headers included\n");
+    fprintf(out, "\nBytes per NIC: payload as hawser counts it, and frames with their headers as the\n"
+                 "kernel counts them\n");
     for (size_t i = 0; i < r->sum.n_own; i++)
-        nic_line(out, "here", &r->sum.own[i], r->devmem);
+        nic_lines(out, "here", &r->sum.own[i], r->devmem);
     for (size_t i = 0; i < r->sum.n_peer; i++)
-        nic_line(out, "there", &r->sum.peer[i], r->devmem);
+        nic_lines(out, "there", &r->sum.peer[i], r->devmem);
 }
 
 void output_json_counts(struct hw_json *j, const struct tp_nic *n)
@@ -258,7 +230,7 @@ int output_json(FILE *out, const struct row *r)
     hw_json_object(&j, NULL);
     hw_json_str(&j, "schema", "hawser-bench-1");
     hw_json_str(&j, "op", r->op);
-    hw_json_str(&j, "mem", r->of == ROW_HOST ? "host" : "cuda");
+    hw_json_str(&j, "mem", r->of == ROW_HOST || r->of == ROW_BOTH ? "host" : "cuda");
     hw_json_u64(&j, "size", r->size);
     hw_json_u64(&j, "iters", r->iters);
     hw_json_u64(&j, "channels", r->channels);
@@ -271,6 +243,8 @@ int output_json(FILE *out, const struct row *r)
         hw_json_u64(&j, "gpus", r->gpus);
         hw_json_u64(&j, "failed_gpus", r->failed);
     }
+    if (r->of == ROW_GPUS || r->of == ROW_BOTH)
+        hw_json_bool(&j, "sum", true); /* of other lines */
     hw_json_double(&j, "GBps", r->GBps);
     hw_json_double(&j, "p50_us", r->p50_us);
     hw_json_double(&j, "p99_us", r->p99_us);
@@ -282,7 +256,7 @@ int output_json(FILE *out, const struct row *r)
     hw_json_double(&j, "raw_GBps", r->raw_GBps);
     hw_json_double(&j, "ratio_raw", r->ratio_raw);
     write_row_nics(&j, r);
-    if (r->of != ROW_HOST) {
+    if (r->of == ROW_GPU || r->of == ROW_GPUS) {
         hw_json_object(&j, "received");
         verdict_json(&j, "here", &r->here);
         verdict_json(&j, "there", &r->there);
@@ -293,6 +267,10 @@ int output_json(FILE *out, const struct row *r)
         output_json_channels(&j, r->m->s->peer);
     }
     hw_json_u64(&j, "lost_channels", r->lost_channels);
+    hw_json_double(&j, "Gbps", 8 * r->GBps);
+    hw_json_double(&j, "ops_per_s", r->sum.seconds > 0 ? (double)r->iters / r->sum.seconds : NAN);
+    hw_json_double(&j, "mean_us", r->mean_us);
+    hw_json_u64(&j, "blocks", HW_MAX(r->blocks, 1u));
     hw_json_u64(&j, "depth", r->depth);
     hw_json_u64(&j, "window_bytes", r->window);
     hw_json_double(&j, "seconds", r->sum.seconds);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bench says: a table that grows line by line, a progress line, JSON lines. */
+/* What bench says besides its table (table.h): bytes per NIC, a progress line, JSON lines. */
 #ifndef HW_TOOL_OUTPUT_H
 #define HW_TOOL_OUTPUT_H
 
@@ -8,21 +8,26 @@
 
 #include <stdio.h>
 
-/* Whose memory a row is of: the host's, one GPU's, all GPUs' together. */
-enum row_of { ROW_HOST, ROW_GPU, ROW_GPUS };
+#define OUTPUT_ROUNDS 99
+
+/* Whose memory a row is of: the host's, one GPU's, all GPUs' together; the host's in both directions together. */
+enum row_of { ROW_HOST, ROW_GPU, ROW_GPUS, ROW_BOTH };
 
 /* One finished measurement. NAN: not measured (null in JSON, "-" in the table). */
 struct row {
     const char *op;
     enum row_of of;
     int gpu, peer_gpu;     /* ROW_GPU */
-    uint32_t gpus, failed; /* ROW_GPUS: measured, and those that should have been */
+    uint32_t gpus, failed; /* ROW_GPUS, ROW_BOTH: workers that measured, and those that should have been */
     uint64_t size, iters;
     uint32_t channels, depth;
+    uint32_t blocks; /* pieces of an operation; 0: it is one */
     char nics[256];
-    double GBps, p50_us, p99_us, p999_us;
+    double GBps, mean_us, p50_us, p99_us, p999_us;
     double cpu_s_per_GB, peer_cpu_s_per_GB;
     double raw_GBps, ratio_raw, raw_cpu_s_per_GB, raw_peer_cpu_s_per_GB, raw_spin_us, raw_block_us;
+    double round_GBps[OUTPUT_ROUNDS], round_raw[OUTPUT_ROUNDS]; /* of each round; raw: 0 where there was none */
+    uint32_t rounds;
     uint32_t raw_streams;
     char raw_congestion[16]; /* "": not known */
     uint64_t window;         /* bytes */
@@ -38,8 +43,6 @@ struct row {
 };
 
 const char *output_op_name(enum tp_op op);
-void output_table_head(FILE *out);
-void output_table_row(FILE *out, const struct row *r);
 /* Our bytes and the kernel's for each NIC of both sides, with the difference. */
 void output_nics(FILE *out, const struct row *r);
 /* How what a row's GPUs received came to them: a line for each side that received. */

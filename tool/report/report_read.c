@@ -267,6 +267,7 @@ static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
 {
     json_t *gpu = json_object_get(o, "gpu"), *peer = json_object_get(o, "peer_gpu");
     char *mem = NULL;
+    r->sum = json_is_true(json_object_get(o, "sum"));
     if (!gpu || json_is_null(gpu))
         return 0;
     r->sum = json_is_string(gpu) && strcmp(json_string_value(gpu), "all") == 0;

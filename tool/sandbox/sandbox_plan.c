@@ -8,7 +8,7 @@
 
 const struct opt sandbox_opts[] = {
     OPT_TEXT("from", 'f', "FILE", struct sandbox_args, from, "another machine, out of a snapshot, instead of this one"),
-    OPT_TEXT("sysfs", 's', "DIR", struct sandbox_args, sysfs,
+    OPT_TEXT("sysfs", 0, "DIR", struct sandbox_args, sysfs,
              "the machine whose sys/ and proc/ are below DIR, instead of this one"),
     OPT_TEXT("nics", 'n', "NIC[,..]", struct sandbox_args, want.nics,
              "only these NICs or RDMA devices; none: no NIC (default: see hawser(1))"),

@@ -168,7 +168,7 @@ static const struct opt rows[] = {
                "the one port for everything, 0 picks one (default 20000)"),
     OPT_CALL("advertise", 'a', "ADDRS", parse_advertise,
              "addresses to name to clients where they are not the NICs' own: [NIC=]ADDRESS[:PORT],.."),
-    OPT_SIZE("max-memory", 'm', "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
+    OPT_SIZE("max-memory", 0, "SIZE", struct serve_args, options.max_memory, 0, UINT64_MAX,
              "memory for all clients together (default 8GiB)"),
     OPT_FLAG("once", '1', struct serve_args, options.once, "end when the first client has left"),
     OPT_GROUP(common_opts, struct serve_args, common),

@@ -73,7 +73,7 @@ static int parse_agent_socket(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'p', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct agent_args, o.policy_file, "what containers may do: hawser-verbs-policy(5)"),
     OPT_CALL("socket", 0, "PATH", parse_agent_socket, "where runtimes find it (default: " VB_AGENT_SOCKET ")"),
     OPT_TEXT("state-dir", 0, "DIR", struct agent_args, o.state_dir,
              "of what `hawser verbs status` asks (default: " VB_AGENT_STATE ")"),

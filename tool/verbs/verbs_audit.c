@@ -139,7 +139,7 @@ struct audit_args {
 int verbs_audit_main(int argc, char **argv)
 {
     static const struct opt rows[] = {
-        OPT_FLAG("follow", 'f', struct audit_args, follow, "go on with what comes, until it is interrupted"),
+        OPT_FLAG("follow", 0, struct audit_args, follow, "go on with what comes, until it is interrupted"),
         OPT_FLAG("json", 'j', struct audit_args, json, "the lines of JSON as they are"),
         {0},
     };

@@ -266,7 +266,7 @@ static int parse_user(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_TEXT("policy", 'p', "FILE", struct run_args, policy, "what it may do: hawser-verbs-policy(5)"),
+    OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "what it may do: hawser-verbs-policy(5)"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
              "the policy's section for it (default: the one for all)"),
     OPT_CALL("user", 0, "USER", parse_user, "as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
